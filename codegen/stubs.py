@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen import cpp_types
+from codegen import cpp_types, pointwise
 from codegen.compose import Translator, argument_values
 from codegen.model import Argument, Operator, Schema
 
@@ -42,6 +42,12 @@ class Stub:
     autograd: bool
     checks: tuple[tuple[str, str], ...]
     ranges: tuple[str, ...]
+    self_name: str
+    mutable: tuple[str, ...]
+    direct_return: str
+    direct_result: str
+    out_names: tuple[str, ...]
+    lists: str  # every tensor input as a TensorList
 
     @property
     def functional(self) -> Form:
@@ -61,6 +67,11 @@ class PointwisePlan:
     selector: str | None  # the str argument
     promotion: str
     outputs: int
+    present: str  # bit mask expression: which optional values were given
+    promoting: int  # bit mask: which values promote as numbers
+    masks: int  # bit mask: which inputs are read as bool
+    tests: tuple[str, ...]  # conditions that choose a variant
+    shown: str
 
 
 def forms_of(op: Operator) -> tuple[Form, ...]:
@@ -100,23 +111,38 @@ def device_expression(op: Operator) -> str:
 
 
 def pointwise_plan(op: Operator) -> PointwisePlan:
-    inputs, values = [], []
-    selector = None
+    inputs, values, present = [], [], []
+    selector, shown, tests = None, "", []
+    promoting = 0
+    passed = pointwise.loop_arguments(op)
     for argument in op.signature.arguments:
         name = cpp_types.identifier(argument.name)
         if argument.type.is_tensor:
             inputs.append(name)
-        elif argument.type.base == "str":
+        elif argument.type.base == "str" and op.scalar_variants:
             selector = name
-        elif argument.type.optional:
-            values.append(f"{name} ? Scalar(*{name}) : Scalar()")
-        else:
-            values.append(f"Scalar({name})" if argument.type.base != "Scalar" else name)
+            optional = argument.type.optional
+            shown = f'{name}.value_or("None")' if optional else name
+            for value, _ in op.scalar:
+                given = f'{name} == std::string_view("{value}")'
+                tests.append(f"!{name}.has_value()" if optional and value in ("", "None") else given)
+        elif argument in passed:
+            bit = len(values)
+            if argument.type.optional:
+                values.append(f"{name} ? Scalar(*{name}) : Scalar()")
+                present.append(f"({name} ? {1 << bit}u : 0u)")
+            else:
+                values.append(name if argument.type.base == "Scalar" else f"Scalar({name})")
+                present.append(f"{1 << bit}u")
+            if argument.type.base == "Scalar":
+                promoting |= 1 << bit
     variants: tuple[tuple[str, str], ...] = (("", ""),)
     if op.scalar_variants:
-        variants = tuple((value, f"_{value}" if value else "") for value, _ in op.scalar)
-    return PointwisePlan(tuple(inputs), tuple(values), variants, selector,
-                         op.promote.capitalize(), len(op.signature.returns))
+        variants = tuple((value, f"_{value}") for value, _ in op.scalar)
+    masks = sum(1 << i for i, a in enumerate(op.signature.tensor_arguments) if a.name in op.masks)
+    return PointwisePlan(tuple(inputs), tuple(values), variants, selector, op.promote.capitalize(),
+                         len(op.signature.returns), " | ".join(present) or "0u", promoting, masks,
+                         tuple(tests), shown)
 
 
 def range_checks(op: Operator) -> tuple[str, ...]:
@@ -171,6 +197,9 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
     checks = tuple(
         (Translator(schema, op, argument_values(op)).expression(c.require).code, c.error) for c in op.checks
     )
+    mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
+    returns = op.signature.returns
+    direct_result = mutable[0] if mutable and returns and returns[0].type.mutable else ""
     kernel_type = f"{cpp_types.kernel_result(op)} (*)({cpp_types.kernel_parameters(op)})"
     return Stub(
         op=op,
@@ -192,4 +221,10 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         autograd=differentiable,
         checks=checks,
         ranges=range_checks(op),
+        self_name=cpp_types.identifier(op.signature.arguments[0].name) if op.signature.arguments else "",
+        mutable=mutable,
+        direct_return="" if direct_result or not op.signature.returns else "return " if not mutable else "auto result_ = ",
+        direct_result=direct_result or ("result_" if mutable and op.signature.returns else ""),
+        out_names=tuple(f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns))),
+        lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
     )

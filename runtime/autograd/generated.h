@@ -46,6 +46,17 @@ inline Tensor zero_gradient(const Node& node, size_t input) {
   return engine_roles().zeros(edge.node->output(edge.output_nr));
 }
 
+// ---- list inputs: one edge an element ----
+inline bool needs_any(const Node& node, size_t first, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (node.needs(first + i)) return true;
+  }
+  return false;
+}
+inline void store_list(std::span<Tensor> results, size_t first, const std::vector<Tensor>& list) {
+  for (size_t i = 0; i < list.size(); ++i) results[first + i] = list[i];
+}
+
 // ---- forward mode ----
 FACULA_API Tensor tangent_or_zeros(const Tensor& t);
 FACULA_API std::vector<Tensor> tangents_or_zeros(TensorList list);
