@@ -88,20 +88,27 @@ def parse(
     program: bool = False,
 ) -> Formula:
     """Parse an expression, or with `program` an expression or a program of statements."""
-    # The parenthesis lets an expression run over several lines.
-    shifted = "(" + text + "\n)"
+    tree: ast.AST
     try:
-        tree: ast.AST = ast.parse(shifted, mode="eval")
-        for node in ast.walk(tree):
-            if hasattr(node, "lineno") and node.lineno == 1:
-                node.col_offset -= 1
+        tree = ast.parse(text, mode="eval")
+        return Formula(text, tree, location, runs)
     except SyntaxError as error:
-        if not program or error.msg.startswith("unmatched"):
-            raise FormulaError(*_syntax(text, error, 1)) from None
-        try:
-            tree = ast.parse(text, mode="exec")
-        except SyntaxError as error_in_program:
-            raise FormulaError(*_syntax(text, error_in_program, 0)) from None
+        mistake = _syntax(text, error)
+    try:
+        if "\n" in text:  # an expression that runs over several lines
+            tree = ast.parse(f"({text}\n)", mode="eval")
+            for node in ast.walk(tree):
+                if getattr(node, "lineno", 0) == 1:
+                    node.col_offset -= 1  # type: ignore[attr-defined]
+            return Formula(text, tree, location, runs)
+    except SyntaxError:
+        pass
+    if not program:
+        raise FormulaError(*mistake)
+    try:
+        tree = ast.parse(text, mode="exec")
+    except SyntaxError as error:
+        raise FormulaError(*_syntax(text, error)) from None
     return Formula(text, tree, location, runs)
 
 
@@ -110,10 +117,8 @@ def synthetic(text: str, location: Location) -> Formula:
     return Formula(text, ast.parse(text, mode="eval"), location)
 
 
-def _syntax(text: str, error: SyntaxError, shift: int) -> tuple[int, str]:
+def _syntax(text: str, error: SyntaxError) -> tuple[int, str]:
     line, column = error.lineno or 1, (error.offset or 1) - 1
-    if line == 1:
-        column -= shift
     offset = min(line_offset(text, line) + max(column, 0), max(len(text) - 1, 0))
     return offset, f"not a formula: {error.msg}"
 
