@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codegen import cpp_types
+from codegen.expr import CONSTANTS
 from codegen.model import Argument, Formula, Location, Operator, Schema, Signature, Type
 
 TENSOR = Type("Tensor")
@@ -44,13 +46,6 @@ _FACT_METHODS: dict[str, tuple[Type, str]] = {
     "numel": (INT, "numel()"), "dim": (INT, "dim()"), "is_complex": (BOOL, "is_complex()"),
     "is_floating_point": (BOOL, "is_floating_point()"), "is_contiguous": (BOOL, "is_contiguous()"),
     "strides": (INTS, "strides()"), "storage_offset": (INT, "offset()"),
-}
-_CONSTANTS = {
-    "pi": "3.141592653589793", "e": "2.718281828459045",
-    "inf": "std::numeric_limits<double>::infinity()",
-    "nan": "std::numeric_limits<double>::quiet_NaN()",
-    "M_SQRT1_2": "0.7071067811865476", "M_SQRT2": "1.4142135623730951",
-    "M_2_SQRTPI": "1.1283791670955126", "M_LN2": "0.6931471805599453", "M_LN10": "2.302585092994046",
 }
 _DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
            "float64", "complex64", "complex128")
@@ -107,6 +102,14 @@ def facts_of(tree: ast.AST, name: str) -> tuple[bool, set[str]]:
 
 def names_used(tree: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+
+
+def _number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    sign = "-" if value < 0 else ""
+    which = "infinity" if math.isinf(value) else "quiet_NaN"
+    return f"{sign}std::numeric_limits<double>::{which}()"
 
 
 class Translator:
@@ -333,11 +336,11 @@ class Translator:
     def _name(self, name: str, node: ast.AST) -> Value:
         if name in self._variables:
             return self._variables[name]
-        if name in _CONSTANTS:
-            return Value(_CONSTANTS[name], FLOAT)
+        if name in CONSTANTS:
+            return Value(_number(CONSTANTS[name]), FLOAT)
         if name in _DTYPES:
             return Value(cpp_types.dtype_literal(name), DTYPE)
-        near = difflib.get_close_matches(name, [*self._variables, *_CONSTANTS], 1)
+        near = difflib.get_close_matches(name, [*self._variables, *CONSTANTS], 1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
         raise self._error(node, f"unknown name `{name}`{hint}")
 
@@ -725,8 +728,9 @@ class Translator:
                 return True
             if have.is_list:
                 return have.base == wanted.base
-            return bool(wanted.list_size) and self._unwrap(value).type == INT and wanted.base == "int"
-        if have.is_list or have.items:
+            single = bool(wanted.list_size) or wanted.varargs
+            return single and wanted.base == "int" and self._unwrap(value).type == INT
+        if have.is_list or value.items:
             return False
         widening = {"float": ("int", "float", "bool"), "Scalar": ("int", "float", "bool", "Scalar"),
                     "int": ("int", "bool")}
@@ -789,11 +793,10 @@ class Translator:
 
     def _error(self, node: ast.AST, message: str) -> FormulaError:
         assert self._formula is not None
-        base = self._formula.location
-        line = base.line + getattr(node, "lineno", 1) - 1
-        column = getattr(node, "col_offset", 0)
-        column = base.column + column if line == base.line else column + 1
-        return FormulaError(Location(base.file, line, column), f"{self._op.name}: {message}")
+        lines = self._formula.text.splitlines(keepends=True)
+        line = getattr(node, "lineno", 1)
+        offset = sum(len(text) for text in lines[: line - 1]) + getattr(node, "col_offset", 0)
+        return FormulaError(self._formula.at(offset), f"{self._op.name}: {message}")
 
 
 def argument_values(op: Operator, prefix: Callable[[str], str] = lambda n: n) -> dict[str, Value]:
