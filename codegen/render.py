@@ -209,3 +209,16 @@ def generate(schema: Schema, outdir: Path) -> list[Path]:
         path.write_text(text, encoding="utf-8")
         written.append(path)
     return written
+
+
+def output_names() -> list[str]:
+    """The files `generate` writes: fixed, whatever the schema holds."""
+    return [
+        "pointwise_loops.h",
+        *(f"pointwise_{k}.cpp" for k in range(pointwise.SHARDS)),
+        "facula/ops.h", "facula/kernels.h", "facula/shapes.h", "facula/bindings.h",
+        *(f"stubs_{k}.cpp" for k in range(STUB_SHARDS)),
+        *(f"autograd_{k}.cpp" for k in range(AUTOGRAD_SHARDS)),
+        *(f"bindings_{k}.cpp" for k in range(BINDING_SHARDS)),
+        "module_table.cpp", "register.cpp",
+    ]
