@@ -28,6 +28,7 @@ struct EngineRoles {
   Tensor (*sum_to)(const Tensor& grad, IntList sizes);
   Tensor (*cast)(const Tensor& t, ScalarType dtype, Device device);
   Tensor (*real_part)(const Tensor& t);
+  Tensor (*conjugate)(const Tensor& t);
   Tensor (*zeros)(const OutputMeta& meta);
   Tensor (*ones)(const OutputMeta& meta);
   Tensor (*clone)(const Tensor& t);
