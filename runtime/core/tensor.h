@@ -27,11 +27,15 @@ struct FACULA_API AutogradMetaDeleter {
   void operator()(AutogradMeta* m) const noexcept;
 };
 
+// Gives back the Python object that a tensor owns; set by the bindings.
+extern FACULA_API void (*pyobject_release)(_object* object);
+
 class Tensor;
 
 class FACULA_API TensorImpl final : public RefCounted {
  public:
   static void dispose(TensorImpl* t) noexcept;
+  bool drop() const { return drop_unweak(); }
   // Memory comes from a thread-local free list.
   static void* operator new(size_t size);
   static void operator delete(void* p) noexcept;
