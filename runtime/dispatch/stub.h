@@ -10,6 +10,15 @@
 #include "runtime/dispatch/registry.h"
 #include "runtime/iterate/strided.h"
 
+// The loops of the higher x86-64 levels, where they were built.
+#ifdef FACULA_X86_LEVELS
+#define FACULA_LOOPS_V3(name) &v3::name##_loops
+#define FACULA_LOOPS_V4(name) &v4::name##_loops
+#else
+#define FACULA_LOOPS_V3(name) nullptr
+#define FACULA_LOOPS_V4(name) nullptr
+#endif
+
 namespace facula {
 
 inline const Tensor* first_of(const Tensor& t) { return t.defined() ? &t : nullptr; }
