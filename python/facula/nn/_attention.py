@@ -84,7 +84,9 @@ def multi_head_attention_forward(
     if not use_separate_proj_weight and query is key and key is value:
         q, k, v = F.linear(query, in_proj_weight, in_proj_bias).chunk(3, -1)
     else:
-        q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
+        q, k, v = (
+            F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
+        )
 
     extra = 0  # keys that no mask speaks of
     if bias_k is not None and bias_v is not None:

@@ -72,9 +72,7 @@ def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int]
     return input.mul_(keep).add_(noise) if inplace else input * keep + noise
 
 
-def alpha_dropout(
-    input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Any:
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """Dropout that keeps mean and variance of selu's outputs (Klambauer et al. 2017)."""
     return _alpha(input, p, training, inplace, list(input.shape))
 

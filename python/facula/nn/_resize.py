@@ -155,7 +155,7 @@ def _sizes(
     else:
         many = isinstance(scale_factor, (tuple, list))
         factors = list(scale_factor) if many else [scale_factor] * space
-        sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], factors)]
+        sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], factors, strict=False)]
         scales = [None if recompute else float(f) for f in factors]
         if len(factors) != space:
             sizes = []
@@ -175,9 +175,7 @@ def _area(input: Any, sizes: list[int]) -> Any:
     return getattr(F, pools[len(sizes)])(input, sizes)
 
 
-def _resample(
-    input: Any, dim: int, size: int, factor: float | None, mode: str, align: bool
-) -> Any:
+def _resample(input: Any, dim: int, size: int, factor: float | None, mode: str, align: bool) -> Any:
     """Resample one dim: gather source rows and, for the smooth modes, weight them."""
     length = input.shape[dim]
     real = input.dtype if input.dtype == facula.float64 else facula.float32
@@ -198,7 +196,7 @@ def _resample(
     shape = [1] * input.dim()
     shape[dim] = size
     if mode == "bicubic":
-        taps = [(k, w) for k, w in zip((-1, 0, 1, 2), _keys(t))]
+        taps = [(k, w) for k, w in zip((-1, 0, 1, 2), _keys(t), strict=True)]
     else:
         taps = [(0, 1 - t), (1, t)]
     base = low.to(facula.int64)

@@ -259,9 +259,7 @@ def _fits(
     return True
 
 
-def _faults(
-    report: LoadReport, errors: list[str], strict: bool, on_mismatch: str
-) -> list[str]:
+def _faults(report: LoadReport, errors: list[str], strict: bool, on_mismatch: str) -> list[str]:
     faults = list(errors)
     if strict and report.unexpected_keys:
         keys = ", ".join(f'"{k}"' for k in report.unexpected_keys)
