@@ -430,7 +430,7 @@ class OneCycleLR(LRScheduler):
         if three_phase:
             self._phases = [
                 (rise, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                (2 * rise + 1, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                (2 * rise, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
                 (total_steps - 1.0, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
             ]
         else:

@@ -264,6 +264,20 @@ class Module(HookMixin, StateDictMixin):
             module = getattr(module, name)
         return module
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put `module` at the dotted path `target`; with strict something must be there."""
+        if not target:
+            raise ValueError("target is empty: a module cannot replace itself")
+        if not isinstance(module, Module):
+            raise ValueError(f"module is {type(module).__name__}, expected a Module")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{type(parent).__name__} has no attribute {name!r}")
+        if not isinstance(getattr(parent, name, module), Module):
+            raise AttributeError(f"{target!r} is not a Module")
+        setattr(parent, name, module)
+
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter at the dotted path `target`."""
         path, _, name = target.rpartition(".")
