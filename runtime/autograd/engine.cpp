@@ -10,7 +10,7 @@
 namespace facula {
 
 EngineRoles& engine_roles() {
-  static constinit EngineRoles roles;
+  static EngineRoles roles;
   return roles;
 }
 

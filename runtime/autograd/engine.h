@@ -31,6 +31,7 @@ struct EngineRoles {
   Tensor (*sum_to)(const Tensor& grad, IntList sizes) = nullptr;
   Tensor (*cast)(const Tensor& t, ScalarType dtype, Device device) = nullptr;
   Tensor (*real_part)(const Tensor& t) = nullptr;
+  Tensor (*conjugate)(const Tensor& t) = nullptr;
   Tensor (*zeros)(const Meta& meta) = nullptr;   // also of strided geometry
   Tensor (*ones)(const Meta& meta) = nullptr;
   Tensor (*clone)(const Tensor& t) = nullptr;

@@ -87,8 +87,7 @@ void Node::set_output(uint32_t i, const Tensor& t) {
 
 Tensor Node::materialize(const Tensor& grad, size_t i) const {
   if (grad.defined()) return grad;
-  const OutputMeta& o = outputs_[i];
-  return engine_roles().zeros(Meta{o.sizes, o.dtype, o.device, {}});
+  return engine_roles().zeros(outputs_[i]);
 }
 
 Node::Hooks& Node::hooks() {

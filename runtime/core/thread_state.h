@@ -14,8 +14,8 @@ struct ThreadState {
   bool forward_mode = false;  // a dual level is open: tangents travel even without gradients
 };
 
-// One per thread; initial-exec TLS so that reading it costs one instruction.
-extern FACULA_API thread_local ThreadState tls_state __attribute__((tls_model("initial-exec")));
+// One per thread; initial-exec TLS and constant initialisation, so that reading it is one instruction.
+extern FACULA_API constinit thread_local ThreadState tls_state __attribute__((tls_model("initial-exec")));
 
 inline ThreadState& thread_state() { return tls_state; }
 
