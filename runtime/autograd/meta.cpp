@@ -307,6 +307,7 @@ void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {
   // The view, like every other view of this base, takes its new history from the base when asked.
   AutogradMeta& meta = autograd_meta(self);
   meta.view_version = self.version() - 1;
+  meta.output_nr = 0;  // what a saved output of the change is
 }
 
 void check_out_no_grad(TensorList inputs, const Tensor& out, const char* op) {
