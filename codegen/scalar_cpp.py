@@ -142,7 +142,8 @@ class _Emitter:
         if text in self.types:
             return Code(variable(text), self.types[text], atom=True)
         value = expr.CONSTANTS[text]
-        special = {"inf": "math::infinity<R>", "nan": "math::nan<R>"}
+        special = {name: f"math::{name}<R>" for name in ("nan", "largest")}
+        special["inf"] = "math::infinity<R>"
         return Code(special.get(text) or literal(repr(value)), "R", atom=True)
 
     def _call(self, e: Expr) -> Code:
