@@ -592,6 +592,8 @@ class Translator:
         plain = [self._unwrap(a) for a in arguments]
         if name == "len" and len(plain) == 1 and plain[0].type.is_list:
             return Value(f"static_cast<int64_t>(({plain[0].code}).size())", INT)
+        if name == "conj" and len(plain) == 1 and plain[0].type == SCALAR:
+            return Value(f"{plain[0].code}.conj()", SCALAR)
         if name == "int" and len(plain) == 1:
             return Value(f"static_cast<int64_t>({self._as_float(plain[0]).code})", INT)
         if name == "conj" and len(plain) == 1 and plain[0].type in (INT, FLOAT, SCALAR):
