@@ -1,32 +1,49 @@
-// Bringing tensors into the layout a kernel works on.
+// Bringing tensors into the layout and type a kernel works in.
 #pragma once
 
 #include "runtime/core/tensor.h"
 #include "runtime/iterate/parallel.h"
+#include "runtime/iterate/strided.h"
 
 namespace facula::cpu {
 
-// Same shape and dtype, any strides; the tensors do not overlap.
-void copy_elements(const Tensor& to, const Tensor& from);
-
-// The tensor itself when contiguous, else a contiguous copy. Undefined stays undefined.
-inline Tensor dense(const Tensor& t) {
-  if (!t.defined() || t.is_contiguous()) return t;
-  Tensor copy = make_empty(t.sizes(), t.dtype(), t.device());
-  copy_elements(copy, t);
+// The tensor itself when contiguous and of that dtype, else such a copy. Undefined stays undefined.
+inline Tensor dense_as(const Tensor& t, ScalarType dtype) {
+  if (!t.defined() || (t.is_contiguous() && t.dtype() == dtype)) return t;
+  const Tensor copy = make_empty(t.sizes(), dtype, t.device());
+  copy_strided(copy, t);
   return copy;
 }
+inline Tensor dense(const Tensor& t) { return t.defined() ? dense_as(t, t.dtype()) : t; }
+// In the type that arithmetic is done in: 16-bit floats as float.
+inline Tensor dense_compute(const Tensor& t) { return t.defined() ? dense_as(t, compute_type(t.dtype())) : t; }
 
-// Calls fn with a contiguous tensor that stands for `out`.
+// Calls fn with a contiguous tensor of that dtype that stands for `out`.
 template <typename F>
-void into_dense(const Tensor& out, const F& fn) {
-  if (out.is_contiguous()) {
+void into_dense(const Tensor& out, ScalarType dtype, const F& fn) {
+  if (out.is_contiguous() && out.dtype() == dtype) {
     fn(out);
     return;
   }
-  const Tensor copy = make_empty(out.sizes(), out.dtype(), out.device());
+  const Tensor copy = make_empty(out.sizes(), dtype, out.device());
   fn(copy);
-  copy_elements(out, copy);
+  copy_strided(out, copy);
+}
+
+// fn(type_identity<float or double>) for a compute type.
+template <typename F>
+void visit_compute(ScalarType t, const F& fn) {
+  if (compute_type(t) == ScalarType::Float64) {
+    fn(std::type_identity<double>{});
+  } else {
+    FACULA_ASSERT(compute_type(t) == ScalarType::Float32);
+    fn(std::type_identity<float>{});
+  }
+}
+
+template <typename T>
+T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
 }
 
 // Scratch memory for one call.
@@ -48,7 +65,7 @@ class Buffer {
   void* data_ = nullptr;
 };
 
-// Items per piece so that a piece does at least `work` of element operations.
+// Items per piece so that a piece does at least `work` element operations.
 inline int64_t grain_for(int64_t per_item, int64_t work = 32768) {
   return std::max<int64_t>(1, work / std::max<int64_t>(1, per_item));
 }

@@ -1,7 +1,7 @@
 // Kernels of the matmul family over gemm().
 #include "aten/cpu/dense.h"
 #include "aten/cpu/gemm.h"
-#include "aten/cpu/isa/loops.h"
+#include "aten/cpu/nn_loops.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
@@ -40,32 +40,6 @@ Matrix<T> matrix(const Tensor& t, int64_t row_dim = 0) {
   const IntList s = t.strides();
   const auto d = static_cast<size_t>(row_dim);
   return {static_cast<T*>(t.raw()), s[d], s[d + 1]};
-}
-
-// A result that may be written while the inputs are read (the in-place forms alias them).
-template <typename F>
-void into_apart(const Tensor& out, std::initializer_list<const Tensor*> inputs, const F& fn) {
-  for (const Tensor* input : inputs) {
-    if (out.numel() > 0 && input->numel() > 0 && overlap_of(out, *input) != Overlap::No) {
-      const Tensor copy = make_empty(out.sizes(), out.dtype(), out.device());
-      fn(copy);
-      copy_elements(out, copy);
-      return;
-    }
-  }
-  fn(out);
-}
-
-// out = self, broadcast over leading dims and dims of one.
-void copy_broadcast(const Tensor& self, const Tensor& out) {
-  if (self.is_same(out)) return;
-  DimVector strides(static_cast<size_t>(out.dim()), 0);
-  const int64_t skip = out.dim() - self.dim();
-  for (int64_t d = 0; d < self.dim(); ++d) {
-    const auto i = static_cast<size_t>(d);
-    strides[static_cast<size_t>(d + skip)] = self.sizes()[i] == 1 ? 0 : self.strides()[i];
-  }
-  copy_elements(out, alias(self, out.sizes(), strides, self.offset(), false));
 }
 
 // (..., n) as `rows` of n: the row stride when the leading dims fold into one, else -1.
@@ -118,11 +92,11 @@ void mv(const Tensor& self, const Tensor& vec, const Tensor& out) {
 void dot(const Tensor& self, const Tensor& tensor, const Tensor& out) {
   const int64_t n = self.numel(), sa = self.stride(0), sb = tensor.stride(0);
   if (out.dtype() == ScalarType::Float32 && sa == 1 && sb == 1) {
-    *out.data<float>() = FACULA_ISA_CALL(dot_f32, n, self.data<float>(), tensor.data<float>());
+    *out.data<float>() = dot_loops<float>().dot(n, self.data<float>(), tensor.data<float>());
     return;
   }
   if (out.dtype() == ScalarType::Float64 && sa == 1 && sb == 1) {
-    *out.data<double>() = FACULA_ISA_CALL(dot_f64, n, self.data<double>(), tensor.data<double>());
+    *out.data<double>() = dot_loops<double>().dot(n, self.data<double>(), tensor.data<double>());
     return;
   }
   visit_product(out.dtype(), "dot", [&](auto type) {
@@ -134,28 +108,24 @@ void dot(const Tensor& self, const Tensor& tensor, const Tensor& out) {
 
 void addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
            const Tensor& out) {
-  into_apart(out, {&mat1, &mat2}, [&](const Tensor& c) {
-    visit_product(c.dtype(), "addmm", [&](auto type) {
-      using T = typename decltype(type)::type;
-      const auto b = number<T>(beta);
-      if (b != opmath_t<T>(0)) copy_broadcast(self, c);
-      gemm<T>(mat1.size(0), mat2.size(1), mat1.size(1), number<T>(alpha), matrix<T>(mat1), matrix<T>(mat2), b,
-              matrix<T>(c));
-    });
+  visit_product(out.dtype(), "addmm", [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto b = number<T>(beta);
+    if (b != opmath_t<T>(0)) copy_strided(out, self);
+    gemm<T>(mat1.size(0), mat2.size(1), mat1.size(1), number<T>(alpha), matrix<T>(mat1), matrix<T>(mat2), b,
+            matrix<T>(out));
   });
 }
 
 void baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha,
              const Tensor& out) {
-  into_apart(out, {&batch1, &batch2}, [&](const Tensor& c) {
-    visit_product(c.dtype(), "baddbmm", [&](auto type) {
-      using T = typename decltype(type)::type;
-      const auto b = number<T>(beta);
-      if (b != opmath_t<T>(0)) copy_broadcast(self, c);
-      batched_gemm<T>(batch1.size(0), batch1.size(1), batch2.size(2), batch1.size(2), number<T>(alpha),
-                      matrix<T>(batch1, 1), batch1.stride(0), matrix<T>(batch2, 1), batch2.stride(0), b,
-                      matrix<T>(c, 1), c.stride(0));
-    });
+  visit_product(out.dtype(), "baddbmm", [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto b = number<T>(beta);
+    if (b != opmath_t<T>(0)) copy_strided(out, self);
+    batched_gemm<T>(batch1.size(0), batch1.size(1), batch2.size(2), batch1.size(2), number<T>(alpha),
+                    matrix<T>(batch1, 1), batch1.stride(0), matrix<T>(batch2, 1), batch2.stride(0), b,
+                    matrix<T>(out, 1), out.stride(0));
   });
 }
 
@@ -164,10 +134,10 @@ void linear(const Tensor& input, const Tensor& weight, const Tensor& bias, const
   const int64_t row = folded_stride(input);
   const Tensor x = row < 0 ? dense(input) : input;
   const int64_t rows = n > 0 ? out.numel() / n : 0;
-  into_dense(out, [&](const Tensor& c) {
+  into_dense(out, out.dtype(), [&](const Tensor& c) {
     if (bias.defined()) {
       const DimVector shape{rows, n}, strides{n, 1};
-      copy_broadcast(bias, alias(c, shape, strides, c.offset(), false));
+      copy_strided(alias(c, shape, strides, c.offset(), false), bias);
     }
     visit_product(c.dtype(), "linear", [&](auto type) {
       using T = typename decltype(type)::type;

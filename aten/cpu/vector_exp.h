@@ -4,9 +4,6 @@
 #include <cstdint>
 #include <cstring>
 
-#ifndef FACULA_ISA
-#error "files of aten/cpu/isa are compiled with FACULA_ISA set to baseline, v3 or v4"
-#endif
 
 namespace {
 

@@ -1,9 +1,9 @@
 // Rows and columns of layer, group and batch normalisation. Sums are taken in blocks, whose totals
 // add up in double.
-#include "aten/cpu/isa/loops.h"
-#include "aten/cpu/isa/math.h"
+#include "aten/cpu/nn_loops.h"
+#include "aten/cpu/vector_exp.h"
 
-namespace facula::cpu::FACULA_ISA {
+namespace facula {
 namespace {
 
 constexpr int64_t kBlock = 2048, kRows = 64;
@@ -186,40 +186,13 @@ void column_backward(int64_t n, const T* __restrict dy, const T* __restrict x, c
 
 }  // namespace
 
-#define FACULA_DEFINE(T, s)                                                                                         \
-  double mean_##s(int64_t n, const T* x) { return mean(n, x); }                                                     \
-  double mean_square_##s(int64_t n, const T* x, double center) { return mean_square(n, x, center); }                \
-  void affine_##s(int64_t n, const T* x, T scale, T shift, T* out) { affine(n, x, scale, shift, out); }             \
-  void normalize_##s(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out) {               \
-    normalize(n, x, mean, rstd, weight, bias, out);                                                                 \
-  }                                                                                                                 \
-  GradSums grad_sums_##s(int64_t n, const T* dy, const T* x, double mean, const T* weight) {                        \
-    return grad_sums(n, dy, x, mean, weight);                                                                       \
-  }                                                                                                                 \
-  void norm_backward_##s(int64_t n, const T* dy, const T* x, const T* weight, T a, T b, T c, T* gi) {               \
-    norm_backward(n, dy, x, weight, a, b, c, gi);                                                                   \
-  }                                                                                                                 \
-  void weight_grads_##s(int64_t n, const T* dy, const T* x, T mean, T rstd, T* gw, T* gb) {                         \
-    weight_grads(n, dy, x, mean, rstd, gw, gb);                                                                     \
-  }                                                                                                                 \
-  void column_sums_##s(int64_t rows, int64_t n, int64_t stride, const T* x, double* sum) {                          \
-    column_sums(rows, n, stride, x, sum);                                                                           \
-  }                                                                                                                 \
-  void column_squares_##s(int64_t rows, int64_t n, int64_t stride, const T* x, const double* center, double* sum) { \
-    column_squares(rows, n, stride, x, center, sum);                                                                \
-  }                                                                                                                 \
-  void column_grads_##s(int64_t rows, int64_t n, int64_t stride, const T* dy, const T* x, const double* center,     \
-                        double* grad, double* scaled) {                                                             \
-    column_grads(rows, n, stride, dy, x, center, grad, scaled);                                                     \
-  }                                                                                                                 \
-  void column_affine_##s(int64_t n, const T* x, const T* scale, const T* shift, T* out) {                           \
-    column_affine(n, x, scale, shift, out);                                                                         \
-  }                                                                                                                 \
-  void column_backward_##s(int64_t n, const T* dy, const T* x, const T* a, const T* b, const T* c, T* gi) {         \
-    column_backward(n, dy, x, a, b, c, gi);                                                                         \
-  }
-FACULA_DEFINE(float, f32)
-FACULA_DEFINE(double, f64)
-#undef FACULA_DEFINE
+FACULA_DEFINE_BY_ISA(NormLoops<float>, norm_loops_float,
+                     {mean<float>, mean_square<float>, affine<float>, normalize<float>, grad_sums<float>, norm_backward<float>,
+                      weight_grads<float>, column_sums<float>, column_squares<float>, column_grads<float>, column_affine<float>,
+                      column_backward<float>})
+FACULA_DEFINE_BY_ISA(NormLoops<double>, norm_loops_double,
+                     {mean<double>, mean_square<double>, affine<double>, normalize<double>, grad_sums<double>, norm_backward<double>,
+                      weight_grads<double>, column_sums<double>, column_squares<double>, column_grads<double>, column_affine<double>,
+                      column_backward<double>})
 
-}  // namespace facula::cpu::FACULA_ISA
+}  // namespace facula

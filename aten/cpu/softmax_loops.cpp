@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include "aten/cpu/isa/loops.h"
-#include "aten/cpu/isa/math.h"
+#include "aten/cpu/nn_loops.h"
+#include "aten/cpu/vector_exp.h"
 
-namespace facula::cpu::FACULA_ISA {
+namespace facula {
 namespace {
 
 // Columns of a strided softmax that are handled together.
@@ -160,19 +160,7 @@ void backward(int64_t outer, int64_t size, int64_t inner, const T* g, const T* y
 
 }  // namespace
 
-void softmax_f32(int64_t outer, int64_t size, int64_t inner, const float* x, float* out, bool log) {
-  softmax(outer, size, inner, x, out, log);
-}
-void softmax_f64(int64_t outer, int64_t size, int64_t inner, const double* x, double* out, bool log) {
-  softmax(outer, size, inner, x, out, log);
-}
-void softmax_backward_f32(int64_t outer, int64_t size, int64_t inner, const float* g, const float* y, float* gi,
-                          bool log) {
-  backward(outer, size, inner, g, y, gi, log);
-}
-void softmax_backward_f64(int64_t outer, int64_t size, int64_t inner, const double* g, const double* y, double* gi,
-                          bool log) {
-  backward(outer, size, inner, g, y, gi, log);
-}
+FACULA_DEFINE_BY_ISA(SoftmaxLoops<float>, softmax_loops_float, {softmax<float>, backward<float>})
+FACULA_DEFINE_BY_ISA(SoftmaxLoops<double>, softmax_loops_double, {softmax<double>, backward<double>})
 
-}  // namespace facula::cpu::FACULA_ISA
+}  // namespace facula
