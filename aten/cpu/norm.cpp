@@ -1,6 +1,7 @@
 // Layer, RMS, group and batch normalisation and their gradients. Work is cut by rows and channels
 // in pieces that do not depend on the number of threads, so neither do the results.
 #include <cmath>
+#include <cstring>
 
 #include "aten/cpu/dense.h"
 #include "aten/cpu/nn_loops.h"
@@ -43,14 +44,13 @@ void sum_pieces(int64_t rows, int64_t n, T* a, T* b, const F& fn) {
   }
 }
 
-// Calls fn(x...) with the inputs dense in their common compute type.
 ScalarType compute_of(const Tensor& input) { return compute_type(input.dtype()); }
 
 }  // namespace
 
 // ---- layer and RMS normalisation ----
 
-void layer_norm_stats(const Tensor& input, IntList normalized_shape, const Tensor& weight, const Tensor& bias,
+void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight, const Tensor& bias,
                       double eps, bool rms, const Tensor& out, const Tensor& out_mean, const Tensor& out_rstd) {
   const int64_t n = product(normalized_shape), rows = out_rstd.numel();
   if (rows == 0) return;
@@ -122,7 +122,7 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
 
 // ---- group normalisation: rows are groups, each of `channels` runs of `inner` ----
 
-void group_norm_stats(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps,
+void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps,
                       const Tensor& out, const Tensor& out_mean, const Tensor& out_rstd) {
   const int64_t rows = out_rstd.numel();
   if (out.numel() == 0) return;
@@ -308,13 +308,13 @@ void for_runs(const Planes& p, const F& fn) {
 
 }  // namespace
 
-void batch_norm_stats(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                      const Tensor& var, double eps, const Tensor& out, const Tensor& out_mean,
-                      const Tensor& out_rstd) {
+void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                      const Tensor& var, bool training, double eps, const Tensor& out, const Tensor& out_mean,
+                      const Tensor& out_var) {
   const Planes p = planes_of(input);
   const ScalarType c = compute_of(input);
   const Tensor x = dense_as(input, c), w = dense_as(weight, c), b = dense_as(bias, c);
-  const Tensor m = dense_as(mean, c), v = dense_as(var, c);
+  const Tensor m = training ? Tensor() : dense_as(mean, c), v = training ? Tensor() : dense_as(var, c);
   const Buffer<double> values(4 * p.channels);
   double *means = values.get(), *vars = means + p.channels, *scale = vars + p.channels, *shift = scale + p.channels;
   into_dense(out, c, [&](const Tensor& y) {
@@ -330,9 +330,9 @@ void batch_norm_stats(const Tensor& input, const Tensor& weight, const Tensor& b
         moments(p, x.data<T>(), means, vars);
       }
       for (int64_t k = 0; k < p.channels; ++k) {
-        const double rstd = m.defined() ? 1.0 / std::sqrt(vars[k] + eps) : rstd_of(vars[k], eps);
+        const double rstd = training ? rstd_of(vars[k], eps) : 1.0 / std::sqrt(vars[k] + eps);
         out_mean.data<T>()[k] = static_cast<T>(means[k]);
-        out_rstd.data<T>()[k] = static_cast<T>(rstd);
+        out_var.data<T>()[k] = static_cast<T>(vars[k]);
         scale[k] = rstd * (w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0);
         shift[k] = (b.defined() ? static_cast<double>(b.data<T>()[k]) : 0.0) - means[k] * scale[k];
       }
@@ -355,7 +355,7 @@ void batch_norm_stats(const Tensor& input, const Tensor& weight, const Tensor& b
 }
 
 void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor&,
-                         const Tensor& mean, const Tensor& rstd, bool training, double,
+                         const Tensor& mean, const Tensor& var, bool training, double eps,
                          const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                          const Tensor& grad_bias) {
   const Planes p = planes_of(input);
@@ -398,7 +398,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
     }
     const double count = static_cast<double>(p.count());
     for (int64_t k = 0; k < p.channels; ++k) {
-      const double r = static_cast<double>(rstd.data<T>()[k]);
+      const double r = 1.0 / std::sqrt(static_cast<double>(var.data<T>()[k]) + eps);
       const double scale = r * (w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0);
       fa[k] = scale;
       fb[k] = training ? -scale * r * r * s2[k] / count : 0.0;
