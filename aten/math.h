@@ -63,6 +63,8 @@ inline constexpr R infinity = std::numeric_limits<R>::infinity();
 template <typename R>
 inline constexpr R nan = std::numeric_limits<R>::quiet_NaN();
 template <typename R>
+inline constexpr R largest = std::numeric_limits<R>::max();
+template <typename R>
 inline constexpr R pi = R(3.14159265358979323846);
 
 // ---- choice and truth ----

@@ -329,6 +329,8 @@ class Translator:
             return Value(f"int64_t{{{value}}}", INT)
         if isinstance(value, float):
             return Value(repr(value), FLOAT)
+        if isinstance(value, complex):
+            return Value(f"Scalar(complex128({value.real!r}, {value.imag!r}))", SCALAR)
         if isinstance(value, str):
             return Value(f"std::string_view({self._quote(value)})", STR)
         raise self._error(node, f"constant {value!r} is not allowed")
@@ -590,8 +592,12 @@ class Translator:
         plain = [self._unwrap(a) for a in arguments]
         if name == "len" and len(plain) == 1 and plain[0].type.is_list:
             return Value(f"static_cast<int64_t>(({plain[0].code}).size())", INT)
+        if name == "conj" and len(plain) == 1 and plain[0].type == SCALAR:
+            return Value(f"{plain[0].code}.conj()", SCALAR)
         if name == "int" and len(plain) == 1:
             return Value(f"static_cast<int64_t>({self._as_float(plain[0]).code})", INT)
+        if name == "conj" and len(plain) == 1 and plain[0].type in (INT, FLOAT, SCALAR):
+            return Value(f"{plain[0].code}.conj()", SCALAR) if plain[0].type == SCALAR else plain[0]
         if name == "float" and len(plain) == 1 and not plain[0].type.is_tensor:
             return Value(f"static_cast<double>({self._as_float(plain[0]).code})", FLOAT)
         if name in ("min", "max") and len(plain) == 2 and all(p.type in (INT, FLOAT) for p in plain):

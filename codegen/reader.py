@@ -284,19 +284,26 @@ class _RecordReader:
         )
         if parsed is None:
             return []
-        return [Operator(signature=parsed, **fields)]  # type: ignore[arg-type]
+        op = Operator(signature=parsed, **fields)  # type: ignore[arg-type]
+        if not op.samples and op.scalar:
+            op = op.replace(samples=default_samples(op))
+        return [op]
 
     def _doc(self) -> tuple[str, str]:
+        """Sentence and example; a doc of one line may end in `>>> CODE -> OUTPUT`."""
         node = self.record.take("doc")
         if node is None:
             self.record.error(self.location, "missing key 'doc': a sentence and an example")
             return "", ""
         text = self.record.text(node, "'doc'")
-        lines = text.value.strip().splitlines() if text else []
-        start = next((i for i, line in enumerate(lines) if line.startswith(">>>")), len(lines))
-        if text and start == 0:
+        doc = text.value.strip() if text else ""
+        sentence, mark, example = doc.partition(">>>")
+        if text and not sentence.strip():
             self.record.error(text, "'doc' begins with a sentence")
-        return "\n".join(lines[:start]).strip(), "\n".join(lines[start:]).strip()
+        if mark and "\n" not in doc:
+            code, arrow, output = example.rpartition(" -> ")
+            example = f"{code}\n{output}" if arrow else example
+        return sentence.strip(), f"{mark}{example}".strip()
 
     def _scalar(self, parsed: Signature | None) -> tuple[tuple[tuple[str, Formula], ...], bool]:
         node = self.record.take("scalar")
@@ -484,6 +491,25 @@ class _RecordReader:
             if formula and message:
                 found.append(Check(label, formula, message.value))
         return tuple(found)
+
+
+def default_samples(op: Operator) -> tuple[str, ...]:
+    """Samples of a pointwise operator that states none: whole, empty, 0-d and broadcast inputs."""
+    needed = [a for a in op.signature.arguments if a.default is None]
+    if not all(a.type.is_tensor for a in needed):
+        return ()
+    if "float" in op.dtypes:
+        maker, extra = "f", ""
+    else:
+        maker, extra = ("i", "low=-9,high=9") if "int" in op.dtypes else ("b", "")
+    shapes = [["3,4"] * len(needed), ["0"] * len(needed), [""] * len(needed)]
+    if len(needed) > 1:
+        shapes.insert(1, ["3,4", *["4"] * (len(needed) - 1)])
+        shapes.insert(2, ["3,1", *["1,4"] * (len(needed) - 1)])
+    samples = []
+    for sizes in shapes:
+        samples.append(", ".join(f"{maker}({','.join(x for x in (size, extra) if x)})" for size in sizes))
+    return tuple(samples)
 
 
 def _line_column(node: Node) -> tuple[int, int]:

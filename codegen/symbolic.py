@@ -97,6 +97,10 @@ def sub(a: Expr, b: Expr) -> Expr:
         return add(a, b.args[0])
     if a == b:
         return ZERO
+    if b.head == "-" and b.args[0] == a:
+        return b.args[1]
+    if b.number is not None and a.head == "-" and a.args[1].number is not None:
+        return sub(a.args[0], num(a.args[1].number + b.number))
     return _fold(Expr("-", (a, b)))
 
 
@@ -146,7 +150,28 @@ def power(a: Expr, b: Expr) -> Expr:
 
 
 def where(c: Expr, a: Expr, b: Expr) -> Expr:
+    known = _known_condition(c)
+    if known is not None:
+        return a if known else b
     return a if a == b else Expr("where", (c, a, b))
+
+
+def _known_condition(c: Expr) -> bool | None:
+    """The truth of a condition between numbers, as `2 == 0`."""
+    if c.head == "and" or c.head == "or":
+        sides = [_known_condition(a) for a in c.args]
+        decisive = c.head == "or"
+        if decisive in sides:
+            return decisive
+        return None if None in sides else not decisive
+    if c.head not in COMPARISONS:
+        return None
+    left, right = (constant(a) for a in c.args)
+    if left is None or right is None:
+        return None
+    tests: dict[str, bool] = {"==": left == right, "!=": left != right, "<": left < right}
+    tests |= {"<=": left <= right, ">": left > right, ">=": left >= right}
+    return tests[c.head]
 
 
 def rebuild(e: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -236,7 +261,12 @@ class Calculus:
         return total
 
     def holomorphic(self, e: Expr) -> bool:
-        return all(self.functions[f].holomorphic for f in e.functions() if f in self.functions)
+        """Whether the rules hold for complex arguments; conditions have no slope and may be real."""
+        if e.head in _FLAT:
+            return True
+        if e.head == "call" and e.text in self.functions and not self.functions[e.text].holomorphic:
+            return False
+        return all(self.holomorphic(a) for a in e.args)
 
 
 def pull(grad: Expr, slope: Expr, *, conj: bool, plain: Collection[str] = ()) -> Expr:
@@ -255,7 +285,8 @@ def pull(grad: Expr, slope: Expr, *, conj: bool, plain: Collection[str] = ()) ->
         return where(
             c, pull(grad, a, conj=conj, plain=plain), pull(grad, b, conj=conj, plain=plain)
         )
-    factor = call("conj", slope) if conj else slope
+    real = slope.names() <= set(expr.CONSTANTS) and not slope.functions()
+    factor = call("conj", slope) if conj and not real else slope
     if slope.names() <= set(plain) | set(expr.CONSTANTS) and slope.head in ("name", "num"):
         return Expr("*", (grad, factor))
     return call("mul0", grad, factor)
