@@ -12,6 +12,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from . import expr, signature
 from .errors import Errors, SchemaError, SchemaErrors, nearest
 from .model import (
+    THROUGH_COMPOSITE,
     Check,
     Derivative,
     Formula,
@@ -406,6 +407,10 @@ class _RecordReader:
             return (), False
         inputs = _tensor_inputs(parsed)
         place = self.source.place(node)
+        if isinstance(node, ScalarNode) and node.value == "composite":
+            if "composite" not in self.record.keys and "composite_fn" not in self.record.keys:
+                self.record.error(node, "'derivative: composite' needs the key 'composite' or 'composite_fn'")
+            return tuple(Derivative((name,), place, none=THROUGH_COMPOSITE) for name in inputs), False
         if isinstance(node, ScalarNode) and node.value == "auto":
             return tuple(Derivative((name,), place, auto=True) for name in inputs), True
         whole = self._whole(node)
@@ -429,7 +434,7 @@ class _RecordReader:
         if isinstance(node, ScalarNode):
             if node.value == "zero" or node.value.startswith("none:"):
                 return node
-            self.record.error(node, "a derivative is 'auto', 'zero', 'none: reason' or a mapping")
+            self.record.error(node, "a derivative is 'auto', 'zero', 'composite', 'none: reason' or a mapping")
             return None
         if isinstance(node, MappingNode) and [k.value for k, _ in node.value] == ["none"]:
             return node

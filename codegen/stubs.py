@@ -37,6 +37,7 @@ class Stub:
     composite_result: str
     composite_symbol: str
     has_decomposition: bool
+    through_composite: bool  # records gradients by running the composite instead of the kernel
     device: str
     pointwise: PointwisePlan | None
     autograd: bool
@@ -221,6 +222,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         composite_result=composite_result,
         composite_symbol=f"composite::{op.composite_fn}" if op.composite_fn else f"{op.symbol}_composite",
         has_decomposition=(op.composite is not None or op.composite_fn is not None) and bool(kinds),
+        through_composite=op.through_composite,
         device=device_expression(op),
         pointwise=pointwise_plan(op) if op.scalar else None,
         autograd=differentiable,
