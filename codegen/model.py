@@ -133,6 +133,15 @@ class Formula:
     text: str
     tree: ast.AST = field(repr=False, compare=False)  # ast.Expression or ast.Module
     location: Location
+    # Where the text stands in the file: (offset in `text`, line, column) of each unbroken run.
+    runs: tuple[tuple[int, int, int], ...] = field(default=(), repr=False, compare=False)
+
+    def at(self, offset: int) -> Location:
+        """The place in the file of the character at `offset` of the text."""
+        for start, line, column in reversed(self.runs):
+            if offset >= start:
+                return Location(self.location.file, line, column + offset - start)
+        return self.location
 
 
 @dataclass(frozen=True)
@@ -140,13 +149,15 @@ class Derivative:
     """What the schema says of one differentiable input (or of a joint group of inputs).
 
     Exactly one of `formula` (tensor formula), `scalar` (scalar formula, becomes a fused operator),
-    `zero` and `none` (the reason) is set.
+    `auto`, `zero` and `none` (the reason) is set. `symbolic.derive` turns `scalar` and `auto` into
+    `formula` or `zero`.
     """
 
     inputs: tuple[str, ...]
     location: Location
     formula: Formula | None = None
     scalar: Formula | None = None
+    auto: bool = False
     zero: bool = False
     none: str | None = None
 
@@ -166,6 +177,7 @@ class MathFunction:
     arguments: tuple[str, ...]
     derivatives: tuple[Formula | None, ...]
     location: Location
+    holomorphic: bool = True  # the derivative also holds for complex arguments
 
 
 @dataclass(frozen=True)
@@ -187,6 +199,7 @@ class Operator:
     scalar_variants: bool = False  # `scalar` keys are values of the one str argument
     dtypes: tuple[str, ...] = ("float",)
     promote: str = "same"
+    masks: tuple[str, ...] = ()  # tensor inputs that are read as bool and do not promote
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
     composite: Formula | None = None
@@ -203,7 +216,7 @@ class Operator:
     derived_from: str | None = None  # set on operators the generator made (backward kernels)
     samples: tuple[str, ...] = ()
     reference: str | None = None
-    property: str | None = None
+    property_test: str | None = None  # key `property`
     tolerance: tuple[tuple[str, float], ...] = ()
     tolerance_reason: str = ""
     checks: tuple[Check, ...] = ()

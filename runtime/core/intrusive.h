@@ -19,6 +19,9 @@ class RefCounted {
   bool drop() const { return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
  protected:
+  // The same without a locked instruction when nobody shares the object. Only for classes that are
+  // never reached through weak pointers: with one reference left, nobody else can add one.
+  bool drop_unweak() const { return refs_.load(std::memory_order_acquire) == 1 || drop(); }
   ~RefCounted() = default;
 
  private:

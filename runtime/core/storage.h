@@ -18,6 +18,7 @@ class FACULA_API StorageImpl final : public RefCounted {
   static intrusive_ptr<StorageImpl> wrap(void* data, size_t nbytes, Device device,
                                          Deleter deleter, void* context, bool read_only = false);
   static void dispose(StorageImpl* s) noexcept;
+  bool drop() const { return drop_unweak(); }
 
   void* data() const { return data_; }
   size_t nbytes() const { return nbytes_; }
@@ -32,14 +33,17 @@ class FACULA_API StorageImpl final : public RefCounted {
 
  private:
   StorageImpl() = default;
+  std::atomic<uint32_t> version_{0};
   void* data_ = nullptr;
   size_t nbytes_ = 0;
+  size_t capacity_ = 0;      // bytes of the separate block behind data_; 0: data follows the header
+  uint32_t block_ = 0;       // bytes of the block that this header is in
   Device device_;
   bool read_only_ = false;
-  std::atomic<uint32_t> version_{0};
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;
 };
+static_assert(sizeof(StorageImpl) <= 64, "small storages keep their data 64 bytes after the header");
 
 using Storage = intrusive_ptr<StorageImpl>;
 

@@ -11,10 +11,11 @@ struct ThreadState {
   bool grad_enabled = true;   // what the user asked for; Autograd in `excluded` follows it
   bool inference = false;
   bool anomaly = false;
+  bool forward_mode = false;  // a dual level is open: tangents travel even without gradients
 };
 
-// One per thread; initial-exec TLS so that reading it costs one instruction.
-extern FACULA_API thread_local ThreadState tls_state __attribute__((tls_model("initial-exec")));
+// One per thread; initial-exec TLS and constant initialisation, so that reading it is one instruction.
+extern FACULA_API constinit thread_local ThreadState tls_state __attribute__((tls_model("initial-exec")));
 
 inline ThreadState& thread_state() { return tls_state; }
 
@@ -49,7 +50,7 @@ class GradMode {
   static bool enabled() { return tls_state.grad_enabled; }
   static void set(bool enabled) {
     tls_state.grad_enabled = enabled;
-    if (enabled) {
+    if (enabled || tls_state.forward_mode) {
       tls_state.excluded &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));
     } else {
       tls_state.excluded |= layer_bit(Layer::Autograd);

@@ -20,6 +20,7 @@ struct OperatorEntry {
   void (*boxed)(Stack&);    // the functional form through the whole dispatch
   AnyFn kernels[kMaxDeviceTypes] = {};                // by device type
   AnyFn layers[kNumVariants][kNumLayers] = {};        // by variant and layer
+  LayerSet layer_mask[kNumVariants] = {};             // layers that have a function
   AnyFn decomposition = nullptr;                      // same type as the functional form
 };
 

@@ -7,12 +7,16 @@
 
 #include "runtime/core/tensor.h"
 #include "runtime/dispatch/registry.h"
+#include "runtime/iterate/isa.h"
 
 namespace facula {
 
 // The non-tensor arguments of a call, in schema order.
 struct LoopArgs {
   std::span<const Scalar> values;
+  uint32_t present = ~0u;      // bit i: optional argument i was given
+  uint32_t promoting = 0;      // bit i: value i takes part in type promotion as a number does
+  bool has(size_t i) const { return (present >> i & 1u) != 0; }
   template <typename T>
   T get(size_t i) const {
     return values[i].to<T>();
@@ -26,10 +30,6 @@ using PointwiseLoop = void (*)(int64_t n, void* const* outs, const void* const* 
 struct PointwiseLoops {
   std::array<PointwiseLoop, kNumScalarTypes> by_type = {};
 };
-
-enum class Isa : uint8_t { Baseline, V3, V4 };
-inline constexpr int kNumIsa = 3;
-FACULA_API Isa active_isa();  // by cpuid once; the variable FACULA_ISA=baseline|v3|v4 lowers it
 
 enum class Promotion : uint8_t {
   Same,   // the common type of the inputs
@@ -45,6 +45,9 @@ struct PointwiseOp {
   std::span<const char* const> inputs;  // names of the tensor arguments
   uint8_t outputs;                  // number of results
   Promotion promotion;
+  // Bit i: input i is a mask. It is read as bool whatever its dtype (the driver converts), and it
+  // takes no part in type promotion; it broadcasts like the others.
+  uint32_t masks;
   std::array<const PointwiseLoops*, kNumIsa> loops;  // null ISA: not built
 };
 
