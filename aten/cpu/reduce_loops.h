@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runtime/core/dtype.h"
+#include "runtime/iterate/isa.h"
 
 namespace facula::cpu {
 
@@ -26,11 +27,6 @@ struct ReduceLoops {
   void (*merge)(void* acc, const void* other, int64_t w, int64_t stride, double n_acc, double n_other);
 };
 
-// Null where the operation has no loops in that compute type. Sum, Prod: float32, float64, int64,
-// complex; Min, Max: float32, float64, int32, int64 (NaN wins); SumSquares, Moments: float32, float64
-// (Moments: planes mean and sum of squared deviations, in float64).
-const ReduceLoops* reduce_loops(ReduceOp op, ScalarType compute);
-
 // Index of the first extreme (NaN counts as more extreme than any number) in each row or column.
 struct ArgLoops {
   // best/index of one row of n elements, n >= 1.
@@ -39,15 +35,17 @@ struct ArgLoops {
   // compute type. `first == 0` initialises.
   void (*columns)(const void* const* rows, int64_t m, int64_t w, int64_t first, void* best, void* index);
 };
-const ArgLoops* arg_loops(bool largest, ScalarType compute);  // float32, float64, int32, int64
 
-// What is done to elements on their way into the compute type.
-enum class Preload : uint8_t { None, Abs, NanToZero, NonZero };
-// n elements, `stride` elements apart, into contiguous dst. Null when that conversion has no use.
-using TileLoader = void (*)(const void* src, int64_t stride, int64_t n, void* dst);
-// A `contiguous` loader takes the stride to be 1.
-TileLoader tile_loader(Preload pre, ScalarType from, ScalarType compute, bool contiguous);
-// The way back: n contiguous accumulators to `to` elements `stride` apart.
-void store_tile(ScalarType acc, const void* src, int64_t n, ScalarType to, void* dst, int64_t stride);
+struct ReduceTable {
+  // Null where the operation has no loops in that compute type. Sum, Prod: float32, float64, int64,
+  // complex; Min, Max: float32, float64, int32, int64 (NaN wins); SumSquares, Moments: float32,
+  // float64 (Moments: planes mean and sum of squared deviations, in float64).
+  const ReduceLoops* (*reduce)(ReduceOp op, ScalarType compute);
+  const ArgLoops* (*arg)(bool largest, ScalarType compute);  // float32, float64, int32, int64
+};
 
 }  // namespace facula::cpu
+
+namespace facula {
+FACULA_DECLARE_BY_ISA(cpu::ReduceTable, reduce_table)
+}  // namespace facula
