@@ -9,7 +9,7 @@ from typing import Any
 
 import jinja2
 
-from codegen import autograd, bindings, cpp_types, pointwise, stubs
+from codegen import autograd, bindings, cpp_types, export, pointwise, pyi, stubs
 from codegen.compose import FormulaError
 from codegen.errors import SchemaError, SchemaErrors
 from codegen.model import Operator, Schema
@@ -152,6 +152,8 @@ def generate_texts(schema: Schema) -> dict[str, str]:
         some = [p for p in plans if _shard(p.op, AUTOGRAD_SHARDS) == k]
         texts[f"autograd_{k}.cpp"] = env.get_template("autograd.cpp.j2").render(plans=some, shard=k)
     texts.update(_binding_texts(schema, env))
+    texts["facula/ops.json"] = export.to_json(schema)
+    texts.update(pyi.generate(schema, env))
     texts["register.cpp"] = env.get_template("register.cpp.j2").render(
         stub_shards=STUB_SHARDS, autograd_shards=AUTOGRAD_SHARDS)
     return texts
@@ -220,5 +222,5 @@ def output_names() -> list[str]:
         *(f"stubs_{k}.cpp" for k in range(STUB_SHARDS)),
         *(f"autograd_{k}.cpp" for k in range(AUTOGRAD_SHARDS)),
         *(f"bindings_{k}.cpp" for k in range(BINDING_SHARDS)),
-        "module_table.cpp", "register.cpp",
+        "module_table.cpp", "register.cpp", "facula/ops.json",
     ]
