@@ -99,7 +99,8 @@ def _compare(actual: Any, expected: Any, path: str, options: dict[str, Any]) -> 
     else:
         raise TypeError(
             f"assert_close(): cannot compare {type(actual).__name__} with "
-            f"{type(expected).__name__}; expected two tensors, numbers, sequences or mappings{where}"
+            f"{type(expected).__name__}; expected two tensors, numbers, sequences or mappings"
+            + where
         )
     for name, a, e in pairs:
         fault = _compare(a, e, name, options)
@@ -115,7 +116,8 @@ def _sequence(value: Any) -> bool:
 def _numbers(actual: Any, expected: Any, options: dict[str, Any]) -> str | None:
     exact = all(isinstance(v, int) for v in (actual, expected))
     if options["check_dtype"] and type(actual) is not type(expected):
-        return f"types differ: {type(actual).__name__} {actual} != {type(expected).__name__} {expected}"
+        mine, other = type(actual).__name__, type(expected).__name__
+        return f"types differ: {mine} {actual} != {other} {expected}"
     rtol, atol = options["rtol"], options["atol"]
     if rtol is None:
         rtol, atol = (0.0, 0.0) if exact else (1e-7, 1e-7)
