@@ -137,7 +137,7 @@ def test_load_round_trip():
     a, b = Net(), Net()
     report = b.load_state_dict(a.state_dict())
     assert report == ([], []) and "matched" in repr(report)
-    for (_, p), (_, q) in zip(a.named_parameters(), b.named_parameters()):
+    for (_, p), (_, q) in zip(a.named_parameters(), b.named_parameters(), strict=True):
         assert_close(p, q)
 
 
@@ -162,7 +162,7 @@ def test_load_lists_every_fault_and_changes_nothing():
 def test_load_not_strict_and_skip():
     net = Net()
     state = {"fc1.bias": facula.zeros(4), "body.1.weight": facula.zeros(1), "x": facula.zeros(1)}
-    with pytest.raises(RuntimeError, match="size mismatch for body.1.weight"):
+    with pytest.raises(RuntimeError, match=r"size mismatch for body\.1\.weight"):
         net.load_state_dict(state, strict=False)
     report = net.load_state_dict(state, strict=False, on_mismatch="skip")
     missing, unexpected = report

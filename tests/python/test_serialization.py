@@ -138,7 +138,7 @@ def test_training_state_resumes(path):
     net.load_state_dict(saved["net"])
     optimizer.load_state_dict(saved["optimizer"])
     step()
-    for p, q in zip(net.parameters(), expected):
+    for p, q in zip(net.parameters(), expected, strict=True):
         assert_close(p.detach(), q, rtol=0, atol=0)
 
 

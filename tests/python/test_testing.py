@@ -40,7 +40,7 @@ def test_misuse():
         assert_close(facula.ones(1), "text")
     with pytest.raises(ValueError, match="both"):
         assert_close(1.0, 1.0, rtol=1.0)
-    with pytest.raises(AssertionError, match="^mine$"):
+    with pytest.raises(AssertionError, match=r"^mine$"):
         assert_close(1.0, 2.0, msg="mine")
 
 
