@@ -1,0 +1,265 @@
+// Special functions of the scalar vocabulary; included by aten/math.h.
+#pragma once
+
+namespace facula::math {
+
+namespace detail {
+// Chebyshev coefficients, highest first, of exp(-x) I0(x) and exp(-x) I1(x) / x in x / 2 - 2 over
+// [0, 8], and of exp(-x) sqrt(x) I0(x) and exp(-x) sqrt(x) I1(x) in 32 / x - 2 beyond.
+inline constexpr double kI0Small[] = {
+    -4.41534164647933938e-18, 3.3307945188222381e-17, -2.43127984654795469e-16,
+    1.71539128555513303e-15, -1.16853328779934517e-14, 7.67618549860493562e-14,
+    -4.85644678311192946e-13, 2.95505266312963983e-12, -1.72682629144155571e-11,
+    9.67580903537323691e-11, -5.18979560163526291e-10, 2.65982372468238665e-9,
+    -1.30002500998624804e-8, 6.04699502254191895e-8, -2.67079385394061173e-7,
+    1.11738753912010372e-6, -4.41673835845875056e-6, 0.0000164484480707288971,
+    -0.000057541950100821037, 0.000188502885095841656, -0.000576375574538582366,
+    0.0016394756169413358, -0.00432430999505057594, 0.0105464603945949983,
+    -0.0237374148058994688, 0.0493052842396707085, -0.0949010970480476444,
+    0.171620901522208775, -0.304682672343198399, 0.676795274409476085,
+};
+inline constexpr double kI0Large[] = {
+    1.19365089084598209e-18, 9.9214754121736986e-19, -7.23318048787475395e-18,
+    -4.83050448594418207e-18, 4.46562142029676e-17, 3.46122286769746109e-17,
+    -2.82762398051658348e-16, -3.42548561967721913e-16, 1.77256013305652638e-15,
+    3.81168066935262242e-15, -9.55484669882830765e-15, -4.15056934728722209e-14,
+    1.54008621752140983e-14, 3.8527783827421427e-13, 7.18012445138366623e-13,
+    -1.79417853150680612e-12, -1.32158118404477131e-11, -3.14991652796324136e-11,
+    1.18891471078464383e-11, 4.94060238822496959e-10, 3.39623202570838635e-9,
+    2.26666899049817806e-8, 2.04891858946906374e-7, 2.89137052083475648e-6,
+    0.0000688975834691682398, 0.00336911647825569409, 0.804490411014108832,
+};
+inline constexpr double kI1Small[] = {
+    2.77791411276104637e-18, -2.11142121435816608e-17, 1.55363195773620047e-16,
+    -1.10559694773538631e-15, 7.60068429473540693e-15, -5.04218550472791169e-14,
+    3.22379336594557471e-13, -1.98397439776494372e-12, 1.17361862988909016e-11,
+    -6.66348972350202774e-11, 3.62559028155211704e-10, -1.88724975172282929e-9,
+    9.38153738649577178e-9, -4.44505912879632808e-8, 2.00329475355213526e-7,
+    -8.56872026469545474e-7, 3.47025130813767848e-6, -0.0000132731636560394358,
+    0.0000478156510755005423, -0.000161760815825896746, 0.000512285956168575773,
+    -0.00151357245063125315, 0.00415642294431288816, -0.0105640848946261982,
+    0.0247264490306265168, -0.0529459812080949914, 0.102643658689847095,
+    -0.176416518357834055, 0.252587186443633655,
+};
+inline constexpr double kI1Large[] = {
+    -1.24219327519489096e-18, -9.31417886732688338e-19, 7.51729631084210481e-18,
+    4.41434832307170795e-18, -4.65030536848935833e-17, -3.20952592199342396e-17,
+    2.96262899764595014e-16, 3.30820231092092828e-16, -1.88035477551078245e-15,
+    -3.8144030724370078e-15, 1.04202769841288028e-14, 4.27244001671195135e-14,
+    -2.10154184277266431e-14, -4.08355111109219732e-13, -7.19855177624590851e-13,
+    2.03562854414708951e-12, 1.41258074366137813e-11, 3.25260358301548824e-11,
+    -1.89749581235054123e-11, -5.58974346219658381e-10, -3.83538038596423702e-9,
+    -2.63146884688951951e-8, -2.51223623787020893e-7, -3.88256480887769039e-6,
+    -0.000110588938762623716, -0.00976109749136146841, 0.77857623501828012,
+};
+}  // namespace detail
+
+inline namespace FACULA_ISA {
+
+template <Float T>
+FACULA_MATH T sigmoid(T x) {
+  return 1 / (1 + exp(-x));
+}
+template <Complex T>
+FACULA_MATH T sigmoid(T z) {
+  return div(T(1), real_t<T>(1) + std::exp(-z));
+}
+// log(1 + exp(x)) without overflow.
+template <Float T>
+FACULA_MATH T log1pexp(T x) {
+  return maximum(x, T(0)) + log1p(exp(-abs(x)));
+}
+template <Float T>
+FACULA_MATH T logaddexp(T a, T b) {
+  const T top = maximum(a, b);
+  const T sum = top + log1p(exp(-abs(a - b)));
+  return (a == b) & isinf(a) ? a : sum;
+}
+template <Float T>
+FACULA_MATH T logaddexp2(T a, T b) {
+  const T top = maximum(a, b);
+  const T sum = top + log1p(exp2(-abs(a - b))) * T(1.44269504088896340736);
+  return (a == b) & isinf(a) ? a : sum;
+}
+template <Float T>
+FACULA_MATH T xlogy(T x, T y) {
+  const T product = x * log(y);
+  return isnan(y) ? y : (x == 0 ? T(0) : product);
+}
+template <Float T>
+FACULA_MATH T xlog1py(T x, T y) {
+  const T product = x * log1p(y);
+  return isnan(y) ? y : (x == 0 ? T(0) : product);
+}
+template <Float T>
+FACULA_MATH T sinc(T x) {
+  const T y = x * pi<T>;
+  const T value = sin(y) / y;
+  return x == 0 ? T(1) : value;
+}
+template <Complex T>
+FACULA_MATH T sinc(T z) {
+  const T y = z * pi<real_t<T>>;
+  return z == T(0) ? T(1) : div(std::sin(y), y);
+}
+
+// The C function without its race on the global `signgam`.
+FACULA_MATH float lgamma(float x) {
+  int sign;
+  return ::lgammaf_r(x, &sign);
+}
+FACULA_MATH double lgamma(double x) {
+  int sign;
+  return ::lgamma_r(x, &sign);
+}
+
+// Reflection below 1/2, recurrence up to 10, then the asymptotic series in Bernoulli numbers.
+inline double digamma(double x) {
+  if (x == 0) return copysign(infinity<double>, -x);
+  double shift = 0;
+  if (x < 0.5) {
+    const double part = x - std::floor(x);
+    if (part == 0) return nan<double>;
+    shift = -pi<double> / std::tan(pi<double> * part);
+    x = 1 - x;
+  }
+  while (x < 10) {
+    shift -= 1 / x;
+    x += 1;
+  }
+  const double z = 1 / (x * x);
+  const double series =
+      z * (1.0 / 12 -
+           z * (1.0 / 120 -
+                z * (1.0 / 252 -
+                     z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+  return shift + std::log(x) - 0.5 / x - (x < 1e17 ? series : 0);
+}
+inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
+
+// Hurwitz zeta function, the sum of (q + k)^-x over k >= 0, by Euler-Maclaurin summation.
+inline double zeta(double x, double q) {
+  constexpr double kCoefficients[] = {12.0,
+                                      -720.0,
+                                      30240.0,
+                                      -1209600.0,
+                                      47900160.0,
+                                      -1.8924375803183791606e9,
+                                      7.47242496e10,
+                                      -2.950130727918164224e12,
+                                      1.1646782814350067249e14,
+                                      -4.5979787224074726105e15,
+                                      1.8152105401943546773e17,
+                                      -7.1661652561756670113e18};
+  if (x == 1) return infinity<double>;
+  if (!(x > 1) || isnan(q)) return nan<double>;
+  if (q <= 0) {
+    if (q == std::floor(q)) return infinity<double>;
+    if (x != std::floor(x) || q < -1e6) return nan<double>;
+  }
+  if (isinf(q)) return 0;
+  double sum = 0;
+  double a = q;
+  for (int k = 0; k < 9 || a <= 9; ++k, a += 1) {
+    const double term = std::pow(a, -x);
+    sum += term;
+    if (a > 9 && std::fabs(term) < 1e-17 * std::fabs(sum)) return sum;
+  }
+  double power = std::pow(a, -x);
+  sum += a * power / (x - 1) + 0.5 * power;
+  double factor = 1, k = 0;
+  for (const double c : kCoefficients) {
+    factor *= x + k;
+    power /= a;
+    const double term = factor * power / c;
+    sum += term;
+    if (std::fabs(term) < 1e-17 * std::fabs(sum)) break;
+    k += 1;
+    factor *= x + k;
+    power /= a;
+    k += 1;
+  }
+  return sum;
+}
+inline float zeta(float x, float q) {
+  return static_cast<float>(zeta(static_cast<double>(x), static_cast<double>(q)));
+}
+inline double polygamma(double n, double x) {
+  if (n == 0) return digamma(x);
+  if (n == 1 && x < 0.5) {
+    const double s = std::sin(pi<double> * (x - std::floor(x)));
+    return s == 0 ? infinity<double> : pi<double> * pi<double> / (s * s) - zeta(2, 1 - x);
+  }
+  const double size = std::tgamma(n + 1);
+  return (std::fmod(n, 2) == 0 ? -size : size) * zeta(n + 1, x);
+}
+inline float polygamma(float n, float x) {
+  return static_cast<float>(polygamma(static_cast<double>(n), static_cast<double>(x)));
+}
+
+// M. Giles, "Approximating the erfinv function" (2012), then Newton steps on erfc in double.
+inline double erfinv(double x) {
+  const double size = std::fabs(x);
+  if (!(size < 1)) return size == 1 ? copysign(infinity<double>, x) : nan<double>;
+  double w = -std::log((1 - size) * (1 + size));
+  double p;
+  if (w < 5) {
+    w -= 2.5;
+    p = 2.81022636e-08;
+    for (const double c : {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+                           -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}) {
+      p = c + p * w;
+    }
+  } else {
+    w = std::sqrt(w) - 3;
+    p = -0.000200214257;
+    for (const double c : {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+                           -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}) {
+      p = c + p * w;
+    }
+  }
+  double y = p * size;
+  for (int step = 0; step < 2; ++step) {
+    const double slope = 1.12837916709551257390 * std::exp(-y * y);
+    const double error = size < 0.5 ? std::erf(y) - size : (1 - size) - std::erfc(y);
+    y -= error / (slope + y * error);
+  }
+  return copysign(y, x);
+}
+inline float erfinv(float x) { return static_cast<float>(erfinv(static_cast<double>(x))); }
+
+template <size_t N>
+inline double chebyshev(double x, const double (&coefficients)[N]) {
+  double b0 = 0, b1 = 0, b2 = 0;
+  for (const double c : coefficients) {
+    b2 = b1;
+    b1 = b0;
+    b0 = x * b1 - b2 + c;
+  }
+  return 0.5 * (b0 - b2);
+}
+inline double i0e(double x) {
+  const double size = std::fabs(x);
+  return size <= 8 ? chebyshev(size / 2 - 2, detail::kI0Small)
+                   : chebyshev(32 / size - 2, detail::kI0Large) / std::sqrt(size);
+}
+inline double i1e(double x) {
+  const double size = std::fabs(x);
+  const double value = size <= 8 ? chebyshev(size / 2 - 2, detail::kI1Small) * size
+                                 : chebyshev(32 / size - 2, detail::kI1Large) / std::sqrt(size);
+  return x < 0 ? -value : value;
+}
+inline double i0(double x) {
+  return isinf(x) ? infinity<double> : std::exp(std::fabs(x)) * i0e(x);
+}
+inline double i1(double x) { return isinf(x) ? x : std::exp(std::fabs(x)) * i1e(x); }
+#define FACULA_BY_DOUBLE(name) \
+  inline float name(float x) { return static_cast<float>(name(static_cast<double>(x))); }
+FACULA_BY_DOUBLE(i0)
+FACULA_BY_DOUBLE(i0e)
+FACULA_BY_DOUBLE(i1)
+FACULA_BY_DOUBLE(i1e)
+#undef FACULA_BY_DOUBLE
+
+}  // namespace FACULA_ISA
+}  // namespace facula::math

@@ -1,0 +1,267 @@
+"""Formulas: Python expressions and small programs, parsed with `ast` and checked name by name."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Collection, Mapping
+
+from .errors import Errors, nearest
+from .model import Formula, Location
+
+# Names that stand for numbers in every formula.
+CONSTANTS: dict[str, float] = {
+    "pi": math.pi,
+    "e": math.e,
+    "inf": math.inf,
+    "nan": math.nan,
+    "largest": 1.7976931348623157e308,  # in loops: the largest number of the compute type
+    "euler_gamma": 0.577215664901532860606512090082,
+    "M_SQRT2": math.sqrt(2),
+    "M_SQRT1_2": math.sqrt(0.5),
+    "M_2_SQRTPI": 2 / math.sqrt(math.pi),
+    "M_1_SQRTPI": 1 / math.sqrt(math.pi),
+    "M_1_SQRT2PI": 1 / math.sqrt(2 * math.pi),
+    "M_LN2": math.log(2),
+    "M_LN10": math.log(10),
+    "M_LOG2E": math.log2(math.e),
+    "M_LOG10E": math.log10(math.e),
+}
+
+# Functions of the language itself with their number of arguments; the others are `math:` records.
+INTRINSICS: dict[str, int] = {"where": 3}
+
+_SCALAR_NODES = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Call,
+    ast.Name,
+    ast.Constant,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
+_TENSOR_NODES = (
+    *_SCALAR_NODES,
+    ast.Module,
+    ast.Assign,
+    ast.AugAssign,
+    ast.Expr,
+    ast.If,
+    ast.For,
+    ast.Return,
+    ast.Raise,
+    ast.Pass,
+    ast.Tuple,
+    ast.List,
+    ast.ListComp,
+    ast.comprehension,
+    ast.GeneratorExp,
+    ast.Subscript,
+    ast.Slice,
+    ast.Starred,
+    ast.Attribute,
+    ast.keyword,
+)
+Scopes = Mapping[str, int]
+
+
+class FormulaError(Exception):
+    """A mistake at an offset of a formula's text."""
+
+    def __init__(self, offset: int, message: str) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.message = message
+
+
+def parse(
+    text: str,
+    location: Location,
+    runs: tuple[tuple[int, int, int], ...] = (),
+    *,
+    program: bool = False,
+) -> Formula:
+    """Parse an expression, or with `program` an expression or a program of statements."""
+    tree: ast.AST
+    try:
+        tree = ast.parse(text, mode="eval")
+        return Formula(text, tree, location, runs)
+    except SyntaxError as error:
+        mistake = _syntax(text, error)
+    try:
+        if "\n" in text:  # an expression that runs over several lines
+            tree = ast.parse(f"({text}\n)", mode="eval")
+            for node in ast.walk(tree):
+                if getattr(node, "lineno", 0) == 1:
+                    node.col_offset -= 1  # type: ignore[attr-defined]
+            return Formula(text, tree, location, runs)
+    except SyntaxError:
+        pass
+    if not program:
+        raise FormulaError(*mistake)
+    try:
+        tree = ast.parse(text, mode="exec")
+    except SyntaxError as error:
+        raise FormulaError(*_syntax(text, error)) from None
+    return Formula(text, tree, location, runs)
+
+
+def synthetic(text: str, location: Location) -> Formula:
+    """A formula that the generator wrote; its place is the record it comes from."""
+    return Formula(text, ast.parse(text, mode="eval"), location)
+
+
+def _syntax(text: str, error: SyntaxError) -> tuple[int, str]:
+    line, column = error.lineno or 1, (error.offset or 1) - 1
+    offset = min(line_offset(text, line) + max(column, 0), max(len(text) - 1, 0))
+    return offset, f"not a formula: {error.msg}"
+
+
+def line_offset(text: str, line: int) -> int:
+    return sum(len(piece) for piece in text.splitlines(keepends=True)[: line - 1])
+
+
+def offset_of(formula: Formula, node: ast.AST) -> int:
+    """Offset of a node in its formula's text (columns of `ast` count bytes)."""
+    line = getattr(node, "lineno", 1)
+    lines = formula.text.splitlines() or [""]
+    row = lines[min(line, len(lines)) - 1].encode()
+    return line_offset(formula.text, line) + len(row[: getattr(node, "col_offset", 0)].decode())
+
+
+def place(formula: Formula, node: ast.AST) -> Location:
+    return formula.at(offset_of(formula, node))
+
+
+def body(formula: Formula) -> ast.expr:
+    """The expression of a formula that is one."""
+    assert isinstance(formula.tree, ast.Expression)
+    return formula.tree.body
+
+
+def names(formula: Formula | ast.AST) -> set[str]:
+    """Every name that is read in a formula and is not a function called."""
+    tree = formula.tree if isinstance(formula, Formula) else formula
+    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    return {
+        n.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in called
+    }
+
+
+class Checker:
+    """Notes unknown names, functions and wrong arity of formulas, each with its place."""
+
+    def __init__(self, errors: Errors, subject: str) -> None:
+        self.errors = errors
+        self.subject = subject
+
+    def add(self, formula: Formula, node: ast.AST, message: str) -> None:
+        self.errors.add(place(formula, node), self.subject, message)
+
+    def scalar(self, formula: Formula, known: Collection[str], functions: Scopes) -> None:
+        """A formula of elements: `functions` gives the vocabulary with its arity."""
+        arity = {**INTRINSICS, **functions}
+        for node in ast.walk(formula.tree):
+            if not isinstance(node, _SCALAR_NODES) or isinstance(node, ast.MatMult):
+                self.add(formula, node, f"{_what(node)} has no place in a scalar formula")
+            elif isinstance(node, ast.Call):
+                self._call(formula, node, arity)
+            elif isinstance(node, ast.Constant):
+                if not isinstance(node.value, int | float) and node.value is not None:
+                    self.add(formula, node, f"{node.value!r} is not a number")
+        self._names(formula, known, arity)
+
+    def _call(self, formula: Formula, node: ast.Call, arity: Scopes) -> None:
+        if not isinstance(node.func, ast.Name):
+            self.add(formula, node, "only functions of the vocabulary can be called")
+            return
+        name = node.func.id
+        if name not in arity:
+            self.add(formula, node, f"unknown function '{name}'{nearest(name, arity)}")
+        elif node.keywords:
+            self.add(formula, node, f"{name}() takes no keywords in a scalar formula")
+        elif len(node.args) != arity[name]:
+            wanted = f"{arity[name]} argument{'s' * (arity[name] != 1)}"
+            self.add(formula, node, f"{name}() takes {wanted}, found {len(node.args)}")
+
+    def _names(self, formula: Formula, known: Collection[str], functions: Collection[str]) -> None:
+        called = {id(n.func) for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
+        for node in ast.walk(formula.tree):
+            if not isinstance(node, ast.Name) or id(node) in called or node.id in CONSTANTS:
+                continue
+            if node.id not in known:
+                hint = nearest(node.id, [*known, *CONSTANTS])
+                if node.id in functions:
+                    hint = f"; write {node.id}(...) to call the function"
+                elif not hint and known:
+                    hint = f"; known are {', '.join(sorted(known))}"
+                self.add(formula, node, f"unknown name '{node.id}'{hint}")
+
+    def tensor(
+        self,
+        formula: Formula,
+        known: Collection[str],
+        call: Callable[[ast.Call, str, ast.expr | None], str | None],
+    ) -> None:
+        """A formula over operators. `call(node, name, receiver)` judges a call of an operator,
+        `receiver` being the tensor of a method call, and returns what is wrong."""
+        scope = set(known) | _bound(formula.tree)
+        called = {id(n.func): n for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
+        for node in ast.walk(formula.tree):
+            if not isinstance(node, _TENSOR_NODES):
+                self.add(formula, node, f"{_what(node)} has no place in a tensor formula")
+            elif isinstance(node, ast.Call):
+                problem = None
+                if isinstance(node.func, ast.Name):
+                    problem = call(node, node.func.id, None)
+                elif isinstance(node.func, ast.Attribute):
+                    problem = call(node, node.func.attr, node.func.value)
+                if problem:
+                    self.add(formula, node, problem)
+            elif isinstance(node, ast.Attribute) and id(node) not in called:
+                if node.attr not in ATTRIBUTES:
+                    hint = nearest(node.attr, ATTRIBUTES)
+                    self.add(formula, node, f"unknown attribute '.{node.attr}'{hint}")
+            elif isinstance(node, ast.Name) and id(node) not in called:
+                if node.id not in scope and node.id not in CONSTANTS and node.id not in WORDS:
+                    hint = nearest(node.id, [*scope, *CONSTANTS, *WORDS])
+                    self.add(formula, node, f"unknown name '{node.id}'{hint}")
+
+
+# Attributes of tensors and words that tensor formulas may use beside operators.
+ATTRIBUTES = frozenset(
+    "shape dtype device ndim itemsize is_complex is_floating_point requires_grad T mT H mH real "
+    "imag layout numel size dim".split()
+)
+BUILTINS = frozenset(
+    "len range min max sum abs int float bool list tuple zip enumerate reversed any all sorted "
+    "isinstance prod".split()
+)
+WORDS = frozenset(
+    "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 "
+    "contiguous_format preserve_format channels_last Tensor int float True False None "
+    "ValueError RuntimeError IndexError TypeError NotImplementedError".split()
+)
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    return {
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+
+
+def _what(node: ast.AST) -> str:
+    if isinstance(node, ast.MatMult):
+        return "'@'"
+    if isinstance(node, ast.Attribute):
+        return f"the attribute '.{node.attr}'"
+    return f"a Python {type(node).__name__}"

@@ -1,0 +1,157 @@
+"""CPU loops of pointwise operators: one contiguous loop for each formula and compute type."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from . import scalar_cpp
+from .model import Argument, Operator, Schema
+from .scalar_cpp import Body, variable
+from .tree import from_formula
+
+SHARDS = 12
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop template with the compute types it is instantiated for."""
+
+    name: str
+    inputs: tuple[tuple[str, str], ...]  # (name, element type)
+    outputs: tuple[str, ...]  # pointer names
+    output_type: str
+    scalars: tuple[tuple[str, int, str], ...]  # (name, index in LoopArgs, type)
+    flags: tuple[tuple[str, int], ...]  # (flag name, index in LoopArgs)
+    bindings: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The loops of one operator, or of one variant of it, by compute type."""
+
+    name: str  # `NAME` or `NAME_VARIANT`; the C++ object is `NAME_loops`
+    location: str
+    formula: str
+    loops: tuple[Loop, ...]
+    slots: tuple[tuple[str, str, str], ...]  # (ScalarType, loop name, C++ type)
+
+
+def loop_arguments(op: Operator) -> tuple[Argument, ...]:
+    """The arguments that reach a loop in LoopArgs, in order: numbers, not the variant's name."""
+    numbers = ("Scalar", "float", "int", "bool")
+    return tuple(
+        a for a in op.signature.arguments if a.type.base in numbers and not a.type.is_list
+    )
+
+
+def table_names(op: Operator) -> tuple[str, ...]:
+    """Names of an operator's loop tables: one, or one for each variant."""
+    if not op.scalar_variants:
+        return (op.symbol,)
+    return tuple(f"{op.symbol}_{key}" for key, _ in op.scalar)
+
+
+def tables(op: Operator) -> tuple[Table, ...]:
+    if op.scalar_variants:
+        groups = [((key, formula),) for key, formula in op.scalar]
+    else:
+        groups = [op.scalar]
+    found = []
+    for name, group in zip(table_names(op), groups, strict=True):
+        formulas = tuple(from_formula(formula) for _, formula in group)
+        made = [(c, _loop(op, name, formulas, c)) for c in op.dtypes]
+        loops: dict[Loop, str] = {}
+        slots = []
+        for class_, loop in made:
+            suffix = f"_{class_}" if loop not in loops and loops else ""
+            loop_name = loops.setdefault(loop, f"loop_{name}{suffix}")
+            for cpp, scalar_type in scalar_cpp.TYPES[class_]:
+                slots.append((scalar_type, loop_name, cpp))
+        named = tuple(_rename(loop, loop_name) for loop, loop_name in loops.items())
+        text = "; ".join(" ".join(formula.text.split()) for _, formula in group)
+        found.append(Table(name, str(op.location), text, named, tuple(slots)))
+    return tuple(found)
+
+
+def _rename(loop: Loop, name: str) -> Loop:
+    return Loop(**{**loop.__dict__, "name": name})
+
+
+def _loop(op: Operator, name: str, formulas: tuple[object, ...], class_: str) -> Loop:
+    types: dict[str, str] = {}
+    inputs = []
+    for a in op.signature.tensor_arguments:
+        types[a.name] = "bool" if a.name in op.masks else "T"
+        inputs.append((variable(a.name), types[a.name]))
+    used = set().union(*(f.names() for f in formulas))  # type: ignore[attr-defined]
+    scalars, flags = [], []
+    for index, a in enumerate(loop_arguments(op)):
+        if a.name not in used:
+            continue
+        types[a.name] = "bool" if a.type.base == "bool" else "T"
+        scalars.append((variable(a.name), index, types[a.name]))
+        if a.type.optional:
+            flags.append((f"has_{a.name}", index))
+    bindings: list[str] = []
+    values: list[str] = []
+    for formula in formulas:
+        body: Body = scalar_cpp.emit(formula, class_, types)  # type: ignore[arg-type]
+        if len(formulas) > 1:  # locals of several formulas are kept apart by scopes of their own
+            body = _scoped(body)
+        bindings += body.bindings
+        values.append(body.value)
+    output_type = {"bool": "bool", "real": "R"}.get(op.promote, "T")
+    count = len(op.signature.returns)
+    outputs = ("out",) if count == 1 else tuple(f"out{k}" for k in range(count))
+    return Loop(
+        "",
+        tuple((n, t) for n, t in inputs),
+        outputs,
+        output_type,
+        tuple(scalars),
+        tuple(flags),
+        tuple(bindings),
+        tuple(values),
+    )
+
+
+def _scoped(body: Body) -> Body:
+    if not body.bindings:
+        return body
+    return Body([], f"[&] {{ {' '.join(body.bindings)} return {body.value}; }}()")
+
+
+def shard_of(op: Operator, shards: int = SHARDS) -> int:
+    """An operator and its derived ones share a shard, which no edit elsewhere changes."""
+    return zlib.crc32((op.derived_from or op.name).encode()) % shards
+
+
+def generate(schema: Schema, shards: int = SHARDS) -> dict[str, str]:
+    """Texts of `pointwise_loops.h` and of the shards `pointwise_K.cpp`, to be compiled once for
+    each instruction set with `-DFACULA_ISA=name`."""
+    env = environment()
+    operators = [op for op in schema.operators if op.kind == "pointwise" and op.scalar]
+    names = [name for op in operators for name in table_names(op)]
+    files = {"pointwise_loops.h": env.get_template("pointwise_loops.h.j2").render(names=names)}
+    for shard in range(shards):
+        chosen = [t for op in operators if shard_of(op, shards) == shard for t in tables(op)]
+        text = env.get_template("pointwise.cpp.j2").render(tables=chosen)
+        files[f"pointwise_{shard}.cpp"] = text
+    return files
+
+
+def environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )

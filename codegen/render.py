@@ -1,0 +1,268 @@
+"""Writes everything that is generated from a schema into a build directory."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from codegen import autograd, bindings, cpp_types, export, pointwise, pyi, stubs
+from codegen.compose import FormulaError
+from codegen.errors import SchemaError, SchemaErrors
+from codegen.model import Operator, Schema
+
+STUB_SHARDS = 8
+AUTOGRAD_SHARDS = 6
+BINDING_SHARDS = 8
+
+
+@dataclass(frozen=True)
+class LayerForm:
+    """A function of the autograd layer."""
+
+    variant: str
+    name: str
+    symbol: str
+    public_name: str
+    result: str
+    parameters: str
+    arguments: str
+    written: tuple[str, ...]
+    outs: tuple[str, ...]
+    returns_self: bool
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    op: Operator
+    node: autograd.Node | None
+    forms: tuple[LayerForm, ...]
+    any_grad: str
+    any_tangent: str
+    input_lists: tuple[str, ...]
+    outputs: tuple[str, ...]
+    single: bool
+    list_result: bool
+    conditions: dict[str, str]
+
+
+def environment() -> jinja2.Environment:
+    env = pointwise.environment()
+    env.filters["cpp_string"] = _cpp_string
+    env.filters["identifier"] = cpp_types.identifier
+    return env
+
+
+def _cpp_string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
+    differentiable = autograd.is_differentiable(op) and op.kind != "composite" or bool(
+        op.kind == "composite" and autograd.is_differentiable(op))
+    node = autograd.node_of(schema, op) if differentiable else None
+    mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
+    forms = []
+    for form in stubs.forms_of(op):
+        if form.variant == "Functional" and node is None and not mutable:
+            continue
+        if form.variant != "Functional" and op.composite is not None and node is None and not op.dispatch:
+            continue  # goes through its parts
+        if form.variant != "Functional" and op.composite_fn is not None and node is None and not op.dispatch:
+            continue
+        self_name = cpp_types.identifier(op.signature.arguments[0].name) if op.signature.arguments else ""
+        written = (self_name,) if form.variant == "InPlace" else mutable if form.variant == "Functional" else ()
+        outs = tuple(f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns)))
+        public = op.base_name + ("_" if form.variant == "InPlace" else "")
+        returns = op.signature.returns
+        returns_self = form.variant == "Functional" and bool(returns) and returns[0].type.mutable
+        forms.append(LayerForm(form.variant, form.name, f"{form.name}_autograd", public, form.result,
+                               form.parameters, form.arguments, written,
+                               outs if form.variant == "Out" else (), returns_self))
+    inputs = stubs.tensor_inputs(op)
+    names = [cpp_types.identifier(a.name) for a in inputs]
+    stated = {a.name for a in node.inputs} if node else set()
+    grad_names = [cpp_types.identifier(a.name) for a in inputs if a.name in stated]
+    conditions = {f.name: _condition(node, f) for f in node.fields} if node else {}
+    returns = op.signature.returns
+    return LayerPlan(
+        op=op, node=node, forms=tuple(forms),
+        any_grad=" || ".join(f"needs_grad({n})" for n in grad_names) or "false",
+        any_tangent=" || ".join(f"has_tangent({n})" for n in grad_names) or "false",
+        input_lists=tuple(f"as_list({n})" for n in names),
+        outputs=cpp_types.output_names(op),
+        single=len(returns) <= 1,
+        list_result=len(returns) == 1 and returns[0].type.is_list,
+        conditions=conditions,
+    )
+
+
+def _condition(node: autograd.Node, field: autograd.Field) -> str:
+    """A saved tensor is kept only when a gradient that uses it is wanted."""
+    if not field.saved:
+        return ""
+    tests = []
+    for user in field.users:
+        group = node.groups[user]
+        for slot, is_list, count in zip(group.slots, group.lists, group.counts, strict=True):
+            at = _qualified(slot)
+            tests.append(f"needs_any(*node_, {at}, {_qualified(count)})" if is_list else f"node_->needs({at})")
+    return f"if ({' || '.join(dict.fromkeys(tests))}) "
+
+
+def _qualified(expression: str) -> str:
+    return " + ".join(p if p.isdigit() else f"node_->{p}" for p in expression.split(" + "))
+
+
+def _shard(op: Operator, shards: int) -> int:
+    return zlib.crc32((op.derived_from or op.name).encode()) % shards
+
+
+def generate_texts(schema: Schema) -> dict[str, str]:
+    """Path below the build directory -> text."""
+    env = environment()
+    errors: list[SchemaError] = []
+    all_stubs: list[stubs.Stub] = []
+    plans: list[LayerPlan] = []
+    for op in schema:
+        try:
+            plan = layer_plan(schema, op)
+            all_stubs.append(stubs.stub_of(schema, op, plan.node is not None))
+            if plan.forms:
+                plans.append(plan)
+        except FormulaError as error:
+            errors.append(SchemaError(error.location, op.name, error.message.removeprefix(f"{op.name}: ")))
+    if errors:
+        raise SchemaErrors(errors)
+    texts: dict[str, str] = dict(pointwise.generate(schema))
+    texts["facula/ops.h"] = env.get_template("ops.h.j2").render(stubs=all_stubs)
+    texts["facula/kernels.h"] = env.get_template("kernels.h.j2").render(spaces=_kernel_spaces(schema))
+    texts["facula/shapes.h"] = env.get_template("kernels.h.j2").render(spaces=[("shape", [
+        {"location": r.location, "result": "Meta", "name": r.signature.name,
+         "parameters": ", ".join(cpp_types.declared_parameter(a, True) for a in r.signature.arguments)}
+        for r in schema.rules])])
+    declarations = Declarations(schema, all_stubs)
+    for k in range(STUB_SHARDS):
+        chosen = [s for s in all_stubs if _shard(s.op, STUB_SHARDS) == k]
+        text = env.get_template("stubs.cpp.j2").render(stubs=chosen, shard=k, names=_table_names(chosen))
+        texts[f"stubs_{k}.cpp"] = declarations.insert(text)
+    for k in range(AUTOGRAD_SHARDS):
+        some = [p for p in plans if _shard(p.op, AUTOGRAD_SHARDS) == k]
+        text = env.get_template("autograd.cpp.j2").render(plans=some, shard=k)
+        texts[f"autograd_{k}.cpp"] = declarations.insert(text)
+    texts.update(_binding_texts(schema, env, declarations))
+    texts["facula/ops.json"] = export.to_json(schema)
+    texts.update(pyi.generate(schema, env))
+    texts["register.cpp"] = env.get_template("register.cpp.j2").render(
+        stub_shards=STUB_SHARDS, autograd_shards=AUTOGRAD_SHARDS)
+    return texts
+
+
+_USES = re.compile(r"\b(ops|cpu|any|composite|shape|entries)::(\w+)")
+
+
+class Declarations:
+    """Hands each generated file just the declarations it uses, so that a new operator does not
+    recompile the files of the others."""
+
+    def __init__(self, schema: Schema, all_stubs: list[stubs.Stub]) -> None:
+        self._lines: dict[tuple[str, str], list[str]] = {}
+        for stub in all_stubs:
+            for form in stub.forms:
+                self._add("ops", form.name, f"{form.result} {form.name}({form.parameters});")
+            self._add("entries", stub.entry, f"extern OperatorEntry {stub.entry};")
+        for space, functions in _kernel_spaces(schema):
+            for f in functions:
+                self._add(space, f["name"], f"{f['result']} {f['name']}({f['parameters']});")
+        for rule in schema.rules:
+            parameters = ", ".join(cpp_types.declared_parameter(a) for a in rule.signature.arguments)
+            self._add("shape", rule.signature.name, f"Meta {rule.signature.name}({parameters});")
+
+    def _add(self, space: str, name: str, line: str) -> None:
+        self._lines.setdefault((space, name), []).append(line)
+
+    def insert(self, text: str) -> str:
+        """`text` with its declarations in the place of the marker."""
+        used: dict[str, list[str]] = {}
+        for space, name in sorted(set(_USES.findall(text))):
+            used.setdefault(space, []).extend(self._lines.get((space, name), []))
+        blocks = [
+            "\n".join([f"namespace facula::{space} {{", *lines, f"}}  // namespace facula::{space}"])
+            for space, lines in used.items() if lines
+        ]
+        return text.replace("// DECLARATIONS\n", "\n".join(blocks) + "\n")
+
+
+def _table_names(chosen: list[stubs.Stub]) -> list[str]:
+    return [name for stub in chosen if stub.pointwise for name in pointwise.table_names(stub.op)]
+
+
+def _binding_texts(schema: Schema, env: jinja2.Environment, declarations: Declarations) -> dict[str, str]:
+    made, callables, entries = bindings.collect(schema)
+    binary, unary = bindings.slot_bindings(schema)
+    docs = {c.symbol: _docstring(c) for c in callables}
+    texts = {
+        "module_table.cpp": env.get_template("module_table.cpp.j2").render(
+            bindings=made, callables=callables, docs=docs, binary=binary, unary=unary,
+            functions=[e for e in entries if e.path != "Tensor"],
+            methods=[e for e in entries if e.path == "Tensor"],
+            properties=bindings.property_operators(schema)),
+    }
+    for k in range(BINDING_SHARDS):
+        some = [b for b in made if _shard(b.op, BINDING_SHARDS) == k]
+        text = env.get_template("bindings.cpp.j2").render(bindings=some)
+        texts[f"bindings_{k}.cpp"] = declarations.insert(text)
+    return texts
+
+
+def _docstring(c: bindings.Callable_) -> str:
+    parts = [str(b.op.signature) for b in c.bindings]
+    parts += [b.op.doc for b in c.bindings[:1]]
+    if c.bindings[0].op.example and not c.inplace:
+        parts.append(c.bindings[0].op.example)
+    return "\n\n".join(["\n".join(parts[: len(c.bindings)]), *parts[len(c.bindings):]])
+
+
+def _kernel_spaces(schema: Schema) -> list[tuple[str, list[dict[str, Any]]]]:
+    spaces: dict[str, dict[str, dict[str, Any]]] = {}
+    for op in schema:
+        symbols = [("cpu" if d == "CPU" else "any", s) for d, s in op.dispatch if d in ("CPU", "any")]
+        for space, symbol in symbols:
+            spaces.setdefault(space, {})[f"{symbol}({cpp_types.kernel_parameters(op)})"] = {
+                "location": op.location, "result": cpp_types.kernel_result(op), "name": symbol,
+                "parameters": cpp_types.kernel_parameters(op)}
+        if op.composite_fn:
+            spaces.setdefault("composite", {})[f"{op.composite_fn}({cpp_types.parameters(op)})"] = {
+                "location": op.location, "result": cpp_types.result_type(op.signature.returns),
+                "name": op.composite_fn, "parameters": cpp_types.parameters(op)}
+    return [(space, list(functions.values())) for space, functions in spaces.items()]
+
+
+def generate(schema: Schema, outdir: Path) -> list[Path]:
+    """Write all texts below `outdir`, touching only what changed; returns what was written."""
+    written = []
+    for name, text in generate_texts(schema).items():
+        path = outdir / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def output_names() -> list[str]:
+    """The files `generate` writes: fixed, whatever the schema holds."""
+    return [
+        *(f"pointwise_{k}.cpp" for k in range(pointwise.SHARDS)),
+        "facula/ops.h", "facula/kernels.h", "facula/shapes.h",
+        *(f"stubs_{k}.cpp" for k in range(STUB_SHARDS)),
+        *(f"autograd_{k}.cpp" for k in range(AUTOGRAD_SHARDS)),
+        *(f"bindings_{k}.cpp" for k in range(BINDING_SHARDS)),
+        "module_table.cpp", "register.cpp", "facula/ops.json",
+    ]

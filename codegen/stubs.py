@@ -1,0 +1,230 @@
+"""Dispatch stubs: for every operator its functional, in-place and out= forms and its entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codegen import cpp_types, pointwise
+from codegen.compose import Translator, argument_values
+from codegen.model import Argument, Operator, Schema
+
+
+@dataclass(frozen=True)
+class Form:
+    """One C++ function of an operator: what the headers declare and the stubs define."""
+
+    variant: str  # Functional, InPlace, Out
+    name: str
+    result: str
+    parameters: str
+    declaration: str  # parameters with defaults
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Stub:
+    op: Operator
+    entry: str
+    forms: tuple[Form, ...]
+    layers: str  # expression that ORs the inputs' layers
+    kind: str  # which template branch: pointwise, structured, view, composite, direct
+    kernel_type: str
+    kernels: tuple[tuple[str, str], ...]  # (device constant, symbol)
+    any_kernel: str | None
+    shape: tuple[str, ...]
+    outputs: tuple[str, ...]
+    body: tuple[str, ...]  # of a composite
+    composite_result: str
+    composite_symbol: str
+    has_decomposition: bool
+    device: str
+    pointwise: PointwisePlan | None
+    autograd: bool
+    checks: tuple[tuple[str, str], ...]
+    ranges: tuple[str, ...]
+    self_name: str
+    mutable: tuple[str, ...]
+    direct_return: str
+    direct_result: str
+    out_names: tuple[str, ...]
+    lists: str  # every tensor input as a TensorList
+
+    @property
+    def functional(self) -> Form:
+        return self.forms[0]
+
+    def form(self, variant: str) -> Form | None:
+        return next((f for f in self.forms if f.variant == variant), None)
+
+
+@dataclass(frozen=True)
+class PointwisePlan:
+    """What the pointwise driver needs of an operator."""
+
+    inputs: tuple[str, ...]  # tensor arguments, as C++ names
+    values: tuple[str, ...]  # Scalar expressions, one a non-tensor argument that loops read
+    variants: tuple[tuple[str, str], ...]  # (value of the str argument, suffix of the loops' name)
+    selector: str | None  # the str argument
+    promotion: str
+    outputs: int
+    present: str  # bit mask expression: which optional values were given
+    promoting: int  # bit mask: which values promote as numbers
+    masks: int  # bit mask: which inputs are read as bool
+    tests: tuple[str, ...]  # conditions that choose a variant
+    shown: str
+
+
+def forms_of(op: Operator) -> tuple[Form, ...]:
+    name = cpp_types.identifier(op.symbol)
+    parameters = cpp_types.parameters(op)
+    declaration = cpp_types.parameters(op, with_defaults=True)
+    arguments = cpp_types.names(op)
+    result = cpp_types.result_type(op.signature.returns)
+    forms = [Form("Functional", name, result, parameters, declaration, arguments)]
+    if "inplace" in op.variants:
+        forms.append(Form("InPlace", op.symbol + "_", "const Tensor&", parameters, declaration, arguments))
+    if "out" in op.variants:
+        outs = [f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns))]
+        extra = ", ".join(f"const Tensor& {o}" for o in outs)
+        joined = f"{parameters}, {extra}" if parameters else extra
+        names = ", ".join([arguments, *outs] if arguments else outs)
+        forms.append(Form("Out", op.symbol + "_out", "void", joined, joined, names))
+    return tuple(forms)
+
+
+def tensor_inputs(op: Operator) -> list[Argument]:
+    return [a for a in op.signature.arguments if a.type.base == "Tensor"]
+
+
+def layers_expression(op: Operator) -> str:
+    parts = [f"layers_of({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)]
+    return " | ".join(parts) if parts else "0"
+
+
+def device_expression(op: Operator) -> str:
+    """The device whose kernel runs when no shape rule says it."""
+    inputs = tensor_inputs(op)
+    if inputs:
+        return f"device_of({', '.join(cpp_types.identifier(a.name) for a in inputs)})"
+    device = next((a for a in op.signature.arguments if a.type.base == "Device"), None)
+    return f"{cpp_types.identifier(device.name)}.value_or(Device{{}})" if device else "Device{}"
+
+
+def pointwise_plan(op: Operator) -> PointwisePlan:
+    inputs, values, present = [], [], []
+    selector, shown, tests = None, "", []
+    promoting = 0
+    passed = pointwise.loop_arguments(op)
+    for argument in op.signature.arguments:
+        name = cpp_types.identifier(argument.name)
+        if argument.type.is_tensor:
+            inputs.append(name)
+        elif argument.type.base == "str" and op.scalar_variants:
+            selector = name
+            optional = argument.type.optional
+            shown = f'{name}.value_or("None")' if optional else name
+            for value, _ in op.scalar:
+                given = f'{name} == std::string_view("{value}")'
+                tests.append(f"!{name}.has_value()" if optional and value in ("", "None") else given)
+        elif argument in passed:
+            bit = len(values)
+            if argument.type.optional:
+                values.append(f"{name} ? Scalar(*{name}) : Scalar()")
+                present.append(f"({name} ? {1 << bit}u : 0u)")
+            else:
+                values.append(name if argument.type.base == "Scalar" else f"Scalar({name})")
+                present.append(f"{1 << bit}u")
+            if argument.type.base == "Scalar":
+                promoting |= 1 << bit
+    variants: tuple[tuple[str, str], ...] = (("", ""),)
+    if op.scalar_variants:
+        variants = tuple((value, f"_{value}") for value, _ in op.scalar)
+    masks = sum(1 << i for i, a in enumerate(op.signature.tensor_arguments) if a.name in op.masks)
+    return PointwisePlan(tuple(inputs), tuple(values), variants, selector, op.promote.capitalize(),
+                         len(op.signature.returns), " | ".join(present) or "0u", promoting, masks,
+                         tuple(tests), shown)
+
+
+def range_checks(op: Operator) -> tuple[str, ...]:
+    """Statements that refuse numbers outside the ranges stated in the signature."""
+    lines = []
+    for argument in op.signature.arguments:
+        r = argument.range
+        if r is None or argument.type.base not in ("int", "float", "Scalar"):
+            continue
+        name = cpp_types.identifier(argument.name)
+        item = "value" if argument.type.is_list or argument.type.optional else name
+        number = f"{item}.as_double()" if argument.type.base == "Scalar" else f"static_cast<double>({item})"
+        tests = []
+        if r.low is not None and r.low != float("-inf"):
+            tests.append(f"{number} {'>' if r.low_open else '>='} {r.low!r}")
+        if r.high is not None and r.high != float("inf"):
+            tests.append(f"{number} {'<' if r.high_open else '<='} {r.high!r}")
+        shown = f"{item}.as_double()" if argument.type.base == "Scalar" else item
+        check = (f'FACULA_CHECK({" && ".join(tests)}, Value, "{op.base_name}(): {argument.name} must be '
+                 f'{r.text}, not ", {shown});')
+        if argument.type.is_list:
+            source = f"*{name}" if argument.type.optional else name
+            check = f"for (const auto value : {source}) {{ {check} }}"
+            if argument.type.optional:
+                check = f"if ({name}) {{ {check} }}"
+        elif argument.type.optional:
+            check = f"if ({name}) {{ const auto value = *{name}; {check} }}"
+        lines.append(check)
+    return tuple(lines)
+
+
+def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
+    translator = Translator(schema, op, argument_values(op))
+    kinds = dict(op.dispatch)
+    kind, body, shape = "direct", [], ()
+    composite_result = cpp_types.result_type(op.signature.returns)
+    if op.scalar:
+        kind = "pointwise"
+    elif op.kind == "view":
+        kind = "view"
+    elif op.composite is not None and not kinds:
+        kind = "composite"
+    elif op.composite_fn is not None and not kinds:
+        kind = "composite"
+    elif cpp_types.returns_tensors(op) and op.shape:
+        kind = "structured"
+    if op.composite is not None:
+        body = Translator(schema, op, argument_values(op)).program(
+            op.composite, tuple(r.type for r in op.signature.returns))
+    if op.shape and kind == "structured":
+        shape = tuple(translator.shape_expression(f) for f in op.shape)
+    checks = tuple(
+        (Translator(schema, op, argument_values(op)).expression(c.require).code, c.error) for c in op.checks
+    )
+    mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
+    returns = op.signature.returns
+    direct_result = mutable[0] if mutable and returns and returns[0].type.mutable else ""
+    kernel_type = f"{cpp_types.kernel_result(op)} (*)({cpp_types.kernel_parameters(op)})"
+    return Stub(
+        op=op,
+        entry=f"{op.symbol}_entry",
+        forms=forms_of(op),
+        layers=layers_expression(op),
+        kind=kind,
+        kernel_type=kernel_type,
+        kernels=tuple(("kCPU", f"cpu::{symbol}") for device, symbol in op.dispatch if device == "CPU"),
+        any_kernel=f"any::{kinds['any']}" if "any" in kinds else None,
+        shape=shape,
+        outputs=cpp_types.output_names(op),
+        body=tuple(body),
+        composite_result=composite_result,
+        composite_symbol=f"composite::{op.composite_fn}" if op.composite_fn else f"{op.symbol}_composite",
+        has_decomposition=(op.composite is not None or op.composite_fn is not None) and bool(kinds),
+        device=device_expression(op),
+        pointwise=pointwise_plan(op) if op.scalar else None,
+        autograd=differentiable,
+        checks=checks,
+        ranges=range_checks(op),
+        self_name=cpp_types.identifier(op.signature.arguments[0].name) if op.signature.arguments else "",
+        mutable=mutable,
+        direct_return="" if direct_result or not op.signature.returns else "return " if not mutable else "auto result_ = ",
+        direct_result=direct_result or ("result_" if mutable and op.signature.returns else ""),
+        out_names=tuple(f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns))),
+        lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
+    )

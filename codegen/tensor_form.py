@@ -1,0 +1,123 @@
+"""Scalar formulas written over operators, for derivatives of fused backward operators.
+
+A word of the vocabulary becomes the operator of that name. Conditions on non-tensor arguments
+become Python conditionals, which choose before anything is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from .model import Operator
+from .symbolic import is_zero
+from .tree import Expr, call, name
+
+_LOGIC = {"and": "logical_and", "or": "logical_or", "not": "logical_not"}
+
+
+def tensor_form(e: Expr, tensors: Collection[str]) -> str:
+    """Python text over operators of a tree whose tensor variables are `tensors`."""
+    return _Writer(frozenset(tensors)).text(e)
+
+
+def operators_used(e: Expr) -> set[str]:
+    """Names of the operators that the tensor form of a tree calls."""
+    heads = {x.head for x in e.walk()}
+    used = {word for head, word in _LOGIC.items() if head in heads}
+    return used | e.functions() | ({"where"} if "where" in heads else set())
+
+
+class _Writer:
+    def __init__(self, tensors: frozenset[str]) -> None:
+        self.tensors = tensors
+
+    def text(self, e: Expr) -> str:
+        if e.head == "where":
+            return self._where(e)
+        return str(e.map(self._replace))
+
+    def _replace(self, e: Expr) -> Expr | None:
+        """Opaque text for what Python spells otherwise than the scalar language."""
+        if e.head == "where":
+            text = self._where(e)
+            return name(f"({text})" if " if " in text else text)
+        if e.head in _LOGIC and self._is_tensor(e):
+            return call(_LOGIC[e.head], *(a.map(self._replace) for a in e.args))
+        return None
+
+    def _is_tensor(self, e: Expr) -> bool:
+        return bool(e.names() & self.tensors)
+
+    def _where(self, e: Expr) -> str:
+        c, a, b = e.args
+        scalar, yes, no = self._split(c, a, b)
+        if scalar is not None:
+            inner = self.text(yes)
+            inner = f"({inner})" if " if " in inner else inner
+            return f"{inner} if {self.text(scalar)} else {self.text(no)}"
+        if is_zero(a) and is_zero(b):
+            return "0"
+        return f"where({self.text(c)}, {self.text(a)}, {self.text(b)})"
+
+    def _split(self, c: Expr, a: Expr, b: Expr) -> tuple[Expr | None, Expr, Expr]:
+        """Pull a condition without tensors out of `where(c, a, b)`: (it, yes, no)."""
+        if not self._is_tensor(c):
+            return c, a, b
+        if c.head in ("and", "or") and any(not self._is_tensor(x) for x in _leaves(c)):
+            left, right = c.args
+            if c.head == "and":
+                return self._split(left, Expr("where", (right, a, b)), b)
+            return self._split(left, a, Expr("where", (right, a, b)))
+        return None, a, b
+
+
+def _leaves(c: Expr) -> list[Expr]:
+    return [x for a in c.args for x in _leaves(a)] if c.head in ("and", "or") else [c]
+
+
+def match(pattern: Expr, target: Expr, variables: Collection[str]) -> dict[str, Expr] | None:
+    """Values of the variables that make `pattern` equal to `target`, or None."""
+    found: dict[str, Expr] = {}
+    return found if _match(pattern, target, variables, found) else None
+
+
+def _match(p: Expr, t: Expr, variables: Collection[str], found: dict[str, Expr]) -> bool:
+    if p.head == "name" and p.text in variables:
+        return found.setdefault(p.text, t) == t
+    if p.head != t.head or p.text != t.text or len(p.args) != len(t.args):
+        return False
+    return all(_match(a, b, variables, found) for a, b in zip(p.args, t.args, strict=True))
+
+
+def simple(e: Expr) -> bool:
+    """A name, a number or a conjugate: what can be handed to an operator without computing."""
+    if e.head == "call" and e.text == "conj":
+        e = e.args[0]
+    return e.head == "name" or e.number is not None
+
+
+class Library:
+    """Pointwise operators over tensors alone, to find one that computes a given formula."""
+
+    def __init__(self, formulas: Mapping[str, tuple[Operator, Expr]]) -> None:
+        self.formulas = dict(formulas)
+
+    def add(self, op: Operator, formula: Expr) -> None:
+        if all(a.type.is_tensor for a in op.signature.arguments):
+            self.formulas[op.name] = (op, formula)
+
+    def find(self, target: Expr, family: str, tensors: Collection[str]) -> str | None:
+        """The call of an operator that is exactly `target`; derived ones only of one family."""
+        for op, pattern in self.formulas.values():
+            if op.derived_from not in (None, family) or op.promote in ("bool", "real"):
+                continue
+            arguments = [a.name for a in op.signature.arguments]
+            found = match(pattern, target, arguments)
+            if found is None or set(found) != set(arguments):
+                continue
+            if not all(simple(value) for value in found.values()):
+                continue
+            if any(found[m].names().isdisjoint(tensors) for m in op.masks):
+                continue
+            return f"{op.base_name}({', '.join(str(found[a]) for a in arguments)})"
+        return None

@@ -1,0 +1,73 @@
+// What generated backward nodes and autograd functions share.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/autograd/engine.h"
+#include "runtime/autograd/meta.h"
+#include "runtime/dispatch/formula.h"
+
+namespace facula {
+
+// Arguments a node keeps: views become owning values.
+inline DimVector to_field(IntList l) { return DimVector(l.begin(), l.end()); }
+inline std::optional<DimVector> to_field(const std::optional<IntList>& l) {
+  return l ? std::optional<DimVector>(to_field(*l)) : std::nullopt;
+}
+inline std::string to_field(std::string_view s) { return std::string(s); }
+inline std::optional<std::string> to_field(const std::optional<std::string_view>& s) {
+  return s ? std::optional<std::string>(*s) : std::nullopt;
+}
+template <typename T>
+  requires(std::is_arithmetic_v<T> || std::is_same_v<T, ScalarType> || std::is_same_v<T, Device> ||
+           std::is_same_v<T, std::optional<int64_t>>)
+T to_field(T v) {
+  return v;
+}
+
+inline std::vector<SavedTensor> save_list(TensorList list) {
+  std::vector<SavedTensor> saved;
+  saved.reserve(list.size());
+  for (const Tensor& t : list) saved.emplace_back(t, false);
+  return saved;
+}
+inline std::vector<Tensor> unpack_list(const std::vector<SavedTensor>& list, const Node& owner, const char* name) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(list.size());
+  for (const SavedTensor& s : list) tensors.push_back(s.unpack(owner, name));
+  return tensors;
+}
+
+// The gradient of an input stated `zero`.
+inline Tensor zero_gradient(const Node& node, size_t input) {
+  const Edge& edge = node.edge(input);
+  const OutputMeta& meta = edge.node->output(edge.output_nr);
+  return engine_roles().zeros(Meta{meta.sizes, meta.dtype, meta.device, {}});
+}
+
+// ---- list inputs: one edge an element ----
+inline bool needs_any(const Node& node, size_t first, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (node.needs(first + i)) return true;
+  }
+  return false;
+}
+inline void store_list(std::span<Tensor> results, size_t first, const std::vector<Tensor>& list) {
+  for (size_t i = 0; i < list.size(); ++i) results[first + i] = list[i];
+}
+
+// ---- forward mode ----
+FACULA_API Tensor tangent_or_zeros(const Tensor& t);
+FACULA_API std::vector<Tensor> tangents_or_zeros(TensorList list);
+// Terms of a sum of tangents; undefined ones are left out.
+FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
+// The tangent of an elementwise operator by its reverse formula. That formula multiplies by the
+// conjugated slope, so complex tangents go through conjugated, and it wants a gradient of the
+// output's shape and dtype.
+FACULA_API Tensor elementwise_jvp(const Tensor& input, const Tensor& output,
+                                  const std::function<Tensor(const Tensor&)>& reverse);
+[[noreturn]] FACULA_API void raise_no_forward(const char* op, const char* reason);
+
+}  // namespace facula

@@ -1,0 +1,93 @@
+#include "runtime/core/device.h"
+
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <mutex>
+
+namespace facula {
+
+namespace {
+
+// Names are written once, before `count` makes them visible, and never change.
+struct DeviceNames {
+  std::array<std::string, kMaxDeviceTypes> names;
+  std::atomic<int> count{2};
+  std::mutex mutex;
+  DeviceNames() {
+    names[kCPU] = "cpu";
+    names[kMeta] = "meta";
+  }
+};
+
+DeviceNames& registry() {
+  static DeviceNames* const r = new DeviceNames;  // lives past static destructors
+  return *r;
+}
+
+std::string known_names() {
+  std::string list;
+  const DeviceNames& r = registry();
+  for (int i = 0; i < r.count.load(std::memory_order_acquire); ++i) {
+    if (i > 0) list += ", ";
+    list += r.names[static_cast<size_t>(i)];
+  }
+  return list;
+}
+
+}  // namespace
+
+DeviceType register_device_type(std::string_view name) {
+  const bool valid = !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
+                                          std::string_view::npos;
+  FACULA_CHECK(valid, Value, "register_device_type(): '", name,
+               "' is not a device name; use lower-case letters, digits and '_'");
+  DeviceNames& r = registry();
+  std::lock_guard lock(r.mutex);
+  const int n = r.count.load(std::memory_order_relaxed);
+  for (int i = 0; i < n; ++i) {
+    if (r.names[static_cast<size_t>(i)] == name) return static_cast<DeviceType>(i);
+  }
+  FACULA_CHECK(n < kMaxDeviceTypes, Runtime, "register_device_type(): no id left for '", name, "'; the ",
+               kMaxDeviceTypes, " device types are ", known_names());
+  r.names[static_cast<size_t>(n)] = name;
+  r.count.store(n + 1, std::memory_order_release);
+  return static_cast<DeviceType>(n);
+}
+
+std::string_view device_type_name(DeviceType type) {
+  const DeviceNames& r = registry();
+  FACULA_CHECK(type < r.count.load(std::memory_order_acquire), Value, "device type ", int{type},
+               " is not registered; known: ", known_names());
+  return r.names[type];
+}
+
+Device parse_device(std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  Device device;
+  const DeviceNames& r = registry();
+  const int n = r.count.load(std::memory_order_acquire);
+  int type = 0;
+  while (type < n && r.names[static_cast<size_t>(type)] != name) ++type;
+  FACULA_CHECK(type < n, Runtime, "'", text, "' is not a device; known device types: ", known_names());
+  device.type = static_cast<DeviceType>(type);
+  if (colon != std::string_view::npos) {
+    const std::string_view digits = text.substr(colon + 1);
+    int index = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    FACULA_CHECK(error == std::errc() && end == digits.data() + digits.size() && index >= 0 && index <= 127 &&
+                     digits.front() != '-',
+                 Runtime, "'", text, "': the device index must be a number from 0 to 127, as in '", name, ":0'");
+    device.index = static_cast<int8_t>(index);
+  }
+  return device;
+}
+
+std::string to_string(Device device) {
+  std::string text(device_type_name(device.type));
+  if (device.index >= 0) text += ":" + std::to_string(int{device.index});
+  return text;
+}
+
+}  // namespace facula

@@ -1,0 +1,21 @@
+#include "runtime/core/generator.h"
+
+#include <map>
+
+namespace facula {
+
+// The seed of every default generator until manual_seed() is called: fixed, so that a program gives
+// the same numbers each time it runs.
+constexpr uint64_t kDefaultSeed = 67280421310721;
+
+Generator& default_generator(Device device) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const generators = new std::map<std::pair<int, int>, Generator>;  // nodes never move
+  std::lock_guard lock(*mutex);
+  const int index = device.index < 0 ? 0 : device.index;
+  Generator& g = (*generators)[{device.type, index}];
+  if (!g) g = make_intrusive<GeneratorImpl>(device, kDefaultSeed);
+  return g;
+}
+
+}  // namespace facula

@@ -1,0 +1,63 @@
+// float16 and bfloat16 as storage types: arithmetic happens in float, conversion rounds to even.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace facula {
+
+namespace detail {
+
+// Branch-free so that loops over it vectorise.
+inline float half_bits_to_float(uint16_t h) {
+  const uint32_t w = static_cast<uint32_t>(h) << 16;
+  const uint32_t sign = w & 0x80000000u;
+  const uint32_t two_w = w + w;
+  const float normalized =
+      std::bit_cast<float>((two_w >> 4) + (0xE0u << 23)) * std::bit_cast<float>(0x7800000u);
+  const float denormalized = std::bit_cast<float>((two_w >> 17) | (126u << 23)) - 0.5f;
+  const uint32_t magnitude = two_w < (1u << 27) ? std::bit_cast<uint32_t>(denormalized)
+                                                : std::bit_cast<uint32_t>(normalized);
+  return std::bit_cast<float>(sign | magnitude);
+}
+
+inline uint16_t float_to_half_bits(float f) {
+  const float scale_to_inf = std::bit_cast<float>(0x77800000u);
+  const float scale_to_zero = std::bit_cast<float>(0x08800000u);
+  const uint32_t w = std::bit_cast<uint32_t>(f);
+  const float magnitude = std::bit_cast<float>(w & 0x7FFFFFFFu);
+  float base = (magnitude * scale_to_inf) * scale_to_zero;
+  const uint32_t shl1_w = w + w;
+  const uint32_t sign = w & 0x80000000u;
+  uint32_t bias = shl1_w & 0xFF000000u;
+  bias = bias < 0x71000000u ? 0x71000000u : bias;
+  base = std::bit_cast<float>((bias >> 1) + 0x07800000u) + base;
+  const uint32_t bits = std::bit_cast<uint32_t>(base);
+  const uint32_t nonsign = ((bits >> 13) & 0x00007C00u) + (bits & 0x00000FFFu);
+  return static_cast<uint16_t>((sign >> 16) | (shl1_w > 0xFF000000u ? 0x7E00u : nonsign));
+}
+
+inline uint16_t float_to_bfloat16_bits(float f) {
+  const uint32_t w = std::bit_cast<uint32_t>(f);
+  const uint32_t rounded = (w + 0x7FFFu + ((w >> 16) & 1u)) >> 16;
+  const uint32_t nan = (w >> 16) | 0x40u;
+  return static_cast<uint16_t>((w & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
+}
+
+}  // namespace detail
+
+struct Half {
+  uint16_t bits = 0;
+  Half() = default;
+  Half(float f) : bits(detail::float_to_half_bits(f)) {}  // NOLINT: storage type, converts freely
+  operator float() const { return detail::half_bits_to_float(bits); }
+};
+
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  BFloat16(float f) : bits(detail::float_to_bfloat16_bits(f)) {}  // NOLINT
+  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+}  // namespace facula

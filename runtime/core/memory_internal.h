@@ -1,0 +1,30 @@
+// Shared by the two halves of the CPU allocator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FACULA_NO_MEMORY_CACHE 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define FACULA_NO_MEMORY_CACHE 1
+#endif
+
+namespace facula::detail {
+
+// Reused blocks would hide use after free from AddressSanitizer.
+#ifdef FACULA_NO_MEMORY_CACHE
+inline constexpr bool kCaching = false;
+#else
+inline constexpr bool kCaching = true;
+#endif
+
+void count_memory(int64_t bytes, int64_t allocations);
+void count_small(int64_t bytes);  // negative when freed
+void flush_small_count();
+void empty_thread_pool();
+[[noreturn]] void raise_out_of_memory(size_t nbytes);
+
+}  // namespace facula::detail

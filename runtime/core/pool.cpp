@@ -1,0 +1,171 @@
+#include "runtime/core/pool.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#include "runtime/core/allocator.h"
+#include "runtime/core/memory_internal.h"
+
+namespace facula {
+
+namespace detail {
+
+namespace {
+
+// Classes: every 64 bytes up to 1 KiB, then four steps a doubling up to 64 KiB.
+constexpr int kFineClasses = 16;
+constexpr int kNumClasses = kFineClasses + 6 * 4;
+
+struct SizeClass {
+  int index;
+  size_t bytes;
+};
+
+inline SizeClass size_class(size_t nbytes) {
+  if (nbytes <= 1024) {
+    const size_t i = (nbytes - 1) / 64;
+    return {static_cast<int>(i), (i + 1) * 64};
+  }
+  const int log = 63 - __builtin_clzll(nbytes - 1);  // 2^log < nbytes <= 2^(log + 1), log >= 10
+  const size_t step = size_t{1} << (log - 2);
+  const size_t k = (nbytes - 1 - (size_t{1} << log)) / step;
+  return {kFineClasses + (log - 10) * 4 + static_cast<int>(k), (size_t{1} << log) + (k + 1) * step};
+}
+
+struct FreeBlock {
+  FreeBlock* next;
+};
+
+// What one thread keeps for reuse. A block that another thread allocated is as good as an own one.
+struct ThreadPool {
+  struct List {
+    FreeBlock* head = nullptr;
+    uint32_t count = 0;
+    uint32_t limit = 0;
+  };
+  List lists[kNumClasses];
+  int64_t pending_bytes = 0;   // not yet in the global counters
+  int64_t pending_count = 0;
+
+  ThreadPool() {
+    for (size_t bytes = 1; bytes < kPoolLimit;) {
+      const SizeClass c = size_class(bytes);
+      const size_t fit = 256 * 1024 / c.bytes;  // at most 256 KiB a class
+      lists[c.index].limit = static_cast<uint32_t>(fit < 8 ? 8 : fit > 512 ? 512 : fit);
+      bytes = c.bytes + 1;
+    }
+  }
+  void clear() {
+    for (List& list : lists) {
+      while (list.head != nullptr) {
+        FreeBlock* block = list.head;
+        list.head = block->next;
+        std::free(block);
+      }
+      list.count = 0;
+    }
+  }
+  ~ThreadPool() {
+    clear();
+    count_memory(pending_bytes, pending_count);
+  }
+};
+
+constinit thread_local ThreadPool* tls_pool __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local bool tls_ended __attribute__((tls_model("initial-exec"))) = false;
+
+// Tensors may outlive the thread's own objects; from then on blocks go straight to malloc.
+struct ThreadPoolOwner {
+  ~ThreadPoolOwner() {
+    delete tls_pool;
+    tls_pool = nullptr;
+    tls_ended = true;
+  }
+};
+
+[[gnu::noinline]] ThreadPool* make_thread_pool() {
+  if (!kCaching || tls_ended) return nullptr;
+  thread_local ThreadPoolOwner owner;
+  static_cast<void>(owner);
+  tls_pool = new (std::nothrow) ThreadPool;
+  return tls_pool;
+}
+
+[[gnu::noinline]] void* fresh_block(size_t bytes) {
+  void* p = std::aligned_alloc(64, bytes);
+  if (p == nullptr) {
+    cpu_empty_cache();
+    p = std::aligned_alloc(64, bytes);
+    if (p == nullptr) raise_out_of_memory(bytes);
+  }
+  return p;
+}
+
+}  // namespace
+
+// Small allocations are counted by thread and added up now and then: a locked add per tensor would
+// cost more than the tensor.
+void count_small(int64_t bytes) {
+  ThreadPool* pool = tls_pool;
+  if (pool == nullptr) pool = make_thread_pool();
+  if (pool == nullptr) {
+    count_memory(bytes, bytes > 0 ? 1 : 0);
+    return;
+  }
+  pool->pending_bytes += bytes;
+  pool->pending_count += bytes > 0;
+  constexpr int64_t kFlush = 64 * 1024;
+  if (pool->pending_bytes > kFlush || pool->pending_bytes < -kFlush) [[unlikely]] flush_small_count();
+}
+
+void flush_small_count() {
+  if (ThreadPool* pool = tls_pool; pool != nullptr) {
+    count_memory(pool->pending_bytes, pool->pending_count);
+    pool->pending_bytes = pool->pending_count = 0;
+  }
+}
+
+void empty_thread_pool() {
+  if (tls_pool != nullptr) tls_pool->clear();
+}
+
+}  // namespace detail
+
+void* pool_allocate(size_t nbytes) {
+  using namespace detail;
+  const SizeClass c = size_class(nbytes);
+  ThreadPool* pool = tls_pool;
+  if (pool == nullptr) [[unlikely]] pool = make_thread_pool();
+  if (pool != nullptr) {
+    ThreadPool::List& list = pool->lists[c.index];
+    if (FreeBlock* block = list.head; block != nullptr) {
+      list.head = block->next;
+      --list.count;
+      return block;
+    }
+  }
+  return fresh_block(c.bytes);
+}
+
+void pool_deallocate(void* p, size_t nbytes) noexcept {
+  using namespace detail;
+  const SizeClass c = size_class(nbytes);
+  ThreadPool* pool = tls_pool;
+  if (pool == nullptr) [[unlikely]] pool = make_thread_pool();
+  if (pool != nullptr) {
+    ThreadPool::List& list = pool->lists[c.index];
+    if (list.count < list.limit) {
+      FreeBlock* block = static_cast<FreeBlock*>(p);
+      block->next = list.head;
+      list.head = block;
+      ++list.count;
+      return;
+    }
+  }
+  std::free(p);
+}
+
+}  // namespace facula

@@ -1,0 +1,96 @@
+#include "runtime/core/storage.h"
+
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "runtime/core/memory_internal.h"
+#include "runtime/core/pool.h"
+
+namespace facula {
+
+namespace {
+
+constexpr size_t kHeader = 64;                      // data of a small storage starts here
+constexpr size_t kInlineLimit = kPoolLimit - kHeader;
+
+}  // namespace
+
+intrusive_ptr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {
+  const bool follow = device.type == kCPU && nbytes < kInlineLimit;
+  const size_t block = follow ? kHeader + nbytes : kHeader;
+  void* place = pool_allocate(block);
+  StorageImpl* s = new (place) StorageImpl;
+  s->block_ = static_cast<uint32_t>(block);
+  s->nbytes_ = nbytes;
+  s->device_ = device;
+  if (follow) {
+    if (nbytes > 0) {
+      s->data_ = static_cast<char*>(place) + kHeader;
+      detail::count_small(static_cast<int64_t>(nbytes));
+    }
+    return intrusive_ptr<StorageImpl>::adopt(s);
+  }
+  intrusive_ptr<StorageImpl> owner = intrusive_ptr<StorageImpl>::adopt(s);  // frees the header on error
+  if (nbytes > 0) {
+    s->data_ = allocator_of(device.type).allocate(nbytes, device);
+    s->capacity_ = s->data_ != nullptr ? nbytes : 0;
+  }
+  return owner;
+}
+
+intrusive_ptr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter,
+                                             void* context, bool read_only) {
+  FACULA_CHECK(deleter != nullptr, Runtime, "StorageImpl::wrap(): a deleter is needed");
+  StorageImpl* s = new (pool_allocate(kHeader)) StorageImpl;
+  s->block_ = kHeader;
+  s->data_ = data;
+  s->nbytes_ = nbytes;
+  s->device_ = device;
+  s->read_only_ = read_only;
+  s->deleter_ = deleter;
+  s->context_ = context;
+  return intrusive_ptr<StorageImpl>::adopt(s);
+}
+
+void StorageImpl::dispose(StorageImpl* s) noexcept {
+  if (s->deleter_ != nullptr) {
+    s->deleter_(s->context_);
+  } else if (s->capacity_ != 0) {
+    allocator_of(s->device_.type).deallocate(s->data_, s->capacity_, s->device_);
+  } else if (s->data_ != nullptr) {
+    detail::count_small(-static_cast<int64_t>(s->block_ - kHeader));
+  }
+  const size_t block = s->block_;
+  s->~StorageImpl();
+  pool_deallocate(s, block);
+}
+
+void StorageImpl::resize(size_t nbytes) {
+  FACULA_CHECK(resizable(), Runtime, "resize: the memory belongs to another library (an array or buffer)");
+  FACULA_CHECK(nbytes <= static_cast<size_t>(std::numeric_limits<int64_t>::max()), Runtime, "resize: ", nbytes,
+               " bytes are too many");
+  const size_t available = device_.type == kMeta ? nbytes
+                           : capacity_ != 0      ? capacity_
+                           : data_ != nullptr    ? block_ - kHeader
+                                                 : 0;
+  if (nbytes <= available) {
+    nbytes_ = nbytes;
+    return;
+  }
+  FACULA_CHECK(device_.type == kCPU || nbytes_ == 0, NotImplemented,
+               "resize: growing a storage with data is for cpu; make a new tensor on ", to_string(device_));
+  Allocator& allocator = allocator_of(device_.type);
+  void* fresh = allocator.allocate(nbytes, device_);
+  if (nbytes_ > 0) std::memcpy(fresh, data_, nbytes_);
+  if (capacity_ != 0) {
+    allocator.deallocate(data_, capacity_, device_);
+  } else if (data_ != nullptr) {
+    detail::count_small(-static_cast<int64_t>(block_ - kHeader));
+  }
+  data_ = fresh;
+  capacity_ = nbytes;
+  nbytes_ = nbytes;
+}
+
+}  // namespace facula

@@ -1,0 +1,50 @@
+// The bytes behind tensors. All views of one storage share its version counter.
+#pragma once
+
+#include <atomic>
+
+#include "runtime/core/allocator.h"
+#include "runtime/core/intrusive.h"
+
+namespace facula {
+
+class FACULA_API StorageImpl final : public RefCounted {
+ public:
+  using Deleter = void (*)(void* context);
+
+  // Owned memory from the device's allocator. Meta storages have a size and no data.
+  static intrusive_ptr<StorageImpl> allocate(size_t nbytes, Device device);
+  // Foreign memory: `deleter(context)` runs once when the last reference goes.
+  static intrusive_ptr<StorageImpl> wrap(void* data, size_t nbytes, Device device,
+                                         Deleter deleter, void* context, bool read_only = false);
+  static void dispose(StorageImpl* s) noexcept;
+  bool drop() const { return drop_unweak(); }
+
+  void* data() const { return data_; }
+  size_t nbytes() const { return nbytes_; }
+  Device device() const { return device_; }
+  bool read_only() const { return read_only_; }
+  bool resizable() const { return deleter_ == nullptr; }
+  // Grows or shrinks owned memory, keeping the common prefix; the pointer may change.
+  void resize(size_t nbytes);
+
+  uint32_t version() const { return version_.load(std::memory_order_relaxed); }
+  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  StorageImpl() = default;
+  std::atomic<uint32_t> version_{0};
+  void* data_ = nullptr;
+  size_t nbytes_ = 0;
+  size_t capacity_ = 0;      // bytes of the separate block behind data_; 0: data follows the header
+  uint32_t block_ = 0;       // bytes of the block that this header is in
+  Device device_;
+  bool read_only_ = false;
+  Deleter deleter_ = nullptr;
+  void* context_ = nullptr;
+};
+static_assert(sizeof(StorageImpl) <= 64, "small storages keep their data 64 bytes after the header");
+
+using Storage = intrusive_ptr<StorageImpl>;
+
+}  // namespace facula

@@ -1,0 +1,190 @@
+#include "runtime/core/tensor.h"
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "runtime/core/pool.h"
+#include "runtime/core/thread_state.h"
+
+namespace facula {
+
+void (*pyobject_release)(_object* object) = nullptr;
+
+namespace {
+
+constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max();
+
+size_t bytes_of(int64_t numel, ScalarType dtype, IntList sizes) {
+  int64_t bytes = 0;
+  FACULA_CHECK(!__builtin_mul_overflow(numel, static_cast<int64_t>(itemsize(dtype)), &bytes), Runtime,
+               "a tensor of shape ", shape_string(sizes), " and dtype ", dtype_name(dtype),
+               " would need more bytes than can be addressed");
+  return static_cast<size_t>(bytes);
+}
+
+// One reachable element range of a view, in elements relative to the storage: [low, high].
+struct Extent {
+  int64_t low, high;
+  bool empty;
+};
+
+Extent extent_of(IntList sizes, IntList strides, int64_t offset, const char* what) {
+  Extent e{offset, offset, false};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return {offset, offset, true};
+    int64_t step = 0;
+    int64_t& end = strides[i] < 0 ? e.low : e.high;
+    FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) &&
+                     !__builtin_add_overflow(end, step, &end),
+                 Runtime, what, "(): strides of shape ", shape_string(sizes), " overflow");
+  }
+  return e;
+}
+
+Tensor make_over(Storage storage, IntList sizes, IntList strides, int64_t offset, ScalarType dtype) {
+  intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
+  impl->device = storage->device();
+  impl->storage = std::move(storage);
+  impl->sizes = DimVector(sizes);
+  impl->strides = DimVector(strides);
+  impl->offset = offset;
+  impl->dtype = dtype;
+  impl->inference = tls_state.inference;
+  impl->refresh();
+  return Tensor(std::move(impl));
+}
+
+void check_geometry(IntList sizes, IntList strides, const char* what) {
+  FACULA_CHECK(sizes.size() == strides.size(), Value, what, "(): ", sizes.size(), " sizes but ", strides.size(),
+               " strides");
+}
+
+Device normalized(Device device) {
+  if (device.type <= kMeta) device.index = -1;  // one CPU, whatever its number
+  return device;
+}
+
+}  // namespace
+
+void* TensorImpl::operator new(size_t size) { return pool_allocate(size); }
+void TensorImpl::operator delete(void* p) noexcept { pool_deallocate(p, sizeof(TensorImpl)); }
+void TensorImpl::dispose(TensorImpl* t) noexcept {
+  if (t->owns_pyobject && pyobject_release != nullptr) [[unlikely]] {
+    pyobject_release(t->pyobject);
+    return;
+  }
+  delete t;
+}
+
+TensorImpl::~TensorImpl() = default;
+
+void TensorImpl::refresh() {
+  numel = numel_of(sizes);
+  contiguous = ::facula::is_contiguous(sizes, strides);
+  data = storage && storage->data() != nullptr
+             ? static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(itemsize(dtype))
+             : nullptr;
+}
+
+int64_t Tensor::size(int64_t d) const { return impl_->sizes[static_cast<size_t>(wrap_dim(d, dim(), "size"))]; }
+int64_t Tensor::stride(int64_t d) const {
+  return impl_->strides[static_cast<size_t>(wrap_dim(d, dim(), "stride"))];
+}
+
+Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
+  device = normalized(device);
+  const int64_t numel = numel_of(sizes);
+  Storage storage = StorageImpl::allocate(bytes_of(numel, dtype, sizes), device);
+  intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
+  TensorImpl& t = *impl;
+  t.data = static_cast<char*>(storage->data());
+  t.storage = std::move(storage);
+  const size_t ndim = sizes.size();
+  t.sizes.resize(ndim);
+  t.strides.resize(ndim);
+  int64_t stride = 1;
+  for (size_t i = ndim; i-- > 0;) {
+    t.sizes[i] = sizes[i];
+    t.strides[i] = stride;
+    stride *= sizes[i] > 1 ? sizes[i] : 1;  // cannot overflow unless numel is 0; see numel_of
+  }
+  t.numel = numel;
+  t.dtype = dtype;
+  t.device = device;
+  t.inference = tls_state.inference;
+  return Tensor(std::move(impl));
+}
+
+Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Device device) {
+  check_geometry(sizes, strides, "empty_strided");
+  numel_of(sizes);
+  const Extent e = extent_of(sizes, strides, 0, "empty_strided");
+  FACULA_CHECK(e.low >= 0, Value, "empty_strided(): strides must not be negative");
+  const int64_t span = e.empty ? 0 : e.high + 1;
+  FACULA_CHECK(span >= 0, Runtime, "empty_strided(): the shape ", shape_string(sizes), " is too large");
+  return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device)), sizes, strides, 0,
+                   dtype);
+}
+
+Tensor make_tensor(const Meta& meta) {
+  return meta.strides.empty() ? make_empty(meta.sizes, meta.dtype, meta.device)
+                              : make_empty_strided(meta.sizes, meta.strides, meta.dtype, meta.device);
+}
+
+Tensor wrapped_number(const Scalar& value) {
+  const auto made = [&]<typename T>(std::type_identity<T>) {
+    Tensor t = make_empty({}, dtype_of_v<T>);
+    *t.data<T>() = value.to<T>();
+    t.impl()->wrapped_number = true;
+    return t;
+  };
+  switch (value.kind()) {  // the widest type of the kind: nothing of the number is lost
+    case Category::Bool:
+      return made(std::type_identity<bool>{});
+    case Category::Integral:
+      return made(std::type_identity<int64_t>{});
+    case Category::Floating:
+      return made(std::type_identity<double>{});
+    case Category::Complex:
+      return made(std::type_identity<complex128>{});
+  }
+  __builtin_unreachable();
+}
+
+Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset, bool as_view) {
+  check_geometry(sizes, strides, "as_strided");
+  const TensorImpl& from = *self.impl();
+  const Extent e = extent_of(sizes, strides, offset, "as_strided");
+  const size_t available = from.storage ? from.storage->nbytes() / itemsize(from.dtype) : 0;
+  FACULA_CHECK(e.empty ? offset >= 0 : e.low >= 0 && static_cast<uint64_t>(e.high) < available, Runtime,
+               "as_strided(): a view of shape ", shape_string(sizes), " with strides ", shape_string(strides),
+               " from offset ", offset, " leaves the storage of ", available, " elements");
+  intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
+  TensorImpl& t = *impl;
+  t.storage = from.storage;
+  t.sizes = DimVector(sizes);
+  t.strides = DimVector(strides);
+  t.offset = offset;
+  t.dtype = from.dtype;
+  t.device = from.device;
+  t.inference = from.inference;
+  t.refresh();
+  if (as_view) {
+    t.base = from.base ? from.base : intrusive_ptr<TensorImpl>::share(self.impl());
+    t.no_grad_view = !tls_state.grad_enabled || from.no_grad_view;
+  }
+  return Tensor(std::move(impl));
+}
+
+Tensor from_storage(Storage storage, IntList sizes, IntList strides, int64_t offset, ScalarType dtype) {
+  check_geometry(sizes, strides, "from_storage");
+  const Extent e = extent_of(sizes, strides, offset, "from_storage");
+  const size_t available = storage->nbytes() / itemsize(dtype);
+  FACULA_CHECK(e.empty ? offset >= 0 : e.low >= 0 && static_cast<uint64_t>(e.high) < available, Runtime,
+               "a tensor of shape ", shape_string(sizes), " with strides ", shape_string(strides), " from offset ",
+               offset, " needs more than the ", storage->nbytes(), " bytes of its memory");
+  return make_over(std::move(storage), sizes, strides, offset, dtype);
+}
+
+}  // namespace facula

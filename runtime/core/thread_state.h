@@ -1,0 +1,65 @@
+// What a thread carries from call to call: which layers are off, and why.
+#pragma once
+
+#include "runtime/core/tensor.h"
+
+namespace facula {
+
+struct ThreadState {
+  LayerSet excluded = 0;      // layers not to enter now
+  LayerSet included = 0;      // layers to enter whatever the inputs say (modes)
+  bool grad_enabled = true;   // what the user asked for; Autograd in `excluded` follows it
+  bool inference = false;
+  bool anomaly = false;
+  bool forward_mode = false;  // a dual level is open: tangents travel even without gradients
+};
+
+// One per thread; initial-exec TLS and constant initialisation, so that reading it is one instruction.
+extern FACULA_API constinit thread_local ThreadState tls_state __attribute__((tls_model("initial-exec")));
+
+inline ThreadState& thread_state() { return tls_state; }
+
+// Turns layers off for a scope: what a layer does before it calls the layers below.
+class ExcludeLayers {
+ public:
+  explicit ExcludeLayers(LayerSet layers) : saved_(tls_state.excluded) { tls_state.excluded |= layers; }
+  ~ExcludeLayers() { tls_state.excluded = saved_; }
+  ExcludeLayers(const ExcludeLayers&) = delete;
+  ExcludeLayers& operator=(const ExcludeLayers&) = delete;
+
+ private:
+  LayerSet saved_;
+};
+
+struct BelowAutograd : ExcludeLayers {
+  BelowAutograd() : ExcludeLayers(layer_bit(Layer::Autograd)) {}
+};
+
+// The user's switch (no_grad, enable_grad, set_grad_enabled).
+class GradMode {
+ public:
+  explicit GradMode(bool enabled) : saved_grad_(tls_state.grad_enabled), saved_(tls_state.excluded) {
+    set(enabled);
+  }
+  ~GradMode() {
+    tls_state.grad_enabled = saved_grad_;
+    tls_state.excluded = saved_;
+  }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+  static bool enabled() { return tls_state.grad_enabled; }
+  static void set(bool enabled) {
+    tls_state.grad_enabled = enabled;
+    if (enabled || tls_state.forward_mode) {
+      tls_state.excluded &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));
+    } else {
+      tls_state.excluded |= layer_bit(Layer::Autograd);
+    }
+  }
+
+ private:
+  bool saved_grad_;
+  LayerSet saved_;
+};
+
+}  // namespace facula

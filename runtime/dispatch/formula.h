@@ -1,0 +1,130 @@
+// Helpers that translated formulas call: Python's arithmetic and list rules on C++ values.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "runtime/core/thread_state.h"
+#include "runtime/iterate/result_type.h"
+
+namespace facula {
+
+inline int64_t floor_div(int64_t a, int64_t b) {
+  FACULA_CHECK(b != 0, ZeroDivision, "integer division by zero");
+  const int64_t q = a / b;
+  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
+}
+inline double floor_div(double a, double b) { return std::floor(a / b); }
+inline int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }
+inline double floor_mod(double a, double b) { return a - std::floor(a / b) * b; }
+
+// Scalars keep the higher category of the two.
+namespace detail {
+template <typename F>
+Scalar scalar_binary(const Scalar& a, const Scalar& b, F op) {
+  const Category c = std::max(a.kind(), b.kind());
+  if (c == Category::Complex) return op(a.to<complex128>(), b.to<complex128>());
+  if (c == Category::Floating) return op(a.as_double(), b.as_double());
+  return op(a.to<int64_t>(), b.to<int64_t>());
+}
+}  // namespace detail
+inline Scalar scalar_add(const Scalar& a, const Scalar& b) {
+  return detail::scalar_binary(a, b, [](auto x, auto y) { return Scalar(x + y); });
+}
+inline Scalar scalar_sub(const Scalar& a, const Scalar& b) {
+  return detail::scalar_binary(a, b, [](auto x, auto y) { return Scalar(x - y); });
+}
+inline Scalar scalar_mul(const Scalar& a, const Scalar& b) {
+  return detail::scalar_binary(a, b, [](auto x, auto y) { return Scalar(x * y); });
+}
+inline Scalar scalar_div(const Scalar& a, const Scalar& b) {
+  if (std::max(a.kind(), b.kind()) == Category::Complex) {
+    return Scalar(a.to<complex128>() / b.to<complex128>());
+  }
+  return Scalar(a.as_double() / b.as_double());
+}
+
+// ---- lists ----
+inline DimVector to_owned(IntList l) { return DimVector(l.begin(), l.end()); }
+inline std::optional<DimVector> to_owned(const std::optional<IntList>& l) {
+  return l ? std::optional<DimVector>(to_owned(*l)) : std::nullopt;
+}
+inline std::optional<DimVector> to_owned(const std::optional<DimVector>& l) { return l; }
+inline std::vector<Tensor> to_owned(TensorList l) { return {l.begin(), l.end()}; }
+inline std::optional<IntList> to_list(const std::optional<DimVector>& l) {
+  return l ? std::optional<IntList>(IntList(*l)) : std::nullopt;
+}
+inline std::optional<IntList> to_list(const std::optional<IntList>& l) { return l; }
+
+template <typename List>
+auto list_item(const List& list, int64_t i) {
+  const int64_t n = static_cast<int64_t>(list.size());
+  FACULA_CHECK(i >= -n && i < n, Index, "index ", i, " is out of range for a list of ", n);
+  return list[static_cast<size_t>(i < 0 ? i + n : i)];
+}
+template <typename Owned, typename List>
+Owned slice_list(const List& list, int64_t low, int64_t high) {
+  const int64_t n = static_cast<int64_t>(list.size());
+  auto clip = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
+  low = clip(low);
+  high = std::max(low, clip(high));
+  return Owned(list.begin() + low, list.begin() + high);
+}
+template <typename Owned, typename A, typename B>
+Owned join(const A& a, const B& b) {
+  Owned out(a.begin(), a.end());
+  for (const auto& v : b) out.push_back(v);
+  return out;
+}
+template <typename Owned, typename List>
+Owned repeat_list(const List& list, int64_t times) {
+  Owned out;
+  for (int64_t i = 0; i < times; ++i) {
+    for (const auto& v : list) out.push_back(v);
+  }
+  return out;
+}
+inline DimVector inverse_permutation(IntList dims) {
+  DimVector inverse(dims.size());
+  const int64_t n = static_cast<int64_t>(dims.size());
+  for (int64_t i = 0; i < n; ++i) inverse[static_cast<size_t>(wrap_dim(dims[i], n))] = i;
+  return inverse;
+}
+
+// ---- types ----
+template <typename F>
+double finfo(ScalarType t, F&& pick) {
+  switch (to_real(t)) {
+    case ScalarType::Float16:
+      return pick(0.0009765625, 65504.0, 6.103515625e-05);
+    case ScalarType::BFloat16:
+      return pick(0.0078125, 3.3895313892515355e+38, 1.1754943508222875e-38);
+    case ScalarType::Float64:
+      return pick(std::numeric_limits<double>::epsilon(), std::numeric_limits<double>::max(),
+                  std::numeric_limits<double>::min());
+    case ScalarType::Float32:
+      return pick(std::numeric_limits<float>::epsilon(), std::numeric_limits<float>::max(),
+                  std::numeric_limits<float>::min());
+    default:
+      raise(ErrorKind::Type, "finfo wants a floating type, not ", dtype_name(t));
+  }
+}
+inline double finfo_eps(ScalarType t) {
+  return finfo(t, [](double eps, double, double) { return eps; });
+}
+inline double finfo_max(ScalarType t) {
+  return finfo(t, [](double, double max, double) { return max; });
+}
+inline double finfo_min(ScalarType t) { return -finfo_max(t); }
+inline double finfo_tiny(ScalarType t) {
+  return finfo(t, [](double, double, double tiny) { return tiny; });
+}
+inline ScalarType result_dtype(const Tensor& a, const Tensor& b) {
+  const Tensor* both[] = {&a, &b};
+  return result_type(both);
+}
+inline bool grad_enabled() { return GradMode::enabled(); }
+
+}  // namespace facula

@@ -1,0 +1,68 @@
+#include "runtime/dispatch/registry.h"
+
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace facula {
+
+namespace {
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::unordered_map<std::string_view, OperatorEntry*> by_name;
+  std::vector<OperatorEntry*> in_order;
+  Registry() {
+    by_name.reserve(2048);
+    in_order.reserve(8192);  // so that spans handed out stay valid
+  }
+};
+
+Registry& registry() {
+  static Registry* const r = new Registry;  // used by static initialisers and until the very end
+  return *r;
+}
+
+}  // namespace
+
+void register_operator(OperatorEntry* entry) {
+  Registry& r = registry();
+  std::unique_lock lock(r.mutex);
+  const auto [at, fresh] = r.by_name.emplace(entry->name, entry);
+  if (!fresh) {
+    FACULA_CHECK(at->second == entry, Runtime, "operator ", entry->name, " is registered twice");
+    return;
+  }
+  r.in_order.push_back(entry);
+}
+
+OperatorEntry* find_operator(std::string_view name) {
+  Registry& r = registry();
+  std::shared_lock lock(r.mutex);
+  const auto at = r.by_name.find(name);
+  return at == r.by_name.end() ? nullptr : at->second;
+}
+
+std::span<OperatorEntry* const> all_operators() {
+  Registry& r = registry();
+  std::shared_lock lock(r.mutex);
+  return r.in_order;
+}
+
+void raise_missing_kernel(const OperatorEntry& op, Device device) {
+  std::string have;
+  for (int type = 0; type < kMaxDeviceTypes; ++type) {
+    if (op.kernels[type] == nullptr) continue;
+    if (!have.empty()) have += ", ";
+    have += device_type_name(static_cast<DeviceType>(type));
+  }
+  const std::string_view name = device_type_name(device.type);
+  raise(ErrorKind::NotImplemented, op.name, "() has no kernel for device '", name, "' (it has ",
+        have.empty() ? "none at all" : "kernels for " + have, ") and ",
+        op.decomposition != nullptr ? "its decomposition is not enabled there" : "no decomposition",
+        ". Options: register a kernel for ", op.name, " on '", name,
+        "', let that device fall back to the CPU, or move the inputs with .to('cpu'). Signature: ", op.schema);
+}
+
+}  // namespace facula

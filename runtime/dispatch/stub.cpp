@@ -1,0 +1,68 @@
+#include "runtime/dispatch/stub.h"
+
+namespace facula {
+
+namespace {
+
+void check_castable(ScalarType from, const Tensor& out, const char* op, const char* what) {
+  FACULA_CHECK(can_cast(from, out.dtype()), Runtime, op, "(): the result is ", dtype_name(from), " and ", what,
+               " is ", dtype_name(out.dtype()), ", which cannot hold it; give ", what, " the dtype ",
+               dtype_name(from));
+}
+
+void check_device(const Meta& meta, const Tensor& out, const char* op, const char* what) {
+  FACULA_CHECK(meta.device.type == out.device().type, Runtime, op, "(): ", what, " is on ", to_string(out.device()),
+               " and the result on ", to_string(meta.device), "; put both on one device");
+}
+
+}  // namespace
+
+Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::initializer_list<TensorList> inputs) {
+  check_device(meta, out, op, "out");
+  check_castable(meta.dtype, out, op, "out");
+  const bool same_shape = IntList(meta.sizes) == out.sizes();
+  if (!same_shape) {
+    FACULA_CHECK(out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Runtime, op, "(): out is ",
+                 shape_string(out.sizes()), " and the result ", shape_string(meta.sizes),
+                 "; pass out of that shape, or an empty tensor to be resized");
+    TensorImpl& impl = *out.impl();
+    impl.storage->resize(static_cast<size_t>(numel_of(meta.sizes)) * out.itemsize());
+    impl.sizes = meta.sizes;
+    impl.strides = contiguous_strides(meta.sizes);
+    impl.offset = 0;
+    impl.refresh();
+  }
+  check_writable(out, op);
+  if (out.dtype() != meta.dtype) return make_tensor(meta);
+  for (TensorList list : inputs) {
+    for (const Tensor& t : list) {
+      if (t.defined() && overlap_of(t, out) != Overlap::No) return make_tensor(meta);
+    }
+  }
+  return out;
+}
+
+void finish_out(const Tensor& out, const Tensor& target) {
+  if (!target.is_same(out) && !out.is_meta()) copy_strided(out, target);
+  out.bump_version();
+}
+
+Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op) {
+  check_device(meta, self, op, "self");
+  check_castable(meta.dtype, self, op, "self");
+  FACULA_CHECK(IntList(meta.sizes) == self.sizes(), Runtime, op, "_(): self is ", shape_string(self.sizes()),
+               " and the result ", shape_string(meta.sizes), "; an in-place form cannot change the shape, use ", op,
+               "()");
+  check_writable(self, op);
+  return make_tensor(meta);
+}
+
+void write_out(const Tensor& out, const Tensor& result, const char* op) {
+  FACULA_CHECK(!GradMode::enabled() || !(needs_grad(out) || needs_grad(result)), Runtime, op,
+               "(): out= does not record gradients; call it without out, or under no_grad()");
+  Meta meta{DimVector(result.sizes()), result.dtype(), result.device(), {}};
+  prepare_out(out, meta, op, {});
+  finish_out(out, result);
+}
+
+}  // namespace facula

@@ -1,0 +1,74 @@
+// What generated dispatch stubs share.
+#pragma once
+
+#include <initializer_list>
+
+#include "runtime/autograd/engine.h"
+#include "runtime/autograd/meta.h"
+#include "runtime/dispatch/boxing.h"
+#include "runtime/dispatch/formula.h"
+#include "runtime/dispatch/registry.h"
+#include "runtime/iterate/strided.h"
+
+// The loops of the higher x86-64 levels, where they were built.
+#ifdef FACULA_X86_LEVELS
+#define FACULA_LOOPS_V3(name) &v3::name##_loops
+#define FACULA_LOOPS_V4(name) &v4::name##_loops
+#else
+#define FACULA_LOOPS_V3(name) nullptr
+#define FACULA_LOOPS_V4(name) nullptr
+#endif
+
+namespace facula {
+
+inline const Tensor* first_of(const Tensor& t) { return t.defined() ? &t : nullptr; }
+inline const Tensor* first_of(TensorList list) {
+  for (const Tensor& t : list) {
+    if (t.defined()) return &t;
+  }
+  return nullptr;
+}
+
+// The device of the first tensor that is there; a 0-d CPU tensor gives way to the others.
+template <typename... Inputs>
+Device device_of(const Inputs&... inputs) {
+  Device device{};
+  bool found = false;
+  auto look = [&](const Tensor* t) {
+    if (t != nullptr && (!found || (device.type == kCPU && t->device().type != kCPU))) {
+      device = t->device();
+      found = true;
+    }
+  };
+  (look(first_of(inputs)), ...);
+  return device;
+}
+
+template <typename Fn>
+Fn layer_function(const OperatorEntry& entry, Variant variant, LayerSet layers) {
+  return reinterpret_cast<Fn>(entry.layers[static_cast<int>(variant)][top_layer(layers)]);
+}
+inline LayerSet layers_to_pass(const OperatorEntry& entry, Variant variant, LayerSet from_inputs) {
+  return static_cast<LayerSet>(active_layers(from_inputs) & entry.layer_mask[static_cast<int>(variant)]);
+}
+template <typename Fn>
+void set_layer(OperatorEntry& entry, Variant variant, Layer layer, Fn fn) {
+  entry.layers[static_cast<int>(variant)][static_cast<int>(layer)] = reinterpret_cast<AnyFn>(fn);
+  entry.layer_mask[static_cast<int>(variant)] |= layer_bit(layer);
+}
+
+// `out` itself when a kernel may write to it directly, else a fresh tensor of the right shape.
+// Resizes an empty `out`; raises when shape, dtype or device do not fit, naming operator and both.
+FACULA_API Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op,
+                              std::initializer_list<TensorList> inputs);
+// Copies a fresh target into `out`, and marks the write.
+FACULA_API void finish_out(const Tensor& out, const Tensor& target);
+// The same for in-place forms of structured operators: never resizes.
+FACULA_API Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op);
+// out= of composites: `result` into `out`.
+FACULA_API void write_out(const Tensor& out, const Tensor& result, const char* op);
+
+inline TensorList as_list(const Tensor& t) { return {&t, 1}; }
+inline TensorList as_list(TensorList list) { return list; }
+
+}  // namespace facula

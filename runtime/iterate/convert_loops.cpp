@@ -1,0 +1,205 @@
+// Compiled once per instruction set; see isa.h.
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "runtime/iterate/convert.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace facula {
+
+namespace FACULA_ISA {
+
+namespace {
+
+// Foreign memory may hold any byte in a bool, so bools are read as bytes.
+template <typename T>
+using Raw = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
+template <typename To, typename From>
+inline To float_to_int(From x) {
+  using Wide = std::conditional_t<sizeof(To) == 8, int64_t, int32_t>;
+  constexpr From kLimit = sizeof(To) == 8 ? static_cast<From>(9223372036854775808.0) : static_cast<From>(2147483648.0);
+  const bool fits = x >= -kLimit && x < kLimit;
+  const Wide wide = fits ? static_cast<Wide>(x) : std::numeric_limits<Wide>::min();
+  return static_cast<To>(wide);
+}
+
+template <typename To, typename From>
+inline Raw<To> convert_one(Raw<From> x) {
+  if constexpr (std::is_same_v<From, bool>) {
+    const uint8_t b = x != 0;
+    if constexpr (std::is_same_v<To, bool>) {
+      return b;
+    } else {
+      return To(static_cast<opmath_t<To>>(b));
+    }
+  } else if constexpr (is_complex_v<From> && !is_complex_v<To>) {
+    if constexpr (std::is_same_v<To, bool>) {
+      return (x.real() != 0) | (x.imag() != 0);
+    } else {
+      return convert_one<To, typename From::value_type>(x.real());
+    }
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return static_cast<opmath_t<From>>(x) != opmath_t<From>(0);
+  } else if constexpr (is_complex_v<To>) {
+    using R = typename To::value_type;
+    if constexpr (is_complex_v<From>) {
+      return To(static_cast<R>(x.real()), static_cast<R>(x.imag()));
+    } else {
+      return To(static_cast<R>(static_cast<opmath_t<From>>(x)), R(0));
+    }
+  } else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>) {
+    return float_to_int<To>(static_cast<opmath_t<From>>(x));
+  } else if constexpr (is_reduced_float_v<To>) {
+    return To(static_cast<float>(static_cast<opmath_t<From>>(x)));
+  } else {
+    return static_cast<To>(static_cast<opmath_t<From>>(x));
+  }
+}
+
+template <typename To, typename From>
+void convert_loop(void* dst, const void* src, int64_t n) {
+  if constexpr (std::is_same_v<To, From> && !std::is_same_v<To, bool>) {
+    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(To));
+  } else {
+    Raw<To>* __restrict d = static_cast<Raw<To>*>(dst);
+    const Raw<From>* __restrict s = static_cast<const Raw<From>*>(src);
+    int64_t i = 0;
+#if defined(__F16C__)
+    if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {
+      for (; i + 8 <= n; i += 8) {
+        _mm256_storeu_ps(d + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(s + i))));
+      }
+    }
+    if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Half>) {
+      for (; i + 8 <= n; i += 8) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(d + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
+      }
+    }
+#endif
+    for (; i < n; ++i) d[i] = convert_one<To, From>(s[i]);
+  }
+}
+
+template <size_t kSize>
+struct Element {
+  unsigned char bytes[kSize];
+};
+template <size_t kSize>
+inline void move_one(char* dst, const char* src) {
+  std::memcpy(dst, src, kSize);
+}
+
+template <size_t kSize>
+void move_loop(char* __restrict dst, int64_t ds, const char* __restrict src, int64_t ss, int64_t n) {
+  constexpr int64_t kItem = kSize;
+  if (ds == kItem) {
+    if (ss == kItem) {
+      std::memcpy(dst, src, static_cast<size_t>(n) * kSize);
+    } else if (ss == 0) {
+      Element<kSize> value;
+      std::memcpy(&value, src, kSize);
+      for (int64_t i = 0; i < n; ++i) std::memcpy(dst + i * kItem, &value, kSize);
+    } else if (ss == 2 * kItem) {
+      for (int64_t i = 0; i < n; ++i) move_one<kSize>(dst + i * kItem, src + 2 * i * kItem);
+    } else {
+      for (int64_t i = 0; i < n; ++i) move_one<kSize>(dst + i * kItem, src + i * ss);
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) move_one<kSize>(dst + i * ds, src + i * ss);
+  }
+}
+
+#if defined(__AVX2__)
+inline void transpose_8x8(char* dst, int64_t dp, const char* src, int64_t sp) {
+  const auto load = [&](int i) {  // rows i and i + 4, halves side by side
+    return [=](int half) {
+      return _mm256_insertf128_ps(
+          _mm256_castps128_ps256(_mm_loadu_ps(reinterpret_cast<const float*>(src + i * sp) + 4 * half)),
+          _mm_loadu_ps(reinterpret_cast<const float*>(src + (i + 4) * sp) + 4 * half), 1);
+    };
+  };
+  for (int half = 0; half < 2; ++half) {
+    const __m256 r0 = load(0)(half), r1 = load(1)(half), r2 = load(2)(half), r3 = load(3)(half);
+    const __m256 a = _mm256_unpacklo_ps(r0, r1), b = _mm256_unpackhi_ps(r0, r1);
+    const __m256 c = _mm256_unpacklo_ps(r2, r3), d = _mm256_unpackhi_ps(r2, r3);
+    char* out = dst + 4 * half * dp;
+    _mm256_storeu_ps(reinterpret_cast<float*>(out), _mm256_shuffle_ps(a, c, 0x44));
+    _mm256_storeu_ps(reinterpret_cast<float*>(out + dp), _mm256_shuffle_ps(a, c, 0xEE));
+    _mm256_storeu_ps(reinterpret_cast<float*>(out + 2 * dp), _mm256_shuffle_ps(b, d, 0x44));
+    _mm256_storeu_ps(reinterpret_cast<float*>(out + 3 * dp), _mm256_shuffle_ps(b, d, 0xEE));
+  }
+}
+inline void transpose_4x4(char* dst, int64_t dp, const char* src, int64_t sp) {
+  for (int half = 0; half < 2; ++half) {
+    const auto load = [&](int i) {
+      return _mm256_insertf128_pd(
+          _mm256_castpd128_pd256(_mm_loadu_pd(reinterpret_cast<const double*>(src + i * sp) + 2 * half)),
+          _mm_loadu_pd(reinterpret_cast<const double*>(src + (i + 2) * sp) + 2 * half), 1);
+    };
+    const __m256d r0 = load(0), r1 = load(1);
+    char* out = dst + 2 * half * dp;
+    _mm256_storeu_pd(reinterpret_cast<double*>(out), _mm256_unpacklo_pd(r0, r1));
+    _mm256_storeu_pd(reinterpret_cast<double*>(out + dp), _mm256_unpackhi_pd(r0, r1));
+  }
+}
+#endif
+
+template <size_t kSize>
+inline void transpose_scalar(char* dst, int64_t dp, const char* src, int64_t sp, int64_t rows, int64_t columns) {
+  constexpr int64_t kItem = kSize;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) move_one<kSize>(dst + j * dp + i * kItem, src + i * sp + j * kItem);
+  }
+}
+
+template <size_t kSize>
+void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t rows, int64_t columns) {
+  constexpr int64_t kItem = kSize;
+  constexpr int64_t kSide = kSize >= 8 ? 4 : 8;
+  int64_t i = 0;
+  for (; i + kSide <= rows; i += kSide) {
+    int64_t j = 0;
+    for (; j + kSide <= columns; j += kSide) {
+      char* d = dst + j * dp + i * kItem;
+      const char* s = src + i * sp + j * kItem;
+#if defined(__AVX2__)
+      if constexpr (kSize == 4) {
+        transpose_8x8(d, dp, s, sp);
+        continue;
+      } else if constexpr (kSize == 8) {
+        transpose_4x4(d, dp, s, sp);
+        continue;
+      }
+#endif
+      transpose_scalar<kSize>(d, dp, s, sp, kSide, kSide);
+    }
+    if (j < columns) {
+      transpose_scalar<kSize>(dst + j * dp + i * kItem, dp, src + i * sp + j * kItem, sp, kSide, columns - j);
+    }
+  }
+  if (i < rows) transpose_scalar<kSize>(dst + i * kItem, dp, src + i * sp, sp, rows - i, columns);
+}
+
+}  // namespace
+
+}  // namespace FACULA_ISA
+
+#define ROW(From, name, text)                                                                              \
+  {convert_loop<bool, From>,     convert_loop<uint8_t, From>,   convert_loop<int8_t, From>,                \
+   convert_loop<int16_t, From>,  convert_loop<int32_t, From>,   convert_loop<int64_t, From>,               \
+   convert_loop<Half, From>,     convert_loop<BFloat16, From>,  convert_loop<float, From>,                 \
+   convert_loop<double, From>,   convert_loop<complex64, From>, convert_loop<complex128, From>},
+FACULA_DEFINE_BY_ISA(ConvertTable, convert_table,
+                     {{FACULA_FORALL_TYPES(ROW)},
+                      {move_loop<1>, move_loop<2>, move_loop<4>, move_loop<8>, move_loop<16>},
+                      {transpose_loop<1>, transpose_loop<2>, transpose_loop<4>, transpose_loop<8>,
+                       transpose_loop<16>}})
+#undef ROW
+
+}  // namespace facula

@@ -1,0 +1,196 @@
+#include "runtime/iterate/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace facula {
+
+namespace {
+
+constinit thread_local bool tls_inside __attribute__((tls_model("initial-exec"))) = false;
+
+// CPUs that this process may use: affinity, then the quota of its control group.
+int usable_cpus() {
+  int n = static_cast<int>(std::thread::hardware_concurrency());
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) n = CPU_COUNT(&set);
+  double quota = -1, period = 0;
+  if (std::FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "r"); f != nullptr) {
+    if (std::fscanf(f, "%lf %lf", &quota, &period) != 2) quota = -1;  // "max 100000"
+    std::fclose(f);
+  } else {
+    const auto read = [](const char* path) {
+      double value = -1;
+      if (std::FILE* g = std::fopen(path, "r"); g != nullptr) {
+        if (std::fscanf(g, "%lf", &value) != 1) value = -1;
+        std::fclose(g);
+      }
+      return value;
+    };
+    quota = read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+    period = read("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  }
+  if (quota > 0 && period > 0) n = std::min(n, static_cast<int>((quota + period - 1) / period));
+  return std::clamp(n, 1, 1024);
+}
+
+int initial_threads() {
+  for (const char* name : {"FACULA_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    if (const char* text = std::getenv(name); text != nullptr) {
+      const long n = std::strtol(text, nullptr, 10);
+      if (n >= 1) return static_cast<int>(std::min(n, 1024L));
+    }
+  }
+  return usable_cpus();
+}
+
+std::atomic<int> g_threads{0};
+
+// One parallel_for; lives on its caller's stack.
+struct Job {
+  int64_t end, chunk;
+  detail::RangeFn fn;
+  void* context;
+  std::atomic<int64_t> next;
+  int seats;        // helpers that may still join; under the pool's mutex
+  int active = 0;   // helpers inside; under the pool's mutex
+  std::exception_ptr error;  // under the pool's mutex
+
+  // Takes pieces until none is left.
+  void work(std::mutex& mutex) {
+    while (true) {
+      const int64_t b = next.fetch_add(chunk, std::memory_order_relaxed);
+      if (b >= end) return;
+      try {
+        fn(context, b, std::min(b + chunk, end));
+      } catch (...) {
+        next.store(end, std::memory_order_relaxed);
+        std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+      }
+    }
+  }
+};
+
+// Threads sleep on a condition variable until a job has a free seat. They are detached and the pool
+// is never destroyed: at exit they are asleep, and there is nothing to tear down.
+struct Pool {
+  std::mutex mutex;
+  std::condition_variable wake, left;
+  std::vector<Job*> jobs;
+  int workers = 0;
+
+  void serve() {
+    tls_inside = true;
+    std::unique_lock lock(mutex);
+    while (true) {
+      wake.wait(lock, [&] { return !jobs.empty(); });
+      Job* job = jobs.front();
+      if (--job->seats == 0) jobs.erase(jobs.begin());
+      ++job->active;
+      lock.unlock();
+      job->work(mutex);
+      lock.lock();
+      // Under the lock, as the caller may return and end the job right after.
+      if (--job->active == 0) left.notify_all();
+    }
+  }
+
+  void grow(int wanted) {
+    // Signals are for the program's own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      for (; workers < wanted; ++workers) std::thread([this] { serve(); }).detach();
+    } catch (const std::system_error&) {  // no more threads to be had: fewer helpers
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void run(Job& job) {
+    const int helpers = job.seats;
+    {
+      std::lock_guard lock(mutex);
+      if (workers < helpers) grow(helpers);
+      jobs.push_back(&job);
+    }
+    for (int i = 0; i < helpers; ++i) wake.notify_one();
+    tls_inside = true;
+    job.work(mutex);
+    tls_inside = false;
+    std::unique_lock lock(mutex);
+    if (const auto at = std::find(jobs.begin(), jobs.end(), &job); at != jobs.end()) jobs.erase(at);
+    left.wait(lock, [&] { return job.active == 0; });
+  }
+};
+
+std::atomic<Pool*> g_pool{nullptr};
+
+Pool& pool() {
+  if (Pool* p = g_pool.load(std::memory_order_acquire); p != nullptr) return *p;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    g_pool.store(new Pool, std::memory_order_release);
+    // A forked child has this thread only: it starts with a new pool and leaves the old one be.
+    pthread_atfork(nullptr, nullptr, [] {
+      g_pool.store(new Pool, std::memory_order_release);
+      tls_inside = false;
+    });
+  });
+  return *g_pool.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+int get_num_threads() {
+  int n = g_threads.load(std::memory_order_relaxed);
+  if (n == 0) [[unlikely]] {
+    n = initial_threads();
+    int expected = 0;
+    if (!g_threads.compare_exchange_strong(expected, n)) n = expected;
+  }
+  return n;
+}
+
+void set_num_threads(int n) {
+  FACULA_CHECK(n >= 1, Value, "set_num_threads(): the number of threads must be at least 1, not ", n);
+  g_threads.store(std::min(n, 1024), std::memory_order_relaxed);
+}
+
+bool in_parallel_region() { return tls_inside; }
+
+namespace detail {
+
+void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* context) {
+  const int threads = get_num_threads();
+  const int64_t n = end - begin;
+  grain = std::max<int64_t>(grain, 1);
+  // A few pieces a thread, so that a thread that lost its core holds up little.
+  const int64_t chunk = std::max(grain, (n + threads * int64_t{8} - 1) / (threads * int64_t{8}));
+  const int64_t pieces = (n + chunk - 1) / chunk;
+  const int helpers = static_cast<int>(std::min<int64_t>(threads - 1, pieces - 1));
+  if (helpers <= 0 || tls_inside) {
+    fn(context, begin, end);
+    return;
+  }
+  Job job{end, chunk, fn, context, begin, helpers, 0, nullptr};
+  pool().run(job);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+}  // namespace detail
+
+}  // namespace facula
