@@ -213,6 +213,48 @@ def test_vectors():
     close(hard.sum(1), np.ones(4))
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [nn.ReLU, nn.ReLU6, nn.SELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.ELU, nn.CELU, nn.LeakyReLU],
+)
+def test_in_place_activations(layer):
+    start = rand(5)
+    x, y = (start.clone().requires_grad_() for _ in range(2))
+    middle = x * 1
+    out = layer(inplace=True)(middle)
+    expected = layer()(y)
+    close(out, expected.detach().numpy())
+    close(middle, expected.detach().numpy())
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    close(x.grad, y.grad.numpy())
+    plain = start.clone()
+    assert layer(inplace=True)(plain) is plain
+
+
+def test_rrelu():
+    x = facula.full((2000,), -1.0)
+    slopes = -nn.RReLU(0.1, 0.3)(x).numpy()
+    assert slopes.min() >= 0.1 and slopes.max() <= 0.3 and abs(slopes.mean() - 0.2) < 0.01
+    close(nn.RReLU(0.1, 0.3).eval()(x)[:1], [-0.2], 1e-6)
+    assert F.rrelu(-x, training=True).tolist() == [1.0] * 2000
+
+
+def test_padding_by_name():
+    x, w = rand(1, 1, 6), rand(1, 1, 4)
+    close(F.conv1d(x, w, padding="valid")[0, 0], np.correlate(x[0, 0], w[0, 0], "valid"))
+    padded = np.pad(x[0, 0].numpy(), (1, 2))
+    close(F.conv1d(x, w, padding="same")[0, 0], np.correlate(padded, w[0, 0], "valid"))
+    with pytest.raises((RuntimeError, ValueError), match="padding"):
+        F.conv1d(x, w, padding="sane")
+
+
+def test_implicit_softmax_dim_warns():
+    x = rand(2, 3)
+    with pytest.warns(UserWarning, match="Implicit dimension"):
+        close(nn.Softmax()(x).sum(1), [1, 1])
+
+
 # ---- attention and recurrence
 
 
