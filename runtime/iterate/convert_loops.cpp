@@ -257,11 +257,6 @@ inline void stream_done() {
 #endif
 }
 
-void copy_stream(char* dst, const char* src, int64_t nbytes) {
-  for (int64_t i = 0; i < nbytes; i += 64) stream_line(dst + i, src + i);
-  stream_done();
-}
-
 // Squares with a cache line a side, turned in a buffer: with row pitches that are powers of two, lines
 // of the result that are written bit by bit would be evicted half full.
 template <size_t kSize, bool kStream>
@@ -314,8 +309,7 @@ FACULA_DEFINE_BY_ISA(ConvertTable, convert_table,
                       {transpose_loop<1, false>, transpose_loop<2, false>, transpose_loop<4, false>,
                        transpose_loop<8, false>, transpose_loop<16, false>},
                       {transpose_loop<1, true>, transpose_loop<2, true>, transpose_loop<4, true>,
-                       transpose_loop<8, true>, transpose_loop<16, true>},
-                      copy_stream})
+                       transpose_loop<8, true>, transpose_loop<16, true>}})
 #undef ROW
 
 }  // namespace facula
