@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "aten/cpu/blas.h"
+#include "aten/cpu/gemm_loops.h"
 #include "aten/cpu/dense.h"
 #include "runtime/iterate/parallel.h"
 
@@ -76,7 +77,7 @@ Layout layout_of(int64_t rows, int64_t cols, const Matrix<T>& x) {
   return {};
 }
 
-// ---- loops of our own: integers, and everything where OpenBLAS is absent ----
+// ---- plain loops: integers, and complex numbers where OpenBLAS is absent ----
 
 constexpr int64_t kTileRows = 4, kTileCols = 64, kTileDepth = 128;
 
@@ -129,35 +130,79 @@ void loop_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matr
                [&](int64_t begin, int64_t end) { loop_rows(begin, end, n, k, alpha, a, b, c); });
 }
 
+// ---- where OpenBLAS is absent: packed panels, on the calling thread ----
+
+constexpr int64_t kDepth = 384;  // of a panel: a panel of A and the tiles of C fit the first-level cache
+
+template <typename T>
+void packed_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
+  const GemmLoops<T>& loops = gemm_loops<T>();
+  const int64_t mr = loops.mr, nr = loops.nr, rows = 16 * mr, cols = 64 * nr;
+  const auto padded = [](int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; };
+  const int64_t most_rows = padded(std::min(m, rows), mr), most_cols = padded(std::min(n, cols), nr);
+  const int64_t depth = std::min(k, kDepth);
+  const Buffer<T> buffer((most_rows + most_cols) * depth);
+  T *pa = buffer.get(), *pb = pa + most_rows * depth;
+  if (beta != T(1)) scale(m, n, beta, c);
+  for (int64_t j0 = 0; j0 < n; j0 += cols) {
+    const int64_t nj = std::min(cols, n - j0);
+    for (int64_t p0 = 0; p0 < k; p0 += depth) {
+      const int64_t np = std::min(depth, k - p0);
+      for (int64_t j = 0; j < nj; j += nr) {
+        loops.pack(np, std::min(nr, nj - j), nr, b.data + p0 * b.row + (j0 + j) * b.col, b.col, b.row, pb + j * np);
+      }
+      for (int64_t i0 = 0; i0 < m; i0 += rows) {
+        const int64_t ni = std::min(rows, m - i0);
+        for (int64_t i = 0; i < ni; i += mr) {
+          loops.pack(np, std::min(mr, ni - i), mr, a.data + (i0 + i) * a.row + p0 * a.col, a.row, a.col, pa + i * np);
+        }
+        if (alpha != T(1)) {
+          for (int64_t i = 0; i < padded(ni, mr) * np; ++i) pa[i] *= alpha;
+        }
+        for (int64_t i = 0; i < ni; i += mr) {
+          for (int64_t j = 0; j < nj; j += nr) {
+            loops.tile(np, pa + i * np, pb + j * np, c.data + (i0 + i) * c.row + j0 + j, c.row, std::min(mr, ni - i),
+                       std::min(nr, nj - j), true);
+          }
+        }
+      }
+    }
+  }
+}
+
 // ---- BLAS ----
+
+template <typename T>
+bool serial_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Layout la, Matrix<const T> b, Layout lb,
+                 T beta, Matrix<T> c) {
+  if (blas::gemm(la.trans, lb.trans, m, n, k, alpha, a.data, la.ld, b.data, lb.ld, beta, c.data, c.row)) return true;
+  if constexpr (std::is_floating_point_v<T>) {
+    packed_gemm(m, n, k, alpha, a, b, beta, c);
+    return true;
+  }
+  return false;
+}
 
 // C is row major here and A, B have a BLAS layout.
 template <typename T>
-bool blas_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Layout la, Matrix<const T> b, Layout lb,
-               T beta, Matrix<T> c, int64_t ldc) {
-  if (!blas::available()) return false;
+bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Layout la, Matrix<const T> b, Layout lb,
+                T beta, Matrix<T> c) {
   const int64_t work = work_of(m, n, k);
   if (work < 2 * kParallelWork || in_parallel_region() || get_num_threads() == 1) {
-    return blas::gemm(la.trans, lb.trans, m, n, k, alpha, a.data, la.ld, b.data, lb.ld, beta, c.data, ldc);
+    return serial_gemm(m, n, k, alpha, a, la, b, lb, beta, c);
   }
   std::atomic<bool> done{true};
-  const auto piece = [&](int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
-    if (!blas::gemm(la.trans, lb.trans, i1 - i0, j1 - j0, k, alpha, a.data + i0 * (la.trans ? 1 : la.ld), la.ld,
-                    b.data + j0 * (lb.trans ? lb.ld : 1), lb.ld, beta, c.data + i0 * ldc + j0, ldc)) {
-      done = false;
-    }
-  };
   // Cut the longer side, in whole register tiles.
   constexpr int64_t kUnit = 16;
   const int64_t side = std::max(m, n), units = (side + kUnit - 1) / kUnit;
   const int64_t grain = std::max<int64_t>(1, kParallelWork / std::max<int64_t>(1, work / units));
   parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
-    const int64_t from = begin * kUnit, to = std::min(end * kUnit, side);
-    if (m >= n) {
-      piece(from, to, 0, n);
-    } else {
-      piece(0, m, from, to);
-    }
+    const int64_t from = begin * kUnit, size = std::min(end * kUnit, side) - from;
+    const bool ok = m >= n ? serial_gemm(size, n, k, alpha, {a.data + from * a.row, a.row, a.col}, la, b, lb, beta,
+                                         {c.data + from * c.row, c.row, c.col})
+                           : serial_gemm(m, size, k, alpha, a, la, {b.data + from * b.col, b.row, b.col}, lb, beta,
+                                         {c.data + from * c.col, c.row, c.col});
+    if (!ok) done = false;
   });
   return done;
 }
@@ -222,7 +267,8 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
     float_gemm<T>(m, n, k, alpha, a, d, beta, c);
     return;
   }
-  if (!blas_gemm(m, n, k, alpha, a, la, b, lb, beta, c, lc.ld)) loop_gemm(m, n, k, alpha, a, b, beta, c);
+  c = {c.data, lc.ld, 1};
+  if (!split_gemm(m, n, k, alpha, a, la, b, lb, beta, c)) loop_gemm(m, n, k, alpha, a, b, beta, c);
 }
 
 // 16-bit floats: products in float, rounded once at the end.
