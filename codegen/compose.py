@@ -132,6 +132,7 @@ class Translator:
                 self._by_token.setdefault(token, []).append(candidate)
         self._rules = {rule.signature.name: rule.signature for rule in schema.rules}
         self._locals: dict[str, tuple[Value, str]] = {}
+        self._in_shape = False  # shape rules and operators have names of their own
 
     # ---- entry points ----
 
@@ -148,7 +149,11 @@ class Translator:
         return self._convert(value, wanted, body) if wanted is not None else value
 
     def shape_expression(self, formula: Formula) -> str:
-        return self.expression(formula, META).code
+        self._in_shape = True
+        try:
+            return self.expression(formula, META).code
+        finally:
+            self._in_shape = False
 
     def program(self, formula: Formula, returns: tuple[Type, ...]) -> list[str]:
         """C++ statements for an expression or a program ending in `return`."""
@@ -573,7 +578,7 @@ class Translator:
         special = self._builtin(name, arguments, node)
         if special is not None:
             return special
-        if name in self._rules:
+        if self._in_shape and name in self._rules:
             return self._invoke_signature(self._rules[name], f"shape::{name}", arguments, keywords, node)
         return self._resolve(name, arguments, keywords, node)
 

@@ -239,17 +239,79 @@ class Checker:
 
 # Attributes of tensors and words that tensor formulas may use beside operators.
 ATTRIBUTES = frozenset(
-    "shape dtype device ndim itemsize is_complex is_floating_point requires_grad T mT H mH real "
-    "imag layout numel size dim".split()
+    [
+        "shape",
+        "dtype",
+        "device",
+        "ndim",
+        "itemsize",
+        "is_complex",
+        "is_floating_point",
+        "requires_grad",
+        "T",
+        "mT",
+        "H",
+        "mH",
+        "real",
+        "imag",
+        "layout",
+        "numel",
+        "size",
+        "dim",
+    ]
 )
 BUILTINS = frozenset(
-    "len range min max sum abs int float bool list tuple zip enumerate reversed any all sorted "
-    "isinstance prod".split()
+    [
+        "len",
+        "range",
+        "min",
+        "max",
+        "sum",
+        "abs",
+        "int",
+        "float",
+        "bool",
+        "list",
+        "tuple",
+        "zip",
+        "enumerate",
+        "reversed",
+        "any",
+        "all",
+        "sorted",
+        "isinstance",
+        "prod",
+    ]
 )
 WORDS = frozenset(
-    "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 "
-    "contiguous_format preserve_format channels_last Tensor int float True False None "
-    "ValueError RuntimeError IndexError TypeError NotImplementedError".split()
+    [
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        "contiguous_format",
+        "preserve_format",
+        "channels_last",
+        "Tensor",
+        "int",
+        "float",
+        "True",
+        "False",
+        "None",
+        "ValueError",
+        "RuntimeError",
+        "IndexError",
+        "TypeError",
+        "NotImplementedError",
+    ]
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -41,7 +42,28 @@ PROMOTIONS = ("float", "same", "bool", "real", "none")
 VARIANTS = ("inplace", "out")
 POLICIES = ("deterministic", "nan", "ties", "empty")
 TOKENS = (
-    *"+ - * / // % ** @ & | ^ << >> < <= > >= == != ~".split(),
+    *[
+        "+",
+        "-",
+        "*",
+        "/",
+        "//",
+        "%",
+        "**",
+        "@",
+        "&",
+        "|",
+        "^",
+        "<<",
+        ">>",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "==",
+        "!=",
+        "~",
+    ],
     "unary -",
     "unary +",
     "abs()",
@@ -55,9 +77,31 @@ DEFAULT_VARIANTS = {
 }
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
-        *"op doc kind scalar dtypes promote masks shape dispatch composite composite_fn".split(),
-        *"derivative forward variants python overload alias internal samples reference".split(),
-        *"property tolerance checks".split(),
+        *[
+            "op",
+            "doc",
+            "kind",
+            "scalar",
+            "dtypes",
+            "promote",
+            "masks",
+            "shape",
+            "dispatch",
+            "composite",
+            "composite_fn",
+        ],
+        *[
+            "derivative",
+            "forward",
+            "variants",
+            "python",
+            "overload",
+            "alias",
+            "internal",
+            "samples",
+            "reference",
+        ],
+        *["property", "tolerance", "checks"],
         *POLICIES,
     ),
     "math": ("math", "derivative", "holomorphic"),
@@ -133,7 +177,9 @@ class _RecordReader:
             while node.value[start : start + 1] == " ":
                 start += 1
         text = node.value[start:].rstrip()
-        runs = tuple((max(o - start, 0), ln, c + max(start - o, 0)) for o, ln, c in self._from(node, start))
+        runs = tuple(
+            (max(o - start, 0), ln, c + max(start - o, 0)) for o, ln, c in self._from(node, start)
+        )
         location = Location(self.source.file, *runs[0][1:]) if runs else self.source.place(node)
         if not text:
             self.record.error(node, "an empty formula")
@@ -162,9 +208,7 @@ class _RecordReader:
             self.record.error(empty.at(error.column), error.message)
             return None
 
-    def words(
-        self, key: str, known: Collection[str], default: tuple[str, ...]
-    ) -> tuple[str, ...]:
+    def words(self, key: str, known: Collection[str], default: tuple[str, ...]) -> tuple[str, ...]:
         node = self.record.take(key)
         if node is None:
             return default
@@ -373,7 +417,9 @@ class _RecordReader:
         if whole is not None:
             found = self._derivative(inputs, whole)
             each = [found] if found else []
-            return tuple(Derivative((n,), d.location, zero=d.zero, none=d.none) for d in each for n in inputs), False
+            return tuple(
+                Derivative((n,), d.location, zero=d.zero, none=d.none) for d in each for n in inputs
+            ), False
         inner = self.record.mapping(node, "'derivative'")
         result: list[Derivative] = []
         for key, value in inner.items() if inner else ():
@@ -400,7 +446,9 @@ class _RecordReader:
             inner = self.record.mapping(node, "a derivative")
             items = inner.items() if inner else []
             if len(items) != 1 or items[0][0] not in ("none", "scalar"):
-                self.record.error(node, "expected a formula, 'zero', {none: reason} or {scalar: ...}")
+                self.record.error(
+                    node, "expected a formula, 'zero', {none: reason} or {scalar: ...}"
+                )
                 return None
             key, value = items[0]
             text = self.record.text(value, f"'{key}'")
@@ -460,7 +508,10 @@ class _RecordReader:
                 reason = text.value
             elif key not in signature.DTYPES:
                 hint = nearest(key, signature.DTYPES)
-                self.record.error(inner.keys[key] if inner else node or self.location, f"unknown dtype '{key}'{hint}")
+                self.record.error(
+                    inner.keys[key] if inner else node or self.location,
+                    f"unknown dtype '{key}'{hint}",
+                )
             else:
                 try:
                     found.append((key, float(text.value)))
@@ -491,7 +542,10 @@ class _RecordReader:
             if require is None or error is None or body.left():
                 self.record.error(value, f"check '{label}' has the keys 'require' and 'error'")
                 continue
-            text, message = self.record.text(require, "'require'"), self.record.text(error, "'error'")
+            text, message = (
+                self.record.text(require, "'require'"),
+                self.record.text(error, "'error'"),
+            )
             formula = self.formula(text) if text else None
             if formula and message:
                 found.append(Check(label, formula, message.value))
@@ -513,7 +567,9 @@ def default_samples(op: Operator) -> tuple[str, ...]:
         shapes.insert(2, ["3,1", *["1,4"] * (len(needed) - 1)])
     samples = []
     for sizes in shapes:
-        samples.append(", ".join(f"{maker}({','.join(x for x in (size, extra) if x)})" for size in sizes))
+        samples.append(
+            ", ".join(f"{maker}({','.join(x for x in (size, extra) if x)})" for size in sizes)
+        )
     return tuple(samples)
 
 
@@ -527,4 +583,4 @@ def _tensor_inputs(parsed: Signature | None) -> tuple[str, ...]:
     return tuple(a.name for a in parsed.arguments if a.type.base == "Tensor")
 
 
-_NOTHING = expr.ast.Pass()
+_NOTHING = ast.Pass()

@@ -124,7 +124,9 @@ class _Emitter:
         if e.head == "where":
             condition = self.truth(self.code(e.args[0]))
             yes, no = self._common(self.code(e.args[1]), self.code(e.args[2]))
-            return Code(f"math::where({condition.text}, {yes.text}, {no.text})", yes.type, atom=True)
+            return Code(
+                f"math::where({condition.text}, {yes.text}, {no.text})", yes.type, atom=True
+            )
         if e.head in ("and", "or", "not"):
             sides = [self.truth(self.code(a)) for a in e.args]
             if e.head == "not":

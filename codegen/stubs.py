@@ -82,7 +82,7 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
     arguments = cpp_types.names(op)
     result = cpp_types.result_type(op.signature.returns)
     forms = [Form("Functional", name, result, parameters, declaration, arguments)]
-    if "inplace" in op.variants:
+    if "inplace" in op.variants and takes_self(op):
         forms.append(Form("InPlace", op.symbol + "_", "const Tensor&", parameters, declaration, arguments))
     if "out" in op.variants:
         outs = [f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns))]
@@ -91,6 +91,11 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
         names = ", ".join([arguments, *outs] if arguments else outs)
         forms.append(Form("Out", op.symbol + "_out", "void", joined, joined, names))
     return tuple(forms)
+
+
+def takes_self(op: Operator) -> bool:
+    """Methods and in-place forms need a tensor as the first argument."""
+    return bool(op.signature.arguments) and op.signature.arguments[0].type.is_tensor
 
 
 def tensor_inputs(op: Operator) -> list[Argument]:

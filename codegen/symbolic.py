@@ -17,11 +17,29 @@ ZERO = num(0)
 ONE = num(1)
 GRAD = name("grad_output")
 # Comparisons and logic have no slope, rounding up to a multiple neither.
-_FLAT = frozenset({*COMPARISONS, "and", "or", "not", "isnone", "//", "&", "|", "^", "~", "<<", ">>"})
+_FLAT = frozenset(
+    {*COMPARISONS, "and", "or", "not", "isnone", "//", "&", "|", "^", "~", "<<", ">>"}
+)
 
 _FOLDABLE: dict[str, Callable[..., float]] = {
     f: getattr(math, f)
-    for f in "exp expm1 log log2 log10 log1p sqrt sin cos tan sinh cosh tanh erf lgamma".split()
+    for f in [
+        "exp",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "erf",
+        "lgamma",
+    ]
 }
 
 
@@ -261,7 +279,7 @@ class Calculus:
         return total
 
     def holomorphic(self, e: Expr) -> bool:
-        """Whether the rules hold for complex arguments; conditions have no slope and may be real."""
+        """Whether the rules hold for complex arguments too; conditions may be real."""
         if e.head in _FLAT:
             return True
         if e.head == "call" and e.text in self.functions and not self.functions[e.text].holomorphic:
@@ -332,7 +350,9 @@ def coefficient(e: Expr, grad: str) -> Expr | None:
 
 
 def without_conj(e: Expr) -> Expr:
-    return e.map(lambda n: without_conj(n.args[0]) if n.head == "call" and n.text == "conj" else None)
+    return e.map(
+        lambda n: without_conj(n.args[0]) if n.head == "call" and n.text == "conj" else None
+    )
 
 
 def reuse_result(slope: Expr, results: Mapping[str, Expr], tensors: Collection[str]) -> Expr:

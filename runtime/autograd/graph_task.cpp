@@ -169,12 +169,20 @@ void store_retained(const Node::Hooks& hooks, std::span<const Tensor> grads) {
   }
 }
 
+// Replaced gradients must still fit the outputs.
+void check_replaced(const Node& node, std::span<Tensor> grads) {
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i].defined()) detail::validate_gradient(grads[i], node.output(i), node, i);
+  }
+}
+
 // Tensor hooks, then retain_grad, then the node's own hooks; as torch orders them.
 void run_pre_hooks(Node& node, std::span<Tensor> grads) {
   const Node::Hooks& hooks = *node.hooks_or_null();
   if (!hooks.tensor.empty()) {
     const auto list = hooks.tensor;  // a hook may add or remove some
     for (const auto& [nr, hook] : list) run_tensor_hook(*hook, grads[nr]);
+    check_replaced(node, grads);
   }
   if (!hooks.retain.empty()) store_retained(hooks, grads);
   if (hooks.pre.empty()) return;
@@ -186,6 +194,7 @@ void run_pre_hooks(Node& node, std::span<Tensor> grads) {
   FACULA_CHECK(copy.size() == grads.size(), Runtime, node.name(), ": a pre hook returned ", copy.size(),
                " gradients, expected ", grads.size());
   std::copy(copy.begin(), copy.end(), grads.begin());
+  check_replaced(node, grads);
 }
 
 void run_post_hooks(const Node& node, std::span<Tensor> results, std::span<const Tensor> grads) {
@@ -198,13 +207,6 @@ void run_post_hooks(const Node& node, std::span<Tensor> results, std::span<const
   FACULA_CHECK(copy.size() == results.size(), Runtime, node.name(), ": a hook returned ", copy.size(),
                " gradients, expected ", results.size());
   std::copy(copy.begin(), copy.end(), results.begin());
-}
-
-// Replaced gradients must still fit the outputs.
-void check_replaced(const Node& node, std::span<Tensor> grads) {
-  for (size_t i = 0; i < grads.size(); ++i) {
-    if (grads[i].defined()) detail::validate_gradient(grads[i], node.output(i), node, i);
-  }
 }
 
 std::string made_at(const Node& node) {
@@ -249,10 +251,7 @@ class WantedScope {
 }  // namespace
 
 void GraphTask::run_node(Node& node, Gradients& grads) {
-  if (node.hooks_or_null() != nullptr) [[unlikely]] {
-    run_pre_hooks(node, grads);
-    check_replaced(node, grads);
-  }
+  if (node.hooks_or_null() != nullptr) [[unlikely]] run_pre_hooks(node, grads);
   if (node.accumulates_) {
     run_leaf(static_cast<AccumulateGrad&>(node), grads);
     return;

@@ -129,6 +129,24 @@ void test_large() {
   }
 }
 
+// Copies large enough to be written past the cache.
+void test_streamed() {
+  for (ScalarType t : {ScalarType::Float32, ScalarType::Float64, ScalarType::BFloat16, ScalarType::UInt8,
+                       ScalarType::Complex128}) {
+    const int64_t rows = 2112, columns = (int64_t{17} << 20) / (rows * static_cast<int64_t>(itemsize(t))) + 5;
+    const Tensor a = make_empty({columns, rows}, t), out = make_empty({rows, columns / 64 * 64}, t);
+    fill(a, 4);
+    const Tensor at = alias(a, out.sizes(), {1, rows}, 0, false);
+    for (const Tensor& dst : {out, make_empty({rows, columns / 64 * 64 + 64}, t)}) {
+      const Tensor view = alias(dst, out.sizes(), {dst.size(1), 1}, 0, false);
+      copy_strided(view, at);
+      int bad = 0;
+      for_each_index(view.sizes(), [&](IntList i) { bad += get(view, i) != get(at, i); });
+      CHECK(bad == 0);
+    }
+  }
+}
+
 void test_layouts() {
   const Tensor a = make_empty_strided({2, 3, 4}, {1, 2, 6}, ScalarType::Float32);
   CHECK(add(a, a).strides() == IntList({1, 2, 6}));
@@ -244,6 +262,7 @@ void test_conversions() {
 int main() {
   test_random_adds();
   test_large();
+  test_streamed();
   test_layouts();
   test_promotion();
   test_errors();
