@@ -9,17 +9,38 @@
 
 namespace facula {
 
+struct DualLevel;
+
+// The tangent of one tensor, linked into its dual level so that closing the level ends it.
+struct TangentRecord {
+  Tensor tangent;
+  TensorImpl* owner = nullptr;
+  std::shared_ptr<DualLevel> level;
+  TangentRecord* previous = nullptr;
+  TangentRecord* next = nullptr;
+};
+struct FACULA_API TangentDeleter {
+  void operator()(TangentRecord* r) const noexcept;
+};
+
+struct LeafHooks {
+  HookList tensor;           // on the gradient, before it is accumulated
+  HookList post_accumulate;  // on the leaf, after
+};
+
 // Made only for tensors that take part in autograd. Lives in TensorImpl::autograd.
 struct FACULA_API AutogradMeta {
   intrusive_ptr<Node> grad_fn;        // null for leaves
   uint32_t output_nr = 0;
-  bool leaf_requires_grad = false;
-  bool retains_grad = false;
   uint32_t view_version = 0;          // storage version grad_fn was made for (views)
+  bool retains_grad = false;
   Tensor grad;
   Node* accumulator = nullptr;        // weak; cleared by ~AccumulateGrad
-  std::vector<std::shared_ptr<NodeHook>> hooks;  // tensor hooks of a leaf
-  Tensor tangent;                     // forward mode
+  std::unique_ptr<LeafHooks> leaf_hooks;
+  std::unique_ptr<TangentRecord, TangentDeleter> forward;
+
+  static void* operator new(size_t size);
+  static void operator delete(void* p, size_t size) noexcept;
 };
 
 FACULA_API AutogradMeta& autograd_meta(const Tensor& t);  // makes it when absent
@@ -32,20 +53,26 @@ FACULA_API intrusive_ptr<Node> grad_fn(const Tensor& t);
 FACULA_API Edge gradient_edge(const Tensor& t);  // to grad_fn or the leaf's accumulator; null if none
 FACULA_API void set_requires_grad(const Tensor& t, bool requires_grad);  // checks leaf and dtype
 FACULA_API Tensor& grad_of(const Tensor& t);     // the .grad slot
+FACULA_API void set_grad(const Tensor& t, Tensor grad);  // checks shape, dtype and device; undefined clears
 FACULA_API void retain_grad(const Tensor& t);
+FACULA_API bool retains_grad(const Tensor& t);
 FACULA_API Tensor detach(const Tensor& t);       // shares storage and version, no view link
+FACULA_API void detach_(const Tensor& t);        // forgets the history in place; refuses views
 
-// Layers a call on `t` must pass. A view follows its base, which may have come to require grad
-// after the view was made.
+// ---- hooks on tensors ----
+FACULA_API void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook);
+FACULA_API void add_post_accumulate_hook(const Tensor& leaf, std::shared_ptr<NodeHook> hook);
+
+// Layers a call on `t` must pass. A view follows its base.
 inline LayerSet layers_of(const Tensor& t) {
   const TensorImpl* i = t.impl();
   if (i == nullptr) return 0;
   return i->base && !i->no_grad_view ? static_cast<LayerSet>(i->layers | i->base->layers) : i->layers;
 }
 FACULA_API LayerSet layers_of(TensorList list);
+// Must a call on `t` be recorded now?
 inline bool needs_grad(const Tensor& t) {
-  return t.defined() && is_differentiable(t.dtype()) &&
-         (layers_of(t) & layer_bit(Layer::Autograd)) != 0;
+  return t.defined() && t.requires_grad() && tls_state.grad_enabled;
 }
 inline bool needs_grad(TensorList list) {
   for (const Tensor& t : list) {
@@ -58,23 +85,40 @@ inline bool needs_grad(TensorList list) {
 // Appends the edge of each input (lists: one edge an element).
 FACULA_API void add_edge(Node& node, const Tensor& t);
 FACULA_API void add_edge(Node& node, TensorList list);
-// `result` is output number result_nr of `node`. Non-differentiable dtypes are left alone, but the
-// number is still taken so that positions stay.
+// `result` is the next output of `node`. Non-differentiable dtypes and undefined tensors are left
+// alone, but the number is still taken so that positions stay.
 FACULA_API void set_history(const Tensor& result, const intrusive_ptr<Node>& node);
+FACULA_API void set_history(TensorList results, const intrusive_ptr<Node>& node);
 // Before an in-place change: refuses leaves that require grad, and views made under no_grad, with
 // a sentence that names the operation.
 FACULA_API void check_inplace(const Tensor& self, const char* op, bool needs_graph);
-// After an in-place change: `self` (or its base, through a CopySlices node) now comes from `node`.
+// After an in-place change: `self` (or its base, through a CopySlices node) now comes from `node`,
+// whose edge 0 is that of `self`.
 FACULA_API void rebase_history(const Tensor& self, intrusive_ptr<Node> node);
 // out= forms do not differentiate.
 FACULA_API void check_out_no_grad(TensorList inputs, const Tensor& out, const char* op);
 
-// ---- forward mode ----
+// ---- forward mode: one level of dual numbers a thread ----
+FACULA_API void enter_dual_level();  // raises when one is open
+FACULA_API void exit_dual_level();   // ends every tangent set in it
+namespace detail {
+inline bool owns_tangent(const TensorImpl* i) { return i->autograd && i->autograd->forward; }
+FACULA_API Tensor tangent_from_base(const Tensor& t);
+}  // namespace detail
 inline bool has_tangent(const Tensor& t) {
-  return t.defined() && t.impl()->autograd && t.impl()->autograd->tangent.defined();
+  if (!tls_state.forward_mode || !t.defined()) return false;
+  const TensorImpl* i = t.impl();
+  return detail::owns_tangent(i) ||
+         (i->base && !i->no_grad_view && is_differentiable(i->dtype) && detail::owns_tangent(i->base.get()));
 }
-inline Tensor tangent_of(const Tensor& t) { return has_tangent(t) ? t.impl()->autograd->tangent : Tensor(); }
-// Sets the layer bit too, so that calls with `t` enter the autograd layer.
+inline Tensor tangent_of(const Tensor& t) {
+  if (!has_tangent(t)) return Tensor();
+  return detail::owns_tangent(t.impl()) ? t.impl()->autograd->forward->tangent : detail::tangent_from_base(t);
+}
+// Sets the layer bit too, so that calls with `t` enter the autograd layer. A tangent that `t` has is
+// overwritten, so that views of it follow. An undefined tangent removes it.
 FACULA_API void set_tangent(const Tensor& t, Tensor tangent);
+// The same after an in-place change of `t`: where `t` is a view, its base gets a tangent with it.
+FACULA_API void set_tangent_inplace(const Tensor& t, Tensor tangent);
 
 }  // namespace facula

@@ -1,15 +1,19 @@
 // The backward graph: nodes made by generated code, edges to the nodes of their inputs.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "runtime/autograd/inline_vector.h"
 #include "runtime/autograd/saved_tensor.h"
 #include "runtime/core/tensor.h"
 
 namespace facula {
 
 class Node;
+struct AutogradMeta;
 
 // "Gradient number `output_nr` of `node`"; a null node means that no gradient is wanted.
 struct Edge {
@@ -23,57 +27,100 @@ struct OutputMeta {
   DimVector sizes;
   ScalarType dtype = ScalarType::Float32;
   Device device;
+  operator Meta() const { return {sizes, dtype, device, {}}; }  // NOLINT
 };
 
-// Runs on the gradients that enter a node (pre) or leave it (post); may replace them.
-struct NodeHook {
+// Sees gradients on their way and may replace them. Kept by shared_ptr; a removal handle sets
+// `removed`, which the engine honours wherever the hook is registered.
+struct FACULA_API NodeHook {
   virtual ~NodeHook() = default;
-  // `grads` are those of the node's outputs (pre) or inputs (post).
+  // Tensor hooks get one gradient, pre hooks those of the node's outputs, post hooks those of its
+  // inputs; a post-accumulate hook gets the leaf itself.
   virtual void run(std::vector<Tensor>& grads) = 0;
+  // Post hooks only: also what had entered the node.
+  virtual void run_post(std::vector<Tensor>& grad_inputs, std::span<const Tensor>) { run(grad_inputs); }
+  std::atomic<bool> removed{false};
 };
+using HookList = std::vector<std::shared_ptr<NodeHook>>;
+
+namespace detail {
+
+// While gradients of chosen inputs are computed: what the node that runs now need not compute.
+struct WantedInputs {
+  const Node* node = nullptr;
+  const bool* wanted = nullptr;
+};
+extern FACULA_API constinit thread_local WantedInputs tls_wanted __attribute__((tls_model("initial-exec")));
+
+}  // namespace detail
 
 class FACULA_API Node : public RefCounted {
  public:
   Node();
-  virtual ~Node() = default;
+  virtual ~Node();
   // Deletion is iterative: a chain of a million nodes must not use a million stack frames.
   static void dispose(Node* node) noexcept;
+  bool drop() const { return weakly_held_ ? RefCounted::drop() : drop_unweak(); }
+  static void* operator new(size_t size);
+  static void operator delete(void* p, size_t size) noexcept;
 
   virtual const char* name() const = 0;
-  // `grads[i]` belongs to forward output i and may be undefined (only where outputs() > 1).
-  // Sets `results[i]` for every input i with needs(i); sums, casts and checks are the engine's.
+  // `grads[i]` belongs to forward output i and may be undefined (only where num_outputs() > 1, or
+  // with runs_without_grad()). Sets `results[i]` for every input i with needs(i), or leaves it
+  // undefined where the gradient is zero; sums, casts and checks are the engine's.
   virtual void apply(std::span<const Tensor> grads, std::span<Tensor> results) = 0;
   // Frees what was saved; a later apply() raises "backward a second time".
   virtual void release_saved() {}
   // Tensors saved under their schema names, for Python's `grad_fn._saved_*` and for messages.
   virtual std::vector<std::pair<const char*, const SavedTensor*>> saved() const { return {}; }
+  // Must apply() run although no gradient reached the node? (Python functions that materialize.)
+  virtual bool runs_without_grad() const { return false; }
 
+  // Larger than that of every node an edge leads to; otherwise in order of creation.
   uint64_t sequence() const { return sequence_; }
   size_t num_inputs() const { return edges_.size(); }
   size_t num_outputs() const { return outputs_.size(); }
-  bool needs(size_t input) const { return static_cast<bool>(edges_[input].node); }
+  bool needs(size_t input) const {
+    return edges_[input].node && (detail::tls_wanted.node != this || detail::tls_wanted.wanted[input]);
+  }
   const Edge& edge(size_t input) const { return edges_[input]; }
+  std::span<const Edge> edges() const { return edges_; }
+  // Edges are set before anything leads to this node, and never changed after.
+  void add_edge(Edge edge);
   const OutputMeta& output(size_t i) const { return outputs_[i]; }
-  std::vector<Edge>& edges() { return edges_; }
   // Returns the new output's number.
   uint32_t add_output(const Tensor& t);
   void set_output(uint32_t i, const Tensor& t);
   // Zeros shaped like output i when `grad` is undefined, else `grad`.
   Tensor materialize(const Tensor& grad, size_t i) const;
 
-  std::vector<std::unique_ptr<NodeHook>>& pre_hooks();
-  std::vector<std::unique_ptr<NodeHook>>& post_hooks();
-  bool has_hooks() const { return static_cast<bool>(hooks_); }
+  // ---- hooks ----
+  struct Hooks {
+    std::vector<std::pair<uint32_t, std::shared_ptr<NodeHook>>> tensor;  // of one output's gradient
+    std::vector<std::pair<uint32_t, AutogradMeta*>> retain;              // whose .grad to fill
+    HookList pre, post;
+    std::string made_at;                                                 // anomaly mode
+  };
+  Hooks& hooks();  // makes them when absent
+  const Hooks* hooks_or_null() const { return hooks_.get(); }
+  HookList& pre_hooks() { return hooks().pre; }
+  HookList& post_hooks() { return hooks().post; }
+
+  // ---- engine ----
+  // Threads may run one node at a time each; what was saved is freed by the last one out.
+  void enter() const;
+  void leave(bool release);
 
  protected:
   uint64_t sequence_;
+  bool weakly_held_ = false;  // reached through AutogradMeta::accumulator
+  bool accumulates_ = false;  // is an AccumulateGrad
 
  private:
-  struct Hooks {
-    std::vector<std::unique_ptr<NodeHook>> pre, post;
-  };
-  std::vector<Edge> edges_;
-  std::vector<OutputMeta> outputs_;
+  friend class GraphTask;
+  std::atomic<uint32_t> users_{0};
+  InlineVector<Edge, 3> edges_;
+  InlineVector<OutputMeta, 1> outputs_;
   std::unique_ptr<Hooks> hooks_;
 };
 
@@ -84,10 +131,13 @@ class FACULA_API AccumulateGrad final : public Node {
   ~AccumulateGrad() override;
   const char* name() const override { return "AccumulateGrad"; }
   void apply(std::span<const Tensor> grads, std::span<Tensor> results) override;
+  // Takes over `grad` itself where nobody else holds its memory.
+  void accumulate(Tensor grad);
   const Tensor& leaf() const { return leaf_; }
 
  private:
   Tensor leaf_;
+  std::atomic<uint32_t> busy_{0};
 };
 
 }  // namespace facula

@@ -11,22 +11,29 @@ class FACULA_API SavedTensor {
  public:
   SavedTensor() = default;
   // `is_output`: the tensor is an output of the node that saves it; kept without its grad_fn so
-  // that node and tensor do not own each other. `output_nr` as set by set_history.
+  // that node and tensor do not own each other. Call after set_history or rebase_history.
   SavedTensor(const Tensor& t, bool is_output);
 
-  // Raises when the tensor was changed in place since, naming `op` (the node), `name` (the schema
-  // name) and the out-of-place way, or when it was released already.
-  Tensor unpack(const Node& owner, const char* name) const;
-  void release();
-  bool defined() const { return defined_; }
+  // Raises when the tensor was changed in place since, naming the node, `name` (the schema name)
+  // and the out-of-place way, or when it was released already. Undefined if an undefined one was saved.
+  Tensor unpack(const Node& owner, const char* name) const {
+    if (tensor_.defined() && version_ == tensor_.version() && !is_output_) [[likely]] return tensor_;
+    return unpack_slow(owner, name);
+  }
+  void release() {
+    released_ |= tensor_.defined();
+    tensor_.reset();
+  }
+  bool defined() const { return tensor_.defined() || released_; }
 
  private:
+  Tensor unpack_slow(const Node& owner, const char* name) const;
+
   Tensor tensor_;
   uint32_t version_ = 0;
-  uint32_t output_nr_ = 0;
-  bool is_output_ = false;
-  bool defined_ = false;
-  bool released_ = false;
+  uint32_t output_nr_ : 30 = 0;
+  uint32_t is_output_ : 1 = 0;
+  uint32_t released_ : 1 = 0;
 };
 
 }  // namespace facula

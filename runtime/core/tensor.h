@@ -52,11 +52,12 @@ class FACULA_API TensorImpl final : public RefCounted {
   DimVector strides;           // in elements
   ScalarType dtype = ScalarType::Float32;
   Device device;
-  LayerSet layers = 0;         // Autograd is set while requires_grad() is true
+  LayerSet layers = 0;         // Autograd is set while requires_grad or a tangent is
   bool contiguous = true;
   bool wrapped_number = false; // made from a Python number: promotes as a number
   bool inference = false;      // made in inference mode
   bool no_grad_view = false;   // a view made while gradients were off
+  bool requires_grad = false;  // kept by set_requires_grad, set_history and rebase_history
   std::unique_ptr<AutogradMeta, AutogradMetaDeleter> autograd;
   intrusive_ptr<TensorImpl> base;  // root of the view chain, when this is a view
   _object* pyobject = nullptr;     // borrowed, unless owns_pyobject
@@ -102,7 +103,12 @@ class FACULA_API Tensor {
     if (impl_->storage) impl_->storage->bump_version();
   }
 
-  bool requires_grad() const { return (impl_->layers & layer_bit(Layer::Autograd)) != 0; }
+  // A view follows its base, which may have come to require grad after the view was made.
+  bool requires_grad() const {
+    const TensorImpl* i = impl_.get();
+    return i->requires_grad ||
+           (i->base && i->base->requires_grad && !i->no_grad_view && is_differentiable(i->dtype));
+  }
   bool is_view() const { return static_cast<bool>(impl_->base); }
   bool is_wrapped_number() const { return impl_->wrapped_number; }
 

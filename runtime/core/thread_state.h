@@ -11,6 +11,7 @@ struct ThreadState {
   bool grad_enabled = true;   // what the user asked for; Autograd in `excluded` follows it
   bool inference = false;
   bool anomaly = false;
+  bool forward_mode = false;  // a dual level is open: tangents travel even without gradients
 };
 
 // One per thread; initial-exec TLS and constant initialisation, so that reading it is one instruction.
@@ -49,7 +50,7 @@ class GradMode {
   static bool enabled() { return tls_state.grad_enabled; }
   static void set(bool enabled) {
     tls_state.grad_enabled = enabled;
-    if (enabled) {
+    if (enabled || tls_state.forward_mode) {
       tls_state.excluded &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));
     } else {
       tls_state.excluded |= layer_bit(Layer::Autograd);
