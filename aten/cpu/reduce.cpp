@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 
@@ -169,9 +170,11 @@ class Tree {
 };
 
 template <typename C>
-void transform(C* x, int64_t n, Preload preload) {
+void transform(C* x, int64_t n, Preload preload, double p) {
   if (preload == Preload::Abs) {
     for (int64_t i = 0; i < n; ++i) x[i] = std::abs(x[i]);
+  } else if (preload == Preload::Power) {
+    for (int64_t i = 0; i < n; ++i) x[i] = std::pow(std::abs(x[i]), static_cast<C>(p));
   } else {
     for (int64_t i = 0; i < n; ++i) x[i] = x[i] == x[i] ? x[i] : C(0);
   }
@@ -180,7 +183,8 @@ void transform(C* x, int64_t n, Preload preload) {
 // Loads elements through the conversion and the preload of a reduction.
 class Loader {
  public:
-  Loader(ScalarType from, ScalarType compute, Preload preload) : from_(from), compute_(compute), preload_(preload) {}
+  Loader(ScalarType from, ScalarType compute, Preload preload = Preload::None, double p = 0)
+      : from_(from), compute_(compute), preload_(preload), p_(p) {}
   bool native() const { return from_ == compute_ && preload_ == Preload::None; }
   void operator()(void* dst, const char* src, int64_t stride, int64_t n) const {
     if (preload_ == Preload::NonZero) {
@@ -190,25 +194,31 @@ class Loader {
         load_elements(ScalarType::Bool, flags, from_, src + i * stride * item(from_), stride, m);
         convert_elements(compute_, static_cast<char*>(dst) + i * item(compute_), ScalarType::Bool, flags, m);
       }
-    } else if (preload_ == Preload::Abs && is_complex(from_)) {
+    } else if (preload_ != Preload::None && is_complex(from_)) {
       const auto loop = [&]<typename R>(R* d) {
         const std::complex<R>* s = reinterpret_cast<const std::complex<R>*>(src);
         for (int64_t i = 0; i < n; ++i) d[i] = std::abs(s[i * stride]);
       };
-      if (compute_ == ScalarType::Float32) loop(static_cast<float*>(dst));
-      else loop(static_cast<double*>(dst));
+      compute_ == ScalarType::Float32 ? loop(static_cast<float*>(dst)) : loop(static_cast<double*>(dst));
+      if (preload_ == Preload::Power) apply(dst, n);
     } else {
       load_elements(compute_, dst, from_, src, stride, n);
-      if (preload_ == Preload::None) return;
-      if (compute_ == ScalarType::Float32) transform(static_cast<float*>(dst), n, preload_);
-      else if (compute_ == ScalarType::Float64) transform(static_cast<double*>(dst), n, preload_);
+      if (preload_ != Preload::None) apply(dst, n);
     }
   }
 
  private:
   static int64_t item(ScalarType t) { return static_cast<int64_t>(itemsize(t)); }
+  void apply(void* dst, int64_t n) const {
+    if (compute_ == ScalarType::Float32) {
+      transform(static_cast<float*>(dst), n, preload_, p_);
+    } else if (compute_ == ScalarType::Float64) {
+      transform(static_cast<double*>(dst), n, preload_, p_);
+    }
+  }
   ScalarType from_, compute_;
   Preload preload_;
+  double p_;
 };
 
 // One call of reduce(): reduces tiles of neighbouring outputs over parts of the reduced elements.
@@ -217,7 +227,7 @@ class Reducer {
   Reducer(const ReduceSpec& spec, const Tensor& self, const Layout& layout)
       : loops_(*FACULA_BY_ISA(reduce_table).reduce(spec.op, spec.compute)),
         layout_(layout),
-        load_(self.dtype(), spec.compute, spec.preload),
+        load_(self.dtype(), spec.compute, spec.preload, spec.params.p),
         data_(static_cast<const char*>(self.raw())),
         item_(static_cast<int64_t>(self.itemsize())),
         compute_item_(static_cast<int64_t>(itemsize(spec.compute))) {
@@ -577,7 +587,7 @@ class ArgReducer {
       : compute_(order_type(self.dtype())),
         loops_(*FACULA_BY_ISA(reduce_table).arg(largest, compute_)),
         largest_(largest),
-        load_(self.dtype(), compute_, Preload::None),
+        load_(self.dtype(), compute_),
         data_(static_cast<const char*>(self.raw())),
         item_(static_cast<int64_t>(self.itemsize())),
         compute_item_(static_cast<int64_t>(itemsize(compute_))),
