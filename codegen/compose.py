@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codegen import cpp_types
+from codegen.expr import CONSTANTS
 from codegen.model import Argument, Formula, Location, Operator, Schema, Signature, Type
 
 TENSOR = Type("Tensor")
@@ -44,13 +46,6 @@ _FACT_METHODS: dict[str, tuple[Type, str]] = {
     "numel": (INT, "numel()"), "dim": (INT, "dim()"), "is_complex": (BOOL, "is_complex()"),
     "is_floating_point": (BOOL, "is_floating_point()"), "is_contiguous": (BOOL, "is_contiguous()"),
     "strides": (INTS, "strides()"), "storage_offset": (INT, "offset()"),
-}
-_CONSTANTS = {
-    "pi": "3.141592653589793", "e": "2.718281828459045",
-    "inf": "std::numeric_limits<double>::infinity()",
-    "nan": "std::numeric_limits<double>::quiet_NaN()",
-    "M_SQRT1_2": "0.7071067811865476", "M_SQRT2": "1.4142135623730951",
-    "M_2_SQRTPI": "1.1283791670955126", "M_LN2": "0.6931471805599453", "M_LN10": "2.302585092994046",
 }
 _DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
            "float64", "complex64", "complex128")
@@ -109,6 +104,14 @@ def names_used(tree: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
 
 
+def _number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    sign = "-" if value < 0 else ""
+    which = "infinity" if math.isinf(value) else "quiet_NaN"
+    return f"{sign}std::numeric_limits<double>::{which}()"
+
+
 class Translator:
     """Translates formulas of one operator; `variables` maps names to typed C++ expressions."""
 
@@ -129,6 +132,7 @@ class Translator:
                 self._by_token.setdefault(token, []).append(candidate)
         self._rules = {rule.signature.name: rule.signature for rule in schema.rules}
         self._locals: dict[str, tuple[Value, str]] = {}
+        self._in_shape = False  # shape rules and operators have names of their own
 
     # ---- entry points ----
 
@@ -145,7 +149,11 @@ class Translator:
         return self._convert(value, wanted, body) if wanted is not None else value
 
     def shape_expression(self, formula: Formula) -> str:
-        return self.expression(formula, META).code
+        self._in_shape = True
+        try:
+            return self.expression(formula, META).code
+        finally:
+            self._in_shape = False
 
     def program(self, formula: Formula, returns: tuple[Type, ...]) -> list[str]:
         """C++ statements for an expression or a program ending in `return`."""
@@ -326,6 +334,8 @@ class Translator:
             return Value(f"int64_t{{{value}}}", INT)
         if isinstance(value, float):
             return Value(repr(value), FLOAT)
+        if isinstance(value, complex):
+            return Value(f"Scalar(complex128({value.real!r}, {value.imag!r}))", SCALAR)
         if isinstance(value, str):
             return Value(f"std::string_view({self._quote(value)})", STR)
         raise self._error(node, f"constant {value!r} is not allowed")
@@ -333,11 +343,11 @@ class Translator:
     def _name(self, name: str, node: ast.AST) -> Value:
         if name in self._variables:
             return self._variables[name]
-        if name in _CONSTANTS:
-            return Value(_CONSTANTS[name], FLOAT)
+        if name in CONSTANTS:
+            return Value(_number(CONSTANTS[name]), FLOAT)
         if name in _DTYPES:
             return Value(cpp_types.dtype_literal(name), DTYPE)
-        near = difflib.get_close_matches(name, [*self._variables, *_CONSTANTS], 1)
+        near = difflib.get_close_matches(name, [*self._variables, *CONSTANTS], 1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
         raise self._error(node, f"unknown name `{name}`{hint}")
 
@@ -557,6 +567,8 @@ class Translator:
                     return Value(f"{owner.code}.{method}({at})", INT)
                 if method in _FACT_METHODS:
                     return self._fact_method(owner, method, ast.unparse(node.func.value))
+            elif self._unwrap(owner).type == SCALAR and method == "conj" and not node.args:
+                return Value(f"{self._unwrap(owner).code}.conj()", SCALAR)
             arguments = [owner, *(self._expr(a) for a in node.args)]
             return self._resolve(method, arguments, keywords, node)
         if not isinstance(node.func, ast.Name):
@@ -566,7 +578,7 @@ class Translator:
         special = self._builtin(name, arguments, node)
         if special is not None:
             return special
-        if name in self._rules:
+        if self._in_shape and name in self._rules:
             return self._invoke_signature(self._rules[name], f"shape::{name}", arguments, keywords, node)
         return self._resolve(name, arguments, keywords, node)
 
@@ -587,8 +599,12 @@ class Translator:
         plain = [self._unwrap(a) for a in arguments]
         if name == "len" and len(plain) == 1 and plain[0].type.is_list:
             return Value(f"static_cast<int64_t>(({plain[0].code}).size())", INT)
+        if name == "conj" and len(plain) == 1 and plain[0].type == SCALAR:
+            return Value(f"{plain[0].code}.conj()", SCALAR)
         if name == "int" and len(plain) == 1:
             return Value(f"static_cast<int64_t>({self._as_float(plain[0]).code})", INT)
+        if name == "conj" and len(plain) == 1 and plain[0].type in (INT, FLOAT, SCALAR):
+            return Value(f"{plain[0].code}.conj()", SCALAR) if plain[0].type == SCALAR else plain[0]
         if name == "float" and len(plain) == 1 and not plain[0].type.is_tensor:
             return Value(f"static_cast<double>({self._as_float(plain[0]).code})", FLOAT)
         if name in ("min", "max") and len(plain) == 2 and all(p.type in (INT, FLOAT) for p in plain):
@@ -725,8 +741,9 @@ class Translator:
                 return True
             if have.is_list:
                 return have.base == wanted.base
-            return bool(wanted.list_size) and self._unwrap(value).type == INT and wanted.base == "int"
-        if have.is_list or have.items:
+            single = bool(wanted.list_size) or wanted.varargs
+            return single and wanted.base == "int" and self._unwrap(value).type == INT
+        if have.is_list or value.items:
             return False
         widening = {"float": ("int", "float", "bool"), "Scalar": ("int", "float", "bool", "Scalar"),
                     "int": ("int", "bool")}
@@ -789,11 +806,10 @@ class Translator:
 
     def _error(self, node: ast.AST, message: str) -> FormulaError:
         assert self._formula is not None
-        base = self._formula.location
-        line = base.line + getattr(node, "lineno", 1) - 1
-        column = getattr(node, "col_offset", 0)
-        column = base.column + column if line == base.line else column + 1
-        return FormulaError(Location(base.file, line, column), f"{self._op.name}: {message}")
+        lines = self._formula.text.splitlines(keepends=True)
+        line = getattr(node, "lineno", 1)
+        offset = sum(len(text) for text in lines[: line - 1]) + getattr(node, "col_offset", 0)
+        return FormulaError(self._formula.at(offset), f"{self._op.name}: {message}")
 
 
 def argument_values(op: Operator, prefix: Callable[[str], str] = lambda n: n) -> dict[str, Value]:

@@ -3,7 +3,7 @@
 namespace facula {
 
 namespace {
-OutputMeta meta_of(const Tensor& t) { return {DimVector(t.sizes()), t.dtype(), t.device()}; }
+Meta meta_of(const Tensor& t) { return {DimVector(t.sizes()), t.dtype(), t.device(), {}}; }
 }  // namespace
 
 Tensor tangent_or_zeros(const Tensor& t) {

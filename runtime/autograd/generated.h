@@ -43,7 +43,8 @@ inline std::vector<Tensor> unpack_list(const std::vector<SavedTensor>& list, con
 // The gradient of an input stated `zero`.
 inline Tensor zero_gradient(const Node& node, size_t input) {
   const Edge& edge = node.edge(input);
-  return engine_roles().zeros(edge.node->output(edge.output_nr));
+  const OutputMeta& meta = edge.node->output(edge.output_nr);
+  return engine_roles().zeros(Meta{meta.sizes, meta.dtype, meta.device, {}});
 }
 
 // ---- list inputs: one edge an element ----
@@ -68,12 +69,5 @@ FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
 FACULA_API Tensor elementwise_jvp(const Tensor& input, const Tensor& output,
                                   const std::function<Tensor(const Tensor&)>& reverse);
 [[noreturn]] FACULA_API void raise_no_forward(const char* op, const char* reason);
-
-inline bool has_tangent(TensorList list) {
-  for (const Tensor& t : list) {
-    if (has_tangent(t)) return true;
-  }
-  return false;
-}
 
 }  // namespace facula

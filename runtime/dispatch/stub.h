@@ -8,7 +8,17 @@
 #include "runtime/dispatch/boxing.h"
 #include "runtime/dispatch/formula.h"
 #include "runtime/dispatch/registry.h"
+#include "runtime/iterate/pointwise.h"
 #include "runtime/iterate/strided.h"
+
+// The loops of the higher x86-64 levels, where they were built.
+#ifdef FACULA_X86_LEVELS
+#define FACULA_LOOPS_V3(name) &v3::name##_loops
+#define FACULA_LOOPS_V4(name) &v4::name##_loops
+#else
+#define FACULA_LOOPS_V3(name) nullptr
+#define FACULA_LOOPS_V4(name) nullptr
+#endif
 
 namespace facula {
 

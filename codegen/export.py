@@ -1,0 +1,63 @@
+"""`facula/ops.json`: the schema as data, for tools, vendors' translators and the tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from codegen import autograd, bindings
+from codegen.model import Argument, Operator, Schema
+
+
+def _argument(argument: Argument) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": argument.name, "type": str(argument.type)}
+    if argument.default is not None:
+        entry["default"] = argument.default
+    if argument.keyword_only:
+        entry["keyword_only"] = True
+    if argument.range is not None:
+        entry["range"] = argument.range.text
+    return entry
+
+
+def operator_record(op: Operator) -> dict[str, Any]:
+    """One operator as plain data; absent keys have their default."""
+    record: dict[str, Any] = {
+        "name": op.name,
+        "signature": str(op.signature),
+        "kind": op.kind,
+        "line": op.location.line,
+        "arguments": [_argument(a) for a in op.signature.arguments],
+        "returns": [{"name": r.name, "type": str(r.type)} for r in op.signature.returns],
+        "python": [f"{path}.{name}" if path else name for path, name in bindings.python_names(op)],
+        "variants": list(op.variants),
+        "doc": op.doc,
+        "example": op.example,
+        "samples": list(op.samples),
+        "differentiable": sorted({n for d in op.derivatives if d.none is None for n in d.inputs}),
+        "explicit_backward": autograd.is_differentiable(op),
+    }
+    optional = {
+        "properties": [op.base_name] if "property" in op.python else [],
+        "internal": op.internal,
+        "derived_from": op.derived_from,
+        "scalar": {key: formula.text for key, formula in op.scalar},
+        "dtypes": list(op.dtypes) if op.scalar else [],
+        "promote": op.promote if op.scalar else "",
+        "masks": list(op.masks),
+        "reference": op.reference,
+        "property": op.property_test,
+        "forward": op.forward if op.forward != "none" else "",
+        "tolerance": dict(op.tolerance),
+        "dispatch": dict(op.dispatch),
+        "composite": bool(op.composite or op.composite_fn),
+        "policies": dict(op.policies),
+    }
+    record.update({key: value for key, value in optional.items() if value})
+    return record
+
+
+def to_json(schema: Schema) -> str:
+    """The whole schema, one operator a line, so that a diff of two files reads well."""
+    lines = [json.dumps(operator_record(op), ensure_ascii=False) for op in schema]
+    return '{"version": 1, "operators": [\n' + ",\n".join(lines) + "\n]}\n"

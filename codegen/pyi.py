@@ -1,0 +1,143 @@
+"""Type stubs: `facula/__init__.pyi` and one per namespace of operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jinja2
+
+from codegen import bindings
+from codegen.model import Argument, Operator, Schema, Type
+
+_PLAIN = {"Tensor": "Tensor", "int": "int", "float": "float", "bool": "bool", "str": "str",
+          "Scalar": "Number", "ScalarType": "dtype", "Device": "DeviceLike", "Generator": "Generator",
+          "MemoryFormat": "memory_format"}
+_KEYWORDS = frozenset(
+    "False None True and as assert async await break class continue def del elif else except finally"
+    " for from global if import in is lambda nonlocal not or pass raise return try while with yield".split()
+)
+_RICH = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
+         "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
+_COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+_UNARY = {"unary -": "neg", "unary +": "pos", "~": "invert", "abs()": "abs"}
+
+
+@dataclass(frozen=True)
+class Function:
+    """One `def` line of a stub."""
+
+    name: str
+    parameters: str
+    result: str
+    doc: str
+    overload: bool
+
+
+def annotation(t: Type, numbers: bool = False) -> str:
+    text = _PLAIN[t.base]
+    if t.base == "Tensor" and numbers:
+        text = "Tensor | Number"
+    if t.is_list:
+        inner = f"{text} | None" if t.optional_elements else text
+        text = f"Sequence[{inner}]"
+        if t.list_size:
+            text = f"int | {text}"
+    if t.optional:
+        text += " | None"
+    return text
+
+
+def _parameter(op: Operator, argument: Argument) -> str:
+    numbers = op.kind == "pointwise" and argument.type.is_tensor
+    text = f"{argument.name}: {annotation(argument.type, numbers)}"
+    if argument.default is None:
+        return text
+    return f"{text} = {argument.default if argument.type.base != 'MemoryFormat' else '...'}"
+
+
+def parameters(op: Operator, method: bool) -> str:
+    parts: list[str] = []
+    keyword_only = False
+    for i, argument in enumerate(op.signature.arguments):
+        if method and i == 0:
+            parts.append("self")
+            continue
+        if argument.type.varargs:
+            parts.append(f"*{argument.name}: int | Sequence[int]")
+            keyword_only = True
+            continue
+        if argument.keyword_only and not keyword_only:
+            parts.append("*")
+            keyword_only = True
+        parts.append(_parameter(op, argument))
+    extra = []
+    if "out" in op.variants and not method:
+        many = len(op.signature.returns) > 1
+        extra.append(f"out: {'Sequence[Tensor]' if many else 'Tensor'} | None = None")
+    if op.kind in ("factory", "random") and op.signature.returns and op.signature.returns[0].type.is_tensor:
+        extra.append("requires_grad: bool = False")
+    if extra and not keyword_only:
+        parts.append("*")
+    return ", ".join(parts + extra)
+
+
+def result(op: Operator) -> str:
+    returns = op.signature.returns
+    if not returns:
+        return "None"
+    kinds = [annotation(r.type).replace("Sequence[Tensor]", "tuple[Tensor, ...]").replace("Sequence[int]", "Size")
+             for r in returns]
+    return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
+
+
+def functions(schema: Schema, path: str) -> list[Function]:
+    """The stubs of one namespace; `Tensor` gives the methods, `` the functions of the package."""
+    named: dict[str, list[Operator]] = {}
+    method = path == "Tensor"
+    for op in schema:
+        for place, name in [*bindings.python_names(op), *bindings.inplace_names(op)]:
+            if place == path and name not in _KEYWORDS:
+                named.setdefault(name, []).append(op)
+    found = []
+    for name in sorted(named):
+        group = named[name]
+        for op in group:
+            found.append(Function(name, parameters(op, method), result(op), op.doc, len(group) > 1))
+    return found
+
+
+def operators(schema: Schema) -> list[Function]:
+    """Python's operators on Tensor."""
+    found = []
+    for op in schema:
+        for token in op.python:
+            other = "other: Tensor | Number" if token != "@" else "other: Tensor"
+            if token in _RICH:
+                found.append(Function(f"__{_RICH[token]}__", f"self, {other}", "Tensor", "", False))
+                found.append(Function(f"__r{_RICH[token]}__", f"self, {other}", "Tensor", "", False))
+                if "inplace" in op.variants:
+                    found.append(Function(f"__i{_RICH[token]}__", f"self, {other}", "Tensor", "", False))
+            elif token in _COMPARE:
+                found.append(Function(f"__{_COMPARE[token]}__", f"self, {other}", "Tensor", "", False))
+            elif token in _UNARY:
+                found.append(Function(f"__{_UNARY[token]}__", "self", "Tensor", "", False))
+    return found
+
+
+def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
+    """Texts of the stub files, by path below the package."""
+    properties = sorted({op.base_name for op in bindings.property_operators(schema)})
+    texts = {
+        "facula/__init__.pyi": env.get_template("init.pyi.j2").render(
+            functions=functions(schema, ""), methods=functions(schema, "Tensor"),
+            operators=operators(schema), properties=properties),
+    }
+    for path in namespaces(schema):
+        texts[f"facula/_{path.replace('.', '_')}_ops.pyi"] = env.get_template("namespace.pyi.j2").render(
+            functions=functions(schema, path), path=path)
+    return texts
+
+
+def namespaces(schema: Schema) -> list[str]:
+    paths = {place for op in schema for place, _ in bindings.python_names(op)}
+    return sorted(paths - {"", "Tensor", "_ops"})

@@ -1,0 +1,272 @@
+"""Losses that are short arrangements of operators, each with torch's reduction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import facula
+
+__all__ = [
+    "cosine_embedding_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "margin_ranking_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "poisson_nll_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+
+def _reduce(loss: Any, reduction: str) -> Any:
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def margin_ranking_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, -target (input1 - input2) + margin), target 1 or -1."""
+    if not input1.dim() == input2.dim() == target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss(): input1, input2 and target must have as many dims, got "
+            f"{tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}"
+        )
+    return _reduce((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+def hinge_embedding_loss(
+    input: Any,
+    target: Any,
+    margin: float = 1.0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    zeros = facula.zeros_like(input)
+    apart = facula.where(target != 1, (margin - input).clamp_min(0), zeros)
+    close = facula.where(target != -1, input, zeros)
+    return _reduce(apart + close, reduction)
+
+
+def soft_margin_loss(
+    input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> Any:
+    """log(1 + exp(-target input)), target 1 or -1."""
+    from facula.nn import functional as F
+
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(
+            f"soft_margin_loss(): target is {tuple(target.shape)}, input is {tuple(input.shape)}"
+        )
+    return _reduce(F.softplus(-target * input), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1; vectors in the last dim."""
+    product = (input1 * input2).sum(-1)
+    epsilon = 1e-12
+    scale = ((input1.square().sum(-1) + epsilon) * (input2.square().sum(-1) + epsilon)).sqrt()
+    cos = product / scale
+    zeros = facula.zeros_like(cos)
+    close = facula.where(target == 1, 1 - cos, zeros)
+    apart = facula.where(target == -1, (cos - margin).clamp_min(0), zeros)
+    return _reduce(close + apart, reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, d(a, p) - d(a, n) + margin); with swap the smaller of d(a, n) and d(p, n)."""
+    from facula.nn import functional as F
+
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    distance = distance_function if distance_function is not None else F.pairwise_distance
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "the triplet loss needs anchor, positive and negative with as many dims, got "
+            f"{tuple(anchor.shape)}, {tuple(positive.shape)}, {tuple(negative.shape)}"
+        )
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = facula.minimum(far, distance(positive, negative))
+    return _reduce((near - far + margin).clamp_min(0), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, ||a - p|| - ||a - n|| + margin) (Balntas et al. 2016)."""
+    from facula.nn import functional as F
+
+    return triplet_margin_with_distance_loss(
+        anchor,
+        positive,
+        negative,
+        distance_function=lambda a, b: F.pairwise_distance(a, b, p, eps),
+        margin=margin,
+        swap=swap,
+        reduction=reduction,
+    )
+
+
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: Any = None,
+    eps: float = 1e-8,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """exp(input) - target input, or input - target log(input + eps) without log_input.
+
+    With `full`, Stirling's term target log target - target + log(2 pi target) / 2 is added where
+    target > 1.
+    """
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        big = target > 1
+        safe = facula.where(big, target, facula.ones_like(target))
+        stirling = safe * safe.log() - safe + 0.5 * (2 * math.pi * safe).log()
+        loss = loss + facula.where(big, stirling, facula.zeros_like(stirling))
+    return _reduce(loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """(log var + (input - target)^2 / var) / 2, var clamped to eps (Nix & Weigend 1994).
+
+    var has input's shape, or lacks its last dim, or has 1 there; or it is a positive number.
+    """
+    if not isinstance(var, facula.Tensor):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = facula.full_like(input, float(var))
+    elif bool((var < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(input.shape[:-1]) == tuple(var.shape):
+            var = var.unsqueeze(-1)
+        elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
+            raise ValueError(f"var is {tuple(var.shape)}, input is {tuple(input.shape)}")
+    # The clamp guards the division; no gradient should see it.
+    clamped = var.clone()
+    with facula.no_grad():
+        clamped.clamp_(min=eps)
+    loss = 0.5 * (clamped.log() + (input - target) ** 2 / clamped)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return _reduce(loss, reduction)
+
+
+def multi_margin_loss(
+    input: Any,
+    target: Any,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """Sum over j != y of max(0, margin - x_y + x_j)^p, over C; input (N, C) or (C,)."""
+    if p not in (1, 2):
+        raise ValueError(f"only p == 1 and p == 2 supported, got {p}")
+    single = input.dim() == 1
+    x = input.unsqueeze(0) if single else input
+    y = target.reshape(-1, 1)
+    gap = (margin - x.gather(1, y) + x).clamp_min(0)
+    if p == 2:
+        gap = gap.square()
+    if weight is not None:
+        gap = gap * weight[y]
+    others = facula.ones_like(x).scatter(1, y, 0.0)
+    loss = (gap * others).sum(1) / x.shape[1]
+    return _reduce(loss[0] if single else loss, reduction)
+
+
+def multilabel_margin_loss(
+    input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
+) -> Any:
+    """Sum over labels y and non-labels j of max(0, 1 - x_y + x_j), over C.
+
+    input is (N, C) or (C,); target holds class indices, ended by the first -1 of each row.
+    """
+    single = input.dim() == 1
+    x = input.unsqueeze(0) if single else input
+    y = target.unsqueeze(0) if single else target
+    valid = (y < 0).to(facula.int64).cumsum(1) == 0
+    index = y.clamp_min(0)
+    hits = facula.zeros_like(x).scatter_add(1, index, valid.to(x.dtype))
+    others = (hits == 0).to(x.dtype)
+    gap = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    gap = gap * valid.unsqueeze(2) * others.unsqueeze(1)
+    loss = gap.sum((1, 2)) / x.shape[1]
+    return _reduce(loss[0] if single else loss, reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    reduce: Any = None,
+    reduction: str = "mean",
+) -> Any:
+    """Mean over classes of the binary cross entropy of sigmoid(input), target 0 or 1."""
+    from facula.nn import functional as F
+
+    loss = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return _reduce(loss.mean(-1), reduction)

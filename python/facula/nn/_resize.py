@@ -1,0 +1,220 @@
+"""Change the spatial size: `pad` in its modes, and `interpolate`."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import facula
+
+__all__ = ["interpolate", "pad", "upsample"]
+
+
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """Pad the last dims of `input`.
+
+    Args:
+        input: Tensor of any shape.
+        pad: (before, after) for the last dim, then for the one before it, ...; negative crops.
+        mode: "constant", "reflect" (without repeating the edge), "replicate" or "circular".
+        value: fill of the constant mode, 0 by default.
+
+    Raises:
+        ValueError: unknown mode, an odd number of amounts, or an amount too large for the mode.
+    """
+    amounts = [operator.index(p) for p in pad]
+    if len(amounts) % 2 or len(amounts) > 2 * input.dim():
+        raise ValueError(
+            f"pad(): got {len(amounts)} amounts for input {tuple(input.shape)}, expected pairs for "
+            f"at most {input.dim()} dims"
+        )
+    if mode == "constant":
+        return _constant(input, amounts, 0.0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(
+            f"pad(): mode is {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'"
+        )
+    if value is not None and value != 0:
+        raise ValueError(f"pad(): mode {mode!r} does not take a value, got {value}")
+    result = input
+    for i in range(len(amounts) // 2):
+        before, after = amounts[2 * i], amounts[2 * i + 1]
+        if before or after:
+            result = _by_index(result, result.dim() - 1 - i, before, after, mode)
+    return result
+
+
+def _constant(input: Any, amounts: list[int], value: float) -> Any:
+    result, shape, inner = input, list(input.shape), []
+    for i in range(len(amounts) // 2):
+        dim, (before, after) = input.dim() - 1 - i, amounts[2 * i : 2 * i + 2]
+        size = shape[dim]
+        if size + before + after < 0:
+            raise ValueError(
+                f"pad(): dim {dim} of size {size} with ({before}, {after}) has a negative size"
+            )
+        start, stop = max(0, -before), size - max(0, -after)
+        result = result.narrow(dim, start, max(0, stop - start))
+        inner.append((dim, max(0, before), max(0, stop - start)))
+        shape[dim] = size + before + after
+    if result.shape == facula.Size(shape):
+        return result.clone()
+    full = facula.full(shape, value, dtype=input.dtype, device=input.device)
+    place = full
+    for dim, start, length in inner:
+        place = place.narrow(dim, start, length)
+    place.copy_(result)
+    return full
+
+
+def _by_index(input: Any, dim: int, before: int, after: int, mode: str) -> Any:
+    size = input.shape[dim]
+    limit = {"reflect": size - 1, "circular": size, "replicate": math.inf}[mode]
+    if before > limit or after > limit or (size == 0 and (before > 0 or after > 0)):
+        raise RuntimeError(
+            f"pad(): ({before}, {after}) at dim {dim} of input {tuple(input.shape)}: "
+            f"mode {mode!r} allows at most {max(limit, 0)}"
+        )
+    if size + before + after < 0:
+        raise RuntimeError(
+            f"pad(): dim {dim} of size {size} with ({before}, {after}) has a negative size"
+        )
+    index = facula.arange(-before, size + after, device=input.device)
+    if mode == "replicate":
+        index = index.clamp(0, size - 1)
+    elif mode == "circular":
+        index = index.remainder(size)
+    else:
+        index = (size - 1) - ((size - 1) - index.abs()).abs()
+    return input.index_select(dim, index)
+
+
+def upsample(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """Older name of `interpolate`."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def interpolate(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """Resample (N, C, L), (N, C, H, W) or (N, C, D, H, W) to another spatial size.
+
+    Args:
+        size: output size, a number or one for each spatial dim; or
+        scale_factor: factor, likewise; the size is floor(input size * factor).
+        mode: "nearest", "nearest-exact", "linear" (1 spatial dim), "bilinear" (2), "trilinear"
+            (3), "bicubic" (2; Keys 1981 with a = -0.75) or "area" (adaptive average).
+        align_corners: for the linear and cubic modes: whether corner samples' centres meet.
+        recompute_scale_factor: use the ratio of the sizes, not the given factor.
+    """
+    space = input.dim() - 2
+    if space not in (1, 2, 3):
+        raise NotImplementedError(
+            f"interpolate(): input is {tuple(input.shape)}, expected 3, 4 or 5 dims"
+        )
+    if antialias:
+        raise NotImplementedError("interpolate(): antialias=True is not implemented")
+    wanted = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}.get(mode)
+    if wanted is None and mode not in ("nearest", "nearest-exact", "area"):
+        raise NotImplementedError(f"interpolate(): unknown mode {mode!r}")
+    if wanted is not None and wanted != space:
+        raise NotImplementedError(f"interpolate(): mode {mode!r} needs {wanted} spatial dims")
+    if wanted is None and align_corners is not None:
+        raise ValueError(f"interpolate(): mode {mode!r} does not take align_corners")
+    sizes, scales = _sizes(input, size, scale_factor, space, bool(recompute_scale_factor))
+    if mode == "area":
+        return _area(input, sizes)
+    result = input
+    for i in range(space):
+        result = _resample(result, 2 + i, sizes[i], scales[i], mode, bool(align_corners))
+    return result
+
+
+def _sizes(
+    input: Any, size: Any, scale_factor: Any, space: int, recompute: bool
+) -> tuple[list[int], list[float | None]]:
+    if (size is None) == (scale_factor is None):
+        raise ValueError("interpolate(): exactly one of size and scale_factor must be given")
+    if size is not None:
+        sizes = [int(s) for s in size] if isinstance(size, (tuple, list)) else [int(size)] * space
+        scales: list[float | None] = [None] * space
+    else:
+        many = isinstance(scale_factor, (tuple, list))
+        factors = list(scale_factor) if many else [scale_factor] * space
+        sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], factors, strict=False)]
+        scales = [None if recompute else float(f) for f in factors]
+        if len(factors) != space:
+            sizes = []
+    if len(sizes) != space:
+        raise ValueError(f"interpolate(): expected {space} sizes or factors")
+    if min(sizes) <= 0 or 0 in input.shape[2:]:
+        raise RuntimeError(
+            f"interpolate(): input {tuple(input.shape)} to {tuple(sizes)}: sizes must be positive"
+        )
+    return sizes, scales
+
+
+def _area(input: Any, sizes: list[int]) -> Any:
+    from facula.nn import functional as F
+
+    pools = {1: "adaptive_avg_pool1d", 2: "adaptive_avg_pool2d", 3: "adaptive_avg_pool3d"}
+    return getattr(F, pools[len(sizes)])(input, sizes)
+
+
+def _resample(input: Any, dim: int, size: int, factor: float | None, mode: str, align: bool) -> Any:
+    """Resample one dim: gather source rows and, for the smooth modes, weight them."""
+    length = input.shape[dim]
+    real = input.dtype if input.dtype == facula.float64 else facula.float32
+    out = facula.arange(size, dtype=real, device=input.device)
+    step = 1.0 / factor if factor else length / size
+    if mode.startswith("nearest"):
+        shift = 0.5 if mode == "nearest-exact" else 0.0
+        index = ((out + shift) * step).floor().to(facula.int64).clamp_max(length - 1)
+        return input.index_select(dim, index)
+    if align:
+        place = out * ((length - 1) / (size - 1) if size > 1 else 0.0)
+    else:
+        place = (out + 0.5) * step - 0.5
+        if mode != "bicubic":
+            place = place.clamp_min(0.0)
+    low = place.floor()
+    t = place - low
+    shape = [1] * input.dim()
+    shape[dim] = size
+    if mode == "bicubic":
+        taps = [(k, w) for k, w in zip((-1, 0, 1, 2), _keys(t), strict=True)]
+    else:
+        taps = [(0, 1 - t), (1, t)]
+    base = low.to(facula.int64)
+    result = None
+    for offset, weight in taps:
+        index = (base + offset).clamp(0, length - 1)
+        term = input.index_select(dim, index) * weight.to(input.dtype).reshape(shape)
+        result = term if result is None else result + term
+    return result
+
+
+def _keys(t: Any, a: float = -0.75) -> list[Any]:
+    """Weights of the four neighbours in cubic convolution (Keys 1981)."""
+
+    def near(x: Any) -> Any:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Any) -> Any:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]

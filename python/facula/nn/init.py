@@ -1,0 +1,232 @@
+"""Fill tensors with starting values, in place and outside autograd.
+
+Sources: Glorot & Bengio 2010 (xavier), He et al. 2015 (kaiming), Saxe et al. 2013 (orthogonal),
+Martens 2010 (sparse).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import facula
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+_GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """Return the factor by which weights before this nonlinearity should be scaled.
+
+    Args:
+        nonlinearity: "linear", a convolution's name, "sigmoid" (1), "tanh" (5/3), "relu" (sqrt 2),
+            "leaky_relu" (sqrt(2 / (1 + slope^2))) or "selu" (3/4).
+        param: negative slope of leaky_relu, 0.01 by default.
+    """
+    if nonlinearity in ("linear", "sigmoid") or nonlinearity.startswith("conv"):
+        return 1.0
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        if isinstance(slope, bool) or not isinstance(slope, (int, float)):
+            raise ValueError(f"param is {param!r}, expected the negative slope as a number")
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+    return _GAINS[nonlinearity]
+
+
+def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
+    """Fill from U(a, b)."""
+    with facula.no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+    """Fill from N(mean, std^2)."""
+    with facula.no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def trunc_normal_(
+    tensor: Any,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
+) -> Any:
+    """Fill from N(mean, std^2) restricted to [a, b], by the inverse of the distribution."""
+
+    def cdf(x: float) -> float:
+        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            "trunc_normal_: mean is more than 2 std from [a, b]; "
+            "the values may be distributed wrongly",
+            stacklevel=2,
+        )
+    low, high = cdf((a - mean) / std), cdf((b - mean) / std)
+    with facula.no_grad():
+        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        tensor.erfinv_()
+        tensor.mul_(std * math.sqrt(2.0)).add_(mean)
+        return tensor.clamp_(min=a, max=b)
+
+
+def constant_(tensor: Any, val: float) -> Any:
+    """Fill with `val`."""
+    with facula.no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Any) -> Any:
+    """Fill with 1."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Any) -> Any:
+    """Fill with 0."""
+    with facula.no_grad():
+        return tensor.zero_()
+
+
+def eye_(tensor: Any) -> Any:
+    """Fill a 2-d tensor with the identity matrix."""
+    if tensor.dim() != 2:
+        raise ValueError(f"eye_(): tensor has {tensor.dim()} dims, expected 2")
+    with facula.no_grad():
+        return tensor.copy_(
+            facula.eye(tensor.shape[0], tensor.shape[1], dtype=tensor.dtype, device=tensor.device)
+        )
+
+
+def dirac_(tensor: Any, groups: int = 1) -> Any:
+    """Fill a convolution weight (3 to 5 dims) so that the layer is the identity on its channels."""
+    sizes = tuple(tensor.shape)
+    if len(sizes) not in (3, 4, 5):
+        raise ValueError(f"dirac_(): tensor has {len(sizes)} dims, expected 3, 4 or 5")
+    if sizes[0] % groups:
+        raise ValueError(f"dirac_(): {sizes[0]} output channels do not divide by groups {groups}")
+    per_group = sizes[0] // groups
+    centre = tuple(s // 2 for s in sizes[2:])
+    with facula.no_grad():
+        tensor.zero_()
+        for group in range(groups):
+            for d in range(min(per_group, sizes[1])):
+                tensor[(group * per_group + d, d, *centre)] = 1
+    return tensor
+
+
+def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
+    if tensor.dim() < 2:
+        raise ValueError(
+            f"fan in and fan out need a tensor of at least 2 dims, got {tuple(tensor.shape)}"
+        )
+    field = math.prod(tensor.shape[2:])
+    return tensor.shape[1] * field, tensor.shape[0] * field
+
+
+def _fan(tensor: Any, mode: str) -> int:
+    if mode.lower() not in ("fan_in", "fan_out"):
+        raise ValueError(f"mode is {mode!r}, expected 'fan_in' or 'fan_out'")
+    return _calculate_fan_in_and_fan_out(tensor)[mode.lower() == "fan_out"]
+
+
+def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+    """Fill from U(-a, a), a = gain * sqrt(6 / (fan_in + fan_out))."""
+    bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+    """Fill from N(0, std^2), std = gain * sqrt(2 / (fan_in + fan_out))."""
+    std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
+    return normal_(tensor, 0.0, std, generator)
+
+
+def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float | None:
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
+        return None
+    return calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
+
+
+def kaiming_uniform_(
+    tensor: Any,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Any:
+    """Fill from U(-b, b), b = gain * sqrt(3 / fan)."""
+    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    if std is None:
+        return tensor
+    bound = math.sqrt(3.0) * std
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Any,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
+) -> Any:
+    """Fill from N(0, std^2), std = gain / sqrt(fan)."""
+    std = _kaiming_std(tensor, a, mode, nonlinearity)
+    return tensor if std is None else normal_(tensor, 0.0, std, generator)
+
+
+def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
+    """Fill with a (semi-)orthogonal matrix times `gain`; dims after the first are flattened."""
+    if tensor.dim() < 2:
+        raise ValueError(f"orthogonal_(): tensor is {tuple(tensor.shape)}, expected >= 2 dims")
+    if tensor.numel() == 0:
+        return tensor
+    rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    with facula.no_grad():
+        flat = facula.empty((rows, cols), dtype=tensor.dtype, device=tensor.device)
+        flat.normal_(0, 1, generator=generator)
+        if rows < cols:
+            flat = flat.t()
+        q, r = facula.linalg.qr(flat)
+        # The sign makes the distribution uniform over orthogonal matrices (Mezzadri 2007).
+        q = q * facula.diagonal(r).sign()
+        if rows < cols:
+            q = q.t()
+        tensor.copy_(q.reshape(tensor.shape))
+        return tensor.mul_(gain)
+
+
+def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+    """Fill a 2-d tensor from N(0, std^2), with a fraction `sparsity` of each column zero."""
+    if tensor.dim() != 2:
+        raise ValueError(f"sparse_(): tensor has {tensor.dim()} dims, expected 2")
+    rows, cols = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    with facula.no_grad():
+        tensor.normal_(0, std, generator=generator)
+        for col in range(cols):
+            order = facula.randperm(rows, generator=generator, device=tensor.device)
+            tensor[order[:zeros], col] = 0
+    return tensor

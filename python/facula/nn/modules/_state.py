@@ -1,0 +1,298 @@
+"""`state_dict` and `load_state_dict`: read all of a module's tensors, or write all or none."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import facula
+from facula.nn.parameter import Parameter
+from facula.utils.hooks import RemovableHandle
+
+__all__ = ["LoadReport", "Mismatch", "StateDictMixin"]
+
+_EXTRA_STATE = "_extra_state"
+
+
+class Mismatch(NamedTuple):
+    """One tensor whose stored `found` (shape or dtype) is not the module's `expected`."""
+
+    key: str
+    expected: Any
+    found: Any
+
+    def __str__(self) -> str:
+        return f"{self.key}: the file has {self.found}, the module {self.expected}"
+
+
+class _Keys(NamedTuple):
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class LoadReport(_Keys):
+    """What `load_state_dict` found; unpacks as (missing_keys, unexpected_keys).
+
+    Attributes:
+        missing_keys: names the module has and the state dict has not.
+        unexpected_keys: names the state dict has and the module has not.
+        shape_mismatches: tensors of another shape, left as they were.
+        dtype_mismatches: tensors of another dtype; they were converted if the kind (floating,
+            complex, integral) is the same, else left as they were and counted as an error.
+    """
+
+    shape_mismatches: list[Mismatch]
+    dtype_mismatches: list[Mismatch]
+
+    def __new__(cls, missing_keys: list[str], unexpected_keys: list[str]) -> LoadReport:
+        self = super().__new__(cls, missing_keys, unexpected_keys)
+        self.shape_mismatches = []
+        self.dtype_mismatches = []
+        return self
+
+    def __repr__(self) -> str:
+        if not (self[0] or self[1] or self.shape_mismatches or self.dtype_mismatches):
+            return "<All keys matched successfully>"
+        return (
+            f"LoadReport(missing_keys={self[0]}, unexpected_keys={self[1]}, "
+            f"shape_mismatches={self.shape_mismatches}, dtype_mismatches={self.dtype_mismatches})"
+        )
+
+    __str__ = __repr__
+
+
+def _kind(dtype: Any) -> str:
+    if dtype.is_floating_point:
+        return "floating"
+    if dtype.is_complex:
+        return "complex"
+    return "integral"
+
+
+class StateDictMixin:
+    """The part of `Module` that turns it into a state dict and back."""
+
+    _version: int = 1
+    _parameters: dict[str, Any]
+    _buffers: dict[str, Any]
+    _modules: dict[str, Any]
+    _non_persistent_buffers_set: set[str]
+    _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
+    _state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+
+    def get_extra_state(self) -> Any:
+        """Return what else belongs in the state dict; override together with set_extra_state."""
+        raise NotImplementedError(f"{type(self).__name__} has no get_extra_state()")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what `get_extra_state` returned."""
+        raise NotImplementedError(f"{type(self).__name__} has no set_extra_state()")
+
+    def _has_extra_state(self) -> bool:
+        return type(self).get_extra_state is not StateDictMixin.get_extra_state
+
+    def _own_tensors(self) -> dict[str, Any]:
+        """This module's own parameters and persistent buffers, in order."""
+        found = {k: p for k, p in self._parameters.items() if p is not None}
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                found[name] = buffer
+        return found
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        for name, tensor in self._own_tensors().items():
+            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+        if self._has_extra_state():
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+
+    def state_dict(
+        self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> OrderedDict[str, Any]:
+        """Return an ordered dictionary from dotted name to tensor.
+
+        The tensors share memory with the module and are detached, unless `keep_vars`.
+        """
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()
+        local_metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = local_metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, module in self._modules.items():
+            if module is not None:
+                module.state_dict(
+                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
+                )
+        for hook in self._state_dict_hooks.values():
+            result = hook(self, destination, prefix, local_metadata)
+            if result is not None:
+                destination = result
+        return destination
+
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        strict: bool = True,
+        assign: bool = False,
+        *,
+        on_mismatch: str = "raise",
+    ) -> LoadReport:
+        """Copy the tensors of `state_dict` into this module and its submodules.
+
+        Args:
+            state_dict: dotted name to tensor, as `state_dict()` gives.
+            strict: whether missing and unexpected keys are errors.
+            assign: take the given tensors themselves (their dtype and device too), do not copy.
+            on_mismatch: "raise", or "skip" to leave tensors of another shape or kind of dtype as
+                they are and only report them.
+
+        Returns:
+            LoadReport: missing and unexpected keys, and shape and dtype mismatches.
+
+        Raises:
+            RuntimeError: with every fault listed; the module is then unchanged. Shapes must be
+                equal: a tensor of shape (1,) does not fit one of shape ().
+        """
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"state_dict is {type(state_dict).__name__}, expected a mapping")
+        if on_mismatch not in ("raise", "skip"):
+            raise ValueError(f"on_mismatch is {on_mismatch!r}, expected 'raise' or 'skip'")
+        given = OrderedDict(state_dict)
+        metadata = getattr(state_dict, "_metadata", None) or {}
+        report, errors = LoadReport([], []), []
+        modules = list(_named_paths(self))
+        for prefix, module in modules:
+            local = metadata.get(prefix[:-1], {})
+            for hook in module._load_state_dict_pre_hooks.values():
+                hook(module, given, prefix, local, strict, report[0], report[1], errors)
+
+        plan: list[tuple[Any, str, Any]] = []  # module, own name, the new tensor
+        extra: list[tuple[Any, Any]] = []
+        known: set[str] = set()
+        for prefix, module in modules:
+            for name, tensor in module._own_tensors().items():
+                key = prefix + name
+                known.add(key)
+                if key not in given:
+                    report.missing_keys.append(key)
+                elif _fits(key, tensor, given[key], assign, report, errors):
+                    plan.append((module, name, given[key]))
+            if module._has_extra_state():
+                key = prefix + _EXTRA_STATE
+                known.add(key)
+                if key in given:
+                    extra.append((module, given[key]))
+                else:
+                    report.missing_keys.append(key)
+        report.unexpected_keys.extend(k for k in given if k not in known)
+
+        faults = _faults(report, errors, strict, on_mismatch)
+        if faults:
+            lines = "".join(f"\n\t{fault}" for fault in faults)
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {type(self).__name__} (nothing was loaded):"
+                + lines
+            )
+        for module, name, tensor in plan:
+            _write(module, name, tensor, assign)
+        for module, state in extra:
+            module.set_extra_state(state)
+        for _, module in modules:
+            for hook in module._load_state_dict_post_hooks.values():
+                hook(module, report)
+        return report
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, state_dict, prefix, local_metadata)` at the end of `state_dict`."""
+        return _register(self._state_dict_hooks, hook)
+
+    _register_state_dict_hook = register_state_dict_post_hook
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, prefix, keep_vars)` at the start of `state_dict`."""
+        return _register(self._state_dict_pre_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)` before loading; it may edit the (copied) state dict.
+        """
+        return _register(self._load_state_dict_pre_hooks, hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, report)` after loading."""
+        return _register(self._load_state_dict_post_hooks, hook)
+
+
+def _register(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def _named_paths(module: Any, prefix: str = "") -> Any:
+    # Unlike named_modules this visits a shared module under each of its names, because
+    # state_dict writes it under each.
+    yield prefix, module
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from _named_paths(child, f"{prefix}{name}.")
+
+
+def _fits(
+    key: str, own: Any, new: Any, assign: bool, report: LoadReport, errors: list[str]
+) -> bool:
+    if not isinstance(new, facula.Tensor):
+        errors.append(f"{key}: found {type(new).__name__}, expected a Tensor")
+        return False
+    if tuple(own.shape) != tuple(new.shape):
+        report.shape_mismatches.append(Mismatch(key, tuple(own.shape), tuple(new.shape)))
+        return False
+    if own.dtype != new.dtype and not assign:
+        report.dtype_mismatches.append(Mismatch(key, own.dtype, new.dtype))
+        return _kind(own.dtype) == _kind(new.dtype)
+    return True
+
+
+def _faults(report: LoadReport, errors: list[str], strict: bool, on_mismatch: str) -> list[str]:
+    faults = list(errors)
+    if strict and report.unexpected_keys:
+        keys = ", ".join(f'"{k}"' for k in report.unexpected_keys)
+        faults.append(f"Unexpected key(s) in state_dict: {keys}.")
+    if strict and report.missing_keys:
+        keys = ", ".join(f'"{k}"' for k in report.missing_keys)
+        faults.append(f"Missing key(s) in state_dict: {keys}.")
+    if on_mismatch == "raise":
+        for m in report.shape_mismatches:
+            faults.append(
+                f"size mismatch for {m.key}: the state dict has shape {m.found}, "
+                f"the module has {m.expected}."
+            )
+        for m in report.dtype_mismatches:
+            if _kind(m.expected) != _kind(m.found):
+                faults.append(
+                    f"dtype mismatch for {m.key}: the state dict has {m.found}, "
+                    f"the module has {m.expected}."
+                )
+    return faults
+
+
+def _write(module: Any, name: str, tensor: Any, assign: bool) -> None:
+    if not assign:
+        target = module._parameters.get(name)
+        if target is None:
+            target = module._buffers[name]
+        with facula.no_grad():
+            target.copy_(tensor)
+        return
+    if name in module._parameters:
+        if not isinstance(tensor, Parameter):
+            tensor = Parameter(tensor, module._parameters[name].requires_grad)
+        module._parameters[name] = tensor
+    else:
+        module._buffers[name] = tensor

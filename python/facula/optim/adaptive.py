@@ -1,0 +1,195 @@
+"""Step sizes from running squares: Adagrad (Duchi 2011), RMSprop (Hinton), Adadelta (Zeiler)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula
+from facula.optim.optimizer import (
+    Optimizer,
+    as_grad,
+    check_range,
+    new_step,
+    next_step,
+    zeros_like,
+)
+
+__all__ = ["Adadelta", "Adagrad", "RMSprop"]
+
+
+class RMSprop(Optimizer):
+    """v = alpha v + (1 - alpha) g^2; p -= lr g / (sqrt(v) + eps).
+
+    centered subtracts the square of the running mean of g from v; momentum accumulates steps.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        check_range("learning rate", group["lr"])
+        check_range("epsilon value", group["eps"])
+        check_range("momentum value", group["momentum"])
+        check_range("weight_decay value", group["weight_decay"])
+        check_range("alpha value", group["alpha"])
+
+    def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"] = new_step()
+        state["square_avg"] = zeros_like(param)
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(param)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(param)
+
+    def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
+        lr, alpha, momentum = group["lr"], group["alpha"], group["momentum"]
+        for p, raw, state in zip(params, grads, states, strict=True):
+            state["step"] += 1
+            grad = as_grad(raw, p, group)
+            square = state["square_avg"]
+            square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+            if group["centered"]:
+                mean = state["grad_avg"]
+                mean.lerp_(grad, 1 - alpha)
+                denominator = square.addcmul(mean, mean, value=-1).sqrt_().add_(group["eps"])
+            else:
+                denominator = square.sqrt().add_(group["eps"])
+            if momentum > 0:
+                buffer = state["momentum_buffer"]
+                buffer.mul_(momentum).addcdiv_(grad, denominator)
+                p.add_(buffer, alpha=-lr)
+            else:
+                p.addcdiv_(grad, denominator, value=-lr)
+
+
+class Adagrad(Optimizer):
+    """s += g^2; p -= lr / (1 + (t - 1) lr_decay) * g / (sqrt(s) + eps)."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        # Not at the first step: torch has the sums from the start, and programs read them.
+        for group in self.param_groups:
+            for p in group["params"]:
+                self._init_state(p, self.state[p], group)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        check_range("learning rate", group["lr"])
+        check_range("lr_decay value", group["lr_decay"])
+        check_range("weight_decay value", group["weight_decay"])
+        check_range("initial_accumulator_value value", group["initial_accumulator_value"])
+        check_range("epsilon value", group["eps"])
+
+    def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"] = new_step()
+        start = group["initial_accumulator_value"]
+        state["sum"] = facula.full_like(param.detach(), start)
+
+    def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
+        for p, raw, state in zip(params, grads, states, strict=True):
+            step = next_step(state)
+            grad = as_grad(raw, p, group)
+            rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
+            total = state["sum"]
+            total.addcmul_(grad, grad, value=1)
+            p.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+
+
+class Adadelta(Optimizer):
+    """p -= lr g sqrt(u + eps) / sqrt(v + eps), v and u running means of g^2 and of the steps^2."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        check_range("learning rate", group["lr"])
+        if not 0.0 <= group["rho"] <= 1.0:
+            raise ValueError(f"Invalid rho value: {group['rho']}")
+        check_range("epsilon value", group["eps"])
+        check_range("weight_decay value", group["weight_decay"])
+
+    def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"] = new_step()
+        state["square_avg"] = zeros_like(param)
+        state["acc_delta"] = zeros_like(param)
+
+    def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
+        rho, eps = group["rho"], group["eps"]
+        for p, raw, state in zip(params, grads, states, strict=True):
+            state["step"] += 1
+            grad = as_grad(raw, p, group)
+            square, moved = state["square_avg"], state["acc_delta"]
+            square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+            delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+            moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+            p.add_(delta, alpha=-group["lr"])

@@ -1,0 +1,327 @@
+"""`Optimizer`: parameter groups, state, and the frame of a step."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import facula
+from facula.utils.hooks import RemovableHandle
+
+__all__ = ["Optimizer"]
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class Optimizer:
+    """Base class of the optimizers.
+
+    Args:
+        params: tensors, (name, tensor) pairs, or dictionaries with "params" and the options of
+            that group.
+        defaults: options of groups that do not give them.
+
+    A subclass defines `_init_state` (what one parameter keeps between steps) and `_update` (the
+    step for a whole group at once: the one place where a fused operator could take over).
+    """
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        self._reset_hooks()
+        if isinstance(params, facula.Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or "
+                "dicts, but got a Tensor"
+            )
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(dict(group))
+
+    def _reset_hooks(self) -> None:
+        self._step_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._step_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._state_dict_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._state_dict_post_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._load_state_dict_pre_hooks: OrderedDict[int, Any] = OrderedDict()
+        self._load_state_dict_post_hooks: OrderedDict[int, Any] = OrderedDict()
+
+    # ---- groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group: {"params": tensors, option: value, ...}.
+
+        Raises:
+            TypeError: an entry is not a Tensor, or a set (its order is not fixed) was given.
+            ValueError: an entry is not a leaf, is in a group already, or an option is missing.
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but a set has "
+                "no fixed order"
+            )
+        entries = [params] if isinstance(params, facula.Tensor) else list(params)
+        names = []
+        for i, entry in enumerate(entries):
+            if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str):
+                names.append(entry[0])
+                entries[i] = entry[1]
+        if names and len(names) != len(entries):
+            raise ValueError("all parameters of a group must have a name, or none")
+        for entry in entries:
+            if not isinstance(entry, facula.Tensor):
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is "
+                    f"{type(entry).__name__}"
+                )
+            if not entry.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        param_group["params"] = entries
+        if names:
+            param_group["param_names"] = names
+        for name, value in self.defaults.items():
+            if value is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required {name}")
+            param_group.setdefault(name, value)
+        ids = [id(p) for p in entries]
+        if len(set(ids)) != len(ids):
+            raise ValueError("a parameter occurs twice in one group")
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if not known.isdisjoint(ids):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self._check_group(param_group)
+        self.param_groups.append(param_group)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        """Raise ValueError for options out of range."""
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zero."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                else:
+                    p.grad = p.grad.detach().zero_()
+
+    # ---- stepping
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: recomputes the loss, with gradients; called once before the update.
+
+        Returns:
+            The closure's result, or None.
+        """
+        for hook in list(self._step_pre_hooks.values()):
+            hook(self, (closure,) if closure is not None else (), {})
+        loss = None
+        if closure is not None:
+            with facula.enable_grad():
+                loss = closure()
+        with facula.no_grad():
+            for group in self.param_groups:
+                params = [p for p in group["params"] if p.grad is not None]
+                if not params:
+                    continue
+                states = []
+                for p in params:
+                    state = self.state[p]
+                    if not state:
+                        self._init_state(p, state, group)
+                    states.append(state)
+                self._update(params, [p.grad for p in params], states, group)
+        for hook in list(self._step_post_hooks.values()):
+            hook(self, (closure,) if closure is not None else (), {})
+        return loss
+
+    def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Fill the empty `state` of `param`."""
+
+    def _update(
+        self, params: list[Any], grads: list[Any], states: list[dict[str, Any]], group: Any
+    ) -> None:
+        """Step these parameters of one group in place; runs without autograd."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step."""
+        return _register(self._step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return _register(self._step_post_hooks, hook)
+
+    # ---- saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return {"state": {index: ...}, "param_groups": [...]}; parameters become indices."""
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self)
+        index: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                index.setdefault(id(p), len(index))
+            packed = {k: v for k, v in group.items() if k != "params"}
+            packed["params"] = [index[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {
+            (index[id(k)] if isinstance(k, facula.Tensor) else k): v for k, v in self.state.items()
+        }
+        result: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in self._state_dict_post_hooks.values():
+            changed = hook(self, result)
+            if changed is not None:
+                result = changed
+        return result
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over the state and the options in `state_dict` (a copy of both).
+
+        Floating state moves to its parameter's dtype and device, except "step" counters.
+
+        Raises:
+            ValueError: another number of groups, or of parameters in a group; nothing changes.
+        """
+        given: dict[str, Any] = dict(state_dict)
+        for hook in self._load_state_dict_pre_hooks.values():
+            changed = hook(self, given)
+            if changed is not None:
+                given = changed
+        saved = given["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise ValueError(
+                f"loaded state dict has {len(saved)} parameter groups, "
+                f"the optimizer has {len(self.param_groups)}"
+            )
+        for i, (new, old) in enumerate(zip(saved, self.param_groups, strict=True)):
+            if len(new["params"]) != len(old["params"]):
+                raise ValueError(
+                    f"loaded state dict's parameter group {i} has {len(new['params'])} "
+                    f"parameters, the optimizer's has {len(old['params'])}"
+                )
+        owner = {
+            key: p
+            for new, old in zip(saved, self.param_groups, strict=True)
+            for key, p in zip(new["params"], old["params"], strict=True)
+        }
+        state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
+        for key, value in given["state"].items():
+            if key in owner:
+                state[owner[key]] = _moved(value, owner[key])
+            else:
+                state[key] = copy.deepcopy(value)
+        groups = []
+        for new, old in zip(saved, self.param_groups, strict=True):
+            group = {k: copy.deepcopy(v) for k, v in new.items() if k != "params"}
+            for name, value in self.defaults.items():  # options younger than the file
+                group.setdefault(name, value)
+            groups.append({**group, "params": old["params"]})
+        self.state, self.param_groups = state, groups
+        for hook in self._load_state_dict_post_hooks.values():
+            hook(self)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer)` before `state_dict`."""
+        return _register(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` after `state_dict`; its result replaces it."""
+        return _register(self._state_dict_post_hooks, hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` before loading; its result replaces it."""
+        return _register(self._load_state_dict_pre_hooks, hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer)` after loading."""
+        return _register(self._load_state_dict_post_hooks, hook)
+
+    # ---- copying and printing
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.endswith("_hooks")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset_hooks()
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {k}: {group[k]}" for k in sorted(group) if k != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def _register(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def _moved(value: Any, param: Any, key: str | None = None) -> Any:
+    """A copy of one parameter's state, its tensors where and as the parameter is."""
+    if isinstance(value, facula.Tensor):
+        if key == "step":
+            return value.detach().clone()
+        dtype = param.dtype if param.is_floating_point() and value.is_floating_point() else None
+        moved = value.detach().to(device=param.device, dtype=dtype)
+        return moved.clone() if moved.data_ptr() == value.data_ptr() else moved
+    if isinstance(value, dict):
+        return {k: _moved(v, param, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(v, param) for v in value)
+    return copy.deepcopy(value)
+
+
+def check_range(name: str, value: Any, low: float = 0.0, high: float | None = None) -> None:
+    """Raise ValueError unless low <= value (< high)."""
+    if not low <= value or (high is not None and not value < high):
+        raise ValueError(f"Invalid {name}: {value}")
+
+
+def new_step() -> Any:
+    """A step counter: 0-d float32 on the CPU, as torch keeps it."""
+    return facula.tensor(0.0, dtype=facula.float32)
+
+
+def next_step(state: dict[str, Any]) -> float:
+    """Count one step and return the count as a number."""
+    state["step"] += 1
+    return float(state["step"])
+
+
+def zeros_like(param: Any) -> Any:
+    """State of the parameter's shape, dtype, and device."""
+    return facula.zeros_like(param.detach())
+
+
+def as_grad(grad: Any, param: Any, group: dict[str, Any]) -> Any:
+    """The gradient with its sign for `maximize`, plus the L2 term of `weight_decay`."""
+    if group.get("maximize"):
+        grad = -grad
+    if group["weight_decay"] != 0:
+        grad = grad.add(param, alpha=group["weight_decay"])
+    return grad

@@ -1,0 +1,477 @@
+"""`save` and `load`: tensors in containers, in one safetensors file, without pickle.
+
+A dictionary of tensors becomes a plain safetensors file which any reader of the format
+understands (https://huggingface.co/docs/safetensors). Everything else that `save` takes (nesting,
+numbers, tied tensors, views) is described by JSON in the file's metadata, under "facula".
+Nothing in a file is ever executed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import facula
+from facula.nn.parameter import Parameter
+from facula.utils import _safetensors as fmt
+
+__all__ = ["load", "save"]
+
+_METADATA_KEY = "facula"
+_VERSION = 1
+
+
+# ---- the tensor's memory: the only places that touch bytes
+
+
+def _memory_of(tensor: Any) -> memoryview:
+    """The bytes of a contiguous 1-d uint8 tensor on the CPU, not copied."""
+    return memoryview(tensor).cast("B")
+
+
+def _bytes_of(tensor: Any) -> memoryview:
+    """The elements of any tensor in row-major order, as bytes."""
+    if tensor.numel() == 0:
+        return memoryview(b"")
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return _memory_of(flat.view(facula.uint8))
+
+
+def _tensor_from(buffer: Any, dtype: Any, shape: tuple[int, ...], offset: int) -> Any:
+    """A tensor on the CPU that shares `buffer`'s memory from byte `offset` on."""
+    count = math.prod(shape)
+    if count == 0:
+        return facula.empty(shape, dtype=dtype)
+    return facula.frombuffer(buffer, dtype=dtype, count=count, offset=offset).reshape(shape)
+
+
+def _dtype_names() -> dict[str, Any]:
+    # float8 and the unsigned ones are optional: not every build has them.
+    pairs = {
+        "BOOL": "bool",
+        "U8": "uint8",
+        "I8": "int8",
+        "U16": "uint16",
+        "I16": "int16",
+        "U32": "uint32",
+        "I32": "int32",
+        "U64": "uint64",
+        "I64": "int64",
+        "F8_E4M3": "float8_e4m3fn",
+        "F8_E5M2": "float8_e5m2",
+        "F16": "float16",
+        "BF16": "bfloat16",
+        "F32": "float32",
+        "F64": "float64",
+        "C64": "complex64",
+    }
+    return {code: getattr(facula, name) for code, name in pairs.items() if hasattr(facula, name)}
+
+
+# ---- saving
+
+
+class _Writer:
+    """Turns an object into a tree of JSON and a table of named tensors."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Any] = {}
+        self.open: set[int] = set()
+        self.codes = {str(dtype): code for code, dtype in _dtype_names().items()}
+
+    def tree(self, value: Any, path: tuple[str, ...]) -> Any:
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, facula.Tensor):
+            return self._tensor(value, path)
+        if isinstance(value, int):
+            value = int(value)
+            # A JSON reader may not take more digits than Python's limit for int().
+            return value if abs(value) < 2**63 else {"int": hex(value)}
+        if isinstance(value, float):
+            value = float(value)
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, complex):
+            return {"complex": [self.tree(value.real, path), self.tree(value.imag, path)]}
+        if isinstance(value, facula.dtype):
+            return {"dtype": str(value).rpartition(".")[2]}
+        if isinstance(value, facula.device):
+            return {"device": str(value)}
+        if isinstance(value, facula.Size):
+            return {"size": [int(n) for n in value]}
+        if isinstance(value, (list, tuple, Mapping)):
+            return self._container(value, path)
+        where = ".".join(path) or "the object itself"
+        raise TypeError(
+            f"save(): {where} is a {type(value).__name__}, which cannot be saved; expected "
+            "tensors, numbers, strings, None, and lists, tuples and dictionaries of them"
+        )
+
+    def _container(self, value: Any, path: tuple[str, ...]) -> Any:
+        if id(value) in self.open:
+            raise ValueError(f"save(): {'.'.join(path)} contains itself")
+        self.open.add(id(value))
+        try:
+            if isinstance(value, Mapping):
+                pairs = []
+                for key, entry in value.items():
+                    if key is not None and not isinstance(key, (str, int, float)):
+                        raise TypeError(
+                            f"save(): a key of {'.'.join(path) or 'the object'} is a "
+                            f"{type(key).__name__}, expected a string or a number"
+                        )
+                    pairs.append([self.tree(key, path), self.tree(entry, (*path, str(key)))])
+                return {"odict" if isinstance(value, OrderedDict) else "dict": pairs}
+            entries = [self.tree(v, (*path, str(i))) for i, v in enumerate(value)]
+            return {"tuple": entries} if isinstance(value, tuple) else entries
+        finally:
+            self.open.remove(id(value))
+
+    def _tensor(self, tensor: Any, path: tuple[str, ...]) -> Any:
+        name = ".".join(path) or "tensor"
+        # Paths such as ("a.b",) and ("a", "b") give one name.
+        unique, n = name, 1
+        while unique in self.tensors or unique == "__metadata__":
+            n += 1
+            unique = f"{name}#{n}"
+        self.tensors[unique] = tensor
+        node: dict[str, Any] = {"tensor": unique}
+        if isinstance(tensor, Parameter):
+            node["parameter"] = True
+        if tensor.requires_grad:
+            node["requires_grad"] = True
+        return node
+
+
+def _extent(tensor: Any) -> tuple[int, int]:
+    """First and one past the last byte that the tensor's elements occupy."""
+    start = tensor.data_ptr()
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * tensor.element_size()
+
+
+def _groups(tensors: dict[str, Any]) -> list[list[str]]:
+    """Names of tensors whose memory overlaps, together; the others alone."""
+    spans: list[tuple[str, int, int, str]] = []
+    alone: list[list[str]] = []
+    for name, tensor in tensors.items():
+        if tensor.numel() == 0 or tensor.device.type == "meta":
+            alone.append([name])
+            continue
+        start, stop = _extent(tensor)
+        spans.append((str(tensor.device), start, stop, name))
+    spans.sort(key=lambda span: span[:3])
+    groups: list[list[str]] = []
+    device, end = "", -1
+    for where, start, stop, name in spans:
+        if groups and where == device and start < end:
+            groups[-1].append(name)
+            end = max(end, stop)
+        else:
+            groups.append([name])
+            device, end = where, stop
+    return groups + alone
+
+
+def _plan(
+    tensors: dict[str, Any], codes: dict[str, str]
+) -> tuple[dict[str, tuple[str, list[int], Callable[[], memoryview]]], dict[str, Any]]:
+    """What to store under which name, and how tensors that share memory view what is stored."""
+    stored: dict[str, tuple[str, list[int], Callable[[], memoryview]]] = {}
+    views: dict[str, Any] = {}
+
+    def store(name: str, tensor: Any) -> None:
+        if str(tensor.dtype) == str(facula.complex128):
+            # The format has no such code: store pairs of F64.
+            views[name] = {"complex128": True}
+            stored[name] = ("F64", [*tensor.shape, 2], lambda: _bytes_of(tensor))
+            return
+        code = codes.get(str(tensor.dtype))
+        if code is None:
+            raise TypeError(f"save(): {name} has dtype {tensor.dtype}, which cannot be saved")
+        stored[name] = (code, list(tensor.shape), lambda: _bytes_of(tensor))
+
+    for group in _groups(tensors):
+        first = tensors[group[0]]
+        if first.device.type == "meta":
+            raise ValueError(f"save(): {group[0]} is on the meta device and has no values")
+        dtypes = {str(tensors[name].dtype) for name in group}
+        if len(group) == 1 or len(dtypes) > 1:
+            # Views of one memory under several dtypes are rare: they are stored apart.
+            for name in group:
+                store(name, tensors[name])
+            continue
+        start = min(_extent(tensors[name])[0] for name in group)
+        stop = max(_extent(tensors[name])[1] for name in group)
+        size = first.element_size()
+        whole = next(
+            (n for n in group if _dense(tensors[n]) and _extent(tensors[n]) == (start, stop)), None
+        )
+        if whole is None:
+            # No tensor covers the others: store the range of memory that they share.
+            origin = next(n for n in group if _extent(tensors[n])[0] == start)
+            span = tensors[origin].detach().as_strided(((stop - start) // size,), (1,))
+            whole = f"{origin}#memory"
+            store(whole, span)
+        else:
+            store(whole, tensors[whole])
+        for name in group:
+            if name != whole:
+                tensor = tensors[name]
+                views[name] = {
+                    **views.get(whole, {}),
+                    "of": whole,
+                    "shape": [int(n) for n in tensor.shape],
+                    "stride": [int(n) for n in tensor.stride()],
+                    "offset": (_extent(tensor)[0] - start) // size,
+                }
+    return stored, views
+
+
+def _dense(tensor: Any) -> bool:
+    return tensor.is_contiguous()
+
+
+def save(obj: Any, f: str | os.PathLike[str]) -> None:
+    """Write `obj` to the file `f`, all of it or nothing.
+
+    Args:
+        obj: a tensor, number, string or None, or lists, tuples and dictionaries of these, nested:
+            state dicts of modules, optimizers and schedulers for example.
+        f: path. The file is written beside it and moved there when it is complete and on disk.
+
+    Tensors that share memory share it again after `load`; of a slice only its own bytes are stored.
+    Devices are not recorded.
+
+    Raises:
+        TypeError: something in `obj` is of another type. ValueError: a container holds itself.
+    """
+    if hasattr(f, "write"):
+        raise TypeError("save(): f is a file object, expected a path (a file is written at once)")
+    writer = _Writer()
+    tree = writer.tree(obj, ())
+    stored, views = _plan(writer.tensors, writer.codes)
+    # The largest items first, as the format's own writer does: then all of them are aligned.
+    order = sorted(stored, key=lambda name: -fmt.ITEM_BITS[stored[name][0]])
+    parts, crc = [], 0
+    for name in order:
+        code, shape, data = stored[name]
+        buffer = data()
+        parts.append((name, code, shape, buffer))
+        crc = zlib.crc32(buffer, crc)
+    note = {"version": _VERSION, "crc32": crc, "tree": tree}
+    if views:
+        note["views"] = views
+    metadata = {"format": "pt", _METADATA_KEY: json.dumps(note, allow_nan=False)}
+    _write_atomic(os.fspath(f), fmt.header(parts, metadata), [p[3] for p in parts])
+
+
+def _write_atomic(path: str, header: bytes, buffers: list[memoryview]) -> None:
+    temporary = f"{path}.{secrets.token_hex(6)}.tmp"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(header)
+            for buffer in buffers:
+                file.write(buffer)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    if os.name == "posix":
+        # The rename itself is durable only once the directory is.
+        directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+# ---- loading
+
+
+def load(
+    f: str | os.PathLike[str],
+    map_location: Any = None,
+    *,
+    mmap: bool = True,
+    verify: bool = False,
+    weights_only: bool = True,
+) -> Any:
+    """Read what `save` wrote, or any safetensors file (as a dictionary of tensors).
+
+    Args:
+        f: path.
+        map_location: device (or its name) for all tensors; or a function of (tensor, "cpu") that
+            returns a tensor; or a dictionary with the key "cpu". The CPU by default.
+        mmap: read memory from the file as it is used. Writing to a tensor does not change the file.
+        verify: compare the data's CRC-32 with the one that `save` noted.
+        weights_only: only True: nothing in a file is executed in any case.
+
+    Raises:
+        ValueError: the file is not of this format, is cut short, or contradicts itself; the
+            message names the file and the fault.
+    """
+    if not weights_only:
+        raise ValueError("load(): weights_only=False is not supported: files hold data, not code")
+    if hasattr(f, "read"):
+        raise TypeError("load(): f is a file object, expected a path")
+    path = os.fspath(f)
+    contents = fmt.read(path, mmap=mmap)
+    reader = _Reader(contents, map_location, verify)
+    try:
+        return reader.result()
+    except fmt.FormatError:
+        raise
+    except Exception as error:
+        if error is reader.place_error:
+            raise
+        # A hostile tree may make anything in it the wrong kind of thing.
+        what = f"its facula metadata is malformed ({type(error).__name__}: {error})"
+        raise contents.fault(what) from error
+
+
+class _Reader:
+    def __init__(self, contents: fmt.Contents, map_location: Any, verify: bool) -> None:
+        self.contents, self.dtypes = contents, _dtype_names()
+        self.place = _placer(map_location)
+        self.place_error: Exception | None = None
+        self.cache: dict[str, Any] = {}
+        text = contents.metadata.get(_METADATA_KEY)
+        self.note: dict[str, Any] | None = None
+        if text is not None:
+            note = fmt.parse_json(text, contents.fault)
+            if not isinstance(note, dict) or "tree" not in note:
+                raise contents.fault("its facula metadata has no tree")
+            if note.get("version") != _VERSION:
+                raise contents.fault(
+                    f"its facula metadata has version {note.get('version')!r}, this program reads "
+                    f"{_VERSION}"
+                )
+            self.note = note
+        self.views = (self.note or {}).get("views", {})
+        if not isinstance(self.views, dict):
+            raise contents.fault("its facula metadata's views are not a dictionary")
+        if verify:
+            expected = (self.note or {}).get("crc32")
+            if expected is None:
+                raise contents.fault("it has no checksum to verify")
+            if contents.crc32() != expected:
+                raise contents.fault("its data does not match its checksum")
+
+    def result(self) -> Any:
+        if self.note is None:
+            return {name: self.tensor(name) for name in self.contents.entries}
+        return self.value(self.note["tree"])
+
+    def tensor(self, name: str) -> Any:
+        if name not in self.cache:
+            self.cache[name] = self._make(name)
+        return self.cache[name]
+
+    def _make(self, name: str) -> Any:
+        view = self.views.get(name, {})
+        if "of" in view:
+            base = view["of"]
+            if base not in self.contents.entries:
+                raise self.contents.fault(f"tensor {name!r} is a view of the missing {base!r}")
+            whole = self.tensor(base)
+            return self._view(name, whole, view)
+        entry = self.contents.entries.get(name)
+        if entry is None:
+            raise self.contents.fault(f"tensor {name!r} is missing")
+        dtype, shape = self.dtypes.get(entry.code), entry.shape
+        if dtype is None:
+            raise self.contents.fault(
+                f"tensor {name!r} has dtype {entry.code}, which this build cannot represent"
+            )
+        if view.get("complex128"):
+            if entry.code != "F64" or not shape or shape[-1] != 2:
+                raise self.contents.fault(f"tensor {name!r} is not stored as complex numbers")
+            dtype, shape = facula.complex128, shape[:-1]
+        buffer, offset = self.contents.buffer_of(name)
+        tensor = _tensor_from(buffer, dtype, shape, offset)
+        try:
+            return self.place(tensor)
+        except Exception as error:
+            self.place_error = error
+            raise
+
+    def _view(self, name: str, whole: Any, view: dict[str, Any]) -> Any:
+        shape, stride, offset = view["shape"], view["stride"], view["offset"]
+        numbers = [*shape, *stride, offset]
+        if any(type(n) is not int or n < 0 for n in numbers) or len(shape) != len(stride):
+            raise self.contents.fault(f"the view {name!r} has a malformed shape or stride")
+        last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+        if math.prod(shape) >= 2**63 or (0 not in shape and last >= whole.numel()):
+            raise self.contents.fault(f"the view {name!r} reaches outside of its memory")
+        flat = whole.reshape(-1)
+        return flat.as_strided(tuple(shape), tuple(stride), flat.storage_offset() + offset)
+
+    def value(self, node: Any) -> Any:
+        if node is None or isinstance(node, (bool, int, float, str)):
+            return node
+        if isinstance(node, list):
+            return [self.value(v) for v in node]
+        if "tensor" in node:
+            return self._leaf(node)
+        if len(node) != 1:
+            raise self.contents.fault(f"its tree has a malformed entry with keys {sorted(node)}")
+        ((kind, body),) = node.items()
+        if kind in ("dict", "odict"):
+            pairs = [(self.value(k), self.value(v)) for k, v in body]
+            return OrderedDict(pairs) if kind == "odict" else dict(pairs)
+        if kind == "tuple":
+            return tuple(self.value(v) for v in body)
+        if kind == "int":
+            return int(body, 16)
+        if kind == "float":
+            return float(body)
+        if kind == "complex":
+            return complex(*(self.value(v) for v in body))
+        if kind == "dtype" and isinstance(getattr(facula, body), facula.dtype):
+            return getattr(facula, body)
+        if kind == "device":
+            return facula.device(body)
+        if kind == "size":
+            return facula.Size(body)
+        raise self.contents.fault(f"its tree has an entry of unknown kind {kind!r}")
+
+    def _leaf(self, node: dict[str, Any]) -> Any:
+        name = node["tensor"]
+        grad = bool(node.get("requires_grad"))
+        if not (grad or node.get("parameter")):
+            return self.tensor(name)
+        # One object for one tensor: cached apart, so that a plain alias stays plain.
+        key = f"{name}\0{grad}{bool(node.get('parameter'))}"
+        if key not in self.cache:
+            tensor = self.tensor(name).detach()
+            if node.get("parameter"):
+                self.cache[key] = Parameter(tensor, requires_grad=grad)
+            else:
+                self.cache[key] = tensor.requires_grad_(grad)
+        return self.cache[key]
+
+
+def _placer(map_location: Any) -> Callable[[Any], Any]:
+    if map_location is None:
+        return lambda tensor: tensor
+    if isinstance(map_location, Mapping):
+        target = map_location.get("cpu", "cpu")
+        return lambda tensor: tensor.to(target)
+    if callable(map_location):
+
+        def call(tensor: Any) -> Any:
+            moved = map_location(tensor, "cpu")
+            return tensor if moved is None else moved
+
+        return call
+    return lambda tensor: tensor.to(map_location)

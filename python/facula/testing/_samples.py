@@ -1,0 +1,133 @@
+"""The samples of ops.yaml as NumPy arguments.
+
+A sample is the argument list of a call, such as `f(3, 4), dim=1`. Words for arrays: `f` normal
+floats (uniform with `low`/`high`), `pos` uniform in [0.1, 3), `i` integers in [low, high), `b` bools,
+`c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values. Everything else is a Python literal, a dtype or format name.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+_NAMES = (
+    "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+    " contiguous_format preserve_format channels_last"
+).split()
+
+
+class Named(str):
+    """A name that means an object of facula: a dtype or a memory format."""
+
+
+class Varying(np.ndarray):
+    """An array whose dtype a test may change (written `f` or `pos`)."""
+
+
+@dataclass
+class Sample:
+    """One call: positional and keyword arguments, arrays as NumPy."""
+
+    args: list[Any]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """An operator as `facula/ops.json` states it."""
+
+    data: dict[str, Any] = field(repr=False, hash=False, compare=False)
+    name: str = ""
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("__"):
+            raise AttributeError(key)
+        return self.data.get(key)
+
+    @property
+    def base_name(self) -> str:
+        return self.name.split(".")[0]
+
+    @property
+    def argument_names(self) -> list[str]:
+        return [a["name"] for a in self.data["arguments"]]
+
+    def samples(self) -> list[Sample]:
+        return [self.sample(i) for i in range(len(self.data["samples"]))]
+
+    def sample(self, index: int) -> Sample:
+        text = self.data["samples"][index]
+        rng = np.random.default_rng(zlib.crc32(f"{self.name}/{index}".encode()))
+        return evaluate(text, rng)
+
+    def bound(self, sample: Sample) -> dict[str, Any]:
+        """The sample's values by argument name, defaults filled in."""
+        values: dict[str, Any] = {}
+        for i, argument in enumerate(self.data["arguments"]):
+            name = argument["name"]
+            if i < len(sample.args):
+                values[name] = sample.args[i]
+            elif name in sample.kwargs:
+                values[name] = sample.kwargs[name]
+            elif "default" in argument:
+                values[name] = _default(argument["default"])
+        extra = len(sample.args) - len(self.data["arguments"])
+        if extra > 0:  # varargs: the last positional argument takes the tail
+            last = self.data["arguments"][-1]["name"]
+            values[last] = list(sample.args[len(self.data["arguments"]) - 1 :])
+        return values
+
+
+def _default(text: str) -> Any:
+    try:
+        return eval(text, {"__builtins__": {}}, {"inf": np.inf, "nan": np.nan})
+    except NameError:
+        return Named(text)
+
+
+def evaluate(text: str, rng: np.random.Generator) -> Sample:
+    """The arguments that a sample's text stands for."""
+
+    def varying(array: Any) -> Varying:
+        return np.asarray(array).view(Varying)
+
+    def f(*shape: int, low: float | None = None, high: float | None = None) -> Varying:
+        if low is None and high is None:
+            return varying(rng.standard_normal(shape))
+        return varying(rng.uniform(0.0 if low is None else low, 1.0 if high is None else high, shape))
+
+    def c(*shape: int) -> np.ndarray:
+        return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
+
+    def i(*shape: int, low: int = -9, high: int = 10) -> np.ndarray:
+        return np.asarray(rng.integers(low, high, shape))
+
+    names: dict[str, Any] = {
+        "f": f,
+        "pos": lambda *shape: f(*shape, low=0.1, high=3.0),
+        "i": i,
+        "b": lambda *shape: np.asarray(rng.integers(0, 2, shape).astype(bool)),
+        "c": c,
+        "perm": lambda n: np.asarray(rng.permutation(n)),
+        "t": varying,
+        "call": lambda *args, **kwargs: Sample(list(args), kwargs),
+        "inf": np.inf,
+        "nan": np.nan,
+        **{name: Named(name) for name in _NAMES},
+    }
+    sample = eval(f"call({text})", {"__builtins__": {"slice": slice}}, names)
+    assert isinstance(sample, Sample)
+    return sample
+
+
+@lru_cache(maxsize=1)
+def operators() -> tuple[OpRecord, ...]:
+    """Every operator of the installed schema."""
+    text = resources.files("facula").joinpath("ops.json").read_text(encoding="utf-8")
+    return tuple(OpRecord(o, o["name"]) for o in json.loads(text)["operators"])

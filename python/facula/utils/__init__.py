@@ -1,0 +1,1 @@
+"""Helpers that are not about tensors: `data` (datasets, loaders) and `hooks`."""

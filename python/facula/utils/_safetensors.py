@@ -1,0 +1,236 @@
+"""The safetensors format: a length, a JSON header, and the tensors' bytes.
+
+    u64 little-endian: n | n bytes of JSON | data
+    JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...,
+           "__metadata__": {"key": "text"}}
+
+Source: https://github.com/huggingface/safetensors#format. Every rule that it states is checked:
+header at most 100 MB, no duplicate names, offsets in range that cover the data without holes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap as mmap_module
+import os
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["ITEM_BITS", "Contents", "Entry", "FormatError", "header", "parse_json", "read"]
+
+MAX_HEADER = 100_000_000
+
+ITEM_BITS = {
+    "BOOL": 8,
+    "U8": 8,
+    "I8": 8,
+    "F8_E4M3": 8,
+    "F8_E5M2": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "I64": 64,
+    "U64": 64,
+    "F64": 64,
+    "C64": 64,
+}
+
+
+def header(parts: list[tuple[str, str, list[int], memoryview]], metadata: dict[str, str]) -> bytes:
+    """The bytes before the data, for (name, dtype code, shape, bytes) in the order of the data."""
+    table: dict[str, Any] = {"__metadata__": metadata}
+    begin = 0
+    for name, code, shape, buffer in parts:
+        end = begin + buffer.nbytes
+        table[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
+    # Spaces are allowed at the end: they align the data for any vector load.
+    text += b" " * (-(8 + len(text)) % 64)
+    if len(text) > MAX_HEADER:
+        raise ValueError(f"the header would have {len(text)} bytes, the format allows {MAX_HEADER}")
+    return len(text).to_bytes(8, "little") + text
+
+
+class Entry(NamedTuple):
+    """One tensor in a file; begin and end count from the start of the data."""
+
+    code: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class FormatError(ValueError):
+    """A file is not what its format says; the message names the file and the fault."""
+
+
+class Contents:
+    """A checked file: its entries, its metadata, and access to its bytes."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.entries: dict[str, Entry] = {}
+        self.metadata: dict[str, str] = {}
+        self.data_start = 0
+        self.buffer: Any = b""
+
+    def fault(self, what: str) -> FormatError:
+        """An error that names the file."""
+        return FormatError(f"load(): {self.path!r} cannot be read: {what}")
+
+    def buffer_of(self, name: str) -> tuple[Any, int]:
+        """A writable buffer and the offset in it at which the tensor's bytes start."""
+        entry = self.entries[name]
+        offset = self.data_start + entry.begin
+        if offset % max(1, ITEM_BITS[entry.code] // 8) == 0:
+            return self.buffer, offset
+        # Other writers need not align; a tensor must be.
+        return bytearray(memoryview(self.buffer)[offset : self.data_start + entry.end]), 0
+
+    def crc32(self) -> int:
+        """CRC-32 of the data."""
+        return zlib.crc32(memoryview(self.buffer)[self.data_start :])
+
+
+def parse_json(text: str | bytes, fault: Callable[[str], FormatError]) -> Any:
+    """Read JSON strictly: no duplicate keys, no NaN, no surrogates that UTF-8 cannot hold."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [k for k, _ in pairs]
+            twice = next(k for k in names if names.count(k) > 1)
+            raise fault(f"the name {twice!r} occurs twice")
+        return found
+
+    def refuse(constant: str) -> Any:
+        raise fault(f"its JSON contains {constant}")
+
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except UnicodeDecodeError as error:
+        raise fault(f"its header is not UTF-8 ({error.reason} at byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        raise fault(f"its header is not JSON ({error.msg} at character {error.pos})") from error
+    except RecursionError as error:
+        raise fault("its JSON is nested too deeply") from error
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise fault(f"its JSON is malformed ({error})") from error
+
+
+def _guess(start: bytes) -> str | None:
+    """What a file that is not of this format seems to be."""
+    if start[:4] == b"PK\x03\x04":
+        return "it is a zip archive, probably written by torch.save or numpy.savez"
+    if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return "it is a pickle, probably written by torch.save; pickles can run code"
+    if start[:6] == b"\x93NUMPY":
+        return "it is a NumPy array (.npy)"
+    if start[:8] == b"\x89HDF\r\n\x1a\n":
+        return "it is an HDF5 file"
+    if start[:4] == b"GGUF":
+        return "it is a GGUF file"
+    return None
+
+
+def read(path: str, mmap: bool = True) -> Contents:
+    """Open and check a file; its data is mapped copy-on-write, or read into memory.
+
+    Raises:
+        FormatError: naming the file and what is wrong with it. OSError: it cannot be opened.
+    """
+    contents = Contents(path)
+    fault = contents.fault
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(16)
+        guess = _guess(start)
+        if guess is not None:
+            raise fault(f"{guess}. Convert it to safetensors with the program that wrote it")
+        if len(start) < 8:
+            raise fault(f"it has {size} bytes, expected at least 8")
+        length = int.from_bytes(start[:8], "little")
+        if length > MAX_HEADER:
+            raise fault(
+                f"its header would have {length} bytes, the format allows {MAX_HEADER}: "
+                "it is not a safetensors file"
+            )
+        if 8 + length > size:
+            raise fault(f"it is cut short: {size} bytes, its header alone needs {8 + length}")
+        file.seek(8)
+        table = parse_json(file.read(length), fault)
+        contents.data_start = 8 + length
+        _check(contents, table, size - contents.data_start)
+        if mmap:
+            # Private pages: in-place operations change the process's copy, never the file.
+            contents.buffer = mmap_module.mmap(file.fileno(), size, access=mmap_module.ACCESS_COPY)
+        else:
+            file.seek(0)
+            contents.buffer = bytearray(size)
+            if file.readinto(contents.buffer) != size:
+                raise fault("it became shorter while it was read")
+    return contents
+
+
+def _natural(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _check(contents: Contents, table: Any, data_size: int) -> None:
+    fault = contents.fault
+    if not isinstance(table, dict):
+        raise fault(f"its header is a JSON {type(table).__name__}, expected an object")
+    metadata = table.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or any(type(v) is not str for v in metadata.values()):
+        raise fault("its __metadata__ is not a dictionary of texts")
+    contents.metadata = metadata
+    for name, info in table.items():
+        if not isinstance(info, dict) or set(info) != {"dtype", "shape", "data_offsets"}:
+            raise fault(f"the entry of {name!r} needs dtype, shape and data_offsets")
+        code, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
+        if not isinstance(code, str) or code not in ITEM_BITS:
+            raise fault(f"tensor {name!r} has the unknown dtype {code!r}")
+        if not isinstance(shape, list) or not all(map(_natural, shape)):
+            raise fault(f"tensor {name!r} has the shape {shape!r}, expected natural numbers")
+        if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_natural, offsets)):
+            raise fault(f"tensor {name!r} has the data_offsets {offsets!r}, expected two numbers")
+        begin, end = offsets
+        if begin > end:
+            raise fault(f"tensor {name!r} ends at {end}, before its start at {begin}")
+        if end > data_size:
+            raise fault(
+                f"it is cut short: tensor {name!r} needs {end} bytes of data, there are {data_size}"
+            )
+        needed = math.prod(shape) * ITEM_BITS[code] // 8
+        if needed != end - begin:
+            raise fault(
+                f"tensor {name!r} of dtype {code} and shape {shape} needs {needed} bytes, "
+                f"its data_offsets give {end - begin}"
+            )
+        contents.entries[name] = Entry(code, tuple(shape), begin, end)
+    _check_cover(contents, data_size)
+
+
+def _check_cover(contents: Contents, data_size: int) -> None:
+    """No overlaps and no holes: a file says each of its bytes once."""
+    position = 0
+    by_place = sorted(contents.entries.items(), key=lambda item: (item[1].begin, item[1].end))
+    for name, entry in by_place:
+        if entry.begin < position:
+            raise contents.fault(f"tensor {name!r} overlaps the one before it")
+        if entry.begin > position:
+            raise contents.fault(f"there is a hole in the data before tensor {name!r}")
+        position = entry.end
+    if position != data_size:
+        raise contents.fault(f"there are {data_size} bytes of data, its tensors cover {position}")

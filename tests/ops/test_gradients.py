@@ -1,0 +1,107 @@
+"""Derivatives of every operator: against finite differences, to second order, and forward mode."""
+
+from __future__ import annotations
+
+import pytest
+from harness import arguments, find
+
+import facula
+from facula.autograd import forward_ad
+from facula.autograd.gradcheck import gradcheck, gradgradcheck
+from facula.testing._samples import OpRecord, Varying, operators
+
+DIFFERENTIABLE = [
+    op
+    for op in operators()
+    if op.samples() and (op.differentiable or (op.composite and not op.dispatch)) and not op.derived_from
+    and not op.property and op.kind not in ("factory", "random", "mutation")
+]
+CASES = [
+    pytest.param(op, i, id=f"{op.name}-{i}") for op in DIFFERENTIABLE for i in range(len(op.data["samples"]))
+]
+
+
+def function_of_floats(op: OpRecord, index: int):  # type: ignore[no-untyped-def]
+    """(f, inputs): the operator as a function of its float tensors alone."""
+    sample = op.sample(index)
+    _, args, kwargs = arguments(sample, "float64")
+    allowed = set(op.differentiable) or set(op.argument_names)
+    inputs, places = [], []
+    for i, value in enumerate(sample.args):
+        name = op.argument_names[min(i, len(op.argument_names) - 1)]
+        if name not in allowed:
+            continue
+        if isinstance(value, Varying):
+            places.append((i, None))
+            inputs.append(args[i].detach().requires_grad_())
+        elif isinstance(value, list | tuple):
+            for j, item in enumerate(value):
+                if isinstance(item, Varying):
+                    places.append((i, j))
+                    inputs.append(args[i][j].detach().requires_grad_())
+    names = [k for k, v in sample.kwargs.items() if isinstance(v, Varying) and k in allowed]
+    inputs += [kwargs[k].detach().requires_grad_() for k in names]
+
+    def function(*tensors):  # type: ignore[no-untyped-def]
+        mine = [list(a) if isinstance(a, list | tuple) else a for a in args]
+        for (i, j), t in zip(places, tensors, strict=False):
+            if j is None:
+                mine[i] = t
+            else:
+                mine[i][j] = t
+        named = dict(zip(names, tensors[len(places) :], strict=True))
+        result = find(op)(*mine, **{**kwargs, **named})
+        results = result if isinstance(result, tuple | list) else (result,)
+        return tuple(r for r in results if r.is_floating_point() or r.is_complex())
+
+    return function, inputs
+
+
+def prepared(op: OpRecord, index: int):  # type: ignore[no-untyped-def]
+    function, inputs = function_of_floats(op, index)
+    if not inputs:
+        pytest.skip("no float input in this sample")
+    outputs = function(*inputs)
+    if not any(o.requires_grad for o in outputs):
+        pytest.skip("the output does not depend on a float input")
+    return function, inputs
+
+
+@pytest.mark.parametrize(("op", "index"), CASES)
+def test_gradient(op: OpRecord, index: int) -> None:
+    function, inputs = prepared(op, index)
+    assert gradcheck(function, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize(("op", "index"), CASES)
+def test_second_gradient(op: OpRecord, index: int) -> None:
+    function, inputs = prepared(op, index)
+    assert gradgradcheck(function, inputs, fast_mode=True)
+
+
+FORWARD = [p for p in CASES if p.values[0].forward or (p.values[0].composite and not p.values[0].dispatch)]
+
+
+@pytest.mark.parametrize(("op", "index"), FORWARD)
+def test_forward_mode_agrees_with_reverse(op: OpRecord, index: int) -> None:
+    """<v, J u> computed both ways."""
+    function, inputs = prepared(op, index)
+    facula.manual_seed(0)
+    directions = [facula.randn(i.shape, dtype=i.dtype) for i in inputs]
+    outputs = function(*inputs)
+    weights = [facula.randn(o.shape, dtype=o.dtype) for o in outputs]
+    total = sum((o * w).sum() for o, w in zip(outputs, weights, strict=True))
+    grads = facula.autograd.grad(total, inputs, allow_unused=True)
+    reverse = sum(float((g * u).sum()) for g, u in zip(grads, directions, strict=True) if g is not None)
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(i.detach(), u) for i, u in zip(inputs, directions, strict=True)]
+        try:
+            tangents = [forward_ad.unpack_dual(o).tangent for o in function(*duals)]
+        except NotImplementedError:
+            if op.forward:
+                raise
+            pytest.skip("a part of it has no forward-mode derivative")
+        forward = sum(
+            float((t * w).sum()) for t, w in zip(tangents, weights, strict=True) if t is not None
+        )
+    assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
