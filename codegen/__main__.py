@@ -31,6 +31,14 @@ def gen(args: argparse.Namespace) -> int:
     return 0
 
 
+def docs(args: argparse.Namespace) -> int:
+    from codegen import docs as pages
+
+    count = pages.generate(load(args.schema), args.out)
+    print(f"codegen: {count} pages in {args.out}")
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m codegen", description=__doc__)
     parser.add_argument("--schema", type=Path, default=ROOT / "ops.yaml")
@@ -40,6 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     generate.add_argument("--stamp", type=Path)
     generate.add_argument("--list", action="store_true", help="print the names of the files only")
     generate.set_defaults(run=gen)
+    pages = commands.add_parser("docs", help="write the documentation pages")
+    pages.add_argument("--out", type=Path, default=ROOT / "docs" / "_generated")
+    pages.set_defaults(run=docs)
     args = parser.parse_args(argv)
     try:
         return int(args.run(args))

@@ -41,12 +41,15 @@ struct FunctionSpec {
   std::span<const ParamSpec> params;
   // Interned keyword names, filled on first use.
   mutable PyObject* keywords[kMaxParams] = {};
+  // How many positional arguments a varargs slot of the last bind() stands for.
+  mutable Py_ssize_t varargs_count = 0;
 };
 
 // Sorts positional and keyword arguments into `slots` (null = not given; a given None for an
 // optional argument is null too). `self` (may be null) takes the first slot. `input` and `self`,
 // `axis` and `dim`, `x1`/`x2`, `keepdims` are accepted as torch accepts them. Raises TypeError naming
-// function, argument and signature; returns false with the Python error set.
+// function, argument and signature; returns false with the Python error set. A slot's value is for
+// the converters only: that of f(2, 3) for int[*] is no object but a place in `args`.
 bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
           PyObject* kwnames, PyObject** slots);
 

@@ -69,11 +69,15 @@ Device normalized(Device device) {
 
 void* TensorImpl::operator new(size_t size) { return pool_allocate(size); }
 void TensorImpl::operator delete(void* p) noexcept { pool_deallocate(p, sizeof(TensorImpl)); }
-void TensorImpl::dispose(TensorImpl* t) noexcept { delete t; }
-
-TensorImpl::~TensorImpl() {
-  if (owns_pyobject && pyobject != nullptr && pyobject_release != nullptr) pyobject_release(pyobject);
+void TensorImpl::dispose(TensorImpl* t) noexcept {
+  if (t->owns_pyobject && pyobject_release != nullptr) [[unlikely]] {
+    pyobject_release(t->pyobject);
+    return;
+  }
+  delete t;
 }
+
+TensorImpl::~TensorImpl() = default;
 
 void TensorImpl::refresh() {
   numel = numel_of(sizes);

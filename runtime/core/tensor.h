@@ -27,7 +27,8 @@ struct FACULA_API AutogradMetaDeleter {
   void operator()(AutogradMeta* m) const noexcept;
 };
 
-// Gives back the Python object that a tensor owns; set by the bindings.
+// Hands a tensor that is about to die to the Python object that it owns, which then lives or dies as
+// Python says; nothing else may be done with the tensor. Set by the bindings.
 extern FACULA_API void (*pyobject_release)(_object* object);
 
 class Tensor;
@@ -40,7 +41,7 @@ class FACULA_API TensorImpl final : public RefCounted {
   static void* operator new(size_t size);
   static void operator delete(void* p) noexcept;
 
-  TensorImpl() = default;
+  TensorImpl() {}  // NOLINT: not "= default", after which `new TensorImpl()` would clear the memory first
   ~TensorImpl();
 
   Storage storage;

@@ -64,12 +64,12 @@ inline Tensor pointwise(const PointwiseOp& op, std::span<const Tensor* const> in
 // Writes into given tensors (in-place and out= forms). `resize`: out= may be resized when it is
 // empty; in-place may not. Checks castability, overlap and writability, bumps versions.
 FACULA_API void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
-                              std::span<Tensor* const> outs, LoopArgs args, bool resize);
+                              std::span<const Tensor* const> outs, LoopArgs args, bool resize);
 
 // What a device does for every pointwise operator: inputs keep their own dtypes and shapes (they
 // broadcast to the outputs'), `compute` is the type the formula is evaluated in.
 using PointwiseKernel = void (*)(const PointwiseOp& op, std::span<const Tensor* const> inputs,
-                                 std::span<Tensor* const> outs, ScalarType compute, LoopArgs args);
+                                 std::span<const Tensor* const> outs, ScalarType compute, LoopArgs args);
 FACULA_API void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel);
 
 }  // namespace facula

@@ -1,0 +1,27 @@
+// Scratch memory of a kernel: 64-byte aligned, from the allocator's free lists.
+#pragma once
+
+#include "runtime/core/allocator.h"
+
+namespace facula::cpu {
+
+class Buffer {
+ public:
+  explicit Buffer(size_t nbytes) : data_(nbytes > 0 ? cpu_allocate(nbytes) : nullptr), nbytes_(nbytes) {}
+  ~Buffer() {
+    if (data_ != nullptr) cpu_deallocate(data_, nbytes_);
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  char* bytes() const { return static_cast<char*>(data_); }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_;
+  size_t nbytes_;
+};
+
+}  // namespace facula::cpu

@@ -1,0 +1,1 @@
+"""Programs that show facula at work: `python -m facula.examples.digits`, `...charlm`."""

@@ -1,0 +1,119 @@
+// facula::Error and Python exceptions, translated both ways.
+#include <new>
+
+#include "runtime/bindings/types.h"
+
+namespace facula::python {
+
+namespace {
+PyObject* out_of_memory_error = nullptr;
+
+PyObject* exception_type(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::Runtime:
+      return PyExc_RuntimeError;
+    case ErrorKind::Value:
+      return PyExc_ValueError;
+    case ErrorKind::Type:
+      return PyExc_TypeError;
+    case ErrorKind::Index:
+      return PyExc_IndexError;
+    case ErrorKind::NotImplemented:
+      return PyExc_NotImplementedError;
+    case ErrorKind::OutOfMemory:
+      return out_of_memory_error;
+    case ErrorKind::ZeroDivision:
+      return PyExc_ZeroDivisionError;
+    case ErrorKind::Overflow:
+      return PyExc_OverflowError;
+    case ErrorKind::Buffer:
+      return PyExc_BufferError;
+  }
+  return PyExc_RuntimeError;
+}
+}  // namespace
+
+bool interpreter_alive() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsInitialized() && !Py_IsFinalizing();
+#else
+  return Py_IsInitialized() && !_Py_IsFinalizing();
+#endif
+}
+
+struct PythonError::State {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if ((type == nullptr && value == nullptr) || !interpreter_alive()) return;
+    AcquireGil gil;
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+  }
+};
+
+PythonError::PythonError() : state_(std::make_shared<State>()) {
+#if PY_VERSION_HEX >= 0x030C0000
+  state_->value = PyErr_GetRaisedException();
+#else
+  PyErr_Fetch(&state_->type, &state_->value, &state_->traceback);
+#endif
+}
+
+void PythonError::restore() const noexcept {
+#if PY_VERSION_HEX >= 0x030C0000
+  Py_XINCREF(state_->value);
+  PyErr_SetRaisedException(state_->value);
+#else
+  Py_XINCREF(state_->type);
+  Py_XINCREF(state_->value);
+  Py_XINCREF(state_->traceback);
+  PyErr_Restore(state_->type, state_->value, state_->traceback);
+#endif
+}
+
+void set_python_error() noexcept {
+  try {
+    throw;
+  } catch (const PythonError& e) {
+    e.restore();
+  } catch (const Error& e) {
+    PyErr_SetString(exception_type(e.kind()), e.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "internal error: unknown C++ exception");
+  }
+}
+
+bool init_errors(PyObject* module) {
+  // Caught both by handlers written for MemoryError and by those for RuntimeError.
+  Ref bases(PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError));
+  if (!bases) return false;
+  out_of_memory_error = PyErr_NewExceptionWithDoc(
+      "facula.OutOfMemoryError", "A device has no memory left for what was asked.", bases.get(), nullptr);
+  return out_of_memory_error != nullptr &&
+         PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
+}
+
+Ref import_attribute(const char* module, const char* name) {
+  Ref m(check(PyImport_ImportModule(module)));
+  return Ref(check(PyObject_GetAttrString(m.get(), name)));
+}
+
+PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* bases) {
+  PyObject* type = bases != nullptr ? PyType_FromSpecWithBases(spec, bases) : PyType_FromSpec(spec);
+  if (type == nullptr) return nullptr;
+  const std::string_view name(spec->name);
+  if (PyModule_AddObjectRef(module, spec->name + name.rfind('.') + 1, type) < 0) return nullptr;
+  return reinterpret_cast<PyTypeObject*>(type);
+}
+
+}  // namespace facula::python

@@ -1,0 +1,111 @@
+// copy_strided: one tensor into another of any layout and dtype.
+#include <cstring>
+
+#include "runtime/iterate/convert.h"
+#include "runtime/iterate/tiles.h"
+
+namespace facula {
+
+namespace {
+
+void copy_dense(char* dst, ScalarType to, const char* src, ScalarType from, int64_t n) {
+  const int64_t d = static_cast<int64_t>(itemsize(to)), s = static_cast<int64_t>(itemsize(from));
+  parallel_for(0, n, kGrain, [&](int64_t b, int64_t e) { convert_elements(to, dst + b * d, from, src + b * s, e - b); });
+}
+
+// Conversion of one box through at most two tiles.
+void convert_box(const StridedPlan& plan, const Box& box, ScalarType to, ScalarType from, char* raw, char* converted,
+                 DimVector& dense) {
+  const int ndim = static_cast<int>(box.sizes.size());
+  const auto is_dense = [&](int k, size_t item) {
+    dense_strides(box.sizes, static_cast<int64_t>(item), dense);
+    for (size_t d = 0; d < dense.size(); ++d) {
+      if (box.sizes[d] != 1 && plan.strides[k][d] != dense[d]) return false;
+    }
+    return true;
+  };
+  const bool dst_dense = is_dense(0, itemsize(to));
+  const char* src = box.data[1];
+  if (!is_dense(1, itemsize(from))) {
+    move_box(itemsize(from), ndim, box.sizes.data(), raw, dense.data(), src, plan.strides[1].data());
+    src = raw;
+  }
+  char* dst = dst_dense ? box.data[0] : converted;
+  convert_elements(to, dst, from, src, box.numel);
+  if (!dst_dense) {
+    dense_strides(box.sizes, static_cast<int64_t>(itemsize(to)), dense);
+    move_box(itemsize(to), ndim, box.sizes.data(), box.data[0], plan.strides[0].data(), converted, dense.data());
+  }
+}
+
+// A large transposition whose result has lines that can be written whole.
+bool streams(const StridedPlan& plan, const BoxGrid& grid, int64_t item) {
+  if (!grid.transposed || plan.numel * item < kStreamBytes || plan.strides[0][0] != item || plan.strides[1][1] != item ||
+      reinterpret_cast<uintptr_t>(plan.data[0]) % 64 != 0) {
+    return false;
+  }
+  for (size_t d = 1; d < plan.sizes.size(); ++d) {
+    if (plan.strides[0][d] % 64 != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void copy_strided(const Tensor& dst, const Tensor& src) {
+  FACULA_CHECK(dst.is_cpu() && src.is_cpu(), Runtime, "copy: both tensors must be on cpu, not ",
+               to_string(dst.device()), " and ", to_string(src.device()));
+  const ScalarType to = dst.dtype(), from = src.dtype();
+  char* const out = static_cast<char*>(dst.raw());
+  const char* const in = static_cast<const char*>(src.raw());
+  const bool same_shape = dst.sizes() == src.sizes();
+  FACULA_CHECK(same_shape || (src.dim() <= dst.dim() && broadcast_shapes(dst.sizes(), src.sizes(), "copy") ==
+                                                            DimVector(dst.sizes())),
+               Runtime, "copy: ", shape_string(src.sizes()), " does not broadcast to ", shape_string(dst.sizes()));
+  if (dst.numel() == 0 || (out == in && to == from && same_shape && dst.strides() == src.strides())) return;
+  if (same_shape && dst.is_contiguous() && src.is_contiguous()) {
+    if (dst.numel() < 2 * kGrain) {
+      convert_elements(to, out, from, in, dst.numel());
+    } else {
+      copy_dense(out, to, in, from, dst.numel());
+    }
+    return;
+  }
+  const Tensor* operands[] = {&dst, &src};
+  StridedPlan plan = make_plan(dst.sizes(), operands);
+  const int64_t items[] = {static_cast<int64_t>(itemsize(to)), static_cast<int64_t>(itemsize(from))};
+  if (plan.sizes.size() == 1 && plan.strides[0][0] == items[0] && plan.strides[1][0] == items[1]) {
+    copy_dense(plan.data[0], to, plan.data[1], from, plan.numel);
+    return;
+  }
+  const bool converts = to != from;
+  BoxGrid grid = make_grid(plan, items, converts ? kTile : kGrain);
+  const bool stream = !converts && streams(plan, grid, items[0]);
+  if (stream) {  // one line of dst by a long run of src, which the hardware reads ahead
+    grid.set_extent(plan, 0, 64 / items[0]);
+    grid.set_extent(plan, 1, 4096 / items[0]);
+  }
+  const int64_t elements = std::max<int64_t>(1, plan.numel / grid.boxes);
+  parallel_for(0, grid.boxes, std::max<int64_t>(1, kGrain / elements), [&](int64_t begin, int64_t end) {
+    const int64_t tile = converts ? grid.box_numel() * (items[0] + items[1]) : 0;
+    Scratch scratch(static_cast<size_t>(tile));
+    char* const raw = scratch.data();
+    char* const converted = converts ? raw + grid.box_numel() * items[1] : nullptr;
+    Box box;
+    DimVector dense;
+    for (int64_t b = begin; b < end; ++b) {
+      locate_box(plan, grid, b, box);
+      if (stream) {
+        FACULA_BY_ISA(convert_table).transpose_stream[size_log2(static_cast<size_t>(items[0]))](
+            box.data[0], plan.strides[0][1], box.data[1], plan.strides[1][0], box.sizes[0], box.sizes[1]);
+      } else if (converts) {
+        convert_box(plan, box, to, from, raw, converted, dense);
+      } else {
+        move_box(static_cast<size_t>(items[0]), static_cast<int>(box.sizes.size()), box.sizes.data(), box.data[0],
+                 plan.strides[0].data(), box.data[1], plan.strides[1].data());
+      }
+    }
+  });
+}
+
+}  // namespace facula

@@ -1,0 +1,295 @@
+#include "runtime/iterate/pointwise.h"
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "runtime/iterate/convert.h"
+#include "runtime/iterate/pointwise_cpu.h"
+#include "runtime/iterate/pointwise_rows.h"
+#include "runtime/iterate/pointwise_types.h"
+#include "runtime/iterate/strided.h"
+#include "runtime/iterate/tiles.h"
+
+namespace facula {
+
+namespace {
+
+using detail::find_loop;
+
+constexpr size_t kMax = kMaxPointwiseOperands;
+
+std::atomic<PointwiseKernel> g_kernels[kMaxDeviceTypes];
+
+// ---- the short way: contiguous CPU tensors of one shape and the type the loop computes in, and
+// numbers; nothing is allocated but the result ----
+
+struct Short {
+  int64_t numel = 0;
+  const TensorImpl* lead = nullptr;  // gives shape and dtype
+  PointwiseLoop loop = nullptr;
+  const void* ins[kMax];
+  bool broadcast = false;            // the shapes differ
+  int numbers = 0;
+  uint8_t number_at[2];
+  alignas(16) char values[2][16];
+};
+
+bool same_sizes(const DimVector& a, const DimVector& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+// The number as an element of `dtype`, unless that changes the type of the result or its value.
+bool take_number(const TensorImpl& number, ScalarType dtype, char* value) {
+  switch (dtype) {
+    case ScalarType::Float32: {
+      float f;
+      if (number.dtype == ScalarType::Float64) {
+        const double d = *reinterpret_cast<const double*>(number.data);
+        f = static_cast<float>(d);
+        if (std::isinf(f) && !std::isinf(d)) return false;
+      } else if (number.dtype == ScalarType::Int64) {
+        f = static_cast<float>(*reinterpret_cast<const int64_t*>(number.data));
+      } else {
+        return false;
+      }
+      *reinterpret_cast<float*>(value) = f;
+      return true;
+    }
+    case ScalarType::Float64:
+      if (number.dtype == ScalarType::Float64) {
+        *reinterpret_cast<double*>(value) = *reinterpret_cast<const double*>(number.data);
+      } else if (number.dtype == ScalarType::Int64) {
+        *reinterpret_cast<double*>(value) = static_cast<double>(*reinterpret_cast<const int64_t*>(number.data));
+      } else {
+        return false;
+      }
+      return true;
+    case ScalarType::Int64:
+      if (number.dtype != ScalarType::Int64) return false;
+      *reinterpret_cast<int64_t*>(value) = *reinterpret_cast<const int64_t*>(number.data);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, const LoopArgs& args, Short& s) {
+  if (args.promoting != 0 && op.promotion == Promotion::Bool) return false;
+  const TensorImpl* lead = nullptr;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorImpl* t = inputs[i]->impl();
+    if (t == nullptr || t->device.type != kCPU || !t->contiguous) return false;
+    if (!t->wrapped_number && (op.masks >> i & 1u) == 0 && lead == nullptr) lead = t;
+  }
+  if (lead == nullptr || is_reduced_float(lead->dtype)) return false;
+  const ScalarType dtype = lead->dtype;
+  if (op.promotion == Promotion::Float && !is_differentiable(dtype)) return false;
+  if (args.promoting != 0) {
+    if (!is_differentiable(dtype)) return false;
+    for (size_t i = 0; i < args.values.size(); ++i) {
+      if ((args.promoting >> i & 1u) != 0 && args.has(i) && args.values[i].kind() > category(dtype)) return false;
+    }
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorImpl* t = inputs[i]->impl();
+    const bool mask = (op.masks >> i & 1u) != 0;
+    if (t->wrapped_number && !mask) {
+      if (s.numbers == 2 || !take_number(*t, dtype, s.values[s.numbers])) return false;
+      s.ins[i] = s.values[s.numbers];
+      s.number_at[s.numbers++] = static_cast<uint8_t>(i);
+      continue;
+    }
+    if (t->dtype != (mask ? ScalarType::Bool : dtype)) return false;
+    s.broadcast |= t != lead && !same_sizes(t->sizes, lead->sizes);
+    s.ins[i] = t->data;
+  }
+  s.loop = find_loop(op, dtype);
+  s.lead = lead;
+  s.numel = lead->numel;
+  return s.loop != nullptr;
+}
+
+// More than a few elements: numbers are spread over a tile, long ranges over threads.
+[[gnu::noinline]] void run_short_long(const Short& s, size_t inputs, char* const* outs, size_t noutputs,
+                                      ScalarType produced, uint32_t masks, const LoopArgs& args) {
+  alignas(64) char tiles[2][kTile * 8];
+  const ConvertTable& table = FACULA_BY_ISA(convert_table);
+  const int64_t item = static_cast<int64_t>(itemsize(s.lead->dtype)), out_item = static_cast<int64_t>(itemsize(produced));
+  int64_t steps[kMax];
+  const char* bases[kMax];
+  for (size_t i = 0; i < inputs; ++i) {
+    steps[i] = (masks >> i & 1u) != 0 ? 1 : item;
+    bases[i] = static_cast<const char*>(s.ins[i]);
+  }
+  for (int k = 0; k < s.numbers; ++k) {
+    table.move[size_log2(static_cast<size_t>(item))](tiles[k], item, s.values[k], 0, std::min(s.numel, kTile));
+    bases[s.number_at[k]] = tiles[k];
+    steps[s.number_at[k]] = 0;
+  }
+  const int64_t piece = s.numbers > 0 ? kTile : s.numel;
+  parallel_for(0, s.numel, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; b += piece) {
+      const void* in[kMax];
+      void* out[kMax];
+      for (size_t i = 0; i < inputs; ++i) in[i] = bases[i] + b * steps[i];
+      for (size_t i = 0; i < noutputs; ++i) out[i] = outs[i] + b * out_item;
+      s.loop(std::min(piece, end - b), out, in, args);
+    }
+  });
+}
+
+inline void run_short(const PointwiseOp& op, const Short& s, size_t inputs, char* const* outs, size_t noutputs,
+                      ScalarType produced, const LoopArgs& args) {
+  if (s.numel <= 1 || (s.numbers == 0 && s.numel < 2 * kGrain)) {
+    if (s.numel > 0) s.loop(s.numel, reinterpret_cast<void* const*>(outs), s.ins, args);
+  } else {
+    run_short_long(s, inputs, outs, noutputs, produced, op.masks, args);
+  }
+}
+
+// Small tensors that broadcast. Results are contiguous, as their inputs are.
+bool run_short_rows(const PointwiseOp& op, const Short& s, std::span<const Tensor* const> inputs,
+                    const DimVector& shape, std::span<char* const> outs, ScalarType produced, const LoopArgs& args) {
+  detail::RowOperand ins[kMax];
+  const int64_t item = static_cast<int64_t>(itemsize(s.lead->dtype));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool number = inputs[i]->is_wrapped_number() && (op.masks >> i & 1u) == 0;
+    ins[i] = {static_cast<const char*>(s.ins[i]), number ? nullptr : &inputs[i]->impl()->sizes,
+              (op.masks >> i & 1u) != 0 ? 1 : item};
+  }
+  return detail::run_rows(s.loop, args, shape, std::span<const detail::RowOperand>(ins, inputs.size()), outs,
+                          static_cast<int64_t>(itemsize(produced)));
+}
+
+// ---- the general way ----
+
+void run(const PointwiseOp& op, const detail::PointwiseTypes& types, Device device,
+         std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const LoopArgs& args) {
+  if (device.type == kMeta) return;
+  if (device.type == kCPU) {
+    detail::pointwise_cpu(op, types.loop, types.compute, inputs, outs, args);
+    return;
+  }
+  const PointwiseKernel kernel = g_kernels[device.type].load(std::memory_order_acquire);
+  if (kernel == nullptr) raise_missing_kernel(*op.entry, device);
+  kernel(op, inputs, outs, types.compute, args);
+}
+
+[[gnu::noinline]] void pointwise_general(const PointwiseOp& op, std::span<const Tensor* const> inputs,
+                                         std::span<Tensor> results, const LoopArgs& args) {
+  const Device device = detail::common_device(op, inputs);
+  const DimVector sizes = detail::common_shape(op, inputs);
+  const detail::PointwiseTypes types = detail::pointwise_types(op, inputs, args);
+  DimVector strides;
+  if (sizes.size() > 1) {  // dense, dims in the order that the inputs' strides tell
+    DimVector in_strides[kMax];
+    for (size_t i = 0; i < inputs.size(); ++i) broadcast_strides(*inputs[i], sizes.size(), in_strides[i]);
+    const DimVector order = iteration_order(sizes, std::span<const DimVector>(in_strides, inputs.size()));
+    strides.resize(sizes.size());
+    int64_t stride = 1;
+    for (const int64_t d : order) {
+      strides[static_cast<size_t>(d)] = stride;
+      stride *= std::max<int64_t>(sizes[static_cast<size_t>(d)], 1);
+    }
+  }
+  const Tensor* outs[kMax];
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i] = strides.empty() || is_contiguous(sizes, strides)
+                     ? make_empty(sizes, types.result, device)
+                     : make_empty_strided(sizes, strides, types.result, device);
+    outs[i] = &results[i];
+  }
+  run(op, types, device, inputs, std::span<const Tensor* const>(outs, results.size()), args);
+}
+
+}  // namespace
+
+void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel) {
+  FACULA_CHECK(type < kMaxDeviceTypes && type != kCPU && type != kMeta, Value,
+               "set_pointwise_kernel(): this device type has its own way of running pointwise operators");
+  g_kernels[type].store(kernel, std::memory_order_release);
+}
+
+void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
+               LoopArgs args) {
+  Short s;
+  if (!take_short(op, inputs, args, s)) {
+    pointwise_general(op, inputs, results, args);
+    return;
+  }
+  const ScalarType produced = detail::produced_type(op, s.lead->dtype);
+  char* outs[kMax];
+  if (s.broadcast) {
+    const DimVector shape = detail::common_shape(op, inputs);
+    if (detail::fits_rows(shape, numel_of(shape))) {
+      for (size_t i = 0; i < results.size(); ++i) {
+        results[i] = make_empty(shape, produced);
+        outs[i] = results[i].impl()->data;
+      }
+      if (run_short_rows(op, s, inputs, shape, {outs, results.size()}, produced, args)) return;
+    }
+    pointwise_general(op, inputs, results, args);
+    return;
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i] = make_empty(s.lead->sizes, produced);
+    outs[i] = results[i].impl()->data;
+  }
+  run_short(op, s, inputs.size(), outs, results.size(), produced, args);
+}
+
+void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
+                   LoopArgs args, bool resize) {
+  Short s;
+  if (outs.size() == 1 && take_short(op, inputs, args, s)) {
+    const TensorImpl& out = *outs[0]->impl();
+    const ScalarType produced = detail::produced_type(op, s.lead->dtype);
+    bool fits = out.device.type == kCPU && out.contiguous && out.dtype == produced && !out.storage->read_only();
+    if (fits && s.broadcast) {
+      const DimVector shape = detail::common_shape(op, inputs);
+      fits = same_sizes(out.sizes, shape) && detail::fits_rows(shape, out.numel);
+    } else if (fits) {
+      fits = same_sizes(out.sizes, s.lead->sizes);
+    }
+    const char* const end = out.data + out.numel * static_cast<int64_t>(itemsize(produced));
+    for (size_t i = 0; fits && i < inputs.size(); ++i) {  // apart, or the very same elements
+      const TensorImpl& t = *inputs[i]->impl();
+      const char* t_end = t.data + t.numel * static_cast<int64_t>(itemsize(t.dtype));
+      fits = t.data == nullptr || t_end <= out.data || end <= t.data || (t.data == out.data && t_end == end);
+    }
+    char* data[] = {out.data};
+    if (fits && s.broadcast) {
+      fits = run_short_rows(op, s, inputs, out.sizes, data, produced, args);
+    } else if (fits) {
+      run_short(op, s, inputs.size(), data, 1, produced, args);
+    }
+    if (fits) {
+      outs[0]->bump_version();
+      return;
+    }
+  }
+  const Device device = detail::common_device(op, inputs);
+  const DimVector sizes = detail::common_shape(op, inputs);
+  const detail::PointwiseTypes types = detail::pointwise_types(op, inputs, args);
+  for (const Tensor* out : outs) detail::check_out(op, *out, sizes, types.result, device, resize);
+  for (size_t i = 1; i < outs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      FACULA_CHECK(overlap_of(*outs[i], *outs[j]) == Overlap::No, Runtime, op.name,
+                   "(): two of the out tensors share memory; each needs its own");
+    }
+  }
+  const Tensor* safe[kMax];
+  Tensor copies[kMax];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    safe[i] = detail::separate_from(op, i, *inputs[i], outs, copies[i]);
+  }
+  run(op, types, device, std::span<const Tensor* const>(safe, inputs.size()), outs, args);
+  for (const Tensor* out : outs) out->bump_version();
+}
+
+}  // namespace facula

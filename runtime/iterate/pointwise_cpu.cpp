@@ -1,0 +1,212 @@
+#include "runtime/iterate/pointwise_cpu.h"
+
+#include <cstring>
+
+#include "runtime/iterate/convert.h"
+#include "runtime/iterate/tiles.h"
+
+namespace facula::detail {
+
+namespace {
+
+constexpr int kMax = kMaxPointwiseOperands;
+
+struct Operand {
+  ScalarType dtype, want;      // in memory, in the loop
+  int64_t item, want_item;
+  bool constant = false;       // one element for all
+  bool box_dense = false;      // a full box lies in one piece
+  bool row_direct = false;     // rows can be used where they lie
+  alignas(16) char value[16];  // of a constant, converted
+  bool converts() const { return dtype != want; }
+};
+
+struct Walk {
+  StridedPlan plan;
+  BoxGrid grid;
+  Operand operands[kMax];
+  int outs, count;
+  int64_t box_numel = 1;
+  bool by_rows = false;  // the loop is called once a row of a box
+  PointwiseLoop loop;
+  const LoopArgs* args;
+
+  void prepare() {
+    bool all_direct = true;
+    int64_t items[kMax];
+    for (int k = 0; k < count; ++k) {
+      Operand& o = operands[k];
+      items[k] = o.item;
+      const DimVector& s = plan.strides[k];
+      o.constant = k >= outs && std::all_of(s.begin(), s.end(), [](int64_t x) { return x == 0; });
+      if (o.constant) convert_elements(o.want, o.value, o.dtype, plan.data[k], 1);
+      all_direct &= !o.constant && !o.converts() && s[0] == o.want_item;
+    }
+    grid = make_grid(plan, std::span<const int64_t>(items, static_cast<size_t>(count)), all_direct ? kGrain : kTile);
+    box_numel = grid.box_numel();
+    bool mixed = false;
+    for (int k = 0; k < count; ++k) {
+      Operand& o = operands[k];
+      o.row_direct = !o.converts() && !o.constant && (plan.strides[k][0] == o.item || plan.sizes[0] == 1);
+      o.box_dense = !o.constant && dense_in_box(k);
+      mixed |= o.row_direct && !o.box_dense;
+    }
+    by_rows = mixed && grid.extents[0] >= 16;
+  }
+
+  bool dense_in_box(int k) const {
+    int64_t expected = operands[k].item;
+    bool whole = true;  // dims so far are not cut, so this holds in smaller boxes at the edge too
+    for (size_t d = 0; d < plan.sizes.size(); ++d) {
+      if (grid.extents[d] == 1) {
+        whole &= plan.sizes[d] == 1;
+        continue;
+      }
+      if (!whole || plan.strides[k][d] != expected) return false;
+      expected *= grid.extents[d];
+      whole = grid.extents[d] == plan.sizes[d];
+    }
+    return true;
+  }
+
+  void run(int64_t begin, int64_t end) const {
+    int64_t bytes = 0, widest = 0;
+    for (int k = 0; k < count; ++k) {
+      if (used_in_place(operands[k])) continue;
+      bytes += (operands[k].want_item * box_numel + 63) & ~int64_t{63};
+      if (operands[k].converts()) widest = std::max(widest, operands[k].item);
+    }
+    Scratch scratch(static_cast<size_t>(bytes + widest * box_numel));
+    char* tile[kMax] = {};
+    char* next = scratch.data();
+    for (int k = 0; k < count; ++k) {
+      if (used_in_place(operands[k])) continue;
+      tile[k] = next;
+      next += (operands[k].want_item * box_numel + 63) & ~int64_t{63};
+      if (const Operand& o = operands[k]; o.constant) {
+        FACULA_BY_ISA(convert_table).move[size_log2(static_cast<size_t>(o.want_item))](tile[k], o.want_item, o.value, 0,
+                                                                                      box_numel);
+      }
+    }
+    char* const raw = next;
+    Box box, last;
+    std::fill(std::begin(last.data), std::end(last.data), nullptr);
+    DimVector dense;
+    for (int64_t b = begin; b < end; ++b) {
+      locate_box(plan, grid, b, box);
+      const bool same_sizes = b != begin && box.sizes == last.sizes;
+      void* ptrs[kMax];
+      for (int k = 0; k < count; ++k) {
+        const Operand& o = operands[k];
+        const bool in_place = used_in_place(o);
+        ptrs[k] = in_place ? box.data[k] : tile[k];
+        if (in_place || o.constant || k < outs) continue;
+        if (same_sizes && box.data[k] == last.data[k]) continue;  // a broadcast operand: still in its tile
+        load(k, box, tile[k], raw, dense);
+      }
+      if (by_rows) {
+        call_rows(box, ptrs);
+      } else {
+        loop(box.numel, ptrs, const_cast<const void* const*>(ptrs + outs), *args);
+      }
+      for (int k = 0; k < outs; ++k) {
+        if (tile[k] != nullptr) store(k, box, tile[k], raw, dense);
+      }
+      last = box;
+    }
+  }
+
+  // Whether the loop reads or writes the operand where it lies.
+  bool used_in_place(const Operand& o) const {
+    return !o.constant && !o.converts() && (o.box_dense || (by_rows && o.row_direct));
+  }
+
+  void load(int k, const Box& box, char* tile, char* raw, DimVector& dense) const {
+    const Operand& o = operands[k];
+    const char* src = box.data[k];
+    if (!o.box_dense) {
+      char* into = o.converts() ? raw : tile;
+      dense_strides(box.sizes, o.item, dense);
+      move_box(static_cast<size_t>(o.item), static_cast<int>(dense.size()), box.sizes.data(), into, dense.data(), src,
+               plan.strides[k].data());
+      src = into;
+    }
+    if (o.converts()) convert_elements(o.want, tile, o.dtype, src, box.numel);
+  }
+
+  void store(int k, const Box& box, const char* tile, char* raw, DimVector& dense) const {
+    const Operand& o = operands[k];
+    const char* src = tile;
+    if (o.converts()) {
+      char* into = o.box_dense ? box.data[k] : raw;
+      convert_elements(o.dtype, into, o.want, tile, box.numel);
+      src = into;
+    }
+    if (!o.box_dense) {
+      dense_strides(box.sizes, o.item, dense);
+      move_box(static_cast<size_t>(o.item), static_cast<int>(dense.size()), box.sizes.data(), box.data[k],
+               plan.strides[k].data(), src, dense.data());
+    }
+  }
+
+  void call_rows(const Box& box, void* const* ptrs) const {
+    const size_t ndim = box.sizes.size();
+    const int64_t n = box.sizes[0], rows = box.numel / n;
+    DimVector index(ndim, 0);
+    char* row[kMax];
+    for (int k = 0; k < count; ++k) row[k] = static_cast<char*>(ptrs[k]);
+    for (int64_t r = 0; r < rows; ++r) {
+      void* now[kMax];
+      for (int k = 0; k < count; ++k) {
+        const Operand& o = operands[k];
+        now[k] = o.constant || used_in_place(o) ? row[k] : row[k] + r * n * o.want_item;
+      }
+      loop(n, now, const_cast<const void* const*>(now + outs), *args);
+      for (size_t d = 1; d < ndim; ++d) {
+        const bool more = ++index[d] < box.sizes[d];
+        for (int k = 0; k < count; ++k) {
+          const Operand& o = operands[k];
+          if (!used_in_place(o)) continue;
+          row[k] += more ? plan.strides[k][d] : -(box.sizes[d] - 1) * plan.strides[k][d];
+        }
+        if (more) break;
+        index[d] = 0;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute,
+                   std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const LoopArgs& args) {
+  if (outs[0]->numel() == 0) return;
+  const ScalarType produced = produced_type(op, compute);
+  const Tensor* tensors[kMax];
+  Walk walk;
+  walk.outs = static_cast<int>(outs.size());
+  walk.count = static_cast<int>(outs.size() + inputs.size());
+  walk.loop = loop;
+  walk.args = &args;
+  for (int k = 0; k < walk.count; ++k) {
+    const bool is_out = k < walk.outs;
+    const size_t i = static_cast<size_t>(is_out ? k : k - walk.outs);
+    const Tensor& t = is_out ? *outs[i] : *inputs[i];
+    tensors[k] = &t;
+    Operand& o = walk.operands[k];
+    o.dtype = t.dtype();
+    o.want = is_out ? produced : op.masks >> i & 1u ? ScalarType::Bool : compute;
+    o.item = static_cast<int64_t>(itemsize(o.dtype));
+    o.want_item = static_cast<int64_t>(itemsize(o.want));
+  }
+  walk.plan = make_plan(outs[0]->sizes(), std::span<const Tensor* const>(tensors, static_cast<size_t>(walk.count)));
+  walk.prepare();
+  const int64_t grain = std::max<int64_t>(1, kGrain / walk.box_numel);
+  if (walk.plan.numel < 2 * kGrain) {
+    walk.run(0, walk.grid.boxes);
+  } else {
+    parallel_for(0, walk.grid.boxes, grain, [&](int64_t begin, int64_t end) { walk.run(begin, end); });
+  }
+}
+
+}  // namespace facula::detail

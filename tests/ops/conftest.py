@@ -1,0 +1,27 @@
+"""`--op NAME` keeps the tests of one operator."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--op", help="only the tests of this operator")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("--op", default=None)
+    if not wanted:
+        return
+    kept = []
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if getattr(params.get("op"), "name", None) == wanted:
+            kept.append(item)
+    config.hook.pytest_deselected([i for i in items if i not in kept])
+    items[:] = kept

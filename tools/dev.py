@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""The developer's command line: build, check, test, new-op, lint, bench.
+
+    python tools/dev.py build            install in editable form; rebuilds what changed
+    python tools/dev.py check            schema, formatting, linters, types
+    python tools/dev.py test -o add      tests of one operator; without -o all tests
+    python tools/dev.py show add         everything generated for one operator
+    python tools/dev.py new-op NAME      a schema entry to start from (--structured: with a kernel)
+    python tools/dev.py bench            compare with torch and NumPy
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CPP_FOLDERS = ("runtime", "aten", "tests/cpp")
+PYTHON_FOLDERS = ("codegen", "python", "tests", "tools")
+
+
+def run(*command: str, check: bool = True, env: dict[str, str] | None = None) -> int:
+    """Run a command in the repository's root, showing it first."""
+    print("$ " + " ".join(command), flush=True)
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **(env or {})}, check=False)
+    if check and done.returncode:
+        sys.exit(done.returncode)
+    return done.returncode
+
+
+def python(*arguments: str, check: bool = True) -> int:
+    return run(sys.executable, *arguments, check=check)
+
+
+def build(args: argparse.Namespace) -> None:
+    needs = ["scikit-build-core>=0.10", "pyyaml>=6", "jinja2>=3.1", "ninja", "cmake>=3.22"]
+    python("-m", "pip", "install", "-q", *needs)
+    settings = ["-C", "cmake.define.FACULA_WERROR=ON"] if args.werror else []
+    python("-m", "pip", "install", "--no-build-isolation", *settings, "-e", ".[test,examples]")
+
+
+def cpp_files() -> list[str]:
+    return sorted(
+        str(p.relative_to(ROOT))
+        for folder in CPP_FOLDERS
+        for p in (ROOT / folder).rglob("*")
+        if p.suffix in (".h", ".cpp")
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    folders = [f for f in PYTHON_FOLDERS if (ROOT / f).exists()]
+    fix = ["--fix"] if args.fix else []
+    results = [
+        python("-m", "codegen", "check", check=False),
+        python("-m", "ruff", "check", *fix, *folders, check=False),
+        python("-m", "ruff", "format", *([] if args.fix else ["--check"]), *folders, check=False),
+        run("clang-format", *(["-i"] if args.fix else ["--dry-run", "-Werror"]), *cpp_files(), check=False),
+        python("-m", "mypy", check=False),
+        python("tools/lint_names.py", check=False),
+    ]
+    if any(results):
+        sys.exit("check: failed")
+    print("check: all good")
+
+
+def test(args: argparse.Namespace) -> None:
+    command = ["-m", "pytest", "-q", "-n", str(args.jobs), "tests"]
+    if args.op:
+        command = ["-m", "pytest", "-q", "tests/ops", "--op", args.op]
+    sys.exit(python(*command, *args.rest, check=False))
+
+
+def show(args: argparse.Namespace) -> None:
+    sys.exit(python("-m", "codegen", "explain", args.op, check=False))
+
+
+POINTWISE = """
+- op: {name}(Tensor self, *, Scalar beta=1) -> Tensor
+  doc: What it computes, in one sentence.
+  scalar: self / (beta + abs(self))
+  derivative: auto
+  samples: ["f(3,4)", "f(0)", "f(), beta=2"]
+  reference: self / (beta + np.abs(self))
+"""
+STRUCTURED = """
+- op: {name}(Tensor self, int dim) -> Tensor
+  doc: What it computes, in one sentence.
+  kind: structured
+  shape: like(self)
+  dispatch: {{CPU: {name}, CUDA: none}}
+  derivative: {{self: "grad"}}
+  samples: ["f(3,4), dim=1", "f(0,4), dim=0"]
+  reference: self
+"""
+
+
+def new_op(args: argparse.Namespace) -> None:
+    entry = (STRUCTURED if args.structured else POINTWISE).format(name=args.name)
+    with (ROOT / "ops.yaml").open("a", encoding="utf-8") as file:
+        file.write(entry)
+    print(f"appended to ops.yaml:{entry}")
+    if args.structured:
+        print(f"now write `void {args.name}(const Tensor& self, int64_t dim, const Tensor& out)` in aten/cpu/")
+    python("-m", "codegen", "check", check=False)
+
+
+def bench(args: argparse.Namespace) -> None:
+    sys.exit(python("tools/bench", *args.rest, check=False))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    p = commands.add_parser("build")
+    p.add_argument("--werror", action="store_true", help="warnings are errors")
+    p.set_defaults(run=build)
+    p = commands.add_parser("check")
+    p.add_argument("--fix", action="store_true", help="format and fix what can be")
+    p.set_defaults(run=check)
+    p = commands.add_parser("test")
+    p.add_argument("-o", "--op", help="one operator")
+    p.add_argument("-n", "--jobs", default=2)
+    p.set_defaults(run=test)
+    p = commands.add_parser("show")
+    p.add_argument("op")
+    p.set_defaults(run=show)
+    p = commands.add_parser("new-op")
+    p.add_argument("name")
+    p.add_argument("--structured", action="store_true")
+    p.set_defaults(run=new_op)
+    p = commands.add_parser("bench")
+    p.set_defaults(run=bench)
+    args, args_rest = parser.parse_known_args()
+    args.rest = args_rest
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()
