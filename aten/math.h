@@ -63,6 +63,8 @@ inline constexpr R infinity = std::numeric_limits<R>::infinity();
 template <typename R>
 inline constexpr R nan = std::numeric_limits<R>::quiet_NaN();
 template <typename R>
+inline constexpr R largest = std::numeric_limits<R>::max();
+template <typename R>
 inline constexpr R pi = R(3.14159265358979323846);
 
 // ---- choice and truth ----
@@ -346,19 +348,17 @@ FACULA_MATH T floor_divide(T a, T b) {
   return r != 0 && ((r < 0) != (b < 0)) ? static_cast<T>(quotient - 1) : quotient;
 }
 template <Int T>
+FACULA_MATH uint64_t magnitude(T x) {
+  return x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
+}
+template <Int T>
 FACULA_MATH T gcd(T a, T b) {
-  T x = abs(a), y = abs(b);
-  while (y != 0) {
-    const T r = fmod(x, y);
-    x = y;
-    y = r;
-  }
-  return x;
+  return static_cast<T>(std::gcd(magnitude(a), magnitude(b)));
 }
 template <Int T>
 FACULA_MATH T lcm(T a, T b) {
-  const T divisor = gcd(a, b);
-  return divisor == 0 ? T(0) : abs(static_cast<T>(static_cast<T>(a / divisor) * b));
+  const uint64_t x = magnitude(a), y = magnitude(b), divisor = std::gcd(x, y);
+  return divisor == 0 ? T(0) : static_cast<T>(x / divisor * y);
 }
 
 // ---- integer powers and bits ----

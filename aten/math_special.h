@@ -64,6 +64,11 @@ template <Complex T>
 FACULA_MATH T sigmoid(T z) {
   return div(T(1), real_t<T>(1) + std::exp(-z));
 }
+// log(1 + exp(x)) without overflow.
+template <Float T>
+FACULA_MATH T log1pexp(T x) {
+  return maximum(x, T(0)) + log1p(exp(-abs(x)));
+}
 template <Float T>
 FACULA_MATH T logaddexp(T a, T b) {
   const T top = maximum(a, b);

@@ -173,7 +173,7 @@ def python_names(op: Operator) -> list[tuple[str, str]]:
         for place in op.python:
             if place == "function":
                 found.append(("", base))
-            elif place == "method":
+            elif place == "method" and stubs.takes_self(op):
                 found.append(("Tensor", base))
             elif place not in TOKENS:
                 path, _, leaf = place.rpartition(".")
@@ -182,7 +182,7 @@ def python_names(op: Operator) -> list[tuple[str, str]]:
 
 
 def inplace_names(op: Operator) -> list[tuple[str, str]]:
-    if op.internal or "inplace" not in op.variants:
+    if op.internal or "inplace" not in op.variants or not stubs.takes_self(op):
         return []
     return [(path, name + "_") for path, name in python_names(op) if path in ("", "Tensor")]
 

@@ -132,6 +132,7 @@ class Translator:
                 self._by_token.setdefault(token, []).append(candidate)
         self._rules = {rule.signature.name: rule.signature for rule in schema.rules}
         self._locals: dict[str, tuple[Value, str]] = {}
+        self._in_shape = False  # shape rules and operators have names of their own
 
     # ---- entry points ----
 
@@ -148,7 +149,11 @@ class Translator:
         return self._convert(value, wanted, body) if wanted is not None else value
 
     def shape_expression(self, formula: Formula) -> str:
-        return self.expression(formula, META).code
+        self._in_shape = True
+        try:
+            return self.expression(formula, META).code
+        finally:
+            self._in_shape = False
 
     def program(self, formula: Formula, returns: tuple[Type, ...]) -> list[str]:
         """C++ statements for an expression or a program ending in `return`."""
@@ -329,6 +334,8 @@ class Translator:
             return Value(f"int64_t{{{value}}}", INT)
         if isinstance(value, float):
             return Value(repr(value), FLOAT)
+        if isinstance(value, complex):
+            return Value(f"Scalar(complex128({value.real!r}, {value.imag!r}))", SCALAR)
         if isinstance(value, str):
             return Value(f"std::string_view({self._quote(value)})", STR)
         raise self._error(node, f"constant {value!r} is not allowed")
@@ -560,6 +567,8 @@ class Translator:
                     return Value(f"{owner.code}.{method}({at})", INT)
                 if method in _FACT_METHODS:
                     return self._fact_method(owner, method, ast.unparse(node.func.value))
+            elif self._unwrap(owner).type == SCALAR and method == "conj" and not node.args:
+                return Value(f"{self._unwrap(owner).code}.conj()", SCALAR)
             arguments = [owner, *(self._expr(a) for a in node.args)]
             return self._resolve(method, arguments, keywords, node)
         if not isinstance(node.func, ast.Name):
@@ -569,7 +578,7 @@ class Translator:
         special = self._builtin(name, arguments, node)
         if special is not None:
             return special
-        if name in self._rules:
+        if self._in_shape and name in self._rules:
             return self._invoke_signature(self._rules[name], f"shape::{name}", arguments, keywords, node)
         return self._resolve(name, arguments, keywords, node)
 
@@ -590,8 +599,12 @@ class Translator:
         plain = [self._unwrap(a) for a in arguments]
         if name == "len" and len(plain) == 1 and plain[0].type.is_list:
             return Value(f"static_cast<int64_t>(({plain[0].code}).size())", INT)
+        if name == "conj" and len(plain) == 1 and plain[0].type == SCALAR:
+            return Value(f"{plain[0].code}.conj()", SCALAR)
         if name == "int" and len(plain) == 1:
             return Value(f"static_cast<int64_t>({self._as_float(plain[0]).code})", INT)
+        if name == "conj" and len(plain) == 1 and plain[0].type in (INT, FLOAT, SCALAR):
+            return Value(f"{plain[0].code}.conj()", SCALAR) if plain[0].type == SCALAR else plain[0]
         if name == "float" and len(plain) == 1 and not plain[0].type.is_tensor:
             return Value(f"static_cast<double>({self._as_float(plain[0]).code})", FLOAT)
         if name in ("min", "max") and len(plain) == 2 and all(p.type in (INT, FLOAT) for p in plain):

@@ -262,8 +262,8 @@ class _Deriver:
         variant = next((a.name for a in op.signature.arguments if a.type.base == "str"), "")
         for key, term in reversed(terms[:-1]):
             text = f'({tensor_form(term, scope)}) if {variant} == "{key}" else ({text})'
-        formula = expr.synthetic(text, op.location)
-        return Derivative((input_,), op.location, formula=formula)
+        stated = expr.synthetic(text, op.location)
+        return Derivative((input_,), op.location, formula=stated)
 
     def _note_missing(self, op: Operator, terms: Sequence[Expr]) -> None:
         """Words of the vocabulary that a second derivative needs but no operator is named after."""

@@ -1,4 +1,4 @@
-"""Errors of the schema: each names its place, its operator, what is wrong and what would be right."""
+"""Errors of the schema: place, operator, what is wrong and what would be right."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ CONSTANTS: dict[str, float] = {
     "e": math.e,
     "inf": math.inf,
     "nan": math.nan,
+    "largest": 1.7976931348623157e308,  # in loops: the largest number of the compute type
     "euler_gamma": 0.577215664901532860606512090082,
     "M_SQRT2": math.sqrt(2),
     "M_SQRT1_2": math.sqrt(0.5),
@@ -238,17 +239,79 @@ class Checker:
 
 # Attributes of tensors and words that tensor formulas may use beside operators.
 ATTRIBUTES = frozenset(
-    "shape dtype device ndim itemsize is_complex is_floating_point requires_grad T mT H mH real "
-    "imag layout numel size dim".split()
+    [
+        "shape",
+        "dtype",
+        "device",
+        "ndim",
+        "itemsize",
+        "is_complex",
+        "is_floating_point",
+        "requires_grad",
+        "T",
+        "mT",
+        "H",
+        "mH",
+        "real",
+        "imag",
+        "layout",
+        "numel",
+        "size",
+        "dim",
+    ]
 )
 BUILTINS = frozenset(
-    "len range min max sum abs int float bool list tuple zip enumerate reversed any all sorted "
-    "isinstance prod".split()
+    [
+        "len",
+        "range",
+        "min",
+        "max",
+        "sum",
+        "abs",
+        "int",
+        "float",
+        "bool",
+        "list",
+        "tuple",
+        "zip",
+        "enumerate",
+        "reversed",
+        "any",
+        "all",
+        "sorted",
+        "isinstance",
+        "prod",
+    ]
 )
 WORDS = frozenset(
-    "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 "
-    "contiguous_format preserve_format channels_last Tensor int float True False None "
-    "ValueError RuntimeError IndexError TypeError NotImplementedError".split()
+    [
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        "contiguous_format",
+        "preserve_format",
+        "channels_last",
+        "Tensor",
+        "int",
+        "float",
+        "True",
+        "False",
+        "None",
+        "ValueError",
+        "RuntimeError",
+        "IndexError",
+        "TypeError",
+        "NotImplementedError",
+    ]
 )
 
 

@@ -144,6 +144,10 @@ class Formula:
         return self.location
 
 
+# The derivative statement of a kernel that runs its composite form where gradients are recorded.
+THROUGH_COMPOSITE = "it differentiates through its composite form"
+
+
 @dataclass(frozen=True)
 class Derivative:
     """What the schema says of one differentiable input (or of a joint group of inputs).
@@ -226,6 +230,10 @@ class Operator:
     def name(self) -> str:
         """Full name with overload, e.g. `max.dim`."""
         return self.signature.name
+
+    @property
+    def through_composite(self) -> bool:
+        return any(d.none == THROUGH_COMPOSITE for d in self.derivatives)
 
     @property
     def base_name(self) -> str:

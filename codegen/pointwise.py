@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 
 from . import scalar_cpp
-from .model import Argument, Operator, Schema
+from .model import Argument, Formula, Operator, Schema
 from .scalar_cpp import Body, variable
 from .tree import from_formula
 
@@ -45,9 +45,7 @@ class Table:
 def loop_arguments(op: Operator) -> tuple[Argument, ...]:
     """The arguments that reach a loop in LoopArgs, in order: numbers, not the variant's name."""
     numbers = ("Scalar", "float", "int", "bool")
-    return tuple(
-        a for a in op.signature.arguments if a.type.base in numbers and not a.type.is_list
-    )
+    return tuple(a for a in op.signature.arguments if a.type.base in numbers and not a.type.is_list)
 
 
 def table_names(op: Operator) -> tuple[str, ...]:
@@ -59,7 +57,7 @@ def table_names(op: Operator) -> tuple[str, ...]:
 
 def tables(op: Operator) -> tuple[Table, ...]:
     if op.scalar_variants:
-        groups = [((key, formula),) for key, formula in op.scalar]
+        groups: list[tuple[tuple[str, Formula], ...]] = [(one,) for one in op.scalar]
     else:
         groups = [op.scalar]
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -11,6 +12,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from . import expr, signature
 from .errors import Errors, SchemaError, SchemaErrors, nearest
 from .model import (
+    THROUGH_COMPOSITE,
     Check,
     Derivative,
     Formula,
@@ -40,7 +42,28 @@ PROMOTIONS = ("float", "same", "bool", "real", "none")
 VARIANTS = ("inplace", "out")
 POLICIES = ("deterministic", "nan", "ties", "empty")
 TOKENS = (
-    *"+ - * / // % ** @ & | ^ << >> < <= > >= == != ~".split(),
+    *[
+        "+",
+        "-",
+        "*",
+        "/",
+        "//",
+        "%",
+        "**",
+        "@",
+        "&",
+        "|",
+        "^",
+        "<<",
+        ">>",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "==",
+        "!=",
+        "~",
+    ],
     "unary -",
     "unary +",
     "abs()",
@@ -54,9 +77,31 @@ DEFAULT_VARIANTS = {
 }
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
-        *"op doc kind scalar dtypes promote masks shape dispatch composite composite_fn".split(),
-        *"derivative forward variants python overload alias internal samples reference".split(),
-        *"property tolerance checks".split(),
+        *[
+            "op",
+            "doc",
+            "kind",
+            "scalar",
+            "dtypes",
+            "promote",
+            "masks",
+            "shape",
+            "dispatch",
+            "composite",
+            "composite_fn",
+        ],
+        *[
+            "derivative",
+            "forward",
+            "variants",
+            "python",
+            "overload",
+            "alias",
+            "internal",
+            "samples",
+            "reference",
+        ],
+        *["property", "tolerance", "checks"],
         *POLICIES,
     ),
     "math": ("math", "derivative", "holomorphic"),
@@ -132,7 +177,9 @@ class _RecordReader:
             while node.value[start : start + 1] == " ":
                 start += 1
         text = node.value[start:].rstrip()
-        runs = tuple((max(o - start, 0), ln, c + max(start - o, 0)) for o, ln, c in self._from(node, start))
+        runs = tuple(
+            (max(o - start, 0), ln, c + max(start - o, 0)) for o, ln, c in self._from(node, start)
+        )
         location = Location(self.source.file, *runs[0][1:]) if runs else self.source.place(node)
         if not text:
             self.record.error(node, "an empty formula")
@@ -161,9 +208,7 @@ class _RecordReader:
             self.record.error(empty.at(error.column), error.message)
             return None
 
-    def words(
-        self, key: str, known: Collection[str], default: tuple[str, ...]
-    ) -> tuple[str, ...]:
+    def words(self, key: str, known: Collection[str], default: tuple[str, ...]) -> tuple[str, ...]:
         node = self.record.take(key)
         if node is None:
             return default
@@ -284,19 +329,26 @@ class _RecordReader:
         )
         if parsed is None:
             return []
-        return [Operator(signature=parsed, **fields)]  # type: ignore[arg-type]
+        op = Operator(signature=parsed, **fields)  # type: ignore[arg-type]
+        if not op.samples and op.scalar:
+            op = op.replace(samples=default_samples(op))
+        return [op]
 
     def _doc(self) -> tuple[str, str]:
+        """Sentence and example; a doc of one line may end in `>>> CODE -> OUTPUT`."""
         node = self.record.take("doc")
         if node is None:
             self.record.error(self.location, "missing key 'doc': a sentence and an example")
             return "", ""
         text = self.record.text(node, "'doc'")
-        lines = text.value.strip().splitlines() if text else []
-        start = next((i for i, line in enumerate(lines) if line.startswith(">>>")), len(lines))
-        if text and start == 0:
+        doc = text.value.strip() if text else ""
+        sentence, mark, example = doc.partition(">>>")
+        if text and not sentence.strip():
             self.record.error(text, "'doc' begins with a sentence")
-        return "\n".join(lines[:start]).strip(), "\n".join(lines[start:]).strip()
+        if mark and "\n" not in doc:
+            code, arrow, output = example.rpartition(" -> ")
+            example = f"{code}\n{output}" if arrow else example
+        return sentence.strip(), f"{mark}{example}".strip()
 
     def _scalar(self, parsed: Signature | None) -> tuple[tuple[tuple[str, Formula], ...], bool]:
         node = self.record.take("scalar")
@@ -355,13 +407,19 @@ class _RecordReader:
             return (), False
         inputs = _tensor_inputs(parsed)
         place = self.source.place(node)
+        if isinstance(node, ScalarNode) and node.value == "composite":
+            if "composite" not in self.record.keys and "composite_fn" not in self.record.keys:
+                self.record.error(node, "'derivative: composite' needs the key 'composite' or 'composite_fn'")
+            return tuple(Derivative((name,), place, none=THROUGH_COMPOSITE) for name in inputs), False
         if isinstance(node, ScalarNode) and node.value == "auto":
             return tuple(Derivative((name,), place, auto=True) for name in inputs), True
         whole = self._whole(node)
         if whole is not None:
             found = self._derivative(inputs, whole)
             each = [found] if found else []
-            return tuple(Derivative((n,), d.location, zero=d.zero, none=d.none) for d in each for n in inputs), False
+            return tuple(
+                Derivative((n,), d.location, zero=d.zero, none=d.none) for d in each for n in inputs
+            ), False
         inner = self.record.mapping(node, "'derivative'")
         result: list[Derivative] = []
         for key, value in inner.items() if inner else ():
@@ -376,7 +434,7 @@ class _RecordReader:
         if isinstance(node, ScalarNode):
             if node.value == "zero" or node.value.startswith("none:"):
                 return node
-            self.record.error(node, "a derivative is 'auto', 'zero', 'none: reason' or a mapping")
+            self.record.error(node, "a derivative is 'auto', 'zero', 'composite', 'none: reason' or a mapping")
             return None
         if isinstance(node, MappingNode) and [k.value for k, _ in node.value] == ["none"]:
             return node
@@ -388,7 +446,9 @@ class _RecordReader:
             inner = self.record.mapping(node, "a derivative")
             items = inner.items() if inner else []
             if len(items) != 1 or items[0][0] not in ("none", "scalar"):
-                self.record.error(node, "expected a formula, 'zero', {none: reason} or {scalar: ...}")
+                self.record.error(
+                    node, "expected a formula, 'zero', {none: reason} or {scalar: ...}"
+                )
                 return None
             key, value = items[0]
             text = self.record.text(value, f"'{key}'")
@@ -448,7 +508,10 @@ class _RecordReader:
                 reason = text.value
             elif key not in signature.DTYPES:
                 hint = nearest(key, signature.DTYPES)
-                self.record.error(inner.keys[key] if inner else node or self.location, f"unknown dtype '{key}'{hint}")
+                self.record.error(
+                    inner.keys[key] if inner else node or self.location,
+                    f"unknown dtype '{key}'{hint}",
+                )
             else:
                 try:
                     found.append((key, float(text.value)))
@@ -479,11 +542,35 @@ class _RecordReader:
             if require is None or error is None or body.left():
                 self.record.error(value, f"check '{label}' has the keys 'require' and 'error'")
                 continue
-            text, message = self.record.text(require, "'require'"), self.record.text(error, "'error'")
+            text, message = (
+                self.record.text(require, "'require'"),
+                self.record.text(error, "'error'"),
+            )
             formula = self.formula(text) if text else None
             if formula and message:
                 found.append(Check(label, formula, message.value))
         return tuple(found)
+
+
+def default_samples(op: Operator) -> tuple[str, ...]:
+    """Samples of a pointwise operator that states none: whole, empty, 0-d and broadcast inputs."""
+    needed = [a for a in op.signature.arguments if a.default is None]
+    if not all(a.type.is_tensor for a in needed):
+        return ()
+    if "float" in op.dtypes:
+        maker, extra = "f", ""
+    else:
+        maker, extra = ("i", "low=-9,high=9") if "int" in op.dtypes else ("b", "")
+    shapes = [["3,4"] * len(needed), ["0"] * len(needed), [""] * len(needed)]
+    if len(needed) > 1:
+        shapes.insert(1, ["3,4", *["4"] * (len(needed) - 1)])
+        shapes.insert(2, ["3,1", *["1,4"] * (len(needed) - 1)])
+    samples = []
+    for sizes in shapes:
+        samples.append(
+            ", ".join(f"{maker}({','.join(x for x in (size, extra) if x)})" for size in sizes)
+        )
+    return tuple(samples)
 
 
 def _line_column(node: Node) -> tuple[int, int]:
@@ -496,4 +583,4 @@ def _tensor_inputs(parsed: Signature | None) -> tuple[str, ...]:
     return tuple(a.name for a in parsed.arguments if a.type.base == "Tensor")
 
 
-_NOTHING = expr.ast.Pass()
+_NOTHING = ast.Pass()

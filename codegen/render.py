@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,13 +146,16 @@ def generate_texts(schema: Schema) -> dict[str, str]:
         {"location": r.location, "result": "Meta", "name": r.signature.name,
          "parameters": ", ".join(cpp_types.declared_parameter(a, True) for a in r.signature.arguments)}
         for r in schema.rules])])
+    declarations = Declarations(schema, all_stubs)
     for k in range(STUB_SHARDS):
         chosen = [s for s in all_stubs if _shard(s.op, STUB_SHARDS) == k]
-        texts[f"stubs_{k}.cpp"] = env.get_template("stubs.cpp.j2").render(stubs=chosen, shard=k)
+        text = env.get_template("stubs.cpp.j2").render(stubs=chosen, shard=k, names=_table_names(chosen))
+        texts[f"stubs_{k}.cpp"] = declarations.insert(text)
     for k in range(AUTOGRAD_SHARDS):
         some = [p for p in plans if _shard(p.op, AUTOGRAD_SHARDS) == k]
-        texts[f"autograd_{k}.cpp"] = env.get_template("autograd.cpp.j2").render(plans=some, shard=k)
-    texts.update(_binding_texts(schema, env))
+        text = env.get_template("autograd.cpp.j2").render(plans=some, shard=k)
+        texts[f"autograd_{k}.cpp"] = declarations.insert(text)
+    texts.update(_binding_texts(schema, env, declarations))
     texts["facula/ops.json"] = export.to_json(schema)
     texts.update(pyi.generate(schema, env))
     texts["register.cpp"] = env.get_template("register.cpp.j2").render(
@@ -159,21 +163,60 @@ def generate_texts(schema: Schema) -> dict[str, str]:
     return texts
 
 
-def _binding_texts(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
+_USES = re.compile(r"\b(ops|cpu|any|composite|shape|entries)::(\w+)")
+
+
+class Declarations:
+    """Hands each generated file just the declarations it uses, so that a new operator does not
+    recompile the files of the others."""
+
+    def __init__(self, schema: Schema, all_stubs: list[stubs.Stub]) -> None:
+        self._lines: dict[tuple[str, str], list[str]] = {}
+        for stub in all_stubs:
+            for form in stub.forms:
+                self._add("ops", form.name, f"{form.result} {form.name}({form.parameters});")
+            self._add("entries", stub.entry, f"extern OperatorEntry {stub.entry};")
+        for space, functions in _kernel_spaces(schema):
+            for f in functions:
+                self._add(space, f["name"], f"{f['result']} {f['name']}({f['parameters']});")
+        for rule in schema.rules:
+            parameters = ", ".join(cpp_types.declared_parameter(a) for a in rule.signature.arguments)
+            self._add("shape", rule.signature.name, f"Meta {rule.signature.name}({parameters});")
+
+    def _add(self, space: str, name: str, line: str) -> None:
+        self._lines.setdefault((space, name), []).append(line)
+
+    def insert(self, text: str) -> str:
+        """`text` with its declarations in the place of the marker."""
+        used: dict[str, list[str]] = {}
+        for space, name in sorted(set(_USES.findall(text))):
+            used.setdefault(space, []).extend(self._lines.get((space, name), []))
+        blocks = [
+            "\n".join([f"namespace facula::{space} {{", *lines, f"}}  // namespace facula::{space}"])
+            for space, lines in used.items() if lines
+        ]
+        return text.replace("// DECLARATIONS\n", "\n".join(blocks) + "\n")
+
+
+def _table_names(chosen: list[stubs.Stub]) -> list[str]:
+    return [name for stub in chosen if stub.pointwise for name in pointwise.table_names(stub.op)]
+
+
+def _binding_texts(schema: Schema, env: jinja2.Environment, declarations: Declarations) -> dict[str, str]:
     made, callables, entries = bindings.collect(schema)
     binary, unary = bindings.slot_bindings(schema)
     docs = {c.symbol: _docstring(c) for c in callables}
     texts = {
-        "facula/bindings.h": env.get_template("bindings.h.j2").render(bindings=made),
         "module_table.cpp": env.get_template("module_table.cpp.j2").render(
-            callables=callables, docs=docs, binary=binary, unary=unary,
+            bindings=made, callables=callables, docs=docs, binary=binary, unary=unary,
             functions=[e for e in entries if e.path != "Tensor"],
             methods=[e for e in entries if e.path == "Tensor"],
             properties=bindings.property_operators(schema)),
     }
     for k in range(BINDING_SHARDS):
         some = [b for b in made if _shard(b.op, BINDING_SHARDS) == k]
-        texts[f"bindings_{k}.cpp"] = env.get_template("bindings.cpp.j2").render(bindings=some)
+        text = env.get_template("bindings.cpp.j2").render(bindings=some)
+        texts[f"bindings_{k}.cpp"] = declarations.insert(text)
     return texts
 
 
@@ -216,9 +259,8 @@ def generate(schema: Schema, outdir: Path) -> list[Path]:
 def output_names() -> list[str]:
     """The files `generate` writes: fixed, whatever the schema holds."""
     return [
-        "pointwise_loops.h",
         *(f"pointwise_{k}.cpp" for k in range(pointwise.SHARDS)),
-        "facula/ops.h", "facula/kernels.h", "facula/shapes.h", "facula/bindings.h",
+        "facula/ops.h", "facula/kernels.h", "facula/shapes.h",
         *(f"stubs_{k}.cpp" for k in range(STUB_SHARDS)),
         *(f"autograd_{k}.cpp" for k in range(AUTOGRAD_SHARDS)),
         *(f"bindings_{k}.cpp" for k in range(BINDING_SHARDS)),

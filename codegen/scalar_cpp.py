@@ -118,17 +118,19 @@ class _Emitter:
         if e.head == "name":
             return self._name(e.text)
         if e.head == "isnone":
-            return Code(f"!has_{e.args[0].text}", "bool", atom=True)
+            return Code(f"!has_{e.args[0].text}", "bool")
         if e.head == "call":
             return self._call(e)
         if e.head == "where":
             condition = self.truth(self.code(e.args[0]))
             yes, no = self._common(self.code(e.args[1]), self.code(e.args[2]))
-            return Code(f"math::where({condition.text}, {yes.text}, {no.text})", yes.type, atom=True)
+            return Code(
+                f"math::where({condition.text}, {yes.text}, {no.text})", yes.type, atom=True
+            )
         if e.head in ("and", "or", "not"):
             sides = [self.truth(self.code(a)) for a in e.args]
             if e.head == "not":
-                return Code(f"!{sides[0]}", "bool", atom=True)
+                return Code(f"!{sides[0]}", "bool")
             # No short circuit: it would be a branch inside the loop.
             return Code(f"{sides[0]} {'&' if e.head == 'and' else '|'} {sides[1]}", "bool")
         if e.head in COMPARISONS:
@@ -142,7 +144,8 @@ class _Emitter:
         if text in self.types:
             return Code(variable(text), self.types[text], atom=True)
         value = expr.CONSTANTS[text]
-        special = {"inf": "math::infinity<R>", "nan": "math::nan<R>"}
+        special = {name: f"math::{name}<R>" for name in ("nan", "largest")}
+        special["inf"] = "math::infinity<R>"
         return Code(special.get(text) or literal(repr(value)), "R", atom=True)
 
     def _call(self, e: Expr) -> Code:

@@ -44,11 +44,73 @@ DTYPES = (
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last")
 FLOAT_NAMES = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 CPP_KEYWORDS = frozenset(
-    "alignas alignof asm auto break case catch char class concept const constexpr continue "
-    "default delete do double else enum explicit export extern float for friend goto if inline int "
-    "long mutable namespace new noexcept operator private protected public register requires "
-    "return short signed sizeof static struct switch template this throw try typedef typeid "
-    "typename union unsigned using virtual void volatile while bool true false nullptr".split()
+    [
+        "alignas",
+        "alignof",
+        "asm",
+        "auto",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "concept",
+        "const",
+        "constexpr",
+        "continue",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "operator",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "requires",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "throw",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "while",
+        "bool",
+        "true",
+        "false",
+        "nullptr",
+    ]
 )
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -88,7 +150,9 @@ class _Cursor:
     def expect(self, token: str, what: str) -> None:
         if not self.take(token):
             found = self.text[self.at : self.at + 1]
-            raise self.error(f"expected '{token}' {what}, found {repr(found) if found else 'the end'}")
+            raise self.error(
+                f"expected '{token}' {what}, found {repr(found) if found else 'the end'}"
+            )
 
     def match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
         self.skip()
@@ -299,7 +363,7 @@ def check_default(type_: Type, default: str, range_: Range | None) -> str | None
                 return f"expected True or False, found {default}"
         case "str" | "Device":
             if not re.fullmatch(r'"[^"\\]*"', default):
-                return f'expected text in double quotes, found {default}'
+                return f"expected text in double quotes, found {default}"
         case "ScalarType":
             if default not in DTYPES:
                 return f"expected a dtype name, found {default}{nearest(default, DTYPES)}"

@@ -37,6 +37,7 @@ class Stub:
     composite_result: str
     composite_symbol: str
     has_decomposition: bool
+    through_composite: bool  # records gradients by running the composite instead of the kernel
     device: str
     pointwise: PointwisePlan | None
     autograd: bool
@@ -81,7 +82,7 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
     arguments = cpp_types.names(op)
     result = cpp_types.result_type(op.signature.returns)
     forms = [Form("Functional", name, result, parameters, declaration, arguments)]
-    if "inplace" in op.variants:
+    if "inplace" in op.variants and takes_self(op):
         forms.append(Form("InPlace", op.symbol + "_", "const Tensor&", parameters, declaration, arguments))
     if "out" in op.variants:
         outs = [f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns))]
@@ -90,6 +91,11 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
         names = ", ".join([arguments, *outs] if arguments else outs)
         forms.append(Form("Out", op.symbol + "_out", "void", joined, joined, names))
     return tuple(forms)
+
+
+def takes_self(op: Operator) -> bool:
+    """Methods and in-place forms need a tensor as the first argument."""
+    return bool(op.signature.arguments) and op.signature.arguments[0].type.is_tensor
 
 
 def tensor_inputs(op: Operator) -> list[Argument]:
@@ -216,6 +222,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         composite_result=composite_result,
         composite_symbol=f"composite::{op.composite_fn}" if op.composite_fn else f"{op.symbol}_composite",
         has_decomposition=(op.composite is not None or op.composite_fn is not None) and bool(kinds),
+        through_composite=op.through_composite,
         device=device_expression(op),
         pointwise=pointwise_plan(op) if op.scalar else None,
         autograd=differentiable,

@@ -17,11 +17,29 @@ ZERO = num(0)
 ONE = num(1)
 GRAD = name("grad_output")
 # Comparisons and logic have no slope, rounding up to a multiple neither.
-_FLAT = frozenset({*COMPARISONS, "and", "or", "not", "isnone", "//", "&", "|", "^", "~", "<<", ">>"})
+_FLAT = frozenset(
+    {*COMPARISONS, "and", "or", "not", "isnone", "//", "&", "|", "^", "~", "<<", ">>"}
+)
 
 _FOLDABLE: dict[str, Callable[..., float]] = {
     f: getattr(math, f)
-    for f in "exp expm1 log log2 log10 log1p sqrt sin cos tan sinh cosh tanh erf lgamma".split()
+    for f in [
+        "exp",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "erf",
+        "lgamma",
+    ]
 }
 
 
@@ -97,6 +115,10 @@ def sub(a: Expr, b: Expr) -> Expr:
         return add(a, b.args[0])
     if a == b:
         return ZERO
+    if b.head == "-" and b.args[0] == a:
+        return b.args[1]
+    if b.number is not None and a.head == "-" and a.args[1].number is not None:
+        return sub(a.args[0], num(a.args[1].number + b.number))
     return _fold(Expr("-", (a, b)))
 
 
@@ -146,7 +168,28 @@ def power(a: Expr, b: Expr) -> Expr:
 
 
 def where(c: Expr, a: Expr, b: Expr) -> Expr:
+    known = _known_condition(c)
+    if known is not None:
+        return a if known else b
     return a if a == b else Expr("where", (c, a, b))
+
+
+def _known_condition(c: Expr) -> bool | None:
+    """The truth of a condition between numbers, as `2 == 0`."""
+    if c.head == "and" or c.head == "or":
+        sides = [_known_condition(a) for a in c.args]
+        decisive = c.head == "or"
+        if decisive in sides:
+            return decisive
+        return None if None in sides else not decisive
+    if c.head not in COMPARISONS:
+        return None
+    left, right = (constant(a) for a in c.args)
+    if left is None or right is None:
+        return None
+    tests: dict[str, bool] = {"==": left == right, "!=": left != right, "<": left < right}
+    tests |= {"<=": left <= right, ">": left > right, ">=": left >= right}
+    return tests[c.head]
 
 
 def rebuild(e: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -236,7 +279,12 @@ class Calculus:
         return total
 
     def holomorphic(self, e: Expr) -> bool:
-        return all(self.functions[f].holomorphic for f in e.functions() if f in self.functions)
+        """Whether the rules hold for complex arguments too; conditions may be real."""
+        if e.head in _FLAT:
+            return True
+        if e.head == "call" and e.text in self.functions and not self.functions[e.text].holomorphic:
+            return False
+        return all(self.holomorphic(a) for a in e.args)
 
 
 def pull(grad: Expr, slope: Expr, *, conj: bool, plain: Collection[str] = ()) -> Expr:
@@ -255,7 +303,8 @@ def pull(grad: Expr, slope: Expr, *, conj: bool, plain: Collection[str] = ()) ->
         return where(
             c, pull(grad, a, conj=conj, plain=plain), pull(grad, b, conj=conj, plain=plain)
         )
-    factor = call("conj", slope) if conj else slope
+    real = slope.names() <= set(expr.CONSTANTS) and not slope.functions()
+    factor = call("conj", slope) if conj and not real else slope
     if slope.names() <= set(plain) | set(expr.CONSTANTS) and slope.head in ("name", "num"):
         return Expr("*", (grad, factor))
     return call("mul0", grad, factor)
@@ -301,7 +350,9 @@ def coefficient(e: Expr, grad: str) -> Expr | None:
 
 
 def without_conj(e: Expr) -> Expr:
-    return e.map(lambda n: without_conj(n.args[0]) if n.head == "call" and n.text == "conj" else None)
+    return e.map(
+        lambda n: without_conj(n.args[0]) if n.head == "call" and n.text == "conj" else None
+    )
 
 
 def reuse_result(slope: Expr, results: Mapping[str, Expr], tensors: Collection[str]) -> Expr:

@@ -110,7 +110,9 @@ def num(value: float | str) -> Expr:
     text = value if isinstance(value, str) else repr(value)
     if not isinstance(value, str) and float(value).is_integer() and abs(value) < 1e15:
         text = str(int(value))
-    return Expr("neg", (Expr("num", (), text[1:]),)) if text.startswith("-") else Expr("num", (), text)
+    return (
+        Expr("neg", (Expr("num", (), text[1:]),)) if text.startswith("-") else Expr("num", (), text)
+    )
 
 
 def name(text: str) -> Expr:
@@ -144,8 +146,8 @@ def from_ast(node: ast.expr) -> Expr:
         case ast.BoolOp(op=op, values=values):
             head = "and" if isinstance(op, ast.And) else "or"
             result = from_ast(values[0])
-            for value in values[1:]:
-                result = Expr(head, (result, from_ast(value)))
+            for operand in values[1:]:
+                result = Expr(head, (result, from_ast(operand)))
             return result
         case ast.Compare():
             return _comparison(node)

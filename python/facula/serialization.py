@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import facula
-from facula import _safetensors as fmt
 from facula.nn.parameter import Parameter
+from facula.utils import _safetensors as fmt
 
 __all__ = ["load", "save"]
 

@@ -9,10 +9,13 @@
 
 namespace facula {
 
+struct DualLevel;
+
 // The tangent of one tensor, linked into its dual level so that closing the level ends it.
 struct TangentRecord {
   Tensor tangent;
   TensorImpl* owner = nullptr;
+  std::shared_ptr<DualLevel> level;
   TangentRecord* previous = nullptr;
   TangentRecord* next = nullptr;
 };
@@ -108,18 +111,14 @@ inline bool has_tangent(const Tensor& t) {
   return detail::owns_tangent(i) ||
          (i->base && !i->no_grad_view && is_differentiable(i->dtype) && detail::owns_tangent(i->base.get()));
 }
-inline bool has_tangent(TensorList list) {
-  for (const Tensor& t : list) {
-    if (has_tangent(t)) return true;
-  }
-  return false;
-}
 inline Tensor tangent_of(const Tensor& t) {
   if (!has_tangent(t)) return Tensor();
   return detail::owns_tangent(t.impl()) ? t.impl()->autograd->forward->tangent : detail::tangent_from_base(t);
 }
-// Sets the layer bit too, so that calls with `t` enter the autograd layer. After an in-place change
-// of `t` the old tangent is overwritten, so that views of it follow. An undefined tangent removes.
+// Sets the layer bit too, so that calls with `t` enter the autograd layer. A tangent that `t` has is
+// overwritten, so that views of it follow. An undefined tangent removes it.
 FACULA_API void set_tangent(const Tensor& t, Tensor tangent);
+// The same after an in-place change of `t`: where `t` is a view, its base gets a tangent with it.
+FACULA_API void set_tangent_inplace(const Tensor& t, Tensor tangent);
 
 }  // namespace facula

@@ -27,6 +27,7 @@ struct OutputMeta {
   DimVector sizes;
   ScalarType dtype = ScalarType::Float32;
   Device device;
+  operator Meta() const { return {sizes, dtype, device, {}}; }  // NOLINT
 };
 
 // Sees gradients on their way and may replace them. Kept by shared_ptr; a removal handle sets

@@ -15,6 +15,14 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
   uint32_t use_count() const { return refs_.load(std::memory_order_acquire); }
   void retain() const { refs_.fetch_add(1, std::memory_order_relaxed); }
+  // For holders of a weak pointer: false when the last reference is gone already.
+  bool try_retain() const {
+    uint32_t n = refs_.load(std::memory_order_relaxed);
+    while (n != 0) {
+      if (refs_.compare_exchange_weak(n, n + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
   // True when this was the last reference.
   bool drop() const { return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 

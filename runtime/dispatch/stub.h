@@ -8,6 +8,7 @@
 #include "runtime/dispatch/boxing.h"
 #include "runtime/dispatch/formula.h"
 #include "runtime/dispatch/registry.h"
+#include "runtime/iterate/pointwise.h"
 #include "runtime/iterate/strided.h"
 
 // The loops of the higher x86-64 levels, where they were built.

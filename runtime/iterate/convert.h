@@ -20,7 +20,13 @@ struct ConvertTable {
   Convert convert[kNumScalarTypes][kNumScalarTypes];  // [from][to]
   Move move[5];                                       // by log2 of the element size
   Transpose transpose[5];
+  // The same past the cache, for results too large to stay there: writing whole lines without reading
+  // them first. dst and dst_pitch are multiples of 64.
+  Transpose transpose_stream[5];
 };
+
+// Transposed copies from this size on are written past the cache.
+inline constexpr int64_t kStreamBytes = int64_t{16} << 20;
 FACULA_DECLARE_BY_ISA(ConvertTable, convert_table)
 
 inline int size_log2(size_t itemsize) { return __builtin_ctzll(itemsize); }

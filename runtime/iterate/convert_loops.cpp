@@ -7,6 +7,8 @@
 
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 namespace facula {
@@ -150,6 +152,45 @@ inline void transpose_4x4(char* dst, int64_t dp, const char* src, int64_t sp) {
 }
 #endif
 
+#if defined(__SSE2__)
+// Eight rows of eight 2-byte elements.
+inline void transpose_8x8_short(char* dst, int64_t dp, const char* src, int64_t sp) {
+  __m128i r[8], t[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i * sp));
+  for (int i = 0; i < 4; ++i) {
+    t[2 * i] = _mm_unpacklo_epi16(r[i], r[i + 4]);
+    t[2 * i + 1] = _mm_unpackhi_epi16(r[i], r[i + 4]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[2 * i] = _mm_unpacklo_epi16(t[i], t[i + 4]);
+    r[2 * i + 1] = _mm_unpackhi_epi16(t[i], t[i + 4]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + 2 * i * dp), _mm_unpacklo_epi16(r[i], r[i + 4]));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + (2 * i + 1) * dp), _mm_unpackhi_epi16(r[i], r[i + 4]));
+  }
+}
+// Eight rows of eight bytes.
+inline void transpose_8x8_byte(char* dst, int64_t dp, const char* src, int64_t sp) {
+  __m128i r[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(src + i * sp));
+  __m128i a[4], b[4];
+  for (int i = 0; i < 4; ++i) a[i] = _mm_unpacklo_epi8(r[i], r[i + 4]);
+  for (int i = 0; i < 2; ++i) {
+    b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 2]);
+    b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 2]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    a[2 * i] = _mm_unpacklo_epi8(b[i], b[i + 2]);
+    a[2 * i + 1] = _mm_unpackhi_epi8(b[i], b[i + 2]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(dst + 2 * i * dp), a[i]);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(dst + (2 * i + 1) * dp), _mm_unpackhi_epi64(a[i], a[i]));
+  }
+}
+#endif
+
 template <size_t kSize>
 inline void transpose_scalar(char* dst, int64_t dp, const char* src, int64_t sp, int64_t rows, int64_t columns) {
   constexpr int64_t kItem = kSize;
@@ -159,7 +200,7 @@ inline void transpose_scalar(char* dst, int64_t dp, const char* src, int64_t sp,
 }
 
 template <size_t kSize>
-void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t rows, int64_t columns) {
+void transpose_small(char* dst, int64_t dp, const char* src, int64_t sp, int64_t rows, int64_t columns) {
   constexpr int64_t kItem = kSize;
   constexpr int64_t kSide = kSize >= 8 ? 4 : 8;
   int64_t i = 0;
@@ -168,6 +209,15 @@ void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t 
     for (; j + kSide <= columns; j += kSide) {
       char* d = dst + j * dp + i * kItem;
       const char* s = src + i * sp + j * kItem;
+#if defined(__SSE2__)
+      if constexpr (kSize == 1) {
+        transpose_8x8_byte(d, dp, s, sp);
+        continue;
+      } else if constexpr (kSize == 2) {
+        transpose_8x8_short(d, dp, s, sp);
+        continue;
+      }
+#endif
 #if defined(__AVX2__)
       if constexpr (kSize == 4) {
         transpose_8x8(d, dp, s, sp);
@@ -186,6 +236,64 @@ void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t 
   if (i < rows) transpose_scalar<kSize>(dst + i * kItem, dp, src + i * sp, sp, rows - i, columns);
 }
 
+inline void stream_line(char* dst, const char* src) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), _mm512_loadu_si512(src));
+#elif defined(__AVX2__)
+  for (int i = 0; i < 64; i += 32) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
+  }
+#elif defined(__SSE2__)
+  for (int i = 0; i < 64; i += 16) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
+  }
+#else
+  std::memcpy(dst, src, 64);
+#endif
+}
+inline void stream_done() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+// Squares with a cache line a side, turned in a buffer: with row pitches that are powers of two, lines
+// of the result that are written bit by bit would be evicted half full.
+template <size_t kSize, bool kStream>
+void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t rows, int64_t columns) {
+  constexpr int64_t kItem = kSize, kSide = 64 / kItem;
+  if (!kStream && dp < 1024) {
+    transpose_small<kSize>(dst, dp, src, sp, rows, columns);
+    return;
+  }
+  alignas(64) char square[kSide * 64];
+  for (int64_t j = 0; j < columns; j += kSide) {
+    const int64_t nj = columns - j < kSide ? columns - j : kSide;
+    int64_t i = 0;
+    // Start where lines of the result do.
+    const int64_t ahead = (64 - static_cast<int64_t>(reinterpret_cast<uintptr_t>(dst) & 63)) / kItem % kSide;
+    if (ahead > 0 && rows > ahead) {
+      transpose_small<kSize>(dst + j * dp, dp, src + j * kItem, sp, ahead, nj);
+      i = ahead;
+    }
+    for (; i + kSide <= rows; i += kSide) {
+      transpose_small<kSize>(square, 64, src + i * sp + j * kItem, sp, kSide, nj);
+      for (int64_t k = 0; k < nj; ++k) {
+        char* line = dst + (j + k) * dp + i * kItem;
+        if constexpr (kStream) {
+          stream_line(line, square + k * 64);
+        } else {
+          std::memcpy(line, square + k * 64, 64);
+        }
+      }
+    }
+    if (i < rows) {
+      transpose_small<kSize>(dst + j * dp + i * kItem, dp, src + i * sp + j * kItem, sp, rows - i, nj);
+    }
+  }
+  if constexpr (kStream) stream_done();
+}
+
 }  // namespace
 
 }  // namespace FACULA_ISA
@@ -198,8 +306,10 @@ void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t 
 FACULA_DEFINE_BY_ISA(ConvertTable, convert_table,
                      {{FACULA_FORALL_TYPES(ROW)},
                       {move_loop<1>, move_loop<2>, move_loop<4>, move_loop<8>, move_loop<16>},
-                      {transpose_loop<1>, transpose_loop<2>, transpose_loop<4>, transpose_loop<8>,
-                       transpose_loop<16>}})
+                      {transpose_loop<1, false>, transpose_loop<2, false>, transpose_loop<4, false>,
+                       transpose_loop<8, false>, transpose_loop<16, false>},
+                      {transpose_loop<1, true>, transpose_loop<2, true>, transpose_loop<4, true>,
+                       transpose_loop<8, true>, transpose_loop<16, true>}})
 #undef ROW
 
 }  // namespace facula

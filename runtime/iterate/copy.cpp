@@ -38,6 +38,18 @@ void convert_box(const StridedPlan& plan, const Box& box, ScalarType to, ScalarT
   }
 }
 
+// A large transposition whose result has lines that can be written whole.
+bool streams(const StridedPlan& plan, const BoxGrid& grid, int64_t item) {
+  if (!grid.transposed || plan.numel * item < kStreamBytes || plan.strides[0][0] != item || plan.strides[1][1] != item ||
+      reinterpret_cast<uintptr_t>(plan.data[0]) % 64 != 0) {
+    return false;
+  }
+  for (size_t d = 1; d < plan.sizes.size(); ++d) {
+    if (plan.strides[0][d] % 64 != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 void copy_strided(const Tensor& dst, const Tensor& src) {
@@ -68,14 +80,25 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   }
   const bool converts = to != from;
   BoxGrid grid = make_grid(plan, items, converts ? kTile : kGrain);
+  const bool stream = !converts && streams(plan, grid, items[0]);
+  if (stream) {  // one line of dst by a long run of src, which the hardware reads ahead
+    grid.set_extent(plan, 0, 64 / items[0]);
+    grid.set_extent(plan, 1, 4096 / items[0]);
+  }
   const int64_t elements = std::max<int64_t>(1, plan.numel / grid.boxes);
   parallel_for(0, grid.boxes, std::max<int64_t>(1, kGrain / elements), [&](int64_t begin, int64_t end) {
-    alignas(64) char raw[kTile * 16], converted[kTile * 16];
+    const int64_t tile = converts ? grid.box_numel() * (items[0] + items[1]) : 0;
+    Scratch scratch(static_cast<size_t>(tile));
+    char* const raw = scratch.data();
+    char* const converted = converts ? raw + grid.box_numel() * items[1] : nullptr;
     Box box;
     DimVector dense;
     for (int64_t b = begin; b < end; ++b) {
       locate_box(plan, grid, b, box);
-      if (converts) {
+      if (stream) {
+        FACULA_BY_ISA(convert_table).transpose_stream[size_log2(static_cast<size_t>(items[0]))](
+            box.data[0], plan.strides[0][1], box.data[1], plan.strides[1][0], box.sizes[0], box.sizes[1]);
+      } else if (converts) {
         convert_box(plan, box, to, from, raw, converted, dense);
       } else {
         move_box(static_cast<size_t>(items[0]), static_cast<int>(box.sizes.size()), box.sizes.data(), box.data[0],

@@ -6,6 +6,7 @@
 
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/pointwise_cpu.h"
+#include "runtime/iterate/pointwise_rows.h"
 #include "runtime/iterate/pointwise_types.h"
 #include "runtime/iterate/strided.h"
 #include "runtime/iterate/tiles.h"
@@ -28,6 +29,7 @@ struct Short {
   const TensorImpl* lead = nullptr;  // gives shape and dtype
   PointwiseLoop loop = nullptr;
   const void* ins[kMax];
+  bool broadcast = false;            // the shapes differ
   int numbers = 0;
   uint8_t number_at[2];
   alignas(16) char values[2][16];
@@ -102,7 +104,8 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
       s.number_at[s.numbers++] = static_cast<uint8_t>(i);
       continue;
     }
-    if (t->dtype != (mask ? ScalarType::Bool : dtype) || (t != lead && !same_sizes(t->sizes, lead->sizes))) return false;
+    if (t->dtype != (mask ? ScalarType::Bool : dtype)) return false;
+    s.broadcast |= t != lead && !same_sizes(t->sizes, lead->sizes);
     s.ins[i] = t->data;
   }
   s.loop = find_loop(op, dtype);
@@ -147,6 +150,20 @@ inline void run_short(const PointwiseOp& op, const Short& s, size_t inputs, char
   } else {
     run_short_long(s, inputs, outs, noutputs, produced, op.masks, args);
   }
+}
+
+// Small tensors that broadcast. Results are contiguous, as their inputs are.
+bool run_short_rows(const PointwiseOp& op, const Short& s, std::span<const Tensor* const> inputs,
+                    const DimVector& shape, std::span<char* const> outs, ScalarType produced, const LoopArgs& args) {
+  detail::RowOperand ins[kMax];
+  const int64_t item = static_cast<int64_t>(itemsize(s.lead->dtype));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool number = inputs[i]->is_wrapped_number() && (op.masks >> i & 1u) == 0;
+    ins[i] = {static_cast<const char*>(s.ins[i]), number ? nullptr : &inputs[i]->impl()->sizes,
+              (op.masks >> i & 1u) != 0 ? 1 : item};
+  }
+  return detail::run_rows(s.loop, args, shape, std::span<const detail::RowOperand>(ins, inputs.size()), outs,
+                          static_cast<int64_t>(itemsize(produced)));
 }
 
 // ---- the general way ----
@@ -207,6 +224,18 @@ void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std
   }
   const ScalarType produced = detail::produced_type(op, s.lead->dtype);
   char* outs[kMax];
+  if (s.broadcast) {
+    const DimVector shape = detail::common_shape(op, inputs);
+    if (detail::fits_rows(shape, numel_of(shape))) {
+      for (size_t i = 0; i < results.size(); ++i) {
+        results[i] = make_empty(shape, produced);
+        outs[i] = results[i].impl()->data;
+      }
+      if (run_short_rows(op, s, inputs, shape, {outs, results.size()}, produced, args)) return;
+    }
+    pointwise_general(op, inputs, results, args);
+    return;
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     results[i] = make_empty(s.lead->sizes, produced);
     outs[i] = results[i].impl()->data;
@@ -220,17 +249,26 @@ void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
   if (outs.size() == 1 && take_short(op, inputs, args, s)) {
     const TensorImpl& out = *outs[0]->impl();
     const ScalarType produced = detail::produced_type(op, s.lead->dtype);
-    bool fits = out.device.type == kCPU && out.contiguous && out.dtype == produced &&
-                same_sizes(out.sizes, s.lead->sizes) && !out.storage->read_only();
+    bool fits = out.device.type == kCPU && out.contiguous && out.dtype == produced && !out.storage->read_only();
+    if (fits && s.broadcast) {
+      const DimVector shape = detail::common_shape(op, inputs);
+      fits = same_sizes(out.sizes, shape) && detail::fits_rows(shape, out.numel);
+    } else if (fits) {
+      fits = same_sizes(out.sizes, s.lead->sizes);
+    }
     const char* const end = out.data + out.numel * static_cast<int64_t>(itemsize(produced));
     for (size_t i = 0; fits && i < inputs.size(); ++i) {  // apart, or the very same elements
       const TensorImpl& t = *inputs[i]->impl();
       const char* t_end = t.data + t.numel * static_cast<int64_t>(itemsize(t.dtype));
       fits = t.data == nullptr || t_end <= out.data || end <= t.data || (t.data == out.data && t_end == end);
     }
-    if (fits) {
-      char* data[] = {out.data};
+    char* data[] = {out.data};
+    if (fits && s.broadcast) {
+      fits = run_short_rows(op, s, inputs, out.sizes, data, produced, args);
+    } else if (fits) {
       run_short(op, s, inputs.size(), data, 1, produced, args);
+    }
+    if (fits) {
       outs[0]->bump_version();
       return;
     }

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "runtime/core/allocator.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/tiles.h"
 
@@ -20,20 +19,6 @@ struct Operand {
   bool row_direct = false;     // rows can be used where they lie
   alignas(16) char value[16];  // of a constant, converted
   bool converts() const { return dtype != want; }
-};
-
-// Tiles of one thread.
-class Scratch {
- public:
-  explicit Scratch(size_t nbytes) : nbytes_(nbytes), data_(static_cast<char*>(cpu_allocate(nbytes))) {}
-  ~Scratch() { cpu_deallocate(data_, nbytes_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  char* data() const { return data_; }
-
- private:
-  size_t nbytes_;
-  char* data_;
 };
 
 struct Walk {
@@ -58,7 +43,7 @@ struct Walk {
       all_direct &= !o.constant && !o.converts() && s[0] == o.want_item;
     }
     grid = make_grid(plan, std::span<const int64_t>(items, static_cast<size_t>(count)), all_direct ? kGrain : kTile);
-    for (const int64_t e : grid.extents) box_numel *= e;
+    box_numel = grid.box_numel();
     bool mixed = false;
     for (int k = 0; k < count; ++k) {
       Operand& o = operands[k];
@@ -85,14 +70,17 @@ struct Walk {
   }
 
   void run(int64_t begin, int64_t end) const {
-    int64_t sizes = 0, widest = 16;
-    for (int k = 0; k < count; ++k) sizes += (operands[k].want_item * box_numel + 63) & ~int64_t{63};
-    bool tiles = false;
-    for (int k = 0; k < count; ++k) tiles |= operands[k].constant || operands[k].converts() || !operands[k].box_dense;
-    Scratch scratch(tiles ? static_cast<size_t>(sizes + widest * box_numel) : 64);
+    int64_t bytes = 0, widest = 0;
+    for (int k = 0; k < count; ++k) {
+      if (used_in_place(operands[k])) continue;
+      bytes += (operands[k].want_item * box_numel + 63) & ~int64_t{63};
+      if (operands[k].converts()) widest = std::max(widest, operands[k].item);
+    }
+    Scratch scratch(static_cast<size_t>(bytes + widest * box_numel));
     char* tile[kMax] = {};
     char* next = scratch.data();
-    for (int k = 0; tiles && k < count; ++k) {
+    for (int k = 0; k < count; ++k) {
+      if (used_in_place(operands[k])) continue;
       tile[k] = next;
       next += (operands[k].want_item * box_numel + 63) & ~int64_t{63};
       if (const Operand& o = operands[k]; o.constant) {
@@ -110,7 +98,7 @@ struct Walk {
       void* ptrs[kMax];
       for (int k = 0; k < count; ++k) {
         const Operand& o = operands[k];
-        const bool in_place = o.box_dense ? !o.converts() : by_rows && o.row_direct;
+        const bool in_place = used_in_place(o);
         ptrs[k] = in_place ? box.data[k] : tile[k];
         if (in_place || o.constant || k < outs) continue;
         if (same_sizes && box.data[k] == last.data[k]) continue;  // a broadcast operand: still in its tile
@@ -122,10 +110,15 @@ struct Walk {
         loop(box.numel, ptrs, const_cast<const void* const*>(ptrs + outs), *args);
       }
       for (int k = 0; k < outs; ++k) {
-        if (ptrs[k] == tile[k] && tiles) store(k, box, tile[k], raw, dense);
+        if (tile[k] != nullptr) store(k, box, tile[k], raw, dense);
       }
       last = box;
     }
+  }
+
+  // Whether the loop reads or writes the operand where it lies.
+  bool used_in_place(const Operand& o) const {
+    return !o.constant && !o.converts() && (o.box_dense || (by_rows && o.row_direct));
   }
 
   void load(int k, const Box& box, char* tile, char* raw, DimVector& dense) const {
@@ -166,15 +159,14 @@ struct Walk {
       void* now[kMax];
       for (int k = 0; k < count; ++k) {
         const Operand& o = operands[k];
-        const bool tiled = o.constant || !(o.box_dense ? !o.converts() : o.row_direct);
-        now[k] = !tiled ? row[k] : o.constant ? row[k] : row[k] + r * n * o.want_item;
+        now[k] = o.constant || used_in_place(o) ? row[k] : row[k] + r * n * o.want_item;
       }
       loop(n, now, const_cast<const void* const*>(now + outs), *args);
       for (size_t d = 1; d < ndim; ++d) {
         const bool more = ++index[d] < box.sizes[d];
         for (int k = 0; k < count; ++k) {
           const Operand& o = operands[k];
-          if (o.constant || !(o.box_dense ? !o.converts() : o.row_direct)) continue;
+          if (!used_in_place(o)) continue;
           row[k] += more ? plan.strides[k][d] : -(box.sizes[d] - 1) * plan.strides[k][d];
         }
         if (more) break;

@@ -27,6 +27,13 @@ size_t running_dim(const StridedPlan& plan, int k, int64_t item) {
 
 }  // namespace
 
+void BoxGrid::set_extent(const StridedPlan& plan, size_t d, int64_t extent) {
+  boxes /= counts[d];
+  extents[d] = std::min(extent, plan.sizes[d]);
+  counts[d] = (plan.sizes[d] + extents[d] - 1) / extents[d];
+  boxes *= counts[d];
+}
+
 BoxGrid make_grid(StridedPlan& plan, std::span<const int64_t> items, int64_t row_limit) {
   const size_t ndim = plan.sizes.size();
   BoxGrid grid;
@@ -37,7 +44,7 @@ BoxGrid make_grid(StridedPlan& plan, std::span<const int64_t> items, int64_t row
       move_dim(plan, d, 1);
       grid.transposed = true;
       grid.extents[1] = std::min(plan.sizes[1], std::clamp<int64_t>(64 / item, 8, 64));
-      grid.extents[0] = std::min(plan.sizes[0], kTile / grid.extents[1]);
+      grid.extents[0] = std::min(plan.sizes[0], kTurnedTile / grid.extents[1]);
     }
   }
   if (!grid.transposed) {

@@ -2,18 +2,40 @@
 // operand is gathered, converted and scattered as its layout wants; box extents follow the layouts.
 #pragma once
 
+#include "runtime/core/allocator.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula {
 
 inline constexpr int64_t kTile = 1024;        // elements of a box that is gathered
+inline constexpr int64_t kTurnedTile = 8192;  // of a transposed box: long rows for the other operands
 inline constexpr int64_t kLongRow = 256;      // rows from here on are boxes of their own
+
+// Memory of one thread for the length of a walk.
+class Scratch {
+ public:
+  explicit Scratch(size_t nbytes) : nbytes_(nbytes), data_(static_cast<char*>(cpu_allocate(nbytes))) {}
+  ~Scratch() { cpu_deallocate(data_, nbytes_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  size_t nbytes_;
+  char* data_;
+};
 
 struct BoxGrid {
   DimVector extents;  // of a box, by dim of the plan
   DimVector counts;   // boxes along each dim
   int64_t boxes = 1;
   bool transposed = false;  // some operand runs along dim 1 rather than dim 0
+  int64_t box_numel() const {
+    int64_t n = 1;
+    for (const int64_t e : extents) n *= e;
+    return n;
+  }
+  void set_extent(const StridedPlan& plan, size_t d, int64_t extent);
 };
 
 // May move a dim of `plan` to position 1: where an operand (element sizes in `items`) runs along

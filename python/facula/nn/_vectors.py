@@ -18,7 +18,6 @@ __all__ = [
     "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
-    "softmin",
 ]
 
 
@@ -52,13 +51,6 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
         )
     classes = facula.arange(num_classes, dtype=tensor.dtype, device=tensor.device)
     return (tensor.unsqueeze(-1) == classes).to(tensor.dtype)
-
-
-def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
-    """softmax(-input) along `dim`."""
-    from facula.nn import functional as F
-
-    return F.softmax(-input, dim=dim, dtype=dtype)
 
 
 def pairwise_distance(

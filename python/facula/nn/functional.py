@@ -1,8 +1,9 @@
 """Functions of networks: activations, convolutions, losses, ...
 
-Every operator that `ops.yaml` declares for `nn.functional` is here under its name. A few functions
-are arrangements of operators that need Python; where the extension declares an operator of the
-same name, that one is used.
+Every operator that `ops.yaml` declares for `nn.functional` is here under its name. Two kinds of
+function need Python: those that take more than their operator does (`inplace`, padding by name)
+and stand before it, and arrangements of several operators, which give way to an operator of the
+same name.
 """
 
 from __future__ import annotations
@@ -10,22 +11,29 @@ from __future__ import annotations
 from typing import Any
 
 from facula import _C
-from facula.nn import _attention, _losses, _noise, _resize, _vectors
+from facula.nn import (
+    _activations,
+    _attention,
+    _convolution,
+    _losses,
+    _noise,
+    _resize,
+    _vectors,
+)
 
-_python: dict[str, Any] = {
-    name: getattr(module, name)
-    for module in (_attention, _losses, _noise, _resize, _vectors)
-    for name in module.__all__
-}
-_operators: dict[str, Any] = {
-    name: getattr(_C._nn_functional, name)
-    for name in dir(_C._nn_functional)
-    if not name.startswith("__")
-}
-globals().update(_python)
-globals().update(_operators)
 
-__all__ = sorted(n for n in {*_python, *_operators} if not n.startswith("_"))
+def _functions(*modules: Any) -> dict[str, Any]:
+    return {name: getattr(module, name) for module in modules for name in module.__all__}
+
+
+_found: dict[str, Any] = {
+    **_functions(_attention, _losses, _noise, _resize, _vectors),
+    **{n: f for n, f in vars(_C._nn_functional).items() if not n.startswith("__")},
+    **_functions(_activations, _convolution),
+}
+globals().update(_found)
+
+__all__ = sorted(name for name in _found if not name.startswith("_"))
 
 
 def __getattr__(name: str) -> Any:

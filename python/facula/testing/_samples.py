@@ -2,7 +2,7 @@
 
 A sample is the argument list of a call, such as `f(3, 4), dim=1`. Words for arrays: `f` normal
 floats (uniform with `low`/`high`), `pos` uniform in [0.1, 3), `i` integers in [low, high), `b` bools,
-`c` complex, `perm(n)` a permutation. Everything else is a Python literal, a dtype or format name.
+`c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values. Everything else is a Python literal, a dtype or format name.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ def evaluate(text: str, rng: np.random.Generator) -> Sample:
         "b": lambda *shape: np.asarray(rng.integers(0, 2, shape).astype(bool)),
         "c": c,
         "perm": lambda n: np.asarray(rng.permutation(n)),
+        "t": varying,
         "call": lambda *args, **kwargs: Sample(list(args), kwargs),
         "inf": np.inf,
         "nan": np.nan,

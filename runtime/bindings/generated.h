@@ -1,7 +1,6 @@
-// Generated from ops.yaml: what the binding shards offer to the module table.
+// What generated binding functions share.
 #pragma once
 
-#include "facula/ops.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/arguments.h"
 #include "runtime/dispatch/formula.h"
@@ -36,13 +35,5 @@ PyObject* wrap_result(PyTypeObject* type, std::tuple<Parts...>& result) {
     return tuple;
   }
 }
-
-{% for b in bindings %}
-extern const FunctionSpec {{ b.spec }};
-PyObject* call_{{ b.op.symbol }}(PyObject** slots);
-{% if "InPlace" in b.forms %}
-PyObject* call_{{ b.op.symbol }}_inplace(PyObject** slots);
-{% endif %}
-{% endfor %}
 
 }  // namespace facula::python

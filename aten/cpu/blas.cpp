@@ -1,0 +1,173 @@
+#include "aten/cpu/blas.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+namespace facula::blas {
+namespace {
+
+constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
+
+template <typename T>
+struct Routines {
+  // Complex scalars go by pointer, real ones by value.
+  using Number = std::conditional_t<is_complex_v<T>, const void*, T>;
+  using Pointer = std::conditional_t<is_complex_v<T>, const void*, const T*>;
+  using Output = std::conditional_t<is_complex_v<T>, void*, T*>;
+  void (*gemm)(int, int, int, int, int, int, Number, Pointer, int, Pointer, int, Number, Output, int) = nullptr;
+  void (*gemv)(int, int, int, int, Number, Pointer, int, Pointer, int, Number, Output, int) = nullptr;
+  static Number number(const T& v) {
+    if constexpr (is_complex_v<T>) {
+      return &v;
+    } else {
+      return v;
+    }
+  }
+};
+
+struct Library {
+  Routines<float> s;
+  Routines<double> d;
+  Routines<complex64> c;
+  Routines<complex128> z;
+  std::string text;
+  bool open = false;
+
+  template <typename T>
+  const Routines<T>& get() const {
+    if constexpr (std::is_same_v<T, float>) return s;
+    if constexpr (std::is_same_v<T, double>) return d;
+    if constexpr (std::is_same_v<T, complex64>) return c;
+    if constexpr (std::is_same_v<T, complex128>) return z;
+  }
+};
+
+constexpr const char* kFile = "libscipy_openblas.so";
+
+std::string& extra_path() {
+  static std::string path;
+  return path;
+}
+std::mutex& path_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// The extension lies in `site-packages/facula/`, the wheel beside it.
+std::vector<std::string> candidates() {
+  std::vector<std::string> found;
+  if (const char* path = std::getenv("FACULA_BLAS"); path != nullptr && *path != '\0') {
+    found.emplace_back(path);
+  }
+  Dl_info info;
+  if (dladdr(reinterpret_cast<const void*>(&candidates), &info) != 0 && info.dli_fname != nullptr) {
+    std::string folder = info.dli_fname;
+    for (int up = 0; up < 2; ++up) {
+      const size_t slash = folder.rfind('/');
+      if (slash == std::string::npos) break;
+      folder.resize(slash);
+      found.push_back(folder + "/scipy_openblas32/lib/" + kFile);
+    }
+  }
+  {
+    std::lock_guard lock(path_mutex());
+    if (!extra_path().empty()) {
+      found.push_back(extra_path());
+      found.push_back(extra_path() + "/" + kFile);
+    }
+  }
+  found.emplace_back(kFile);
+  return found;
+}
+
+template <typename F>
+bool find(void* handle, const char* name, F& slot) {
+  slot = reinterpret_cast<F>(dlsym(handle, (std::string("scipy_cblas_") + name).c_str()));
+  return slot != nullptr;
+}
+
+Library* load() {
+  auto* library = new Library;  // lives as long as the process
+  for (const std::string& path : candidates()) {
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) continue;
+    Library& l = *library;
+    if (!(find(handle, "sgemm", l.s.gemm) && find(handle, "dgemm", l.d.gemm) && find(handle, "cgemm", l.c.gemm) &&
+          find(handle, "zgemm", l.z.gemm) && find(handle, "sgemv", l.s.gemv) && find(handle, "dgemv", l.d.gemv) &&
+          find(handle, "cgemv", l.c.gemv) && find(handle, "zgemv", l.z.gemv))) {
+      continue;
+    }
+    // Work is split by our own pool, so that there is one team of threads and none that spins;
+    // the library's own threads stay asleep.
+    if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(handle, "scipy_openblas_set_num_threads"))) set(1);
+    auto* config = reinterpret_cast<const char* (*)()>(dlsym(handle, "scipy_openblas_get_config"));
+    l.text = concat(config != nullptr ? config() : "OpenBLAS", " at ", path);
+    l.open = true;
+    return library;
+  }
+  library->text = concat("OpenBLAS (", kFile, ") was not found: pip install scipy-openblas32");
+  return library;
+}
+
+const Library& library() {
+  static const Library* const loaded = load();
+  return *loaded;
+}
+
+bool fits(int64_t a, int64_t b, int64_t c) { return a <= INT_MAX && b <= INT_MAX && c <= INT_MAX; }
+
+}  // namespace
+
+void set_library_path(std::string path) {
+  std::lock_guard lock(path_mutex());
+  extra_path() = std::move(path);
+}
+
+bool available() { return library().open; }
+
+std::string description() { return library().text; }
+
+void require(const char* op) {
+  FACULA_CHECK(available(), Runtime, op, "(): needs OpenBLAS, which was not found: pip install scipy-openblas32");
+}
+
+template <typename T>
+bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda,
+          const T* b, int64_t ldb, T beta, T* c, int64_t ldc) {
+  const Library& l = library();
+  if (!l.open || !fits(m, n, k) || !fits(lda, ldb, ldc)) return false;
+  using R = Routines<T>;
+  l.get<T>().gemm(kRowMajor, trans_a ? kTrans : kNoTrans, trans_b ? kTrans : kNoTrans, static_cast<int>(m),
+                  static_cast<int>(n), static_cast<int>(k), R::number(alpha), a, static_cast<int>(lda), b,
+                  static_cast<int>(ldb), R::number(beta), c, static_cast<int>(ldc));
+  return true;
+}
+
+template <typename T>
+bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t lda, const T* x, int64_t incx,
+          T beta, T* y, int64_t incy) {
+  const Library& l = library();
+  if (!l.open || !fits(rows, cols, lda) || !fits(incx, incy, 0)) return false;
+  using R = Routines<T>;
+  l.get<T>().gemv(kRowMajor, trans ? kTrans : kNoTrans, static_cast<int>(rows), static_cast<int>(cols),
+                  R::number(alpha), a, static_cast<int>(lda), x, static_cast<int>(incx), R::number(beta), y,
+                  static_cast<int>(incy));
+  return true;
+}
+
+#define FACULA_BLAS_FOR(T)                                                                              \
+  template bool gemm<T>(bool, bool, int64_t, int64_t, int64_t, T, const T*, int64_t, const T*, int64_t, \
+                        T, T*, int64_t);                                                                \
+  template bool gemv<T>(bool, int64_t, int64_t, T, const T*, int64_t, const T*, int64_t, T, T*, int64_t);
+FACULA_BLAS_FOR(float)
+FACULA_BLAS_FOR(double)
+FACULA_BLAS_FOR(complex64)
+FACULA_BLAS_FOR(complex128)
+#undef FACULA_BLAS_FOR
+
+}  // namespace facula::blas

@@ -1,0 +1,37 @@
+// OpenBLAS, opened at run time from the wheel `scipy-openblas32` on the first use, with loops of
+// our own where it is absent. Matrices are row major here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/core/dtype.h"
+
+namespace facula::blas {
+
+// Where else to look for the library (a file or the folder that holds it); from Python, which
+// knows the installed wheel. Has no effect once the library is open.
+FACULA_API void set_library_path(std::string path);
+// Opens the library if that has not been tried; says whether it serves.
+FACULA_API bool available();
+// What was opened, or why nothing was: for `facula.__config__` and messages.
+FACULA_API std::string description();
+// Raises with the way to install the library when it is absent.
+FACULA_API void require(const char* op);
+
+template <typename T>
+inline constexpr bool has_blas = std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                                 std::is_same_v<T, complex64> || std::is_same_v<T, complex128>;
+
+// On the calling thread alone: C (m, n) = alpha op(A) op(B) + beta C with op the transpose where
+// the flag is set. C is not read when beta is 0. Returns false when the library cannot take the
+// call (absent, or sizes beyond 32 bits).
+template <typename T>
+bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda,
+          const T* b, int64_t ldb, T beta, T* c, int64_t ldc);
+// y (m) = alpha op(A) x + beta y for A of (m, n), or (n, m) with `trans`.
+template <typename T>
+bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t lda, const T* x, int64_t incx,
+          T beta, T* y, int64_t incy);
+
+}  // namespace facula::blas

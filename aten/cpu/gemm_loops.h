@@ -1,0 +1,32 @@
+// The inner parts of a blocked matrix product (Goto & van de Geijn, Anatomy of high-performance
+// matrix multiplication, 2008), compiled for each instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/iterate/isa.h"
+
+namespace facula {
+
+template <typename T>
+struct GemmLoops {
+  // Panels hold `mr` rows of A or `nr` columns of B, one depth after the other.
+  int64_t mr, nr;
+  // C (rows <= mr, cols <= nr; row stride ldc) = or += A panel (depth, mr) times B panel (depth, nr).
+  void (*tile)(int64_t depth, const T* a, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
+  // Panel of `count` rows or columns (padded with zeros to `width`): out[p * width + i] = in[i * step + p * along].
+  void (*pack)(int64_t depth, int64_t count, int64_t width, const T* in, int64_t step, int64_t along, T* out);
+};
+FACULA_DECLARE_BY_ISA(GemmLoops<float>, gemm_loops_float)
+FACULA_DECLARE_BY_ISA(GemmLoops<double>, gemm_loops_double)
+
+template <typename T>
+const GemmLoops<T>& gemm_loops() {
+  if constexpr (std::is_same_v<T, float>) {
+    return FACULA_BY_ISA(gemm_loops_float);
+  } else {
+    return FACULA_BY_ISA(gemm_loops_double);
+  }
+}
+
+}  // namespace facula

@@ -1,0 +1,124 @@
+// Forward mode: tangents of tensors within a dual level.
+#include "runtime/autograd/engine.h"
+#include "runtime/autograd/locks.h"
+#include "runtime/autograd/meta.h"
+#include "runtime/autograd/view.h"
+
+namespace facula {
+
+struct DualLevel {
+  detail::YieldLock lock;
+  TangentRecord* first = nullptr;
+};
+
+namespace {
+
+// Shared by its records, since a tensor may die on another thread, or after its level's.
+thread_local std::shared_ptr<DualLevel> tls_level;
+
+void remove_tangent(TensorImpl& t) {
+  if (!detail::owns_tangent(&t)) return;
+  t.autograd->forward.reset();
+  if (!t.requires_grad) t.layers &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));
+}
+
+Tensor add_tangent(const Tensor& t, Tensor tangent) {
+  auto record = std::unique_ptr<TangentRecord, TangentDeleter>(new TangentRecord);
+  record->tangent = std::move(tangent);
+  record->owner = t.impl();
+  record->level = tls_level;
+  {
+    std::lock_guard lock(tls_level->lock);
+    record->next = tls_level->first;
+    if (record->next != nullptr) record->next->previous = record.get();
+    tls_level->first = record.get();
+  }
+  AutogradMeta& meta = autograd_meta(t);
+  meta.forward = std::move(record);
+  t.impl()->layers |= layer_bit(Layer::Autograd);
+  return meta.forward->tangent;
+}
+
+// Zeros with the geometry of `t`, so that the tangent of a view is the same view of the tangent.
+Tensor zeros_like_layout(const Tensor& t) {
+  return engine_roles().zeros(Meta{DimVector(t.sizes()), t.dtype(), t.device(), DimVector(t.strides())});
+}
+
+}  // namespace
+
+void TangentDeleter::operator()(TangentRecord* r) const noexcept {
+  if (r->level) {
+    std::lock_guard lock(r->level->lock);
+    (r->previous != nullptr ? r->previous->next : r->level->first) = r->next;
+    if (r->next != nullptr) r->next->previous = r->previous;
+  }
+  delete r;
+}
+
+void enter_dual_level() {
+  ThreadState& s = thread_state();
+  FACULA_CHECK(!s.forward_mode, Runtime, "forward mode has one level: a dual level is open already on this thread");
+  tls_level = std::make_shared<DualLevel>();
+  s.forward_mode = true;
+  s.excluded &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));
+}
+
+void exit_dual_level() {
+  ThreadState& s = thread_state();
+  FACULA_CHECK(s.forward_mode, Runtime, "no dual level is open on this thread");
+  while (tls_level->first != nullptr) remove_tangent(*tls_level->first->owner);
+  tls_level.reset();
+  s.forward_mode = false;
+  if (!s.grad_enabled) s.excluded |= layer_bit(Layer::Autograd);
+}
+
+namespace detail {
+
+Tensor tangent_from_base(const Tensor& t) {
+  const Tensor base(intrusive_ptr<TensorImpl>::share(t.impl()->base.get()));
+  if (!can_slice(base.dtype(), t.dtype())) return Tensor();
+  TangentRecord& record = *base.impl()->autograd->forward;
+  if (record.tangent.strides() != base.strides()) {
+    Tensor laid_out = zeros_like_layout(base);
+    engine_roles().copy_into(laid_out, record.tangent);
+    record.tangent = std::move(laid_out);
+  }
+  return slice_of(record.tangent, Geometry(base), Geometry(t));
+}
+
+}  // namespace detail
+
+void set_tangent(const Tensor& t, Tensor tangent) {
+  if (!tangent.defined()) {
+    remove_tangent(*t.impl());
+    return;
+  }
+  FACULA_CHECK(tls_state.forward_mode, Runtime, "a tangent can be set within a dual level only");
+  FACULA_CHECK(is_differentiable(t.dtype()), Runtime, "a ", dtype_name(t.dtype()),
+               " tensor cannot have a tangent; floating-point and complex ones can");
+  FACULA_CHECK(tangent.sizes() == t.sizes(), Runtime, "the tangent has shape ", shape_string(tangent.sizes()),
+               " but its tensor ", shape_string(t.sizes()));
+  FACULA_CHECK(tangent.dtype() == t.dtype() && tangent.device() == t.device(), Runtime, "the tangent is ",
+               dtype_name(tangent.dtype()), " on ", to_string(tangent.device()), " but its tensor is ",
+               dtype_name(t.dtype()), " on ", to_string(t.device()));
+  if (has_tangent(t)) {
+    const Tensor old = tangent_of(t);
+    if (!old.is_same(tangent)) engine_roles().copy_into(old, tangent);
+    return;
+  }
+  add_tangent(t, std::move(tangent));
+}
+
+void set_tangent_inplace(const Tensor& t, Tensor tangent) {
+  const TensorImpl& impl = *t.impl();
+  if (tangent.defined() && impl.base && !impl.no_grad_view && !has_tangent(t) &&
+      can_slice(impl.base->dtype, impl.dtype)) {
+    // Its base is changed too: what is not in the view has the tangent zero.
+    const Tensor base(intrusive_ptr<TensorImpl>::share(impl.base.get()));
+    const Tensor whole = add_tangent(base, zeros_like_layout(base));
+    add_tangent(t, slice_of(whole, Geometry(base), Geometry(t)));
+  }
+  set_tangent(t, std::move(tangent));
+}
+
+}  // namespace facula

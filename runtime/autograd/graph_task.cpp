@@ -1,0 +1,321 @@
+#include "runtime/autograd/graph_task.h"
+
+#include <algorithm>
+
+#include "runtime/autograd/locks.h"
+#include "runtime/autograd/validate.h"
+
+namespace facula {
+
+void GraphTask::start(const BackwardOptions& options, std::vector<Tensor>* results) {
+  options_ = options;
+  results_ = results;
+  selective_ = false;
+  first_sequence_ = ~uint64_t{0};
+}
+
+void GraphTask::finish() noexcept {
+  slots_.clear();
+  heap_.clear();
+  for (Pending& p : pending_) p.grads.clear();
+  pending_.clear();
+  free_slots_.clear();
+  wanted_.clear();
+  wanted_index_.clear();
+}
+
+// ---- runs with chosen inputs ----
+
+GraphTask::Wanted& GraphTask::wanted_at(const Node* node) {
+  const auto [index, fresh] = wanted_index_.insert(node, static_cast<uint32_t>(wanted_.size()));
+  if (fresh) wanted_.emplace_back();
+  return wanted_[index];
+}
+
+const GraphTask::Wanted* GraphTask::wanted_or_null(const Node* node) const {
+  const uint32_t index = wanted_index_.find(node);
+  return index == detail::NodeMap::kNone ? nullptr : &wanted_[index];
+}
+
+void GraphTask::add_target(const Edge& edge, size_t result_index, bool capture, bool run_target) {
+  selective_ = true;
+  first_sequence_ = std::min(first_sequence_, edge.node->sequence());
+  Wanted& w = wanted_at(edge.node.get());
+  w.visited = true;
+  w.runs |= run_target;
+  if (capture) w.captures.push_back({edge.output_nr, static_cast<uint32_t>(result_index)});
+}
+
+void GraphTask::find_wanted(std::span<const Edge> roots) {
+  struct Frame {
+    const Node* node;
+    size_t next_edge;
+  };
+  std::vector<Frame> stack;
+  detail::NodeMap seen;
+  const auto visit = [&](const Node* node) {
+    if (node != nullptr && node->sequence() >= first_sequence_ && seen.insert(node, 0).second) stack.push_back({node, 0});
+  };
+  for (const Edge& root : roots) {
+    visit(root.node.get());
+    while (!stack.empty()) {
+      Frame& top = stack.back();
+      if (top.next_edge < top.node->num_inputs()) {
+        visit(top.node->edge(top.next_edge++).node.get());  // may move `top`
+        continue;
+      }
+      for (const Edge& edge : top.node->edges()) {
+        if (edge && is_wanted(edge.node.get())) {
+          wanted_at(top.node).runs = true;
+          break;
+        }
+      }
+      stack.pop_back();
+    }
+  }
+}
+
+// ---- gradients on their way ----
+
+Tensor& GraphTask::place_for(const Edge& edge) {
+  Node* node = edge.node.get();
+  const uint32_t next = free_slots_.empty() ? static_cast<uint32_t>(pending_.size()) : free_slots_.back();
+  const auto [slot, fresh] = slots_.insert(node, next);
+  if (fresh) {
+    if (free_slots_.empty()) {
+      pending_.emplace_back();
+    } else {
+      free_slots_.pop_back();
+    }
+    pending_[slot].grads.resize(node->num_outputs());
+    heap_.push_back({node->sequence(), node, slot});
+    std::push_heap(heap_.begin(), heap_.end());
+  }
+  return pending_[slot].grads[edge.output_nr];
+}
+
+namespace {
+
+// May the sum be written over `t`?
+bool can_overwrite(const Tensor& t, const Tensor& other) {
+  const TensorImpl& impl = *t.impl();
+  return !tls_state.grad_enabled && impl.use_count() == 1 && impl.storage && impl.storage->use_count() == 1 &&
+         !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad && impl.dtype == other.dtype() &&
+         (impl.contiguous || is_non_overlapping_and_dense(impl.sizes, impl.strides)) && !has_tangent(t) &&
+         !has_tangent(other);
+}
+
+}  // namespace
+
+void GraphTask::add_to(Tensor& sum, Tensor grad) {
+  if (!sum.defined()) {
+    sum = std::move(grad);
+  } else if (can_overwrite(sum, grad)) {
+    engine_roles().accumulate_into(sum, grad);
+  } else if (can_overwrite(grad, sum)) {
+    engine_roles().accumulate_into(grad, sum);
+    sum = std::move(grad);
+  } else {
+    sum = engine_roles().accumulate(sum, grad);
+  }
+}
+
+void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
+  Tensor& place = place_for(edge);
+  if (grad.defined()) add_to(place, std::move(grad));
+}
+
+// ---- running ----
+
+void GraphTask::run() {
+  while (!heap_.empty()) {
+    const Waiting next = heap_.front();
+    std::pop_heap(heap_.begin(), heap_.end());
+    heap_.pop_back();
+    slots_.erase(next.node);
+    Gradients grads = std::move(pending_[next.slot].grads);
+    free_slots_.push_back(next.slot);
+    run_node(*next.node, grads);
+  }
+}
+
+namespace {
+
+void run_tensor_hook(NodeHook& hook, Tensor& grad) {
+  if (hook.removed || !grad.defined()) return;
+  std::vector<Tensor> list{grad};
+  hook.run(list);
+  grad = list.empty() ? Tensor() : std::move(list[0]);
+}
+
+void store_retained(const Node::Hooks& hooks, std::span<const Tensor> grads) {
+  for (size_t i = 0;; ++i) {
+    // Outside the lock: the addition is an operator. The tensor may die meanwhile, so look again.
+    AutogradMeta* meta = nullptr;
+    Tensor before, grad;
+    {
+      std::lock_guard lock(detail::retain_lock());
+      if (i >= hooks.retain.size()) return;
+      meta = hooks.retain[i].second;
+      grad = grads[hooks.retain[i].first];
+      before = meta->grad;
+    }
+    if (!grad.defined()) continue;
+    Tensor after = before.defined() ? engine_roles().accumulate(before, grad) : engine_roles().clone(grad);
+    std::lock_guard lock(detail::retain_lock());
+    const bool alive = std::any_of(hooks.retain.begin(), hooks.retain.end(),
+                                   [&](const auto& entry) { return entry.second == meta; });
+    if (alive) std::swap(meta->grad, after);
+  }
+}
+
+// Replaced gradients must still fit the outputs.
+void check_replaced(const Node& node, std::span<Tensor> grads) {
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i].defined()) detail::validate_gradient(grads[i], node.output(i), node, i);
+  }
+}
+
+// Tensor hooks, then retain_grad, then the node's own hooks; as torch orders them.
+void run_pre_hooks(Node& node, std::span<Tensor> grads) {
+  const Node::Hooks& hooks = *node.hooks_or_null();
+  if (!hooks.tensor.empty()) {
+    const auto list = hooks.tensor;  // a hook may add or remove some
+    for (const auto& [nr, hook] : list) run_tensor_hook(*hook, grads[nr]);
+    check_replaced(node, grads);
+  }
+  if (!hooks.retain.empty()) store_retained(hooks, grads);
+  if (hooks.pre.empty()) return;
+  const HookList list = hooks.pre;
+  std::vector<Tensor> copy(grads.begin(), grads.end());
+  for (const auto& hook : list) {
+    if (!hook->removed) hook->run(copy);
+  }
+  FACULA_CHECK(copy.size() == grads.size(), Runtime, node.name(), ": a pre hook returned ", copy.size(),
+               " gradients, expected ", grads.size());
+  std::copy(copy.begin(), copy.end(), grads.begin());
+  check_replaced(node, grads);
+}
+
+void run_post_hooks(const Node& node, std::span<Tensor> results, std::span<const Tensor> grads) {
+  const HookList list = node.hooks_or_null()->post;
+  if (list.empty()) return;
+  std::vector<Tensor> copy(results.begin(), results.end());
+  for (const auto& hook : list) {
+    if (!hook->removed) hook->run_post(copy, grads);
+  }
+  FACULA_CHECK(copy.size() == results.size(), Runtime, node.name(), ": a hook returned ", copy.size(),
+               " gradients, expected ", results.size());
+  std::copy(copy.begin(), copy.end(), results.begin());
+}
+
+std::string made_at(const Node& node) {
+  const Node::Hooks* hooks = node.hooks_or_null();
+  return hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")") : std::string();
+}
+
+void check_nan(const Node& node, std::span<const Tensor> results) {
+  const auto has_nan = engine_roles().has_nan;
+  if (has_nan == nullptr) return;
+  for (size_t i = 0; i < results.size(); ++i) {
+    FACULA_CHECK(!results[i].defined() || !has_nan(results[i]), Runtime, node.name(), made_at(node),
+                 " returned nan values in gradient ", i);
+  }
+}
+
+class InUse {
+ public:
+  InUse(Node& node, bool release) : node_(node), release_(release) { node.enter(); }
+  ~InUse() { node_.leave(release_ && done_); }
+  void done() { done_ = true; }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+
+ private:
+  Node& node_;
+  bool release_;
+  bool done_ = false;
+};
+
+class WantedScope {
+ public:
+  WantedScope(const Node* node, const bool* wanted) : saved_(detail::tls_wanted) { detail::tls_wanted = {node, wanted}; }
+  ~WantedScope() { detail::tls_wanted = saved_; }
+  WantedScope(const WantedScope&) = delete;
+  WantedScope& operator=(const WantedScope&) = delete;
+
+ private:
+  detail::WantedInputs saved_;
+};
+
+}  // namespace
+
+void GraphTask::run_node(Node& node, Gradients& grads) {
+  if (node.hooks_or_null() != nullptr) [[unlikely]] run_pre_hooks(node, grads);
+  if (node.accumulates_) {
+    run_leaf(static_cast<AccumulateGrad&>(node), grads);
+    return;
+  }
+  const Wanted* wanted = nullptr;
+  if (selective_) {
+    wanted = wanted_or_null(&node);
+    for (const Capture& c : wanted->captures) (*results_)[c.result] = grads[c.output_nr];
+    if (!wanted->runs) return;
+  }
+  run_function(node, grads, wanted);
+}
+
+void GraphTask::run_leaf(AccumulateGrad& node, Gradients& grads) {
+  const AutogradMeta& meta = *autograd_meta_or_null(node.leaf());
+  if (meta.leaf_hooks && !meta.leaf_hooks->tensor.empty()) [[unlikely]] {
+    const HookList list = meta.leaf_hooks->tensor;
+    for (const auto& hook : list) run_tensor_hook(*hook, grads[0]);
+    check_replaced(node, grads);
+  }
+  if (selective_) {
+    const Wanted* wanted = wanted_or_null(&node);
+    for (const Capture& c : wanted->captures) (*results_)[c.result] = grads[0];
+    if (!wanted->runs) return;
+  }
+  const Node::Hooks* hooks = node.hooks_or_null();
+  if (hooks == nullptr || hooks->post.empty()) {
+    node.accumulate(std::move(grads[0]));
+    return;
+  }
+  node.accumulate(grads[0]);
+  run_post_hooks(node, {}, grads);
+}
+
+void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted) {
+  const size_t n = node.num_inputs();
+  InlineVector<Tensor, 4> results;
+  results.resize(n);
+  {
+    InUse use(node, !options_.keep_graph);
+    if (wanted == nullptr) {
+      node.apply(grads, results);
+    } else {
+      InlineVector<bool, 16> mask;
+      mask.resize(n);
+      for (size_t i = 0; i < n; ++i) mask[i] = node.edge(i) && is_wanted(node.edge(i).node.get());
+      WantedScope scope(&node, mask.data());
+      node.apply(grads, results);
+    }
+    use.done();
+  }
+  if (tls_state.anomaly) [[unlikely]] check_nan(node, results);
+  if (node.hooks_or_null() != nullptr) [[unlikely]] run_post_hooks(node, results, grads);
+  grads.clear();  // so that gradients handed on may be written over
+  for (size_t i = 0; i < n; ++i) {
+    const Edge& edge = node.edge(i);
+    if (!edge || (wanted != nullptr && !is_wanted(edge.node.get()))) continue;
+    if (results[i].defined()) [[likely]] {
+      detail::validate_gradient(results[i], edge.node->output(edge.output_nr), node, i);
+    } else if (!edge.node->runs_without_grad()) {
+      continue;
+    }
+    add_gradient(edge, std::move(results[i]));
+  }
+}
+
+}  // namespace facula

@@ -1,0 +1,79 @@
+// One run of the backward pass: which nodes wait, with what gradients so far.
+#pragma once
+
+#include <vector>
+
+#include "runtime/autograd/engine.h"
+#include "runtime/autograd/node_map.h"
+
+namespace facula {
+
+class GraphTask {
+ public:
+  using Gradients = InlineVector<Tensor, 2>;
+
+  GraphTask() = default;
+  GraphTask(const GraphTask&) = delete;
+  GraphTask& operator=(const GraphTask&) = delete;
+
+  // Prepares for a new run; `results` has one place for each input.
+  void start(const BackwardOptions& options, std::vector<Tensor>* results);
+  // Only what leads to these edges will run. `run_target`: an accumulator that is to accumulate.
+  void add_target(const Edge& edge, size_t result_index, bool capture, bool run_target);
+  // After all targets: finds the nodes between the roots and them.
+  void find_wanted(std::span<const Edge> roots);
+
+  // Adds a gradient for an edge, whose node then waits to run.
+  void add_gradient(const Edge& edge, Tensor grad);
+  bool wants(const Edge& edge) const { return is_wanted(edge.node.get()); }
+  void run();
+  // Drops what is left, also after an exception, so that the task can be used again.
+  void finish() noexcept;
+  bool is_small() const { return pending_.capacity() <= 4096 && wanted_.capacity() <= 4096; }
+
+ private:
+  struct Pending {
+    Gradients grads;
+  };
+  struct Waiting {
+    uint64_t sequence;
+    Node* node;
+    uint32_t slot;
+    bool operator<(const Waiting& o) const { return sequence < o.sequence; }
+  };
+  struct Capture {
+    uint32_t output_nr;
+    uint32_t result;
+  };
+  // What a node means to a run with chosen inputs.
+  struct Wanted {
+    bool runs = false;     // something wanted is behind it, or it is an accumulator to run
+    bool visited = false;  // a target: its gradient must arrive, whether it runs or not
+    std::vector<Capture> captures;
+  };
+
+  void run_node(Node& node, Gradients& grads);
+  void run_leaf(AccumulateGrad& node, Gradients& grads);
+  void run_function(Node& node, Gradients& grads, const Wanted* wanted);
+  Tensor& place_for(const Edge& edge);
+  void add_to(Tensor& sum, Tensor grad);
+  Wanted& wanted_at(const Node* node);
+  const Wanted* wanted_or_null(const Node* node) const;
+  bool is_wanted(const Node* node) const {
+    const Wanted* w = wanted_or_null(node);
+    return w != nullptr && (w->runs || w->visited);
+  }
+
+  BackwardOptions options_;
+  std::vector<Tensor>* results_ = nullptr;
+  bool selective_ = false;
+  uint64_t first_sequence_ = 0;     // of the targets: older nodes cannot lead to one
+  std::vector<Waiting> heap_;
+  std::vector<Pending> pending_;
+  std::vector<uint32_t> free_slots_;
+  detail::NodeMap slots_;
+  std::vector<Wanted> wanted_;
+  detail::NodeMap wanted_index_;
+};
+
+}  // namespace facula

@@ -1,0 +1,209 @@
+#include "runtime/autograd/node.h"
+
+#include <thread>
+
+#include "runtime/autograd/engine.h"
+#include "runtime/autograd/locks.h"
+#include "runtime/core/pool.h"
+
+namespace facula {
+
+namespace detail {
+
+constinit thread_local WantedInputs tls_wanted __attribute__((tls_model("initial-exec")));
+
+}  // namespace detail
+
+namespace {
+
+// The largest sequence number this thread has given or seen. Numbers of two threads may be equal, but
+// never along an edge, which is all that the engine relies on.
+constinit thread_local uint64_t tls_sequence __attribute__((tls_model("initial-exec"))) = 0;
+
+// Nodes waiting for deletion on this thread, chained through `sequence_`.
+struct Graveyard {
+  Node* first = nullptr;
+  bool active = false;
+};
+constinit thread_local Graveyard tls_graveyard __attribute__((tls_model("initial-exec")));
+
+constexpr uint32_t kReleasing = 0x80000000u;
+
+}  // namespace
+
+void* Node::operator new(size_t size) { return size < kPoolLimit ? pool_allocate(size) : ::operator new(size); }
+void Node::operator delete(void* p, size_t size) noexcept {
+  size < kPoolLimit ? pool_deallocate(p, size) : ::operator delete(p);
+}
+
+Node::Node() : sequence_(++tls_sequence) {
+  if (tls_state.anomaly) [[unlikely]] {
+    if (const auto location = engine_roles().location; location != nullptr) hooks().made_at = location();
+  }
+}
+
+Node::~Node() = default;
+
+void Node::dispose(Node* node) noexcept {
+  Graveyard& graveyard = tls_graveyard;
+  if (graveyard.active) {
+    node->sequence_ = reinterpret_cast<uintptr_t>(graveyard.first);
+    graveyard.first = node;
+    return;
+  }
+  graveyard.active = true;
+  for (;;) {
+    delete node;  // its edges and saved tensors come back here and only queue
+    node = graveyard.first;
+    if (node == nullptr) break;
+    graveyard.first = reinterpret_cast<Node*>(static_cast<uintptr_t>(node->sequence_));
+  }
+  graveyard.active = false;
+}
+
+void Node::add_edge(Edge edge) {
+  if (edge.node && edge.node->sequence_ >= sequence_) {
+    sequence_ = tls_sequence = std::max(tls_sequence, edge.node->sequence_) + 1;
+  }
+  edges_.push_back(std::move(edge));
+}
+
+uint32_t Node::add_output(const Tensor& t) {
+  const uint32_t i = static_cast<uint32_t>(outputs_.size());
+  OutputMeta& o = outputs_.emplace_back();
+  if (t.defined()) {
+    const TensorImpl& impl = *t.impl();
+    o.sizes = impl.sizes;
+    o.dtype = impl.dtype;
+    o.device = impl.device;
+  }
+  return i;
+}
+
+void Node::set_output(uint32_t i, const Tensor& t) {
+  if (i >= outputs_.size()) outputs_.resize(i + 1);
+  outputs_[i] = OutputMeta{DimVector(t.sizes()), t.dtype(), t.device()};
+}
+
+Tensor Node::materialize(const Tensor& grad, size_t i) const {
+  if (grad.defined()) return grad;
+  return engine_roles().zeros(outputs_[i]);
+}
+
+Node::Hooks& Node::hooks() {
+  if (!hooks_) hooks_ = std::make_unique<Hooks>();
+  return *hooks_;
+}
+
+void Node::enter() const {
+  auto& users = const_cast<std::atomic<uint32_t>&>(users_);
+  if ((users.fetch_add(1, std::memory_order_acquire) & kReleasing) == 0) [[likely]] return;
+  while ((users.load(std::memory_order_acquire) & kReleasing) != 0) std::this_thread::yield();
+}
+
+void Node::leave(bool release) {
+  uint32_t alone = 1;
+  if (release && users_.compare_exchange_strong(alone, kReleasing, std::memory_order_acquire)) {
+    release_saved();
+    users_.fetch_sub(kReleasing, std::memory_order_release);
+  } else {
+    users_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+// ---- AccumulateGrad ----
+
+AccumulateGrad::AccumulateGrad(Tensor leaf) : leaf_(std::move(leaf)) {
+  weakly_held_ = true;
+  accumulates_ = true;
+  add_output(leaf_);
+}
+
+AccumulateGrad::~AccumulateGrad() {
+  std::lock_guard lock(detail::lock_for(leaf_.impl()));
+  AutogradMeta& meta = *leaf_.impl()->autograd;
+  if (meta.accumulator == this) meta.accumulator = nullptr;
+}
+
+void AccumulateGrad::apply(std::span<const Tensor> grads, std::span<Tensor>) { accumulate(grads[0]); }
+
+namespace {
+
+// May `t` become somebody's own: does nobody else hold it or its memory?
+bool is_exclusive(const Tensor& t) {
+  const TensorImpl& impl = *t.impl();
+  if (impl.use_count() != 1 || !impl.storage || impl.wrapped_number || impl.pyobject != nullptr) return false;
+  const uint32_t holders = impl.storage->use_count();
+  // A view made in the backward pass still holds the tensor it was made from.
+  return holders == 1 || (impl.base && impl.base->use_count() == 1 && holders == 2);
+}
+
+// The layout that `.grad` is to have: the leaf's own where that is dense.
+DimVector grad_strides(const Tensor& leaf) {
+  return is_non_overlapping_and_dense(leaf.sizes(), leaf.strides()) ? DimVector(leaf.strides())
+                                                                     : contiguous_strides(leaf.sizes());
+}
+
+bool same_layout(const Tensor& grad, const Tensor& leaf) {
+  if (grad.is_contiguous() && leaf.is_contiguous()) return true;
+  const DimVector wanted = grad_strides(leaf);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (grad.sizes()[i] > 1 && grad.strides()[i] != wanted[i]) return false;
+  }
+  return true;
+}
+
+class BusyGuard {
+ public:
+  explicit BusyGuard(std::atomic<uint32_t>& busy) : busy_(busy) {
+    // An addition may be long, so that waiters sleep.
+    while (busy_.exchange(1, std::memory_order_acquire) != 0) busy_.wait(1, std::memory_order_relaxed);
+  }
+  ~BusyGuard() {
+    busy_.store(0, std::memory_order_release);
+    busy_.notify_one();
+  }
+  BusyGuard(const BusyGuard&) = delete;
+  BusyGuard& operator=(const BusyGuard&) = delete;
+
+ private:
+  std::atomic<uint32_t>& busy_;
+};
+
+}  // namespace
+
+void AccumulateGrad::accumulate(Tensor grad) {
+  if (!grad.defined()) return;
+  AutogradMeta& meta = autograd_meta(leaf_);
+  const EngineRoles& roles = engine_roles();
+  {
+    BusyGuard guard(busy_);
+    if (meta.grad.defined()) {
+      if (tls_state.grad_enabled) {
+        meta.grad = roles.accumulate(meta.grad, grad);
+      } else {
+        roles.accumulate_into(meta.grad, grad);
+      }
+    } else if (tls_state.grad_enabled) {
+      meta.grad = roles.clone(grad);
+    } else if (is_exclusive(grad) && same_layout(grad, leaf_)) {
+      grad.impl()->base.reset();
+      grad.impl()->no_grad_view = false;
+      meta.grad = grad.requires_grad() ? detach(grad) : std::move(grad);
+    } else {
+      Tensor fresh = make_empty_strided(grad.sizes(), grad_strides(leaf_), grad.dtype(), grad.device());
+      roles.copy_into(fresh, grad);
+      meta.grad = std::move(fresh);
+    }
+  }
+  const LeafHooks* hooks = meta.leaf_hooks.get();
+  if (hooks == nullptr || hooks->post_accumulate.empty()) return;
+  const HookList list = hooks->post_accumulate;  // a hook may remove itself
+  for (const auto& hook : list) {
+    if (hook->removed) continue;
+    std::vector<Tensor> leaf{leaf_};
+    hook->run(leaf);
+  }
+}
+
+}  // namespace facula

@@ -1,0 +1,69 @@
+#include "runtime/autograd/saved_tensor.h"
+
+#include "runtime/autograd/engine.h"
+#include "runtime/autograd/last_writer.h"
+
+namespace facula {
+
+SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output) {
+  if (!t.defined()) return;
+  FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime,
+               "a tensor made in inference mode cannot be saved for backward; clone() it outside inference mode and "
+               "use the clone");
+  version_ = t.version();
+  if (is_output) {
+    const AutogradMeta* meta = autograd_meta_or_null(t);
+    output_nr_ = (meta != nullptr ? meta->output_nr : 0) & 0x3FFFFFFF;
+    tensor_ = detach(t);
+  } else {
+    tensor_ = t;
+  }
+}
+
+namespace {
+
+[[noreturn]] void raise_released(const Node& owner, const char* name) {
+  raise(ErrorKind::Runtime, owner.name(), ": trying to backward through the graph a second time (or to read `", name,
+        "`, a saved tensor, after it was freed). What a graph saved is freed by backward() or autograd.grad(). Pass "
+        "retain_graph=True to the first of them if you need to go through the graph again or to read saved tensors "
+        "after it.");
+}
+
+[[noreturn]] void raise_changed(const Node& owner, const char* name, const Tensor& t, uint32_t was, bool is_output) {
+  const uint32_t now = t.version();
+  const detail::Writer writer = detail::last_writer(t);
+  std::string by = "an in-place operation";
+  if (!writer.op.empty()) {
+    by = concat("`", writer.op, "`", writer.where.empty() ? "" : " at ", writer.where);
+  }
+  const Node::Hooks* hooks = owner.hooks_or_null();
+  const std::string made = hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")") : "";
+  raise(ErrorKind::Runtime, owner.name(), made, ": one of the variables needed for gradient computation has been ",
+        "modified by an inplace operation: ", is_output ? "its output" : "its input", " `", name, "`, a ",
+        dtype_name(t.dtype()), " tensor of shape ", shape_string(t.sizes()),
+        ", was saved for backward at version ", was, " and is now at version ", now, "; ", by,
+        " changed it (or a tensor that shares its memory). Make the change out of place, e.g. `x = x.op(...)` instead "
+        "of `x.op_(...)`, or clone before the change.",
+        tls_state.anomaly ? "" : " Anomaly mode (autograd.set_detect_anomaly(True)) reports the line that wrote.");
+}
+
+}  // namespace
+
+Tensor SavedTensor::unpack_slow(const Node& owner, const char* name) const {
+  if (!tensor_.defined()) {
+    if (released_) raise_released(owner, name);
+    return Tensor();
+  }
+  if (version_ != tensor_.version()) raise_changed(owner, name, tensor_, version_, is_output_);
+  if (!is_output_ || !tls_state.grad_enabled || !is_differentiable(tensor_.dtype())) return tensor_;
+  // A fresh handle on the output, with the history that the saved one must not own.
+  Tensor t = detach(tensor_);
+  AutogradMeta& meta = autograd_meta(t);
+  meta.grad_fn = intrusive_ptr<Node>::share(const_cast<Node*>(&owner));
+  meta.output_nr = output_nr_;
+  t.impl()->requires_grad = true;
+  t.impl()->layers |= layer_bit(Layer::Autograd);
+  return t;
+}
+
+}  // namespace facula

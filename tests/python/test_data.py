@@ -1,0 +1,148 @@
+"""Datasets, samplers, collation, and the loader."""
+
+from __future__ import annotations
+
+import sys
+from collections import namedtuple
+
+import facula
+import numpy as np
+import pytest
+from facula.testing import assert_close
+from facula.utils import data
+
+
+class Squares(data.Dataset):
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        if i == 13:
+            raise KeyError("unlucky")
+        return i * i
+
+
+def test_datasets():
+    pairs = data.TensorDataset(facula.arange(4), facula.arange(4) * 10)
+    assert len(pairs) == 4 and pairs[2][1].item() == 20
+    with pytest.raises(ValueError, match="Size mismatch"):
+        data.TensorDataset(facula.zeros(2), facula.zeros(3))
+    both = Squares(3) + Squares(2)
+    assert [both[i] for i in range(5)] == [0, 1, 4, 0, 1] and both[-1] == 1
+    for bad in (5, -6):
+        with pytest.raises(IndexError):
+            both[bad]
+    assert data.Subset(Squares(9), [8, 2])[0] == 64
+    assert data.StackDataset(a=Squares(3), b=Squares(3))[2] == {"a": 4, "b": 4}
+
+
+def test_random_split():
+    parts = data.random_split(Squares(10), [0.5, 0.25, 0.25])
+    assert [len(p) for p in parts] == [6, 2, 2]
+    assert sorted(i for p in parts for i in p.indices) == list(range(10))
+    first, second = (
+        data.random_split(Squares(10), [7, 3], facula.Generator().manual_seed(5))[1].indices
+        for _ in range(2)
+    )
+    assert first == second
+    with pytest.raises(ValueError, match="the dataset has 10"):
+        data.random_split(Squares(10), [7, 4])
+
+
+def test_samplers():
+    source = range(10)
+    assert list(data.SequentialSampler(source)) == list(source)
+    assert sorted(data.RandomSampler(source)) == list(source)
+    assert len(list(data.RandomSampler(source, num_samples=25))) == 25
+    drawn = list(data.RandomSampler(source, replacement=True, num_samples=2000))
+    assert set(drawn) == set(source) and len(drawn) == 2000
+    assert sorted(data.SubsetRandomSampler([5, 7])) == [5, 7]
+    weighted = list(data.WeightedRandomSampler([0.0, 1.0, 3.0], 4000))
+    assert 0 not in weighted and 0.7 < weighted.count(2) / 4000 < 0.8
+    assert list(data.BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
+    assert len(data.BatchSampler(range(5), 2, True)) == 2
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="batch_size"):
+            data.BatchSampler(range(5), bad, False)
+
+
+def test_collate():
+    Point = namedtuple("Point", "x y")
+    batch = data.default_collate([{"a": 1.5, "b": (1, "s")}, {"a": 2.5, "b": (2, "t")}])
+    assert batch["a"].dtype == facula.float64 and batch["b"][1] == ["s", "t"]
+    assert_close(batch["b"][0], facula.tensor([1, 2]))
+    point = data.default_collate([Point(facula.zeros(2), True), Point(facula.ones(2), False)])
+    assert tuple(point.x.shape) == (2, 2) and point.y.dtype == facula.bool
+    arrays = data.default_collate([np.float32([1, 2]), np.float32([3, 4])])
+    assert_close(arrays, facula.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    with pytest.raises(RuntimeError, match="equal size"):
+        data.default_collate([[1], [1, 2]])
+    with pytest.raises(TypeError, match="found object"):
+        data.default_collate([object()])
+    with pytest.raises(RuntimeError):
+        data.default_collate([facula.zeros(2), facula.zeros(3)])
+
+
+def test_loader_batches():
+    loader = data.DataLoader(Squares(5), batch_size=2)
+    assert [b.tolist() for b in loader] == [[0, 1], [4, 9], [16]] and len(loader) == 3
+    assert len(data.DataLoader(Squares(5), 2, drop_last=True)) == 2
+    assert list(data.DataLoader(Squares(3), batch_size=None)) == [0, 1, 4]
+    assert sorted(int(b) for b in data.DataLoader(Squares(5), shuffle=True)) == [0, 1, 4, 9, 16]
+    custom = data.DataLoader(Squares(4), batch_sampler=[[3, 0], [1]], collate_fn=tuple)
+    assert list(custom) == [(9, 0), (1,)]
+
+
+def test_loader_is_repeatable_and_differs_by_pass():
+    def passes():
+        generator = facula.Generator().manual_seed(3)
+        loader = data.DataLoader(Squares(12), 4, shuffle=True, generator=generator)
+        return [[b.tolist() for b in loader] for _ in range(2)]
+
+    first, second = passes(), passes()
+    assert first == second and first[0] != first[1]
+
+
+def test_iterable_dataset():
+    class Stream(data.IterableDataset):
+        def __iter__(self):
+            return iter(range(5))
+
+    assert [b.tolist() for b in data.DataLoader(Stream(), 2)] == [[0, 1], [2, 3], [4]]
+    assert len(list(data.DataLoader(Stream(), 2, drop_last=True))) == 2
+    assert list(data.DataLoader(Stream() + Stream(), None)) == [*range(5), *range(5)]
+    with pytest.raises(TypeError):
+        len(data.DataLoader(Stream(), 2))
+    with pytest.raises(ValueError, match="own order"):
+        data.DataLoader(Stream(), shuffle=True)
+
+
+def test_errors_arrive_as_raised():
+    with pytest.raises(KeyError, match="unlucky") as info:
+        list(data.DataLoader(Squares(20), 4))
+    if sys.version_info >= (3, 11):
+        assert info.value.__notes__ == ["while reading sample 13 of Squares"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"num_workers": 2}, NotImplementedError),
+        ({"num_workers": -1}, ValueError),
+        ({"sampler": [0], "shuffle": True}, ValueError),
+        ({"batch_sampler": [[0]], "batch_size": 2}, ValueError),
+        ({"batch_size": None, "drop_last": True}, ValueError),
+        ({"batch_size": 0}, ValueError),
+        ({"persistent_workers": True}, ValueError),
+    ],
+)
+def test_option_checks(options, error):
+    with pytest.raises(error):
+        data.DataLoader(Squares(4), **options)
+
+
+def test_no_worker_here():
+    assert data.get_worker_info() is None

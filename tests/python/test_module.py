@@ -1,0 +1,327 @@
+"""Module: attributes, traversal, state dicts, hooks, conversions, printing, error notes."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import facula
+import pytest
+from facula import nn
+from facula.testing import assert_close
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(3, 4)
+        self.body = nn.Sequential(nn.ReLU(), nn.Linear(4, 2, bias=False))
+        self.register_buffer("scale", facula.ones(()))
+        self.register_buffer("cache", facula.zeros(2), persistent=False)
+
+    def forward(self, x):
+        return self.body(self.fc1(x)) * self.scale
+
+
+def test_registration_and_names():
+    net = Net()
+    assert [n for n, _ in net.named_parameters()] == ["fc1.weight", "fc1.bias", "body.1.weight"]
+    assert [n for n, _ in net.named_buffers()] == ["scale", "cache"]
+    assert [n for n, _ in net.named_modules()] == ["", "fc1", "body", "body.0", "body.1"]
+    assert [n for n, _ in net.named_children()] == ["fc1", "body"]
+    assert list(net.state_dict()) == ["scale", "fc1.weight", "fc1.bias", "body.1.weight"]
+    assert net.get_submodule("body.1") is net.body[1]
+    assert net.get_parameter("body.1.weight") is net.body[1].weight
+    with pytest.raises(AttributeError, match="nope"):
+        net.get_submodule("body.nope")
+
+
+def test_shared_parameter_is_listed_once_and_saved_twice():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    net[1].weight = net[0].weight
+    assert [n for n, _ in net.named_parameters()] == ["0.weight", "0.bias", "1.bias"]
+    assert list(net.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+
+
+def test_assignment_rules():
+    net = nn.Linear(2, 2)
+    with pytest.raises(TypeError, match="cannot assign Tensor as parameter 'weight'"):
+        net.weight = facula.zeros(2, 2)
+    with pytest.raises(TypeError, match="child module"):
+        holder = Net()
+        holder.fc1 = 3
+    with pytest.raises(KeyError, match="already exists"):
+        net.register_buffer("forward", facula.zeros(1))
+    with pytest.raises(KeyError, match="must not contain"):
+        net.register_parameter("a.b", None)
+    net.weight = None
+    assert "weight" not in net.state_dict()
+    net.extra = nn.Buffer(facula.zeros(1), persistent=False)
+    assert "extra" in dict(net.named_buffers()) and "extra" not in net.state_dict()
+    del net.extra
+    assert not hasattr(net, "extra")
+
+
+def test_init_must_come_first():
+    class Bad(nn.Module):
+        def __init__(self):
+            self.fc = nn.Linear(1, 1)
+
+    with pytest.raises(AttributeError, match=r"before Module.__init__"):
+        Bad()
+
+
+def test_train_eval_apply_requires_grad():
+    net = Net()
+    assert net.eval() is net and not any(m.training for m in net.modules())
+    assert all(m.training for m in net.train().modules())
+    seen = []
+    net.apply(seen.append)
+    assert seen[-1] is net and len(seen) == 5
+    net.requires_grad_(False)
+    assert not any(p.requires_grad for p in net.parameters())
+
+
+def test_zero_grad():
+    net = nn.Linear(2, 1)
+    net(facula.ones(1, 2)).sum().backward()
+    net.zero_grad(set_to_none=False)
+    assert_close(net.weight.grad, facula.zeros(1, 2))
+    net.zero_grad()
+    assert net.weight.grad is None
+
+
+def test_conversion_keeps_identity_and_integers():
+    net = nn.BatchNorm1d(3)
+    weight = net.weight
+    net.double()
+    assert net.weight is weight and weight.dtype == facula.float64
+    assert net.num_batches_tracked.dtype == facula.int64
+    net.to(facula.float16)
+    assert net.running_mean.dtype == facula.float16
+    net.to("cpu", facula.float32)
+    assert net.weight.dtype == facula.float32
+    with pytest.raises(TypeError, match="floating point or complex"):
+        net.to(facula.int32)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        net.to(colour="red")
+
+
+def test_deepcopy_is_independent():
+    net = Net()
+    twin = copy.deepcopy(net)
+    with facula.no_grad():
+        twin.fc1.weight.add_(1)
+    assert_close(twin.fc1.weight - 1, net.fc1.weight)
+    assert isinstance(twin.fc1.weight, nn.Parameter)
+
+
+def test_repr():
+    assert repr(Net()) == (
+        "Net(\n"
+        "  (fc1): Linear(in_features=3, out_features=4, bias=True)\n"
+        "  (body): Sequential(\n"
+        "    (0): ReLU()\n"
+        "    (1): Linear(in_features=4, out_features=2, bias=False)\n"
+        "  )\n"
+        ")"
+    )
+    assert "(0-1): 2 x ReLU()" in repr(nn.ModuleList([nn.ReLU(), nn.ReLU()]))
+
+
+# ---- state dicts
+
+
+def test_load_round_trip():
+    a, b = Net(), Net()
+    report = b.load_state_dict(a.state_dict())
+    assert report == ([], []) and "matched" in repr(report)
+    for (_, p), (_, q) in zip(a.named_parameters(), b.named_parameters(), strict=True):
+        assert_close(p, q)
+
+
+def test_load_lists_every_fault_and_changes_nothing():
+    net = Net()
+    before = copy.deepcopy(net.state_dict())
+    bad = net.state_dict()
+    del bad["fc1.bias"]
+    bad["odd"] = facula.zeros(1)
+    bad["body.1.weight"] = facula.zeros(5, 4)
+    bad["scale"] = facula.ones(1)  # one element is not zero dims
+    bad["fc1.weight"] = facula.full((4, 3), 9.0)
+    with pytest.raises(RuntimeError) as info:
+        net.load_state_dict(bad)
+    text = str(info.value)
+    for part in ('"fc1.bias"', '"odd"', "(5, 4)", "(2, 4)", "scale", "nothing was loaded"):
+        assert part in text
+    for name, tensor in net.state_dict().items():
+        assert_close(tensor, before[name])
+
+
+def test_load_not_strict_and_skip():
+    net = Net()
+    state = {"fc1.bias": facula.zeros(4), "body.1.weight": facula.zeros(1), "x": facula.zeros(1)}
+    with pytest.raises(RuntimeError, match=r"size mismatch for body\.1\.weight"):
+        net.load_state_dict(state, strict=False)
+    report = net.load_state_dict(state, strict=False, on_mismatch="skip")
+    missing, unexpected = report
+    assert missing == ["scale", "fc1.weight"] and unexpected == ["x"]
+    assert [m.key for m in report.shape_mismatches] == ["body.1.weight"]
+    assert_close(net.fc1.bias, nn.Parameter(facula.zeros(4)))
+
+
+def test_load_dtypes():
+    net = nn.Linear(2, 2)
+    state = {k: v.double() for k, v in net.state_dict().items()}
+    report = net.load_state_dict(state)
+    assert [m.key for m in report.dtype_mismatches] == ["weight", "bias"]
+    assert net.weight.dtype == facula.float32
+    with pytest.raises(RuntimeError, match="dtype mismatch for weight"):
+        net.load_state_dict({k: v.to(facula.int64) for k, v in state.items()})
+    net.load_state_dict(state, assign=True)
+    assert net.weight.dtype == facula.float64 and isinstance(net.weight, nn.Parameter)
+
+
+def test_extra_state():
+    class Counting(nn.Module):
+        n = 3
+
+        def get_extra_state(self):
+            return {"n": self.n}
+
+        def set_extra_state(self, state):
+            self.n = state["n"]
+
+    a, b = Counting(), Counting()
+    a.n = 7
+    b.load_state_dict(a.state_dict())
+    assert b.n == 7
+
+
+def test_state_hooks():
+    net = nn.Linear(1, 1)
+    net.register_state_dict_post_hook(lambda m, sd, prefix, meta: sd.update(note=facula.ones(1)))
+    handle = net.register_load_state_dict_pre_hook(lambda m, sd, *rest: sd.pop("note"))
+    state = net.state_dict()
+    net.load_state_dict(state)
+    assert "note" in state, "the caller's dictionary stays as it was"
+    handle.remove()
+    with pytest.raises(RuntimeError, match="note"):
+        net.load_state_dict(state)
+
+
+# ---- hooks
+
+
+def test_forward_hooks():
+    net, log = nn.ReLU(), []
+    net.register_forward_pre_hook(lambda m, args: (args[0] + 1,))
+    net.register_forward_hook(lambda m, args, out: log.append(args[0].item()) or out * 10)
+    assert net(facula.tensor(2.0)).item() == 30 and log == [3.0]
+    net.register_forward_pre_hook(lambda m, a, k: ((facula.tensor(5.0),), k), with_kwargs=True)
+    assert net(facula.tensor(2.0)).item() == 50
+    with net.register_forward_pre_hook(lambda m, a: (facula.tensor(-9.0),), prepend=True):
+        assert net(facula.tensor(2.0)).item() == 50
+    assert len(net._forward_pre_hooks) == 2
+
+
+def test_always_called_hook_runs_on_error():
+    log = []
+    net = nn.Linear(2, 2)
+    net.register_forward_hook(lambda m, a, out: log.append(out), always_call=True)
+    with pytest.raises(RuntimeError):
+        net(facula.zeros(1, 5))
+    assert log == [None]
+
+
+def test_full_backward_hook():
+    net, seen = nn.Linear(2, 1, bias=False), []
+
+    def hook(module, grad_input, grad_output):
+        seen.append((grad_input[0].clone(), grad_output[0].clone()))
+        return (grad_input[0] * 2,)
+
+    net.register_full_backward_hook(hook)
+    net.register_full_backward_pre_hook(lambda m, grads: (grads[0] * 3,))
+    x = facula.ones(1, 2).requires_grad_()
+    net(x).sum().backward()
+    assert_close(seen[0][1], facula.full((1, 1), 3.0))
+    assert_close(seen[0][0], net.weight.detach() * 3)
+    assert_close(x.grad, net.weight.detach() * 6)
+    assert_close(net.weight.grad, facula.full((1, 2), 3.0))
+
+
+def test_full_backward_hook_without_input_gradient():
+    net, seen = nn.Linear(2, 1), []
+    net.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go[0].item())))
+    net(facula.ones(1, 2)).sum().backward()
+    assert seen == [((None,), 1.0)]
+
+
+# ---- errors, containers, imports
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have notes from 3.11 on")
+def test_error_names_the_module_path():
+    net = Net()
+    net.body[1] = nn.Linear(7, 2)
+    with pytest.raises(RuntimeError) as info:
+        net(facula.zeros(1, 3))
+    (note,) = info.value.__notes__
+    assert "body.1 of Net" in note and "(2, 7)" in note and "cpu" in note
+
+
+def test_containers():
+    seq = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
+    assert len(seq[:2]) == 2 and seq[-1] is seq[2]
+    del seq[1]
+    assert list(seq._modules) == ["0", "1"]
+    with pytest.raises(IndexError):
+        seq[2]
+    named = nn.Sequential({"a": nn.ReLU(), "b": nn.Tanh()})
+    assert isinstance(named.b, nn.Tanh)
+    many = nn.ModuleList([nn.ReLU()])
+    many.append(nn.Tanh()).insert(0, nn.Identity())
+    assert [type(m).__name__ for m in many] == ["Identity", "ReLU", "Tanh"]
+    table = nn.ModuleDict({"x": nn.ReLU()})
+    table["y"] = nn.Linear(1, 1)
+    assert list(table) == ["x", "y"] and "y.weight" in table.state_dict()
+    assert table.pop("x") and "x" not in table
+    params = nn.ParameterList([facula.zeros(1), facula.ones(2)])
+    assert len(list(params.parameters())) == 2 and params[-1].shape == (2,)
+    by_name = nn.ParameterDict({"w": facula.zeros(3)})
+    assert list(by_name.state_dict()) == ["w"] and isinstance(by_name["w"], nn.Parameter)
+    del by_name["w"]
+    assert len(by_name) == 0
+
+
+def test_clip_and_vectors():
+    a, b = (nn.Parameter(facula.zeros(n)) for n in (2, 1))
+    a.grad, b.grad = facula.tensor([3.0, 0.0]), facula.tensor([4.0])
+    total = nn.utils.clip_grad_norm_([a, b], 1.0)
+    assert_close(total.item(), 5.0)
+    assert_close(b.grad, facula.tensor([0.8]))
+    nn.utils.clip_grad_value_([a, b], 0.7)
+    assert_close(b.grad, facula.tensor([0.7]))
+    a.grad = facula.tensor([float("nan"), 0.0])
+    with pytest.raises(RuntimeError, match="non-finite"):
+        nn.utils.clip_grad_norm_([a, b], 1.0, error_if_nonfinite=True)
+    nn.utils.vector_to_parameters(facula.tensor([1.0, 2.0, 3.0]), [a, b])
+    assert_close(nn.utils.parameters_to_vector([a, b]).detach(), facula.tensor([1.0, 2.0, 3.0]))
+    with pytest.raises(ValueError, match="need"):
+        nn.utils.vector_to_parameters(facula.zeros(4), [a, b])
+
+
+def test_unknown_function_suggests_a_name():
+    with pytest.raises(AttributeError, match="did you mean 'relu'"):
+        nn.functional.rellu  # noqa: B018
+
+
+def test_nn_does_not_import_numpy():
+    code = (
+        "import sys, facula; had = 'numpy' in sys.modules; "
+        "import facula.nn, facula.optim, facula.utils.data, facula.serialization; "
+        "assert had == ('numpy' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
