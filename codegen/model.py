@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -259,6 +260,28 @@ class Schema:
 
     def __iter__(self) -> Iterator[Operator]:
         return iter(self.operators)
+
+    @functools.cached_property
+    def by_base_name(self) -> dict[str, list[Operator]]:
+        """Operators by each name that formulas may call them by, in file order."""
+        found: dict[str, list[Operator]] = {}
+        for op in self.operators:
+            for name in dict.fromkeys((op.base_name, op.symbol, *op.alias)):
+                found.setdefault(name, []).append(op)
+        return found
+
+    @functools.cached_property
+    def by_token(self) -> dict[str, list[Operator]]:
+        """Operators by the entries of their `python` key, operator signs above all."""
+        found: dict[str, list[Operator]] = {}
+        for op in self.operators:
+            for token in op.python:
+                found.setdefault(token, []).append(op)
+        return found
+
+    @functools.cached_property
+    def rule_signatures(self) -> dict[str, Signature]:
+        return {rule.signature.name: rule.signature for rule in self.rules}
 
     def operator(self, name: str) -> Operator:
         for op in self.operators:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -296,40 +297,40 @@ class _RecordReader:
         forward, forward_formula, forward_reason = self._forward(auto)
         tolerance, tolerance_reason = self._tolerance()
         self.word("overload", ())
-        fields = dict(
-            location=self.location,
-            kind=kind,
-            doc=doc,
-            example=example,
-            scalar=scalar,
-            scalar_variants=by_variant,
-            dtypes=dtypes,
-            promote=promote or ("same" if "int" in dtypes or kind != "pointwise" else "float"),
-            masks=self.words("masks", (), ()),
-            shape=self._formulas("shape"),
-            dispatch=self._dispatch(),
-            composite=composite,
-            composite_fn=composite_fn,
-            auto=auto,
-            derivatives=derivatives,
-            forward=forward,
-            forward_formula=forward_formula,
-            forward_reason=forward_reason,
-            variants=self.words("variants", VARIANTS, DEFAULT_VARIANTS.get(kind, ())),
-            python=self._python(),
-            alias=self.words("alias", (), ()),
-            internal=self.flag("internal", False),
-            samples=self.words("samples", (), ()),
-            reference=self.word("reference", ()),
-            property_test=self.word("property", ()),
-            tolerance=tolerance,
-            tolerance_reason=tolerance_reason,
-            checks=self._checks(),
-            policies=tuple((k, w) for k in POLICIES if (w := self.word(k, ())) is not None),
-        )
+        fields: dict[str, Any] = {
+            "location": self.location,
+            "kind": kind,
+            "doc": doc,
+            "example": example,
+            "scalar": scalar,
+            "scalar_variants": by_variant,
+            "dtypes": dtypes,
+            "promote": promote or ("same" if "int" in dtypes or kind != "pointwise" else "float"),
+            "masks": self.words("masks", (), ()),
+            "shape": self._formulas("shape"),
+            "dispatch": self._dispatch(),
+            "composite": composite,
+            "composite_fn": composite_fn,
+            "auto": auto,
+            "derivatives": derivatives,
+            "forward": forward,
+            "forward_formula": forward_formula,
+            "forward_reason": forward_reason,
+            "variants": self.words("variants", VARIANTS, DEFAULT_VARIANTS.get(kind, ())),
+            "python": self._python(),
+            "alias": self.words("alias", (), ()),
+            "internal": self.flag("internal", False),
+            "samples": self.words("samples", (), ()),
+            "reference": self.word("reference", ()),
+            "property_test": self.word("property", ()),
+            "tolerance": tolerance,
+            "tolerance_reason": tolerance_reason,
+            "checks": self._checks(),
+            "policies": tuple((k, w) for k in POLICIES if (w := self.word(k, ())) is not None),
+        }
         if parsed is None:
             return []
-        op = Operator(signature=parsed, **fields)  # type: ignore[arg-type]
+        op = Operator(signature=parsed, **fields)
         if not op.samples and op.scalar:
             op = op.replace(samples=default_samples(op))
         return [op]
@@ -409,8 +410,12 @@ class _RecordReader:
         place = self.source.place(node)
         if isinstance(node, ScalarNode) and node.value == "composite":
             if "composite" not in self.record.keys and "composite_fn" not in self.record.keys:
-                self.record.error(node, "'derivative: composite' needs the key 'composite' or 'composite_fn'")
-            return tuple(Derivative((name,), place, none=THROUGH_COMPOSITE) for name in inputs), False
+                self.record.error(
+                    node, "'derivative: composite' needs the key 'composite' or 'composite_fn'"
+                )
+            return tuple(
+                Derivative((name,), place, none=THROUGH_COMPOSITE) for name in inputs
+            ), False
         if isinstance(node, ScalarNode) and node.value == "auto":
             return tuple(Derivative((name,), place, auto=True) for name in inputs), True
         whole = self._whole(node)
@@ -434,7 +439,9 @@ class _RecordReader:
         if isinstance(node, ScalarNode):
             if node.value == "zero" or node.value.startswith("none:"):
                 return node
-            self.record.error(node, "a derivative is 'auto', 'zero', 'composite', 'none: reason' or a mapping")
+            self.record.error(
+                node, "a derivative is 'auto', 'zero', 'composite', 'none: reason' or a mapping"
+            )
             return None
         if isinstance(node, MappingNode) and [k.value for k, _ in node.value] == ["none"]:
             return node
