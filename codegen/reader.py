@@ -20,6 +20,7 @@ from .model import (
     Location,
     MathFunction,
     Operator,
+    Place,
     Schema,
     ShapeRule,
     Signature,
@@ -114,11 +115,18 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 def read_schema(path: str | Path, name: str | None = None) -> Schema:
     """Read a schema file; raises SchemaErrors with every mistake found in it."""
+    schema, errors = read_records(path, name)
+    errors.raise_if_any()
+    return schema
+
+
+def read_records(path: str | Path, name: str | None = None) -> tuple[Schema, Errors]:
+    """The records that could be read, and the mistakes; what is no YAML at all raises."""
     errors = Errors()
     source = Source(Path(path), name)
     root = source.compose()
     if root is None:
-        return Schema((), (), ())
+        return Schema((), (), ()), errors
     if not isinstance(root, SequenceNode):
         raise SchemaErrors([_top_error(source)])
     math: list[MathFunction] = []
@@ -142,8 +150,7 @@ def read_schema(path: str | Path, name: str | None = None) -> Schema:
             rules.extend(reader.rule())
         else:
             operators.extend(reader.operator())
-    errors.raise_if_any()
-    return Schema(tuple(math), tuple(rules), tuple(operators))
+    return Schema(tuple(math), tuple(rules), tuple(operators)), errors
 
 
 def _top_error(source: Source) -> SchemaError:
@@ -160,6 +167,7 @@ class _RecordReader:
         self.kind = kind
         self.record = Record(source, node, subject, errors)
         self.location = Location(source.file, *_line_column(node))
+        self.places: dict[str, Place] = {k: Place(at) for k, at in self.record.keys.items()}
         for key in self.record.left():
             if key not in KEYS[kind]:
                 self.record.take(key)
@@ -221,8 +229,14 @@ class _RecordReader:
             elif item.value in found:
                 self.record.error(item, f"'{item.value}' is given twice in '{key}'")
             else:
+                self.note(f"{key}.{len(found)}", item)
                 found.append(item.value)
         return tuple(found)
+
+    def note(self, key: str, node: Node) -> None:
+        """Keep where a text stands, for mistakes that only later stages can see."""
+        runs = self.source.runs(node) if isinstance(node, ScalarNode) else ()
+        self.places[key] = Place(self.source.place(node), runs)
 
     def word(self, key: str, known: Collection[str]) -> str | None:
         node = self.record.take(key)
@@ -233,6 +247,7 @@ class _RecordReader:
             hint = nearest(text.value, known) or f"; known are {', '.join(known)}"
             self.record.error(text, f"unknown word '{text.value}' for '{key}'{hint}")
             return None
+        self.note(key, text)
         return str(text.value)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -327,6 +342,7 @@ class _RecordReader:
             "tolerance_reason": tolerance_reason,
             "checks": self._checks(),
             "policies": tuple((k, w) for k in POLICIES if (w := self.word(k, ())) is not None),
+            "places": self.places,
         }
         if parsed is None:
             return []
@@ -394,12 +410,15 @@ class _RecordReader:
         node = self.record.take("dispatch")
         inner = self.record.mapping(node, "'dispatch'") if node is not None else None
         found: list[tuple[str, str]] = []
-        for device, value in inner.items() if inner else ():
+        if inner is None:
+            return ()
+        for device, value in inner.items():
             symbol = self.record.text(value, f"the kernel of {device}")
             if symbol is not None and not re.fullmatch(r"[A-Za-z_]\w*", symbol.value):
                 self.record.error(symbol, f"'{symbol.value}' is no C++ name; 'none' for no kernel")
             elif symbol is not None:
                 found.append((device, symbol.value))
+                self.places[f"dispatch.{device}"] = Place(inner.keys[device])
         return tuple(found)
 
     def _derivatives(self, parsed: Signature | None) -> tuple[tuple[Derivative, ...], bool]:
@@ -427,8 +446,12 @@ class _RecordReader:
             ), False
         inner = self.record.mapping(node, "'derivative'")
         result: list[Derivative] = []
-        for key, value in inner.items() if inner else ():
+        if inner is None:
+            return (), False
+        for key, value in inner.items():
             names = tuple(name.strip() for name in key.split(","))
+            for name in names:
+                self.places.setdefault(f"derivative.{name}", Place(inner.keys[key]))
             one = self._derivative(names, value)
             if one:
                 result.append(one)

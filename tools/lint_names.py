@@ -19,18 +19,19 @@ ORDINARY = frozenset(
     " floor full half index int item le linear log long lt max mean min mul ne neg norm not or"
     " pow real round select short sign size slice sort sqrt sub sum t to trace view where zero"
     " ge gt and expand tanh ceil trunc sin cos tan sinh cosh erf lgamma log2 log10 log1p expm1"
-    " scatter imag median mode split unique dist type_as masked_fill contiguous reshape".split()
+    " scatter imag median mode split unique dist type_as masked_fill contiguous reshape"
+    " positive logical_and logical_or logical_not".split()
 )
 
 
-def operator_names() -> set[str]:
-    text = (ROOT / "ops.yaml").read_text(encoding="utf-8")
-    return {m.split(".")[0] for m in re.findall(r"^- op: ([A-Za-z_][\w.]*)\(", text, re.M)}
+def names_of(kind: str, text: str) -> set[str]:
+    return {m.split(".")[0] for m in re.findall(rf"^- {kind}: ([A-Za-z_][\w.]*)\(", text, re.M)}
 
 
 def main() -> int:
-    names = operator_names()
-    telling = sorted(names - ORDINARY, key=len, reverse=True)
+    text = (ROOT / "ops.yaml").read_text(encoding="utf-8")
+    names, vocabulary = names_of("op", text), names_of("math", text)
+    telling = sorted(names - vocabulary - ORDINARY, key=len, reverse=True)
     quoted = re.compile(r"[\"'](" + "|".join(map(re.escape, telling)) + r")[\"']")
     call = re.compile(r"\bops::(\w+)\(")
     vendor = re.compile(r"\b(" + "|".join(VENDORS) + r")\b", re.I)
