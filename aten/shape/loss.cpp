@@ -107,4 +107,20 @@ Meta col2im(const Tensor& input, IntList output_size, IntList kernel_size, IntLi
   return meta({input.size(0), input.size(1) / taps, output_size[0], output_size[1]}, input.dtype(), input);
 }
 
+Meta dropout(const Tensor& input) {
+  FACULA_CHECK(input.is_floating_point(), NotImplemented, "dropout(): input is ", dtype_name(input.dtype()),
+               "; it must have a floating-point dtype");
+  return meta(input.sizes(), input.dtype(), input);
+}
+
+Meta dropout_mask(const Tensor& input) { return meta(input.sizes(), ScalarType::Bool, input); }
+
+Meta attention(const Tensor& query, const Tensor& value) {
+  return meta({query.size(0), query.size(1), query.size(2), value.size(3)}, query.dtype(), query);
+}
+
+Meta attention_lse(const Tensor& query) {
+  return meta({query.size(0), query.size(1), query.size(2)}, compute_type(query.dtype()), query);
+}
+
 }  // namespace facula::shape
