@@ -16,9 +16,10 @@ compile() {  # source object flags
 }
 for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/iterate/*.cpp tests/cpp/no_autograd.cpp; do
   name=$(basename "$source" .cpp)
-  compile "$source" "$name.o" ""
+  case $name in *_loops) vector=-O3 ;; *) vector="" ;; esac
+  compile "$source" "$name.o" "$vector"
   case $name in *_loops) for level in $LEVELS; do
-    compile "$source" "$name.$level.o" "-DFACULA_ISA=$level -march=x86-64-$level"
+    compile "$source" "$name.$level.o" "-O3 -DFACULA_ISA=$level -march=x86-64-$level"
   done ;; esac
 done
 for test in core pointwise; do
