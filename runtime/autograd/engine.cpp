@@ -119,8 +119,10 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
   std::vector<Tensor> results;
   std::exception_ptr error;
   const ThreadState state = tls_state;
+  const auto level = state.forward_mode ? detail::dual_level() : nullptr;
   std::thread helper([&] {
     tls_state = state;
+    detail::set_dual_level(level);
     try {
       results = run_here(roots, grads, inputs, options);
     } catch (...) {

@@ -75,6 +75,9 @@ void exit_dual_level() {
 
 namespace detail {
 
+std::shared_ptr<DualLevel> dual_level() { return tls_level; }
+void set_dual_level(std::shared_ptr<DualLevel> level) { tls_level = std::move(level); }
+
 Tensor tangent_from_base(const Tensor& t) {
   const Tensor base(intrusive_ptr<TensorImpl>::share(t.impl()->base.get()));
   if (!can_slice(base.dtype(), t.dtype())) return Tensor();

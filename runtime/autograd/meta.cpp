@@ -197,6 +197,7 @@ Tensor detach(const Tensor& t) {
   impl->strides = from.strides;
   impl->dtype = from.dtype;
   impl->device = from.device;
+  impl->layers = from.layers & static_cast<LayerSet>(~kAutogradBit);
   impl->contiguous = from.contiguous;
   impl->wrapped_number = from.wrapped_number;
   impl->inference = from.inference;

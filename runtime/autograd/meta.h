@@ -103,6 +103,9 @@ FACULA_API void exit_dual_level();   // ends every tangent set in it
 namespace detail {
 inline bool owns_tangent(const TensorImpl* i) { return i->autograd && i->autograd->forward; }
 FACULA_API Tensor tangent_from_base(const Tensor& t);
+// The level open on this thread; a thread that works for another takes over the other's.
+FACULA_API std::shared_ptr<DualLevel> dual_level();
+FACULA_API void set_dual_level(std::shared_ptr<DualLevel> level);
 }  // namespace detail
 inline bool has_tangent(const Tensor& t) {
   if (!tls_state.forward_mode || !t.defined()) return false;

@@ -451,6 +451,15 @@ void forward_mode() {
     GradMode off(false);
     CHECK(active(x));
   }
+  std::function<void(int)> deep = [&](int depth) {
+    const Tensor l = leaf(full({}, 1));
+    backward(call(l, [&deep, depth](std::span<const Tensor> g, std::span<Tensor> r) {
+      GradMode on(true);
+      depth > 0 ? deep(depth - 1) : set_tangent(full({}, 1), full({}, 1));
+      r[0] = g[0];
+    }));
+  };
+  deep(100);
   exit_dual_level();
   CHECK(!has_tangent(x) && !layers_of(x) && !has_tangent(outlives) && !layers_of(left));
 }
