@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 
-#include "aten/cpu/buffer.h"
+#include "aten/cpu/scratch.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/strided.h"
 
@@ -162,16 +163,18 @@ class Tree {
   const ReduceLoops& loops_;
   int64_t w_;
   size_t bytes_;
-  Buffer memory_;
+  Scratch memory_;
   int depth_ = 0;
   uint64_t pushed_ = 0;
   double counts_[66];
 };
 
 template <typename C>
-void transform(C* x, int64_t n, Preload preload) {
+void transform(C* x, int64_t n, Preload preload, double p) {
   if (preload == Preload::Abs) {
     for (int64_t i = 0; i < n; ++i) x[i] = std::abs(x[i]);
+  } else if (preload == Preload::Power) {
+    for (int64_t i = 0; i < n; ++i) x[i] = std::pow(std::abs(x[i]), static_cast<C>(p));
   } else {
     for (int64_t i = 0; i < n; ++i) x[i] = x[i] == x[i] ? x[i] : C(0);
   }
@@ -180,7 +183,8 @@ void transform(C* x, int64_t n, Preload preload) {
 // Loads elements through the conversion and the preload of a reduction.
 class Loader {
  public:
-  Loader(ScalarType from, ScalarType compute, Preload preload) : from_(from), compute_(compute), preload_(preload) {}
+  Loader(ScalarType from, ScalarType compute, Preload preload = Preload::None, double p = 0)
+      : from_(from), compute_(compute), preload_(preload), p_(p) {}
   bool native() const { return from_ == compute_ && preload_ == Preload::None; }
   void operator()(void* dst, const char* src, int64_t stride, int64_t n) const {
     if (preload_ == Preload::NonZero) {
@@ -190,25 +194,31 @@ class Loader {
         load_elements(ScalarType::Bool, flags, from_, src + i * stride * item(from_), stride, m);
         convert_elements(compute_, static_cast<char*>(dst) + i * item(compute_), ScalarType::Bool, flags, m);
       }
-    } else if (preload_ == Preload::Abs && is_complex(from_)) {
+    } else if (preload_ != Preload::None && is_complex(from_)) {
       const auto loop = [&]<typename R>(R* d) {
         const std::complex<R>* s = reinterpret_cast<const std::complex<R>*>(src);
         for (int64_t i = 0; i < n; ++i) d[i] = std::abs(s[i * stride]);
       };
-      if (compute_ == ScalarType::Float32) loop(static_cast<float*>(dst));
-      else loop(static_cast<double*>(dst));
+      compute_ == ScalarType::Float32 ? loop(static_cast<float*>(dst)) : loop(static_cast<double*>(dst));
+      if (preload_ == Preload::Power) apply(dst, n);
     } else {
       load_elements(compute_, dst, from_, src, stride, n);
-      if (preload_ == Preload::None) return;
-      if (compute_ == ScalarType::Float32) transform(static_cast<float*>(dst), n, preload_);
-      else if (compute_ == ScalarType::Float64) transform(static_cast<double*>(dst), n, preload_);
+      if (preload_ != Preload::None) apply(dst, n);
     }
   }
 
  private:
   static int64_t item(ScalarType t) { return static_cast<int64_t>(itemsize(t)); }
+  void apply(void* dst, int64_t n) const {
+    if (compute_ == ScalarType::Float32) {
+      transform(static_cast<float*>(dst), n, preload_, p_);
+    } else if (compute_ == ScalarType::Float64) {
+      transform(static_cast<double*>(dst), n, preload_, p_);
+    }
+  }
   ScalarType from_, compute_;
   Preload preload_;
+  double p_;
 };
 
 // One call of reduce(): reduces tiles of neighbouring outputs over parts of the reduced elements.
@@ -217,7 +227,7 @@ class Reducer {
   Reducer(const ReduceSpec& spec, const Tensor& self, const Layout& layout)
       : loops_(*FACULA_BY_ISA(reduce_table).reduce(spec.op, spec.compute)),
         layout_(layout),
-        load_(self.dtype(), spec.compute, spec.preload),
+        load_(self.dtype(), spec.compute, spec.preload, spec.params.p),
         data_(static_cast<const char*>(self.raw())),
         item_(static_cast<int64_t>(self.itemsize())),
         compute_item_(static_cast<int64_t>(itemsize(spec.compute))) {
@@ -323,7 +333,7 @@ class Reducer {
       return narrow_columns(offset, w, begin, end, acc, stride);
     }
     const int64_t block = direct ? loops_.max_rows : std::min<int64_t>(loops_.max_rows, std::max<int64_t>(1, 8192 / w));
-    Buffer tile(direct ? 0 : static_cast<size_t>(block * w * compute_item_));
+    Scratch tile(direct ? 0 : static_cast<size_t>(block * w * compute_item_));
     Tree tree(loops_, w, (end - begin) / block + 1);
     Walk walk(layout_.reduced, begin);
     const void* rows[128];
@@ -354,7 +364,7 @@ class Reducer {
     const char* base = data_ + (offset + begin * w) * item_;
     const int64_t block = loops_.max_rows;
     const bool direct = load_.native();
-    Buffer tile(direct ? 0 : static_cast<size_t>(block * wide * compute_item_));
+    Scratch tile(direct ? 0 : static_cast<size_t>(block * wide * compute_item_));
     Tree all(loops_, w, 2);
     {
       Tree tree(loops_, wide, lines / block + 1);
@@ -369,7 +379,7 @@ class Reducer {
         loops_.columns(rows, m, wide, tree.slot(), wide);
         tree.push(static_cast<double>(m));
       }
-      Buffer folded(static_cast<size_t>(loops_.planes * wide * acc_item()));
+      Scratch folded(static_cast<size_t>(loops_.planes * wide * acc_item()));
       tree.finish(folded.bytes(), wide);
       double n = static_cast<double>(lines);
       for (int64_t half = fold / 2; half >= 1; half /= 2, n *= 2) {
@@ -383,7 +393,7 @@ class Reducer {
     }
     const int64_t rest = (end - begin) - lines * fold;
     if (rest > 0) {
-      Buffer copy(static_cast<size_t>(rest * w * compute_item_));
+      Scratch copy(static_cast<size_t>(rest * w * compute_item_));
       load_(copy.bytes(), base + lines * wide * item_, 1, rest * w);
       // Fewer than `fold` rows, and fold is at most max_width / 2.
       for (int64_t i = 0; i < rest; i += block) {
@@ -526,7 +536,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   if (slices == 1) {
     const int64_t cost = width * layout.count;
     parallel_for(0, units, std::max<int64_t>(1, kGrain / cost), [&](int64_t from, int64_t to) {
-      Buffer acc(unit_bytes);
+      Scratch acc(unit_bytes);
       for (int64_t u = from; u < to; ++u) {
         int64_t begin, w, offset;
         tile_of(u, begin, w, offset);
@@ -539,7 +549,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   int64_t length = (layout.count + slices - 1) / slices;
   length = (length + 1023) / 1024 * 1024;
   slices = (layout.count + length - 1) / length;
-  Buffer parts(unit_bytes * static_cast<size_t>(slices * units));
+  Scratch parts(unit_bytes * static_cast<size_t>(slices * units));
   const auto part = [&](int64_t unit, int64_t slice) {
     return parts.bytes() + unit_bytes * static_cast<size_t>(unit * slices + slice);
   };
@@ -577,7 +587,7 @@ class ArgReducer {
       : compute_(order_type(self.dtype())),
         loops_(*FACULA_BY_ISA(reduce_table).arg(largest, compute_)),
         largest_(largest),
-        load_(self.dtype(), compute_, Preload::None),
+        load_(self.dtype(), compute_),
         data_(static_cast<const char*>(self.raw())),
         item_(static_cast<int64_t>(self.itemsize())),
         compute_item_(static_cast<int64_t>(itemsize(compute_))),
@@ -647,8 +657,8 @@ class ArgReducer {
   void tile_columns(int64_t offset, int64_t w, int64_t begin, int64_t end, char* best, int64_t* index) const {
     constexpr int64_t kRows = 64;
     const bool direct = load_.native() && step_ == 1;
-    Buffer tile(direct ? 0 : static_cast<size_t>(kRows * w * compute_item_));
-    Buffer narrow(compute_item_ == 4 ? static_cast<size_t>(w) * 4 : 0);
+    Scratch tile(direct ? 0 : static_cast<size_t>(kRows * w * compute_item_));
+    Scratch narrow(compute_item_ == 4 ? static_cast<size_t>(w) * 4 : 0);
     const void* rows[kRows];
     for (int64_t i = begin; i < end; i += kRows) {
       const int64_t m = std::min(kRows, end - i);
@@ -736,7 +746,7 @@ void reduce_arg(bool largest, const Tensor& self_in, std::optional<int64_t> dim,
 
   if (slices == 1) {
     parallel_for(0, units, std::max<int64_t>(1, kGrain / (width * size)), [&](int64_t from, int64_t to) {
-      Buffer part(static_cast<size_t>(part_bytes));
+      Scratch part(static_cast<size_t>(part_bytes));
       int64_t* at = part.as<int64_t>();
       char* best = part.bytes() + 8 * width;
       for (int64_t u = from; u < to; ++u) {
@@ -748,7 +758,7 @@ void reduce_arg(bool largest, const Tensor& self_in, std::optional<int64_t> dim,
     });
     return;
   }
-  Buffer parts(static_cast<size_t>(part_bytes * slices * units));
+  Scratch parts(static_cast<size_t>(part_bytes * slices * units));
   const auto index_of = [&](int64_t i) { return reinterpret_cast<int64_t*>(parts.bytes() + i * part_bytes); };
   const auto best_of = [&](int64_t i) { return parts.bytes() + i * part_bytes + 8 * width; };
   parallel_for(0, slices * units, 1, [&](int64_t from, int64_t to) {

@@ -16,8 +16,8 @@ using DimSet = std::bitset<kMaxDims>;
 // The dims that `dim` names, all of them when it is absent or empty. Checks were done by the shape rule.
 DimSet reduced_dims(std::optional<IntList> dim, int64_t ndim);
 
-// What is done to elements on their way in.
-enum class Preload : uint8_t { None, Abs, NanToZero, NonZero };
+// What is done to elements on their way in. Power: |x|^p with the p of the parameters.
+enum class Preload : uint8_t { None, Abs, NanToZero, NonZero, Power };
 
 // Finishes `w` accumulators of n elements each in place; the results are in plane 0, or in plane k for
 // output k. A plain function with the caller's parameters.

@@ -251,7 +251,11 @@ class WantedScope {
 }  // namespace
 
 void GraphTask::run_node(Node& node, Gradients& grads) {
-  if (node.hooks_or_null() != nullptr) [[unlikely]] run_pre_hooks(node, grads);
+  if (node.hooks_or_null() != nullptr) [[unlikely]] {
+    run_pre_hooks(node, grads);
+    const bool any = std::any_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); });
+    if (!any && !node.runs_without_grad()) return;
+  }
   if (node.accumulates_) {
     run_leaf(static_cast<AccumulateGrad&>(node), grads);
     return;

@@ -34,6 +34,7 @@ struct FACULA_API AutogradMeta {
   uint32_t output_nr = 0;
   uint32_t view_version = 0;          // storage version grad_fn was made for (views)
   bool retains_grad = false;
+  std::atomic<uint32_t> accumulating{0};  // a lock; in the leaf, since accumulators come and go
   Tensor grad;
   Node* accumulator = nullptr;        // weak; cleared by ~AccumulateGrad
   std::unique_ptr<LeafHooks> leaf_hooks;

@@ -36,7 +36,9 @@ void Node::operator delete(void* p, size_t size) noexcept {
   size < kPoolLimit ? pool_deallocate(p, size) : ::operator delete(p);
 }
 
-Node::Node() : sequence_(++tls_sequence) {
+Node::Node(Quietly) : sequence_(++tls_sequence) {}
+
+Node::Node() : Node(Quietly{}) {
   if (tls_state.anomaly) [[unlikely]] {
     if (const auto location = engine_roles().location; location != nullptr) hooks().made_at = location();
   }
@@ -113,7 +115,7 @@ void Node::leave(bool release) {
 
 // ---- AccumulateGrad ----
 
-AccumulateGrad::AccumulateGrad(Tensor leaf) : leaf_(std::move(leaf)) {
+AccumulateGrad::AccumulateGrad(Tensor leaf) : Node(Quietly{}), leaf_(std::move(leaf)) {  // made under a lock
   weakly_held_ = true;
   accumulates_ = true;
   add_output(leaf_);
@@ -177,7 +179,7 @@ void AccumulateGrad::accumulate(Tensor grad) {
   AutogradMeta& meta = autograd_meta(leaf_);
   const EngineRoles& roles = engine_roles();
   {
-    BusyGuard guard(busy_);
+    BusyGuard guard(meta.accumulating);
     if (meta.grad.defined()) {
       if (tls_state.grad_enabled) {
         meta.grad = roles.accumulate(meta.grad, grad);

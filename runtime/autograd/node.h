@@ -112,6 +112,8 @@ class FACULA_API Node : public RefCounted {
   void leave(bool release);
 
  protected:
+  struct Quietly {};
+  explicit Node(Quietly);  // runs nothing of Python's even in anomaly mode
   uint64_t sequence_;
   bool weakly_held_ = false;  // reached through AutogradMeta::accumulator
   bool accumulates_ = false;  // is an AccumulateGrad
@@ -137,7 +139,6 @@ class FACULA_API AccumulateGrad final : public Node {
 
  private:
   Tensor leaf_;
-  std::atomic<uint32_t> busy_{0};
 };
 
 }  // namespace facula

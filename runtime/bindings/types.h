@@ -54,6 +54,7 @@ bool init_storage_type(PyObject* module);
 bool init_node_type(PyObject* module);
 bool init_return_types(PyObject* module);
 bool init_errors(PyObject* module);
+void init_state();
 
 // Method and property tables of Tensor, ended by an empty entry.
 extern const PyMethodDef tensor_methods[];
@@ -65,6 +66,7 @@ extern const PyGetSetDef tensor_properties[];
 extern const PyGetSetDef exchange_properties[];
 // Module functions.
 extern const PyMethodDef creation_functions[];
+extern const PyMethodDef copy_functions[];
 extern const PyMethodDef exchange_functions[];
 extern const PyMethodDef autograd_functions[];
 extern const PyMethodDef function_functions[];
@@ -159,6 +161,8 @@ Tensor tensor_from_data(const char* who, PyObject* data, const DataOptions& opti
 // has none of them.
 std::optional<Tensor> tensor_from_exchange(const char* who, PyObject* o);
 Tensor from_dlpack(PyObject* o, std::optional<bool> copy);
+// The dtype of a NumPy scalar, say; nullopt without a buffer or for a type that we lack.
+std::optional<ScalarType> buffer_dtype(PyObject* o);
 
 int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags);
 void tensor_releasebuffer(PyObject* self, Py_buffer* view);

@@ -14,6 +14,8 @@ namespace facula {
 class Philox {
  public:
   Philox(uint64_t seed, uint64_t offset) : seed_(seed), offset_(offset) {}
+  uint64_t seed() const { return seed_; }
+  uint64_t offset() const { return offset_; }
   // Four 32-bit words for block `index` of this draw.
   std::array<uint32_t, 4> operator()(uint64_t index) const {
     std::array<uint32_t, 4> c = {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),

@@ -41,7 +41,7 @@ class FACULA_API TensorImpl final : public RefCounted {
   static void* operator new(size_t size);
   static void operator delete(void* p) noexcept;
 
-  TensorImpl() = default;
+  TensorImpl() {}  // NOLINT: not "= default", after which `new TensorImpl()` would clear the memory first
   ~TensorImpl();
 
   Storage storage;

@@ -114,6 +114,7 @@ void accumulation() {
   CHECK_VALUES(old, {2, 2});
   CHECK_VALUES(grad_of(a), {4, 6});
   CHECK(grad_of(a).requires_grad());
+  set_grad(a, {});  // its history leads back to `a`
   // backward(inputs=...) leaves other leaves alone and works for computed tensors.
   const Tensor p = leaf(of({1, 2})), q = leaf(of({3, 4}));
   const Tensor m = mul(p, q);

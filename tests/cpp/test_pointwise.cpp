@@ -112,6 +112,49 @@ void test_random_adds() {
   }
 }
 
+// Contiguous tensors and numbers: the short ways.
+void test_short() {
+  std::mt19937 rng(2);
+  const ScalarType types[] = {ScalarType::Float32, ScalarType::Float64, ScalarType::Int64, ScalarType::UInt8,
+                              ScalarType::Complex128};
+  const int64_t choices[] = {1, 2, 3, 8, 33, 100};
+  for (int trial = 0; trial < 3000; ++trial) {
+    DimVector shape;
+    for (size_t d = rng() % 4; d-- > 0;) shape.push_back(choices[rng() % 6]);
+    const ScalarType type = types[rng() % 5];
+    Tensor in[2];
+    for (Tensor& t : in) {
+      DimVector own(shape);
+      for (int64_t& s : own) s = rng() % 3 == 0 ? 1 : s;
+      while (!own.empty() && rng() % 4 == 0) own.erase(own.begin());
+      t = rng() % 4 == 0 ? wrapped_number(Scalar(static_cast<int64_t>(rng() % 50))) : make_empty(own, type);
+      if (!t.is_wrapped_number()) fill(t, static_cast<int>(rng()));
+    }
+    if (in[0].is_wrapped_number() && in[1].is_wrapped_number()) continue;
+    const DimVector out_shape = broadcast_shapes(in[0].sizes(), in[1].sizes());
+    const Tensor c = add(in[0], in[1]), out = make_empty(out_shape, type);
+    add_out(in[0], in[1], out);
+    int bad = !(c.sizes() == IntList(out_shape)) || !c.is_contiguous() || c.dtype() != type;
+    for_each_index(out_shape, [&](IntList i) {
+      bad += get(c, i) != get(in[0], i) + get(in[1], i) || get(out, i) != get(c, i);
+    });
+    for (const Tensor& t : in) {  // and in place
+      if (t.is_wrapped_number() || !(t.sizes() == IntList(out_shape))) continue;
+      add_out(in[0], in[1], t);
+      for_each_index(out_shape, [&](IntList i) { bad += get(t, i) != get(c, i); });
+      break;
+    }
+    if (bad != 0) std::printf("short trial %d %s\n", trial, shape_string(out_shape).c_str());
+    CHECK(bad == 0);
+  }
+  const Tensor big = make_empty({100001}, ScalarType::Float32);
+  fill(big, 5);
+  const Tensor sum = add(big, wrapped_number(Scalar(2)));
+  int bad = 0;
+  for_each_index(big.sizes(), [&](IntList i) { bad += get(sum, i) != get(big, i) + 2; });
+  CHECK(bad == 0);
+}
+
 void test_large() {
   for (int threads : {1, 2, 5}) {
     set_num_threads(threads);
@@ -261,6 +304,7 @@ void test_conversions() {
 
 int main() {
   test_random_adds();
+  test_short();
   test_large();
   test_streamed();
   test_layouts();

@@ -5,14 +5,14 @@
 
 namespace facula::cpu {
 
-class Buffer {
+class Scratch {
  public:
-  explicit Buffer(size_t nbytes) : data_(nbytes > 0 ? cpu_allocate(nbytes) : nullptr), nbytes_(nbytes) {}
-  ~Buffer() {
+  explicit Scratch(size_t nbytes) : data_(nbytes > 0 ? cpu_allocate(nbytes) : nullptr), nbytes_(nbytes) {}
+  ~Scratch() {
     if (data_ != nullptr) cpu_deallocate(data_, nbytes_);
   }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
   char* bytes() const { return static_cast<char*>(data_); }
   template <typename T>
   T* as() const {

@@ -1,0 +1,552 @@
+// Convolution, transposed convolution and their gradients in one to three dims.
+//
+// Images are copied with their margin of zeros; then every tap of the kernel is a fixed offset from
+// an output's place, and the product with the weights is blocked as in a matrix product whose second
+// operand is gathered panel by panel (implicit im2col). A transposed convolution of stride s is one
+// such product per residue of the output's place modulo s, with the taps that meet it. Groups of few
+// output channels (depthwise) are summed row by row.
+#include <array>
+#include <vector>
+
+#include "aten/cpu/conv_loops.h"
+#include "aten/cpu/dense.h"
+#include "aten/cpu/gemm.h"
+#include "aten/cpu/gemm_loops.h"
+#include "aten/cpu/nn_loops.h"
+#include "facula/kernels.h"
+
+namespace facula::cpu {
+namespace {
+
+using Three = std::array<int64_t, 3>;
+int64_t product(const Three& v) { return v[0] * v[1] * v[2]; }
+int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+constexpr int64_t kDepth = 384;        // of a packed panel
+constexpr int64_t kColumns = 8;        // panels of output positions that are packed at a time
+constexpr int64_t kFewChannels = 6;    // groups up to here are summed row by row
+constexpr int64_t kWork = 1 << 18;     // multiplications that a piece for a thread should have
+
+// A convolution seen from `input` (batch, groups * channels, in) to `output` (batch, groups *
+// features, out); lists of one or two dims are extended in front by dims of one.
+struct Geometry {
+  int64_t batch, groups, channels, features;  // channels and features of one group
+  Three in, out, kernel, stride, padding, dilation;
+};
+
+Three extend(IntList list, int64_t fill) {
+  Three r{fill, fill, fill};
+  for (size_t i = 0; i < list.size(); ++i) r[3 - list.size() + i] = list[i];
+  return r;
+}
+
+// `input` and `output` are those of the plain convolution: for a transposed one, its output and input.
+Geometry geometry(IntList input, IntList output, IntList weight, IntList stride, IntList padding, IntList dilation,
+                  int64_t groups) {
+  return {input[0],
+          groups,
+          weight[1],
+          weight[0] / groups,
+          extend(input.subspan(2), 1),
+          extend(output.subspan(2), 1),
+          extend(weight.subspan(2), 1),
+          extend(stride, 1),
+          extend(padding, 0),
+          extend(dilation, 1)};
+}
+
+// ---- images with margins ----
+
+// A copy of planes whose row 0 stands for `origin` of the plane (negative: margin), `size` long.
+struct Margins {
+  Three size, origin;
+};
+
+template <typename T>
+class Padded {
+ public:
+  Padded(const T* data, int64_t planes, const Three& from, const Margins& to)
+      : size_(to.size), copy_(needed(from, to) ? planes * product(to.size) : 0) {
+    if (!needed(from, to)) {
+      data_ = data;
+      return;
+    }
+    T* out = copy_.get();
+    data_ = out;
+    const int64_t plane = product(size_), source = product(from);
+    parallel_for(0, planes, grain_for(plane), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) copy_plane(data + i * source, from, to, out + i * plane);
+    });
+  }
+  const T* data() const { return data_; }
+  int64_t plane() const { return product(size_); }
+  Three strides() const { return {size_[1] * size_[2], size_[2], 1}; }
+
+ private:
+  static bool needed(const Three& from, const Margins& to) {
+    return !(to.size == from && to.origin == Three{0, 0, 0});
+  }
+  static void copy_plane(const T* from, const Three& n, const Margins& to, T* out) {
+    const int64_t left = std::clamp<int64_t>(-to.origin[2], 0, to.size[2]);
+    const int64_t right = std::clamp<int64_t>(n[2] - to.origin[2], left, to.size[2]);
+    for (int64_t d = 0; d < to.size[0]; ++d) {
+      for (int64_t h = 0; h < to.size[1]; ++h, out += to.size[2]) {
+        const int64_t sd = d + to.origin[0], sh = h + to.origin[1];
+        if (sd < 0 || sd >= n[0] || sh < 0 || sh >= n[1]) {
+          std::fill(out, out + to.size[2], T(0));
+          continue;
+        }
+        const T* row = from + (sd * n[1] + sh) * n[2] + to.origin[2];
+        std::fill(out, out + left, T(0));
+        std::copy(row + left, row + right, out + left);
+        std::fill(out + right, out + to.size[2], T(0));
+      }
+    }
+  }
+  Three size_;
+  Scratch<T> copy_;
+  const T* data_ = nullptr;
+};
+
+// ---- the product with windows ----
+
+// Output position (d, h, w) reads image[d * step[0] + h * step[1] + w * step[2] + tap].
+struct Windows {
+  Three out, step;
+  std::vector<int64_t> taps;  // by channel, then by place in the kernel
+};
+
+// Runs of the output positions [from, from + count).
+void runs_of(const Windows& w, int64_t from, int64_t count, std::vector<Run>& runs) {
+  runs.clear();
+  while (count > 0) {
+    const int64_t x = from % w.out[2], y = from / w.out[2] % w.out[1], z = from / w.out[2] / w.out[1];
+    const int64_t n = std::min(count, w.out[2] - x);
+    const int64_t offset = z * w.step[0] + y * w.step[1] + x * w.step[2];
+    // Rows that touch make one run.
+    if (!runs.empty() && runs.back().offset + runs.back().count * w.step[2] == offset) {
+      runs.back().count += n;
+    } else {
+      runs.push_back({offset, n});
+    }
+    from += n;
+    count -= n;
+  }
+}
+
+// The weight of feature f of group g for tap p lies at data[g * group + f * row + offsets[p]].
+template <typename T>
+struct Weights {
+  const T* data;
+  int64_t group, row;
+  std::vector<int64_t> offsets;
+};
+
+// out (batch, groups, features, positions) = bias + weights times windows.
+template <typename T>
+void multiply_few(const Windows& w, int64_t batch, int64_t groups, int64_t features, const Weights<T>& weights,
+                  const T* bias, const T* image, int64_t group_stride, T* out) {
+  const auto depth = static_cast<int64_t>(w.taps.size());
+  const Scratch<T> gathered(groups * features * depth);
+  T* weight = gathered.get();
+  for (int64_t c = 0; c < groups * features; ++c) {
+    const T* from = weights.data + c / features * weights.group + c % features * weights.row;
+    for (int64_t p = 0; p < depth; ++p) weight[c * depth + p] = from[weights.offsets[static_cast<size_t>(p)]];
+  }
+  const int64_t rows = w.out[0] * w.out[1], positions = rows * w.out[2];
+  parallel_for(0, batch * groups * features, grain_for(positions * depth, kWork / 4), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t channel = i % (groups * features);
+      const T* source = image + i / features * group_stride;
+      for (int64_t r = 0; r < rows; ++r) {
+        conv_loops<T>().row(depth, w.taps.data(), weight + channel * depth, bias != nullptr ? bias[channel] : T(0),
+                            w.out[2], w.step[2], source + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1],
+                            out + i * positions + r * w.out[2]);
+      }
+    }
+  });
+}
+
+template <typename T>
+void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features, const Weights<T>& weights,
+              const T* bias, const T* image, int64_t group_stride, T* out) {
+  const auto depth = static_cast<int64_t>(w.taps.size());
+  const int64_t positions = product(w.out);
+  if (batch * groups * features * positions == 0) return;
+  if (features <= kFewChannels) {
+    multiply_few(w, batch, groups, features, weights, bias, image, group_stride, out);
+    return;
+  }
+  const GemmLoops<T>& gemm = gemm_loops<T>();
+  const int64_t mr = gemm.mr, nr = gemm.nr, padded = round_up(features, mr);
+  const Scratch<T> packed(groups * padded * depth);
+  parallel_for(0, groups * (padded / mr), grain_for(mr * depth), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t g = i / (padded / mr), first = i % (padded / mr) * mr;
+      for (int64_t p = 0; p < depth; p += kDepth) {
+        const int64_t np = std::min(kDepth, depth - p);
+        const Run rows{0, std::min(mr, features - first)};
+        conv_loops<T>().pack_windows(np, weights.offsets.data() + p, &rows, 1, weights.row, mr,
+                                     weights.data + g * weights.group + first * weights.row,
+                                     packed.get() + g * padded * depth + p * padded + first * np);
+      }
+    }
+  });
+  const int64_t width = std::min(kColumns * nr, round_up(positions, nr));
+  const int64_t tiles = (positions + width - 1) / width;
+  const int64_t work = std::max<int64_t>(1, features * depth * width);
+  parallel_for(0, batch * groups * tiles, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
+    const Scratch<T> panels(width * std::min(depth, kDepth));
+    std::vector<Run> runs;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t bg = i / tiles, g = bg % groups, first = i % tiles * width;
+      const int64_t count = std::min(width, positions - first);
+      T* block = out + bg * features * positions + first;
+      if (bias != nullptr) {
+        for (int64_t f = 0; f < features; ++f) {
+          std::fill(block + f * positions, block + f * positions + count, bias[g * features + f]);
+        }
+      }
+      for (int64_t p = 0; p < depth; p += kDepth) {
+        const int64_t np = std::min(kDepth, depth - p);
+        for (int64_t j = 0; j < count; j += nr) {
+          runs_of(w, first + j, std::min(nr, count - j), runs);
+          conv_loops<T>().pack_windows(np, w.taps.data() + p, runs.data(), static_cast<int64_t>(runs.size()),
+                                       w.step[2], nr, image + bg * group_stride, panels.get() + j * np);
+        }
+        const T* a = packed.get() + g * padded * depth + p * padded;
+        for (int64_t f = 0; f < features; f += mr) {
+          for (int64_t j = 0; j < count; j += nr) {
+            gemm.tile(np, a + f * np, panels.get() + j * np, block + f * positions + j, positions,
+                      std::min(mr, features - f), std::min(nr, count - j), p > 0 || bias != nullptr);
+          }
+        }
+      }
+    }
+  });
+}
+
+// Taps of a kernel over `channels` planes: offset of place (z, y, x) is the sum of `at` by dim.
+void add_taps(Windows& w, int64_t channels, int64_t plane, const std::array<std::vector<int64_t>, 3>& at) {
+  w.taps.reserve(static_cast<size_t>(channels) * at[0].size() * at[1].size() * at[2].size());
+  for (int64_t c = 0; c < channels; ++c) {
+    for (const int64_t z : at[0]) {
+      for (const int64_t y : at[1]) {
+        for (const int64_t x : at[2]) w.taps.push_back(c * plane + z + y + x);
+      }
+    }
+  }
+}
+
+bool is_pointwise(const Geometry& g) {
+  const Three one{1, 1, 1};
+  return g.kernel == one && g.stride == one && g.padding == Three{0, 0, 0} && g.groups == 1 &&
+         g.features > kFewChannels;
+}
+
+Margins input_margins(const Geometry& g) {
+  Margins m;
+  for (size_t d = 0; d < 3; ++d) {
+    m.origin[d] = -g.padding[d];
+    m.size[d] = (g.out[d] - 1) * g.stride[d] + (g.kernel[d] - 1) * g.dilation[d] + 1;
+  }
+  return m;
+}
+
+// Where outputs read, and the taps, in an image with input_margins.
+Windows input_windows(const Geometry& g, const Three& strides, int64_t plane) {
+  Windows w{g.out, {}, {}};
+  std::array<std::vector<int64_t>, 3> at;
+  for (size_t d = 0; d < 3; ++d) {
+    w.step[d] = g.stride[d] * strides[d];
+    for (int64_t k = 0; k < g.kernel[d]; ++k) at[d].push_back(k * g.dilation[d] * strides[d]);
+  }
+  add_taps(w, g.channels, plane, at);
+  return w;
+}
+
+template <typename T>
+void fill_bias(int64_t batch, int64_t features, int64_t positions, const T* bias, T* out) {
+  for (int64_t i = 0; i < batch * features; ++i) {
+    std::fill(out + i * positions, out + (i + 1) * positions, bias[i % features]);
+  }
+}
+
+template <typename T>
+void forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
+  const int64_t positions = product(g.out);
+  if (g.batch * g.groups * g.features * positions == 0) return;
+  if (g.channels == 0) {
+    if (bias != nullptr) {
+      fill_bias(g.batch, g.groups * g.features, positions, bias, out);
+    } else {
+      std::fill(out, out + g.batch * g.groups * g.features * positions, T(0));
+    }
+    return;
+  }
+  if (is_pointwise(g)) {
+    if (bias != nullptr) fill_bias(g.batch, g.features, positions, bias, out);
+    batched_gemm<T>(g.batch, g.features, positions, g.channels, T(1), {weight, g.channels, 1}, 0,
+                    {input, positions, 1}, g.channels * positions, T(bias != nullptr ? 1 : 0), {out, positions, 1},
+                    g.features * positions);
+    return;
+  }
+  const Padded<T> image(input, g.batch * g.groups * g.channels, g.in, input_margins(g));
+  const int64_t depth = g.channels * product(g.kernel);
+  Weights<T> weights{weight, g.features * depth, depth, {}};
+  for (int64_t p = 0; p < depth; ++p) weights.offsets.push_back(p);
+  multiply(input_windows(g, image.strides(), image.plane()), g.batch, g.groups, g.features, weights, bias,
+           image.data(), g.channels * image.plane(), out);
+}
+
+// Residue r of the places of one dim: which taps k meet it, from what place of `grad`.
+struct Phase {
+  std::vector<int64_t> taps, offsets;  // k, and the offset of the place in grad to t = (place - r) / stride
+  int64_t first, count;
+};
+Phase phase_of(const Geometry& g, size_t d, int64_t r) {
+  Phase p{{}, {}, r, r < g.in[d] ? (g.in[d] - r + g.stride[d] - 1) / g.stride[d] : 0};
+  for (int64_t k = 0; k < g.kernel[d]; ++k) {
+    const int64_t at = r + g.padding[d] - k * g.dilation[d];
+    if (at % g.stride[d] != 0) continue;
+    p.taps.push_back(k);
+    p.offsets.push_back(at / g.stride[d]);
+  }
+  return p;
+}
+
+// grad_input (batch, groups * channels, in) of a convolution from grad (batch, groups * features, out);
+// also the transposed convolution, with a bias by channel.
+template <typename T>
+void backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
+  const int64_t places = product(g.in), channels = g.groups * g.channels;
+  if (g.batch * channels * places == 0) return;
+  const Three one{1, 1, 1};
+  if (g.features > 0 && is_pointwise(g) && g.channels > kFewChannels) {
+    if (bias != nullptr) fill_bias(g.batch, g.channels, places, bias, out);
+    batched_gemm<T>(g.batch, g.channels, places, g.features, T(1), {weight, 1, g.channels}, 0, {grad, places, 1},
+                    g.features * places, T(bias != nullptr ? 1 : 0), {out, places, 1}, g.channels * places);
+    return;
+  }
+  std::array<std::vector<Phase>, 3> phases;
+  Margins margins;
+  for (size_t d = 0; d < 3; ++d) {
+    int64_t low = 0, high = 0;  // places of grad that are read
+    for (int64_t r = 0; r < std::min(g.stride[d], g.in[d]); ++r) {
+      phases[d].push_back(phase_of(g, d, r));
+      for (const int64_t offset : phases[d].back().offsets) {
+        low = std::min(low, offset);
+        high = std::max(high, offset + phases[d].back().count - 1);
+      }
+    }
+    margins.origin[d] = low;
+    margins.size[d] = high - low + 1;
+  }
+  const bool empty = product(g.out) == 0 || g.features == 0;
+  const Padded<T> image(grad, empty ? 0 : g.batch * g.groups * g.features, g.out, margins);
+  const Three strides = image.strides();
+  const int64_t taps = product(g.kernel);
+  const bool direct = g.stride == one;
+  for (const Phase& z : phases[0]) {
+    for (const Phase& y : phases[1]) {
+      for (const Phase& x : phases[2]) {
+        Windows w{{z.count, y.count, x.count}, strides, {}};
+        std::array<std::vector<int64_t>, 3> at{z.offsets, y.offsets, x.offsets};
+        for (size_t d = 0; d < 3; ++d) {
+          for (int64_t& offset : at[d]) offset = (offset - margins.origin[d]) * strides[d];
+        }
+        if (!empty) add_taps(w, g.features, image.plane(), at);
+        Weights<T> weights{weight, g.features * g.channels * taps, taps, {}};
+        for (int64_t f = 0; f < g.features && !empty; ++f) {
+          for (const int64_t kz : z.taps) {
+            for (const int64_t ky : y.taps) {
+              for (const int64_t kx : x.taps) {
+                weights.offsets.push_back(f * g.channels * taps + (kz * g.kernel[1] + ky) * g.kernel[2] + kx);
+              }
+            }
+          }
+        }
+        const int64_t positions = product(w.out);
+        const Scratch<T> part(direct ? 0 : g.batch * channels * positions);
+        T* result = direct ? out : part.get();
+        if (w.taps.empty()) {
+          for (int64_t i = 0; i < g.batch * channels; ++i) {
+            std::fill(result + i * positions, result + (i + 1) * positions, bias != nullptr ? bias[i % channels] : T(0));
+          }
+        } else {
+          multiply(w, g.batch, g.groups, g.channels, weights, bias, image.data(), g.features * image.plane(), result);
+        }
+        if (direct) continue;
+        parallel_for(0, g.batch * channels, grain_for(positions), [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const T* from = result + i * positions;
+            for (int64_t a = 0; a < z.count; ++a) {
+              for (int64_t b = 0; b < y.count; ++b, from += x.count) {
+                T* row = out + i * places +
+                         ((z.first + a * g.stride[0]) * g.in[1] + y.first + b * g.stride[1]) * g.in[2] + x.first;
+                for (int64_t c = 0; c < x.count; ++c) row[c * g.stride[2]] = from[c];
+              }
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+// grad_weight (groups, features, channels * taps) from input and the gradient of the output.
+template <typename T>
+void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
+  const int64_t positions = product(g.out), depth = g.channels * product(g.kernel);
+  std::fill(out, out + g.groups * g.features * depth, T(0));
+  if (g.batch * g.groups * g.features * positions * depth == 0) return;
+  const Padded<T> image(input, g.batch * g.groups * g.channels, g.in, input_margins(g));
+  const Windows w = input_windows(g, image.strides(), image.plane());
+  const int64_t group_stride = g.channels * image.plane();
+  if (g.features <= kFewChannels) {
+    const int64_t rows = g.out[0] * g.out[1];
+    parallel_for(0, g.groups * g.features, grain_for(g.batch * positions * depth, kWork / 4),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t c = begin; c < end; ++c) {
+                     for (int64_t p = 0; p < depth; ++p) {
+                       double sum = 0;
+                       for (int64_t n = 0; n < g.batch; ++n) {
+                         const T* dy = grad + (n * g.groups * g.features + c) * positions;
+                         const T* x = image.data() + (n * g.groups + c / g.features) * group_stride +
+                                      w.taps[static_cast<size_t>(p)];
+                         for (int64_t r = 0; r < rows; ++r) {
+                           sum += static_cast<double>(conv_loops<T>().correlate(
+                               w.out[2], w.step[2], dy + r * w.out[2],
+                               x + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1]));
+                         }
+                       }
+                       out[c * depth + p] = static_cast<T>(sum);
+                     }
+                   }
+                 });
+    return;
+  }
+  const GemmLoops<T>& gemm = gemm_loops<T>();
+  const int64_t mr = gemm.mr, nr = gemm.nr, padded = round_up(g.features, mr);
+  const int64_t batch_groups = g.batch * g.groups;
+  constexpr int64_t kPositions = 256;  // depth of the panels here
+  // The gradient in panels of features, position by position.
+  const Scratch<T> packed(batch_groups * padded * positions);
+  parallel_for(0, batch_groups, grain_for(padded * positions), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t p = 0; p < positions; p += kPositions) {
+        const int64_t np = std::min(kPositions, positions - p);
+        for (int64_t f = 0; f < g.features; f += mr) {
+          gemm.pack(np, std::min(mr, g.features - f), mr, grad + (i * g.features + f) * positions + p, positions, 1,
+                    packed.get() + i * padded * positions + p * padded + f * np);
+        }
+      }
+    }
+  });
+  // Where there are few panels of taps, the batch is cut too, in pieces that do not depend on the
+  // number of threads.
+  const int64_t columns = (depth + nr - 1) / nr;
+  const int64_t pieces = g.groups * columns >= 16 ? 1 : std::min<int64_t>(g.batch, 8);
+  const int64_t piece = (g.batch + pieces - 1) / pieces;
+  const int64_t size = g.groups * g.features * depth;
+  const Scratch<T> partial(pieces > 1 ? pieces * size : 0);
+  const int64_t work = std::max<int64_t>(1, g.features * nr * positions * piece);
+  parallel_for(0, pieces * g.groups * columns, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
+    const Scratch<T> panel(nr * std::min(kPositions, positions));
+    std::vector<Run> runs;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t column = i % columns * nr, group = i / columns % g.groups, part = i / columns / g.groups;
+      const int64_t count = std::min(nr, depth - column);
+      T* to = (pieces > 1 ? partial.get() + part * size : out) + group * g.features * depth + column;
+      bool accumulate = false;
+      for (int64_t n = part * piece; n < std::min((part + 1) * piece, g.batch); ++n) {
+        const int64_t bg = n * g.groups + group;
+        for (int64_t p = 0; p < positions; p += kPositions) {
+          const int64_t np = std::min(kPositions, positions - p);
+          runs_of(w, p, np, runs);
+          conv_loops<T>().pack_taps(count, w.taps.data() + column, runs.data(), static_cast<int64_t>(runs.size()),
+                                    w.step[2], nr, image.data() + bg * group_stride, panel.get());
+          const T* a = packed.get() + bg * padded * positions + p * padded;
+          for (int64_t f = 0; f < g.features; f += mr) {
+            gemm.tile(np, a + f * np, panel.get(), to + f * depth, depth, std::min(mr, g.features - f), count,
+                      accumulate);
+          }
+          accumulate = true;
+        }
+      }
+      if (!accumulate) {
+        for (int64_t f = 0; f < g.features; ++f) std::fill(to + f * depth, to + f * depth + count, T(0));
+      }
+    }
+  });
+  if (pieces == 1) return;
+  for (int64_t part = 0; part < pieces; ++part) {
+    const T* from = partial.get() + part * size;
+    for (int64_t i = 0; i < size; ++i) out[i] += from[i];
+  }
+}
+
+template <typename T>
+void backward_bias(IntList sizes, const T* grad, T* out) {
+  const int64_t channels = sizes[1], positions = numel_of(sizes.subspan(2));
+  parallel_for(0, channels, grain_for(sizes[0] * positions), [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      double sum = 0;
+      for (int64_t n = 0; n < sizes[0] && positions > 0; ++n) {
+        sum += norm_loops<T>().mean(positions, grad + (n * channels + c) * positions) * static_cast<double>(positions);
+      }
+      out[c] = static_cast<T>(sum);
+    }
+  });
+}
+
+}  // namespace
+
+void convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding,
+                 IntList dilation, bool transposed, IntList, int64_t groups, const Tensor& out) {
+  const Tensor x = dense_compute(input), w = dense_compute(weight), b = dense_compute(bias);
+  into_dense(out, x.dtype(), [&](const Tensor& y) {
+    visit_compute(x.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      if (transposed) {
+        backward_input<T>(geometry(y.sizes(), x.sizes(), w.sizes(), stride, padding, dilation, groups), x.data<T>(),
+                          w.data<T>(), data_or_null<T>(b), y.data<T>());
+      } else {
+        forward<T>(geometry(x.sizes(), y.sizes(), w.sizes(), stride, padding, dilation, groups), x.data<T>(),
+                   w.data<T>(), data_or_null<T>(b), y.data<T>());
+      }
+    });
+  });
+}
+
+void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor&, IntList stride,
+                          IntList padding, IntList dilation, bool transposed, IntList, int64_t groups,
+                          const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
+                          const Tensor& grad_bias) {
+  const Tensor dy = dense_compute(grad), x = dense_compute(input), w = dense_compute(weight);
+  visit_compute(x.dtype(), [&](auto type) {
+    using T = typename decltype(type)::type;
+    const Tensor& wide = transposed ? dy : x;
+    const Tensor& narrow = transposed ? x : dy;
+    const Geometry g = geometry(wide.sizes(), narrow.sizes(), w.sizes(), stride, padding, dilation, groups);
+    if (mask[0]) {
+      into_dense(grad_input, x.dtype(), [&](const Tensor& gi) {
+        if (transposed) {
+          forward<T>(g, dy.data<T>(), w.data<T>(), nullptr, gi.data<T>());
+        } else {
+          backward_input<T>(g, dy.data<T>(), w.data<T>(), nullptr, gi.data<T>());
+        }
+      });
+    }
+    if (mask[1]) {
+      into_dense(grad_weight, x.dtype(), [&](const Tensor& gw) {
+        backward_weight<T>(g, wide.data<T>(), narrow.data<T>(), gw.data<T>());
+      });
+    }
+    if (mask[2]) {
+      into_dense(grad_bias, x.dtype(), [&](const Tensor& gb) { backward_bias<T>(dy.sizes(), dy.data<T>(), gb.data<T>()); });
+    }
+  });
+}
+
+}  // namespace facula::cpu

@@ -1,0 +1,42 @@
+// Inner parts of convolution on zero-padded images, compiled for each instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/iterate/isa.h"
+
+namespace facula {
+
+// `count` output positions in one image row: position i reads at offset + i * stride.
+struct Run {
+  int64_t offset, count;
+};
+
+template <typename T>
+struct ConvLoops {
+  // Panel (depth, width) of windows: out[p * width + column] = image[taps[p] + position of column], the
+  // columns being those of the runs one after the other; the rest is zero.
+  void (*pack_windows)(int64_t depth, const int64_t* taps, const Run* runs, int64_t run_count, int64_t stride,
+                       int64_t width, const T* image, T* out);
+  // The other way round: out[position * width + p] = image[taps[p] + position], p < count <= width.
+  void (*pack_taps)(int64_t count, const int64_t* taps, const Run* runs, int64_t run_count, int64_t stride,
+                    int64_t width, const T* image, T* out);
+  // out[i] = bias + sum over p of weight[p] image[taps[p] + i * stride], i < n
+  void (*row)(int64_t depth, const int64_t* taps, const T* weight, T bias, int64_t n, int64_t stride, const T* image,
+              T* out);
+  // sum over i of grad[i] image[i * stride]
+  T (*correlate)(int64_t n, int64_t stride, const T* grad, const T* image);
+};
+FACULA_DECLARE_BY_ISA(ConvLoops<float>, conv_loops_float)
+FACULA_DECLARE_BY_ISA(ConvLoops<double>, conv_loops_double)
+
+template <typename T>
+const ConvLoops<T>& conv_loops() {
+  if constexpr (std::is_same_v<T, float>) {
+    return FACULA_BY_ISA(conv_loops_float);
+  } else {
+    return FACULA_BY_ISA(conv_loops_double);
+  }
+}
+
+}  // namespace facula

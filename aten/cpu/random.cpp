@@ -1,0 +1,484 @@
+// Kernels of random sampling; random.h says which word belongs to which element.
+#include "aten/cpu/random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "aten/cpu/scratch.h"
+#include "aten/cpu/dense.h"
+#include "aten/cpu/order.h"
+#include "aten/cpu/reduce.h"
+#include "facula/kernels.h"
+#include "runtime/iterate/convert.h"
+
+namespace facula::cpu {
+
+namespace {
+
+constexpr int64_t kGroups = 16;  // worked on at a time
+
+const RandomTable& table() { return FACULA_BY_ISA(random_table); }
+
+Philox next_stream(const Generator& generator, const char* op) {
+  const Generator& g = generator ? generator : default_generator();
+  FACULA_CHECK(g->device().type == kCPU, Runtime, op, "(): the generator is of device ", to_string(g->device()),
+               ", the tensor is on the CPU");
+  return g->next();
+}
+PhiloxKey key_of(const Philox& p) { return {p.seed(), p.offset()}; }
+
+// Fills `out` in logical order. make(first, groups, C* to) writes `per_group` numbers for each of the
+// groups first ... first + groups - 1.
+template <typename C, typename F>
+void fill_groups(const Tensor& out, int64_t per_group, const F& make) {
+  const ScalarType compute = dtype_of_v<C>;
+  const int64_t n = out.numel();
+  if (n == 0) return;
+  if (!out.is_contiguous()) {
+    const Tensor copy = make_empty(out.sizes(), out.dtype());
+    fill_groups<C>(copy, per_group, make);
+    copy_strided(out, copy);
+    return;
+  }
+  char* data = static_cast<char*>(out.raw());
+  const int64_t item = static_cast<int64_t>(out.itemsize());
+  const bool direct = out.dtype() == compute;
+  parallel_for(0, (n + per_group - 1) / per_group, std::max<int64_t>(1, kGrain / 4 / per_group),
+               [&](int64_t begin, int64_t end) {
+                 C part[kGroups * kRandomGroup];
+                 for (int64_t g = begin; g < end; g += kGroups) {
+                   const int64_t groups = std::min(kGroups, end - g);
+                   const int64_t first = g * per_group, count = std::min(groups * per_group, n - first);
+                   char* to = data + first * item;
+                   if (direct && count == groups * per_group) {
+                     make(g, groups, reinterpret_cast<C*>(to));
+                   } else {
+                     make(g, groups, part);
+                     convert_elements(out.dtype(), to, compute, part, count);
+                   }
+                 }
+               });
+}
+
+// Complex tensors are drawn as twice as many real numbers.
+Tensor as_real(const Tensor& t) {
+  if (!t.is_complex()) return t;
+  DimVector sizes(t.sizes().begin(), t.sizes().end()), strides(t.strides().begin(), t.strides().end());
+  for (int64_t& s : strides) s *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  return from_storage(t.storage(), sizes, strides, 2 * t.offset(), to_real(t.dtype()));
+}
+
+// Bits that a uniform number of that type has.
+int mantissa_bits(ScalarType t) {
+  switch (t) {
+    case ScalarType::Float16:
+      return 11;
+    case ScalarType::BFloat16:
+      return 8;
+    case ScalarType::Float64:
+      return 53;
+    default:
+      return 24;
+  }
+}
+
+// Draws with a float32 and a float64 form. from_words(words, groups, float*) makes 64 numbers a group,
+// from_longs(longs, groups, double*) 64 numbers from two half groups.
+template <typename W, typename L>
+void draw(const Tensor& out, const Philox& stream, const W& from_words, const L& from_longs) {
+  const PhiloxKey key = key_of(stream);
+  if (out.dtype() == ScalarType::Float64) {
+    fill_groups<double>(out, 64, [&](int64_t first, int64_t groups, double* to) {
+      uint64_t longs[kGroups * 64];
+      table().longs(key, 2 * first, 2 * (first + groups), longs);
+      from_longs(longs, groups, to);
+    });
+  } else {
+    fill_groups<float>(out, 64, [&](int64_t first, int64_t groups, float* to) {
+      uint32_t words[kGroups * 64];
+      table().words(key, first, first + groups, words);
+      from_words(words, groups, to);
+    });
+  }
+}
+
+void fill_uniform(const Tensor& out, const Philox& stream, double from, double to) {
+  const Tensor real = as_real(out);
+  const int bits = mantissa_bits(real.dtype());
+  const bool unit = from == 0 && to == 1;
+  // from + u (to - from) may round up to `to`, which is outside.
+  const auto stretch = [&]<typename C>(C* x, int64_t n) {
+    if (unit) return;
+    const C low = static_cast<C>(from), span = static_cast<C>(to - from), end = static_cast<C>(to);
+    const C last = low < end ? std::nextafter(end, low) : end;
+    for (int64_t i = 0; i < n; ++i) {
+      const C v = x[i] * span + low;
+      x[i] = v < end ? v : last;
+    }
+  };
+  draw(
+      real, stream,
+      [&](const uint32_t* words, int64_t groups, float* x) {
+        table().uniform_f32(words, groups * 64, bits, x);
+        stretch(x, groups * 64);
+      },
+      [&](const uint64_t* longs, int64_t groups, double* x) {
+        table().uniform_f64(longs, groups * 64, x);
+        stretch(x, groups * 64);
+      });
+}
+
+// post(C* x, n) turns standard normal numbers into what is wanted.
+template <typename F>
+void fill_normal(const Tensor& out, const Philox& stream, const F& post) {
+  draw(
+      as_real(out), stream,
+      [&](const uint32_t* words, int64_t groups, float* x) {
+        table().normal_f32(words, groups, x);
+        post(x, groups * 64);
+      },
+      [&](const uint64_t* longs, int64_t groups, double* x) {
+        table().normal_f64(longs, groups, x);
+        post(x, groups * 64);
+      });
+}
+void fill_normal_scaled(const Tensor& out, const Philox& stream, double mean, double std) {
+  // Real and imaginary parts share the variance.
+  const double scale = out.is_complex() ? std * std::sqrt(0.5) : std;
+  fill_normal(out, stream, [&]<typename C>(C* x, int64_t n) {
+    if (scale == 1 && mean == 0) return;
+    const C m = static_cast<C>(mean), s = static_cast<C>(scale);
+    for (int64_t i = 0; i < n; ++i) x[i] = x[i] * s + m;
+  });
+  if (out.is_complex() && mean != 0) {
+    // The mean is real.
+    const Tensor real = as_real(out);
+    DimVector strides(real.strides().begin(), real.strides().end() - 1);
+    const Tensor imag = from_storage(out.storage(), out.sizes(), strides, 2 * out.offset() + 1, real.dtype());
+    const Tensor copy = dense(imag);
+    visit_compute(copy.dtype(), [&]<typename C>(std::type_identity<C>) {
+      for (int64_t i = 0; i < copy.numel(); ++i) copy.data<C>()[i] -= static_cast<C>(mean);
+    });
+    if (!copy.is_same(imag)) copy_strided(imag, copy);
+  }
+}
+
+template <typename F>
+void fill_exponential(const Tensor& out, const Philox& stream, const F& post) {
+  draw(
+      out, stream,
+      [&](const uint32_t* words, int64_t groups, float* x) {
+        table().exponential_f32(words, groups * 64, x);
+        post(x, groups * 64);
+      },
+      [&](const uint64_t* longs, int64_t groups, double* x) {
+        table().exponential_f64(longs, groups * 64, x);
+        post(x, groups * 64);
+      });
+}
+
+// Integers in [low, low + range); range 0 stands for all 2^64.
+void fill_integers(const Tensor& out, const Philox& stream, int64_t low, uint64_t range) {
+  const PhiloxKey key = key_of(stream);
+  if (range != 0 && range <= 65536) {
+    fill_groups<int64_t>(out, 64, [&](int64_t first, int64_t groups, int64_t* to) {
+      uint32_t words[kGroups * 64];
+      table().words(key, first, first + groups, words);
+      table().integers(words, groups * 64, low, static_cast<uint32_t>(range), to);
+    });
+    return;
+  }
+  fill_groups<int64_t>(out, 32, [&](int64_t first, int64_t groups, int64_t* to) {
+    uint64_t longs[kGroups * 32];
+    table().longs(key, first, first + groups, longs);
+    for (int64_t i = 0; i < groups * 32; ++i) {
+      const uint64_t v = range == 0 ? longs[i] : static_cast<uint64_t>((uint128(longs[i]) * range) >> 64);
+      to[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + v);
+    }
+  });
+}
+
+void check_probability(double p, const char* op) {
+  FACULA_CHECK(p >= 0 && p <= 1, Runtime, op, "(): p must be in [0, 1], not ", p);
+}
+
+void fill_bernoulli(const Tensor& out, const Philox& stream, double p) {
+  const PhiloxKey key = key_of(stream);
+  const uint64_t threshold = static_cast<uint64_t>(std::ldexp(p, 32));
+  fill_groups<uint8_t>(out, 64, [&](int64_t first, int64_t groups, uint8_t* to) {
+    uint32_t words[kGroups * 64];
+    table().words(key, first, first + groups, words);
+    table().below(words, groups * 64, threshold, to);
+  });
+}
+
+// One uniform number in [0, 1) an element: fn(index, u).
+template <typename F>
+void for_each_uniform(int64_t n, const Philox& stream, const F& fn) {
+  const PhiloxKey key = key_of(stream);
+  parallel_for(0, (n + 63) / 64, 64, [&](int64_t begin, int64_t end) {
+    uint32_t words[64];
+    for (int64_t g = begin; g < end; ++g) {
+      table().words(key, g, g + 1, words);
+      const int64_t count = std::min<int64_t>(64, n - g * 64);
+      for (int64_t i = 0; i < count; ++i) fn(g * 64 + i, words[i] * 0x1p-32);
+    }
+  });
+}
+
+void bernoulli_of(const Tensor& p, const Tensor& out, const Generator& generator) {
+  const Tensor chances = dense_as(p, ScalarType::Float64);
+  const double* q = chances.data<double>();
+  for (int64_t i = 0; i < chances.numel(); ++i) check_probability(q[i], "bernoulli");
+  const Tensor draws = make_empty(out.sizes(), ScalarType::Bool);
+  bool* to = draws.data<bool>();
+  for_each_uniform(out.numel(), next_stream(generator, "bernoulli"), [&](int64_t i, double u) { to[i] = u < q[i]; });
+  copy_strided(out, draws);
+}
+
+// A stream of numbers for one element: block k of element i is Philox block i + k 2^48.
+class ElementStream {
+ public:
+  ElementStream(const Philox& philox, int64_t element) : philox_(philox), next_(static_cast<uint64_t>(element)) {}
+  double operator()() {
+    if (left_ == 0) {
+      words_ = philox_(next_);
+      next_ += uint64_t{1} << 48;
+      left_ = 2;
+    }
+    --left_;
+    const uint64_t v = words_[static_cast<size_t>(2 * left_)] |
+                       static_cast<uint64_t>(words_[static_cast<size_t>(2 * left_ + 1)]) << 32;
+    return (static_cast<double>(v >> 11) + 0.5) * 0x1p-53;
+  }
+
+ private:
+  const Philox& philox_;
+  uint64_t next_;
+  std::array<uint32_t, 4> words_{};
+  int left_ = 0;
+};
+
+double poisson_one(double rate, ElementStream& uniform) {
+  if (!(rate > 0)) return rate == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  if (rate < 10) {
+    const double limit = std::exp(-rate);
+    double product = 1;
+    for (int64_t k = 0;; ++k) {
+      product *= uniform();
+      if (product <= limit) return static_cast<double>(k);
+    }
+  }
+  // Transformed rejection (Hoermann 1993, PTRS).
+  const double root = std::sqrt(rate), log_rate = std::log(rate);
+  const double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
+  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), vr = 0.9277 - 3.6224 / (b - 2);
+  while (true) {
+    const double u = uniform() - 0.5, v = uniform();
+    const double us = 0.5 - std::abs(u);
+    const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
+    if (us >= 0.07 && v <= vr) return k;
+    if (k < 0 || (us < 0.013 && v > us)) continue;
+    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1)) {
+      return k;
+    }
+  }
+}
+
+// Largest n such that every integer in [0, n] is a number of that type.
+int64_t exact_integers(ScalarType t) {
+  switch (t) {
+    case ScalarType::Bool:
+      return 1;
+    case ScalarType::UInt8:
+      return 255;
+    case ScalarType::Int8:
+      return 127;
+    case ScalarType::Int16:
+      return 32767;
+    case ScalarType::Int32:
+      return std::numeric_limits<int32_t>::max();
+    case ScalarType::Float16:
+      return 2048;
+    case ScalarType::BFloat16:
+      return 256;
+    case ScalarType::Float32:
+      return 1 << 24;
+    case ScalarType::Float64:
+      return int64_t{1} << 53;
+    default:
+      return std::numeric_limits<int64_t>::max();
+  }
+}
+
+void check_floating(const Tensor& t, const char* op, bool complex = false) {
+  FACULA_CHECK(t.is_floating_point() || (complex && t.is_complex()), Runtime, op,
+               "(): a tensor of a floating-point dtype is needed, not of ", dtype_name(t.dtype()));
+}
+
+void fill_range(const Tensor& self, int64_t from, int64_t to, const Generator& generator, const char* op) {
+  FACULA_CHECK(from < to, Runtime, op, "(): from must be less than to, got from=", from, " and to=", to);
+  FACULA_CHECK(!self.is_complex(), Type, op, "(): not implemented for ", dtype_name(self.dtype()));
+  const int64_t most = exact_integers(self.dtype());
+  if (is_integral(self.dtype(), true)) {
+    const int64_t least = self.dtype() == ScalarType::Bool || self.dtype() == ScalarType::UInt8 ? 0 : -most - 1;
+    FACULA_CHECK(from >= least && to - 1 <= most, Runtime, op, "(): integers from ", from, " to ", to - 1,
+                 " do not fit ", dtype_name(self.dtype()), ", which holds ", least, " to ", most);
+  }
+  fill_integers(self, next_stream(generator, op), from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from));
+}
+
+}  // namespace
+
+// ---- factories ----
+
+void rand(IntList, const Generator& generator, std::optional<ScalarType>, std::optional<Device>, const Tensor& out) {
+  fill_uniform(out, next_stream(generator, "rand"), 0, 1);
+}
+void randn(IntList, const Generator& generator, std::optional<ScalarType>, std::optional<Device>, const Tensor& out) {
+  fill_normal_scaled(out, next_stream(generator, "randn"), 0, 1);
+}
+void randint(int64_t low, int64_t high, IntList, const Generator& generator, std::optional<ScalarType>,
+             std::optional<Device>, const Tensor& out) {
+  fill_range(out, low, high, generator, "randint");
+}
+
+// The order of 64-bit random keys, each with the number it belongs to.
+void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, std::optional<Device>,
+              const Tensor& out) {
+  const PhiloxKey key = key_of(next_stream(generator, "randperm"));
+  const Tensor order = make_empty({n}, ScalarType::Int64);
+  int64_t* to = order.data<int64_t>();
+  const int64_t groups = (n + 31) / 32;
+  Scratch memory(static_cast<size_t>(groups * 32) * 8 * 3);
+  uint64_t* keys = memory.as<uint64_t>();
+  parallel_for(0, groups, 256,
+               [&](int64_t begin, int64_t end) { table().longs(key, begin, end, keys + 32 * begin); });
+  FACULA_CHECK(n <= (int64_t{1} << 32), Value, "randperm(): n is ", n, ", at most 2^32 is supported");
+  uint64_t* packed = keys + groups * 32;
+  for (int64_t i = 0; i < n; ++i) packed[i] = (keys[i] >> 32) << 32 | static_cast<uint64_t>(i);
+  sort_packed(packed, packed + groups * 32, n, true);
+  // Equal upper halves are rare; there the lower halves decide.
+  for (int64_t i = 0; i < n;) {
+    int64_t j = i + 1;
+    while (j < n && (packed[j] >> 32) == (packed[i] >> 32)) ++j;
+    if (j - i > 1) {
+      std::stable_sort(packed + i, packed + j, [&](uint64_t a, uint64_t b) {
+        return static_cast<uint32_t>(keys[a & 0xffffffffu]) < static_cast<uint32_t>(keys[b & 0xffffffffu]);
+      });
+    }
+    i = j;
+  }
+  for (int64_t i = 0; i < n; ++i) to[i] = position_of(packed[i]);
+  copy_strided(out, order);
+}
+
+void bernoulli(const Tensor& self, const Generator& generator, const Tensor& out) {
+  bernoulli_of(self, out, generator);
+}
+void poisson(const Tensor& self, const Generator& generator, const Tensor& out) {
+  const Philox stream = next_stream(generator, "poisson");
+  const Tensor rates = dense_as(self, ScalarType::Float64), counts = make_empty(out.sizes(), ScalarType::Float64);
+  const double* rate = rates.data<double>();
+  double* to = counts.data<double>();
+  for (int64_t i = 0; i < rates.numel(); ++i) {
+    FACULA_CHECK(!(rate[i] < 0), Runtime, "poisson(): rates must not be negative, got ", rate[i]);
+  }
+  parallel_for(0, out.numel(), 1024, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      ElementStream uniform(stream, i);
+      to[i] = poisson_one(rate[i], uniform);
+    }
+  });
+  copy_strided(out, counts);
+}
+
+// ---- in place ----
+
+void uniform_(const Tensor& self, double from, double to, const Generator& generator) {
+  check_floating(self, "uniform_", true);
+  FACULA_CHECK(from <= to, Runtime, "uniform_(): from must not be greater than to, got from=", from, " and to=", to);
+  FACULA_CHECK(std::isfinite(to - from), Runtime, "uniform_(): to - from must be finite, got from=", from,
+               " and to=", to);
+  fill_uniform(self, next_stream(generator, "uniform_"), from, to);
+}
+void normal_(const Tensor& self, double mean, double std, const Generator& generator) {
+  check_floating(self, "normal_", true);
+  FACULA_CHECK(std >= 0, Runtime, "normal_(): std must not be negative, got ", std);
+  fill_normal_scaled(self, next_stream(generator, "normal_"), mean, std);
+}
+void random_(const Tensor& self, const Generator& generator) {
+  FACULA_CHECK(!self.is_complex(), Type, "random_(): not implemented for ", dtype_name(self.dtype()));
+  const int64_t most = exact_integers(self.dtype());
+  fill_integers(self, next_stream(generator, "random_"), 0, static_cast<uint64_t>(most) + 1);
+}
+void random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, const Generator& generator) {
+  if (to) return fill_range(self, from, *to, generator, "random_");
+  FACULA_CHECK(!self.is_complex(), Type, "random_(): not implemented for ", dtype_name(self.dtype()));
+  const int64_t most = exact_integers(self.dtype());
+  FACULA_CHECK(from <= most, Runtime, "random_(): from is ", from, ", the greatest ", dtype_name(self.dtype()),
+               " to draw is ", most);
+  fill_integers(self, next_stream(generator, "random_"), from,
+                static_cast<uint64_t>(most) - static_cast<uint64_t>(from) + 1);
+}
+void random_to(const Tensor& self, int64_t to, const Generator& generator) {
+  fill_range(self, 0, to, generator, "random_");
+}
+void bernoulli_tensor_(const Tensor& self, const Tensor& p, const Generator& generator) {
+  const Tensor chances = make_empty(self.sizes(), ScalarType::Float64);
+  FACULA_CHECK(IntList(broadcast_shapes(self.sizes(), p.sizes(), "bernoulli_")) == self.sizes(), Runtime,
+               "bernoulli_(): p is ", shape_string(p.sizes()), ", which does not broadcast to self ",
+               shape_string(self.sizes()));
+  copy_strided(chances, p);
+  bernoulli_of(chances, self, generator);
+}
+void bernoulli_(const Tensor& self, double p, const Generator& generator) {
+  check_probability(p, "bernoulli_");
+  fill_bernoulli(self, next_stream(generator, "bernoulli_"), p);
+}
+void exponential_(const Tensor& self, double lambd, const Generator& generator) {
+  check_floating(self, "exponential_");
+  FACULA_CHECK(lambd > 0, Runtime, "exponential_(): lambd must be positive, got ", lambd);
+  fill_exponential(self, next_stream(generator, "exponential_"), [&]<typename C>(C* x, int64_t n) {
+    const C scale = static_cast<C>(1 / lambd);
+    for (int64_t i = 0; i < n; ++i) x[i] *= scale;
+  });
+}
+void geometric_(const Tensor& self, double p, const Generator& generator) {
+  FACULA_CHECK(p > 0 && p < 1, Runtime, "geometric_(): p must be in (0, 1), got ", p);
+  FACULA_CHECK(!self.is_complex() && self.dtype() != ScalarType::Bool, Type, "geometric_(): not implemented for ",
+               dtype_name(self.dtype()));
+  const Tensor draws = make_empty(self.sizes(), ScalarType::Float64);
+  fill_exponential(draws, next_stream(generator, "geometric_"), [&]<typename C>(C* x, int64_t n) {
+    const double scale = -1 / std::log1p(-p);
+    for (int64_t i = 0; i < n; ++i) x[i] = static_cast<C>(std::max(1.0, std::ceil(x[i] * scale)));
+  });
+  copy_strided(self, draws);
+}
+void cauchy_(const Tensor& self, double median, double sigma, const Generator& generator) {
+  check_floating(self, "cauchy_");
+  FACULA_CHECK(sigma > 0, Runtime, "cauchy_(): sigma must be positive, got ", sigma);
+  const Tensor draws = make_empty(self.sizes(), ScalarType::Float64);
+  const Philox stream = next_stream(generator, "cauchy_");
+  draw(
+      draws, stream, [](const uint32_t*, int64_t, float*) {},
+      [&](const uint64_t* longs, int64_t groups, double* x) {
+        table().uniform_f64(longs, groups * 64, x);
+        for (int64_t i = 0; i < groups * 64; ++i) {
+          x[i] = median + sigma * std::tan(3.14159265358979323846 * (x[i] + 0x1p-54 - 0.5));
+        }
+      });
+  copy_strided(self, draws);
+}
+void log_normal_(const Tensor& self, double mean, double std, const Generator& generator) {
+  check_floating(self, "log_normal_");
+  FACULA_CHECK(std > 0, Runtime, "log_normal_(): std must be positive, got ", std);
+  fill_normal(self, next_stream(generator, "log_normal_"), [&]<typename C>(C* x, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) x[i] = std::exp(x[i] * static_cast<C>(std) + static_cast<C>(mean));
+  });
+}
+
+}  // namespace facula::cpu

@@ -1,0 +1,316 @@
+// DLPack, version 1 and the older unversioned form, both ways.
+// The structures are those of the specification, https://dmlc.github.io/dlpack/latest/c_api.html.
+#include <cstring>
+
+#include "runtime/autograd/engine.h"
+#include "runtime/autograd/meta.h"
+#include "runtime/bindings/types.h"
+
+namespace facula::python {
+
+namespace {
+
+namespace dl {
+struct Version {
+  uint32_t major, minor;
+};
+struct Device {
+  int32_t type, id;
+};
+struct DataType {
+  uint8_t code, bits;
+  uint16_t lanes;
+};
+struct Tensor {
+  void* data;
+  Device device;
+  int32_t ndim;
+  DataType dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct Managed {
+  Tensor tensor;
+  void* context;
+  void (*deleter)(Managed*);
+};
+struct ManagedVersioned {
+  Version version;
+  void* context;
+  void (*deleter)(ManagedVersioned*);
+  uint64_t flags;
+  Tensor tensor;
+};
+constexpr int32_t kCpu = 1;
+constexpr uint64_t kReadOnly = 1, kCopied = 2;
+enum Code : uint8_t { Int = 0, UInt = 1, Float = 2, BFloat = 4, Complex = 5, Bool = 6 };
+}  // namespace dl
+
+constexpr const char* kName = "dltensor";
+constexpr const char* kUsedName = "used_dltensor";
+constexpr const char* kNameVersioned = "dltensor_versioned";
+constexpr const char* kUsedNameVersioned = "used_dltensor_versioned";
+
+dl::DataType to_dl(ScalarType t) {
+  const auto bits = static_cast<uint8_t>(itemsize(t) * 8);
+  switch (t) {
+    case ScalarType::Bool:
+      return {dl::Bool, 8, 1};
+    case ScalarType::UInt8:
+      return {dl::UInt, 8, 1};
+    case ScalarType::BFloat16:
+      return {dl::BFloat, 16, 1};
+    default:
+      break;
+  }
+  return {is_complex(t) ? dl::Complex : is_floating(t) ? dl::Float : dl::Int, bits, 1};
+}
+
+ScalarType from_dl(dl::DataType d) {
+  if (d.lanes == 1) {
+    for (int i = 0; i < kNumScalarTypes; ++i) {
+      const auto t = static_cast<ScalarType>(i);
+      const dl::DataType known = to_dl(t);
+      if (known.code == d.code && known.bits == d.bits) return t;
+    }
+  }
+  raise(ErrorKind::Buffer, "from_dlpack(): cannot take elements of DLPack type code ", int{d.code}, ", ", int{d.bits},
+        " bits, ", d.lanes, " lanes");
+}
+
+// What an exported capsule keeps.
+template <typename Struct>
+struct Exported {
+  Struct managed;
+  Tensor tensor;
+  DimVector sizes, strides;
+};
+
+template <typename Struct>
+void delete_exported(Struct* managed) {
+  delete static_cast<Exported<Struct>*>(managed->context);
+}
+
+// Runs for capsules that nobody consumed.
+template <typename Struct>
+void destroy_capsule(PyObject* capsule) {
+  const char* name = std::is_same_v<Struct, dl::Managed> ? kName : kNameVersioned;
+  if (!PyCapsule_IsValid(capsule, name)) return;
+  auto* managed = static_cast<Struct*>(PyCapsule_GetPointer(capsule, name));
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+template <typename Struct>
+PyObject* export_tensor(const Tensor& t, bool copied) {
+  auto* e = new Exported<Struct>();
+  e->tensor = t;
+  e->sizes = DimVector(t.sizes());
+  e->strides = DimVector(t.strides());
+  // Some consumers reject odd strides where they do not matter.
+  const DimVector plain = contiguous_strides(t.sizes());
+  if (t.is_contiguous()) e->strides = plain;
+  e->managed.context = e;
+  e->managed.deleter = delete_exported<Struct>;
+  dl::Tensor& d = e->managed.tensor;
+  d.data = t.numel() > 0 ? t.raw() : nullptr;
+  d.device = {dl::kCpu, 0};
+  d.ndim = static_cast<int32_t>(t.dim());
+  d.dtype = to_dl(t.dtype());
+  d.shape = e->sizes.data();
+  d.strides = e->strides.data();
+  d.byte_offset = 0;
+  const char* name = kName;
+  if constexpr (std::is_same_v<Struct, dl::ManagedVersioned>) {
+    e->managed.version = {1, 0};
+    e->managed.flags = (t.storage()->read_only() ? dl::kReadOnly : 0) | (copied ? dl::kCopied : 0);
+    name = kNameVersioned;
+  }
+  PyObject* capsule = PyCapsule_New(&e->managed, name, destroy_capsule<Struct>);
+  if (capsule == nullptr) delete e;
+  return capsule;
+}
+
+void check_exportable(const Tensor& t) {
+  FACULA_CHECK(!t.requires_grad(), Buffer, "__dlpack__(): the tensor requires grad; use t.detach()");
+  FACULA_CHECK(t.is_cpu(), Buffer, "__dlpack__(): only CPU tensors can be exported, not one on ",
+               to_string(t.device()));
+}
+
+PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* const names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
+  PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:__dlpack__", const_cast<char**>(names), &stream, &max_version,
+                                   &device, &copy)) {
+    return nullptr;
+  }
+  FACULA_PY_TRY
+  Tensor t = tensor_of(self);
+  check_exportable(t);
+  FACULA_CHECK(stream == Py_None, Value, "__dlpack__(): argument 'stream' must be None for a CPU tensor");
+  if (device != Py_None) {
+    int type = 0, id = 0;
+    if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ii", &type, &id)) {
+      PyErr_Clear();
+      raise(ErrorKind::Type, "__dlpack__(): argument 'dl_device' must be a tuple of two ints");
+    }
+    FACULA_CHECK(type == dl::kCpu, Buffer, "__dlpack__(): a CPU tensor cannot be exported to DLPack device ", type);
+  }
+  bool versioned = false;
+  if (max_version != Py_None) {
+    int major = 0, minor = 0;
+    if (!PyTuple_Check(max_version) || !PyArg_ParseTuple(max_version, "ii", &major, &minor)) {
+      PyErr_Clear();
+      raise(ErrorKind::Type, "__dlpack__(): argument 'max_version' must be a tuple of two ints");
+    }
+    versioned = major >= 1;
+  }
+  const bool copied = copy == Py_True;
+  if (copied) t = engine_roles().clone(t);
+  if (versioned) return check(export_tensor<dl::ManagedVersioned>(t, copied));
+  FACULA_CHECK(!t.storage()->read_only(), Buffer,
+               "__dlpack__(): the tensor is read-only, which only DLPack version 1 can say; the consumer asked for an "
+               "older one");
+  return check(export_tensor<dl::Managed>(t, copied));
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* method_dlpack_device(PyObject* self, PyObject*) {
+  FACULA_PY_TRY
+  FACULA_CHECK(tensor_of(self).is_cpu(), Buffer, "__dlpack_device__(): the tensor is on ",
+               to_string(tensor_of(self).device()), ", which has no DLPack number");
+  return Py_BuildValue("(ii)", dl::kCpu, 0);
+  FACULA_PY_END(nullptr)
+}
+
+// ---- import ----
+template <typename Struct>
+void release_import(void* p) {
+  auto* managed = static_cast<Struct*>(p);
+  if (managed->deleter == nullptr) return;
+  // The producer's deleter may touch Python objects.
+  if (!interpreter_alive()) return;
+  AcquireGil gil;
+  managed->deleter(managed);
+}
+
+// Checks all that can be wrong before the capsule is marked as used: until then it frees the memory,
+// from then on the storage does.
+template <typename Struct>
+Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool read_only) {
+  auto* managed = static_cast<Struct*>(PyCapsule_GetPointer(capsule, name));
+  if (managed == nullptr) throw PythonError();
+  const dl::Tensor& d = managed->tensor;
+  FACULA_CHECK(d.device.type == dl::kCpu, Buffer, "from_dlpack(): the memory is on DLPack device ", d.device.type,
+               "; only CPU memory (1) can be taken");
+  FACULA_CHECK(d.ndim >= 0 && (d.ndim == 0 || d.shape != nullptr), Buffer, "from_dlpack(): malformed tensor");
+  const ScalarType dtype = from_dl(d.dtype);
+  const auto n = static_cast<size_t>(d.ndim);
+  DimVector sizes(d.shape, d.shape + n);
+  DimVector strides = contiguous_strides(sizes);
+  int64_t last = 0;
+  const bool empty = numel_of(sizes) == 0;
+  for (size_t i = 0; i < n && !empty; ++i) {
+    if (d.strides != nullptr && sizes[i] > 1) strides[i] = d.strides[i];
+    FACULA_CHECK(strides[i] >= 0, Buffer, "from_dlpack(): negative strides are not supported: dimension ", i,
+                 " has stride ", strides[i]);
+    last += (sizes[i] - 1) * strides[i];
+  }
+  char* data = d.data != nullptr ? static_cast<char*>(d.data) + d.byte_offset : nullptr;
+  FACULA_CHECK(empty || data != nullptr, Buffer, "from_dlpack(): the tensor has elements but no memory");
+  FACULA_CHECK(empty || reinterpret_cast<uintptr_t>(data) % type_info(dtype).alignment == 0, Buffer,
+               "from_dlpack(): the memory is not aligned for ", dtype_name(dtype));
+  const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * itemsize(dtype);
+  check(PyCapsule_SetName(capsule, used_name));
+  Storage storage = StorageImpl::wrap(data, bytes, Device{kCPU}, release_import<Struct>, managed, read_only);
+  return from_storage(std::move(storage), sizes, strides, 0, dtype);
+}
+
+Tensor from_capsule(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, kNameVersioned)) {
+    auto* managed = static_cast<dl::ManagedVersioned*>(PyCapsule_GetPointer(capsule, kNameVersioned));
+    FACULA_CHECK(managed->version.major == 1, Buffer, "from_dlpack(): DLPack version ", managed->version.major, ".",
+                 managed->version.minor, " is not known; version 1 is");
+    return consume<dl::ManagedVersioned>(capsule, kNameVersioned, kUsedNameVersioned,
+                                         (managed->flags & dl::kReadOnly) != 0);
+  }
+  if (PyCapsule_IsValid(capsule, kName)) return consume<dl::Managed>(capsule, kName, kUsedName, false);
+  const char* name = PyCapsule_GetName(capsule);
+  PyErr_Clear();
+  raise(ErrorKind::Value, "from_dlpack(): the capsule is named '", name != nullptr ? name : "", "', expected '",
+        kNameVersioned, "' or '", kName, "'; a capsule can be used once only");
+}
+
+PyObject* function_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* const names[] = {"x", "device", "copy", nullptr};
+  PyObject *x = nullptr, *device = Py_None, *copy = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", const_cast<char**>(names), &x, &device, &copy)) {
+    return nullptr;
+  }
+  FACULA_PY_TRY
+  std::optional<bool> copying;
+  if (copy != Py_None) copying = PyObject_IsTrue(copy) != 0;
+  Tensor t = from_dlpack(x, copying);
+  if (device != Py_None) {
+    if (const Device d = device_value(device); d.type != t.device().type) {
+      FACULA_CHECK(!copying || *copying, Value, "from_dlpack(): copy=False, but moving to ", to_string(d),
+                   " needs a copy");
+      t = engine_roles().cast(t, t.dtype(), d);
+    }
+  }
+  return wrap(std::move(t));
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* function_to_dlpack(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  FACULA_CHECK(is_tensor(o), Type, "to_dlpack(): argument must be a Tensor, not ", Py_TYPE(o)->tp_name);
+  check_exportable(tensor_of(o));
+  return check(export_tensor<dl::Managed>(tensor_of(o), false));
+  FACULA_PY_END(nullptr)
+}
+
+}  // namespace
+
+Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
+  if (PyCapsule_CheckExact(o)) {
+    Tensor t = from_capsule(o);
+    return copy.value_or(false) ? engine_roles().clone(t) : t;
+  }
+  Ref method(PyObject_GetAttrString(o, "__dlpack__"));
+  if (!method) {
+    PyErr_Clear();
+    raise(ErrorKind::Type, "from_dlpack(): argument 'x' must have __dlpack__, and ", Py_TYPE(o)->tp_name, " has not");
+  }
+  Ref none(PyTuple_New(0));
+  Ref kwargs(check(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)));
+  if (copy) check(PyDict_SetItemString(kwargs.get(), "copy", *copy ? Py_True : Py_False));
+  bool copied = copy.has_value();
+  Ref capsule(PyObject_Call(method.get(), none.get(), kwargs.get()));
+  if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();  // a producer from before max_version and copy
+    copied = false;
+    capsule = Ref(PyObject_CallNoArgs(method.get()));
+  }
+  check(capsule.get() != nullptr ? 0 : -1);
+  FACULA_CHECK(PyCapsule_CheckExact(capsule.get()), Type, "from_dlpack(): __dlpack__ of ", Py_TYPE(o)->tp_name,
+               " gave no capsule");
+  Tensor t = from_capsule(capsule.get());
+  return copy.value_or(false) && !copied ? engine_roles().clone(t) : t;
+}
+
+const PyMethodDef exchange_methods[] = {
+    {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method_dlpack)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"__dlpack_device__", method_dlpack_device, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+const PyMethodDef exchange_functions[] = {
+    {"from_dlpack", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function_from_dlpack)),
+     METH_VARARGS | METH_KEYWORDS,
+     "from_dlpack(x, /, *, device=None, copy=None)\n--\n\nA tensor over the memory of an object with __dlpack__."},
+    {"to_dlpack", function_to_dlpack, METH_O, "to_dlpack(tensor, /)\n--\n\nA DLPack capsule over the tensor's memory."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace facula::python
