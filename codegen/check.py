@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,17 +21,10 @@ from .compose import FormulaError
 from .derive import derive_records
 from .errors import Errors, SchemaError, SchemaErrors, nearest
 from .model import Formula, Location, Operator, Schema
-from .reader import DEFAULT_VARIANTS, read_records
+from .reader import DEFAULT_VARIANTS, DEVICES, POLICY_WORDS, read_records
 from .render import plan_of
 from .samples import check_sample
 
-DEVICES = ("CPU", "CUDA", "any")
-POLICY_WORDS = {
-    "deterministic": ("true", "false"),
-    "nan": ("propagate", "ignore", "last", "first"),
-    "ties": ("first", "last", "share", "any"),
-    "empty": ("zero", "one", "nan", "error", "identity", "empty"),
-}
 # Kinds whose kernels write into outputs that a shape rule has made.
 SHAPED = ("reduction", "scan", "matmul", "structured")
 _LOST_TOKEN = "no operator of ops.yaml stands for"
@@ -203,12 +197,12 @@ class _Checker:
                 elif name in stated:
                     self.errors.add(place, op.name, f"two derivatives for '{name}'")
                 stated.append(name)
-            if (derivative.auto or derivative.scalar) and not op.scalar:
-                if op.name not in self.faulty:
-                    which = "auto" if derivative.auto else "scalar"
-                    message = f"'{which}' differentiates a 'scalar' formula; state a tensor formula"
-                    self.errors.add(derivative.location, op.name, message)
-                    break
+            automatic = derivative.auto or derivative.scalar is not None
+            if automatic and not op.scalar and op.name not in self.faulty:
+                which = "auto" if derivative.auto else "scalar"
+                message = f"'{which}' differentiates a 'scalar' formula; state a tensor formula"
+                self.errors.add(derivative.location, op.name, message)
+                break
         missing = [n for n in inputs if n not in stated and n not in op.masks]
         if missing and needs_derivatives(op) and op.name not in self.faulty:
             names = ", ".join(f"'{n}'" for n in missing)
@@ -370,9 +364,9 @@ def _each_formula(schema: Schema, op: Operator) -> Iterator[FormulaError]:
     pieces += [bare.replace(shape=(shape,)) for shape in op.shape]
     pieces += [bare.replace(checks=(one,)) for one in op.checks]
     if op.forward != "none" and is_differentiable(op):
-        zero = tuple(d.replace(formula=None, zero=True) for d in op.derivatives)
-        forward = dict(forward=op.forward, forward_formula=op.forward_formula)
-        pieces.append(bare.replace(derivatives=zero, **forward))
+        zero = tuple(dataclasses.replace(d, formula=None, zero=True) for d in op.derivatives)
+        stated = bare.replace(forward=op.forward, forward_formula=op.forward_formula)
+        pieces.append(stated.replace(derivatives=zero))
     for piece in pieces:
         try:
             plan_of(schema, piece)
@@ -396,7 +390,8 @@ def _cycles(schema: Schema) -> Iterator[SchemaError]:
             op = schema.operator(cycle[0])
             assert op.composite is not None
             path = " -> ".join([*cycle, cycle[0]])
-            yield SchemaError(op.composite.location, op.name, f"the composite runs in a circle: {path}")
+            message = f"the composite runs in a circle: {path}"
+            yield SchemaError(op.composite.location, op.name, message)
 
 
 def _cycle_from(

@@ -964,7 +964,7 @@ class Translator:
         lines = self._formula.text.splitlines(keepends=True)
         line = getattr(node, "lineno", 1)
         offset = sum(len(text) for text in lines[: line - 1]) + getattr(node, "col_offset", 0)
-        return FormulaError(self._formula.at(offset), f"{self._op.name}: {message}")
+        return FormulaError(self._formula.at(offset), message)
 
 
 def argument_values(op: Operator, prefix: Callable[[str], str] = lambda n: n) -> dict[str, Value]:
