@@ -20,14 +20,14 @@ from .bindings import TOKENS, inplace_names, python_names
 from .compose import FormulaError
 from .derive import derive_records
 from .errors import Errors, SchemaError, SchemaErrors, nearest
-from .model import Formula, Location, Operator, Schema
+from .model import Derivative, Location, Operator, Schema
 from .reader import DEFAULT_VARIANTS, DEVICES, POLICY_WORDS, read_records
 from .render import plan_of
 from .samples import check_sample
 
 # Kinds whose kernels write into outputs that a shape rule has made.
 SHAPED = ("reduction", "scan", "matmul", "structured")
-_LOST_TOKEN = "no operator of ops.yaml stands for"
+_NO_TOKEN = "no operator of ops.yaml stands for"
 _REFERENCE_NAMES = frozenset({"np", "scipy", *dir(builtins)})
 
 
@@ -73,36 +73,41 @@ def check(path: Path) -> Report:
     lost = {e.subject for e in errors}
     _Checker(schema, errors, lost).run()
     faulty = {e.subject for e in errors}
-    whole, more = derive_records(_without_auto(schema, faulty))
-    unreadable = lost - {op.name for op in schema} - {f.name for f in schema.math}
-    unreadable -= set(schema.rule_signatures)
+    whole, more = derive_records(_sound(schema, faulty))
+    known = {op.name for op in schema} | {f.name for f in schema.math} | set(schema.rule_signatures)
     more += _formula_errors(whole)
-    errors += [e for e in more if not _follows(e, unreadable)]
+    errors += [e for e in more if not _follows(e, lost - known, faulty)]
     errors += _cycles(whole) if not errors else []
     return Report(whole, tuple(SchemaErrors(errors).errors))
 
 
-def _without_auto(schema: Schema, faulty: set[str]) -> Schema:
-    """Operators with mistakes are not differentiated: that would only repeat them."""
-    stated = [
-        op.replace(derivatives=tuple(d for d in op.derivatives if not (d.auto or d.scalar)))
-        if op.name in faulty or not op.scalar
-        else op
-        for op in schema
-    ]
-    return Schema(schema.math, schema.rules, tuple(stated))
+def _sound(schema: Schema, faulty: set[str]) -> Schema:
+    """The schema without what is known to be wrong, which would only be reported again."""
+    return Schema(
+        schema.math, schema.rules, tuple(_repaired(op, op.name in faulty) for op in schema)
+    )
 
 
-def _follows(error: SchemaError, unreadable: set[str]) -> bool:
-    """Whether a mistake only follows from a record that could not be read."""
-    if not unreadable:
-        return False
-    if _LOST_TOKEN in error.message:
+def _repaired(op: Operator, faulty: bool) -> Operator:
+    inputs = {a.name for a in op.signature.arguments if a.type.base == "Tensor"}
+    kept: list[Derivative] = []
+    for derivative in op.derivatives:
+        automatic = derivative.auto or derivative.scalar is not None
+        if inputs.issuperset(derivative.inputs) and not (automatic and (faulty or not op.scalar)):
+            inputs.difference_update(derivative.inputs)
+            kept.append(derivative)
+    return op.replace(derivatives=tuple(kept), scalar=() if faulty else op.scalar)
+
+
+def _follows(error: SchemaError, unreadable: set[str], faulty: set[str]) -> bool:
+    """Whether a mistake only follows from a record that could not be read or differentiated."""
+    if unreadable and error.message.startswith(_NO_TOKEN):
         return True
     quoted = set(re.findall(r"[`']([\w.]+)(?:\(\))?[`']", error.message))
     named = set(re.findall(r"\b(\w+)\(\) has no 'math:' record", error.message))
     bases = {name.split(".")[0] for name in unreadable}
-    return bool((quoted | named) & (unreadable | bases))
+    gradients = {n for n in quoted for f in faulty if n.startswith(f"{f}_backward")}
+    return bool(gradients or (quoted | named) & (unreadable | bases))
 
 
 class _Checker:
@@ -179,7 +184,8 @@ class _Checker:
                 self.errors.add(op.place("scalar"), op.name, message)
         for name in op.masks:
             if name not in {a.name for a in op.signature.tensor_arguments}:
-                near = nearest(name, (a.name for a in op.signature.tensor_arguments))
+                tensors = [a.name for a in op.signature.tensor_arguments]
+                near = nearest(name, tensors) or f"; tensor arguments are {', '.join(tensors)}"
                 place = op.place(f"masks.{op.masks.index(name)}")
                 self.errors.add(place, op.name, f"no tensor argument '{name}'{near}")
 
@@ -237,7 +243,7 @@ class _Checker:
             if op.shape:
                 message = f"{len(op.signature.returns)} outputs, {len(op.shape)} shapes"
             else:
-                message = f"a {op.kind} needs 'shape': a rule such as like(self)"
+                message = f"kind {op.kind} needs 'shape': a rule such as like(self)"
             add(op.place("shape"), op.name, message)
         if op.scalar and op.shape:
             add(op.place("shape"), op.name, "a pointwise operator broadcasts; drop 'shape'")
@@ -301,10 +307,15 @@ class _Checker:
     def clashes(self) -> None:
         """One Python name serves one operator with its overloads."""
         owners: dict[tuple[str, str], Operator] = {}
+        noted: set[tuple[str, str]] = set()
         for op in self.schema:
             for path, name in [*python_names(op), *inplace_names(op)]:
                 other = owners.setdefault((path, name), op)
-                if other.base_name != op.base_name and not _shared(op, other, name):
+                pair = (op.name, other.name)
+                if pair in noted or other.base_name == op.base_name:
+                    continue
+                if not _shared(op, other, name):
+                    noted.add(pair)
                     shown = f"facula.{path}.{name}" if path else f"facula.{name}"
                     message = f"{shown} is '{other.name}' of line {other.location.line} already"
                     key = f"alias.{op.alias.index(name)}" if name in op.alias else "python"
@@ -408,6 +419,3 @@ def _cycle_from(
             return cycle
     done.add(name)
     return []
-
-
-__all__ = ["Formula", "Report", "check", "needs_derivatives", "primitives"]
