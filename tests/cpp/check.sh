@@ -7,7 +7,7 @@ CXX=${CXX:-g++}
 BUILD=${BUILD:-build-cpp}
 mkdir -p "$BUILD"
 FLAGS="-std=c++20 -O2 -g -fPIC -fno-math-errno -fno-trapping-math -fvisibility=hidden -Wall -Wextra -Werror -I. -Itests/cpp"
-case $(uname -m) in x86_64) LEVELS="v3 v4"; FLAGS="$FLAGS -DFACULA_HAVE_V3 -DFACULA_HAVE_V4" ;; *) LEVELS="" ;; esac
+case $(uname -m) in x86_64) LEVELS="v3 v4"; FLAGS="$FLAGS -DFACULA_X86_LEVELS=1" ;; *) LEVELS="" ;; esac
 FLAGS="$FLAGS $*"
 OBJECTS=""
 compile() {  # source object flags
@@ -16,12 +16,20 @@ compile() {  # source object flags
 }
 for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/iterate/*.cpp tests/cpp/no_autograd.cpp; do
   name=$(basename "$source" .cpp)
-  compile "$source" "$name.o" ""
+  case $name in *_loops) vector=-O3 ;; *) vector="" ;; esac
+  compile "$source" "$name.o" "$vector"
   case $name in *_loops) for level in $LEVELS; do
-    compile "$source" "$name.$level.o" "-DFACULA_ISA=$level -march=x86-64-$level"
+    compile "$source" "$name.$level.o" "-O3 -DFACULA_ISA=$level -march=x86-64-$level"
   done ;; esac
 done
 for test in core pointwise; do
   $CXX $FLAGS "tests/cpp/test_$test.cpp" $OBJECTS -lpthread -o "$BUILD/test_$test"
   for level in baseline $LEVELS; do FACULA_ISA=$level "$BUILD/test_$test"; done
 done
+# Autograd over hand-written operators; a small stack, which a long graph must not need.
+OBJECTS=$(echo "$OBJECTS" | sed 's|[^ ]*/no_autograd.o||')
+for source in runtime/autograd/*.cpp tests/cpp/autograd_check.cpp; do
+  compile "$source" "autograd_$(basename "$source" .cpp).o" ""
+done
+$CXX $FLAGS $OBJECTS -lpthread -o "$BUILD/autograd_check"
+(ulimit -s 1024; "$BUILD/autograd_check")

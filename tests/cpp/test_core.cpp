@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "check.h"
+#include "expect.h"
 #include "runtime/core/generator.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/tensor.h"
