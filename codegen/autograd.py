@@ -165,7 +165,7 @@ def _group(
             _add(fields, Field(field, "SavedTensor", name, True, name, True, (number,), position=i))
             unpack.append(f'const Tensor {field}_v = {field}.unpack(*this, "{name}");')
             variables[name] = Value(f"{field}_v", TENSOR)
-    if "mask" in used and "mask" not in arguments and "mask" not in outputs:
+    if "mask" in used and "mask" not in arguments:
         tests = ", ".join(f"needs({slots[i]})" for i in derivative.inputs)
         unpack.append(f"const std::vector<bool> mask{{{tests}}};")
         variables["mask"] = Value("mask", BOOLS)

@@ -315,7 +315,7 @@ class Translator:
                 if isinstance(piece, ast.Constant):
                     parts.append(self._quote(str(piece.value)))
                 elif isinstance(piece, ast.FormattedValue):
-                    value = self._expr(piece.value)
+                    value = self._unwrap(self._expr(piece.value))
                     if value.type == INTS:
                         parts.append(f"shape_string({value.code})")
                     elif value.type.base == "ScalarType":
