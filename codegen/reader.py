@@ -42,7 +42,7 @@ KINDS = (
 DTYPE_CLASSES = ("bool", "int", "float", "complex")
 PROMOTIONS = ("float", "same", "bool", "real", "none")
 VARIANTS = ("inplace", "out")
-POLICIES = ("deterministic", "nan", "ties", "empty")
+POLICIES = ("deterministic", "nan", "ties", "empty", "aliasing")
 TOKENS = (
     *[
         "+",
