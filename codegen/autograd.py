@@ -44,6 +44,13 @@ class Field:
     list: bool = False
     position: int = 0  # of the output it is
 
+    @property
+    def inplace_init(self) -> str:
+        """What an in-place form saves of the tensor it is about to overwrite."""
+        if self.type != "SavedTensor" or self.output:
+            return self.init
+        return self.init.replace(f"SavedTensor({self.label}, ", f"SavedTensor(engine_roles().clone({self.label}), ")
+
 
 @dataclass(frozen=True)
 class Group:
