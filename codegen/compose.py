@@ -99,6 +99,7 @@ HELPERS: dict[str, tuple[tuple[Type, ...], Type]] = {
     "inverse_permutation": ((INTS,), INTS),
     "result_dtype": ((TENSOR, TENSOR), DTYPE),
     "contiguous_strides": ((INTS,), INTS),
+    "sizes_along": ((TENSORS, INT), INTS),
 }
 
 
