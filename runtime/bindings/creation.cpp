@@ -160,6 +160,26 @@ PyObject* function_frombuffer(PyObject*, PyObject* const* args, Py_ssize_t n, Py
 
 PyObject* function_is_tensor(PyObject*, PyObject* o) { return PyBool_FromLong(is_tensor(o)); }
 
+const Tensor& tensor_argument(PyObject* o, const char* who) {
+  FACULA_CHECK(is_tensor(o), Type, who, "(): argument 'input' must be a Tensor, not ", Py_TYPE(o)->tp_name);
+  return tensor_of(o);
+}
+PyObject* function_is_floating(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  return wrap(tensor_argument(o, "is_floating_point").is_floating_point());
+  FACULA_PY_END(nullptr)
+}
+PyObject* function_is_complex(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  return wrap(tensor_argument(o, "is_complex").is_complex());
+  FACULA_PY_END(nullptr)
+}
+PyObject* function_numel(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  return wrap(tensor_argument(o, "numel").numel());
+  FACULA_PY_END(nullptr)
+}
+
 #define FASTCALL(f) \
   reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
 
@@ -180,6 +200,10 @@ const PyMethodDef creation_functions[] = {
      "frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False)\n--\n\n"
      "A 1-d tensor over the memory of an object with the buffer protocol."},
     {"is_tensor", function_is_tensor, METH_O, "is_tensor(obj, /)\n--\n\nIs `obj` a Tensor?"},
+    {"is_floating_point", function_is_floating, METH_O,
+     "is_floating_point(input, /)\n--\n\nIs the tensor's dtype a floating-point one?"},
+    {"is_complex", function_is_complex, METH_O, "is_complex(input, /)\n--\n\nIs the tensor's dtype a complex one?"},
+    {"numel", function_numel, METH_O, "numel(input, /)\n--\n\nNumber of elements."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -28,7 +28,10 @@ NumberKind foreign_kind(PyObject* o) {
   if (std::strcmp(type->tp_name, "numpy.bool") == 0 || std::strcmp(type->tp_name, "numpy.bool_") == 0) {
     return NumberKind::Bool;
   }
-  return PyObject_HasAttrString(o, "__complex__") ? NumberKind::Complex : NumberKind::Float;
+  // NumPy's complex scalars have __float__ too; so do fractions, which have __complex__.
+  return std::strncmp(type->tp_name, "numpy.complex", 13) == 0 || std::strcmp(type->tp_name, "numpy.clongdouble") == 0
+             ? NumberKind::Complex
+             : NumberKind::Float;
 }
 
 }  // namespace

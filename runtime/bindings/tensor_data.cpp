@@ -115,7 +115,7 @@ PyObject* method_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   check_readable(tensor_of(self), "__array__");
   Ref array = numpy_view(self);
   if (dtype != Py_None) {
-    Ref converted(check(PyObject_CallMethod(array.get(), "astype", "OsssO", dtype, "K", "unsafe", "no", Py_False)));
+    Ref converted(check(PyObject_CallMethod(array.get(), "astype", "OssOO", dtype, "K", "unsafe", Py_True, Py_False)));
     FACULA_CHECK(copy != Py_False || converted.get() == array.get(), Value,
                  "__array__(): copy=False, but the conversion to another dtype needs a copy");
     if (converted.get() != array.get() || copy != Py_True) return converted.release();
@@ -137,6 +137,16 @@ PyObject* method_format(PyObject* self, PyObject* spec) {
                shape_string(t.sizes()));
   return check(PyObject_Str(self));
   FACULA_PY_END(nullptr)
+}
+
+// The Array API's way from an array to its namespace.
+PyObject* method_namespace(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* const names[] = {"api_version", nullptr};
+  PyObject* version = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:__array_namespace__", const_cast<char**>(names), &version)) {
+    return nullptr;
+  }
+  return PyImport_ImportModule("facula");
 }
 
 #define FASTCALL(f) \
@@ -186,6 +196,8 @@ const PyMethodDef tensor_data_methods[] = {
      "numpy($self, /, *, force=False)\n--\n\nA NumPy array over the same memory; `force` detaches and copies to the "
      "CPU as needed."},
     {"__array__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method_array)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"__array_namespace__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method_namespace)),
      METH_VARARGS | METH_KEYWORDS, nullptr},
     {"__complex__", method_complex, METH_NOARGS, nullptr},
     {"__format__", method_format, METH_O, nullptr},
