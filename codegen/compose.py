@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen import cpp_types
@@ -99,6 +99,7 @@ HELPERS: dict[str, tuple[tuple[Type, ...], Type]] = {
     "inverse_permutation": ((INTS,), INTS),
     "result_dtype": ((TENSOR, TENSOR), DTYPE),
     "contiguous_strides": ((INTS,), INTS),
+    "sizes_along": ((TENSORS, INT), INTS),
 }
 
 
@@ -160,8 +161,10 @@ def facts_of(tree: ast.AST, name: str) -> tuple[bool, set[str]]:
     return whole, facts
 
 
-def names_used(tree: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+def names_used(tree: ast.AST, but: Sequence[ast.AST] = ()) -> set[str]:
+    """Names in a formula, without those that stand in the sub-trees `but` alone."""
+    skipped = {id(n) for part in but for n in ast.walk(part)}
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in skipped}
 
 
 def _number(value: float) -> str:
@@ -198,6 +201,12 @@ class Translator:
         assert isinstance(body, ast.expr)
         value = self._expr(body)
         return self._convert(value, wanted, body) if wanted is not None else value
+
+    def subexpression(self, formula: Formula, node: ast.AST) -> Value:
+        """One part of a formula."""
+        self._formula = formula
+        assert isinstance(node, ast.expr)
+        return self._expr(node)
 
     def shape_expression(self, formula: Formula) -> str:
         self._in_shape = True
@@ -663,6 +672,9 @@ class Translator:
     # ---- calls ----
 
     def _call(self, node: ast.Call) -> Value:
+        known = self._variables.get(ast.unparse(node))
+        if known is not None:  # made in the forward
+            return known
         keywords = {k.arg: self._expr(k.value) for k in node.keywords if k.arg is not None}
         if isinstance(node.func, ast.Attribute):
             owner = self._expr(node.func.value)

@@ -86,6 +86,16 @@ Owned repeat_list(const List& list, int64_t times) {
   }
   return out;
 }
+// Sizes along a dim of the tensors of a list; -1 for those of shape (0,) beside others, which cat() ignores.
+inline DimVector sizes_along(TensorList list, int64_t dim) {
+  int64_t ndim = 1;
+  for (const Tensor& t : list) ndim = t.numel() > 0 || t.dim() != 1 ? t.dim() : ndim;
+  DimVector sizes;
+  for (const Tensor& t : list) {
+    sizes.push_back(t.dim() == ndim ? t.sizes()[static_cast<size_t>(wrap_dim(dim, ndim))] : -1);
+  }
+  return sizes;
+}
 inline DimVector inverse_permutation(IntList dims) {
   DimVector inverse(dims.size());
   const int64_t n = static_cast<int64_t>(dims.size());
