@@ -1,4 +1,4 @@
-"""Backward nodes: which values an operator's derivative formulas save, and the code that uses them."""
+"""Backward nodes: what an operator's derivative formulas save, and the code that uses it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ from dataclasses import dataclass
 
 from codegen import cpp_types
 from codegen.compose import (
-    BOOLS, DEVICE, DTYPE, INT, INTS, TENSOR, TENSORS, Translator, Value, argument_values, facts_of,
+    BOOLS,
+    DEVICE,
+    DTYPE,
+    INT,
+    INTS,
+    TENSOR,
+    TENSORS,
+    Translator,
+    Value,
+    argument_values,
+    facts_of,
     names_used,
 )
 from codegen.model import Argument, Derivative, Operator, Schema
 
-_FACT_FIELDS = {"shape": ("DimVector", INTS, "{}.sizes()"), "ndim": ("int64_t", INT, "{}.dim()"),
-                "dtype": ("ScalarType", DTYPE, "{}.dtype()"), "device": ("Device", DEVICE, "{}.device()")}
+_FACT_FIELDS = {
+    "shape": ("DimVector", INTS, "{}.sizes()"),
+    "ndim": ("int64_t", INT, "{}.dim()"),
+    "dtype": ("ScalarType", DTYPE, "{}.dtype()"),
+    "device": ("Device", DEVICE, "{}.device()"),
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,13 @@ class Field:
     users: tuple[int, ...]  # derivative groups whose formulas use it
     list: bool = False
     position: int = 0  # of the output it is
+
+    @property
+    def inplace_init(self) -> str:
+        """What an in-place form saves of the tensor it is about to overwrite."""
+        if self.type != "SavedTensor" or self.output:
+            return self.init
+        return self.init.replace(f"SavedTensor({self.label}, ", f"SavedTensor(engine_roles().clone({self.label}), ")
 
 
 @dataclass(frozen=True)
@@ -62,7 +83,11 @@ def is_differentiable(op: Operator) -> bool:
 
 def needs_layer(op: Operator) -> bool:
     """Operators that must pass the autograd layer: differentiable ones, and all that write."""
-    return is_differentiable(op) or bool({"inplace", "out"} & set(op.variants)) or cpp_types.mutates(op)
+    return (
+        is_differentiable(op)
+        or bool({"inplace", "out"} & set(op.variants))
+        or cpp_types.mutates(op)
+    )
 
 
 def _pascal(symbol: str) -> str:
@@ -80,7 +105,9 @@ def node_of(schema: Schema, op: Operator) -> Node:
     slot, slots, counts = "0", {}, {}
     for argument in inputs:
         slots[argument.name] = slot
-        counts[argument.name] = f"{cpp_types.identifier(argument.name)}_count" if argument.type.is_list else "1"
+        counts[argument.name] = (
+            f"{cpp_types.identifier(argument.name)}_count" if argument.type.is_list else "1"
+        )
         slot = counts[argument.name] if slot == "0" else f"{slot} + {counts[argument.name]}"
     for number, derivative in enumerate(active):
         groups.append(_group(schema, op, number, derivative, outputs, grads, slots, counts, fields))
@@ -98,14 +125,28 @@ def node_of(schema: Schema, op: Operator) -> Node:
     )
 
 
-def _group(schema: Schema, op: Operator, number: int, derivative: Derivative, outputs: tuple[str, ...],
-           grads: tuple[str, ...], slots: dict[str, str], counts: dict[str, str],
-           fields: dict[str, Field]) -> Group:
+def _group(
+    schema: Schema,
+    op: Operator,
+    number: int,
+    derivative: Derivative,
+    outputs: tuple[str, ...],
+    grads: tuple[str, ...],
+    slots: dict[str, str],
+    counts: dict[str, str],
+    fields: dict[str, Field],
+) -> Group:
     arguments = {a.name: a for a in op.signature.arguments}
     lists = tuple(arguments[i].type.is_list for i in derivative.inputs)
     if derivative.zero or derivative.formula is None:
-        return Group(derivative.inputs, tuple(slots[i] for i in derivative.inputs),
-                     tuple(counts[i] for i in derivative.inputs), lists, "", ())
+        return Group(
+            derivative.inputs,
+            tuple(slots[i] for i in derivative.inputs),
+            tuple(counts[i] for i in derivative.inputs),
+            lists,
+            "",
+            (),
+        )
     formula = derivative.formula
     used = names_used(formula.tree)
     variables: dict[str, Value] = {}
@@ -140,8 +181,14 @@ def _group(schema: Schema, op: Operator, number: int, derivative: Derivative, ou
             code = f"std::make_tuple({', '.join(e.code for e in value.elements)})"
         else:
             code = value.code
-    return Group(derivative.inputs, tuple(slots[i] for i in derivative.inputs),
-                 tuple(counts[i] for i in derivative.inputs), lists, code, tuple(unpack))
+    return Group(
+        derivative.inputs,
+        tuple(slots[i] for i in derivative.inputs),
+        tuple(counts[i] for i in derivative.inputs),
+        lists,
+        code,
+        tuple(unpack),
+    )
 
 
 def _add(fields: dict[str, Field], field: Field) -> None:
@@ -149,12 +196,27 @@ def _add(fields: dict[str, Field], field: Field) -> None:
     if known is None:
         fields[field.name] = field
     else:
-        fields[field.name] = Field(known.name, known.type, known.init, known.saved, known.label,
-                                   known.output, (*known.users, *field.users), known.list, known.position)
+        fields[field.name] = Field(
+            known.name,
+            known.type,
+            known.init,
+            known.saved,
+            known.label,
+            known.output,
+            (*known.users, *field.users),
+            known.list,
+            known.position,
+        )
 
 
-def _save_argument(argument: Argument, number: int, tree: object, fields: dict[str, Field],
-                   variables: dict[str, Value], unpack: list[str]) -> None:
+def _save_argument(
+    argument: Argument,
+    number: int,
+    tree: object,
+    fields: dict[str, Field],
+    variables: dict[str, Value],
+    unpack: list[str],
+) -> None:
     import ast
 
     assert isinstance(tree, ast.AST)
@@ -166,15 +228,51 @@ def _save_argument(argument: Argument, number: int, tree: object, fields: dict[s
             variables[name] = Value(code, argument.type)
             for fact in sorted(facts):
                 kind, fact_type, init = _FACT_FIELDS[fact]
-                _add(fields, Field(f"{code}_{fact}", kind, f"to_field({init.format(code)})", False, name, False, (number,)))
+                _add(
+                    fields,
+                    Field(
+                        f"{code}_{fact}",
+                        kind,
+                        f"to_field({init.format(code)})",
+                        False,
+                        name,
+                        False,
+                        (number,),
+                    ),
+                )
                 variables[f"{name}.{fact}"] = Value(f"this->{code}_{fact}", fact_type)
             return
-        _add(fields, Field(f"{code}_in", "SavedTensor", f"SavedTensor({code}, false)", True, name, False, (number,)))
+        _add(
+            fields,
+            Field(
+                f"{code}_in",
+                "SavedTensor",
+                f"SavedTensor({code}, false)",
+                True,
+                name,
+                False,
+                (number,),
+            ),
+        )
         unpack.append(f'const Tensor {code}_v = {code}_in.unpack(*this, "{name}");')
         variables[name] = Value(f"{code}_v", argument.type)
     elif argument.type.is_tensor_list:
-        _add(fields, Field(f"{code}_in", "std::vector<SavedTensor>", f"save_list({code})", True, name, False, (number,), True))
-        unpack.append(f'const std::vector<Tensor> {code}_v = unpack_list({code}_in, *this, "{name}");')
+        _add(
+            fields,
+            Field(
+                f"{code}_in",
+                "std::vector<SavedTensor>",
+                f"save_list({code})",
+                True,
+                name,
+                False,
+                (number,),
+                True,
+            ),
+        )
+        unpack.append(
+            f'const std::vector<Tensor> {code}_v = unpack_list({code}_in, *this, "{name}");'
+        )
         variables[name] = Value(f"{code}_v", argument.type)
     else:
         kind = cpp_types.owned(argument.type)
@@ -183,7 +281,9 @@ def _save_argument(argument: Argument, number: int, tree: object, fields: dict[s
         variables[name] = Value(f"this->{code}_in", argument.type)
 
 
-def _forward(schema: Schema, op: Operator, active: list[Derivative], outputs: tuple[str, ...]) -> tuple[str, ...]:
+def _forward(
+    schema: Schema, op: Operator, active: list[Derivative], outputs: tuple[str, ...]
+) -> tuple[str, ...]:
     """Expressions for the tangents of the outputs, over the forward's arguments and results."""
     if not active or op.forward == "none":
         return ()
@@ -193,7 +293,9 @@ def _forward(schema: Schema, op: Operator, active: list[Derivative], outputs: tu
     if op.forward == "formula" and op.forward_formula is not None:
         for argument in op.signature.tensor_arguments:
             tangent = f"{argument.name}_t"
-            variables[tangent] = Value(f"tangent_or_zeros({cpp_types.identifier(argument.name)})", TENSOR)
+            variables[tangent] = Value(
+                f"tangent_or_zeros({cpp_types.identifier(argument.name)})", TENSOR
+            )
         return (Translator(schema, op, variables).expression(op.forward_formula, TENSOR).code,)
     if op.forward == "linear":
         stated = {n for d in active for n in d.inputs}
@@ -220,5 +322,8 @@ def _forward(schema: Schema, op: Operator, active: list[Derivative], outputs: tu
         local = dict(variables)
         local["grad"] = local["grad_output"] = Value("t_", TENSOR)
         body = Translator(schema, op, local).expression(derivative.formula, TENSOR).code
-        terms.append(f"elementwise_jvp({code}, {cpp_types.identifier(outputs[0])}, [&](const Tensor& t_) -> Tensor {{ return {body}; }})")
+        terms.append(
+            f"elementwise_jvp({code}, {cpp_types.identifier(outputs[0])}, "
+            f"[&](const Tensor& t_) -> Tensor {{ return {body}; }})"
+        )
     return (f"add_tangents({{{', '.join(terms)}}})",) if terms else ()

@@ -7,16 +7,45 @@ from dataclasses import dataclass
 from codegen import cpp_types, stubs
 from codegen.model import Argument, Operator, Schema, Type
 
-_ARG_TYPES = {"Tensor": "Tensor", "int": "Int", "float": "Float", "bool": "Bool", "str": "Str",
-              "Scalar": "Scalar", "ScalarType": "ScalarType", "Device": "Device",
-              "Generator": "Generator", "MemoryFormat": "MemoryFormat"}
-_CONVERTERS = {"int": "to_int", "float": "to_float", "bool": "to_bool", "str": "to_str",
-               "Scalar": "to_scalar", "ScalarType": "to_dtype", "Device": "to_device",
-               "Generator": "to_generator", "MemoryFormat": "to_memory_format"}
+_ARG_TYPES = {
+    "Tensor": "Tensor",
+    "int": "Int",
+    "float": "Float",
+    "bool": "Bool",
+    "str": "Str",
+    "Scalar": "Scalar",
+    "ScalarType": "ScalarType",
+    "Device": "Device",
+    "Generator": "Generator",
+    "MemoryFormat": "MemoryFormat",
+}
+_CONVERTERS = {
+    "int": "to_int",
+    "float": "to_float",
+    "bool": "to_bool",
+    "str": "to_str",
+    "Scalar": "to_scalar",
+    "ScalarType": "to_dtype",
+    "Device": "to_device",
+    "Generator": "to_generator",
+    "MemoryFormat": "to_memory_format",
+}
 # Python's operator tokens and the slots of the Tensor type they fill.
-BINARY_SLOTS = {"+": "kAdd", "-": "kSub", "*": "kMul", "/": "kTrueDiv", "//": "kFloorDiv", "%": "kMod",
-                "**": "kPow", "@": "kMatMul", "&": "kAnd", "|": "kOr", "^": "kXor", "<<": "kLShift",
-                ">>": "kRShift"}
+BINARY_SLOTS = {
+    "+": "kAdd",
+    "-": "kSub",
+    "*": "kMul",
+    "/": "kTrueDiv",
+    "//": "kFloorDiv",
+    "%": "kMod",
+    "**": "kPow",
+    "@": "kMatMul",
+    "&": "kAnd",
+    "|": "kOr",
+    "^": "kXor",
+    "<<": "kLShift",
+    ">>": "kRShift",
+}
 COMPARE_SLOTS = {"<": 0, "<=": 1, "==": 2, "!=": 3, ">": 4, ">=": 5}
 UNARY_SLOTS = {"unary -": "negative", "unary +": "positive", "~": "invert", "abs()": "absolute"}
 TOKENS = frozenset({*BINARY_SLOTS, *COMPARE_SLOTS, *UNARY_SLOTS, "function", "method", "property"})
@@ -69,10 +98,16 @@ def binding_of(op: Operator) -> Binding:
     if "out" in op.variants:
         out_slot = len(params)
         kind = "TensorList" if out_list else "Tensor"
-        params.append(f'{{.name = "out", .type = ArgType::{kind}, .optional = true, .required = false, .keyword_only = true}}')
+        params.append(
+            f'{{.name = "out", .type = ArgType::{kind}, .optional = true, .required = false, '
+            ".keyword_only = true}"
+        )
     if op.kind in ("factory", "random") and cpp_types.returns_tensors(op):
         grad_slot = len(params)
-        params.append('{.name = "requires_grad", .type = ArgType::Bool, .optional = true, .required = false, .keyword_only = true}')
+        params.append(
+            '{.name = "requires_grad", .type = ArgType::Bool, .optional = true, '
+            ".required = false, .keyword_only = true}"
+        )
     convert = tuple(_convert(op, i, a) for i, a in enumerate(op.signature.arguments))
     returns = op.signature.returns
     if not returns:
@@ -84,10 +119,20 @@ def binding_of(op: Operator) -> Binding:
     else:
         result = "wrap"
     return Binding(
-        op=op, spec=f"{op.symbol}_spec", params=tuple(params), count=count, slots=max(len(params), 1),
-        convert=convert, arguments=", ".join(_call_argument(a) for a in op.signature.arguments),
-        out_slot=out_slot, out_list=out_list, grad_slot=grad_slot, hint=_release_hint(op), result=result,
-        fields=cpp_types.output_names(op), forms=tuple(f.variant for f in stubs.forms_of(op)),
+        op=op,
+        spec=f"{op.symbol}_spec",
+        params=tuple(params),
+        count=count,
+        slots=max(len(params), 1),
+        convert=convert,
+        arguments=", ".join(_call_argument(a) for a in op.signature.arguments),
+        out_slot=out_slot,
+        out_list=out_list,
+        grad_slot=grad_slot,
+        hint=_release_hint(op),
+        result=result,
+        fields=cpp_types.output_names(op),
+        forms=tuple(f.variant for f in stubs.forms_of(op)),
         result_type=cpp_types.result_type(returns),
     )
 
@@ -96,7 +141,11 @@ def _param(op: Operator, argument: Argument) -> str:
     t = argument.type
     kind = _ARG_TYPES[t.base]
     if t.is_list:
-        kind = ("OptionalTensorList" if t.optional_elements else "TensorList") if t.base == "Tensor" else f"{kind}List"
+        kind = (
+            ("OptionalTensorList" if t.optional_elements else "TensorList")
+            if t.base == "Tensor"
+            else f"{kind}List"
+        )
     parts = [f'.name = "{argument.name}"', f".type = ArgType::{kind}"]
     if t.optional:
         parts.append(".optional = true")
@@ -125,12 +174,16 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
         hold = f"Tensor hold_{argument.name};"
         if argument.default is not None and not t.optional:
             raise ValueError(f"{op.name}: a Tensor default can only be None")
-        return f"{hold} const Tensor& {name} = {function}({spec}, {i}, {slot}, hold_{argument.name});"
+        return (
+            f"{hold} const Tensor& {name} = {function}({spec}, {i}, {slot}, hold_{argument.name});"
+        )
     kind = cpp_types.owned(t)
     if t.base == "str":
         kind = "std::optional<std::string_view>" if t.optional else "std::string_view"
     if t.is_list:
-        converter = {"int": "to_int_list", "bool": "to_bool_list", "Tensor": "to_tensor_list"}[t.base]
+        converter = {"int": "to_int_list", "bool": "to_bool_list", "Tensor": "to_tensor_list"}[
+            t.base
+        ]
     else:
         converter = _CONVERTERS[t.base]
     call = f"{converter}({spec}, {i}, {slot})"
@@ -139,7 +192,11 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
             empty = f"{kind}{{}}"
             return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {empty};"
         return f"const {kind} {name} = {call};"
-    default = "{}" if argument.default == "None" else cpp_types.literal(argument.default, t, owned_value=True)
+    default = (
+        "{}"
+        if argument.default == "None"
+        else cpp_types.literal(argument.default, t, owned_value=True)
+    )
     if t.base == "str" and argument.default != "None":
         default = cpp_types.literal(argument.default, t)
     return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}({default});"
@@ -159,7 +216,11 @@ def _release_hint(op: Operator) -> str:
             return f"size_hint({_local(argument)})"
         if argument.type.is_tensor_list:
             return f"size_hint({_local(argument)})"
-        if argument.type.is_list and argument.type.base == "int" and op.kind in ("factory", "random"):
+        if (
+            argument.type.is_list
+            and argument.type.base == "int"
+            and op.kind in ("factory", "random")
+        ):
             return f"size_hint(IntList({_local(argument)}))" if not argument.type.optional else "0"
     return "0" if op.kind != "factory" else "kReleaseGilNumel"
 
@@ -203,7 +264,11 @@ def collect(schema: Schema) -> tuple[list[Binding], list[Callable_], list[Entry]
         key = (tuple(b.op.name for b in group), method, inplace, "" if len(group) == 1 else name)
         known = callables.get(key)
         if known is None:
-            stem = group[0].op.symbol if len(group) == 1 else name + "_" + "_".join(b.op.symbol for b in group)
+            stem = (
+                group[0].op.symbol
+                if len(group) == 1
+                else name + "_" + "_".join(b.op.symbol for b in group)
+            )
             symbol = f"{'method' if method else 'function'}_{stem}{'_inplace' if inplace else ''}"
             known = Callable_(name, symbol, tuple(group), method, inplace)
             callables[key] = known
@@ -232,4 +297,12 @@ def property_operators(schema: Schema) -> list[Operator]:
     return [op for op in schema if "property" in op.python]
 
 
-__all__ = ["Binding", "Callable_", "Entry", "Type", "collect", "property_operators", "slot_bindings"]
+__all__ = [
+    "Binding",
+    "Callable_",
+    "Entry",
+    "Type",
+    "collect",
+    "property_operators",
+    "slot_bindings",
+]

@@ -8,12 +8,12 @@ place in the schema, not a C++ error.
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from codegen import cpp_types
+from codegen.errors import nearest
 from codegen.expr import CONSTANTS
 from codegen.model import Argument, Formula, Location, Operator, Schema, Signature, Type
 
@@ -32,23 +32,74 @@ META = Type("Meta")
 NONE = Type("None")
 
 _BINARY = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.Pow: "**", ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
-    ast.LShift: "<<", ast.RShift: ">>",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.MatMult: "@",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
 }
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 # Tensor facts that are no operators: attribute or method -> (type, C++ member expression).
 _FACTS: dict[str, tuple[Type, str]] = {
-    "shape": (INTS, "sizes()"), "ndim": (INT, "dim()"), "dtype": (DTYPE, "dtype()"),
+    "shape": (INTS, "sizes()"),
+    "ndim": (INT, "dim()"),
+    "dtype": (DTYPE, "dtype()"),
     "device": (DEVICE, "device()"),
 }
 _FACT_METHODS: dict[str, tuple[Type, str]] = {
-    "numel": (INT, "numel()"), "dim": (INT, "dim()"), "is_complex": (BOOL, "is_complex()"),
-    "is_floating_point": (BOOL, "is_floating_point()"), "is_contiguous": (BOOL, "is_contiguous()"),
-    "strides": (INTS, "strides()"), "storage_offset": (INT, "offset()"),
+    "numel": (INT, "numel()"),
+    "dim": (INT, "dim()"),
+    "is_complex": (BOOL, "is_complex()"),
+    "is_floating_point": (BOOL, "is_floating_point()"),
+    "is_contiguous": (BOOL, "is_contiguous()"),
+    "strides": (INTS, "strides()"),
+    "storage_offset": (INT, "offset()"),
 }
-_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
-           "float64", "complex64", "complex128")
+_DTYPES = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+
+# Functions of the C++ runtime that formulas may call: argument types and result.
+HELPERS: dict[str, tuple[tuple[Type, ...], Type]] = {
+    "wrap_dim": ((INT, INT), INT),
+    "numel_of": ((INTS,), INT),
+    "finfo_eps": ((DTYPE,), FLOAT),
+    "finfo_max": ((DTYPE,), FLOAT),
+    "finfo_min": ((DTYPE,), FLOAT),
+    "finfo_tiny": ((DTYPE,), FLOAT),
+    "promote_types": ((DTYPE, DTYPE), DTYPE),
+    "is_integral": ((DTYPE,), BOOL),
+    "to_real": ((DTYPE,), DTYPE),
+    "to_complex": ((DTYPE,), DTYPE),
+    "compute_type": ((DTYPE,), DTYPE),
+    "broadcast_shapes": ((INTS, INTS), INTS),
+    "get_default_dtype": ((), DTYPE),
+    "is_complex": ((DTYPE,), BOOL),
+    "is_floating": ((DTYPE,), BOOL),
+    "grad_enabled": ((), BOOL),
+    "inverse_permutation": ((INTS,), INTS),
+    "result_dtype": ((TENSOR, TENSOR), DTYPE),
+    "contiguous_strides": ((INTS,), INTS),
+}
 
 
 @dataclass(frozen=True)
@@ -77,15 +128,24 @@ def facts_of(tree: ast.AST, name: str) -> tuple[bool, set[str]]:
 
     def visit(node: ast.AST) -> None:
         nonlocal whole
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
-            if node.attr in _FACTS:
-                facts.add(node.attr)
-                return
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == name
+            and node.attr in _FACTS
+        ):
+            facts.add(node.attr)
+            return
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             if isinstance(owner, ast.Name) and owner.id == name:
-                fact = {"size": "shape", "dim": "ndim", "numel": "shape", "is_complex": "dtype",
-                        "is_floating_point": "dtype"}.get(node.func.attr)
+                fact = {
+                    "size": "shape",
+                    "dim": "ndim",
+                    "numel": "shape",
+                    "is_complex": "dtype",
+                    "is_floating_point": "dtype",
+                }.get(node.func.attr)
                 if fact is not None:
                     facts.add(fact)
                     for argument in node.args:
@@ -120,17 +180,8 @@ class Translator:
         self._op = op
         self._variables: dict[str, Value] = dict(variables)
         self._formula: Formula | None = None
-        self._by_base: dict[str, list[Operator]] = {}
-        self._by_token: dict[str, list[Operator]] = {}
-        for candidate in schema:
-            self._by_base.setdefault(candidate.base_name, []).append(candidate)
-            if candidate.symbol != candidate.base_name:
-                self._by_base.setdefault(candidate.symbol, []).append(candidate)
-            for alias in candidate.alias:
-                self._by_base.setdefault(alias, []).append(candidate)
-            for token in candidate.python:
-                self._by_token.setdefault(token, []).append(candidate)
-        self._rules = {rule.signature.name: rule.signature for rule in schema.rules}
+        self._by_base, self._by_token = schema.by_base_name, schema.by_token
+        self._rules = schema.rule_signatures
         self._locals: dict[str, tuple[Value, str]] = {}
         self._in_shape = False  # shape rules and operators have names of their own
 
@@ -193,7 +244,9 @@ class Translator:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
                 got = self._expr(value)
                 if len(got.items) != len(targets):
-                    raise self._error(node, f"{len(targets)} names for {len(got.items) or 1} values")
+                    raise self._error(
+                        node, f"{len(targets)} names for {len(got.items) or 1} values"
+                    )
                 slots = []
                 for target, item in zip(targets, got.items, strict=True):
                     if not isinstance(target, ast.Name):
@@ -208,16 +261,23 @@ class Translator:
                 if orelse:
                     lines += ["} else {", *self._block(orelse, returns)]
                 return [*lines, "}"]
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), body=body):
+            case ast.For(
+                target=ast.Name(id=name),
+                iter=ast.Call(func=ast.Name(id="range"), args=args),
+                body=body,
+            ):
                 return self._for_range(name, args, body, returns)
             case ast.Raise(exc=ast.Call(func=ast.Name(id=kind), args=[message])):
                 return [self._raise(kind, message, node)]
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr="append"), args=[item])):
-                target = self._variables.get(owner)
-                if target is not None and target.type.is_list:
-                    element = self._expr(item)
-                    wanted = Type(target.type.base)
-                    return [f"{target.code}.push_back({self._convert(element, wanted, item).code});"]
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=owner), attr="append"), args=[item]
+                )
+            ):
+                owned = self._variables.get(owner)
+                if owned is not None and owned.type.is_list:
+                    element = self._convert(self._expr(item), Type(owned.type.base), item)
+                    return [f"{owned.code}.push_back({element.code});"]
                 return [self._expr(node.value).code + ";"]
             case ast.Expr(value=value):
                 return [self._expr(value).code + ";"]
@@ -225,8 +285,9 @@ class Translator:
                 return []
         raise self._error(node, f"`{type(node).__name__}` is not part of the formula language")
 
-    def _for_range(self, name: str, args: list[ast.expr], body: list[ast.stmt],
-                   returns: tuple[Type, ...]) -> list[str]:
+    def _for_range(
+        self, name: str, args: list[ast.expr], body: list[ast.stmt], returns: tuple[Type, ...]
+    ) -> list[str]:
         bounds = [self._convert(self._expr(a), INT, a).code for a in args]
         start, stop, step = (["0", *bounds, "1"] if len(bounds) == 1 else [*bounds, "1"])[:3]
         code = cpp_types.identifier(name)
@@ -234,12 +295,18 @@ class Translator:
         compare = ">" if step.startswith("-") or step.startswith("(-") else "<"
         return [
             f"for (int64_t {code} = {start}; {code} {compare} {stop}; {code} += {step}) {{",
-            *self._block(body, returns), "}",
+            *self._block(body, returns),
+            "}",
         ]
 
     def _raise(self, kind: str, message: ast.expr, node: ast.AST) -> str:
-        kinds = {"ValueError": "Value", "RuntimeError": "Runtime", "TypeError": "Type",
-                 "IndexError": "Index", "NotImplementedError": "NotImplemented"}
+        kinds = {
+            "ValueError": "Value",
+            "RuntimeError": "Runtime",
+            "TypeError": "Type",
+            "IndexError": "Index",
+            "NotImplementedError": "NotImplemented",
+        }
         if kind not in kinds:
             raise self._error(node, f"unknown error {kind}; allowed: {', '.join(kinds)}")
         if isinstance(message, ast.JoinedStr):
@@ -269,7 +336,9 @@ class Translator:
         code, initial = f"{cpp_types.identifier(name)}_v", "{}"
         shadowed = self._variables.get(name)
         if shadowed is not None:  # an argument assigned to: the local starts as the argument
-            wanted = Type(shadowed.type.base, shadowed.type.optional, 0 if shadowed.type.is_list else None)
+            wanted = Type(
+                shadowed.type.base, shadowed.type.optional, 0 if shadowed.type.is_list else None
+            )
             initial = f" = {self._convert(shadowed, wanted, node, owned=True).code}"
         elif wanted.is_list:
             wanted = Type(wanted.base, list_size=0)
@@ -285,13 +354,19 @@ class Translator:
             return f"return {self._convert(self._expr(node), returns[0], node, owned=True).code};"
         if isinstance(node, ast.Tuple):
             if len(node.elts) != len(returns):
-                raise self._error(node, f"{len(returns)} results are declared, {len(node.elts)} returned")
-            parts = [self._convert(self._expr(e), t, e, owned=True).code
-                     for e, t in zip(node.elts, returns, strict=True)]
+                raise self._error(
+                    node, f"{len(returns)} results are declared, {len(node.elts)} returned"
+                )
+            parts = [
+                self._convert(self._expr(e), t, e, owned=True).code
+                for e, t in zip(node.elts, returns, strict=True)
+            ]
             return f"return {{{', '.join(parts)}}};"
         value = self._expr(node)
         if len(value.items) != len(returns):
-            raise self._error(node, f"{len(returns)} results are declared, {len(value.items) or 1} returned")
+            raise self._error(
+                node, f"{len(returns)} results are declared, {len(value.items) or 1} returned"
+            )
         return f"return {value.code};"
 
     # ---- expressions ----
@@ -307,7 +382,9 @@ class Translator:
             case ast.UnaryOp(op=operator, operand=operand):
                 return self._unary(operator, operand, node)
             case ast.BinOp(left=left, op=operator, right=right):
-                return self._binary(_BINARY[type(operator)], self._expr(left), self._expr(right), node)
+                return self._binary(
+                    _BINARY[type(operator)], self._expr(left), self._expr(right), node
+                )
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
                 return self._compare(left, operator, right, node)
             case ast.BoolOp(op=operator, values=values):
@@ -321,7 +398,10 @@ class Translator:
                 return self._list([self._expr(e) for e in elements], node)
             case ast.Subscript(value=owner, slice=index):
                 return self._subscript(self._expr(owner), index, node)
-            case ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])]):
+            case ast.ListComp(
+                elt=element,
+                generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=[])],
+            ):
                 return self._comprehension(element, name, source, node)
         raise self._error(node, f"`{ast.unparse(node)}` is not part of the formula language")
 
@@ -347,9 +427,8 @@ class Translator:
             return Value(_number(CONSTANTS[name]), FLOAT)
         if name in _DTYPES:
             return Value(cpp_types.dtype_literal(name), DTYPE)
-        near = difflib.get_close_matches(name, [*self._variables, *CONSTANTS], 1)
-        hint = f"; did you mean `{near[0]}`?" if near else ""
-        raise self._error(node, f"unknown name `{name}`{hint}")
+        known = [*self._variables, *CONSTANTS, *(a.name for a in self._op.signature.arguments)]
+        raise self._error(node, f"unknown name '{name}'{nearest(name, known)}")
 
     def _attribute(self, node: ast.Attribute) -> Value:
         owner = self._expr(node.value)
@@ -381,17 +460,26 @@ class Translator:
         if left.type.is_list and right.type.is_list and token == "+":
             element = left.type.base if left.elements != () else right.type.base
             kind = cpp_types.owned(Type(element, list_size=0))
-            return Value(f"join<{kind}>({self._materialized(left)}, {self._materialized(right)})",
-                         Type(element, list_size=0))
+            return Value(
+                f"join<{kind}>({self._materialized(left)}, {self._materialized(right)})",
+                Type(element, list_size=0),
+            )
         if left.type.is_list and right.type == INT and token == "*":
             kind = cpp_types.owned(Type(left.type.base, list_size=0))
-            return Value(f"repeat_list<{kind}>({self._materialized(left)}, {right.code})",
-                         Type(left.type.base, list_size=0))
+            return Value(
+                f"repeat_list<{kind}>({self._materialized(left)}, {right.code})",
+                Type(left.type.base, list_size=0),
+            )
         kinds = {left.type, right.type}
         if not kinds <= {INT, FLOAT, SCALAR, BOOL}:
             raise self._error(node, f"`{token}` does not apply to {left.type} and {right.type}")
         if SCALAR in kinds:
-            helper = {"+": "scalar_add", "-": "scalar_sub", "*": "scalar_mul", "/": "scalar_div"}.get(token)
+            helper = {
+                "+": "scalar_add",
+                "-": "scalar_sub",
+                "*": "scalar_mul",
+                "/": "scalar_div",
+            }.get(token)
             if helper is None:
                 raise self._error(node, f"`{token}` does not apply to Scalars")
             return Value(f"{helper}({left.code}, {right.code})", SCALAR)
@@ -408,7 +496,9 @@ class Translator:
             return Value(f"({left.code} {token} {right.code})", result)
         raise self._error(node, f"`{token}` does not apply to {left.type} and {right.type}")
 
-    def _compare(self, left: ast.expr, operator: ast.cmpop, right: ast.expr, node: ast.AST) -> Value:
+    def _compare(
+        self, left: ast.expr, operator: ast.cmpop, right: ast.expr, node: ast.AST
+    ) -> Value:
         if isinstance(operator, ast.Is | ast.IsNot):
             if not (isinstance(right, ast.Constant) and right.value is None):
                 raise self._error(node, "`is` compares with None only")
@@ -461,7 +551,9 @@ class Translator:
             return f"!{self._materialized(value)}.empty()"
         raise self._error(node, f"a {value.type} is no condition; compare it")
 
-    def _conditional(self, test: ast.expr, body: ast.expr, orelse: ast.expr, node: ast.AST) -> Value:
+    def _conditional(
+        self, test: ast.expr, body: ast.expr, orelse: ast.expr, node: ast.AST
+    ) -> Value:
         a, b = self._expr(body), self._expr(orelse)
         wanted = self._common(a, b, node)
         left = self._convert(a, wanted, body, owned=True).code
@@ -480,7 +572,9 @@ class Translator:
             if x.type.base == y.type.base and x.type.is_list == y.type.is_list:
                 if x.type.is_tensor:
                     return TENSOR
-                return Type(x.type.base, x.type.optional or y.type.optional, 0 if x.type.is_list else None)
+                return Type(
+                    x.type.base, x.type.optional or y.type.optional, 0 if x.type.is_list else None
+                )
             if x.type == INT and y.type == FLOAT:
                 return FLOAT
             if x.type == SCALAR and y.type in (INT, FLOAT, BOOL):
@@ -503,7 +597,9 @@ class Translator:
         wanted = Type(base)
         items = tuple(self._convert(v, wanted, node) for v in values)
         kind = cpp_types.owned(Type(base, list_size=0))
-        return Value(f"{kind}{{{', '.join(i.code for i in items)}}}", Type(base, list_size=0), elements=items)
+        return Value(
+            f"{kind}{{{', '.join(i.code for i in items)}}}", Type(base, list_size=0), elements=items
+        )
 
     def _materialized(self, value: Value) -> str:
         return value.code
@@ -519,18 +615,30 @@ class Translator:
         if owner.type.is_list:
             if isinstance(index, ast.Slice):
                 low = self._convert(self._expr(index.lower), INT, node).code if index.lower else "0"
-                high = (self._convert(self._expr(index.upper), INT, node).code if index.upper
-                        else "std::numeric_limits<int64_t>::max()")
+                high = (
+                    self._convert(self._expr(index.upper), INT, node).code
+                    if index.upper
+                    else "std::numeric_limits<int64_t>::max()"
+                )
                 kind = cpp_types.owned(Type(owner.type.base, list_size=0))
-                return Value(f"slice_list<{kind}>({owner.code}, {low}, {high})", Type(owner.type.base, list_size=0))
+                return Value(
+                    f"slice_list<{kind}>({owner.code}, {low}, {high})",
+                    Type(owner.type.base, list_size=0),
+                )
             at = self._convert(self._expr(index), INT, node).code
             return Value(f"list_item({owner.code}, {at})", Type(owner.type.base))
         raise self._error(node, f"a {owner.type} is not indexed in formulas; use select or slice")
 
-    def _comprehension(self, element: ast.expr, name: str, source: ast.expr, node: ast.AST) -> Value:
+    def _comprehension(
+        self, element: ast.expr, name: str, source: ast.expr, node: ast.AST
+    ) -> Value:
         saved = self._variables.get(name)
         code = cpp_types.identifier(name)
-        if isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.func.id == "range":
+        if (
+            isinstance(source, ast.Call)
+            and isinstance(source.func, ast.Name)
+            and source.func.id == "range"
+        ):
             bounds = [self._convert(self._expr(a), INT, a).code for a in source.args]
             start, stop = (["0", *bounds] if len(bounds) == 1 else bounds)[:2]
             head = f"for (int64_t {code} = {start}; {code} < {stop}; ++{code})"
@@ -547,8 +655,10 @@ class Translator:
             del self._variables[name]
         else:
             self._variables[name] = saved
-        return Value(f"[&] {{ {kind} list_; {head} list_.push_back({value.code}); return list_; }}()",
-                     Type(value.type.base, list_size=0))
+        return Value(
+            f"[&] {{ {kind} list_; {head} list_.push_back({value.code}); return list_; }}()",
+            Type(value.type.base, list_size=0),
+        )
 
     # ---- calls ----
 
@@ -579,12 +689,16 @@ class Translator:
         if special is not None:
             return special
         if self._in_shape and name in self._rules:
-            return self._invoke_signature(self._rules[name], f"shape::{name}", arguments, keywords, node)
+            return self._invoke_signature(
+                self._rules[name], f"shape::{name}", arguments, keywords, node
+            )
         return self._resolve(name, arguments, keywords, node)
 
     def _fact_method(self, owner: Value, method: str, text: str) -> Value:
         kind, code = _FACT_METHODS[method]
-        dtype, shape, ndim = (self._variables.get(f"{text}.{k}") for k in ("dtype", "shape", "ndim"))
+        dtype, shape, ndim = (
+            self._variables.get(f"{text}.{k}") for k in ("dtype", "shape", "ndim")
+        )
         if method == "is_complex" and dtype is not None:
             return Value(f"is_complex({dtype.code})", BOOL)
         if method == "is_floating_point" and dtype is not None:
@@ -607,62 +721,67 @@ class Translator:
             return Value(f"{plain[0].code}.conj()", SCALAR) if plain[0].type == SCALAR else plain[0]
         if name == "float" and len(plain) == 1 and not plain[0].type.is_tensor:
             return Value(f"static_cast<double>({self._as_float(plain[0]).code})", FLOAT)
-        if name in ("min", "max") and len(plain) == 2 and all(p.type in (INT, FLOAT) for p in plain):
+        if (
+            name in ("min", "max")
+            and len(plain) == 2
+            and all(p.type in (INT, FLOAT) for p in plain)
+        ):
             kind = "int64_t" if all(p.type == INT for p in plain) else "double"
-            return Value(f"std::{name}<{kind}>({plain[0].code}, {plain[1].code})",
-                         INT if kind == "int64_t" else FLOAT)
-        if name in ("abs", "sqrt", "exp", "log", "floor", "ceil") and len(plain) == 1 and plain[0].type in (INT, FLOAT):
-            kind = plain[0].type if name == "abs" else FLOAT
-            cast = "int64_t" if kind == INT else "double"
-            return Value(f"static_cast<{cast}>(std::{name}({'double' if kind == FLOAT else 'int64_t'}({plain[0].code})))", kind)
-        helpers: dict[str, tuple[Type, ...]] = {
-            "wrap_dim": (INT, INT), "numel_of": (INTS,), "finfo_eps": (DTYPE,), "finfo_max": (DTYPE,),
-            "finfo_min": (DTYPE,), "finfo_tiny": (DTYPE,), "promote_types": (DTYPE, DTYPE),
-            "is_integral": (DTYPE,), "to_real": (DTYPE,), "to_complex": (DTYPE,), "compute_type": (DTYPE,),
-            "broadcast_shapes": (INTS, INTS), "get_default_dtype": (), "is_complex": (DTYPE,),
-            "is_floating": (DTYPE,), "grad_enabled": (), "inverse_permutation": (INTS,),
-            "result_dtype": (TENSOR, TENSOR), "contiguous_strides": (INTS,),
-        }
-        results = {"wrap_dim": INT, "numel_of": INT, "promote_types": DTYPE, "to_real": DTYPE,
-                   "to_complex": DTYPE, "compute_type": DTYPE, "broadcast_shapes": INTS,
-                   "get_default_dtype": DTYPE, "is_integral": BOOL, "is_complex": BOOL,
-                   "is_floating": BOOL, "grad_enabled": BOOL, "inverse_permutation": INTS,
-                   "result_dtype": DTYPE, "contiguous_strides": INTS}
-        if name in helpers and len(arguments) == len(helpers[name]):
-            if all(self._fits(a, t) for a, t in zip(plain, helpers[name], strict=True)):
-                codes = [self._convert(a, t, node).code for a, t in zip(plain, helpers[name], strict=True)]
-                return Value(f"{name}({', '.join(codes)})", results.get(name, FLOAT))
+            return Value(
+                f"std::{name}<{kind}>({plain[0].code}, {plain[1].code})",
+                INT if kind == "int64_t" else FLOAT,
+            )
+        if (
+            name in ("abs", "sqrt", "exp", "log", "floor", "ceil")
+            and len(plain) == 1
+            and plain[0].type in (INT, FLOAT)
+        ):
+            result = plain[0].type if name == "abs" else FLOAT
+            cast = "int64_t" if result == INT else "double"
+            return Value(f"static_cast<{cast}>(std::{name}({cast}({plain[0].code})))", result)
+        wanted, kind_of_result = HELPERS.get(name, ((), FLOAT))
+        fits = len(wanted) == len(plain) and all(map(self._fits, plain, wanted))
+        if name in HELPERS and fits:
+            codes = [self._convert(a, t, node).code for a, t in zip(plain, wanted, strict=True)]
+            return Value(f"{name}({', '.join(codes)})", kind_of_result)
         return None
 
     def _token_call(self, token: str, arguments: list[Value], node: ast.AST) -> Value:
         for candidate in self._by_token.get(token, ()):
             if self._bindable(candidate.signature, arguments, {}, candidate):
                 return self._invoke(candidate, arguments, {}, node)
-        raise self._error(node, f"no operator of ops.yaml stands for `{token}` on "
-                                f"{', '.join(str(a.type) for a in arguments)}")
+        raise self._error(
+            node,
+            f"no operator of ops.yaml stands for `{token}` on "
+            f"{', '.join(str(a.type) for a in arguments)}",
+        )
 
-    def _resolve(self, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    def _resolve(
+        self, name: str, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+    ) -> Value:
         inplace = name.endswith("_") and name not in self._by_base and name[:-1] in self._by_base
         candidates = self._by_base.get(name[:-1] if inplace else name, [])
         if not candidates:
-            near = difflib.get_close_matches(name, list(self._by_base), 1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise self._error(node, f"unknown operator `{name}`{hint}")
+            what, known = "operator", list(self._by_base)
+            if self._in_shape:
+                what, known = "shape rule", list(self._rules)
+            raise self._error(node, f"unknown {what} '{name}'{nearest(name, known)}")
         for candidate in candidates:
             if self._bindable(candidate.signature, arguments, keywords, candidate):
                 return self._invoke(candidate, arguments, keywords, node, inplace=inplace)
-        given = ", ".join([str(a.type) for a in arguments] + [f"{k}={v.type}" for k, v in keywords.items()])
+        given = _given(arguments, keywords)
         wanted = " or ".join(str(c.signature) for c in candidates)
         raise self._error(node, f"{name}({given}) does not fit {wanted}")
 
-    def _pair(self, signature: Signature, arguments: list[Value],
-              keywords: dict[str, Value]) -> list[tuple[Argument, Value | None]] | None:
+    def _pair(
+        self, signature: Signature, arguments: list[Value], keywords: dict[str, Value]
+    ) -> list[tuple[Argument, Value | None]] | None:
         positional = [a for a in signature.arguments if not a.keyword_only]
         if len(arguments) > len(positional):
             last = positional[-1] if positional else None
             if last is None or not last.type.varargs:
                 return None
-            tail = arguments[len(positional) - 1:]
+            tail = arguments[len(positional) - 1 :]
             if not all(self._unwrap(v).type == INT for v in tail):
                 return None
             code = f"DimVector{{{', '.join(self._unwrap(v).code for v in tail)}}}"
@@ -681,26 +800,49 @@ class Translator:
             pairs.append((argument, value))
         return None if used else pairs
 
-    def _bindable(self, signature: Signature, arguments: list[Value], keywords: dict[str, Value],
-                  op: Operator | None) -> bool:
+    def _bindable(
+        self,
+        signature: Signature,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        op: Operator | None,
+    ) -> bool:
         pairs = self._pair(signature, arguments, keywords)
         numbers = op is not None and op.kind == "pointwise"
         return pairs is not None and all(
             v is None or self._fits(v, a.type, numbers=numbers) for a, v in pairs
         )
 
-    def _invoke(self, op: Operator, arguments: list[Value], keywords: dict[str, Value], node: ast.AST,
-                inplace: bool = False) -> Value:
+    def _invoke(
+        self,
+        op: Operator,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        inplace: bool = False,
+    ) -> Value:
         target = f"ops::{cpp_types.identifier(op.symbol)}" + ("_" if inplace else "")
-        value = self._invoke_signature(op.signature, target, arguments, keywords, node,
-                                       numbers=op.kind == "pointwise")
+        value = self._invoke_signature(
+            op.signature, target, arguments, keywords, node, numbers=op.kind == "pointwise"
+        )
         return Value(value.code, TENSOR) if inplace else value
 
-    def _invoke_signature(self, signature: Signature, target: str, arguments: list[Value],
-                          keywords: dict[str, Value], node: ast.AST, numbers: bool = False) -> Value:
+    def _invoke_signature(
+        self,
+        signature: Signature,
+        target: str,
+        arguments: list[Value],
+        keywords: dict[str, Value],
+        node: ast.AST,
+        numbers: bool = False,
+    ) -> Value:
         pairs = self._pair(signature, arguments, keywords)
         if pairs is None:
-            raise self._error(node, f"{signature.name} takes {signature}")
+            given = [str(a.type) for a in arguments] + [
+                f"{k}={v.type}" for k, v in keywords.items()
+            ]
+            message = f"{signature.name}({', '.join(given)}) does not fit {signature}"
+            raise self._error(node, message)
         codes = []
         for argument, value in pairs:
             if value is None:
@@ -735,7 +877,9 @@ class Translator:
         if wanted.base == "Meta" or have.base == "Meta":
             return have.base == wanted.base
         if wanted.is_tensor:
-            return have.is_tensor or (numbers and self._unwrap(value).type in (INT, FLOAT, BOOL, SCALAR))
+            return have.is_tensor or (
+                numbers and self._unwrap(value).type in (INT, FLOAT, BOOL, SCALAR)
+            )
         if wanted.is_list:
             if value.elements == ():
                 return True
@@ -745,16 +889,27 @@ class Translator:
             return single and wanted.base == "int" and self._unwrap(value).type == INT
         if have.is_list or value.items:
             return False
-        widening = {"float": ("int", "float", "bool"), "Scalar": ("int", "float", "bool", "Scalar"),
-                    "int": ("int", "bool")}
+        widening = {
+            "float": ("int", "float", "bool"),
+            "Scalar": ("int", "float", "bool", "Scalar"),
+            "int": ("int", "bool"),
+        }
         return have.base in widening.get(wanted.base, (wanted.base,))
 
-    def _convert(self, value: Value, wanted: Type | None, node: ast.AST, numbers: bool = False,
-                 owned: bool = False) -> Value:
+    def _convert(
+        self,
+        value: Value,
+        wanted: Type | None,
+        node: ast.AST,
+        numbers: bool = False,
+        owned: bool = False,
+    ) -> Value:
         if wanted is None:
             return value
         if not self._fits(value, wanted, numbers):
-            raise self._error(node, f"a {wanted} is wanted here, `{ast.unparse(node)}` is a {value.type}")
+            raise self._error(
+                node, f"{_a(wanted)} is wanted here, `{ast.unparse(node)}` is {_a(value.type)}"
+            )
         have = value.type
         if have == NONE:
             kind = cpp_types.owned(wanted)
@@ -771,12 +926,14 @@ class Translator:
             if value.elements == () and wanted.base != "int":
                 value = Value(f"{cpp_types.owned(Type(wanted.base, list_size=0))}{{}}", wanted)
             elif not have.is_list:
-                plain = self._unwrap(value).code
-                value = Value(f"DimVector{{{', '.join([plain] * (wanted.list_size or 1))}}}", INTS)
+                items = ", ".join([self._unwrap(value).code] * (wanted.list_size or 1))
+                value = Value(f"DimVector{{{items}}}", INTS)
             if wanted.optional and have.optional:
                 if owned and wanted.base == "int":
                     return Value(f"to_owned({value.code})", wanted)
-                return Value(f"to_list({value.code})" if wanted.base == "int" else value.code, wanted)
+                return Value(
+                    f"to_list({value.code})" if wanted.base == "int" else value.code, wanted
+                )
             if not wanted.optional:
                 value = self._unwrap(value)
             if owned:
@@ -809,7 +966,17 @@ class Translator:
         lines = self._formula.text.splitlines(keepends=True)
         line = getattr(node, "lineno", 1)
         offset = sum(len(text) for text in lines[: line - 1]) + getattr(node, "col_offset", 0)
-        return FormulaError(self._formula.at(offset), f"{self._op.name}: {message}")
+        return FormulaError(self._formula.at(offset), message)
+
+
+def _given(arguments: list[Value], keywords: Mapping[str, Value]) -> str:
+    """The types of a call, for messages."""
+    named = [f"{name}={value.type}" for name, value in keywords.items()]
+    return ", ".join([*(str(a.type) for a in arguments), *named])
+
+
+def _a(t: Type) -> str:
+    return f"{'an' if str(t)[0] in 'aeiou' else 'a'} {t}"
 
 
 def argument_values(op: Operator, prefix: Callable[[str], str] = lambda n: n) -> dict[str, Value]:

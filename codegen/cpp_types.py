@@ -79,7 +79,11 @@ def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
         value = ast.literal_eval(text)
         items = list(value) if isinstance(value, list | tuple) else [value] * (t.list_size or 1)
         body = ", ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in items)
-        kind = owned(Type(t.base, list_size=0)) if owned_value else parameter(Type(t.base, list_size=0))
+        kind = (
+            owned(Type(t.base, list_size=0))
+            if owned_value
+            else parameter(Type(t.base, list_size=0))
+        )
         kind = kind.removeprefix("const ").removesuffix("&")
         inner = f"{kind}{{{body}}}" if kind != "IntList" else f"IntList({{{body}}})"
         return f"{owned(t) if owned_value else parameter(t)}({inner})" if t.optional else inner
@@ -160,13 +164,17 @@ def kernel_parameters(op: Operator) -> str:
     """Parameters of a device kernel: the arguments, then one output tensor a result."""
     text = parameters(op)
     if returns_tensors(op) and op.kind != "view":
-        outs = [f"const Tensor& out{i if len(op.signature.returns) > 1 else ''}"
-                for i in range(len(op.signature.returns))]
+        outs = [
+            f"const Tensor& out{i if len(op.signature.returns) > 1 else ''}"
+            for i in range(len(op.signature.returns))
+        ]
         text = ", ".join([text, *outs] if text else outs)
     return text
 
 
 def kernel_result(op: Operator) -> str:
-    if op.kind == "view" or not (returns_tensors(op) or (op.signature.returns and op.signature.returns[0].type.mutable)):
+    if op.kind == "view" or not (
+        returns_tensors(op) or (op.signature.returns and op.signature.returns[0].type.mutable)
+    ):
         return result_type(op.signature.returns)
     return "void"

@@ -15,7 +15,9 @@ def page(schema: Schema, op: Operator) -> str:
     return template.render(
         op=op,
         title=op.name,
-        places=[f"`facula.{p}.{n}`" if p else f"`facula.{n}`" for p, n in bindings.python_names(op)],
+        places=[
+            f"`facula.{p}.{n}`" if p else f"`facula.{n}`" for p, n in bindings.python_names(op)
+        ],
         inplace=[f"`{p}.{n}`" if p else f"`facula.{n}`" for p, n in bindings.inplace_names(op)],
         derivatives=[(", ".join(d.inputs), derivative_text(d)) for d in op.derivatives],
         differentiable=autograd.is_differentiable(op) or bool(op.composite or op.composite_fn),
@@ -45,8 +47,15 @@ def index(schema: Schema) -> str:
     for op in schema:
         if not op.internal:
             groups.setdefault(op.kind, []).append(op)
-    return environment().get_template("operators_index.md.j2").render(
-        groups=[(kind, sorted(ops, key=lambda o: o.name)) for kind, ops in sorted(groups.items())])
+    return (
+        environment()
+        .get_template("operators_index.md.j2")
+        .render(
+            groups=[
+                (kind, sorted(ops, key=lambda o: o.name)) for kind, ops in sorted(groups.items())
+            ]
+        )
+    )
 
 
 def generate(schema: Schema, out: Path) -> int:

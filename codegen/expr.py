@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from .errors import Errors, nearest
 from .model import Formula, Location
@@ -46,28 +46,6 @@ _SCALAR_NODES = (
     ast.boolop,
     ast.cmpop,
     ast.expr_context,
-)
-_TENSOR_NODES = (
-    *_SCALAR_NODES,
-    ast.Module,
-    ast.Assign,
-    ast.AugAssign,
-    ast.Expr,
-    ast.If,
-    ast.For,
-    ast.Return,
-    ast.Raise,
-    ast.Pass,
-    ast.Tuple,
-    ast.List,
-    ast.ListComp,
-    ast.comprehension,
-    ast.GeneratorExp,
-    ast.Subscript,
-    ast.Slice,
-    ast.Starred,
-    ast.Attribute,
-    ast.keyword,
 )
 Scopes = Mapping[str, int]
 
@@ -170,14 +148,16 @@ class Checker:
     def scalar(self, formula: Formula, known: Collection[str], functions: Scopes) -> None:
         """A formula of elements: `functions` gives the vocabulary with its arity."""
         arity = {**INTRINSICS, **functions}
+        called = {id(n.func) for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
         for node in ast.walk(formula.tree):
+            if isinstance(node, ast.Attribute) and id(node) in called:
+                continue  # the call says it
             if not isinstance(node, _SCALAR_NODES) or isinstance(node, ast.MatMult):
                 self.add(formula, node, f"{_what(node)} has no place in a scalar formula")
             elif isinstance(node, ast.Call):
                 self._call(formula, node, arity)
-            elif isinstance(node, ast.Constant):
-                if not isinstance(node.value, int | float) and node.value is not None:
-                    self.add(formula, node, f"{node.value!r} is not a number")
+            elif isinstance(node, ast.Constant) and not isinstance(node.value, int | float | None):
+                self.add(formula, node, f"{node.value!r} is not a number")
         self._names(formula, known, arity)
 
     def _call(self, formula: Formula, node: ast.Call, arity: Scopes) -> None:
@@ -205,120 +185,6 @@ class Checker:
                 elif not hint and known:
                     hint = f"; known are {', '.join(sorted(known))}"
                 self.add(formula, node, f"unknown name '{node.id}'{hint}")
-
-    def tensor(
-        self,
-        formula: Formula,
-        known: Collection[str],
-        call: Callable[[ast.Call, str, ast.expr | None], str | None],
-    ) -> None:
-        """A formula over operators. `call(node, name, receiver)` judges a call of an operator,
-        `receiver` being the tensor of a method call, and returns what is wrong."""
-        scope = set(known) | _bound(formula.tree)
-        called = {id(n.func): n for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
-        for node in ast.walk(formula.tree):
-            if not isinstance(node, _TENSOR_NODES):
-                self.add(formula, node, f"{_what(node)} has no place in a tensor formula")
-            elif isinstance(node, ast.Call):
-                problem = None
-                if isinstance(node.func, ast.Name):
-                    problem = call(node, node.func.id, None)
-                elif isinstance(node.func, ast.Attribute):
-                    problem = call(node, node.func.attr, node.func.value)
-                if problem:
-                    self.add(formula, node, problem)
-            elif isinstance(node, ast.Attribute) and id(node) not in called:
-                if node.attr not in ATTRIBUTES:
-                    hint = nearest(node.attr, ATTRIBUTES)
-                    self.add(formula, node, f"unknown attribute '.{node.attr}'{hint}")
-            elif isinstance(node, ast.Name) and id(node) not in called:
-                if node.id not in scope and node.id not in CONSTANTS and node.id not in WORDS:
-                    hint = nearest(node.id, [*scope, *CONSTANTS, *WORDS])
-                    self.add(formula, node, f"unknown name '{node.id}'{hint}")
-
-
-# Attributes of tensors and words that tensor formulas may use beside operators.
-ATTRIBUTES = frozenset(
-    [
-        "shape",
-        "dtype",
-        "device",
-        "ndim",
-        "itemsize",
-        "is_complex",
-        "is_floating_point",
-        "requires_grad",
-        "T",
-        "mT",
-        "H",
-        "mH",
-        "real",
-        "imag",
-        "layout",
-        "numel",
-        "size",
-        "dim",
-    ]
-)
-BUILTINS = frozenset(
-    [
-        "len",
-        "range",
-        "min",
-        "max",
-        "sum",
-        "abs",
-        "int",
-        "float",
-        "bool",
-        "list",
-        "tuple",
-        "zip",
-        "enumerate",
-        "reversed",
-        "any",
-        "all",
-        "sorted",
-        "isinstance",
-        "prod",
-    ]
-)
-WORDS = frozenset(
-    [
-        "bool",
-        "uint8",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-        "complex64",
-        "complex128",
-        "contiguous_format",
-        "preserve_format",
-        "channels_last",
-        "Tensor",
-        "int",
-        "float",
-        "True",
-        "False",
-        "None",
-        "ValueError",
-        "RuntimeError",
-        "IndexError",
-        "TypeError",
-        "NotImplementedError",
-    ]
-)
-
-
-def _bound(tree: ast.AST) -> set[str]:
-    return {
-        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
 
 
 def _what(node: ast.AST) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 
@@ -127,13 +128,11 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Formula:
-    """A parsed Python expression or program with the place it was written at."""
+class Place:
+    """Where a text stands in the file, which may fold, indent or quote it."""
 
-    text: str
-    tree: ast.AST = field(repr=False, compare=False)  # ast.Expression or ast.Module
     location: Location
-    # Where the text stands in the file: (offset in `text`, line, column) of each unbroken run.
+    # (offset in the text, line, column) of each stretch that stands unbroken in the file
     runs: tuple[tuple[int, int, int], ...] = field(default=(), repr=False, compare=False)
 
     def at(self, offset: int) -> Location:
@@ -142,6 +141,20 @@ class Formula:
             if offset >= start:
                 return Location(self.location.file, line, column + offset - start)
         return self.location
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A parsed Python expression or program with the place it was written at."""
+
+    text: str
+    tree: ast.AST = field(repr=False, compare=False)  # ast.Expression or ast.Module
+    location: Location
+    runs: tuple[tuple[int, int, int], ...] = field(default=(), repr=False, compare=False)
+
+    def at(self, offset: int) -> Location:
+        """The place in the file of the character at `offset` of the text."""
+        return Place(self.location, self.runs).at(offset)
 
 
 # The derivative statement of a kernel that runs its composite form where gradients are recorded.
@@ -225,6 +238,8 @@ class Operator:
     tolerance_reason: str = ""
     checks: tuple[Check, ...] = ()
     policies: tuple[tuple[str, str], ...] = ()  # deterministic, nan, ties, empty
+    # Where things stand in the file: `samples`, `samples.2`, `dispatch.CPU`, `derivative.self`.
+    places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -245,6 +260,11 @@ class Operator:
         """A C++ identifier that is unique to this operator, e.g. `max_dim`."""
         return self.signature.name.replace(".", "_")
 
+    def place(self, key: str, offset: int = 0) -> Location:
+        """Where the text of a key (or of an item of it) stands; the record's place if unknown."""
+        found = self.places.get(key)
+        return self.location if found is None else found.at(offset)
+
     def replace(self, **changes: object) -> Operator:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
@@ -259,6 +279,28 @@ class Schema:
 
     def __iter__(self) -> Iterator[Operator]:
         return iter(self.operators)
+
+    @functools.cached_property
+    def by_base_name(self) -> dict[str, list[Operator]]:
+        """Operators by each name that formulas may call them by, in file order."""
+        found: dict[str, list[Operator]] = {}
+        for op in self.operators:
+            for name in dict.fromkeys((op.base_name, op.symbol, *op.alias)):
+                found.setdefault(name, []).append(op)
+        return found
+
+    @functools.cached_property
+    def by_token(self) -> dict[str, list[Operator]]:
+        """Operators by the entries of their `python` key, operator signs above all."""
+        found: dict[str, list[Operator]] = {}
+        for op in self.operators:
+            for token in op.python:
+                found.setdefault(token, []).append(op)
+        return found
+
+    @functools.cached_property
+    def rule_signatures(self) -> dict[str, Signature]:
+        return {rule.signature.name: rule.signature for rule in self.rules}
 
     def operator(self, name: str) -> Operator:
         for op in self.operators:

@@ -9,15 +9,38 @@ import jinja2
 from codegen import bindings
 from codegen.model import Argument, Operator, Schema, Type
 
-_PLAIN = {"Tensor": "Tensor", "int": "int", "float": "float", "bool": "bool", "str": "str",
-          "Scalar": "Number", "ScalarType": "dtype", "Device": "DeviceLike", "Generator": "Generator",
-          "MemoryFormat": "memory_format"}
+_PLAIN = {
+    "Tensor": "Tensor",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "str",
+    "Scalar": "Number",
+    "ScalarType": "dtype",
+    "Device": "DeviceLike",
+    "Generator": "Generator",
+    "MemoryFormat": "memory_format",
+}
 _KEYWORDS = frozenset(
-    "False None True and as assert async await break class continue def del elif else except finally"
-    " for from global if import in is lambda nonlocal not or pass raise return try while with yield".split()
+    "False None True and as assert async await break class continue def del elif else except"
+    " finally for from global if import in is lambda nonlocal not or pass raise return try while"
+    " with yield".split()
 )
-_RICH = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
-         "@": "matmul", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
+_RICH = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+    "<<": "lshift",
+    ">>": "rshift",
+}
 _COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 _UNARY = {"unary -": "neg", "unary +": "pos", "~": "invert", "abs()": "abs"}
 
@@ -74,7 +97,11 @@ def parameters(op: Operator, method: bool) -> str:
     if "out" in op.variants and not method:
         many = len(op.signature.returns) > 1
         extra.append(f"out: {'Sequence[Tensor]' if many else 'Tensor'} | None = None")
-    if op.kind in ("factory", "random") and op.signature.returns and op.signature.returns[0].type.is_tensor:
+    if (
+        op.kind in ("factory", "random")
+        and op.signature.returns
+        and op.signature.returns[0].type.is_tensor
+    ):
         extra.append("requires_grad: bool = False")
     if extra and not keyword_only:
         parts.append("*")
@@ -85,8 +112,12 @@ def result(op: Operator) -> str:
     returns = op.signature.returns
     if not returns:
         return "None"
-    kinds = [annotation(r.type).replace("Sequence[Tensor]", "tuple[Tensor, ...]").replace("Sequence[int]", "Size")
-             for r in returns]
+    kinds = [
+        annotation(r.type)
+        .replace("Sequence[Tensor]", "tuple[Tensor, ...]")
+        .replace("Sequence[int]", "Size")
+        for r in returns
+    ]
     return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
 
 
@@ -114,11 +145,17 @@ def operators(schema: Schema) -> list[Function]:
             other = "other: Tensor | Number" if token != "@" else "other: Tensor"
             if token in _RICH:
                 found.append(Function(f"__{_RICH[token]}__", f"self, {other}", "Tensor", "", False))
-                found.append(Function(f"__r{_RICH[token]}__", f"self, {other}", "Tensor", "", False))
+                found.append(
+                    Function(f"__r{_RICH[token]}__", f"self, {other}", "Tensor", "", False)
+                )
                 if "inplace" in op.variants:
-                    found.append(Function(f"__i{_RICH[token]}__", f"self, {other}", "Tensor", "", False))
+                    found.append(
+                        Function(f"__i{_RICH[token]}__", f"self, {other}", "Tensor", "", False)
+                    )
             elif token in _COMPARE:
-                found.append(Function(f"__{_COMPARE[token]}__", f"self, {other}", "Tensor", "", False))
+                found.append(
+                    Function(f"__{_COMPARE[token]}__", f"self, {other}", "Tensor", "", False)
+                )
             elif token in _UNARY:
                 found.append(Function(f"__{_UNARY[token]}__", "self", "Tensor", "", False))
     return found
@@ -129,12 +166,16 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
     properties = sorted({op.base_name for op in bindings.property_operators(schema)})
     texts = {
         "facula/__init__.pyi": env.get_template("init.pyi.j2").render(
-            functions=functions(schema, ""), methods=functions(schema, "Tensor"),
-            operators=operators(schema), properties=properties),
+            functions=functions(schema, ""),
+            methods=functions(schema, "Tensor"),
+            operators=operators(schema),
+            properties=properties,
+        ),
     }
     for path in namespaces(schema):
-        texts[f"facula/_{path.replace('.', '_')}_ops.pyi"] = env.get_template("namespace.pyi.j2").render(
-            functions=functions(schema, path), path=path)
+        texts[f"facula/_{path.replace('.', '_')}_ops.pyi"] = env.get_template(
+            "namespace.pyi.j2"
+        ).render(functions=functions(schema, path), path=path)
     return texts
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -19,6 +20,7 @@ from .model import (
     Location,
     MathFunction,
     Operator,
+    Place,
     Schema,
     ShapeRule,
     Signature,
@@ -40,7 +42,14 @@ KINDS = (
 DTYPE_CLASSES = ("bool", "int", "float", "complex")
 PROMOTIONS = ("float", "same", "bool", "real", "none")
 VARIANTS = ("inplace", "out")
-POLICIES = ("deterministic", "nan", "ties", "empty")
+DEVICES = ("CPU", "CUDA", "any")
+POLICY_WORDS = {
+    "deterministic": ("true", "false"),
+    "nan": ("propagate", "ignore", "last", "first"),
+    "ties": ("first", "last", "share", "any"),
+    "empty": ("zero", "one", "nan", "error", "identity", "empty"),
+}
+POLICIES = tuple(POLICY_WORDS)
 TOKENS = (
     *[
         "+",
@@ -113,11 +122,18 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 def read_schema(path: str | Path, name: str | None = None) -> Schema:
     """Read a schema file; raises SchemaErrors with every mistake found in it."""
+    schema, errors = read_records(path, name)
+    errors.raise_if_any()
+    return schema
+
+
+def read_records(path: str | Path, name: str | None = None) -> tuple[Schema, Errors]:
+    """The records that could be read, and the mistakes; what is no YAML at all raises."""
     errors = Errors()
     source = Source(Path(path), name)
     root = source.compose()
     if root is None:
-        return Schema((), (), ())
+        return Schema((), (), ()), errors
     if not isinstance(root, SequenceNode):
         raise SchemaErrors([_top_error(source)])
     math: list[MathFunction] = []
@@ -141,8 +157,7 @@ def read_schema(path: str | Path, name: str | None = None) -> Schema:
             rules.extend(reader.rule())
         else:
             operators.extend(reader.operator())
-    errors.raise_if_any()
-    return Schema(tuple(math), tuple(rules), tuple(operators))
+    return Schema(tuple(math), tuple(rules), tuple(operators)), errors
 
 
 def _top_error(source: Source) -> SchemaError:
@@ -159,6 +174,7 @@ class _RecordReader:
         self.kind = kind
         self.record = Record(source, node, subject, errors)
         self.location = Location(source.file, *_line_column(node))
+        self.places: dict[str, Place] = {k: Place(at) for k, at in self.record.keys.items()}
         for key in self.record.left():
             if key not in KEYS[kind]:
                 self.record.take(key)
@@ -220,8 +236,14 @@ class _RecordReader:
             elif item.value in found:
                 self.record.error(item, f"'{item.value}' is given twice in '{key}'")
             else:
+                self.note(f"{key}.{len(found)}", item)
                 found.append(item.value)
         return tuple(found)
+
+    def note(self, key: str, node: Node) -> None:
+        """Keep where a text stands, for mistakes that only later stages can see."""
+        runs = self.source.runs(node) if isinstance(node, ScalarNode) else ()
+        self.places[key] = Place(self.source.place(node), runs)
 
     def word(self, key: str, known: Collection[str]) -> str | None:
         node = self.record.take(key)
@@ -232,6 +254,7 @@ class _RecordReader:
             hint = nearest(text.value, known) or f"; known are {', '.join(known)}"
             self.record.error(text, f"unknown word '{text.value}' for '{key}'{hint}")
             return None
+        self.note(key, text)
         return str(text.value)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -296,40 +319,41 @@ class _RecordReader:
         forward, forward_formula, forward_reason = self._forward(auto)
         tolerance, tolerance_reason = self._tolerance()
         self.word("overload", ())
-        fields = dict(
-            location=self.location,
-            kind=kind,
-            doc=doc,
-            example=example,
-            scalar=scalar,
-            scalar_variants=by_variant,
-            dtypes=dtypes,
-            promote=promote or ("same" if "int" in dtypes or kind != "pointwise" else "float"),
-            masks=self.words("masks", (), ()),
-            shape=self._formulas("shape"),
-            dispatch=self._dispatch(),
-            composite=composite,
-            composite_fn=composite_fn,
-            auto=auto,
-            derivatives=derivatives,
-            forward=forward,
-            forward_formula=forward_formula,
-            forward_reason=forward_reason,
-            variants=self.words("variants", VARIANTS, DEFAULT_VARIANTS.get(kind, ())),
-            python=self._python(),
-            alias=self.words("alias", (), ()),
-            internal=self.flag("internal", False),
-            samples=self.words("samples", (), ()),
-            reference=self.word("reference", ()),
-            property_test=self.word("property", ()),
-            tolerance=tolerance,
-            tolerance_reason=tolerance_reason,
-            checks=self._checks(),
-            policies=tuple((k, w) for k in POLICIES if (w := self.word(k, ())) is not None),
-        )
+        fields: dict[str, Any] = {
+            "location": self.location,
+            "kind": kind,
+            "doc": doc,
+            "example": example,
+            "scalar": scalar,
+            "scalar_variants": by_variant,
+            "dtypes": dtypes,
+            "promote": promote or ("same" if "int" in dtypes or kind != "pointwise" else "float"),
+            "masks": self.words("masks", (), ()),
+            "shape": self._formulas("shape"),
+            "dispatch": self._dispatch(),
+            "composite": composite,
+            "composite_fn": composite_fn,
+            "auto": auto,
+            "derivatives": derivatives,
+            "forward": forward,
+            "forward_formula": forward_formula,
+            "forward_reason": forward_reason,
+            "variants": self.words("variants", VARIANTS, DEFAULT_VARIANTS.get(kind, ())),
+            "python": self._python(),
+            "alias": self.words("alias", (), ()),
+            "internal": self.flag("internal", False),
+            "samples": self.words("samples", (), ()),
+            "reference": self.word("reference", ()),
+            "property_test": self.word("property", ()),
+            "tolerance": tolerance,
+            "tolerance_reason": tolerance_reason,
+            "checks": self._checks(),
+            "policies": tuple((k, w) for k in POLICIES if (w := self.word(k, ())) is not None),
+            "places": self.places,
+        }
         if parsed is None:
             return []
-        op = Operator(signature=parsed, **fields)  # type: ignore[arg-type]
+        op = Operator(signature=parsed, **fields)
         if not op.samples and op.scalar:
             op = op.replace(samples=default_samples(op))
         return [op]
@@ -393,12 +417,15 @@ class _RecordReader:
         node = self.record.take("dispatch")
         inner = self.record.mapping(node, "'dispatch'") if node is not None else None
         found: list[tuple[str, str]] = []
-        for device, value in inner.items() if inner else ():
+        if inner is None:
+            return ()
+        for device, value in inner.items():
             symbol = self.record.text(value, f"the kernel of {device}")
             if symbol is not None and not re.fullmatch(r"[A-Za-z_]\w*", symbol.value):
                 self.record.error(symbol, f"'{symbol.value}' is no C++ name; 'none' for no kernel")
             elif symbol is not None:
                 found.append((device, symbol.value))
+                self.places[f"dispatch.{device}"] = Place(inner.keys[device])
         return tuple(found)
 
     def _derivatives(self, parsed: Signature | None) -> tuple[tuple[Derivative, ...], bool]:
@@ -409,8 +436,12 @@ class _RecordReader:
         place = self.source.place(node)
         if isinstance(node, ScalarNode) and node.value == "composite":
             if "composite" not in self.record.keys and "composite_fn" not in self.record.keys:
-                self.record.error(node, "'derivative: composite' needs the key 'composite' or 'composite_fn'")
-            return tuple(Derivative((name,), place, none=THROUGH_COMPOSITE) for name in inputs), False
+                self.record.error(
+                    node, "'derivative: composite' needs the key 'composite' or 'composite_fn'"
+                )
+            return tuple(
+                Derivative((name,), place, none=THROUGH_COMPOSITE) for name in inputs
+            ), False
         if isinstance(node, ScalarNode) and node.value == "auto":
             return tuple(Derivative((name,), place, auto=True) for name in inputs), True
         whole = self._whole(node)
@@ -422,8 +453,12 @@ class _RecordReader:
             ), False
         inner = self.record.mapping(node, "'derivative'")
         result: list[Derivative] = []
-        for key, value in inner.items() if inner else ():
+        if inner is None:
+            return (), False
+        for key, value in inner.items():
             names = tuple(name.strip() for name in key.split(","))
+            for name in names:
+                self.places.setdefault(f"derivative.{name}", Place(inner.keys[key]))
             one = self._derivative(names, value)
             if one:
                 result.append(one)
@@ -434,7 +469,9 @@ class _RecordReader:
         if isinstance(node, ScalarNode):
             if node.value == "zero" or node.value.startswith("none:"):
                 return node
-            self.record.error(node, "a derivative is 'auto', 'zero', 'composite', 'none: reason' or a mapping")
+            self.record.error(
+                node, "a derivative is 'auto', 'zero', 'composite', 'none: reason' or a mapping"
+            )
             return None
         if isinstance(node, MappingNode) and [k.value for k, _ in node.value] == ["none"]:
             return node

@@ -175,11 +175,11 @@ class _Emitter:
             left, right = self._common(*args)
             return Code(f"math::{names[e.head]}({left.text}, {right.text})", type_, atom=True)
         left, right = args
-        if complex_ and right.type == "T" and e.head in "*/":
+        product, quotient = e.head == "*" and left.type == "T", e.head == "/"
+        if complex_ and right.type == "T" and (product or quotient):
             # The compiler's own complex product and quotient call library functions.
-            if e.head == "/" or left.type == "T":
-                name = {"*": "mul", "/": "div"}[e.head]
-                return Code(f"math::{name}({left.text}, {right.text})", "T", atom=True)
+            name = "mul" if product else "div"
+            return Code(f"math::{name}({left.text}, {right.text})", "T", atom=True)
         return self._narrow(Code(f"{left} {e.head} {right}", type_))
 
     def _narrow(self, code: Code) -> Code:

@@ -214,7 +214,7 @@ def _arguments(cursor: _Cursor) -> tuple[Argument, ...]:
                 and previous.default is not None
             ):
                 raise cursor.error(
-                    f"'{argument.name}' has no default but follows '{previous.name}', which has one",
+                    f"'{argument.name}' has no default but follows '{previous.name}', which has",
                     start,
                 )
             arguments.append(argument)

@@ -83,9 +83,14 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
     result = cpp_types.result_type(op.signature.returns)
     forms = [Form("Functional", name, result, parameters, declaration, arguments)]
     if "inplace" in op.variants and takes_self(op):
-        forms.append(Form("InPlace", op.symbol + "_", "const Tensor&", parameters, declaration, arguments))
+        forms.append(
+            Form("InPlace", op.symbol + "_", "const Tensor&", parameters, declaration, arguments)
+        )
     if "out" in op.variants:
-        outs = [f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns))]
+        outs = [
+            f"out{i if len(op.signature.returns) > 1 else ''}"
+            for i in range(len(op.signature.returns))
+        ]
         extra = ", ".join(f"const Tensor& {o}" for o in outs)
         joined = f"{parameters}, {extra}" if parameters else extra
         names = ", ".join([arguments, *outs] if arguments else outs)
@@ -117,8 +122,11 @@ def device_expression(op: Operator) -> str:
 
 
 def pointwise_plan(op: Operator) -> PointwisePlan:
-    inputs, values, present = [], [], []
-    selector, shown, tests = None, "", []
+    inputs: list[str] = []
+    values: list[str] = []
+    present: list[str] = []
+    tests: list[str] = []
+    selector, shown = None, ""
     promoting = 0
     passed = pointwise.loop_arguments(op)
     for argument in op.signature.arguments:
@@ -131,7 +139,9 @@ def pointwise_plan(op: Operator) -> PointwisePlan:
             shown = f'{name}.value_or("None")' if optional else name
             for value, _ in op.scalar:
                 given = f'{name} == std::string_view("{value}")'
-                tests.append(f"!{name}.has_value()" if optional and value in ("", "None") else given)
+                tests.append(
+                    f"!{name}.has_value()" if optional and value in ("", "None") else given
+                )
         elif argument in passed:
             bit = len(values)
             if argument.type.optional:
@@ -146,9 +156,19 @@ def pointwise_plan(op: Operator) -> PointwisePlan:
     if op.scalar_variants:
         variants = tuple((value, f"_{value}") for value, _ in op.scalar)
     masks = sum(1 << i for i, a in enumerate(op.signature.tensor_arguments) if a.name in op.masks)
-    return PointwisePlan(tuple(inputs), tuple(values), variants, selector, op.promote.capitalize(),
-                         len(op.signature.returns), " | ".join(present) or "0u", promoting, masks,
-                         tuple(tests), shown)
+    return PointwisePlan(
+        tuple(inputs),
+        tuple(values),
+        variants,
+        selector,
+        op.promote.capitalize(),
+        len(op.signature.returns),
+        " | ".join(present) or "0u",
+        promoting,
+        masks,
+        tuple(tests),
+        shown,
+    )
 
 
 def range_checks(op: Operator) -> tuple[str, ...]:
@@ -160,15 +180,21 @@ def range_checks(op: Operator) -> tuple[str, ...]:
             continue
         name = cpp_types.identifier(argument.name)
         item = "value" if argument.type.is_list or argument.type.optional else name
-        number = f"{item}.as_double()" if argument.type.base == "Scalar" else f"static_cast<double>({item})"
+        number = (
+            f"{item}.as_double()"
+            if argument.type.base == "Scalar"
+            else f"static_cast<double>({item})"
+        )
         tests = []
         if r.low is not None and r.low != float("-inf"):
             tests.append(f"{number} {'>' if r.low_open else '>='} {r.low!r}")
         if r.high is not None and r.high != float("inf"):
             tests.append(f"{number} {'<' if r.high_open else '<='} {r.high!r}")
         shown = f"{item}.as_double()" if argument.type.base == "Scalar" else item
-        check = (f'FACULA_CHECK({" && ".join(tests)}, Value, "{op.base_name}(): {argument.name} must be '
-                 f'{r.text}, not ", {shown});')
+        check = (
+            f'FACULA_CHECK({" && ".join(tests)}, Value, "{op.base_name}(): {argument.name} must be '
+            f'{r.text}, not ", {shown});'
+        )
         if argument.type.is_list:
             source = f"*{name}" if argument.type.optional else name
             check = f"for (const auto value : {source}) {{ {check} }}"
@@ -183,25 +209,27 @@ def range_checks(op: Operator) -> tuple[str, ...]:
 def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
     translator = Translator(schema, op, argument_values(op))
     kinds = dict(op.dispatch)
-    kind, body, shape = "direct", [], ()
+    kind = "direct"
+    body: list[str] = []
+    shape: tuple[str, ...] = ()
     composite_result = cpp_types.result_type(op.signature.returns)
     if op.scalar:
         kind = "pointwise"
     elif op.kind == "view":
         kind = "view"
-    elif op.composite is not None and not kinds:
-        kind = "composite"
-    elif op.composite_fn is not None and not kinds:
+    elif (op.composite is not None and not kinds) or (op.composite_fn is not None and not kinds):
         kind = "composite"
     elif cpp_types.returns_tensors(op) and op.shape:
         kind = "structured"
     if op.composite is not None:
         body = Translator(schema, op, argument_values(op)).program(
-            op.composite, tuple(r.type for r in op.signature.returns))
+            op.composite, tuple(r.type for r in op.signature.returns)
+        )
     if op.shape and kind == "structured":
         shape = tuple(translator.shape_expression(f) for f in op.shape)
     checks = tuple(
-        (Translator(schema, op, argument_values(op)).expression(c.require).code, c.error) for c in op.checks
+        (Translator(schema, op, argument_values(op)).expression(c.require).code, c.error)
+        for c in op.checks
     )
     mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
     returns = op.signature.returns
@@ -214,13 +242,17 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         layers=layers_expression(op),
         kind=kind,
         kernel_type=kernel_type,
-        kernels=tuple(("kCPU", f"cpu::{symbol}") for device, symbol in op.dispatch if device == "CPU"),
+        kernels=tuple(
+            ("kCPU", f"cpu::{symbol}") for device, symbol in op.dispatch if device == "CPU"
+        ),
         any_kernel=f"any::{kinds['any']}" if "any" in kinds else None,
         shape=shape,
         outputs=cpp_types.output_names(op),
         body=tuple(body),
         composite_result=composite_result,
-        composite_symbol=f"composite::{op.composite_fn}" if op.composite_fn else f"{op.symbol}_composite",
+        composite_symbol=f"composite::{op.composite_fn}"
+        if op.composite_fn
+        else f"{op.symbol}_composite",
         has_decomposition=(op.composite is not None or op.composite_fn is not None) and bool(kinds),
         through_composite=op.through_composite,
         device=device_expression(op),
@@ -228,10 +260,19 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         autograd=differentiable,
         checks=checks,
         ranges=range_checks(op),
-        self_name=cpp_types.identifier(op.signature.arguments[0].name) if op.signature.arguments else "",
+        self_name=cpp_types.identifier(op.signature.arguments[0].name)
+        if op.signature.arguments
+        else "",
         mutable=mutable,
-        direct_return="" if direct_result or not op.signature.returns else "return " if not mutable else "auto result_ = ",
+        direct_return=""
+        if direct_result or not op.signature.returns
+        else "return "
+        if not mutable
+        else "auto result_ = ",
         direct_result=direct_result or ("result_" if mutable and op.signature.returns else ""),
-        out_names=tuple(f"out{i if len(op.signature.returns) > 1 else ''}" for i in range(len(op.signature.returns))),
+        out_names=tuple(
+            f"out{i if len(op.signature.returns) > 1 else ''}"
+            for i in range(len(op.signature.returns))
+        ),
         lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
     )

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """The developer's command line: build, check, test, new-op, lint, bench.
 
-    python tools/dev.py build            install in editable form; rebuilds what changed
-    python tools/dev.py check            schema, formatting, linters, types
-    python tools/dev.py test -o add      tests of one operator; without -o all tests
-    python tools/dev.py show add         everything generated for one operator
-    python tools/dev.py new-op NAME      a schema entry to start from (--structured: with a kernel)
-    python tools/dev.py bench            compare with torch and NumPy
+python tools/dev.py build            install in editable form; rebuilds what changed
+python tools/dev.py check            schema, formatting, linters, types
+python tools/dev.py test -o add      tests of one operator; without -o all tests
+python tools/dev.py show add         everything generated for one operator
+python tools/dev.py new-op NAME      a schema entry to start from (--structured: with a kernel)
+python tools/dev.py bench            compare with torch and NumPy
 """
 
 from __future__ import annotations
@@ -58,7 +58,12 @@ def check(args: argparse.Namespace) -> None:
         python("-m", "codegen", "check", check=False),
         python("-m", "ruff", "check", *fix, *folders, check=False),
         python("-m", "ruff", "format", *([] if args.fix else ["--check"]), *folders, check=False),
-        run("clang-format", *(["-i"] if args.fix else ["--dry-run", "-Werror"]), *cpp_files(), check=False),
+        run(
+            "clang-format",
+            *(["-i"] if args.fix else ["--dry-run", "-Werror"]),
+            *cpp_files(),
+            check=False,
+        ),
         python("-m", "mypy", check=False),
         python("tools/lint_names.py", check=False),
     ]
@@ -104,7 +109,10 @@ def new_op(args: argparse.Namespace) -> None:
         file.write(entry)
     print(f"appended to ops.yaml:{entry}")
     if args.structured:
-        print(f"now write `void {args.name}(const Tensor& self, int64_t dim, const Tensor& out)` in aten/cpu/")
+        print(
+            "now write, in a file of aten/cpu/:\n"
+            f"  void {args.name}(const Tensor& self, int64_t dim, const Tensor& out)"
+        )
     python("-m", "codegen", "check", check=False)
 
 
@@ -113,7 +121,9 @@ def bench(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
     p = commands.add_parser("build")
     p.add_argument("--werror", action="store_true", help="warnings are errors")

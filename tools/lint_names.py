@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Keeps operators' and vendors' names out of the parts that must not know them.
 
-An operator lives in ops.yaml, its kernel and its special test. In codegen/, runtime/ and templates a
-quoted operator name is a fact in the wrong place, and in runtime/ so is a call of `ops::NAME`.
+An operator lives in ops.yaml, its kernel and its special test. In codegen/, its templates and
+runtime/ a quoted operator name is a fact in the wrong place, in runtime/ so is a call `ops::NAME`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ ROOT = Path(__file__).resolve().parent.parent
 VENDORS = ("cuda", "rocm", "xpu", "npu", "mps")
 # Words that mean something else as well: Python's or C's own functions, and parts of the schema.
 ORDINARY = frozenset(
-    "abs add all any bool complex conj copy div dot double empty eq equal exp fill float floor full half"
-    " index int item le linear log long lt max mean min mul ne neg norm not or pow real round select"
-    " short sign size slice sort sqrt sub sum t to trace view where zero ge gt and expand"
-    " tanh ceil trunc sin cos tan sinh cosh erf lgamma log2 log10 log1p expm1 scatter imag"
-    " median mode split unique dist type_as masked_fill contiguous reshape".split()
+    "abs add all any bool complex conj copy div dot double empty eq equal exp fill float"
+    " floor full half index int item le linear log long lt max mean min mul ne neg norm not or"
+    " pow real round select short sign size slice sort sqrt sub sum t to trace view where zero"
+    " ge gt and expand tanh ceil trunc sin cos tan sinh cosh erf lgamma log2 log10 log1p expm1"
+    " scatter imag median mode split unique dist type_as masked_fill contiguous reshape"
+    " positive logical_and logical_or logical_not".split()
 )
 
 
-def operator_names() -> set[str]:
-    text = (ROOT / "ops.yaml").read_text(encoding="utf-8")
-    return {m.split(".")[0] for m in re.findall(r"^- op: ([A-Za-z_][\w.]*)\(", text, re.M)}
+def names_of(kind: str, text: str) -> set[str]:
+    return {m.split(".")[0] for m in re.findall(rf"^- {kind}: ([A-Za-z_][\w.]*)\(", text, re.M)}
 
 
 def main() -> int:
-    names = operator_names()
-    telling = sorted(names - ORDINARY, key=len, reverse=True)
+    text = (ROOT / "ops.yaml").read_text(encoding="utf-8")
+    names, vocabulary = names_of("op", text), names_of("math", text)
+    telling = sorted(names - vocabulary - ORDINARY, key=len, reverse=True)
     quoted = re.compile(r"[\"'](" + "|".join(map(re.escape, telling)) + r")[\"']")
     call = re.compile(r"\bops::(\w+)\(")
     vendor = re.compile(r"\b(" + "|".join(VENDORS) + r")\b", re.I)
@@ -42,7 +43,8 @@ def main() -> int:
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 for pattern in patterns:
                     if m := pattern.search(line):
-                        faults.append(f"{path.relative_to(ROOT)}:{number}: `{m.group(0)}` does not belong here")
+                        place = f"{path.relative_to(ROOT)}:{number}"
+                        faults.append(f"{place}: `{m.group(0)}` does not belong here")
     print("\n".join(faults) or f"names: {len(names)} operators, none named outside its place")
     return 1 if faults else 0
 

@@ -48,16 +48,16 @@ T* data_or_null(const Tensor& t) {
 
 // Scratch memory for one call.
 template <typename T>
-class Buffer {
+class Scratch {
  public:
-  explicit Buffer(int64_t n) : size_(static_cast<size_t>(n) * sizeof(T)) {
+  explicit Scratch(int64_t n) : size_(static_cast<size_t>(n) * sizeof(T)) {
     if (size_ > 0) data_ = cpu_allocate(size_);
   }
-  ~Buffer() {
+  ~Scratch() {
     if (size_ > 0) cpu_deallocate(data_, size_);
   }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
   T* get() const { return static_cast<T*>(data_); }
 
  private:

@@ -31,12 +31,16 @@ constexpr uint32_t kReleasing = 0x80000000u;
 
 }  // namespace
 
-void* Node::operator new(size_t size) { return size < kPoolLimit ? pool_allocate(size) : ::operator new(size); }
+void* Node::operator new(size_t size) {
+  return size < kPoolLimit ? pool_allocate(size) : ::operator new(size);
+}
 void Node::operator delete(void* p, size_t size) noexcept {
   size < kPoolLimit ? pool_deallocate(p, size) : ::operator delete(p);
 }
 
-Node::Node() : sequence_(++tls_sequence) {
+Node::Node(Quietly) : sequence_(++tls_sequence) {}
+
+Node::Node() : Node(Quietly{}) {
   if (tls_state.anomaly) [[unlikely]] {
     if (const auto location = engine_roles().location; location != nullptr) hooks().made_at = location();
   }
@@ -97,7 +101,8 @@ Node::Hooks& Node::hooks() {
 
 void Node::enter() const {
   auto& users = const_cast<std::atomic<uint32_t>&>(users_);
-  if ((users.fetch_add(1, std::memory_order_acquire) & kReleasing) == 0) [[likely]] return;
+  if ((users.fetch_add(1, std::memory_order_acquire) & kReleasing) == 0) [[likely]]
+    return;
   while ((users.load(std::memory_order_acquire) & kReleasing) != 0) std::this_thread::yield();
 }
 
@@ -113,7 +118,7 @@ void Node::leave(bool release) {
 
 // ---- AccumulateGrad ----
 
-AccumulateGrad::AccumulateGrad(Tensor leaf) : leaf_(std::move(leaf)) {
+AccumulateGrad::AccumulateGrad(Tensor leaf) : Node(Quietly{}), leaf_(std::move(leaf)) {  // made under a lock
   weakly_held_ = true;
   accumulates_ = true;
   add_output(leaf_);
@@ -141,7 +146,7 @@ bool is_exclusive(const Tensor& t) {
 // The layout that `.grad` is to have: the leaf's own where that is dense.
 DimVector grad_strides(const Tensor& leaf) {
   return is_non_overlapping_and_dense(leaf.sizes(), leaf.strides()) ? DimVector(leaf.strides())
-                                                                     : contiguous_strides(leaf.sizes());
+                                                                    : contiguous_strides(leaf.sizes());
 }
 
 bool same_layout(const Tensor& grad, const Tensor& leaf) {
@@ -177,7 +182,7 @@ void AccumulateGrad::accumulate(Tensor grad) {
   AutogradMeta& meta = autograd_meta(leaf_);
   const EngineRoles& roles = engine_roles();
   {
-    BusyGuard guard(busy_);
+    BusyGuard guard(meta.accumulating);
     if (meta.grad.defined()) {
       if (tls_state.grad_enabled) {
         meta.grad = roles.accumulate(meta.grad, grad);

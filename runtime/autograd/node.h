@@ -99,7 +99,7 @@ class FACULA_API Node : public RefCounted {
     std::vector<std::pair<uint32_t, std::shared_ptr<NodeHook>>> tensor;  // of one output's gradient
     std::vector<std::pair<uint32_t, AutogradMeta*>> retain;              // whose .grad to fill
     HookList pre, post;
-    std::string made_at;                                                 // anomaly mode
+    std::string made_at;  // anomaly mode
   };
   Hooks& hooks();  // makes them when absent
   const Hooks* hooks_or_null() const { return hooks_.get(); }
@@ -112,6 +112,8 @@ class FACULA_API Node : public RefCounted {
   void leave(bool release);
 
  protected:
+  struct Quietly {};
+  explicit Node(Quietly);  // runs nothing of Python's even in anomaly mode
   uint64_t sequence_;
   bool weakly_held_ = false;  // reached through AutogradMeta::accumulator
   bool accumulates_ = false;  // is an AccumulateGrad
@@ -137,7 +139,6 @@ class FACULA_API AccumulateGrad final : public Node {
 
  private:
   Tensor leaf_;
-  std::atomic<uint32_t> busy_{0};
 };
 
 }  // namespace facula

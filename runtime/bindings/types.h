@@ -54,6 +54,7 @@ bool init_storage_type(PyObject* module);
 bool init_node_type(PyObject* module);
 bool init_return_types(PyObject* module);
 bool init_errors(PyObject* module);
+void init_state();
 
 // Method and property tables of Tensor, ended by an empty entry.
 extern const PyMethodDef tensor_methods[];

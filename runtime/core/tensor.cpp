@@ -1,7 +1,5 @@
 #include "runtime/core/tensor.h"
 
-#include <cstdlib>
-#include <limits>
 #include <new>
 
 #include "runtime/core/pool.h"
@@ -12,8 +10,6 @@ namespace facula {
 void (*pyobject_release)(_object* object) = nullptr;
 
 namespace {
-
-constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max();
 
 size_t bytes_of(int64_t numel, ScalarType dtype, IntList sizes) {
   int64_t bytes = 0;

@@ -41,7 +41,7 @@ inline Raw<To> convert_one(Raw<From> x) {
     }
   } else if constexpr (is_complex_v<From> && !is_complex_v<To>) {
     if constexpr (std::is_same_v<To, bool>) {
-      return (x.real() != 0) | (x.imag() != 0);
+      return static_cast<int>(x.real() != 0) | static_cast<int>(x.imag() != 0);
     } else {
       return convert_one<To, typename From::value_type>(x.real());
     }

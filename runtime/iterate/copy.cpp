@@ -87,10 +87,10 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   }
   const int64_t elements = std::max<int64_t>(1, plan.numel / grid.boxes);
   parallel_for(0, grid.boxes, std::max<int64_t>(1, kGrain / elements), [&](int64_t begin, int64_t end) {
-    const int64_t tile = converts ? grid.box_numel() * (items[0] + items[1]) : 0;
-    Scratch scratch(static_cast<size_t>(tile));
+    const int64_t raw_bytes = (grid.box_numel() * items[1] + 63) & ~int64_t{63};
+    Scratch scratch(converts ? static_cast<size_t>(raw_bytes + grid.box_numel() * items[0]) : 0);
     char* const raw = scratch.data();
-    char* const converted = converts ? raw + grid.box_numel() * items[1] : nullptr;
+    char* const converted = converts ? raw + raw_bytes : nullptr;
     Box box;
     DimVector dense;
     for (int64_t b = begin; b < end; ++b) {

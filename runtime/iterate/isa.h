@@ -8,7 +8,7 @@
 //   FACULA_DEFINE_BY_ISA(SumTable, sum_table, {run})    // in namespace facula, compiled three times
 //   FACULA_BY_ISA(sum_table).run(...)                   // anywhere
 //
-// The build defines FACULA_HAVE_V3 and FACULA_HAVE_V4 for all files when these copies exist. Files
+// The build defines FACULA_X86_LEVELS for all files when the copies for v3 and v4 exist. Files
 // compiled for v3 or v4 must not emit shared inline functions (std::vector, std::string, ...): the
 // linker may keep their copy for everyone. List the baseline objects first all the same.
 #pragma once
@@ -47,14 +47,11 @@ FACULA_API Isa active_isa();  // by cpuid once; the variable FACULA_ISA=baseline
 
 #define FACULA_DEFINE_BY_ISA(Type, name, ...) const Type FACULA_ISA::name = __VA_ARGS__;
 
-#if defined(FACULA_HAVE_V3) && defined(FACULA_HAVE_V4)
+#ifdef FACULA_X86_LEVELS
 #define FACULA_BY_ISA(name)                                       \
   (::facula::active_isa() == ::facula::Isa::V4   ? ::facula::v4::name \
    : ::facula::active_isa() == ::facula::Isa::V3 ? ::facula::v3::name \
                                                  : ::facula::baseline::name)
-#elif defined(FACULA_HAVE_V3)
-#define FACULA_BY_ISA(name) \
-  (::facula::active_isa() >= ::facula::Isa::V3 ? ::facula::v3::name : ::facula::baseline::name)
 #else
 #define FACULA_BY_ISA(name) (::facula::baseline::name)
 #endif

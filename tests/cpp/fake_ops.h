@@ -10,7 +10,6 @@ void add_loop(int64_t n, void* const* outs, const void* const* ins, const LoopAr
   const T* a = static_cast<const T*>(ins[0]);
   const T* b = static_cast<const T*>(ins[1]);
   T* o = static_cast<T*>(outs[0]);
-#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) o[i] = static_cast<T>(a[i] + b[i]);
 }
 template <typename T>
@@ -18,7 +17,6 @@ void less_loop(int64_t n, void* const* outs, const void* const* ins, const LoopA
   const T* a = static_cast<const T*>(ins[0]);
   const T* b = static_cast<const T*>(ins[1]);
   bool* o = static_cast<bool*>(outs[0]);
-#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) o[i] = a[i] < b[i];
 }
 

@@ -1,0 +1,90 @@
+// Elements moved by size, whatever they mean.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "runtime/core/tensor.h"
+
+namespace facula::cpu {
+
+struct Bits128 {
+  uint64_t low, high;
+};
+template <size_t N>
+using bits_t = std::conditional_t<
+    N == 1, uint8_t,
+    std::conditional_t<N == 2, uint16_t,
+                       std::conditional_t<N == 4, uint32_t, std::conditional_t<N == 8, uint64_t, Bits128>>>>;
+
+// fn(std::type_identity<T>{}) for the unsigned type of that size.
+template <typename F>
+decltype(auto) visit_bits(size_t itemsize, F&& fn) {
+  switch (itemsize) {
+    case 1:
+      return fn(std::type_identity<uint8_t>{});
+    case 2:
+      return fn(std::type_identity<uint16_t>{});
+    case 4:
+      return fn(std::type_identity<uint32_t>{});
+    case 8:
+      return fn(std::type_identity<uint64_t>{});
+    default:
+      return fn(std::type_identity<Bits128>{});
+  }
+}
+
+// A number as an element of `dtype`. Integers that do not fit raise; floats are truncated.
+struct Element {
+  alignas(16) char bytes[16] = {};
+  template <typename T>
+  T as() const {
+    T v;
+    std::memcpy(&v, bytes, sizeof(T));
+    return v;
+  }
+};
+
+inline Element element_of(const Scalar& value, ScalarType dtype, const char* op) {
+  Element e;
+  visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      using Limits = std::numeric_limits<T>;
+      const double d = value.as_double();
+      // Negative numbers wrap in unsigned types, as in C and torch.
+      const double low = std::is_signed_v<T> ? static_cast<double>(Limits::min()) : -static_cast<double>(Limits::max());
+      FACULA_CHECK(value.kind() <= Category::Integral && sizeof(T) == 8
+                       ? true
+                       : d >= low && d <= static_cast<double>(Limits::max()),
+                   Runtime, op, "(): ", d, " does not fit ", dtype_name(dtype));
+    }
+    const T v = value.to<T>();
+    std::memcpy(e.bytes, &v, sizeof(T));
+  });
+  return e;
+}
+
+// The one element of a 0-d (or one-element) tensor as an element of `dtype`.
+inline Scalar scalar_of(const Tensor& t) {
+  return visit_dtype(t.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
+    const T v = *t.data<T>();
+    if constexpr (std::is_same_v<T, bool>) {
+      return Scalar(v);
+    } else if constexpr (std::is_integral_v<T>) {
+      return Scalar(static_cast<int64_t>(v));
+    } else if constexpr (is_complex_v<T>) {
+      return Scalar(complex128(v));
+    } else {
+      return Scalar(static_cast<double>(v));
+    }
+  });
+}
+
+// `t` itself, or a copy when `out` shares memory with it.
+Tensor apart_from(const Tensor& t, const Tensor& out);
+// Dense, in row-major order, of that dtype; `t` itself when it is so already.
+Tensor dense(const Tensor& t, ScalarType dtype);
+
+}  // namespace facula::cpu

@@ -1,0 +1,182 @@
+// Indexing with tensors of positions: reading, writing and accumulating.
+#include <cstring>
+
+#include "aten/cpu/bits.h"
+#include "aten/cpu/index_plan.h"
+#include "aten/geometry.h"
+#include "facula/kernels.h"
+
+namespace facula::cpu {
+
+namespace {
+
+// Undefined for every dim before `dim`, then the index.
+std::vector<Tensor> at_dim(int64_t dim, const Tensor& index) {
+  std::vector<Tensor> list(static_cast<size_t>(dim) + 1);
+  list.back() = index;
+  return list;
+}
+
+// A 0-d tensor as one of shape (1,).
+Tensor at_least_1d(const Tensor& t) {
+  const int64_t one = 1;
+  return t.dim() > 0 ? t : alias(t, IntList(&one, 1), IntList(&one, 1), t.offset(), false);
+}
+
+void read(const Tensor& table, TensorList given, bool wrap, const char* op, const Tensor& out) {
+  IndexPlan plan;
+  const IndexLayout layout = index_layout(table.sizes(), given, op);
+  const std::vector<Tensor> indices = prepare_indices(table, given, wrap, op, &plan.negative);
+  if (make_index_plan(table, out, indices, layout, plan)) {
+    index_read(plan);
+    return;
+  }
+  const Tensor fresh = make_empty(out.sizes(), out.dtype());
+  make_index_plan(table, fresh, indices, layout, plan);
+  index_read(plan);
+  copy_strided(out, fresh);
+}
+
+// table[given] = values or += values. `values` broadcasts to the layout's sizes.
+void write(const Tensor& table, TensorList given, const Tensor& values, bool accumulate, bool wrap, const char* op) {
+  IndexPlan plan;
+  const IndexLayout layout = index_layout(table.sizes(), given, op);
+  const std::vector<Tensor> indices = prepare_indices(table, given, wrap, op, &plan.negative);
+  // 16-bit floats are summed in float, and rounded once.
+  const bool wide = accumulate && is_reduced_float(table.dtype());
+  const ScalarType type = wide ? ScalarType::Float32 : table.dtype();
+  Tensor target = table, side = values;
+  if (wide) {
+    target = make_empty(table.sizes(), type);
+    copy_strided(target, table);
+  }
+  if (side.dtype() != type) {
+    const Tensor converted = make_empty(side.sizes(), type);
+    copy_strided(converted, side);
+    side = converted;
+  }
+  side = apart_from(side, table);
+  if (!make_index_plan(target, side, indices, layout, plan)) {
+    const Tensor spread = make_empty(layout.sizes, type);
+    copy_strided(spread, side);
+    side = spread;
+    make_index_plan(target, side, indices, layout, plan);
+  }
+  if (accumulate) {
+    index_accumulate(plan, type);
+  } else {
+    index_write(plan);
+  }
+  if (wide) copy_strided(table, target);
+}
+
+// What in-place and functional forms share: out starts as self.
+void start_as(const Tensor& out, const Tensor& self) {
+  if (!out.is_same(self)) copy_strided(out, self);
+}
+
+}  // namespace
+
+void index_long(const Tensor& self, TensorList indices, const Tensor& out) { read(self, indices, true, "index", out); }
+
+void index_put_long(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate, const Tensor& out) {
+  if (!out.is_same(self)) {  // bad indices must raise before anything is written
+    bool negative;
+    prepare_indices(self, indices, true, "index_put", &negative);
+  }
+  start_as(out, self);
+  write(out, indices, values, accumulate, true, "index_put");
+}
+
+void index_select(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
+  dim = wrap_dim(dim, self.dim());
+  read(at_least_1d(self), at_dim(dim, at_least_1d(index)), false, "index_select", at_least_1d(out));
+}
+
+void index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha,
+               const Tensor& out) {
+  dim = wrap_dim(dim, self.dim());
+  const std::vector<Tensor> indices = at_dim(dim, at_least_1d(index));
+  bool negative;
+  prepare_indices(at_least_1d(self), indices, false, "index_add", &negative);
+  Tensor values = at_least_1d(source);
+  if (!alpha.equals(1)) {
+    const ScalarType type = compute_type(self.dtype());
+    const Tensor scaled = make_empty(values.sizes(), type);
+    copy_strided(scaled, values);
+    visit_dtype(type, [&]<typename T>(std::type_identity<T>) {
+      if constexpr (!is_reduced_float_v<T>) {
+        T* v = scaled.data<T>();
+        const T a = alpha.to<T>();
+        parallel_for(0, scaled.numel(), kGrain, [&](int64_t b, int64_t e) {
+          for (int64_t i = b; i < e; ++i) v[i] = static_cast<T>(v[i] * a);
+        });
+      }
+    });
+    values = scaled;
+  }
+  values = apart_from(values, out);
+  start_as(out, self);
+  write(at_least_1d(out), indices, values, true, false, "index_add");
+}
+
+void index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out) {
+  dim = wrap_dim(dim, self.dim());
+  const std::vector<Tensor> indices = at_dim(dim, at_least_1d(index));
+  bool negative;
+  prepare_indices(at_least_1d(self), indices, false, "index_copy", &negative);
+  const Tensor values = apart_from(at_least_1d(source), out);
+  start_as(out, self);
+  write(at_least_1d(out), indices, values, false, false, "index_copy");
+}
+
+void index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, const Tensor& out) {
+  dim = wrap_dim(dim, self.dim());
+  const Element element = element_of(value, self.dtype(), "index_fill");
+  const Tensor values = make_empty({}, self.dtype());
+  std::memcpy(values.raw(), element.bytes, values.itemsize());
+  const std::vector<Tensor> indices = at_dim(dim, at_least_1d(index));
+  bool negative;
+  prepare_indices(at_least_1d(self), indices, true, "index_fill", &negative);
+  start_as(out, self);
+  write(at_least_1d(out), indices, values, false, true, "index_fill");
+}
+
+void index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value, const Tensor& out) {
+  index_fill(self, dim, index, scalar_of(value), out);
+}
+
+void embedding(const Tensor& weight, const Tensor& indices, int64_t, bool, bool, const Tensor& out) {
+  read(weight, TensorList(&indices, 1), false, "embedding", out);
+}
+
+void embedding_backward(const Tensor& grad, const Tensor& indices, int64_t num_weights, int64_t padding_idx,
+                        bool scale_grad_by_freq, const Tensor& out) {
+  const ScalarType type = compute_type(out.dtype());
+  const bool direct = out.dtype() == type && out.is_contiguous();
+  const Tensor sum = direct ? out : make_empty(out.sizes(), type);
+  const int64_t columns = out.sizes()[1];
+  const size_t row = static_cast<size_t>(columns) * sum.itemsize();
+  char* const data = static_cast<char*>(sum.raw());
+  parallel_for(0, num_weights, std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1)), [&](int64_t b, int64_t e) {
+    std::memset(data + static_cast<size_t>(b) * row, 0, static_cast<size_t>(e - b) * row);
+  });
+  write(sum, TensorList(&indices, 1), grad, true, false, "embedding_backward");
+  if (padding_idx >= 0 && padding_idx < num_weights) std::memset(data + static_cast<size_t>(padding_idx) * row, 0, row);
+  if (scale_grad_by_freq) {
+    std::vector<int64_t> counts(static_cast<size_t>(num_weights), 0);
+    const Tensor flat = dense(indices, ScalarType::Int64);
+    for (int64_t i = 0; i < flat.numel(); ++i) ++counts[static_cast<size_t>(flat.data<int64_t>()[i])];
+    visit_floating(type, "embedding_backward", [&]<typename T>(std::type_identity<T>) {
+      for (int64_t r = 0; r < num_weights; ++r) {
+        const int64_t c = counts[static_cast<size_t>(r)];
+        if (c < 2) continue;
+        T* v = sum.data<T>() + r * columns;
+        for (int64_t i = 0; i < columns; ++i) v[i] = static_cast<T>(v[i] / static_cast<float>(c));
+      }
+    });
+  }
+  if (!direct) copy_strided(out, sum);
+}
+
+}  // namespace facula::cpu

@@ -1,0 +1,54 @@
+// Advanced indexing: a table (the indexed tensor) and a dense side (result or values) walked together.
+#pragma once
+
+#include <vector>
+
+#include "runtime/core/tensor.h"
+#include "runtime/iterate/strided.h"
+
+namespace facula::cpu {
+
+struct IndexedDim {
+  const int64_t* index;  // n of them
+  int64_t size;          // of the table's dim
+  int64_t stride;        // of the table's dim, in bytes
+};
+
+// Table dims are [outer..., indexed..., inner...], dense ones [outer..., n positions, inner...].
+struct IndexPlan {
+  StridedPlan outer, inner;  // operand 0: table, operand 1: dense
+  SmallVector<IndexedDim, 4> dims;
+  int64_t n = 1;
+  int64_t step = 0;  // bytes from one position to the next on the dense side
+  size_t item = 1;
+  bool negative = false;  // indices below zero occur
+  std::vector<Tensor> keep;
+};
+
+// The indices as dense int64 tensors of their common shape; undefined ones stay. With `wrap`, values
+// from -size on are allowed, else from 0; others raise IndexError naming value, dim and size.
+std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, bool wrap, const char* op,
+                                    bool* negative);
+// Where the index dims stand in the result: {first dim, their number}, {0, number} when scattered.
+struct IndexLayout {
+  size_t first = 0, index_ndim = 0;
+  DimVector sizes;  // of the result
+};
+IndexLayout index_layout(IntList table, TensorList indices, const char* op);
+
+// `dense` has the result's sizes, or broadcasts to them; false when its index dims are not one run
+// of memory and it has to be copied first.
+bool make_index_plan(const Tensor& table, const Tensor& dense, const std::vector<Tensor>& indices,
+                     const IndexLayout& layout, IndexPlan& plan);
+
+// dense = table[indices]
+void index_read(const IndexPlan& plan);
+// table[indices] = dense; the last of several values for one place stays, at any number of threads.
+void index_write(const IndexPlan& plan);
+// table[indices] += dense, in order. `dtype` of both; not a 16-bit float.
+void index_accumulate(const IndexPlan& plan, ScalarType dtype);
+
+// Smallest of 0 and the indices (dense int64); raises IndexError when one is not in [low, size).
+int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op);
+
+}  // namespace facula::cpu

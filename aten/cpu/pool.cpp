@@ -1,0 +1,333 @@
+// Max and average pooling, plain and adaptive, in one to three dims: by dim a list of windows, rows
+// combined first (whole vectors), then windows along the last dim.
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "aten/cpu/dense.h"
+#include "aten/cpu/pool_loops.h"
+#include "facula/kernels.h"
+
+namespace facula::cpu {
+namespace {
+
+// Windows of one dim: places start[o], start[o] + step, ... below end[o], all inside the input.
+struct Axis {
+  int64_t in = 1, out = 1, step = 1;
+  std::vector<int64_t> start{0}, end{1};
+  std::vector<double> divisor{1};
+  // Where all windows are alike but for clipping: out window o begins at o * stride - padding.
+  int64_t stride = 1, padding = 0, kernel = 1;
+  bool uniform = true;
+};
+
+Axis strided(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
+             bool count_padding) {
+  Axis a{in, out, dilation, {}, {}, {}, stride, padding, kernel, true};
+  for (int64_t o = 0; o < out; ++o) {
+    const int64_t from = o * stride - padding, to = from + (kernel - 1) * dilation + 1;
+    const int64_t counted = std::min(to, in + padding) - from;
+    const int64_t skipped = from < 0 ? (-from + dilation - 1) / dilation : 0;
+    a.start.push_back(from + skipped * dilation);
+    a.end.push_back(std::min(to, in));
+    a.divisor.push_back(static_cast<double>(count_padding ? counted : a.end.back() - a.start.back()));
+  }
+  return a;
+}
+
+Axis adaptive(int64_t in, int64_t out) {
+  Axis a{in, out, 1, {}, {}, {}, 0, 0, 0, false};
+  for (int64_t o = 0; o < out; ++o) {
+    a.start.push_back(o * in / out);
+    a.end.push_back(((o + 1) * in + out - 1) / out);
+    a.divisor.push_back(static_cast<double>(a.end.back() - a.start.back()));
+  }
+  return a;
+}
+
+struct Pool {
+  std::array<Axis, 3> axes;
+  int64_t planes = 1;
+  int64_t in() const { return axes[0].in * axes[1].in * axes[2].in; }
+  int64_t out() const { return axes[0].out * axes[1].out * axes[2].out; }
+  const Axis& z() const { return axes[0]; }
+  const Axis& y() const { return axes[1]; }
+  const Axis& x() const { return axes[2]; }
+};
+
+// make(i, in, out) builds the axis of spatial dim i.
+template <typename F>
+Pool make_pool(IntList input, IntList output, size_t dims, const F& make) {
+  Pool p;
+  const size_t lead = input.size() - dims;
+  for (size_t d = 0; d < lead; ++d) p.planes *= input[d];
+  for (size_t d = 0; d < dims; ++d) p.axes[3 - dims + d] = make(d, input[lead + d], output[lead + d]);
+  return p;
+}
+
+Pool plain_pool(IntList input, IntList output, IntList kernel, IntList stride, IntList padding, IntList dilation,
+                bool count_padding) {
+  return make_pool(input, output, kernel.size(), [&](size_t d, int64_t in, int64_t out) {
+    return strided(in, out, kernel[d], stride[d], padding[d], dilation.empty() ? 1 : dilation[d], count_padding);
+  });
+}
+
+Pool adaptive_pool(IntList input, IntList output, size_t dims) {
+  return make_pool(input, output, dims, [](size_t, int64_t in, int64_t out) { return adaptive(in, out); });
+}
+
+template <typename F>
+void for_planes(const Pool& p, const F& fn) {
+  parallel_for(0, p.planes, grain_for(p.in(), 16384), [&](int64_t begin, int64_t end) { fn(begin, end); });
+}
+
+// Calls fn(offset of the row) for the rows of a window.
+template <typename F>
+void window_rows(const Pool& p, int64_t z, int64_t y, const F& fn) {
+  const auto iz = static_cast<size_t>(z), iy = static_cast<size_t>(y);
+  for (int64_t d = p.z().start[iz]; d < p.z().end[iz]; d += p.z().step) {
+    for (int64_t h = p.y().start[iy]; h < p.y().end[iy]; h += p.y().step) fn((d * p.y().in + h) * p.x().in);
+  }
+}
+
+// One row with its margins, wide enough for every window of the last dim.
+int64_t padded_width(const Axis& a) {
+  return a.uniform ? std::max((a.out - 1) * a.stride + (a.kernel - 1) * a.step + 1, a.padding + a.in) : a.in;
+}
+
+// ---- max ----
+
+template <typename T>
+void max_values(const Pool& p, const T* x, T* out) {
+  const PoolLoops<T>& loops = pool_loops<T>();
+  const Axis& a = p.x();
+  const int64_t width = padded_width(a);
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  for_planes(p, [&](int64_t begin, int64_t end) {
+    const Scratch<T> scratch(width);
+    T *row = scratch.get(), *inner = row + a.padding;
+    for (int64_t i = begin; i < end; ++i) {
+      const T* plane = x + i * p.in();
+      T* to = out + i * p.out();
+      for (int64_t z = 0; z < p.z().out; ++z) {
+        for (int64_t y = 0; y < p.y().out; ++y, to += a.out) {
+          std::fill(row, row + width, kLowest);
+          window_rows(p, z, y, [&](int64_t at) { loops.max_row(a.in, plane + at, inner); });
+          loops.max_windows(a.out, a.kernel, a.stride, a.step, row, to);
+        }
+      }
+    }
+  });
+}
+
+// The place of a window's maximum: the last NaN, else the first largest value.
+template <typename T>
+int64_t place_of_max(const Pool& p, const T* plane, int64_t z, int64_t y, int64_t x, T* value) {
+  const auto ix = static_cast<size_t>(x);
+  int64_t best = -1;
+  T m{};
+  window_rows(p, z, y, [&](int64_t at) {
+    for (int64_t w = p.x().start[ix]; w < p.x().end[ix]; w += p.x().step) {
+      const T v = plane[at + w];
+      if (best < 0 || v > m || v != v) {
+        best = at + w;
+        m = v;
+      }
+    }
+  });
+  *value = m;
+  return best;
+}
+
+template <typename T, typename F>
+void for_maxima(const Pool& p, const T* x, int64_t begin, int64_t end, const F& fn) {
+  for (int64_t i = begin; i < end; ++i) {
+    int64_t o = i * p.out();
+    for (int64_t z = 0; z < p.z().out; ++z) {
+      for (int64_t y = 0; y < p.y().out; ++y) {
+        for (int64_t c = 0; c < p.x().out; ++c, ++o) {
+          T value;
+          const int64_t place = place_of_max(p, x + i * p.in(), z, y, c, &value);
+          fn(i, o, place, value);
+        }
+      }
+    }
+  }
+}
+
+void max_with_places(const Pool& p, const Tensor& input, const Tensor& out, const Tensor& indices) {
+  const Tensor x = dense_compute(input);
+  into_dense(out, x.dtype(), [&](const Tensor& values) {
+    into_dense(indices, ScalarType::Int64, [&](const Tensor& places) {
+      visit_compute(x.dtype(), [&](auto type) {
+        using T = typename decltype(type)::type;
+        for_planes(p, [&](int64_t begin, int64_t end) {
+          for_maxima(p, x.data<T>(), begin, end, [&](int64_t, int64_t o, int64_t place, T value) {
+            values.data<T>()[o] = value;
+            places.data<int64_t>()[o] = place;
+          });
+        });
+      });
+    });
+  });
+}
+
+// ---- average ----
+
+template <typename T>
+void divisors(const Pool& p, int64_t z, int64_t y, std::optional<int64_t> fixed, T* out) {
+  const double rows = p.z().divisor[static_cast<size_t>(z)] * p.y().divisor[static_cast<size_t>(y)];
+  for (size_t c = 0; c < static_cast<size_t>(p.x().out); ++c) {
+    out[c] = static_cast<T>(1.0 / (fixed ? static_cast<double>(*fixed) : rows * p.x().divisor[c]));
+  }
+}
+
+template <typename T>
+void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out) {
+  const PoolLoops<T>& loops = pool_loops<T>();
+  const Axis& a = p.x();
+  const int64_t width = padded_width(a);
+  for_planes(p, [&](int64_t begin, int64_t end) {
+    const Scratch<T> scratch(width + a.out);
+    T *row = scratch.get(), *inner = row + a.padding, *factor = row + width;
+    for (int64_t i = begin; i < end; ++i) {
+      const T* plane = x + i * p.in();
+      T* to = out + i * p.out();
+      for (int64_t z = 0; z < p.z().out; ++z) {
+        for (int64_t y = 0; y < p.y().out; ++y, to += a.out) {
+          std::fill(row, row + width, T(0));
+          window_rows(p, z, y, [&](int64_t at) { loops.add_row(a.in, plane + at, inner); });
+          if (a.uniform) {
+            loops.sum_windows(a.out, a.kernel, a.stride, row, to);
+          } else {
+            for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
+              T sum = 0;
+              for (int64_t w = a.start[c]; w < a.end[c]; ++w) sum += row[w];
+              to[c] = sum;
+            }
+          }
+          divisors(p, z, y, divisor, factor);
+          for (int64_t c = 0; c < a.out; ++c) to[c] *= factor[c];
+        }
+      }
+    }
+  });
+}
+
+template <typename T>
+void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* grad, T* out) {
+  const PoolLoops<T>& loops = pool_loops<T>();
+  const Axis& a = p.x();
+  for_planes(p, [&](int64_t begin, int64_t end) {
+    const Scratch<T> scratch(a.in + a.out);
+    T *row = scratch.get(), *factor = row + a.in;
+    for (int64_t i = begin; i < end; ++i) {
+      T* plane = out + i * p.in();
+      const T* from = grad + i * p.out();
+      std::fill(plane, plane + p.in(), T(0));
+      for (int64_t z = 0; z < p.z().out; ++z) {
+        for (int64_t y = 0; y < p.y().out; ++y, from += a.out) {
+          divisors(p, z, y, divisor, factor);
+          std::fill(row, row + a.in, T(0));
+          for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
+            const T g = from[c] * factor[c];
+            for (int64_t w = a.start[c]; w < a.end[c]; ++w) row[w] += g;
+          }
+          window_rows(p, z, y, [&](int64_t at) { loops.add_row(a.in, row, plane + at); });
+        }
+      }
+    }
+  });
+}
+
+void average_into(const Pool& p, std::optional<int64_t> divisor, const Tensor& input, const Tensor& out) {
+  const Tensor x = dense_compute(input);
+  into_dense(out, x.dtype(), [&](const Tensor& y) {
+    visit_compute(x.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      averages<T>(p, divisor, x.data<T>(), y.data<T>());
+    });
+  });
+}
+
+void average_backward_into(const Pool& p, std::optional<int64_t> divisor, const Tensor& grad, const Tensor& out) {
+  const Tensor g = dense_compute(grad);
+  into_dense(out, g.dtype(), [&](const Tensor& gi) {
+    visit_compute(g.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      averages_backward<T>(p, divisor, g.data<T>(), gi.data<T>());
+    });
+  });
+}
+
+}  // namespace
+
+void max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool,
+              const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Pool p = plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false);
+  const Tensor x = dense_compute(input);
+  into_dense(out, x.dtype(), [&](const Tensor& y) {
+    visit_compute(x.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      max_values<T>(p, x.data<T>(), y.data<T>());
+    });
+  });
+}
+
+void max_pool_with_indices(const Tensor& input, IntList kernel_size, IntList stride, IntList padding,
+                           IntList dilation, bool, const Tensor& out, const Tensor& indices) {
+  if (out.numel() == 0) return;
+  max_with_places(plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false), input, out,
+                  indices);
+}
+
+void max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_size, IntList stride, IntList padding,
+                       IntList dilation, bool, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Pool p = plain_pool(input.sizes(), grad.sizes(), kernel_size, stride, padding, dilation, false);
+  const Tensor x = dense_compute(input), g = dense_compute(grad);
+  into_dense(out, x.dtype(), [&](const Tensor& gi) {
+    visit_compute(x.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      const T* from = g.data<T>();
+      T* to = gi.data<T>();
+      for_planes(p, [&](int64_t begin, int64_t end) {
+        std::fill(to + begin * p.in(), to + end * p.in(), T(0));
+        for_maxima(p, x.data<T>(), begin, end,
+                   [&](int64_t i, int64_t o, int64_t place, T) { to[i * p.in() + place] += from[o]; });
+      });
+    });
+  });
+}
+
+void adaptive_max_pool(const Tensor& input, IntList output_size, const Tensor& out, const Tensor& indices) {
+  if (out.numel() == 0) return;
+  max_with_places(adaptive_pool(input.sizes(), out.sizes(), output_size.size()), input, out, indices);
+}
+
+void avg_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, bool, bool count_include_pad,
+              std::optional<int64_t> divisor_override, const Tensor& out) {
+  if (out.numel() == 0) return;
+  average_into(plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, {}, count_include_pad),
+               divisor_override, input, out);
+}
+
+void avg_pool_backward(const Tensor& grad, IntList input_size, IntList kernel_size, IntList stride, IntList padding,
+                       bool, bool count_include_pad, std::optional<int64_t> divisor_override, const Tensor& out) {
+  if (out.numel() == 0) return;
+  average_backward_into(plain_pool(input_size, grad.sizes(), kernel_size, stride, padding, {}, count_include_pad),
+                        divisor_override, grad, out);
+}
+
+void adaptive_avg_pool(const Tensor& input, IntList output_size, const Tensor& out) {
+  if (out.numel() == 0) return;
+  average_into(adaptive_pool(input.sizes(), out.sizes(), output_size.size()), std::nullopt, input, out);
+}
+
+void adaptive_avg_pool_backward(const Tensor& grad, IntList input_size, int64_t dims, const Tensor& out) {
+  if (out.numel() == 0) return;
+  average_backward_into(adaptive_pool(input_size, grad.sizes(), static_cast<size_t>(dims)), std::nullopt, grad, out);
+}
+
+}  // namespace facula::cpu

@@ -1,0 +1,31 @@
+// Rows of pooling, compiled for each instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/iterate/isa.h"
+
+namespace facula {
+
+template <typename T>
+struct PoolLoops {
+  // acc = max(acc, x), NaN wins; acc += x
+  void (*max_row)(int64_t n, const T* x, T* acc);
+  void (*add_row)(int64_t n, const T* x, T* acc);
+  // out[i] = max or sum of row[i * stride + k * dilation], k < kernel
+  void (*max_windows)(int64_t n, int64_t kernel, int64_t stride, int64_t dilation, const T* row, T* out);
+  void (*sum_windows)(int64_t n, int64_t kernel, int64_t stride, const T* row, T* out);
+};
+FACULA_DECLARE_BY_ISA(PoolLoops<float>, pool_loops_float)
+FACULA_DECLARE_BY_ISA(PoolLoops<double>, pool_loops_double)
+
+template <typename T>
+const PoolLoops<T>& pool_loops() {
+  if constexpr (std::is_same_v<T, float>) {
+    return FACULA_BY_ISA(pool_loops_float);
+  } else {
+    return FACULA_BY_ISA(pool_loops_double);
+  }
+}
+
+}  // namespace facula

@@ -1,0 +1,132 @@
+// Shape rules of operators that make tensors.
+#include <cmath>
+
+#include "aten/geometry.h"
+#include "facula/shapes.h"
+
+namespace facula::shape {
+
+namespace {
+
+ScalarType scalar_dtype(const Scalar& value) {
+  switch (value.kind()) {
+    case Category::Bool:
+      return ScalarType::Bool;
+    case Category::Integral:
+      return ScalarType::Int64;
+    case Category::Floating:
+      return get_default_dtype();
+    case Category::Complex:
+      return to_complex(get_default_dtype());
+  }
+  __builtin_unreachable();
+}
+
+void check_sizes(IntList size, const char* op) {
+  for (const int64_t s : size) {
+    FACULA_CHECK(s >= 0, Runtime, op, "(): sizes must not be negative: ", shape_string(size));
+  }
+}
+
+}  // namespace
+
+Meta creation(IntList size, std::optional<ScalarType> dtype, std::optional<Device> device,
+              std::optional<MemoryFormat> memory_format) {
+  check_sizes(size, "empty");
+  return {DimVector(size), dtype.value_or(get_default_dtype()), device.value_or(Device{}),
+          memory_format ? format_strides(size, *memory_format, "empty") : DimVector()};
+}
+
+Meta creation_strided(IntList size, IntList stride, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  check_sizes(size, "empty_strided");
+  FACULA_CHECK(size.size() == stride.size(), Runtime, "empty_strided(): ", size.size(), " sizes and ", stride.size(),
+               " strides are given");
+  return {DimVector(size), dtype.value_or(get_default_dtype()), device.value_or(Device{}), DimVector(stride)};
+}
+
+Meta filled(IntList size, const Scalar& fill_value, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  check_sizes(size, "full");
+  return {DimVector(size), dtype ? *dtype : scalar_dtype(fill_value), device.value_or(Device{}), {}};
+}
+
+Meta created_like(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
+                  std::optional<MemoryFormat> memory_format) {
+  return {DimVector(self.sizes()), dtype.value_or(self.dtype()), device.value_or(self.device()),
+          format_strides_like(self, memory_format, true, "empty_like")};
+}
+
+Meta created_new(const Tensor& self, IntList size, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  check_sizes(size, "new_empty");
+  return {DimVector(size), dtype.value_or(self.dtype()), device.value_or(self.device()), {}};
+}
+
+Meta cloned(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
+            std::optional<MemoryFormat> memory_format) {
+  return {DimVector(self.sizes()), dtype.value_or(self.dtype()), device.value_or(self.device()),
+          format_strides_like(self, memory_format, true, "clone")};
+}
+
+Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<ScalarType> dtype,
+           std::optional<Device> device) {
+  const auto integral = [](const Scalar& s) { return s.kind() <= Category::Integral; };
+  for (const Scalar* s : {&start, &end, &step}) {
+    FACULA_CHECK(s->kind() != Category::Complex, Type, "arange(): start, end and step must be real");
+    FACULA_CHECK(std::isfinite(s->as_double()), Value, "arange(): start, end and step must be finite, not ",
+                 s->as_double());
+  }
+  FACULA_CHECK(!step.equals(0), Runtime, "arange(): step must not be 0");
+  const bool all_integral = integral(start) && integral(end) && integral(step);
+  const bool ascending = step.as_double() > 0;
+  const double low = start.as_double(), high = end.as_double();
+  FACULA_CHECK(ascending ? high >= low : high <= low, Runtime, "arange(): from ", low, " to ", high,
+               " with step ", step.as_double(), " goes the wrong way");
+  int64_t count;
+  if (all_integral) {
+    __extension__ typedef __int128 wide;
+    const wide by = step.to<int64_t>();
+    const wide extent = wide(end.to<int64_t>()) - start.to<int64_t>();
+    const wide n = (extent + by - (by > 0 ? 1 : -1)) / by;
+    FACULA_CHECK(n <= std::numeric_limits<int64_t>::max(), Runtime, "arange(): too many elements");
+    count = static_cast<int64_t>(n);
+  } else {
+    const double n = std::ceil((high - low) / step.as_double());
+    FACULA_CHECK(n >= 0 && n < 9.2e18, Runtime, "arange(): ", n, " elements are too many");
+    count = static_cast<int64_t>(n);
+  }
+  const ScalarType natural = all_integral ? ScalarType::Int64 : get_default_dtype();
+  return {{count}, dtype.value_or(natural), device.value_or(Device{}), {}};
+}
+
+Meta spaced(const Scalar& start, const Scalar& end, int64_t steps, std::optional<ScalarType> dtype,
+            std::optional<Device> device) {
+  FACULA_CHECK(steps >= 0, Runtime, "linspace(): steps must not be negative, not ", steps);
+  const bool complex = start.kind() == Category::Complex || end.kind() == Category::Complex;
+  const ScalarType natural = complex ? to_complex(get_default_dtype()) : get_default_dtype();
+  const ScalarType chosen = dtype.value_or(natural);
+  FACULA_CHECK(!complex || is_complex(chosen), Runtime, "linspace(): complex ends need a complex dtype, not ",
+               dtype_name(chosen));
+  return {{steps}, chosen, device.value_or(Device{}), {}};
+}
+
+Meta identity(int64_t n, std::optional<int64_t> m, std::optional<ScalarType> dtype, std::optional<Device> device) {
+  FACULA_CHECK(n >= 0 && m.value_or(0) >= 0, Runtime, "eye(): n and m must not be negative, not ", n, " and ",
+               m.value_or(n));
+  return {{n, m.value_or(n)}, dtype.value_or(get_default_dtype()), device.value_or(Device{}), {}};
+}
+
+Meta triangle(const Tensor& self, const char* op) {
+  FACULA_CHECK(self.dim() >= 2, Runtime, op, "(): self must have at least 2 dims, not ", self.dim());
+  return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
+}
+
+Meta lower_triangle(const Tensor& self) { return triangle(self, "tril"); }
+Meta upper_triangle(const Tensor& self) { return triangle(self, "triu"); }
+
+Meta complex_parts(const Tensor& real, const Tensor& imag) {
+  FACULA_CHECK(real.dtype() == imag.dtype() && (real.dtype() == ScalarType::Float32 || real.dtype() == ScalarType::Float64),
+               Runtime, "complex(): real and imag must both be float32 or both float64, not ", dtype_name(real.dtype()),
+               " and ", dtype_name(imag.dtype()));
+  return {broadcast_shapes(real.sizes(), imag.sizes(), "complex"), to_complex(real.dtype()), real.device(), {}};
+}
+
+}  // namespace facula::shape

@@ -1,0 +1,187 @@
+// Shapes and argument checks of convolution and pooling.
+#include <string>
+
+#include "facula/shapes.h"
+
+namespace facula::shape {
+namespace {
+
+std::string numbered(const char* name, size_t dims) { return concat(name, dims, "d"); }
+
+void check_floating(const Tensor& t, const std::string& op, const char* name) {
+  FACULA_CHECK(t.is_floating_point(), NotImplemented, op, "(): ", name, " is ", dtype_name(t.dtype()),
+               "; it must have a floating-point dtype");
+}
+
+void check_list(IntList list, size_t dims, int64_t low, const std::string& op, const char* name) {
+  FACULA_CHECK(list.size() == dims, Value, op, "(): ", name, " must have ", dims, " values, got ",
+               shape_string(list));
+  for (const int64_t v : list) {
+    FACULA_CHECK(v >= low, Value, op, "(): ", name, " must be at least ", low, ", got ", shape_string(list));
+  }
+}
+
+Meta meta(const DimVector& sizes, ScalarType dtype, const Tensor& like) { return {sizes, dtype, like.device(), {}}; }
+
+// a * b + c where these may be absurdly large.
+int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
+  int64_t r = 0;
+  FACULA_CHECK(!__builtin_mul_overflow(a, b, &r) && !__builtin_add_overflow(r, c, &r), Value, op,
+               "(): sizes overflow");
+  return r;
+}
+
+// Dims of `input` before the spatial ones: (C,) or (N, C).
+size_t lead_of(const Tensor& input, size_t dims, const std::string& op) {
+  const auto n = static_cast<size_t>(input.dim());
+  FACULA_CHECK(n == dims + 1 || n == dims + 2, Runtime, op, "(): input is ", shape_string(input.sizes()),
+               ", expected (N, C, ...) or (C, ...) with ", dims, " spatial dim", dims == 1 ? "" : "s");
+  for (size_t d = n - dims - 1; d < n; ++d) {
+    FACULA_CHECK(input.sizes()[d] > 0, Runtime, op, "(): input is ", shape_string(input.sizes()),
+                 "; only its batch may be empty");
+  }
+  return n - dims;
+}
+
+int64_t pooled(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode,
+               const std::string& op) {
+  const int64_t room = affine(padding, 2, in, op) - affine(dilation, kernel - 1, 1, op);
+  if (room < 0 && !(ceil_mode && room + stride > 0)) return 0;
+  int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+  // The last window starts inside the input or its left margin.
+  if (ceil_mode && (out - 1) * stride >= in + padding) --out;
+  return out;
+}
+
+}  // namespace
+
+Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding,
+                 IntList dilation, bool transposed, IntList output_padding, int64_t groups) {
+  FACULA_CHECK(input.dim() >= 3 && input.dim() <= 5, Runtime, "convolution(): input is ", shape_string(input.sizes()),
+               ", expected (N, C, ...) with 1 to 3 spatial dims");
+  const auto dims = static_cast<size_t>(input.dim()) - 2;
+  const std::string op = numbered(transposed ? "conv_transpose" : "conv", dims);
+  check_floating(input, op, "input");
+  FACULA_CHECK(weight.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()),
+               " and weight ", dtype_name(weight.dtype()), "; they must have the same dtype");
+  FACULA_CHECK(weight.dim() == input.dim(), Runtime, op, "(): weight is ", shape_string(weight.sizes()), ", expected ",
+               input.dim(), " dims for input ", shape_string(input.sizes()));
+  check_list(stride, dims, 1, op, "stride");
+  check_list(padding, dims, 0, op, "padding");
+  check_list(dilation, dims, 1, op, "dilation");
+  FACULA_CHECK(groups >= 1, Value, op, "(): groups must be at least 1, not ", groups);
+  const int64_t first = weight.size(0), second = weight.size(1), channels = input.size(1);
+  FACULA_CHECK(first % groups == 0, Runtime, op, "(): weight is ", shape_string(weight.sizes()),
+               "; its size 0 must be divisible by groups, ", groups);
+  if (transposed) {
+    check_list(output_padding, dims, 0, op, "output_padding");
+    FACULA_CHECK(first == channels, Runtime, op, "(): input ", shape_string(input.sizes()), " has ", channels,
+                 " channels, weight ", shape_string(weight.sizes()), " takes ", first);
+  } else {
+    FACULA_CHECK(second * groups == channels, Runtime, op, "(): input ", shape_string(input.sizes()), " has ", channels,
+                 " channels, weight ", shape_string(weight.sizes()), " with groups=", groups, " takes ",
+                 second * groups);
+  }
+  DimVector out{input.size(0), transposed ? second * groups : first};
+  for (size_t d = 0; d < dims; ++d) {
+    const int64_t in = input.sizes()[d + 2], kernel = weight.sizes()[d + 2];
+    FACULA_CHECK(kernel >= 1, Runtime, op, "(): weight is ", shape_string(weight.sizes()),
+                 "; the kernel must not be empty");
+    const int64_t reach = affine(dilation[d], kernel - 1, 1, op);
+    if (transposed) {
+      FACULA_CHECK(output_padding[d] < std::max(stride[d], dilation[d]), Runtime, op,
+                   "(): output_padding must be smaller than stride or dilation, got ", shape_string(output_padding));
+      FACULA_CHECK(in >= 1, Runtime, op, "(): input is ", shape_string(input.sizes()),
+                   "; its spatial dims must not be empty");
+      const int64_t size = affine(in - 1, stride[d], reach + output_padding[d], op) - affine(2, padding[d], 0, op);
+      FACULA_CHECK(size >= 1, Runtime, op, "(): input ", shape_string(input.sizes()), " and kernel ",
+                   shape_string(weight.sizes().subspan(2)), " give an output of size ", size, "; it must be positive");
+      out.push_back(size);
+    } else {
+      const int64_t room = affine(2, padding[d], in, op) - reach;
+      FACULA_CHECK(room >= 0, Runtime, op, "(): the kernel ", shape_string(weight.sizes().subspan(2)),
+                   " with dilation ", shape_string(dilation), " is larger than the padded input, ",
+                   shape_string(input.sizes().subspan(2)), " with padding ", shape_string(padding));
+      out.push_back(room / stride[d] + 1);
+    }
+  }
+  if (bias.defined()) {
+    FACULA_CHECK(bias.dim() == 1 && bias.size(0) == out[1], Runtime, op, "(): bias is ", shape_string(bias.sizes()),
+                 ", expected (", out[1], ",)");
+    FACULA_CHECK(bias.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()), " and bias ",
+                 dtype_name(bias.dtype()), "; they must have the same dtype");
+  }
+  return meta(out, input.dtype(), input);
+}
+
+Meta max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
+              bool ceil_mode) {
+  const size_t dims = kernel_size.size();
+  const std::string op = numbered("max_pool", dims);
+  check_floating(input, op, "input");
+  const size_t lead = lead_of(input, dims, op);
+  check_list(kernel_size, dims, 1, op, "kernel_size");
+  check_list(stride, dims, 1, op, "stride");
+  check_list(padding, dims, 0, op, "padding");
+  check_list(dilation, dims, 1, op, "dilation");
+  DimVector out(input.sizes());
+  for (size_t d = 0; d < dims; ++d) {
+    FACULA_CHECK(padding[d] <= (affine(kernel_size[d] - 1, dilation[d], 1, op)) / 2, Runtime, op,
+                 "(): padding must be at most half of the (dilated) kernel, got padding ", shape_string(padding),
+                 " and kernel_size ", shape_string(kernel_size));
+    out[lead + d] = pooled(input.sizes()[lead + d], kernel_size[d], stride[d], padding[d], dilation[d], ceil_mode, op);
+    FACULA_CHECK(out[lead + d] >= 1, Runtime, op, "(): input ", shape_string(input.sizes()),
+                 " is too small for kernel_size ", shape_string(kernel_size), ": the output would be empty");
+  }
+  return meta(out, input.dtype(), input);
+}
+
+Meta max_pool_indices(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
+                      bool ceil_mode) {
+  Meta m = max_pool(input, kernel_size, stride, padding, dilation, ceil_mode);
+  m.dtype = ScalarType::Int64;
+  return m;
+}
+
+Meta avg_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, bool ceil_mode,
+              std::optional<int64_t> divisor_override) {
+  const size_t dims = kernel_size.size();
+  const std::string op = numbered("avg_pool", dims);
+  check_floating(input, op, "input");
+  const size_t lead = lead_of(input, dims, op);
+  check_list(kernel_size, dims, 1, op, "kernel_size");
+  check_list(stride, dims, 1, op, "stride");
+  check_list(padding, dims, 0, op, "padding");
+  FACULA_CHECK(!divisor_override || *divisor_override != 0, Value, op, "(): divisor_override must not be 0");
+  DimVector out(input.sizes());
+  for (size_t d = 0; d < dims; ++d) {
+    FACULA_CHECK(padding[d] <= kernel_size[d] / 2, Runtime, op, "(): padding must be at most half of kernel_size, got ",
+                 shape_string(padding), " and ", shape_string(kernel_size));
+    out[lead + d] = pooled(input.sizes()[lead + d], kernel_size[d], stride[d], padding[d], 1, ceil_mode, op);
+    FACULA_CHECK(out[lead + d] >= 1, Runtime, op, "(): input ", shape_string(input.sizes()),
+                 " is too small for kernel_size ", shape_string(kernel_size), ": the output would be empty");
+  }
+  return meta(out, input.dtype(), input);
+}
+
+Meta adaptive_pool(const Tensor& input, IntList output_size, bool average) {
+  const size_t dims = output_size.size();
+  const std::string op = numbered(average ? "adaptive_avg_pool" : "adaptive_max_pool", dims);
+  check_floating(input, op, "input");
+  const size_t lead = lead_of(input, dims, op);
+  check_list(output_size, dims, 0, op, "output_size");
+  DimVector out(input.sizes());
+  for (size_t d = 0; d < dims; ++d) out[lead + d] = output_size[d];
+  return meta(out, input.dtype(), input);
+}
+
+Meta adaptive_pool_indices(const Tensor& input, IntList output_size) {
+  Meta m = adaptive_pool(input, output_size, false);
+  m.dtype = ScalarType::Int64;
+  return m;
+}
+
+// The gradient of an input of that shape.
+Meta shaped_like(IntList sizes, const Tensor& grad) { return meta(DimVector(sizes), grad.dtype(), grad); }
+
+}  // namespace facula::shape

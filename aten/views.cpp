@@ -1,0 +1,290 @@
+// View operators: new geometry over the same storage, for every device.
+#include <algorithm>
+
+#include "aten/geometry.h"
+#include "facula/kernels.h"
+
+namespace facula::any {
+
+Tensor view(const Tensor& self, IntList size) {
+  const DimVector sizes = resolve_shape(size, self.numel(), "view");
+  if (self.is_contiguous()) return alias(self, sizes, contiguous_strides(sizes), self.offset());
+  const std::optional<DimVector> strides = view_strides(self.sizes(), self.strides(), sizes);
+  FACULA_CHECK(strides, Runtime, "view(): a tensor of shape ", shape_string(self.sizes()), " and strides ",
+               shape_string(self.strides()), " cannot be seen as ", shape_string(sizes),
+               " without a copy; use reshape()");
+  return alias(self, sizes, *strides, self.offset());
+}
+
+// The same bytes as another dtype.
+Tensor view_dtype(const Tensor& self, ScalarType dtype) {
+  const int64_t from = static_cast<int64_t>(self.itemsize()), to = static_cast<int64_t>(itemsize(dtype));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  int64_t offset = self.offset();
+  if (from != to) {
+    FACULA_CHECK(self.dim() > 0, Runtime, "view(): a 0-d tensor of ", dtype_name(self.dtype()),
+                 " cannot be seen as ", dtype_name(dtype), ", whose elements have another size");
+    FACULA_CHECK(strides.back() == 1 || sizes.back() == 1, Runtime, "view(): the last dim of a tensor seen as ",
+                 dtype_name(dtype), " must have stride 1, not ", strides.back());
+    const bool wider = to > from;
+    const int64_t ratio = wider ? to / from : from / to;
+    const auto scale = [&](int64_t v, const char* what) {
+      if (!wider) return v * ratio;
+      FACULA_CHECK(v % ratio == 0, Runtime, "view(): the ", what, " (", v, ") must be a multiple of ", ratio,
+                   " to see ", dtype_name(self.dtype()), " as ", dtype_name(dtype));
+      return v / ratio;
+    };
+    for (size_t i = 0; i + 1 < strides.size(); ++i) strides[i] = scale(strides[i], "stride");
+    strides.back() = 1;
+    sizes.back() = scale(sizes.back(), "size of the last dim");
+    offset = scale(offset, "storage offset");
+  }
+  // Not a view for autograd: nothing flows through bits.
+  Tensor result = alias(self, self.sizes(), self.strides(), self.offset(), false);
+  TensorImpl& impl = *result.impl();
+  impl.sizes = sizes;
+  impl.strides = strides;
+  impl.offset = offset;
+  impl.dtype = dtype;
+  impl.refresh();
+  return result;
+}
+
+namespace {
+
+Tensor retyped_view(const Tensor& self, ScalarType dtype, DimVector sizes, DimVector strides, int64_t offset) {
+  Tensor result = alias(self, self.sizes(), self.strides(), self.offset());
+  TensorImpl& impl = *result.impl();
+  impl.sizes = std::move(sizes);
+  impl.strides = std::move(strides);
+  impl.offset = offset;
+  impl.dtype = dtype;
+  impl.refresh();
+  return result;
+}
+
+}  // namespace
+
+Tensor view_as_real(const Tensor& self) {
+  FACULA_CHECK(self.is_complex(), Runtime, "view_as_real(): self must be complex, not ", dtype_name(self.dtype()));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  for (int64_t& s : strides) s *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  return retyped_view(self, to_real(self.dtype()), sizes, strides, self.offset() * 2);
+}
+
+Tensor view_as_complex(const Tensor& self) {
+  FACULA_CHECK(self.dtype() == ScalarType::Float32 || self.dtype() == ScalarType::Float64, Runtime,
+               "view_as_complex(): self must be float32 or float64, not ", dtype_name(self.dtype()));
+  FACULA_CHECK(self.dim() > 0 && self.sizes().back() == 2, Runtime,
+               "view_as_complex(): the last dim must have size 2 (real and imaginary part); self is ",
+               shape_string(self.sizes()));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  FACULA_CHECK(strides.back() == 1, Runtime, "view_as_complex(): the last dim must have stride 1, not ",
+               strides.back(), "; call contiguous() first");
+  sizes.pop_back();
+  strides.pop_back();
+  for (size_t i = 0; i < strides.size(); ++i) {
+    FACULA_CHECK(strides[i] % 2 == 0 || sizes[i] == 1, Runtime, "view_as_complex(): strides must be even, those of ",
+                 "self are ", shape_string(self.strides()), "; call contiguous() first");
+    strides[i] /= 2;
+  }
+  FACULA_CHECK(self.offset() % 2 == 0, Runtime,
+               "view_as_complex(): the storage offset must be even; call contiguous() and clone() first");
+  return retyped_view(self, to_complex(self.dtype()), sizes, strides, self.offset() / 2);
+}
+
+Tensor expand(const Tensor& self, IntList size) {
+  const size_t ndim = size.size(), own = self.sizes().size();
+  FACULA_CHECK(ndim >= own, Runtime, "expand(): ", shape_string(size), " has fewer dims than self, which is ",
+               shape_string(self.sizes()));
+  DimVector sizes(size), strides(ndim, 0);
+  for (size_t i = 0; i < ndim; ++i) {
+    if (i < ndim - own) {
+      FACULA_CHECK(sizes[i] >= 0, Runtime, "expand(): a new dim needs a size; dim ", i, " of ", shape_string(size),
+                   " is ", sizes[i]);
+      continue;
+    }
+    const int64_t have = self.sizes()[i - (ndim - own)];
+    if (sizes[i] == -1) sizes[i] = have;
+    FACULA_CHECK(sizes[i] == have || (have == 1 && sizes[i] >= 0), Runtime, "expand(): dim ", i, " of self, ",
+                 shape_string(self.sizes()), ", has size ", have, " and cannot become ", sizes[i], " as in ",
+                 shape_string(size), "; only dims of size 1 expand");
+    if (sizes[i] == have) strides[i] = self.strides()[i - (ndim - own)];
+  }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor permute(const Tensor& self, IntList dims) {
+  FACULA_CHECK(dims.size() == self.sizes().size(), Runtime, "permute(): ", dims.size(), " dims are given, self has ",
+               self.dim());
+  const DimVector order = wrap_dims(dims, self.dim(), "permute");
+  DimVector sizes(order.size()), strides(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    sizes[i] = self.sizes()[static_cast<size_t>(order[i])];
+    strides[i] = self.strides()[static_cast<size_t>(order[i])];
+  }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
+  const size_t a = static_cast<size_t>(wrap_dim(dim0, self.dim(), "transpose"));
+  const size_t b = static_cast<size_t>(wrap_dim(dim1, self.dim(), "transpose"));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  if (a != b) {
+    std::swap(sizes[a], sizes[b]);
+    std::swap(strides[a], strides[b]);
+  }
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor t(const Tensor& self) {
+  FACULA_CHECK(self.dim() <= 2, Runtime, "t(): self must have at most 2 dims, not ", self.dim(),
+               "; use transpose() or permute()");
+  return self.dim() == 2 ? transpose(self, 0, 1) : alias(self, self.sizes(), self.strides(), self.offset());
+}
+
+namespace {
+
+template <typename Drop>
+Tensor squeezed(const Tensor& self, Drop drop) {
+  DimVector sizes, strides;
+  for (size_t i = 0; i < self.sizes().size(); ++i) {
+    if (self.sizes()[i] == 1 && drop(static_cast<int64_t>(i))) continue;
+    sizes.push_back(self.sizes()[i]);
+    strides.push_back(self.strides()[i]);
+  }
+  return alias(self, sizes, strides, self.offset());
+}
+
+}  // namespace
+
+Tensor squeeze(const Tensor& self) {
+  return squeezed(self, [](int64_t) { return true; });
+}
+
+Tensor squeeze_dim(const Tensor& self, int64_t dim) {
+  dim = wrap_dim(dim, self.dim(), "squeeze");
+  return squeezed(self, [dim](int64_t d) { return d == dim; });
+}
+
+Tensor squeeze_dims(const Tensor& self, IntList dim) {
+  const DimVector dims = wrap_dims(dim, self.dim(), "squeeze");
+  return squeezed(self, [&](int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); });
+}
+
+Tensor unsqueeze(const Tensor& self, int64_t dim) {
+  const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim() + 1, "unsqueeze"));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  const int64_t stride = d < sizes.size() ? sizes[d] * strides[d] : 1;
+  sizes.insert(sizes.begin() + d, 1);
+  strides.insert(strides.begin() + d, stride);
+  return alias(self, sizes, strides, self.offset());
+}
+
+Tensor select(const Tensor& self, int64_t dim, int64_t index) {
+  FACULA_CHECK(self.dim() > 0, Index, "select(): a 0-d tensor has no dim to select from");
+  dim = wrap_dim(dim, self.dim(), "select");
+  const size_t d = static_cast<size_t>(dim);
+  index = wrap_index(index, self.sizes()[d], dim, "select");
+  DimVector sizes(self.sizes()), strides(self.strides());
+  const int64_t offset = self.offset() + index * strides[d];
+  sizes.erase(sizes.begin() + d);
+  strides.erase(strides.begin() + d);
+  return alias(self, sizes, strides, offset);
+}
+
+Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
+             int64_t step) {
+  FACULA_CHECK(self.dim() > 0, Index, "slice(): a 0-d tensor cannot be sliced");
+  const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "slice"));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  const Span s = resolve_slice(sizes[d], start, end, step, "slice");
+  const int64_t offset = self.offset() + (s.length > 0 ? s.start * strides[d] : 0);
+  sizes[d] = s.length;
+  if (s.length > 1) strides[d] *= step;  // cannot overflow: the second element lies in the tensor
+  return alias(self, sizes, strides, offset);
+}
+
+Tensor as_strided(const Tensor& self, IntList size, IntList stride, std::optional<int64_t> storage_offset) {
+  return alias(self, size, stride, storage_offset.value_or(self.offset()));
+}
+
+Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+  const size_t a = static_cast<size_t>(wrap_dim(dim1, self.dim(), "diagonal"));
+  const size_t b = static_cast<size_t>(wrap_dim(dim2, self.dim(), "diagonal"));
+  FACULA_CHECK(a != b && self.dim() >= 2, Runtime, "diagonal(): dim1 and dim2 must be two dims of self, not ", dim1,
+               " and ", dim2, " of ", shape_string(self.sizes()));
+  DimVector sizes, strides;
+  for (size_t i = 0; i < self.sizes().size(); ++i) {
+    if (i == a || i == b) continue;
+    sizes.push_back(self.sizes()[i]);
+    strides.push_back(self.strides()[i]);
+  }
+  const int64_t rows = self.sizes()[a], columns = self.sizes()[b];
+  const int64_t down = offset < 0 ? -std::max(offset, -rows) : 0, right = offset > 0 ? std::min(offset, columns) : 0;
+  const int64_t length = std::min(rows - down, columns - right);
+  const int64_t start = length > 0 ? down * self.strides()[a] + right * self.strides()[b] : 0;
+  sizes.push_back(length);
+  strides.push_back(self.strides()[a] + self.strides()[b]);
+  return alias(self, sizes, strides, self.offset() + start);
+}
+
+Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  DimVector sizes(self.sizes()), strides(self.strides());
+  const size_t d = static_cast<size_t>(wrap_dim(dimension, self.dim(), "unfold"));
+  const bool scalar = sizes.empty();
+  const int64_t have = scalar ? 1 : sizes[d], unit = scalar ? 1 : strides[d];
+  FACULA_CHECK(size >= 0 && size <= have, Runtime, "unfold(): size must be from 0 to the size of dim ", d, ", ", have,
+               ", not ", size);
+  FACULA_CHECK(step > 0, Runtime, "unfold(): step must be positive, not ", step);
+  const int64_t windows = (have - size) / step + 1;
+  if (!scalar) {
+    sizes[d] = windows;
+    if (windows > 1) strides[d] *= step;
+  }
+  sizes.push_back(size);
+  strides.push_back(unit);
+  return alias(self, sizes, strides, self.offset());
+}
+
+std::vector<Tensor> split_with_sizes(const Tensor& self, IntList split_sizes, int64_t dim) {
+  FACULA_CHECK(self.dim() > 0, Runtime, "split_with_sizes(): a 0-d tensor cannot be split");
+  dim = wrap_dim(dim, self.dim(), "split_with_sizes");
+  const size_t d = static_cast<size_t>(dim);
+  DimVector sizes(self.sizes());
+  const int64_t total = sizes[d], stride = self.strides()[d];
+  int64_t start = 0;
+  for (const int64_t s : split_sizes) {
+    FACULA_CHECK(s >= 0 && s <= total - start, Runtime, "split_with_sizes(): the sizes ", shape_string(split_sizes),
+                 " must be non-negative and add up to the size of dim ", dim, ", ", total);
+    start += s;
+  }
+  FACULA_CHECK(start == total, Runtime, "split_with_sizes(): the sizes ", shape_string(split_sizes), " add up to ",
+               start, ", dim ", dim, " has size ", total);
+  std::vector<Tensor> parts;
+  parts.reserve(split_sizes.size());
+  start = 0;
+  for (const int64_t s : split_sizes) {
+    sizes[d] = s;
+    parts.push_back(alias(self, sizes, self.strides(), self.offset() + (s > 0 ? start * stride : 0)));
+    start += s;
+  }
+  return parts;
+}
+
+std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
+  FACULA_CHECK(self.dim() > 0, Runtime, "unbind(): a 0-d tensor cannot be unbound");
+  const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "unbind"));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  const int64_t n = sizes[d], stride = strides[d];
+  sizes.erase(sizes.begin() + d);
+  strides.erase(strides.begin() + d);
+  std::vector<Tensor> parts;
+  parts.reserve(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) parts.push_back(alias(self, sizes, strides, self.offset() + i * stride));
+  return parts;
+}
+
+}  // namespace facula::any

@@ -1,0 +1,102 @@
+// The extension module facula._C.
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "runtime/bindings/function.h"
+#include "runtime/bindings/hooks.h"
+#include "runtime/bindings/types.h"
+
+namespace facula {
+void register_generated();  // defined by generated code
+}
+
+namespace facula::python {
+
+namespace {
+
+bool add_function(PyObject* module, PyObject* module_name, const PyMethodDef* def) {
+  // The definition must stay where it is: functions point to it.
+  PyObject* f = PyCFunction_NewEx(const_cast<PyMethodDef*>(def), nullptr, module_name);
+  if (f == nullptr) return false;
+  const bool added = PyModule_AddObjectRef(module, def->ml_name, f) == 0;
+  Py_DECREF(f);
+  return added;
+}
+
+bool has(PyObject* module, const char* name) {
+  PyObject* dict = PyModule_GetDict(module);
+  return PyDict_GetItemString(dict, name) != nullptr;
+}
+
+// "nn.functional" -> _C._nn_functional, made when first met; "" is _C itself.
+PyObject* namespace_module(PyObject* module, std::map<std::string, PyObject*>& known, const char* path) {
+  if (*path == '\0') return module;
+  PyObject*& found = known[path];
+  if (found != nullptr) return found;
+  std::string attribute = path[0] == '_' ? path : concat("_", path);
+  for (char& c : attribute) {
+    if (c == '.') c = '_';
+  }
+  found = PyModule_New(concat("facula.", path).c_str());
+  if (found == nullptr || PyModule_AddObjectRef(module, attribute.c_str(), found) < 0) return nullptr;
+  return found;
+}
+
+bool add_functions(PyObject* module) {
+  std::map<std::string, PyObject*> namespaces;
+  Ref name(PyUnicode_InternFromString("facula"));
+  if (!name) return false;
+  for (const NamespacedMethod& f : generated_bindings().functions) {
+    PyObject* target = namespace_module(module, namespaces, f.path);
+    if (target == nullptr) return false;
+    Ref qualified(*f.path == '\0' ? Ref::borrow(name.get()).release()
+                                  : PyUnicode_InternFromString(concat("facula.", f.path).c_str()));
+    if (!qualified || !add_function(target, qualified.get(), &f.def)) return false;
+  }
+  for (const PyMethodDef* table :
+       {creation_functions, copy_functions, exchange_functions, autograd_functions, function_functions, state_functions}) {
+    for (; table->ml_name != nullptr; ++table) {
+      if (!has(module, table->ml_name) && !add_function(module, name.get(), table)) return false;
+    }
+  }
+  // Dotted names of the namespaces, for the package to publish.
+  Ref paths(PyTuple_New(static_cast<Py_ssize_t>(namespaces.size())));
+  Py_ssize_t i = 0;
+  for (const auto& [path, ignored] : namespaces) {
+    PyObject* text = paths ? PyUnicode_FromString(path.c_str()) : nullptr;
+    if (text == nullptr) return false;
+    PyTuple_SET_ITEM(paths.get(), i++, text);
+  }
+  return PyModule_AddObjectRef(module, "_namespaces", paths.get()) == 0;
+}
+
+bool init(PyObject* module) {
+  register_generated();
+  if (!init_errors(module) || !init_dtype_types(module) || !init_device_type(module) || !init_size_type(module) ||
+      !init_return_types(module) || !init_generator_type(module) || !init_storage_type(module) ||
+      !init_hook_type(module) || !init_node_type(module) || !init_function_type(module) || !init_tensor_type(module)) {
+    return false;
+  }
+  init_state();
+  return add_functions(module);
+}
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "facula._C", "The compiled part of facula.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+}  // namespace facula::python
+
+PyMODINIT_FUNC PyInit__C() {
+  PyObject* module = PyModule_Create(&facula::python::definition);
+  if (module == nullptr) return nullptr;
+  try {
+    if (facula::python::init(module)) return module;
+  } catch (...) {
+    facula::python::set_python_error();
+  }
+  Py_DECREF(module);
+  return nullptr;
+}

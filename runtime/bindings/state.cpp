@@ -1,0 +1,177 @@
+// Settings of the process and the thread: grad mode, default dtype, threads; dtype promotion.
+#include "runtime/autograd/engine.h"
+#include "runtime/bindings/types.h"
+#include "runtime/core/allocator.h"
+#include "runtime/dispatch/registry.h"
+#include "runtime/iterate/parallel.h"
+#include "runtime/iterate/result_type.h"
+
+#include <frameobject.h>
+
+#include <string>
+
+namespace facula::python {
+
+namespace {
+
+bool truth(PyObject* o) {
+  const int t = PyObject_IsTrue(o);
+  check(t);
+  return t != 0;
+}
+
+PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(GradMode::enabled()); }
+PyObject* set_grad_enabled(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  GradMode::set(truth(o));
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+PyObject* is_inference_mode(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().inference); }
+PyObject* set_inference_mode(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  thread_state().inference = truth(o);
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+PyObject* is_anomaly(PyObject*, PyObject*) { return PyBool_FromLong(thread_state().anomaly); }
+PyObject* set_anomaly(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  thread_state().anomaly = truth(o);
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+
+ScalarType dtype_argument(PyObject* o, const char* who) {
+  if (Py_TYPE(o) == dtype_type) return dtype_value(o);
+  raise(ErrorKind::Type, who, "(): argument must be a dtype such as facula.float32, not ", Py_TYPE(o)->tp_name);
+}
+
+PyObject* default_dtype(PyObject*, PyObject*) { return wrap(get_default_dtype()); }
+PyObject* set_default(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  set_default_dtype(dtype_argument(o, "set_default_dtype"));
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+PyObject* promote(PyObject*, PyObject* args) {
+  PyObject *a, *b;
+  if (!PyArg_ParseTuple(args, "OO:promote_types", &a, &b)) return nullptr;
+  FACULA_PY_TRY
+  return wrap(promote_types(dtype_argument(a, "promote_types"), dtype_argument(b, "promote_types")));
+  FACULA_PY_END(nullptr)
+}
+PyObject* castable(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* const names[] = {"from_", "to", nullptr};
+  PyObject *a, *b;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:can_cast", const_cast<char**>(names), &a, &b)) return nullptr;
+  FACULA_PY_TRY
+  return wrap(can_cast(dtype_argument(a, "can_cast"), dtype_argument(b, "can_cast")));
+  FACULA_PY_END(nullptr)
+}
+PyObject* result_dtype(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  ResultType type;
+  const Py_ssize_t n = PyTuple_GET_SIZE(args);
+  FACULA_CHECK(n > 0, Type, "result_type(): takes at least one tensor, number or dtype");
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* o = PyTuple_GET_ITEM(args, i);
+    if (is_tensor(o)) {
+      type.add(tensor_of(o));
+    } else if (Py_TYPE(o) == dtype_type) {
+      type.add(make_empty({1}, dtype_value(o), Device{kMeta}));
+    } else {
+      const NumberKind kind = number_kind(o);
+      FACULA_CHECK(kind != NumberKind::None, Type, "result_type(): argument ", i,
+                   " must be a Tensor, a number or a dtype, not ", Py_TYPE(o)->tp_name);
+      type.add(number_value(o, kind));
+    }
+  }
+  return wrap(type.get());
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* get_threads(PyObject*, PyObject*) { return PyLong_FromLong(get_num_threads()); }
+PyObject* set_threads(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  const long n = PyLong_AsLong(o);
+  if (n == -1 && PyErr_Occurred() != nullptr) throw PythonError();
+  FACULA_CHECK(n >= 1 && n <= 4096, Value, "set_num_threads(): the number of threads must be in [1, 4096], but got ", n);
+  set_num_threads(static_cast<int>(n));
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* memory_stats(PyObject*, PyObject*) {
+  const CpuMemoryStats s = cpu_memory_stats();
+  return Py_BuildValue("{s:L,s:L,s:L,s:L}", "live_bytes", static_cast<long long>(s.live_bytes), "peak_bytes",
+                       static_cast<long long>(s.peak_bytes), "cached_bytes", static_cast<long long>(s.cached_bytes),
+                       "allocations", static_cast<long long>(s.allocations));
+}
+PyObject* empty_cache(PyObject*, PyObject*) {
+  cpu_empty_cache();
+  Py_RETURN_NONE;
+}
+
+// (name, schema) of every operator: what tools and tests loop over.
+PyObject* operators(PyObject*, PyObject*) {
+  FACULA_PY_TRY
+  const auto all = all_operators();
+  Ref tuple(check(PyTuple_New(static_cast<Py_ssize_t>(all.size()))));
+  for (size_t i = 0; i < all.size(); ++i) {
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), check(Py_BuildValue("(ss)", all[i]->name, all[i]->schema)));
+  }
+  return tuple.release();
+  FACULA_PY_END(nullptr)
+}
+
+// "file.py:12" of the innermost Python frame outside this package, for anomaly mode's messages.
+std::string caller_location() {
+  if (!interpreter_alive()) return {};
+  AcquireGil gil;
+  Ref frame(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  Py_XINCREF(frame.get());
+  while (frame) {
+    auto* f = reinterpret_cast<PyFrameObject*>(frame.get());
+    Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
+    Ref file(PyObject_GetAttrString(code.get(), "co_filename"));
+    const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
+    if (text != nullptr && std::string_view(text).find("/facula/") == std::string_view::npos) {
+      return concat(text, ":", PyFrame_GetLineNumber(f));
+    }
+    PyErr_Clear();
+    frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));
+  }
+  return {};
+}
+
+}  // namespace
+
+void init_state() { engine_roles().location = caller_location; }
+
+const PyMethodDef state_functions[] = {
+    {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "is_grad_enabled()\n--\n\nDoes this thread record operations?"},
+    {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
+    {"is_inference_mode_enabled", is_inference_mode, METH_NOARGS,
+     "is_inference_mode_enabled()\n--\n\nIs this thread in inference mode?"},
+    {"_set_inference_mode", set_inference_mode, METH_O, nullptr},
+    {"is_anomaly_enabled", is_anomaly, METH_NOARGS, "is_anomaly_enabled()\n--\n\nIs anomaly mode on in this thread?"},
+    {"_set_anomaly", set_anomaly, METH_O, nullptr},
+    {"get_default_dtype", default_dtype, METH_NOARGS,
+     "get_default_dtype()\n--\n\nThe dtype of tensors made from Python floats."},
+    {"set_default_dtype", set_default, METH_O, "set_default_dtype(d, /)\n--\n\nSet it to a floating-point dtype."},
+    {"promote_types", promote, METH_VARARGS,
+     "promote_types(type1, type2, /)\n--\n\nThe smallest dtype that both convert to."},
+    {"can_cast", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(castable)), METH_VARARGS | METH_KEYWORDS,
+     "can_cast(from_, to)\n--\n\nMay a result of one dtype be stored in another?"},
+    {"result_type", result_dtype, METH_VARARGS,
+     "result_type(*arrays_and_dtypes)\n--\n\nThe dtype of an arithmetic result of tensors, numbers and dtypes."},
+    {"get_num_threads", get_threads, METH_NOARGS, "get_num_threads()\n--\n\nThreads that one operation may use."},
+    {"set_num_threads", set_threads, METH_O, "set_num_threads(n, /)\n--\n\nSet how many threads an operation may use."},
+    {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
+    {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
+    {"_operators", operators, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace facula::python
