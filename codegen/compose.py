@@ -324,7 +324,7 @@ class Translator:
                 if isinstance(piece, ast.Constant):
                     parts.append(self._quote(str(piece.value)))
                 elif isinstance(piece, ast.FormattedValue):
-                    value = self._expr(piece.value)
+                    value = self._unwrap(self._expr(piece.value))
                     if value.type == INTS:
                         parts.append(f"shape_string({value.code})")
                     elif value.type.base == "ScalarType":
@@ -689,6 +689,8 @@ class Translator:
                     return Value(f"{owner.code}.{method}({at})", INT)
                 if method in _FACT_METHODS:
                     return self._fact_method(owner, method, ast.unparse(node.func.value))
+                if method == "detach" and method not in self._by_base:
+                    return Value(f"detach({owner.code})", TENSOR)
             elif self._unwrap(owner).type == SCALAR and method == "conj" and not node.args:
                 return Value(f"{self._unwrap(owner).code}.conj()", SCALAR)
             arguments = [owner, *(self._expr(a) for a in node.args)]

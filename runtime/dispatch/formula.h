@@ -48,6 +48,8 @@ inline Scalar scalar_div(const Scalar& a, const Scalar& b) {
 
 // ---- lists ----
 inline DimVector to_owned(IntList l) { return DimVector(l.begin(), l.end()); }
+inline DimVector to_owned(DimVector l) { return l; }
+inline std::vector<Tensor> to_owned(std::vector<Tensor> l) { return l; }
 inline std::optional<DimVector> to_owned(const std::optional<IntList>& l) {
   return l ? std::optional<DimVector>(to_owned(*l)) : std::nullopt;
 }
