@@ -7,7 +7,7 @@ CXX=${CXX:-g++}
 BUILD=${BUILD:-build-cpp}
 mkdir -p "$BUILD"
 FLAGS="-std=c++20 -O2 -g -fPIC -fno-math-errno -fno-trapping-math -fvisibility=hidden -Wall -Wextra -Werror -I. -Itests/cpp"
-case $(uname -m) in x86_64) LEVELS="v3 v4"; FLAGS="$FLAGS -DFACULA_X86_LEVELS=1" ;; *) LEVELS="" ;; esac
+case $(uname -m) in x86_64) LEVELS="v3 v4"; FLAGS="$FLAGS -DFACULA_HAVE_V3 -DFACULA_HAVE_V4" ;; *) LEVELS="" ;; esac
 FLAGS="$FLAGS $*"
 OBJECTS=""
 compile() {  # source object flags
@@ -16,10 +16,9 @@ compile() {  # source object flags
 }
 for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/iterate/*.cpp tests/cpp/no_autograd.cpp; do
   name=$(basename "$source" .cpp)
-  case $name in *_loops) vector=-O3 ;; *) vector="" ;; esac
-  compile "$source" "$name.o" "$vector"
+  compile "$source" "$name.o" ""
   case $name in *_loops) for level in $LEVELS; do
-    compile "$source" "$name.$level.o" "-O3 -DFACULA_ISA=$level -march=x86-64-$level"
+    compile "$source" "$name.$level.o" "-DFACULA_ISA=$level -march=x86-64-$level"
   done ;; esac
 done
 for test in core pointwise; do

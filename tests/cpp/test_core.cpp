@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "expect.h"
+#include "check.h"
 #include "runtime/core/generator.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/tensor.h"

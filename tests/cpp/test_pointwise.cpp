@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "expect.h"
+#include "check.h"
 #include "fake_ops.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/result_type.h"

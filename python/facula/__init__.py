@@ -1,0 +1,87 @@
+"""A tensor library with tape-based autograd, used as one uses PyTorch."""
+
+import os as _os
+import sys as _sys
+
+from facula import _C
+
+# Operators, dtypes and types: whatever the compiled module has.
+globals().update({_name: _value for _name, _value in vars(_C).items() if _name[0] != "_"})
+
+_sys.modules["facula.return_types"] = _C.return_types
+# Namespaces that consist of operators only (linalg, special, ...) need no file of their own.
+for _path in _C._namespaces:
+    if _path[0] == "_" or "." in _path:
+        continue
+    _file = _os.path.join(__path__[0], _path)
+    if not _os.path.exists(_file) and not _os.path.exists(_file + ".py"):
+        _module = getattr(_C, "_" + _path)
+        _sys.modules["facula." + _path] = globals()[_path] = _module
+
+newaxis = None
+e = 2.718281828459045
+pi = 3.141592653589793
+inf = 1e999
+nan = inf - inf
+
+# Loaded when first used: module by name, attributes by the module that has them.
+_SUBMODULES = frozenset(
+    "autograd backends examples fft func linalg nn onnx optim random return_types serialization "
+    "special testing utils".split()
+)
+_ATTRIBUTES = {
+    name: module
+    for module, names in {
+        "facula._tensor_str": "get_printoptions printoptions set_printoptions",
+        "facula._type_info": "finfo iinfo",
+        "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
+        "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
+        "facula.serialization": "load save",
+    }.items()
+    for name in names.split()
+}
+
+
+def __getattr__(name):
+    if name in _ATTRIBUTES:
+        value = getattr(_import(_ATTRIBUTES[name]), name)
+    elif name in _SUBMODULES:
+        value = _import("facula." + name)
+    elif name == "__version__":
+        from importlib.metadata import version
+
+        value = version("facula")
+    else:
+        raise AttributeError(f"module 'facula' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def _import(name):
+    __import__(name)
+    return _sys.modules[name]
+
+
+def __dir__():
+    return sorted({*globals(), *_ATTRIBUTES, *_SUBMODULES})
+
+
+def __array_namespace_info__():
+    """Capabilities, dtypes and devices, as the Array API standard has it."""
+    return _import("facula._array_api").Info()
+
+
+def get_default_device():
+    """The device of tensors that are made without one."""
+    return device("cpu")  # noqa: F821
+
+
+def typename(obj):
+    """Name of a tensor's type, or of any object's."""
+    if is_tensor(obj):  # noqa: F821
+        return obj.type()
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+__all__ = [_n for _n in dir(_C) if _n[0] != "_"]
+__all__ += [*_ATTRIBUTES, "e", "get_default_device", "inf", "nan", "newaxis", "pi", "typename"]

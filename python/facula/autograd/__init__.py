@@ -1,0 +1,110 @@
+"""Automatic differentiation: backward, grad, Function, gradient checks, forward mode."""
+
+from __future__ import annotations
+
+import sys
+
+from facula import _C
+from facula.autograd.function import Function
+from facula.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+
+__all__ = [
+    "Function",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "is_grad_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+]
+
+_SUBMODULES = ("forward_ad", "functional", "graph")
+_ATTRIBUTES = {
+    "detect_anomaly": "anomaly_mode",
+    "gradcheck": "gradcheck",
+    "gradgradcheck": "gradcheck",
+    "set_detect_anomaly": "anomaly_mode",
+}
+
+
+def backward(
+    tensors,
+    grad_tensors=None,
+    retain_graph=None,
+    create_graph=False,
+    inputs=None,
+):
+    """Add the gradients of `tensors` to the `.grad` of the leaves that they came from.
+
+    Args:
+        tensors: a tensor or a sequence of them.
+        grad_tensors: gradients of the tensors; None means ones, for tensors of one element.
+        retain_graph: keep what was saved, so that backward can run again. Default: `create_graph`.
+        create_graph: record the pass itself, for gradients of gradients.
+        inputs: accumulate into these tensors only.
+    """
+    if inputs is not None and not _C.is_tensor(inputs) and len(inputs) == 0:
+        raise ValueError("backward(): argument 'inputs' is empty")
+    keep = create_graph if retain_graph is None else retain_graph
+    _C._run_backward(tensors, grad_tensors, keep, create_graph, inputs, True, True)
+
+
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    allow_unused=None,
+    materialize_grads=False,
+):
+    """Gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
+
+    Args:
+        outputs: a tensor or a sequence of them.
+        inputs: a tensor or a sequence of them; a leaf or any tensor of the graph.
+        grad_outputs: gradients of the outputs; None means ones, for outputs of one element.
+        retain_graph: keep what was saved. Default: `create_graph`.
+        create_graph: record the pass itself.
+        allow_unused: give None for inputs that the outputs do not depend on; else that raises.
+        materialize_grads: give zeros instead of None there.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad(): materialize_grads=True needs allow_unused=True or None")
+    keep = create_graph if retain_graph is None else retain_graph
+    unused = materialize_grads if allow_unused is None else allow_unused
+    result = _C._run_backward(outputs, grad_outputs, keep, create_graph, inputs, unused, False)
+    if materialize_grads and any(g is None for g in result):
+        import facula
+
+        given = (inputs,) if _C.is_tensor(inputs) else inputs
+        result = tuple(
+            facula.zeros_like(x, requires_grad=True) if g is None else g
+            for g, x in zip(result, given, strict=True)
+        )
+    return result
+
+
+def __getattr__(name):
+    if name in _ATTRIBUTES:
+        module = "facula.autograd." + _ATTRIBUTES[name]
+        __import__(module)
+        value = getattr(sys.modules[module], name)
+    elif name in _SUBMODULES:
+        __import__("facula.autograd." + name)
+        value = sys.modules["facula.autograd." + name]
+    else:
+        raise AttributeError(f"module 'facula.autograd' has no attribute '{name}'")
+    globals()[name] = value
+    return value
