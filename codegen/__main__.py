@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from codegen.errors import SchemaErrors
+from codegen.model import Schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def load(path: Path):  # type: ignore[no-untyped-def]
+def load(path: Path) -> Schema:
+    """The schema with its derived operators."""
     from codegen.derive import derive
     from codegen.reader import read_schema
 
@@ -28,6 +31,53 @@ def gen(args: argparse.Namespace) -> int:
     print(f"codegen: {len(written)} files changed")
     if args.stamp:
         args.stamp.touch()
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    from codegen.check import check as judge
+
+    report = judge(args.schema)
+    for error in report.errors:
+        print(error, file=sys.stderr)
+    if report.errors:
+        count = len(report.errors)
+        print(f"codegen check: {count} mistake{'s' * (count > 1)}", file=sys.stderr)
+        return 1
+    print(f"{args.schema.name}: good; {report.summary()}")
+    return 0
+
+
+def explain(args: argparse.Namespace) -> int:
+    from codegen.explain import UnknownOperator
+    from codegen.explain import explain as text_of
+
+    try:
+        print(text_of(load(args.schema), args.operator))
+    except UnknownOperator as error:
+        print(f"codegen explain: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def diff(args: argparse.Namespace) -> int:
+    from codegen import render
+    from codegen.diff import RevisionError, stat, texts_at, unified
+
+    try:
+        old = texts_at(ROOT, args.revision)
+    except RevisionError as error:
+        print(f"codegen diff: {error}", file=sys.stderr)
+        return 2
+    lines = list(unified(old, render.generate_texts(load(args.schema)), args.revision))
+    print("\n".join(stat(lines) if args.stat else lines))
+    return 0
+
+
+def jsonschema(args: argparse.Namespace) -> int:
+    from codegen.jsonschema import text
+
+    print(text(), end="")
     return 0
 
 
@@ -48,6 +98,17 @@ def main(argv: list[str] | None = None) -> int:
     generate.add_argument("--stamp", type=Path)
     generate.add_argument("--list", action="store_true", help="print the names of the files only")
     generate.set_defaults(run=gen)
+    judge = commands.add_parser("check", help="find every mistake of the schema")
+    judge.set_defaults(run=check)
+    explained = commands.add_parser("explain", help="print all that one operator becomes")
+    explained.add_argument("operator")
+    explained.set_defaults(run=explain)
+    changes = commands.add_parser("diff", help="how generated files change against a revision")
+    changes.add_argument("revision")
+    changes.add_argument("--stat", action="store_true", help="count lines only")
+    changes.set_defaults(run=diff)
+    editors = commands.add_parser("jsonschema", help="print the JSON Schema of the file")
+    editors.set_defaults(run=jsonschema)
     pages = commands.add_parser("docs", help="write the documentation pages")
     pages.add_argument("--out", type=Path, default=ROOT / "docs" / "_generated")
     pages.set_defaults(run=docs)
@@ -57,6 +118,9 @@ def main(argv: list[str] | None = None) -> int:
     except SchemaErrors as errors:
         print(errors, file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
 
 
 if __name__ == "__main__":

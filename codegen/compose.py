@@ -8,12 +8,12 @@ place in the schema, not a C++ error.
 from __future__ import annotations
 
 import ast
-import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen import cpp_types
+from codegen.errors import nearest
 from codegen.expr import CONSTANTS
 from codegen.model import Argument, Formula, Location, Operator, Schema, Signature, Type
 
@@ -99,6 +99,7 @@ HELPERS: dict[str, tuple[tuple[Type, ...], Type]] = {
     "inverse_permutation": ((INTS,), INTS),
     "result_dtype": ((TENSOR, TENSOR), DTYPE),
     "contiguous_strides": ((INTS,), INTS),
+    "sizes_along": ((TENSORS, INT), INTS),
 }
 
 
@@ -160,8 +161,10 @@ def facts_of(tree: ast.AST, name: str) -> tuple[bool, set[str]]:
     return whole, facts
 
 
-def names_used(tree: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+def names_used(tree: ast.AST, but: Sequence[ast.AST] = ()) -> set[str]:
+    """Names in a formula, without those that stand in the sub-trees `but` alone."""
+    skipped = {id(n) for part in but for n in ast.walk(part)}
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in skipped}
 
 
 def _number(value: float) -> str:
@@ -198,6 +201,12 @@ class Translator:
         assert isinstance(body, ast.expr)
         value = self._expr(body)
         return self._convert(value, wanted, body) if wanted is not None else value
+
+    def subexpression(self, formula: Formula, node: ast.AST) -> Value:
+        """One part of a formula."""
+        self._formula = formula
+        assert isinstance(node, ast.expr)
+        return self._expr(node)
 
     def shape_expression(self, formula: Formula) -> str:
         self._in_shape = True
@@ -315,7 +324,7 @@ class Translator:
                 if isinstance(piece, ast.Constant):
                     parts.append(self._quote(str(piece.value)))
                 elif isinstance(piece, ast.FormattedValue):
-                    value = self._expr(piece.value)
+                    value = self._unwrap(self._expr(piece.value))
                     if value.type == INTS:
                         parts.append(f"shape_string({value.code})")
                     elif value.type.base == "ScalarType":
@@ -427,9 +436,8 @@ class Translator:
             return Value(_number(CONSTANTS[name]), FLOAT)
         if name in _DTYPES:
             return Value(cpp_types.dtype_literal(name), DTYPE)
-        near = difflib.get_close_matches(name, [*self._variables, *CONSTANTS], 1)
-        hint = f"; did you mean `{near[0]}`?" if near else ""
-        raise self._error(node, f"unknown name `{name}`{hint}")
+        known = [*self._variables, *CONSTANTS, *(a.name for a in self._op.signature.arguments)]
+        raise self._error(node, f"unknown name '{name}'{nearest(name, known)}")
 
     def _attribute(self, node: ast.Attribute) -> Value:
         owner = self._expr(node.value)
@@ -664,6 +672,9 @@ class Translator:
     # ---- calls ----
 
     def _call(self, node: ast.Call) -> Value:
+        known = self._variables.get(ast.unparse(node))
+        if known is not None:  # made in the forward
+            return known
         keywords = {k.arg: self._expr(k.value) for k in node.keywords if k.arg is not None}
         if isinstance(node.func, ast.Attribute):
             owner = self._expr(node.func.value)
@@ -678,6 +689,8 @@ class Translator:
                     return Value(f"{owner.code}.{method}({at})", INT)
                 if method in _FACT_METHODS:
                     return self._fact_method(owner, method, ast.unparse(node.func.value))
+                if method == "detach" and method not in self._by_base:
+                    return Value(f"detach({owner.code})", TENSOR)
             elif self._unwrap(owner).type == SCALAR and method == "conj" and not node.args:
                 return Value(f"{self._unwrap(owner).code}.conj()", SCALAR)
             arguments = [owner, *(self._expr(a) for a in node.args)]
@@ -763,15 +776,14 @@ class Translator:
         inplace = name.endswith("_") and name not in self._by_base and name[:-1] in self._by_base
         candidates = self._by_base.get(name[:-1] if inplace else name, [])
         if not candidates:
-            near = difflib.get_close_matches(name, list(self._by_base), 1)
-            hint = f"; did you mean `{near[0]}`?" if near else ""
-            raise self._error(node, f"unknown operator `{name}`{hint}")
+            what, known = "operator", list(self._by_base)
+            if self._in_shape:
+                what, known = "shape rule", list(self._rules)
+            raise self._error(node, f"unknown {what} '{name}'{nearest(name, known)}")
         for candidate in candidates:
             if self._bindable(candidate.signature, arguments, keywords, candidate):
                 return self._invoke(candidate, arguments, keywords, node, inplace=inplace)
-        given = ", ".join(
-            [str(a.type) for a in arguments] + [f"{k}={v.type}" for k, v in keywords.items()]
-        )
+        given = _given(arguments, keywords)
         wanted = " or ".join(str(c.signature) for c in candidates)
         raise self._error(node, f"{name}({given}) does not fit {wanted}")
 
@@ -840,7 +852,11 @@ class Translator:
     ) -> Value:
         pairs = self._pair(signature, arguments, keywords)
         if pairs is None:
-            raise self._error(node, f"{signature.name} takes {signature}")
+            given = [str(a.type) for a in arguments] + [
+                f"{k}={v.type}" for k, v in keywords.items()
+            ]
+            message = f"{signature.name}({', '.join(given)}) does not fit {signature}"
+            raise self._error(node, message)
         codes = []
         for argument, value in pairs:
             if value is None:
@@ -906,7 +922,7 @@ class Translator:
             return value
         if not self._fits(value, wanted, numbers):
             raise self._error(
-                node, f"a {wanted} is wanted here, `{ast.unparse(node)}` is a {value.type}"
+                node, f"{_a(wanted)} is wanted here, `{ast.unparse(node)}` is {_a(value.type)}"
             )
         have = value.type
         if have == NONE:
@@ -964,7 +980,17 @@ class Translator:
         lines = self._formula.text.splitlines(keepends=True)
         line = getattr(node, "lineno", 1)
         offset = sum(len(text) for text in lines[: line - 1]) + getattr(node, "col_offset", 0)
-        return FormulaError(self._formula.at(offset), f"{self._op.name}: {message}")
+        return FormulaError(self._formula.at(offset), message)
+
+
+def _given(arguments: list[Value], keywords: Mapping[str, Value]) -> str:
+    """The types of a call, for messages."""
+    named = [f"{name}={value.type}" for name, value in keywords.items()]
+    return ", ".join([*(str(a.type) for a in arguments), *named])
+
+
+def _a(t: Type) -> str:
+    return f"{'an' if str(t)[0] in 'aeiou' else 'a'} {t}"
 
 
 def argument_values(op: Operator, prefix: Callable[[str], str] = lambda n: n) -> dict[str, Value]:

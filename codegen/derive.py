@@ -33,7 +33,15 @@ _TENSOR = Type("Tensor")
 
 def derive(schema: Schema) -> Schema:
     """The schema with derived operators added and every derivative a tensor formula."""
-    return _Deriver(schema).run()
+    derived, errors = derive_records(schema)
+    errors.raise_if_any()
+    return derived
+
+
+def derive_records(schema: Schema) -> tuple[Schema, Errors]:
+    """As `derive`, with the mistakes beside the schema."""
+    deriver = _Deriver(schema)
+    return deriver.run(), deriver.errors
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,6 @@ class _Deriver:
                 op, made = self.operator(op)
                 derived += made
             operators.append(op)
-        self.errors.raise_if_any()
         return Schema(self.schema.math, self.schema.rules, (*operators, *derived))
 
     def operator(self, op: Operator) -> tuple[Operator, list[Operator]]:

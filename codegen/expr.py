@@ -148,7 +148,10 @@ class Checker:
     def scalar(self, formula: Formula, known: Collection[str], functions: Scopes) -> None:
         """A formula of elements: `functions` gives the vocabulary with its arity."""
         arity = {**INTRINSICS, **functions}
+        called = {id(n.func) for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
         for node in ast.walk(formula.tree):
+            if isinstance(node, ast.Attribute) and id(node) in called:
+                continue  # the call says it
             if not isinstance(node, _SCALAR_NODES) or isinstance(node, ast.MatMult):
                 self.add(formula, node, f"{_what(node)} has no place in a scalar formula")
             elif isinstance(node, ast.Call):

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 
 from . import scalar_cpp
-from .model import Argument, Formula, Operator, Schema
+from .model import Argument, Formula, Operator
 from .scalar_cpp import Body, variable
 from .tree import from_formula
 
@@ -36,7 +36,6 @@ class Table:
     """The loops of one operator, or of one variant of it, by compute type."""
 
     name: str  # `NAME` or `NAME_VARIANT`; the C++ object is `NAME_loops`
-    location: str
     formula: str
     loops: tuple[Loop, ...]
     slots: tuple[tuple[str, str, str], ...]  # (ScalarType, loop name, C++ type)
@@ -73,7 +72,7 @@ def tables(op: Operator) -> tuple[Table, ...]:
                 slots.append((scalar_type, loop_name, cpp))
         named = tuple(_rename(loop, loop_name) for loop, loop_name in loops.items())
         text = "; ".join(" ".join(formula.text.split()) for _, formula in group)
-        found.append(Table(name, str(op.location), text, named, tuple(slots)))
+        found.append(Table(name, text, named, tuple(slots)))
     return tuple(found)
 
 
@@ -128,20 +127,6 @@ def _scoped(body: Body) -> Body:
 def shard_of(op: Operator, shards: int = SHARDS) -> int:
     """An operator and its derived ones share a shard, which no edit elsewhere changes."""
     return zlib.crc32((op.derived_from or op.name).encode()) % shards
-
-
-def generate(schema: Schema, shards: int = SHARDS) -> dict[str, str]:
-    """Texts of `pointwise_loops.h` and of the shards `pointwise_K.cpp`, to be compiled once for
-    each instruction set with `-DFACULA_ISA=name`."""
-    env = environment()
-    operators = [op for op in schema.operators if op.kind == "pointwise" and op.scalar]
-    names = [name for op in operators for name in table_names(op)]
-    files = {"pointwise_loops.h": env.get_template("pointwise_loops.h.j2").render(names=names)}
-    for shard in range(shards):
-        chosen = [t for op in operators if shard_of(op, shards) == shard for t in tables(op)]
-        text = env.get_template("pointwise.cpp.j2").render(tables=chosen)
-        files[f"pointwise_{shard}.cpp"] = text
-    return files
 
 
 def environment() -> jinja2.Environment:

@@ -42,7 +42,15 @@ KINDS = (
 DTYPE_CLASSES = ("bool", "int", "float", "complex")
 PROMOTIONS = ("float", "same", "bool", "real", "none")
 VARIANTS = ("inplace", "out")
-POLICIES = ("deterministic", "nan", "ties", "empty")
+DEVICES = ("CPU", "CUDA", "any")
+POLICY_WORDS = {
+    "deterministic": ("true", "false"),
+    "nan": ("propagate", "ignore", "last", "first"),
+    "ties": ("first", "last", "share", "any"),
+    "empty": ("zero", "one", "nan", "error", "identity", "empty"),
+    "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy
+}
+POLICIES = tuple(POLICY_WORDS)
 TOKENS = (
     *[
         "+",

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from codegen import autograd, bindings, cpp_types, export, pointwise, pyi, stubs
+from codegen import autograd, bindings, cpp_types, export, jsonschema, pointwise, pyi, stubs
 from codegen.compose import FormulaError
 from codegen.errors import SchemaError, SchemaErrors
 from codegen.model import Operator, Schema
+from codegen.pointwise import SHARDS, shard_of
 
 STUB_SHARDS = 8
 AUTOGRAD_SHARDS = 6
 BINDING_SHARDS = 8
+# Stems of the sharded files with the number of shards.
+SHARDED = {
+    "pointwise": SHARDS,
+    "stubs": STUB_SHARDS,
+    "autograd": AUTOGRAD_SHARDS,
+    "bindings": BINDING_SHARDS,
+}
 
 
 @dataclass(frozen=True)
@@ -63,28 +70,14 @@ def _cpp_string(text: str) -> str:
 
 
 def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
-    differentiable = (autograd.is_differentiable(op) and op.kind != "composite") or bool(
-        op.kind == "composite" and autograd.is_differentiable(op)
-    )
-    node = autograd.node_of(schema, op) if differentiable else None
+    node = autograd.node_of(schema, op) if autograd.is_differentiable(op) else None
     mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
     forms = []
     for form in stubs.forms_of(op):
         if form.variant == "Functional" and node is None and not mutable:
             continue
-        if (
-            form.variant != "Functional"
-            and op.composite is not None
-            and node is None
-            and not op.dispatch
-        ):
-            continue  # goes through its parts
-        if (
-            form.variant != "Functional"
-            and op.composite_fn is not None
-            and node is None
-            and not op.dispatch
-        ):
+        through_parts = op.composite is not None or op.composite_fn is not None
+        if form.variant != "Functional" and through_parts and node is None and not op.dispatch:
             continue
         self_name = (
             cpp_types.identifier(op.signature.arguments[0].name) if op.signature.arguments else ""
@@ -158,69 +151,90 @@ def _qualified(expression: str) -> str:
     return " + ".join(p if p.isdigit() else f"node_->{p}" for p in expression.split(" + "))
 
 
-def _shard(op: Operator, shards: int) -> int:
-    return zlib.crc32((op.derived_from or op.name).encode()) % shards
+@dataclass(frozen=True)
+class Plan:
+    """What the templates need of one operator."""
+
+    op: Operator
+    stub: stubs.Stub
+    layer: LayerPlan
+
+
+def plan_of(schema: Schema, op: Operator) -> Plan:
+    """Translates an operator's formulas; a mistake in one raises FormulaError."""
+    layer = layer_plan(schema, op)
+    return Plan(op, stubs.stub_of(schema, op, layer.node is not None), layer)
+
+
+def plans_of(schema: Schema) -> list[Plan]:
+    """The plans of all operators; raises SchemaErrors with every mistake found."""
+    plans: list[Plan] = []
+    errors: list[SchemaError] = []
+    for op in schema:
+        try:
+            plans.append(plan_of(schema, op))
+        except FormulaError as error:
+            errors.append(SchemaError(error.location, op.derived_from or op.name, error.message))
+    if errors:
+        raise SchemaErrors(errors)
+    return plans
 
 
 def generate_texts(schema: Schema) -> dict[str, str]:
     """Path below the build directory -> text."""
     env = environment()
-    errors: list[SchemaError] = []
-    all_stubs: list[stubs.Stub] = []
-    plans: list[LayerPlan] = []
-    for op in schema:
-        try:
-            plan = layer_plan(schema, op)
-            all_stubs.append(stubs.stub_of(schema, op, plan.node is not None))
-            if plan.forms:
-                plans.append(plan)
-        except FormulaError as error:
-            errors.append(
-                SchemaError(error.location, op.name, error.message.removeprefix(f"{op.name}: "))
-            )
-    if errors:
-        raise SchemaErrors(errors)
-    texts: dict[str, str] = dict(pointwise.generate(schema))
-    texts["facula/ops.h"] = env.get_template("ops.h.j2").render(stubs=all_stubs)
-    texts["facula/kernels.h"] = env.get_template("kernels.h.j2").render(
-        spaces=_kernel_spaces(schema)
-    )
-    texts["facula/shapes.h"] = env.get_template("kernels.h.j2").render(
-        spaces=[
-            (
-                "shape",
-                [
-                    {
-                        "location": r.location,
-                        "result": "Meta",
-                        "name": r.signature.name,
-                        "parameters": ", ".join(
-                            cpp_types.declared_parameter(a, True) for a in r.signature.arguments
-                        ),
-                    }
-                    for r in schema.rules
-                ],
-            )
-        ]
-    )
+    plans = plans_of(schema)
+    all_stubs = [p.stub for p in plans]
     declarations = Declarations(schema, all_stubs)
-    for k in range(STUB_SHARDS):
-        chosen = [s for s in all_stubs if _shard(s.op, STUB_SHARDS) == k]
-        text = env.get_template("stubs.cpp.j2").render(
-            stubs=chosen, shard=k, names=_table_names(chosen)
-        )
-        texts[f"stubs_{k}.cpp"] = declarations.insert(text)
-    for k in range(AUTOGRAD_SHARDS):
-        some = [p for p in plans if _shard(p.op, AUTOGRAD_SHARDS) == k]
-        text = env.get_template("autograd.cpp.j2").render(plans=some, shard=k)
-        texts[f"autograd_{k}.cpp"] = declarations.insert(text)
-    texts.update(_binding_texts(schema, env, declarations))
-    texts["facula/ops.json"] = export.to_json(schema)
-    texts.update(pyi.generate(schema, env))
-    texts["register.cpp"] = env.get_template("register.cpp.j2").render(
-        stub_shards=STUB_SHARDS, autograd_shards=AUTOGRAD_SHARDS
-    )
-    return texts
+    headers = env.get_template("kernels.h.j2")
+    texts: dict[str, str] = {
+        "facula/ops.h": env.get_template("ops.h.j2").render(stubs=all_stubs),
+        "facula/kernels.h": headers.render(spaces=_kernel_spaces(schema)),
+        "facula/shapes.h": headers.render(spaces=[("shape", _shape_functions(schema))]),
+        "facula/ops.json": export.to_json(schema),
+        "facula/ops.schema.json": jsonschema.text(),
+        "module_table.cpp": _module_table(schema, env),
+        "register.cpp": env.get_template("register.cpp.j2").render(
+            stub_shards=STUB_SHARDS, autograd_shards=AUTOGRAD_SHARDS
+        ),
+    }
+    for stem, count in SHARDED.items():
+        for k in range(count):
+            some = [p for p in plans if shard_of(p.op, count) == k]
+            texts[f"{stem}_{k}.cpp"] = cpp(stem, env, declarations, some, k)
+    texts = {n: tidy(t) if n.endswith((".cpp", ".h")) else t for n, t in texts.items()}
+    return texts | pyi.generate(schema, env)
+
+
+_SEVERAL_BLANK = re.compile(r"\n\n\n+")
+_LAST_COMMA = re.compile(r",  ?\};")
+
+
+def tidy(text: str) -> str:
+    """C++ without the blank lines and commas that templates leave behind."""
+    text = _SEVERAL_BLANK.sub("\n\n", "\n".join(line.rstrip() for line in text.split("\n")))
+    text = re.sub(r"\n\n(?= *\}\n)", "\n", _LAST_COMMA.sub("};", text))
+    return re.sub(r"\{\n\n(?= )", "{\n", text)
+
+
+def cpp(
+    stem: str, env: jinja2.Environment, declarations: Declarations, plans: list[Plan], shard: int
+) -> str:
+    """One generated source file of `plans`."""
+    template = env.get_template(f"{stem}.cpp.j2")
+    match stem:
+        case "pointwise":
+            tables = [t for p in plans if p.op.scalar for t in pointwise.tables(p.op)]
+            return template.render(tables=tables)
+        case "stubs":
+            some = [p.stub for p in plans]
+            names = [n for s in some if s.pointwise for n in pointwise.table_names(s.op)]
+            text = template.render(stubs=some, shard=shard, names=names)
+        case "autograd":
+            text = template.render(plans=[p.layer for p in plans if p.layer.forms], shard=shard)
+        case _:
+            text = template.render(bindings=[bindings.binding_of(p.op) for p in plans])
+    return declarations.insert(text)
 
 
 _USES = re.compile(r"\b(ops|cpu|any|composite|shape|entries)::(\w+)")
@@ -263,33 +277,32 @@ class Declarations:
         return text.replace("// DECLARATIONS\n", "\n".join(blocks) + "\n")
 
 
-def _table_names(chosen: list[stubs.Stub]) -> list[str]:
-    return [name for stub in chosen if stub.pointwise for name in pointwise.table_names(stub.op)]
-
-
-def _binding_texts(
-    schema: Schema, env: jinja2.Environment, declarations: Declarations
-) -> dict[str, str]:
+def _module_table(schema: Schema, env: jinja2.Environment) -> str:
     made, callables, entries = bindings.collect(schema)
     binary, unary = bindings.slot_bindings(schema)
-    docs = {c.symbol: _docstring(c) for c in callables}
-    texts = {
-        "module_table.cpp": env.get_template("module_table.cpp.j2").render(
-            bindings=made,
-            callables=callables,
-            docs=docs,
-            binary=binary,
-            unary=unary,
-            functions=[e for e in entries if e.path != "Tensor"],
-            methods=[e for e in entries if e.path == "Tensor"],
-            properties=bindings.property_operators(schema),
-        ),
-    }
-    for k in range(BINDING_SHARDS):
-        some = [b for b in made if _shard(b.op, BINDING_SHARDS) == k]
-        text = env.get_template("bindings.cpp.j2").render(bindings=some)
-        texts[f"bindings_{k}.cpp"] = declarations.insert(text)
-    return texts
+    return env.get_template("module_table.cpp.j2").render(
+        bindings=made,
+        callables=callables,
+        docs={c.symbol: _docstring(c) for c in callables},
+        binary=binary,
+        unary=unary,
+        functions=[e for e in entries if e.path != "Tensor"],
+        methods=[e for e in entries if e.path == "Tensor"],
+        properties=bindings.property_operators(schema),
+    )
+
+
+def _shape_functions(schema: Schema) -> list[dict[str, Any]]:
+    return [
+        {
+            "result": "Meta",
+            "name": rule.signature.name,
+            "parameters": ", ".join(
+                cpp_types.declared_parameter(a, True) for a in rule.signature.arguments
+            ),
+        }
+        for rule in schema.rules
+    ]
 
 
 def _docstring(c: bindings.Callable_) -> str:
@@ -308,14 +321,12 @@ def _kernel_spaces(schema: Schema) -> list[tuple[str, list[dict[str, Any]]]]:
         ]
         for space, symbol in symbols:
             spaces.setdefault(space, {})[f"{symbol}({cpp_types.kernel_parameters(op)})"] = {
-                "location": op.location,
                 "result": cpp_types.kernel_result(op),
                 "name": symbol,
                 "parameters": cpp_types.kernel_parameters(op),
             }
         if op.composite_fn:
             spaces.setdefault("composite", {})[f"{op.composite_fn}({cpp_types.parameters(op)})"] = {
-                "location": op.location,
                 "result": cpp_types.result_type(op.signature.returns),
                 "name": op.composite_fn,
                 "parameters": cpp_types.parameters(op),
@@ -337,16 +348,10 @@ def generate(schema: Schema, outdir: Path) -> list[Path]:
 
 
 def output_names() -> list[str]:
-    """The files `generate` writes: fixed, whatever the schema holds."""
+    """The files `generate` writes that the build knows of: fixed, whatever the schema holds."""
     return [
-        *(f"pointwise_{k}.cpp" for k in range(pointwise.SHARDS)),
-        "facula/ops.h",
-        "facula/kernels.h",
-        "facula/shapes.h",
-        *(f"stubs_{k}.cpp" for k in range(STUB_SHARDS)),
-        *(f"autograd_{k}.cpp" for k in range(AUTOGRAD_SHARDS)),
-        *(f"bindings_{k}.cpp" for k in range(BINDING_SHARDS)),
-        "module_table.cpp",
-        "register.cpp",
-        "facula/ops.json",
+        *(f"{stem}_{k}.cpp" for stem, count in SHARDED.items() for k in range(count)),
+        *("module_table.cpp", "register.cpp"),
+        *("facula/ops.h", "facula/kernels.h", "facula/shapes.h"),
+        *("facula/ops.json", "facula/ops.schema.json"),
     ]

@@ -31,7 +31,7 @@ def check_sample(op: Operator, text: str) -> tuple[int, str] | None:
         return max((error.offset or 1) - 1 - len(_PREFIX), 0), f"not a sample: {error.msg}"
     assert isinstance(call, ast.Call)
     for node in ast.walk(call):
-        problem = _word_problem(node) if node is not call else None
+        problem = None if node in (call, call.func) else _word_problem(node)
         if problem:
             return max(getattr(node, "col_offset", len(_PREFIX)) - len(_PREFIX), 0), problem
     return _binding_problem(op, call)

@@ -11,7 +11,7 @@ namespace facula {
 struct BackwardOptions {
   bool keep_graph = false;
   bool create_graph = false;
-  bool accumulate = true;      // into leaves' .grad; false: return gradients of `inputs` only
+  bool accumulate = true;  // into leaves' .grad; false: return gradients of `inputs` only
   bool allow_unused = false;
 };
 
@@ -26,17 +26,17 @@ FACULA_API std::vector<Tensor> run_backward(TensorList roots, TensorList grads, 
 // What the runtime needs of operators, installed by aten/roles.cpp: the runtime names none itself.
 // All go through the whole dispatch, so that they are recorded where gradients are on.
 struct EngineRoles {
-  Tensor (*accumulate)(const Tensor& a, const Tensor& b) = nullptr;         // a + b
-  void (*accumulate_into)(const Tensor& into, const Tensor& b) = nullptr;   // into += b
+  Tensor (*accumulate)(const Tensor& a, const Tensor& b) = nullptr;        // a + b
+  void (*accumulate_into)(const Tensor& into, const Tensor& b) = nullptr;  // into += b
   Tensor (*sum_to)(const Tensor& grad, IntList sizes) = nullptr;
   Tensor (*cast)(const Tensor& t, ScalarType dtype, Device device) = nullptr;
   Tensor (*real_part)(const Tensor& t) = nullptr;
   Tensor (*conjugate)(const Tensor& t) = nullptr;
-  Tensor (*zeros)(const Meta& meta) = nullptr;   // also of strided geometry
+  Tensor (*zeros)(const Meta& meta) = nullptr;  // also of strided geometry
   Tensor (*ones)(const Meta& meta) = nullptr;
   Tensor (*clone)(const Tensor& t) = nullptr;
   Tensor (*as_strided)(const Tensor& t, IntList sizes, IntList strides, int64_t offset) = nullptr;
-  void (*copy_into)(const Tensor& into, const Tensor& source) = nullptr;    // broadcasts
+  void (*copy_into)(const Tensor& into, const Tensor& source) = nullptr;  // broadcasts
   // Optional: without them, views between real and complex refuse in-place changes ...
   Tensor (*view_as_real)(const Tensor& t) = nullptr;
   Tensor (*view_as_complex)(const Tensor& t) = nullptr;

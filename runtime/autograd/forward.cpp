@@ -57,7 +57,8 @@ void TangentDeleter::operator()(TangentRecord* r) const noexcept {
 
 void enter_dual_level() {
   ThreadState& s = thread_state();
-  FACULA_CHECK(!s.forward_mode, Runtime, "forward mode has one level: a dual level is open already on this thread");
+  FACULA_CHECK(!s.forward_mode, Runtime,
+               "forward mode has one level: a dual level is open already on this thread");
   tls_level = std::make_shared<DualLevel>();
   s.forward_mode = true;
   s.excluded &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));
@@ -73,6 +74,9 @@ void exit_dual_level() {
 }
 
 namespace detail {
+
+std::shared_ptr<DualLevel> dual_level() { return tls_level; }
+void set_dual_level(std::shared_ptr<DualLevel> level) { tls_level = std::move(level); }
 
 Tensor tangent_from_base(const Tensor& t) {
   const Tensor base(intrusive_ptr<TensorImpl>::share(t.impl()->base.get()));

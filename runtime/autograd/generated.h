@@ -33,11 +33,20 @@ inline std::vector<SavedTensor> save_list(TensorList list) {
   for (const Tensor& t : list) saved.emplace_back(t, false);
   return saved;
 }
-inline std::vector<Tensor> unpack_list(const std::vector<SavedTensor>& list, const Node& owner, const char* name) {
+inline std::vector<Tensor> unpack_list(const std::vector<SavedTensor>& list, const Node& owner,
+                                       const char* name) {
   std::vector<Tensor> tensors;
   tensors.reserve(list.size());
   for (const SavedTensor& s : list) tensors.push_back(s.unpack(owner, name));
   return tensors;
+}
+
+// Gradients of all outputs, zeros where one is missing.
+inline std::vector<Tensor> materialize_all(const Node& node, std::span<const Tensor> grads) {
+  std::vector<Tensor> all;
+  all.reserve(grads.size());
+  for (size_t i = 0; i < grads.size(); ++i) all.push_back(node.materialize(grads[i], i));
+  return all;
 }
 
 // The gradient of an input stated `zero`.

@@ -54,7 +54,8 @@ void GraphTask::find_wanted(std::span<const Edge> roots) {
   std::vector<Frame> stack;
   detail::NodeMap seen;
   const auto visit = [&](const Node* node) {
-    if (node != nullptr && node->sequence() >= first_sequence_ && seen.insert(node, 0).second) stack.push_back({node, 0});
+    if (node != nullptr && node->sequence() >= first_sequence_ && seen.insert(node, 0).second)
+      stack.push_back({node, 0});
   };
   for (const Edge& root : roots) {
     visit(root.node.get());
@@ -100,7 +101,8 @@ namespace {
 bool can_overwrite(const Tensor& t, const Tensor& other) {
   const TensorImpl& impl = *t.impl();
   return !tls_state.grad_enabled && impl.use_count() == 1 && impl.storage && impl.storage->use_count() == 1 &&
-         !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad && impl.dtype == other.dtype() &&
+         !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad &&
+         impl.dtype == other.dtype() &&
          (impl.contiguous || is_non_overlapping_and_dense(impl.sizes, impl.strides)) && !has_tangent(t) &&
          !has_tangent(other);
 }
@@ -211,7 +213,8 @@ void run_post_hooks(const Node& node, std::span<Tensor> results, std::span<const
 
 std::string made_at(const Node& node) {
   const Node::Hooks* hooks = node.hooks_or_null();
-  return hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")") : std::string();
+  return hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")")
+                                                     : std::string();
 }
 
 void check_nan(const Node& node, std::span<const Tensor> results) {
@@ -239,7 +242,9 @@ class InUse {
 
 class WantedScope {
  public:
-  WantedScope(const Node* node, const bool* wanted) : saved_(detail::tls_wanted) { detail::tls_wanted = {node, wanted}; }
+  WantedScope(const Node* node, const bool* wanted) : saved_(detail::tls_wanted) {
+    detail::tls_wanted = {node, wanted};
+  }
   ~WantedScope() { detail::tls_wanted = saved_; }
   WantedScope(const WantedScope&) = delete;
   WantedScope& operator=(const WantedScope&) = delete;
@@ -307,8 +312,10 @@ void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted)
     }
     use.done();
   }
-  if (tls_state.anomaly) [[unlikely]] check_nan(node, results);
-  if (node.hooks_or_null() != nullptr) [[unlikely]] run_post_hooks(node, results, grads);
+  if (tls_state.anomaly) [[unlikely]]
+    check_nan(node, results);
+  if (node.hooks_or_null() != nullptr) [[unlikely]]
+    run_post_hooks(node, results, grads);
   grads.clear();  // so that gradients handed on may be written over
   for (size_t i = 0; i < n; ++i) {
     const Edge& edge = node.edge(i);

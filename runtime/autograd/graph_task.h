@@ -67,7 +67,7 @@ class GraphTask {
   BackwardOptions options_;
   std::vector<Tensor>* results_ = nullptr;
   bool selective_ = false;
-  uint64_t first_sequence_ = 0;     // of the targets: older nodes cannot lead to one
+  uint64_t first_sequence_ = 0;  // of the targets: older nodes cannot lead to one
   std::vector<Waiting> heap_;
   std::vector<Pending> pending_;
   std::vector<uint32_t> free_slots_;

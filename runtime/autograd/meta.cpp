@@ -47,7 +47,8 @@ void move_retain(AutogradMeta& meta, Node* from, Node& to, uint32_t output_nr) {
 
 void become_output(const Tensor& t, const intrusive_ptr<Node>& node, uint32_t output_nr) {
   AutogradMeta& meta = autograd_meta(t);
-  if (meta.retains_grad) [[unlikely]] move_retain(meta, meta.grad_fn.get(), *node, output_nr);
+  if (meta.retains_grad) [[unlikely]]
+    move_retain(meta, meta.grad_fn.get(), *node, output_nr);
   meta.grad_fn = node;
   meta.output_nr = output_nr;
   if (t.is_view()) meta.view_version = t.version();
@@ -63,15 +64,18 @@ Edge view_edge(const Tensor& t) {
     if (meta.grad_fn && meta.view_version == version) return {meta.grad_fn, meta.output_nr};
   }
   const Tensor base = base_of(*t.impl());
-  FACULA_CHECK(can_slice(base.dtype(), t.dtype()), Runtime, "a ", dtype_name(t.dtype()), " view of a ",
-               dtype_name(base.dtype()), " tensor is used after its base (or another view of the base) was changed "
-               "in place; its gradient cannot be followed through that change. Take the view again after the change, "
-               "or make the change out of place");
+  FACULA_CHECK(
+      can_slice(base.dtype(), t.dtype()), Runtime, "a ", dtype_name(t.dtype()), " view of a ",
+      dtype_name(base.dtype()),
+      " tensor is used after its base (or another view of the base) was changed "
+      "in place; its gradient cannot be followed through that change. Take the view again after the change, "
+      "or make the change out of place");
   auto node = make_intrusive<ViewOfBase>(base, t);
   node->add_output(t);
   intrusive_ptr<Node> old;  // dropped after the lock
   std::lock_guard lock(detail::lock_for(&meta));
-  if (meta.grad_fn && meta.view_version == version) return {meta.grad_fn, meta.output_nr};  // another thread's
+  if (meta.grad_fn && meta.view_version == version)
+    return {meta.grad_fn, meta.output_nr};  // another thread's
   if (meta.retains_grad) move_retain(meta, meta.grad_fn.get(), *node, 0);
   old = std::move(meta.grad_fn);
   meta.grad_fn = node;
@@ -84,7 +88,8 @@ Edge view_edge(const Tensor& t) {
 intrusive_ptr<Node> accumulator_of(const Tensor& leaf) {
   AutogradMeta& meta = autograd_meta(leaf);
   std::lock_guard lock(detail::lock_for(leaf.impl()));
-  if (meta.accumulator != nullptr && meta.accumulator->try_retain()) return intrusive_ptr<Node>::adopt(meta.accumulator);
+  if (meta.accumulator != nullptr && meta.accumulator->try_retain())
+    return intrusive_ptr<Node>::adopt(meta.accumulator);
   auto node = make_intrusive<AccumulateGrad>(leaf);
   meta.accumulator = node.get();
   return node;
@@ -116,7 +121,8 @@ AutogradMeta& autograd_meta(const Tensor& t) {
 Edge gradient_edge(const Tensor& t) {
   if (!t.defined() || !t.requires_grad()) return {};
   const TensorImpl& impl = *t.impl();
-  if (impl.base && follows_base(impl)) [[unlikely]] return view_edge(t);
+  if (impl.base && follows_base(impl)) [[unlikely]]
+    return view_edge(t);
   const AutogradMeta* meta = impl.autograd.get();
   if (meta != nullptr && meta->grad_fn) return {meta->grad_fn, meta->output_nr};
   return {accumulator_of(t), 0};
@@ -136,15 +142,17 @@ bool is_leaf(const Tensor& t) {
 void set_requires_grad(const Tensor& t, bool requires_grad) {
   if (!is_leaf(t)) {
     FACULA_CHECK(requires_grad, Runtime,
-                 "requires_grad can be turned off for leaf tensors only. To use a computed tensor where no gradient is "
+                 "requires_grad can be turned off for leaf tensors only. To use a computed tensor where no "
+                 "gradient is "
                  "wanted, use `x.detach()`");
     return;
   }
   FACULA_CHECK(!requires_grad || is_differentiable(t.dtype()), Runtime,
                "only tensors of floating-point and complex dtype can require gradients; this one is ",
                dtype_name(t.dtype()));
-  FACULA_CHECK(!requires_grad || !t.impl()->inference || tls_state.inference, Runtime,
-               "a tensor made in inference mode cannot require gradients outside it; clone() it and use the clone");
+  FACULA_CHECK(
+      !requires_grad || !t.impl()->inference || tls_state.inference, Runtime,
+      "a tensor made in inference mode cannot require gradients outside it; clone() it and use the clone");
   if (requires_grad) autograd_meta(t);  // now, so that threads sharing the leaf need not make it
   mark(*t.impl(), requires_grad);
 }
@@ -154,8 +162,8 @@ Tensor& grad_of(const Tensor& t) { return autograd_meta(t).grad; }
 void set_grad(const Tensor& t, Tensor grad) {
   if (grad.defined()) {
     FACULA_CHECK(!grad.is_same(t), Runtime, "a tensor cannot be its own grad");
-    FACULA_CHECK(grad.sizes() == t.sizes(), Runtime, "grad: got a tensor of shape ", shape_string(grad.sizes()),
-                 ", expected that of the tensor, ", shape_string(t.sizes()));
+    FACULA_CHECK(grad.sizes() == t.sizes(), Runtime, "grad: got a tensor of shape ",
+                 shape_string(grad.sizes()), ", expected that of the tensor, ", shape_string(t.sizes()));
     FACULA_CHECK(grad.dtype() == t.dtype(), Runtime, "grad: got a ", dtype_name(grad.dtype()),
                  " tensor, expected the dtype of the tensor, ", dtype_name(t.dtype()));
     FACULA_CHECK(grad.device() == t.device(), Runtime, "grad: got a tensor on ", to_string(grad.device()),
@@ -189,6 +197,7 @@ Tensor detach(const Tensor& t) {
   impl->strides = from.strides;
   impl->dtype = from.dtype;
   impl->device = from.device;
+  impl->layers = from.layers & static_cast<LayerSet>(~kAutogradBit);
   impl->contiguous = from.contiguous;
   impl->wrapped_number = from.wrapped_number;
   impl->inference = from.inference;
@@ -228,7 +237,8 @@ void append(HookList& list, std::shared_ptr<NodeHook> hook) {
 }  // namespace
 
 void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook) {
-  FACULA_CHECK(t.requires_grad(), Runtime, "cannot register a hook on a tensor that does not require gradients");
+  FACULA_CHECK(t.requires_grad(), Runtime,
+               "cannot register a hook on a tensor that does not require gradients");
   if (is_leaf(t)) {
     append(leaf_hooks(t).tensor, std::move(hook));
     return;
@@ -270,26 +280,32 @@ void set_history(TensorList results, const intrusive_ptr<Node>& node) {
 
 void check_inplace(const Tensor& self, const char* op, bool needs_graph) {
   const TensorImpl& impl = *self.impl();
-  FACULA_CHECK(!impl.inference || tls_state.inference, Runtime, op,
-               "(): a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
-  if (tls_state.anomaly) [[unlikely]] detail::note_writer(self, op);
+  FACULA_CHECK(
+      !impl.inference || tls_state.inference, Runtime, op,
+      "(): a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
+  if (tls_state.anomaly) [[unlikely]]
+    detail::note_writer(self, op);
   if (!needs_graph || !tls_state.grad_enabled) return;
   if (impl.base) {
-    FACULA_CHECK(!impl.no_grad_view, Runtime, op,
-                 "(): the tensor is a view that was made under no_grad (or inside a custom function) and would be "
-                 "changed in place with gradients on, which leaves open whether its base should get a gradient. Make "
-                 "the view with gradients on, change it under no_grad too, or use the out-of-place form on a clone()");
-    FACULA_CHECK(!self.requires_grad() || !is_leaf(base_of(impl)), Runtime, op,
-                 "(): a view of a leaf tensor that requires grad cannot be changed in place. Use the out-of-place "
-                 "form, or wrap the change in `with no_grad():` if it is not to be differentiated");
-    FACULA_CHECK(!is_differentiable(self.dtype()) || can_slice(impl.base->dtype, self.dtype()), Runtime, op,
-                 "(): the tensor is a ", dtype_name(self.dtype()), " view of a ", dtype_name(impl.base->dtype),
-                 " tensor, through which an in-place change cannot be differentiated. Use the out-of-place form");
+    FACULA_CHECK(
+        !impl.no_grad_view, Runtime, op,
+        "(): the tensor is a view that was made under no_grad (or inside a custom function) and would be "
+        "changed in place with gradients on, which leaves open whether its base should get a gradient. Make "
+        "the view with gradients on, change it under no_grad too, or use the out-of-place form on a clone()");
+    FACULA_CHECK(
+        !self.requires_grad() || !is_leaf(base_of(impl)), Runtime, op,
+        "(): a view of a leaf tensor that requires grad cannot be changed in place. Use the out-of-place "
+        "form, or wrap the change in `with no_grad():` if it is not to be differentiated");
+    FACULA_CHECK(
+        !is_differentiable(self.dtype()) || can_slice(impl.base->dtype, self.dtype()), Runtime, op,
+        "(): the tensor is a ", dtype_name(self.dtype()), " view of a ", dtype_name(impl.base->dtype),
+        " tensor, through which an in-place change cannot be differentiated. Use the out-of-place form");
   }
-  FACULA_CHECK(!self.requires_grad() || !is_leaf(self), Runtime, op,
-               "(): a leaf tensor that requires grad cannot be changed in place. Use the out-of-place form, e.g. "
-               "`x = x.op(...)` instead of `x.op_(...)`, or wrap the change in `with no_grad():` if it is not to be "
-               "differentiated");
+  FACULA_CHECK(
+      !self.requires_grad() || !is_leaf(self), Runtime, op,
+      "(): a leaf tensor that requires grad cannot be changed in place. Use the out-of-place form, e.g. "
+      "`x = x.op(...)` instead of `x.op_(...)`, or wrap the change in `with no_grad():` if it is not to be "
+      "differentiated");
 }
 
 void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {

@@ -30,13 +30,13 @@ struct LeafHooks {
 
 // Made only for tensors that take part in autograd. Lives in TensorImpl::autograd.
 struct FACULA_API AutogradMeta {
-  intrusive_ptr<Node> grad_fn;        // null for leaves
+  intrusive_ptr<Node> grad_fn;  // null for leaves
   uint32_t output_nr = 0;
-  uint32_t view_version = 0;          // storage version grad_fn was made for (views)
+  uint32_t view_version = 0;  // storage version grad_fn was made for (views)
   bool retains_grad = false;
   std::atomic<uint32_t> accumulating{0};  // a lock; in the leaf, since accumulators come and go
   Tensor grad;
-  Node* accumulator = nullptr;        // weak; cleared by ~AccumulateGrad
+  Node* accumulator = nullptr;  // weak; cleared by ~AccumulateGrad
   std::unique_ptr<LeafHooks> leaf_hooks;
   std::unique_ptr<TangentRecord, TangentDeleter> forward;
 
@@ -53,12 +53,12 @@ FACULA_API bool is_leaf(const Tensor& t);
 FACULA_API intrusive_ptr<Node> grad_fn(const Tensor& t);
 FACULA_API Edge gradient_edge(const Tensor& t);  // to grad_fn or the leaf's accumulator; null if none
 FACULA_API void set_requires_grad(const Tensor& t, bool requires_grad);  // checks leaf and dtype
-FACULA_API Tensor& grad_of(const Tensor& t);     // the .grad slot
+FACULA_API Tensor& grad_of(const Tensor& t);                             // the .grad slot
 FACULA_API void set_grad(const Tensor& t, Tensor grad);  // checks shape, dtype and device; undefined clears
 FACULA_API void retain_grad(const Tensor& t);
 FACULA_API bool retains_grad(const Tensor& t);
-FACULA_API Tensor detach(const Tensor& t);       // shares storage and version, no view link
-FACULA_API void detach_(const Tensor& t);        // forgets the history in place; refuses views
+FACULA_API Tensor detach(const Tensor& t);  // shares storage and version, no view link
+FACULA_API void detach_(const Tensor& t);   // forgets the history in place; refuses views
 
 // ---- hooks on tensors ----
 FACULA_API void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook);
@@ -72,9 +72,7 @@ inline LayerSet layers_of(const Tensor& t) {
 }
 FACULA_API LayerSet layers_of(TensorList list);
 // Must a call on `t` be recorded now?
-inline bool needs_grad(const Tensor& t) {
-  return t.defined() && t.requires_grad() && tls_state.grad_enabled;
-}
+inline bool needs_grad(const Tensor& t) { return t.defined() && t.requires_grad() && tls_state.grad_enabled; }
 inline bool needs_grad(TensorList list) {
   for (const Tensor& t : list) {
     if (needs_grad(t)) return true;
@@ -105,6 +103,9 @@ FACULA_API void exit_dual_level();   // ends every tangent set in it
 namespace detail {
 inline bool owns_tangent(const TensorImpl* i) { return i->autograd && i->autograd->forward; }
 FACULA_API Tensor tangent_from_base(const Tensor& t);
+// The level open on this thread; a thread that works for another takes over the other's.
+FACULA_API std::shared_ptr<DualLevel> dual_level();
+FACULA_API void set_dual_level(std::shared_ptr<DualLevel> level);
 }  // namespace detail
 inline bool has_tangent(const Tensor& t) {
   if (!tls_state.forward_mode || !t.defined()) return false;

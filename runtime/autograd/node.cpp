@@ -31,7 +31,9 @@ constexpr uint32_t kReleasing = 0x80000000u;
 
 }  // namespace
 
-void* Node::operator new(size_t size) { return size < kPoolLimit ? pool_allocate(size) : ::operator new(size); }
+void* Node::operator new(size_t size) {
+  return size < kPoolLimit ? pool_allocate(size) : ::operator new(size);
+}
 void Node::operator delete(void* p, size_t size) noexcept {
   size < kPoolLimit ? pool_deallocate(p, size) : ::operator delete(p);
 }
@@ -99,7 +101,8 @@ Node::Hooks& Node::hooks() {
 
 void Node::enter() const {
   auto& users = const_cast<std::atomic<uint32_t>&>(users_);
-  if ((users.fetch_add(1, std::memory_order_acquire) & kReleasing) == 0) [[likely]] return;
+  if ((users.fetch_add(1, std::memory_order_acquire) & kReleasing) == 0) [[likely]]
+    return;
   while ((users.load(std::memory_order_acquire) & kReleasing) != 0) std::this_thread::yield();
 }
 
@@ -143,7 +146,7 @@ bool is_exclusive(const Tensor& t) {
 // The layout that `.grad` is to have: the leaf's own where that is dense.
 DimVector grad_strides(const Tensor& leaf) {
   return is_non_overlapping_and_dense(leaf.sizes(), leaf.strides()) ? DimVector(leaf.strides())
-                                                                     : contiguous_strides(leaf.sizes());
+                                                                    : contiguous_strides(leaf.sizes());
 }
 
 bool same_layout(const Tensor& grad, const Tensor& leaf) {

@@ -99,7 +99,7 @@ class FACULA_API Node : public RefCounted {
     std::vector<std::pair<uint32_t, std::shared_ptr<NodeHook>>> tensor;  // of one output's gradient
     std::vector<std::pair<uint32_t, AutogradMeta*>> retain;              // whose .grad to fill
     HookList pre, post;
-    std::string made_at;                                                 // anomaly mode
+    std::string made_at;  // anomaly mode
   };
   Hooks& hooks();  // makes them when absent
   const Hooks* hooks_or_null() const { return hooks_.get(); }

@@ -17,7 +17,8 @@ class FACULA_API SavedTensor {
   // Raises when the tensor was changed in place since, naming the node, `name` (the schema name)
   // and the out-of-place way, or when it was released already. Undefined if an undefined one was saved.
   Tensor unpack(const Node& owner, const char* name) const {
-    if (tensor_.defined() && version_ == tensor_.version() && !is_output_) [[likely]] return tensor_;
+    if (tensor_.defined() && version_ == tensor_.version() && !is_output_) [[likely]]
+      return tensor_;
     return unpack_slow(owner, name);
   }
   void release() {

@@ -25,3 +25,10 @@ for test in core pointwise; do
   $CXX $FLAGS "tests/cpp/test_$test.cpp" $OBJECTS -lpthread -o "$BUILD/test_$test"
   for level in baseline $LEVELS; do FACULA_ISA=$level "$BUILD/test_$test"; done
 done
+# Autograd over hand-written operators; a small stack, which a long graph must not need.
+OBJECTS=$(echo "$OBJECTS" | sed 's|[^ ]*/no_autograd.o||')
+for source in runtime/autograd/*.cpp tests/cpp/autograd_check.cpp; do
+  compile "$source" "autograd_$(basename "$source" .cpp).o" ""
+done
+$CXX $FLAGS $OBJECTS -lpthread -o "$BUILD/autograd_check"
+(ulimit -s 1024; "$BUILD/autograd_check")

@@ -1,0 +1,135 @@
+// Scaled dot product attention: the blocked kernel where it fits, else matmul and softmax.
+#include <cmath>
+#include <limits>
+
+#include "facula/kernels.h"
+#include "facula/ops.h"
+#include "runtime/autograd/meta.h"
+
+namespace facula::composite {
+namespace {
+
+constexpr const char* kName = "scaled_dot_product_attention";
+
+// Heads of key and value, each for `times` heads of the query in a row.
+Tensor repeat_heads(const Tensor& t, int64_t times) {
+  if (times == 1) return t;
+  DimVector wide(t.sizes()), flat(t.sizes());
+  const auto at = t.dim() - 3;
+  wide.insert(wide.begin() + at + 1, times);
+  flat[static_cast<size_t>(at)] *= times;
+  return ops::reshape(ops::expand(ops::unsqueeze(t, at + 1), wide), flat);
+}
+
+// Sums the heads again that repeat_heads made.
+Tensor sum_heads(const Tensor& t, int64_t times) {
+  if (times == 1) return t;
+  DimVector split(t.sizes());
+  const auto at = t.dim() - 3;
+  split[static_cast<size_t>(at)] /= times;
+  split.insert(split.begin() + at + 1, times);
+  return ops::sum(ops::reshape(t, split), IntList{at + 1}, false);
+}
+
+// Softmax of scaled and masked scores; rows that see no key are zero.
+Tensor weights(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal, double scale) {
+  Tensor s = ops::mul(ops::matmul(query, ops::transpose(key, -2, -1)), wrapped_number(scale));
+  const Tensor lowest = ops::full(IntList{}, -std::numeric_limits<double>::infinity(), s.dtype(), s.device());
+  if (is_causal) {
+    const Tensor ones = ops::full(IntList{s.size(-2), s.size(-1)}, true, ScalarType::Bool, s.device());
+    s = ops::where(ops::tril(ones), s, lowest);
+  }
+  if (mask.defined()) s = mask.dtype() == ScalarType::Bool ? ops::where(mask, s, lowest) : ops::add(s, mask);
+  if (!mask.defined()) return ops::softmax(s, -1);
+  const Tensor blind = ops::all(ops::eq(s, lowest), IntList{-1}, true);
+  return ops::where(blind, ops::full(IntList{}, 0.0, s.dtype(), s.device()), ops::softmax(s, -1));
+}
+
+void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, bool enable_gqa) {
+  FACULA_CHECK(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2, Runtime, kName, "(): query, key and value must have at ",
+               "least 2 dims, got ", shape_string(q.sizes()), ", ", shape_string(k.sizes()), ", ",
+               shape_string(v.sizes()));
+  FACULA_CHECK(q.is_floating_point() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), Runtime, kName,
+               "(): query, key and value must have one floating-point dtype, got ", dtype_name(q.dtype()), ", ",
+               dtype_name(k.dtype()), ", ", dtype_name(v.dtype()));
+  FACULA_CHECK(q.size(-1) == k.size(-1), Runtime, kName, "(): query ", shape_string(q.sizes()), " and key ",
+               shape_string(k.sizes()), " must have the same last size");
+  FACULA_CHECK(k.size(-2) == v.size(-2), Runtime, kName, "(): key ", shape_string(k.sizes()), " and value ",
+               shape_string(v.sizes()), " must have the same length (second to last size)");
+  FACULA_CHECK(!(mask.defined() && is_causal), Runtime, kName, "(): pass attn_mask or is_causal=True, not both");
+  FACULA_CHECK(!mask.defined() || mask.dtype() == ScalarType::Bool || mask.dtype() == q.dtype(), Runtime, kName,
+               "(): attn_mask must be bool or ", dtype_name(q.dtype()), " like query, it is ",
+               mask.defined() ? dtype_name(mask.dtype()) : std::string_view());
+  if (enable_gqa) {
+    FACULA_CHECK(q.dim() >= 3 && k.dim() >= 3 && v.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0 &&
+                     k.size(-3) == v.size(-3),
+                 Runtime, kName, "(): with enable_gqa the heads of query, key and value (third to last size) must ",
+                 "agree but for a whole factor, got ", shape_string(q.sizes()), ", ", shape_string(k.sizes()), ", ",
+                 shape_string(v.sizes()));
+  }
+}
+
+bool broadcasts_to(IntList from, IntList to) {
+  if (from.size() > to.size()) return false;
+  for (size_t i = 1; i <= from.size(); ++i) {
+    const int64_t have = from[from.size() - i];
+    if (have != 1 && have != to[to.size() - i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const Tensor& attn_mask, double dropout_p, bool is_causal,
+                                    std::optional<double> scale, bool enable_gqa) {
+  check(query, key, value, attn_mask, is_causal, enable_gqa);
+  FACULA_CHECK(dropout_p >= 0 && dropout_p <= 1, Value, kName, "(): dropout_p must be in [0, 1], not ", dropout_p);
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(-1))));
+  const int64_t n = query.dim();
+  const bool same = key.dim() == n && value.dim() == n && (n == 3 || n == 4) &&
+                    (n == 3 || (key.size(0) == query.size(0) && value.size(0) == query.size(0))) &&
+                    (enable_gqa || key.size(-3) == query.size(-3)) && value.size(-3) == key.size(-3);
+  const bool mask_fits =
+      !attn_mask.defined() ||
+      (!needs_grad(attn_mask) && (n == 4 || attn_mask.dim() <= 2 || attn_mask.dim() == 3) &&
+       broadcasts_to(attn_mask.sizes(), DimVector{n == 4 ? query.size(0) : 1, query.size(-3), query.size(-2), key.size(-2)}));
+  if (same && mask_fits && dropout_p == 0 && query.size(-1) > 0 && value.size(-1) > 0) {
+    const auto four = [n](const Tensor& t) { return n == 4 ? t : ops::unsqueeze(t, 0); };
+    const Tensor out =
+        std::get<0>(ops::attention(four(query), four(key), four(value), attn_mask, is_causal, factor));
+    return n == 4 ? out : ops::squeeze_dim(out, 0);
+  }
+  Tensor k = key, v = value;
+  if (enable_gqa) {
+    const int64_t times = query.size(-3) / key.size(-3);
+    k = repeat_heads(key, times);
+    v = repeat_heads(value, times);
+  }
+  Tensor p = weights(query, k, attn_mask, is_causal, factor);
+  if (dropout_p > 0) p = ops::dropout(p, dropout_p, true);
+  return ops::matmul(p, v);
+}
+
+std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
+                                     bool is_causal, double scale) {
+  const int64_t times = query.size(1) / key.size(1);
+  const Tensor p = weights(query, repeat_heads(key, times), mask, is_causal, scale);
+  const Tensor out = ops::matmul(p, repeat_heads(value, times));
+  return {out, ops::full(IntList{}, 0.0, compute_type(out.dtype()), out.device())};
+}
+
+std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                                                      const Tensor& value, const Tensor& mask, const Tensor&,
+                                                      const Tensor&, bool is_causal, double scale) {
+  const int64_t times = query.size(1) / key.size(1);
+  const Tensor k = repeat_heads(key, times), v = repeat_heads(value, times);
+  const Tensor p = weights(query, k, mask, is_causal, scale);
+  const Tensor dv = ops::matmul(ops::transpose(p, -2, -1), grad);
+  const Tensor dp = ops::matmul(grad, ops::transpose(v, -2, -1));
+  const Tensor inner = ops::sum(ops::mul(p, dp), IntList{-1}, true);
+  const Tensor ds = ops::mul(ops::mul(p, ops::sub(dp, inner)), wrapped_number(scale));
+  return {ops::matmul(ds, k), sum_heads(ops::matmul(ops::transpose(ds, -2, -1), query), times), sum_heads(dv, times)};
+}
+
+}  // namespace facula::composite

@@ -1,0 +1,208 @@
+// Indexing made of other operators: masks become positions, forms of scatter, one-hot vectors.
+#include <algorithm>
+
+#include "aten/geometry.h"
+#include "facula/kernels.h"
+#include "facula/ops.h"
+
+namespace facula::composite {
+
+namespace {
+
+bool is_mask(const Tensor& t) { return t.defined() && (t.dtype() == ScalarType::Bool || t.dtype() == ScalarType::UInt8); }
+
+void check_mask_shape(const Tensor& mask, const Tensor& self, size_t at, const char* op) {
+  for (size_t d = 0; d < mask.sizes().size(); ++d) {
+    FACULA_CHECK(at + d < self.sizes().size() && mask.sizes()[d] == self.sizes()[at + d], Index, op,
+                 "(): the mask is ", shape_string(mask.sizes()), " and does not fit self, ", shape_string(self.sizes()),
+                 ", from dim ", at, " on");
+  }
+}
+
+// Masks replaced by the positions of their true elements, one index for each of their dims.
+std::vector<Tensor> positions(const Tensor& self, TensorList indices, const char* op) {
+  std::vector<Tensor> result;
+  for (const Tensor& index : indices) {
+    if (!index.defined()) {
+      result.emplace_back();
+    } else if (is_mask(index)) {
+      check_mask_shape(index, self, result.size(), op);
+      if (index.dim() == 0) {
+        raise(ErrorKind::Index, op, "(): a 0-d mask needs a new dim in front; index with self[mask]");
+      }
+      for (Tensor& t : ops::nonzero_tuple(index)) result.push_back(std::move(t));
+    } else {
+      FACULA_CHECK(index.dtype() == ScalarType::Int64 || index.dtype() == ScalarType::Int32, Index, op,
+                   "(): tensors used as indices must be int64, int32 or bool, not ", dtype_name(index.dtype()));
+      result.push_back(index);
+    }
+  }
+  FACULA_CHECK(result.size() <= self.sizes().size(), Index, op, "(): ", result.size(), " indices for a tensor of ",
+               self.dim(), " dims");
+  // Indices may come from another device, as torch allows for those on the CPU.
+  for (Tensor& t : result) {
+    if (t.defined() && t.device() != self.device()) t = ops::to_device(t, self.device(), std::nullopt);
+  }
+  return result;
+}
+
+bool covers(const Tensor& self, TensorList indices) {
+  return indices.size() == 1 && is_mask(indices[0]) && indices[0].dim() == self.dim() && self.dim() > 0;
+}
+
+}  // namespace
+
+Tensor index(const Tensor& self, TensorList indices) {
+  if (covers(self, indices)) {
+    check_mask_shape(indices[0], self, 0, "index");
+    return ops::masked_select(self, ops::to_dtype(indices[0], ScalarType::Bool));
+  }
+  return ops::index_long(self, positions(self, indices, "index"));
+}
+
+const Tensor& index_put_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  Tensor source = values;
+  if (source.device() != self.device() && source.dim() == 0) source = ops::to_device(source, self.device(), std::nullopt);
+  if (covers(self, indices) && source.numel() == 1 && !accumulate && source.dtype() == self.dtype()) {
+    check_mask_shape(indices[0], self, 0, "index_put_");
+    const Tensor mask = ops::to_dtype(indices[0], ScalarType::Bool);
+    return ops::masked_fill_tensor_(self, mask, source.dim() == 0 ? source : ops::reshape(source, IntList()));
+  }
+  return ops::index_put_long_(self, positions(self, indices, "index_put_"), source, accumulate);
+}
+
+Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+  return ops::index_put_long(self, positions(self, indices, "index_put"), values, accumulate);
+}
+
+const Tensor& put_(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
+  FACULA_CHECK(index.numel() == source.numel(), Runtime, "put_(): index and source must have as many elements, not ",
+               index.numel(), " and ", source.numel());
+  const int64_t flat[] = {self.numel()};
+  const Tensor values = ops::reshape(source, index.sizes());
+  if (self.is_contiguous()) {
+    ops::index_put_long_(ops::view(self, IntList(flat, 1)), TensorList(&index, 1), values, accumulate);
+    return self;
+  }
+  const Tensor line = ops::reshape(self, IntList(flat, 1));
+  return ops::copy_(self, ops::view(ops::index_put_long(line, TensorList(&index, 1), values, accumulate), self.sizes()));
+}
+
+Tensor scatter_with(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+  FACULA_CHECK(reduce == "add" || reduce == "multiply", Value, "scatter(): reduce must be 'add' or 'multiply', not '",
+               reduce, "'");
+  return reduce == "add" ? ops::scatter_add(self, dim, index, src)
+                         : ops::scatter_reduce(self, dim, index, src, "prod", true);
+}
+
+Tensor scatter_value_with(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                          std::string_view reduce) {
+  return scatter_with(self, dim, index, ops::full(index.sizes(), value, self.dtype(), self.device()), reduce);
+}
+
+Tensor scatter_src_backward(const Tensor& grad, int64_t dim, const Tensor& index, IntList sizes) {
+  const Tensor taken = ops::gather(grad, dim, index);
+  if (taken.sizes() == sizes) return taken;
+  if (taken.numel() == 0) return ops::new_zeros(grad, sizes);
+  // `index` covers a corner of src.
+  Tensor result = taken;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (result.sizes()[d] == sizes[d]) continue;
+    DimVector rest(result.sizes());
+    rest[d] = sizes[d] - result.sizes()[d];
+    const Tensor parts[] = {result, ops::new_zeros(grad, rest)};
+    result = ops::cat(TensorList(parts, 2), static_cast<int64_t>(d));
+  }
+  return result;
+}
+
+Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
+  if (!dim) {
+    const int64_t flat[] = {self.numel()}, line[] = {indices.numel()};
+    return ops::take_along_dim(ops::reshape(self, IntList(flat, 1)), ops::reshape(indices, IntList(line, 1)), 0);
+  }
+  FACULA_CHECK(self.dim() == indices.dim(), Runtime, "take_along_dim(): indices must have as many dims as self, ",
+               self.dim(), ", not ", indices.dim());
+  const int64_t d = wrap_dim(*dim, self.dim(), "take_along_dim");
+  FACULA_CHECK(indices.dtype() == ScalarType::Int64 || indices.dtype() == ScalarType::Int32, Index,
+               "take_along_dim(): indices must be int64 or int32, not ", dtype_name(indices.dtype()));
+  DimVector a(self.sizes()), b(indices.sizes());
+  if (self.dim() > 0) {
+    const size_t at = static_cast<size_t>(d);
+    const int64_t n = a[at], m = b[at];
+    a[at] = b[at] = 1;
+    a = broadcast_shapes(a, b, "take_along_dim");
+    b = a;
+    a[at] = n;
+    b[at] = m;
+  }
+  const int64_t size = self.dim() > 0 ? a[static_cast<size_t>(d)] : 1;
+  const Tensor at = ops::to_dtype(indices, ScalarType::Int64);
+  // Negative positions count from the end.
+  const Tensor wrapped = ops::where(ops::lt(at, wrapped_number(0)), ops::add(at, wrapped_number(size)), at);
+  return ops::gather(ops::expand(self, a), d, ops::expand(wrapped, b));
+}
+
+Tensor masked_select(const Tensor& self, const Tensor& mask) {
+  FACULA_CHECK(mask.dtype() == ScalarType::Bool, Runtime, "masked_select(): mask must be bool, not ",
+               dtype_name(mask.dtype()));
+  const DimVector sizes = broadcast_shapes(self.sizes(), mask.sizes(), "masked_select");
+  const Tensor from = self.sizes() == IntList(sizes) ? self : ops::expand(self, sizes);
+  const Tensor where = mask.sizes() == IntList(sizes) ? mask : ops::expand(mask, sizes);
+  return ops::masked_gather(from, where, ops::nonzero_count(where));
+}
+
+Tensor masked_scatter_backward(const Tensor& grad, const Tensor& mask, IntList sizes) {
+  const Tensor taken = ops::masked_select(grad, mask);
+  const int64_t rest[] = {numel_of(sizes) - taken.numel()};
+  const Tensor parts[] = {taken, ops::new_zeros(grad, IntList(rest, 1))};
+  return ops::view(rest[0] > 0 ? ops::cat(TensorList(parts, 2), 0) : taken, sizes);
+}
+
+std::vector<Tensor> nonzero_tuple(const Tensor& self) {
+  if (self.dim() == 0) return ops::unbind(ops::nonzero(ops::unsqueeze(self, 0)), 1);
+  return ops::unbind(ops::nonzero(self), 1);
+}
+
+Tensor one_hot(const Tensor& self, int64_t num_classes) {
+  FACULA_CHECK(self.dtype() == ScalarType::Int64, Runtime, "one_hot(): self must be int64, not ",
+               dtype_name(self.dtype()));
+  FACULA_CHECK(num_classes >= -1 && num_classes != 0, Runtime, "one_hot(): num_classes must be positive, or -1, not ",
+               num_classes);
+  if (self.numel() == 0) {
+    FACULA_CHECK(num_classes > 0, Runtime, "one_hot(): an empty tensor does not tell num_classes; give it");
+  } else if (!self.is_meta()) {
+    FACULA_CHECK(ops::local_scalar(ops::min(self)).to<int64_t>() >= 0, Runtime,
+                 "one_hot(): class numbers must not be negative");
+    const int64_t largest = ops::local_scalar(ops::max(self)).to<int64_t>();
+    FACULA_CHECK(num_classes == -1 || largest < num_classes, Runtime, "one_hot(): class ", largest,
+                 " is out of range for ", num_classes, " classes");
+    if (num_classes == -1) num_classes = largest + 1;
+  }
+  DimVector sizes(self.sizes());
+  sizes.push_back(num_classes);
+  const Tensor result = ops::zeros(sizes, ScalarType::Int64, self.device());
+  return ops::scatter_value_(result, -1, ops::unsqueeze(self, -1), 1);
+}
+
+Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
+  FACULA_CHECK(self.dim() == 1 && is_integral(self.dtype()), Runtime, "bincount(): self must be a vector of integers, not ",
+               shape_string(self.sizes()), " of ", dtype_name(self.dtype()));
+  FACULA_CHECK(!weights.defined() || weights.sizes() == self.sizes(), Runtime,
+               "bincount(): weights must have the shape of self");
+  int64_t size = minlength;
+  const Tensor bins = ops::to_dtype(self, ScalarType::Int64);
+  if (bins.numel() > 0) {
+    FACULA_CHECK(ops::local_scalar(ops::min(bins)).to<int64_t>() >= 0, Runtime,
+                 "bincount(): self must not hold negative numbers");
+    size = std::max(size, ops::local_scalar(ops::max(bins)).to<int64_t>() + 1);
+  }
+  const ScalarType type = !weights.defined()                            ? ScalarType::Int64
+                          : weights.dtype() == ScalarType::Float32 ? ScalarType::Float32
+                                                                   : ScalarType::Float64;
+  const Tensor counts = ops::zeros(IntList(&size, 1), type, self.device());
+  const Tensor source = weights.defined() ? ops::to_dtype(weights, type) : ops::ones_like(bins);
+  return ops::index_add_(counts, 0, bins, source, 1);
+}
+
+}  // namespace facula::composite

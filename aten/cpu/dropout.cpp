@@ -1,0 +1,35 @@
+#include "aten/cpu/dropout_loops.h"
+#include "aten/cpu/dense.h"
+#include "facula/kernels.h"
+
+namespace facula::cpu {
+
+void native_dropout(const Tensor& input, double p, const Generator& generator, const Tensor& out, const Tensor& mask) {
+  // One draw from the stream, whatever the size.
+  GeneratorImpl& source = generator ? *generator : *default_generator(input.device());
+  const auto [seed, offset] = source.state();
+  source.next();
+  const auto threshold = static_cast<uint64_t>(p * 4294967296.0 + 0.5);
+  const Tensor x = dense_compute(input);
+  into_dense(mask, ScalarType::Bool, [&](const Tensor& keep) {
+    into_dense(out, x.dtype(), [&](const Tensor& y) {
+      const DropoutLoops& loops = FACULA_BY_ISA(dropout_loops);
+      const int64_t n = x.numel();
+      parallel_for(0, (n + kDropoutGroup - 1) / kDropoutGroup, 512, [&](int64_t begin, int64_t end) {
+        constexpr int64_t kStep = 16;  // groups whose mask is still in cache when it is applied
+        for (int64_t g = begin; g < end; g += kStep) {
+          const int64_t at = g * kDropoutGroup, count = std::min(std::min(g + kStep, end) * kDropoutGroup, n) - at;
+          bool* k = keep.data<bool>() + at;
+          loops.mask(count, static_cast<uint64_t>(g), seed, offset, threshold, k);
+          if (x.dtype() == ScalarType::Float64) {
+            loops.apply_double(count, x.data<double>() + at, k, 1.0 / (1.0 - p), y.data<double>() + at);
+          } else {
+            loops.apply_float(count, x.data<float>() + at, k, static_cast<float>(1.0 / (1.0 - p)), y.data<float>() + at);
+          }
+        }
+      });
+    });
+  });
+}
+
+}  // namespace facula::cpu

@@ -1,0 +1,91 @@
+// Negative log likelihood of class indices.
+#include "aten/cpu/dense.h"
+#include "facula/kernels.h"
+
+namespace facula::cpu {
+namespace {
+
+// (N, C, inner), (C) or (N, C): scores of C classes for each of N * inner targets.
+struct Classes {
+  int64_t outer = 1, classes, inner = 1;
+};
+Classes classes_of(IntList sizes) {
+  if (sizes.size() == 1) return {1, sizes[0], 1};
+  Classes c{sizes[0], sizes[1], 1};
+  for (const int64_t s : sizes.subspan(2)) c.inner *= s;
+  return c;
+}
+
+// Targets as int64, checked before anything is written.
+Tensor checked(const Tensor& target, const Classes& c, int64_t ignore_index) {
+  const Tensor t = dense_as(target, ScalarType::Int64);
+  const int64_t* p = t.data<int64_t>();
+  for (int64_t i = 0; i < t.numel(); ++i) {
+    FACULA_CHECK((p[i] >= 0 && p[i] < c.classes) || p[i] == ignore_index, Index, "nll_loss(): target ", p[i],
+                 " is out of range for ", c.classes, " classes");
+  }
+  return t;
+}
+
+}  // namespace
+
+void nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                      std::string_view reduction, const Tensor& out, const Tensor& out_total) {
+  const Classes c = classes_of(self.sizes());
+  const Tensor t = checked(target, c, ignore_index), x = dense_compute(self);
+  const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight;
+  into_dense(out, x.dtype(), [&](const Tensor& y) {
+    visit_compute(x.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      const int64_t* targets = t.data<int64_t>();
+      double sum = 0, total = 0;
+      const bool each = reduction == "none";
+      for (int64_t n = 0; n < c.outer; ++n) {
+        for (int64_t i = 0; i < c.inner; ++i) {
+          const int64_t at = n * c.inner + i, k = targets[at];
+          T loss = 0;
+          if (k != ignore_index) {
+            const T scale = w.defined() ? w.data<T>()[k] : T(1);
+            loss = -x.data<T>()[(n * c.classes + k) * c.inner + i] * scale;
+            sum += static_cast<double>(loss);
+            total += static_cast<double>(scale);
+          }
+          if (each) y.data<T>()[at] = loss;
+        }
+      }
+      if (!each) *y.data<T>() = static_cast<T>(reduction == "mean" ? sum / total : sum);
+      *out_total.data<T>() = static_cast<T>(total);
+    });
+  });
+}
+
+void nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, const Tensor& weight,
+                       int64_t ignore_index, std::string_view reduction, const Tensor& total_weight,
+                       const Tensor& out) {
+  const Classes c = classes_of(size);
+  const Tensor t = checked(target, c, ignore_index), g = dense_compute(grad);
+  const Tensor w = weight.defined() ? dense_as(weight, g.dtype()) : weight;
+  const Tensor total = dense_as(total_weight, g.dtype());
+  into_dense(out, g.dtype(), [&](const Tensor& gi) {
+    visit_compute(g.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      const bool each = reduction == "none";
+      const T factor = reduction == "mean" ? *g.data<T>() / *total.data<T>() : each ? T(0) : *g.data<T>();
+      T* to = gi.data<T>();
+      const int64_t slice = c.classes * c.inner;
+      parallel_for(0, c.outer, grain_for(slice), [&](int64_t begin, int64_t end) {
+        std::fill(to + begin * slice, to + end * slice, T(0));
+        for (int64_t n = begin; n < end; ++n) {
+          for (int64_t i = 0; i < c.inner; ++i) {
+            const int64_t at = n * c.inner + i, k = t.data<int64_t>()[at];
+            if (k == ignore_index) continue;
+            const T scale = w.defined() ? w.data<T>()[k] : T(1);
+            to[(n * c.classes + k) * c.inner + i] = -scale * (each ? g.data<T>()[at] : factor);
+          }
+        }
+      });
+    });
+  });
+}
+
+}  // namespace facula::cpu

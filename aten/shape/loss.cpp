@@ -1,0 +1,126 @@
+// Shapes and argument checks of losses, padding, unfolding and attention.
+#include <string>
+
+#include "facula/shapes.h"
+
+namespace facula::shape {
+namespace {
+
+Meta meta(IntList sizes, ScalarType dtype, const Tensor& like) { return {DimVector(sizes), dtype, like.device(), {}}; }
+
+}  // namespace
+
+Meta nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, std::string_view reduction) {
+  FACULA_CHECK(reduction == "none" || reduction == "mean" || reduction == "sum", Value, "nll_loss(): reduction must be ",
+               "'none', 'mean' or 'sum', not '", reduction, "'");
+  FACULA_CHECK(self.is_floating_point(), NotImplemented, "nll_loss(): input is ", dtype_name(self.dtype()),
+               "; it must have a floating-point dtype");
+  FACULA_CHECK(self.dim() >= 1, Runtime, "nll_loss(): input is 0-d, expected (C,), (N, C) or (N, C, ...)");
+  FACULA_CHECK(is_integral(target.dtype()), Runtime, "nll_loss(): target is ", dtype_name(target.dtype()),
+               "; class indices must be integers (int64)");
+  DimVector expected;
+  if (self.dim() >= 2) {
+    expected.push_back(self.size(0));
+    for (int64_t d = 2; d < self.dim(); ++d) expected.push_back(self.size(d));
+  }
+  FACULA_CHECK(target.sizes() == IntList(expected), Runtime, "nll_loss(): input is ", shape_string(self.sizes()),
+               " and target ", shape_string(target.sizes()), ", expected target ", shape_string(expected));
+  const int64_t classes = self.size(self.dim() == 1 ? 0 : 1);
+  FACULA_CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == classes), Runtime,
+               "nll_loss(): weight must have one value for each of the ", classes, " classes, it is ",
+               weight.defined() ? shape_string(weight.sizes()) : std::string());
+  return meta(reduction == "none" ? IntList(expected) : IntList(), self.dtype(), self);
+}
+
+Meta nll_loss_total(const Tensor& self) { return meta(IntList(), compute_type(self.dtype()), self); }
+
+Meta constant_pad(const Tensor& input, IntList pad) {
+  FACULA_CHECK(pad.size() % 2 == 0 && pad.size() / 2 <= static_cast<size_t>(input.dim()), Runtime,
+               "pad(): pad has ", pad.size(), " values; it takes two for each of at most ", input.dim(),
+               " last dims of input ", shape_string(input.sizes()));
+  DimVector sizes(input.sizes());
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    int64_t& size = sizes[sizes.size() - 1 - i];
+    int64_t padded = 0;
+    const bool overflow = __builtin_add_overflow(size, pad[2 * i], &padded) ||
+                          __builtin_add_overflow(padded, pad[2 * i + 1], &padded);
+    FACULA_CHECK(!overflow && padded >= 0, Runtime, "pad(): pad ", pad[2 * i], ", ", pad[2 * i + 1], " makes a dim of ",
+                 size, " negative in input ", shape_string(input.sizes()));
+    size = padded;
+  }
+  return meta(sizes, input.dtype(), input);
+}
+
+namespace {
+
+void check_pair(IntList list, int64_t low, const char* op, const char* name) {
+  FACULA_CHECK(list.size() == 2 && list[0] >= low && list[1] >= low, Value, op, "(): ", name,
+               " must be two numbers of at least ", low, ", got ", shape_string(list));
+}
+
+void check_blocks(IntList kernel, IntList dilation, IntList padding, IntList stride, const char* op) {
+  check_pair(kernel, 1, op, "kernel_size");
+  check_pair(dilation, 1, op, "dilation");
+  check_pair(padding, 0, op, "padding");
+  check_pair(stride, 1, op, "stride");
+}
+
+int64_t block_count(int64_t size, size_t d, IntList kernel, IntList dilation, IntList padding, IntList stride,
+                    const char* op) {
+  int64_t reach = 0, room = 0;
+  const bool overflow = __builtin_mul_overflow(dilation[d], kernel[d] - 1, &reach) ||
+                        __builtin_mul_overflow(padding[d], int64_t{2}, &room) ||
+                        __builtin_add_overflow(room, size, &room);
+  FACULA_CHECK(!overflow && room - reach >= 1, Runtime, op, "(): kernel_size ", shape_string(kernel),
+               " with dilation ", shape_string(dilation), " is larger than the padded size ", room);
+  return (room - reach - 1) / stride[d] + 1;
+}
+
+}  // namespace
+
+Meta im2col(const Tensor& input, IntList kernel_size, IntList dilation, IntList padding, IntList stride) {
+  FACULA_CHECK(input.dim() == 4 && input.size(1) > 0 && input.size(2) > 0 && input.size(3) > 0, Runtime,
+               "unfold(): input is ", shape_string(input.sizes()), ", expected (N, C, H, W) or (C, H, W), not empty");
+  FACULA_CHECK(input.is_floating_point(), NotImplemented, "unfold(): input is ", dtype_name(input.dtype()),
+               "; it must have a floating-point dtype");
+  check_blocks(kernel_size, dilation, padding, stride, "unfold");
+  const int64_t h = block_count(input.size(2), 0, kernel_size, dilation, padding, stride, "unfold");
+  const int64_t w = block_count(input.size(3), 1, kernel_size, dilation, padding, stride, "unfold");
+  return meta({input.size(0), input.size(1) * kernel_size[0] * kernel_size[1], h * w}, input.dtype(), input);
+}
+
+Meta col2im(const Tensor& input, IntList output_size, IntList kernel_size, IntList dilation, IntList padding,
+            IntList stride) {
+  FACULA_CHECK(input.dim() == 3, Runtime, "fold(): input is ", shape_string(input.sizes()),
+               ", expected (N, C * kernel, L) or (C * kernel, L)");
+  FACULA_CHECK(input.is_floating_point(), NotImplemented, "fold(): input is ", dtype_name(input.dtype()),
+               "; it must have a floating-point dtype");
+  check_pair(output_size, 1, "fold", "output_size");
+  check_blocks(kernel_size, dilation, padding, stride, "fold");
+  const int64_t h = block_count(output_size[0], 0, kernel_size, dilation, padding, stride, "fold");
+  const int64_t w = block_count(output_size[1], 1, kernel_size, dilation, padding, stride, "fold");
+  const int64_t taps = kernel_size[0] * kernel_size[1];
+  FACULA_CHECK(input.size(1) % taps == 0, Runtime, "fold(): size 1 of input, ", input.size(1),
+               ", must be divisible by the kernel's size, ", taps);
+  FACULA_CHECK(input.size(2) == h * w, Runtime, "fold(): input ", shape_string(input.sizes()), " has ", input.size(2),
+               " blocks, output_size ", shape_string(output_size), " makes ", h * w);
+  return meta({input.size(0), input.size(1) / taps, output_size[0], output_size[1]}, input.dtype(), input);
+}
+
+Meta dropout(const Tensor& input) {
+  FACULA_CHECK(input.is_floating_point(), NotImplemented, "dropout(): input is ", dtype_name(input.dtype()),
+               "; it must have a floating-point dtype");
+  return meta(input.sizes(), input.dtype(), input);
+}
+
+Meta dropout_mask(const Tensor& input) { return meta(input.sizes(), ScalarType::Bool, input); }
+
+Meta attention(const Tensor& query, const Tensor& value) {
+  return meta({query.size(0), query.size(1), query.size(2), value.size(3)}, query.dtype(), query);
+}
+
+Meta attention_lse(const Tensor& query) {
+  return meta({query.size(0), query.size(1), query.size(2)}, compute_type(query.dtype()), query);
+}
+
+}  // namespace facula::shape

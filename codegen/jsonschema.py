@@ -1,0 +1,141 @@
+"""JSON Schema of ops.yaml, for completion and checking in editors.
+
+It knows the form of records: keys, words and types. What needs understanding (names, formulas,
+signatures as a whole) is the business of `check`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .reader import DEVICES, DTYPE_CLASSES, KEYS, KINDS, POLICY_WORDS, PROMOTIONS, VARIANTS
+from .signature import DTYPES
+
+_SIGNATURE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\(.*\) -> .+$"
+_FORMULA: dict[str, Any] = {"type": ["string", "number"]}
+_TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
+
+
+def _words(*words: str) -> dict[str, Any]:
+    """A word of a list; YAML reads `true` and `false` as values of their own."""
+    values: list[str | bool] = [*words]
+    values += [w == "true" for w in words if w in ("true", "false")]
+    return {"enum": values}
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    """A list, or a single item."""
+    return {"anyOf": [{"type": "array", "items": items, "uniqueItems": True}, items]}
+
+
+def _mapping(values: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values, "minProperties": 1, **more}
+
+
+def _reason(prefix: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": rf"^{prefix}:\s*\S"}
+
+
+def _operator() -> dict[str, Any]:
+    one = {
+        "anyOf": [
+            _FORMULA,
+            {
+                "type": "object",
+                "properties": {"none": _TEXT, "scalar": _FORMULA},
+                "additionalProperties": False,
+                "minProperties": 1,
+                "maxProperties": 1,
+            },
+        ]
+    }
+    whole = [_words("auto", "zero", "composite"), _reason("none"), _mapping(one)]
+    return {
+        "op": {
+            "type": "string",
+            "pattern": _SIGNATURE,
+            "description": "signature, e.g. cumsum(Tensor self, int dim) -> Tensor",
+        },
+        "doc": {**_TEXT, "description": "a sentence; then lines `>>> code` with their output"},
+        "kind": _words(*KINDS),
+        "scalar": {
+            "anyOf": [_FORMULA, _mapping(_FORMULA)],
+            "description": "formula of the elements, or one for each variant or output",
+        },
+        "dtypes": _list(_words(*DTYPE_CLASSES)),
+        "promote": _words(*PROMOTIONS),
+        "masks": _list(_TEXT),
+        "shape": {**_list(_TEXT), "description": "shape rule over the arguments, one an output"},
+        "dispatch": {
+            "type": "object",
+            "properties": {device: {"type": "string", "pattern": r"^\w+$"} for device in DEVICES},
+            "additionalProperties": False,
+            "minProperties": 1,
+            "description": "kernel of each device, or none",
+        },
+        "composite": {**_FORMULA, "description": "tensor expression or program over operators"},
+        "composite_fn": {"type": "string", "pattern": r"^[A-Za-z_]\w*$"},
+        "derivative": {
+            "anyOf": whole,
+            "description": "auto, or for each tensor input a formula, zero or none: reason",
+        },
+        "forward": {"anyOf": [_TEXT, {"type": "object", "properties": {"none": _TEXT}}]},
+        "variants": _list(_words(*VARIANTS)),
+        "python": _list(_TEXT),
+        "overload": _TEXT,
+        "alias": _list(_TEXT),
+        "internal": {"type": "boolean"},
+        "samples": {
+            "type": "array",
+            "items": {"type": ["string", "number"]},
+            "description": 'calls such as "f(3,4), dim=1"',
+        },
+        "reference": {**_FORMULA, "description": "NumPy or SciPy expression over the arguments"},
+        "property": {**_TEXT, "description": "a test that stands instead of a reference"},
+        "tolerance": {
+            "type": "object",
+            "properties": {"reason": _TEXT, **{d: {"type": ["number", "string"]} for d in DTYPES}},
+            "required": ["reason"],
+            "additionalProperties": False,
+        },
+        "checks": _mapping(
+            {
+                "type": "object",
+                "properties": {"require": _TEXT, "error": _TEXT},
+                "required": ["require", "error"],
+                "additionalProperties": False,
+            }
+        ),
+        **{key: _words(*words) for key, words in POLICY_WORDS.items()},
+    }
+
+
+def schema() -> dict[str, Any]:
+    math = {
+        "math": {"type": "string", "pattern": r"^[a-z_]\w*\([\w, ]+\)$"},
+        "derivative": {"anyOf": [_FORMULA, _mapping(_FORMULA)]},
+        "holomorphic": {"type": "boolean"},
+    }
+    rule = {"rule": {"type": "string", "pattern": _SIGNATURE}}
+    records = {"op": _operator(), "math": math, "rule": rule}
+    required = {"op": ["op", "doc"], "math": ["math", "derivative"], "rule": ["rule"]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "ops.yaml: the operators of facula",
+        "type": "array",
+        "items": {"oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in records]},
+        "$defs": {
+            kind: {
+                "type": "object",
+                "properties": {key: properties[key] for key in KEYS[kind]},
+                "required": required[kind],
+                "additionalProperties": False,
+            }
+            for kind, properties in records.items()
+        },
+    }
+
+
+def text() -> str:
+    return json.dumps(schema(), indent=1) + "\n"
