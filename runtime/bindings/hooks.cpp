@@ -58,10 +58,12 @@ class PythonHook final : public NodeHook {
       items = PySequence_Fast_ITEMS(result);
       n = static_cast<size_t>(PySequence_Fast_GET_SIZE(result));
     }
-    FACULA_CHECK(n == grads.size(), Runtime, "a hook returned ", n, " gradients, but it was given ", grads.size());
+    FACULA_CHECK(n == grads.size(), Runtime, "a hook returned ", n, " gradients, but it was given ",
+                 grads.size());
     for (size_t i = 0; i < n; ++i) {
       if (items[i] == Py_None) continue;
-      FACULA_CHECK(is_tensor(items[i]), Type, "a hook must return Tensors or None, not ", Py_TYPE(items[i])->tp_name);
+      FACULA_CHECK(is_tensor(items[i]), Type, "a hook must return Tensors or None, not ",
+                   Py_TYPE(items[i])->tp_name);
       grads[i] = tensor_of(items[i]);
     }
   }
@@ -71,8 +73,7 @@ class PythonHook final : public NodeHook {
 };
 
 struct HandleObject {
-  PyObject_HEAD
-  std::shared_ptr<NodeHook> hook;
+  PyObject_HEAD std::shared_ptr<NodeHook> hook;
 };
 
 std::shared_ptr<NodeHook>& hook_of(PyObject* self) { return reinterpret_cast<HandleObject*>(self)->hook; }
@@ -117,7 +118,8 @@ PyType_Spec handle_spec = {"facula.autograd.graph.HookHandle", sizeof(HandleObje
 }  // namespace
 
 std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function) {
-  FACULA_CHECK(PyCallable_Check(function), Type, "a hook must be callable, and ", Py_TYPE(function)->tp_name, " is not");
+  FACULA_CHECK(PyCallable_Check(function), Type, "a hook must be callable, and ", Py_TYPE(function)->tp_name,
+               " is not");
   return std::make_shared<PythonHook>(kind, function);
 }
 

@@ -3,9 +3,8 @@
 import threading
 import weakref
 
-import pytest
-
 import facula as fa
+import pytest
 from facula.autograd import Function, forward_ad, functional, gradcheck, gradgradcheck
 from facula.autograd.function import once_differentiable
 
@@ -267,9 +266,9 @@ def test_nodes():
     (a, n), _ = node.next_functions
     assert a.name() == "AccumulateGrad" and a.variable is x and n == 0
     with pytest.raises(AttributeError):
-        node.nothing
+        _ = node.nothing
     with pytest.raises(AttributeError):
-        node._saved_nothing
+        _ = node._saved_nothing
     node.metadata["k"] = 1
     assert isinstance(node, fa.autograd.graph.Node)
 

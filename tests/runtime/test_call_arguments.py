@@ -1,9 +1,8 @@
 """How calls are read: synonyms, conversions, and what errors say."""
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 
 
 def test_synonyms():
@@ -26,7 +25,11 @@ def test_variadic_ints():
     ("call", "error", "text"),
     [
         (lambda x: x.add(), TypeError, r"add\(\): missing required argument 'other'"),
-        (lambda x: x.add("s"), TypeError, r"add\(\): argument 'other' must be a Tensor or a number, not str"),
+        (
+            lambda x: x.add("s"),
+            TypeError,
+            r"add\(\): argument 'other' must be a Tensor or a number, not str",
+        ),
         (lambda x: x.add(None), TypeError, "not None"),
         (lambda x: x.add(x, nope=1), TypeError, "unexpected keyword argument 'nope'"),
         (lambda x: x.add(x, other=x), TypeError, "more than one value for argument 'other'"),

@@ -2,10 +2,9 @@
 
 import weakref
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 
 NAMES = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
 
@@ -93,7 +92,7 @@ def test_unaligned_memory():
 
 def test_strides_that_are_no_whole_elements():
     packed = np.zeros(4, dtype=[("a", "i1"), ("b", "<f4")])["b"]
-    with pytest.raises(ValueError, match="stride|aligned"):
+    with pytest.raises(ValueError, match=r"stride|aligned"):
         fa.from_numpy(packed)
 
 
@@ -109,7 +108,13 @@ def test_lifetimes():
         assert ref() is not None
         del t
         assert ref() is None
-    for export in (memoryview, np.asarray, np.from_dlpack, lambda t: t.__dlpack__(), lambda t: t.numpy()):
+    for export in (
+        memoryview,
+        np.asarray,
+        np.from_dlpack,
+        lambda t: t.__dlpack__(),
+        lambda t: t.numpy(),
+    ):
         t = fa.tensor([1.0])
         ref = weakref.ref(t)
         out = export(t)

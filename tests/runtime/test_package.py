@@ -3,9 +3,8 @@
 import subprocess
 import sys
 
-import pytest
-
 import facula as fa
+import pytest
 
 
 def run(code):
@@ -15,15 +14,15 @@ def run(code):
 
 
 def test_import_is_light():
-    code = "import sys, facula; print([m for m in ('numpy', 'typing', 'facula.nn', 'torch') if m in sys.modules])"
+    code = (
+        "import sys, facula; "
+        "print([m for m in ('numpy', 'typing', 'facula.nn', 'torch') if m in sys.modules])"
+    )
     assert run(code) == "[]"
 
 
 def test_import_is_fast():
-    code = (
-        "import time; a = time.perf_counter(); import facula; "
-        "print(time.perf_counter() - a)"
-    )
+    code = "import time; a = time.perf_counter(); import facula; print(time.perf_counter() - a)"
     assert min(float(run(code)) for _ in range(5)) < 0.06
 
 
@@ -40,7 +39,7 @@ def test_lazy_parts():
         assert getattr(fa, name).__name__ == f"facula.{name}"
         assert name in dir(fa)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        fa.nothing
+        _ = fa.nothing
 
 
 def test_all_names_are_there():
@@ -74,4 +73,6 @@ def test_random_state():
 
 def test_operator_table():
     table = dict(fa._C._operators())
-    assert len(table) > 50 and all(schema.startswith(name.split(".")[0]) for name, schema in table.items())
+    assert len(table) > 50 and all(
+        schema.startswith(name.split(".")[0]) for name, schema in table.items()
+    )

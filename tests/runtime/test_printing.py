@@ -1,8 +1,7 @@
 """Text of tensors: the layout that PyTorch gives (checked against version 2.13 when written)."""
 
-import pytest
-
 import facula as fa
+import pytest
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,9 @@ def test_text(data, dtype, text):
 
 
 def test_summary():
-    assert repr(fa.tensor(list(range(1001)))) == "tensor([   0,    1,    2,  ...,  998,  999, 1000])"
+    assert (
+        repr(fa.tensor(list(range(1001)))) == "tensor([   0,    1,    2,  ...,  998,  999, 1000])"
+    )
     t = fa.tensor([[float(i + j) for i in range(50)] for j in range(50)])
     assert repr(t).splitlines() == [
         "tensor([[ 0.,  1.,  2.,  ..., 47., 48., 49.],",

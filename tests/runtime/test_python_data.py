@@ -4,10 +4,9 @@ import collections
 import decimal
 import fractions
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,9 @@ def test_inference(data, dtype, shape):
     if not isinstance(data, (decimal.Decimal, memoryview)):
         plain = [list(r) if isinstance(r, range) else r for r in data] if shape else data
         expected = np.array(plain).astype(dtype)
-        assert np.array_equal(np.array(t.tolist(), dtype=dtype).reshape(shape), expected.reshape(shape))
+        assert np.array_equal(
+            np.array(t.tolist(), dtype=dtype).reshape(shape), expected.reshape(shape)
+        )
 
 
 def test_tensors_inside():
@@ -67,7 +68,11 @@ def test_tensors_inside():
 @pytest.mark.parametrize(
     ("data", "error", "text"),
     [
-        ([[1], [2, 3]], ValueError, r"data\[1\] is a sequence of length 2, but data\[0\].*length 1"),
+        (
+            [[1], [2, 3]],
+            ValueError,
+            r"data\[1\] is a sequence of length 2, but data\[0\].*length 1",
+        ),
         ([1, [2]], ValueError, r"data\[1\] is a sequence of length 1, but data\[0\] is a number"),
         ([[1], 2], ValueError, r"data\[1\] is a int, but data\[0\] is a sequence"),
         ([[[1, 2]], [[1, 2, 3]]], ValueError, r"data\[1\]\[0\]"),

@@ -1,9 +1,8 @@
 """x[...] read and written, against NumPy."""
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 
 A = np.arange(60.0).reshape(3, 4, 5)
 
@@ -160,13 +159,13 @@ def test_sequence_protocol():
     t = fa.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert len(t) == 2 and [r.tolist() for r in t] == [[1.0, 2.0], [3.0, 4.0]]
     assert 3.0 in t and 9 not in t and fa.tensor([1.0, 2.0]) in t
-    a, b = t
+    _, b = t
     assert b.tolist() == [3.0, 4.0]
     for f in (len, list):
         with pytest.raises(TypeError, match="0-d"):
             f(fa.tensor(1.0))
     with pytest.raises(TypeError):
-        "a" in t
+        assert "a" in t
 
 
 def test_gradients_through_subscripts():

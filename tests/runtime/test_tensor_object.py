@@ -6,9 +6,8 @@ import pickle
 import threading
 import weakref
 
-import pytest
-
 import facula as fa
+import pytest
 
 
 def leaf(values, kind=fa.Tensor):

@@ -22,7 +22,9 @@ def _as_tuple(x, who, name):
 def _fresh(inputs, create_graph):
     """Inputs to differentiate by: views of the given ones, or leaves."""
     if create_graph:
-        return tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs)
+        return tuple(
+            x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in inputs
+        )
     return tuple(x.detach().requires_grad_() for x in inputs)
 
 
@@ -60,11 +62,13 @@ def _pack(many, items):
     return tuple(items) if many else items[0]
 
 
-def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
+def jacobian(
+    func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"
+):
     """Derivatives of each output element by each input element.
 
-    Returns a tensor of shape `output.shape + input.shape`, in a tuple by input and a tuple by output
-    where there are several.
+    Returns a tensor of shape `output.shape + input.shape`, in a tuple by input and a tuple by
+    output where there are several.
     """
     many_in, given = _as_tuple(inputs, "jacobian", "inputs")
     fresh = _fresh(given, create_graph)
@@ -127,7 +131,9 @@ def _vectors(v, outputs, who, name):
         return (facula.ones_like(outputs[0]),)
     _, vectors = _as_tuple(v, who, "v")
     if len(vectors) != len(outputs):
-        raise RuntimeError(f"{who}(): v has {len(vectors)} tensors, there are {len(outputs)} {name}s")
+        raise RuntimeError(
+            f"{who}(): v has {len(vectors)} tensors, there are {len(outputs)} {name}s"
+        )
     for i, (a, b) in enumerate(zip(vectors, outputs, strict=True)):
         if a.shape != b.shape:
             raise RuntimeError(

@@ -157,14 +157,18 @@ class _Check:
                 # A projection sums many errors.
                 scale = max(1.0, (_count(t) * _count(output)) ** 0.5)
                 if abs(analytical - expected) > scale * self.atol + self.rtol * abs(expected):
-                    self.fail("reverse-mode", i, j, analytical, expected, " along a random direction")
+                    self.fail(
+                        "reverse-mode", i, j, analytical, expected, " along a random direction"
+                    )
 
     def repeatable(self, output, v, grads):
         again = self.vjp(output, v)
         for j, (a, b) in enumerate(zip(grads, again, strict=True)):
             if a is None or b is None:
                 continue
-            worst = max((abs(x - y) for x, y in zip(_parts(a), _parts(b), strict=True)), default=0.0)
+            worst = max(
+                (abs(x - y) for x, y in zip(_parts(a), _parts(b), strict=True)), default=0.0
+            )
             if worst > self.nondet_tol:
                 raise GradcheckError(
                     f"gradcheck(): two backward passes gave gradients of input {j} that differ by "
@@ -173,11 +177,13 @@ class _Check:
 
     def dtypes(self):
         for output in self.outputs():
-            for j, (t, g) in enumerate(zip(self.wanted, self.vjp(output, _random(output)), strict=True)):
+            for j, (t, g) in enumerate(
+                zip(self.wanted, self.vjp(output, _random(output)), strict=True)
+            ):
                 if g is not None and (g.dtype != t.dtype or g.shape != t.shape):
                     raise GradcheckError(
-                        f"gradcheck(): the gradient of input {j} is {g.dtype} {tuple(g.shape)}, the "
-                        f"input {t.dtype} {tuple(t.shape)}"
+                        f"gradcheck(): the gradient of input {j} is {g.dtype} {tuple(g.shape)}, "
+                        f"the input {t.dtype} {tuple(t.shape)}"
                     )
 
     # ---- forward mode ----
@@ -198,7 +204,9 @@ class _Check:
         for j, t in enumerate(self.wanted):
             n = _count(t)
             directions = (
-                [_parts(_random(t))] if fast else [[float(k == m) for m in range(n)] for k in range(n)]
+                [_parts(_random(t))]
+                if fast
+                else [[float(k == m) for m in range(n)] for k in range(n)]
             )
             for k, direction in enumerate(directions):
                 expected = self.numerical(t, direction)
