@@ -94,11 +94,6 @@ PyObject* function_run_backward(PyObject*, PyObject* args) {
   FACULA_PY_END(nullptr)
 }
 
-PyObject* method_detach(PyObject* self, PyObject*) {
-  FACULA_PY_TRY
-  return wrap(detach(tensor_of(self)));
-  FACULA_PY_END(nullptr)
-}
 PyObject* method_detach_inplace(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   detach_(tensor_of(self));
@@ -208,7 +203,6 @@ const PyMethodDef tensor_autograd_methods[] = {
     {"backward", FASTCALL(method_backward),
      "backward($self, /, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
      "Add the gradients of this tensor to the .grad of the leaves it came from."},
-    {"detach", method_detach, METH_NOARGS, "detach($self, /)\n--\n\nThe same memory without history."},
     {"detach_", method_detach_inplace, METH_NOARGS, "detach_($self, /)\n--\n\nForget the history, in place."},
     {"retain_grad", method_retain_grad, METH_NOARGS,
      "retain_grad($self, /)\n--\n\nLet backward() fill .grad although this is no leaf."},

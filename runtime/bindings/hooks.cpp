@@ -1,5 +1,7 @@
 #include "runtime/bindings/hooks.h"
 
+#include "runtime/autograd/meta.h"
+
 namespace facula::python {
 
 namespace {
@@ -47,6 +49,10 @@ class PythonHook final : public NodeHook {
   void remove() {
     removed = true;
     Py_CLEAR(function_);
+  }
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(function_);
+    return 0;
   }
 
  private:
@@ -121,6 +127,33 @@ std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function) {
   FACULA_CHECK(PyCallable_Check(function), Type, "a hook must be callable, and ", Py_TYPE(function)->tp_name,
                " is not");
   return std::make_shared<PythonHook>(kind, function);
+}
+
+namespace {
+template <typename F>
+int each_leaf_hook(const Tensor& t, const F& f) {
+  const AutogradMeta* meta = t.defined() ? autograd_meta_or_null(t) : nullptr;
+  if (meta == nullptr || meta->leaf_hooks == nullptr) return 0;
+  for (const HookList* list : {&meta->leaf_hooks->tensor, &meta->leaf_hooks->post_accumulate}) {
+    for (const std::shared_ptr<NodeHook>& hook : *list) {
+      auto* python = dynamic_cast<PythonHook*>(hook.get());
+      if (python == nullptr) continue;
+      if (const int stop = f(*python); stop != 0) return stop;
+    }
+  }
+  return 0;
+}
+}  // namespace
+
+int traverse_hooks(const Tensor& t, visitproc visit, void* arg) {
+  return each_leaf_hook(t, [&](PythonHook& hook) { return hook.traverse(visit, arg); });
+}
+
+void clear_hooks(const Tensor& t) {
+  each_leaf_hook(t, [](PythonHook& hook) {
+    hook.remove();
+    return 0;
+  });
 }
 
 PyObject* wrap_handle(std::shared_ptr<NodeHook> hook) {

@@ -1,4 +1,5 @@
 // facula.Tensor: the Python type, and the one object that each tensor has through its life.
+#include "runtime/bindings/hooks.h"
 #include "runtime/bindings/types.h"
 
 #include <structmember.h>
@@ -59,6 +60,22 @@ void tensor_finalize(PyObject* self) {
   // clears their __slots__; later times are tensor_dealloc's. The caller holds a reference, and another
   // one keeps the object alive.
   if (give_to_tensor(as_tensor_object(self))) Py_INCREF(self);
+}
+
+// Python makes subclasses known to its garbage collector, and these two are called for them. While
+// C++ holds the tensor too, what hangs off it is in use, whatever Python's references say.
+int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
+  const TensorObject* o = as_tensor_object(self);
+  if (o->tensor.defined() && (o->tensor.impl()->owns_pyobject || o->tensor.impl()->use_count() > 1)) return 0;
+  Py_VISIT(o->dict);
+  return traverse_hooks(o->tensor, visit, arg);
+}
+int tensor_clear(PyObject* self) {
+  TensorObject* o = as_tensor_object(self);
+  if (o->tensor.defined() && (o->tensor.impl()->owns_pyobject || o->tensor.impl()->use_count() > 1)) return 0;
+  clear_hooks(o->tensor);
+  Py_CLEAR(o->dict);
+  return 0;
 }
 
 void tensor_dealloc(PyObject* self) {
@@ -334,6 +351,8 @@ bool init_tensor_type(PyObject* module) {
       {Py_tp_new, slot(tensor_new)},
       {Py_tp_dealloc, slot(tensor_dealloc)},
       {Py_tp_finalize, slot(tensor_finalize)},
+      {Py_tp_traverse, slot(tensor_traverse)},
+      {Py_tp_clear, slot(tensor_clear)},
       {Py_tp_free, slot(PyObject_Free)},
       {Py_tp_repr, slot(tensor_repr)},
       {Py_tp_str, slot(tensor_str)},

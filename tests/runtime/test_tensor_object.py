@@ -119,6 +119,31 @@ def test_subclass_basics():
     assert x.__dict__ == {}
 
 
+def test_cycles_through_attributes_and_hooks_are_collected():
+    x = leaf([1.0], Tagged)
+    x.me = x
+    x.register_hook(lambda g, x=x: None)
+    x.register_post_accumulate_grad_hook(lambda t, x=x: None)
+    (x * x).sum().backward()
+    ref = weakref.ref(x)
+    del x
+    gc.collect()
+    assert ref() is None
+
+
+def test_cycles_are_kept_while_cpp_needs_them():
+    x = leaf([1.0], Tagged)
+    x.me = x
+    seen = []
+    x.register_hook(lambda g, x=x: seen.append(x.me is x))
+    y = (x * x).sum()
+    del x
+    for _ in range(3):
+        gc.collect()
+    y.backward()
+    assert seen == [True]
+
+
 def test_old_constructor():
     assert fa.Tensor([1, 2]).dtype is fa.get_default_dtype()
     assert fa.Tensor(2, 3).shape == (2, 3)
