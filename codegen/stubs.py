@@ -49,6 +49,7 @@ class Stub:
     direct_result: str
     out_names: tuple[str, ...]
     lists: str  # every tensor input as a TensorList
+    direct_inplace: bool  # `aliasing: self`: the kernel takes self itself as its out
 
     @property
     def functional(self) -> Form:
@@ -286,4 +287,5 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
             for i in range(len(op.signature.returns))
         ),
         lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
+        direct_inplace=dict(op.policies).get("aliasing") == "self",
     )
