@@ -28,7 +28,7 @@ from .samples import check_sample
 # Kinds whose kernels write into outputs that a shape rule has made.
 SHAPED = ("reduction", "scan", "matmul", "structured")
 _NO_TOKEN = "no operator of ops.yaml stands for"
-_REFERENCE_NAMES = frozenset({"np", "scipy", *dir(builtins)})
+_REFERENCE_NAMES = frozenset({"np", "scipy", "ref", *dir(builtins)})
 
 
 @dataclass(frozen=True)
