@@ -100,12 +100,6 @@ def test_templates_are_strict() -> None:
         env.from_string("{{ nothing }}").render()
 
 
-def test_no_name_of_this_schema_in_templates(schema: Schema) -> None:
-    quoted = re.compile(r"[\"'](" + "|".join(re.escape(op.name) for op in schema) + r")[\"']")
-    for path in TEMPLATES:
-        assert not quoted.findall(path.read_text(encoding="utf-8")), path
-
-
 def test_braces_balance_and_lines_are_indented(schema: Schema) -> None:
     for name, text in render.generate_texts(schema).items():
         if not name.endswith((".cpp", ".h")):
