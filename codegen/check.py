@@ -243,7 +243,7 @@ class _Checker:
             if op.shape:
                 message = f"{len(op.signature.returns)} outputs, {len(op.shape)} shapes"
             else:
-                message = f"kind {op.kind} needs 'shape': a rule such as like(self)"
+                message = f"kind {op.kind} needs 'shape': a shape rule over its arguments"
             add(op.place("shape"), op.name, message)
         if op.scalar and op.shape:
             add(op.place("shape"), op.name, "a pointwise operator broadcasts; drop 'shape'")
