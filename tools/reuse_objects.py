@@ -5,8 +5,8 @@
     reuse_objects.py compile INDEX COMMAND...     a compiler launcher: copies the object, or compiles
 
 An object is taken when the command is the same but for the folders' names, and the source and every
-header of the project have the same bytes as when it was made. `cmake -DFACULA_REUSE_OBJECTS=OTHER`
-sets both steps up. Unlike a compiler's cache it needs nothing installed and nothing done before.
+header of the project have the same bytes as when it was made. `cmake
+-DFACULA_REUSE_OBJECTS=OTHER_BUILD` sets both steps up. Unlike a compiler's cache it needs nothing installed and nothing done before.
 """
 
 from __future__ import annotations
