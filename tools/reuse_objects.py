@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Takes objects from another build directory where nothing that they are made of has changed.
 
-    reuse_objects.py index OTHER_BUILD INDEX      notes what each object of OTHER_BUILD is made of
-    reuse_objects.py compile INDEX COMMAND...     a compiler launcher: copies the object, or compiles
+    reuse_objects.py index OTHER_BUILD INDEX SOURCE BUILD    notes what its objects are made of
+    reuse_objects.py compile INDEX COMMAND...                copies the object, or compiles
 
-An object is taken when the command is the same but for the folders' names, and the source and every
-header of the project have the same bytes as when it was made. `cmake
--DFACULA_REUSE_OBJECTS=OTHER_BUILD` sets both steps up. Unlike a compiler's cache it needs nothing installed and nothing done before.
+An object is taken when the command is the same but for the folders' names, and the source and
+every header of the project have the same bytes as when it was made. FACULA_REUSE_OBJECTS in cmake
+sets both steps up. Unlike a compiler's cache it needs nothing installed and nothing done before.
 """
 
 from __future__ import annotations
