@@ -3,6 +3,7 @@
 
 #include "aten/geometry.h"
 #include "facula/kernels.h"
+#include "runtime/autograd/meta.h"
 
 namespace facula::any {
 
@@ -94,6 +95,8 @@ Tensor view_as_complex(const Tensor& self) {
                "view_as_complex(): the storage offset must be even; call contiguous() and clone() first");
   return retyped_view(self, to_complex(self.dtype()), sizes, strides, self.offset() / 2);
 }
+
+Tensor detach(const Tensor& self) { return ::facula::detach(self); }
 
 Tensor expand(const Tensor& self, IntList size) {
   const size_t ndim = size.size(), own = self.sizes().size();

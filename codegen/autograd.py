@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 
 from codegen import cpp_types
@@ -48,7 +49,9 @@ class Field:
         """What an in-place form saves of the tensor it is about to overwrite."""
         if self.type != "SavedTensor" or self.output:
             return self.init
-        return self.init.replace(f"SavedTensor({self.label}, ", f"SavedTensor(engine_roles().clone({self.label}), ")
+        return self.init.replace(
+            f"SavedTensor({self.label}, ", f"SavedTensor(engine_roles().clone({self.label}), "
+        )
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,13 @@ def _group(
             (),
         )
     formula = derivative.formula
-    used = names_used(formula.tree)
     variables: dict[str, Value] = {}
     unpack: list[str] = []
+    hoisted = _hoist_sizes(schema, op, number, derivative, fields, variables)
+    used = names_used(formula.tree, hoisted)
+    if "grads" in used and "grads" not in arguments:  # of an operator that returns a list
+        variables["grads"] = Value("grads_v", TENSORS)
+        unpack.append("const std::vector<Tensor> grads_v = materialize_all(*this, grads);")
     for i, grad in enumerate(grads):
         if grad in used or (grad == "grad" and "grad_output" in used):
             variables[grad] = Value(grad, TENSOR)
@@ -165,7 +172,7 @@ def _group(
             _add(fields, Field(field, "SavedTensor", name, True, name, True, (number,), position=i))
             unpack.append(f'const Tensor {field}_v = {field}.unpack(*this, "{name}");')
             variables[name] = Value(f"{field}_v", TENSOR)
-    if "mask" in used:
+    if "mask" in used and "mask" not in arguments:
         tests = ", ".join(f"needs({slots[i]})" for i in derivative.inputs)
         unpack.append(f"const std::vector<bool> mask{{{tests}}};")
         variables["mask"] = Value("mask", BOOLS)
@@ -189,6 +196,30 @@ def _group(
         code,
         tuple(unpack),
     )
+
+
+def _hoist_sizes(
+    schema: Schema,
+    op: Operator,
+    number: int,
+    derivative: Derivative,
+    fields: dict[str, Field],
+    variables: dict[str, Value],
+) -> list[ast.AST]:
+    """Calls `sizes_along(tensors, dim)` are made in the forward, so that the list is not kept."""
+    assert derivative.formula is not None
+    calls: list[ast.AST] = [
+        n
+        for n in ast.walk(derivative.formula.tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "sizes_along"
+    ]
+    for i, call in enumerate(calls):
+        name = f"sizes_{number}_{i}"
+        translator = Translator(schema, op, argument_values(op))
+        code = translator.subexpression(derivative.formula, call).code
+        _add(fields, Field(name, "DimVector", code, False, name, False, (number,)))
+        variables[ast.unparse(call)] = Value(f"this->{name}", INTS)
+    return calls
 
 
 def _add(fields: dict[str, Field], field: Field) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codegen import cpp_types
@@ -99,6 +99,7 @@ HELPERS: dict[str, tuple[tuple[Type, ...], Type]] = {
     "inverse_permutation": ((INTS,), INTS),
     "result_dtype": ((TENSOR, TENSOR), DTYPE),
     "contiguous_strides": ((INTS,), INTS),
+    "sizes_along": ((TENSORS, INT), INTS),
 }
 
 
@@ -160,8 +161,10 @@ def facts_of(tree: ast.AST, name: str) -> tuple[bool, set[str]]:
     return whole, facts
 
 
-def names_used(tree: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+def names_used(tree: ast.AST, but: Sequence[ast.AST] = ()) -> set[str]:
+    """Names in a formula, without those that stand in the sub-trees `but` alone."""
+    skipped = {id(n) for part in but for n in ast.walk(part)}
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in skipped}
 
 
 def _number(value: float) -> str:
@@ -198,6 +201,12 @@ class Translator:
         assert isinstance(body, ast.expr)
         value = self._expr(body)
         return self._convert(value, wanted, body) if wanted is not None else value
+
+    def subexpression(self, formula: Formula, node: ast.AST) -> Value:
+        """One part of a formula."""
+        self._formula = formula
+        assert isinstance(node, ast.expr)
+        return self._expr(node)
 
     def shape_expression(self, formula: Formula) -> str:
         self._in_shape = True
@@ -315,7 +324,7 @@ class Translator:
                 if isinstance(piece, ast.Constant):
                     parts.append(self._quote(str(piece.value)))
                 elif isinstance(piece, ast.FormattedValue):
-                    value = self._expr(piece.value)
+                    value = self._unwrap(self._expr(piece.value))
                     if value.type == INTS:
                         parts.append(f"shape_string({value.code})")
                     elif value.type.base == "ScalarType":
@@ -663,6 +672,9 @@ class Translator:
     # ---- calls ----
 
     def _call(self, node: ast.Call) -> Value:
+        known = self._variables.get(ast.unparse(node))
+        if known is not None:  # made in the forward
+            return known
         keywords = {k.arg: self._expr(k.value) for k in node.keywords if k.arg is not None}
         if isinstance(node.func, ast.Attribute):
             owner = self._expr(node.func.value)
@@ -677,6 +689,8 @@ class Translator:
                     return Value(f"{owner.code}.{method}({at})", INT)
                 if method in _FACT_METHODS:
                     return self._fact_method(owner, method, ast.unparse(node.func.value))
+                if method == "detach" and method not in self._by_base:
+                    return Value(f"detach({owner.code})", TENSOR)
             elif self._unwrap(owner).type == SCALAR and method == "conj" and not node.args:
                 return Value(f"{self._unwrap(owner).code}.conj()", SCALAR)
             arguments = [owner, *(self._expr(a) for a in node.args)]

@@ -11,7 +11,7 @@ from .compose import Translator, argument_values
 from .docs import derivative_text, page
 from .errors import nearest
 from .model import Operator, Schema
-from .render import SHARDED, Declarations, Plan, cpp, environment, plan_of, plans_of
+from .render import SHARDED, Declarations, Plan, cpp, environment, plan_of, plans_of, tidy
 
 
 class UnknownOperator(Exception):
@@ -40,7 +40,7 @@ def explain(schema: Schema, name: str) -> str:
             if stem == "pointwise" and not op.scalar:
                 continue
             text = cpp(stem, environment(), declarations, plans, 0)
-            sections.append(f"{_title(f'generated C++: {stem}')}\n{_without_blank_runs(text)}")
+            sections.append(f"{_title(f'generated C++: {stem}')}\n{tidy(text)}")
         sections.append(f"{_title('type stubs')}\n" + "\n".join(_stub_lines(schema, op)))
         sections.append(f"{_title('documentation page')}\n{page(schema, op)}")
     return "\n".join(sections)
@@ -105,11 +105,3 @@ def _stub_lines(schema: Schema, op: Operator) -> Iterator[str]:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _without_blank_runs(text: str) -> str:
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.strip() or (lines and lines[-1].strip()):
-            lines.append(line.rstrip())
-    return "\n".join(lines) + "\n"

@@ -48,6 +48,7 @@ POLICY_WORDS = {
     "nan": ("propagate", "ignore", "last", "first"),
     "ties": ("first", "last", "share", "any"),
     "empty": ("zero", "one", "nan", "error", "identity", "empty"),
+    "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy
 }
 POLICIES = tuple(POLICY_WORDS)
 TOKENS = (

@@ -202,8 +202,19 @@ def generate_texts(schema: Schema) -> dict[str, str]:
         for k in range(count):
             some = [p for p in plans if shard_of(p.op, count) == k]
             texts[f"{stem}_{k}.cpp"] = cpp(stem, env, declarations, some, k)
-    texts.update(pyi.generate(schema, env))
-    return texts
+    texts = {n: tidy(t) if n.endswith((".cpp", ".h")) else t for n, t in texts.items()}
+    return texts | pyi.generate(schema, env)
+
+
+_SEVERAL_BLANK = re.compile(r"\n\n\n+")
+_LAST_COMMA = re.compile(r",  ?\};")
+
+
+def tidy(text: str) -> str:
+    """C++ without the blank lines and commas that templates leave behind."""
+    text = _SEVERAL_BLANK.sub("\n\n", "\n".join(line.rstrip() for line in text.split("\n")))
+    text = re.sub(r"\n\n(?= *\}\n)", "\n", _LAST_COMMA.sub("};", text))
+    return re.sub(r"\{\n\n(?= )", "{\n", text)
 
 
 def cpp(

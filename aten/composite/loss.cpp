@@ -2,11 +2,27 @@
 #include "facula/ops.h"
 
 namespace facula::composite {
+namespace {
+
+// The word for what the older arguments size_average and reduce say.
+std::string_view word_of(std::string_view reduction, std::optional<bool> size_average, std::optional<bool> reduce) {
+  if (!size_average && !reduce) return reduction;
+  if (!reduce.value_or(true)) return "none";
+  return size_average.value_or(true) ? "mean" : "sum";
+}
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
+                int64_t ignore_index, std::optional<bool> reduce, std::string_view reduction) {
+  return std::get<0>(
+      ops::nll_loss_forward(input, target, weight, ignore_index, word_of(reduction, size_average, reduce)));
+}
 
 Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight, std::optional<bool> size_average,
                      int64_t ignore_index, std::optional<bool> reduce, std::string_view reduction,
                      double label_smoothing) {
-  const std::string word = ops::reduction_word(reduction, size_average, reduce);
+  const std::string_view word = word_of(reduction, size_average, reduce);
   FACULA_CHECK(word == "none" || word == "mean" || word == "sum", Value, "cross_entropy(): reduction must be 'none', ",
                "'mean' or 'sum', not '", word, "'");
   FACULA_CHECK(input.dim() >= 1, Runtime, "cross_entropy(): input is 0-d, expected (C,), (N, C) or (N, C, ...)");

@@ -48,16 +48,16 @@ T* data_or_null(const Tensor& t) {
 
 // Scratch memory for one call.
 template <typename T>
-class Scratch {
+class Workspace {
  public:
-  explicit Scratch(int64_t n) : size_(static_cast<size_t>(n) * sizeof(T)) {
+  explicit Workspace(int64_t n) : size_(static_cast<size_t>(n) * sizeof(T)) {
     if (size_ > 0) data_ = cpu_allocate(size_);
   }
-  ~Scratch() {
+  ~Workspace() {
     if (size_ > 0) cpu_deallocate(data_, size_);
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
   T* get() const { return static_cast<T*>(data_); }
 
  private:

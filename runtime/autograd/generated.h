@@ -41,6 +41,14 @@ inline std::vector<Tensor> unpack_list(const std::vector<SavedTensor>& list, con
   return tensors;
 }
 
+// Gradients of all outputs, zeros where one is missing.
+inline std::vector<Tensor> materialize_all(const Node& node, std::span<const Tensor> grads) {
+  std::vector<Tensor> all;
+  all.reserve(grads.size());
+  for (size_t i = 0; i < grads.size(); ++i) all.push_back(node.materialize(grads[i], i));
+  return all;
+}
+
 // The gradient of an input stated `zero`.
 inline Tensor zero_gradient(const Node& node, size_t input) {
   const Edge& edge = node.edge(input);

@@ -185,11 +185,15 @@ PyObject* get_array_interface(PyObject* self, void*) {
                                           "not require grad");
     return nullptr;
   }
-  Ref shape(check(PySequence_Tuple(Ref(check(wrap(t.sizes()))).get())));
-  Ref strides(check(PyTuple_New(t.dim())));
-  for (int64_t i = 0; i < t.dim(); ++i) {
-    PyTuple_SET_ITEM(strides.get(), i,
-                     PyLong_FromLongLong(t.strides()[static_cast<size_t>(i)] * static_cast<int64_t>(t.itemsize())));
+  Ref sizes(check(wrap(t.sizes())));
+  Ref shape(check(PySequence_Tuple(sizes.get())));
+  Ref strides = Ref::borrow(Py_None);  // contiguous; some consumers accept nothing else
+  if (!t.is_contiguous()) {
+    strides = Ref(check(PyTuple_New(t.dim())));
+    for (int64_t i = 0; i < t.dim(); ++i) {
+      PyTuple_SET_ITEM(strides.get(), i,
+                       PyLong_FromLongLong(t.strides()[static_cast<size_t>(i)] * static_cast<int64_t>(t.itemsize())));
+    }
   }
   return Py_BuildValue("{s:s,s:O,s:O,s:(NO),s:i}", "typestr", typestr, "shape", shape.get(), "strides", strides.get(),
                        "data", PyLong_FromVoidPtr(t.raw()), t.storage()->read_only() ? Py_True : Py_False, "version",

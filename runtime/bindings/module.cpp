@@ -45,8 +45,10 @@ PyObject* namespace_module(PyObject* module, std::map<std::string, PyObject*>& k
 
 bool add_functions(PyObject* module) {
   std::map<std::string, PyObject*> namespaces;
+  // Where pickle looks for a function again.
   Ref name(PyUnicode_InternFromString("facula"));
-  if (!name) return false;
+  Ref private_name(PyUnicode_InternFromString("facula._C"));
+  if (!name || !private_name) return false;
   for (const NamespacedMethod& f : generated_bindings().functions) {
     PyObject* target = namespace_module(module, namespaces, f.path);
     if (target == nullptr) return false;
@@ -57,7 +59,8 @@ bool add_functions(PyObject* module) {
   for (const PyMethodDef* table :
        {creation_functions, copy_functions, exchange_functions, autograd_functions, function_functions, state_functions}) {
     for (; table->ml_name != nullptr; ++table) {
-      if (!has(module, table->ml_name) && !add_function(module, name.get(), table)) return false;
+      PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
+      if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
     }
   }
   // Dotted names of the namespaces, for the package to publish.

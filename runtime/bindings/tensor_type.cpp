@@ -55,7 +55,9 @@ void take_from_tensor(TensorImpl* impl) {
 }
 
 void tensor_finalize(PyObject* self) {
-  // Reached for subclasses only, with a reference held by the caller; another one keeps it alive.
+  // Reached for subclasses only, and once if they are known to the garbage collector, before it
+  // clears their __slots__; later times are tensor_dealloc's. The caller holds a reference, and another
+  // one keeps the object alive.
   if (give_to_tensor(as_tensor_object(self))) Py_INCREF(self);
 }
 

@@ -48,6 +48,8 @@ inline Scalar scalar_div(const Scalar& a, const Scalar& b) {
 
 // ---- lists ----
 inline DimVector to_owned(IntList l) { return DimVector(l.begin(), l.end()); }
+inline DimVector to_owned(DimVector l) { return l; }
+inline std::vector<Tensor> to_owned(std::vector<Tensor> l) { return l; }
 inline std::optional<DimVector> to_owned(const std::optional<IntList>& l) {
   return l ? std::optional<DimVector>(to_owned(*l)) : std::nullopt;
 }
@@ -85,6 +87,16 @@ Owned repeat_list(const List& list, int64_t times) {
     for (const auto& v : list) out.push_back(v);
   }
   return out;
+}
+// Sizes along a dim of the tensors of a list; -1 for those of shape (0,) beside others, which cat() ignores.
+inline DimVector sizes_along(TensorList list, int64_t dim) {
+  int64_t ndim = 1;
+  for (const Tensor& t : list) ndim = t.numel() > 0 || t.dim() != 1 ? t.dim() : ndim;
+  DimVector sizes;
+  for (const Tensor& t : list) {
+    sizes.push_back(t.dim() == ndim ? t.sizes()[static_cast<size_t>(wrap_dim(dim, ndim))] : -1);
+  }
+  return sizes;
 }
 inline DimVector inverse_permutation(IntList dims) {
   DimVector inverse(dims.size());

@@ -47,14 +47,14 @@ void finish_out(const Tensor& out, const Tensor& target) {
   out.bump_version();
 }
 
-Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op) {
+Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op, bool direct) {
   check_device(meta, self, op, "self");
   check_castable(meta.dtype, self, op, "self");
   FACULA_CHECK(IntList(meta.sizes) == self.sizes(), Runtime, op, "_(): self is ", shape_string(self.sizes()),
                " and the result ", shape_string(meta.sizes), "; an in-place form cannot change the shape, use ", op,
                "()");
   check_writable(self, op);
-  return make_tensor(meta);
+  return direct && meta.dtype == self.dtype() ? self : make_tensor(meta);
 }
 
 void write_out(const Tensor& out, const Tensor& result, const char* op) {

@@ -65,7 +65,8 @@ FACULA_API Tensor prepare_out(const Tensor& out, const Meta& meta, const char* o
 // Copies a fresh target into `out`, and marks the write.
 FACULA_API void finish_out(const Tensor& out, const Tensor& target);
 // The same for in-place forms of structured operators: never resizes.
-FACULA_API Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op);
+// `direct`: the kernel may write to self itself.
+FACULA_API Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op, bool direct = false);
 // out= of composites: `result` into `out`.
 FACULA_API void write_out(const Tensor& out, const Tensor& result, const char* op);
 
