@@ -25,9 +25,9 @@ from codegen.errors import SchemaError, SchemaErrors
 from codegen.model import Operator, Schema
 from codegen.pointwise import SHARDS, shard_of
 
-STUB_SHARDS = 8
-AUTOGRAD_SHARDS = 6
-BINDING_SHARDS = 8
+STUB_SHARDS = 13
+AUTOGRAD_SHARDS = 13
+BINDING_SHARDS = 12
 # Stems of the sharded files with the number of shards.
 SHARDED = {
     "pointwise": SHARDS,
