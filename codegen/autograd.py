@@ -49,7 +49,9 @@ class Field:
         """What an in-place form saves of the tensor it is about to overwrite."""
         if self.type != "SavedTensor" or self.output:
             return self.init
-        return self.init.replace(f"SavedTensor({self.label}, ", f"SavedTensor(engine_roles().clone({self.label}), ")
+        return self.init.replace(
+            f"SavedTensor({self.label}, ", f"SavedTensor(engine_roles().clone({self.label}), "
+        )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from .compose import Translator, argument_values
 from .docs import derivative_text, page
 from .errors import nearest
 from .model import Operator, Schema
-from .render import SHARDED, Declarations, Plan, cpp, environment, plan_of, plans_of
+from .render import SHARDED, Declarations, Plan, cpp, environment, plan_of, plans_of, tidy
 
 
 class UnknownOperator(Exception):
@@ -30,6 +30,7 @@ def find(schema: Schema, name: str) -> list[Operator]:
 
 def explain(schema: Schema, name: str) -> str:
     sections: list[str] = []
+    env = environment()
     declarations = Declarations(schema, [p.stub for p in plans_of(schema)])
     for op in find(schema, name):
         family = [op, *(o for o in schema if o.derived_from == op.name)]
@@ -39,8 +40,8 @@ def explain(schema: Schema, name: str) -> str:
         for stem in SHARDED:
             if stem == "pointwise" and not op.scalar:
                 continue
-            text = cpp(stem, environment(), declarations, plans, 0)
-            sections.append(f"{_title(f'generated C++: {stem}')}\n{_without_blank_runs(text)}")
+            text = cpp(stem, env, declarations, plans, 0)
+            sections.append(f"{_title(f'generated C++: {stem}')}\n{tidy(text)}")
         sections.append(f"{_title('type stubs')}\n" + "\n".join(_stub_lines(schema, op)))
         sections.append(f"{_title('documentation page')}\n{page(schema, op)}")
     return "\n".join(sections)
@@ -105,11 +106,3 @@ def _stub_lines(schema: Schema, op: Operator) -> Iterator[str]:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _without_blank_runs(text: str) -> str:
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.strip() or (lines and lines[-1].strip()):
-            lines.append(line.rstrip())
-    return "\n".join(lines) + "\n"

@@ -172,6 +172,17 @@ def pointwise_plan(op: Operator) -> PointwisePlan:
     )
 
 
+def indented(lines: list[str]) -> tuple[str, ...]:
+    """Statements with two spaces for each block they are in."""
+    found: list[str] = []
+    depth = 0
+    for line in lines:
+        depth -= line.startswith("}")
+        found.append("  " * depth + line)
+        depth += line.endswith("{")
+    return tuple(found)
+
+
 def range_checks(op: Operator) -> tuple[str, ...]:
     """Statements that refuse numbers outside the ranges stated in the signature."""
     lines = []
@@ -249,7 +260,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         any_kernel=f"any::{kinds['any']}" if "any" in kinds else None,
         shape=shape,
         outputs=cpp_types.output_names(op),
-        body=tuple(body),
+        body=indented(body),
         composite_result=composite_result,
         composite_symbol=f"composite::{op.composite_fn}"
         if op.composite_fn

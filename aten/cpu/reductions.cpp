@@ -182,6 +182,8 @@ void count_nonzero(const Tensor& self, OptionalDims dim, const Tensor& out) {
 
 void amax(const Tensor& self, IntList dim, bool, const Tensor& out) { extreme(ReduceOp::Max, self, dim, out); }
 void amin(const Tensor& self, IntList dim, bool, const Tensor& out) { extreme(ReduceOp::Min, self, dim, out); }
+void max(const Tensor& self, const Tensor& out) { extreme(ReduceOp::Max, self, {}, out); }
+void min(const Tensor& self, const Tensor& out) { extreme(ReduceOp::Min, self, {}, out); }
 void all(const Tensor& self, OptionalDims dim, bool, const Tensor& out) { truth(ReduceOp::Min, self, dim, out); }
 void any(const Tensor& self, OptionalDims dim, bool, const Tensor& out) { truth(ReduceOp::Max, self, dim, out); }
 

@@ -34,6 +34,7 @@ _ATTRIBUTES = {
     for module, names in {
         "facula._tensor_str": "get_printoptions printoptions set_printoptions",
         "facula._type_info": "finfo iinfo",
+        "facula._version": "__version__",
         "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
         "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
         "facula.serialization": "load save",
@@ -47,10 +48,6 @@ def __getattr__(name):
         value = getattr(_import(_ATTRIBUTES[name]), name)
     elif name in _SUBMODULES:
         value = _import("facula." + name)
-    elif name == "__version__":
-        from importlib.metadata import version
-
-        value = version("facula")
     else:
         raise AttributeError(f"module 'facula' has no attribute '{name}'")
     globals()[name] = value

@@ -1,18 +1,18 @@
-// Scratch memory of a kernel: 64-byte aligned, from the allocator's free lists.
+// Workspace memory of a kernel: 64-byte aligned, from the allocator's free lists.
 #pragma once
 
 #include "runtime/core/allocator.h"
 
 namespace facula::cpu {
 
-class Scratch {
+class Workspace {
  public:
-  explicit Scratch(size_t nbytes) : data_(nbytes > 0 ? cpu_allocate(nbytes) : nullptr), nbytes_(nbytes) {}
-  ~Scratch() {
+  explicit Workspace(size_t nbytes) : data_(nbytes > 0 ? cpu_allocate(nbytes) : nullptr), nbytes_(nbytes) {}
+  ~Workspace() {
     if (data_ != nullptr) cpu_deallocate(data_, nbytes_);
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
   char* bytes() const { return static_cast<char*>(data_); }
   template <typename T>
   T* as() const {

@@ -1,0 +1,208 @@
+// searchsorted, histc and multinomial.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "aten/cpu/dense.h"
+#include "aten/cpu/random.h"
+#include "aten/cpu/reduce.h"
+#include "aten/cpu/workspace.h"
+#include "facula/kernels.h"
+#include "runtime/iterate/result_type.h"
+#include "runtime/iterate/strided.h"
+
+namespace facula::cpu {
+
+namespace {
+
+// Does a come before b, NaN being last?
+template <typename C>
+inline bool before(C a, C b) {
+  return a < b || (b != b && a == a);
+}
+
+// Positions of 16 values at a time, so that the memory accesses of their searches overlap.
+template <bool Right, typename C, typename At>
+void search_block(const C* values, int64_t count, int64_t n, const At& at, int64_t* out) {
+  int64_t low[16] = {};
+  for (int64_t size = n; size > 1;) {
+    const int64_t half = size / 2;
+    for (int64_t j = 0; j < count; ++j) {
+      const C probe = at(low[j] + half - 1);
+      const bool forward = Right ? !before(values[j], probe) : before(probe, values[j]);
+      low[j] = forward ? low[j] + half : low[j];
+    }
+    size -= half;
+  }
+  for (int64_t j = 0; j < count; ++j) {
+    if (n == 0) {
+      out[j] = 0;
+      continue;
+    }
+    const C probe = at(low[j]);
+    out[j] = low[j] + ((Right ? !before(values[j], probe) : before(probe, values[j])) ? 1 : 0);
+  }
+}
+
+template <bool Right, typename C>
+void search(const Tensor& sequence, const Tensor& sorter, const Tensor& values, int64_t* out) {
+  const int64_t n = sequence.size(-1);
+  const bool one = sequence.dim() == 1;
+  const int64_t row = one ? values.numel() : values.size(-1);
+  const C* s = sequence.data<C>();
+  const C* v = values.data<C>();
+  const int64_t* order = sorter.defined() ? sorter.data<int64_t>() : nullptr;
+  parallel_for(0, values.numel(), 1024, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t r = one ? 0 : begin / row;
+      const int64_t count = std::min({int64_t{16}, end - begin, one ? end : (r + 1) * row - begin});
+      const C* line = s + r * n;
+      if (order != nullptr) {
+        const int64_t* o = order + r * n;
+        search_block<Right>(v + begin, count, n, [&](int64_t i) { return line[o[i]]; }, out + begin);
+      } else {
+        search_block<Right>(v + begin, count, n, [&](int64_t i) { return line[i]; }, out + begin);
+      }
+      begin += count;
+    }
+  });
+}
+
+}  // namespace
+
+void searchsorted(const Tensor& sorted_sequence, const Tensor& self, bool, bool right,
+                  std::optional<std::string_view> side, const Tensor& sorter, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Tensor* both[] = {&sorted_sequence, &self};
+  const ScalarType type = order_type(result_type(both));
+  const Tensor sequence = dense_as(sorted_sequence, type), values = dense_as(self, type);
+  const Tensor order = dense(sorter);
+  if (order.defined()) {
+    const int64_t n = sequence.size(-1);
+    for (int64_t i = 0; i < order.numel(); ++i) {
+      const int64_t at = order.data<int64_t>()[i];
+      FACULA_CHECK(at >= 0 && at < n, Index, "searchsorted(): sorter holds ", at, ", the sorted sequence has ", n,
+                   " elements");
+    }
+  }
+  const bool after = right || (side && *side == "right");
+  into_dense(out, ScalarType::Int64, [&](const Tensor& to) {
+    const auto run = [&]<typename C>(std::type_identity<C>) {
+      if (after) {
+        search<true, C>(sequence, order, values, to.data<int64_t>());
+      } else {
+        search<false, C>(sequence, order, values, to.data<int64_t>());
+      }
+    };
+    switch (type) {
+      case ScalarType::Float32:
+        return run(std::type_identity<float>{});
+      case ScalarType::Float64:
+        return run(std::type_identity<double>{});
+      case ScalarType::Int32:
+        return run(std::type_identity<int32_t>{});
+      default:
+        return run(std::type_identity<int64_t>{});
+    }
+  });
+}
+
+void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max, const Tensor& out) {
+  const Tensor x = dense_as(self, ScalarType::Float64);
+  const double* data = x.data<double>();
+  const int64_t n = x.numel();
+  double low = min.as_double(), high = max.as_double();
+  if (low == high && n > 0) {
+    low = *std::min_element(data, data + n);
+    high = *std::max_element(data, data + n);
+    for (int64_t i = 0; i < n; ++i) {
+      FACULA_CHECK(std::isfinite(data[i]), Runtime, "histc(): self holds ", data[i], "; give min and max");
+    }
+  }
+  if (low == high) {
+    low -= 1;
+    high += 1;
+  }
+  Workspace memory(static_cast<size_t>(bins) * sizeof(double));
+  double* counts = memory.as<double>();
+  std::fill(counts, counts + bins, 0.0);
+  const double scale = static_cast<double>(bins) / (high - low);
+  for (int64_t i = 0; i < n; ++i) {
+    if (!(data[i] >= low && data[i] <= high)) continue;
+    const int64_t bin = static_cast<int64_t>((data[i] - low) * scale);
+    counts[std::min(bin, bins - 1)] += 1;
+  }
+  const Tensor all = make_empty({bins}, ScalarType::Float64);
+  std::copy(counts, counts + bins, all.data<double>());
+  copy_strided(out, all);
+}
+
+// With replacement: uniform numbers looked up in the cumulative weights. Without: the categories with
+// the largest weight / exponential (an exponential race).
+void multinomial(const Tensor& self, int64_t num_samples, bool replacement, const Generator& generator,
+                 const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Tensor weights = dense_as(self, ScalarType::Float64);
+  const int64_t n = weights.size(-1), rows = weights.numel() / n;
+  const double* w = weights.data<double>();
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0;
+    int64_t possible = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const double v = w[r * n + i];
+      FACULA_CHECK(v >= 0 && std::isfinite(v), Runtime,
+                   "multinomial(): weights must be finite and not negative, self holds ", v);
+      sum += v;
+      possible += v > 0;
+    }
+    FACULA_CHECK(sum > 0, Runtime, "multinomial(): the weights of row ", r, " are all zero");
+    FACULA_CHECK(replacement || possible >= num_samples, Runtime, "multinomial(): cannot draw ", num_samples,
+                 " categories without replacement, row ", r, " has ", possible, " of positive weight");
+  }
+  const Generator& g = generator ? generator : default_generator();
+  const Philox stream = g->next();
+  const PhiloxKey key{stream.seed(), stream.offset()};
+  const RandomTable& table = FACULA_BY_ISA(random_table);
+  const int64_t per_row = replacement ? num_samples : n;
+  const int64_t groups = (rows * per_row + 31) / 32;
+  Workspace memory(static_cast<size_t>(groups * 32) * 16);
+  uint64_t* longs = memory.as<uint64_t>();
+  double* u = reinterpret_cast<double*>(longs + groups * 32);
+  table.longs(key, 0, groups, longs);
+  if (replacement) {
+    table.uniform_f64(longs, groups * 32, u);
+  } else {
+    table.exponential_f64(longs, groups * 32, u);
+  }
+  into_dense(out, ScalarType::Int64, [&](const Tensor& to) {
+    Workspace line(static_cast<size_t>(n) * 16);
+    double* c = line.as<double>();
+    int64_t* order = reinterpret_cast<int64_t*>(c + n);
+    for (int64_t r = 0; r < rows; ++r) {
+      int64_t* result = to.data<int64_t>() + r * num_samples;
+      if (replacement) {
+        double sum = 0;
+        int64_t last = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          sum += w[r * n + i];
+          c[i] = sum;
+          if (w[r * n + i] > 0) last = i;
+        }
+        for (int64_t j = 0; j < num_samples; ++j) {
+          const int64_t at = std::upper_bound(c, c + n, u[r * num_samples + j] * sum) - c;
+          result[j] = std::min(at, last);
+        }
+      } else {
+        for (int64_t i = 0; i < n; ++i) {
+          c[i] = w[r * n + i] / u[r * n + i];
+          order[i] = i;
+        }
+        std::partial_sort(order, order + num_samples, order + n,
+                          [&](int64_t a, int64_t b) { return c[a] > c[b] || (c[a] == c[b] && a < b); });
+        std::copy(order, order + num_samples, result);
+      }
+    }
+  });
+}
+
+}  // namespace facula::cpu

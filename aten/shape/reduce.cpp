@@ -1,0 +1,293 @@
+// Shape rules of reductions, scans, ordering and random sampling.
+#include <bitset>
+#include <cmath>
+
+#include "facula/shapes.h"
+
+namespace facula::shape {
+
+namespace {
+
+using OptionalDims = std::optional<IntList>;
+using OptionalType = std::optional<ScalarType>;
+using Name = std::string_view;
+
+// Which dims are reduced; an absent or empty list means all.
+std::bitset<64> dims_of(const Tensor& self, const OptionalDims& dim, Name op) {
+  std::bitset<64> set;
+  const std::string name(op);
+  FACULA_CHECK(self.dim() <= 64, Runtime, op, "(): tensors of more than 64 dims are not supported, self has ",
+               self.dim());
+  if (!dim || dim->empty()) {
+    for (int64_t d = 0; d < self.dim(); ++d) set.set(static_cast<size_t>(d));
+    return set;
+  }
+  for (const int64_t given : *dim) {
+    const size_t d = static_cast<size_t>(wrap_dim(given, self.dim(), name.c_str()));
+    FACULA_CHECK(!set[d], Runtime, op, "(): dim ", given, " is given twice in ", shape_string(*dim));
+    set.set(d);
+  }
+  return set;
+}
+
+Meta without(const Tensor& self, const std::bitset<64>& dims, bool keepdim, ScalarType dtype) {
+  Meta meta{{}, dtype, self.device(), {}};
+  for (size_t d = 0; d < self.sizes().size(); ++d) {
+    if (!dims[d]) {
+      meta.sizes.push_back(self.sizes()[d]);
+    } else if (keepdim) {
+      meta.sizes.push_back(1);
+    }
+  }
+  return meta;
+}
+
+void check_ordered(const Tensor& self, Name op) {
+  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ", dtype_name(self.dtype()));
+}
+
+void check_sizes(IntList size, Name op) {
+  for (const int64_t s : size) {
+    FACULA_CHECK(s >= 0, Runtime, op, "(): sizes must not be negative, got ", shape_string(size));
+  }
+}
+
+// Reduced dims must have elements where there is no neutral element.
+void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, Name op) {
+  if (self.numel() > 0) return;
+  FACULA_CHECK(!all, Runtime, op, "(): self has no elements, its shape is ", shape_string(self.sizes()),
+               "; name a dim that has some");
+  for (size_t d = 0; d < self.sizes().size(); ++d) {
+    FACULA_CHECK(!dims[d] || self.sizes()[d] > 0, Index, op, "(): dim ", d, " of self has no elements, its shape is ",
+                 shape_string(self.sizes()));
+  }
+}
+
+int64_t checked_dim(const Tensor& self, int64_t dim, Name op) {
+  const std::string name(op);
+  return wrap_dim(dim, self.dim(), name.c_str());
+}
+
+ScalarType drawn_type(OptionalType dtype, Name op) {
+  const ScalarType t = dtype.value_or(get_default_dtype());
+  FACULA_CHECK(is_differentiable(t), Runtime, op, "(): dtype must be floating-point or complex, not ", dtype_name(t));
+  return t;
+}
+
+}  // namespace
+
+Meta reduced(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dtype, Name op) {
+  return without(self, dims_of(self, dim, op), keepdim, dtype.value_or(self.dtype()));
+}
+
+Meta summed(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dtype, Name op) {
+  const ScalarType wide = is_integral(self.dtype(), true) ? ScalarType::Int64 : self.dtype();
+  FACULA_CHECK(op != "nansum" || !self.is_complex(), Runtime, op, "(): not implemented for ", dtype_name(self.dtype()));
+  return reduced(self, dim, keepdim, dtype.value_or(wide), op);
+}
+
+Meta averaged(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dtype, Name op) {
+  const ScalarType type = dtype.value_or(self.dtype());
+  FACULA_CHECK(is_differentiable(type), Runtime, op, "(): ", dtype ? "dtype" : "self",
+               " must be floating-point or complex, not ", dtype_name(type), "; say ", op,
+               "(..., dtype=float32) to average integers");
+  return reduced(self, dim, keepdim, type, op);
+}
+
+Meta varied(const Tensor& self, OptionalDims dim, bool keepdim, bool mean, Name op) {
+  FACULA_CHECK(is_differentiable(self.dtype()), Runtime, op, "(): self must be floating-point or complex, not ",
+               dtype_name(self.dtype()));
+  return reduced(self, dim, keepdim, mean ? self.dtype() : to_real(self.dtype()), op);
+}
+
+Meta extreme(const Tensor& self, OptionalDims dim, bool keepdim, Name op) {
+  check_ordered(self, op);
+  const auto dims = dims_of(self, dim, op);
+  check_not_empty(self, dims, !dim || dim->empty(), op);
+  return without(self, dims, keepdim, self.dtype());
+}
+
+Meta picked(const Tensor& self, std::optional<int64_t> dim, bool keepdim, OptionalType dtype, Name op) {
+  check_ordered(self, op);
+  const OptionalDims list = dim ? OptionalDims(IntList(&*dim, 1)) : std::nullopt;
+  const auto dims = dims_of(self, list, op);
+  check_not_empty(self, dims, !dim, op);
+  return without(self, dims, keepdim, dtype.value_or(self.dtype()));
+}
+
+Meta truth(const Tensor& self, OptionalDims dim, bool keepdim, Name op) {
+  const ScalarType type = self.dtype() == ScalarType::UInt8 ? ScalarType::UInt8 : ScalarType::Bool;
+  // An empty list of dims is taken at its word here.
+  const auto dims = dim && dim->empty() ? std::bitset<64>() : dims_of(self, dim, op);
+  return without(self, dims, keepdim, type);
+}
+
+Meta normed(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, OptionalType dtype) {
+  constexpr Name op = "linalg.vector_norm";
+  FACULA_CHECK(is_differentiable(x.dtype()), Runtime, op, "(): x must be floating-point or complex, not ",
+               dtype_name(x.dtype()));
+  FACULA_CHECK(ord.kind() != Category::Complex, Runtime, op, "(): ord must be real");
+  FACULA_CHECK(!std::isnan(ord.as_double()), Runtime, op, "(): ord must not be NaN");
+  if (dtype) {
+    FACULA_CHECK(is_differentiable(*dtype), Runtime, op, "(): dtype must be floating-point or complex, not ",
+                 dtype_name(*dtype));
+    FACULA_CHECK(is_complex(*dtype) == x.is_complex(), Runtime, op, "(): dtype must be ",
+                 x.is_complex() ? "complex" : "real", " as x is, not ", dtype_name(*dtype));
+    FACULA_CHECK(promote_types(x.dtype(), *dtype) == *dtype, Runtime, op, "(): dtype ", dtype_name(*dtype),
+                 " is narrower than that of x, ", dtype_name(x.dtype()));
+  }
+  const auto dims = dims_of(x, dim, op);
+  if (ord.as_double() < 0 || std::isinf(ord.as_double())) {
+    check_not_empty(x, dims, !dim || dim->empty(), op);
+  }
+  return without(x, dims, keepdim, to_real(dtype.value_or(x.dtype())));
+}
+
+Meta scanned(const Tensor& self, int64_t dim, OptionalType dtype, bool widen, Name op) {
+  checked_dim(self, dim, op);
+  const bool wide = widen && is_integral(self.dtype(), true);
+  const ScalarType type = dtype.value_or(wide ? ScalarType::Int64 : self.dtype());
+  FACULA_CHECK(type != ScalarType::Bool, Runtime, op, "(): dtype must not be bool");
+  FACULA_CHECK(widen || is_differentiable(type), Runtime, op, "(): self must be floating-point, not ",
+               dtype_name(type));
+  FACULA_CHECK(op != "logcumsumexp" || !is_complex(type), Runtime, op, "(): not implemented for ", dtype_name(type));
+  return {DimVector(self.sizes()), type, self.device(), {}};
+}
+
+Meta affine_scanned(const Tensor& a, const Tensor& b, int64_t dim) {
+  checked_dim(b, dim, "_affine_scan");
+  FACULA_CHECK(a.sizes() == b.sizes() && a.dtype() == b.dtype(), Runtime, "_affine_scan(): a is ",
+               shape_string(a.sizes()), ", b is ", shape_string(b.sizes()), "; shapes and dtypes must agree");
+  return {DimVector(b.sizes()), b.dtype(), b.device(), {}};
+}
+
+Meta ordered(const Tensor& self, int64_t dim, OptionalType dtype, Name op) {
+  check_ordered(self, op);
+  checked_dim(self, dim, op);
+  return {DimVector(self.sizes()), dtype.value_or(self.dtype()), self.device(), {}};
+}
+
+Meta top(const Tensor& self, int64_t k, int64_t dim, OptionalType dtype) {
+  Meta meta = ordered(self, dim, dtype, "topk");
+  const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
+  FACULA_CHECK(k >= 0 && k <= size, Runtime, "topk(): k is ", k, ", dim ", dim, " of self has ", size, " elements");
+  if (self.dim() > 0) meta.sizes[static_cast<size_t>(wrap_dim(dim, self.dim()))] = k;
+  return meta;
+}
+
+Meta kth(const Tensor& self, int64_t k, int64_t dim, bool keepdim, OptionalType dtype) {
+  Meta meta = picked(self, dim, keepdim, dtype, "kthvalue");
+  const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
+  FACULA_CHECK(k >= 1 && k <= size, Runtime, "kthvalue(): k is ", k, ", it must be from 1 to the size of dim ", dim,
+               ", ", size);
+  return meta;
+}
+
+Meta searched(const Tensor& sorted_sequence, const Tensor& values, std::optional<std::string_view> side, bool right,
+              const Tensor& sorter, bool out_int32, Name op) {
+  check_ordered(sorted_sequence, op);
+  check_ordered(values, op);
+  if (side) {
+    FACULA_CHECK(*side == "left" || *side == "right", Value, op, "(): side must be 'left' or 'right', not '", *side,
+                 "'");
+    FACULA_CHECK(!(right && *side == "left"), Runtime, op, "(): side='left' and right=True contradict each other");
+  }
+  FACULA_CHECK(sorted_sequence.device() == values.device(), Runtime, op, "(): sorted_sequence is on ",
+               to_string(sorted_sequence.device()), ", self is on ", to_string(values.device()));
+  const IntList s = sorted_sequence.sizes(), v = values.sizes();
+  FACULA_CHECK(s.size() >= 1, Runtime, op, "(): the sorted sequence must have at least one dim");
+  const bool same = s.size() == v.size() && std::equal(s.begin(), s.end() - 1, v.begin());
+  FACULA_CHECK(s.size() == 1 || same, Runtime, op, "(): the sorted sequence must have one dim, or the dims of self ",
+               shape_string(v), " but the last, and is ", shape_string(s));
+  if (sorter.defined()) {
+    FACULA_CHECK(sorter.sizes() == s, Runtime, op, "(): sorter is ", shape_string(sorter.sizes()),
+                 ", the sorted sequence is ", shape_string(s), "; they must have one shape");
+    FACULA_CHECK(sorter.dtype() == ScalarType::Int64, Runtime, op, "(): sorter must be int64, not ",
+                 dtype_name(sorter.dtype()));
+    FACULA_CHECK(sorter.device() == values.device(), Runtime, op, "(): sorter is on ", to_string(sorter.device()),
+                 ", self is on ", to_string(values.device()));
+  }
+  FACULA_CHECK(!out_int32 || s.back() < (int64_t{1} << 31), Runtime, op, "(): the sorted sequence has ", s.back(),
+               " elements, too many for out_int32");
+  return {DimVector(v), out_int32 ? ScalarType::Int32 : ScalarType::Int64, values.device(), {}};
+}
+
+Meta histogram(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
+  FACULA_CHECK(self.is_floating_point(), Runtime, "histc(): self must be floating-point, not ",
+               dtype_name(self.dtype()));
+  const double low = min.as_double(), high = max.as_double();
+  FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, "histc(): min and max must be finite, got [", low,
+               ", ", high, "]");
+  FACULA_CHECK(low <= high, Runtime, "histc(): max must not be less than min, got [", low, ", ", high, "]");
+  return {DimVector{bins}, self.dtype(), self.device(), {}};
+}
+
+Meta drawn(IntList size, OptionalType dtype, std::optional<Device> device, Name op) {
+  check_sizes(size, op);
+  return {DimVector(size), drawn_type(dtype, op), device.value_or(Device{}), {}};
+}
+
+Meta drawn_integers(int64_t low, int64_t high, IntList size, OptionalType dtype, std::optional<Device> device) {
+  check_sizes(size, "randint");
+  FACULA_CHECK(low < high, Runtime, "randint(): low must be less than high, got low=", low, " and high=", high);
+  return {DimVector(size), dtype.value_or(ScalarType::Int64), device.value_or(Device{}), {}};
+}
+
+Meta permutation(int64_t n, OptionalType dtype, std::optional<Device> device) {
+  const ScalarType type = dtype.value_or(ScalarType::Int64);
+  FACULA_CHECK(!is_complex(type) && type != ScalarType::Bool, Runtime, "randperm(): not implemented for ",
+               dtype_name(type));
+  int64_t most = std::numeric_limits<int64_t>::max();
+  switch (type) {
+    case ScalarType::UInt8:
+      most = 256;
+      break;
+    case ScalarType::Int8:
+      most = 128;
+      break;
+    case ScalarType::Int16:
+      most = 32768;
+      break;
+    case ScalarType::Int32:
+      most = int64_t{1} << 31;
+      break;
+    case ScalarType::Float16:
+      most = 2049;
+      break;
+    case ScalarType::BFloat16:
+      most = 257;
+      break;
+    case ScalarType::Float32:
+      most = (1 << 24) + 1;
+      break;
+    default:
+      break;
+  }
+  FACULA_CHECK(n <= most, Runtime, "randperm(): n is ", n, ", ", dtype_name(type), " holds the numbers below ", most,
+               " only");
+  return {DimVector{n}, type, device.value_or(Device{}), {}};
+}
+
+Meta drawn_like(const Tensor& self, Name op) {
+  FACULA_CHECK(self.is_floating_point(), Runtime, op, "(): self must be floating-point, not ",
+               dtype_name(self.dtype()));
+  return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
+}
+
+Meta sampled(const Tensor& self, int64_t num_samples, bool replacement) {
+  constexpr Name op = "multinomial";
+  FACULA_CHECK(self.is_floating_point(), Runtime, op, "(): self must be floating-point, not ",
+               dtype_name(self.dtype()));
+  FACULA_CHECK(self.dim() == 1 || self.dim() == 2, Runtime, op, "(): self must have one or two dims, but is ",
+               shape_string(self.sizes()));
+  const int64_t categories = self.size(-1);
+  FACULA_CHECK(categories > 0 || (self.dim() == 2 && self.size(0) == 0), Runtime, op,
+               "(): self has no categories, its shape is ", shape_string(self.sizes()));
+  FACULA_CHECK(replacement || num_samples <= categories, Runtime, op, "(): cannot draw ", num_samples, " of ",
+               categories, " categories without replacement");
+  Meta meta{DimVector(self.sizes()), ScalarType::Int64, self.device(), {}};
+  meta.sizes[meta.sizes.size() - 1] = num_samples;
+  return meta;
+}
+
+}  // namespace facula::shape

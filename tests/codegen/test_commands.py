@@ -1,0 +1,85 @@
+"""`explain`, `diff` and the counts that `check` prints."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from schemas import BASE, report
+
+from codegen.__main__ import ROOT, main
+from codegen.check import primitives
+from codegen.diff import RevisionError, stat, texts_at, unified
+from codegen.explain import UnknownOperator, explain
+from codegen.model import Schema
+
+
+def test_explain_tells_everything(schema: Schema) -> None:
+    text = explain(schema, "tanh")
+    for piece in (
+        "tanh(Tensor self) -> Tensor\n  ops.yaml:",
+        "gradient of self: `tanh_backward(grad, result)`",
+        "TanhBackward saves result: SavedTensor result_out, after the call",
+        "formula: mul0(grad_output, conj(1 - output ** 2))",
+        "void loop_tanh(int64_t n",
+        "Tensor tanh(const Tensor& self) {",
+        "struct TanhBackward final : Node {",
+        "PyObject* call_tanh(",
+        "facula.Tensor: def tanh_(self) -> Tensor",
+        "# tanh\n",
+    ):
+        assert piece in text, piece
+
+
+def test_explain_finds_overloads_and_aliases(schema: Schema) -> None:
+    assert "pow.scalar(" in explain(schema, "pow") and "pow.tensor(" in explain(schema, "pow")
+    assert "mul(Tensor self, Tensor other)" in explain(schema, "multiply")
+
+
+def test_explain_every_operator(schema: Schema) -> None:
+    for op in list(schema)[::90]:
+        assert str(op.signature) in explain(schema, op.name)
+
+
+def test_explain_unknown(schema: Schema, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnknownOperator, match="did you mean 'sigmoid'"):
+        explain(schema, "sigmiod")
+    assert main(["explain", "sigmiod"]) == 1
+    wanted = "codegen explain: no operator 'sigmiod'; did you mean 'sigmoid'?\n"
+    assert capsys.readouterr().err == wanted
+
+
+def test_unified_and_stat() -> None:
+    old, new = {"a": "1\n2\n", "b": "x\n"}, {"a": "1\n3\n4\n", "c": "y\n"}
+    lines = list(unified(old, new, "main"))
+    assert lines[:4] == ["--- main/a", "+++ now/a", "@@ -1,2 +1,3 @@", " 1"]
+    assert list(stat(lines)) == ["a  +2 -1", "b  +0 -1", "c  +1 -0", "3 files, +3 -2"]
+    assert list(stat([])) == ["0 files, +0 -0"]
+
+
+def test_diff_against_a_revision(tmp_path: Path) -> None:
+    """The texts of a commit come from that commit's schema and generator."""
+    shutil.copytree(ROOT / "codegen", tmp_path / "codegen")
+    (tmp_path / "ops.yaml").write_text(BASE, encoding="utf-8")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    (tmp_path / "ops.yaml").write_text("", encoding="utf-8")
+    texts = texts_at(tmp_path, "HEAD")
+    assert "Tensor mul0(const Tensor& self, const Tensor& other)" in texts["facula/ops.h"]
+    with pytest.raises(RevisionError, match="nosuch"):
+        texts_at(tmp_path, "nosuch")
+
+
+def test_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(tmp_path, "")
+    assert [op.name for op in primitives(found.schema)] == ["sum"]
+    first, second = found.summary().splitlines()
+    assert first.startswith("6 operators (")
+    assert first.endswith("5 pointwise, 0 composites, 1 with kernels")
+    assert second == "1 primitives, the kernels that a device must have: sum"
+    assert main(["check"]) == 0
+    assert "primitives" in capsys.readouterr().out

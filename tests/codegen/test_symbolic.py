@@ -1,0 +1,234 @@
+"""Derivatives of the scalar vocabulary against mpmath's numerical ones, at random points."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import random
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import pytest
+from mpmath import mpf
+
+from codegen import expr
+from codegen.__main__ import ROOT, load
+from codegen.model import MathFunction
+from codegen.symbolic import ONE, ZERO, Calculus, NoDerivative, pull
+from codegen.tree import Expr, call, from_ast, name
+
+mpmath.mp.dps = 40
+SCHEMA = load(ROOT / "ops.yaml")
+CALCULUS = Calculus(SCHEMA.math)
+
+
+def sign(x: Any) -> Any:
+    return mpmath.sign(x)
+
+
+def fmod(x: Any, y: Any) -> Any:
+    return x - y * trunc(x / y)
+
+
+def trunc(x: Any) -> Any:
+    return mpmath.floor(x) if x >= 0 else mpmath.ceil(x)
+
+
+def bessel(n: int, scaled: bool = False) -> Callable[[Any], Any]:
+    return lambda x: mpmath.besseli(n, x) * (mpmath.exp(-abs(x)) if scaled else 1)
+
+
+SAME_NAME = (
+    "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh atan2"
+    " hypot erf erfc erfinv digamma floor ceil frac conj"
+).split()
+ORACLE: dict[str, Callable[..., Any]] = {
+    **{n: getattr(mpmath, n) for n in SAME_NAME},
+    "exp2": lambda x: mpf(2) ** x,
+    "log2": lambda x: mpmath.log(x, 2),
+    "log10": mpmath.log10,
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "pow": lambda x, y: x**y,
+    "lgamma": mpmath.loggamma,
+    "polygamma": lambda n, x: mpmath.polygamma(int(n), x),
+    "i0": bessel(0),
+    "i1": bessel(1),
+    "i0e": bessel(0, scaled=True),
+    "i1e": bessel(1, scaled=True),
+    "sinc": lambda x: mpmath.sincpi(x),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "log1pexp": lambda x: mpmath.log(1 + mpmath.exp(x)),
+    "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
+    "logaddexp2": lambda x, y: mpmath.log(mpf(2) ** x + mpf(2) ** y, 2),
+    "xlogy": lambda x, y: x * mpmath.log(y),
+    "xlog1py": lambda x, y: x * mpmath.log(1 + y),
+    "mul0": operator.mul,
+    "trunc": trunc,
+    "round": mpmath.nint,
+    "fmod": fmod,
+    "remainder": lambda x, y: x - y * mpmath.floor(x / y),
+    "floor_divide": lambda x, y: mpmath.floor(x / y),
+    "trunc_divide": lambda x, y: trunc(x / y),
+    "maximum": max,
+    "minimum": min,
+    "fmax": max,
+    "fmin": min,
+    "copysign": lambda x, y: abs(x) * sign(y),
+    "abs": abs,
+    "sign": sign,
+    "sgn": sign,
+    "angle": lambda x: mpmath.arg(x),
+    "real": lambda x: x,
+    "imag": lambda x: mpf(0),
+}
+# Values of integers or truth values: nothing to differentiate, and the schema says `zero`.
+FLAT = frozenset("nextafter gcd lcm isnan isinf isfinite isposinf isneginf signbit".split())
+# Where the arguments are drawn from, when not from (0.2, 0.9).
+DOMAIN: dict[str, tuple[tuple[float, float], ...]] = {
+    "acosh": ((1.2, 3),),
+    "fmod": ((2, 5), (0.8, 1.4)),
+    "remainder": ((-5, -2), (0.8, 1.4)),
+    "floor_divide": ((2, 5), (0.8, 1.4)),
+    "trunc_divide": ((2, 5), (0.8, 1.4)),
+    "copysign": ((-2, -0.5), (0.5, 2)),
+    "i0": ((-2, 2),),
+    "i1": ((-2, 2),),
+    "i0e": ((-2, 2),),
+    "i1e": ((-2, 2),),
+    "sgn": ((-2, -0.5),),
+    "abs": ((-2, -0.5),),
+    "lgamma": ((0.5, 4),),
+    "digamma": ((0.5, 4),),
+    "atan2": ((-2, 2), (-2, 2)),
+    "sigmoid": ((-4, 4),),
+    "log1pexp": ((-4, 4),),
+}
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+    "//": lambda x, y: mpmath.floor(x / y),
+    "%": lambda x, y: x - y * mpmath.floor(x / y),
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "and": lambda x, y: bool(x) and bool(y),
+    "or": lambda x, y: bool(x) or bool(y),
+}
+
+
+def evaluate(e: Expr, values: dict[str, Any]) -> Any:
+    """The value of a tree in mpmath's arithmetic."""
+    match e.head:
+        case "num":
+            return mpf(e.text)
+        case "name":
+            exact = {"pi": mpmath.pi, "e": mpmath.e, "M_LN2": mpmath.ln2, "M_LN10": mpmath.ln10}
+            exact["M_2_SQRTPI"] = 2 / mpmath.sqrt(mpmath.pi)
+            known = exact.get(e.text)
+            return values[e.text] if e.text in values else known or mpf(expr.CONSTANTS[e.text])
+        case "neg":
+            return -evaluate(e.args[0], values)
+        case "not":
+            return not evaluate(e.args[0], values)
+        case "where":
+            return evaluate(e.args[1 if evaluate(e.args[0], values) else 2], values)
+        case "call" if e.text == "isnan":
+            return mpmath.isnan(evaluate(e.args[0], values))
+        case "call":
+            return ORACLE[e.text](*(evaluate(a, values) for a in e.args))
+    return BINARY[e.head](*(evaluate(a, values) for a in e.args))
+
+
+def points(function: MathFunction, count: int = 4) -> list[dict[str, Any]]:
+    rng = random.Random(function.name)
+    domain = DOMAIN.get(function.name, ((0.2, 0.9),) * len(function.arguments))
+    found = []
+    for _ in range(count):
+        drawn = [mpf(rng.uniform(*bounds)) for bounds in domain[: len(function.arguments)]]
+        found.append(dict(zip(function.arguments, drawn, strict=False)))
+        if function.name == "polygamma":
+            found[-1] = {"n": mpf(rng.randint(1, 3)), "x": mpf(rng.uniform(0.5, 3))}
+    return found
+
+
+def test_every_word_has_an_oracle() -> None:
+    """A new word of the vocabulary comes with its value in ORACLE here."""
+    assert {f.name for f in SCHEMA.math} <= set(ORACLE) | FLAT
+
+
+@pytest.mark.parametrize("function", SCHEMA.math, ids=lambda f: f.name)
+def test_first_and_second_order(function: MathFunction) -> None:
+    whole = call(function.name, *(name(a) for a in function.arguments))
+    for variable in function.arguments:
+        slope = CALCULUS.slope(whole, variable)
+        if function.name in FLAT or (function.name, variable) == ("polygamma", "n"):
+            assert slope == ZERO
+            continue
+        for at in points(function):
+
+            def value(x: Any, at: dict[str, Any] = at, variable: str = variable) -> Any:
+                return ORACLE[function.name](*({**at, variable: x}[a] for a in function.arguments))
+
+            got = evaluate(slope, at)
+            assert mpmath.almosteq(got, mpmath.diff(value, at[variable]), 1e-12, 1e-12), at
+            try:
+                second = CALCULUS.slope(slope, variable)
+            except NoDerivative as error:
+                pytest.fail(f"no second derivative: {error}")
+            want = mpmath.diff(value, at[variable], 2)
+            assert mpmath.almosteq(evaluate(second, at), want, 1e-9, 1e-9), at
+
+
+FORMULAS = [
+    "x * y + x / y - x ** 3",
+    "(x + y) ** y",
+    "exp(-x * x) / (1 + y)",
+    "where(x > y, x * y, x / y) % 0.7",
+    "tanh(x * y) * sigmoid(x) - log1p(x ** 2)",
+    "0.5 * x * (1 + erf(x * M_SQRT1_2))",
+    "x // y + x",
+    "x if x < 0.5 and y > 0 else y ** 2 * x",
+]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas(text: str) -> None:
+    """Sums, products, quotients, powers, conditions: first and mixed second derivatives."""
+    tree = from_ast(ast.parse(text, mode="eval").body)
+    rng = random.Random(text)
+    for _ in range(5):
+        at = {"x": mpf(rng.uniform(0.2, 2)), "y": mpf(rng.uniform(0.3, 2))}
+
+        def value(x: Any, y: Any) -> Any:
+            return evaluate(tree, {"x": x, "y": y})
+
+        for variable, order in (("x", (1, 0)), ("y", (0, 1))):
+            slope = CALCULUS.slope(tree, variable)
+            want = mpmath.diff(value, (at["x"], at["y"]), order)
+            assert mpmath.almosteq(evaluate(slope, at), want, 1e-10, 1e-10)
+            mixed = CALCULUS.slope(slope, "y")
+            want = mpmath.diff(value, (at["x"], at["y"]), (order[0], order[1] + 1))
+            assert mpmath.almosteq(evaluate(mixed, at), want, 1e-7, 1e-7)
+
+
+def test_zero_gradient_stays_zero() -> None:
+    """The gradient term of a formula has `mul0` around every slope that may be infinite."""
+    grad = name("grad_output")
+    slope = CALCULUS.slope(call("sqrt", name("x")), "x")
+    assert str(pull(grad, slope, conj=False)) == "mul0(grad_output, 0.5 / sqrt(x))"
+    assert str(pull(grad, slope, conj=True)) == "mul0(grad_output, conj(0.5 / sqrt(x)))"
+    assert pull(grad, ONE, conj=True) == grad
+    assert pull(grad, ZERO, conj=True) == ZERO
+
+
+def test_unknown_function() -> None:
+    with pytest.raises(NoDerivative, match=r"nosuch\(\) has no 'math:' record"):
+        CALCULUS.slope(call("nosuch", name("x")), "x")

@@ -1,0 +1,175 @@
+"""README.md and docs/ say what is so: examples run, signatures, names, files and commands exist."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import facula
+from codegen import check, cpp_types, expr, reader, samples, signature
+from codegen.__main__ import load
+from codegen.model import Schema
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+IDS = [str(p.relative_to(ROOT)) for p in PAGES]
+every_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """(line, text) of the fenced blocks in a language."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+    return [(text.count("\n", 0, m.start(1)), m[1]) for m in found]
+
+
+@cache
+def schema() -> Schema:
+    return load(ROOT / "ops.yaml")
+
+
+@every_page
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of a page run in order, in one namespace and an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    facula.manual_seed(0)
+    space: dict[str, object] = {"fa": facula}
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    report: list[str] = []
+    for line, text in blocks(page, "python"):
+        assert ">>> " in text, f"{page.name}:{line}: an example that nothing runs"
+        test = doctest.DocTestParser().get_doctest(text, space, page.name, str(page), line)
+        runner.run(test, out=report.append, clear_globs=False)
+        space = test.globs
+    assert runner.failures == 0, "".join(report)
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = [m.split("#")[0] for m in re.findall(r"\]\(([^)]+)\)", text) if "://" not in m]
+    missing = [link for link in links if link and not (page.parent / link).exists()]
+    assert not missing
+
+
+@every_page
+def test_entries_are_right(page: Path, tmp_path: Path) -> None:
+    """A block of records is valid beside the schema's own vocabulary and rules; an operator that
+    exists has the signature shown."""
+    known = {op.name: str(op.signature) for op in schema()}
+    source = (ROOT / "ops.yaml").read_text(encoding="utf-8")
+    for line, text in blocks(page, "yaml"):
+        if not text.startswith("- op:"):
+            continue
+        names = re.findall(r"^- op: ([\w.]+)\(", text, re.M)
+        for shown in re.findall(r"^- op: (.*)$", text, re.M):
+            name = shown.split("(")[0]
+            assert known.get(name, shown) == shown, f"{page.name}:{line}: {name} has another signature"
+        records = re.split(r"(?m)^(?=- (?:op|math|rule): )", source)
+        kept = [r for r in records if not any(r.startswith(f"- op: {n}(") for n in names)]
+        file = tmp_path / "ops.yaml"
+        file.write_text("".join(kept) + "\n" + text, encoding="utf-8")
+        errors = [str(e) for e in check.check(file).errors]
+        assert not errors, f"{page.name}:{line}: {errors}"
+
+
+@cache
+def cpp_source() -> str:
+    files = [p for folder in ("runtime", "aten") for p in (ROOT / folder).rglob("*.h")]
+    return "\n".join(p.read_text(encoding="utf-8") for p in files)
+
+
+@every_page
+def test_cpp_names_exist(page: Path) -> None:
+    """Each C++ function that a page calls is declared; each kernel that it shows has the
+    parameters that the generator expects."""
+    for line, text in blocks(page, "cpp"):
+        own = set(re.findall(r"\bvoid (\w+)\(", text))
+        for kernel in re.findall(r"^void (\w+)\((.*)\);$", text, re.M):
+            wanted = [
+                cpp_types.kernel_parameters(op)
+                for op in schema() if ("CPU", kernel[0]) in op.dispatch
+            ]
+            assert kernel[1] in wanted, f"{page.name}:{line}: {kernel[0]} takes {wanted}"
+        for name in set(re.findall(r"(?<![.\w>])(\w+)\(", re.sub(r'//.*|".*?"', "", text))) - own:
+            if name in ("reinterpret_cast", "for", "if", "return", "sizeof"):
+                continue
+            assert re.search(rf"\b{name}\b", cpp_source()), f"{page.name}:{line}: no {name} in the headers"
+
+
+@every_page
+def test_commands_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for command in set(re.findall(r"python -m codegen (\w+)", text)):
+        done = subprocess.run([sys.executable, "-m", "codegen", command, "--help"], cwd=ROOT, capture_output=True)
+        assert done.returncode == 0, command
+    for command in set(re.findall(r"tools/dev\.py ([\w-]+)", text)):
+        done = subprocess.run([sys.executable, "tools/dev.py", command, "--help"], cwd=ROOT, capture_output=True)
+        assert done.returncode == 0, command
+    for path in set(re.findall(r"`((?:aten|runtime|codegen|tools|tests|python)/[\w/.]+)`", text)):
+        assert (ROOT / path).exists(), path
+
+
+def test_python_names_exist() -> None:
+    """Each `fa.NAME` of the running text is there."""
+    missing = []
+    for page in PAGES:
+        for path in re.findall(r"`fa((?:\.\w+)+)", page.read_text(encoding="utf-8")):
+            value: object = facula
+            for part in path.split(".")[1:]:
+                value = getattr(value, part, None)
+            if value is None:
+                missing.append(f"{page.name}: fa{path}")
+    assert not missing
+
+
+def test_readme_lists_every_page() -> None:
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    assert [p.name for p in PAGES[2:] if p.name not in index and p.name != "index.md"] == []
+
+
+WORDS = {
+    "keys of an operator": reader.KEYS["op"],
+    "keys of vocabulary and rules": reader.KEYS["math"] + reader.KEYS["rule"],
+    "kinds": reader.KINDS,
+    "dtype classes": reader.DTYPE_CLASSES,
+    "promotions": reader.PROMOTIONS,
+    "variants": reader.VARIANTS,
+    "types": signature.BASE_TYPES,
+    "sample words": tuple(samples.WORDS),
+    "constants": tuple(expr.CONSTANTS),
+}
+
+
+@pytest.mark.parametrize("subject", WORDS)
+def test_schema_page_is_complete(subject: str) -> None:
+    """docs/schema.md names every word that the reader knows."""
+    text = (ROOT / "docs/schema.md").read_text(encoding="utf-8")
+    spans = " ".join(re.findall(r"`[^`\n]+`", text))
+    assert [w for w in WORDS[subject] if not re.search(rf"(?<!\w){re.escape(w)}(?!\w)", spans)] == []
+
+
+def test_schema_page_lists_the_vocabulary() -> None:
+    text = (ROOT / "docs/schema.md").read_text(encoding="utf-8")
+    assert [m.name for m in schema().math if not re.search(rf"\b{m.name}\b", text)] == []
+
+
+def test_two_commands() -> None:
+    """The README's commands begin on a fresh machine and are one line each."""
+    for name in ("main-job", "tests"):
+        done = subprocess.run([sys.executable, "tools/readme_command.py", name], cwd=ROOT, capture_output=True, text=True)
+        assert done.stdout.count("\n") == 1
+        assert done.stdout.startswith("python3 -m venv .venv && . .venv/bin/activate && pip install ")
+
+
+def test_version_is_stated_once() -> None:
+    tree = ast.parse((ROOT / "python/facula/_version.py").read_text(encoding="utf-8"))
+    stated = next(n.value for n in ast.walk(tree) if isinstance(n, ast.Assign))
+    assert facula.__version__ == ast.literal_eval(stated)
