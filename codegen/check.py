@@ -28,7 +28,7 @@ from .samples import check_sample
 # Kinds whose kernels write into outputs that a shape rule has made.
 SHAPED = ("reduction", "scan", "matmul", "structured")
 _NO_TOKEN = "no operator of ops.yaml stands for"
-_REFERENCE_NAMES = frozenset({"np", "scipy", *dir(builtins)})
+_REFERENCE_NAMES = frozenset({"np", "scipy", "ref", *dir(builtins)})
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class _Checker:
             if op.shape:
                 message = f"{len(op.signature.returns)} outputs, {len(op.shape)} shapes"
             else:
-                message = f"kind {op.kind} needs 'shape': a rule such as like(self)"
+                message = f"kind {op.kind} needs 'shape': a shape rule over its arguments"
             add(op.place("shape"), op.name, message)
         if op.scalar and op.shape:
             add(op.place("shape"), op.name, "a pointwise operator broadcasts; drop 'shape'")

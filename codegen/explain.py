@@ -30,6 +30,7 @@ def find(schema: Schema, name: str) -> list[Operator]:
 
 def explain(schema: Schema, name: str) -> str:
     sections: list[str] = []
+    env = environment()
     declarations = Declarations(schema, [p.stub for p in plans_of(schema)])
     for op in find(schema, name):
         family = [op, *(o for o in schema if o.derived_from == op.name)]
@@ -39,7 +40,7 @@ def explain(schema: Schema, name: str) -> str:
         for stem in SHARDED:
             if stem == "pointwise" and not op.scalar:
                 continue
-            text = cpp(stem, environment(), declarations, plans, 0)
+            text = cpp(stem, env, declarations, plans, 0)
             sections.append(f"{_title(f'generated C++: {stem}')}\n{tidy(text)}")
         sections.append(f"{_title('type stubs')}\n" + "\n".join(_stub_lines(schema, op)))
         sections.append(f"{_title('documentation page')}\n{page(schema, op)}")

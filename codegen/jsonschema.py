@@ -24,9 +24,9 @@ def _words(*words: str) -> dict[str, Any]:
     return {"enum": values}
 
 
-def _list(items: dict[str, Any]) -> dict[str, Any]:
+def _list(items: dict[str, Any], *, unique: bool = True) -> dict[str, Any]:
     """A list, or a single item."""
-    return {"anyOf": [{"type": "array", "items": items, "uniqueItems": True}, items]}
+    return {"anyOf": [{"type": "array", "items": items, "uniqueItems": unique}, items]}
 
 
 def _mapping(values: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -66,7 +66,10 @@ def _operator() -> dict[str, Any]:
         "dtypes": _list(_words(*DTYPE_CLASSES)),
         "promote": _words(*PROMOTIONS),
         "masks": _list(_TEXT),
-        "shape": {**_list(_TEXT), "description": "shape rule over the arguments, one an output"},
+        "shape": {
+            **_list(_TEXT, unique=False),
+            "description": "shape rule over the arguments, one an output",
+        },
         "dispatch": {
             "type": "object",
             "properties": {device: {"type": "string", "pattern": r"^\w+$"} for device in DEVICES},

@@ -13,7 +13,7 @@ from .model import Argument, Formula, Operator
 from .scalar_cpp import Body, variable
 from .tree import from_formula
 
-SHARDS = 12
+SHARDS = 13
 _TEMPLATES = Path(__file__).parent / "templates"
 
 

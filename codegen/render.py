@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
-from codegen import autograd, bindings, cpp_types, export, jsonschema, pointwise, pyi, stubs
+from codegen import (
+    autograd,
+    bindings,
+    cpp_types,
+    export,
+    headers,
+    jsonschema,
+    pointwise,
+    pyi,
+    stubs,
+)
 from codegen.compose import FormulaError
 from codegen.errors import SchemaError, SchemaErrors
 from codegen.model import Operator, Schema
 from codegen.pointwise import SHARDS, shard_of
 
-STUB_SHARDS = 8
-AUTOGRAD_SHARDS = 6
-BINDING_SHARDS = 8
+STUB_SHARDS = 13
+AUTOGRAD_SHARDS = 13
+BINDING_SHARDS = 12
 # Stems of the sharded files with the number of shards.
 SHARDED = {
     "pointwise": SHARDS,
@@ -180,17 +190,14 @@ def plans_of(schema: Schema) -> list[Plan]:
     return plans
 
 
-def generate_texts(schema: Schema) -> dict[str, str]:
-    """Path below the build directory -> text."""
+def generate_texts(schema: Schema, sources: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Path below the build directory -> text; `sources` are the hand-written files by path."""
     env = environment()
     plans = plans_of(schema)
     all_stubs = [p.stub for p in plans]
     declarations = Declarations(schema, all_stubs)
-    headers = env.get_template("kernels.h.j2")
     texts: dict[str, str] = {
-        "facula/ops.h": env.get_template("ops.h.j2").render(stubs=all_stubs),
-        "facula/kernels.h": headers.render(spaces=_kernel_spaces(schema)),
-        "facula/shapes.h": headers.render(spaces=[("shape", _shape_functions(schema))]),
+        **dict(headers.texts(env, schema, all_stubs, sources or {})),
         "facula/ops.json": export.to_json(schema),
         "facula/ops.schema.json": jsonschema.text(),
         "module_table.cpp": _module_table(schema, env),
@@ -250,14 +257,10 @@ class Declarations:
             for form in stub.forms:
                 self._add("ops", form.name, f"{form.result} {form.name}({form.parameters});")
             self._add("entries", stub.entry, f"extern OperatorEntry {stub.entry};")
-        for space, functions in _kernel_spaces(schema):
+        shapes = {"shape": headers.shape_functions(schema, defaults=False)}
+        for space, functions in {**headers.kernel_spaces(schema), **shapes}.items():
             for f in functions:
-                self._add(space, f["name"], f"{f['result']} {f['name']}({f['parameters']});")
-        for rule in schema.rules:
-            parameters = ", ".join(
-                cpp_types.declared_parameter(a) for a in rule.signature.arguments
-            )
-            self._add("shape", rule.signature.name, f"Meta {rule.signature.name}({parameters});")
+                self._add(space, f.name, f"{f.result} {f.name}({f.parameters});")
 
     def _add(self, space: str, name: str, line: str) -> None:
         self._lines.setdefault((space, name), []).append(line)
@@ -292,19 +295,6 @@ def _module_table(schema: Schema, env: jinja2.Environment) -> str:
     )
 
 
-def _shape_functions(schema: Schema) -> list[dict[str, Any]]:
-    return [
-        {
-            "result": "Meta",
-            "name": rule.signature.name,
-            "parameters": ", ".join(
-                cpp_types.declared_parameter(a, True) for a in rule.signature.arguments
-            ),
-        }
-        for rule in schema.rules
-    ]
-
-
 def _docstring(c: bindings.Callable_) -> str:
     parts = [str(b.op.signature) for b in c.bindings]
     parts += [b.op.doc for b in c.bindings[:1]]
@@ -313,31 +303,15 @@ def _docstring(c: bindings.Callable_) -> str:
     return "\n\n".join(["\n".join(parts[: len(c.bindings)]), *parts[len(c.bindings) :]])
 
 
-def _kernel_spaces(schema: Schema) -> list[tuple[str, list[dict[str, Any]]]]:
-    spaces: dict[str, dict[str, dict[str, Any]]] = {}
-    for op in schema:
-        symbols = [
-            ("cpu" if d == "CPU" else "any", s) for d, s in op.dispatch if d in ("CPU", "any")
-        ]
-        for space, symbol in symbols:
-            spaces.setdefault(space, {})[f"{symbol}({cpp_types.kernel_parameters(op)})"] = {
-                "result": cpp_types.kernel_result(op),
-                "name": symbol,
-                "parameters": cpp_types.kernel_parameters(op),
-            }
-        if op.composite_fn:
-            spaces.setdefault("composite", {})[f"{op.composite_fn}({cpp_types.parameters(op)})"] = {
-                "result": cpp_types.result_type(op.signature.returns),
-                "name": op.composite_fn,
-                "parameters": cpp_types.parameters(op),
-            }
-    return [(space, list(functions.values())) for space, functions in spaces.items()]
+def generate(schema: Schema, outdir: Path, root: Path, folder: str | None = None) -> list[Path]:
+    """Write all texts below `outdir`, touching only what changed; returns what was written.
 
-
-def generate(schema: Schema, outdir: Path) -> list[Path]:
-    """Write all texts below `outdir`, touching only what changed; returns what was written."""
+    `folder` of the repository's `root` holds the sources that get headers of their own.
+    """
+    paths = headers.find_sources(root, folder)
+    sources = {p: (root / p).read_text(encoding="utf-8") for p in paths}
     written = []
-    for name, text in generate_texts(schema).items():
+    for name, text in generate_texts(schema, sources).items():
         path = outdir / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
@@ -347,11 +321,11 @@ def generate(schema: Schema, outdir: Path) -> list[Path]:
     return written
 
 
-def output_names() -> list[str]:
-    """The files `generate` writes that the build knows of: fixed, whatever the schema holds."""
+def output_names(root: Path, folder: str | None = None) -> list[str]:
+    """The files `generate` writes that the build knows of, whatever the schema holds."""
     return [
         *(f"{stem}_{k}.cpp" for stem, count in SHARDED.items() for k in range(count)),
-        *("module_table.cpp", "register.cpp"),
-        *("facula/ops.h", "facula/kernels.h", "facula/shapes.h"),
-        *("facula/ops.json", "facula/ops.schema.json"),
+        *("module_table.cpp", "register.cpp", "facula/ops.json", "facula/ops.schema.json"),
+        *headers.NAMES,
+        *(f"for/{p}/{n}" for p in headers.find_sources(root, folder) for n in headers.NAMES),
     ]

@@ -117,7 +117,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
   const AttentionLoops<T>& loops = attention_loops<T>();
   const int64_t blocks = (p.queries + kQueries - 1) / kQueries;
   parallel_for(0, p.batch * p.heads * blocks, 1, [&](int64_t begin, int64_t end) {
-    const Workspace<T> scratch(kQueries * kKeys + 2 * kQueries);
+    const TypedBuffer<T> scratch(kQueries * kKeys + 2 * kQueries);
     T *s = scratch.get(), *maxima = s + kQueries * kKeys, *sums = maxima + kQueries;
     for (int64_t item = begin; item < end; ++item) {
       const int64_t q0 = item % blocks * kQueries, bh = item / blocks, b = bh / p.heads, h = bh % p.heads;
@@ -156,7 +156,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
   std::fill(dk, dk + p.batch * p.kv_heads * p.keys * p.width, T(0));
   std::fill(dv, dv + p.batch * p.kv_heads * p.keys * p.value_width, T(0));
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
-    const Workspace<T> scratch(2 * kQueries * kKeys + kQueries);
+    const TypedBuffer<T> scratch(2 * kQueries * kKeys + kQueries);
     T *s = scratch.get(), *dp = s + kQueries * kKeys, *delta = dp + kQueries * kKeys;
     for (int64_t item = begin; item < end; ++item) {
       const int64_t b = item / p.kv_heads, kv = item % p.kv_heads;

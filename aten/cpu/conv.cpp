@@ -104,7 +104,7 @@ class Padded {
     }
   }
   Three size_;
-  Workspace<T> copy_;
+  TypedBuffer<T> copy_;
   const T* data_ = nullptr;
 };
 
@@ -147,7 +147,7 @@ template <typename T>
 void multiply_few(const Windows& w, int64_t batch, int64_t groups, int64_t features, const Weights<T>& weights,
                   const T* bias, const T* image, int64_t group_stride, T* out) {
   const auto depth = static_cast<int64_t>(w.taps.size());
-  const Workspace<T> gathered(groups * features * depth);
+  const TypedBuffer<T> gathered(groups * features * depth);
   T* weight = gathered.get();
   for (int64_t c = 0; c < groups * features; ++c) {
     const T* from = weights.data + c / features * weights.group + c % features * weights.row;
@@ -179,7 +179,7 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
   }
   const GemmLoops<T>& gemm = gemm_loops<T>();
   const int64_t mr = gemm.mr, nr = gemm.nr, padded = round_up(features, mr);
-  const Workspace<T> packed(groups * padded * depth);
+  const TypedBuffer<T> packed(groups * padded * depth);
   parallel_for(0, groups * (padded / mr), grain_for(mr * depth), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t g = i / (padded / mr), first = i % (padded / mr) * mr;
@@ -196,7 +196,7 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
   const int64_t tiles = (positions + width - 1) / width;
   const int64_t work = std::max<int64_t>(1, features * depth * width);
   parallel_for(0, batch * groups * tiles, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
-    const Workspace<T> panels(width * std::min(depth, kDepth));
+    const TypedBuffer<T> panels(width * std::min(depth, kDepth));
     std::vector<Run> runs;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t bg = i / tiles, g = bg % groups, first = i % tiles * width;
@@ -367,7 +367,7 @@ void backward_input(const Geometry& g, const T* grad, const T* weight, const T* 
           }
         }
         const int64_t positions = product(w.out);
-        const Workspace<T> part(direct ? 0 : g.batch * channels * positions);
+        const TypedBuffer<T> part(direct ? 0 : g.batch * channels * positions);
         T* result = direct ? out : part.get();
         if (w.taps.empty()) {
           for (int64_t i = 0; i < g.batch * channels; ++i) {
@@ -431,7 +431,7 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t batch_groups = g.batch * g.groups;
   constexpr int64_t kPositions = 256;  // depth of the panels here
   // The gradient in panels of features, position by position.
-  const Workspace<T> packed(batch_groups * padded * positions);
+  const TypedBuffer<T> packed(batch_groups * padded * positions);
   parallel_for(0, batch_groups, grain_for(padded * positions), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       for (int64_t p = 0; p < positions; p += kPositions) {
@@ -449,10 +449,10 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t pieces = g.groups * columns >= 16 ? 1 : std::min<int64_t>(g.batch, 8);
   const int64_t piece = (g.batch + pieces - 1) / pieces;
   const int64_t size = g.groups * g.features * depth;
-  const Workspace<T> partial(pieces > 1 ? pieces * size : 0);
+  const TypedBuffer<T> partial(pieces > 1 ? pieces * size : 0);
   const int64_t work = std::max<int64_t>(1, g.features * nr * positions * piece);
   parallel_for(0, pieces * g.groups * columns, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
-    const Workspace<T> panel(nr * std::min(kPositions, positions));
+    const TypedBuffer<T> panel(nr * std::min(kPositions, positions));
     std::vector<Run> runs;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t column = i % columns * nr, group = i / columns % g.groups, part = i / columns / g.groups;

@@ -48,16 +48,16 @@ T* data_or_null(const Tensor& t) {
 
 // Scratch memory for one call.
 template <typename T>
-class Workspace {
+class TypedBuffer {
  public:
-  explicit Workspace(int64_t n) : size_(static_cast<size_t>(n) * sizeof(T)) {
+  explicit TypedBuffer(int64_t n) : size_(static_cast<size_t>(n) * sizeof(T)) {
     if (size_ > 0) data_ = cpu_allocate(size_);
   }
-  ~Workspace() {
+  ~TypedBuffer() {
     if (size_ > 0) cpu_deallocate(data_, size_);
   }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
+  TypedBuffer(const TypedBuffer&) = delete;
+  TypedBuffer& operator=(const TypedBuffer&) = delete;
   T* get() const { return static_cast<T*>(data_); }
 
  private:

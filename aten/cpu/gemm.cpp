@@ -85,7 +85,7 @@ constexpr int64_t kTileRows = 4, kTileCols = 64, kTileDepth = 128;
 template <typename T>
 void loop_rows(int64_t begin, int64_t end, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b,
                Matrix<T> c) {
-  const Workspace<T> packed(kTileDepth * kTileCols);
+  const TypedBuffer<T> packed(kTileDepth * kTileCols);
   T* bp = packed.get();
   for (int64_t j0 = 0; j0 < n; j0 += kTileCols) {
     const int64_t nj = std::min(kTileCols, n - j0);
@@ -141,7 +141,7 @@ void packed_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Ma
   const auto padded = [](int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; };
   const int64_t most_rows = padded(std::min(m, rows), mr), most_cols = padded(std::min(n, cols), nr);
   const int64_t depth = std::min(k, kDepth);
-  const Workspace<T> buffer((most_rows + most_cols) * depth);
+  const TypedBuffer<T> buffer((most_rows + most_cols) * depth);
   T *pa = buffer.get(), *pb = pa + most_rows * depth;
   if (beta != T(1)) scale(m, n, beta, c);
   for (int64_t j0 = 0; j0 < n; j0 += cols) {
@@ -232,7 +232,7 @@ template <typename T>
 void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
   const Layout lc = layout_of(m, n, c);
   if (!lc.fits) {  // C has gaps in both directions
-    const Workspace<T> dense(m * n);
+    const TypedBuffer<T> dense(m * n);
     const Matrix<T> d{dense.get(), n, 1};
     if (beta != T(0)) copy_matrix<T, T>(m, n, c, d);
     float_gemm(m, n, k, alpha, a, b, beta, d);
@@ -245,7 +245,7 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
   }
   const Layout la = layout_of(m, k, a);
   if (!la.fits) {
-    const Workspace<T> dense(m * k);
+    const TypedBuffer<T> dense(m * k);
     const Matrix<T> d{dense.get(), k, 1};
     copy_matrix<T, T>(m, k, a, d);
     float_gemm<T>(m, n, k, alpha, d, b, beta, c);
@@ -261,7 +261,7 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
   }
   const Layout lb = layout_of(k, n, b);
   if (!lb.fits) {
-    const Workspace<T> dense(k * n);
+    const TypedBuffer<T> dense(k * n);
     const Matrix<T> d{dense.get(), n, 1};
     copy_matrix<T, T>(k, n, b, d);
     float_gemm<T>(m, n, k, alpha, a, d, beta, c);
@@ -275,7 +275,7 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
 template <typename T>
 void half_gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const T> a, Matrix<const T> b, float beta,
                Matrix<T> c) {
-  const Workspace<float> buffer(m * k + k * n + m * n);
+  const TypedBuffer<float> buffer(m * k + k * n + m * n);
   const Matrix<float> fa{buffer.get(), k, 1}, fb{fa.data + m * k, n, 1}, fc{fb.data + k * n, n, 1};
   copy_matrix<float, T>(m, k, a, fa);
   copy_matrix<float, T>(k, n, b, fb);

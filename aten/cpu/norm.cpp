@@ -25,7 +25,7 @@ template <typename T, typename F>
 void sum_pieces(int64_t rows, int64_t n, T* a, T* b, const F& fn) {
   const int64_t pieces = std::min(kPieces, std::max<int64_t>(1, rows * n / 16384));
   const int64_t height = (rows + pieces - 1) / pieces;
-  const Workspace<T> partial(2 * pieces * n);
+  const TypedBuffer<T> partial(2 * pieces * n);
   parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       T* pa = partial.get() + 2 * p * n;
@@ -174,7 +174,7 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
     using T = typename decltype(type)::type;
     const NormLoops<T>& loops = norm_loops<T>();
     // Per (sample, channel): sums of dy and dy (x - mean).
-    const Workspace<GradSums> sums(rows * channels);
+    const TypedBuffer<GradSums> sums(rows * channels);
     const auto run = [&](const Tensor& gi) {
       parallel_for(0, rows, grain_for(n, 8192), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
@@ -276,7 +276,7 @@ void moments(const Planes& p, const T* x, double* mean, double* variance) {
     return;
   }
   const int64_t n = p.channels * p.inner;
-  const Workspace<double> sums(2 * n);
+  const TypedBuffer<double> sums(2 * n);
   double* s = sums.get();
   double* center = s + n;
   const auto over_columns = [&](const auto& fn) {
@@ -315,7 +315,7 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
   const ScalarType c = compute_of(input);
   const Tensor x = dense_as(input, c), w = dense_as(weight, c), b = dense_as(bias, c);
   const Tensor m = training ? Tensor() : dense_as(mean, c), v = training ? Tensor() : dense_as(var, c);
-  const Workspace<double> values(4 * p.channels);
+  const TypedBuffer<double> values(4 * p.channels);
   double *means = values.get(), *vars = means + p.channels, *scale = vars + p.channels, *shift = scale + p.channels;
   into_dense(out, c, [&](const Tensor& y) {
     visit_compute(c, [&](auto type) {
@@ -337,7 +337,7 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
         shift[k] = (b.defined() ? static_cast<double>(b.data<T>()[k]) : 0.0) - means[k] * scale[k];
       }
       if (y.numel() == 0) return;
-      const Workspace<T> columns(p.columns() ? 2 * p.channels * p.inner : 0);
+      const TypedBuffer<T> columns(p.columns() ? 2 * p.channels * p.inner : 0);
       T *scales = columns.get(), *shifts = scales + (p.columns() ? p.channels * p.inner : 0);
       if (p.columns()) {
         spread(p, scale, scales);
@@ -364,7 +364,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
   visit_compute(c, [&](auto type) {
     using T = typename decltype(type)::type;
     const NormLoops<T>& loops = norm_loops<T>();
-    const Workspace<double> values(6 * p.channels);
+    const TypedBuffer<double> values(6 * p.channels);
     double* means = values.get();
     double *s1 = means + p.channels, *s2 = s1 + p.channels, *fa = s2 + p.channels, *fb = fa + p.channels,
            *fc = fb + p.channels;
@@ -385,7 +385,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       });
     } else {
       const int64_t n = p.channels * p.inner;
-      const Workspace<double> columns(3 * n);
+      const TypedBuffer<double> columns(3 * n);
       double *center = columns.get(), *c1 = center + n, *c2 = c1 + n;
       spread(p, means, center);
       std::fill(c1, c1 + 2 * n, 0.0);
@@ -415,7 +415,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
     if (!mask[0] || grad_input.numel() == 0) return;
     into_dense(grad_input, c, [&](const Tensor& gi) {
       const int64_t width = p.columns() ? p.channels * p.inner : 0;
-      const Workspace<T> columns(3 * width);
+      const TypedBuffer<T> columns(3 * width);
       T *ca = columns.get(), *cb = ca + width, *cc = cb + width;
       if (p.columns()) {
         spread(p, fa, ca);

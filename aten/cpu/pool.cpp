@@ -104,7 +104,7 @@ void max_values(const Pool& p, const T* x, T* out) {
   const int64_t width = padded_width(a);
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
   for_planes(p, [&](int64_t begin, int64_t end) {
-    const Workspace<T> scratch(width);
+    const TypedBuffer<T> scratch(width);
     T *row = scratch.get(), *inner = row + a.padding;
     for (int64_t i = begin; i < end; ++i) {
       const T* plane = x + i * p.in();
@@ -188,7 +188,7 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
   const Axis& a = p.x();
   const int64_t width = padded_width(a);
   for_planes(p, [&](int64_t begin, int64_t end) {
-    const Workspace<T> scratch(width + a.out);
+    const TypedBuffer<T> scratch(width + a.out);
     T *row = scratch.get(), *inner = row + a.padding, *factor = row + width;
     for (int64_t i = begin; i < end; ++i) {
       const T* plane = x + i * p.in();
@@ -219,7 +219,7 @@ void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* g
   const PoolLoops<T>& loops = pool_loops<T>();
   const Axis& a = p.x();
   for_planes(p, [&](int64_t begin, int64_t end) {
-    const Workspace<T> scratch(a.in + a.out);
+    const TypedBuffer<T> scratch(a.in + a.out);
     T *row = scratch.get(), *factor = row + a.in;
     for (int64_t i = begin; i < end; ++i) {
       T* plane = out + i * p.in();

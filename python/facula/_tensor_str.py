@@ -34,7 +34,7 @@ def set_printoptions(
     if profile is not None:
         if profile not in _PROFILES:
             raise ValueError(
-                f"set_printoptions(): profile must be one of {', '.join(_PROFILES)}, not {profile!r}"
+                f"set_printoptions(): profile must be 'default', 'short' or 'full', not {profile!r}"
             )
         _options.update(_PROFILES[profile])
     for name, value in (
@@ -55,7 +55,7 @@ def get_printoptions():
     return dict(_options)
 
 
-class printoptions:  # noqa: N801 - named as in torch
+class printoptions:
     """Options for a `with` block, as for `set_printoptions`."""
 
     def __init__(self, **options):

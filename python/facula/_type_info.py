@@ -19,8 +19,10 @@ def _name(dtype):
     return repr(dtype).rpartition(".")[2]
 
 
-class finfo:  # noqa: N801 - named as in torch and NumPy
-    """Limits of a floating-point or complex dtype (of its parts); without one, of the default dtype.
+class finfo:
+    """Limits of a floating-point or complex dtype; without one, of the default dtype.
+
+    A complex dtype has the limits of its parts.
 
     Attributes: bits, eps (distance from 1 to the next number), max, min, tiny and smallest_normal
     (smallest number with full precision), resolution (10 ** -(decimal digits)), dtype.
@@ -57,7 +59,7 @@ class finfo:  # noqa: N801 - named as in torch and NumPy
         return hash(self.dtype)
 
 
-class iinfo:  # noqa: N801 - named as in torch and NumPy
+class iinfo:
     """Limits of an integer dtype. Attributes: bits, max, min, dtype."""
 
     def __init__(self, type):

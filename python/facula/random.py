@@ -45,7 +45,7 @@ def set_rng_state(new_state):
     default_generator.set_state(new_state)
 
 
-class fork_rng:  # noqa: N801 - named as in torch
+class fork_rng:
     """A `with` block after which the generator goes on as if nothing had been drawn in it."""
 
     def __init__(self, devices=None, enabled=True):

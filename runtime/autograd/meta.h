@@ -113,6 +113,12 @@ inline bool has_tangent(const Tensor& t) {
   return detail::owns_tangent(i) ||
          (i->base && !i->no_grad_view && is_differentiable(i->dtype) && detail::owns_tangent(i->base.get()));
 }
+inline bool has_tangent(TensorList list) {
+  for (const Tensor& t : list) {
+    if (has_tangent(t)) return true;
+  }
+  return false;
+}
 inline Tensor tangent_of(const Tensor& t) {
   if (!has_tangent(t)) return Tensor();
   return detail::owns_tangent(t.impl()) ? t.impl()->autograd->forward->tangent : detail::tangent_from_base(t);

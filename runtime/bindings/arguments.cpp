@@ -27,10 +27,9 @@ struct Synonym {
 };
 // Array API and NumPy spellings that torch takes as well.
 constexpr Synonym kSynonyms[] = {
-    {"input", "self"}, {"self", "input"},       {"axis", "dim"},       {"dim", "axis"},
-    {"x1", "self"},    {"x2", "other"},         {"keepdims", "keepdim"}, {"axes", "dims"},
-    {"x", "self"},     {"axis1", "dim0"},       {"axis2", "dim1"},     {"axis0", "dim0"},
-    {"x1", "input"},   {"keepdim", "keepdims"}, {"axis", "dims"},
+    {"input", "self"}, {"self", "input"},       {"axis", "dim"},  {"dim", "axis"},         {"x1", "self"},
+    {"x2", "other"},   {"keepdims", "keepdim"}, {"axes", "dims"}, {"x", "self"},           {"axis1", "dim0"},
+    {"axis2", "dim1"}, {"axis0", "dim0"},       {"x1", "input"},  {"keepdim", "keepdims"}, {"axis", "dims"},
 };
 
 // The parameter that a keyword names, or -1.
@@ -64,9 +63,10 @@ Py_ssize_t count_positional(const FunctionSpec& f) {
 }
 
 void error_too_many(const FunctionSpec& f, Py_ssize_t given, bool bound_self) {
-  PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional argument%s, but %zd %s given\n  signature: %s",
-               f.name, count_positional(f) - bound_self, count_positional(f) - bound_self == 1 ? "" : "s",
-               given, given == 1 ? "was" : "were", f.signature);
+  PyErr_Format(PyExc_TypeError,
+               "%s() takes at most %zd positional argument%s, but %zd %s given\n  signature: %s", f.name,
+               count_positional(f) - bound_self, count_positional(f) - bound_self == 1 ? "" : "s", given,
+               given == 1 ? "was" : "were", f.signature);
 }
 
 void error_missing(const FunctionSpec& f, size_t i) {
@@ -140,8 +140,8 @@ bool bind_slots(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py
 
 }  // namespace
 
-bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
-          PyObject* kwnames, PyObject** slots) {
+bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+          PyObject** slots) {
   return bind_slots<false>(f, self, args, nargs, kwnames, slots);
 }
 
@@ -154,8 +154,8 @@ bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ss
   return true;
 }
 
-void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self,
-                       PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self, PyObject* const* args,
+                       Py_ssize_t nargs, PyObject* kwnames) {
   std::string text = concat(candidates.empty() ? "call" : candidates[0]->name, "(): no signature takes (");
   const char* separator = "";
   const auto add = [&](PyObject* o) {

@@ -14,30 +14,42 @@
 namespace facula::python {
 
 enum class ArgType : uint8_t {
-  Tensor, TensorList, OptionalTensorList, Int, IntList, Float, Bool, BoolList, Str, Scalar,
-  ScalarType, Device, Generator, MemoryFormat,
+  Tensor,
+  TensorList,
+  OptionalTensorList,
+  Int,
+  IntList,
+  Float,
+  Bool,
+  BoolList,
+  Str,
+  Scalar,
+  ScalarType,
+  Device,
+  Generator,
+  MemoryFormat,
 };
 
 // One argument of a signature, as the generator states it.
 struct ParamSpec {
   const char* name;
   ArgType type;
-  bool optional = false;       // None allowed
-  bool required = true;        // no default
+  bool optional = false;  // None allowed
+  bool required = true;   // no default
   bool keyword_only = false;
-  bool varargs = false;        // int[*]: f(2, 3) as well as f((2, 3))
-  bool numbers = false;        // a Tensor argument that takes a Python number too
-  uint8_t list_size = 0;       // int[2]: length to check, a single int is repeated
-  const char* range = nullptr; // text of the allowed range, for messages
-  double low = 0, high = 0;    // used when range is set
+  bool varargs = false;         // int[*]: f(2, 3) as well as f((2, 3))
+  bool numbers = false;         // a Tensor argument that takes a Python number too
+  uint8_t list_size = 0;        // int[2]: length to check, a single int is repeated
+  const char* range = nullptr;  // text of the allowed range, for messages
+  double low = 0, high = 0;     // used when range is set
   bool low_open = false, high_open = false;
 };
 
 inline constexpr size_t kMaxParams = 24;
 
 struct FunctionSpec {
-  const char* name;            // public name, e.g. "add"
-  const char* signature;       // for messages and __text_signature__
+  const char* name;       // public name, e.g. "add"
+  const char* signature;  // for messages and __text_signature__
   std::span<const ParamSpec> params;
   // Interned keyword names, filled on first use.
   mutable PyObject* keywords[kMaxParams] = {};
@@ -50,16 +62,16 @@ struct FunctionSpec {
 // `axis` and `dim`, `x1`/`x2`, `keepdims` are accepted as torch accepts them. Raises TypeError naming
 // function, argument and signature; returns false with the Python error set. A slot's value is for
 // the converters only: that of f(2, 3) for int[*] is no object but a place in `args`.
-bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
-          PyObject* kwnames, PyObject** slots);
+bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+          PyObject** slots);
 
 // Overload resolution: binds and checks every given argument's type without converting; returns
 // false with no error set when the call does not fit.
 bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
              PyObject* kwnames, PyObject** slots);
 // TypeError that lists what was given and every signature.
-void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self,
-                       PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self, PyObject* const* args,
+                       Py_ssize_t nargs, PyObject* kwnames);
 
 // ---- converters; each throws facula::Error naming function and argument ----
 // A borrowed reference into the Python object, or into `hold` for numbers.
@@ -79,14 +91,14 @@ Generator to_generator(const FunctionSpec& f, size_t i, PyObject* o);
 MemoryFormat to_memory_format(const FunctionSpec& f, size_t i, PyObject* o);
 
 // ---- results: new references ----
-PyObject* wrap(Tensor t);                       // the one PyObject of this tensor
+PyObject* wrap(Tensor t);                         // the one PyObject of this tensor
 PyObject* wrap(const std::vector<Tensor>& list);  // a tuple
 PyObject* wrap(bool v);
 PyObject* wrap(int64_t v);
 PyObject* wrap(double v);
 PyObject* wrap(const Scalar& v);
 PyObject* wrap(ScalarType t);
-PyObject* wrap(IntList sizes);                  // facula.Size
+PyObject* wrap(IntList sizes);  // facula.Size
 // A named tuple type, e.g. facula.return_types.max with fields values and indices.
 PyObject* wrap_named(PyTypeObject* type, std::span<Tensor> fields);
 PyTypeObject* make_return_type(const char* name, std::span<const char* const> fields);
@@ -97,11 +109,11 @@ const Tensor& unwrap(PyObject* o);  // is_tensor must hold
 // Translates the exception in flight to a Python error.
 void set_python_error() noexcept;
 #define FACULA_PY_TRY try {
-#define FACULA_PY_END(failure)                  \
-  }                                             \
-  catch (...) {                                 \
-    ::facula::python::set_python_error();       \
-    return failure;                             \
+#define FACULA_PY_END(failure)            \
+  }                                       \
+  catch (...) {                           \
+    ::facula::python::set_python_error(); \
+    return failure;                       \
   }
 
 // Releases the GIL for work on tensors large enough to be worth it.
@@ -121,7 +133,19 @@ inline constexpr int64_t kReleaseGilNumel = 4096;
 
 // ---- what generated code hands to the module ----
 enum BinarySlot : uint8_t {
-  kAdd, kSub, kMul, kTrueDiv, kFloorDiv, kMod, kPow, kMatMul, kAnd, kOr, kXor, kLShift, kRShift,
+  kAdd,
+  kSub,
+  kMul,
+  kTrueDiv,
+  kFloorDiv,
+  kMod,
+  kPow,
+  kMatMul,
+  kAnd,
+  kOr,
+  kXor,
+  kLShift,
+  kRShift,
   kNumBinarySlots,
 };
 struct OperatorSlots {
@@ -136,8 +160,8 @@ struct NamespacedMethod {
 };
 struct GeneratedBindings {
   std::span<const NamespacedMethod> functions;
-  std::span<const PyMethodDef> methods;      // of Tensor
-  std::span<const PyGetSetDef> properties;   // of Tensor
+  std::span<const PyMethodDef> methods;     // of Tensor
+  std::span<const PyGetSetDef> properties;  // of Tensor
   OperatorSlots slots;
 };
 // Defined by generated code.

@@ -24,8 +24,8 @@ std::vector<Tensor> tensor_sequence(PyObject* o, const char* who, const char* na
       list.emplace_back();
       continue;
     }
-    FACULA_CHECK(is_tensor(item), Type, who, "(): argument '", name, "' must hold Tensors, but element ", i, " is ",
-                 Py_TYPE(item)->tp_name);
+    FACULA_CHECK(is_tensor(item), Type, who, "(): argument '", name, "' must hold Tensors, but element ", i,
+                 " is ", Py_TYPE(item)->tp_name);
     list.push_back(tensor_of(item));
   }
   return list;
@@ -71,13 +71,16 @@ PyObject* method_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
 PyObject* function_run_backward(PyObject*, PyObject* args) {
   PyObject *roots, *grads, *inputs;
   int keep = 0, create = 0, unused = 0, accumulate = 0;
-  if (!PyArg_ParseTuple(args, "OOppOpp:_run_backward", &roots, &grads, &keep, &create, &inputs, &unused, &accumulate)) {
+  if (!PyArg_ParseTuple(args, "OOppOpp:_run_backward", &roots, &grads, &keep, &create, &inputs, &unused,
+                        &accumulate)) {
     return nullptr;
   }
   FACULA_PY_TRY
   const char* who = accumulate != 0 ? "backward" : "grad";
-  const std::vector<Tensor> from = tensor_sequence(roots, who, accumulate != 0 ? "tensors" : "outputs", false);
-  std::vector<Tensor> given = tensor_sequence(grads, who, accumulate != 0 ? "grad_tensors" : "grad_outputs", true);
+  const std::vector<Tensor> from =
+      tensor_sequence(roots, who, accumulate != 0 ? "tensors" : "outputs", false);
+  std::vector<Tensor> given =
+      tensor_sequence(grads, who, accumulate != 0 ? "grad_tensors" : "grad_outputs", true);
   const std::vector<Tensor> to = tensor_sequence(inputs, who, "inputs", false);
   FACULA_CHECK(given.empty() || given.size() == from.size(), Runtime, who, "(): got ", from.size(),
                " tensors to start from and ", given.size(), " gradients for them");
@@ -91,11 +94,6 @@ PyObject* function_run_backward(PyObject*, PyObject* args) {
   FACULA_PY_END(nullptr)
 }
 
-PyObject* method_detach(PyObject* self, PyObject*) {
-  FACULA_PY_TRY
-  return wrap(detach(tensor_of(self)));
-  FACULA_PY_END(nullptr)
-}
 PyObject* method_detach_inplace(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   detach_(tensor_of(self));
@@ -127,7 +125,8 @@ PyObject* method_requires_grad(PyObject* self, PyObject* const* args, Py_ssize_t
 PyObject* method_register_hook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(t.requires_grad(), Runtime, "register_hook(): the tensor does not require grad, so none will come");
+  FACULA_CHECK(t.requires_grad(), Runtime,
+               "register_hook(): the tensor does not require grad, so none will come");
   auto hook = make_hook(HookKind::Tensor, function);
   add_tensor_hook(t, hook);
   return wrap_handle(std::move(hook));
@@ -174,8 +173,10 @@ PyObject* function_make_dual(PyObject*, PyObject* args) {
   const Tensor& t = tensor_of(tangent);
   FACULA_CHECK(p.sizes() == t.sizes(), Value, "make_dual(): tensor has shape ", shape_string(p.sizes()),
                ", tangent has shape ", shape_string(t.sizes()));
-  FACULA_CHECK(p.dtype() == t.dtype() && is_differentiable(p.dtype()), Value, "make_dual(): tensor has dtype ",
-               dtype_name(p.dtype()), ", tangent has ", dtype_name(t.dtype()), "; both must be the same floating-point "
+  FACULA_CHECK(p.dtype() == t.dtype() && is_differentiable(p.dtype()), Value,
+               "make_dual(): tensor has dtype ", dtype_name(p.dtype()), ", tangent has ",
+               dtype_name(t.dtype()),
+               "; both must be the same floating-point "
                "or complex one");
   Tensor dual = plain_view(p);
   set_tangent(dual, t);
@@ -184,7 +185,8 @@ PyObject* function_make_dual(PyObject*, PyObject* args) {
 }
 PyObject* function_unpack_dual(PyObject*, PyObject* o) {
   FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, "unpack_dual(): argument 'tensor' must be a Tensor, not ", Py_TYPE(o)->tp_name);
+  FACULA_CHECK(is_tensor(o), Type, "unpack_dual(): argument 'tensor' must be a Tensor, not ",
+               Py_TYPE(o)->tp_name);
   const Tensor& t = tensor_of(o);
   Ref primal(check(wrap(has_tangent(t) ? plain_view(t) : t)));
   Ref tangent(check(wrap(tangent_of(t))));
@@ -201,14 +203,14 @@ const PyMethodDef tensor_autograd_methods[] = {
     {"backward", FASTCALL(method_backward),
      "backward($self, /, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
      "Add the gradients of this tensor to the .grad of the leaves it came from."},
-    {"detach", method_detach, METH_NOARGS, "detach($self, /)\n--\n\nThe same memory without history."},
     {"detach_", method_detach_inplace, METH_NOARGS, "detach_($self, /)\n--\n\nForget the history, in place."},
     {"retain_grad", method_retain_grad, METH_NOARGS,
      "retain_grad($self, /)\n--\n\nLet backward() fill .grad although this is no leaf."},
     {"requires_grad_", FASTCALL(method_requires_grad),
      "requires_grad_($self, /, requires_grad=True)\n--\n\nSet requires_grad and return the tensor."},
     {"register_hook", method_register_hook, METH_O,
-     "register_hook($self, hook, /)\n--\n\nCall hook(grad) with each gradient; it may return another. Returns a handle "
+     "register_hook($self, hook, /)\n--\n\nCall hook(grad) with each gradient; it may return another. "
+     "Returns a handle "
      "with remove()."},
     {"register_post_accumulate_grad_hook", method_register_post_hook, METH_O,
      "register_post_accumulate_grad_hook($self, hook, /)\n--\n\nCall hook(tensor) after .grad was added to."},

@@ -66,7 +66,7 @@ std::string allowed_text(const ParamSpec& p) {
 }
 
 [[noreturn]] __attribute__((cold, noinline)) void out_of_range(const FunctionSpec& f, size_t i,
-                                                              const std::string& value) {
+                                                               const std::string& value) {
   raise(ErrorKind::Value, f.name, "(): argument '", f.params[i].name, "' must be ", f.params[i].range,
         ", but got ", value);
 }
@@ -74,7 +74,8 @@ std::string allowed_text(const ParamSpec& p) {
 template <typename T>
 void check_range(const FunctionSpec& f, size_t i, T value) {
   const ParamSpec& p = f.params[i];
-  if (p.range == nullptr) [[likely]] return;
+  if (p.range == nullptr) [[likely]]
+    return;
   const auto v = static_cast<double>(value);
   const bool above = p.low_open ? v > p.low : v >= p.low;  // false for NaN
   const bool below = p.high_open ? v < p.high : v <= p.high;
@@ -206,7 +207,8 @@ bool fits(const FunctionSpec& f, size_t i, PyObject* o) {
 }
 
 const Tensor& to_tensor(const FunctionSpec& f, size_t i, PyObject* o, Tensor& hold) {
-  if (is_tensor(o)) [[likely]] return tensor_of(o);
+  if (is_tensor(o)) [[likely]]
+    return tensor_of(o);
   if (f.params[i].numbers) {
     if (const NumberKind k = number_kind(o); k != NumberKind::None) {
       hold = wrapped_number(number_value(o, k));
@@ -342,7 +344,8 @@ Scalar to_scalar(const FunctionSpec& f, size_t i, PyObject* o) {
 }
 
 ScalarType to_dtype(const FunctionSpec& f, size_t i, PyObject* o) {
-  if (Py_TYPE(o) == dtype_type) [[likely]] return dtype_value(o);
+  if (Py_TYPE(o) == dtype_type) [[likely]]
+    return dtype_value(o);
   if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return ScalarType::Float64;
   if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return ScalarType::Int64;
   if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return ScalarType::Bool;

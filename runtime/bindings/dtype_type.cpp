@@ -10,12 +10,10 @@ PyTypeObject* layout_type = nullptr;
 namespace {
 
 struct DtypeObject {
-  PyObject_HEAD
-  ScalarType value;
+  PyObject_HEAD ScalarType value;
 };
 struct NamedObject {
-  PyObject_HEAD
-  const char* name;  // with "facula."
+  PyObject_HEAD const char* name;  // with "facula."
   MemoryFormat value;
 };
 
@@ -28,8 +26,8 @@ struct Alias {
   ScalarType type;
 };
 constexpr Alias kAliases[] = {
-    {"float", ScalarType::Float32},   {"double", ScalarType::Float64},  {"half", ScalarType::Float16},
-    {"int", ScalarType::Int32},       {"long", ScalarType::Int64},      {"short", ScalarType::Int16},
+    {"float", ScalarType::Float32},    {"double", ScalarType::Float64},     {"half", ScalarType::Float16},
+    {"int", ScalarType::Int32},        {"long", ScalarType::Int64},         {"short", ScalarType::Int16},
     {"cfloat", ScalarType::Complex64}, {"cdouble", ScalarType::Complex128},
 };
 constexpr const char* kFormatNames[] = {"facula.contiguous_format", "facula.preserve_format",
@@ -50,21 +48,21 @@ PyObject* dtype_is_signed(PyObject* self, void*) {
   const ScalarType t = dtype_value(self);
   return PyBool_FromLong(t != ScalarType::Bool && t != ScalarType::UInt8);
 }
-PyObject* dtype_itemsize(PyObject* self, void*) {
-  return PyLong_FromSize_t(itemsize(dtype_value(self)));
-}
+PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(itemsize(dtype_value(self))); }
 PyObject* dtype_to_real(PyObject* self, PyObject*) { return wrap(to_real(dtype_value(self))); }
 PyObject* dtype_to_complex(PyObject* self, PyObject*) { return wrap(to_complex(dtype_value(self))); }
 
 PyMethodDef dtype_methods[] = {
     {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
-    {"to_real", dtype_to_real, METH_NOARGS, "to_real($self, /)\n--\n\nThe real dtype of a complex one's parts."},
+    {"to_real", dtype_to_real, METH_NOARGS,
+     "to_real($self, /)\n--\n\nThe real dtype of a complex one's parts."},
     {"to_complex", dtype_to_complex, METH_NOARGS,
      "to_complex($self, /)\n--\n\nThe complex dtype whose parts have this dtype."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef dtype_properties[] = {
-    {"is_floating_point", dtype_is_floating, nullptr, "True for float16, bfloat16, float32, float64.", nullptr},
+    {"is_floating_point", dtype_is_floating, nullptr, "True for float16, bfloat16, float32, float64.",
+     nullptr},
     {"is_complex", dtype_is_complex, nullptr, "True for complex64 and complex128.", nullptr},
     {"is_signed", dtype_is_signed, nullptr, "Can it hold negative numbers?", nullptr},
     {"itemsize", dtype_itemsize, nullptr, "Bytes per element.", nullptr},
@@ -86,7 +84,8 @@ PyObject* named_repr(PyObject* self) {
 PyObject* named_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(reinterpret_cast<NamedObject*>(self)->name + sizeof("facula.") - 1);
 }
-PyMethodDef named_methods[] = {{"__reduce__", named_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyMethodDef named_methods[] = {{"__reduce__", named_reduce, METH_NOARGS, nullptr},
+                               {nullptr, nullptr, 0, nullptr}};
 PyType_Slot named_slots[] = {
     {Py_tp_repr, reinterpret_cast<void*>(named_repr)},
     {Py_tp_methods, named_methods},
@@ -102,7 +101,9 @@ Object* make(PyTypeObject* type) {
   return reinterpret_cast<Object*>(type->tp_alloc(type, 0));
 }
 
-bool add(PyObject* module, const char* name, PyObject* o) { return PyModule_AddObjectRef(module, name, o) == 0; }
+bool add(PyObject* module, const char* name, PyObject* o) {
+  return PyModule_AddObjectRef(module, name, o) == 0;
+}
 
 }  // namespace
 

@@ -10,15 +10,15 @@ PyTypeObject* context_type = nullptr;
 
 // The base of ctx. The node owns it; the way back is weak, and cut when the node goes.
 struct ContextObject {
-  PyObject_HEAD
-  PythonFunctionNode* node;
+  PyObject_HEAD PythonFunctionNode* node;
   PyObject* requires_grad;  // tuple of bools, by argument of apply()
 };
 ContextObject* as_context(PyObject* o) { return reinterpret_cast<ContextObject*>(o); }
 
 PythonFunctionNode& node_of(PyObject* self, const char* what) {
   PythonFunctionNode* node = as_context(self)->node;
-  FACULA_CHECK(node != nullptr, Runtime, "ctx.", what, ": the context is used outside of the function's forward and "
+  FACULA_CHECK(node != nullptr, Runtime, "ctx.", what,
+               ": the context is used outside of the function's forward and "
                "backward");
   return *node;
 }
@@ -38,8 +38,8 @@ std::vector<Tensor> tensors_of(PyObject* args, const char* what, bool none_allow
       list.emplace_back();
       continue;
     }
-    FACULA_CHECK(is_tensor(o), Type, "ctx.", what, "(): argument ", i, " must be a Tensor, not ", Py_TYPE(o)->tp_name,
-                 none_allowed ? "; keep other values as attributes of ctx" : "");
+    FACULA_CHECK(is_tensor(o), Type, "ctx.", what, "(): argument ", i, " must be a Tensor, not ",
+                 Py_TYPE(o)->tp_name, none_allowed ? "; keep other values as attributes of ctx" : "");
     list.push_back(tensor_of(o));
   }
   return list;
@@ -59,7 +59,8 @@ PyObject* mark_dirty(PyObject* self, PyObject* args) {
 }
 PyObject* mark_non_differentiable(PyObject* self, PyObject* args) {
   FACULA_PY_TRY
-  node_of(self, "mark_non_differentiable").non_differentiable = tensors_of(args, "mark_non_differentiable", false);
+  node_of(self, "mark_non_differentiable").non_differentiable =
+      tensors_of(args, "mark_non_differentiable", false);
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -102,7 +103,8 @@ PyMethodDef context_methods[] = {
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
      "mark_non_differentiable($self, /, *tensors)\n--\n\nSay that these outputs have no gradient."},
     {"set_materialize_grads", set_materialize_grads, METH_O,
-     "set_materialize_grads($self, value, /)\n--\n\nFalse: gradients that did not arrive are None, not zeros."},
+     "set_materialize_grads($self, value, /)\n--\n\nFalse: gradients that did not arrive are None, not "
+     "zeros."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef context_properties[] = {
@@ -224,14 +226,17 @@ void PythonFunctionNode::backward(std::span<const Tensor> grads, std::span<Tenso
            : std::span<PyObject* const>(lone);
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i] == Py_None) continue;
-    FACULA_CHECK(is_tensor(items[i]), Type, name_, ": backward() must return Tensors or None, but result ", i, " is ",
-                 Py_TYPE(items[i])->tp_name);
-    FACULA_CHECK(i < results.size(), Runtime, name_, ": backward() returned ", items.size(), " gradients, but forward() "
-                 "has ", results.size(), " inputs");
+    FACULA_CHECK(is_tensor(items[i]), Type, name_, ": backward() must return Tensors or None, but result ", i,
+                 " is ", Py_TYPE(items[i])->tp_name);
+    FACULA_CHECK(i < results.size(), Runtime, name_, ": backward() returned ", items.size(),
+                 " gradients, but forward() "
+                 "has ",
+                 results.size(), " inputs");
     results[i] = tensor_of(items[i]);
   }
   FACULA_CHECK(items.size() >= results.size(), Runtime, name_, ": backward() returned ", items.size(),
-               " gradients, but forward() has ", results.size(), " inputs; return None for those without one");
+               " gradients, but forward() has ", results.size(),
+               " inputs; return None for those without one");
 }
 
 bool init_function_type(PyObject* module) {

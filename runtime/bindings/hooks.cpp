@@ -1,5 +1,7 @@
 #include "runtime/bindings/hooks.h"
 
+#include "runtime/autograd/meta.h"
+
 namespace facula::python {
 
 namespace {
@@ -48,6 +50,10 @@ class PythonHook final : public NodeHook {
     removed = true;
     Py_CLEAR(function_);
   }
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(function_);
+    return 0;
+  }
 
  private:
   static void replace(std::vector<Tensor>& grads, PyObject* result) {
@@ -58,10 +64,12 @@ class PythonHook final : public NodeHook {
       items = PySequence_Fast_ITEMS(result);
       n = static_cast<size_t>(PySequence_Fast_GET_SIZE(result));
     }
-    FACULA_CHECK(n == grads.size(), Runtime, "a hook returned ", n, " gradients, but it was given ", grads.size());
+    FACULA_CHECK(n == grads.size(), Runtime, "a hook returned ", n, " gradients, but it was given ",
+                 grads.size());
     for (size_t i = 0; i < n; ++i) {
       if (items[i] == Py_None) continue;
-      FACULA_CHECK(is_tensor(items[i]), Type, "a hook must return Tensors or None, not ", Py_TYPE(items[i])->tp_name);
+      FACULA_CHECK(is_tensor(items[i]), Type, "a hook must return Tensors or None, not ",
+                   Py_TYPE(items[i])->tp_name);
       grads[i] = tensor_of(items[i]);
     }
   }
@@ -71,8 +79,7 @@ class PythonHook final : public NodeHook {
 };
 
 struct HandleObject {
-  PyObject_HEAD
-  std::shared_ptr<NodeHook> hook;
+  PyObject_HEAD std::shared_ptr<NodeHook> hook;
 };
 
 std::shared_ptr<NodeHook>& hook_of(PyObject* self) { return reinterpret_cast<HandleObject*>(self)->hook; }
@@ -117,8 +124,36 @@ PyType_Spec handle_spec = {"facula.autograd.graph.HookHandle", sizeof(HandleObje
 }  // namespace
 
 std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function) {
-  FACULA_CHECK(PyCallable_Check(function), Type, "a hook must be callable, and ", Py_TYPE(function)->tp_name, " is not");
+  FACULA_CHECK(PyCallable_Check(function), Type, "a hook must be callable, and ", Py_TYPE(function)->tp_name,
+               " is not");
   return std::make_shared<PythonHook>(kind, function);
+}
+
+namespace {
+template <typename F>
+int each_leaf_hook(const Tensor& t, const F& f) {
+  const AutogradMeta* meta = t.defined() ? autograd_meta_or_null(t) : nullptr;
+  if (meta == nullptr || meta->leaf_hooks == nullptr) return 0;
+  for (const HookList* list : {&meta->leaf_hooks->tensor, &meta->leaf_hooks->post_accumulate}) {
+    for (const std::shared_ptr<NodeHook>& hook : *list) {
+      auto* python = dynamic_cast<PythonHook*>(hook.get());
+      if (python == nullptr) continue;
+      if (const int stop = f(*python); stop != 0) return stop;
+    }
+  }
+  return 0;
+}
+}  // namespace
+
+int traverse_hooks(const Tensor& t, visitproc visit, void* arg) {
+  return each_leaf_hook(t, [&](PythonHook& hook) { return hook.traverse(visit, arg); });
+}
+
+void clear_hooks(const Tensor& t) {
+  each_leaf_hook(t, [](PythonHook& hook) {
+    hook.remove();
+    return 0;
+  });
 }
 
 PyObject* wrap_handle(std::shared_ptr<NodeHook> hook) {

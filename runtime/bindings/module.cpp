@@ -56,8 +56,8 @@ bool add_functions(PyObject* module) {
                                   : PyUnicode_InternFromString(concat("facula.", f.path).c_str()));
     if (!qualified || !add_function(target, qualified.get(), &f.def)) return false;
   }
-  for (const PyMethodDef* table :
-       {creation_functions, copy_functions, exchange_functions, autograd_functions, function_functions, state_functions}) {
+  for (const PyMethodDef* table : {creation_functions, copy_functions, exchange_functions, autograd_functions,
+                                   function_functions, state_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
@@ -76,17 +76,25 @@ bool add_functions(PyObject* module) {
 
 bool init(PyObject* module) {
   register_generated();
-  if (!init_errors(module) || !init_dtype_types(module) || !init_device_type(module) || !init_size_type(module) ||
-      !init_return_types(module) || !init_generator_type(module) || !init_storage_type(module) ||
-      !init_hook_type(module) || !init_node_type(module) || !init_function_type(module) || !init_tensor_type(module)) {
+  if (!init_errors(module) || !init_dtype_types(module) || !init_device_type(module) ||
+      !init_size_type(module) || !init_return_types(module) || !init_generator_type(module) ||
+      !init_storage_type(module) || !init_hook_type(module) || !init_node_type(module) ||
+      !init_function_type(module) || !init_tensor_type(module)) {
     return false;
   }
   init_state();
   return add_functions(module);
 }
 
-PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "facula._C", "The compiled part of facula.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "facula._C",
+                          "The compiled part of facula.",
+                          -1,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
 
 }  // namespace
 

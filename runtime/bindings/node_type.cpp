@@ -11,8 +11,7 @@ PyTypeObject* node_type = nullptr;
 namespace {
 
 struct NodeObject {
-  PyObject_HEAD
-  intrusive_ptr<Node> node;
+  PyObject_HEAD intrusive_ptr<Node> node;
   PyObject* metadata;
 };
 Node& node_of(PyObject* o) { return *reinterpret_cast<NodeObject*>(o)->node; }
@@ -44,8 +43,9 @@ PyObject* get_next(PyObject* self, void*) {
   Ref tuple(check(PyTuple_New(static_cast<Py_ssize_t>(node.num_inputs()))));
   for (size_t i = 0; i < node.num_inputs(); ++i) {
     const Edge& edge = node.edge(i);
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i),
-                     check(Py_BuildValue("(Nk)", check(wrap(edge.node)), static_cast<unsigned long>(edge.output_nr))));
+    PyTuple_SET_ITEM(
+        tuple.get(), static_cast<Py_ssize_t>(i),
+        check(Py_BuildValue("(Nk)", check(wrap(edge.node)), static_cast<unsigned long>(edge.output_nr))));
   }
   return tuple.release();
   FACULA_PY_END(nullptr)
@@ -58,12 +58,15 @@ PyObject* get_metadata(PyObject* self, void*) {
 }
 PyObject* get_variable(PyObject* self, void*) {
   FACULA_PY_TRY
-  if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node_of(self))) return wrap(Tensor(leaf->leaf()));
+  if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node_of(self)))
+    return wrap(Tensor(leaf->leaf()));
   PyErr_SetString(PyExc_AttributeError, "only AccumulateGrad nodes have a variable");
   return nullptr;
   FACULA_PY_END(nullptr)
 }
-PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(node_of(self).sequence()); }
+PyObject* node_sequence(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLongLong(node_of(self).sequence());
+}
 
 PyObject* node_register_hook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
@@ -105,15 +108,18 @@ PyObject* node_getattr(PyObject* self, PyObject* name) {
 PyMethodDef node_methods[] = {
     {"name", node_name, METH_NOARGS, "name($self, /)\n--\n\nIts name, such as MulBackward."},
     {"register_hook", node_register_hook, METH_O,
-     "register_hook($self, fn, /)\n--\n\nCall fn(grad_inputs, grad_outputs) after the node ran; it may return new "
+     "register_hook($self, fn, /)\n--\n\nCall fn(grad_inputs, grad_outputs) after the node ran; it may "
+     "return new "
      "grad_inputs."},
     {"register_prehook", node_register_prehook, METH_O,
-     "register_prehook($self, fn, /)\n--\n\nCall fn(grad_outputs) before the node runs; it may return new ones."},
+     "register_prehook($self, fn, /)\n--\n\nCall fn(grad_outputs) before the node runs; it may return new "
+     "ones."},
     {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef node_properties[] = {
-    {"next_functions", get_next, nullptr, "The nodes that its gradients go to, with output numbers.", nullptr},
+    {"next_functions", get_next, nullptr, "The nodes that its gradients go to, with output numbers.",
+     nullptr},
     {"metadata", get_metadata, nullptr, "A dict for the user's notes.", nullptr},
     {"variable", get_variable, nullptr, "The leaf of an AccumulateGrad node.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

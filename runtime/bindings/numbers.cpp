@@ -28,7 +28,11 @@ NumberKind foreign_kind(PyObject* o) {
   if (std::strcmp(type->tp_name, "numpy.bool") == 0 || std::strcmp(type->tp_name, "numpy.bool_") == 0) {
     return NumberKind::Bool;
   }
-  return PyObject_HasAttrString(o, "__complex__") ? NumberKind::Complex : NumberKind::Float;
+  // NumPy's complex scalars have __float__ too; so do fractions, which have __complex__.
+  return std::strncmp(type->tp_name, "numpy.complex", 13) == 0 ||
+                 std::strcmp(type->tp_name, "numpy.clongdouble") == 0
+             ? NumberKind::Complex
+             : NumberKind::Float;
 }
 
 }  // namespace
@@ -63,7 +67,8 @@ Scalar number_value(PyObject* o, NumberKind kind) {
       int overflow = 0;
       const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
       if (overflow != 0) {
-        raise(ErrorKind::Overflow, "a Python int is too large: tensors hold integers of at most 64 bits, signed");
+        raise(ErrorKind::Overflow,
+              "a Python int is too large: tensors hold integers of at most 64 bits, signed");
       }
       if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
       return Scalar(static_cast<int64_t>(v));

@@ -8,9 +8,7 @@ namespace facula::python {
 
 namespace {
 
-PyObject* module_function(const char* name) {
-  return import_attribute("facula._C", name).release();
-}
+PyObject* module_function(const char* name) { return import_attribute("facula._C", name).release(); }
 
 // A pickled tensor holds its own elements, not the storage that it may be a small view of.
 PyObject* method_reduce(PyObject* self, PyObject*) {
@@ -23,9 +21,10 @@ PyObject* method_reduce(PyObject* self, PyObject*) {
   if (!t.is_meta()) {
     const Tensor source = to_cpu(detach(t));
     bytes = Ref(check(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(t.nbytes()))));
-    Tensor target = from_storage(
-        StorageImpl::wrap(PyBytes_AS_STRING(bytes.get()), t.nbytes(), Device{kCPU}, [](void*) {}, nullptr),
-        t.sizes(), contiguous_strides(t.sizes()), 0, t.dtype());
+    Tensor target =
+        from_storage(StorageImpl::wrap(
+                         PyBytes_AS_STRING(bytes.get()), t.nbytes(), Device{kCPU}, [](void*) {}, nullptr),
+                     t.sizes(), contiguous_strides(t.sizes()), 0, t.dtype());
     copy_strided(target, source);
   }
   Ref rebuild(module_function("_rebuild_tensor"));
@@ -36,8 +35,8 @@ PyObject* method_reduce(PyObject* self, PyObject*) {
   if (PyObject* dict = as_tensor_object(self)->dict; dict != nullptr && PyDict_GET_SIZE(dict) > 0) {
     state = Ref::borrow(dict);
   }
-  return check(Py_BuildValue("O(OOOOOO)O", rebuild.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)), bytes.get(),
-                             sizes.get(), dtype_object(t.dtype()), device.get(),
+  return check(Py_BuildValue("O(OOOOOO)O", rebuild.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)),
+                             bytes.get(), sizes.get(), dtype_object(t.dtype()), device.get(),
                              t.requires_grad() ? Py_True : Py_False, state.get()));
   FACULA_PY_END(nullptr)
 }
@@ -65,9 +64,10 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   }
   if (PyErr_Occurred() != nullptr) throw PythonError();
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(is_leaf(t), Runtime,
-               "deepcopy(): only tensors that the user made can be copied, not results of recorded operations; "
-               "use t.detach().clone()");
+  FACULA_CHECK(
+      is_leaf(t), Runtime,
+      "deepcopy(): only tensors that the user made can be copied, not results of recorded operations; "
+      "use t.detach().clone()");
   Tensor copy;
   {
     GradMode off(false);

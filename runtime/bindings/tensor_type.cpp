@@ -1,4 +1,5 @@
 // facula.Tensor: the Python type, and the one object that each tensor has through its life.
+#include "runtime/bindings/hooks.h"
 #include "runtime/bindings/types.h"
 
 #include <structmember.h>
@@ -59,6 +60,22 @@ void tensor_finalize(PyObject* self) {
   // clears their __slots__; later times are tensor_dealloc's. The caller holds a reference, and another
   // one keeps the object alive.
   if (give_to_tensor(as_tensor_object(self))) Py_INCREF(self);
+}
+
+// Python makes subclasses known to its garbage collector, and these two are called for them. While
+// C++ holds the tensor too, what hangs off it is in use, whatever Python's references say.
+int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
+  const TensorObject* o = as_tensor_object(self);
+  if (o->tensor.defined() && (o->tensor.impl()->owns_pyobject || o->tensor.impl()->use_count() > 1)) return 0;
+  Py_VISIT(o->dict);
+  return traverse_hooks(o->tensor, visit, arg);
+}
+int tensor_clear(PyObject* self) {
+  TensorObject* o = as_tensor_object(self);
+  if (o->tensor.defined() && (o->tensor.impl()->owns_pyobject || o->tensor.impl()->use_count() > 1)) return 0;
+  clear_hooks(o->tensor);
+  Py_CLEAR(o->dict);
+  return 0;
 }
 
 void tensor_dealloc(PyObject* self) {
@@ -155,7 +172,8 @@ PyObject* tensor_int(PyObject* self) {
   const Scalar v = item_of(tensor_of(self), "int");
   FACULA_CHECK(v.kind() != Category::Complex, Type, "int(): cannot convert a complex Tensor to int");
   // Through Python's float for the range beyond int64, and for the errors of NaN and infinity.
-  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double()) : PyLong_FromLongLong(v.to<int64_t>());
+  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double())
+                                        : PyLong_FromLongLong(v.to<int64_t>());
   FACULA_PY_END(nullptr)
 }
 PyObject* tensor_float(PyObject* self) {
@@ -179,7 +197,8 @@ PyObject* tensor_index(PyObject* self) {
 int tensor_contains(PyObject* self, PyObject* element) {
   FACULA_PY_TRY
   if (!is_tensor(element) && number_kind(element) == NumberKind::None) {
-    raise(ErrorKind::Type, "__contains__(): 'in' takes a Tensor or a number, not ", Py_TYPE(element)->tp_name);
+    raise(ErrorKind::Type, "__contains__(): 'in' takes a Tensor or a number, not ",
+          Py_TYPE(element)->tp_name);
   }
   Ref equal(check(PyObject_RichCompare(self, element, Py_EQ)));
   FACULA_CHECK(is_tensor(equal.get()), Type, "__contains__(): elements cannot be compared");
@@ -288,10 +307,11 @@ bool init_tensor_type(PyObject* module) {
   const GeneratedBindings& generated = generated_bindings();
   operator_slots = generated.slots;
   // Types keep pointers into these tables.
-  static std::vector<PyMethodDef> methods =
-      merge(generated.methods, {tensor_methods, tensor_data_methods, tensor_copy_methods, tensor_autograd_methods,
-                                exchange_methods});
-  static std::vector<PyGetSetDef> properties = merge(generated.properties, {tensor_properties, exchange_properties});
+  static std::vector<PyMethodDef> methods = merge(
+      generated.methods,
+      {tensor_methods, tensor_data_methods, tensor_copy_methods, tensor_autograd_methods, exchange_methods});
+  static std::vector<PyGetSetDef> properties =
+      merge(generated.properties, {tensor_properties, exchange_properties});
 
   const auto& b = operator_slots.binary;
   const auto& i = operator_slots.inplace;
@@ -331,6 +351,8 @@ bool init_tensor_type(PyObject* module) {
       {Py_tp_new, slot(tensor_new)},
       {Py_tp_dealloc, slot(tensor_dealloc)},
       {Py_tp_finalize, slot(tensor_finalize)},
+      {Py_tp_traverse, slot(tensor_traverse)},
+      {Py_tp_clear, slot(tensor_clear)},
       {Py_tp_free, slot(PyObject_Free)},
       {Py_tp_repr, slot(tensor_repr)},
       {Py_tp_str, slot(tensor_str)},
@@ -340,7 +362,8 @@ bool init_tensor_type(PyObject* module) {
       {Py_tp_methods, methods.data()},
       {Py_tp_getset, properties.data()},
       {Py_tp_members, tensor_members},
-      {Py_tp_doc, const_cast<char*>("An array of numbers of one dtype on one device, which autograd can follow.")},
+      {Py_tp_doc,
+       const_cast<char*>("An array of numbers of one dtype on one device, which autograd can follow.")},
       {Py_nb_bool, slot(tensor_bool)},
       {Py_nb_int, slot(tensor_int)},
       {Py_nb_float, slot(tensor_float)},
@@ -364,8 +387,8 @@ bool init_tensor_type(PyObject* module) {
   if (tensor_type == nullptr) return false;
   // NumPy's operators then leave mixed expressions to us.
   Ref priority(PyLong_FromLong(1000));
-  if (!priority ||
-      PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__array_priority__", priority.get()) < 0) {
+  if (!priority || PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__array_priority__",
+                                          priority.get()) < 0) {
     return false;
   }
   pyobject_release = release_from_core;

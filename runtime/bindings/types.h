@@ -13,8 +13,7 @@ namespace facula::python {
 // the TensorImpl owns the object instead (owns_pyobject) and `tensor` is a borrowed pointer, so that
 // attributes, subclass and identity live as long as the tensor does.
 struct TensorObject {
-  PyObject_HEAD
-  Tensor tensor;
+  PyObject_HEAD Tensor tensor;
   PyObject* dict;
   PyObject* weakrefs;
 };
@@ -32,7 +31,7 @@ extern PyTypeObject* generator_type;
 extern PyTypeObject* memory_format_type;
 extern PyTypeObject* layout_type;
 extern PyTypeObject* node_type;
-ScalarType dtype_value(PyObject* o);  // of a facula.dtype
+ScalarType dtype_value(PyObject* o);   // of a facula.dtype
 PyObject* dtype_object(ScalarType t);  // borrowed
 PyObject* wrap(Device d);
 Device device_value(PyObject* o);
@@ -110,11 +109,13 @@ class Ref {
 
 // For results of the C API: null means a Python error.
 inline PyObject* check(PyObject* o) {
-  if (o == nullptr) [[unlikely]] throw PythonError();
+  if (o == nullptr) [[unlikely]]
+    throw PythonError();
   return o;
 }
 inline void check(int status) {
-  if (status < 0) [[unlikely]] throw PythonError();
+  if (status < 0) [[unlikely]]
+    throw PythonError();
 }
 
 class AcquireGil {

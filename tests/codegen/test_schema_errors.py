@@ -341,7 +341,7 @@ case(
 case(
     "no shape",
     structured().replace("  shape: like(self)\n", ""),
-    "1:3: new: kind structured needs 'shape': a rule such as like(self)",
+    "1:3: new: kind structured needs 'shape': a shape rule over its arguments",
 )
 case(
     "unknown shape rule",

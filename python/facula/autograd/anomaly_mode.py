@@ -7,7 +7,7 @@ from facula import _C
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
-class set_detect_anomaly:  # noqa: N801 - named as in torch
+class set_detect_anomaly:
     """Switch anomaly mode on or off: at once when called, until the end of the block in `with`.
 
     In this mode a backward function that makes NaN raises, and messages say where the operation was
@@ -25,7 +25,7 @@ class set_detect_anomaly:  # noqa: N801 - named as in torch
         _C._set_anomaly(self._saved)
 
 
-class detect_anomaly:  # noqa: N801
+class detect_anomaly:
     """Anomaly mode for a `with` block; see `set_detect_anomaly`."""
 
     def __init__(self, check_nan=True):

@@ -26,6 +26,7 @@ __all__ = [
 
 UnpackedDualTensor = namedtuple("UnpackedDualTensor", ["primal", "tangent"])
 
+
 def enter_dual_level():
     """Open the level that dual tensors live in; there is one at a time in a thread."""
     _C._enter_dual_level()
@@ -37,7 +38,7 @@ def exit_dual_level(*, level=None):
     _C._exit_dual_level()
 
 
-class dual_level:  # noqa: N801 - named as in torch
+class dual_level:
     """A `with` block in which dual tensors can be made."""
 
     def __enter__(self):

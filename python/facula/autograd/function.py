@@ -11,15 +11,15 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
 class FunctionCtx(_C._FunctionCtx):
-    """What `forward` and `backward` share. Set any attribute; tensors go through save_for_backward."""
+    """What `forward` and `backward` share: any attribute, and tensors by save_for_backward."""
 
 
 class Function(FunctionCtx):
     """An operation with its own formula for gradients.
 
-    Subclasses have static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, which returns a
-    gradient or None for each argument of forward. With `setup_context(ctx, inputs, output)`, forward
-    takes no ctx. Called by `apply`, never made.
+    Subclasses have static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, which returns
+    a gradient or None for each argument of forward. With `setup_context(ctx, inputs, output)`,
+    forward takes no ctx. Called by `apply`, never made.
 
     >>> import facula
     >>> class Double(facula.autograd.Function):

@@ -77,7 +77,7 @@ class _GradSwitch:
         return _decorate(type(self), function)
 
 
-class no_grad(_GradSwitch):  # noqa: N801 - named as in torch
+class no_grad(_GradSwitch):
     """Nothing is recorded inside: results do not require grad.
 
     >>> import facula
@@ -91,14 +91,14 @@ class no_grad(_GradSwitch):  # noqa: N801 - named as in torch
     __slots__ = ()
 
 
-class enable_grad(_GradSwitch):  # noqa: N801
+class enable_grad(_GradSwitch):
     """Operations are recorded inside, also within `no_grad`."""
 
     __slots__ = ()
     _enabled = True
 
 
-class set_grad_enabled:  # noqa: N801
+class set_grad_enabled:
     """Switch recording on or off: at once when called, until the end of the block in `with`."""
 
     __slots__ = ("_mode", "_saved")
@@ -120,7 +120,7 @@ class set_grad_enabled:  # noqa: N801
         return _decorate(lambda: set_grad_enabled(mode), function)
 
 
-class inference_mode:  # noqa: N801
+class inference_mode:
     """Like `no_grad`, and tensors made inside can never take part in autograd, which saves work."""
 
     __slots__ = ("_mode", "_saved")

@@ -1,0 +1,233 @@
+"""One Python object per tensor, through the tensor's life."""
+
+import copy
+import gc
+import pickle
+import threading
+import weakref
+
+import facula as fa
+import pytest
+
+
+def leaf(values, kind=fa.Tensor):
+    data = fa.tensor(values, dtype=fa.float64)
+    return fa.Tensor._make_subclass(kind, data, True)
+
+
+class Tagged(fa.Tensor):
+    pass
+
+
+class Slotted(fa.Tensor):
+    __slots__ = ("tag",)
+
+
+class Counted(fa.Tensor):
+    deleted = 0
+
+    def __del__(self):
+        Counted.deleted += 1
+
+
+def test_wrapping_twice_gives_the_same_object():
+    x = leaf([1.0, 2.0])
+    (x * x).sum().backward()
+    assert x.grad is x.grad
+    y = x * x
+    assert y.grad_fn.next_functions[0][0].variable is x
+
+
+def test_attributes_survive_while_cpp_holds_the_tensor():
+    x = leaf([1.0, 2.0], Tagged)
+    x.tag = [5]
+    identity = id(x)
+    y = x * x
+    ref = weakref.ref(x)
+    del x
+    gc.collect()
+    back = y.grad_fn.next_functions[0][0].variable
+    assert type(back) is Tagged and back.tag == [5] and id(back) == identity
+    assert ref() is back
+    del back
+    gc.collect()
+    assert ref() is not None
+    del y
+    gc.collect()
+    assert ref() is None
+
+
+def test_object_made_strong_by_a_weak_reference_outlives_cpp():
+    x = leaf([1.0, 2.0], Tagged)
+    x.tag = 7
+    y = x * x
+    ref = weakref.ref(x)
+    del x
+    back = ref()
+    del y  # C++ drops its last reference while only Python holds the object
+    gc.collect()
+    assert back.tag == 7 and back.tolist() == [1.0, 2.0] and back.requires_grad
+    (back * back).sum().backward()
+    assert back.grad.tolist() == [2.0, 4.0]
+    del back
+    assert ref() is None
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_resurrection_many_times(times):
+    x = leaf([3.0], Tagged)
+    x.tag = "t"
+    y = x * x
+    del x
+    for _ in range(times):
+        back = y.grad_fn.next_functions[0][0].variable
+        assert back.tag == "t"
+        del back
+        gc.collect()
+
+
+def test_slots_survive():
+    x = leaf([3.0], Slotted)
+    x.tag = 4
+    y = x * x
+    del x
+    assert y.grad_fn.next_functions[0][0].variable.tag == 4
+
+
+def test_finalizer_of_a_subclass_runs_once():
+    Counted.deleted = 0
+    x = leaf([3.0], Counted)
+    y = x * x
+    del x, y
+    gc.collect()
+    assert Counted.deleted == 1
+
+
+def test_grad_keeps_its_attributes():
+    x = leaf([3.0])
+    (x * x).sum().backward()
+    x.grad.note = "kept"
+    gc.collect()
+    assert x.grad.note == "kept"
+
+
+def test_subclass_basics():
+    x = leaf([1.0], Tagged)
+    assert isinstance(x, fa.Tensor) and isinstance(x, Tagged)
+    assert type(x + x) is fa.Tensor
+    assert hash(x) == hash(x) and {x: 1}[x] == 1
+    assert x.__dict__ == {}
+
+
+def test_cycles_through_attributes_and_hooks_are_collected():
+    x = leaf([1.0], Tagged)
+    x.me = x
+    x.register_hook(lambda g, x=x: None)
+    x.register_post_accumulate_grad_hook(lambda t, x=x: None)
+    (x * x).sum().backward()
+    ref = weakref.ref(x)
+    del x
+    gc.collect()
+    assert ref() is None
+
+
+def test_cycles_are_kept_while_cpp_needs_them():
+    x = leaf([1.0], Tagged)
+    x.me = x
+    seen = []
+    x.register_hook(lambda g, x=x: seen.append(x.me is x))
+    y = (x * x).sum()
+    del x
+    for _ in range(3):
+        gc.collect()
+    y.backward()
+    assert seen == [True]
+
+
+def test_old_constructor():
+    assert fa.Tensor([1, 2]).dtype is fa.get_default_dtype()
+    assert fa.Tensor(2, 3).shape == (2, 3)
+    assert fa.Tensor(fa.Size([4])).shape == (4,)
+    assert fa.Tensor().shape == (0,)
+    assert type(Tagged([1.0])) is Tagged
+    with pytest.raises(ValueError, match="at least 0"):
+        fa.Tensor(-1)
+
+
+def test_threads_drop_tensors_while_backward_runs():
+    errors = []
+
+    def work():
+        try:
+            for _ in range(200):
+                x = leaf([1.0, 2.0], Tagged)
+                x.tag = 1
+                y = (x * x).sum()
+                ref = weakref.ref(x)
+                del x
+                y.backward()
+                back = ref()
+                assert back is None or back.tag == 1
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+
+
+# ---- copies ----
+@pytest.mark.parametrize("dtype", ["bool", "int64", "bfloat16", "float16", "float64", "complex64"])
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle(dtype, protocol):
+    x = fa.tensor([[0, 1], [1, 0]], dtype=getattr(fa, dtype))
+    y = pickle.loads(pickle.dumps(x, protocol))
+    assert y.tolist() == x.tolist() and y.dtype is x.dtype and y.shape == x.shape
+
+
+def test_pickle_of_a_view_holds_only_its_elements():
+    big = fa.tensor([float(i) for i in range(10000)])
+    part = big[5:8]
+    assert len(pickle.dumps(part)) < 500
+    assert pickle.loads(pickle.dumps(part)).tolist() == [5.0, 6.0, 7.0]
+    column = fa.tensor([[1.0, 2.0], [3.0, 4.0]])[:, 1]
+    assert pickle.loads(pickle.dumps(column)).tolist() == [2.0, 4.0]
+
+
+def test_pickle_keeps_attributes_and_grad_flag():
+    x = leaf([1.0])
+    x.note = "n"
+    y = pickle.loads(pickle.dumps(x))
+    assert y.requires_grad and y.note == "n"
+    with pytest.raises(RuntimeError, match="history"):
+        pickle.dumps(x * x)
+
+
+def test_pickle_of_bad_data_raises():
+    rebuild = fa._C._rebuild_tensor
+    with pytest.raises(ValueError, match="8 bytes are needed"):
+        rebuild(fa.Tensor, b"abc", (2,), fa.float32, "cpu", False)
+    with pytest.raises(ValueError, match="negative"):
+        rebuild(fa.Tensor, b"", (-2,), fa.float32, "cpu", False)
+
+
+def test_deepcopy():
+    x = leaf([1.0, 2.0], Tagged)
+    x.note = [1]
+    (x * x).sum().backward()
+    y, again = copy.deepcopy([x, x])
+    assert y is again and type(y) is Tagged and y.requires_grad
+    assert y.grad.tolist() == x.grad.tolist() and y.grad is not x.grad
+    assert y.note == [1] and y.note is not x.note
+    assert y.data_ptr() != x.data_ptr()
+    with pytest.raises(RuntimeError, match="clone"):
+        copy.deepcopy(x * x)
+
+
+def test_copy_shares_memory():
+    x = leaf([1.0, 2.0], Tagged)
+    y = copy.copy(x)
+    assert type(y) is Tagged and y.data_ptr() == x.data_ptr() and y.requires_grad and y is not x
