@@ -197,7 +197,9 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
     default = cpp_types.literal(argument.default, t, owned_value=True)
     if t.base == "str":
         default = cpp_types.literal(argument.default, t)
-    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}({default});"
+    # kind({}) of an optional would hold a zero value.
+    absent = f"{kind}{{}}" if argument.default == "None" else f"{kind}({default})"
+    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {absent};"
 
 
 def _call_argument(argument: Argument) -> str:
