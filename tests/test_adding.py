@@ -24,6 +24,8 @@ from pathlib import Path
 
 import pytest
 
+from codegen.render import SHARDED
+
 ROOT = Path(__file__).resolve().parent.parent
 POINTWISE = """\
 - op: {name}(Tensor self, *, Scalar beta=1) -> Tensor
@@ -181,26 +183,27 @@ def cached(build: Path) -> list[str]:
     return [f"-D{key}={value}" for key, value in given.items()]
 
 
-def siblings(name: str) -> Iterator[str]:
+def siblings(stem: str, name: str) -> Iterator[str]:
     """Names whose generated code falls into the same files as that of `name`."""
-    for k in itertools.count():
-        other = f"{name}_{k}"
-        if zlib.crc32(other.encode()) % 24 == zlib.crc32(name.encode()) % 24:
+    wanted = [zlib.crc32(name.encode()) % shards for shards in SHARDED.values()]
+    for k in itertools.count(2):
+        other = f"{stem}{k}"
+        if [zlib.crc32(other.encode()) % shards for shards in SHARDED.values()] == wanted:
             yield other
 
 
-def planted(pointwise: str, structured: str) -> tuple[str, str, dict[str, str]]:
+def planted(pointwise: str) -> tuple[str, str, dict[str, str]]:
     """Entries and kernels of operators with one error each, and their names."""
-    names = siblings(pointwise)
+    names = siblings(f"{pointwise}_", pointwise)
     formula, slope, kernel, gradient = (next(names) for _ in range(4))
     entries = POINTWISE.format(name=formula).replace("beta + abs", "beta + 1.001 * abs", 1)
     wrong_slope = 'derivative: {self: "scalar: grad * beta / (beta + abs(self))"}'
     entries += POINTWISE.format(name=slope).replace("derivative: auto", wrong_slope)
-    entries += STRUCTURED.format(name=kernel, kernel=f"{structured}_wrong")
+    entries += STRUCTURED.format(name=kernel, kernel="mirror_fold_wrong")
     wrong_gradient = 'derivative: {self: "grad"}'
-    text = STRUCTURED.format(name=gradient, kernel=structured)
+    text = STRUCTURED.format(name=gradient, kernel="mirror_fold")
     entries += re.sub(r"derivative: .*", wrong_gradient, text)
-    code = KERNEL.replace("KERNEL", f"{structured}_wrong").replace("T(weight)", "T(weight * 1.001)")
+    code = KERNEL.replace("KERNEL", "mirror_fold_wrong").replace("T(weight)", "T(weight * 1.001)")
     wrong = {"formula": formula, "derivative": slope, "kernel": kernel, "gradient": gradient}
     return entries, code, wrong
 
@@ -218,9 +221,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     ignored = shutil.ignore_patterns("build", "build-*", ".git", ".venv*", "__pycache__", "*.so")
     shutil.copytree(ROOT, root, ignore=ignored)
     pointwise = "softsign2"
-    structured = "mirror_fold"
-    entries, code, wrong = planted(pointwise, structured)
-    own = POINTWISE.format(name=pointwise), STRUCTURED.format(name=structured, kernel=structured)
+    structured = next(siblings("mirror_fold", pointwise))
+    entries, code, wrong = planted(pointwise)
+    own = POINTWISE.format(name=pointwise), STRUCTURED.format(name=structured, kernel="mirror_fold")
     assert own[0].count("\n") <= 8 and own[1].count("\n") <= 15
     with (root / "ops.yaml").open("a", encoding="utf-8") as file:
         file.write("\n" + own[0] + own[1] + entries)

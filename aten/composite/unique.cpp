@@ -6,7 +6,7 @@
 
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
-#include "aten/cpu/workspace.h"
+#include "aten/cpu/bytes.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
 
@@ -83,7 +83,7 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
   const int64_t n = self.numel();
   const T* x = self.data<T>();
   return cpu::with_packed<T>(n, [&]<typename P>(std::type_identity<P>) -> Three {
-    cpu::Workspace memory(static_cast<size_t>(2 * n) * sizeof(P));
+    cpu::Bytes memory(static_cast<size_t>(2 * n) * sizeof(P));
     P* data = memory.as<P>();
     cpu::pack_line(x, 1, n, false, data);
     cpu::sort_packed(data, data + n, n, true);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "aten/cpu/workspace.h"
+#include "aten/cpu/bytes.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
 #include "aten/cpu/reduce.h"
@@ -353,7 +353,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
   const Tensor order = make_empty({n}, ScalarType::Int64);
   int64_t* to = order.data<int64_t>();
   const int64_t groups = (n + 31) / 32;
-  Workspace memory(static_cast<size_t>(groups * 32) * 8 * 3);
+  Bytes memory(static_cast<size_t>(groups * 32) * 8 * 3);
   uint64_t* keys = memory.as<uint64_t>();
   parallel_for(0, groups, 256,
                [&](int64_t begin, int64_t end) { table().longs(key, begin, end, keys + 32 * begin); });

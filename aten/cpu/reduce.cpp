@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "aten/cpu/workspace.h"
+#include "aten/cpu/bytes.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/strided.h"
 
@@ -163,7 +163,7 @@ class Tree {
   const ReduceLoops& loops_;
   int64_t w_;
   size_t bytes_;
-  Workspace memory_;
+  Bytes memory_;
   int depth_ = 0;
   uint64_t pushed_ = 0;
   double counts_[66];
@@ -333,7 +333,7 @@ class Reducer {
       return narrow_columns(offset, w, begin, end, acc, stride);
     }
     const int64_t block = direct ? loops_.max_rows : std::min<int64_t>(loops_.max_rows, std::max<int64_t>(1, 8192 / w));
-    Workspace tile(direct ? 0 : static_cast<size_t>(block * w * compute_item_));
+    Bytes tile(direct ? 0 : static_cast<size_t>(block * w * compute_item_));
     Tree tree(loops_, w, (end - begin) / block + 1);
     Walk walk(layout_.reduced, begin);
     const void* rows[128];
@@ -364,7 +364,7 @@ class Reducer {
     const char* base = data_ + (offset + begin * w) * item_;
     const int64_t block = loops_.max_rows;
     const bool direct = load_.native();
-    Workspace tile(direct ? 0 : static_cast<size_t>(block * wide * compute_item_));
+    Bytes tile(direct ? 0 : static_cast<size_t>(block * wide * compute_item_));
     Tree all(loops_, w, 2);
     {
       Tree tree(loops_, wide, lines / block + 1);
@@ -379,7 +379,7 @@ class Reducer {
         loops_.columns(rows, m, wide, tree.slot(), wide);
         tree.push(static_cast<double>(m));
       }
-      Workspace folded(static_cast<size_t>(loops_.planes * wide * acc_item()));
+      Bytes folded(static_cast<size_t>(loops_.planes * wide * acc_item()));
       tree.finish(folded.bytes(), wide);
       double n = static_cast<double>(lines);
       for (int64_t half = fold / 2; half >= 1; half /= 2, n *= 2) {
@@ -393,7 +393,7 @@ class Reducer {
     }
     const int64_t rest = (end - begin) - lines * fold;
     if (rest > 0) {
-      Workspace copy(static_cast<size_t>(rest * w * compute_item_));
+      Bytes copy(static_cast<size_t>(rest * w * compute_item_));
       load_(copy.bytes(), base + lines * wide * item_, 1, rest * w);
       // Fewer than `fold` rows, and fold is at most max_width / 2.
       for (int64_t i = 0; i < rest; i += block) {
@@ -536,7 +536,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   if (slices == 1) {
     const int64_t cost = width * layout.count;
     parallel_for(0, units, std::max<int64_t>(1, kGrain / cost), [&](int64_t from, int64_t to) {
-      Workspace acc(unit_bytes);
+      Bytes acc(unit_bytes);
       for (int64_t u = from; u < to; ++u) {
         int64_t begin, w, offset;
         tile_of(u, begin, w, offset);
@@ -549,7 +549,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   int64_t length = (layout.count + slices - 1) / slices;
   length = (length + 1023) / 1024 * 1024;
   slices = (layout.count + length - 1) / length;
-  Workspace parts(unit_bytes * static_cast<size_t>(slices * units));
+  Bytes parts(unit_bytes * static_cast<size_t>(slices * units));
   const auto part = [&](int64_t unit, int64_t slice) {
     return parts.bytes() + unit_bytes * static_cast<size_t>(unit * slices + slice);
   };
@@ -657,8 +657,8 @@ class ArgReducer {
   void tile_columns(int64_t offset, int64_t w, int64_t begin, int64_t end, char* best, int64_t* index) const {
     constexpr int64_t kRows = 64;
     const bool direct = load_.native() && step_ == 1;
-    Workspace tile(direct ? 0 : static_cast<size_t>(kRows * w * compute_item_));
-    Workspace narrow(compute_item_ == 4 ? static_cast<size_t>(w) * 4 : 0);
+    Bytes tile(direct ? 0 : static_cast<size_t>(kRows * w * compute_item_));
+    Bytes narrow(compute_item_ == 4 ? static_cast<size_t>(w) * 4 : 0);
     const void* rows[kRows];
     for (int64_t i = begin; i < end; i += kRows) {
       const int64_t m = std::min(kRows, end - i);
@@ -746,7 +746,7 @@ void reduce_arg(bool largest, const Tensor& self_in, std::optional<int64_t> dim,
 
   if (slices == 1) {
     parallel_for(0, units, std::max<int64_t>(1, kGrain / (width * size)), [&](int64_t from, int64_t to) {
-      Workspace part(static_cast<size_t>(part_bytes));
+      Bytes part(static_cast<size_t>(part_bytes));
       int64_t* at = part.as<int64_t>();
       char* best = part.bytes() + 8 * width;
       for (int64_t u = from; u < to; ++u) {
@@ -758,7 +758,7 @@ void reduce_arg(bool largest, const Tensor& self_in, std::optional<int64_t> dim,
     });
     return;
   }
-  Workspace parts(static_cast<size_t>(part_bytes * slices * units));
+  Bytes parts(static_cast<size_t>(part_bytes * slices * units));
   const auto index_of = [&](int64_t i) { return reinterpret_cast<int64_t*>(parts.bytes() + i * part_bytes); };
   const auto best_of = [&](int64_t i) { return parts.bytes() + i * part_bytes + 8 * width; };
   parallel_for(0, slices * units, 1, [&](int64_t from, int64_t to) {

@@ -5,7 +5,7 @@
 #include <complex>
 #include <limits>
 
-#include "aten/cpu/workspace.h"
+#include "aten/cpu/bytes.h"
 #include "aten/cpu/reduce.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/strided.h"
@@ -132,7 +132,7 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
                             static_cast<int64_t>(itemsize(types[2]))};
   const int64_t size = lines.size;
   for_each_lines(lines, [&](char** ptrs, const int64_t* strides, int64_t n) {
-    Workspace memory(static_cast<size_t>(kChunk) * sizeof(C) * 3);
+    Bytes memory(static_cast<size_t>(kChunk) * sizeof(C) * 3);
     C* buffers[2] = {memory.as<C>(), memory.as<C>() + kChunk};
     C* state = memory.as<C>() + 2 * kChunk;
     const bool together = n >= 8 && std::abs(strides[1]) < std::abs(lines.along[1]) * items[1];

@@ -6,7 +6,7 @@
 #include "aten/cpu/dense.h"
 #include "aten/cpu/random.h"
 #include "aten/cpu/reduce.h"
-#include "aten/cpu/workspace.h"
+#include "aten/cpu/bytes.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/result_type.h"
 #include "runtime/iterate/strided.h"
@@ -123,7 +123,7 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
     low -= 1;
     high += 1;
   }
-  Workspace memory(static_cast<size_t>(bins) * sizeof(double));
+  Bytes memory(static_cast<size_t>(bins) * sizeof(double));
   double* counts = memory.as<double>();
   std::fill(counts, counts + bins, 0.0);
   const double scale = static_cast<double>(bins) / (high - low);
@@ -165,7 +165,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
   const RandomTable& table = FACULA_BY_ISA(random_table);
   const int64_t per_row = replacement ? num_samples : n;
   const int64_t groups = (rows * per_row + 31) / 32;
-  Workspace memory(static_cast<size_t>(groups * 32) * 16);
+  Bytes memory(static_cast<size_t>(groups * 32) * 16);
   uint64_t* longs = memory.as<uint64_t>();
   double* u = reinterpret_cast<double*>(longs + groups * 32);
   table.longs(key, 0, groups, longs);
@@ -175,7 +175,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
     table.exponential_f64(longs, groups * 32, u);
   }
   into_dense(out, ScalarType::Int64, [&](const Tensor& to) {
-    Workspace line(static_cast<size_t>(n) * 16);
+    Bytes line(static_cast<size_t>(n) * 16);
     double* c = line.as<double>();
     int64_t* order = reinterpret_cast<int64_t*>(c + n);
     for (int64_t r = 0; r < rows; ++r) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "aten/cpu/workspace.h"
+#include "aten/cpu/bytes.h"
 #include "aten/cpu/order.h"
 #include "aten/cpu/reduce.h"
 #include "facula/kernels.h"
@@ -82,7 +82,7 @@ void sort_any(P* data, P* scratch, int64_t n, bool shared) {
   }
   const int bits = (high - low + passes - 1) / passes;
   const int64_t parts = shared && n >= kShared && !in_parallel_region() ? get_num_threads() : 1;
-  Workspace counts(static_cast<size_t>(parts << bits) * sizeof(uint32_t));
+  Bytes counts(static_cast<size_t>(parts << bits) * sizeof(uint32_t));
   P *from = data, *to = scratch;
   for (int k = 0; k < passes; ++k) {
     const int shift = low + k * bits;
@@ -190,7 +190,7 @@ void pick_lines(Pick what, const Tensor& self, int64_t k, int64_t dim, const Ten
     for_each_row(
         plan,
         [&](char** ptrs, const int64_t* strides, int64_t lines) {
-          Workspace memory(static_cast<size_t>(n) * sizeof(P) * (what == Pick::Mode ? 2 : 1));
+          Bytes memory(static_cast<size_t>(n) * sizeof(P) * (what == Pick::Mode ? 2 : 1));
           P* data = memory.as<P>();
           for (int64_t l = 0; l < lines; ++l) {
             const T* x = at<T>(ptrs[2], l * strides[2]);
@@ -266,7 +266,7 @@ void sort(const Tensor& self, int64_t dim, bool descending, std::optional<bool>,
       for_each_row(
           lines.plan,
           [&](char** ptrs, const int64_t* strides, int64_t count) {
-            Workspace memory(static_cast<size_t>(n) * sizeof(P) * 2);
+            Bytes memory(static_cast<size_t>(n) * sizeof(P) * 2);
             P* data = memory.as<P>();
             for (int64_t l = 0; l < count; ++l) {
               const T* x = at<T>(ptrs[2], l * strides[2]);
@@ -294,7 +294,7 @@ void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const 
           [&](char** ptrs, const int64_t* strides, int64_t count) {
             const bool few = k < n / 8 && n > 1024;
             const int64_t room = few ? std::max<int64_t>(4 * k, k + 512) + k : 2 * n;
-            Workspace memory(static_cast<size_t>(room) * sizeof(P));
+            Bytes memory(static_cast<size_t>(room) * sizeof(P));
             P* data = memory.as<P>();
             for (int64_t l = 0; l < count; ++l) {
               const T* x = at<T>(ptrs[2], l * strides[2]);

@@ -115,6 +115,11 @@ Meta index_filled(const Tensor& self, int64_t dim, const Tensor& index) {
   return same_as(self);
 }
 
+Meta filled_tensor(const Tensor& self, const Tensor& value) {
+  FACULA_CHECK(value.dim() == 0, Runtime, "fill(): value must be 0-d, not ", shape_string(value.sizes()));
+  return same_as(self);
+}
+
 Meta index_filled_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   FACULA_CHECK(value.dim() == 0, Runtime, "index_fill(): value must be 0-d, not ", shape_string(value.sizes()));
   return index_filled(self, dim, index);

@@ -79,6 +79,11 @@ Item converted_item(PyObject* o, const Tensor& self) {
   }
   FACULA_CHECK(is_integral(t.dtype(), true), Index, "index: ", Py_TYPE(o)->tp_name,
                "s used as indices must hold ints or bools, not ", dtype_name(t.dtype()));
+  // NumPy's rule: integers of any width are positions, uint8 too.
+  if (t.dtype() != ScalarType::Bool && t.dtype() != ScalarType::Int64) {
+    options.dtype = ScalarType::Int64;
+    t = tensor_from_data("index", o, options);
+  }
   if (!self.is_cpu() && !self.is_meta()) t = engine_roles().cast(t, t.dtype(), self.device());
   return tensor_item_of(std::move(t));
 }

@@ -23,5 +23,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         params = getattr(getattr(item, "callspec", None), "params", {})
         if getattr(params.get("op"), "name", None) == wanted:
             kept.append(item)
-    config.hook.pytest_deselected([i for i in items if i not in kept])
+    config.hook.pytest_deselected(items=[i for i in items if i not in kept])
     items[:] = kept

@@ -1,18 +1,18 @@
-// Workspace memory of a kernel: 64-byte aligned, from the allocator's free lists.
+// Bytes memory of a kernel: 64-byte aligned, from the allocator's free lists.
 #pragma once
 
 #include "runtime/core/allocator.h"
 
 namespace facula::cpu {
 
-class Workspace {
+class Bytes {
  public:
-  explicit Workspace(size_t nbytes) : data_(nbytes > 0 ? cpu_allocate(nbytes) : nullptr), nbytes_(nbytes) {}
-  ~Workspace() {
+  explicit Bytes(size_t nbytes) : data_(nbytes > 0 ? cpu_allocate(nbytes) : nullptr), nbytes_(nbytes) {}
+  ~Bytes() {
     if (data_ != nullptr) cpu_deallocate(data_, nbytes_);
   }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
   char* bytes() const { return static_cast<char*>(data_); }
   template <typename T>
   T* as() const {
