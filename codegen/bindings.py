@@ -187,18 +187,12 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
     else:
         converter = _CONVERTERS[t.base]
     call = f"{converter}({spec}, {i}, {slot})"
-    if argument.default is None:
-        if t.optional:
-            empty = f"{kind}{{}}"
-            return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {empty};"
+    if argument.default is None and not t.optional:
         return f"const {kind} {name} = {call};"
-    default = (
-        "{}"
-        if argument.default == "None"
-        else cpp_types.literal(argument.default, t, owned_value=True)
-    )
-    if t.base == "str" and argument.default != "None":
-        default = cpp_types.literal(argument.default, t)
+    if argument.default in (None, "None"):
+        # `kind({})` would be an optional that holds a zero
+        return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}{{}};"
+    default = cpp_types.literal(argument.default, t, owned_value=t.base != "str")
     return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}({default});"
 
 
