@@ -187,13 +187,19 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
     else:
         converter = _CONVERTERS[t.base]
     call = f"{converter}({spec}, {i}, {slot})"
-    if argument.default is None and not t.optional:
+    if argument.default is None:
+        if t.optional:
+            empty = f"{kind}{{}}"
+            return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {empty};"
         return f"const {kind} {name} = {call};"
-    if argument.default in (None, "None"):
-        # `kind({})` would be an optional that holds a zero
+    if argument.default == "None":  # `kind({})` could mean a present, zero value
         return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}{{}};"
-    default = cpp_types.literal(argument.default, t, owned_value=t.base != "str")
-    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}({default});"
+    default = cpp_types.literal(argument.default, t, owned_value=True)
+    if t.base == "str":
+        default = cpp_types.literal(argument.default, t)
+    # kind({}) of an optional would hold a zero value.
+    absent = f"{kind}{{}}" if argument.default == "None" else f"{kind}({default})"
+    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {absent};"
 
 
 def _call_argument(argument: Argument) -> str:
