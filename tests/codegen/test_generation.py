@@ -81,7 +81,7 @@ def test_the_build_knows_the_files(schema: Schema) -> None:
 def test_headers_of_a_source(schema: Schema) -> None:
     """A source's own header declares the operators that the source names, and no others."""
     name = "for/aten/x.cpp/facula/ops.h"
-    text = render.generate_texts(schema, {name: "t = ops::add_(a, ops::exp(b));"})[name]
+    text = render.generate_texts(schema, {name: "ops::add_(x, ops::exp(y));"})[name]
     assert re.findall(r"^[\w:&<> ]+ (\w+)\(const", text, re.M) == [
         *("add", "add_", "add_out", "exp", "exp_", "exp_out"),
     ]
