@@ -212,7 +212,8 @@ def planted(pointwise: str) -> tuple[str, str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
-    cmake, ninja = shutil.which("cmake"), shutil.which("ninja")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    cmake, ninja = shutil.which("cmake", path=path), shutil.which("ninja", path=path)
     if cmake is None or ninja is None:
         pytest.skip("needs cmake and ninja")
     base = build_directory()
@@ -238,7 +239,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
         [cmake, "-S", str(root), "-B", str(build), "-G", "Ninja", *options],
         [ninja, "-C", str(build), "_C"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        env = {**os.environ, "PATH": path}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     site = root / "build" / "site"
     shutil.copytree(root / "python" / "facula", site / "facula")
