@@ -192,14 +192,14 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
             empty = f"{kind}{{}}"
             return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {empty};"
         return f"const {kind} {name} = {call};"
-    default = (
-        "{}"
-        if argument.default == "None"
-        else cpp_types.literal(argument.default, t, owned_value=True)
-    )
-    if t.base == "str" and argument.default != "None":
+    if argument.default == "None":  # `kind({})` could mean a present, zero value
+        return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}{{}};"
+    default = cpp_types.literal(argument.default, t, owned_value=True)
+    if t.base == "str":
         default = cpp_types.literal(argument.default, t)
-    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}({default});"
+    # kind({}) of an optional would hold a zero value.
+    absent = f"{kind}{{}}" if argument.default == "None" else f"{kind}({default})"
+    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {absent};"
 
 
 def _call_argument(argument: Argument) -> str:

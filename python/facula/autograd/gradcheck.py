@@ -25,6 +25,15 @@ def _differentiable(tensors):
     return [t for t in tensors if facula.is_tensor(t) and t.requires_grad]
 
 
+def _results(outputs):
+    """Those of a function's outputs that can have a gradient."""
+    return [
+        o
+        for o in _as_tuple(outputs)
+        if facula.is_tensor(o) and (o.dtype.is_floating_point or o.dtype.is_complex)
+    ]
+
+
 def _parts(t):
     """Elements as a flat list of floats: re, im, re, im, ... of a complex tensor."""
     values = t.detach().reshape(-1).tolist()
@@ -72,34 +81,15 @@ class _Check:
 
     def outputs(self):
         with enable_grad():
-            return [
-                o
-                for o in _as_tuple(self.func(*self.inputs))
-                if facula.is_tensor(o) and (o.dtype.is_floating_point or o.dtype.is_complex)
-            ]
-
-    def values(self):
-        with no_grad():
-            return [_parts(o) for o in self._plain_outputs()]
-
-    def _plain_outputs(self):
-        return [
-            o
-            for o in _as_tuple(self.func(*self.inputs))
-            if facula.is_tensor(o) and (o.dtype.is_floating_point or o.dtype.is_complex)
-        ]
+            return _results(self.func(*self.inputs))
 
     def moved(self, t, direction, step):
-        """Output values with `t` moved by step * direction, in place."""
-        original = t.detach().clone()
+        """Elements of the outputs with `t` moved by step * direction."""
         with no_grad():
-            moved = [p + step * d for p, d in zip(_parts(original), direction, strict=True)]
-            t.detach().copy_(_from_parts(moved, t))
-        try:
-            return self.values()
-        finally:
-            with no_grad():
-                t.detach().copy_(original)
+            parts = [p + step * d for p, d in zip(_parts(t), direction, strict=True)]
+            other = _from_parts(parts, t).requires_grad_()
+            inputs = [other if x is t else x for x in self.inputs]
+            return [_parts(o) for o in _results(self.func(*inputs))]
 
     def numerical(self, t, direction):
         """Derivative of every output element along `direction`, by central differences."""
@@ -194,10 +184,9 @@ class _Check:
                 forward_ad.make_dual(x.detach(), tangent) if x is t else x for x in self.inputs
             ]
             tangents = []
-            for o in _as_tuple(self.func(*duals)):
-                if facula.is_tensor(o) and (o.dtype.is_floating_point or o.dtype.is_complex):
-                    d = forward_ad.unpack_dual(o).tangent
-                    tangents.append([0.0] * _count(o) if d is None else _parts(d))
+            for o in _results(self.func(*duals)):
+                d = forward_ad.unpack_dual(o).tangent
+                tangents.append([0.0] * _count(o) if d is None else _parts(d))
         return tangents
 
     def forward(self, fast):
