@@ -272,7 +272,11 @@ class Declarations:
             used.setdefault(space, []).extend(self._lines.get((space, name), []))
         blocks = [
             "\n".join(
-                [f"namespace facula::{space} {{", *lines, f"}}  // namespace facula::{space}"]
+                [
+                    "#pragma GCC visibility push(hidden)  // so that a missing one does not link",
+                    *[f"namespace facula::{space} {{", *lines, f"}}  // namespace facula::{space}"],
+                    "#pragma GCC visibility pop",
+                ]
             )
             for space, lines in used.items()
             if lines
