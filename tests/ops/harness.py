@@ -55,6 +55,10 @@ def convert(value: Any, dtype: str | None) -> Any:
     if not isinstance(value, Varying) or dtype is None:
         return np.asarray(value)
     array = np.asarray(value)
+    return np.asarray(_cast(array, dtype))  # arithmetic turns 0-d arrays into scalars
+
+
+def _cast(array: np.ndarray, dtype: str) -> Any:
     if dtype == "bool":
         return np.asarray(array > 0)
     if dtype in INTS:
