@@ -201,7 +201,9 @@ void pick_lines(Pick what, const Tensor& self, int64_t k, int64_t dim, const Ten
               int64_t best = 0;
               for (int64_t i = 0; i < n;) {
                 int64_t j = i + 1;
-                while (j < n && (data[j] >> kHalfBits<P>) == (data[i] >> kHalfBits<P>)) ++j;
+                // A NaN equals no other.
+                const auto same = [&](int64_t a, int64_t b) { return x[a * along] == x[b * along]; };
+                while (j < n && same(position_of(data[j]), position_of(data[i]))) ++j;
                 if (j - i > best) {
                   best = j - i;
                   position = position_of(data[j - 1]);
@@ -283,6 +285,7 @@ void sort(const Tensor& self, int64_t dim, bool descending, std::optional<bool>,
 
 void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const Tensor& out0, const Tensor& out1) {
   if (out0.numel() == 0) return;
+  if (self.dim() == 0) k = 1;  // a 0-d result has its one element whatever k says
   const int64_t n = line_size(self, dim);
   // The walk is over the results' other dims, which are self's too.
   const DimLines lines = dim_lines({&out0, &out1, &self}, dim);
