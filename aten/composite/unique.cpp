@@ -8,6 +8,7 @@
 #include "aten/cpu/order.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/iterate/convert.h"
 
 namespace facula::composite {
 
@@ -87,21 +88,27 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
   const Tensor line = cpu::dense_as(self, dtype_of_v<C>);
   cpu::SortedLine<C> sorted(n, false, true);
   sorted.sort(line.data<C>());
-  if (!inverse && !counts) {
-    const Tensor all = make_empty({n}, dtype_of_v<C>);
-    C* to = all.data<C>();
-    int64_t k = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      if (i > 0 && !sorted.differs(i)) continue;
-      to[k++] = sorted.value(i);
+  const Tensor values = make_empty({n}, dtype_of_v<C>), starts = make_empty({counts ? n + 1 : 0}, ScalarType::Int64);
+  const Tensor places = make_empty(inverse ? self.sizes() : IntList({0}), ScalarType::Int64);
+  C* value = values.data<C>();
+  int64_t* start = starts.data<int64_t>();
+  int64_t* place = places.data<int64_t>();
+  int64_t k = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i == 0 || sorted.differs(i)) {
+      value[k] = sorted.value(i);
+      if (counts) start[k] = i;
+      ++k;
     }
-    const Tensor output = make_empty({k}, self.dtype());
-    copy_strided(output, alias(all, IntList{k}, IntList{1}, 0, false));
-    return {output, make_empty({0}, ScalarType::Int64), make_empty({0}, ScalarType::Int64)};
+    if (inverse) place[sorted.position(i)] = k - 1;
   }
-  Runs runs(n, inverse, counts);
-  for (int64_t i = 0; i < n; ++i) runs.add(i, sorted.position(i), i == 0 || sorted.differs(i));
-  return {taken(self, runs.firsts()), runs.inverse(self.sizes()), runs.counts()};
+  const Tensor output = make_empty({k}, self.dtype()), numbers = make_empty({counts ? k : 0}, ScalarType::Int64);
+  convert_elements(self.dtype(), output.raw(), dtype_of_v<C>, value, k);
+  if (counts) {
+    start[k] = n;
+    for (int64_t i = 0; i < k; ++i) numbers.data<int64_t>()[i] = start[i + 1] - start[i];
+  }
+  return {output, places, numbers};
 }
 
 // Slices of self along `dim` as rows; `order` of them.

@@ -34,9 +34,37 @@ int64_t skip(const C* __restrict x, int64_t n, KeyOf<C> flip, KeyOf<C> limit) {
       const K key = cpu::to_key(x[i + j]) ^ flip;
       any |= key < limit ? K(1) : K(0);
     }
-    if (any != 0) return i;
+    if (any == 0) continue;
+    for (int64_t k = i; k < i + 64; k += 16) {
+      any = 0;
+      for (int64_t j = 0; j < 16; ++j) {
+        const K key = cpu::to_key(x[k + j]) ^ flip;
+        any |= key < limit ? K(1) : K(0);
+      }
+      if (any != 0) return k;
+    }
   }
   return whole;
+}
+
+// NaNs go before the NaNs of the line, or after them.
+template <bool Right, typename C>
+void place_nans(const C* line, int64_t n, const C* values, int64_t count, int64_t* out) {
+  if constexpr (!std::is_integral_v<C>) {
+    for (int64_t j = 0; j < count; ++j) {
+      if (values[j] == values[j]) continue;
+      int64_t first = 0, last = n;
+      while (first < last && !Right) {
+        const int64_t middle = first + (last - first) / 2;
+        if (line[middle] == line[middle]) {
+          first = middle + 1;
+        } else {
+          last = middle;
+        }
+      }
+      out[j] = Right ? n : first;
+    }
+  }
 }
 
 // All values step together, so that their memory accesses overlap. Comparisons with a NaN are false, which
@@ -62,24 +90,41 @@ void search_all(const C* __restrict line, int64_t n, const C* __restrict given, 
     size -= half;
   }
   for (int64_t j = 0; j < count; ++j) {
-    const C value = values[j];
     if (n == 0) {
       out[j] = 0;
-    } else if (value == value) {
-      const C probe = line[low[j]];
-      out[j] = low[j] + (Right ? probe <= value : probe < value);
     } else {
-      int64_t first = 0, last = n;  // of the NaNs
-      while (first < last && !Right) {
-        const int64_t middle = first + (last - first) / 2;
-        if (line[middle] == line[middle]) {
-          first = middle + 1;
-        } else {
-          last = middle;
-        }
-      }
-      out[j] = Right ? n : first;
+      const C probe = line[low[j]];
+      out[j] = low[j] + (Right ? probe <= values[j] : probe < values[j]);
     }
+  }
+  place_nans<Right>(line, n, given, count, out);
+}
+
+template <bool Right, typename C>
+void descend_all(const C* __restrict level, int64_t n, const C* __restrict values, int64_t count,
+                 int64_t* __restrict at) {
+  const int64_t last = (n - 1) / 16;
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t group = at[j] < last ? at[j] : last;
+    const C* probes = level + 16 * group;
+    const C value = values[j];
+    int64_t before = 0;
+    if (16 * group + 16 <= n) {
+      KeyOf<C> sum = 0;
+      for (int k = 0; k < 16; ++k) sum += (Right ? probes[k] <= value : probes[k] < value) ? 1u : 0u;
+      before = static_cast<int64_t>(sum);
+    } else {
+      for (int64_t k = 16 * group; k < n; ++k) before += Right ? level[k] <= value : level[k] < value;
+    }
+    at[j] = 16 * group + before;
+  }
+}
+template <typename C>
+void descend(const C* level, int64_t n, const C* values, int64_t count, bool right, int64_t* at) {
+  if (right) {
+    descend_all<true>(level, n, values, count, at);
+  } else {
+    descend_all<false>(level, n, values, count, at);
   }
 }
 template <typename C>
@@ -134,7 +179,7 @@ void rank_sort(uint64_t* data, int64_t n) {
 
 template <typename C>
 constexpr cpu::OrderLoops<C> loops() {
-  return {make_keys<C>, skip<C>, search<C>};
+  return {make_keys<C>, skip<C>, search<C>, descend<C>};
 }
 
 }  // namespace

@@ -40,11 +40,14 @@ template <typename C>
 struct OrderLoops {
   // keys[i] = to_key(x[i]) ^ flip; false when some element (a NaN or -0.0) is not given back by its key.
   bool (*keys)(const C* x, int64_t n, KeyOf<C> flip, KeyOf<C>* keys);
-  // First index i, a multiple of 64, such that a key of x[i ... i + 63] is below `limit`; or where that
-  // cannot be ruled out, n - n % 64. Keys are flipped as above.
+  // First index i, a multiple of 16, such that a key of x[i ... i + 15] is below `limit`; or where that
+  // is not known, n - n % 64. Keys are flipped as above.
   int64_t (*skip)(const C* x, int64_t n, KeyOf<C> flip, KeyOf<C> limit);
   // Insertion points of `count` (at most 32) values in a sorted line.
   void (*search)(const C* line, int64_t n, const C* values, int64_t count, bool right, int64_t* out);
+  // One step down a tree of groups of 16: at[j], a group of `level` (n elements), becomes 16 at[j] plus
+  // the number of its elements before values[j].
+  void (*descend)(const C* level, int64_t n, const C* values, int64_t count, bool right, int64_t* at);
 };
 
 struct OrderTable {

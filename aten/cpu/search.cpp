@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
@@ -16,6 +18,36 @@ namespace facula::cpu {
 
 namespace {
 
+// Every sixteenth element of a long line, every sixteenth of those, and so on: a search goes down these
+// levels and touches one cache line of each.
+template <typename C>
+class Levels {
+ public:
+  Levels(const C* line, int64_t n) : memory_(static_cast<size_t>(n / 15 + 16) * sizeof(C)) {
+    levels_.push_back({line, n});
+    C* to = memory_.as<C>();
+    for (int64_t size = n / 16; size > 0; size /= 16) {
+      const C* below = levels_.back().first;
+      for (int64_t i = 0; i < size; ++i) to[i] = below[16 * i + 15];
+      levels_.push_back({to, size});
+      to += size;
+    }
+  }
+  void search(const OrderLoops<C>& loops, const C* values, int64_t count, bool right, int64_t* out) const {
+    for (int64_t j = 0; j < count; ++j) out[j] = 0;
+    for (size_t k = levels_.size(); k-- > 0;) {
+      loops.descend(levels_[k].first, levels_[k].second, values, count, right, out);
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      if (values[j] != values[j]) loops.search(levels_[0].first, levels_[0].second, values + j, 1, right, out + j);
+    }
+  }
+
+ private:
+  Bytes memory_;
+  std::vector<std::pair<const C*, int64_t>> levels_;
+};
+
 template <typename C>
 void search(const Tensor& sequence, const Tensor& values, bool right, int64_t* out) {
   constexpr int64_t kBlock = 32;
@@ -23,6 +55,15 @@ void search(const Tensor& sequence, const Tensor& values, bool right, int64_t* o
   const int64_t n = sequence.size(-1);
   const bool one = sequence.dim() == 1;
   const int64_t row = one ? values.numel() : values.size(-1);
+  if (one && n >= 4096 && values.numel() >= n / 64) {
+    const Levels<C> levels(sequence.data<C>(), n);
+    parallel_for(0, values.numel(), 1024, [&](int64_t begin, int64_t end) {
+      for (; begin < end; begin += kBlock) {
+        levels.search(loops, values.data<C>() + begin, std::min(kBlock, end - begin), right, out + begin);
+      }
+    });
+    return;
+  }
   parallel_for(0, values.numel(), 1024, [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t r = one ? 0 : begin / row;

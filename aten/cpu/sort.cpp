@@ -73,7 +73,7 @@ int64_t candidates(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* 
   K limit = 0;
   for (int64_t i = 0; i < n;) {
     if (full) i += loops.skip(x + i, n - i, flip, limit);
-    const int64_t end = std::min(n, i + 64);
+    const int64_t end = std::min(n, i + (full ? 16 : 64));
     for (; i < end; ++i) {
       const K key = to_key(x[i]) ^ flip;
       if (full && key >= limit) continue;
@@ -89,12 +89,63 @@ int64_t candidates(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* 
   return held;
 }
 
+template <typename C>
+void pack_line(const C* x, int64_t n, bool descending, PackedOf<C>* data) {
+  using P = PackedOf<C>;
+  const KeyOf<C> flip = descending ? ~KeyOf<C>(0) : KeyOf<C>(0);
+  for (int64_t i = 0; i < n; ++i) {
+    data[i] = static_cast<P>(to_key(x[i]) ^ flip) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
+  }
+}
+
+// The k first elements of a line in order; `data` has room for 2 n.
+template <typename C>
+void select_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* data) {
+  using P = PackedOf<C>;
+  pack_line(x, n, largest, data);
+  std::copy(data, data + n, data + n);
+  const P last = kth_packed(data + n, n, k);
+  int64_t held = 0;
+  for (int64_t i = 0; i < n && held < k; ++i) {
+    data[held] = data[i];
+    held += data[i] <= last ? 1 : 0;
+  }
+  if constexpr (sizeof(P) == 8) {
+    sort_packed(data, data + n, k, false);
+  } else {
+    std::sort(data, data + k);
+  }
+}
+
+// The k first elements of a line in order, for small k: each that is before the last one moves in.
+template <typename C>
+void insert_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* data) {
+  using K = KeyOf<C>;
+  using P = PackedOf<C>;
+  const OrderLoops<C>& loops = loops_of<C>(FACULA_BY_ISA(order_table));
+  const K flip = largest ? ~K(0) : K(0);
+  int64_t held = 0;
+  K limit = 0;
+  for (int64_t i = 0; i < n;) {
+    if (held == k) i += loops.skip(x + i, n - i, flip, limit);
+    const int64_t end = std::min(n, i + 16);
+    for (; i < end; ++i) {
+      const K key = to_key(x[i]) ^ flip;
+      if (held == k && key >= limit) continue;
+      const P v = static_cast<P>(key) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
+      int64_t j = held < k ? held++ : k - 1;
+      for (; j > 0 && v < data[j - 1]; --j) data[j] = data[j - 1];
+      data[j] = v;
+      limit = static_cast<K>(data[held - 1] >> kHalfBits<P>);
+    }
+  }
+}
+
 enum class Pick { Kth, Median, NanMedian };
 
 // The position of the element that is wanted of a line.
 template <typename C>
 int64_t picked_position(Pick what, const C* x, int64_t n, int64_t k, PackedOf<C>* data) {
-  using P = PackedOf<C>;
   int64_t rank = k;
   if (what != Pick::Kth) {
     // NaNs have the last key; a median with one among its elements is NaN.
@@ -110,9 +161,7 @@ int64_t picked_position(Pick what, const C* x, int64_t n, int64_t k, PackedOf<C>
     if (first_nan >= 0 && (what == Pick::Median || numbers == 0)) return first_nan;
     rank = (numbers + 1) / 2;
   }
-  for (int64_t i = 0; i < n; ++i) {
-    data[i] = static_cast<P>(to_key(x[i])) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
-  }
+  pack_line(x, n, false, data);
   return position_of(kth_packed(data, n, rank));
 }
 
@@ -182,14 +231,16 @@ void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const 
   if (self.dim() == 0) k = 1;  // a 0-d result has its one element whatever k says
   const int64_t n = line_size(self, dim);
   const DimLines lines = dim_lines({&out0, &out1, &self}, dim);
-  const bool few = k < n / 8 && n > 128;
+  const bool few = k < n / 3 && n > 128;
+  const bool rare = k < n / 32;  // worth looking for the elements that may count
   const bool shared = !few && n >= kShared && self.numel() / n < 2 * get_num_threads();
   visit_ordered(self.dtype(), "topk", [&]<typename C>(std::type_identity<C>) {
     using P = PackedOf<C>;
     for_each_row(
         lines.plan,
         [&](char** ptrs, const int64_t* strides, int64_t count) {
-          const size_t room = few ? static_cast<size_t>(candidate_room(k)) * sizeof(P) : 0;
+          const int64_t held_most = rare || k <= 64 ? candidate_room(k) : 2 * n;
+          const size_t room = few ? static_cast<size_t>(held_most) * sizeof(P) : 0;
           Bytes memory(static_cast<size_t>(n) * sizeof(C) + room);
           P* data = memory.as<P>();
           C* buffer = reinterpret_cast<C*>(memory.bytes() + room);
@@ -198,9 +249,15 @@ void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const 
             const C* x = contiguous_line<C>(self.dtype(), ptrs[2] + l * strides[2], lines.along[2], n, buffer);
             char *to_values = ptrs[0] + l * strides[0], *to_indices = ptrs[1] + l * strides[1];
             if (few) {
-              const int64_t held = candidates(x, n, largest, k, data);
-              select_packed(data, held, k);
-              std::sort(data, data + k);
+              if (k <= 64) {
+                insert_first(x, n, largest, k, data);
+              } else if (rare) {
+                const int64_t held = candidates(x, n, largest, k, data);
+                select_packed(data, held, k);
+                std::sort(data, data + k);
+              } else {
+                select_first(x, n, largest, k, data);
+              }
               write_line<C>(k, out0, to_values, lines.along[0], to_indices, lines.along[1],
                             [&](int64_t i, C& value, int64_t& at) {
                               at = position_of(data[i]);
