@@ -29,16 +29,13 @@ def dtypes_of(op: OpRecord) -> list[str]:
 
 
 def find(op: OpRecord) -> Callable[..., Any]:
-    """The Python callable of an operator: function, namespaced function, method or property."""
+    """The compiled callable of an operator: function, namespaced function, method or property."""
     for path in op.python or ():
         if path.startswith("Tensor."):
             continue
-        if path.startswith("_ops."):
-            return getattr(facula._C._ops, path.removeprefix("_ops."))
-        target: Any = facula
-        for part in path.split("."):
-            target = getattr(target, part)
-        return target
+        space, _, name = path.rpartition(".")
+        module = getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
+        return getattr(module, name)
     for path in op.python or ():
         name = path.removeprefix("Tensor.")
         return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
