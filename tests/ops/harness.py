@@ -57,15 +57,15 @@ def convert(value: Any, dtype: str | None) -> Any:
 
 def _cast(array: np.ndarray, dtype: str) -> Any:
     if dtype == "bool":
-        return array > 0
+        return np.asarray(array > 0)
     if dtype in INTS:
         whole = np.rint(array * 3)
-        return (np.abs(whole) if dtype == "uint8" else whole).astype(dtype)
+        return np.asarray(np.abs(whole) if dtype == "uint8" else whole, dtype)
     if dtype in COMPLEX:
         rng = np.random.default_rng(array.size)
-        return (array + 1j * rng.uniform(-1, 1, array.shape)).astype(dtype)
+        return np.asarray(array + 1j * rng.uniform(-1, 1, array.shape), dtype)
     if dtype == "bfloat16":
-        bits = array.astype(np.float32).view(np.uint32)
+        bits = np.atleast_1d(array.astype(np.float32)).view(np.uint32)
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16
         return rounded.astype(np.uint32).view(np.float32).reshape(array.shape)
     if dtype == "float16":
