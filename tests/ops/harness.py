@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import nn_reference
 import numpy as np
 
 import facula
@@ -103,7 +104,7 @@ def reference(op: OpRecord, numpy: Sample) -> Any:
 
     values = {k: _widen(v) for k, v in op.bound(numpy).items()}
     with np.errstate(all="ignore"):
-        return eval(op.reference, {"np": np, "scipy": scipy, **values}, values)
+        return eval(op.reference, {"np": np, "scipy": scipy, "ref": nn_reference, **values}, values)
 
 
 def _widen(value: Any) -> Any:
