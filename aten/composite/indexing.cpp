@@ -179,6 +179,8 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
                  " is out of range for ", num_classes, " classes");
     if (num_classes == -1) num_classes = largest + 1;
   }
+  FACULA_CHECK(num_classes > 0, NotImplemented, "one_hot(): num_classes depends on the values, which a meta tensor does "
+               "not have; give it");
   DimVector sizes(self.sizes());
   sizes.push_back(num_classes);
   const Tensor result = ops::zeros(sizes, ScalarType::Int64, self.device());
