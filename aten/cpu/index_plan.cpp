@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aten/cpu/bits.h"
+#include "aten/geometry.h"
 #include "runtime/iterate/convert.h"
 
 namespace facula::cpu {
@@ -101,8 +102,9 @@ bool make_index_plan(const Tensor& table, const Tensor& side, const std::vector<
   broadcast_strides(side, layout.sizes.size(), steps);
   // The index dims of the dense side as one.
   const size_t first = layout.first, last = first + layout.index_ndim;
-  plan.n = 1;
+  plan.n = product(layout.sizes, first, last);
   plan.step = 0;
+  if (plan.n == 0) return true;  // nothing to walk
   int64_t run = 1;
   bool any = false;
   for (size_t i = last; i-- > first;) {
@@ -115,7 +117,6 @@ bool make_index_plan(const Tensor& table, const Tensor& side, const std::vector<
     }
     run *= layout.sizes[i];
   }
-  for (size_t i = first; i < last; ++i) plan.n *= layout.sizes[i];
 
   plan.item = table.itemsize();
   plan.dims.clear();
