@@ -43,6 +43,20 @@ int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim,
   return smallest.load();
 }
 
+namespace {
+
+// Index tensors meet like all others, but what does not fit is an index error.
+DimVector joined_shape(IntList a, IntList b, const char* op) {
+  for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
+    const int64_t x = a[a.size() - i], y = b[b.size() - i];
+    FACULA_CHECK(x == y || x == 1 || y == 1, Index, op, "(): the indices have shapes ", shape_string(a), " and ",
+                 shape_string(b), ", which do not broadcast");
+  }
+  return broadcast_shapes(a, b, op);
+}
+
+}  // namespace
+
 std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, bool wrap, const char* op,
                                     bool* negative) {
   DimVector shape;
@@ -50,7 +64,7 @@ std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, boo
   *negative = false;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
-    shape = broadcast_shapes(shape, indices[d].sizes(), op);
+    shape = joined_shape(shape, indices[d].sizes(), op);
     plain[d] = dense(indices[d], ScalarType::Int64);
   }
   if (numel_of(shape) == 0) {
@@ -80,7 +94,7 @@ IndexLayout index_layout(IntList table, TensorList indices, const char* op) {
   size_t first = table.size(), last = 0, count = 0;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
-    shape = broadcast_shapes(shape, indices[d].sizes(), op);
+    shape = joined_shape(shape, indices[d].sizes(), op);
     if (count++ == 0) first = d;
     last = d;
   }
