@@ -133,6 +133,9 @@ Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
 
 namespace {
 
+// Pieces that may be empty are not bounded by the size; a list of so many is surely a mistake.
+constexpr int64_t kMostPieces = int64_t{1} << 20;
+
 int64_t splittable(const Tensor& self, int64_t dim, const char* op) {
   FACULA_CHECK(self.dim() > 0, Runtime, op, "(): a 0-d tensor cannot be split");
   return self.sizes()[static_cast<size_t>(wrap_dim(dim, self.dim(), op))];
@@ -157,7 +160,7 @@ std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   const int64_t size = splittable(self, dim, "chunk");
   if (size == 0) {  // every chunk is empty
-    FACULA_CHECK(chunks <= int64_t{1} << 20, Runtime, "chunk(): ", chunks, " empty chunks are too many");
+    FACULA_CHECK(chunks <= kMostPieces, Runtime, "chunk(): ", chunks, " empty chunks are too many");
     return ops::split_with_sizes(self, DimVector(static_cast<size_t>(chunks), 0), dim);
   }
   return equal_pieces(self, size / chunks + (size % chunks != 0), size, dim);
@@ -165,8 +168,8 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
 
 std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) {
   const int64_t size = splittable(self, dim, "tensor_split");
-  FACULA_CHECK(sections > 0 && sections <= (int64_t{1} << 31), Runtime, "tensor_split(): the number of pieces must be "
-               "positive, not ", sections);
+  FACULA_CHECK(sections > 0 && sections <= kMostPieces, Runtime, "tensor_split(): the number of pieces must be "
+               "from 1 to ", kMostPieces, ", not ", sections);
   DimVector sizes;
   for (int64_t i = 0; i < sections; ++i) sizes.push_back(size / sections + (i < size % sections));
   return ops::split_with_sizes(self, sizes, dim);
