@@ -336,7 +336,8 @@ def _shared(op: Operator, other: Operator, name: str) -> bool:
 def needs_derivatives(op: Operator) -> bool:
     """Whether each tensor input needs a statement: kernels that take and make real numbers."""
     if op.kind == "composite" or not (op.dispatch or op.scalar):
-        return bool(op.derivatives)  # it differentiates through its parts, or says all
+        # It differentiates through its parts, but for inputs stated as `none`; or says all.
+        return any(d.none is None for d in op.derivatives)
     if op.scalar:
         return op.promote != "bool" and bool({"float", "complex"} & set(op.dtypes))
     return any(r.type.base == "Tensor" for r in op.signature.returns)

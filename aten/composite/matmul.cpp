@@ -81,6 +81,7 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
     DimVector summed, kept;
     std::vector<bool> seen(static_cast<size_t>(t.dim()), false);
     for (const int64_t dim : dims) {
+      FACULA_CHECK(t.dim() > 0, Runtime, "tensordot(): ", name, " names a dim of a 0-d tensor");
       const int64_t d = wrap_dim(dim, t.dim(), "tensordot");
       FACULA_CHECK(!seen[static_cast<size_t>(d)], Runtime, "tensordot(): dim ", d, " appears twice in ", name);
       seen[static_cast<size_t>(d)] = true;
