@@ -27,7 +27,8 @@ def gen(args: argparse.Namespace) -> int:
     if args.list:
         print("\n".join(render.output_names(ROOT, args.sources)))
         return 0
-    written = render.generate(load(args.schema), args.out, ROOT, args.sources)
+    names = args.names.read_text(encoding="utf-8").split() if args.names else ()
+    written = render.generate(load(args.schema), args.out, ROOT, names)
     print(f"codegen: {len(written)} files changed")
     if args.stamp:
         args.stamp.touch()
@@ -96,7 +97,8 @@ def main(argv: list[str] | None = None) -> int:
     generate = commands.add_parser("gen", help="write the generated files")
     generate.add_argument("--out", type=Path, default=ROOT / "build" / "generated")
     generate.add_argument("--stamp", type=Path)
-    generate.add_argument("--sources", help="folder whose sources get headers of their own")
+    generate.add_argument("--sources", help="with --list: a folder whose sources get headers")
+    generate.add_argument("--names", type=Path, help="file with what --list printed")
     generate.add_argument("--list", action="store_true", help="print the names of the files only")
     generate.set_defaults(run=gen)
     judge = commands.add_parser("check", help="find every mistake of the schema")

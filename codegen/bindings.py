@@ -192,14 +192,11 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
             empty = f"{kind}{{}}"
             return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {empty};"
         return f"const {kind} {name} = {call};"
-    if argument.default == "None":  # `kind({})` could mean a present, zero value
+    if argument.default == "None":
+        # not kind({}), which for an optional would hold a value
         return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}{{}};"
-    default = cpp_types.literal(argument.default, t, owned_value=True)
-    if t.base == "str":
-        default = cpp_types.literal(argument.default, t)
-    # kind({}) of an optional would hold a zero value.
-    absent = f"{kind}{{}}" if argument.default == "None" else f"{kind}({default})"
-    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {absent};"
+    default = cpp_types.literal(argument.default, t, owned_value=t.base != "str")
+    return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}({default});"
 
 
 def _call_argument(argument: Argument) -> str:

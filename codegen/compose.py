@@ -689,8 +689,6 @@ class Translator:
                     return Value(f"{owner.code}.{method}({at})", INT)
                 if method in _FACT_METHODS:
                     return self._fact_method(owner, method, ast.unparse(node.func.value))
-                if method == "detach" and method not in self._by_base:
-                    return Value(f"detach({owner.code})", TENSOR)
             elif self._unwrap(owner).type == SCALAR and method == "conj" and not node.args:
                 return Value(f"{self._unwrap(owner).code}.conj()", SCALAR)
             arguments = [owner, *(self._expr(a) for a in node.args)]

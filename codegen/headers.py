@@ -7,7 +7,7 @@ source names, and the build gives each source its own: a new operator then recom
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,24 +62,40 @@ def shape_functions(schema: Schema, *, defaults: bool) -> list[Function]:
 def texts(
     env: jinja2.Environment, schema: Schema, stubs: Sequence[Stub], sources: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Names and texts of all headers; `sources` gives the texts of the sources by their paths."""
+    """Names and texts of all headers; `sources` gives the source's text for each `for/` header."""
     spaces, rules = kernel_spaces(schema), shape_functions(schema, defaults=True)
     ops, functions = env.get_template("ops.h.j2"), env.get_template("kernels.h.j2")
     yield NAMES[0], ops.render(stubs=stubs)
     yield NAMES[1], functions.render(spaces=spaces)
     yield NAMES[2], functions.render(spaces={"shape": rules})
-    for path, text in sources.items():
+    for name, text in sources.items():
         words = set(_WORD.findall(text))
-        named = [s for s in stubs if s.entry in words or any(f.name in words for f in s.forms)]
-        kept = {k: [f for f in group if f.name in words] for k, group in spaces.items()}
-        yield f"for/{path}/{NAMES[0]}", ops.render(stubs=named)
-        yield f"for/{path}/{NAMES[1]}", functions.render(spaces=kept)
-        shape = {"shape": [r for r in rules if r.name in words]}
-        yield f"for/{path}/{NAMES[2]}", functions.render(spaces=shape)
+        if name.endswith(NAMES[0]):
+            named = [s for s in stubs if s.entry in words or any(f.name in words for f in s.forms)]
+            yield name, ops.render(stubs=named)
+        elif name.endswith(NAMES[1]):
+            kept = {k: [f for f in group if f.name in words] for k, group in spaces.items()}
+            yield name, functions.render(spaces=kept)
+        else:
+            kept = {"shape": [r for r in rules if r.name in words]}
+            yield name, functions.render(spaces=kept)
 
 
-def find_sources(root: Path, folder: str | None) -> list[str]:
-    """Paths of the hand-written C++ files below a folder of the repository."""
-    if folder is None:
-        return []
-    return sorted(p.relative_to(root).as_posix() for p in (root / folder).rglob("*.cpp"))
+def own_headers(root: Path, folder: str | None) -> list[str]:
+    """The headers `for/SOURCE/HEADER` that the sources below a folder of the repository include."""
+    found: list[str] = []
+    for path in sorted((root / folder).rglob("*.cpp")) if folder else ():
+        text = path.read_text(encoding="utf-8")
+        where = path.relative_to(root).as_posix()
+        found += [f"for/{where}/{name}" for name in NAMES if f'#include "{name}"' in text]
+    return found
+
+
+def read_sources(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """The text of the source of each `for/SOURCE/HEADER` among the names."""
+    found: dict[str, str] = {}
+    for name in names:
+        if name.startswith("for/"):
+            path = root / name.removeprefix("for/").partition("/facula/")[0]
+            found[name] = path.read_text(encoding="utf-8") if path.exists() else ""
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,7 +191,7 @@ def plans_of(schema: Schema) -> list[Plan]:
 
 
 def generate_texts(schema: Schema, sources: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Path below the build directory -> text; `sources` are the hand-written files by path."""
+    """Path below the build directory -> text; `sources` has those of headers `for/`."""
     env = environment()
     plans = plans_of(schema)
     all_stubs = [p.stub for p in plans]
@@ -307,15 +307,13 @@ def _docstring(c: bindings.Callable_) -> str:
     return "\n\n".join(["\n".join(parts[: len(c.bindings)]), *parts[len(c.bindings) :]])
 
 
-def generate(schema: Schema, outdir: Path, root: Path, folder: str | None = None) -> list[Path]:
+def generate(schema: Schema, outdir: Path, root: Path, names: Iterable[str] = ()) -> list[Path]:
     """Write all texts below `outdir`, touching only what changed; returns what was written.
 
-    `folder` of the repository's `root` holds the sources that get headers of their own.
+    Sources of the repository's `root` get those headers of their own that are among `names`.
     """
-    paths = headers.find_sources(root, folder)
-    sources = {p: (root / p).read_text(encoding="utf-8") for p in paths}
     written = []
-    for name, text in generate_texts(schema, sources).items():
+    for name, text in generate_texts(schema, headers.read_sources(root, names)).items():
         path = outdir / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
@@ -331,5 +329,5 @@ def output_names(root: Path, folder: str | None = None) -> list[str]:
         *(f"{stem}_{k}.cpp" for stem, count in SHARDED.items() for k in range(count)),
         *("module_table.cpp", "register.cpp", "facula/ops.json", "facula/ops.schema.json"),
         *headers.NAMES,
-        *(f"for/{p}/{n}" for p in headers.find_sources(root, folder) for n in headers.NAMES),
+        *headers.own_headers(root, folder),
     ]

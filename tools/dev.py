@@ -6,6 +6,8 @@ python tools/dev.py check            schema, formatting, linters, types
 python tools/dev.py test -o add      tests of one operator; without -o all tests
 python tools/dev.py show add         everything generated for one operator
 python tools/dev.py new-op NAME      a schema entry to start from (--structured: with a kernel)
+python tools/dev.py diff REV         how generated code changes against a git revision (--stat)
+python tools/dev.py golden           accept what is generated now as the golden files
 python tools/dev.py bench            compare with torch and NumPy
 """
 
@@ -95,8 +97,8 @@ STRUCTURED = """
 - op: {name}(Tensor self, int dim) -> Tensor
   doc: What it computes, in one sentence.
   kind: structured
-  shape: like(self)
-  dispatch: {{CPU: {name}, CUDA: none}}
+  shape: cloned(self, None, None, None)
+  dispatch: {{CPU: {name}}}
   derivative: {{self: "grad"}}
   samples: ["f(3,4), dim=1", "f(0,4), dim=0"]
   reference: self
@@ -114,6 +116,14 @@ def new_op(args: argparse.Namespace) -> None:
             f"  void {args.name}(const Tensor& self, int64_t dim, const Tensor& out)"
         )
     python("-m", "codegen", "check", check=False)
+
+
+def diff(args: argparse.Namespace) -> None:
+    sys.exit(python("-m", "codegen", "diff", args.revision, *args.rest, check=False))
+
+
+def golden(args: argparse.Namespace) -> None:
+    sys.exit(python("-m", "pytest", "-q", "tests/codegen", "--update-golden", check=False))
 
 
 def bench(args: argparse.Namespace) -> None:
@@ -142,6 +152,11 @@ def main() -> None:
     p.add_argument("name")
     p.add_argument("--structured", action="store_true")
     p.set_defaults(run=new_op)
+    p = commands.add_parser("diff")
+    p.add_argument("revision")
+    p.set_defaults(run=diff)
+    p = commands.add_parser("golden")
+    p.set_defaults(run=golden)
     p = commands.add_parser("bench")
     p.set_defaults(run=bench)
     args, args_rest = parser.parse_known_args()

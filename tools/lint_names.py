@@ -13,14 +13,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENDORS = ("cuda", "rocm", "xpu", "npu", "mps")
-# Words that mean something else as well: Python's or C's own functions, and parts of the schema.
+# Words that mean something else as well: types, functions of Python, C or the runtime's core, and
+# words of the schema and of the command line.
 ORDINARY = frozenset(
     "abs add all any bool complex conj copy div dot double empty eq equal exp fill float"
     " floor full half index int item le linear log long lt max mean min mul ne neg norm not or"
     " pow real round select short sign size slice sort sqrt sub sum t to trace view where zero"
     " ge gt and expand tanh ceil trunc sin cos tan sinh cosh erf lgamma log2 log10 log1p expm1"
     " scatter imag median mode split unique dist type_as masked_fill contiguous reshape"
-    " positive logical_and logical_or logical_not".split()
+    " positive logical_and logical_or logical_not T char bfloat16 cfloat cdouble matmul diff"
+    " empty_strided as_strided".split()
 )
 
 

@@ -118,6 +118,14 @@ Tensor sum_to_size(const Tensor& self, IntList size) {
   return ops::reshape(ops::sum(self, IntList(dims), true), size);
 }
 
+Tensor checked_quantiles(const Tensor& q) {
+  if (q.is_cpu()) {
+    const Tensor inside = ops::logical_and(ops::ge(q, wrapped_number(0)), ops::le(q, wrapped_number(1)));
+    FACULA_CHECK(is_true(ops::all(inside)), Runtime, "quantile(): the elements of q must be in [0, 1]");
+  }
+  return q;
+}
+
 bool equal(const Tensor& self, const Tensor& other) {
   FACULA_CHECK(self.device() == other.device(), Runtime, "equal(): self is on ", to_string(self.device()),
                ", other is on ", to_string(other.device()));

@@ -26,8 +26,7 @@ nan = inf - inf
 
 # Loaded when first used: module by name, attributes by the module that has them.
 _SUBMODULES = frozenset(
-    "autograd backends examples fft func linalg nn onnx optim random return_types serialization "
-    "special testing utils".split()
+    "autograd examples linalg nn optim random serialization special testing utils".split()
 )
 _ATTRIBUTES = {
     name: module

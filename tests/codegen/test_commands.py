@@ -10,7 +10,7 @@ import pytest
 from schemas import BASE, report
 
 from codegen.__main__ import ROOT, main
-from codegen.check import primitives
+from codegen.check import check, primitives
 from codegen.diff import RevisionError, stat, texts_at, unified
 from codegen.explain import UnknownOperator, explain
 from codegen.model import Schema
@@ -83,3 +83,15 @@ def test_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert second == "1 primitives, the kernels that a device must have: sum"
     assert main(["check"]) == 0
     assert "primitives" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("template", ["POINTWISE", "STRUCTURED"])
+def test_entries_to_start_from_are_good(template: str, tmp_path: Path) -> None:
+    """What `tools/dev.py new-op` appends passes the check as it stands."""
+    code = (ROOT / "tools" / "dev.py").read_text(encoding="utf-8")
+    space: dict[str, str] = {"__file__": str(ROOT / "tools" / "dev.py"), "__name__": "dev"}
+    exec(compile(code, "dev.py", "exec"), space)
+    path = tmp_path / "ops.yaml"
+    entry = space[template].format(name="new_operator")
+    path.write_text((ROOT / "ops.yaml").read_text(encoding="utf-8") + entry, encoding="utf-8")
+    assert [str(e) for e in check(path).errors] == []

@@ -78,6 +78,15 @@ def test_the_build_knows_the_files(schema: Schema) -> None:
     assert {n for n in made - names if not n.endswith(".pyi")} == set()
 
 
+def test_headers_of_a_source(schema: Schema) -> None:
+    """A source's own header declares the operators that the source names, and no others."""
+    name = "for/aten/x.cpp/facula/ops.h"
+    text = render.generate_texts(schema, {name: "ops::add_(x, ops::exp(y));"})[name]
+    assert re.findall(r"^[\w:&<> ]+ (\w+)\(const", text, re.M) == [
+        *("add", "add_", "add_out", "exp", "exp_", "exp_out"),
+    ]
+
+
 def test_takes_seconds_at_most(tmp_path: Path) -> None:
     """A sanity limit, far above what it takes (see CONTRIBUTING)."""
     started = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import nn_reference
 import numpy as np
 
 import facula
@@ -29,16 +30,13 @@ def dtypes_of(op: OpRecord) -> list[str]:
 
 
 def find(op: OpRecord) -> Callable[..., Any]:
-    """The Python callable of an operator: function, namespaced function, method or property."""
+    """The compiled callable of an operator: function, namespaced function, method or property."""
     for path in op.python or ():
         if path.startswith("Tensor."):
             continue
-        if path.startswith("_ops."):
-            return getattr(facula._C._ops, path.removeprefix("_ops."))
-        target: Any = facula
-        for part in path.split("."):
-            target = getattr(target, part)
-        return target
+        space, _, name = path.rpartition(".")
+        module = getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
+        return getattr(module, name)
     for path in op.python or ():
         name = path.removeprefix("Tensor.")
         return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
@@ -55,16 +53,20 @@ def convert(value: Any, dtype: str | None) -> Any:
     if not isinstance(value, Varying) or dtype is None:
         return np.asarray(value)
     array = np.asarray(value)
+    return np.asarray(_cast(array, dtype))  # arithmetic turns 0-d arrays into scalars
+
+
+def _cast(array: np.ndarray, dtype: str) -> Any:
     if dtype == "bool":
-        return array > 0
+        return np.asarray(array > 0)
     if dtype in INTS:
         whole = np.rint(array * 3)
-        return (np.abs(whole) if dtype == "uint8" else whole).astype(dtype)
+        return np.asarray(np.abs(whole) if dtype == "uint8" else whole, dtype)
     if dtype in COMPLEX:
         rng = np.random.default_rng(array.size)
-        return (array + 1j * rng.uniform(-1, 1, array.shape)).astype(dtype)
+        return np.asarray(array + 1j * rng.uniform(-1, 1, array.shape), dtype)
     if dtype == "bfloat16":
-        bits = array.astype(np.float32).view(np.uint32)
+        bits = np.atleast_1d(array.astype(np.float32)).view(np.uint32)
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) << 16
         return rounded.astype(np.uint32).view(np.float32).reshape(array.shape)
     if dtype == "float16":
@@ -102,7 +104,7 @@ def reference(op: OpRecord, numpy: Sample) -> Any:
 
     values = {k: _widen(v) for k, v in op.bound(numpy).items()}
     with np.errstate(all="ignore"):
-        return eval(op.reference, {"np": np, "scipy": scipy, **values}, values)
+        return eval(op.reference, {"np": np, "scipy": scipy, "ref": nn_reference, **values}, values)
 
 
 def _widen(value: Any) -> Any:
