@@ -121,17 +121,6 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
   return ops::reshape(ops::mm(x, y), shape);
 }
 
-Tensor tensordot_n(const Tensor& self, const Tensor& other, int64_t dims) {
-  FACULA_CHECK(dims >= 0 && dims <= std::min(self.dim(), other.dim()), Runtime, "tensordot(): dims is ", dims,
-               ", self has ", self.dim(), " dims and other ", other.dim());
-  DimVector a, b;
-  for (int64_t d = 0; d < dims; ++d) {
-    a.push_back(self.dim() - dims + d);
-    b.push_back(d);
-  }
-  return tensordot(self, other, a, b);
-}
-
 namespace {
 
 // Product of tensors[i..j] in the order that `split` chose.
