@@ -88,6 +88,42 @@ const Tensor& put_(const Tensor& self, const Tensor& index, const Tensor& source
   return ops::copy_(self, ops::view(ops::index_put_long(line, TensorList(&index, 1), values, accumulate), self.sizes()));
 }
 
+// ---- for devices with index_long and index_put_long alone ----
+
+namespace {
+
+std::vector<Tensor> at_dim(const Tensor& self, int64_t dim, const Tensor& index) {
+  std::vector<Tensor> list(static_cast<size_t>(wrap_dim(dim, self.dim())) + 1);
+  list.back() = index.dim() == 0 ? ops::unsqueeze(index, 0) : index;
+  return list;
+}
+Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? ops::unsqueeze(t, 0) : t; }
+
+Tensor put_along(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& values, bool accumulate) {
+  const Tensor put = ops::index_put_long(at_least_1d(self), at_dim(self, dim, index), values, accumulate);
+  return self.dim() == 0 ? ops::select(put, 0, 0) : put;
+}
+
+}  // namespace
+
+Tensor index_select_long(const Tensor& self, int64_t dim, const Tensor& index) {
+  const Tensor taken = ops::index_long(at_least_1d(self), at_dim(self, dim, index));
+  return self.dim() == 0 ? ops::select(taken, 0, 0) : taken;
+}
+Tensor index_add_long(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+  const Tensor values = alpha.equals(1) ? source : ops::mul(source, ops::full({}, alpha, self.dtype(), self.device()));
+  return put_along(self, dim, index, at_least_1d(values), true);
+}
+Tensor index_copy_long(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  return put_along(self, dim, index, at_least_1d(source), false);
+}
+Tensor index_fill_long(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
+  return put_along(self, dim, index, ops::full({}, value, self.dtype(), self.device()), false);
+}
+Tensor index_fill_tensor_long(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
+  return put_along(self, dim, index, ops::to_dtype(value, self.dtype()), false);
+}
+
 Tensor scatter_with(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
   FACULA_CHECK(reduce == "add" || reduce == "multiply", Value, "scatter(): reduce must be 'add' or 'multiply', not '",
                reduce, "'");

@@ -4,6 +4,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "facula/shapes.h"
 
 namespace facula::composite {
 
@@ -15,6 +16,19 @@ std::vector<Tensor> cat_backward(const Tensor& grad, IntList sizes, int64_t dim)
     start += std::max<int64_t>(s, 0);
   }
   return pieces;
+}
+
+Tensor cat_slices(TensorList tensors, int64_t dim) {
+  const Meta meta = shape::cat(tensors, dim);
+  const Tensor out = ops::empty(meta.sizes, meta.dtype, meta.device);
+  int64_t start = 0;
+  for (const Tensor& t : tensors) {
+    if (t.numel() == 0) continue;
+    const int64_t length = t.size(dim);
+    ops::copy_(ops::slice(out, dim, start, start + length, 1), t);
+    start += length;
+  }
+  return out;
 }
 
 Tensor hstack(TensorList tensors) {

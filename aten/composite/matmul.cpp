@@ -81,6 +81,7 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
     DimVector summed, kept;
     std::vector<bool> seen(static_cast<size_t>(t.dim()), false);
     for (const int64_t dim : dims) {
+      FACULA_CHECK(t.dim() > 0, Runtime, "tensordot(): ", name, " names a dim of a 0-d tensor");
       const int64_t d = wrap_dim(dim, t.dim(), "tensordot");
       FACULA_CHECK(!seen[static_cast<size_t>(d)], Runtime, "tensordot(): dim ", d, " appears twice in ", name);
       seen[static_cast<size_t>(d)] = true;
@@ -118,17 +119,6 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
   const Tensor x = ops::reshape(ops::permute(a, order_a), IntList{rows, inner});
   const Tensor y = ops::reshape(ops::permute(b, order_b), IntList{inner, cols});
   return ops::reshape(ops::mm(x, y), shape);
-}
-
-Tensor tensordot_n(const Tensor& self, const Tensor& other, int64_t dims) {
-  FACULA_CHECK(dims >= 0 && dims <= std::min(self.dim(), other.dim()), Runtime, "tensordot(): dims is ", dims,
-               ", self has ", self.dim(), " dims and other ", other.dim());
-  DimVector a, b;
-  for (int64_t d = 0; d < dims; ++d) {
-    a.push_back(self.dim() - dims + d);
-    b.push_back(d);
-  }
-  return tensordot(self, other, a, b);
 }
 
 namespace {

@@ -31,6 +31,7 @@ _SUBMODULES = frozenset(
 _ATTRIBUTES = {
     name: module
     for module, names in {
+        "facula._products": "chain_matmul einsum tensordot",
         "facula._tensor_str": "get_printoptions printoptions set_printoptions",
         "facula._type_info": "finfo iinfo",
         "facula._version": "__version__",

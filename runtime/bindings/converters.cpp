@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/autograd/meta.h"
 #include "runtime/bindings/argument_checks.h"
 #include "runtime/bindings/types.h"
 
@@ -102,7 +103,7 @@ bool is_bool_like(PyObject* o) {
 // 0-d tensors count as numbers, but one that requires grad would silently lose its history.
 bool is_number_like(PyObject* o) {
   if (number_kind(o) != NumberKind::None) return true;
-  return is_tensor(o) && tensor_of(o).dim() == 0 && !tensor_of(o).requires_grad();
+  return is_tensor(o) && tensor_of(o).dim() == 0 && !tensor_of(o).requires_grad() && !has_tangent(tensor_of(o));
 }
 
 bool is_float_like(PyObject* o) {

@@ -2,7 +2,8 @@
 
 A sample is the argument list of a call, such as `f(3, 4), dim=1`. Words for arrays: `f` normal
 floats (uniform with `low`/`high`), `pos` uniform in [0.1, 3), `i` integers in [low, high), `b` bools,
-`c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values. Everything else is a Python literal, a dtype or format name.
+`c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values; no derivative is taken of those,
+nor of `const(f(3))`. Everything else is a Python literal, a dtype or format name.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ class Named(str):
 
 class Varying(np.ndarray):
     """An array whose dtype a test may change (written `f` or `pos`)."""
+
+
+class Constant(Varying):
+    """Varying in dtype, but no derivative is taken of it (written `t` or `const(...)`)."""
 
 
 @dataclass
@@ -115,7 +120,8 @@ def evaluate(text: str, rng: np.random.Generator) -> Sample:
         "b": lambda *shape: np.asarray(rng.integers(0, 2, shape).astype(bool)),
         "c": c,
         "perm": lambda n: np.asarray(rng.permutation(n)),
-        "t": varying,
+        "t": lambda values: np.asarray(values).view(Constant),
+        "const": lambda array: np.asarray(array).view(Constant),
         "call": lambda *args, **kwargs: Sample(list(args), kwargs),
         "inf": np.inf,
         "nan": np.nan,
