@@ -130,6 +130,23 @@ PyObject* operators(PyObject*, PyObject*) {
   FACULA_PY_END(nullptr)
 }
 
+// _swap_cpu_kernel(name, kernel): puts a kernel (an address, 0 for none) in the place of an operator's
+// own and returns that. For tests of decompositions.
+PyObject* swap_cpu_kernel(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  const char* name = nullptr;
+  PyObject* address = nullptr;
+  if (PyArg_ParseTuple(args, "sO!:_swap_cpu_kernel", &name, &PyLong_Type, &address) == 0) throw PythonError();
+  OperatorEntry* entry = find_operator(name);
+  FACULA_CHECK(entry != nullptr, Value, "_swap_cpu_kernel(): no operator '", name, "'");
+  void* fresh = PyLong_AsVoidPtr(address);
+  if (fresh == nullptr && PyErr_Occurred() != nullptr) throw PythonError();
+  void* before = reinterpret_cast<void*>(entry->kernels[kCPU]);
+  entry->kernels[kCPU] = reinterpret_cast<AnyFn>(fresh);
+  return check(PyLong_FromVoidPtr(before));
+  FACULA_PY_END(nullptr)
+}
+
 // "file.py:12" of the innermost Python frame outside this package, for anomaly mode's messages.
 std::string caller_location() {
   if (!interpreter_alive()) return {};
@@ -155,6 +172,7 @@ std::string caller_location() {
 void init_state() { engine_roles().location = caller_location; }
 
 const PyMethodDef state_functions[] = {
+    {"_swap_cpu_kernel", swap_cpu_kernel, METH_VARARGS, nullptr},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
      "is_grad_enabled()\n--\n\nDoes this thread record operations?"},
     {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},

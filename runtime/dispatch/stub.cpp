@@ -43,7 +43,10 @@ Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::ini
 }
 
 void finish_out(const Tensor& out, const Tensor& target) {
-  if (!target.is_same(out) && !out.is_meta()) copy_strided(out, target);
+  if (!target.is_same(out) && !out.is_meta()) {
+    if (!out.is_cpu() || !target.is_cpu()) return engine_roles().copy_into(out, target);  // marks the write itself
+    copy_strided(out, target);
+  }
   out.bump_version();
 }
 
