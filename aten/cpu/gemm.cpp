@@ -137,7 +137,7 @@ constexpr int64_t kDepth = 384;  // of a panel: a panel of A and the tiles of C 
 template <typename T>
 void packed_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
   const GemmLoops<T>& loops = gemm_loops<T>();
-  const int64_t mr = loops.mr, nr = loops.nr, rows = 16 * mr, cols = 64 * nr;
+  const int64_t mr = even_panel(m, loops.mr), nr = loops.nr, rows = 16 * mr, cols = 64 * nr;
   const auto padded = [](int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; };
   const int64_t most_rows = padded(std::min(m, rows), mr), most_cols = padded(std::min(n, cols), nr);
   const int64_t depth = std::min(k, kDepth);
@@ -161,7 +161,7 @@ void packed_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Ma
         }
         for (int64_t i = 0; i < ni; i += mr) {
           for (int64_t j = 0; j < nj; j += nr) {
-            loops.tile(np, pa + i * np, pb + j * np, c.data + (i0 + i) * c.row + j0 + j, c.row, std::min(mr, ni - i),
+            loops.tile(np, pa + i * np, mr, pb + j * np, c.data + (i0 + i) * c.row + j0 + j, c.row, std::min(mr, ni - i),
                        std::min(nr, nj - j), true);
           }
         }

@@ -1,5 +1,7 @@
 #include "aten/cpu/gemm_loops.h"
 
+#include <utility>
+
 namespace facula {
 namespace {
 
@@ -20,37 +22,30 @@ constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
 template <typename T>
 constexpr int kColumns = kVectors * kLanes<T>;
 
-// The accumulators of a tile stay in registers over the whole depth.
-template <typename T>
-inline __attribute__((always_inline)) void multiply(int64_t depth, const T* __restrict a, const T* __restrict b,
-                                                    typename VectorOf<T>::type (&acc)[kRows][kVectors]) {
+// One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth.
+template <typename T, int R, int V>
+void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __restrict b, T* __restrict c, int64_t ldc,
+            int64_t cols, bool accumulate) {
   using Vector = typename VectorOf<T>::type;
+  Vector acc[R][V] = {};
   for (int64_t p = 0; p < depth; ++p) {
-    Vector v[kVectors];
+    Vector v[V];
 #pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) __builtin_memcpy(&v[j], b + j * kLanes<T>, kBytes);
+    for (int j = 0; j < V; ++j) __builtin_memcpy(&v[j], b + j * kLanes<T>, kBytes);
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) acc[i][j] += a[i] * v[j];
+      for (int j = 0; j < V; ++j) acc[i][j] += a[i] * v[j];
     }
-    a += kRows;
+    a += width;
     b += kColumns<T>;
   }
-}
-
-template <typename T>
-void tile(int64_t depth, const T* a, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols, bool accumulate) {
-  using Vector = typename VectorOf<T>::type;
-  Vector acc[kRows][kVectors] = {};
-  multiply(depth, a, b, acc);
-  if (rows == kRows && cols == kColumns<T>) {
+  if (cols == V * kLanes<T>) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      T* row = c + i * ldc;
+    for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) {
-        T* at = row + j * kLanes<T>;
+      for (int j = 0; j < V; ++j) {
+        T* at = c + i * ldc + j * kLanes<T>;
         Vector v = acc[i][j];
         if (accumulate) {
           Vector old;
@@ -62,9 +57,9 @@ void tile(int64_t depth, const T* a, const T* b, T* c, int64_t ldc, int64_t rows
     }
     return;
   }
-  T full[kRows][kColumns<T>];
+  T full[R][V * kLanes<T>];
   __builtin_memcpy(full, acc, sizeof(full));
-  for (int64_t i = 0; i < rows; ++i) {
+  for (int i = 0; i < R; ++i) {
     T* row = c + i * ldc;
     if (accumulate) {
       for (int64_t j = 0; j < cols; ++j) row[j] += full[i][j];
@@ -72,6 +67,23 @@ void tile(int64_t depth, const T* a, const T* b, T* c, int64_t ldc, int64_t rows
       for (int64_t j = 0; j < cols; ++j) row[j] = full[i][j];
     }
   }
+}
+
+template <typename T>
+using Kernel = void (*)(int64_t, const T*, int64_t, const T*, T*, int64_t, int64_t, bool);
+
+template <typename T, int V, int... R>
+constexpr Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
+  constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V>...};
+  return kernels[rows - 1];
+}
+
+template <typename T>
+void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
+          bool accumulate) {
+  constexpr std::make_integer_sequence<int, kRows> all;
+  const Kernel<T> run = cols <= kLanes<T> ? pick<T, 1>(rows, all) : pick<T, kVectors>(rows, all);
+  run(depth, a, width, b, c, ldc, cols, accumulate);
 }
 
 template <typename T>

@@ -321,7 +321,7 @@ FACULA_INLINE void moments_of_row(const C* x, int64_t n, double* mean_out, doubl
     s1 += t;
     s2 += t * t;
   }
-  *mean_out = mean + s1 / static_cast<double>(n);
+  *mean_out = mean - mean == 0 ? mean + s1 / static_cast<double>(n) : static_cast<double>(mean);
   *m2_out = s1 - s1 == 0 ? s2 - s1 * s1 / static_cast<double>(n) : std::numeric_limits<double>::quiet_NaN();
   if (*m2_out < 0) *m2_out = 0;
 }
@@ -383,7 +383,7 @@ void moments_columns(const void* const* rowsp, int64_t m, int64_t w, void* accp,
   for (int64_t j = 0; j < w; ++j) {
     const double a = s1[j];
     const double m2 = s2[j] - a * a / n;
-    mean_out[j] = mean[j] + a / n;
+    mean_out[j] = mean[j] - mean[j] == 0 ? mean[j] + a / n : static_cast<double>(mean[j]);
     m2_out[j] = !(a - a == 0)
                     ? std::numeric_limits<double>::quiet_NaN()
                     : (m2 < 0 ? 0 : m2);
@@ -396,7 +396,7 @@ void moments_merge(void* accp, const void* otherp, int64_t w, int64_t stride, do
   const double share = nb / (na + nb);
   for (int64_t j = 0; j < w; ++j) {
     const double delta = other[j] - acc[j];
-    acc[j] += delta * share;
+    acc[j] = delta - delta == 0 ? acc[j] + delta * share : acc[j] + other[j];
     acc[stride + j] += other[stride + j] + delta * delta * share * na;
   }
 }

@@ -53,10 +53,12 @@ void check_sizes(IntList size, Name op) {
 }
 
 // Reduced dims must have elements where there is no neutral element.
-void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, Name op) {
+void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, ErrorKind kind, Name op) {
   if (self.numel() > 0) return;
-  FACULA_CHECK(!all, Runtime, op, "(): self has no elements, its shape is ", shape_string(self.sizes()),
-               "; name a dim that has some");
+  if (all) {
+    raise(kind, op, "(): self has no elements, its shape is ", shape_string(self.sizes()),
+          "; name a dim that has some");
+  }
   for (size_t d = 0; d < self.sizes().size(); ++d) {
     FACULA_CHECK(!dims[d] || self.sizes()[d] > 0, Index, op, "(): dim ", d, " of self has no elements, its shape is ",
                  shape_string(self.sizes()));
@@ -103,7 +105,7 @@ Meta varied(const Tensor& self, OptionalDims dim, bool keepdim, bool mean, Name 
 Meta extreme(const Tensor& self, OptionalDims dim, bool keepdim, Name op) {
   check_ordered(self, op);
   const auto dims = dims_of(self, dim, op);
-  check_not_empty(self, dims, !dim || dim->empty(), op);
+  check_not_empty(self, dims, !dim || dim->empty(), ErrorKind::Runtime, op);
   return without(self, dims, keepdim, self.dtype());
 }
 
@@ -111,7 +113,7 @@ Meta picked(const Tensor& self, std::optional<int64_t> dim, bool keepdim, Option
   check_ordered(self, op);
   const OptionalDims list = dim ? OptionalDims(IntList(&*dim, 1)) : std::nullopt;
   const auto dims = dims_of(self, list, op);
-  check_not_empty(self, dims, !dim, op);
+  check_not_empty(self, dims, !dim, ErrorKind::Index, op);
   return without(self, dims, keepdim, dtype.value_or(self.dtype()));
 }
 
@@ -138,7 +140,7 @@ Meta normed(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, 
   }
   const auto dims = dims_of(x, dim, op);
   if (ord.as_double() < 0 || std::isinf(ord.as_double())) {
-    check_not_empty(x, dims, !dim || dim->empty(), op);
+    check_not_empty(x, dims, !dim || dim->empty(), ErrorKind::Runtime, op);
   }
   return without(x, dims, keepdim, to_real(dtype.value_or(x.dtype())));
 }
