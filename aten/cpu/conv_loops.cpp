@@ -19,7 +19,9 @@ void pack_windows(int64_t depth, const int64_t* __restrict taps, const Run* __re
     for (int64_t r = 0; r < run_count; ++r) {
       const T* from = base + runs[r].offset;
       const int64_t n = runs[r].count;
-      for (int64_t i = 0; i < n; i += kStep<T>) __builtin_memcpy(to + i, from + i, kStep<T> * sizeof(T));
+      // A panel is at most two steps wide; a loop would become a call of memcpy.
+      __builtin_memcpy(to, from, kStep<T> * sizeof(T));
+      if (n > kStep<T>) __builtin_memcpy(to + kStep<T>, from + kStep<T>, kStep<T> * sizeof(T));
       to += n;
     }
     for (int64_t i = total; i < width; ++i) *to++ = T(0);
