@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import facula
+import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
