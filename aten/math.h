@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "runtime/core/dtype.h"
+#include "runtime/iterate/int_division.h"
 
 #ifndef FACULA_ISA
 #define FACULA_ISA baseline
@@ -26,15 +27,6 @@
 #define FACULA_MATH [[gnu::always_inline]] inline
 
 namespace facula::math {
-
-// Integer division by zero does not trap: the quotient is 0 and this flag of the thread is set,
-// which whoever ran the loop takes and turns into an error.
-constinit inline thread_local bool int_division_flag = false;
-inline bool take_int_division_by_zero() {
-  const bool was = int_division_flag;
-  int_division_flag = false;
-  return was;
-}
 
 inline namespace FACULA_ISA {
 
@@ -314,7 +306,7 @@ FACULA_MATH T negate(T a) {
 template <Int T>
 FACULA_MATH T safe_divisor(T b) {
   if (b == T(0)) [[unlikely]] {
-    int_division_flag = true;
+    tls_int_division_by_zero = true;
   }
   return b == T(0) || b == static_cast<T>(-1) ? T(1) : b;
 }

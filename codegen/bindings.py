@@ -242,7 +242,7 @@ def python_names(op: Operator) -> list[tuple[str, str]]:
 def inplace_names(op: Operator) -> list[tuple[str, str]]:
     if op.internal or "inplace" not in op.variants or not stubs.takes_self(op):
         return []
-    return [(path, name + "_") for path, name in python_names(op) if path in ("", "Tensor")]
+    return [(path, name + "_") for path, name in python_names(op) if path != "_ops"]
 
 
 def collect(schema: Schema) -> tuple[list[Binding], list[Callable_], list[Entry]]:

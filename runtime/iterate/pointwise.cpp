@@ -1,3 +1,4 @@
+#include "runtime/iterate/int_division.h"
 #include "runtime/iterate/pointwise.h"
 
 #include <atomic>
@@ -139,6 +140,7 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
       for (size_t i = 0; i < inputs; ++i) in[i] = bases[i] + b * steps[i];
       for (size_t i = 0; i < noutputs; ++i) out[i] = outs[i] + b * out_item;
       s.loop(std::min(piece, end - b), out, in, args);
+      check_int_division();
     }
   });
 }
@@ -147,6 +149,7 @@ inline void run_short(const PointwiseOp& op, const Short& s, size_t inputs, char
                       ScalarType produced, const LoopArgs& args) {
   if (s.numel <= 1 || (s.numbers == 0 && s.numel < 2 * kGrain)) {
     if (s.numel > 0) s.loop(s.numel, reinterpret_cast<void* const*>(outs), s.ins, args);
+    check_int_division();
   } else {
     run_short_long(s, inputs, outs, noutputs, produced, op.masks, args);
   }

@@ -1,3 +1,4 @@
+#include "runtime/iterate/int_division.h"
 #include "runtime/iterate/pointwise_cpu.h"
 
 #include <cstring>
@@ -108,6 +109,7 @@ struct Walk {
         call_rows(box, ptrs);
       } else {
         loop(box.numel, ptrs, const_cast<const void* const*>(ptrs + outs), *args);
+        check_int_division();
       }
       for (int k = 0; k < outs; ++k) {
         if (tile[k] != nullptr) store(k, box, tile[k], raw, dense);
@@ -162,6 +164,7 @@ struct Walk {
         now[k] = o.constant || used_in_place(o) ? row[k] : row[k] + r * n * o.want_item;
       }
       loop(n, now, const_cast<const void* const*>(now + outs), *args);
+      check_int_division();
       for (size_t d = 1; d < ndim; ++d) {
         const bool more = ++index[d] < box.sizes[d];
         for (int k = 0; k < count; ++k) {

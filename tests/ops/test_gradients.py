@@ -7,7 +7,7 @@ from harness import arguments, find
 
 import facula
 from facula.autograd import forward_ad
-from facula.autograd.gradcheck import gradcheck, gradgradcheck
+from facula.autograd import gradcheck, gradgradcheck
 from facula.testing._samples import Constant, OpRecord, Varying, operators
 
 DIFFERENTIABLE = [

@@ -37,7 +37,13 @@ def tensors(values: list[object]) -> list[facula.Tensor]:
 @pytest.mark.parametrize(("op", "index", "dtype"), CASES)
 def test_value(op: OpRecord, index: int, dtype: str) -> None:
     numpy, args, kwargs = arguments(op.sample(index), dtype)
-    compare(op, to_numpy(find(op)(*args, **kwargs)), reference(op, numpy), dtype)
+    try:
+        got = find(op)(*args, **kwargs)
+    except OverflowError:
+        if dtype != "uint8":
+            raise
+        pytest.skip("a negative number does not fit uint8")
+    compare(op, to_numpy(got), reference(op, numpy), dtype)
 
 
 def spread(value: object) -> object:
@@ -84,6 +90,18 @@ def test_out(op: OpRecord, index: int) -> None:
             compare(op, to_numpy(o), to_numpy(w), "float64")
 
 
+def inplace_form(op: OpRecord, tensor: facula.Tensor):  # type: ignore[no-untyped-def]
+    """The bound in-place method, or the function where there is only that."""
+    name = op.base_name + "_"
+    if hasattr(tensor, name):
+        return getattr(tensor, name)
+    for path in op.python:
+        space = getattr(facula._C, "_" + path.rpartition(".")[0].replace(".", "_"), None)
+        if hasattr(space, name):
+            return lambda *args, **kwargs: getattr(space, name)(tensor, *args, **kwargs)
+    return None
+
+
 INPLACE = [p for p in SAMPLES if "inplace" in p.values[0].variants and not p.values[0].internal]
 
 
@@ -97,7 +115,9 @@ def test_inplace(op: OpRecord, index: int) -> None:
         pytest.skip("self is no tensor here")
     want = find(op)(*args, **kwargs)
     mine = args[0].clone()
-    method = getattr(mine, op.base_name + "_")
+    method = inplace_form(op, mine)
+    if method is None:
+        pytest.skip("its in-place form is not public")
     if tuple(want.shape) != tuple(mine.shape) or want.dtype != mine.dtype:
         try:
             method(*args[1:], **kwargs)
