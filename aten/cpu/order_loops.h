@@ -36,12 +36,6 @@ inline C from_key(KeyOf<C> key) {
   }
 }
 
-// Is `a` before `b` in ascending order?
-template <typename C>
-inline bool before(C a, C b) {
-  return (a < b) | ((b != b) & (a == a));
-}
-
 template <typename C>
 struct OrderLoops {
   // keys[i] = to_key(x[i]) ^ flip; false when some element (a NaN or -0.0) is not given back by its key.

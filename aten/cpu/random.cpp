@@ -366,7 +366,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
       }
     }
   });
-  sort_packed(packed, scratch, n, true);
+  sort_packed(packed, scratch, n, true, true);
   const auto second_word = [&](uint64_t p) {
     uint32_t words[kRandomGroup];
     const int64_t i = position_of(p);

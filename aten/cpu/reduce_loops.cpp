@@ -115,6 +115,41 @@ FACULA_INLINE void fold(Vec<C>* v, C* out) {
   for (int g = 0; g < G; ++g) out[g] = t[g];
 }
 
+// Extremes of floating-point rows: one instruction finds the extreme of the numbers, two more whether there
+// was a NaN, namely bits above those of infinity.
+template <typename Op>
+constexpr bool kExtreme = std::is_same_v<Op, MinOp> || std::is_same_v<Op, MaxOp>;
+
+template <typename Op, typename C>
+FACULA_INLINE C extreme_of_steps(const C* x, int64_t steps) {
+  using I = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  constexpr I kBits = static_cast<I>(~(I(1) << (sizeof(I) * 8 - 1)));
+  constexpr bool largest = std::is_same_v<Op, MaxOp>;
+  Vec<C> a[kUnroll];
+  Vec<I> m[kUnroll];
+  fill<C>(a, Op::template identity<C>());
+  fill<I>(m, I(0));
+  for (int64_t s = 0; s < steps; ++s, x += kStep<C>) {
+#pragma GCC unroll 16
+    for (int k = 0; k < kUnroll; ++k) {
+      Vec<C> t;
+      cpu::load<kBytes>(x + k * kLanes<C>, t);
+      if constexpr (largest) a[k] = t > a[k] ? t : a[k];
+      else a[k] = t < a[k] ? t : a[k];
+      const Vec<I> bits = reinterpret_cast<Vec<I>>(t) & kBits;
+      m[k] = bits > m[k] ? bits : m[k];
+    }
+  }
+  C best;
+  I most;
+  fold<Op, 1>(a, &best);
+  fold<MaxOp, 1>(m, &most);
+  C infinity = std::numeric_limits<C>::infinity();
+  I limit;
+  std::memcpy(&limit, &infinity, sizeof(I));
+  return most > limit ? std::numeric_limits<C>::quiet_NaN() : best;
+}
+
 // Reduces x[0, n) to G interleaved numbers.
 template <typename Op, typename Pre, int G, typename C>
 FACULA_INLINE void reduce_row(const C* x, int64_t n, C* out) {
@@ -122,7 +157,11 @@ FACULA_INLINE void reduce_row(const C* x, int64_t n, C* out) {
   int64_t steps = n / step;
   C total[G];
   for (int g = 0; g < G; ++g) total[g] = Op::template identity<C>();
-  if (steps > 0) {
+  if constexpr (kExtreme<Op> && std::is_floating_point_v<C>) {
+    if (steps > 0) total[0] = extreme_of_steps<Op>(x, steps);
+    x += steps * step;
+    n %= step;
+  } else if (steps > 0) {
     Vec<C> a[kUnroll], b[kUnroll], c[kUnroll];
     if (steps <= 16) {
       run_steps<Op, Pre>(x, steps, a);
