@@ -121,6 +121,7 @@ class Padded {
 struct Windows {
   Three out;
   int64_t image, step[2];
+  bool dense;                 // rows of positions are neighbouring rows of the image
   std::vector<int64_t> taps;  // by channel, then by place in the kernel
   int64_t positions() const { return product(out); }
 };
@@ -175,6 +176,63 @@ void multiply_few(const Windows& w, int64_t batch, int64_t groups, int64_t featu
   });
 }
 
+// Without stride the positions of a whole image with its margins lie in one run, and panels need no
+// gathering; the columns of the margins are computed in vain. That pays where they are few for the
+// work that a gathered panel would serve.
+bool straight(const Windows& w, int64_t features) {
+  const int64_t row = w.step[1];
+  return w.dense && w.out[0] == 1 && w.taps.size() >= 64 && (row - w.out[2]) * features < 12 * row;
+}
+
+template <typename T>
+void multiply_straight(const Windows& w, int64_t batch, int64_t groups, int64_t features, const T* packed, int64_t mr,
+                       int64_t padded, const T* bias, const T* image, int64_t group_stride, T* out) {
+  const GemmLoops<T>& gemm = gemm_loops<T>();
+  const auto depth = static_cast<int64_t>(w.taps.size());
+  const int64_t row = w.step[1], positions = w.positions(), columns = (w.out[1] - 1) * row + w.out[2];
+  const int64_t nr = gemm.nr, width = kColumns * nr, tiles = (columns + width - 1) / width;
+  const int64_t work = std::max<int64_t>(1, features * depth * std::min(width, columns));
+  parallel_for(0, batch * groups * tiles, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<T> apart(mr * nr);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t bg = i / tiles, g = bg % groups, first = i % tiles * width, last = std::min(first + width, columns);
+      T* block = out + bg * features * positions;
+      for (int64_t p = 0; p < depth; p += kDepth) {
+        const int64_t np = std::min(kDepth, depth - p);
+        const T* a = packed + g * padded * depth + p * padded;
+        for (int64_t f = 0; f < features; f += mr) {
+          const int64_t rows = std::min(mr, features - f);
+          for (int64_t c = first; c < last; c += nr) {
+            const T* from = image + bg * group_stride + c;
+            const int64_t cols = std::min(nr, last - c), y = c / row, x = c % row;
+            T* to = block + f * positions + y * w.out[2] + x;
+            if (x + cols <= w.out[2] && p > 0) {
+              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, to, positions, rows, cols, true);
+              continue;
+            }
+            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, apart.get(), nr, rows, cols, false);
+            for (int64_t k = 0; k < cols;) {  // the part of each row
+              const int64_t yk = (c + k) / row, xk = (c + k) % row;
+              const int64_t n = std::min(cols - k, row - xk), valid = std::min(n, w.out[2] - xk);
+              for (int64_t r = 0; r < rows && valid > 0; ++r) {
+                const T* part = apart.get() + r * nr + k;
+                T* place = block + (f + r) * positions + yk * w.out[2] + xk;
+                if (p > 0) {
+                  for (int64_t q = 0; q < valid; ++q) place[q] += part[q];
+                } else {
+                  const T start = bias != nullptr ? bias[g * features + f + r] : T(0);
+                  for (int64_t q = 0; q < valid; ++q) place[q] = part[q] + start;
+                }
+              }
+              k += n;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 template <typename T>
 void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features, const Weights<T>& weights,
               const T* bias, const T* image, int64_t group_stride, T* out) {
@@ -199,6 +257,10 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
       }
     }
   });
+  if (straight(w, features)) {
+    multiply_straight(w, batch, groups, features, packed.get(), mr, padded, bias, image, group_stride, out);
+    return;
+  }
   const int64_t width = std::min(kColumns * nr, round_up(columns, nr));
   const int64_t tiles = (columns + width - 1) / width;
   const int64_t work = std::max<int64_t>(1, features * depth * width);
@@ -291,6 +353,7 @@ Windows input_windows(const Geometry& g, const Padded<T>& image) {
   Windows w{g.out,
             g.groups * g.channels * image.plane(),
             {image.at(0, g.stride[0]), image.at(1, g.stride[1])},
+            g.stride == Three{1, 1, 1},
             {}};
   std::array<std::vector<int64_t>, 3> at;
   for (size_t d = 0; d < 3; ++d) {
@@ -387,6 +450,7 @@ void backward_input(const Geometry& g, const T* grad, const T* weight, const T* 
         Windows w{{z.count, y.count, x.count},
                   g.groups * g.features * image.plane(),
                   {image.at(0, 1), image.at(1, 1)},
+                  true,
                   {}};
         std::array<std::vector<int64_t>, 3> at{z.offsets, y.offsets, x.offsets};
         for (size_t d = 0; d < 3; ++d) {
@@ -488,7 +552,9 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const TypedBuffer<T> partial(pieces > 1 ? pieces * size : 0);
   const int64_t work = std::max<int64_t>(1, g.features * nr * positions * piece);
   parallel_for(0, pieces * g.groups * columns, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> panel(nr * std::min(kPositions, positions));
+    const int64_t stride = std::min(kPositions, positions) + kSlack;
+    const TypedBuffer<T> buffer(nr * std::min(kPositions, positions) + nr * stride);
+    T *panel = buffer.get(), *rows = panel + nr * std::min(kPositions, positions);
     std::vector<Run> runs;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t column = i % columns * nr, group = i / columns % g.groups, part = i / columns / g.groups;
@@ -500,11 +566,12 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
         for (int64_t p = 0; p < positions; p += kPositions) {
           const int64_t np = std::min(kPositions, positions - p);
           runs_of(w, p, np, runs);
-          conv_loops<T>().pack_taps(count, w.taps.data() + column, runs.data(), static_cast<int64_t>(runs.size()), nr,
-                                    image.data() + bg * group_stride, panel.get());
+          conv_loops<T>().gather_rows(count, w.taps.data() + column, runs.data(), static_cast<int64_t>(runs.size()),
+                                      stride, image.data() + bg * group_stride, rows);
+          gemm.pack(np, count, nr, rows, stride, 1, panel);
           const T* a = packed.get() + bg * padded * positions + p * padded;
           for (int64_t f = 0; f < g.features; f += mr) {
-            gemm.tile(np, a + f * np, mr, panel.get(), to + f * depth, depth, std::min(mr, g.features - f), count,
+            gemm.tile(np, a + f * np, mr, panel, to + f * depth, depth, std::min(mr, g.features - f), count,
                       accumulate);
           }
           accumulate = true;
