@@ -138,10 +138,10 @@ FACULA_MATH bool isfinite(T z) {
 
 // ---- functions of the C library ----
 
-#define FACULA_MATH_1(name)                                             \
-  FACULA_MATH float name(float x) { return ::name##f(x); }             \
+#define FACULA_MATH_1(name)                                \
+  FACULA_MATH float name(float x) { return ::name##f(x); } \
   FACULA_MATH double name(double x) { return ::name(x); }
-#define FACULA_MATH_2(name)                                             \
+#define FACULA_MATH_2(name)                                            \
   FACULA_MATH float name(float x, float y) { return ::name##f(x, y); } \
   FACULA_MATH double name(double x, double y) { return ::name(x, y); }
 
@@ -178,12 +178,12 @@ FACULA_MATH_2(nextafter)
 
 // ---- rounding: half to even, as IEEE 754 and Python do ----
 
-#define FACULA_ROUNDING(name, function)                                     \
-  FACULA_MATH float name(float x) { return __builtin_##function##f(x); }   \
-  FACULA_MATH double name(double x) { return __builtin_##function(x); }    \
-  template <Int T>                                                          \
-  FACULA_MATH T name(T x) {                                                 \
-    return x;                                                               \
+#define FACULA_ROUNDING(name, function)                                  \
+  FACULA_MATH float name(float x) { return __builtin_##function##f(x); } \
+  FACULA_MATH double name(double x) { return __builtin_##function(x); }  \
+  template <Int T>                                                       \
+  FACULA_MATH T name(T x) {                                              \
+    return x;                                                            \
   }
 FACULA_ROUNDING(floor, floor)
 FACULA_ROUNDING(ceil, ceil)
@@ -387,8 +387,7 @@ template <Int T>
 FACULA_MATH T shift_left(T x, T by) {
   constexpr int width = 8 * sizeof(T);
   const bool inside = (by >= T(0)) & (by < T(width));
-  return inside ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << (inside ? by : T(0)))
-                : T(0);
+  return inside ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << (inside ? by : T(0))) : T(0);
 }
 template <Int T>
 FACULA_MATH T shift_right(T x, T by) {
@@ -416,10 +415,8 @@ FACULA_MATH std::complex<R> div(std::complex<R> a, std::complex<R> b) {
   const bool wide = std::fabs(c) >= std::fabs(d);
   const R ratio = wide ? d / c : c / d;
   const R scale = 1 / (wide ? c + d * ratio : d + c * ratio);
-  return wide ? std::complex<R>((a.real() + a.imag() * ratio) * scale,
-                                (a.imag() - a.real() * ratio) * scale)
-              : std::complex<R>((a.real() * ratio + a.imag()) * scale,
-                                (a.imag() * ratio - a.real()) * scale);
+  return wide ? std::complex<R>((a.real() + a.imag() * ratio) * scale, (a.imag() - a.real() * ratio) * scale)
+              : std::complex<R>((a.real() * ratio + a.imag()) * scale, (a.imag() * ratio - a.real()) * scale);
 }
 template <typename R>
 FACULA_MATH std::complex<R> div(R a, std::complex<R> b) {
@@ -434,10 +431,10 @@ FACULA_MATH T mul0(T x, T y) {
   }
 }
 
-#define FACULA_COMPLEX_1(name)  \
-  template <Complex T>          \
-  FACULA_MATH T name(T z) {     \
-    return std::name(z);        \
+#define FACULA_COMPLEX_1(name) \
+  template <Complex T>         \
+  FACULA_MATH T name(T z) {    \
+    return std::name(z);       \
   }
 FACULA_COMPLEX_1(exp)
 FACULA_COMPLEX_1(log)
@@ -484,7 +481,8 @@ FACULA_MATH T log1p(T z) {
 template <Complex T>
 FACULA_MATH T pow(T z, T w) {
   if (w == T(0)) return T(1);
-  if (z == T(0)) return w.real() > 0 ? T(0) : (w.imag() == 0 ? T(infinity<real_t<T>>) : T(nan<real_t<T>>, nan<real_t<T>>));
+  if (z == T(0))
+    return w.real() > 0 ? T(0) : (w.imag() == 0 ? T(infinity<real_t<T>>) : T(nan<real_t<T>>, nan<real_t<T>>));
   return std::pow(z, w);
 }
 template <Float T>

@@ -155,7 +155,9 @@ def _param(op: Operator, argument: Argument) -> str:
         parts.append(".keyword_only = true")
     if t.varargs:
         parts.append(".varargs = true")
-    if t.is_tensor and op.kind == "pointwise":
+    if t.is_tensor and (
+        op.kind == "pointwise" or (op.kind == "composite" and argument.name == "other")
+    ):
         parts.append(".numbers = true")
     if t.list_size:
         parts.append(f".list_size = {t.list_size}")

@@ -30,7 +30,7 @@ struct Short {
   const TensorImpl* lead = nullptr;  // gives shape and dtype
   PointwiseLoop loop = nullptr;
   const void* ins[kMax];
-  bool broadcast = false;            // the shapes differ
+  bool broadcast = false;  // the shapes differ
   int numbers = 0;
   uint8_t number_at[2];
   alignas(16) char values[2][16];
@@ -120,7 +120,8 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
                                       ScalarType produced, uint32_t masks, const LoopArgs& args) {
   alignas(64) char tiles[2][kTile * 8];
   const ConvertTable& table = FACULA_BY_ISA(convert_table);
-  const int64_t item = static_cast<int64_t>(itemsize(s.lead->dtype)), out_item = static_cast<int64_t>(itemsize(produced));
+  const int64_t item = static_cast<int64_t>(itemsize(s.lead->dtype)),
+                out_item = static_cast<int64_t>(itemsize(produced));
   int64_t steps[kMax];
   const char* bases[kMax];
   for (size_t i = 0; i < inputs; ++i) {
@@ -218,8 +219,7 @@ void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel) {
   g_kernels[type].store(kernel, std::memory_order_release);
 }
 
-void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
-               LoopArgs args) {
+void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results, LoopArgs args) {
   Short s;
   if (!take_short(op, inputs, args, s)) {
     pointwise_general(op, inputs, results, args);

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMax = kMaxPointwiseOperands;
 
 struct Operand {
-  ScalarType dtype, want;      // in memory, in the loop
+  ScalarType dtype, want;  // in memory, in the loop
   int64_t item, want_item;
   bool constant = false;       // one element for all
   bool box_dense = false;      // a full box lies in one piece
@@ -85,8 +85,8 @@ struct Walk {
       tile[k] = next;
       next += (operands[k].want_item * box_numel + 63) & ~int64_t{63};
       if (const Operand& o = operands[k]; o.constant) {
-        FACULA_BY_ISA(convert_table).move[size_log2(static_cast<size_t>(o.want_item))](tile[k], o.want_item, o.value, 0,
-                                                                                      box_numel);
+        FACULA_BY_ISA(convert_table)
+            .move[size_log2(static_cast<size_t>(o.want_item))](tile[k], o.want_item, o.value, 0, box_numel);
       }
     }
     char* const raw = next;
@@ -181,8 +181,8 @@ struct Walk {
 
 }  // namespace
 
-void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute,
-                   std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const LoopArgs& args) {
+void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute, std::span<const Tensor* const> inputs,
+                   std::span<const Tensor* const> outs, const LoopArgs& args) {
   if (outs[0]->numel() == 0) return;
   const ScalarType produced = produced_type(op, compute);
   const Tensor* tensors[kMax];

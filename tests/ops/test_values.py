@@ -20,7 +20,9 @@ CASES = [
     for dtype in dtypes_of(op)
 ]
 SAMPLES = [
-    pytest.param(op, i, id=f"{op.name}-{i}") for op in WITH_SAMPLES for i in range(len(op.data["samples"]))
+    pytest.param(op, i, id=f"{op.name}-{i}")
+    for op in WITH_SAMPLES
+    for i in range(len(op.data["samples"]))
 ]
 
 
@@ -66,7 +68,9 @@ def test_non_contiguous_inputs(op: OpRecord, index: int) -> None:
         pytest.skip("random or made from nothing")
     _, args, kwargs = arguments(op.sample(index), "float64")
     want = to_numpy(find(op)(*copy.deepcopy(args), **kwargs))
-    got = to_numpy(find(op)(*[spread(a) for a in args], **{k: spread(v) for k, v in kwargs.items()}))
+    got = to_numpy(
+        find(op)(*[spread(a) for a in args], **{k: spread(v) for k, v in kwargs.items()})
+    )
     compare(op, got, want, "float64")
 
 
@@ -82,7 +86,10 @@ def test_out(op: OpRecord, index: int) -> None:
     want = find(op)(*args, **kwargs)
     many = isinstance(want, tuple)
     wanted = want if many else (want,)
-    for make in (lambda t: facula.empty([0], dtype=t.dtype), lambda t: spread(facula.zeros_like(t))):
+    for make in (
+        lambda t: facula.empty([0], dtype=t.dtype),
+        lambda t: spread(facula.zeros_like(t)),
+    ):
         outs = tuple(make(t) for t in wanted)
         got = find(op)(*args, **kwargs, out=outs if many else outs[0])
         assert (got if many else (got,))[0] is outs[0]
@@ -132,7 +139,9 @@ def test_inplace(op: OpRecord, index: int) -> None:
 @pytest.mark.parametrize(("op", "index"), SAMPLES)
 def test_meta(op: OpRecord, index: int) -> None:
     """On the meta device the result has the same shape and dtype, and no data."""
-    if op.kind in ("factory", "mutation") or any(not r["type"].startswith("Tensor") for r in op.returns):
+    if op.kind in ("factory", "mutation") or any(
+        not r["type"].startswith("Tensor") for r in op.returns
+    ):
         pytest.skip("needs values")
     _, args, kwargs = arguments(op.sample(index), "float64")
     if not tensors([*args, *kwargs.values()]):
@@ -150,7 +159,9 @@ def test_meta(op: OpRecord, index: int) -> None:
         if op.policies and op.policies.get("meta") == "none" or "depends on" in str(error):
             pytest.skip("the shape depends on the values")
         raise
-    for g, w in zip(*([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True):
+    for g, w in zip(
+        *([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True
+    ):
         assert g.device.type == "meta"
         assert (tuple(g.shape), g.dtype) == (tuple(w.shape), w.dtype)
 
@@ -171,7 +182,11 @@ def test_bad_arguments(op: OpRecord) -> None:
 
 
 def test_every_operator_has_a_proof() -> None:
-    missing = [op.name for op in operators() if not op.derived_from and not op.reference and not op.property and not op.internal]
+    missing = [
+        op.name
+        for op in operators()
+        if not op.derived_from and not op.reference and not op.property and not op.internal
+    ]
     assert not missing
 
 

@@ -105,7 +105,9 @@ def evaluate(text: str, rng: np.random.Generator) -> Sample:
     def f(*shape: int, low: float | None = None, high: float | None = None) -> Varying:
         if low is None and high is None:
             return varying(rng.standard_normal(shape))
-        return varying(rng.uniform(0.0 if low is None else low, 1.0 if high is None else high, shape))
+        return varying(
+            rng.uniform(0.0 if low is None else low, 1.0 if high is None else high, shape)
+        )
 
     def c(*shape: int) -> np.ndarray:
         return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
