@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import facula
 import nn_reference
 import numpy as np
-
-import facula
 from facula.testing._samples import Named, OpRecord, Sample, Varying
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")

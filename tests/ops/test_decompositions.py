@@ -1,15 +1,14 @@
-"""Decompositions against kernels: each operator that has both, run on its samples without its kernel."""
+"""Decompositions against kernels: operators that have both, run without their kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-from harness import arguments, compare, find, to_numpy
-
 import facula
+import pytest
 from facula.testing._samples import OpRecord, operators
+from harness import arguments, compare, find, to_numpy
 
 BOTH = [
     op

@@ -8,13 +8,13 @@ import resource
 import sys
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import pytest
-from harness import arguments, find
-
 import facula
+import pytest
 from facula.testing._samples import OpRecord, operators
+from harness import arguments, find
 
 ROUNDS = 40
 ALLOWED = (
@@ -99,10 +99,10 @@ FUZZED = [
 @pytest.fixture(autouse=True)
 def little_memory() -> Iterator[None]:
     """What asks for 2 ** 31 elements shall get a MemoryError here, not the machine's memory."""
-    if not sys.platform.startswith("linux") or "asan" in open("/proc/self/maps").read():
+    if not sys.platform.startswith("linux") or "asan" in Path("/proc/self/maps").read_text():
         yield
         return
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), before[1]))
     yield

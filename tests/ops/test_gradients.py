@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from harness import arguments, find
-
 import facula
-from facula.autograd import forward_ad
-from facula.autograd import gradcheck, gradgradcheck
+import pytest
+from facula.autograd import forward_ad, gradcheck, gradgradcheck
 from facula.testing._samples import Constant, OpRecord, Varying, operators
+from harness import arguments, find
 
 DIFFERENTIABLE = [
     op

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 
 
 def test_empty_has_the_shape() -> None:
@@ -261,7 +260,7 @@ def test_masks_must_fit() -> None:
 def test_in_place_on_parts_of_a_list() -> None:
     x = fa.arange(6.0, requires_grad=True)
     y = x * 1
-    a, b = y.split(3)
+    a, _b = y.split(3)
     a.mul_(2)
     y.unbind()[5].add_(1)
     y.sum().backward()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 
+import facula
 import numpy as np
 import pytest
-from harness import arguments, compare, dtypes_of, find, reference, to_numpy
-
-import facula
 from facula.testing._samples import OpRecord, operators
+from harness import arguments, compare, dtypes_of, find, reference, to_numpy
 
 WITH_SAMPLES = [op for op in operators() if op.samples() and not op.derived_from]
 WITH_REFERENCE = [op for op in WITH_SAMPLES if op.reference]
@@ -156,7 +155,7 @@ def test_meta(op: OpRecord, index: int) -> None:
     try:
         got = find(op)(*[meta(a) for a in args], **{k: meta(v) for k, v in kwargs.items()})
     except (RuntimeError, NotImplementedError) as error:
-        if op.policies and op.policies.get("meta") == "none" or "depends on" in str(error):
+        if (op.policies and op.policies.get("meta") == "none") or "depends on" in str(error):
             pytest.skip("the shape depends on the values")
         raise
     for g, w in zip(

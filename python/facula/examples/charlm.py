@@ -106,7 +106,7 @@ def batch(
 
 
 def run(args: argparse.Namespace) -> float:
-    """Train and sample; returns the mean loss of the last tenth of the steps, in nats a character."""
+    """Train and sample; returns the mean loss of the last tenth of the steps, in nats."""
     from tqdm import tqdm
 
     if args.text is not None and not args.text.is_file():
@@ -148,7 +148,8 @@ def run(args: argparse.Namespace) -> float:
     args.out.mkdir(parents=True, exist_ok=True)
     fa.save(model.state_dict(), args.out / "weights.safetensors")
     print(
-        f"\nloss {final:.4f} nats a character; {seconds:.1f} s; wrote {args.out / 'weights.safetensors'}"
+        f"\nloss {final:.4f} nats a character; {seconds:.1f} s;"
+        f" wrote {args.out / 'weights.safetensors'}"
     )
     return final
 

@@ -22,7 +22,7 @@ from facula.utils.data import DataLoader, Dataset, TensorDataset
 
 
 class DigitNet(nn.Module):
-    """Two convolutions, each with batch norm, and two linear layers: 8x8 grey image -> 10 scores."""
+    """Two convolutions with batch norm and two linear layers: 8x8 grey image -> 10 scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,8 @@ def run(epochs: int, device: str, seed: int, out: Path, quiet: bool = False) -> 
     print(f"\nloss {loss if epochs else float('nan'):.6f}")
     print(f"accuracy on {len(truth)} held-out digits: {accuracy:.2%}")
     print(
-        f"{time.perf_counter() - start:.1f} s; wrote {out / 'weights.safetensors'} and {out / 'misread.png'}"
+        f"{time.perf_counter() - start:.1f} s; wrote {out / 'weights.safetensors'}"
+        f" and {out / 'misread.png'}"
     )
     return accuracy
 
