@@ -3,7 +3,8 @@
 A sample is the argument list of a call, such as `f(3, 4), dim=1`. Words for arrays: `f` normal
 floats (uniform with `low`/`high`), `pos` uniform in [0.1, 3), `i` integers in [low, high),
 `b` bools, `c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values;
-no derivative is taken of those, nor of `const(f(3))`. Everything else is a Python literal, a dtype or format name.
+no derivative is taken of those, nor of `const(f(3))`. Everything else is a Python literal, a
+dtype or format name.
 """
 
 from __future__ import annotations
