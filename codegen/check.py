@@ -10,7 +10,7 @@ import ast
 import builtins
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -203,6 +203,7 @@ class _Checker:
                 elif name in stated:
                     self.errors.add(place, op.name, f"two derivatives for '{name}'")
                 stated.append(name)
+            self.incoming(op, derivative, inputs)
             automatic = derivative.auto or derivative.scalar is not None
             if automatic and not op.scalar and op.name not in self.faulty:
                 which = "auto" if derivative.auto else "scalar"
@@ -261,6 +262,14 @@ class _Checker:
                 hint = nearest(word, known) or f"; known are {', '.join(known)}"
                 message = f"unknown word '{word}' for '{key}'{hint}"
                 self.errors.add(op.place(key), op.name, message)
+
+    def incoming(self, op: Operator, derivative: Derivative, inputs: Sequence[str]) -> None:
+        """Where an input is called `grad`, the incoming gradient is `grad_output`."""
+        if derivative.formula is None or "grad" not in inputs or len(op.signature.returns) != 1:
+            return
+        if "grad_output" not in expr.names(derivative.formula):
+            message = "'grad' is the input of that name; the incoming gradient is 'grad_output'"
+            self.errors.add(derivative.formula.location, op.name, message)
 
     # ---- samples and references ----
 
@@ -336,7 +345,8 @@ def _shared(op: Operator, other: Operator, name: str) -> bool:
 def needs_derivatives(op: Operator) -> bool:
     """Whether each tensor input needs a statement: kernels that take and make real numbers."""
     if op.kind == "composite" or not (op.dispatch or op.scalar):
-        return bool(op.derivatives)  # it differentiates through its parts, or says all
+        # It differentiates through its parts, but for inputs stated as `none`; or says all.
+        return any(d.none is None for d in op.derivatives)
     if op.scalar:
         return op.promote != "bool" and bool({"float", "complex"} & set(op.dtypes))
     return any(r.type.base == "Tensor" for r in op.signature.returns)

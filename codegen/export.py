@@ -20,6 +20,18 @@ def _argument(argument: Argument) -> dict[str, Any]:
     return entry
 
 
+def _differentiable(op: Operator) -> list[str]:
+    """Inputs with a gradient; a composite states only those that have none."""
+    constant = {n for d in op.derivatives if d.none is not None for n in d.inputs}
+    if constant and op.kind == "composite":
+        return sorted(
+            a.name
+            for a in op.signature.arguments
+            if a.type.base == "Tensor" and a.name not in constant
+        )
+    return sorted({n for d in op.derivatives if d.none is None for n in d.inputs})
+
+
 def operator_record(op: Operator) -> dict[str, Any]:
     """One operator as plain data; absent keys have their default."""
     record: dict[str, Any] = {
@@ -34,7 +46,7 @@ def operator_record(op: Operator) -> dict[str, Any]:
         "doc": op.doc,
         "example": op.example,
         "samples": list(op.samples),
-        "differentiable": sorted({n for d in op.derivatives if d.none is None for n in d.inputs}),
+        "differentiable": _differentiable(op),
         "explicit_backward": autograd.is_differentiable(op),
     }
     optional = {

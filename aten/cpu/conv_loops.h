@@ -7,25 +7,32 @@
 
 namespace facula {
 
-// `count` output positions in one image row: position i reads at offset + i * stride.
+// `count` neighbouring output positions; position i reads at offset + i.
 struct Run {
   int64_t offset, count;
 };
 
+// Images are followed by this many readable elements, since runs are copied in whole vectors.
+inline constexpr int64_t kSlack = 48;
+
 template <typename T>
 struct ConvLoops {
   // Panel (depth, width) of windows: out[p * width + column] = image[taps[p] + position of column], the
-  // columns being those of the runs one after the other; the rest is zero.
-  void (*pack_windows)(int64_t depth, const int64_t* taps, const Run* runs, int64_t run_count, int64_t stride,
-                       int64_t width, const T* image, T* out);
-  // The other way round: out[position * width + p] = image[taps[p] + position], p < count <= width.
-  void (*pack_taps)(int64_t count, const int64_t* taps, const Run* runs, int64_t run_count, int64_t stride,
-                    int64_t width, const T* image, T* out);
-  // out[i] = bias + sum over p of weight[p] image[taps[p] + i * stride], i < n
-  void (*row)(int64_t depth, const int64_t* taps, const T* weight, T bias, int64_t n, int64_t stride, const T* image,
-              T* out);
-  // sum over i of grad[i] image[i * stride]
-  T (*correlate)(int64_t n, int64_t stride, const T* grad, const T* image);
+  // columns being those of the runs one after the other; the rest is zero. `out` has room for kSlack
+  // elements more.
+  void (*pack_windows)(int64_t depth, const int64_t* taps, const Run* runs, int64_t run_count, int64_t width,
+                       const T* image, T* out);
+  // Rows of windows: out[p * stride + position] = image[taps[p] + position], p < count, with room for
+  // kSlack elements more in each row.
+  void (*gather_rows)(int64_t count, const int64_t* taps, const Run* runs, int64_t run_count, int64_t stride,
+                      const T* image, T* out);
+  // Panel (depth, width) of weights: out[p * width + i] = in[offsets[p] + i * step], i < count; the rest is zero.
+  void (*pack_weights)(int64_t depth, const int64_t* offsets, int64_t count, int64_t step, int64_t width, const T* in,
+                       T* out);
+  // out[i] = bias + sum over p of weight[p] image[taps[p] + i], i < n
+  void (*row)(int64_t depth, const int64_t* taps, const T* weight, T bias, int64_t n, const T* image, T* out);
+  // sum over i of a[i] b[i]
+  T (*correlate)(int64_t n, const T* a, const T* b);
 };
 FACULA_DECLARE_BY_ISA(ConvLoops<float>, conv_loops_float)
 FACULA_DECLARE_BY_ISA(ConvLoops<double>, conv_loops_double)

@@ -10,10 +10,15 @@ namespace facula {
 
 template <typename T>
 struct GemmLoops {
-  // Panels hold `mr` rows of A or `nr` columns of B, one depth after the other.
+  // Panels hold up to `mr` rows of A or `nr` columns of B, one depth after the other.
   int64_t mr, nr;
-  // C (rows <= mr, cols <= nr; row stride ldc) = or += A panel (depth, mr) times B panel (depth, nr).
-  void (*tile)(int64_t depth, const T* a, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
+  // C (rows <= mr, cols <= nr; row stride ldc) = or += A panel (depth, width >= rows) times B panel
+  // (depth, nr).
+  void (*tile)(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
+               bool accumulate);
+  // The same with the columns of depth p at b + taps[p], nr of them readable.
+  void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, T* c, int64_t ldc,
+                    int64_t rows, int64_t cols, bool accumulate);
   // Panel of `count` rows or columns (padded with zeros to `width`): out[p * width + i] = in[i * step + p * along].
   void (*pack)(int64_t depth, int64_t count, int64_t width, const T* in, int64_t step, int64_t along, T* out);
 };
@@ -27,6 +32,12 @@ const GemmLoops<T>& gemm_loops() {
   } else {
     return FACULA_BY_ISA(gemm_loops_double);
   }
+}
+
+// Panel width at most `mr` that cuts `rows` into equal panels: 64 by 14 gives 13, not 14 and a rest of 8.
+inline int64_t even_panel(int64_t rows, int64_t mr) {
+  const int64_t panels = (rows + mr - 1) / mr;
+  return panels == 0 ? mr : (rows + panels - 1) / panels;
 }
 
 }  // namespace facula

@@ -49,8 +49,7 @@ void radix_pass(const uint64_t* from, uint64_t* to, int64_t n, int shift, int bi
 
 // Order of 64-bit keys into packed[i]. True when all keys lie within 2^32 of the least: then the upper
 // halves are their distances from it, else only the positions are of use.
-bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* scratch, bool shared,
-                 uint64_t& low) {
+bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* scratch, bool shared, uint64_t& low) {
   uint64_t high;
   table().range64(keys, n, &low, &high);
   const int shift = std::max(0, static_cast<int>(std::bit_width(high - low)) - 32);

@@ -65,10 +65,14 @@ struct OrderTable {
 
 template <typename C>
 const OrderLoops<C>& loops_of(const OrderTable& t) {
-  if constexpr (std::is_same_v<C, float>) return t.f32;
-  else if constexpr (std::is_same_v<C, double>) return t.f64;
-  else if constexpr (std::is_same_v<C, int32_t>) return t.i32;
-  else return t.i64;
+  if constexpr (std::is_same_v<C, float>)
+    return t.f32;
+  else if constexpr (std::is_same_v<C, double>)
+    return t.f64;
+  else if constexpr (std::is_same_v<C, int32_t>)
+    return t.i32;
+  else
+    return t.i64;
 }
 
 }  // namespace facula::cpu

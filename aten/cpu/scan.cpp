@@ -46,18 +46,25 @@ void for_each_lines(const Lines& lines, const F& fn) {
 struct SumScan {
   static constexpr int inputs = 1;
   template <typename C>
-  static C start() { return C(0); }
+  static C start() {
+    return C(0);
+  }
   template <typename C>
-  static void step(C& state, const C* x) { state += x[0]; }
+  static void step(C& state, const C* x) {
+    state += x[0];
+  }
 };
 struct ProdScan {
   static constexpr int inputs = 1;
   template <typename C>
-  static C start() { return C(1); }
+  static C start() {
+    return C(1);
+  }
   template <typename C>
   static void step(C& state, const C* x) {
     if constexpr (is_complex_v<C>) {
-      state = C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
+      state =
+          C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
     } else {
       state *= x[0];
     }
@@ -67,7 +74,9 @@ struct ProdScan {
 struct LogSumExpScan {
   static constexpr int inputs = 1;
   template <typename C>
-  static C start() { return -std::numeric_limits<C>::infinity(); }
+  static C start() {
+    return -std::numeric_limits<C>::infinity();
+  }
   template <typename C>
   static void step(C& state, const C* x) {
     const C low = std::min(state, x[0]), high = std::max(state, x[0]);
@@ -84,11 +93,14 @@ struct LogSumExpScan {
 struct AffineScan {
   static constexpr int inputs = 2;
   template <typename C>
-  static C start() { return C(0); }
+  static C start() {
+    return C(0);
+  }
   template <typename C>
   static void step(C& state, const C* x) {
     if constexpr (is_complex_v<C>) {
-      state = C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
+      state =
+          C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
       state += x[1];
     } else {
       state = x[0] * state + x[1];
@@ -179,7 +191,8 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
         const int64_t at = reverse ? size - done - m : done;
         for (int j = 0; j < Op::inputs; ++j) {
           load_elements(compute, buffers[j], types[j + 1],
-                        ptrs[j + 1] + l * strides[j + 1] + at * lines.along[j + 1] * items[j + 1], lines.along[j + 1], m);
+                        ptrs[j + 1] + l * strides[j + 1] + at * lines.along[j + 1] * items[j + 1], lines.along[j + 1],
+                        m);
         }
         scan_line<Op>(buffers, m, carry, reverse);
         store_elements(types[0], ptrs[0] + l * strides[0] + at * lines.along[0] * items[0], lines.along[0], compute,

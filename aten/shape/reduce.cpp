@@ -43,7 +43,8 @@ Meta without(const Tensor& self, const std::bitset<64>& dims, bool keepdim, Scal
 }
 
 void check_ordered(const Tensor& self, Name op) {
-  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ", dtype_name(self.dtype()));
+  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ",
+               dtype_name(self.dtype()));
 }
 
 void check_sizes(IntList size, Name op) {

@@ -1,7 +1,7 @@
 """Functions of networks: activations, convolutions, losses, ...
 
 Every operator that `ops.yaml` declares for `nn.functional` is here under its name. Two kinds of
-function need Python: those that take more than their operator does (`inplace`, padding by name)
+function need Python: those that take more than their operator does (`inplace`, `return_indices`)
 and stand before it, and arrangements of several operators, which give way to an operator of the
 same name.
 """
@@ -14,9 +14,9 @@ from facula import _C
 from facula.nn import (
     _activations,
     _attention,
-    _convolution,
     _losses,
     _noise,
+    _pooling,
     _resize,
     _vectors,
 )
@@ -29,7 +29,7 @@ def _functions(*modules: Any) -> dict[str, Any]:
 _found: dict[str, Any] = {
     **_functions(_attention, _losses, _noise, _resize, _vectors),
     **{n: f for n, f in vars(_C._nn_functional).items() if not n.startswith("__")},
-    **_functions(_activations, _convolution),
+    **_functions(_activations, _pooling),
 }
 globals().update(_found)
 
