@@ -33,6 +33,7 @@ _ATTRIBUTES = {
     for module, names in {
         "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
         " broadcast_tensors cartesian_prod meshgrid nonzero",
+        "facula._order": "unique unique_consecutive",
         "facula._products": "chain_matmul einsum tensordot",
         "facula._tensor_str": "get_printoptions printoptions set_printoptions",
         "facula._type_info": "finfo iinfo",
@@ -51,6 +52,20 @@ def _nonzero(self, *, as_tuple=False):
 
 
 _C.Tensor.nonzero = _nonzero
+
+
+def _method(name):
+    """A method of tensors that is a function of a module loaded when first used."""
+
+    def method(self, *args, **kwargs):
+        return __getattr__(name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
+for _name in ("unique", "unique_consecutive"):
+    setattr(_C.Tensor, _name, _method(_name))
 
 
 def __getattr__(name):
