@@ -29,6 +29,7 @@ constexpr int kUnroll = 256 / kBytes;
 template <typename C>
 constexpr int64_t kStep = 256 / static_cast<int64_t>(sizeof(C));
 
+// Integers are summed and multiplied as unsigned ones, which wrap.
 struct SumOp {
   template <typename C>
   static constexpr C identity() {
@@ -477,7 +478,7 @@ const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
     case ReduceOp::Sum: {
       static constexpr ReduceLoops f32 = plain_loops<SumOp, Plain, float>(S::Float32);
       static constexpr ReduceLoops f64 = plain_loops<SumOp, Plain, double>(S::Float64);
-      static constexpr ReduceLoops i64 = plain_loops<SumOp, Plain, int64_t>(S::Int64);
+      static constexpr ReduceLoops i64 = plain_loops<SumOp, Plain, uint64_t>(S::Int64);
       static constexpr ReduceLoops c64 = plain_loops<SumOp, Plain, float, 2>(S::Complex64);
       static constexpr ReduceLoops c128 = plain_loops<SumOp, Plain, double, 2>(S::Complex128);
       switch (compute) {
@@ -498,7 +499,7 @@ const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
     case ReduceOp::Prod: {
       static constexpr ReduceLoops f32 = plain_loops<ProdOp, Plain, float>(S::Float32);
       static constexpr ReduceLoops f64 = plain_loops<ProdOp, Plain, double>(S::Float64);
-      static constexpr ReduceLoops i64 = plain_loops<ProdOp, Plain, int64_t>(S::Int64);
+      static constexpr ReduceLoops i64 = plain_loops<ProdOp, Plain, uint64_t>(S::Int64);
       static constexpr ReduceLoops c64 = complex_prod_loops<float>(S::Complex64);
       static constexpr ReduceLoops c128 = complex_prod_loops<double>(S::Complex128);
       switch (compute) {

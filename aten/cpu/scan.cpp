@@ -51,7 +51,11 @@ struct SumScan {
   }
   template <typename C>
   static void step(C& state, const C* x) {
-    state += x[0];
+    if constexpr (std::is_integral_v<C>) {
+      state = static_cast<C>(static_cast<uint64_t>(state) + static_cast<uint64_t>(x[0]));
+    } else {
+      state += x[0];
+    }
   }
 };
 struct ProdScan {
@@ -65,6 +69,8 @@ struct ProdScan {
     if constexpr (is_complex_v<C>) {
       state =
           C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
+    } else if constexpr (std::is_integral_v<C>) {
+      state = static_cast<C>(static_cast<uint64_t>(state) * static_cast<uint64_t>(x[0]));
     } else {
       state *= x[0];
     }

@@ -31,7 +31,13 @@ inline __attribute__((always_inline)) void sum_line(const In* x, int64_t n, C& c
 }
 
 void sum_line_f64(double* x, int64_t n, double& carry) { sum_line(x, n, carry, x); }
-void sum_line_i64(int64_t* x, int64_t n, int64_t& carry) { sum_line(x, n, carry, x); }
+// Unsigned numbers wrap.
+void sum_line_i64(int64_t* x, int64_t n, int64_t& carry) {
+  uint64_t* u = reinterpret_cast<uint64_t*>(x);
+  uint64_t state = static_cast<uint64_t>(carry);
+  sum_line(u, n, state, u);
+  carry = static_cast<int64_t>(state);
+}
 void sum_line_f32(const float* x, int64_t n, double& carry, float* out) { sum_line(x, n, carry, out); }
 
 void add_f64(double* __restrict state, const double* __restrict x, int64_t n) {
