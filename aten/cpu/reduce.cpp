@@ -582,7 +582,7 @@ namespace {
 // best, index (absolute) of rows [begin, end) for w neighbouring lines.
 class ArgReducer {
  public:
-  ArgReducer(bool largest, const Tensor& self, int64_t size, int64_t along, int64_t step)
+  ArgReducer(bool largest, const Tensor& self, int64_t along, int64_t step)
       : compute_(order_type(self.dtype())),
         loops_(*FACULA_BY_ISA(reduce_table).arg(largest, compute_)),
         largest_(largest),
@@ -590,7 +590,6 @@ class ArgReducer {
         data_(static_cast<const char*>(self.raw())),
         item_(static_cast<int64_t>(self.itemsize())),
         compute_item_(static_cast<int64_t>(itemsize(compute_))),
-        size_(size),
         along_(along),
         step_(step),
         columns_(step != 0 && std::abs(step) < std::abs(along)) {}
@@ -686,7 +685,7 @@ class ArgReducer {
   Loader load_;
   const char* data_;
   int64_t item_, compute_item_;
-  int64_t size_, along_, step_;
+  int64_t along_, step_;
   bool columns_;
 };
 
@@ -712,7 +711,7 @@ void reduce_arg(bool largest, const Tensor& self_in, std::optional<int64_t> dim,
   if (size == 1) along = 1;
   const Axis none = {1, 0, {0, 0}};
   const Axis last = layout.kept.empty() ? none : layout.kept.back();
-  const ArgReducer reducer(largest, self, size, along, layout.kept.empty() ? 0 : last.in);
+  const ArgReducer reducer(largest, self, along, layout.kept.empty() ? 0 : last.in);
   const int64_t inner = last.size;
   const int64_t width = std::min<int64_t>(inner, reducer.columns() ? 1024 : std::clamp<int64_t>(kGrain / size, 1, 512));
   const int64_t tiles = (inner + width - 1) / width;

@@ -60,7 +60,7 @@ struct MaxOp {
   }
   template <typename V>
   static FACULA_INLINE void take(V& a, const V& x) {
-    a = (x > a) | (x != x) ? x : a;
+    a = ((x > a) | (x != x)) ? x : a;
   }
 };
 struct MinOp {
@@ -73,7 +73,7 @@ struct MinOp {
   }
   template <typename V>
   static FACULA_INLINE void take(V& a, const V& x) {
-    a = (x < a) | (x != x) ? x : a;
+    a = ((x < a) | (x != x)) ? x : a;
   }
 };
 
