@@ -200,6 +200,11 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
     const int64_t none = 0;
     return ops::new_zeros(self, IntList(&none, 1));
   }
+  if (n == 0 || (r > n && !with_replacement)) {
+    const int64_t none[] = {0, r};
+    return ops::new_zeros(self, none);
+  }
+  FACULA_CHECK(r <= 64, Value, "combinations(): r must be at most 64, the number of dimensions of its grid, not ", r);
   // Positions in the grid of r indices that rise along the row.
   const Tensor each = ops::arange(n, ScalarType::Int64, self.device());
   const std::vector<Tensor> copies(static_cast<size_t>(r), each);

@@ -87,6 +87,7 @@ Scalar number_value(PyObject* o, NumberKind kind) {
 }
 
 Scalar load_element(const void* p, ScalarType t) {
+  if (t == ScalarType::Bool) return Scalar(*static_cast<const uint8_t*>(p) != 0);  // whatever byte is there
   return visit_dtype(t, [&]<typename T>(std::type_identity<T>) -> Scalar {
     T v;
     std::memcpy(&v, p, sizeof(T));
