@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aten/cpu/bits.h"
+#include "aten/cpu/move_loops.h"
 #include "aten/geometry.h"
 #include "runtime/iterate/convert.h"
 
@@ -29,11 +30,8 @@ int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim,
   std::atomic<int64_t> smallest{0};
   std::atomic<bool> bad{false};
   parallel_for(0, index.numel(), kGrain, [&](int64_t b, int64_t e) {
-    int64_t least = 0, most = -1;
-    for (int64_t i = b; i < e; ++i) {
-      least = std::min(least, v[i]);
-      most = std::max(most, v[i]);
-    }
+    int64_t least, most;
+    FACULA_BY_ISA(move_loops).range(v + b, e - b, &least, &most);
     if (least < low || most >= size) bad.store(true, std::memory_order_relaxed);
     int64_t seen = smallest.load(std::memory_order_relaxed);
     while (least < seen && !smallest.compare_exchange_weak(seen, least, std::memory_order_relaxed)) {
@@ -218,6 +216,16 @@ struct Offsets {
     return offset;
   }
 };
+struct TwoOffsets {
+  IndexedDim a, b;
+  explicit TwoOffsets(const IndexPlan& plan) : a(plan.dims[0]), b(plan.dims[1]) {}
+  int64_t operator()(int64_t k) const {
+    int64_t v = a.index[k], w = b.index[k];
+    v += v < 0 ? a.size : 0;
+    w += w < 0 ? b.size : 0;
+    return v * a.stride + w * b.stride;
+  }
+};
 struct OneOffset {
   IndexedDim d;
   explicit OneOffset(const IndexPlan& plan) : d(plan.dims[0]) {}
@@ -338,6 +346,8 @@ void visit(const IndexPlan& plan) {
   };
   if (plan.dims.size() == 1) {
     go(OneOffset(plan));
+  } else if (plan.dims.size() == 2) {
+    go(TwoOffsets(plan));
   } else {
     go(Offsets{plan});
   }

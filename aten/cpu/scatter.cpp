@@ -46,22 +46,41 @@ Walk make_walk(const Tensor& table, const Tensor& side, const Tensor& index, int
   return w;
 }
 
+// n elements with all four running in byte steps; `table_step` bytes to one index.
+template <typename F>
+void line(char* table, int64_t ts, int64_t table_step, char* side, int64_t ss, const char* index, int64_t is, int64_t n,
+          const F& element) {
+  if (ts == 0 && is == static_cast<int64_t>(sizeof(int64_t))) {
+    const int64_t* v = reinterpret_cast<const int64_t*>(index);
+    for (int64_t i = 0; i < n; ++i, side += ss) element(table + v[i] * table_step, side);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {
+    element(table + *reinterpret_cast<const int64_t*>(index) * table_step, side);
+  }
+}
+
+// Where the walk runs across the indexed dim, it does so in strips: the part of the table that lies
+// under one fits the second-level cache.
+constexpr int64_t kStripBytes = int64_t{1} << 18;
+
 template <typename F>
 void walk_range(const Walk& w, int64_t begin, int64_t end, const F& element) {
   detail::walk_rows(w.plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
-    const auto at = [&](char* table, char* side, const char* index) {
-      element(table + *reinterpret_cast<const int64_t*>(index) * w.table_step, side);
-    };
     // Along the row or along the dim first, whichever lies closer together in the index.
-    if (s[2] <= w.index_step || w.count == 1) {
-      for (int64_t j = 0; j < w.count; ++j) {
-        char *table = p[0], *side = p[1] + j * w.side_step, *index = p[2] + j * w.index_step;
-        for (int64_t i = 0; i < n; ++i) at(table + i * s[0], side + i * s[1], index + i * s[2]);
+    if (n > 1 && (s[2] <= w.index_step || w.count == 1)) {
+      const int64_t strip = std::max<int64_t>(16, kStripBytes / std::max<int64_t>(w.size * std::max<int64_t>(s[0], 1), 1));
+      for (int64_t low = 0; low < n; low += strip) {
+        const int64_t m = std::min(strip, n - low);
+        char *table = p[0] + low * s[0], *side = p[1] + low * s[1], *index = p[2] + low * s[2];
+        for (int64_t j = 0; j < w.count; ++j) {
+          line(table, s[0], w.table_step, side + j * w.side_step, s[1], index + j * w.index_step, s[2], m, element);
+        }
       }
     } else {
       for (int64_t i = 0; i < n; ++i) {
-        char *table = p[0] + i * s[0], *side = p[1] + i * s[1], *index = p[2] + i * s[2];
-        for (int64_t j = 0; j < w.count; ++j) at(table, side + j * w.side_step, index + j * w.index_step);
+        line(p[0] + i * s[0], 0, w.table_step, p[1] + i * s[1], w.side_step, p[2] + i * s[2], w.index_step, w.count,
+             element);
       }
     }
   });
