@@ -18,6 +18,9 @@ struct MoveLoops {
   int64_t (*compact[5])(void* out, const void* from, const uint8_t* mask, int64_t n);
   // first + i for those i whose mask is set.
   int64_t (*positions)(int64_t* out, int64_t first, const uint8_t* mask, int64_t n);
+  // The i < n (at most kCompactRun) whose index, counted from the end when negative, is in [low, high);
+  // `stride` bytes from one index to the next. Returns their number. `out` has room for n + 8.
+  int64_t (*within)(int32_t* out, const char* index, int64_t stride, int64_t n, int64_t size, int64_t low, int64_t high);
   // How many masks are set.
   int64_t (*count)(const uint8_t* mask, int64_t n);
 };
