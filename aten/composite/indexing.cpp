@@ -9,13 +9,15 @@ namespace facula::composite {
 
 namespace {
 
-bool is_mask(const Tensor& t) { return t.defined() && (t.dtype() == ScalarType::Bool || t.dtype() == ScalarType::UInt8); }
+bool is_mask(const Tensor& t) {
+  return t.defined() && (t.dtype() == ScalarType::Bool || t.dtype() == ScalarType::UInt8);
+}
 
 void check_mask_shape(const Tensor& mask, const Tensor& self, size_t at, const char* op) {
   for (size_t d = 0; d < mask.sizes().size(); ++d) {
-    FACULA_CHECK(at + d < self.sizes().size() && mask.sizes()[d] == self.sizes()[at + d], Index, op,
-                 "(): the mask is ", shape_string(mask.sizes()), " and does not fit self, ", shape_string(self.sizes()),
-                 ", from dim ", at, " on");
+    FACULA_CHECK(at + d < self.sizes().size() && mask.sizes()[d] == self.sizes()[at + d], Index, op, "(): the mask is ",
+                 shape_string(mask.sizes()), " and does not fit self, ", shape_string(self.sizes()), ", from dim ", at,
+                 " on");
   }
 }
 
@@ -62,7 +64,8 @@ Tensor index(const Tensor& self, TensorList indices) {
 
 const Tensor& index_put_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   Tensor source = values;
-  if (source.device() != self.device() && source.dim() == 0) source = ops::to_device(source, self.device(), std::nullopt);
+  if (source.device() != self.device() && source.dim() == 0)
+    source = ops::to_device(source, self.device(), std::nullopt);
   if (covers(self, indices) && source.numel() == 1 && !accumulate && source.dtype() == self.dtype()) {
     check_mask_shape(indices[0], self, 0, "index_put_");
     const Tensor mask = ops::to_dtype(indices[0], ScalarType::Bool);
@@ -85,7 +88,8 @@ const Tensor& put_(const Tensor& self, const Tensor& index, const Tensor& source
     return self;
   }
   const Tensor line = ops::reshape(self, IntList(flat, 1));
-  return ops::copy_(self, ops::view(ops::index_put_long(line, TensorList(&index, 1), values, accumulate), self.sizes()));
+  return ops::copy_(self,
+                    ops::view(ops::index_put_long(line, TensorList(&index, 1), values, accumulate), self.sizes()));
 }
 
 // ---- for devices with index_long and index_put_long alone ----
@@ -215,7 +219,8 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
                  " is out of range for ", num_classes, " classes");
     if (num_classes == -1) num_classes = largest + 1;
   }
-  FACULA_CHECK(num_classes > 0, NotImplemented, "one_hot(): num_classes depends on the values, which a meta tensor does "
+  FACULA_CHECK(num_classes > 0, NotImplemented,
+               "one_hot(): num_classes depends on the values, which a meta tensor does "
                "not have; give it");
   DimVector sizes(self.sizes());
   sizes.push_back(num_classes);
@@ -224,8 +229,9 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
 }
 
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
-  FACULA_CHECK(self.dim() == 1 && is_integral(self.dtype()), Runtime, "bincount(): self must be a vector of integers, not ",
-               shape_string(self.sizes()), " of ", dtype_name(self.dtype()));
+  FACULA_CHECK(self.dim() == 1 && is_integral(self.dtype()), Runtime,
+               "bincount(): self must be a vector of integers, not ", shape_string(self.sizes()), " of ",
+               dtype_name(self.dtype()));
   FACULA_CHECK(!weights.defined() || weights.sizes() == self.sizes(), Runtime,
                "bincount(): weights must have the shape of self");
   int64_t size = minlength;
@@ -235,7 +241,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
                  "bincount(): self must not hold negative numbers");
     size = std::max(size, ops::local_scalar(ops::max(bins)).to<int64_t>() + 1);
   }
-  const ScalarType type = !weights.defined()                            ? ScalarType::Int64
+  const ScalarType type = !weights.defined()                       ? ScalarType::Int64
                           : weights.dtype() == ScalarType::Float32 ? ScalarType::Float32
                                                                    : ScalarType::Float64;
   const Tensor counts = ops::zeros(IntList(&size, 1), type, self.device());

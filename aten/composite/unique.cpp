@@ -108,8 +108,8 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
 Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bool counts, const char* op) {
   const int64_t d = wrap_dim(dim, self.dim(), op);
   const int64_t n = self.dim() == 0 ? 1 : self.size(d);
-  FACULA_CHECK(self.numel() > 0 || n == 0, Runtime, op, "(): the slices along dim ", dim,
-               " have no elements, self is ", shape_string(self.sizes()));
+  FACULA_CHECK(self.numel() > 0 || n == 0, Runtime, op, "(): the slices along dim ", dim, " have no elements, self is ",
+               shape_string(self.sizes()));
   const Tensor rows = cpu::dense(self.dim() == 0 ? ops::reshape(self, {1}) : ops::movedim(self, {d}, {0}));
   const int64_t width = n == 0 ? 0 : rows.numel() / n;
   Runs runs(n, inverse, counts);
@@ -147,10 +147,9 @@ Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bo
 
 std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool, bool return_inverse, bool return_counts) {
   const Tensor x = reachable(self, "unique");
-  return back(cpu::visit_ordered(x.dtype(), "unique",
-                                 [&]<typename C>(std::type_identity<C>) {
-                                   return unique_of<C>(x, return_inverse, return_counts);
-                                 }),
+  return back(cpu::visit_ordered(
+                  x.dtype(), "unique",
+                  [&]<typename C>(std::type_identity<C>) { return unique_of<C>(x, return_inverse, return_counts); }),
               self.device());
 }
 

@@ -38,9 +38,7 @@ struct Problem {
   bool causal;
   int64_t group() const { return heads / kv_heads; }
   // Keys that the block of queries from `first` can see.
-  int64_t visible(int64_t first, int64_t count) const {
-    return causal ? std::min(keys, first + count) : keys;
-  }
+  int64_t visible(int64_t first, int64_t count) const { return causal ? std::min(keys, first + count) : keys; }
 };
 Problem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), causal};
@@ -69,7 +67,8 @@ class Mask {
       T* to = s + i * ld;
       if (boolean_) {
         const bool* m = held_.data<bool>() + row;
-        for (int64_t j = 0; j < nk; ++j) to[j] = m[j * strides_[3]] ? to[j] * scale : -std::numeric_limits<T>::infinity();
+        for (int64_t j = 0; j < nk; ++j)
+          to[j] = m[j * strides_[3]] ? to[j] * scale : -std::numeric_limits<T>::infinity();
       } else {
         const T* m = held_.data<T>() + row;
         for (int64_t j = 0; j < nk; ++j) to[j] = to[j] * scale + m[j * strides_[3]];
@@ -98,7 +97,8 @@ void mask_future(int64_t q0, int64_t nq, int64_t k0, int64_t nk, T* s, int64_t l
 template <typename T>
 void scores(const Problem& p, const Heads<const T>& q, const Heads<const T>& k, const Mask& mask, int64_t b, int64_t h,
             int64_t q0, int64_t nq, int64_t k0, int64_t nk, T* s, T* scale) {
-  gemm<T>(nq, nk, p.width, T(1), {q.at(b, h, q0), q.row, 1}, {k.at(b, h / p.group(), k0), 1, k.row}, T(0), {s, kKeys, 1});
+  gemm<T>(nq, nk, p.width, T(1), {q.at(b, h, q0), q.row, 1}, {k.at(b, h / p.group(), k0), 1, k.row}, T(0),
+          {s, kKeys, 1});
   if (mask.present()) {
     mask.apply(b, h, q0, nq, k0, nk, *scale, s, kKeys);
     *scale = T(1);
@@ -183,7 +183,8 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
             // Where the scores have taken the scale, it is still missing from their slopes.
             const T rest = factor == scale ? T(1) : scale;
             const Matrix<const T> weights{s, kKeys, 1}, slopes{dp, kKeys, 1};
-            gemm<T>(nk, p.value_width, nq, T(1), weights.t(), grad, T(1), {dv_head + k0 * p.value_width, p.value_width, 1});
+            gemm<T>(nk, p.value_width, nq, T(1), weights.t(), grad, T(1),
+                    {dv_head + k0 * p.value_width, p.value_width, 1});
             gemm<T>(nq, p.width, nk, rest, slopes, key, T(1), {dq + (bh * p.queries + q0) * p.width, p.width, 1});
             gemm<T>(nk, p.width, nq, rest, slopes.t(), query, T(1), {dk_head + k0 * p.width, p.width, 1});
           }

@@ -3,8 +3,8 @@
 // Images are copied with their margin of zeros; then every tap of the kernel is a fixed offset from
 // an output's place, and the product with the weights is blocked as in a matrix product whose second
 // operand is gathered panel by panel (implicit im2col). With a stride the columns of the copy are
-// sorted by their residue, so that neighbouring outputs always read neighbouring elements. A transposed convolution of stride s is one
-// such product per residue of the output's place modulo s, with the taps that meet it. Groups of few
+// sorted by their residue, so that neighbouring outputs always read neighbouring elements. A transposed convolution of
+// stride s is one such product per residue of the output's place modulo s, with the taps that meet it. Groups of few
 // output channels (depthwise) are summed row by row.
 #include <array>
 #include <vector>
@@ -23,10 +23,10 @@ using Three = std::array<int64_t, 3>;
 int64_t product(const Three& v) { return v[0] * v[1] * v[2]; }
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-constexpr int64_t kDepth = 384;        // of a packed panel
-constexpr int64_t kColumns = 8;        // panels of output positions that are packed at a time
-constexpr int64_t kFewChannels = 6;    // groups up to here are summed row by row
-constexpr int64_t kWork = 1 << 18;     // multiplications that a piece for a thread should have
+constexpr int64_t kDepth = 384;      // of a packed panel
+constexpr int64_t kColumns = 8;      // panels of output positions that are packed at a time
+constexpr int64_t kFewChannels = 6;  // groups up to here are summed row by row
+constexpr int64_t kWork = 1 << 18;   // multiplications that a piece for a thread should have
 
 // A convolution seen from `input` (batch, groups * channels, in) to `output` (batch, groups *
 // features, out); lists of one or two dims are extended in front by dims of one.
@@ -69,8 +69,11 @@ template <typename T>
 class Padded {
  public:
   Padded(const T* data, int64_t planes, const Three& from, const Margins& to)
-      : height_(to.size[1]), columns_((to.size[2] + to.split - 1) / to.split), split_(to.split),
-        plane_(to.size[0] * height_ * columns_ * split_), copy_(planes * plane_ + kSlack) {
+      : height_(to.size[1]),
+        columns_((to.size[2] + to.split - 1) / to.split),
+        split_(to.split),
+        plane_(to.size[0] * height_ * columns_ * split_),
+        copy_(planes * plane_ + kSlack) {
     const int64_t source = product(from);
     parallel_for(0, planes, grain_for(plane_), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) copy_plane(data + i * source, from, to, copy_.get() + i * plane_);
@@ -121,6 +124,7 @@ class Padded {
 struct Windows {
   Three out;
   int64_t image, step[2];
+  bool dense;                 // rows of positions are neighbouring rows of the image
   std::vector<int64_t> taps;  // by channel, then by place in the kernel
   int64_t positions() const { return product(out); }
 };
@@ -175,6 +179,63 @@ void multiply_few(const Windows& w, int64_t batch, int64_t groups, int64_t featu
   });
 }
 
+// Without stride the positions of a whole image with its margins lie in one run, and panels need no
+// gathering; the columns of the margins are computed in vain. That pays where they are few for the
+// work that a gathered panel would serve.
+bool straight(const Windows& w, int64_t features) {
+  const int64_t row = w.step[1];
+  return w.dense && w.out[0] == 1 && w.taps.size() >= 64 && (row - w.out[2]) * features < 12 * row;
+}
+
+template <typename T>
+void multiply_straight(const Windows& w, int64_t batch, int64_t groups, int64_t features, const T* packed, int64_t mr,
+                       int64_t padded, const T* bias, const T* image, int64_t group_stride, T* out) {
+  const GemmLoops<T>& gemm = gemm_loops<T>();
+  const auto depth = static_cast<int64_t>(w.taps.size());
+  const int64_t row = w.step[1], positions = w.positions(), columns = (w.out[1] - 1) * row + w.out[2];
+  const int64_t nr = gemm.nr, width = kColumns * nr, tiles = (columns + width - 1) / width;
+  const int64_t work = std::max<int64_t>(1, features * depth * std::min(width, columns));
+  parallel_for(0, batch * groups * tiles, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<T> apart(mr * nr);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t bg = i / tiles, g = bg % groups, first = i % tiles * width, last = std::min(first + width, columns);
+      T* block = out + bg * features * positions;
+      for (int64_t p = 0; p < depth; p += kDepth) {
+        const int64_t np = std::min(kDepth, depth - p);
+        const T* a = packed + g * padded * depth + p * padded;
+        for (int64_t f = 0; f < features; f += mr) {
+          const int64_t rows = std::min(mr, features - f);
+          for (int64_t c = first; c < last; c += nr) {
+            const T* from = image + bg * group_stride + c;
+            const int64_t cols = std::min(nr, last - c), y = c / row, x = c % row;
+            T* to = block + f * positions + y * w.out[2] + x;
+            if (x + cols <= w.out[2] && p > 0) {
+              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, to, positions, rows, cols, true);
+              continue;
+            }
+            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, apart.get(), nr, rows, cols, false);
+            for (int64_t k = 0; k < cols;) {  // the part of each row
+              const int64_t yk = (c + k) / row, xk = (c + k) % row;
+              const int64_t n = std::min(cols - k, row - xk), valid = std::min(n, w.out[2] - xk);
+              for (int64_t r = 0; r < rows && valid > 0; ++r) {
+                const T* part = apart.get() + r * nr + k;
+                T* place = block + (f + r) * positions + yk * w.out[2] + xk;
+                if (p > 0) {
+                  for (int64_t q = 0; q < valid; ++q) place[q] += part[q];
+                } else {
+                  const T start = bias != nullptr ? bias[g * features + f + r] : T(0);
+                  for (int64_t q = 0; q < valid; ++q) place[q] = part[q] + start;
+                }
+              }
+              k += n;
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 template <typename T>
 void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features, const Weights<T>& weights,
               const T* bias, const T* image, int64_t group_stride, T* out) {
@@ -199,6 +260,10 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
       }
     }
   });
+  if (straight(w, features)) {
+    multiply_straight(w, batch, groups, features, packed.get(), mr, padded, bias, image, group_stride, out);
+    return;
+  }
   const int64_t width = std::min(kColumns * nr, round_up(columns, nr));
   const int64_t tiles = (columns + width - 1) / width;
   const int64_t work = std::max<int64_t>(1, features * depth * width);
@@ -291,6 +356,7 @@ Windows input_windows(const Geometry& g, const Padded<T>& image) {
   Windows w{g.out,
             g.groups * g.channels * image.plane(),
             {image.at(0, g.stride[0]), image.at(1, g.stride[1])},
+            g.stride == Three{1, 1, 1},
             {}};
   std::array<std::vector<int64_t>, 3> at;
   for (size_t d = 0; d < 3; ++d) {
@@ -321,17 +387,16 @@ void forward(const Geometry& g, const T* input, const T* weight, const T* bias, 
   }
   if (is_pointwise(g)) {
     if (bias != nullptr) fill_bias(g.batch, g.features, positions, bias, out);
-    batched_gemm<T>(g.batch, g.features, positions, g.channels, T(1), {weight, g.channels, 1}, 0,
-                    {input, positions, 1}, g.channels * positions, T(bias != nullptr ? 1 : 0), {out, positions, 1},
-                    g.features * positions);
+    batched_gemm<T>(g.batch, g.features, positions, g.channels, T(1), {weight, g.channels, 1}, 0, {input, positions, 1},
+                    g.channels * positions, T(bias != nullptr ? 1 : 0), {out, positions, 1}, g.features * positions);
     return;
   }
   const Padded<T> image(input, g.batch * g.groups * g.channels, g.in, input_margins(g));
   const int64_t depth = g.channels * product(g.kernel);
   Weights<T> weights{weight, g.features * depth, depth, {}};
   for (int64_t p = 0; p < depth; ++p) weights.offsets.push_back(p);
-  multiply(input_windows(g, image), g.batch, g.groups, g.features, weights, bias,
-           image.data(), g.channels * image.plane(), out);
+  multiply(input_windows(g, image), g.batch, g.groups, g.features, weights, bias, image.data(),
+           g.channels * image.plane(), out);
 }
 
 // Residue r of the places of one dim: which taps k meet it, from what place of `grad`.
@@ -387,6 +452,7 @@ void backward_input(const Geometry& g, const T* grad, const T* weight, const T* 
         Windows w{{z.count, y.count, x.count},
                   g.groups * g.features * image.plane(),
                   {image.at(0, 1), image.at(1, 1)},
+                  true,
                   {}};
         std::array<std::vector<int64_t>, 3> at{z.offsets, y.offsets, x.offsets};
         for (size_t d = 0; d < 3; ++d) {
@@ -408,7 +474,8 @@ void backward_input(const Geometry& g, const T* grad, const T* weight, const T* 
         T* result = direct ? out : part.get();
         if (w.taps.empty()) {
           for (int64_t i = 0; i < g.batch * channels; ++i) {
-            std::fill(result + i * positions, result + (i + 1) * positions, bias != nullptr ? bias[i % channels] : T(0));
+            std::fill(result + i * positions, result + (i + 1) * positions,
+                      bias != nullptr ? bias[i % channels] : T(0));
           }
         } else {
           multiply(w, g.batch, g.groups, g.channels, weights, bias, image.data(), g.features * image.plane(), result);
@@ -442,24 +509,24 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t group_stride = g.channels * image.plane();
   if (g.features <= kFewChannels) {
     const int64_t rows = g.out[0] * g.out[1];
-    parallel_for(0, g.groups * g.features, grain_for(g.batch * positions * depth, kWork / 4),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t c = begin; c < end; ++c) {
-                     for (int64_t p = 0; p < depth; ++p) {
-                       double sum = 0;
-                       for (int64_t n = 0; n < g.batch; ++n) {
-                         const T* dy = grad + (n * g.groups * g.features + c) * positions;
-                         const T* x = image.data() + (n * g.groups + c / g.features) * group_stride +
-                                      w.taps[static_cast<size_t>(p)];
-                         for (int64_t r = 0; r < rows; ++r) {
-                           sum += static_cast<double>(conv_loops<T>().correlate(
-                               w.out[2], dy + r * w.out[2], x + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1]));
-                         }
-                       }
-                       out[c * depth + p] = static_cast<T>(sum);
-                     }
-                   }
-                 });
+    parallel_for(
+        0, g.groups * g.features, grain_for(g.batch * positions * depth, kWork / 4), [&](int64_t begin, int64_t end) {
+          for (int64_t c = begin; c < end; ++c) {
+            for (int64_t p = 0; p < depth; ++p) {
+              double sum = 0;
+              for (int64_t n = 0; n < g.batch; ++n) {
+                const T* dy = grad + (n * g.groups * g.features + c) * positions;
+                const T* x =
+                    image.data() + (n * g.groups + c / g.features) * group_stride + w.taps[static_cast<size_t>(p)];
+                for (int64_t r = 0; r < rows; ++r) {
+                  sum += static_cast<double>(conv_loops<T>().correlate(
+                      w.out[2], dy + r * w.out[2], x + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1]));
+                }
+              }
+              out[c * depth + p] = static_cast<T>(sum);
+            }
+          }
+        });
     return;
   }
   const GemmLoops<T>& gemm = gemm_loops<T>();
@@ -488,7 +555,9 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const TypedBuffer<T> partial(pieces > 1 ? pieces * size : 0);
   const int64_t work = std::max<int64_t>(1, g.features * nr * positions * piece);
   parallel_for(0, pieces * g.groups * columns, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> panel(nr * std::min(kPositions, positions));
+    const int64_t stride = std::min(kPositions, positions) + kSlack;
+    const TypedBuffer<T> buffer(nr * std::min(kPositions, positions) + nr * stride);
+    T *panel = buffer.get(), *rows = panel + nr * std::min(kPositions, positions);
     std::vector<Run> runs;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t column = i % columns * nr, group = i / columns % g.groups, part = i / columns / g.groups;
@@ -500,11 +569,12 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
         for (int64_t p = 0; p < positions; p += kPositions) {
           const int64_t np = std::min(kPositions, positions - p);
           runs_of(w, p, np, runs);
-          conv_loops<T>().pack_taps(count, w.taps.data() + column, runs.data(), static_cast<int64_t>(runs.size()), nr,
-                                    image.data() + bg * group_stride, panel.get());
+          conv_loops<T>().gather_rows(count, w.taps.data() + column, runs.data(), static_cast<int64_t>(runs.size()),
+                                      stride, image.data() + bg * group_stride, rows);
+          gemm.pack(np, count, nr, rows, stride, 1, panel);
           const T* a = packed.get() + bg * padded * positions + p * padded;
           for (int64_t f = 0; f < g.features; f += mr) {
-            gemm.tile(np, a + f * np, mr, panel.get(), to + f * depth, depth, std::min(mr, g.features - f), count,
+            gemm.tile(np, a + f * np, mr, panel, to + f * depth, depth, std::min(mr, g.features - f), count,
                       accumulate);
           }
           accumulate = true;
@@ -575,12 +645,12 @@ void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor&
       });
     }
     if (mask[1]) {
-      into_dense(grad_weight, x.dtype(), [&](const Tensor& gw) {
-        backward_weight<T>(g, wide.data<T>(), narrow.data<T>(), gw.data<T>());
-      });
+      into_dense(grad_weight, x.dtype(),
+                 [&](const Tensor& gw) { backward_weight<T>(g, wide.data<T>(), narrow.data<T>(), gw.data<T>()); });
     }
     if (mask[2]) {
-      into_dense(grad_bias, x.dtype(), [&](const Tensor& gb) { backward_bias<T>(dy.sizes(), dy.data<T>(), gb.data<T>()); });
+      into_dense(grad_bias, x.dtype(),
+                 [&](const Tensor& gb) { backward_bias<T>(dy.sizes(), dy.data<T>(), gb.data<T>()); });
     }
   });
 }

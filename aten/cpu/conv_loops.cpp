@@ -19,7 +19,9 @@ void pack_windows(int64_t depth, const int64_t* __restrict taps, const Run* __re
     for (int64_t r = 0; r < run_count; ++r) {
       const T* from = base + runs[r].offset;
       const int64_t n = runs[r].count;
-      for (int64_t i = 0; i < n; i += kStep<T>) __builtin_memcpy(to + i, from + i, kStep<T> * sizeof(T));
+      // A panel is at most two steps wide; a loop would become a call of memcpy.
+      __builtin_memcpy(to, from, kStep<T> * sizeof(T));
+      if (n > kStep<T>) __builtin_memcpy(to + kStep<T>, from + kStep<T>, kStep<T> * sizeof(T));
       to += n;
     }
     for (int64_t i = total; i < width; ++i) *to++ = T(0);
@@ -27,20 +29,19 @@ void pack_windows(int64_t depth, const int64_t* __restrict taps, const Run* __re
 }
 
 template <typename T>
-void pack_taps(int64_t count, const int64_t* __restrict taps, const Run* __restrict runs, int64_t run_count,
-               int64_t width, const T* __restrict image, T* __restrict out) {
-  int64_t total = 0;
-  for (int64_t r = 0; r < run_count; ++r) total += runs[r].count;
-  for (int64_t p = 0; p < width; ++p) {
-    T* to = out + p;
-    if (p >= count) {
-      for (int64_t i = 0; i < total; ++i) to[i * width] = T(0);
-      continue;
-    }
+void gather_rows(int64_t count, const int64_t* __restrict taps, const Run* __restrict runs, int64_t run_count,
+                 int64_t stride, const T* __restrict image, T* __restrict out) {
+  for (int64_t p = 0; p < count; ++p) {
     const T* base = image + taps[p];
+    T* to = out + p * stride;
     for (int64_t r = 0; r < run_count; ++r) {
-      const T* row = base + runs[r].offset;
-      for (int64_t i = 0; i < runs[r].count; ++i, to += width) *to = row[i];
+      const T* from = base + runs[r].offset;
+      const int64_t n = runs[r].count;
+      for (int64_t i = 0; i < n; i += kStep<T>) {
+        __builtin_memcpy(to + i, from + i, kStep<T> * sizeof(T));
+        asm volatile("");  // else the loop becomes a call of memcpy
+      }
+      to += n;
     }
   }
 }
@@ -86,8 +87,8 @@ T correlate(int64_t n, const T* __restrict a, const T* __restrict b) {
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(ConvLoops<float>, conv_loops_float,
-                     {pack_windows<float>, pack_taps<float>, pack_weights<float>, row<float>, correlate<float>})
+                     {pack_windows<float>, gather_rows<float>, pack_weights<float>, row<float>, correlate<float>})
 FACULA_DEFINE_BY_ISA(ConvLoops<double>, conv_loops_double,
-                     {pack_windows<double>, pack_taps<double>, pack_weights<double>, row<double>, correlate<double>})
+                     {pack_windows<double>, gather_rows<double>, pack_weights<double>, row<double>, correlate<double>})
 
 }  // namespace facula

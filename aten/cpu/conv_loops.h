@@ -13,7 +13,7 @@ struct Run {
 };
 
 // Images are followed by this many readable elements, since runs are copied in whole vectors.
-inline constexpr int64_t kSlack = 16;
+inline constexpr int64_t kSlack = 48;
 
 template <typename T>
 struct ConvLoops {
@@ -22,9 +22,10 @@ struct ConvLoops {
   // elements more.
   void (*pack_windows)(int64_t depth, const int64_t* taps, const Run* runs, int64_t run_count, int64_t width,
                        const T* image, T* out);
-  // The other way round: out[position * width + p] = image[taps[p] + position], p < count <= width.
-  void (*pack_taps)(int64_t count, const int64_t* taps, const Run* runs, int64_t run_count, int64_t width,
-                    const T* image, T* out);
+  // Rows of windows: out[p * stride + position] = image[taps[p] + position], p < count, with room for
+  // kSlack elements more in each row.
+  void (*gather_rows)(int64_t count, const int64_t* taps, const Run* runs, int64_t run_count, int64_t stride,
+                      const T* image, T* out);
   // Panel (depth, width) of weights: out[p * width + i] = in[offsets[p] + i * step], i < count; the rest is zero.
   void (*pack_weights)(int64_t depth, const int64_t* offsets, int64_t count, int64_t step, int64_t width, const T* in,
                        T* out);

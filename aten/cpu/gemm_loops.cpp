@@ -1,5 +1,6 @@
 #include "aten/cpu/gemm_loops.h"
 
+#include <type_traits>
 #include <utility>
 
 namespace facula {
@@ -22,23 +23,24 @@ constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
 template <typename T>
 constexpr int kColumns = kVectors * kLanes<T>;
 
-// One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth.
-template <typename T, int R, int V>
-void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __restrict b, T* __restrict c, int64_t ldc,
-            int64_t cols, bool accumulate) {
+// One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
+// columns of depth p are at b + p * (panel width), or with Taps at b + taps[p].
+template <typename T, int R, int V, bool Taps>
+void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __restrict b, const int64_t* __restrict taps,
+            T* __restrict c, int64_t ldc, int64_t cols, bool accumulate) {
   using Vector = typename VectorOf<T>::type;
   Vector acc[R][V] = {};
   for (int64_t p = 0; p < depth; ++p) {
     Vector v[V];
+    const T* from = Taps ? b + taps[p] : b + p * kColumns<T>;
 #pragma GCC unroll 8
-    for (int j = 0; j < V; ++j) __builtin_memcpy(&v[j], b + j * kLanes<T>, kBytes);
+    for (int j = 0; j < V; ++j) __builtin_memcpy(&v[j], from + j * kLanes<T>, kBytes);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 8
       for (int j = 0; j < V; ++j) acc[i][j] += a[i] * v[j];
     }
     a += width;
-    b += kColumns<T>;
   }
   if (cols == V * kLanes<T>) {
 #pragma GCC unroll 16
@@ -70,25 +72,97 @@ void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __rest
 }
 
 template <typename T>
-using Kernel = void (*)(int64_t, const T*, int64_t, const T*, T*, int64_t, int64_t, bool);
+using Kernel = void (*)(int64_t, const T*, int64_t, const T*, const int64_t*, T*, int64_t, int64_t, bool);
 
-template <typename T, int V, int... R>
+template <typename T, int V, bool Taps, int... R>
 constexpr Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
-  constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V>...};
+  constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V, Taps>...};
   return kernels[rows - 1];
 }
+
+constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
 template <typename T>
 void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
           bool accumulate) {
-  constexpr std::make_integer_sequence<int, kRows> all;
-  const Kernel<T> run = cols <= kLanes<T> ? pick<T, 1>(rows, all) : pick<T, kVectors>(rows, all);
-  run(depth, a, width, b, c, ldc, cols, accumulate);
+  const Kernel<T> run =
+      cols <= kLanes<T> ? pick<T, 1, false>(rows, kAllRows) : pick<T, kVectors, false>(rows, kAllRows);
+  run(depth, a, width, b, nullptr, c, ldc, cols, accumulate);
+}
+
+template <typename T>
+void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, T* c, int64_t ldc,
+               int64_t rows, int64_t cols, bool accumulate) {
+  pick<T, kVectors, true>(rows, kAllRows)(depth, a, width, b, taps, c, ldc, cols, accumulate);
+}
+
+// ---- packing ----
+
+// The two halves of one step of a transposition: lane l of `a` and `b` with bit S of l exchanged.
+template <typename Vector, typename Index, int S>
+struct Exchange {
+#if defined(__clang__)
+  template <int... L>
+  static Vector low(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
+    return __builtin_shufflevector(a, b, ((L & S) ? static_cast<int>(sizeof...(L)) + L - S : L)...);
+  }
+  template <int... L>
+  static Vector high(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
+    return __builtin_shufflevector(a, b, ((L & S) ? static_cast<int>(sizeof...(L)) + L : L + S)...);
+  }
+#else
+  template <int... L>
+  static Vector low(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
+    return __builtin_shuffle(a, b, Index{((L & S) ? static_cast<int>(sizeof...(L)) + L - S : L)...});
+  }
+  template <int... L>
+  static Vector high(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
+    return __builtin_shuffle(a, b, Index{((L & S) ? static_cast<int>(sizeof...(L)) + L : L + S)...});
+  }
+#endif
+};
+
+template <typename T, int S>
+inline __attribute__((always_inline)) void transpose_step(typename VectorOf<T>::type (&r)[kLanes<T>]) {
+  using Vector = typename VectorOf<T>::type;
+  using Index = typename VectorOf<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>::type;
+  constexpr std::make_integer_sequence<int, kLanes<T>> lanes;
+  if constexpr (S < kLanes<T>) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes<T>; ++i) {
+      if ((i & S) == 0) {
+        const Vector a = r[i], b = r[i + S];
+        r[i] = Exchange<Vector, Index, S>::low(a, b, lanes);
+        r[i + S] = Exchange<Vector, Index, S>::high(a, b, lanes);
+      }
+    }
+    transpose_step<T, 2 * S>(r);
+  }
+}
+
+// Rows of `in` (count <= lanes, `step` apart) become columns of `out`, in blocks of lanes x lanes. Rows of
+// `out` are written whole, ascending; what is too much is overwritten by the next.
+template <typename T>
+void pack_rows(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t step, T* __restrict out) {
+  constexpr int kN = kLanes<T>;
+  int64_t p = 0;
+  for (; p + kN < depth; p += kN) {
+    typename VectorOf<T>::type r[kN] = {};
+    for (int64_t i = 0; i < count; ++i) __builtin_memcpy(&r[i], in + i * step + p, kBytes);
+    transpose_step<T, 1>(r);
+#pragma GCC unroll 16
+    for (int i = 0; i < kN; ++i) __builtin_memcpy(out + (p + i) * width, &r[i], kBytes);
+  }
+  for (; p < depth; ++p) {
+    for (int64_t i = 0; i < count; ++i) out[p * width + i] = in[i * step + p];
+    for (int64_t i = count; i < (width < kN ? width : kN); ++i) out[p * width + i] = T(0);
+  }
 }
 
 template <typename T>
 void pack(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t step, int64_t along,
           T* __restrict out) {
+  constexpr int64_t kN = kLanes<T>;
   if (step == 1 && count == width) {
     if (width == kColumns<T>) {
       for (int64_t p = 0; p < depth; ++p) {
@@ -101,22 +175,23 @@ void pack(int64_t depth, int64_t count, int64_t width, const T* __restrict in, i
     }
     return;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    const T* row = in + i * step;
-    if (along == 1) {
-      for (int64_t p = 0; p < depth; ++p) out[p * width + i] = row[p];
-    } else {
-      for (int64_t p = 0; p < depth; ++p) out[p * width + i] = row[p * along];
+  if (along == 1 && (width <= kN || width % kN == 0)) {
+    for (int64_t i = 0; i < width; i += kN) {
+      const int64_t rest = count - i;
+      pack_rows(depth, rest < 0 ? 0 : rest < kN ? rest : kN, width, in + i * step, step, out + i);
     }
+    return;
   }
-  for (int64_t i = count; i < width; ++i) {
-    for (int64_t p = 0; p < depth; ++p) out[p * width + i] = T(0);
+  for (int64_t i = 0; i < width; ++i) {
+    for (int64_t p = 0; p < depth; ++p) out[p * width + i] = i < count ? in[i * step + p * along] : T(0);
   }
 }
 
 }  // namespace
 
-FACULA_DEFINE_BY_ISA(GemmLoops<float>, gemm_loops_float, {kRows, kColumns<float>, tile<float>, pack<float>})
-FACULA_DEFINE_BY_ISA(GemmLoops<double>, gemm_loops_double, {kRows, kColumns<double>, tile<double>, pack<double>})
+FACULA_DEFINE_BY_ISA(GemmLoops<float>, gemm_loops_float,
+                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, pack<float>})
+FACULA_DEFINE_BY_ISA(GemmLoops<double>, gemm_loops_double,
+                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, pack<double>})
 
 }  // namespace facula

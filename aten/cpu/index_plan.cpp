@@ -156,9 +156,7 @@ namespace {
 
 template <typename T>
 struct CopyOut {  // dense = table
-  static void element(char* table, char* side) {
-    *reinterpret_cast<T*>(side) = *reinterpret_cast<const T*>(table);
-  }
+  static void element(char* table, char* side) { *reinterpret_cast<T*>(side) = *reinterpret_cast<const T*>(table); }
   static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) {
     if (ts == static_cast<int64_t>(sizeof(T)) && ss == ts) {
       std::memcpy(side, table, static_cast<size_t>(n) * sizeof(T));
@@ -170,10 +168,10 @@ struct CopyOut {  // dense = table
 
 template <typename T>
 struct CopyIn {  // table = dense
-  static void element(char* table, char* side) {
-    *reinterpret_cast<T*>(table) = *reinterpret_cast<const T*>(side);
+  static void element(char* table, char* side) { *reinterpret_cast<T*>(table) = *reinterpret_cast<const T*>(side); }
+  static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) {
+    CopyOut<T>::run(side, ss, table, ts, n);
   }
-  static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) { CopyOut<T>::run(side, ss, table, ts, n); }
 };
 
 template <typename T>
@@ -250,9 +248,8 @@ struct Inner {
     } else {
       plan.data[0] = table;
       plan.data[1] = side;
-      detail::walk_rows(plan, 0, plan.numel, [](char** p, const int64_t* s, int64_t n) {
-        Op::run(p[0], s[0], p[1], s[1], n);
-      });
+      detail::walk_rows(plan, 0, plan.numel,
+                        [](char** p, const int64_t* s, int64_t n) { Op::run(p[0], s[0], p[1], s[1], n); });
     }
   }
 };

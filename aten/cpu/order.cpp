@@ -47,15 +47,15 @@ void radix_pass(const uint64_t* from, uint64_t* to, int64_t n, int shift, int bi
   });
 }
 
-// Order of 64-bit keys into packed[i], of which only the positions are of use afterwards unless all
-// keys lie within 2^32 of each other.
-void sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* scratch, bool shared) {
-  uint64_t low, high;
+// Order of 64-bit keys into packed[i]. True when all keys lie within 2^32 of the least: then the upper
+// halves are their distances from it, else only the positions are of use.
+bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* scratch, bool shared, uint64_t& low) {
+  uint64_t high;
   table().range64(keys, n, &low, &high);
   const int shift = std::max(0, static_cast<int>(std::bit_width(high - low)) - 32);
   table().pack64(keys, n, low, shift, packed);
   sort_packed(packed, scratch, n, shared);
-  if (shift == 0) return;
+  if (shift == 0) return true;
   // Where the upper bits agree the lower ones decide.
   for (int64_t i = 0; i < n;) {
     int64_t j = i + 1;
@@ -66,7 +66,8 @@ void sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
       uint64_t* sub = memory.as<uint64_t>();
       for (int64_t k = 0; k < run; ++k) sub[k] = keys[position_of(packed[i + k])];
       std::memcpy(scratch + i, packed + i, static_cast<size_t>(run) * 8);
-      sort_keys64(sub, run, sub + run, sub + 2 * run, false);
+      uint64_t least;
+      sort_keys64(sub, run, sub + run, sub + 2 * run, false, least);
       for (int64_t k = 0; k < run; ++k) packed[i + k] = scratch[i + position_of(sub[run + k])];
     } else if (run > 1) {
       std::sort(packed + i, packed + j, [&](uint64_t a, uint64_t b) {
@@ -76,11 +77,12 @@ void sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
     }
     i = j;
   }
+  return false;
 }
 
 }  // namespace
 
-void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared) {
+void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even) {
   if (n <= 64) {
     if (n > 1) table().rank_sort(data, n);
     return;
@@ -94,7 +96,9 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared) {
   }
   if (sorted) return;
   const uint64_t mask = differ >> 32;
-  const int low = std::countr_zero(mask), high = 64 - std::countl_zero(mask);
+  const int high = 64 - std::countl_zero(mask);
+  int low = std::countr_zero(mask);
+  if (even) low = std::max(low, high - 22);
   const int most = n >= (1 << 14) ? 11 : 8;
   const int passes = (high - low + most - 1) / most;
   if (n < 150 || n > std::numeric_limits<uint32_t>::max()) {
@@ -111,7 +115,44 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared) {
     std::swap(from, to);
   }
   if (from != data) std::memcpy(data, from, static_cast<size_t>(n) * sizeof(uint64_t));
+  if (!even) return;
+  // Elements are near their places.
+  for (int64_t i = 1; i < n; ++i) {
+    const uint64_t v = data[i];
+    int64_t j = i;
+    for (; j > 0 && v < data[j - 1]; --j) data[j] = data[j - 1];
+    data[j] = v;
+  }
 }
+
+template <typename P>
+P kth_packed(P* data, int64_t n, int64_t k) {
+  constexpr int kBits = 11;
+  constexpr P kMask = (P(1) << kBits) - 1;
+  int64_t rank = k - 1;
+  while (n > 1024) {
+    P differ = 0;
+    for (int64_t i = 0; i < n; ++i) differ |= data[i] ^ data[0];
+    const uint64_t upper = static_cast<uint64_t>(differ >> (sizeof(P) * 8 - 64));
+    if (upper == 0) break;
+    const int shift = std::max(0, static_cast<int>(sizeof(P)) * 8 - std::countl_zero(upper) - kBits);
+    uint32_t counts[1 << kBits] = {};
+    for (int64_t i = 0; i < n; ++i) ++counts[static_cast<size_t>((data[i] >> shift) & kMask)];
+    size_t bucket = 0;
+    while (counts[bucket] <= rank) rank -= counts[bucket++];
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const P v = data[i];
+      data[kept] = v;
+      kept += ((v >> shift) & kMask) == bucket ? 1 : 0;
+    }
+    n = kept;
+  }
+  std::nth_element(data, data + rank, data + n);
+  return data[rank];
+}
+template uint64_t kth_packed(uint64_t*, int64_t, int64_t);
+template uint128 kth_packed(uint128*, int64_t, int64_t);
 
 template <typename P>
 void select_packed(P* data, int64_t n, int64_t k) {
@@ -168,13 +209,13 @@ void SortedLine<C>::sort(const C* x) {
   uint64_t* scratch = packed + n_;
   if constexpr (sizeof(C) == 4) {
     uint32_t* keys = reinterpret_cast<uint32_t*>(scratch);
-    lossless_ = loops_of<C>(table()).keys(x, n_, flip_, keys);
+    exact_ = loops_of<C>(table()).keys(x, n_, flip_, keys);
     table().pack32(keys, n_, packed);
     sort_packed(packed, scratch, n_, shared_);
   } else {
     uint64_t* keys = scratch + n_;
-    loops_of<C>(table()).keys(x, n_, flip_, keys);
-    sort_keys64(keys, n_, packed, scratch, shared_);
+    exact_ = loops_of<C>(table()).keys(x, n_, flip_, keys);
+    exact_ &= sort_keys64(keys, n_, packed, scratch, shared_, base_);
   }
 }
 template class SortedLine<float>;

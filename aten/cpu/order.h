@@ -30,14 +30,19 @@ template <typename C>
 using PackedOf = std::conditional_t<sizeof(C) == 8, uint128, uint64_t>;
 
 // Sorts n packed elements with different positions; `scratch` has room for as many. `shared`: among
-// threads.
-void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared);
+// threads. `even`: keys are spread evenly, so that few agree in their upper bits.
+void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even = false);
 
 // Moves the k first elements in order to the front, in any order; the k-th ends up at data[k - 1].
 template <typename P>
 void select_packed(P* data, int64_t n, int64_t k);
 extern template void select_packed(uint64_t*, int64_t, int64_t);
 extern template void select_packed(uint128*, int64_t, int64_t);
+// The k-th element in order; the others are lost.
+template <typename P>
+P kth_packed(P* data, int64_t n, int64_t k);
+extern template uint64_t kth_packed(uint64_t*, int64_t, int64_t);
+extern template uint128 kth_packed(uint128*, int64_t, int64_t);
 
 // The sorted order of contiguous lines of n elements, at most 2^32.
 template <typename C>
@@ -47,17 +52,11 @@ class SortedLine {
   void sort(const C* x);
   int64_t position(int64_t i) const { return position_of(packed()[i]); }
   C value(int64_t i) const {
-    if constexpr (sizeof(C) == 4) {
-      if (lossless_) return from_key<C>(static_cast<KeyOf<C>>(packed()[i] >> 32) ^ flip_);
-    }
-    return x_[position(i)];
+    return exact_ ? from_key<C>(static_cast<KeyOf<C>>((packed()[i] >> 32) + base_) ^ flip_) : x_[position(i)];
   }
   // Do elements i and i - 1 of the order compare unequal? NaNs do.
   bool differs(int64_t i) const {
-    if constexpr (sizeof(C) == 4) {
-      if (lossless_) return (packed()[i] >> 32) != (packed()[i - 1] >> 32);
-    }
-    return !(x_[position(i)] == x_[position(i - 1)]);
+    return exact_ ? (packed()[i] >> 32) != (packed()[i - 1] >> 32) : !(x_[position(i)] == x_[position(i - 1)]);
   }
 
  private:
@@ -65,7 +64,9 @@ class SortedLine {
   const C* x_ = nullptr;
   int64_t n_;
   KeyOf<C> flip_;
-  bool shared_, lossless_ = false;
+  KeyOf<C> base_ = 0;
+  bool shared_;
+  bool exact_ = false;  // the upper halves plus base_ are the keys, and these give the elements back
   Bytes memory_;
 };
 extern template class SortedLine<float>;

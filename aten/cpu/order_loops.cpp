@@ -39,7 +39,8 @@ int64_t skip(const C* __restrict x, int64_t n, KeyOf<C> flip, KeyOf<C> limit) {
   return whole;
 }
 
-// All values step together, so that their memory accesses overlap.
+// All values step together, so that their memory accesses overlap. Comparisons with a NaN are false, which
+// is right for NaNs of the line: they come last.
 template <bool Right, typename C>
 void search_all(const C* __restrict line, int64_t n, const C* __restrict given, int64_t count,
                 int64_t* __restrict out) {
@@ -50,20 +51,36 @@ void search_all(const C* __restrict line, int64_t n, const C* __restrict given, 
     values[j] = given[j < count ? j : 0];
     low[j] = 0;
   }
-  if (n == 0) {
-    for (int64_t j = 0; j < count; ++j) out[j] = 0;
-    return;
-  }
-  const auto past = [](C probe, C value) { return Right ? !cpu::before(value, probe) : cpu::before(probe, value); };
   for (int64_t size = n; size > 1;) {
     const int64_t half = size / 2;
+    const C* __restrict probes = line + half - 1;
     for (int j = 0; j < kWidth; ++j) {
-      const C probe = line[low[j] + half - 1];
-      low[j] += past(probe, values[j]) ? half : 0;
+      const C probe = probes[low[j]];
+      const bool past = Right ? probe <= values[j] : probe < values[j];
+      low[j] += past ? half : 0;
     }
     size -= half;
   }
-  for (int64_t j = 0; j < count; ++j) out[j] = low[j] + (past(line[low[j]], values[j]) ? 1 : 0);
+  for (int64_t j = 0; j < count; ++j) {
+    const C value = values[j];
+    if (n == 0) {
+      out[j] = 0;
+    } else if (value == value) {
+      const C probe = line[low[j]];
+      out[j] = low[j] + (Right ? probe <= value : probe < value);
+    } else {
+      int64_t first = 0, last = n;  // of the NaNs
+      while (first < last && !Right) {
+        const int64_t middle = first + (last - first) / 2;
+        if (line[middle] == line[middle]) {
+          first = middle + 1;
+        } else {
+          last = middle;
+        }
+      }
+      out[j] = Right ? n : first;
+    }
+  }
 }
 template <typename C>
 void search(const C* line, int64_t n, const C* values, int64_t count, bool right, int64_t* out) {

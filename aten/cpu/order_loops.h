@@ -36,12 +36,6 @@ inline C from_key(KeyOf<C> key) {
   }
 }
 
-// Is `a` before `b` in ascending order?
-template <typename C>
-inline bool before(C a, C b) {
-  return (a < b) | ((b != b) & (a == a));
-}
-
 template <typename C>
 struct OrderLoops {
   // keys[i] = to_key(x[i]) ^ flip; false when some element (a NaN or -0.0) is not given back by its key.
@@ -68,10 +62,14 @@ struct OrderTable {
 
 template <typename C>
 const OrderLoops<C>& loops_of(const OrderTable& t) {
-  if constexpr (std::is_same_v<C, float>) return t.f32;
-  else if constexpr (std::is_same_v<C, double>) return t.f64;
-  else if constexpr (std::is_same_v<C, int32_t>) return t.i32;
-  else return t.i64;
+  if constexpr (std::is_same_v<C, float>)
+    return t.f32;
+  else if constexpr (std::is_same_v<C, double>)
+    return t.f64;
+  else if constexpr (std::is_same_v<C, int32_t>)
+    return t.i32;
+  else
+    return t.i64;
 }
 
 }  // namespace facula::cpu

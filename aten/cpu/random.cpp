@@ -282,7 +282,8 @@ double poisson_one(double rate, ElementStream& uniform) {
     const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
     if (us >= 0.07 && v <= vr) return k;
     if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1)) {
+    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <=
+        -rate + k * log_rate - std::lgamma(k + 1)) {
       return k;
     }
   }
@@ -362,11 +363,12 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
       uint32_t words[kRandomGroup];
       table().words(key, g, g + 1, words);
       for (int64_t i = 0; i < kRandomGroup; ++i) {
-        packed[g * kRandomGroup + i] = static_cast<uint64_t>(words[i]) << 32 | static_cast<uint64_t>(g * kRandomGroup + i);
+        packed[g * kRandomGroup + i] =
+            static_cast<uint64_t>(words[i]) << 32 | static_cast<uint64_t>(g * kRandomGroup + i);
       }
     }
   });
-  sort_packed(packed, scratch, n, true);
+  sort_packed(packed, scratch, n, true, true);
   const auto second_word = [&](uint64_t p) {
     uint32_t words[kRandomGroup];
     const int64_t i = position_of(p);
@@ -377,8 +379,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
     int64_t j = i + 1;
     while (j < n && (packed[j] >> 32) == (packed[i] >> 32)) ++j;
     if (j - i > 1) {
-      std::stable_sort(packed + i, packed + j,
-                       [&](uint64_t a, uint64_t b) { return second_word(a) < second_word(b); });
+      std::stable_sort(packed + i, packed + j, [&](uint64_t a, uint64_t b) { return second_word(a) < second_word(b); });
     }
     i = j;
   }

@@ -65,16 +65,19 @@ void searchsorted(const Tensor& sorted_sequence, const Tensor& self, bool, bool 
 }
 
 void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max, const Tensor& out) {
-  const Tensor x = dense_as(self, ScalarType::Float64);
-  const double* data = x.data<double>();
-  const int64_t n = x.numel();
+  const int64_t n = self.numel();
+  const Tensor x = dense(self);
   double low = min.as_double(), high = max.as_double();
   if (low == high && n > 0) {
-    low = *std::min_element(data, data + n);
-    high = *std::max_element(data, data + n);
-    for (int64_t i = 0; i < n; ++i) {
-      FACULA_CHECK(std::isfinite(data[i]), Runtime, "histc(): self holds ", data[i], "; give min and max");
-    }
+    const Tensor ends = make_empty({2}, ScalarType::Float64);
+    const ScalarType type = order_type(self.dtype());
+    const auto end = [&](int64_t i) { return alias(ends, IntList(), IntList(), i, false); };
+    reduce({ReduceOp::Min, type}, x, reduced_dims(std::nullopt, x.dim()), end(0));
+    reduce({ReduceOp::Max, type}, x, reduced_dims(std::nullopt, x.dim()), end(1));
+    low = ends.data<double>()[0];
+    high = ends.data<double>()[1];
+    FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, "histc(): self holds ",
+                 std::isfinite(low) ? high : low, "; give min and max");
   }
   if (low == high) {
     low -= 1;
@@ -86,12 +89,26 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
   int64_t* counts = memory.as<int64_t>();
   std::fill(counts, counts + pieces * bins, 0);
   const double scale = static_cast<double>(bins) / (high - low);
+  const char* data = static_cast<const char*>(x.raw());
+  const int64_t item = static_cast<int64_t>(x.itemsize());
   parallel_for(0, pieces, 1, [&](int64_t first, int64_t last) {
+    constexpr int64_t kBlock = 512;
+    double v[kBlock];
+    int32_t bin[kBlock];
     for (int64_t p = first; p < last; ++p) {
       int64_t* count = counts + p * bins;
-      for (int64_t i = n * p / pieces; i < n * (p + 1) / pieces; ++i) {
-        if (!((data[i] >= low) & (data[i] <= high))) continue;
-        ++count[std::min(static_cast<int64_t>((data[i] - low) * scale), bins - 1)];
+      for (int64_t i = n * p / pieces, end = n * (p + 1) / pieces; i < end; i += kBlock) {
+        const int64_t m = std::min(kBlock, end - i);
+        load_elements(ScalarType::Float64, v, x.dtype(), data + i * item, 1, m);
+        for (int64_t j = 0; j < m; ++j) {
+          // Outside and NaN: -1.
+          const bool inside = (v[j] >= low) & (v[j] <= high);
+          const double place = inside ? (v[j] - low) * scale : -1.0;
+          bin[j] = static_cast<int32_t>(place);
+        }
+        for (int64_t j = 0; j < m; ++j) {
+          if (bin[j] >= 0) ++count[std::min<int64_t>(bin[j], bins - 1)];
+        }
       }
     }
   });

@@ -60,7 +60,7 @@ void write_line(int64_t n, const Tensor& values, char* to_values, int64_t value_
 
 // Packs elements that may be among the k first of a line: those before the k-th first seen so far.
 // `data` has room for candidate_room(k) elements.
-int64_t candidate_room(int64_t k) { return 4 * k + 256; }
+int64_t candidate_room(int64_t k) { return 4 * k + 128; }
 template <typename C>
 int64_t candidates(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* data) {
   using K = KeyOf<C>;
@@ -113,8 +113,7 @@ int64_t picked_position(Pick what, const C* x, int64_t n, int64_t k, PackedOf<C>
   for (int64_t i = 0; i < n; ++i) {
     data[i] = static_cast<P>(to_key(x[i])) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
   }
-  select_packed(data, n, rank);
-  return position_of(data[rank - 1]);
+  return position_of(kth_packed(data, n, rank));
 }
 
 // For each line one element and its position; position(const C* x, P* scratch).

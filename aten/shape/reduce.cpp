@@ -43,7 +43,8 @@ Meta without(const Tensor& self, const std::bitset<64>& dims, bool keepdim, Scal
 }
 
 void check_ordered(const Tensor& self, Name op) {
-  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ", dtype_name(self.dtype()));
+  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ",
+               dtype_name(self.dtype()));
 }
 
 void check_sizes(IntList size, Name op) {
@@ -217,6 +218,7 @@ Meta searched(const Tensor& sorted_sequence, const Tensor& values, std::optional
 Meta histogram(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   FACULA_CHECK(self.is_floating_point(), Runtime, "histc(): self must be floating-point, not ",
                dtype_name(self.dtype()));
+  FACULA_CHECK(bins < (int64_t{1} << 31), Runtime, "histc(): bins must be less than 2^31, not ", bins);
   const double low = min.as_double(), high = max.as_double();
   FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, "histc(): min and max must be finite, got [", low,
                ", ", high, "]");

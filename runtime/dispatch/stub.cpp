@@ -5,9 +5,8 @@ namespace facula {
 namespace {
 
 void check_castable(ScalarType from, const Tensor& out, const char* op, const char* what) {
-  FACULA_CHECK(can_cast(from, out.dtype()), Runtime, op, "(): the result is ", dtype_name(from), " and ", what,
-               " is ", dtype_name(out.dtype()), ", which cannot hold it; give ", what, " the dtype ",
-               dtype_name(from));
+  FACULA_CHECK(can_cast(from, out.dtype()), Runtime, op, "(): the result is ", dtype_name(from), " and ", what, " is ",
+               dtype_name(out.dtype()), ", which cannot hold it; give ", what, " the dtype ", dtype_name(from));
 }
 
 void check_device(const Meta& meta, const Tensor& out, const char* op, const char* what) {

@@ -1,22 +1,27 @@
-"""Decompositions against kernels: each operator that has both, run on its samples without its kernel."""
+"""Decompositions against kernels: operators that have both, run without their kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-from harness import arguments, compare, find, to_numpy
-
 import facula
+import pytest
 from facula.testing._samples import OpRecord, operators
+from harness import arguments, compare, find, to_numpy
 
 BOTH = [
     op
     for op in operators()
-    if op.samples() and op.composite and "CPU" in (op.dispatch or {}) and op.kind != "random" and not op.property
+    if op.samples()
+    and op.composite
+    and "CPU" in (op.dispatch or {})
+    and op.kind != "random"
+    and not op.property
 ]
-CASES = [pytest.param(op, i, id=f"{op.name}-{i}") for op in BOTH for i in range(len(op.data["samples"]))]
+CASES = [
+    pytest.param(op, i, id=f"{op.name}-{i}") for op in BOTH for i in range(len(op.data["samples"]))
+]
 
 
 @contextmanager
@@ -37,7 +42,9 @@ def test_decomposition(op: OpRecord, index: int) -> None:
     with without_kernel(op.name):
         got = function(*args, **kwargs)
     compare(op, to_numpy(got), to_numpy(want), "float64")
-    for g, w in zip(*([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True):
+    for g, w in zip(
+        *([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True
+    ):
         assert not isinstance(g, facula.Tensor) or g.dtype == w.dtype
 
 

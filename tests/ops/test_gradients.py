@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
-from harness import arguments, find
-
 import facula
-from facula.autograd import forward_ad
-from facula.autograd.gradcheck import gradcheck, gradgradcheck
+import pytest
+from facula.autograd import forward_ad, gradcheck, gradgradcheck
 from facula.testing._samples import Constant, OpRecord, Varying, operators
+from harness import arguments, find
 
 DIFFERENTIABLE = [
     op
     for op in operators()
-    if op.samples() and (op.differentiable or (op.composite and not op.dispatch)) and not op.derived_from
-    and not op.property and op.kind not in ("factory", "random", "mutation")
+    if op.samples()
+    and (op.differentiable or (op.composite and not op.dispatch))
+    and not op.derived_from
+    and not op.property
+    and op.kind not in ("factory", "random", "mutation")
     and all(r["type"].startswith("Tensor") for r in op.returns)
 ]
 CASES = [
-    pytest.param(op, i, id=f"{op.name}-{i}") for op in DIFFERENTIABLE for i in range(len(op.data["samples"]))
+    pytest.param(op, i, id=f"{op.name}-{i}")
+    for op in DIFFERENTIABLE
+    for i in range(len(op.data["samples"]))
 ]
 
 
@@ -113,7 +116,9 @@ def inner(a: facula.Tensor, b: facula.Tensor) -> facula.Tensor:
     return (product.real if product.is_complex() else product).sum()
 
 
-FORWARD = [p for p in CASES if p.values[0].forward or (p.values[0].composite and not p.values[0].dispatch)]
+FORWARD = [
+    p for p in CASES if p.values[0].forward or (p.values[0].composite and not p.values[0].dispatch)
+]
 
 
 @pytest.mark.parametrize(("op", "index"), FORWARD)
@@ -122,18 +127,21 @@ def test_forward_mode_agrees_with_reverse(op: OpRecord, index: int) -> None:
     function, inputs = prepared(op, index)
     facula.manual_seed(0)
     inputs = [i.detach().requires_grad_(i.requires_grad) for i in inputs]
-    directions = [
-        facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs
-    ]
+    directions = [facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs]
     outputs = function(*inputs)
     weights = [facula.randn(o.shape, dtype=o.dtype) for o in outputs]
     total = sum(inner(o, w) for o, w in zip(outputs, weights, strict=True))
     wanted = [i for i in inputs if i.requires_grad]
     grads = iter(facula.autograd.grad(total, wanted, allow_unused=True))
-    pairs = [(next(grads) if i.requires_grad else None, u) for i, u in zip(inputs, directions, strict=True)]
+    pairs = [
+        (next(grads) if i.requires_grad else None, u)
+        for i, u in zip(inputs, directions, strict=True)
+    ]
     reverse = sum(float((g * u).sum()) for g, u in pairs if g is not None)
     with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(i.detach(), u) for i, u in zip(inputs, directions, strict=True)]
+        duals = [
+            forward_ad.make_dual(i.detach(), u) for i, u in zip(inputs, directions, strict=True)
+        ]
         try:
             tangents = [forward_ad.unpack_dual(o).tangent for o in function(*duals)]
         except NotImplementedError:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 
 
 def test_empty_has_the_shape() -> None:
@@ -131,7 +130,9 @@ def test_view_as_complex() -> None:
         fa.view_as_complex(fa.ones(3))
     y = x.clone().requires_grad_()
     fa.view_as_complex(y).abs().sum().backward()
-    np.testing.assert_allclose(y.grad.numpy(), x.numpy() / np.linalg.norm(x.numpy(), axis=1, keepdims=True))
+    np.testing.assert_allclose(
+        y.grad.numpy(), x.numpy() / np.linalg.norm(x.numpy(), axis=1, keepdims=True)
+    )
 
 
 def test_real_and_imag_are_views() -> None:
@@ -183,7 +184,9 @@ def test_sums_do_not_depend_on_threads() -> None:
                 fa.zeros(50, 3).scatter_add_(0, where.unsqueeze(1).expand(40000, 3), values),
                 fa.zeros(50, 3).index_put_((where,), values),
                 fa.zeros(50).scatter_(0, where, values[:, 1]),
-                fa.embedding_backward(values, where, 50, -1, False) if hasattr(fa, "embedding_backward") else values,
+                fa.embedding_backward(values, where, 50, -1, False)
+                if hasattr(fa, "embedding_backward")
+                else values,
             ]
             results.append([t.numpy().copy() for t in each])
     finally:
@@ -257,7 +260,7 @@ def test_masks_must_fit() -> None:
 def test_in_place_on_parts_of_a_list() -> None:
     x = fa.arange(6.0, requires_grad=True)
     y = x * 1
-    a, b = y.split(3)
+    a, _b = y.split(3)
     a.mul_(2)
     y.unbind()[5].add_(1)
     y.sum().backward()
@@ -277,7 +280,9 @@ def test_cat_keeps_sizes_not_tensors() -> None:
 
 def test_forms_of_arguments() -> None:
     a, b = fa.tensor([1, 2]), fa.tensor([3, 4, 5])
-    for x, y in zip(fa.meshgrid(a, b, indexing="xy"), fa.meshgrid([a, b], indexing="xy"), strict=True):
+    for x, y in zip(
+        fa.meshgrid(a, b, indexing="xy"), fa.meshgrid([a, b], indexing="xy"), strict=True
+    ):
         assert x.tolist() == y.tolist()
     assert fa.nonzero(a, as_tuple=True)[0].tolist() == [0, 1]
     assert a.nonzero(as_tuple=False).tolist() == [[0], [1]]
