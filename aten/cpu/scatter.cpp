@@ -24,6 +24,7 @@ struct Walk {
 Walk make_walk(const Tensor& table, const Tensor& side, const Tensor& index, int64_t dim) {
   Walk w;
   DimVector sizes(index.sizes()), strides[3];
+  if (sizes.empty()) sizes.push_back(1);
   const Tensor* operands[] = {&table, &side, &index};
   char* data[3];
   for (int k = 0; k < 3; ++k) {
@@ -35,15 +36,13 @@ Walk make_walk(const Tensor& table, const Tensor& side, const Tensor& index, int
       strides[k][d] = operands[k]->strides()[d] * item;
     }
   }
-  if (!sizes.empty()) {
-    const size_t d = static_cast<size_t>(dim);
-    w.count = sizes[d];
-    w.table_step = table.dim() > 0 ? table.strides()[d] * static_cast<int64_t>(table.itemsize()) : 0;
-    w.side_step = strides[1][d];
-    w.index_step = strides[2][d];
-    sizes[d] = 1;
-  }
-  w.size = table.dim() > 0 && !sizes.empty() ? table.sizes()[static_cast<size_t>(dim)] : 1;
+  const size_t d = static_cast<size_t>(dim);
+  w.count = sizes[d];
+  w.table_step = table.dim() > 0 ? table.strides()[d] * static_cast<int64_t>(table.itemsize()) : 0;
+  w.side_step = strides[1][d];
+  w.index_step = strides[2][d];
+  sizes[d] = 1;
+  w.size = table.dim() > 0 ? table.sizes()[d] : 1;
   w.plan = make_plan(sizes, strides, data);
   return w;
 }
