@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aten/cpu/bits.h"
+#include "aten/cpu/move_loops.h"
 #include "aten/geometry.h"
 #include "runtime/iterate/convert.h"
 
@@ -29,11 +30,8 @@ int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim,
   std::atomic<int64_t> smallest{0};
   std::atomic<bool> bad{false};
   parallel_for(0, index.numel(), kGrain, [&](int64_t b, int64_t e) {
-    int64_t least = 0, most = -1;
-    for (int64_t i = b; i < e; ++i) {
-      least = std::min(least, v[i]);
-      most = std::max(most, v[i]);
-    }
+    int64_t least, most;
+    FACULA_BY_ISA(move_loops).range(v + b, e - b, &least, &most);
     if (least < low || most >= size) bad.store(true, std::memory_order_relaxed);
     int64_t seen = smallest.load(std::memory_order_relaxed);
     while (least < seen && !smallest.compare_exchange_weak(seen, least, std::memory_order_relaxed)) {
@@ -216,6 +214,16 @@ struct Offsets {
     return offset;
   }
 };
+struct TwoOffsets {
+  IndexedDim a, b;
+  explicit TwoOffsets(const IndexPlan& plan) : a(plan.dims[0]), b(plan.dims[1]) {}
+  int64_t operator()(int64_t k) const {
+    int64_t v = a.index[k], w = b.index[k];
+    v += v < 0 ? a.size : 0;
+    w += w < 0 ? b.size : 0;
+    return v * a.stride + w * b.stride;
+  }
+};
 struct OneOffset {
   IndexedDim d;
   explicit OneOffset(const IndexPlan& plan) : d(plan.dims[0]) {}
@@ -314,10 +322,18 @@ void visit_in_order(const IndexPlan& plan, const Offset& offset) {
     for (int64_t o = 0; o < plan.outer.numel; ++o) {
       char *table, *side;
       at_outer(plan.outer, o, &table, &side);
-      for (int64_t k = 0; k < plan.n; ++k) {
-        int64_t v = by.index[k];
-        v += v < 0 ? by.size : 0;
-        if (v >= low && v < high) inner(table + offset(k), side + k * plan.step);
+      for (int64_t begin = 0; begin < plan.n; begin += kCompactRun) {
+        const int64_t end = std::min(plan.n, begin + kCompactRun);
+        int32_t own[kCompactRun + 8];  // positions that are this thread's
+        const int64_t count = FACULA_BY_ISA(move_loops).within(own, reinterpret_cast<const char*>(by.index + begin),
+                                                               sizeof(int64_t), end - begin, by.size, low, high);
+        if (inner.single) {
+          for (int64_t i = 0; i < count; ++i) {
+            Op::element(table + offset(begin + own[i]), side + (begin + own[i]) * plan.step);
+          }
+        } else {
+          for (int64_t i = 0; i < count; ++i) inner(table + offset(begin + own[i]), side + (begin + own[i]) * plan.step);
+        }
       }
     }
   });
@@ -335,6 +351,8 @@ void visit(const IndexPlan& plan) {
   };
   if (plan.dims.size() == 1) {
     go(OneOffset(plan));
+  } else if (plan.dims.size() == 2) {
+    go(TwoOffsets(plan));
   } else {
     go(Offsets{plan});
   }

@@ -3,25 +3,14 @@
 #include <vector>
 
 #include "aten/cpu/bits.h"
+#include "aten/cpu/move_loops.h"
 #include "facula/kernels.h"
+#include "runtime/iterate/convert.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::cpu {
 
 namespace {
-
-int64_t count_true(const uint8_t* mask, int64_t n) {
-  int64_t count = 0;
-  while (n > 0) {
-    const int64_t run = std::min<int64_t>(n, 1 << 20);
-    uint32_t part = 0;
-    for (int64_t i = 0; i < run; ++i) part += mask[i];
-    count += part;
-    mask += run;
-    n -= run;
-  }
-  return count;
-}
 
 constexpr int64_t kBlock = 1 << 16;
 
@@ -31,36 +20,25 @@ std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n) {
   std::vector<int64_t> starts(static_cast<size_t>(blocks) + 1, 0);
   parallel_for(0, blocks, 1, [&](int64_t b, int64_t e) {
     for (int64_t k = b; k < e; ++k) {
-      starts[static_cast<size_t>(k) + 1] = count_true(mask + k * kBlock, std::min(kBlock, n - k * kBlock));
+      starts[static_cast<size_t>(k) + 1] = FACULA_BY_ISA(move_loops).count(mask + k * kBlock, std::min(kBlock, n - k * kBlock));
     }
   });
   for (size_t k = 1; k < starts.size(); ++k) starts[k] += starts[k - 1];
   return starts;
 }
 
-// fn(i, k): element i is the k-th true one. Blocks run in parallel.
+// fn(i, n, k): elements [i, i + n) of the mask, before which k are true. Pieces of at most kCompactRun
+// elements, run in parallel; `count` are true in all; fn returns the number of true ones in its piece.
 template <typename F>
-void for_each_true(const uint8_t* mask, int64_t n, const F& fn) {
+void for_each_run(const uint8_t* mask, int64_t n, int64_t count, const F& fn) {
   const std::vector<int64_t> starts = block_starts(mask, n);
+  FACULA_CHECK(starts.back() == count, Runtime, "the mask has ", starts.back(), " true elements, not ", count);
   parallel_for(0, static_cast<int64_t>(starts.size()) - 1, 1, [&](int64_t first, int64_t last) {
     for (int64_t block = first; block < last; ++block) {
       int64_t k = starts[static_cast<size_t>(block)];
+      if (k == starts[static_cast<size_t>(block) + 1]) continue;
       const int64_t end = std::min(n, (block + 1) * kBlock);
-      int64_t i = block * kBlock;
-      while (i < end) {
-        uint64_t word = 0;
-        if (i + 8 <= end) {
-          std::memcpy(&word, mask + i, 8);
-          if (word == 0) {
-            i += 8;
-            continue;
-          }
-        }
-        const int64_t stop = std::min(end, i + 8);
-        for (; i < stop; ++i) {
-          if (mask[i] != 0) fn(i, k++);
-        }
-      }
+      for (int64_t i = block * kBlock; i < end; i += kCompactRun) k += fn(i, std::min(kCompactRun, end - i), k);
     }
   });
 }
@@ -73,23 +51,17 @@ Tensor dense_mask(const Tensor& mask, IntList sizes) {
   return spread;
 }
 
-template <typename T>
-__attribute__((optimize("O3"))) void select_run(T* out, const T* self, const uint8_t* mask, T value, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = mask[i] != 0 ? value : self[i];
-}
-
 void fill_where(const Tensor& self, const Tensor& mask, const Scalar& value, const Tensor& out) {
   const Element element = element_of(value, out.dtype(), "masked_fill");
   const Tensor* operands[] = {&out, &self, &mask};
   const StridedPlan plan = make_plan(out.sizes(), operands);
+  const auto run = FACULA_BY_ISA(move_loops).select[size_log2(out.itemsize())];
   visit_bits(out.itemsize(), [&]<typename T>(std::type_identity<T>) {
     const T v = element.as<T>();
     constexpr int64_t kItem = sizeof(T);
-    for_each_row(plan, [v](char** p, const int64_t* s, int64_t n) {
+    for_each_row(plan, [&](char** p, const int64_t* s, int64_t n) {
       if (s[0] == kItem && s[1] == kItem && s[2] == 1) {
-        T* out_row = reinterpret_cast<T*>(p[0]);
-        const T* self_row = reinterpret_cast<const T*>(p[1]);
-        select_run(out_row, self_row, reinterpret_cast<const uint8_t*>(p[2]), v, n);
+        run(p[0], p[1], reinterpret_cast<const uint8_t*>(p[2]), element.bytes, n);
         return;
       }
       for (int64_t i = 0; i < n; ++i) {
@@ -118,26 +90,42 @@ int64_t nonzero_count(const Tensor& self) {
 
 void nonzero_fill(const Tensor& self, int64_t count, const Tensor& out) {
   const size_t ndim = self.sizes().size();
-  if (count == 0 || ndim == 0) return;
+  if (ndim == 0) {
+    FACULA_CHECK(count == nonzero_count(self), Runtime, "nonzero_fill(): wrong count ", count);
+    return;
+  }
+  if (count == 0) return;
   const Tensor mask = dense(self, ScalarType::Bool);
   const Tensor target = out.is_contiguous() ? out : make_empty(out.sizes(), ScalarType::Int64);
   int64_t* const found = target.data<int64_t>();
+  const uint8_t* const where = mask.data<uint8_t>();
+  const auto positions = FACULA_BY_ISA(move_loops).positions;
   if (ndim == 1) {
-    for_each_true(mask.data<uint8_t>(), mask.numel(), [&](int64_t i, int64_t k) {
-      if (k < count) found[k] = i;
-    });
+    for_each_run(where, mask.numel(), count, [&](int64_t i, int64_t n, int64_t k) { return positions(found + k, i, where + i, n); });
   } else {
     const IntList sizes = self.sizes();
-    for_each_true(mask.data<uint8_t>(), mask.numel(), [&](int64_t i, int64_t k) {
-      if (k >= count) return;
-      int64_t* row = found + k * static_cast<int64_t>(ndim);
-      uint64_t rest = static_cast<uint64_t>(i);
-      for (size_t d = ndim; d-- > 1;) {
-        const uint64_t size = static_cast<uint64_t>(sizes[d]);
-        row[d] = static_cast<int64_t>(rest % size);
-        rest /= size;
+    const int64_t last = sizes[ndim - 1], width = static_cast<int64_t>(ndim);
+    for_each_run(where, mask.numel(), count, [&](int64_t i, int64_t n, int64_t k) {
+      int64_t flat[kCompactRun];
+      const int64_t hits = positions(flat, i, where + i, n);
+      int64_t begin = 0, end = 0;  // the row of the last dim that `outer` belongs to
+      DimVector outer(ndim - 1, 0);
+      int64_t* row = found + k * width;
+      for (int64_t h = 0; h < hits; ++h, row += width) {
+        if (flat[h] >= end) {
+          int64_t rest = flat[h] / last;
+          begin = rest * last;
+          end = begin + last;
+          for (size_t d = ndim - 1; d-- > 1;) {
+            outer[d] = rest % sizes[d];
+            rest /= sizes[d];
+          }
+          outer[0] = rest;
+        }
+        for (size_t d = 0; d + 1 < ndim; ++d) row[d] = outer[d];
+        row[ndim - 1] = flat[h] - begin;
       }
-      row[0] = static_cast<int64_t>(rest);
+      return hits;
     });
   }
   if (!target.is_same(out)) copy_strided(out, target);
@@ -147,12 +135,13 @@ void masked_gather(const Tensor& self, const Tensor& mask, int64_t count, const 
   if (count == 0) return;
   const Tensor from = dense(self, self.dtype()), where = dense_mask(mask, self.sizes());
   const Tensor target = out.is_contiguous() ? out : make_empty(out.sizes(), out.dtype());
-  visit_bits(from.itemsize(), [&]<typename T>(std::type_identity<T>) {
-    const T* source = from.data<T>();
-    T* found = target.data<T>();
-    for_each_true(where.data<uint8_t>(), where.numel(), [&](int64_t i, int64_t k) {
-      if (k < count) found[k] = source[i];
-    });
+  const int64_t item = static_cast<int64_t>(from.itemsize());
+  const auto compact = FACULA_BY_ISA(move_loops).compact[size_log2(from.itemsize())];
+  const uint8_t* const mask_data = where.data<uint8_t>();
+  const char* const source = static_cast<const char*>(from.raw());
+  char* const found = static_cast<char*>(target.raw());
+  for_each_run(mask_data, where.numel(), count, [&](int64_t i, int64_t n, int64_t k) {
+    return compact(found + k * item, source + i * item, mask_data + i, n);
   });
   if (!target.is_same(out)) copy_strided(out, target);
 }
@@ -168,7 +157,14 @@ void masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source
   visit_bits(out.itemsize(), [&]<typename T>(std::type_identity<T>) {
     const T* values = from.data<T>();
     T* to = target.data<T>();
-    for_each_true(where.data<uint8_t>(), where.numel(), [&](int64_t i, int64_t k) { to[i] = values[k]; });
+    const uint8_t* const mask_data = where.data<uint8_t>();
+    for_each_run(mask_data, where.numel(), starts.back(), [&](int64_t i, int64_t n, int64_t k) {
+      const int64_t before = k;
+      for (int64_t j = i; j < i + n; ++j) {
+        if (mask_data[j] != 0) to[j] = values[k++];
+      }
+      return k - before;
+    });
   });
   if (!target.is_same(out)) copy_strided(out, target);
 }

@@ -1,9 +1,11 @@
 // gather and the scatter family: an index for every element, along one dim.
+#include <atomic>
 #include <limits>
 #include <vector>
 
 #include "aten/cpu/bits.h"
 #include "aten/cpu/index_plan.h"
+#include "aten/cpu/move_loops.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/strided.h"
 
@@ -22,6 +24,7 @@ struct Walk {
 Walk make_walk(const Tensor& table, const Tensor& side, const Tensor& index, int64_t dim) {
   Walk w;
   DimVector sizes(index.sizes()), strides[3];
+  if (sizes.empty()) sizes.push_back(1);
   const Tensor* operands[] = {&table, &side, &index};
   char* data[3];
   for (int k = 0; k < 3; ++k) {
@@ -33,35 +36,52 @@ Walk make_walk(const Tensor& table, const Tensor& side, const Tensor& index, int
       strides[k][d] = operands[k]->strides()[d] * item;
     }
   }
-  if (!sizes.empty()) {
-    const size_t d = static_cast<size_t>(dim);
-    w.count = sizes[d];
-    w.table_step = table.dim() > 0 ? table.strides()[d] * static_cast<int64_t>(table.itemsize()) : 0;
-    w.side_step = strides[1][d];
-    w.index_step = strides[2][d];
-    sizes[d] = 1;
-  }
-  w.size = table.dim() > 0 && !sizes.empty() ? table.sizes()[static_cast<size_t>(dim)] : 1;
+  const size_t d = static_cast<size_t>(dim);
+  w.count = sizes[d];
+  w.table_step = table.dim() > 0 ? table.strides()[d] * static_cast<int64_t>(table.itemsize()) : 0;
+  w.side_step = strides[1][d];
+  w.index_step = strides[2][d];
+  sizes[d] = 1;
+  w.size = table.dim() > 0 ? table.sizes()[d] : 1;
   w.plan = make_plan(sizes, strides, data);
   return w;
 }
 
+// n elements with all four running in byte steps; `table_step` bytes to one index.
+template <typename F>
+void line(char* table, int64_t ts, int64_t table_step, char* side, int64_t ss, const char* index, int64_t is, int64_t n,
+          const F& element) {
+  if (ts == 0 && is == static_cast<int64_t>(sizeof(int64_t))) {
+    const int64_t* v = reinterpret_cast<const int64_t*>(index);
+    for (int64_t i = 0; i < n; ++i, side += ss) element(table + v[i] * table_step, side);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {
+    element(table + *reinterpret_cast<const int64_t*>(index) * table_step, side);
+  }
+}
+
+// Where the walk runs across the indexed dim, it does so in strips: the part of the table that lies
+// under one fits the second-level cache.
+constexpr int64_t kStripBytes = int64_t{1} << 20;
+
 template <typename F>
 void walk_range(const Walk& w, int64_t begin, int64_t end, const F& element) {
   detail::walk_rows(w.plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
-    const auto at = [&](char* table, char* side, const char* index) {
-      element(table + *reinterpret_cast<const int64_t*>(index) * w.table_step, side);
-    };
     // Along the row or along the dim first, whichever lies closer together in the index.
-    if (s[2] <= w.index_step || w.count == 1) {
-      for (int64_t j = 0; j < w.count; ++j) {
-        char *table = p[0], *side = p[1] + j * w.side_step, *index = p[2] + j * w.index_step;
-        for (int64_t i = 0; i < n; ++i) at(table + i * s[0], side + i * s[1], index + i * s[2]);
+    if (n > 1 && (s[2] <= w.index_step || w.count == 1)) {
+      const int64_t strip = std::max<int64_t>(16, kStripBytes / std::max<int64_t>(w.size * std::max<int64_t>(s[0], 1), 1));
+      for (int64_t low = 0; low < n; low += strip) {
+        const int64_t m = std::min(strip, n - low);
+        char *table = p[0] + low * s[0], *side = p[1] + low * s[1], *index = p[2] + low * s[2];
+        for (int64_t j = 0; j < w.count; ++j) {
+          line(table, s[0], w.table_step, side + j * w.side_step, s[1], index + j * w.index_step, s[2], m, element);
+        }
       }
     } else {
       for (int64_t i = 0; i < n; ++i) {
-        char *table = p[0] + i * s[0], *side = p[1] + i * s[1], *index = p[2] + i * s[2];
-        for (int64_t j = 0; j < w.count; ++j) at(table, side + j * w.side_step, index + j * w.index_step);
+        line(p[0] + i * s[0], 0, w.table_step, p[1] + i * s[1], w.side_step, p[2] + i * s[2], w.index_step, w.count,
+             element);
       }
     }
   });
@@ -85,9 +105,16 @@ void walk_in_order(const Walk& w, const F& element) {
     detail::walk_rows(w.plan, 0, w.plan.numel, [&](char** p, const int64_t* s, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
         char *table = p[0] + i * s[0], *side = p[1] + i * s[1], *index = p[2] + i * s[2];
-        for (int64_t j = 0; j < w.count; ++j) {
-          const int64_t v = *reinterpret_cast<const int64_t*>(index + j * w.index_step);
-          if (v >= low && v < high) element(table + v * w.table_step, side + j * w.side_step);
+        for (int64_t first_j = 0; first_j < w.count; first_j += kCompactRun) {
+          const int64_t end_j = std::min(w.count, first_j + kCompactRun);
+          int32_t own[kCompactRun + 8];  // positions that are this thread's
+          const int64_t k = FACULA_BY_ISA(move_loops).within(own, index + first_j * w.index_step, w.index_step,
+                                                             end_j - first_j, w.size, low, high);
+          for (int64_t o = 0; o < k; ++o) {
+            const int64_t j = first_j + own[o];
+            const int64_t v = *reinterpret_cast<const int64_t*>(index + j * w.index_step);
+            element(table + v * w.table_step, side + j * w.side_step);
+          }
         }
       }
     });
@@ -95,9 +122,10 @@ void walk_in_order(const Walk& w, const F& element) {
 }
 
 // int64, dense, in range, apart from `out`.
-Tensor checked_index(const Tensor& index, const Tensor& table, int64_t dim, const char* op, const Tensor& out) {
+Tensor checked_index(const Tensor& index, const Tensor& table, int64_t dim, const char* op, const Tensor& out,
+                     bool check = true) {
   const Tensor plain = apart_from(dense(index, ScalarType::Int64), out);
-  check_range(plain, 0, table.dim() > 0 ? table.sizes()[static_cast<size_t>(dim)] : 1, dim, op);
+  if (check) check_range(plain, 0, table.dim() > 0 ? table.sizes()[static_cast<size_t>(dim)] : 1, dim, op);
   return plain;
 }
 
@@ -198,24 +226,60 @@ void combine_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
 
 }  // namespace
 
+namespace {
+
+// One line of gather, its index dense; each piece is checked just before it is used.
+template <typename T>
+bool gather_line(const char* table, int64_t table_step, int64_t size, char* side, int64_t ss, const int64_t* index,
+                 int64_t n) {
+  const auto range = FACULA_BY_ISA(move_loops).range;
+  for (int64_t first = 0; first < n; first += kCompactRun) {
+    const int64_t end = std::min(n, first + kCompactRun);
+    int64_t least, most;
+    range(index + first, end - first, &least, &most);
+    if (least < 0 || most >= size) return false;
+    if (table_step == static_cast<int64_t>(sizeof(T)) && ss == table_step) {
+      const T* from = reinterpret_cast<const T*>(table);
+      T* to = reinterpret_cast<T*>(side);
+      for (int64_t i = first; i < end; ++i) to[i] = from[index[i]];
+    } else {
+      for (int64_t i = first; i < end; ++i) {
+        *reinterpret_cast<T*>(side + i * ss) = *reinterpret_cast<const T*>(table + index[i] * table_step);
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 void gather(const Tensor& self, int64_t dim, const Tensor& index, bool, const Tensor& out) {
   dim = wrap_dim(dim, self.dim());
-  const Tensor plain = checked_index(index, self, dim, "gather", out);
+  const bool along = dim == index.dim() - 1 || index.dim() == 0;  // lines of the index are dense
+  const Tensor plain = checked_index(index, self, dim, "gather", out, !along);
   const Walk w = make_walk(self, out, plain, dim);
   if (w.plan.numel == 0 || w.count == 0) return;
   visit_bits(out.itemsize(), [&]<typename T>(std::type_identity<T>) {
-    const auto element = [](char* t, char* s) { *reinterpret_cast<T*>(s) = *reinterpret_cast<const T*>(t); };
-    if (w.plan.numel == 1) {  // one line: nothing meets, so its pieces are shared out
-      parallel_for(0, w.count, kGrain, [&](int64_t b, int64_t e) {
-        Walk part = w;
-        part.count = e - b;
-        part.plan.data[1] += b * w.side_step;
-        part.plan.data[2] += b * w.index_step;
-        walk_range(part, 0, 1, element);
+    if (!along) {
+      parallel_for(0, w.plan.numel, grain_of(w), [&](int64_t b, int64_t e) {
+        walk_range(w, b, e, [](char* t, char* s) { *reinterpret_cast<T*>(s) = *reinterpret_cast<const T*>(t); });
       });
       return;
     }
-    parallel_for(0, w.plan.numel, grain_of(w), [&](int64_t b, int64_t e) { walk_range(w, b, e, element); });
+    std::atomic<bool> good{true};
+    // Pieces of all lines, so that one long line is shared out too.
+    parallel_for(0, w.plan.numel * w.count, kGrain, [&](int64_t begin, int64_t end) {
+      while (begin < end) {
+        const int64_t line = begin / w.count, low = begin % w.count;
+        const int64_t n = std::min(w.count - low, end - begin);
+        detail::walk_rows(w.plan, line, line + 1, [&](char** p, const int64_t*, int64_t) {
+          const int64_t* index_line = reinterpret_cast<const int64_t*>(p[2]) + low;
+          if (!gather_line<T>(p[0], w.table_step, w.size, p[1] + low * w.side_step, w.side_step, index_line, n)) good = false;
+        });
+        begin += n;
+      }
+    });
+    if (!good) check_range(plain, 0, w.size, dim, "gather");
   });
 }
 

@@ -196,6 +196,25 @@ def test_sums_do_not_depend_on_threads() -> None:
             np.testing.assert_array_equal(a, b)
 
 
+def test_indices_without_dims() -> None:
+    x = fa.tensor([10.0, 20.0, 30.0])
+    at = fa.tensor(2)
+    assert x.gather(0, at).tolist() == 30
+    assert x.scatter(0, at, 5).tolist() == [10, 20, 5]
+    assert x.scatter_add(0, at, fa.tensor(1.0)).tolist() == [10, 20, 31]
+    assert x.scatter_reduce(0, at, fa.tensor(50.0), "amax").tolist() == [10, 20, 50]
+    assert x.index_select(0, at).tolist() == [30]
+    assert x.index_add(0, at, fa.tensor([1.0])).tolist() == [10, 20, 31]
+    assert x.index_fill(0, at, 0).tolist() == [10, 20, 0]
+    assert fa.tensor(4.0).gather(0, fa.tensor([0, 0])).tolist() == [4, 4]
+    assert fa.tensor(4.0).index_select(0, fa.tensor([0])).tolist() == 4
+    assert x.take(at).tolist() == 30
+    for bad in (lambda: x.gather(0, fa.tensor(3)), lambda: x[:0].gather(0, fa.tensor(0)),
+                lambda: fa.tensor(1.0).gather(0, fa.tensor(1)), lambda: x[:0].scatter(0, fa.tensor(0), 1)):
+        with pytest.raises(IndexError):
+            bad()
+
+
 def test_embedding_gradient() -> None:
     weight = fa.zeros(4, 2, requires_grad=True)
     rows = fa.tensor([1, 1, 2, 0])

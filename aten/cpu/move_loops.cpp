@@ -1,0 +1,158 @@
+#include "aten/cpu/move_loops.h"
+
+#include <cstring>
+
+#ifdef __AVX512VL__
+#include <immintrin.h>
+#endif
+
+namespace facula {
+namespace {
+
+struct Wide {
+  uint64_t low, high;
+};
+
+void range(const int64_t* v, int64_t n, int64_t* least, int64_t* most) {
+  int64_t low = 0, high = -1;
+  for (int64_t i = 0; i < n; ++i) {
+    low = v[i] < low ? v[i] : low;
+    high = v[i] > high ? v[i] : high;
+  }
+  *least = low;
+  *most = high;
+}
+
+template <typename T>
+void select(void* out, const void* self, const uint8_t* mask, const void* value, int64_t n) {
+  T* o = static_cast<T*>(out);
+  const T* s = static_cast<const T*>(self);
+  T v;
+  std::memcpy(&v, value, sizeof(T));
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) o[i] = mask[i] != 0 ? v : s[i];
+}
+
+// Every element is stored, and the place moves on behind those that stay.
+template <typename T>
+int64_t compact(void* out, const void* from, const uint8_t* mask, int64_t n) {
+  T buffer[kCompactRun + 16];
+  const T* s = static_cast<const T*>(from);
+  int64_t k = 0, i = 0;
+#ifdef __AVX512VL__
+  if constexpr (sizeof(T) == 4) {
+    for (; i + 16 <= n; i += 16) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(mask + i));
+      const __mmask16 hit = _mm_test_epi8_mask(bytes, bytes);
+      _mm512_storeu_si512(buffer + k, _mm512_maskz_compress_epi32(hit, _mm512_loadu_si512(s + i)));
+      k += __builtin_popcount(hit);
+    }
+  } else if constexpr (sizeof(T) == 8) {
+    for (; i + 8 <= n; i += 8) {
+      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(mask + i));
+      const __mmask8 hit = static_cast<__mmask8>(_mm_test_epi8_mask(bytes, bytes));
+      _mm512_storeu_si512(buffer + k, _mm512_maskz_compress_epi64(hit, _mm512_loadu_si512(s + i)));
+      k += __builtin_popcount(hit);
+    }
+  }
+#endif
+  for (; i + 8 <= n; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, mask + i, 8);
+    if (word == 0) continue;
+    for (int64_t j = i; j < i + 8; ++j) {
+      buffer[k] = s[j];
+      k += mask[j] != 0;
+    }
+  }
+  for (; i < n; ++i) {
+    buffer[k] = s[i];
+    k += mask[i] != 0;
+  }
+  std::memcpy(out, buffer, static_cast<size_t>(k) * sizeof(T));
+  return k;
+}
+
+int64_t positions(int64_t* out, int64_t first, const uint8_t* mask, int64_t n) {
+  int64_t buffer[kCompactRun + 16];
+  int64_t k = 0, i = 0;
+#ifdef __AVX512VL__
+  __m512i at = _mm512_add_epi64(_mm512_set1_epi64(first), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
+  for (; i + 8 <= n; i += 8) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(mask + i));
+    const __mmask8 hit = static_cast<__mmask8>(_mm_test_epi8_mask(bytes, bytes));
+    _mm512_storeu_si512(buffer + k, _mm512_maskz_compress_epi64(hit, at));
+    k += __builtin_popcount(hit);
+    at = _mm512_add_epi64(at, _mm512_set1_epi64(8));
+  }
+#endif
+  for (; i + 8 <= n; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, mask + i, 8);
+    if (word == 0) continue;
+    for (int64_t j = i; j < i + 8; ++j) {
+      buffer[k] = first + j;
+      k += mask[j] != 0;
+    }
+  }
+  for (; i < n; ++i) {
+    buffer[k] = first + i;
+    k += mask[i] != 0;
+  }
+  std::memcpy(out, buffer, static_cast<size_t>(k) * sizeof(int64_t));
+  return k;
+}
+
+int64_t within(int32_t* out, const char* index, int64_t stride, int64_t n, int64_t size, int64_t low, int64_t high) {
+  const uint64_t width = static_cast<uint64_t>(high - low);
+  int64_t k = 0, i = 0;
+#ifdef __AVX512VL__
+  if (stride == 8) {
+    const __m512i sizes = _mm512_set1_epi64(size), lows = _mm512_set1_epi64(low);
+    const __m512i widths = _mm512_set1_epi64(static_cast<int64_t>(width));
+    __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    for (; i + 8 <= n; i += 8, index += 64) {
+      __m512i v = _mm512_loadu_si512(index);
+      v = _mm512_mask_add_epi64(v, _mm512_movepi64_mask(v), v, sizes);
+      const __mmask8 hit = _mm512_cmplt_epu64_mask(_mm512_sub_epi64(v, lows), widths);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + k), _mm256_maskz_compress_epi32(hit, at));
+      k += __builtin_popcount(hit);
+      at = _mm256_add_epi32(at, _mm256_set1_epi32(8));
+    }
+  }
+#endif
+  for (; i < n; ++i, index += stride) {
+    int64_t v;
+    std::memcpy(&v, index, sizeof(v));
+    v += (v >> 63) & size;
+    out[k] = static_cast<int32_t>(i);
+    const int64_t inside = static_cast<uint64_t>(v - low) < width;
+    k += inside;
+  }
+  return k;
+}
+
+int64_t count(const uint8_t* mask, int64_t n) {
+  int64_t total = 0;
+  while (n > 0) {
+    const int64_t run = n < (1 << 20) ? n : 1 << 20;
+    uint32_t part = 0;
+    for (int64_t i = 0; i < run; ++i) part += mask[i] != 0;
+    total += part;
+    mask += run;
+    n -= run;
+  }
+  return total;
+}
+
+}  // namespace
+
+FACULA_DEFINE_BY_ISA(MoveLoops, move_loops,
+                     {range,
+                      {select<uint8_t>, select<uint16_t>, select<uint32_t>, select<uint64_t>, select<Wide>},
+                      {compact<uint8_t>, compact<uint16_t>, compact<uint32_t>, compact<uint64_t>, compact<Wide>},
+                      positions,
+                      within,
+                      count})
+
+}  // namespace facula
