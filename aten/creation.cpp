@@ -19,6 +19,8 @@ void fill_with(const Tensor& out, const Scalar& value) {
 }
 
 void copy_into(const Tensor& out, const Tensor& self) {
+  FACULA_CHECK(!self.is_meta(), NotImplemented, "to(): a tensor on the meta device has no values to copy to ",
+               to_string(out.device()), "; make a new one with empty_like()");
   if (out.is_cpu() && self.is_cpu()) {
     copy_strided(out, self);
   } else {

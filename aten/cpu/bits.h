@@ -68,6 +68,7 @@ inline Element element_of(const Scalar& value, ScalarType dtype, const char* op)
 
 // The one element of a 0-d (or one-element) tensor as an element of `dtype`.
 inline Scalar scalar_of(const Tensor& t) {
+  if (t.dtype() == ScalarType::Bool) return Scalar(*t.data<uint8_t>() != 0);  // any byte may lie there
   return visit_dtype(t.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
     const T v = *t.data<T>();
     if constexpr (std::is_same_v<T, bool>) {

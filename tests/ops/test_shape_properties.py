@@ -43,6 +43,15 @@ def test_to() -> None:
     assert y.grad.tolist() == [[2, 2], [2, 2]]
 
 
+def test_meta_has_no_values() -> None:
+    x = fa.ones(2, device="meta")
+    for call in (lambda: x.to("cpu"), lambda: fa.zeros(2).copy_(x), lambda: x.tolist(), lambda: x.nonzero()):
+        with pytest.raises((NotImplementedError, RuntimeError)):
+            call()
+    assert x.copy_(fa.ones(2)).device.type == "meta"
+    assert x.clone().t().unsqueeze(0).shape == (1, 2)
+
+
 def test_casts() -> None:
     x = fa.tensor([1.0, 2.5, -3.0])
     assert x.bfloat16().dtype == fa.bfloat16
