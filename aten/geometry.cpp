@@ -13,10 +13,10 @@ DimVector resolve_shape(IntList shape, int64_t numel, const char* op) {
       FACULA_CHECK(!open, Runtime, op, "(): only one size can be -1, not two as in ", shape_string(shape));
       open = i;
     } else {
-      FACULA_CHECK(sizes[i] >= 0, Runtime, op, "(): sizes must not be negative (but for one -1): ",
-                   shape_string(shape));
-      FACULA_CHECK(!__builtin_mul_overflow(known, sizes[i], &known), Runtime, op, "(): the shape ",
-                   shape_string(shape), " has more elements than can be counted");
+      FACULA_CHECK(sizes[i] >= 0, Runtime, op,
+                   "(): sizes must not be negative (but for one -1): ", shape_string(shape));
+      FACULA_CHECK(!__builtin_mul_overflow(known, sizes[i], &known), Runtime, op, "(): the shape ", shape_string(shape),
+                   " has more elements than can be counted");
     }
   }
   if (open) {

@@ -46,8 +46,8 @@ void check_mask(const Tensor& self, const Tensor& mask, int64_t dim) {
     const int64_t have = self.sizes()[static_cast<size_t>(dim + d)];
     const int64_t want = mask.sizes()[static_cast<size_t>(d)];
     FACULA_CHECK(have == want, Index, "index: a mask of shape ", shape_string(mask.sizes()),
-                 " does not fit a tensor of shape ", shape_string(self.sizes()), ": dimension ", dim + d,
-                 " has size ", have, ", the mask's has ", want);
+                 " does not fit a tensor of shape ", shape_string(self.sizes()), ": dimension ", dim + d, " has size ",
+                 have, ", the mask's has ", want);
   }
 }
 
@@ -65,8 +65,8 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
     ellipses += item.kind == Kind::Ellipsis;
   }
   FACULA_CHECK(ellipses <= 1, Index, "index: an index can have one ellipsis ('...') only");
-  FACULA_CHECK(used <= self.dim(), Index, "index: too many indices: the tensor has ", self.dim(),
-               " dimensions, but ", used, " were indexed");
+  FACULA_CHECK(used <= self.dim(), Index, "index: too many indices: the tensor has ", self.dim(), " dimensions, but ",
+               used, " were indexed");
   Basic result{self, {}};
   int64_t dim = 0;    // of result.view
   int64_t place = 0;  // in result.indices, where a mask of n dims takes one place for them all
@@ -120,8 +120,7 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
           add_index(t, t.dim());
           break;
         }
-        FACULA_CHECK(is_integral(t.dtype()), Index,
-                     "index: tensors used as indices must hold integers or bools, not ",
+        FACULA_CHECK(is_integral(t.dtype()), Index, "index: tensors used as indices must hold integers or bools, not ",
                      dtype_name(t.dtype()));
         add_index(t, 1);
         break;
@@ -145,8 +144,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   FACULA_CHECK(self.dim() > 0, Index,
                "index: a 0-d tensor cannot be indexed with an int; use tensor.item() for its number");
   const int64_t size = self.sizes()[static_cast<size_t>(dim)];
-  FACULA_CHECK(index >= -size && index < size, Index, "index: index ", index,
-               " is out of range for dimension ", dim, " of size ", size);
+  FACULA_CHECK(index >= -size && index < size, Index, "index: index ", index, " is out of range for dimension ", dim,
+               " of size ", size);
   return ops::select(self, dim, index < 0 ? index + size : index);
 }
 
@@ -165,8 +164,7 @@ Tensor get(const Tensor& self, std::span<const Item> items) {
   Basic b = apply_basic(self, items);
   if (!b.indices.empty()) return ops::index(b.view, b.indices);
   // x[...] and x[:] are views too, never x itself.
-  return b.view.is_same(self) ? engine_roles().as_strided(self, self.sizes(), self.strides(), self.offset())
-                              : b.view;
+  return b.view.is_same(self) ? engine_roles().as_strided(self, self.sizes(), self.strides(), self.offset()) : b.view;
 }
 
 void set(const Tensor& self, std::span<const Item> items, const Tensor& value) {

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "runtime/core/dtype.h"
+#include "runtime/iterate/int_division.h"
 
 #ifndef FACULA_ISA
 #define FACULA_ISA baseline
@@ -26,15 +27,6 @@
 #define FACULA_MATH [[gnu::always_inline]] inline
 
 namespace facula::math {
-
-// Integer division by zero does not trap: the quotient is 0 and this flag of the thread is set,
-// which whoever ran the loop takes and turns into an error.
-constinit inline thread_local bool int_division_flag = false;
-inline bool take_int_division_by_zero() {
-  const bool was = int_division_flag;
-  int_division_flag = false;
-  return was;
-}
 
 inline namespace FACULA_ISA {
 
@@ -146,10 +138,10 @@ FACULA_MATH bool isfinite(T z) {
 
 // ---- functions of the C library ----
 
-#define FACULA_MATH_1(name)                                             \
-  FACULA_MATH float name(float x) { return ::name##f(x); }             \
+#define FACULA_MATH_1(name)                                \
+  FACULA_MATH float name(float x) { return ::name##f(x); } \
   FACULA_MATH double name(double x) { return ::name(x); }
-#define FACULA_MATH_2(name)                                             \
+#define FACULA_MATH_2(name)                                            \
   FACULA_MATH float name(float x, float y) { return ::name##f(x, y); } \
   FACULA_MATH double name(double x, double y) { return ::name(x, y); }
 
@@ -186,12 +178,12 @@ FACULA_MATH_2(nextafter)
 
 // ---- rounding: half to even, as IEEE 754 and Python do ----
 
-#define FACULA_ROUNDING(name, function)                                     \
-  FACULA_MATH float name(float x) { return __builtin_##function##f(x); }   \
-  FACULA_MATH double name(double x) { return __builtin_##function(x); }    \
-  template <Int T>                                                          \
-  FACULA_MATH T name(T x) {                                                 \
-    return x;                                                               \
+#define FACULA_ROUNDING(name, function)                                  \
+  FACULA_MATH float name(float x) { return __builtin_##function##f(x); } \
+  FACULA_MATH double name(double x) { return __builtin_##function(x); }  \
+  template <Int T>                                                       \
+  FACULA_MATH T name(T x) {                                              \
+    return x;                                                            \
   }
 FACULA_ROUNDING(floor, floor)
 FACULA_ROUNDING(ceil, ceil)
@@ -314,7 +306,7 @@ FACULA_MATH T negate(T a) {
 template <Int T>
 FACULA_MATH T safe_divisor(T b) {
   if (b == T(0)) [[unlikely]] {
-    int_division_flag = true;
+    tls_int_division_by_zero = true;
   }
   return b == T(0) || b == static_cast<T>(-1) ? T(1) : b;
 }
@@ -395,8 +387,7 @@ template <Int T>
 FACULA_MATH T shift_left(T x, T by) {
   constexpr int width = 8 * sizeof(T);
   const bool inside = (by >= T(0)) & (by < T(width));
-  return inside ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << (inside ? by : T(0)))
-                : T(0);
+  return inside ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << (inside ? by : T(0))) : T(0);
 }
 template <Int T>
 FACULA_MATH T shift_right(T x, T by) {
@@ -424,10 +415,8 @@ FACULA_MATH std::complex<R> div(std::complex<R> a, std::complex<R> b) {
   const bool wide = std::fabs(c) >= std::fabs(d);
   const R ratio = wide ? d / c : c / d;
   const R scale = 1 / (wide ? c + d * ratio : d + c * ratio);
-  return wide ? std::complex<R>((a.real() + a.imag() * ratio) * scale,
-                                (a.imag() - a.real() * ratio) * scale)
-              : std::complex<R>((a.real() * ratio + a.imag()) * scale,
-                                (a.imag() * ratio - a.real()) * scale);
+  return wide ? std::complex<R>((a.real() + a.imag() * ratio) * scale, (a.imag() - a.real() * ratio) * scale)
+              : std::complex<R>((a.real() * ratio + a.imag()) * scale, (a.imag() * ratio - a.real()) * scale);
 }
 template <typename R>
 FACULA_MATH std::complex<R> div(R a, std::complex<R> b) {
@@ -442,10 +431,10 @@ FACULA_MATH T mul0(T x, T y) {
   }
 }
 
-#define FACULA_COMPLEX_1(name)  \
-  template <Complex T>          \
-  FACULA_MATH T name(T z) {     \
-    return std::name(z);        \
+#define FACULA_COMPLEX_1(name) \
+  template <Complex T>         \
+  FACULA_MATH T name(T z) {    \
+    return std::name(z);       \
   }
 FACULA_COMPLEX_1(exp)
 FACULA_COMPLEX_1(log)
@@ -492,7 +481,8 @@ FACULA_MATH T log1p(T z) {
 template <Complex T>
 FACULA_MATH T pow(T z, T w) {
   if (w == T(0)) return T(1);
-  if (z == T(0)) return w.real() > 0 ? T(0) : (w.imag() == 0 ? T(infinity<real_t<T>>) : T(nan<real_t<T>>, nan<real_t<T>>));
+  if (z == T(0))
+    return w.real() > 0 ? T(0) : (w.imag() == 0 ? T(infinity<real_t<T>>) : T(nan<real_t<T>>, nan<real_t<T>>));
   return std::pow(z, w);
 }
 template <Float T>

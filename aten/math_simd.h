@@ -12,10 +12,10 @@
 #define FACULA_LIBMVEC 1
 
 #define FACULA_SIMD __attribute__((simd("notinbranch"), const))
-#define FACULA_SIMD_1(name)                    \
+#define FACULA_SIMD_1(name)                  \
   FACULA_SIMD float name##f(float) noexcept; \
   FACULA_SIMD double name(double) noexcept;
-#define FACULA_SIMD_2(name)                           \
+#define FACULA_SIMD_2(name)                         \
   FACULA_SIMD float name##f(float, float) noexcept; \
   FACULA_SIMD double name(double, double) noexcept;
 

@@ -23,8 +23,8 @@ Tensor view_dtype(const Tensor& self, ScalarType dtype) {
   DimVector sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.offset();
   if (from != to) {
-    FACULA_CHECK(self.dim() > 0, Runtime, "view(): a 0-d tensor of ", dtype_name(self.dtype()),
-                 " cannot be seen as ", dtype_name(dtype), ", whose elements have another size");
+    FACULA_CHECK(self.dim() > 0, Runtime, "view(): a 0-d tensor of ", dtype_name(self.dtype()), " cannot be seen as ",
+                 dtype_name(dtype), ", whose elements have another size");
     FACULA_CHECK(strides.back() == 1 || sizes.back() == 1, Runtime, "view(): the last dim of a tensor seen as ",
                  dtype_name(dtype), " must have stride 1, not ", strides.back());
     const bool wider = to > from;
@@ -82,8 +82,8 @@ Tensor view_as_complex(const Tensor& self) {
                "view_as_complex(): the last dim must have size 2 (real and imaginary part); self is ",
                shape_string(self.sizes()));
   DimVector sizes(self.sizes()), strides(self.strides());
-  FACULA_CHECK(strides.back() == 1, Runtime, "view_as_complex(): the last dim must have stride 1, not ",
-               strides.back(), "; call contiguous() first");
+  FACULA_CHECK(strides.back() == 1, Runtime, "view_as_complex(): the last dim must have stride 1, not ", strides.back(),
+               "; call contiguous() first");
   sizes.pop_back();
   strides.pop_back();
   for (size_t i = 0; i < strides.size(); ++i) {
@@ -198,8 +198,7 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   return alias(self, sizes, strides, offset);
 }
 
-Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
-             int64_t step) {
+Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
   FACULA_CHECK(self.dim() > 0, Index, "slice(): a 0-d tensor cannot be sliced");
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "slice"));
   DimVector sizes(self.sizes()), strides(self.strides());

@@ -155,7 +155,9 @@ def _param(op: Operator, argument: Argument) -> str:
         parts.append(".keyword_only = true")
     if t.varargs:
         parts.append(".varargs = true")
-    if t.is_tensor and op.kind == "pointwise":
+    if t.is_tensor and (
+        op.kind == "pointwise" or (op.kind == "composite" and argument.name == "other")
+    ):
         parts.append(".numbers = true")
     if t.list_size:
         parts.append(f".list_size = {t.list_size}")
@@ -242,7 +244,7 @@ def python_names(op: Operator) -> list[tuple[str, str]]:
 def inplace_names(op: Operator) -> list[tuple[str, str]]:
     if op.internal or "inplace" not in op.variants or not stubs.takes_self(op):
         return []
-    return [(path, name + "_") for path, name in python_names(op) if path in ("", "Tensor")]
+    return [(path, name + "_") for path, name in python_names(op) if path != "_ops"]
 
 
 def collect(schema: Schema) -> tuple[list[Binding], list[Callable_], list[Entry]]:

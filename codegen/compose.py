@@ -303,7 +303,9 @@ class Translator:
         self._variables[name] = Value(code, INT)
         compare = ">" if step.startswith("-") or step.startswith("(-") else "<"
         return [
-            f"for (int64_t {code} = {start}; {code} {compare} {stop}; {code} += {step}) {{",
+            # as in Python, the bound is what it was when the loop began
+            f"for (int64_t {code} = {start}, stop_{code} = {stop}; {code} {compare} stop_{code};"
+            f" {code} += {step}) {{",
             *self._block(body, returns),
             "}",
         ]

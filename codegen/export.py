@@ -24,7 +24,11 @@ def _differentiable(op: Operator) -> list[str]:
     """Inputs with a gradient; a composite states only those that have none."""
     constant = {n for d in op.derivatives if d.none is not None for n in d.inputs}
     if constant and op.kind == "composite":
-        return sorted(a.name for a in op.signature.arguments if a.type.base == "Tensor" and a.name not in constant)
+        return sorted(
+            a.name
+            for a in op.signature.arguments
+            if a.type.base == "Tensor" and a.name not in constant
+        )
     return sorted({n for d in op.derivatives if d.none is None for n in d.inputs})
 
 

@@ -17,6 +17,7 @@ WORDS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "c": (None, ()),
     "perm": (1, ()),
     "t": (1, ()),
+    "const": (1, ()),
     "slice": (3, ()),
 }
 _NAMES = (*DTYPES, *MEMORY_FORMATS, "inf", "nan")

@@ -180,7 +180,8 @@ Operand contract(Operand a, Operand b, const std::vector<bool>& wanted, const Si
   }
   Tensor product;
   if (batch.empty()) {
-    product = ops::mm(arrange(a, {&only_a, &summed}, DimVector{na, ns}), arrange(b, {&summed, &only_b}, DimVector{ns, nc}));
+    product =
+        ops::mm(arrange(a, {&only_a, &summed}, DimVector{na, ns}), arrange(b, {&summed, &only_b}, DimVector{ns, nc}));
   } else {
     product = ops::bmm(arrange(a, {&batch, &only_a, &summed}, DimVector{nb, na, ns}),
                        arrange(b, {&batch, &summed, &only_b}, DimVector{nb, ns, nc}));

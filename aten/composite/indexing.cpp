@@ -9,13 +9,15 @@ namespace facula::composite {
 
 namespace {
 
-bool is_mask(const Tensor& t) { return t.defined() && (t.dtype() == ScalarType::Bool || t.dtype() == ScalarType::UInt8); }
+bool is_mask(const Tensor& t) {
+  return t.defined() && (t.dtype() == ScalarType::Bool || t.dtype() == ScalarType::UInt8);
+}
 
 void check_mask_shape(const Tensor& mask, const Tensor& self, size_t at, const char* op) {
   for (size_t d = 0; d < mask.sizes().size(); ++d) {
-    FACULA_CHECK(at + d < self.sizes().size() && mask.sizes()[d] == self.sizes()[at + d], Index, op,
-                 "(): the mask is ", shape_string(mask.sizes()), " and does not fit self, ", shape_string(self.sizes()),
-                 ", from dim ", at, " on");
+    FACULA_CHECK(at + d < self.sizes().size() && mask.sizes()[d] == self.sizes()[at + d], Index, op, "(): the mask is ",
+                 shape_string(mask.sizes()), " and does not fit self, ", shape_string(self.sizes()), ", from dim ", at,
+                 " on");
   }
 }
 
@@ -62,7 +64,8 @@ Tensor index(const Tensor& self, TensorList indices) {
 
 const Tensor& index_put_(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   Tensor source = values;
-  if (source.device() != self.device() && source.dim() == 0) source = ops::to_device(source, self.device(), std::nullopt);
+  if (source.device() != self.device() && source.dim() == 0)
+    source = ops::to_device(source, self.device(), std::nullopt);
   if (covers(self, indices) && source.numel() == 1 && !accumulate && source.dtype() == self.dtype()) {
     check_mask_shape(indices[0], self, 0, "index_put_");
     const Tensor mask = ops::to_dtype(indices[0], ScalarType::Bool);
@@ -85,7 +88,44 @@ const Tensor& put_(const Tensor& self, const Tensor& index, const Tensor& source
     return self;
   }
   const Tensor line = ops::reshape(self, IntList(flat, 1));
-  return ops::copy_(self, ops::view(ops::index_put_long(line, TensorList(&index, 1), values, accumulate), self.sizes()));
+  return ops::copy_(self,
+                    ops::view(ops::index_put_long(line, TensorList(&index, 1), values, accumulate), self.sizes()));
+}
+
+// ---- for devices with index_long and index_put_long alone ----
+
+namespace {
+
+std::vector<Tensor> at_dim(const Tensor& self, int64_t dim, const Tensor& index) {
+  std::vector<Tensor> list(static_cast<size_t>(wrap_dim(dim, self.dim())) + 1);
+  list.back() = index.dim() == 0 ? ops::unsqueeze(index, 0) : index;
+  return list;
+}
+Tensor at_least_1d(const Tensor& t) { return t.dim() == 0 ? ops::unsqueeze(t, 0) : t; }
+
+Tensor put_along(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& values, bool accumulate) {
+  const Tensor put = ops::index_put_long(at_least_1d(self), at_dim(self, dim, index), values, accumulate);
+  return self.dim() == 0 ? ops::select(put, 0, 0) : put;
+}
+
+}  // namespace
+
+Tensor index_select_long(const Tensor& self, int64_t dim, const Tensor& index) {
+  const Tensor taken = ops::index_long(at_least_1d(self), at_dim(self, dim, index));
+  return self.dim() == 0 ? ops::select(taken, 0, 0) : taken;
+}
+Tensor index_add_long(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+  const Tensor values = alpha.equals(1) ? source : ops::mul(source, ops::full({}, alpha, self.dtype(), self.device()));
+  return put_along(self, dim, index, at_least_1d(values), true);
+}
+Tensor index_copy_long(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  return put_along(self, dim, index, at_least_1d(source), false);
+}
+Tensor index_fill_long(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
+  return put_along(self, dim, index, ops::full({}, value, self.dtype(), self.device()), false);
+}
+Tensor index_fill_tensor_long(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
+  return put_along(self, dim, index, ops::to_dtype(value, self.dtype()), false);
 }
 
 Tensor scatter_with(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
@@ -179,6 +219,9 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
                  " is out of range for ", num_classes, " classes");
     if (num_classes == -1) num_classes = largest + 1;
   }
+  FACULA_CHECK(num_classes > 0, NotImplemented,
+               "one_hot(): num_classes depends on the values, which a meta tensor does "
+               "not have; give it");
   DimVector sizes(self.sizes());
   sizes.push_back(num_classes);
   const Tensor result = ops::zeros(sizes, ScalarType::Int64, self.device());
@@ -186,8 +229,9 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
 }
 
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
-  FACULA_CHECK(self.dim() == 1 && is_integral(self.dtype()), Runtime, "bincount(): self must be a vector of integers, not ",
-               shape_string(self.sizes()), " of ", dtype_name(self.dtype()));
+  FACULA_CHECK(self.dim() == 1 && is_integral(self.dtype()), Runtime,
+               "bincount(): self must be a vector of integers, not ", shape_string(self.sizes()), " of ",
+               dtype_name(self.dtype()));
   FACULA_CHECK(!weights.defined() || weights.sizes() == self.sizes(), Runtime,
                "bincount(): weights must have the shape of self");
   int64_t size = minlength;
@@ -197,7 +241,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
                  "bincount(): self must not hold negative numbers");
     size = std::max(size, ops::local_scalar(ops::max(bins)).to<int64_t>() + 1);
   }
-  const ScalarType type = !weights.defined()                            ? ScalarType::Int64
+  const ScalarType type = !weights.defined()                       ? ScalarType::Int64
                           : weights.dtype() == ScalarType::Float32 ? ScalarType::Float32
                                                                    : ScalarType::Float64;
   const Tensor counts = ops::zeros(IntList(&size, 1), type, self.device());

@@ -4,6 +4,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "facula/shapes.h"
 
 namespace facula::composite {
 
@@ -15,6 +16,19 @@ std::vector<Tensor> cat_backward(const Tensor& grad, IntList sizes, int64_t dim)
     start += std::max<int64_t>(s, 0);
   }
   return pieces;
+}
+
+Tensor cat_slices(TensorList tensors, int64_t dim) {
+  const Meta meta = shape::cat(tensors, dim);
+  const Tensor out = ops::empty(meta.sizes, meta.dtype, meta.device);
+  int64_t start = 0;
+  for (const Tensor& t : tensors) {
+    if (t.numel() == 0) continue;
+    const int64_t length = t.size(dim);
+    ops::copy_(ops::slice(out, dim, start, start + length, 1), t);
+    start += length;
+  }
+  return out;
 }
 
 Tensor hstack(TensorList tensors) {
@@ -71,7 +85,8 @@ Tensor repeat(const Tensor& self, IntList repeats) {
   return ops::view(ops::clone(wide, MemoryFormat::Contiguous), merged);
 }
 
-Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim, std::optional<int64_t> output_size) {
+Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim,
+                         std::optional<int64_t> output_size) {
   FACULA_CHECK(repeats >= 0, Runtime, "repeat_interleave(): repeats must not be negative, not ", repeats);
   if (!dim) {
     const int64_t flat[] = {self.numel()};
@@ -81,10 +96,11 @@ Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int6
   const int64_t d = wrap_dim(*dim, source.dim(), "repeat_interleave");
   DimVector spread(source.sizes()), merged(source.sizes());
   spread.insert(spread.begin() + d + 1, repeats);
-  FACULA_CHECK(!__builtin_mul_overflow(merged[static_cast<size_t>(d)], repeats, &merged[static_cast<size_t>(d)]), Runtime,
-               "repeat_interleave(): ", repeats, " repeats are too many");
+  FACULA_CHECK(!__builtin_mul_overflow(merged[static_cast<size_t>(d)], repeats, &merged[static_cast<size_t>(d)]),
+               Runtime, "repeat_interleave(): ", repeats, " repeats are too many");
   FACULA_CHECK(!output_size || *output_size == merged[static_cast<size_t>(d)], Runtime,
-               "repeat_interleave(): output_size is ", *output_size, ", the repeats add up to ", merged[static_cast<size_t>(d)]);
+               "repeat_interleave(): output_size is ", *output_size, ", the repeats add up to ",
+               merged[static_cast<size_t>(d)]);
   const Tensor wide = ops::expand(ops::unsqueeze(source, d + 1), spread);
   return ops::view(ops::clone(wide, MemoryFormat::Contiguous), merged);
 }
@@ -99,7 +115,9 @@ Tensor repeat_interleave_index(const Tensor& repeats, std::optional<int64_t> out
   FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(counts)).to<int64_t>() >= 0, Runtime,
                "repeat_interleave(): repeats must not be negative");
   const Tensor ends = ops::cumsum(counts, 0);
-  const int64_t total = output_size ? *output_size : n == 0 ? 0 : ops::local_scalar(ops::select(ends, 0, -1)).to<int64_t>();
+  const int64_t total = output_size ? *output_size
+                        : n == 0    ? 0
+                                    : ops::local_scalar(ops::select(ends, 0, -1)).to<int64_t>();
   // One step at the end of every run; their running sum is the position.
   const int64_t size[] = {total + 1};
   const Tensor steps = ops::new_zeros(ends, IntList(size, 1));
@@ -117,8 +135,8 @@ Tensor repeat_interleave_each(const Tensor& self, const Tensor& repeats, std::op
   const Tensor source = self.dim() == 0 ? ops::unsqueeze(self, 0) : self;
   const int64_t d = wrap_dim(*dim, source.dim(), "repeat_interleave"), size = source.size(d);
   FACULA_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == size), Runtime,
-               "repeat_interleave(): repeats must have one element or one for each of the ", size, " entries of dim ", d,
-               ", not ", shape_string(repeats.sizes()));
+               "repeat_interleave(): repeats must have one element or one for each of the ", size, " entries of dim ",
+               d, ", not ", shape_string(repeats.sizes()));
   const Tensor each = ops::expand(ops::atleast_1d(repeats), IntList(&size, 1));
   return ops::index_select(source, d, ops::repeat_interleave_index(each, output_size));
 }
@@ -128,7 +146,8 @@ Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
   if (dims.empty()) {
     FACULA_CHECK(shifts.size() == 1, Runtime, "roll(): ", shifts.size(), " shifts need as many dims");
     const int64_t flat[] = {self.numel()}, zero = 0;
-    return ops::view(ops::contiguous(ops::roll(ops::reshape(self, IntList(flat, 1)), shifts, IntList(&zero, 1))), self.sizes());
+    return ops::view(ops::contiguous(ops::roll(ops::reshape(self, IntList(flat, 1)), shifts, IntList(&zero, 1))),
+                     self.sizes());
   }
   FACULA_CHECK(shifts.size() == dims.size(), Runtime, "roll(): shifts and dims must have the same length, not ",
                shifts.size(), " and ", dims.size());

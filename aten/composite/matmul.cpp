@@ -15,10 +15,9 @@ DimVector joined(IntList a, std::initializer_list<int64_t> b) {
 }
 
 [[noreturn]] void mismatch(const Tensor& self, const Tensor& other) {
-  raise(ErrorKind::Runtime, "matmul(): self ", shape_string(self.sizes()), " and other ",
-        shape_string(other.sizes()), " cannot be multiplied: the last size of self is ", self.size(-1),
-        ", it must equal the ", other.dim() == 1 ? "size" : "second to last size", " of other, ",
-        other.size(other.dim() == 1 ? 0 : -2));
+  raise(ErrorKind::Runtime, "matmul(): self ", shape_string(self.sizes()), " and other ", shape_string(other.sizes()),
+        " cannot be multiplied: the last size of self is ", self.size(-1), ", it must equal the ",
+        other.dim() == 1 ? "size" : "second to last size", " of other, ", other.size(other.dim() == 1 ? 0 : -2));
 }
 
 }  // namespace
@@ -99,8 +98,7 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
   for (size_t i = 0; i < sum_a.size(); ++i) {
     const int64_t na = self.size(sum_a[i]), nb = other.size(sum_b[i]);
     FACULA_CHECK(na == nb || na == 1 || nb == 1, Runtime, "tensordot(): contracted dims need to match, but size ", na,
-                 " of dim ", dims_self[i], " of self does not match size ", nb, " of dim ", dims_other[i],
-                 " of other");
+                 " of dim ", dims_self[i], " of self does not match size ", nb, " of dim ", dims_other[i], " of other");
     if (na == 1 && nb != 1) b = ops::sum(b, IntList{sum_b[i]}, true);
     if (nb == 1 && na != 1) a = ops::sum(a, IntList{sum_a[i]}, true);
     inner *= std::min(na, nb);
@@ -133,8 +131,7 @@ Tensor chain_product(const std::vector<Tensor>& tensors, const std::vector<std::
 
 Tensor multiply_chain(TensorList list, const char* op, bool vectors) {
   const size_t n = list.size();
-  FACULA_CHECK(n >= (vectors ? 2u : 1u), Runtime, op, "(): expected at least ", vectors ? 2 : 1,
-               " tensors, got ", n);
+  FACULA_CHECK(n >= (vectors ? 2u : 1u), Runtime, op, "(): expected at least ", vectors ? 2 : 1, " tensors, got ", n);
   std::vector<Tensor> tensors(list.begin(), list.end());
   const bool first = vectors && tensors[0].dim() == 1, last = vectors && tensors[n - 1].dim() == 1;
   if (first) tensors[0] = ops::unsqueeze(tensors[0], 0);

@@ -43,8 +43,10 @@ Tensor type_as(const Tensor& self, const Tensor& other) {
   return converted(self, other.device(), other.dtype(), false, std::nullopt);
 }
 
-#define FACULA_CAST(name, type) \
-  Tensor cast_##name(const Tensor& self) { return converted(self, std::nullopt, ScalarType::type, false, std::nullopt); }
+#define FACULA_CAST(name, type)                                                  \
+  Tensor cast_##name(const Tensor& self) {                                       \
+    return converted(self, std::nullopt, ScalarType::type, false, std::nullopt); \
+  }
 FACULA_CAST(float, Float32)
 FACULA_CAST(double, Float64)
 FACULA_CAST(half, Float16)
@@ -104,8 +106,10 @@ std::vector<Tensor> broadcast_tensors(TensorList tensors) {
 }
 
 Tensor movedim(const Tensor& self, IntList source, IntList destination) {
-  FACULA_CHECK(source.size() == destination.size(), Runtime, "movedim(): source and destination must have the same "
-               "length, not ", source.size(), " and ", destination.size());
+  FACULA_CHECK(source.size() == destination.size(), Runtime,
+               "movedim(): source and destination must have the same "
+               "length, not ",
+               source.size(), " and ", destination.size());
   const DimVector from = wrap_dims(source, self.dim(), "movedim"), to = wrap_dims(destination, self.dim(), "movedim");
   DimVector order(self.sizes().size(), -1);
   if (order.empty()) return ops::permute(self, order);
@@ -168,8 +172,10 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
 
 std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) {
   const int64_t size = splittable(self, dim, "tensor_split");
-  FACULA_CHECK(sections > 0 && sections <= kMostPieces, Runtime, "tensor_split(): the number of pieces must be "
-               "from 1 to ", kMostPieces, ", not ", sections);
+  FACULA_CHECK(sections > 0 && sections <= kMostPieces, Runtime,
+               "tensor_split(): the number of pieces must be "
+               "from 1 to ",
+               kMostPieces, ", not ", sections);
   DimVector sizes;
   for (int64_t i = 0; i < sections; ++i) sizes.push_back(size / sections + (i < size % sections));
   return ops::split_with_sizes(self, sizes, dim);
@@ -233,7 +239,8 @@ Tensor diag_embed(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2
                    !__builtin_add_overflow(self.sizes().back(), offset < 0 ? -offset : offset, &n),
                Runtime, "diag_embed(): offset ", offset, " is too large");
   DimVector sizes;
-  for (int64_t d = 0, from = 0; d < ndim; ++d) sizes.push_back(d == a || d == b ? n : self.sizes()[static_cast<size_t>(from++)]);
+  for (int64_t d = 0, from = 0; d < ndim; ++d)
+    sizes.push_back(d == a || d == b ? n : self.sizes()[static_cast<size_t>(from++)]);
   return ops::diagonal_scatter(ops::new_zeros(self, sizes), self, offset, a, b);
 }
 
@@ -243,8 +250,8 @@ Tensor diag(const Tensor& self, int64_t diagonal) {
 }
 
 std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
-  FACULA_CHECK(indexing == "ij" || indexing == "xy", Value, "meshgrid(): indexing must be 'ij' or 'xy', not '", indexing,
-               "'");
+  FACULA_CHECK(indexing == "ij" || indexing == "xy", Value, "meshgrid(): indexing must be 'ij' or 'xy', not '",
+               indexing, "'");
   FACULA_CHECK(!tensors.empty(), Runtime, "meshgrid(): at least one tensor is needed");
   const bool swap = indexing == "xy" && tensors.size() >= 2;
   DimVector sizes;
@@ -282,7 +289,8 @@ int64_t reach(IntList sizes, IntList strides, int64_t offset) {
 Tensor as_strided_backward(const Tensor& grad, IntList self_sizes, IntList self_strides, int64_t self_offset,
                            IntList size, IntList stride, std::optional<int64_t> storage_offset) {
   const int64_t offset = storage_offset.value_or(self_offset), base = std::min(offset, self_offset);
-  const int64_t extent = std::max(reach(self_sizes, self_strides, self_offset - base), reach(size, stride, offset - base));
+  const int64_t extent =
+      std::max(reach(self_sizes, self_strides, self_offset - base), reach(size, stride, offset - base));
   const Tensor all = ops::arange(extent, ScalarType::Int64, grad.device());
   const Tensor from = storage_positions(all, self_sizes, self_strides, self_offset - base);
   const Tensor to = storage_positions(all, size, stride, offset - base);

@@ -6,7 +6,6 @@
 
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
-#include "aten/cpu/bytes.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
 
@@ -64,11 +63,15 @@ class Runs {
   std::vector<int64_t> starts_, firsts_;
 };
 
-template <typename T>
-Tensor picked(const T* x, const std::vector<int64_t>& at) {
-  const Tensor t = make_empty({static_cast<int64_t>(at.size())}, dtype_of_v<T>);
-  T* to = t.data<T>();
-  for (size_t i = 0; i < at.size(); ++i) to[i] = x[at[i]];
+// The elements of a flat tensor at those positions.
+Tensor taken(const Tensor& flat, const std::vector<int64_t>& at) {
+  const Tensor t = make_empty({static_cast<int64_t>(at.size())}, flat.dtype());
+  const int64_t item = static_cast<int64_t>(flat.itemsize());
+  const char* from = static_cast<const char*>(flat.raw());
+  char* to = static_cast<char*>(t.raw());
+  for (size_t i = 0; i < at.size(); ++i) {
+    std::memcpy(to + static_cast<int64_t>(i) * item, from + at[i] * item, static_cast<size_t>(item));
+  }
   return t;
 }
 
@@ -78,35 +81,41 @@ bool differ(T a, T b) {
   return !(a == b);
 }
 
-template <typename T>
+template <typename C>
 Three unique_of(const Tensor& self, bool inverse, bool counts) {
   const int64_t n = self.numel();
-  const T* x = self.data<T>();
-  return cpu::with_packed<T>(n, [&]<typename P>(std::type_identity<P>) -> Three {
-    cpu::Bytes memory(static_cast<size_t>(2 * n) * sizeof(P));
-    P* data = memory.as<P>();
-    cpu::pack_line(x, 1, n, false, data);
-    cpu::sort_packed(data, data + n, n, true);
-    Runs runs(n, inverse, counts);
+  const Tensor line = cpu::dense_as(self, dtype_of_v<C>);
+  cpu::SortedLine<C> sorted(n, false, true);
+  sorted.sort(line.data<C>());
+  if (!inverse && !counts) {
+    const Tensor all = make_empty({n}, dtype_of_v<C>);
+    C* to = all.data<C>();
+    int64_t k = 0;
     for (int64_t i = 0; i < n; ++i) {
-      const int64_t at = cpu::position_of(data[i]);
-      runs.add(i, at, i == 0 || differ(x[at], x[cpu::position_of(data[i - 1])]));
+      if (i > 0 && !sorted.differs(i)) continue;
+      to[k++] = sorted.value(i);
     }
-    return {picked(x, runs.firsts()), runs.inverse(self.sizes()), runs.counts()};
-  });
+    const Tensor output = make_empty({k}, self.dtype());
+    copy_strided(output, alias(all, IntList{k}, IntList{1}, 0, false));
+    return {output, make_empty({0}, ScalarType::Int64), make_empty({0}, ScalarType::Int64)};
+  }
+  Runs runs(n, inverse, counts);
+  for (int64_t i = 0; i < n; ++i) runs.add(i, sorted.position(i), i == 0 || sorted.differs(i));
+  return {taken(self, runs.firsts()), runs.inverse(self.sizes()), runs.counts()};
 }
 
 // Slices of self along `dim` as rows; `order` of them.
 Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bool counts, const char* op) {
   const int64_t d = wrap_dim(dim, self.dim(), op);
   const int64_t n = self.dim() == 0 ? 1 : self.size(d);
-  FACULA_CHECK(self.numel() > 0 || n == 0, Runtime, op, "(): the slices along dim ", dim,
-               " have no elements, self is ", shape_string(self.sizes()));
+  FACULA_CHECK(self.numel() > 0 || n == 0, Runtime, op, "(): the slices along dim ", dim, " have no elements, self is ",
+               shape_string(self.sizes()));
   const Tensor rows = cpu::dense(self.dim() == 0 ? ops::reshape(self, {1}) : ops::movedim(self, {d}, {0}));
   const int64_t width = n == 0 ? 0 : rows.numel() / n;
   Runs runs(n, inverse, counts);
   cpu::visit_ordered(self.dtype(), op, [&]<typename T>(std::type_identity<T>) {
-    const T* x = rows.data<T>();
+    const Tensor lines = cpu::dense_as(rows, dtype_of_v<T>);
+    const T* x = lines.data<T>();
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
     if (sorted) {
@@ -138,10 +147,9 @@ Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bo
 
 std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool, bool return_inverse, bool return_counts) {
   const Tensor x = reachable(self, "unique");
-  return back(cpu::visit_ordered(x.dtype(), "unique",
-                                 [&]<typename T>(std::type_identity<T>) {
-                                   return unique_of<T>(x, return_inverse, return_counts);
-                                 }),
+  return back(cpu::visit_ordered(
+                  x.dtype(), "unique",
+                  [&]<typename C>(std::type_identity<C>) { return unique_of<C>(x, return_inverse, return_counts); }),
               self.device());
 }
 
@@ -160,7 +168,7 @@ std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool r
     const T* data = x.data<T>();
     Runs runs(x.numel(), return_inverse, return_counts);
     for (int64_t i = 0; i < x.numel(); ++i) runs.add(i, i, i == 0 || differ(data[i], data[i - 1]));
-    result = {picked(data, runs.firsts()), runs.inverse(self.sizes()), runs.counts()};
+    result = {taken(x, runs.firsts()), runs.inverse(self.sizes()), runs.counts()};
   });
   return back(std::move(result), self.device());
 }

@@ -137,8 +137,8 @@ void require(const char* op) {
 }
 
 template <typename T>
-bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda,
-          const T* b, int64_t ldb, T beta, T* c, int64_t ldc) {
+bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b,
+          int64_t ldb, T beta, T* c, int64_t ldc) {
   const Library& l = library();
   if (!l.open || !fits(m, n, k) || !fits(lda, ldb, ldc)) return false;
   using R = Routines<T>;
@@ -149,8 +149,8 @@ bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, 
 }
 
 template <typename T>
-bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t lda, const T* x, int64_t incx,
-          T beta, T* y, int64_t incy) {
+bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t lda, const T* x, int64_t incx, T beta,
+          T* y, int64_t incy) {
   const Library& l = library();
   if (!l.open || !fits(rows, cols, lda) || !fits(incx, incy, 0)) return false;
   using R = Routines<T>;
@@ -160,9 +160,9 @@ bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t l
   return true;
 }
 
-#define FACULA_BLAS_FOR(T)                                                                              \
-  template bool gemm<T>(bool, bool, int64_t, int64_t, int64_t, T, const T*, int64_t, const T*, int64_t, \
-                        T, T*, int64_t);                                                                \
+#define FACULA_BLAS_FOR(T)                                                                                     \
+  template bool gemm<T>(bool, bool, int64_t, int64_t, int64_t, T, const T*, int64_t, const T*, int64_t, T, T*, \
+                        int64_t);                                                                              \
   template bool gemv<T>(bool, int64_t, int64_t, T, const T*, int64_t, const T*, int64_t, T, T*, int64_t);
 FACULA_BLAS_FOR(float)
 FACULA_BLAS_FOR(double)

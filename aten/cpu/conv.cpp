@@ -3,8 +3,8 @@
 // Images are copied with their margin of zeros; then every tap of the kernel is a fixed offset from
 // an output's place, and the product with the weights is blocked as in a matrix product whose second
 // operand is gathered panel by panel (implicit im2col). With a stride the columns of the copy are
-// sorted by their residue, so that neighbouring outputs always read neighbouring elements. A transposed convolution of stride s is one
-// such product per residue of the output's place modulo s, with the taps that meet it. Groups of few
+// sorted by their residue, so that neighbouring outputs always read neighbouring elements. A transposed convolution of
+// stride s is one such product per residue of the output's place modulo s, with the taps that meet it. Groups of few
 // output channels (depthwise) are summed row by row.
 #include <array>
 #include <vector>
@@ -23,10 +23,10 @@ using Three = std::array<int64_t, 3>;
 int64_t product(const Three& v) { return v[0] * v[1] * v[2]; }
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-constexpr int64_t kDepth = 384;        // of a packed panel
-constexpr int64_t kColumns = 8;        // panels of output positions that are packed at a time
-constexpr int64_t kFewChannels = 6;    // groups up to here are summed row by row
-constexpr int64_t kWork = 1 << 18;     // multiplications that a piece for a thread should have
+constexpr int64_t kDepth = 384;      // of a packed panel
+constexpr int64_t kColumns = 8;      // panels of output positions that are packed at a time
+constexpr int64_t kFewChannels = 6;  // groups up to here are summed row by row
+constexpr int64_t kWork = 1 << 18;   // multiplications that a piece for a thread should have
 
 // A convolution seen from `input` (batch, groups * channels, in) to `output` (batch, groups *
 // features, out); lists of one or two dims are extended in front by dims of one.
@@ -69,8 +69,11 @@ template <typename T>
 class Padded {
  public:
   Padded(const T* data, int64_t planes, const Three& from, const Margins& to)
-      : height_(to.size[1]), columns_((to.size[2] + to.split - 1) / to.split), split_(to.split),
-        plane_(to.size[0] * height_ * columns_ * split_), copy_(planes * plane_ + kSlack) {
+      : height_(to.size[1]),
+        columns_((to.size[2] + to.split - 1) / to.split),
+        split_(to.split),
+        plane_(to.size[0] * height_ * columns_ * split_),
+        copy_(planes * plane_ + kSlack) {
     const int64_t source = product(from);
     parallel_for(0, planes, grain_for(plane_), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) copy_plane(data + i * source, from, to, copy_.get() + i * plane_);
@@ -384,17 +387,16 @@ void forward(const Geometry& g, const T* input, const T* weight, const T* bias, 
   }
   if (is_pointwise(g)) {
     if (bias != nullptr) fill_bias(g.batch, g.features, positions, bias, out);
-    batched_gemm<T>(g.batch, g.features, positions, g.channels, T(1), {weight, g.channels, 1}, 0,
-                    {input, positions, 1}, g.channels * positions, T(bias != nullptr ? 1 : 0), {out, positions, 1},
-                    g.features * positions);
+    batched_gemm<T>(g.batch, g.features, positions, g.channels, T(1), {weight, g.channels, 1}, 0, {input, positions, 1},
+                    g.channels * positions, T(bias != nullptr ? 1 : 0), {out, positions, 1}, g.features * positions);
     return;
   }
   const Padded<T> image(input, g.batch * g.groups * g.channels, g.in, input_margins(g));
   const int64_t depth = g.channels * product(g.kernel);
   Weights<T> weights{weight, g.features * depth, depth, {}};
   for (int64_t p = 0; p < depth; ++p) weights.offsets.push_back(p);
-  multiply(input_windows(g, image), g.batch, g.groups, g.features, weights, bias,
-           image.data(), g.channels * image.plane(), out);
+  multiply(input_windows(g, image), g.batch, g.groups, g.features, weights, bias, image.data(),
+           g.channels * image.plane(), out);
 }
 
 // Residue r of the places of one dim: which taps k meet it, from what place of `grad`.
@@ -472,7 +474,8 @@ void backward_input(const Geometry& g, const T* grad, const T* weight, const T* 
         T* result = direct ? out : part.get();
         if (w.taps.empty()) {
           for (int64_t i = 0; i < g.batch * channels; ++i) {
-            std::fill(result + i * positions, result + (i + 1) * positions, bias != nullptr ? bias[i % channels] : T(0));
+            std::fill(result + i * positions, result + (i + 1) * positions,
+                      bias != nullptr ? bias[i % channels] : T(0));
           }
         } else {
           multiply(w, g.batch, g.groups, g.channels, weights, bias, image.data(), g.features * image.plane(), result);
@@ -506,24 +509,24 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t group_stride = g.channels * image.plane();
   if (g.features <= kFewChannels) {
     const int64_t rows = g.out[0] * g.out[1];
-    parallel_for(0, g.groups * g.features, grain_for(g.batch * positions * depth, kWork / 4),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t c = begin; c < end; ++c) {
-                     for (int64_t p = 0; p < depth; ++p) {
-                       double sum = 0;
-                       for (int64_t n = 0; n < g.batch; ++n) {
-                         const T* dy = grad + (n * g.groups * g.features + c) * positions;
-                         const T* x = image.data() + (n * g.groups + c / g.features) * group_stride +
-                                      w.taps[static_cast<size_t>(p)];
-                         for (int64_t r = 0; r < rows; ++r) {
-                           sum += static_cast<double>(conv_loops<T>().correlate(
-                               w.out[2], dy + r * w.out[2], x + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1]));
-                         }
-                       }
-                       out[c * depth + p] = static_cast<T>(sum);
-                     }
-                   }
-                 });
+    parallel_for(
+        0, g.groups * g.features, grain_for(g.batch * positions * depth, kWork / 4), [&](int64_t begin, int64_t end) {
+          for (int64_t c = begin; c < end; ++c) {
+            for (int64_t p = 0; p < depth; ++p) {
+              double sum = 0;
+              for (int64_t n = 0; n < g.batch; ++n) {
+                const T* dy = grad + (n * g.groups * g.features + c) * positions;
+                const T* x =
+                    image.data() + (n * g.groups + c / g.features) * group_stride + w.taps[static_cast<size_t>(p)];
+                for (int64_t r = 0; r < rows; ++r) {
+                  sum += static_cast<double>(conv_loops<T>().correlate(
+                      w.out[2], dy + r * w.out[2], x + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1]));
+                }
+              }
+              out[c * depth + p] = static_cast<T>(sum);
+            }
+          }
+        });
     return;
   }
   const GemmLoops<T>& gemm = gemm_loops<T>();
@@ -642,12 +645,12 @@ void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor&
       });
     }
     if (mask[1]) {
-      into_dense(grad_weight, x.dtype(), [&](const Tensor& gw) {
-        backward_weight<T>(g, wide.data<T>(), narrow.data<T>(), gw.data<T>());
-      });
+      into_dense(grad_weight, x.dtype(),
+                 [&](const Tensor& gw) { backward_weight<T>(g, wide.data<T>(), narrow.data<T>(), gw.data<T>()); });
     }
     if (mask[2]) {
-      into_dense(grad_bias, x.dtype(), [&](const Tensor& gb) { backward_bias<T>(dy.sizes(), dy.data<T>(), gb.data<T>()); });
+      into_dense(grad_bias, x.dtype(),
+                 [&](const Tensor& gb) { backward_bias<T>(dy.sizes(), dy.data<T>(), gb.data<T>()); });
     }
   });
 }

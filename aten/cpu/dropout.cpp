@@ -24,7 +24,8 @@ void native_dropout(const Tensor& input, double p, const Generator& generator, c
           if (x.dtype() == ScalarType::Float64) {
             loops.apply_double(count, x.data<double>() + at, k, 1.0 / (1.0 - p), y.data<double>() + at);
           } else {
-            loops.apply_float(count, x.data<float>() + at, k, static_cast<float>(1.0 / (1.0 - p)), y.data<float>() + at);
+            loops.apply_float(count, x.data<float>() + at, k, static_cast<float>(1.0 / (1.0 - p)),
+                              y.data<float>() + at);
           }
         }
       });

@@ -57,9 +57,8 @@ void fill(const Tensor&, const Scalar& value, const Tensor& out) {
     if (bytes <= 4096) {
       std::memset(data, element.bytes[0], static_cast<size_t>(bytes));
     } else {
-      parallel_for(0, bytes, int64_t{1} << 18, [&](int64_t b, int64_t e) {
-        std::memset(data + b, element.bytes[0], static_cast<size_t>(e - b));
-      });
+      parallel_for(0, bytes, int64_t{1} << 18,
+                   [&](int64_t b, int64_t e) { std::memset(data + b, element.bytes[0], static_cast<size_t>(e - b)); });
     }
     return;
   }
@@ -90,7 +89,8 @@ namespace {
 // Runs fn(index) over the elements of a one-dim result, converting from double, int64 or complex.
 template <typename C, typename F>
 void generate(const Tensor& out, const F& fn) {
-  const Tensor target = out.is_contiguous() && out.dtype() == dtype_of_v<C> ? out : make_empty(out.sizes(), dtype_of_v<C>);
+  const Tensor target =
+      out.is_contiguous() && out.dtype() == dtype_of_v<C> ? out : make_empty(out.sizes(), dtype_of_v<C>);
   C* data = target.data<C>();
   parallel_for(0, target.numel(), kGrain, [&](int64_t b, int64_t e) {
     for (int64_t i = b; i < e; ++i) data[i] = fn(i);
@@ -123,7 +123,8 @@ template <typename C>
 struct Spacing {
   C start, end, step;
   int64_t steps;
-  Spacing(C a, C b, int64_t n) : start(a), end(b), step(n > 1 ? (b - a) / static_cast<double>(n - 1) : C(0)), steps(n) {}
+  Spacing(C a, C b, int64_t n)
+      : start(a), end(b), step(n > 1 ? (b - a) / static_cast<double>(n - 1) : C(0)), steps(n) {}
   C operator()(int64_t i) const {
     if (i < (steps + 1) / 2) return start + step * static_cast<double>(i);
     return end - step * static_cast<double>(steps - 1 - i);

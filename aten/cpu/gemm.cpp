@@ -161,8 +161,8 @@ void packed_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Ma
         }
         for (int64_t i = 0; i < ni; i += mr) {
           for (int64_t j = 0; j < nj; j += nr) {
-            loops.tile(np, pa + i * np, mr, pb + j * np, c.data + (i0 + i) * c.row + j0 + j, c.row, std::min(mr, ni - i),
-                       std::min(nr, nj - j), true);
+            loops.tile(np, pa + i * np, mr, pb + j * np, c.data + (i0 + i) * c.row + j0 + j, c.row,
+                       std::min(mr, ni - i), std::min(nr, nj - j), true);
           }
         }
       }
@@ -287,8 +287,8 @@ void half_gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const T> a, 
 }  // namespace
 
 template <typename T>
-void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a, Matrix<const T> b,
-          opmath_t<T> beta, Matrix<T> c) {
+void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a, Matrix<const T> b, opmath_t<T> beta,
+          Matrix<T> c) {
   if (m == 0 || n == 0) return;
   if (k == 0) {
     for (int64_t i = 0; i < m; ++i) {
@@ -325,10 +325,10 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
   }
 }
 
-#define FACULA_GEMM_FOR(T)                                                                                       \
-  template void gemm<T>(int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, Matrix<const T>, opmath_t<T>,   \
-                        Matrix<T>);                                                                              \
-  template void batched_gemm<T>(int64_t, int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, int64_t,       \
+#define FACULA_GEMM_FOR(T)                                                                                     \
+  template void gemm<T>(int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, Matrix<const T>, opmath_t<T>, \
+                        Matrix<T>);                                                                            \
+  template void batched_gemm<T>(int64_t, int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, int64_t,     \
                                 Matrix<const T>, int64_t, opmath_t<T>, Matrix<T>, int64_t);
 FACULA_GEMM_FOR(uint8_t)
 FACULA_GEMM_FOR(uint16_t)

@@ -25,8 +25,8 @@ struct Matrix {
 // T: an unsigned integer (two's complement serves the signed ones), Half, BFloat16, float, double
 // or a complex type; alpha and beta are in the type that products are accumulated in.
 template <typename T>
-void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a, Matrix<const T> b,
-          opmath_t<T> beta, Matrix<T> c);
+void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a, Matrix<const T> b, opmath_t<T> beta,
+          Matrix<T> c);
 
 // One product after the other, or side by side on threads: matrix i starts at data + i * stride.
 template <typename T>

@@ -15,8 +15,8 @@ struct VectorOf {
 // One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
 // columns of depth p are at b + p * (panel width), or with Taps at b + taps[p].
 template <typename T, int R, int V, bool Taps>
-void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __restrict b,
-            const int64_t* __restrict taps, T* __restrict c, int64_t ldc, int64_t cols, bool accumulate) {
+void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __restrict b, const int64_t* __restrict taps,
+            T* __restrict c, int64_t ldc, int64_t cols, bool accumulate) {
   using Vector = typename VectorOf<T>::type;
   Vector acc[R][V] = {};
   for (int64_t p = 0; p < depth; ++p) {
@@ -178,7 +178,9 @@ void pack(int64_t depth, int64_t count, int64_t width, const T* __restrict in, i
 
 }  // namespace
 
-FACULA_DEFINE_BY_ISA(GemmLoops<float>, gemm_loops_float, {kRows, kColumns<float>, tile<float>, tile_taps<float>, pack<float>})
-FACULA_DEFINE_BY_ISA(GemmLoops<double>, gemm_loops_double, {kRows, kColumns<double>, tile<double>, tile_taps<double>, pack<double>})
+FACULA_DEFINE_BY_ISA(GemmLoops<float>, gemm_loops_float,
+                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, pack<float>})
+FACULA_DEFINE_BY_ISA(GemmLoops<double>, gemm_loops_double,
+                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, pack<double>})
 
 }  // namespace facula

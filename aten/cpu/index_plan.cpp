@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aten/cpu/bits.h"
+#include "aten/geometry.h"
 #include "runtime/iterate/convert.h"
 
 namespace facula::cpu {
@@ -42,6 +43,20 @@ int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim,
   return smallest.load();
 }
 
+namespace {
+
+// Index tensors meet like all others, but what does not fit is an index error.
+DimVector joined_shape(IntList a, IntList b, const char* op) {
+  for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
+    const int64_t x = a[a.size() - i], y = b[b.size() - i];
+    FACULA_CHECK(x == y || x == 1 || y == 1, Index, op, "(): the indices have shapes ", shape_string(a), " and ",
+                 shape_string(b), ", which do not broadcast");
+  }
+  return broadcast_shapes(a, b, op);
+}
+
+}  // namespace
+
 std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, bool wrap, const char* op,
                                     bool* negative) {
   DimVector shape;
@@ -49,7 +64,7 @@ std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, boo
   *negative = false;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
-    shape = broadcast_shapes(shape, indices[d].sizes(), op);
+    shape = joined_shape(shape, indices[d].sizes(), op);
     plain[d] = dense(indices[d], ScalarType::Int64);
   }
   if (numel_of(shape) == 0) {
@@ -79,7 +94,7 @@ IndexLayout index_layout(IntList table, TensorList indices, const char* op) {
   size_t first = table.size(), last = 0, count = 0;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
-    shape = broadcast_shapes(shape, indices[d].sizes(), op);
+    shape = joined_shape(shape, indices[d].sizes(), op);
     if (count++ == 0) first = d;
     last = d;
   }
@@ -101,8 +116,9 @@ bool make_index_plan(const Tensor& table, const Tensor& side, const std::vector<
   broadcast_strides(side, layout.sizes.size(), steps);
   // The index dims of the dense side as one.
   const size_t first = layout.first, last = first + layout.index_ndim;
-  plan.n = 1;
+  plan.n = product(layout.sizes, first, last);
   plan.step = 0;
+  if (plan.n == 0) return true;  // nothing to walk
   int64_t run = 1;
   bool any = false;
   for (size_t i = last; i-- > first;) {
@@ -115,7 +131,6 @@ bool make_index_plan(const Tensor& table, const Tensor& side, const std::vector<
     }
     run *= layout.sizes[i];
   }
-  for (size_t i = first; i < last; ++i) plan.n *= layout.sizes[i];
 
   plan.item = table.itemsize();
   plan.dims.clear();
@@ -143,9 +158,7 @@ namespace {
 
 template <typename T>
 struct CopyOut {  // dense = table
-  static void element(char* table, char* side) {
-    *reinterpret_cast<T*>(side) = *reinterpret_cast<const T*>(table);
-  }
+  static void element(char* table, char* side) { *reinterpret_cast<T*>(side) = *reinterpret_cast<const T*>(table); }
   static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) {
     if (ts == static_cast<int64_t>(sizeof(T)) && ss == ts) {
       std::memcpy(side, table, static_cast<size_t>(n) * sizeof(T));
@@ -157,10 +170,10 @@ struct CopyOut {  // dense = table
 
 template <typename T>
 struct CopyIn {  // table = dense
-  static void element(char* table, char* side) {
-    *reinterpret_cast<T*>(table) = *reinterpret_cast<const T*>(side);
+  static void element(char* table, char* side) { *reinterpret_cast<T*>(table) = *reinterpret_cast<const T*>(side); }
+  static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) {
+    CopyOut<T>::run(side, ss, table, ts, n);
   }
-  static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) { CopyOut<T>::run(side, ss, table, ts, n); }
 };
 
 template <typename T>
@@ -227,9 +240,8 @@ struct Inner {
     } else {
       plan.data[0] = table;
       plan.data[1] = side;
-      detail::walk_rows(plan, 0, plan.numel, [](char** p, const int64_t* s, int64_t n) {
-        Op::run(p[0], s[0], p[1], s[1], n);
-      });
+      detail::walk_rows(plan, 0, plan.numel,
+                        [](char** p, const int64_t* s, int64_t n) { Op::run(p[0], s[0], p[1], s[1], n); });
     }
   }
 };

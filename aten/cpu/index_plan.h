@@ -27,8 +27,7 @@ struct IndexPlan {
 
 // The indices as dense int64 tensors of their common shape; undefined ones stay. With `wrap`, values
 // from -size on are allowed, else from 0; others raise IndexError naming value, dim and size.
-std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, bool wrap, const char* op,
-                                    bool* negative);
+std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, bool wrap, const char* op, bool* negative);
 // Where the index dims stand in the result: {first dim, their number}, {0, number} when scattered.
 struct IndexLayout {
   size_t first = 0, index_ndim = 0;

@@ -12,17 +12,28 @@ template <typename F>
 void visit_product(ScalarType t, const char* op, const F& fn) {
   switch (t) {
     case ScalarType::UInt8:
-    case ScalarType::Int8: return fn(std::type_identity<uint8_t>{});
-    case ScalarType::Int16: return fn(std::type_identity<uint16_t>{});
-    case ScalarType::Int32: return fn(std::type_identity<uint32_t>{});
-    case ScalarType::Int64: return fn(std::type_identity<uint64_t>{});
-    case ScalarType::Float16: return fn(std::type_identity<Half>{});
-    case ScalarType::BFloat16: return fn(std::type_identity<BFloat16>{});
-    case ScalarType::Float32: return fn(std::type_identity<float>{});
-    case ScalarType::Float64: return fn(std::type_identity<double>{});
-    case ScalarType::Complex64: return fn(std::type_identity<complex64>{});
-    case ScalarType::Complex128: return fn(std::type_identity<complex128>{});
-    case ScalarType::Bool: raise(ErrorKind::NotImplemented, op, "(): not implemented for bool");
+    case ScalarType::Int8:
+      return fn(std::type_identity<uint8_t>{});
+    case ScalarType::Int16:
+      return fn(std::type_identity<uint16_t>{});
+    case ScalarType::Int32:
+      return fn(std::type_identity<uint32_t>{});
+    case ScalarType::Int64:
+      return fn(std::type_identity<uint64_t>{});
+    case ScalarType::Float16:
+      return fn(std::type_identity<Half>{});
+    case ScalarType::BFloat16:
+      return fn(std::type_identity<BFloat16>{});
+    case ScalarType::Float32:
+      return fn(std::type_identity<float>{});
+    case ScalarType::Float64:
+      return fn(std::type_identity<double>{});
+    case ScalarType::Complex64:
+      return fn(std::type_identity<complex64>{});
+    case ScalarType::Complex128:
+      return fn(std::type_identity<complex128>{});
+    case ScalarType::Bool:
+      raise(ErrorKind::NotImplemented, op, "(): not implemented for bool");
   }
 }
 
@@ -66,8 +77,8 @@ int64_t folded_stride(const Tensor& t) {
 void mm(const Tensor& self, const Tensor& mat2, const Tensor& out) {
   visit_product(out.dtype(), "mm", [&](auto type) {
     using T = typename decltype(type)::type;
-    gemm<T>(self.size(0), mat2.size(1), self.size(1), opmath_t<T>(1), matrix<T>(self), matrix<T>(mat2),
-            opmath_t<T>(0), matrix<T>(out));
+    gemm<T>(self.size(0), mat2.size(1), self.size(1), opmath_t<T>(1), matrix<T>(self), matrix<T>(mat2), opmath_t<T>(0),
+            matrix<T>(out));
   });
 }
 

@@ -48,16 +48,16 @@ struct NormLoops {
 };
 
 // Tables of a family for float and double, and a function that picks by type and machine.
-#define FACULA_FLOAT_LOOPS(Type, name)                 \
-  FACULA_DECLARE_BY_ISA(Type<float>, name##_float)     \
-  FACULA_DECLARE_BY_ISA(Type<double>, name##_double)   \
-  template <typename T>                                \
-  const Type<T>& name() {                              \
-    if constexpr (std::is_same_v<T, float>) {          \
-      return FACULA_BY_ISA(name##_float);              \
-    } else {                                           \
-      return FACULA_BY_ISA(name##_double);             \
-    }                                                  \
+#define FACULA_FLOAT_LOOPS(Type, name)               \
+  FACULA_DECLARE_BY_ISA(Type<float>, name##_float)   \
+  FACULA_DECLARE_BY_ISA(Type<double>, name##_double) \
+  template <typename T>                              \
+  const Type<T>& name() {                            \
+    if constexpr (std::is_same_v<T, float>) {        \
+      return FACULA_BY_ISA(name##_float);            \
+    } else {                                         \
+      return FACULA_BY_ISA(name##_double);           \
+    }                                                \
   }
 FACULA_FLOAT_LOOPS(DotLoops, dot_loops)
 FACULA_FLOAT_LOOPS(SoftmaxLoops, softmax_loops)

@@ -51,7 +51,7 @@ ScalarType compute_of(const Tensor& input) { return compute_type(input.dtype());
 // ---- layer and RMS normalisation ----
 
 void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight, const Tensor& bias,
-                      double eps, bool rms, const Tensor& out, const Tensor& out_mean, const Tensor& out_rstd) {
+                       double eps, bool rms, const Tensor& out, const Tensor& out_mean, const Tensor& out_rstd) {
   const int64_t n = product(normalized_shape), rows = out_rstd.numel();
   if (rows == 0) return;
   const ScalarType c = compute_of(input);
@@ -116,14 +116,15 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
                       }
                     });
     };
-    into_dense(grad_weight, c, [&](const Tensor& gw) { into_dense(grad_bias, c, [&](const Tensor& gb) { sums(gw, gb); }); });
+    into_dense(grad_weight, c,
+               [&](const Tensor& gw) { into_dense(grad_bias, c, [&](const Tensor& gb) { sums(gw, gb); }); });
   });
 }
 
 // ---- group normalisation: rows are groups, each of `channels` runs of `inner` ----
 
 void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps,
-                      const Tensor& out, const Tensor& out_mean, const Tensor& out_rstd) {
+                       const Tensor& out, const Tensor& out_mean, const Tensor& out_rstd) {
   const int64_t rows = out_rstd.numel();
   if (out.numel() == 0) return;
   const int64_t channels = input.size(1) / num_groups, n = out.numel() / rows, inner = n / channels;
@@ -154,9 +155,8 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
 }
 
 void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_groups, const Tensor& mean,
-                         const Tensor& rstd, const Tensor& weight, const Tensor&, double,
-                         const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
-                         const Tensor& grad_bias) {
+                         const Tensor& rstd, const Tensor& weight, const Tensor&, double, const std::vector<bool>& mask,
+                         const Tensor& grad_input, const Tensor& grad_weight, const Tensor& grad_bias) {
   const int64_t rows = rstd.numel(), total = input.size(1);
   if (input.numel() == 0) {
     const ScalarType c = compute_of(input);
@@ -309,8 +309,8 @@ void for_runs(const Planes& p, const F& fn) {
 }  // namespace
 
 void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                      const Tensor& var, bool training, double eps, const Tensor& out, const Tensor& out_mean,
-                      const Tensor& out_var) {
+                       const Tensor& var, bool training, double eps, const Tensor& out, const Tensor& out_mean,
+                       const Tensor& out_var) {
   const Planes p = planes_of(input);
   const ScalarType c = compute_of(input);
   const Tensor x = dense_as(input, c), w = dense_as(weight, c), b = dense_as(bias, c);
@@ -426,8 +426,8 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
         if (k < 0) {
           loops.column_backward(n, dy.data<T>() + at, x.data<T>() + at, ca, cb, cc, gi.data<T>() + at);
         } else {
-          loops.backward(n, dy.data<T>() + at, x.data<T>() + at, nullptr, static_cast<T>(fa[k]),
-                         static_cast<T>(fb[k]), static_cast<T>(fc[k]), gi.data<T>() + at);
+          loops.backward(n, dy.data<T>() + at, x.data<T>() + at, nullptr, static_cast<T>(fa[k]), static_cast<T>(fb[k]),
+                         static_cast<T>(fc[k]), gi.data<T>() + at);
         }
       });
     });

@@ -121,7 +121,8 @@ void weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, T me
 constexpr int64_t kColumns = 64;
 
 template <typename T, int N, typename Step>
-inline __attribute__((always_inline)) void columns(int64_t rows, int64_t n, double* const (&sums)[N], const Step& step) {
+inline __attribute__((always_inline)) void columns(int64_t rows, int64_t n, double* const (&sums)[N],
+                                                   const Step& step) {
   for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
     const int64_t width = length(n, j0, kColumns);
     for (int64_t i0 = 0; i0 < rows; i0 += kRows) {
@@ -187,12 +188,12 @@ void column_backward(int64_t n, const T* __restrict dy, const T* __restrict x, c
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(NormLoops<float>, norm_loops_float,
-                     {mean<float>, mean_square<float>, affine<float>, normalize<float>, grad_sums<float>, norm_backward<float>,
-                      weight_grads<float>, column_sums<float>, column_squares<float>, column_grads<float>, column_affine<float>,
-                      column_backward<float>})
+                     {mean<float>, mean_square<float>, affine<float>, normalize<float>, grad_sums<float>,
+                      norm_backward<float>, weight_grads<float>, column_sums<float>, column_squares<float>,
+                      column_grads<float>, column_affine<float>, column_backward<float>})
 FACULA_DEFINE_BY_ISA(NormLoops<double>, norm_loops_double,
-                     {mean<double>, mean_square<double>, affine<double>, normalize<double>, grad_sums<double>, norm_backward<double>,
-                      weight_grads<double>, column_sums<double>, column_squares<double>, column_grads<double>, column_affine<double>,
-                      column_backward<double>})
+                     {mean<double>, mean_square<double>, affine<double>, normalize<double>, grad_sums<double>,
+                      norm_backward<double>, weight_grads<double>, column_sums<double>, column_squares<double>,
+                      column_grads<double>, column_affine<double>, column_backward<double>})
 
 }  // namespace facula

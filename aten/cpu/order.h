@@ -1,11 +1,17 @@
-// Sorting by keys: every element becomes an unsigned integer that orders as the element does (NaN
-// last), packed with its position, so that one comparison is exact and stable.
+// Sorting by keys: every element becomes an unsigned integer that orders as the element does, NaN last
+// and zeros equal, and is packed with its position, so that one comparison is exact and stable.
+//
+// Only float32, float64, int32 and int64 have loops; the other types are converted to the one of
+// order_type(), which keeps their order and values.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <type_traits>
 
+#include "aten/cpu/bytes.h"
+#include "aten/cpu/order_loops.h"
+#include "aten/cpu/reduce.h"
 #include "runtime/core/tensor.h"
 
 namespace facula::cpu {
@@ -19,106 +25,77 @@ template <typename P>
 inline int64_t position_of(P p) {
   return static_cast<int64_t>(p & ((P(1) << kHalfBits<P>)-1));
 }
+// The packed type that holds the whole key of a C.
+template <typename C>
+using PackedOf = std::conditional_t<sizeof(C) == 8, uint128, uint64_t>;
 
-template <typename T>
-using KeyOf = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+// Sorts n packed elements with different positions; `scratch` has room for as many. `shared`: among
+// threads. `even`: keys are spread evenly, so that few agree in their upper bits.
+void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even = false);
 
-// Elements whose bits a key does not give back: NaNs and negative zeros.
-template <typename T>
-inline bool loses_bits(T v) {
-  if constexpr (std::is_integral_v<T>) {
-    return false;
-  } else {
-    const auto f = static_cast<opmath_t<T>>(v);
-    return f != f || (f == 0 && std::bit_cast<KeyOf<T>>(v) != 0);
+// Moves the k first elements in order to the front, in any order; the k-th ends up at data[k - 1].
+template <typename P>
+void select_packed(P* data, int64_t n, int64_t k);
+extern template void select_packed(uint64_t*, int64_t, int64_t);
+extern template void select_packed(uint128*, int64_t, int64_t);
+// The k-th element in order; the others are lost.
+template <typename P>
+P kth_packed(P* data, int64_t n, int64_t k);
+extern template uint64_t kth_packed(uint64_t*, int64_t, int64_t);
+extern template uint128 kth_packed(uint128*, int64_t, int64_t);
+
+// The sorted order of contiguous lines of n elements, at most 2^32.
+template <typename C>
+class SortedLine {
+ public:
+  SortedLine(int64_t n, bool descending, bool shared);
+  void sort(const C* x);
+  int64_t position(int64_t i) const { return position_of(packed()[i]); }
+  C value(int64_t i) const {
+    return exact_ ? from_key<C>(static_cast<KeyOf<C>>((packed()[i] >> 32) + base_) ^ flip_) : x_[position(i)];
   }
-}
-
-template <typename T>
-inline KeyOf<T> to_key(T v) {
-  using K = KeyOf<T>;
-  constexpr K top = static_cast<K>(K(1) << (sizeof(T) * 8 - 1));
-  if constexpr (std::is_same_v<T, bool>) {
-    return v ? 1 : 0;
-  } else if constexpr (std::is_integral_v<T>) {
-    return std::is_signed_v<T> ? static_cast<K>(static_cast<K>(v) ^ top) : static_cast<K>(v);
-  } else {
-    const auto f = static_cast<opmath_t<T>>(v);
-    if (f != f) return static_cast<K>(~K(0));
-    const K bits = f == 0 ? K(0) : std::bit_cast<K>(v);
-    return static_cast<K>((bits & top) != 0 ? ~bits : bits | top);
+  // Do elements i and i - 1 of the order compare unequal? NaNs do.
+  bool differs(int64_t i) const {
+    return exact_ ? (packed()[i] >> 32) != (packed()[i - 1] >> 32) : !(x_[position(i)] == x_[position(i - 1)]);
   }
-}
 
-template <typename T>
-inline T from_key(KeyOf<T> key) {
-  using K = KeyOf<T>;
-  constexpr K top = static_cast<K>(K(1) << (sizeof(T) * 8 - 1));
-  if constexpr (std::is_same_v<T, bool>) {
-    return key != 0;
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(std::is_signed_v<T> ? static_cast<K>(key ^ top) : key);
-  } else {
-    return std::bit_cast<T>(static_cast<K>((key & top) != 0 ? key ^ top : ~key));
-  }
-}
+ private:
+  const uint64_t* packed() const { return memory_.as<uint64_t>(); }
+  const C* x_ = nullptr;
+  int64_t n_;
+  KeyOf<C> flip_;
+  KeyOf<C> base_ = 0;
+  bool shared_;
+  bool exact_ = false;  // the upper halves plus base_ are the keys, and these give the elements back
+  Bytes memory_;
+};
+extern template class SortedLine<float>;
+extern template class SortedLine<double>;
+extern template class SortedLine<int32_t>;
+extern template class SortedLine<int64_t>;
 
-// Sorts n packed elements; `scratch` has room for as many. `shared`: among threads.
-void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared);
-void sort_packed(uint128* data, uint128* scratch, int64_t n, bool shared);
-
-// visit_dtype without the complex types.
+// Calls fn(type_identity<C>) for the type that `t` is ordered in.
 template <typename F>
 decltype(auto) visit_ordered(ScalarType t, const char* who, F&& fn) {
   FACULA_CHECK(!is_complex(t), Type, who, "(): complex numbers have no order, got ", dtype_name(t));
-  return visit_dtype(t, [&]<typename T>(std::type_identity<T> id) {
-    if constexpr (is_complex_v<T>) {
-      return fn(std::type_identity<float>{});  // not reached
-    } else {
-      return fn(id);
-    }
-  });
+  switch (order_type(t)) {
+    case ScalarType::Float32:
+      return fn(std::type_identity<float>{});
+    case ScalarType::Float64:
+      return fn(std::type_identity<double>{});
+    case ScalarType::Int64:
+      return fn(std::type_identity<int64_t>{});
+    default:
+      return fn(std::type_identity<int32_t>{});
+  }
 }
 
-// Calls fn with the packed type for lines of n elements of type T.
-template <typename T, typename F>
-decltype(auto) with_packed(int64_t n, F&& fn) {
-  if constexpr (sizeof(T) <= 4) {
-    if (n <= (int64_t{1} << 32)) return fn(std::type_identity<uint64_t>{});
-  }
-  return fn(std::type_identity<uint128>{});
-}
-
-// data[i] = packed element i of a line; true when keys give the elements back.
-template <typename T, typename P>
-bool pack_line(const T* x, int64_t stride, int64_t n, bool descending, P* data) {
-  bool lossless = true;
-  for (int64_t i = 0; i < n; ++i) {
-    const T v = x[i * stride];
-    lossless &= !loses_bits(v);
-    KeyOf<T> key = to_key(v);
-    if (descending) key = static_cast<KeyOf<T>>(~key);
-    data[i] = static_cast<P>(key) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
-  }
-  return lossless;
-}
-
-// Writes sorted elements and their positions.
-template <typename T, typename P>
-void unpack_line(const P* data, int64_t n, const T* x, int64_t stride, bool descending, bool lossless, T* values,
-                 int64_t value_stride, int64_t* indices, int64_t index_stride) {
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = position_of(data[i]);
-    if (indices != nullptr) indices[i * index_stride] = at;
-    if (values == nullptr) continue;
-    if (lossless) {
-      KeyOf<T> key = static_cast<KeyOf<T>>(data[i] >> kHalfBits<P>);
-      if (descending) key = static_cast<KeyOf<T>>(~key);
-      values[i * value_stride] = from_key<T>(key);
-    } else {
-      values[i * value_stride] = x[at * stride];
-    }
-  }
+// The elements of a line as contiguous C: the line itself, or a copy in `buffer` (n elements).
+template <typename C>
+const C* contiguous_line(ScalarType dtype, const void* x, int64_t stride, int64_t n, C* buffer) {
+  if (dtype == dtype_of_v<C> && (stride == 1 || n == 1)) return static_cast<const C*>(x);
+  load_elements(dtype_of_v<C>, buffer, dtype, x, stride, n);
+  return buffer;
 }
 
 }  // namespace facula::cpu

@@ -76,18 +76,19 @@ void im2col(const Tensor& input, IntList kernel_size, IntList dilation, IntList 
   into_dense(out, x.dtype(), [&](const Tensor& y) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
-      parallel_for(0, b.batch * b.channels, grain_for(out.numel() / (b.batch * b.channels)), [&](int64_t begin, int64_t end) {
-        for (int64_t p = begin; p < end; ++p) {
-          const T* plane = x.data<T>() + p * b.in[0] * b.in[1];
-          for_block_rows(b, p, [&](int64_t to, int64_t row, int64_t first) {
-            for (int64_t i = 0; i < b.out[1]; ++i) {
-              const int64_t col = first + i * b.stride[1];
-              const bool inside = row >= 0 && row < b.in[0] && col >= 0 && col < b.in[1];
-              y.data<T>()[to + i] = inside ? plane[row * b.in[1] + col] : T(0);
-            }
-          });
-        }
-      });
+      parallel_for(0, b.batch * b.channels, grain_for(out.numel() / (b.batch * b.channels)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t p = begin; p < end; ++p) {
+                       const T* plane = x.data<T>() + p * b.in[0] * b.in[1];
+                       for_block_rows(b, p, [&](int64_t to, int64_t row, int64_t first) {
+                         for (int64_t i = 0; i < b.out[1]; ++i) {
+                           const int64_t col = first + i * b.stride[1];
+                           const bool inside = row >= 0 && row < b.in[0] && col >= 0 && col < b.in[1];
+                           y.data<T>()[to + i] = inside ? plane[row * b.in[1] + col] : T(0);
+                         }
+                       });
+                     }
+                   });
     });
   });
 }

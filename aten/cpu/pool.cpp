@@ -314,8 +314,8 @@ void max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
   });
 }
 
-void max_pool_with_indices(const Tensor& input, IntList kernel_size, IntList stride, IntList padding,
-                           IntList dilation, bool, const Tensor& out, const Tensor& indices) {
+void max_pool_with_indices(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
+                           bool, const Tensor& out, const Tensor& indices) {
   if (out.numel() == 0) return;
   max_with_places(plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false), input, out,
                   indices);

@@ -282,7 +282,8 @@ double poisson_one(double rate, ElementStream& uniform) {
     const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
     if (us >= 0.07 && v <= vr) return k;
     if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1)) {
+    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <=
+        -rate + k * log_rate - std::lgamma(k + 1)) {
       return k;
     }
   }
@@ -346,34 +347,45 @@ void randint(int64_t low, int64_t high, IntList, const Generator& generator, std
   fill_range(out, low, high, generator, "randint");
 }
 
-// The order of 64-bit random keys, each with the number it belongs to.
+// The order of random words, each with the number it belongs to; where words agree, those of a second
+// draw decide.
 void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, std::optional<Device>,
               const Tensor& out) {
+  FACULA_CHECK(n <= (int64_t{1} << 32), Runtime, "randperm(): n is ", n, ", at most 2^32 is supported");
   const PhiloxKey key = key_of(next_stream(generator, "randperm"));
-  const Tensor order = make_empty({n}, ScalarType::Int64);
-  int64_t* to = order.data<int64_t>();
-  const int64_t groups = (n + 31) / 32;
-  Bytes memory(static_cast<size_t>(groups * 32) * 8 * 3);
-  uint64_t* keys = memory.as<uint64_t>();
-  parallel_for(0, groups, 256,
-               [&](int64_t begin, int64_t end) { table().longs(key, begin, end, keys + 32 * begin); });
-  FACULA_CHECK(n <= (int64_t{1} << 32), Value, "randperm(): n is ", n, ", at most 2^32 is supported");
-  uint64_t* packed = keys + groups * 32;
-  for (int64_t i = 0; i < n; ++i) packed[i] = (keys[i] >> 32) << 32 | static_cast<uint64_t>(i);
-  sort_packed(packed, packed + groups * 32, n, true);
-  // Equal upper halves are rare; there the lower halves decide.
+  const PhiloxKey second{key.seed, key.offset | uint64_t{1} << 63};
+  const int64_t groups = (n + kRandomGroup - 1) / kRandomGroup;
+  Bytes memory(static_cast<size_t>(groups * kRandomGroup) * 16);
+  uint64_t* packed = memory.as<uint64_t>();
+  uint64_t* scratch = packed + groups * kRandomGroup;
+  parallel_for(0, groups, 256, [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) {
+      uint32_t words[kRandomGroup];
+      table().words(key, g, g + 1, words);
+      for (int64_t i = 0; i < kRandomGroup; ++i) {
+        packed[g * kRandomGroup + i] =
+            static_cast<uint64_t>(words[i]) << 32 | static_cast<uint64_t>(g * kRandomGroup + i);
+      }
+    }
+  });
+  sort_packed(packed, scratch, n, true, true);
+  const auto second_word = [&](uint64_t p) {
+    uint32_t words[kRandomGroup];
+    const int64_t i = position_of(p);
+    table().words(second, i / kRandomGroup, i / kRandomGroup + 1, words);
+    return words[i % kRandomGroup];
+  };
   for (int64_t i = 0; i < n;) {
     int64_t j = i + 1;
     while (j < n && (packed[j] >> 32) == (packed[i] >> 32)) ++j;
     if (j - i > 1) {
-      std::stable_sort(packed + i, packed + j, [&](uint64_t a, uint64_t b) {
-        return static_cast<uint32_t>(keys[a & 0xffffffffu]) < static_cast<uint32_t>(keys[b & 0xffffffffu]);
-      });
+      std::stable_sort(packed + i, packed + j, [&](uint64_t a, uint64_t b) { return second_word(a) < second_word(b); });
     }
     i = j;
   }
-  for (int64_t i = 0; i < n; ++i) to[i] = position_of(packed[i]);
-  copy_strided(out, order);
+  into_dense(out, ScalarType::Int64, [&](const Tensor& to) {
+    for (int64_t i = 0; i < n; ++i) to.data<int64_t>()[i] = position_of(packed[i]);
+  });
 }
 
 void bernoulli(const Tensor& self, const Generator& generator, const Tensor& out) {

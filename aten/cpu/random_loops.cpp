@@ -35,9 +35,7 @@ inline U load64(const uint64_t* p) { return _mm512_loadu_si512(p); }
 inline U mul32(U a, U b) { return _mm512_mul_epu32(a, b); }
 inline U high(U a) { return _mm512_srli_epi64(a, 32); }
 inline U xor3(U a, U b, U c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
-inline void store32(uint32_t* p, U a) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi64_epi32(a));
-}
+inline void store32(uint32_t* p, U a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi64_epi32(a)); }
 #elif defined(__AVX2__)
 constexpr int kWide = 4;
 using U = __m256i;
@@ -72,7 +70,7 @@ inline U xor3(U a, U b, U c) { return a ^ b ^ c; }
 inline void store32(uint32_t* p, U a) { *p = static_cast<uint32_t>(a); }
 #endif
 
-constexpr int kVectors = 16 / kWide;                        // that hold 16 blocks
+constexpr int kVectors = 16 / kWide;                 // that hold 16 blocks
 constexpr int kBatch = kVectors < 4 ? kVectors : 4;  // worked on at a time
 
 void words(PhiloxKey key, int64_t begin, int64_t end, uint32_t* out) {

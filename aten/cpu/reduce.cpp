@@ -15,7 +15,7 @@ namespace facula::cpu {
 
 namespace {
 
-constexpr int64_t kTileElements = 4096;   // converted or gathered at a time
+constexpr int64_t kTileElements = 4096;     // converted or gathered at a time
 constexpr int64_t kSliceElements = 131072;  // least work of one slice of a long reduction
 constexpr int64_t kMaxSlices = 64;
 
@@ -567,8 +567,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
     for (int64_t step = 1; step < slices; step *= 2) {
       for (int64_t s = 0; s + step < slices; s += 2 * step) {
         const double left = static_cast<double>(step * length);
-        const double right =
-            static_cast<double>(std::min(layout.count, (s + 2 * step) * length) - (s + step) * length);
+        const double right = static_cast<double>(std::min(layout.count, (s + 2 * step) * length) - (s + step) * length);
         loops->merge(part(u, s), part(u, s + step), w, w, left, right);
       }
     }

@@ -31,33 +31,49 @@ constexpr int64_t kStep = 256 / static_cast<int64_t>(sizeof(C));
 
 struct SumOp {
   template <typename C>
-  static constexpr C identity() { return C(0); }
+  static constexpr C identity() {
+    return C(0);
+  }
   template <typename V>
-  static FACULA_INLINE void take(V& a, const V& x) { a += x; }
+  static FACULA_INLINE void take(V& a, const V& x) {
+    a += x;
+  }
 };
 struct ProdOp {
   template <typename C>
-  static constexpr C identity() { return C(1); }
+  static constexpr C identity() {
+    return C(1);
+  }
   template <typename V>
-  static FACULA_INLINE void take(V& a, const V& x) { a *= x; }
+  static FACULA_INLINE void take(V& a, const V& x) {
+    a *= x;
+  }
 };
 struct MaxOp {
   template <typename C>
   static constexpr C identity() {
-    if constexpr (std::is_floating_point_v<C>) return -std::numeric_limits<C>::infinity();
-    else return std::numeric_limits<C>::lowest();
+    if constexpr (std::is_floating_point_v<C>)
+      return -std::numeric_limits<C>::infinity();
+    else
+      return std::numeric_limits<C>::lowest();
   }
   template <typename V>
-  static FACULA_INLINE void take(V& a, const V& x) { a = (x > a) | (x != x) ? x : a; }
+  static FACULA_INLINE void take(V& a, const V& x) {
+    a = (x > a) | (x != x) ? x : a;
+  }
 };
 struct MinOp {
   template <typename C>
   static constexpr C identity() {
-    if constexpr (std::is_floating_point_v<C>) return std::numeric_limits<C>::infinity();
-    else return std::numeric_limits<C>::max();
+    if constexpr (std::is_floating_point_v<C>)
+      return std::numeric_limits<C>::infinity();
+    else
+      return std::numeric_limits<C>::max();
   }
   template <typename V>
-  static FACULA_INLINE void take(V& a, const V& x) { a = (x < a) | (x != x) ? x : a; }
+  static FACULA_INLINE void take(V& a, const V& x) {
+    a = (x < a) | (x != x) ? x : a;
+  }
 };
 
 struct Plain {
@@ -66,7 +82,9 @@ struct Plain {
 };
 struct Square {
   template <typename V>
-  static FACULA_INLINE void apply(V& v) { v = v * v; }
+  static FACULA_INLINE void apply(V& v) {
+    v = v * v;
+  }
 };
 
 template <typename C>
@@ -115,6 +133,43 @@ FACULA_INLINE void fold(Vec<C>* v, C* out) {
   for (int g = 0; g < G; ++g) out[g] = t[g];
 }
 
+// Extremes of floating-point rows: one instruction finds the extreme of the numbers, two more whether there
+// was a NaN, namely bits above those of infinity.
+template <typename Op>
+constexpr bool kExtreme = std::is_same_v<Op, MinOp> || std::is_same_v<Op, MaxOp>;
+
+template <typename Op, typename C>
+FACULA_INLINE C extreme_of_steps(const C* x, int64_t steps) {
+  using I = std::conditional_t<sizeof(C) == 4, int32_t, int64_t>;
+  constexpr I kBits = static_cast<I>(~(I(1) << (sizeof(I) * 8 - 1)));
+  constexpr bool largest = std::is_same_v<Op, MaxOp>;
+  Vec<C> a[kUnroll];
+  Vec<I> m[kUnroll];
+  fill<C>(a, Op::template identity<C>());
+  fill<I>(m, I(0));
+  for (int64_t s = 0; s < steps; ++s, x += kStep<C>) {
+#pragma GCC unroll 16
+    for (int k = 0; k < kUnroll; ++k) {
+      Vec<C> t;
+      cpu::load<kBytes>(x + k * kLanes<C>, t);
+      if constexpr (largest)
+        a[k] = t > a[k] ? t : a[k];
+      else
+        a[k] = t < a[k] ? t : a[k];
+      const Vec<I> bits = reinterpret_cast<Vec<I>>(t) & kBits;
+      m[k] = bits > m[k] ? bits : m[k];
+    }
+  }
+  C best;
+  I most;
+  fold<Op, 1>(a, &best);
+  fold<MaxOp, 1>(m, &most);
+  C infinity = std::numeric_limits<C>::infinity();
+  I limit;
+  std::memcpy(&limit, &infinity, sizeof(I));
+  return most > limit ? std::numeric_limits<C>::quiet_NaN() : best;
+}
+
 // Reduces x[0, n) to G interleaved numbers.
 template <typename Op, typename Pre, int G, typename C>
 FACULA_INLINE void reduce_row(const C* x, int64_t n, C* out) {
@@ -122,7 +177,11 @@ FACULA_INLINE void reduce_row(const C* x, int64_t n, C* out) {
   int64_t steps = n / step;
   C total[G];
   for (int g = 0; g < G; ++g) total[g] = Op::template identity<C>();
-  if (steps > 0) {
+  if constexpr (kExtreme<Op> && std::is_floating_point_v<C>) {
+    if (steps > 0) total[0] = extreme_of_steps<Op>(x, steps);
+    x += steps * step;
+    n %= step;
+  } else if (steps > 0) {
     Vec<C> a[kUnroll], b[kUnroll], c[kUnroll];
     if (steps <= 16) {
       run_steps<Op, Pre>(x, steps, a);
@@ -250,8 +309,14 @@ void merge_loop(void* accp, const void* otherp, int64_t w, int64_t, double, doub
 
 template <typename Op, typename Pre, typename C, int G = 1>
 constexpr ReduceLoops plain_loops(ScalarType acc) {
-  return {acc, 1, int64_t{65536} / G, 128, int64_t{8192 / sizeof(C)} / G, rows_loop<Op, Pre, G, C>,
-          columns_loop<Op, Pre, G, C>, merge_loop<Op, G, C>};
+  return {acc,
+          1,
+          int64_t{65536} / G,
+          128,
+          int64_t{8192 / sizeof(C)} / G,
+          rows_loop<Op, Pre, G, C>,
+          columns_loop<Op, Pre, G, C>,
+          merge_loop<Op, G, C>};
 }
 
 // ---- complex products: no lanes worth the trouble ----
@@ -321,7 +386,7 @@ FACULA_INLINE void moments_of_row(const C* x, int64_t n, double* mean_out, doubl
     s1 += t;
     s2 += t * t;
   }
-  *mean_out = mean + s1 / static_cast<double>(n);
+  *mean_out = mean - mean == 0 ? mean + s1 / static_cast<double>(n) : static_cast<double>(mean);
   *m2_out = s1 - s1 == 0 ? s2 - s1 * s1 / static_cast<double>(n) : std::numeric_limits<double>::quiet_NaN();
   if (*m2_out < 0) *m2_out = 0;
 }
@@ -383,10 +448,8 @@ void moments_columns(const void* const* rowsp, int64_t m, int64_t w, void* accp,
   for (int64_t j = 0; j < w; ++j) {
     const double a = s1[j];
     const double m2 = s2[j] - a * a / n;
-    mean_out[j] = mean[j] + a / n;
-    m2_out[j] = !(a - a == 0)
-                    ? std::numeric_limits<double>::quiet_NaN()
-                    : (m2 < 0 ? 0 : m2);
+    mean_out[j] = mean[j] - mean[j] == 0 ? mean[j] + a / n : static_cast<double>(mean[j]);
+    m2_out[j] = !(a - a == 0) ? std::numeric_limits<double>::quiet_NaN() : (m2 < 0 ? 0 : m2);
   }
 }
 
@@ -396,14 +459,16 @@ void moments_merge(void* accp, const void* otherp, int64_t w, int64_t stride, do
   const double share = nb / (na + nb);
   for (int64_t j = 0; j < w; ++j) {
     const double delta = other[j] - acc[j];
-    acc[j] += delta * share;
+    acc[j] = delta - delta == 0 ? acc[j] + delta * share : acc[j] + other[j];
     acc[stride + j] += other[stride + j] + delta * delta * share * na;
   }
 }
 template <typename C>
 constexpr ReduceLoops moments_loops() {
-  return {ScalarType::Float64, 2,  int64_t{32768 / sizeof(C)}, 32, int64_t{4096 / sizeof(C)},
-          moments_rows<C>,     moments_columns<C>, moments_merge};
+  return {ScalarType::Float64,        2,
+          int64_t{32768 / sizeof(C)}, 32,
+          int64_t{4096 / sizeof(C)},  moments_rows<C>,
+          moments_columns<C>,         moments_merge};
 }
 
 const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
@@ -416,12 +481,18 @@ const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
       static constexpr ReduceLoops c64 = plain_loops<SumOp, Plain, float, 2>(S::Complex64);
       static constexpr ReduceLoops c128 = plain_loops<SumOp, Plain, double, 2>(S::Complex128);
       switch (compute) {
-        case S::Float32: return &f32;
-        case S::Float64: return &f64;
-        case S::Int64: return &i64;
-        case S::Complex64: return &c64;
-        case S::Complex128: return &c128;
-        default: return nullptr;
+        case S::Float32:
+          return &f32;
+        case S::Float64:
+          return &f64;
+        case S::Int64:
+          return &i64;
+        case S::Complex64:
+          return &c64;
+        case S::Complex128:
+          return &c128;
+        default:
+          return nullptr;
       }
     }
     case ReduceOp::Prod: {
@@ -431,12 +502,18 @@ const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
       static constexpr ReduceLoops c64 = complex_prod_loops<float>(S::Complex64);
       static constexpr ReduceLoops c128 = complex_prod_loops<double>(S::Complex128);
       switch (compute) {
-        case S::Float32: return &f32;
-        case S::Float64: return &f64;
-        case S::Int64: return &i64;
-        case S::Complex64: return &c64;
-        case S::Complex128: return &c128;
-        default: return nullptr;
+        case S::Float32:
+          return &f32;
+        case S::Float64:
+          return &f64;
+        case S::Int64:
+          return &i64;
+        case S::Complex64:
+          return &c64;
+        case S::Complex128:
+          return &c128;
+        default:
+          return nullptr;
       }
     }
     case ReduceOp::Min: {
@@ -445,11 +522,16 @@ const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
       static constexpr ReduceLoops i32 = plain_loops<MinOp, Plain, int32_t>(S::Int32);
       static constexpr ReduceLoops i64 = plain_loops<MinOp, Plain, int64_t>(S::Int64);
       switch (compute) {
-        case S::Float32: return &f32;
-        case S::Float64: return &f64;
-        case S::Int32: return &i32;
-        case S::Int64: return &i64;
-        default: return nullptr;
+        case S::Float32:
+          return &f32;
+        case S::Float64:
+          return &f64;
+        case S::Int32:
+          return &i32;
+        case S::Int64:
+          return &i64;
+        default:
+          return nullptr;
       }
     }
     case ReduceOp::Max: {
@@ -458,11 +540,16 @@ const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
       static constexpr ReduceLoops i32 = plain_loops<MaxOp, Plain, int32_t>(S::Int32);
       static constexpr ReduceLoops i64 = plain_loops<MaxOp, Plain, int64_t>(S::Int64);
       switch (compute) {
-        case S::Float32: return &f32;
-        case S::Float64: return &f64;
-        case S::Int32: return &i32;
-        case S::Int64: return &i64;
-        default: return nullptr;
+        case S::Float32:
+          return &f32;
+        case S::Float64:
+          return &f64;
+        case S::Int32:
+          return &i32;
+        case S::Int64:
+          return &i64;
+        default:
+          return nullptr;
       }
     }
     case ReduceOp::SumSquares: {
@@ -483,8 +570,10 @@ const ReduceLoops* find_reduce_loops(ReduceOp op, ScalarType compute) {
 // beats(x, a): x replaces a. NaN beats every number and no NaN.
 template <bool Largest, typename V>
 FACULA_INLINE auto beats(const V& x, const V& a) {
-  if constexpr (Largest) return (x > a) | ((x != x) & (a == a));
-  else return (x < a) | ((x != x) & (a == a));
+  if constexpr (Largest)
+    return (x > a) | ((x != x) & (a == a));
+  else
+    return (x < a) | ((x != x) & (a == a));
 }
 
 template <bool Largest, typename C>
@@ -567,11 +656,16 @@ const ArgLoops* find_arg_loops_of(ScalarType compute) {
   static constexpr ArgLoops i32 = {arg_row<Largest, int32_t>, arg_columns<Largest, int32_t>};
   static constexpr ArgLoops i64 = {arg_row<Largest, int64_t>, arg_columns<Largest, int64_t>};
   switch (compute) {
-    case ScalarType::Float32: return &f32;
-    case ScalarType::Float64: return &f64;
-    case ScalarType::Int32: return &i32;
-    case ScalarType::Int64: return &i64;
-    default: return nullptr;
+    case ScalarType::Float32:
+      return &f32;
+    case ScalarType::Float64:
+      return &f64;
+    case ScalarType::Int32:
+      return &i32;
+    case ScalarType::Int64:
+      return &i64;
+    default:
+      return nullptr;
   }
 }
 const ArgLoops* find_arg_loops(bool largest, ScalarType compute) {

@@ -119,7 +119,8 @@ void moments(const Tensor& self, const OptionalDims& dim, const std::optional<Sc
   for (int k = 0; k < 2; ++k) {
     vars[k] = make_empty(out.sizes(), ScalarType::Float64);
     if (mean.defined()) means[k] = part(mean, k);
-    reduce(spec, part(self, k), dims, vars[k], mean.defined() ? means[k] : make_empty(out.sizes(), ScalarType::Float64));
+    reduce(spec, part(self, k), dims, vars[k],
+           mean.defined() ? means[k] : make_empty(out.sizes(), ScalarType::Float64));
   }
   double* a = vars[0].data<double>();
   const double* b = vars[1].data<double>();
@@ -227,7 +228,8 @@ void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, std
   const double p = ord.as_double();
   ReduceSpec spec{ReduceOp::Sum, compute, Preload::Abs};
   if (p == 2) {
-    spec = {ReduceOp::SumSquares, compute, self.is_complex() ? Preload::Abs : Preload::None, finish_each<root>(compute)};
+    spec = {ReduceOp::SumSquares, compute, self.is_complex() ? Preload::Abs : Preload::None,
+            finish_each<root>(compute)};
   } else if (p == 0) {
     spec.preload = Preload::NonZero;
   } else if (std::isinf(p)) {

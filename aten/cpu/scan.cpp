@@ -7,6 +7,7 @@
 
 #include "aten/cpu/bytes.h"
 #include "aten/cpu/reduce.h"
+#include "aten/cpu/scan_loops.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/strided.h"
 
@@ -45,18 +46,25 @@ void for_each_lines(const Lines& lines, const F& fn) {
 struct SumScan {
   static constexpr int inputs = 1;
   template <typename C>
-  static C start() { return C(0); }
+  static C start() {
+    return C(0);
+  }
   template <typename C>
-  static void step(C& state, const C* x) { state += x[0]; }
+  static void step(C& state, const C* x) {
+    state += x[0];
+  }
 };
 struct ProdScan {
   static constexpr int inputs = 1;
   template <typename C>
-  static C start() { return C(1); }
+  static C start() {
+    return C(1);
+  }
   template <typename C>
   static void step(C& state, const C* x) {
     if constexpr (is_complex_v<C>) {
-      state = C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
+      state =
+          C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
     } else {
       state *= x[0];
     }
@@ -66,7 +74,9 @@ struct ProdScan {
 struct LogSumExpScan {
   static constexpr int inputs = 1;
   template <typename C>
-  static C start() { return -std::numeric_limits<C>::infinity(); }
+  static C start() {
+    return -std::numeric_limits<C>::infinity();
+  }
   template <typename C>
   static void step(C& state, const C* x) {
     const C low = std::min(state, x[0]), high = std::max(state, x[0]);
@@ -83,11 +93,14 @@ struct LogSumExpScan {
 struct AffineScan {
   static constexpr int inputs = 2;
   template <typename C>
-  static C start() { return C(0); }
+  static C start() {
+    return C(0);
+  }
   template <typename C>
   static void step(C& state, const C* x) {
     if constexpr (is_complex_v<C>) {
-      state = C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
+      state =
+          C(state.real() * x->real() - state.imag() * x->imag(), state.real() * x->imag() + state.imag() * x->real());
       state += x[1];
     } else {
       state = x[0] * state + x[1];
@@ -95,24 +108,13 @@ struct AffineScan {
   }
 };
 
-// Eight elements at a time, so that the running sum waits for one addition in eight.
-template <typename C>
-void sum_line(C* x, int64_t n, C& state) {
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    C t[8];
-    t[0] = x[i];
-    for (int k = 1; k < 8; ++k) t[k] = t[k - 1] + x[i + k];
-    for (int k = 0; k < 8; ++k) x[i + k] = state + t[k];
-    state += t[7];
-  }
-  for (; i < n; ++i) x[i] = state += x[i];
-}
-
 template <typename Op, typename C>
 void scan_line(C* const* buffers, int64_t n, C& state, bool reverse) {
-  if constexpr (std::is_same_v<Op, SumScan>) {
-    if (!reverse) return sum_line(buffers[0], n, state);
+  if constexpr (std::is_same_v<Op, SumScan> && std::is_same_v<C, double>) {
+    if (!reverse) return FACULA_BY_ISA(scan_table).sum_line_f64(buffers[0], n, state);
+  }
+  if constexpr (std::is_same_v<Op, SumScan> && std::is_same_v<C, int64_t>) {
+    if (!reverse) return FACULA_BY_ISA(scan_table).sum_line_i64(buffers[0], n, state);
   }
   C x[Op::inputs];
   for (int64_t k = 0; k < n; ++k) {
@@ -131,6 +133,9 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
   const int64_t items[3] = {static_cast<int64_t>(itemsize(types[0])), static_cast<int64_t>(itemsize(types[1])),
                             static_cast<int64_t>(itemsize(types[2]))};
   const int64_t size = lines.size;
+  // Running sums of float32, the common case, need no conversions apart.
+  const bool plain = std::is_same_v<Op, SumScan> && std::is_same_v<C, double> && !reverse &&
+                     types[0] == ScalarType::Float32 && types[1] == ScalarType::Float32;
   for_each_lines(lines, [&](char** ptrs, const int64_t* strides, int64_t n) {
     Bytes memory(static_cast<size_t>(kChunk) * sizeof(C) * 3);
     C* buffers[2] = {memory.as<C>(), memory.as<C>() + kChunk};
@@ -142,11 +147,22 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
         std::fill(state, state + w, Op::template start<C>());
         for (int64_t k = 0; k < size; ++k) {
           const int64_t i = reverse ? size - 1 - k : k;
+          if constexpr (std::is_same_v<C, double>) {
+            if (plain && strides[0] == 4 && strides[1] == 4) {
+              const char* from = ptrs[1] + (first + i * lines.along[1]) * 4;
+              char* to = ptrs[0] + (first + i * lines.along[0]) * 4;
+              FACULA_BY_ISA(scan_table)
+                  .add_f32(state, reinterpret_cast<const float*>(from), w, reinterpret_cast<float*>(to));
+              continue;
+            }
+          }
           for (int j = 0; j < Op::inputs; ++j) {
             const char* from = ptrs[j + 1] + first * strides[j + 1] + i * lines.along[j + 1] * items[j + 1];
             load_elements(compute, buffers[j], types[j + 1], from, strides[j + 1] / items[j + 1], w);
           }
-          if constexpr (Op::inputs == 1) {
+          if constexpr (std::is_same_v<Op, SumScan> && std::is_same_v<C, double>) {
+            FACULA_BY_ISA(scan_table).add_f64(state, buffers[0], w);
+          } else if constexpr (Op::inputs == 1) {
             for (int64_t l = 0; l < w; ++l) Op::step(state[l], buffers[0] + l);
           } else {
             for (int64_t l = 0; l < w; ++l) {
@@ -162,12 +178,21 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
     }
     for (int64_t l = 0; l < n; ++l) {
       C carry = Op::template start<C>();
+      if constexpr (std::is_same_v<C, double>) {
+        if (plain && lines.along[0] == 1 && lines.along[1] == 1) {
+          FACULA_BY_ISA(scan_table)
+              .sum_line_f32(reinterpret_cast<const float*>(ptrs[1] + l * strides[1]), size, carry,
+                            reinterpret_cast<float*>(ptrs[0] + l * strides[0]));
+          continue;
+        }
+      }
       for (int64_t done = 0; done < size; done += kChunk) {
         const int64_t m = std::min(kChunk, size - done);
         const int64_t at = reverse ? size - done - m : done;
         for (int j = 0; j < Op::inputs; ++j) {
           load_elements(compute, buffers[j], types[j + 1],
-                        ptrs[j + 1] + l * strides[j + 1] + at * lines.along[j + 1] * items[j + 1], lines.along[j + 1], m);
+                        ptrs[j + 1] + l * strides[j + 1] + at * lines.along[j + 1] * items[j + 1], lines.along[j + 1],
+                        m);
         }
         scan_line<Op>(buffers, m, carry, reverse);
         store_elements(types[0], ptrs[0] + l * strides[0] + at * lines.along[0] * items[0], lines.along[0], compute,

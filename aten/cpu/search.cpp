@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "aten/cpu/dense.h"
+#include "aten/cpu/order.h"
 #include "aten/cpu/random.h"
 #include "aten/cpu/reduce.h"
 #include "aten/cpu/bytes.h"
@@ -15,57 +16,35 @@ namespace facula::cpu {
 
 namespace {
 
-// Does a come before b, NaN being last?
 template <typename C>
-inline bool before(C a, C b) {
-  return a < b || (b != b && a == a);
-}
-
-// Positions of 16 values at a time, so that the memory accesses of their searches overlap.
-template <bool Right, typename C, typename At>
-void search_block(const C* values, int64_t count, int64_t n, const At& at, int64_t* out) {
-  int64_t low[16] = {};
-  for (int64_t size = n; size > 1;) {
-    const int64_t half = size / 2;
-    for (int64_t j = 0; j < count; ++j) {
-      const C probe = at(low[j] + half - 1);
-      const bool forward = Right ? !before(values[j], probe) : before(probe, values[j]);
-      low[j] = forward ? low[j] + half : low[j];
-    }
-    size -= half;
-  }
-  for (int64_t j = 0; j < count; ++j) {
-    if (n == 0) {
-      out[j] = 0;
-      continue;
-    }
-    const C probe = at(low[j]);
-    out[j] = low[j] + ((Right ? !before(values[j], probe) : before(probe, values[j])) ? 1 : 0);
-  }
-}
-
-template <bool Right, typename C>
-void search(const Tensor& sequence, const Tensor& sorter, const Tensor& values, int64_t* out) {
+void search(const Tensor& sequence, const Tensor& values, bool right, int64_t* out) {
+  constexpr int64_t kBlock = 32;
+  const OrderLoops<C>& loops = loops_of<C>(FACULA_BY_ISA(order_table));
   const int64_t n = sequence.size(-1);
   const bool one = sequence.dim() == 1;
   const int64_t row = one ? values.numel() : values.size(-1);
-  const C* s = sequence.data<C>();
-  const C* v = values.data<C>();
-  const int64_t* order = sorter.defined() ? sorter.data<int64_t>() : nullptr;
   parallel_for(0, values.numel(), 1024, [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t r = one ? 0 : begin / row;
-      const int64_t count = std::min({int64_t{16}, end - begin, one ? end : (r + 1) * row - begin});
-      const C* line = s + r * n;
-      if (order != nullptr) {
-        const int64_t* o = order + r * n;
-        search_block<Right>(v + begin, count, n, [&](int64_t i) { return line[o[i]]; }, out + begin);
-      } else {
-        search_block<Right>(v + begin, count, n, [&](int64_t i) { return line[i]; }, out + begin);
-      }
+      const int64_t count = std::min({kBlock, end - begin, (r + 1) * row - begin});
+      loops.search(sequence.data<C>() + r * n, n, values.data<C>() + begin, count, right, out + begin);
       begin += count;
     }
   });
+}
+
+// The sequence in the order of `sorter`.
+template <typename C>
+Tensor rearranged(const Tensor& sequence, const Tensor& sorter) {
+  const Tensor order = dense(sorter), result = make_empty(sequence.sizes(), sequence.dtype());
+  const int64_t n = sequence.size(-1);
+  for (int64_t i = 0; i < order.numel(); ++i) {
+    const int64_t at = order.data<int64_t>()[i];
+    FACULA_CHECK(at >= 0 && at < n, Index, "searchsorted(): sorter holds ", at, ", the sorted sequence has ", n,
+                 " elements");
+    result.data<C>()[i] = sequence.data<C>()[i / n * n + at];
+  }
+  return result;
 }
 
 }  // namespace
@@ -75,65 +54,70 @@ void searchsorted(const Tensor& sorted_sequence, const Tensor& self, bool, bool 
   if (out.numel() == 0) return;
   const Tensor* both[] = {&sorted_sequence, &self};
   const ScalarType type = order_type(result_type(both));
-  const Tensor sequence = dense_as(sorted_sequence, type), values = dense_as(self, type);
-  const Tensor order = dense(sorter);
-  if (order.defined()) {
-    const int64_t n = sequence.size(-1);
-    for (int64_t i = 0; i < order.numel(); ++i) {
-      const int64_t at = order.data<int64_t>()[i];
-      FACULA_CHECK(at >= 0 && at < n, Index, "searchsorted(): sorter holds ", at, ", the sorted sequence has ", n,
-                   " elements");
-    }
-  }
+  const Tensor given = dense_as(sorted_sequence, type), values = dense_as(self, type);
   const bool after = right || (side && *side == "right");
   into_dense(out, ScalarType::Int64, [&](const Tensor& to) {
-    const auto run = [&]<typename C>(std::type_identity<C>) {
-      if (after) {
-        search<true, C>(sequence, order, values, to.data<int64_t>());
-      } else {
-        search<false, C>(sequence, order, values, to.data<int64_t>());
-      }
-    };
-    switch (type) {
-      case ScalarType::Float32:
-        return run(std::type_identity<float>{});
-      case ScalarType::Float64:
-        return run(std::type_identity<double>{});
-      case ScalarType::Int32:
-        return run(std::type_identity<int32_t>{});
-      default:
-        return run(std::type_identity<int64_t>{});
-    }
+    visit_ordered(type, "searchsorted", [&]<typename C>(std::type_identity<C>) {
+      const Tensor sequence = sorter.defined() ? rearranged<C>(given, sorter) : given;
+      search<C>(sequence, values, after, to.data<int64_t>());
+    });
   });
 }
 
 void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max, const Tensor& out) {
-  const Tensor x = dense_as(self, ScalarType::Float64);
-  const double* data = x.data<double>();
-  const int64_t n = x.numel();
+  const int64_t n = self.numel();
+  const Tensor x = dense(self);
   double low = min.as_double(), high = max.as_double();
   if (low == high && n > 0) {
-    low = *std::min_element(data, data + n);
-    high = *std::max_element(data, data + n);
-    for (int64_t i = 0; i < n; ++i) {
-      FACULA_CHECK(std::isfinite(data[i]), Runtime, "histc(): self holds ", data[i], "; give min and max");
-    }
+    const Tensor ends = make_empty({2}, ScalarType::Float64);
+    const ScalarType type = order_type(self.dtype());
+    const auto end = [&](int64_t i) { return alias(ends, IntList(), IntList(), i, false); };
+    reduce({ReduceOp::Min, type}, x, reduced_dims(std::nullopt, x.dim()), end(0));
+    reduce({ReduceOp::Max, type}, x, reduced_dims(std::nullopt, x.dim()), end(1));
+    low = ends.data<double>()[0];
+    high = ends.data<double>()[1];
+    FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, "histc(): self holds ",
+                 std::isfinite(low) ? high : low, "; give min and max");
   }
   if (low == high) {
     low -= 1;
     high += 1;
   }
-  Bytes memory(static_cast<size_t>(bins) * sizeof(double));
-  double* counts = memory.as<double>();
-  std::fill(counts, counts + bins, 0.0);
+  // Counts are exact, so the pieces may follow the number of threads.
+  const int64_t pieces = std::clamp<int64_t>(n / kGrain, 1, get_num_threads());
+  Bytes memory(static_cast<size_t>(pieces * bins) * sizeof(int64_t));
+  int64_t* counts = memory.as<int64_t>();
+  std::fill(counts, counts + pieces * bins, 0);
   const double scale = static_cast<double>(bins) / (high - low);
-  for (int64_t i = 0; i < n; ++i) {
-    if (!(data[i] >= low && data[i] <= high)) continue;
-    const int64_t bin = static_cast<int64_t>((data[i] - low) * scale);
-    counts[std::min(bin, bins - 1)] += 1;
+  const char* data = static_cast<const char*>(x.raw());
+  const int64_t item = static_cast<int64_t>(x.itemsize());
+  parallel_for(0, pieces, 1, [&](int64_t first, int64_t last) {
+    constexpr int64_t kBlock = 512;
+    double v[kBlock];
+    int32_t bin[kBlock];
+    for (int64_t p = first; p < last; ++p) {
+      int64_t* count = counts + p * bins;
+      for (int64_t i = n * p / pieces, end = n * (p + 1) / pieces; i < end; i += kBlock) {
+        const int64_t m = std::min(kBlock, end - i);
+        load_elements(ScalarType::Float64, v, x.dtype(), data + i * item, 1, m);
+        for (int64_t j = 0; j < m; ++j) {
+          // Outside and NaN: -1.
+          const bool inside = (v[j] >= low) & (v[j] <= high);
+          const double place = inside ? (v[j] - low) * scale : -1.0;
+          bin[j] = static_cast<int32_t>(place);
+        }
+        for (int64_t j = 0; j < m; ++j) {
+          if (bin[j] >= 0) ++count[std::min<int64_t>(bin[j], bins - 1)];
+        }
+      }
+    }
+  });
+  const Tensor all = make_empty({bins}, ScalarType::Int64);
+  for (int64_t b = 0; b < bins; ++b) {
+    int64_t sum = 0;
+    for (int64_t p = 0; p < pieces; ++p) sum += counts[p * bins + b];
+    all.data<int64_t>()[b] = sum;
   }
-  const Tensor all = make_empty({bins}, ScalarType::Float64);
-  std::copy(counts, counts + bins, all.data<double>());
   copy_strided(out, all);
 }
 

@@ -83,8 +83,8 @@ Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::opti
   const bool all_integral = integral(start) && integral(end) && integral(step);
   const bool ascending = step.as_double() > 0;
   const double low = start.as_double(), high = end.as_double();
-  FACULA_CHECK(ascending ? high >= low : high <= low, Runtime, "arange(): from ", low, " to ", high,
-               " with step ", step.as_double(), " goes the wrong way");
+  FACULA_CHECK(ascending ? high >= low : high <= low, Runtime, "arange(): from ", low, " to ", high, " with step ",
+               step.as_double(), " goes the wrong way");
   int64_t count;
   if (all_integral) {
     __extension__ typedef __int128 wide;
@@ -128,9 +128,10 @@ Meta lower_triangle(const Tensor& self) { return triangle(self, "tril"); }
 Meta upper_triangle(const Tensor& self) { return triangle(self, "triu"); }
 
 Meta complex_parts(const Tensor& real, const Tensor& imag) {
-  FACULA_CHECK(real.dtype() == imag.dtype() && (real.dtype() == ScalarType::Float32 || real.dtype() == ScalarType::Float64),
-               Runtime, "complex(): real and imag must both be float32 or both float64, not ", dtype_name(real.dtype()),
-               " and ", dtype_name(imag.dtype()));
+  FACULA_CHECK(
+      real.dtype() == imag.dtype() && (real.dtype() == ScalarType::Float32 || real.dtype() == ScalarType::Float64),
+      Runtime, "complex(): real and imag must both be float32 or both float64, not ", dtype_name(real.dtype()), " and ",
+      dtype_name(imag.dtype()));
   return {broadcast_shapes(real.sizes(), imag.sizes(), "complex"), to_complex(real.dtype()), real.device(), {}};
 }
 

@@ -84,8 +84,10 @@ Meta written_along(const Tensor& self, int64_t dim, const Tensor& index, const T
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), op));
   DimVector wanted(self.sizes());
   if (wanted.empty()) {
-    FACULA_CHECK(source.numel() == 1 && index.numel() == 1, Index, op, "(): self is 0-d, so index and source must have "
-                 "one element, not ", index.numel(), " and ", source.numel());
+    FACULA_CHECK(source.numel() == 1 && index.numel() == 1, Index, op,
+                 "(): self is 0-d, so index and source must have "
+                 "one element, not ",
+                 index.numel(), " and ", source.numel());
   } else {
     wanted[d] = index.numel();
     const bool scalar = source.dim() == 0 && self.dim() == 1 && index.numel() == 1;
@@ -99,8 +101,9 @@ Meta written_along(const Tensor& self, int64_t dim, const Tensor& index, const T
 }  // namespace
 
 Meta index_added(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
-  FACULA_CHECK(category(self.dtype()) >= alpha.kind() || (is_integral(self.dtype(), true) && alpha.kind() <= Category::Integral),
-               Runtime, "index_add(): alpha must not be of a higher kind than self, which is ", dtype_name(self.dtype()));
+  FACULA_CHECK(
+      category(self.dtype()) >= alpha.kind() || (is_integral(self.dtype(), true) && alpha.kind() <= Category::Integral),
+      Runtime, "index_add(): alpha must not be of a higher kind than self, which is ", dtype_name(self.dtype()));
   return written_along(self, dim, index, source, "index_add");
 }
 
@@ -128,7 +131,8 @@ Meta index_filled_tensor(const Tensor& self, int64_t dim, const Tensor& index, c
 namespace {
 
 // index may be shorter than `tensor` in every dim but the named one.
-void check_along(const Tensor& tensor, const char* name, int64_t dim, const Tensor& index, bool with_dim, const char* op) {
+void check_along(const Tensor& tensor, const char* name, int64_t dim, const Tensor& index, bool with_dim,
+                 const char* op) {
   if (index.numel() == 0) return;
   const int64_t rank = std::max<int64_t>(tensor.dim(), 1);
   FACULA_CHECK(rank == std::max<int64_t>(index.dim(), 1), Runtime, op, "(): index must have as many dims as ", name,

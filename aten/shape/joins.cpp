@@ -9,7 +9,7 @@ namespace {
 
 // The common dtype and device of a list.
 Meta joined(TensorList tensors, const char* op) {
-  FACULA_CHECK(!tensors.empty(), Runtime, op, "(): at least one tensor is needed");
+  FACULA_CHECK(!tensors.empty(), Value, op, "(): at least one tensor is needed");
   ResultType type;
   Device device = tensors[0].device();
   for (size_t i = 0; i < tensors.size(); ++i) {

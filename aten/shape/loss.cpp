@@ -11,8 +11,8 @@ Meta meta(IntList sizes, ScalarType dtype, const Tensor& like) { return {DimVect
 }  // namespace
 
 Meta nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, std::string_view reduction) {
-  FACULA_CHECK(reduction == "none" || reduction == "mean" || reduction == "sum", Value, "nll_loss(): reduction must be ",
-               "'none', 'mean' or 'sum', not '", reduction, "'");
+  FACULA_CHECK(reduction == "none" || reduction == "mean" || reduction == "sum", Value,
+               "nll_loss(): reduction must be ", "'none', 'mean' or 'sum', not '", reduction, "'");
   FACULA_CHECK(self.is_floating_point(), NotImplemented, "nll_loss(): input is ", dtype_name(self.dtype()),
                "; it must have a floating-point dtype");
   FACULA_CHECK(self.dim() >= 1, Runtime, "nll_loss(): input is 0-d, expected (C,), (N, C) or (N, C, ...)");
@@ -35,15 +35,15 @@ Meta nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, st
 Meta nll_loss_total(const Tensor& self) { return meta(IntList(), compute_type(self.dtype()), self); }
 
 Meta constant_pad(const Tensor& input, IntList pad) {
-  FACULA_CHECK(pad.size() % 2 == 0 && pad.size() / 2 <= static_cast<size_t>(input.dim()), Runtime,
-               "pad(): pad has ", pad.size(), " values; it takes two for each of at most ", input.dim(),
-               " last dims of input ", shape_string(input.sizes()));
+  FACULA_CHECK(pad.size() % 2 == 0 && pad.size() / 2 <= static_cast<size_t>(input.dim()), Runtime, "pad(): pad has ",
+               pad.size(), " values; it takes two for each of at most ", input.dim(), " last dims of input ",
+               shape_string(input.sizes()));
   DimVector sizes(input.sizes());
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     int64_t& size = sizes[sizes.size() - 1 - i];
     int64_t padded = 0;
-    const bool overflow = __builtin_add_overflow(size, pad[2 * i], &padded) ||
-                          __builtin_add_overflow(padded, pad[2 * i + 1], &padded);
+    const bool overflow =
+        __builtin_add_overflow(size, pad[2 * i], &padded) || __builtin_add_overflow(padded, pad[2 * i + 1], &padded);
     FACULA_CHECK(!overflow && padded >= 0, Runtime, "pad(): pad ", pad[2 * i], ", ", pad[2 * i + 1], " makes a dim of ",
                  size, " negative in input ", shape_string(input.sizes()));
     size = padded;
@@ -71,8 +71,8 @@ int64_t block_count(int64_t size, size_t d, IntList kernel, IntList dilation, In
   const bool overflow = __builtin_mul_overflow(dilation[d], kernel[d] - 1, &reach) ||
                         __builtin_mul_overflow(padding[d], int64_t{2}, &room) ||
                         __builtin_add_overflow(room, size, &room);
-  FACULA_CHECK(!overflow && room - reach >= 1, Runtime, op, "(): kernel_size ", shape_string(kernel),
-               " with dilation ", shape_string(dilation), " is larger than the padded size ", room);
+  FACULA_CHECK(!overflow && room - reach >= 1, Runtime, op, "(): kernel_size ", shape_string(kernel), " with dilation ",
+               shape_string(dilation), " is larger than the padded size ", room);
   return (room - reach - 1) / stride[d] + 1;
 }
 

@@ -93,8 +93,7 @@ Meta addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Sca
   return result(sizes, self);
 }
 
-Meta baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
-             const Scalar& alpha) {
+Meta baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
   check_dim(batch1, 3, "baddbmm", "batch1");
   check_dim(batch2, 3, "baddbmm", "batch2");
   check_pair(batch1, batch2, "baddbmm", "batch1", "batch2");

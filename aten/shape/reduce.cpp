@@ -43,7 +43,8 @@ Meta without(const Tensor& self, const std::bitset<64>& dims, bool keepdim, Scal
 }
 
 void check_ordered(const Tensor& self, Name op) {
-  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ", dtype_name(self.dtype()));
+  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ",
+               dtype_name(self.dtype()));
 }
 
 void check_sizes(IntList size, Name op) {
@@ -53,10 +54,12 @@ void check_sizes(IntList size, Name op) {
 }
 
 // Reduced dims must have elements where there is no neutral element.
-void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, Name op) {
+void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, ErrorKind kind, Name op) {
   if (self.numel() > 0) return;
-  FACULA_CHECK(!all, Runtime, op, "(): self has no elements, its shape is ", shape_string(self.sizes()),
-               "; name a dim that has some");
+  if (all) {
+    raise(kind, op, "(): self has no elements, its shape is ", shape_string(self.sizes()),
+          "; name a dim that has some");
+  }
   for (size_t d = 0; d < self.sizes().size(); ++d) {
     FACULA_CHECK(!dims[d] || self.sizes()[d] > 0, Index, op, "(): dim ", d, " of self has no elements, its shape is ",
                  shape_string(self.sizes()));
@@ -103,7 +106,7 @@ Meta varied(const Tensor& self, OptionalDims dim, bool keepdim, bool mean, Name 
 Meta extreme(const Tensor& self, OptionalDims dim, bool keepdim, Name op) {
   check_ordered(self, op);
   const auto dims = dims_of(self, dim, op);
-  check_not_empty(self, dims, !dim || dim->empty(), op);
+  check_not_empty(self, dims, !dim || dim->empty(), ErrorKind::Runtime, op);
   return without(self, dims, keepdim, self.dtype());
 }
 
@@ -111,7 +114,7 @@ Meta picked(const Tensor& self, std::optional<int64_t> dim, bool keepdim, Option
   check_ordered(self, op);
   const OptionalDims list = dim ? OptionalDims(IntList(&*dim, 1)) : std::nullopt;
   const auto dims = dims_of(self, list, op);
-  check_not_empty(self, dims, !dim, op);
+  check_not_empty(self, dims, !dim, ErrorKind::Index, op);
   return without(self, dims, keepdim, dtype.value_or(self.dtype()));
 }
 
@@ -138,7 +141,7 @@ Meta normed(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, 
   }
   const auto dims = dims_of(x, dim, op);
   if (ord.as_double() < 0 || std::isinf(ord.as_double())) {
-    check_not_empty(x, dims, !dim || dim->empty(), op);
+    check_not_empty(x, dims, !dim || dim->empty(), ErrorKind::Runtime, op);
   }
   return without(x, dims, keepdim, to_real(dtype.value_or(x.dtype())));
 }
@@ -215,6 +218,7 @@ Meta searched(const Tensor& sorted_sequence, const Tensor& values, std::optional
 Meta histogram(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   FACULA_CHECK(self.is_floating_point(), Runtime, "histc(): self must be floating-point, not ",
                dtype_name(self.dtype()));
+  FACULA_CHECK(bins < (int64_t{1} << 31), Runtime, "histc(): bins must be less than 2^31, not ", bins);
   const double low = min.as_double(), high = max.as_double();
   FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, "histc(): min and max must be finite, got [", low,
                ", ", high, "]");

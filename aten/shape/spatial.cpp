@@ -14,8 +14,7 @@ void check_floating(const Tensor& t, const std::string& op, const char* name) {
 }
 
 void check_list(IntList list, size_t dims, int64_t low, const std::string& op, const char* name) {
-  FACULA_CHECK(list.size() == dims, Value, op, "(): ", name, " must have ", dims, " values, got ",
-               shape_string(list));
+  FACULA_CHECK(list.size() == dims, Value, op, "(): ", name, " must have ", dims, " values, got ", shape_string(list));
   for (const int64_t v : list) {
     FACULA_CHECK(v >= low, Value, op, "(): ", name, " must be at least ", low, ", got ", shape_string(list));
   }
@@ -26,8 +25,7 @@ Meta meta(const DimVector& sizes, ScalarType dtype, const Tensor& like) { return
 // a * b + c where these may be absurdly large.
 int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
   int64_t r = 0;
-  FACULA_CHECK(!__builtin_mul_overflow(a, b, &r) && !__builtin_add_overflow(r, c, &r), Value, op,
-               "(): sizes overflow");
+  FACULA_CHECK(!__builtin_mul_overflow(a, b, &r) && !__builtin_add_overflow(r, c, &r), Value, op, "(): sizes overflow");
   return r;
 }
 
@@ -62,8 +60,8 @@ Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, 
   const auto dims = static_cast<size_t>(input.dim()) - 2;
   const std::string op = numbered(transposed ? "conv_transpose" : "conv", dims);
   check_floating(input, op, "input");
-  FACULA_CHECK(weight.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()),
-               " and weight ", dtype_name(weight.dtype()), "; they must have the same dtype");
+  FACULA_CHECK(weight.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()), " and weight ",
+               dtype_name(weight.dtype()), "; they must have the same dtype");
   FACULA_CHECK(weight.dim() == input.dim(), Runtime, op, "(): weight is ", shape_string(weight.sizes()), ", expected ",
                input.dim(), " dims for input ", shape_string(input.sizes()));
   check_list(stride, dims, 1, op, "stride");

@@ -31,6 +31,8 @@ _SUBMODULES = frozenset(
 _ATTRIBUTES = {
     name: module
     for module, names in {
+        "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
+        " broadcast_tensors cartesian_prod meshgrid nonzero",
         "facula._products": "chain_matmul einsum tensordot",
         "facula._tensor_str": "get_printoptions printoptions set_printoptions",
         "facula._type_info": "finfo iinfo",
@@ -41,6 +43,14 @@ _ATTRIBUTES = {
     }.items()
     for name in names.split()
 }
+
+
+def _nonzero(self, *, as_tuple=False):
+    """The places of the elements that are not zero; with as_tuple a vector of indices a dim."""
+    return _C._ops.nonzero_tuple(self) if as_tuple else _C._ops.nonzero(self)
+
+
+_C.Tensor.nonzero = _nonzero
 
 
 def __getattr__(name):

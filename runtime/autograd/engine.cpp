@@ -45,14 +45,12 @@ class TaskHolder {
 
 Tensor root_gradient(const Tensor& root, const Tensor& grad, size_t i) {
   if (!grad.defined()) {
-    FACULA_CHECK(root.numel() == 1, Runtime,
-                 "grad can be implicitly created only for scalar outputs; output ", i, " has shape ",
-                 shape_string(root.sizes()),
+    FACULA_CHECK(root.numel() == 1, Runtime, "grad can be implicitly created only for scalar outputs; output ", i,
+                 " has shape ", shape_string(root.sizes()),
                  ". Pass a gradient of that shape, or reduce the output "
                  "first, e.g. with .sum()");
-    FACULA_CHECK(!root.is_complex(), Runtime,
-                 "grad can be implicitly created only for real scalar outputs; output ", i, " is ",
-                 dtype_name(root.dtype()), ". Pass a gradient, or differentiate a real function of it");
+    FACULA_CHECK(!root.is_complex(), Runtime, "grad can be implicitly created only for real scalar outputs; output ", i,
+                 " is ", dtype_name(root.dtype()), ". Pass a gradient, or differentiate a real function of it");
     return engine_roles().ones(Meta{DimVector(root.sizes()), root.dtype(), root.device(), {}});
   }
   FACULA_CHECK(grad.sizes() == root.sizes(), Runtime, "Mismatch in shape: gradient ", i, " has shape ",
@@ -64,16 +62,14 @@ Tensor root_gradient(const Tensor& root, const Tensor& grad, size_t i) {
   return grad;
 }
 
-std::vector<Tensor> run_here(TensorList roots, TensorList grads, TensorList inputs,
-                             const BackwardOptions& options) {
+std::vector<Tensor> run_here(TensorList roots, TensorList grads, TensorList inputs, const BackwardOptions& options) {
   FACULA_CHECK(grads.empty() || grads.size() == roots.size(), Runtime, "got ", roots.size(), " tensors and ",
                grads.size(), " gradients; give one gradient (or None) for each tensor");
   InlineVector<Edge, 2> edges;
   for (size_t i = 0; i < roots.size(); ++i) {
     FACULA_CHECK(roots[i].defined(), Runtime, "element ", i, " of tensors is undefined");
     Edge edge = gradient_edge(roots[i]);
-    FACULA_CHECK(edge, Runtime, "element ", i,
-                 " of tensors does not require grad and does not have a grad_fn");
+    FACULA_CHECK(edge, Runtime, "element ", i, " of tensors does not require grad and does not have a grad_fn");
     edges.push_back(std::move(edge));
   }
   std::vector<Tensor> results;
@@ -95,16 +91,15 @@ std::vector<Tensor> run_here(TensorList roots, TensorList grads, TensorList inpu
   GradMode mode(options.create_graph);
   for (size_t i = 0; i < roots.size(); ++i) {
     Tensor grad = root_gradient(roots[i], grads.empty() ? Tensor() : grads[i], i);
-    detail::validate_gradient(grad, edges[i].node->output(edges[i].output_nr), *edges[i].node,
-                              edges[i].output_nr);
+    detail::validate_gradient(grad, edges[i].node->output(edges[i].output_nr), *edges[i].node, edges[i].output_nr);
     if (inputs.empty() || task->wants(edges[i])) task->add_gradient(edges[i], std::move(grad));
   }
   task->run();
   if (!options.accumulate && !options.allow_unused) {
     for (size_t i = 0; i < results.size(); ++i) {
       FACULA_CHECK(results[i].defined(), Runtime,
-                   "One of the differentiated Tensors appears to not have been used in the graph (element ",
-                   i, " of inputs). Set allow_unused=True if this is the desired behavior.");
+                   "One of the differentiated Tensors appears to not have been used in the graph (element ", i,
+                   " of inputs). Set allow_unused=True if this is the desired behavior.");
     }
   }
   return results;

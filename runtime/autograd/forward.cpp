@@ -57,8 +57,7 @@ void TangentDeleter::operator()(TangentRecord* r) const noexcept {
 
 void enter_dual_level() {
   ThreadState& s = thread_state();
-  FACULA_CHECK(!s.forward_mode, Runtime,
-               "forward mode has one level: a dual level is open already on this thread");
+  FACULA_CHECK(!s.forward_mode, Runtime, "forward mode has one level: a dual level is open already on this thread");
   tls_level = std::make_shared<DualLevel>();
   s.forward_mode = true;
   s.excluded &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));

@@ -5,8 +5,7 @@
 namespace facula {
 
 void CustomNode::apply(std::span<const Tensor> grads, std::span<Tensor> results) {
-  if (!materialize_grads ||
-      std::all_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); })) {
+  if (!materialize_grads || std::all_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); })) {
     backward(grads, results);
     return;
   }
@@ -41,23 +40,19 @@ Tensor opaque_view(const Tensor& t) {
   return view;
 }
 
-void connect_dirty(const intrusive_ptr<CustomNode>& node, TensorList inputs, const Tensor& out,
-                   size_t count) {
+void connect_dirty(const intrusive_ptr<CustomNode>& node, TensorList inputs, const Tensor& out, size_t count) {
   check_inplace(out, node->name(), true);
-  FACULA_CHECK(
-      !out.is_view() || (count == 1 && inputs[0].is_same(out)), Runtime, node->name(),
-      ": an input that is a view may be marked dirty only if it is the first input and the function has one "
-      "output");
+  FACULA_CHECK(!out.is_view() || (count == 1 && inputs[0].is_same(out)), Runtime, node->name(),
+               ": an input that is a view may be marked dirty only if it is the first input and the function has one "
+               "output");
   rebase_history(out, node);
 }
 
 }  // namespace
 
-void finish_function(const intrusive_ptr<CustomNode>& node, TensorList inputs, std::span<Tensor> outputs,
-                     bool record) {
+void finish_function(const intrusive_ptr<CustomNode>& node, TensorList inputs, std::span<Tensor> outputs, bool record) {
   for (const Tensor& t : node->dirty) {
-    FACULA_CHECK(contains(outputs, t), Runtime, node->name(),
-                 ": a tensor marked dirty must be returned by forward()");
+    FACULA_CHECK(contains(outputs, t), Runtime, node->name(), ": a tensor marked dirty must be returned by forward()");
   }
   std::vector<bool> of_node(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -26,8 +26,7 @@ class FACULA_API CustomNode : public Node {
   std::vector<Tensor> non_differentiable;  // ctx.mark_non_differentiable
 
  private:
-  friend FACULA_API void finish_function(const intrusive_ptr<CustomNode>&, TensorList, std::span<Tensor>,
-                                         bool);
+  friend FACULA_API void finish_function(const intrusive_ptr<CustomNode>&, TensorList, std::span<Tensor>, bool);
   std::vector<SavedTensor> saved_;
 };
 
@@ -35,7 +34,7 @@ class FACULA_API CustomNode : public Node {
 // The node has one edge for each of `inputs` (null where none is wanted). Replaces outputs that are
 // inputs by views of them, unless marked dirty. Without `record`, the node gets no history and may
 // be dropped.
-FACULA_API void finish_function(const intrusive_ptr<CustomNode>& node, TensorList inputs,
-                                std::span<Tensor> outputs, bool record);
+FACULA_API void finish_function(const intrusive_ptr<CustomNode>& node, TensorList inputs, std::span<Tensor> outputs,
+                                bool record);
 
 }  // namespace facula

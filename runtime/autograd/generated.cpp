@@ -26,8 +26,7 @@ Tensor add_tangents(std::initializer_list<Tensor> terms) {
   return sum;
 }
 
-Tensor elementwise_jvp(const Tensor& input, const Tensor& output,
-                       const std::function<Tensor(const Tensor&)>& reverse) {
+Tensor elementwise_jvp(const Tensor& input, const Tensor& output, const std::function<Tensor(const Tensor&)>& reverse) {
   if (!has_tangent(input)) return {};
   const EngineRoles& roles = engine_roles();
   Tensor tangent = roles.zeros(meta_of(output));

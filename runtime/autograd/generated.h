@@ -33,8 +33,7 @@ inline std::vector<SavedTensor> save_list(TensorList list) {
   for (const Tensor& t : list) saved.emplace_back(t, false);
   return saved;
 }
-inline std::vector<Tensor> unpack_list(const std::vector<SavedTensor>& list, const Node& owner,
-                                       const char* name) {
+inline std::vector<Tensor> unpack_list(const std::vector<SavedTensor>& list, const Node& owner, const char* name) {
   std::vector<Tensor> tensors;
   tensors.reserve(list.size());
   for (const SavedTensor& s : list) tensors.push_back(s.unpack(owner, name));

@@ -101,8 +101,7 @@ namespace {
 bool can_overwrite(const Tensor& t, const Tensor& other) {
   const TensorImpl& impl = *t.impl();
   return !tls_state.grad_enabled && impl.use_count() == 1 && impl.storage && impl.storage->use_count() == 1 &&
-         !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad &&
-         impl.dtype == other.dtype() &&
+         !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad && impl.dtype == other.dtype() &&
          (impl.contiguous || is_non_overlapping_and_dense(impl.sizes, impl.strides)) && !has_tangent(t) &&
          !has_tangent(other);
 }
@@ -165,8 +164,8 @@ void store_retained(const Node::Hooks& hooks, std::span<const Tensor> grads) {
     if (!grad.defined()) continue;
     Tensor after = before.defined() ? engine_roles().accumulate(before, grad) : engine_roles().clone(grad);
     std::lock_guard lock(detail::retain_lock());
-    const bool alive = std::any_of(hooks.retain.begin(), hooks.retain.end(),
-                                   [&](const auto& entry) { return entry.second == meta; });
+    const bool alive =
+        std::any_of(hooks.retain.begin(), hooks.retain.end(), [&](const auto& entry) { return entry.second == meta; });
     if (alive) std::swap(meta->grad, after);
   }
 }
@@ -213,8 +212,7 @@ void run_post_hooks(const Node& node, std::span<Tensor> results, std::span<const
 
 std::string made_at(const Node& node) {
   const Node::Hooks* hooks = node.hooks_or_null();
-  return hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")")
-                                                     : std::string();
+  return hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")") : std::string();
 }
 
 void check_nan(const Node& node, std::span<const Tensor> results) {

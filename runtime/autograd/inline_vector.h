@@ -58,9 +58,7 @@ class InlineVector {
  private:
   T* inline_data() { return reinterpret_cast<T*>(inline_); }
   bool on_heap() const { return capacity_ > N; }
-  static T* allocate(size_t n) {
-    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{alignof(T)}));
-  }
+  static T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{alignof(T)})); }
   static void deallocate(T* p) { ::operator delete(p, std::align_val_t{alignof(T)}); }
   void destroy() {
     for (size_t i = 0; i < size_; ++i) data_[i].~T();

@@ -64,18 +64,16 @@ Edge view_edge(const Tensor& t) {
     if (meta.grad_fn && meta.view_version == version) return {meta.grad_fn, meta.output_nr};
   }
   const Tensor base = base_of(*t.impl());
-  FACULA_CHECK(
-      can_slice(base.dtype(), t.dtype()), Runtime, "a ", dtype_name(t.dtype()), " view of a ",
-      dtype_name(base.dtype()),
-      " tensor is used after its base (or another view of the base) was changed "
-      "in place; its gradient cannot be followed through that change. Take the view again after the change, "
-      "or make the change out of place");
+  FACULA_CHECK(can_slice(base.dtype(), t.dtype()), Runtime, "a ", dtype_name(t.dtype()), " view of a ",
+               dtype_name(base.dtype()),
+               " tensor is used after its base (or another view of the base) was changed "
+               "in place; its gradient cannot be followed through that change. Take the view again after the change, "
+               "or make the change out of place");
   auto node = make_intrusive<ViewOfBase>(base, t);
   node->add_output(t);
   intrusive_ptr<Node> old;  // dropped after the lock
   std::lock_guard lock(detail::lock_for(&meta));
-  if (meta.grad_fn && meta.view_version == version)
-    return {meta.grad_fn, meta.output_nr};  // another thread's
+  if (meta.grad_fn && meta.view_version == version) return {meta.grad_fn, meta.output_nr};  // another thread's
   if (meta.retains_grad) move_retain(meta, meta.grad_fn.get(), *node, 0);
   old = std::move(meta.grad_fn);
   meta.grad_fn = node;
@@ -150,9 +148,8 @@ void set_requires_grad(const Tensor& t, bool requires_grad) {
   FACULA_CHECK(!requires_grad || is_differentiable(t.dtype()), Runtime,
                "only tensors of floating-point and complex dtype can require gradients; this one is ",
                dtype_name(t.dtype()));
-  FACULA_CHECK(
-      !requires_grad || !t.impl()->inference || tls_state.inference, Runtime,
-      "a tensor made in inference mode cannot require gradients outside it; clone() it and use the clone");
+  FACULA_CHECK(!requires_grad || !t.impl()->inference || tls_state.inference, Runtime,
+               "a tensor made in inference mode cannot require gradients outside it; clone() it and use the clone");
   if (requires_grad) autograd_meta(t);  // now, so that threads sharing the leaf need not make it
   mark(*t.impl(), requires_grad);
 }
@@ -162,8 +159,8 @@ Tensor& grad_of(const Tensor& t) { return autograd_meta(t).grad; }
 void set_grad(const Tensor& t, Tensor grad) {
   if (grad.defined()) {
     FACULA_CHECK(!grad.is_same(t), Runtime, "a tensor cannot be its own grad");
-    FACULA_CHECK(grad.sizes() == t.sizes(), Runtime, "grad: got a tensor of shape ",
-                 shape_string(grad.sizes()), ", expected that of the tensor, ", shape_string(t.sizes()));
+    FACULA_CHECK(grad.sizes() == t.sizes(), Runtime, "grad: got a tensor of shape ", shape_string(grad.sizes()),
+                 ", expected that of the tensor, ", shape_string(t.sizes()));
     FACULA_CHECK(grad.dtype() == t.dtype(), Runtime, "grad: got a ", dtype_name(grad.dtype()),
                  " tensor, expected the dtype of the tensor, ", dtype_name(t.dtype()));
     FACULA_CHECK(grad.device() == t.device(), Runtime, "grad: got a tensor on ", to_string(grad.device()),
@@ -237,8 +234,7 @@ void append(HookList& list, std::shared_ptr<NodeHook> hook) {
 }  // namespace
 
 void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook) {
-  FACULA_CHECK(t.requires_grad(), Runtime,
-               "cannot register a hook on a tensor that does not require gradients");
+  FACULA_CHECK(t.requires_grad(), Runtime, "cannot register a hook on a tensor that does not require gradients");
   if (is_leaf(t)) {
     append(leaf_hooks(t).tensor, std::move(hook));
     return;
@@ -280,32 +276,27 @@ void set_history(TensorList results, const intrusive_ptr<Node>& node) {
 
 void check_inplace(const Tensor& self, const char* op, bool needs_graph) {
   const TensorImpl& impl = *self.impl();
-  FACULA_CHECK(
-      !impl.inference || tls_state.inference, Runtime, op,
-      "(): a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
+  FACULA_CHECK(!impl.inference || tls_state.inference, Runtime, op,
+               "(): a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
   if (tls_state.anomaly) [[unlikely]]
     detail::note_writer(self, op);
   if (!needs_graph || !tls_state.grad_enabled) return;
   if (impl.base) {
-    FACULA_CHECK(
-        !impl.no_grad_view, Runtime, op,
-        "(): the tensor is a view that was made under no_grad (or inside a custom function) and would be "
-        "changed in place with gradients on, which leaves open whether its base should get a gradient. Make "
-        "the view with gradients on, change it under no_grad too, or use the out-of-place form on a clone()");
-    FACULA_CHECK(
-        !self.requires_grad() || !is_leaf(base_of(impl)), Runtime, op,
-        "(): a view of a leaf tensor that requires grad cannot be changed in place. Use the out-of-place "
-        "form, or wrap the change in `with no_grad():` if it is not to be differentiated");
-    FACULA_CHECK(
-        !is_differentiable(self.dtype()) || can_slice(impl.base->dtype, self.dtype()), Runtime, op,
-        "(): the tensor is a ", dtype_name(self.dtype()), " view of a ", dtype_name(impl.base->dtype),
-        " tensor, through which an in-place change cannot be differentiated. Use the out-of-place form");
+    FACULA_CHECK(!impl.no_grad_view, Runtime, op,
+                 "(): the tensor is a view that was made under no_grad (or inside a custom function) and would be "
+                 "changed in place with gradients on, which leaves open whether its base should get a gradient. Make "
+                 "the view with gradients on, change it under no_grad too, or use the out-of-place form on a clone()");
+    FACULA_CHECK(!self.requires_grad() || !is_leaf(base_of(impl)), Runtime, op,
+                 "(): a view of a leaf tensor that requires grad cannot be changed in place. Use the out-of-place "
+                 "form, or wrap the change in `with no_grad():` if it is not to be differentiated");
+    FACULA_CHECK(!is_differentiable(self.dtype()) || can_slice(impl.base->dtype, self.dtype()), Runtime, op,
+                 "(): the tensor is a ", dtype_name(self.dtype()), " view of a ", dtype_name(impl.base->dtype),
+                 " tensor, through which an in-place change cannot be differentiated. Use the out-of-place form");
   }
-  FACULA_CHECK(
-      !self.requires_grad() || !is_leaf(self), Runtime, op,
-      "(): a leaf tensor that requires grad cannot be changed in place. Use the out-of-place form, e.g. "
-      "`x = x.op(...)` instead of `x.op_(...)`, or wrap the change in `with no_grad():` if it is not to be "
-      "differentiated");
+  FACULA_CHECK(!self.requires_grad() || !is_leaf(self), Runtime, op,
+               "(): a leaf tensor that requires grad cannot be changed in place. Use the out-of-place form, e.g. "
+               "`x = x.op(...)` instead of `x.op_(...)`, or wrap the change in `with no_grad():` if it is not to be "
+               "differentiated");
 }
 
 void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {

@@ -31,9 +31,7 @@ constexpr uint32_t kReleasing = 0x80000000u;
 
 }  // namespace
 
-void* Node::operator new(size_t size) {
-  return size < kPoolLimit ? pool_allocate(size) : ::operator new(size);
-}
+void* Node::operator new(size_t size) { return size < kPoolLimit ? pool_allocate(size) : ::operator new(size); }
 void Node::operator delete(void* p, size_t size) noexcept {
   size < kPoolLimit ? pool_deallocate(p, size) : ::operator delete(p);
 }

@@ -7,10 +7,9 @@ namespace facula {
 
 SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output) {
   if (!t.defined()) return;
-  FACULA_CHECK(
-      !t.impl()->inference || tls_state.inference, Runtime,
-      "a tensor made in inference mode cannot be saved for backward; clone() it outside inference mode and "
-      "use the clone");
+  FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime,
+               "a tensor made in inference mode cannot be saved for backward; clone() it outside inference mode and "
+               "use the clone");
   version_ = t.version();
   if (is_output) {
     const AutogradMeta* meta = autograd_meta_or_null(t);
@@ -24,8 +23,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
 namespace {
 
 [[noreturn]] void raise_released(const Node& owner, const char* name) {
-  raise(ErrorKind::Runtime, owner.name(),
-        ": trying to backward through the graph a second time (or to read `", name,
+  raise(ErrorKind::Runtime, owner.name(), ": trying to backward through the graph a second time (or to read `", name,
         "`, a saved tensor, after it was freed). What a graph saved is freed by backward() or "
         "autograd.grad(). Pass "
         "retain_graph=True to the first of them if you need to go through the graph again or to read saved "
@@ -33,8 +31,7 @@ namespace {
         "after it.");
 }
 
-[[noreturn]] void raise_changed(const Node& owner, const char* name, const Tensor& t, uint32_t was,
-                                bool is_output) {
+[[noreturn]] void raise_changed(const Node& owner, const char* name, const Tensor& t, uint32_t was, bool is_output) {
   const uint32_t now = t.version();
   const detail::Writer writer = detail::last_writer(t);
   std::string by = "an in-place operation";
@@ -42,18 +39,15 @@ namespace {
     by = concat("`", writer.op, "`", writer.where.empty() ? "" : " at ", writer.where);
   }
   const Node::Hooks* hooks = owner.hooks_or_null();
-  const std::string made =
-      hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")") : "";
-  raise(ErrorKind::Runtime, owner.name(), made,
-        ": one of the variables needed for gradient computation has been ",
+  const std::string made = hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")") : "";
+  raise(ErrorKind::Runtime, owner.name(), made, ": one of the variables needed for gradient computation has been ",
         "modified by an inplace operation: ", is_output ? "its output" : "its input", " `", name, "`, a ",
-        dtype_name(t.dtype()), " tensor of shape ", shape_string(t.sizes()),
-        ", was saved for backward at version ", was, " and is now at version ", now, "; ", by,
+        dtype_name(t.dtype()), " tensor of shape ", shape_string(t.sizes()), ", was saved for backward at version ",
+        was, " and is now at version ", now, "; ", by,
         " changed it (or a tensor that shares its memory). Make the change out of place, e.g. `x = "
         "x.op(...)` instead "
         "of `x.op_(...)`, or clone before the change.",
-        tls_state.anomaly ? ""
-                          : " Anomaly mode (autograd.set_detect_anomaly(True)) reports the line that wrote.");
+        tls_state.anomaly ? "" : " Anomaly mode (autograd.set_detect_anomaly(True)) reports the line that wrote.");
 }
 
 }  // namespace

@@ -22,16 +22,15 @@ void fix_gradient(Tensor& grad, const OutputMeta& meta, const Node& from, size_t
   const EngineRoles& roles = engine_roles();
   if (grad.is_complex() && !is_complex(meta.dtype)) grad = roles.real_part(grad);
   if (grad.sizes() != IntList(meta.sizes)) {
-    FACULA_CHECK(sums_to(grad.sizes(), meta.sizes), Runtime, from.name(),
-                 " returned an invalid gradient at index ", index, ": got shape ", shape_string(grad.sizes()),
-                 " but expected a shape that reduces to ", shape_string(meta.sizes),
-                 ", that of the input it is the gradient of");
+    FACULA_CHECK(sums_to(grad.sizes(), meta.sizes), Runtime, from.name(), " returned an invalid gradient at index ",
+                 index, ": got shape ", shape_string(grad.sizes()), " but expected a shape that reduces to ",
+                 shape_string(meta.sizes), ", that of the input it is the gradient of");
     grad = roles.sum_to(grad, meta.sizes);
   }
   if (grad.device() != meta.device) {
-    FACULA_CHECK(grad.dim() == 0, Runtime, from.name(), " returned an invalid gradient at index ", index,
-                 ": it is on ", to_string(grad.device()), " but the input it is the gradient of is on ",
-                 to_string(meta.device), "; move it with .to('", to_string(meta.device), "')");
+    FACULA_CHECK(grad.dim() == 0, Runtime, from.name(), " returned an invalid gradient at index ", index, ": it is on ",
+                 to_string(grad.device()), " but the input it is the gradient of is on ", to_string(meta.device),
+                 "; move it with .to('", to_string(meta.device), "')");
   }
   if (grad.dtype() != meta.dtype || grad.device() != meta.device) {
     FACULA_CHECK(is_differentiable(meta.dtype), Runtime, from.name(), " returned a gradient at index ", index,

@@ -27,15 +27,12 @@ Tensor slice_of(const Tensor& t, const Geometry& base, const Geometry& view) {
   for (int64_t& s : strides) s *= 2;
   sizes.push_back(2);
   strides.push_back(1);
-  return roles.view_as_complex(
-      roles.as_strided(t, sizes, strides, t.offset() + 2 * view.offset - base.offset));
+  return roles.view_as_complex(roles.as_strided(t, sizes, strides, t.offset() + 2 * view.offset - base.offset));
 }
 
 namespace {
 
-Tensor zeros_of(const Geometry& g) {
-  return engine_roles().zeros(Meta{g.sizes, g.dtype, g.device, g.strides});
-}
+Tensor zeros_of(const Geometry& g) { return engine_roles().zeros(Meta{g.sizes, g.dtype, g.device, g.strides}); }
 
 // A copy of `t` with the base's strides; differentiable.
 Tensor clone_as(const Tensor& t, const Geometry& g) {

@@ -63,15 +63,14 @@ Py_ssize_t count_positional(const FunctionSpec& f) {
 }
 
 void error_too_many(const FunctionSpec& f, Py_ssize_t given, bool bound_self) {
-  PyErr_Format(PyExc_TypeError,
-               "%s() takes at most %zd positional argument%s, but %zd %s given\n  signature: %s", f.name,
-               count_positional(f) - bound_self, count_positional(f) - bound_self == 1 ? "" : "s", given,
+  PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional argument%s, but %zd %s given\n  signature: %s",
+               f.name, count_positional(f) - bound_self, count_positional(f) - bound_self == 1 ? "" : "s", given,
                given == 1 ? "was" : "were", f.signature);
 }
 
 void error_missing(const FunctionSpec& f, size_t i) {
-  PyErr_Format(PyExc_TypeError, "%s(): missing required argument '%s'\n  signature: %s", f.name,
-               f.params[i].name, f.signature);
+  PyErr_Format(PyExc_TypeError, "%s(): missing required argument '%s'\n  signature: %s", f.name, f.params[i].name,
+               f.signature);
 }
 
 void error_keyword(const FunctionSpec& f, PyObject* keyword, const char* problem) {
@@ -84,8 +83,8 @@ bool starts_varargs(PyObject* o) {
 }
 
 template <bool kQuiet>
-bool bind_slots(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
-                PyObject* kwnames, PyObject** slots) {
+bool bind_slots(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                PyObject** slots) {
   const ParamSpec* params = f.params.data();
   const auto n = static_cast<Py_ssize_t>(f.params.size());
   Py_ssize_t filled = 0;
@@ -145,8 +144,8 @@ bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize
   return bind_slots<false>(f, self, args, nargs, kwnames, slots);
 }
 
-bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
-             PyObject* kwnames, PyObject** slots) {
+bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+             PyObject** slots) {
   if (!bind_slots<true>(f, self, args, nargs, kwnames, slots)) return false;
   for (size_t i = 0; i < f.params.size(); ++i) {
     if (slots[i] != nullptr && !fits(f, i, slots[i])) return false;

@@ -67,8 +67,8 @@ bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize
 
 // Overload resolution: binds and checks every given argument's type without converting; returns
 // false with no error set when the call does not fit.
-bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
-             PyObject* kwnames, PyObject** slots);
+bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+             PyObject** slots);
 // TypeError that lists what was given and every signature.
 void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self, PyObject* const* args,
                        Py_ssize_t nargs, PyObject* kwnames);

@@ -24,8 +24,8 @@ std::vector<Tensor> tensor_sequence(PyObject* o, const char* who, const char* na
       list.emplace_back();
       continue;
     }
-    FACULA_CHECK(is_tensor(item), Type, who, "(): argument '", name, "' must hold Tensors, but element ", i,
-                 " is ", Py_TYPE(item)->tp_name);
+    FACULA_CHECK(is_tensor(item), Type, who, "(): argument '", name, "' must hold Tensors, but element ", i, " is ",
+                 Py_TYPE(item)->tp_name);
     list.push_back(tensor_of(item));
   }
   return list;
@@ -71,16 +71,13 @@ PyObject* method_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
 PyObject* function_run_backward(PyObject*, PyObject* args) {
   PyObject *roots, *grads, *inputs;
   int keep = 0, create = 0, unused = 0, accumulate = 0;
-  if (!PyArg_ParseTuple(args, "OOppOpp:_run_backward", &roots, &grads, &keep, &create, &inputs, &unused,
-                        &accumulate)) {
+  if (!PyArg_ParseTuple(args, "OOppOpp:_run_backward", &roots, &grads, &keep, &create, &inputs, &unused, &accumulate)) {
     return nullptr;
   }
   FACULA_PY_TRY
   const char* who = accumulate != 0 ? "backward" : "grad";
-  const std::vector<Tensor> from =
-      tensor_sequence(roots, who, accumulate != 0 ? "tensors" : "outputs", false);
-  std::vector<Tensor> given =
-      tensor_sequence(grads, who, accumulate != 0 ? "grad_tensors" : "grad_outputs", true);
+  const std::vector<Tensor> from = tensor_sequence(roots, who, accumulate != 0 ? "tensors" : "outputs", false);
+  std::vector<Tensor> given = tensor_sequence(grads, who, accumulate != 0 ? "grad_tensors" : "grad_outputs", true);
   const std::vector<Tensor> to = tensor_sequence(inputs, who, "inputs", false);
   FACULA_CHECK(given.empty() || given.size() == from.size(), Runtime, who, "(): got ", from.size(),
                " tensors to start from and ", given.size(), " gradients for them");
@@ -108,8 +105,8 @@ PyObject* method_retain_grad(PyObject* self, PyObject*) {
   FACULA_PY_END(nullptr)
 }
 
-constexpr ParamSpec kRequiresGradParams[] = {
-    {"self", ArgType::Tensor}, {.name = "requires_grad", .type = ArgType::Bool, .required = false}};
+constexpr ParamSpec kRequiresGradParams[] = {{"self", ArgType::Tensor},
+                                             {.name = "requires_grad", .type = ArgType::Bool, .required = false}};
 const FunctionSpec kRequiresGrad{"requires_grad_", "requires_grad_(Tensor self, bool requires_grad=True)",
                                  kRequiresGradParams};
 PyObject* method_requires_grad(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
@@ -125,8 +122,7 @@ PyObject* method_requires_grad(PyObject* self, PyObject* const* args, Py_ssize_t
 PyObject* method_register_hook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(t.requires_grad(), Runtime,
-               "register_hook(): the tensor does not require grad, so none will come");
+  FACULA_CHECK(t.requires_grad(), Runtime, "register_hook(): the tensor does not require grad, so none will come");
   auto hook = make_hook(HookKind::Tensor, function);
   add_tensor_hook(t, hook);
   return wrap_handle(std::move(hook));
@@ -173,9 +169,8 @@ PyObject* function_make_dual(PyObject*, PyObject* args) {
   const Tensor& t = tensor_of(tangent);
   FACULA_CHECK(p.sizes() == t.sizes(), Value, "make_dual(): tensor has shape ", shape_string(p.sizes()),
                ", tangent has shape ", shape_string(t.sizes()));
-  FACULA_CHECK(p.dtype() == t.dtype() && is_differentiable(p.dtype()), Value,
-               "make_dual(): tensor has dtype ", dtype_name(p.dtype()), ", tangent has ",
-               dtype_name(t.dtype()),
+  FACULA_CHECK(p.dtype() == t.dtype() && is_differentiable(p.dtype()), Value, "make_dual(): tensor has dtype ",
+               dtype_name(p.dtype()), ", tangent has ", dtype_name(t.dtype()),
                "; both must be the same floating-point "
                "or complex one");
   Tensor dual = plain_view(p);
@@ -185,8 +180,7 @@ PyObject* function_make_dual(PyObject*, PyObject* args) {
 }
 PyObject* function_unpack_dual(PyObject*, PyObject* o) {
   FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, "unpack_dual(): argument 'tensor' must be a Tensor, not ",
-               Py_TYPE(o)->tp_name);
+  FACULA_CHECK(is_tensor(o), Type, "unpack_dual(): argument 'tensor' must be a Tensor, not ", Py_TYPE(o)->tp_name);
   const Tensor& t = tensor_of(o);
   Ref primal(check(wrap(has_tangent(t) ? plain_view(t) : t)));
   Ref tangent(check(wrap(tangent_of(t))));
@@ -194,8 +188,7 @@ PyObject* function_unpack_dual(PyObject*, PyObject* o) {
   FACULA_PY_END(nullptr)
 }
 
-#define FASTCALL(f) \
-  reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
+#define FASTCALL(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
 
 }  // namespace
 

@@ -10,8 +10,7 @@ namespace facula::python {
 
 namespace {
 
-constexpr const char* kFormats[kNumScalarTypes] = {"?", "B",     "b", "h", "i",  "q",
-                                                   "e", nullptr, "f", "d", "Zf", "Zd"};
+constexpr const char* kFormats[kNumScalarTypes] = {"?", "B", "b", "h", "i", "q", "e", nullptr, "f", "d", "Zf", "Zd"};
 constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1",   "|i1", "<i2", "<i4", "<i8",
                                                    "<f2", nullptr, "<f4", "<f8", "<c8", "<c16"};
 
@@ -65,8 +64,7 @@ std::optional<ScalarType> dtype_of_code(char kind, size_t size) {
 std::optional<ScalarType> dtype_of_format(const char* format, size_t size) {
   if (format == nullptr) return ScalarType::UInt8;
   std::string_view f(format);
-  if (!f.empty() &&
-      (f[0] == '@' || f[0] == '=' || f[0] == '<' || (f[0] == '>' && size == 1) || f[0] == '|')) {
+  if (!f.empty() && (f[0] == '@' || f[0] == '=' || f[0] == '<' || (f[0] == '>' && size == 1) || f[0] == '|')) {
     f.remove_prefix(1);
   }
   if (f == "?") return ScalarType::Bool;
@@ -78,19 +76,17 @@ std::optional<ScalarType> dtype_of_format(const char* format, size_t size) {
 }
 
 // Strides in bytes -> elements; raises where they are no whole or negative numbers.
-DimVector element_strides(const char* who, std::span<const Py_ssize_t> bytes, IntList sizes,
-                          size_t itemsize) {
+DimVector element_strides(const char* who, std::span<const Py_ssize_t> bytes, IntList sizes, size_t itemsize) {
   DimVector strides;
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (sizes[i] <= 1) {
       strides.push_back(1);  // never stepped along
       continue;
     }
-    FACULA_CHECK(bytes[i] >= 0, Value, who, "(): arrays with negative strides are not supported: dimension ",
-                 i, " has stride ", bytes[i], " bytes; pass array.copy()");
-    FACULA_CHECK(bytes[i] % static_cast<Py_ssize_t>(itemsize) == 0, Value, who,
-                 "(): the stride of dimension ", i, ", ", bytes[i],
-                 " bytes, is no multiple of the element size, ", itemsize, "; pass array.copy()");
+    FACULA_CHECK(bytes[i] >= 0, Value, who, "(): arrays with negative strides are not supported: dimension ", i,
+                 " has stride ", bytes[i], " bytes; pass array.copy()");
+    FACULA_CHECK(bytes[i] % static_cast<Py_ssize_t>(itemsize) == 0, Value, who, "(): the stride of dimension ", i, ", ",
+                 bytes[i], " bytes, is no multiple of the element size, ", itemsize, "; pass array.copy()");
     strides.push_back(bytes[i] / static_cast<Py_ssize_t>(itemsize));
   }
   return strides;
@@ -165,15 +161,13 @@ Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
       size > 0 && (text[0] != '>' || size == 1) ? dtype_of_code(text[1], size) : std::nullopt;
   if (!dtype) unsupported(who, concat("'", text, "'"));
   DimVector sizes;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i)
-    sizes.push_back(as_size(PyTuple_GET_ITEM(shape, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i) sizes.push_back(as_size(PyTuple_GET_ITEM(shape, i)));
   DimVector strides = contiguous_strides(sizes);
   if (PyObject* given = get("strides"); given != nullptr && given != Py_None) {
     FACULA_CHECK(PyTuple_Check(given) && PyTuple_GET_SIZE(given) == PyTuple_GET_SIZE(shape), Type, who,
                  "(): __array_interface__ has strides that do not go with its shape");
     std::vector<Py_ssize_t> bytes;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i)
-      bytes.push_back(as_size(PyTuple_GET_ITEM(given, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) bytes.push_back(as_size(PyTuple_GET_ITEM(given, i)));
     strides = element_strides(who, bytes, sizes, size);
   }
   void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
@@ -199,14 +193,13 @@ PyObject* get_array_interface(PyObject* self, void*) {
   if (!t.is_contiguous()) {
     strides = Ref(check(PyTuple_New(t.dim())));
     for (int64_t i = 0; i < t.dim(); ++i) {
-      PyTuple_SET_ITEM(
-          strides.get(), i,
-          PyLong_FromLongLong(t.strides()[static_cast<size_t>(i)] * static_cast<int64_t>(t.itemsize())));
+      PyTuple_SET_ITEM(strides.get(), i,
+                       PyLong_FromLongLong(t.strides()[static_cast<size_t>(i)] * static_cast<int64_t>(t.itemsize())));
     }
   }
-  return Py_BuildValue("{s:s,s:O,s:O,s:(NO),s:i}", "typestr", typestr, "shape", shape.get(), "strides",
-                       strides.get(), "data", PyLong_FromVoidPtr(t.raw()),
-                       t.storage()->read_only() ? Py_True : Py_False, "version", 3);
+  return Py_BuildValue("{s:s,s:O,s:O,s:(NO),s:i}", "typestr", typestr, "shape", shape.get(), "strides", strides.get(),
+                       "data", PyLong_FromVoidPtr(t.raw()), t.storage()->read_only() ? Py_True : Py_False, "version",
+                       3);
   FACULA_PY_END(nullptr)
 }
 
@@ -221,14 +214,11 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   FACULA_CHECK(format != nullptr, Buffer, "buffer: the buffer protocol has no ", dtype_name(t.dtype()),
                "; convert first: t.float()");
   const bool read_only = t.storage()->read_only();
-  FACULA_CHECK(!(read_only && (flags & PyBUF_WRITABLE) != 0), Buffer,
-               "buffer: the tensor's memory is read-only");
+  FACULA_CHECK(!(read_only && (flags & PyBUF_WRITABLE) != 0), Buffer, "buffer: the tensor's memory is read-only");
   const bool wants_strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
-  FACULA_CHECK(wants_strides || t.is_contiguous(), Buffer,
-               "buffer: the tensor is not contiguous; use t.contiguous()");
+  FACULA_CHECK(wants_strides || t.is_contiguous(), Buffer, "buffer: the tensor is not contiguous; use t.contiguous()");
   const bool c_order = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS;
-  FACULA_CHECK(!c_order || t.is_contiguous(), Buffer,
-               "buffer: the tensor is not contiguous; use t.contiguous()");
+  FACULA_CHECK(!c_order || t.is_contiguous(), Buffer, "buffer: the tensor is not contiguous; use t.contiguous()");
   if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS) {
     DimVector sizes(t.sizes()), strides(t.strides());
     std::reverse(sizes.begin(), sizes.end());

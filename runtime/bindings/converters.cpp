@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/autograd/meta.h"
 #include "runtime/bindings/argument_checks.h"
 #include "runtime/bindings/types.h"
 
@@ -61,14 +62,14 @@ std::string allowed_text(const ParamSpec& p) {
 }
 
 [[noreturn]] __attribute__((cold, noinline)) void wrong_type(const FunctionSpec& f, size_t i, PyObject* o) {
-  raise(ErrorKind::Type, f.name, "(): argument '", f.params[i].name, "' must be ", allowed_text(f.params[i]),
-        ", not ", type_text(o));
+  raise(ErrorKind::Type, f.name, "(): argument '", f.params[i].name, "' must be ", allowed_text(f.params[i]), ", not ",
+        type_text(o));
 }
 
 [[noreturn]] __attribute__((cold, noinline)) void out_of_range(const FunctionSpec& f, size_t i,
                                                                const std::string& value) {
-  raise(ErrorKind::Value, f.name, "(): argument '", f.params[i].name, "' must be ", f.params[i].range,
-        ", but got ", value);
+  raise(ErrorKind::Value, f.name, "(): argument '", f.params[i].name, "' must be ", f.params[i].range, ", but got ",
+        value);
 }
 
 template <typename T>
@@ -102,7 +103,7 @@ bool is_bool_like(PyObject* o) {
 // 0-d tensors count as numbers, but one that requires grad would silently lose its history.
 bool is_number_like(PyObject* o) {
   if (number_kind(o) != NumberKind::None) return true;
-  return is_tensor(o) && tensor_of(o).dim() == 0 && !tensor_of(o).requires_grad();
+  return is_tensor(o) && tensor_of(o).dim() == 0 && !tensor_of(o).requires_grad() && !has_tangent(tensor_of(o));
 }
 
 bool is_float_like(PyObject* o) {
@@ -143,8 +144,7 @@ int64_t int_from(const FunctionSpec& f, size_t i, PyObject* o) {
   int overflow = 0;
   const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
   if (overflow != 0) {
-    raise(ErrorKind::Overflow, f.name, "(): argument '", f.params[i].name,
-          "' does not fit a signed 64-bit integer");
+    raise(ErrorKind::Overflow, f.name, "(): argument '", f.params[i].name, "' does not fit a signed 64-bit integer");
   }
   if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
   return v;
@@ -236,8 +236,8 @@ std::vector<Tensor> to_tensor_list(const FunctionSpec& f, size_t i, PyObject* o)
     } else if (none_allowed && item == Py_None) {
       list.emplace_back();
     } else {
-      raise(ErrorKind::Type, f.name, "(): argument '", f.params[i].name, "' must be ",
-            allowed_text(f.params[i]), ", but its element ", k, " is ", type_text(item));
+      raise(ErrorKind::Type, f.name, "(): argument '", f.params[i].name, "' must be ", allowed_text(f.params[i]),
+            ", but its element ", k, " is ", type_text(item));
     }
   }
   return list;
@@ -277,8 +277,8 @@ DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o) {
   DimVector list;
   const auto add = [&](PyObject* item, size_t k) {
     if (!is_int_like(item)) {
-      raise(ErrorKind::Type, f.name, "(): argument '", p.name, "' must be ", allowed_text(p),
-            ", but its element ", k, " is ", type_text(item));
+      raise(ErrorKind::Type, f.name, "(): argument '", p.name, "' must be ", allowed_text(p), ", but its element ", k,
+            " is ", type_text(item));
     }
     const int64_t v = int_from(f, i, item);
     check_range(f, i, v);
@@ -304,8 +304,8 @@ DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o) {
   }
   if (p.list_size != 0 && list.size() != p.list_size) {
     if (list.size() != 1) {
-      raise(ErrorKind::Value, f.name, "(): argument '", p.name, "' must have ", int{p.list_size},
-            " elements, not ", list.size());
+      raise(ErrorKind::Value, f.name, "(): argument '", p.name, "' must have ", int{p.list_size}, " elements, not ",
+            list.size());
     }
     list.resize(p.list_size, list[0]);
   }

@@ -15,17 +15,15 @@ constexpr ParamSpec kDevice{
     .name = "device", .type = ArgType::Device, .optional = true, .required = false, .keyword_only = true};
 constexpr ParamSpec kRequiresGrad{
     .name = "requires_grad", .type = ArgType::Bool, .required = false, .keyword_only = true};
-constexpr ParamSpec kPinMemory{
-    .name = "pin_memory", .type = ArgType::Bool, .required = false, .keyword_only = true};
+constexpr ParamSpec kPinMemory{.name = "pin_memory", .type = ArgType::Bool, .required = false, .keyword_only = true};
 constexpr ParamSpec kCopy{
     .name = "copy", .type = ArgType::Bool, .optional = true, .required = false, .keyword_only = true};
 
 constexpr ParamSpec kTensorParams[] = {kData, kDtype, kDevice, kRequiresGrad, kPinMemory};
-const FunctionSpec kTensor{
-    "tensor",
-    "tensor(data, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False, "
-    "bool pin_memory=False)",
-    kTensorParams};
+const FunctionSpec kTensor{"tensor",
+                           "tensor(data, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False, "
+                           "bool pin_memory=False)",
+                           kTensorParams};
 PyObject* function_tensor(PyObject*, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   FACULA_PY_TRY
   PyObject* slots[5];
@@ -34,8 +32,7 @@ PyObject* function_tensor(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
   if (slots[1] != nullptr) options.dtype = to_dtype(kTensor, 1, slots[1]);
   if (slots[2] != nullptr) options.device = to_device(kTensor, 2, slots[2]);
   const bool requires_grad = slots[3] != nullptr && to_bool(kTensor, 3, slots[3]);
-  if (slots[4] != nullptr)
-    to_bool(kTensor, 4, slots[4]);  // memory is never pinned without a device that gains by it
+  if (slots[4] != nullptr) to_bool(kTensor, 4, slots[4]);  // memory is never pinned without a device that gains by it
   options.copy = true;
   Tensor t = is_tensor(slots[0])
                  ? tensor_from_data("tensor", Ref(check(wrap(detach(tensor_of(slots[0]))))).get(), options)
@@ -49,8 +46,7 @@ PyObject* function_tensor(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
 Tensor tensor_as(const Tensor& t, const DataOptions& options) {
   const ScalarType dtype = options.dtype.value_or(t.dtype());
   const Device device = options.device.value_or(t.device());
-  if (dtype == t.dtype() && device.type == t.device().type && (device.index < 0 || device == t.device()))
-    return t;
+  if (dtype == t.dtype() && device.type == t.device().type && (device.index < 0 || device == t.device())) return t;
   if (device.type == kMeta) return make_empty(t.sizes(), dtype, device);
   return engine_roles().cast(t, dtype, device);
 }
@@ -74,11 +70,10 @@ PyObject* function_as_tensor(PyObject*, PyObject* const* args, Py_ssize_t n, PyO
 }
 
 constexpr ParamSpec kAsArrayParams[] = {{"obj", ArgType::Tensor}, kDtype, kDevice, kCopy, kRequiresGrad};
-const FunctionSpec kAsArray{
-    "asarray",
-    "asarray(obj, *, ScalarType? dtype=None, Device? device=None, bool? copy=None, bool "
-    "requires_grad=False)",
-    kAsArrayParams};
+const FunctionSpec kAsArray{"asarray",
+                            "asarray(obj, *, ScalarType? dtype=None, Device? device=None, bool? copy=None, bool "
+                            "requires_grad=False)",
+                            kAsArrayParams};
 PyObject* function_asarray(PyObject*, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   FACULA_PY_TRY
   PyObject* slots[5];
@@ -127,8 +122,8 @@ PyObject* function_frombuffer(PyObject*, PyObject* const* args, Py_ssize_t n, Py
   PyObject* slots[5];
   if (!bind(kFromBuffer, nullptr, args, n, names, slots)) return nullptr;
   FACULA_CHECK(PyObject_CheckBuffer(slots[0]), Type,
-               "frombuffer(): argument 'buffer' must have the buffer protocol, and ",
-               Py_TYPE(slots[0])->tp_name, " has not");
+               "frombuffer(): argument 'buffer' must have the buffer protocol, and ", Py_TYPE(slots[0])->tp_name,
+               " has not");
   const ScalarType dtype = to_dtype(kFromBuffer, 1, slots[1]);
   const int64_t count = slots[2] != nullptr ? to_int(kFromBuffer, 2, slots[2]) : -1;
   const int64_t offset = slots[3] != nullptr ? to_int(kFromBuffer, 3, slots[3]) : 0;
@@ -136,10 +131,9 @@ PyObject* function_frombuffer(PyObject*, PyObject* const* args, Py_ssize_t n, Py
   Ref view(check(PyMemoryView_GetContiguous(slots[0], PyBUF_READ, 'C')));
   const Py_buffer* b = PyMemoryView_GET_BUFFER(view.get());
   const auto size = static_cast<int64_t>(itemsize(dtype));
-  FACULA_CHECK(offset >= 0 && offset <= b->len, Value, "frombuffer(): argument 'offset' must be in [0, ",
-               b->len, "], but got ", offset);
-  FACULA_CHECK(count == -1 || count >= 0, Value,
-               "frombuffer(): argument 'count' must be -1 or more, but got ", count);
+  FACULA_CHECK(offset >= 0 && offset <= b->len, Value, "frombuffer(): argument 'offset' must be in [0, ", b->len,
+               "], but got ", offset);
+  FACULA_CHECK(count == -1 || count >= 0, Value, "frombuffer(): argument 'count' must be -1 or more, but got ", count);
   const int64_t available = b->len - offset;
   FACULA_CHECK(count >= 0 || available % size == 0, Value, "frombuffer(): the buffer has ", available,
                " bytes after the offset, no multiple of the ", size, " bytes of ", dtype_name(dtype));
@@ -187,8 +181,7 @@ PyObject* function_numel(PyObject*, PyObject* o) {
   FACULA_PY_END(nullptr)
 }
 
-#define FASTCALL(f) \
-  reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
+#define FASTCALL(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
 
 }  // namespace
 
@@ -210,8 +203,7 @@ const PyMethodDef creation_functions[] = {
     {"is_tensor", function_is_tensor, METH_O, "is_tensor(obj, /)\n--\n\nIs `obj` a Tensor?"},
     {"is_floating_point", function_is_floating, METH_O,
      "is_floating_point(input, /)\n--\n\nIs the tensor's dtype a floating-point one?"},
-    {"is_complex", function_is_complex, METH_O,
-     "is_complex(input, /)\n--\n\nIs the tensor's dtype a complex one?"},
+    {"is_complex", function_is_complex, METH_O, "is_complex(input, /)\n--\n\nIs the tensor's dtype a complex one?"},
     {"numel", function_numel, METH_O, "numel(input, /)\n--\n\nNumber of elements."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -34,8 +34,7 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   }
   FACULA_PY_TRY
   FACULA_CHECK(Py_TYPE(type) == device_type || PyUnicode_Check(type) || PyLong_Check(type), Type,
-               "device(): argument 'type' must be a str such as 'cpu' or 'cpu:0', not ",
-               Py_TYPE(type)->tp_name);
+               "device(): argument 'type' must be a str such as 'cpu' or 'cpu:0', not ", Py_TYPE(type)->tp_name);
   return wrap(with_index(device_value(type), index));
   FACULA_PY_END(nullptr)
 }
@@ -58,9 +57,7 @@ PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   const bool equal = device_value(a) == device_value(b);
   return PyBool_FromLong(equal == (op == Py_EQ));
 }
-PyObject* device_type_getter(PyObject* self, void*) {
-  return from_text(device_type_name(device_value(self).type));
-}
+PyObject* device_type_getter(PyObject* self, void*) { return from_text(device_type_name(device_value(self).type)); }
 PyObject* device_index(PyObject* self, void*) {
   const Device d = device_value(self);
   if (d.index < 0) Py_RETURN_NONE;
@@ -70,12 +67,10 @@ PyObject* device_reduce(PyObject* self, PyObject*) {
   return Py_BuildValue("O(N)", reinterpret_cast<PyObject*>(device_type), device_str(self));
 }
 
-PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr},
-                                {nullptr, nullptr, 0, nullptr}};
+PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef device_properties[] = {
     {"type", device_type_getter, nullptr, "Name of the device type, such as 'cpu'.", nullptr},
-    {"index", device_index, nullptr, "Number of the device, or None for the current one of its type.",
-     nullptr},
+    {"index", device_index, nullptr, "Number of the device, or None for the current one of its type.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot device_slots[] = {
@@ -86,8 +81,7 @@ PyType_Slot device_slots[] = {
     {Py_tp_richcompare, reinterpret_cast<void*>(device_compare)},
     {Py_tp_methods, device_methods},
     {Py_tp_getset, device_properties},
-    {Py_tp_doc,
-     const_cast<char*>("device(type, index=None)\n--\n\nWhere a tensor's memory is: 'cpu', 'cpu:0', ...")},
+    {Py_tp_doc, const_cast<char*>("device(type, index=None)\n--\n\nWhere a tensor's memory is: 'cpu', 'cpu:0', ...")},
     {0, nullptr},
 };
 PyType_Spec device_spec = {"facula.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};

@@ -75,8 +75,8 @@ ScalarType from_dl(dl::DataType d) {
       if (known.code == d.code && known.bits == d.bits) return t;
     }
   }
-  raise(ErrorKind::Buffer, "from_dlpack(): cannot take elements of DLPack type code ", int{d.code}, ", ",
-        int{d.bits}, " bits, ", d.lanes, " lanes");
+  raise(ErrorKind::Buffer, "from_dlpack(): cannot take elements of DLPack type code ", int{d.code}, ", ", int{d.bits},
+        " bits, ", d.lanes, " lanes");
 }
 
 // What an exported capsule keeps.
@@ -140,8 +140,8 @@ void check_exportable(const Tensor& t) {
 PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* const names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
   PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:__dlpack__", const_cast<char**>(names), &stream,
-                                   &max_version, &device, &copy)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO:__dlpack__", const_cast<char**>(names), &stream, &max_version,
+                                   &device, &copy)) {
     return nullptr;
   }
   FACULA_PY_TRY
@@ -154,8 +154,7 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
       PyErr_Clear();
       raise(ErrorKind::Type, "__dlpack__(): argument 'dl_device' must be a tuple of two ints");
     }
-    FACULA_CHECK(type == dl::kCpu, Buffer, "__dlpack__(): a CPU tensor cannot be exported to DLPack device ",
-                 type);
+    FACULA_CHECK(type == dl::kCpu, Buffer, "__dlpack__(): a CPU tensor cannot be exported to DLPack device ", type);
   }
   bool versioned = false;
   if (max_version != Py_None) {
@@ -169,10 +168,9 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   const bool copied = copy == Py_True;
   if (copied) t = engine_roles().clone(t);
   if (versioned) return check(export_tensor<dl::ManagedVersioned>(t, copied));
-  FACULA_CHECK(
-      !t.storage()->read_only(), Buffer,
-      "__dlpack__(): the tensor is read-only, which only DLPack version 1 can say; the consumer asked for an "
-      "older one");
+  FACULA_CHECK(!t.storage()->read_only(), Buffer,
+               "__dlpack__(): the tensor is read-only, which only DLPack version 1 can say; the consumer asked for an "
+               "older one");
   return check(export_tensor<dl::Managed>(t, copied));
   FACULA_PY_END(nullptr)
 }
@@ -203,8 +201,8 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
   auto* managed = static_cast<Struct*>(PyCapsule_GetPointer(capsule, name));
   if (managed == nullptr) throw PythonError();
   const dl::Tensor& d = managed->tensor;
-  FACULA_CHECK(d.device.type == dl::kCpu, Buffer, "from_dlpack(): the memory is on DLPack device ",
-               d.device.type, "; only CPU memory (1) can be taken");
+  FACULA_CHECK(d.device.type == dl::kCpu, Buffer, "from_dlpack(): the memory is on DLPack device ", d.device.type,
+               "; only CPU memory (1) can be taken");
   FACULA_CHECK(d.ndim >= 0 && (d.ndim == 0 || d.shape != nullptr), Buffer, "from_dlpack(): malformed tensor");
   const ScalarType dtype = from_dl(d.dtype);
   const auto n = static_cast<size_t>(d.ndim);
@@ -231,23 +229,22 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
 Tensor from_capsule(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, kNameVersioned)) {
     auto* managed = static_cast<dl::ManagedVersioned*>(PyCapsule_GetPointer(capsule, kNameVersioned));
-    FACULA_CHECK(managed->version.major == 1, Buffer, "from_dlpack(): DLPack version ",
-                 managed->version.major, ".", managed->version.minor, " is not known; version 1 is");
+    FACULA_CHECK(managed->version.major == 1, Buffer, "from_dlpack(): DLPack version ", managed->version.major, ".",
+                 managed->version.minor, " is not known; version 1 is");
     return consume<dl::ManagedVersioned>(capsule, kNameVersioned, kUsedNameVersioned,
                                          (managed->flags & dl::kReadOnly) != 0);
   }
   if (PyCapsule_IsValid(capsule, kName)) return consume<dl::Managed>(capsule, kName, kUsedName, false);
   const char* name = PyCapsule_GetName(capsule);
   PyErr_Clear();
-  raise(ErrorKind::Value, "from_dlpack(): the capsule is named '", name != nullptr ? name : "",
-        "', expected '", kNameVersioned, "' or '", kName, "'; a capsule can be used once only");
+  raise(ErrorKind::Value, "from_dlpack(): the capsule is named '", name != nullptr ? name : "", "', expected '",
+        kNameVersioned, "' or '", kName, "'; a capsule can be used once only");
 }
 
 PyObject* function_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* const names[] = {"x", "device", "copy", nullptr};
   PyObject *x = nullptr, *device = Py_None, *copy = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", const_cast<char**>(names), &x, &device,
-                                   &copy)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", const_cast<char**>(names), &x, &device, &copy)) {
     return nullptr;
   }
   FACULA_PY_TRY
@@ -283,8 +280,7 @@ Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
   Ref method(PyObject_GetAttrString(o, "__dlpack__"));
   if (!method) {
     PyErr_Clear();
-    raise(ErrorKind::Type, "from_dlpack(): argument 'x' must have __dlpack__, and ", Py_TYPE(o)->tp_name,
-          " has not");
+    raise(ErrorKind::Type, "from_dlpack(): argument 'x' must have __dlpack__, and ", Py_TYPE(o)->tp_name, " has not");
   }
   Ref none(PyTuple_New(0));
   Ref kwargs(check(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)));
@@ -297,8 +293,8 @@ Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
     capsule = Ref(PyObject_CallNoArgs(method.get()));
   }
   check(capsule.get() != nullptr ? 0 : -1);
-  FACULA_CHECK(PyCapsule_CheckExact(capsule.get()), Type, "from_dlpack(): __dlpack__ of ",
-               Py_TYPE(o)->tp_name, " gave no capsule");
+  FACULA_CHECK(PyCapsule_CheckExact(capsule.get()), Type, "from_dlpack(): __dlpack__ of ", Py_TYPE(o)->tp_name,
+               " gave no capsule");
   Tensor t = from_capsule(capsule.get());
   return copy.value_or(false) && !copied ? engine_roles().clone(t) : t;
 }
@@ -314,8 +310,7 @@ const PyMethodDef exchange_functions[] = {
      METH_VARARGS | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\nA tensor over the memory of an object with "
      "__dlpack__."},
-    {"to_dlpack", function_to_dlpack, METH_O,
-     "to_dlpack(tensor, /)\n--\n\nA DLPack capsule over the tensor's memory."},
+    {"to_dlpack", function_to_dlpack, METH_O, "to_dlpack(tensor, /)\n--\n\nA DLPack capsule over the tensor's memory."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -30,8 +30,8 @@ constexpr Alias kAliases[] = {
     {"int", ScalarType::Int32},        {"long", ScalarType::Int64},         {"short", ScalarType::Int16},
     {"cfloat", ScalarType::Complex64}, {"cdouble", ScalarType::Complex128},
 };
-constexpr const char* kFormatNames[] = {"facula.contiguous_format", "facula.preserve_format",
-                                        "facula.channels_last", "facula.channels_last_3d"};
+constexpr const char* kFormatNames[] = {"facula.contiguous_format", "facula.preserve_format", "facula.channels_last",
+                                        "facula.channels_last_3d"};
 
 PyObject* dtype_repr(PyObject* self) {
   const std::string text = concat("facula.", dtype_name(dtype_value(self)));
@@ -54,15 +54,13 @@ PyObject* dtype_to_complex(PyObject* self, PyObject*) { return wrap(to_complex(d
 
 PyMethodDef dtype_methods[] = {
     {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
-    {"to_real", dtype_to_real, METH_NOARGS,
-     "to_real($self, /)\n--\n\nThe real dtype of a complex one's parts."},
+    {"to_real", dtype_to_real, METH_NOARGS, "to_real($self, /)\n--\n\nThe real dtype of a complex one's parts."},
     {"to_complex", dtype_to_complex, METH_NOARGS,
      "to_complex($self, /)\n--\n\nThe complex dtype whose parts have this dtype."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef dtype_properties[] = {
-    {"is_floating_point", dtype_is_floating, nullptr, "True for float16, bfloat16, float32, float64.",
-     nullptr},
+    {"is_floating_point", dtype_is_floating, nullptr, "True for float16, bfloat16, float32, float64.", nullptr},
     {"is_complex", dtype_is_complex, nullptr, "True for complex64 and complex128.", nullptr},
     {"is_signed", dtype_is_signed, nullptr, "Can it hold negative numbers?", nullptr},
     {"itemsize", dtype_itemsize, nullptr, "Bytes per element.", nullptr},
@@ -78,14 +76,11 @@ PyType_Slot dtype_slots[] = {
 PyType_Spec dtype_spec = {"facula.dtype", sizeof(DtypeObject), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
 
-PyObject* named_repr(PyObject* self) {
-  return PyUnicode_FromString(reinterpret_cast<NamedObject*>(self)->name);
-}
+PyObject* named_repr(PyObject* self) { return PyUnicode_FromString(reinterpret_cast<NamedObject*>(self)->name); }
 PyObject* named_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(reinterpret_cast<NamedObject*>(self)->name + sizeof("facula.") - 1);
 }
-PyMethodDef named_methods[] = {{"__reduce__", named_reduce, METH_NOARGS, nullptr},
-                               {nullptr, nullptr, 0, nullptr}};
+PyMethodDef named_methods[] = {{"__reduce__", named_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyType_Slot named_slots[] = {
     {Py_tp_repr, reinterpret_cast<void*>(named_repr)},
     {Py_tp_methods, named_methods},
@@ -101,9 +96,7 @@ Object* make(PyTypeObject* type) {
   return reinterpret_cast<Object*>(type->tp_alloc(type, 0));
 }
 
-bool add(PyObject* module, const char* name, PyObject* o) {
-  return PyModule_AddObjectRef(module, name, o) == 0;
-}
+bool add(PyObject* module, const char* name, PyObject* o) { return PyModule_AddObjectRef(module, name, o) == 0; }
 
 }  // namespace
 

@@ -99,8 +99,7 @@ bool init_errors(PyObject* module) {
   if (!bases) return false;
   out_of_memory_error = PyErr_NewExceptionWithDoc(
       "facula.OutOfMemoryError", "A device has no memory left for what was asked.", bases.get(), nullptr);
-  return out_of_memory_error != nullptr &&
-         PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
+  return out_of_memory_error != nullptr && PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
 }
 
 Ref import_attribute(const char* module, const char* name) {

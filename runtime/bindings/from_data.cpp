@@ -84,10 +84,10 @@ class NestedData {
     }
     const std::string expected =
         depth < sizes_.size() ? concat("a sequence of length ", sizes_[depth]) : std::string("a number");
-    const std::string given = !leaf || !sizes.empty() ? concat("a sequence of length ", sizes[0])
-                                                      : concat("a ", Py_TYPE(o)->tp_name);
-    raise(ErrorKind::Value, who_, "(): ragged data: ", path(depth), " is ", given, ", but ",
-          first_path(depth), " is ", expected);
+    const std::string given =
+        !leaf || !sizes.empty() ? concat("a sequence of length ", sizes[0]) : concat("a ", Py_TYPE(o)->tp_name);
+    raise(ErrorKind::Value, who_, "(): ragged data: ", path(depth), " is ", given, ", but ", first_path(depth), " is ",
+          expected);
   }
 
   void scan_items(PyObject* o, size_t depth) {
@@ -157,8 +157,7 @@ class NestedData {
 
   // ---- second pass ----
   [[noreturn]] void does_not_fit(size_t depth, const std::string& value, ScalarType t) const {
-    raise(ErrorKind::Overflow, who_, "(): ", path(depth), " is ", value, ", out of range for dtype ",
-          dtype_name(t));
+    raise(ErrorKind::Overflow, who_, "(): ", path(depth), " is ", value, ", out of range for dtype ", dtype_name(t));
   }
 
   template <typename T>
@@ -217,8 +216,8 @@ class NestedData {
     if constexpr (is_complex_v<T>) {
       return v.to<T>();
     } else {
-      FACULA_CHECK(v.kind() != Category::Complex, Type, who_, "(): ", path(depth),
-                   " is complex, but the dtype is ", dtype_name(dtype_of_v<T>));
+      FACULA_CHECK(v.kind() != Category::Complex, Type, who_, "(): ", path(depth), " is complex, but the dtype is ",
+                   dtype_name(dtype_of_v<T>));
       return from_double<T>(v.as_double(), depth);
     }
   }
@@ -238,10 +237,9 @@ class NestedData {
     Converted& c = converted_[next_++];
     if (c.list) return fill_items<T>(c.list.get(), depth, to);
     // Contiguous place of the element's shape in the result.
-    const Tensor place =
-        from_storage(StorageImpl::wrap(
-                         to, c.tensor.numel() * sizeof(T), Device{kCPU}, [](void*) {}, nullptr),
-                     c.tensor.sizes(), contiguous_strides(c.tensor.sizes()), 0, dtype_of_v<T>);
+    const Tensor place = from_storage(StorageImpl::wrap(
+                                          to, c.tensor.numel() * sizeof(T), Device{kCPU}, [](void*) {}, nullptr),
+                                      c.tensor.sizes(), contiguous_strides(c.tensor.sizes()), 0, dtype_of_v<T>);
     copy_strided(place, c.tensor);
     to += static_cast<size_t>(c.tensor.numel()) * sizeof(T);
   }
@@ -283,8 +281,7 @@ class NestedData {
 Tensor tensor_from_data(const char* who, PyObject* data, const DataOptions& options) {
   if (is_tensor(data)) return converted(tensor_of(data), options);
   const bool plain = PyList_Check(data) || PyTuple_Check(data) || number_kind(data) != NumberKind::None;
-  if (!plain && !PyUnicode_Check(data) && !PyBytes_Check(data) && !PyByteArray_Check(data) &&
-      data != Py_None) {
+  if (!plain && !PyUnicode_Check(data) && !PyBytes_Check(data) && !PyByteArray_Check(data) && data != Py_None) {
     if (std::optional<Tensor> t = tensor_from_exchange(who, data)) return converted(*t, options);
   }
   FACULA_CHECK(options.copy.value_or(true), Value, who, "(): copy=False, but a ", Py_TYPE(data)->tp_name,

@@ -38,8 +38,8 @@ std::vector<Tensor> tensors_of(PyObject* args, const char* what, bool none_allow
       list.emplace_back();
       continue;
     }
-    FACULA_CHECK(is_tensor(o), Type, "ctx.", what, "(): argument ", i, " must be a Tensor, not ",
-                 Py_TYPE(o)->tp_name, none_allowed ? "; keep other values as attributes of ctx" : "");
+    FACULA_CHECK(is_tensor(o), Type, "ctx.", what, "(): argument ", i, " must be a Tensor, not ", Py_TYPE(o)->tp_name,
+                 none_allowed ? "; keep other values as attributes of ctx" : "");
     list.push_back(tensor_of(o));
   }
   return list;
@@ -59,8 +59,7 @@ PyObject* mark_dirty(PyObject* self, PyObject* args) {
 }
 PyObject* mark_non_differentiable(PyObject* self, PyObject* args) {
   FACULA_PY_TRY
-  node_of(self, "mark_non_differentiable").non_differentiable =
-      tensors_of(args, "mark_non_differentiable", false);
+  node_of(self, "mark_non_differentiable").non_differentiable = tensors_of(args, "mark_non_differentiable", false);
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -190,8 +189,7 @@ PyObject* function_apply(PyObject*, PyObject* arguments) {
 
 }  // namespace
 
-PythonFunctionNode::PythonFunctionNode(PyObject* function, PyObject* context)
-    : function_(function), context_(context) {
+PythonFunctionNode::PythonFunctionNode(PyObject* function, PyObject* context) : function_(function), context_(context) {
   Ref name(check(PyObject_GetAttrString(function, "__name__")));
   const char* text = PyUnicode_AsUTF8(name.get());
   if (text == nullptr) throw PythonError();
@@ -226,8 +224,8 @@ void PythonFunctionNode::backward(std::span<const Tensor> grads, std::span<Tenso
            : std::span<PyObject* const>(lone);
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i] == Py_None) continue;
-    FACULA_CHECK(is_tensor(items[i]), Type, name_, ": backward() must return Tensors or None, but result ", i,
-                 " is ", Py_TYPE(items[i])->tp_name);
+    FACULA_CHECK(is_tensor(items[i]), Type, name_, ": backward() must return Tensors or None, but result ", i, " is ",
+                 Py_TYPE(items[i])->tp_name);
     FACULA_CHECK(i < results.size(), Runtime, name_, ": backward() returned ", items.size(),
                  " gradients, but forward() "
                  "has ",
@@ -235,8 +233,7 @@ void PythonFunctionNode::backward(std::span<const Tensor> grads, std::span<Tenso
     results[i] = tensor_of(items[i]);
   }
   FACULA_CHECK(items.size() >= results.size(), Runtime, name_, ": backward() returned ", items.size(),
-               " gradients, but forward() has ", results.size(),
-               " inputs; return None for those without one");
+               " gradients, but forward() has ", results.size(), " inputs; return None for those without one");
 }
 
 bool init_function_type(PyObject* module) {

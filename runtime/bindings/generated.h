@@ -31,8 +31,7 @@ PyObject* wrap_result(PyTypeObject* type, std::tuple<Parts...>& result) {
     PyObject* tuple = PyTuple_New(sizeof...(Parts));
     if (tuple == nullptr) return nullptr;
     Py_ssize_t i = 0;
-    std::apply([&](auto&... parts) { ((PyTuple_SET_ITEM(tuple, i++, wrap(std::move(parts)))), ...); },
-               result);
+    std::apply([&](auto&... parts) { ((PyTuple_SET_ITEM(tuple, i++, wrap(std::move(parts)))), ...); }, result);
     return tuple;
   }
 }

@@ -25,8 +25,7 @@ Generator& generator(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o)
 PyObject* generator_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* const names[] = {"device", nullptr};
   PyObject* device = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names), &device))
-    return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names), &device)) return nullptr;
   FACULA_PY_TRY
   const Device d = device != nullptr && device != Py_None ? device_value(device) : Device{};
   return wrap(make_intrusive<GeneratorImpl>(d, kDefaultSeed));
@@ -85,8 +84,7 @@ PyObject* generator_get_state(PyObject* self, PyObject*) {
 }
 PyObject* generator_set_state(PyObject* self, PyObject* o) {
   FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, "set_state(): argument 'new_state' must be a Tensor, not ",
-               Py_TYPE(o)->tp_name);
+  FACULA_CHECK(is_tensor(o), Type, "set_state(): argument 'new_state' must be a Tensor, not ", Py_TYPE(o)->tp_name);
   const Tensor& t = tensor_of(o);
   FACULA_CHECK(t.is_cpu() && t.dtype() == ScalarType::UInt8 && t.numel() == 16 && t.is_contiguous(), Value,
                "set_state(): argument 'new_state' must be what get_state() gave: 16 contiguous uint8 on cpu");
@@ -109,8 +107,7 @@ PyObject* generator_device(PyObject* self, void*) { return wrap(generator(self)-
 PyObject* generator_reduce(PyObject* self, PyObject*) {
   const GeneratorImpl::State state = generator(self)->state();
   return Py_BuildValue("O()(KK)", reinterpret_cast<PyObject*>(generator_type),
-                       static_cast<unsigned long long>(state.seed),
-                       static_cast<unsigned long long>(state.offset));
+                       static_cast<unsigned long long>(state.seed), static_cast<unsigned long long>(state.offset));
 }
 PyObject* generator_setstate(PyObject* self, PyObject* state) {
   unsigned long long seed = 0, offset = 0;
@@ -124,11 +121,9 @@ PyMethodDef generator_methods[] = {
      "manual_seed($self, seed, /)\n--\n\nStart the stream that belongs to `seed`; returns the generator."},
     {"initial_seed", generator_initial_seed, METH_NOARGS, "initial_seed($self, /)\n--\n\nThe seed last set."},
     {"seed", generator_seed, METH_NOARGS, "seed($self, /)\n--\n\nTake a seed from the system and return it."},
-    {"get_state", generator_get_state, METH_NOARGS,
-     "get_state($self, /)\n--\n\nThe state as a uint8 tensor."},
+    {"get_state", generator_get_state, METH_NOARGS, "get_state($self, /)\n--\n\nThe state as a uint8 tensor."},
     {"set_state", generator_set_state, METH_O, "set_state($self, new_state, /)\n--\n\nGo on from a state."},
-    {"clone_state", generator_clone, METH_NOARGS,
-     "clone_state($self, /)\n--\n\nA generator in the same state."},
+    {"clone_state", generator_clone, METH_NOARGS, "clone_state($self, /)\n--\n\nA generator in the same state."},
     {"__reduce__", generator_reduce, METH_NOARGS, nullptr},
     {"__setstate__", generator_setstate, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -145,8 +140,7 @@ PyType_Slot generator_slots[] = {
     {Py_tp_doc, const_cast<char*>("Generator(device='cpu')\n--\n\nA stream of random numbers.")},
     {0, nullptr},
 };
-PyType_Spec generator_spec = {"facula.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT,
-                              generator_slots};
+PyType_Spec generator_spec = {"facula.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT, generator_slots};
 
 // ---- storages ----
 Storage& storage(PyObject* o) { return reinterpret_cast<StorageObject*>(o)->value; }

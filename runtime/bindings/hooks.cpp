@@ -64,12 +64,10 @@ class PythonHook final : public NodeHook {
       items = PySequence_Fast_ITEMS(result);
       n = static_cast<size_t>(PySequence_Fast_GET_SIZE(result));
     }
-    FACULA_CHECK(n == grads.size(), Runtime, "a hook returned ", n, " gradients, but it was given ",
-                 grads.size());
+    FACULA_CHECK(n == grads.size(), Runtime, "a hook returned ", n, " gradients, but it was given ", grads.size());
     for (size_t i = 0; i < n; ++i) {
       if (items[i] == Py_None) continue;
-      FACULA_CHECK(is_tensor(items[i]), Type, "a hook must return Tensors or None, not ",
-                   Py_TYPE(items[i])->tp_name);
+      FACULA_CHECK(is_tensor(items[i]), Type, "a hook must return Tensors or None, not ", Py_TYPE(items[i])->tp_name);
       grads[i] = tensor_of(items[i]);
     }
   }

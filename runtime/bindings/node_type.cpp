@@ -29,9 +29,7 @@ PyObject* node_name(PyObject* self, PyObject*) { return PyUnicode_FromString(nod
 PyObject* node_repr(PyObject* self) {
   return PyUnicode_FromFormat("<%s object at %p>", node_of(self).name(), static_cast<void*>(&node_of(self)));
 }
-Py_hash_t node_hash(PyObject* self) {
-  return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(&node_of(self)) >> 4);
-}
+Py_hash_t node_hash(PyObject* self) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(&node_of(self)) >> 4); }
 PyObject* node_compare(PyObject* a, PyObject* b, int op) {
   if (Py_TYPE(b) != node_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
   return PyBool_FromLong((&node_of(a) == &node_of(b)) == (op == Py_EQ));
@@ -43,9 +41,8 @@ PyObject* get_next(PyObject* self, void*) {
   Ref tuple(check(PyTuple_New(static_cast<Py_ssize_t>(node.num_inputs()))));
   for (size_t i = 0; i < node.num_inputs(); ++i) {
     const Edge& edge = node.edge(i);
-    PyTuple_SET_ITEM(
-        tuple.get(), static_cast<Py_ssize_t>(i),
-        check(Py_BuildValue("(Nk)", check(wrap(edge.node)), static_cast<unsigned long>(edge.output_nr))));
+    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i),
+                     check(Py_BuildValue("(Nk)", check(wrap(edge.node)), static_cast<unsigned long>(edge.output_nr))));
   }
   return tuple.release();
   FACULA_PY_END(nullptr)
@@ -58,15 +55,12 @@ PyObject* get_metadata(PyObject* self, void*) {
 }
 PyObject* get_variable(PyObject* self, void*) {
   FACULA_PY_TRY
-  if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node_of(self)))
-    return wrap(Tensor(leaf->leaf()));
+  if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node_of(self))) return wrap(Tensor(leaf->leaf()));
   PyErr_SetString(PyExc_AttributeError, "only AccumulateGrad nodes have a variable");
   return nullptr;
   FACULA_PY_END(nullptr)
 }
-PyObject* node_sequence(PyObject* self, PyObject*) {
-  return PyLong_FromUnsignedLongLong(node_of(self).sequence());
-}
+PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(node_of(self).sequence()); }
 
 PyObject* node_register_hook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
@@ -118,8 +112,7 @@ PyMethodDef node_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef node_properties[] = {
-    {"next_functions", get_next, nullptr, "The nodes that its gradients go to, with output numbers.",
-     nullptr},
+    {"next_functions", get_next, nullptr, "The nodes that its gradients go to, with output numbers.", nullptr},
     {"metadata", get_metadata, nullptr, "A dict for the user's notes.", nullptr},
     {"variable", get_variable, nullptr, "The leaf of an AccumulateGrad node.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

@@ -29,8 +29,7 @@ NumberKind foreign_kind(PyObject* o) {
     return NumberKind::Bool;
   }
   // NumPy's complex scalars have __float__ too; so do fractions, which have __complex__.
-  return std::strncmp(type->tp_name, "numpy.complex", 13) == 0 ||
-                 std::strcmp(type->tp_name, "numpy.clongdouble") == 0
+  return std::strncmp(type->tp_name, "numpy.complex", 13) == 0 || std::strcmp(type->tp_name, "numpy.clongdouble") == 0
              ? NumberKind::Complex
              : NumberKind::Float;
 }
@@ -44,8 +43,7 @@ NumberKind number_kind(PyObject* o) {
   if (PyFloat_Check(o)) return NumberKind::Float;
   if (PyLong_Check(o)) return NumberKind::Int;
   if (PyComplex_Check(o)) return NumberKind::Complex;
-  if (o == Py_None || PyUnicode_Check(o) || PyTuple_Check(o) || PyList_Check(o) || is_tensor(o) ||
-      PyType_Check(o)) {
+  if (o == Py_None || PyUnicode_Check(o) || PyTuple_Check(o) || PyList_Check(o) || is_tensor(o) || PyType_Check(o)) {
     return NumberKind::None;
   }
   return foreign_kind(o);
@@ -67,8 +65,7 @@ Scalar number_value(PyObject* o, NumberKind kind) {
       int overflow = 0;
       const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
       if (overflow != 0) {
-        raise(ErrorKind::Overflow,
-              "a Python int is too large: tensors hold integers of at most 64 bits, signed");
+        raise(ErrorKind::Overflow, "a Python int is too large: tensors hold integers of at most 64 bits, signed");
       }
       if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
       return Scalar(static_cast<int64_t>(v));

@@ -52,12 +52,8 @@ PyObject* as_size(PyObject* o) {
   Ref tuple(o);
   return PyObject_CallOneArg(reinterpret_cast<PyObject*>(size_type), tuple.get());
 }
-PyObject* size_concat(PyObject* a, PyObject* b) {
-  return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
-}
-PyObject* size_repeat(PyObject* a, Py_ssize_t n) {
-  return as_size(PyTuple_Type.tp_as_sequence->sq_repeat(a, n));
-}
+PyObject* size_concat(PyObject* a, PyObject* b) { return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b)); }
+PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return as_size(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }
 PyObject* size_subscript(PyObject* self, PyObject* key) {
   PyObject* o = PyTuple_Type.tp_as_mapping->mp_subscript(self, key);
   return PySlice_Check(key) ? as_size(o) : o;
@@ -67,8 +63,7 @@ PyObject* size_reduce(PyObject* self, PyObject*) {
 }
 
 PyMethodDef size_methods[] = {
-    {"numel", size_numel, METH_NOARGS,
-     "numel($self, /)\n--\n\nNumber of elements of a tensor of this shape."},
+    {"numel", size_numel, METH_NOARGS, "numel($self, /)\n--\n\nNumber of elements of a tensor of this shape."},
     {"__reduce__", size_reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -44,8 +44,7 @@ PyObject* set_anomaly(PyObject*, PyObject* o) {
 
 ScalarType dtype_argument(PyObject* o, const char* who) {
   if (Py_TYPE(o) == dtype_type) return dtype_value(o);
-  raise(ErrorKind::Type, who, "(): argument must be a dtype such as facula.float32, not ",
-        Py_TYPE(o)->tp_name);
+  raise(ErrorKind::Type, who, "(): argument must be a dtype such as facula.float32, not ", Py_TYPE(o)->tp_name);
 }
 
 PyObject* default_dtype(PyObject*, PyObject*) { return wrap(get_default_dtype()); }
@@ -65,8 +64,7 @@ PyObject* promote(PyObject*, PyObject* args) {
 PyObject* castable(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* const names[] = {"from_", "to", nullptr};
   PyObject *a, *b;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:can_cast", const_cast<char**>(names), &a, &b))
-    return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:can_cast", const_cast<char**>(names), &a, &b)) return nullptr;
   FACULA_PY_TRY
   return wrap(can_cast(dtype_argument(a, "can_cast"), dtype_argument(b, "can_cast")));
   FACULA_PY_END(nullptr)
@@ -98,8 +96,8 @@ PyObject* set_threads(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const long n = PyLong_AsLong(o);
   if (n == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-  FACULA_CHECK(n >= 1 && n <= 4096, Value,
-               "set_num_threads(): the number of threads must be in [1, 4096], but got ", n);
+  FACULA_CHECK(n >= 1 && n <= 4096, Value, "set_num_threads(): the number of threads must be in [1, 4096], but got ",
+               n);
   set_num_threads(static_cast<int>(n));
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
@@ -108,9 +106,8 @@ PyObject* set_threads(PyObject*, PyObject* o) {
 PyObject* memory_stats(PyObject*, PyObject*) {
   const CpuMemoryStats s = cpu_memory_stats();
   return Py_BuildValue("{s:L,s:L,s:L,s:L}", "live_bytes", static_cast<long long>(s.live_bytes), "peak_bytes",
-                       static_cast<long long>(s.peak_bytes), "cached_bytes",
-                       static_cast<long long>(s.cached_bytes), "allocations",
-                       static_cast<long long>(s.allocations));
+                       static_cast<long long>(s.peak_bytes), "cached_bytes", static_cast<long long>(s.cached_bytes),
+                       "allocations", static_cast<long long>(s.allocations));
 }
 PyObject* empty_cache(PyObject*, PyObject*) {
   cpu_empty_cache();
@@ -127,6 +124,23 @@ PyObject* operators(PyObject*, PyObject*) {
                      check(Py_BuildValue("(ss)", all[i]->name, all[i]->schema)));
   }
   return tuple.release();
+  FACULA_PY_END(nullptr)
+}
+
+// _swap_cpu_kernel(name, kernel): puts a kernel (an address, 0 for none) in the place of an operator's
+// own and returns that. For tests of decompositions.
+PyObject* swap_cpu_kernel(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  const char* name = nullptr;
+  PyObject* address = nullptr;
+  if (PyArg_ParseTuple(args, "sO!:_swap_cpu_kernel", &name, &PyLong_Type, &address) == 0) throw PythonError();
+  OperatorEntry* entry = find_operator(name);
+  FACULA_CHECK(entry != nullptr, Value, "_swap_cpu_kernel(): no operator '", name, "'");
+  void* fresh = PyLong_AsVoidPtr(address);
+  if (fresh == nullptr && PyErr_Occurred() != nullptr) throw PythonError();
+  void* before = reinterpret_cast<void*>(entry->kernels[kCPU]);
+  entry->kernels[kCPU] = reinterpret_cast<AnyFn>(fresh);
+  return check(PyLong_FromVoidPtr(before));
   FACULA_PY_END(nullptr)
 }
 
@@ -155,31 +169,26 @@ std::string caller_location() {
 void init_state() { engine_roles().location = caller_location; }
 
 const PyMethodDef state_functions[] = {
-    {"is_grad_enabled", is_grad_enabled, METH_NOARGS,
-     "is_grad_enabled()\n--\n\nDoes this thread record operations?"},
+    {"_swap_cpu_kernel", swap_cpu_kernel, METH_VARARGS, nullptr},
+    {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "is_grad_enabled()\n--\n\nDoes this thread record operations?"},
     {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
     {"is_inference_mode_enabled", is_inference_mode, METH_NOARGS,
      "is_inference_mode_enabled()\n--\n\nIs this thread in inference mode?"},
     {"_set_inference_mode", set_inference_mode, METH_O, nullptr},
-    {"is_anomaly_enabled", is_anomaly, METH_NOARGS,
-     "is_anomaly_enabled()\n--\n\nIs anomaly mode on in this thread?"},
+    {"is_anomaly_enabled", is_anomaly, METH_NOARGS, "is_anomaly_enabled()\n--\n\nIs anomaly mode on in this thread?"},
     {"_set_anomaly", set_anomaly, METH_O, nullptr},
     {"get_default_dtype", default_dtype, METH_NOARGS,
      "get_default_dtype()\n--\n\nThe dtype of tensors made from Python floats."},
-    {"set_default_dtype", set_default, METH_O,
-     "set_default_dtype(d, /)\n--\n\nSet it to a floating-point dtype."},
+    {"set_default_dtype", set_default, METH_O, "set_default_dtype(d, /)\n--\n\nSet it to a floating-point dtype."},
     {"promote_types", promote, METH_VARARGS,
      "promote_types(type1, type2, /)\n--\n\nThe smallest dtype that both convert to."},
-    {"can_cast", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(castable)),
-     METH_VARARGS | METH_KEYWORDS,
+    {"can_cast", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(castable)), METH_VARARGS | METH_KEYWORDS,
      "can_cast(from_, to)\n--\n\nMay a result of one dtype be stored in another?"},
     {"result_type", result_dtype, METH_VARARGS,
      "result_type(*arrays_and_dtypes)\n--\n\nThe dtype of an arithmetic result of tensors, numbers and "
      "dtypes."},
-    {"get_num_threads", get_threads, METH_NOARGS,
-     "get_num_threads()\n--\n\nThreads that one operation may use."},
-    {"set_num_threads", set_threads, METH_O,
-     "set_num_threads(n, /)\n--\n\nSet how many threads an operation may use."},
+    {"get_num_threads", get_threads, METH_NOARGS, "get_num_threads()\n--\n\nThreads that one operation may use."},
+    {"set_num_threads", set_threads, METH_O, "set_num_threads(n, /)\n--\n\nSet how many threads an operation may use."},
     {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
     {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
     {"_operators", operators, METH_NOARGS, nullptr},

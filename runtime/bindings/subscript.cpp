@@ -126,8 +126,8 @@ Item parse_item(PyObject* o, const Tensor& self) {
             "None, '...', bools, lists, and tensors of ints or bools");
   }
   if (PyUnicode_Check(o) || PyBytes_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) ||
-      (!PySequence_Check(o) && !PyObject_CheckBuffer(o) &&
-       !PyObject_HasAttrString(o, "__array_interface__") && !PyObject_HasAttrString(o, "__dlpack__"))) {
+      (!PySequence_Check(o) && !PyObject_CheckBuffer(o) && !PyObject_HasAttrString(o, "__array_interface__") &&
+       !PyObject_HasAttrString(o, "__dlpack__"))) {
     raise(ErrorKind::Index, "index: a ", Py_TYPE(o)->tp_name,
           " cannot be an index; indices are ints, slices, "
           "None, '...', bools, lists, and tensors of ints or bools");
@@ -142,8 +142,8 @@ std::span<const Item> parse(PyObject* key, const Tensor& self, Items& items) {
     return {items.few.data(), 1};
   }
   const auto n = static_cast<size_t>(PyTuple_GET_SIZE(key));
-  FACULA_CHECK(n <= kMaxItems, Index, "index: too many indices: the tensor has ", self.dim(),
-               " dimensions, but ", n, " were indexed");
+  FACULA_CHECK(n <= kMaxItems, Index, "index: too many indices: the tensor has ", self.dim(), " dimensions, but ", n,
+               " were indexed");
   Item* to = items.few.data();
   if (n > items.few.size()) {
     items.many.resize(n);

@@ -14,17 +14,15 @@ PyObject* module_function(const char* name) { return import_attribute("facula._C
 PyObject* method_reduce(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(is_leaf(t), Runtime,
-               "pickle: the tensor has a history that would be lost; pickle t.detach() instead");
+  FACULA_CHECK(is_leaf(t), Runtime, "pickle: the tensor has a history that would be lost; pickle t.detach() instead");
   Ref bytes(Py_None);
   Py_INCREF(Py_None);
   if (!t.is_meta()) {
     const Tensor source = to_cpu(detach(t));
     bytes = Ref(check(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(t.nbytes()))));
-    Tensor target =
-        from_storage(StorageImpl::wrap(
-                         PyBytes_AS_STRING(bytes.get()), t.nbytes(), Device{kCPU}, [](void*) {}, nullptr),
-                     t.sizes(), contiguous_strides(t.sizes()), 0, t.dtype());
+    Tensor target = from_storage(StorageImpl::wrap(
+                                     PyBytes_AS_STRING(bytes.get()), t.nbytes(), Device{kCPU}, [](void*) {}, nullptr),
+                                 t.sizes(), contiguous_strides(t.sizes()), 0, t.dtype());
     copy_strided(target, source);
   }
   Ref rebuild(module_function("_rebuild_tensor"));
@@ -35,9 +33,9 @@ PyObject* method_reduce(PyObject* self, PyObject*) {
   if (PyObject* dict = as_tensor_object(self)->dict; dict != nullptr && PyDict_GET_SIZE(dict) > 0) {
     state = Ref::borrow(dict);
   }
-  return check(Py_BuildValue("O(OOOOOO)O", rebuild.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)),
-                             bytes.get(), sizes.get(), dtype_object(t.dtype()), device.get(),
-                             t.requires_grad() ? Py_True : Py_False, state.get()));
+  return check(Py_BuildValue("O(OOOOOO)O", rebuild.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)), bytes.get(),
+                             sizes.get(), dtype_object(t.dtype()), device.get(), t.requires_grad() ? Py_True : Py_False,
+                             state.get()));
   FACULA_PY_END(nullptr)
 }
 
@@ -64,10 +62,9 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   }
   if (PyErr_Occurred() != nullptr) throw PythonError();
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(
-      is_leaf(t), Runtime,
-      "deepcopy(): only tensors that the user made can be copied, not results of recorded operations; "
-      "use t.detach().clone()");
+  FACULA_CHECK(is_leaf(t), Runtime,
+               "deepcopy(): only tensors that the user made can be copied, not results of recorded operations; "
+               "use t.detach().clone()");
   Tensor copy;
   {
     GradMode off(false);
@@ -131,8 +128,8 @@ PyObject* rebuild_tensor(PyObject*, PyObject* args) {
     const bool fits = static_cast<size_t>(view.len) == t.nbytes();
     if (fits && view.len > 0) std::memcpy(t.raw(), view.buf, static_cast<size_t>(view.len));
     PyBuffer_Release(&view);
-    FACULA_CHECK(fits, Value, "_rebuild_tensor(): ", t.nbytes(), " bytes are needed for shape ",
-                 shape_string(shape), ", but ", view.len, " were given");
+    FACULA_CHECK(fits, Value, "_rebuild_tensor(): ", t.nbytes(), " bytes are needed for shape ", shape_string(shape),
+                 ", but ", view.len, " were given");
     if (d.type != kCPU) t = engine_roles().cast(t, t.dtype(), d);
   }
   if (requires_grad != 0) set_requires_grad(t, true);

@@ -86,9 +86,8 @@ Ref numpy_view(PyObject* self) {
   return Ref(check(PyObject_CallOneArg(asarray.get(), view.get())));
 }
 
-constexpr ParamSpec kSelfForce[] = {
-    {"self", ArgType::Tensor},
-    {.name = "force", .type = ArgType::Bool, .required = false, .keyword_only = true}};
+constexpr ParamSpec kSelfForce[] = {{"self", ArgType::Tensor},
+                                    {.name = "force", .type = ArgType::Bool, .required = false, .keyword_only = true}};
 const FunctionSpec kNumpy{"numpy", "numpy(Tensor self, *, bool force=False)", kSelfForce};
 PyObject* method_numpy(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   FACULA_PY_TRY
@@ -115,8 +114,7 @@ PyObject* method_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   check_readable(tensor_of(self), "__array__");
   Ref array = numpy_view(self);
   if (dtype != Py_None) {
-    Ref converted(
-        check(PyObject_CallMethod(array.get(), "astype", "OssOO", dtype, "K", "unsafe", Py_True, Py_False)));
+    Ref converted(check(PyObject_CallMethod(array.get(), "astype", "OssOO", dtype, "K", "unsafe", Py_True, Py_False)));
     FACULA_CHECK(copy != Py_False || converted.get() == array.get(), Value,
                  "__array__(): copy=False, but the conversion to another dtype needs a copy");
     if (converted.get() != array.get() || copy != Py_True) return converted.release();
@@ -144,15 +142,13 @@ PyObject* method_format(PyObject* self, PyObject* spec) {
 PyObject* method_namespace(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* const names[] = {"api_version", nullptr};
   PyObject* version = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:__array_namespace__", const_cast<char**>(names),
-                                   &version)) {
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:__array_namespace__", const_cast<char**>(names), &version)) {
     return nullptr;
   }
   return PyImport_ImportModule("facula");
 }
 
-#define FASTCALL(f) \
-  reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
+#define FASTCALL(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
 
 }  // namespace
 
@@ -193,8 +189,7 @@ Py_ssize_t tensor_length(PyObject* self) {
 
 const PyMethodDef tensor_data_methods[] = {
     {"item", tensor_item, METH_NOARGS, "item($self, /)\n--\n\nIts one element as a Python number."},
-    {"tolist", method_tolist, METH_NOARGS,
-     "tolist($self, /)\n--\n\nIts elements as nested lists of Python numbers."},
+    {"tolist", method_tolist, METH_NOARGS, "tolist($self, /)\n--\n\nIts elements as nested lists of Python numbers."},
     {"numpy", FASTCALL(method_numpy),
      "numpy($self, /, *, force=False)\n--\n\nA NumPy array over the same memory; `force` detaches and copies "
      "to the "

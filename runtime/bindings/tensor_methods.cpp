@@ -41,25 +41,15 @@ PyObject* method_dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(ten
 PyObject* method_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).numel()); }
 PyObject* method_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).offset()); }
 PyObject* method_data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(tensor_of(self).raw()); }
-PyObject* method_element_size(PyObject* self, PyObject*) {
-  return PyLong_FromSize_t(tensor_of(self).itemsize());
-}
-PyObject* method_is_floating(PyObject* self, PyObject*) {
-  return PyBool_FromLong(tensor_of(self).is_floating_point());
-}
-PyObject* method_is_complex(PyObject* self, PyObject*) {
-  return PyBool_FromLong(tensor_of(self).is_complex());
-}
+PyObject* method_element_size(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).itemsize()); }
+PyObject* method_is_floating(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).is_floating_point()); }
+PyObject* method_is_complex(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).is_complex()); }
 PyObject* method_is_signed(PyObject* self, PyObject*) {
   const ScalarType t = tensor_of(self).dtype();
   return PyBool_FromLong(t != ScalarType::Bool && t != ScalarType::UInt8);
 }
-PyObject* method_is_inference(PyObject* self, PyObject*) {
-  return PyBool_FromLong(tensor_of(self).impl()->inference);
-}
-PyObject* method_get_device(PyObject* self, PyObject*) {
-  return PyLong_FromLong(tensor_of(self).device().index);
-}
+PyObject* method_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).impl()->inference); }
+PyObject* method_get_device(PyObject* self, PyObject*) { return PyLong_FromLong(tensor_of(self).device().index); }
 
 PyObject* method_storage(PyObject* self, PyObject*) {
   FACULA_PY_TRY
@@ -84,8 +74,7 @@ constexpr ParamSpec kSelfFormat[] = {
     {"self", ArgType::Tensor},
     {.name = "memory_format", .type = ArgType::MemoryFormat, .required = false, .keyword_only = true}};
 const FunctionSpec kIsContiguous{
-    "is_contiguous", "is_contiguous(Tensor self, *, MemoryFormat memory_format=contiguous_format)",
-    kSelfFormat};
+    "is_contiguous", "is_contiguous(Tensor self, *, MemoryFormat memory_format=contiguous_format)", kSelfFormat};
 PyObject* method_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   FACULA_PY_TRY
   PyObject* slots[2];
@@ -147,8 +136,8 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
   int requires_grad = 0;
   if (!PyArg_ParseTuple(args, "OO|p:_make_subclass", &type, &data, &requires_grad)) return nullptr;
   FACULA_PY_TRY
-  FACULA_CHECK(PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type),
-               Type, "_make_subclass(): argument 'cls' must be a subclass of Tensor");
+  FACULA_CHECK(PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type), Type,
+               "_make_subclass(): argument 'cls' must be a subclass of Tensor");
   FACULA_CHECK(is_tensor(data), Type, "_make_subclass(): argument 'data' must be a Tensor, not ",
                Py_TYPE(data)->tp_name);
   Tensor t = detach(tensor_of(data));
@@ -159,22 +148,20 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
 // The same tensor, history and all, as an object of a subclass.
 PyObject* as_subclass(PyObject* self, PyObject* type) {
   FACULA_PY_TRY
-  FACULA_CHECK(PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type),
-               Type, "as_subclass(): argument 'cls' must be a subclass of Tensor");
+  FACULA_CHECK(PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type), Type,
+               "as_subclass(): argument 'cls' must be a subclass of Tensor");
   const Tensor& t = tensor_of(self);
   return wrap_as(reinterpret_cast<PyTypeObject*>(type),
                  engine_roles().as_strided(t, t.sizes(), t.strides(), t.offset()));
   FACULA_PY_END(nullptr)
 }
 
-#define FASTCALL(f) \
-  reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
+#define FASTCALL(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
 
 }  // namespace
 
 const PyMethodDef tensor_methods[] = {
-    {"size", FASTCALL(method_size),
-     "size($self, /, dim=None)\n--\n\nIts shape, or the size of one dimension."},
+    {"size", FASTCALL(method_size), "size($self, /, dim=None)\n--\n\nIts shape, or the size of one dimension."},
     {"stride", FASTCALL(method_stride),
      "stride($self, /, dim=None)\n--\n\nElements to step in memory for each dimension, or for one."},
     {"dim", method_dim, METH_NOARGS, "dim($self, /)\n--\n\nNumber of dimensions."},
@@ -188,8 +175,7 @@ const PyMethodDef tensor_methods[] = {
     {"is_floating_point", method_is_floating, METH_NOARGS,
      "is_floating_point($self, /)\n--\n\nIs its dtype a floating-point one?"},
     {"is_complex", method_is_complex, METH_NOARGS, "is_complex($self, /)\n--\n\nIs its dtype a complex one?"},
-    {"is_signed", method_is_signed, METH_NOARGS,
-     "is_signed($self, /)\n--\n\nCan its dtype hold negative numbers?"},
+    {"is_signed", method_is_signed, METH_NOARGS, "is_signed($self, /)\n--\n\nCan its dtype hold negative numbers?"},
     {"is_inference", method_is_inference, METH_NOARGS,
      "is_inference($self, /)\n--\n\nWas it made under facula.inference_mode?"},
     {"get_device", method_get_device, METH_NOARGS,

@@ -34,9 +34,7 @@ bool flag_value(PyObject* value, const char* name) {
   return value == Py_True;
 }
 
-PyObject* get_requires_grad(PyObject* self, void*) {
-  return PyBool_FromLong(tensor_of(self).requires_grad());
-}
+PyObject* get_requires_grad(PyObject* self, void*) { return PyBool_FromLong(tensor_of(self).requires_grad()); }
 int set_requires_grad_property(PyObject* self, PyObject* value, void*) {
   FACULA_PY_TRY
   set_requires_grad(tensor_of(self), flag_value(value, "requires_grad"));

@@ -172,8 +172,7 @@ PyObject* tensor_int(PyObject* self) {
   const Scalar v = item_of(tensor_of(self), "int");
   FACULA_CHECK(v.kind() != Category::Complex, Type, "int(): cannot convert a complex Tensor to int");
   // Through Python's float for the range beyond int64, and for the errors of NaN and infinity.
-  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double())
-                                        : PyLong_FromLongLong(v.to<int64_t>());
+  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double()) : PyLong_FromLongLong(v.to<int64_t>());
   FACULA_PY_END(nullptr)
 }
 PyObject* tensor_float(PyObject* self) {
@@ -197,8 +196,7 @@ PyObject* tensor_index(PyObject* self) {
 int tensor_contains(PyObject* self, PyObject* element) {
   FACULA_PY_TRY
   if (!is_tensor(element) && number_kind(element) == NumberKind::None) {
-    raise(ErrorKind::Type, "__contains__(): 'in' takes a Tensor or a number, not ",
-          Py_TYPE(element)->tp_name);
+    raise(ErrorKind::Type, "__contains__(): 'in' takes a Tensor or a number, not ", Py_TYPE(element)->tp_name);
   }
   Ref equal(check(PyObject_RichCompare(self, element, Py_EQ)));
   FACULA_CHECK(is_tensor(equal.get()), Type, "__contains__(): elements cannot be compared");
@@ -247,9 +245,7 @@ void* slot(F* f) {
 
 }  // namespace
 
-bool is_tensor(PyObject* o) {
-  return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type) != 0;
-}
+bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type) != 0; }
 const Tensor& unwrap(PyObject* o) { return tensor_of(o); }
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
@@ -307,11 +303,10 @@ bool init_tensor_type(PyObject* module) {
   const GeneratedBindings& generated = generated_bindings();
   operator_slots = generated.slots;
   // Types keep pointers into these tables.
-  static std::vector<PyMethodDef> methods = merge(
-      generated.methods,
-      {tensor_methods, tensor_data_methods, tensor_copy_methods, tensor_autograd_methods, exchange_methods});
-  static std::vector<PyGetSetDef> properties =
-      merge(generated.properties, {tensor_properties, exchange_properties});
+  static std::vector<PyMethodDef> methods =
+      merge(generated.methods,
+            {tensor_methods, tensor_data_methods, tensor_copy_methods, tensor_autograd_methods, exchange_methods});
+  static std::vector<PyGetSetDef> properties = merge(generated.properties, {tensor_properties, exchange_properties});
 
   const auto& b = operator_slots.binary;
   const auto& i = operator_slots.inplace;
@@ -362,8 +357,7 @@ bool init_tensor_type(PyObject* module) {
       {Py_tp_methods, methods.data()},
       {Py_tp_getset, properties.data()},
       {Py_tp_members, tensor_members},
-      {Py_tp_doc,
-       const_cast<char*>("An array of numbers of one dtype on one device, which autograd can follow.")},
+      {Py_tp_doc, const_cast<char*>("An array of numbers of one dtype on one device, which autograd can follow.")},
       {Py_nb_bool, slot(tensor_bool)},
       {Py_nb_int, slot(tensor_int)},
       {Py_nb_float, slot(tensor_float)},
@@ -381,14 +375,13 @@ bool init_tensor_type(PyObject* module) {
     if (f != nullptr) slots.push_back({id, f});
   }
   slots.push_back({0, nullptr});
-  PyType_Spec spec = {"facula.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                      slots.data()};
+  PyType_Spec spec = {"facula.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots.data()};
   tensor_type = add_type(module, &spec);
   if (tensor_type == nullptr) return false;
   // NumPy's operators then leave mixed expressions to us.
   Ref priority(PyLong_FromLong(1000));
-  if (!priority || PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__array_priority__",
-                                          priority.get()) < 0) {
+  if (!priority ||
+      PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), "__array_priority__", priority.get()) < 0) {
     return false;
   }
   pyobject_release = release_from_core;

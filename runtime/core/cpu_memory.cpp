@@ -20,9 +20,9 @@ namespace facula {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kMapped = size_t{4} << 20;     // from here on blocks are mappings of their own
-constexpr size_t kSlack = size_t{64} << 20;     // may be held beyond the peak of live bytes
-constexpr int kStepsLog = 3;                    // eight sizes a doubling: at most 12.5 % unused
+constexpr size_t kMapped = size_t{4} << 20;  // from here on blocks are mappings of their own
+constexpr size_t kSlack = size_t{64} << 20;  // may be held beyond the peak of live bytes
+constexpr int kStepsLog = 3;                 // eight sizes a doubling: at most 12.5 % unused
 constexpr int kNumClasses = (63 - 16) << kStepsLog;
 
 struct LargeClass {
@@ -88,8 +88,8 @@ size_t cache_limit() {
 
 // A cached block carries its own list links: its first page is resident anyway.
 struct Cached {
-  Cached *next, *previous;            // same class, newest first
-  Cached *older, *newer;              // all classes
+  Cached *next, *previous;  // same class, newest first
+  Cached *older, *newer;    // all classes
   size_t bytes;
   int index;
 };
@@ -142,8 +142,7 @@ Cache& cache() {
   static Cache* const c = [] {
     auto* made = new Cache;
     // A fork while another thread holds the lock must not leave it locked in the child.
-    pthread_atfork([] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); },
-                   [] { cache().mutex.unlock(); });
+    pthread_atfork([] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); }, [] { cache().mutex.unlock(); });
     return made;
   }();
   return *c;

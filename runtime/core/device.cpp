@@ -38,8 +38,8 @@ std::string known_names() {
 }  // namespace
 
 DeviceType register_device_type(std::string_view name) {
-  const bool valid = !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
-                                          std::string_view::npos;
+  const bool valid =
+      !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
   FACULA_CHECK(valid, Value, "register_device_type(): '", name,
                "' is not a device name; use lower-case letters, digits and '_'");
   DeviceNames& r = registry();

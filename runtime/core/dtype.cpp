@@ -9,8 +9,8 @@ namespace {
 using enum ScalarType;
 
 constexpr Category category_of(ScalarType t) {
-  return t == Bool ? Category::Bool
-         : t <= Int64 ? Category::Integral
+  return t == Bool      ? Category::Bool
+         : t <= Int64   ? Category::Integral
          : t <= Float64 ? Category::Floating
                         : Category::Complex;
 }
@@ -50,8 +50,7 @@ std::atomic<ScalarType> g_default_dtype{Float32};
 }  // namespace
 
 const std::array<TypeInfo, kNumScalarTypes> kTypeInfo = {{
-#define X(type, name, text) \
-  {text, sizeof(type), alignof(type), category_of(ScalarType::name)},
+#define X(type, name, text) {text, sizeof(type), alignof(type), category_of(ScalarType::name)},
     FACULA_FORALL_TYPES(X)
 #undef X
 }};
@@ -67,9 +66,7 @@ ScalarType to_complex(ScalarType t) {
   return t == Float64 ? Complex128 : Complex64;
 }
 
-ScalarType to_real(ScalarType t) {
-  return t == Complex64 ? Float32 : t == Complex128 ? Float64 : t;
-}
+ScalarType to_real(ScalarType t) { return t == Complex64 ? Float32 : t == Complex128 ? Float64 : t; }
 
 ScalarType compute_type(ScalarType t) { return is_reduced_float(t) ? Float32 : t; }
 

@@ -17,18 +17,18 @@ using complex64 = std::complex<float>;
 using complex128 = std::complex<double>;
 
 // FACULA_FORALL_TYPES(X): X(C++ type, enum name, public name)
-#define FACULA_FORALL_TYPES(X)        \
-  X(bool, Bool, "bool")               \
-  X(uint8_t, UInt8, "uint8")          \
-  X(int8_t, Int8, "int8")             \
-  X(int16_t, Int16, "int16")          \
-  X(int32_t, Int32, "int32")          \
-  X(int64_t, Int64, "int64")          \
-  X(::facula::Half, Float16, "float16")        \
-  X(::facula::BFloat16, BFloat16, "bfloat16")  \
-  X(float, Float32, "float32")        \
-  X(double, Float64, "float64")       \
-  X(::facula::complex64, Complex64, "complex64")   \
+#define FACULA_FORALL_TYPES(X)                   \
+  X(bool, Bool, "bool")                          \
+  X(uint8_t, UInt8, "uint8")                     \
+  X(int8_t, Int8, "int8")                        \
+  X(int16_t, Int16, "int16")                     \
+  X(int32_t, Int32, "int32")                     \
+  X(int64_t, Int64, "int64")                     \
+  X(::facula::Half, Float16, "float16")          \
+  X(::facula::BFloat16, BFloat16, "bfloat16")    \
+  X(float, Float32, "float32")                   \
+  X(double, Float64, "float64")                  \
+  X(::facula::complex64, Complex64, "complex64") \
   X(::facula::complex128, Complex128, "complex128")
 
 enum class ScalarType : uint8_t {
@@ -60,9 +60,7 @@ inline bool is_integral(ScalarType t, bool include_bool = false) {
   return category(t) == Category::Integral || (include_bool && t == ScalarType::Bool);
 }
 inline bool is_differentiable(ScalarType t) { return category(t) >= Category::Floating; }
-inline bool is_reduced_float(ScalarType t) {
-  return t == ScalarType::Float16 || t == ScalarType::BFloat16;
-}
+inline bool is_reduced_float(ScalarType t) { return t == ScalarType::Float16 || t == ScalarType::BFloat16; }
 
 // Result type of two tensors of the same priority (both dimensioned, say).
 FACULA_API ScalarType promote_types(ScalarType a, ScalarType b);
@@ -80,10 +78,10 @@ FACULA_API void set_default_dtype(ScalarType t);  // floating types only
 
 template <typename T>
 struct dtype_of;
-#define X(type, enum_name, text)                                      \
-  template <>                                                         \
-  struct dtype_of<type> {                                             \
-    static constexpr ScalarType value = ScalarType::enum_name;        \
+#define X(type, enum_name, text)                               \
+  template <>                                                  \
+  struct dtype_of<type> {                                      \
+    static constexpr ScalarType value = ScalarType::enum_name; \
   };
 FACULA_FORALL_TYPES(X)
 #undef X

@@ -49,14 +49,13 @@ template <typename... Parts>
 }  // namespace facula
 
 // FACULA_CHECK(condition, Value, "reshape(): ", ...): raises with the message parts when false.
-#define FACULA_CHECK(condition, kind, ...)                                \
-  do {                                                                    \
-    if (!(condition)) [[unlikely]] {                                      \
+#define FACULA_CHECK(condition, kind, ...)                                   \
+  do {                                                                       \
+    if (!(condition)) [[unlikely]] {                                         \
       ::facula::raise(::facula::ErrorKind::kind __VA_OPT__(, ) __VA_ARGS__); \
-    }                                                                     \
+    }                                                                        \
   } while (false)
 
 // An invariant of facula itself; a failure is our fault, never the user's.
-#define FACULA_ASSERT(condition)                                                             \
-  FACULA_CHECK(condition, Runtime, "internal error: " #condition " at " __FILE__ ":", __LINE__, \
-               "; please report it")
+#define FACULA_ASSERT(condition) \
+  FACULA_CHECK(condition, Runtime, "internal error: " #condition " at " __FILE__ ":", __LINE__, "; please report it")

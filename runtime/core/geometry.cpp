@@ -203,8 +203,8 @@ void check_writable(const Tensor& t, const char* op) {
   FACULA_CHECK(!(t.storage() && t.storage()->read_only()), Runtime, op,
                "(): the tensor to write to has read-only memory (it came from a read-only array or buffer); "
                "clone() it first");
-  FACULA_CHECK(!has_internal_overlap(t), Runtime, op, "(): the tensor to write to, of shape ",
-               shape_string(t.sizes()), " and strides ", shape_string(t.strides()),
+  FACULA_CHECK(!has_internal_overlap(t), Runtime, op, "(): the tensor to write to, of shape ", shape_string(t.sizes()),
+               " and strides ", shape_string(t.strides()),
                ", has several indices for one element (an expanded tensor?); clone() it first");
 }
 

@@ -13,11 +13,10 @@ inline float half_bits_to_float(uint16_t h) {
   const uint32_t w = static_cast<uint32_t>(h) << 16;
   const uint32_t sign = w & 0x80000000u;
   const uint32_t two_w = w + w;
-  const float normalized =
-      std::bit_cast<float>((two_w >> 4) + (0xE0u << 23)) * std::bit_cast<float>(0x7800000u);
+  const float normalized = std::bit_cast<float>((two_w >> 4) + (0xE0u << 23)) * std::bit_cast<float>(0x7800000u);
   const float denormalized = std::bit_cast<float>((two_w >> 17) | (126u << 23)) - 0.5f;
-  const uint32_t magnitude = two_w < (1u << 27) ? std::bit_cast<uint32_t>(denormalized)
-                                                : std::bit_cast<uint32_t>(normalized);
+  const uint32_t magnitude =
+      two_w < (1u << 27) ? std::bit_cast<uint32_t>(denormalized) : std::bit_cast<uint32_t>(normalized);
   return std::bit_cast<float>(sign | magnitude);
 }
 

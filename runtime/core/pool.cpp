@@ -47,7 +47,7 @@ struct ThreadPool {
     uint32_t limit = 0;
   };
   List lists[kNumClasses];
-  int64_t pending_bytes = 0;   // not yet in the global counters
+  int64_t pending_bytes = 0;  // not yet in the global counters
   int64_t pending_count = 0;
 
   ThreadPool() {
@@ -118,7 +118,8 @@ void count_small(int64_t bytes) {
   pool->pending_bytes += bytes;
   pool->pending_count += bytes > 0;
   constexpr int64_t kFlush = 64 * 1024;
-  if (pool->pending_bytes > kFlush || pool->pending_bytes < -kFlush) [[unlikely]] flush_small_count();
+  if (pool->pending_bytes > kFlush || pool->pending_bytes < -kFlush) [[unlikely]]
+    flush_small_count();
 }
 
 void flush_small_count() {
@@ -138,7 +139,8 @@ void* pool_allocate(size_t nbytes) {
   using namespace detail;
   const SizeClass c = size_class(nbytes);
   ThreadPool* pool = tls_pool;
-  if (pool == nullptr) [[unlikely]] pool = make_thread_pool();
+  if (pool == nullptr) [[unlikely]]
+    pool = make_thread_pool();
   if (pool != nullptr) {
     ThreadPool::List& list = pool->lists[c.index];
     if (FreeBlock* block = list.head; block != nullptr) {
@@ -154,7 +156,8 @@ void pool_deallocate(void* p, size_t nbytes) noexcept {
   using namespace detail;
   const SizeClass c = size_class(nbytes);
   ThreadPool* pool = tls_pool;
-  if (pool == nullptr) [[unlikely]] pool = make_thread_pool();
+  if (pool == nullptr) [[unlikely]]
+    pool = make_thread_pool();
   if (pool != nullptr) {
     ThreadPool::List& list = pool->lists[c.index];
     if (list.count < list.limit) {

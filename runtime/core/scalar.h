@@ -8,11 +8,14 @@ namespace facula {
 class Scalar {
  public:
   Scalar() : Scalar(int64_t{0}) {}
-  Scalar(bool v) : kind_(Category::Bool) { i_ = v; }                        // NOLINT
-  Scalar(int v) : Scalar(static_cast<int64_t>(v)) {}                        // NOLINT
-  Scalar(int64_t v) : kind_(Category::Integral) { i_ = v; }                 // NOLINT
-  Scalar(double v) : kind_(Category::Floating) { d_ = v; }                  // NOLINT
-  Scalar(complex128 v) : kind_(Category::Complex) { d_ = v.real(); im_ = v.imag(); }  // NOLINT
+  Scalar(bool v) : kind_(Category::Bool) { i_ = v; }         // NOLINT
+  Scalar(int v) : Scalar(static_cast<int64_t>(v)) {}         // NOLINT
+  Scalar(int64_t v) : kind_(Category::Integral) { i_ = v; }  // NOLINT
+  Scalar(double v) : kind_(Category::Floating) { d_ = v; }   // NOLINT
+  Scalar(complex128 v) : kind_(Category::Complex) {
+    d_ = v.real();
+    im_ = v.imag();
+  }  // NOLINT
 
   Category kind() const { return kind_; }
   // The type a bare number has: bool, int64, the default float, the matching complex.

@@ -19,9 +19,7 @@ class IntList : public std::span<const int64_t> {
   // Valid for the full expression, as for std::initializer_list itself.
   IntList(std::initializer_list<int64_t> l)  // NOLINT
       : std::span<const int64_t>(l.begin(), l.size()) {}
-  bool operator==(const IntList& o) const {
-    return size() == o.size() && std::equal(begin(), end(), o.begin());
-  }
+  bool operator==(const IntList& o) const { return size() == o.size() && std::equal(begin(), end(), o.begin()); }
 };
 
 // For trivially copyable T only.
@@ -101,9 +99,7 @@ class SmallVector {
   {
     return IntList(data_, size_);
   }
-  bool operator==(const SmallVector& o) const {
-    return size_ == o.size_ && std::equal(begin(), end(), o.begin());
-  }
+  bool operator==(const SmallVector& o) const { return size_ == o.size_ && std::equal(begin(), end(), o.begin()); }
 
  private:
   void free_heap() {

@@ -11,7 +11,7 @@ namespace facula {
 
 namespace {
 
-constexpr size_t kHeader = 64;                      // data of a small storage starts here
+constexpr size_t kHeader = 64;  // data of a small storage starts here
 constexpr size_t kInlineLimit = kPoolLimit - kHeader;
 
 }  // namespace
@@ -39,8 +39,8 @@ intrusive_ptr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {
   return owner;
 }
 
-intrusive_ptr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter,
-                                             void* context, bool read_only) {
+intrusive_ptr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context,
+                                             bool read_only) {
   FACULA_CHECK(deleter != nullptr, Runtime, "StorageImpl::wrap(): a deleter is needed");
   StorageImpl* s = new (pool_allocate(kHeader)) StorageImpl;
   s->block_ = kHeader;

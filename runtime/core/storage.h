@@ -15,8 +15,8 @@ class FACULA_API StorageImpl final : public RefCounted {
   // Owned memory from the device's allocator. Meta storages have a size and no data.
   static intrusive_ptr<StorageImpl> allocate(size_t nbytes, Device device);
   // Foreign memory: `deleter(context)` runs once when the last reference goes.
-  static intrusive_ptr<StorageImpl> wrap(void* data, size_t nbytes, Device device,
-                                         Deleter deleter, void* context, bool read_only = false);
+  static intrusive_ptr<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context,
+                                         bool read_only = false);
   static void dispose(StorageImpl* s) noexcept;
   bool drop() const { return drop_unweak(); }
 
@@ -36,8 +36,8 @@ class FACULA_API StorageImpl final : public RefCounted {
   std::atomic<uint32_t> version_{0};
   void* data_ = nullptr;
   size_t nbytes_ = 0;
-  size_t capacity_ = 0;      // bytes of the separate block behind data_; 0: data follows the header
-  uint32_t block_ = 0;       // bytes of the block that this header is in
+  size_t capacity_ = 0;  // bytes of the separate block behind data_; 0: data follows the header
+  uint32_t block_ = 0;   // bytes of the block that this header is in
   Device device_;
   bool read_only_ = false;
   Deleter deleter_ = nullptr;

@@ -31,8 +31,7 @@ Extent extent_of(IntList sizes, IntList strides, int64_t offset, const char* wha
     if (sizes[i] == 0) return {offset, offset, true};
     int64_t step = 0;
     int64_t& end = strides[i] < 0 ? e.low : e.high;
-    FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) &&
-                     !__builtin_add_overflow(end, step, &end),
+    FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) && !__builtin_add_overflow(end, step, &end),
                  Runtime, what, "(): strides of shape ", shape_string(sizes), " overflow");
   }
   return e;
@@ -84,9 +83,7 @@ void TensorImpl::refresh() {
 }
 
 int64_t Tensor::size(int64_t d) const { return impl_->sizes[static_cast<size_t>(wrap_dim(d, dim(), "size"))]; }
-int64_t Tensor::stride(int64_t d) const {
-  return impl_->strides[static_cast<size_t>(wrap_dim(d, dim(), "stride"))];
-}
+int64_t Tensor::stride(int64_t d) const { return impl_->strides[static_cast<size_t>(wrap_dim(d, dim(), "stride"))]; }
 
 Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
   device = normalized(device);
@@ -119,8 +116,7 @@ Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Devi
   FACULA_CHECK(e.low >= 0, Value, "empty_strided(): strides must not be negative");
   const int64_t span = e.empty ? 0 : e.high + 1;
   FACULA_CHECK(span >= 0, Runtime, "empty_strided(): the shape ", shape_string(sizes), " is too large");
-  return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device)), sizes, strides, 0,
-                   dtype);
+  return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device)), sizes, strides, 0, dtype);
 }
 
 Tensor make_tensor(const Meta& meta) {

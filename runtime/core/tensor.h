@@ -45,19 +45,19 @@ class FACULA_API TensorImpl final : public RefCounted {
   ~TensorImpl();
 
   Storage storage;
-  char* data = nullptr;        // storage->data() + offset * itemsize, kept in step
-  int64_t offset = 0;          // in elements
+  char* data = nullptr;  // storage->data() + offset * itemsize, kept in step
+  int64_t offset = 0;    // in elements
   int64_t numel = 0;
   DimVector sizes;
-  DimVector strides;           // in elements
+  DimVector strides;  // in elements
   ScalarType dtype = ScalarType::Float32;
   Device device;
-  LayerSet layers = 0;         // Autograd is set while requires_grad or a tangent is
+  LayerSet layers = 0;  // Autograd is set while requires_grad or a tangent is
   bool contiguous = true;
-  bool wrapped_number = false; // made from a Python number: promotes as a number
-  bool inference = false;      // made in inference mode
-  bool no_grad_view = false;   // a view made while gradients were off
-  bool requires_grad = false;  // kept by set_requires_grad, set_history and rebase_history
+  bool wrapped_number = false;  // made from a Python number: promotes as a number
+  bool inference = false;       // made in inference mode
+  bool no_grad_view = false;    // a view made while gradients were off
+  bool requires_grad = false;   // kept by set_requires_grad, set_history and rebase_history
   std::unique_ptr<AutogradMeta, AutogradMetaDeleter> autograd;
   intrusive_ptr<TensorImpl> base;  // root of the view chain, when this is a view
   _object* pyobject = nullptr;     // borrowed, unless owns_pyobject
@@ -84,7 +84,7 @@ class FACULA_API Tensor {
   IntList sizes() const { return impl_->sizes; }
   IntList strides() const { return impl_->strides; }
   int64_t dim() const { return static_cast<int64_t>(impl_->sizes.size()); }
-  int64_t size(int64_t d) const;    // wraps negative d, raises IndexError out of range
+  int64_t size(int64_t d) const;  // wraps negative d, raises IndexError out of range
   int64_t stride(int64_t d) const;
   int64_t numel() const { return impl_->numel; }
   int64_t offset() const { return impl_->offset; }
@@ -106,8 +106,7 @@ class FACULA_API Tensor {
   // A view follows its base, which may have come to require grad after the view was made.
   bool requires_grad() const {
     const TensorImpl* i = impl_.get();
-    return i->requires_grad ||
-           (i->base && i->base->requires_grad && !i->no_grad_view && is_differentiable(i->dtype));
+    return i->requires_grad || (i->base && i->base->requires_grad && !i->no_grad_view && is_differentiable(i->dtype));
   }
   bool is_view() const { return static_cast<bool>(impl_->base); }
   bool is_wrapped_number() const { return impl_->wrapped_number; }

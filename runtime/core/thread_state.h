@@ -6,9 +6,9 @@
 namespace facula {
 
 struct ThreadState {
-  LayerSet excluded = 0;      // layers not to enter now
-  LayerSet included = 0;      // layers to enter whatever the inputs say (modes)
-  bool grad_enabled = true;   // what the user asked for; Autograd in `excluded` follows it
+  LayerSet excluded = 0;     // layers not to enter now
+  LayerSet included = 0;     // layers to enter whatever the inputs say (modes)
+  bool grad_enabled = true;  // what the user asked for; Autograd in `excluded` follows it
   bool inference = false;
   bool anomaly = false;
   bool forward_mode = false;  // a dual level is open: tangents travel even without gradients
@@ -38,9 +38,7 @@ struct BelowAutograd : ExcludeLayers {
 // The user's switch (no_grad, enable_grad, set_grad_enabled).
 class GradMode {
  public:
-  explicit GradMode(bool enabled) : saved_grad_(tls_state.grad_enabled), saved_(tls_state.excluded) {
-    set(enabled);
-  }
+  explicit GradMode(bool enabled) : saved_grad_(tls_state.grad_enabled), saved_(tls_state.excluded) { set(enabled); }
   ~GradMode() {
     tls_state.grad_enabled = saved_grad_;
     tls_state.excluded = saved_;

@@ -51,6 +51,9 @@ std::span<OperatorEntry* const> all_operators() {
 }
 
 void raise_missing_kernel(const OperatorEntry& op, Device device) {
+  FACULA_CHECK(device.type != kMeta, NotImplemented, op.name,
+               "(): the result depends on the values of the inputs, and tensors on the meta device have none; use "
+               "tensors with data");
   std::string have;
   for (int type = 0; type < kMaxDeviceTypes; ++type) {
     if (op.kernels[type] == nullptr) continue;

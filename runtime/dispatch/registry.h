@@ -15,13 +15,13 @@ inline constexpr int kNumVariants = 3;
 using AnyFn = void (*)();  // cast back to the operator's own type by generated code
 
 struct OperatorEntry {
-  const char* name;         // "add", "max.dim"
-  const char* schema;       // the signature as written in ops.yaml
-  void (*boxed)(Stack&);    // the functional form through the whole dispatch
-  AnyFn kernels[kMaxDeviceTypes] = {};                // by device type
-  AnyFn layers[kNumVariants][kNumLayers] = {};        // by variant and layer
-  LayerSet layer_mask[kNumVariants] = {};             // layers that have a function
-  AnyFn decomposition = nullptr;                      // same type as the functional form
+  const char* name;                             // "add", "max.dim"
+  const char* schema;                           // the signature as written in ops.yaml
+  void (*boxed)(Stack&);                        // the functional form through the whole dispatch
+  AnyFn kernels[kMaxDeviceTypes] = {};          // by device type
+  AnyFn layers[kNumVariants][kNumLayers] = {};  // by variant and layer
+  LayerSet layer_mask[kNumVariants] = {};       // layers that have a function
+  AnyFn decomposition = nullptr;                // same type as the functional form
 };
 
 FACULA_API void register_operator(OperatorEntry* entry);
@@ -41,7 +41,8 @@ inline int top_layer(LayerSet layers) { return 31 - __builtin_clz(static_cast<un
 template <typename Fn>
 Fn kernel_for(const OperatorEntry& op, Device device) {
   const AnyFn fn = op.kernels[device.type];
-  if (fn == nullptr) [[unlikely]] raise_missing_kernel(op, device);
+  if (fn == nullptr) [[unlikely]]
+    raise_missing_kernel(op, device);
   return reinterpret_cast<Fn>(fn);
 }
 

@@ -5,9 +5,8 @@ namespace facula {
 namespace {
 
 void check_castable(ScalarType from, const Tensor& out, const char* op, const char* what) {
-  FACULA_CHECK(can_cast(from, out.dtype()), Runtime, op, "(): the result is ", dtype_name(from), " and ", what,
-               " is ", dtype_name(out.dtype()), ", which cannot hold it; give ", what, " the dtype ",
-               dtype_name(from));
+  FACULA_CHECK(can_cast(from, out.dtype()), Runtime, op, "(): the result is ", dtype_name(from), " and ", what, " is ",
+               dtype_name(out.dtype()), ", which cannot hold it; give ", what, " the dtype ", dtype_name(from));
 }
 
 void check_device(const Meta& meta, const Tensor& out, const char* op, const char* what) {
@@ -43,7 +42,10 @@ Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::ini
 }
 
 void finish_out(const Tensor& out, const Tensor& target) {
-  if (!target.is_same(out) && !out.is_meta()) copy_strided(out, target);
+  if (!target.is_same(out) && !out.is_meta()) {
+    if (!out.is_cpu() || !target.is_cpu()) return engine_roles().copy_into(out, target);  // marks the write itself
+    copy_strided(out, target);
+  }
   out.bump_version();
 }
 

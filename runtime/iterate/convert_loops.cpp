@@ -241,7 +241,8 @@ inline void stream_line(char* dst, const char* src) {
   _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), _mm512_loadu_si512(src));
 #elif defined(__AVX2__)
   for (int i = 0; i < 64; i += 32) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
   }
 #elif defined(__SSE2__)
   for (int i = 0; i < 64; i += 16) {
@@ -298,11 +299,11 @@ void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t 
 
 }  // namespace FACULA_ISA
 
-#define ROW(From, name, text)                                                                              \
-  {convert_loop<bool, From>,     convert_loop<uint8_t, From>,   convert_loop<int8_t, From>,                \
-   convert_loop<int16_t, From>,  convert_loop<int32_t, From>,   convert_loop<int64_t, From>,               \
-   convert_loop<Half, From>,     convert_loop<BFloat16, From>,  convert_loop<float, From>,                 \
-   convert_loop<double, From>,   convert_loop<complex64, From>, convert_loop<complex128, From>},
+#define ROW(From, name, text)                                                               \
+  {convert_loop<bool, From>,    convert_loop<uint8_t, From>,   convert_loop<int8_t, From>,  \
+   convert_loop<int16_t, From>, convert_loop<int32_t, From>,   convert_loop<int64_t, From>, \
+   convert_loop<Half, From>,    convert_loop<BFloat16, From>,  convert_loop<float, From>,   \
+   convert_loop<double, From>,  convert_loop<complex64, From>, convert_loop<complex128, From>},
 FACULA_DEFINE_BY_ISA(ConvertTable, convert_table,
                      {{FACULA_FORALL_TYPES(ROW)},
                       {move_loop<1>, move_loop<2>, move_loop<4>, move_loop<8>, move_loop<16>},

@@ -10,7 +10,8 @@ namespace {
 
 void copy_dense(char* dst, ScalarType to, const char* src, ScalarType from, int64_t n) {
   const int64_t d = static_cast<int64_t>(itemsize(to)), s = static_cast<int64_t>(itemsize(from));
-  parallel_for(0, n, kGrain, [&](int64_t b, int64_t e) { convert_elements(to, dst + b * d, from, src + b * s, e - b); });
+  parallel_for(0, n, kGrain,
+               [&](int64_t b, int64_t e) { convert_elements(to, dst + b * d, from, src + b * s, e - b); });
 }
 
 // Conversion of one box through at most two tiles.
@@ -40,8 +41,8 @@ void convert_box(const StridedPlan& plan, const Box& box, ScalarType to, ScalarT
 
 // A large transposition whose result has lines that can be written whole.
 bool streams(const StridedPlan& plan, const BoxGrid& grid, int64_t item) {
-  if (!grid.transposed || plan.numel * item < kStreamBytes || plan.strides[0][0] != item || plan.strides[1][1] != item ||
-      reinterpret_cast<uintptr_t>(plan.data[0]) % 64 != 0) {
+  if (!grid.transposed || plan.numel * item < kStreamBytes || plan.strides[0][0] != item ||
+      plan.strides[1][1] != item || reinterpret_cast<uintptr_t>(plan.data[0]) % 64 != 0) {
     return false;
   }
   for (size_t d = 1; d < plan.sizes.size(); ++d) {
@@ -59,8 +60,8 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   char* const out = static_cast<char*>(dst.raw());
   const char* const in = static_cast<const char*>(src.raw());
   const bool same_shape = dst.sizes() == src.sizes();
-  FACULA_CHECK(same_shape || (src.dim() <= dst.dim() && broadcast_shapes(dst.sizes(), src.sizes(), "copy") ==
-                                                            DimVector(dst.sizes())),
+  FACULA_CHECK(same_shape || (src.dim() <= dst.dim() &&
+                              broadcast_shapes(dst.sizes(), src.sizes(), "copy") == DimVector(dst.sizes())),
                Runtime, "copy: ", shape_string(src.sizes()), " does not broadcast to ", shape_string(dst.sizes()));
   if (dst.numel() == 0 || (out == in && to == from && same_shape && dst.strides() == src.strides())) return;
   if (same_shape && dst.is_contiguous() && src.is_contiguous()) {
@@ -96,8 +97,9 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
     for (int64_t b = begin; b < end; ++b) {
       locate_box(plan, grid, b, box);
       if (stream) {
-        FACULA_BY_ISA(convert_table).transpose_stream[size_log2(static_cast<size_t>(items[0]))](
-            box.data[0], plan.strides[0][1], box.data[1], plan.strides[1][0], box.sizes[0], box.sizes[1]);
+        FACULA_BY_ISA(convert_table)
+            .transpose_stream[size_log2(static_cast<size_t>(items[0]))](box.data[0], plan.strides[0][1], box.data[1],
+                                                                        plan.strides[1][0], box.sizes[0], box.sizes[1]);
       } else if (converts) {
         convert_box(plan, box, to, from, raw, converted, dense);
       } else {

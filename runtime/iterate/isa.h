@@ -48,7 +48,7 @@ FACULA_API Isa active_isa();  // by cpuid once; the variable FACULA_ISA=baseline
 #define FACULA_DEFINE_BY_ISA(Type, name, ...) const Type FACULA_ISA::name = __VA_ARGS__;
 
 #ifdef FACULA_X86_LEVELS
-#define FACULA_BY_ISA(name)                                       \
+#define FACULA_BY_ISA(name)                                           \
   (::facula::active_isa() == ::facula::Isa::V4   ? ::facula::v4::name \
    : ::facula::active_isa() == ::facula::Isa::V3 ? ::facula::v3::name \
                                                  : ::facula::baseline::name)

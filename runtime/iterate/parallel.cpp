@@ -64,8 +64,8 @@ struct Job {
   detail::RangeFn fn;
   void* context;
   std::atomic<int64_t> next;
-  int seats;        // helpers that may still join; under the pool's mutex
-  int active = 0;   // helpers inside; under the pool's mutex
+  int seats;                 // helpers that may still join; under the pool's mutex
+  int active = 0;            // helpers inside; under the pool's mutex
   std::exception_ptr error;  // under the pool's mutex
 
   // Takes pieces until none is left.

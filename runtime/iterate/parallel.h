@@ -27,9 +27,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, const F& fn) {
     return;
   }
   detail::parallel_run(
-      begin, end, grain,
-      [](void* c, int64_t b, int64_t e) { (*static_cast<const F*>(c))(b, e); },
-      const_cast<F*>(&fn));
+      begin, end, grain, [](void* c, int64_t b, int64_t e) { (*static_cast<const F*>(c))(b, e); }, const_cast<F*>(&fn));
 }
 
 }  // namespace facula

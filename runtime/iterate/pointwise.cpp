@@ -1,3 +1,4 @@
+#include "runtime/iterate/int_division.h"
 #include "runtime/iterate/pointwise.h"
 
 #include <atomic>
@@ -29,7 +30,7 @@ struct Short {
   const TensorImpl* lead = nullptr;  // gives shape and dtype
   PointwiseLoop loop = nullptr;
   const void* ins[kMax];
-  bool broadcast = false;            // the shapes differ
+  bool broadcast = false;  // the shapes differ
   int numbers = 0;
   uint8_t number_at[2];
   alignas(16) char values[2][16];
@@ -119,7 +120,8 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
                                       ScalarType produced, uint32_t masks, const LoopArgs& args) {
   alignas(64) char tiles[2][kTile * 8];
   const ConvertTable& table = FACULA_BY_ISA(convert_table);
-  const int64_t item = static_cast<int64_t>(itemsize(s.lead->dtype)), out_item = static_cast<int64_t>(itemsize(produced));
+  const int64_t item = static_cast<int64_t>(itemsize(s.lead->dtype)),
+                out_item = static_cast<int64_t>(itemsize(produced));
   int64_t steps[kMax];
   const char* bases[kMax];
   for (size_t i = 0; i < inputs; ++i) {
@@ -139,6 +141,7 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
       for (size_t i = 0; i < inputs; ++i) in[i] = bases[i] + b * steps[i];
       for (size_t i = 0; i < noutputs; ++i) out[i] = outs[i] + b * out_item;
       s.loop(std::min(piece, end - b), out, in, args);
+      check_int_division();
     }
   });
 }
@@ -147,6 +150,7 @@ inline void run_short(const PointwiseOp& op, const Short& s, size_t inputs, char
                       ScalarType produced, const LoopArgs& args) {
   if (s.numel <= 1 || (s.numbers == 0 && s.numel < 2 * kGrain)) {
     if (s.numel > 0) s.loop(s.numel, reinterpret_cast<void* const*>(outs), s.ins, args);
+    check_int_division();
   } else {
     run_short_long(s, inputs, outs, noutputs, produced, op.masks, args);
   }
@@ -215,8 +219,7 @@ void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel) {
   g_kernels[type].store(kernel, std::memory_order_release);
 }
 
-void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
-               LoopArgs args) {
+void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results, LoopArgs args) {
   Short s;
   if (!take_short(op, inputs, args, s)) {
     pointwise_general(op, inputs, results, args);

@@ -14,8 +14,8 @@ namespace facula {
 // The non-tensor arguments of a call, in schema order.
 struct LoopArgs {
   std::span<const Scalar> values;
-  uint32_t present = ~0u;      // bit i: optional argument i was given
-  uint32_t promoting = 0;      // bit i: value i takes part in type promotion as a number does
+  uint32_t present = ~0u;  // bit i: optional argument i was given
+  uint32_t promoting = 0;  // bit i: value i takes part in type promotion as a number does
   bool has(size_t i) const { return (present >> i & 1u) != 0; }
   template <typename T>
   T get(size_t i) const {
@@ -41,9 +41,9 @@ enum class Promotion : uint8_t {
 
 struct PointwiseOp {
   const OperatorEntry* entry;
-  const char* name;                 // public name for messages
+  const char* name;                     // public name for messages
   std::span<const char* const> inputs;  // names of the tensor arguments
-  uint8_t outputs;                  // number of results
+  uint8_t outputs;                      // number of results
   Promotion promotion;
   // Bit i: input i is a mask. It is read as bool whatever its dtype (the driver converts), and it
   // takes no part in type promotion; it broadcasts like the others.
@@ -54,8 +54,8 @@ struct PointwiseOp {
 inline constexpr int kMaxPointwiseOperands = 8;
 
 // The functional form: allocates results (dense, in the inputs' dim order) on the inputs' device.
-FACULA_API void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs,
-                          std::span<Tensor> results, LoopArgs args);
+FACULA_API void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
+                          LoopArgs args);
 inline Tensor pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, LoopArgs args) {
   Tensor result;
   pointwise(op, inputs, std::span<Tensor>(&result, 1), args);

@@ -1,3 +1,4 @@
+#include "runtime/iterate/int_division.h"
 #include "runtime/iterate/pointwise_cpu.h"
 
 #include <cstring>
@@ -12,7 +13,7 @@ namespace {
 constexpr int kMax = kMaxPointwiseOperands;
 
 struct Operand {
-  ScalarType dtype, want;      // in memory, in the loop
+  ScalarType dtype, want;  // in memory, in the loop
   int64_t item, want_item;
   bool constant = false;       // one element for all
   bool box_dense = false;      // a full box lies in one piece
@@ -84,8 +85,8 @@ struct Walk {
       tile[k] = next;
       next += (operands[k].want_item * box_numel + 63) & ~int64_t{63};
       if (const Operand& o = operands[k]; o.constant) {
-        FACULA_BY_ISA(convert_table).move[size_log2(static_cast<size_t>(o.want_item))](tile[k], o.want_item, o.value, 0,
-                                                                                      box_numel);
+        FACULA_BY_ISA(convert_table)
+            .move[size_log2(static_cast<size_t>(o.want_item))](tile[k], o.want_item, o.value, 0, box_numel);
       }
     }
     char* const raw = next;
@@ -108,6 +109,7 @@ struct Walk {
         call_rows(box, ptrs);
       } else {
         loop(box.numel, ptrs, const_cast<const void* const*>(ptrs + outs), *args);
+        check_int_division();
       }
       for (int k = 0; k < outs; ++k) {
         if (tile[k] != nullptr) store(k, box, tile[k], raw, dense);
@@ -162,6 +164,7 @@ struct Walk {
         now[k] = o.constant || used_in_place(o) ? row[k] : row[k] + r * n * o.want_item;
       }
       loop(n, now, const_cast<const void* const*>(now + outs), *args);
+      check_int_division();
       for (size_t d = 1; d < ndim; ++d) {
         const bool more = ++index[d] < box.sizes[d];
         for (int k = 0; k < count; ++k) {
@@ -178,8 +181,8 @@ struct Walk {
 
 }  // namespace
 
-void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute,
-                   std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const LoopArgs& args) {
+void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute, std::span<const Tensor* const> inputs,
+                   std::span<const Tensor* const> outs, const LoopArgs& args) {
   if (outs[0]->numel() == 0) return;
   const ScalarType produced = produced_type(op, compute);
   const Tensor* tensors[kMax];

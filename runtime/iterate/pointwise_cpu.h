@@ -23,7 +23,7 @@ inline ScalarType produced_type(const PointwiseOp& op, ScalarType compute) {
 }
 
 // Outputs have one shape, to which the inputs broadcast; nothing overlaps unless exactly.
-void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute,
-                   std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const LoopArgs& args);
+void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute, std::span<const Tensor* const> inputs,
+                   std::span<const Tensor* const> outs, const LoopArgs& args);
 
 }  // namespace facula::detail

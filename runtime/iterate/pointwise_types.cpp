@@ -214,8 +214,8 @@ void check_out(const PointwiseOp& op, const Tensor& out, const DimVector& sizes,
   FACULA_CHECK(out.device() == device || (device.type == kCPU && !resize), Runtime, call, "(): ", name, " is on ",
                to_string(out.device()), " and the inputs on ", to_string(device));
   if (!(DimVector(out.sizes()) == sizes)) {
-    FACULA_CHECK(resize && out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Runtime, call, "(): ",
-                 name, " is ", shape_string(out.sizes()), " and the result ", shape_string(sizes),
+    FACULA_CHECK(resize && out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Runtime, call,
+                 "(): ", name, " is ", shape_string(out.sizes()), " and the result ", shape_string(sizes),
                  resize ? "; pass out of that shape, or an empty tensor to be resized"
                         : "; an in-place form cannot change the shape");
     TensorImpl& impl = *out.impl();
@@ -232,8 +232,8 @@ void check_out(const PointwiseOp& op, const Tensor& out, const DimVector& sizes,
   check_writable(out, call.c_str());
 }
 
-const Tensor* separate_from(const PointwiseOp& op, size_t index, const Tensor& input, std::span<const Tensor* const> outs,
-                            Tensor& copy) {
+const Tensor* separate_from(const PointwiseOp& op, size_t index, const Tensor& input,
+                            std::span<const Tensor* const> outs, Tensor& copy) {
   for (const Tensor* out : outs) {
     const Overlap overlap = overlap_of(input, *out);
     if (overlap == Overlap::No || overlap == Overlap::Full) continue;

@@ -20,7 +20,7 @@ void check_out(const PointwiseOp& op, const Tensor& out, const DimVector& sizes,
                bool resize);
 // `input`, or a copy of it when writing to `outs` might change elements that are still to be read.
 // Raises when the two surely overlap in part.
-const Tensor* separate_from(const PointwiseOp& op, size_t index, const Tensor& input, std::span<const Tensor* const> outs,
-                            Tensor& copy);
+const Tensor* separate_from(const PointwiseOp& op, size_t index, const Tensor& input,
+                            std::span<const Tensor* const> outs, Tensor& copy);
 
 }  // namespace facula::detail

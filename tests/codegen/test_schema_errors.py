@@ -405,7 +405,7 @@ case(
 case(
     "sample, unknown word",
     pointwise(samples='"g(3)"'),
-    "5:14: new: sample `g(3)`: unknown sample word 'g'; known are f, pos, i, b, c, perm, t, slice",
+    "5:14: new: sample `g(3)`: unknown sample word 'g'; known are f, pos, i, b, c, perm, t, const, slice",  # noqa: E501
 )
 case(
     "sample, unknown argument",
@@ -493,7 +493,7 @@ case(
     "3:11: a: unknown function 'exq'; did you mean 'exp'?",
     "3:23: a: unknown name 'slef'; did you mean 'self'?",
     "8:14: b: unknown operator 'exq'; did you mean 'exp'?",
-    "9:14: b: sample `g(3)`: unknown sample word 'g'; known are f, pos, i, b, c, perm, t, slice",
+    "9:14: b: sample `g(3)`: unknown sample word 'g'; known are f, pos, i, b, c, perm, t, const, slice",  # noqa: E501
     "9:28: b: sample `f(3), 1`: 2 positional arguments, b takes 1",
     "10:14: b: reference: unknown name 'slf'; did you mean 'self'?",
     "14:10: c: unknown shape rule 'lik'; did you mean 'like'?",

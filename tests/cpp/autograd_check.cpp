@@ -26,9 +26,7 @@ struct Hook final : NodeHook {
   explicit Hook(std::function<void(std::vector<Tensor>&)> fn) : f(std::move(fn)) {}
   void run(std::vector<Tensor>& grads) override { f(grads); }
 };
-std::shared_ptr<Hook> hook(std::function<void(std::vector<Tensor>&)> f) {
-  return std::make_shared<Hook>(std::move(f));
-}
+std::shared_ptr<Hook> hook(std::function<void(std::vector<Tensor>&)> f) { return std::make_shared<Hook>(std::move(f)); }
 
 void basics() {
   const Tensor a = leaf(of({2, 3})), b = leaf(of({5, 7}));
@@ -62,8 +60,7 @@ void root_errors() {
   CHECK_FAILS(backward(of({1})), "element 0 of tensors does not require grad and does not have a grad_fn");
   CHECK_FAILS(backward(mul(a, a)), "only for scalar outputs", "(2,)");
   const Tensor y = mul(a, a), bad = of({1, 2, 3});
-  CHECK_FAILS(run_backward(std::span(&y, 1), std::span(&bad, 1), {}, {}), "Mismatch in shape", "(3,)",
-              "(2,)");
+  CHECK_FAILS(run_backward(std::span(&y, 1), std::span(&bad, 1), {}, {}), "Mismatch in shape", "(3,)", "(2,)");
   CHECK_FAILS(grad(sum(y), {of({1})}), "does not require grad");
   CHECK_FAILS(grad(sum(y), {leaf(of({1}))}), "not have been used in the graph");
   const auto r = grad(sum(mul(a, a)), {leaf(of({1})), a}, {.allow_unused = true});
@@ -233,8 +230,7 @@ void views_after_base_changes() {
   const Tensor part = slice(plain, 0, 2), other = slice(plain, 1, 3);
   CHECK(!part.requires_grad());
   copy_(part, w);
-  CHECK(plain.requires_grad() && part.requires_grad() && other.requires_grad() && !is_leaf(plain) &&
-        !is_leaf(other));
+  CHECK(plain.requires_grad() && part.requires_grad() && other.requires_grad() && !is_leaf(plain) && !is_leaf(other));
   backward(sum(mul(other, of({10, 100}))), kKeep);
   CHECK_VALUES(grad_of(w), {0, 10});
   backward(sum(mul(plain, plain)));
@@ -428,8 +424,7 @@ void forward_mode() {
   enter_dual_level();
   CHECK_FAILS(enter_dual_level(), "one level");
   set_tangent(x, of({1, 1, 1}));
-  CHECK(has_tangent(x) && !x.requires_grad() && !needs_grad(x) &&
-        (layers_of(x) & layer_bit(Layer::Autograd)));
+  CHECK(has_tangent(x) && !x.requires_grad() && !needs_grad(x) && (layers_of(x) & layer_bit(Layer::Autograd)));
   CHECK_FAILS(set_tangent(a, of({1})), "shape (1,)");
   set_tangent(x, {});
   CHECK(!has_tangent(x) && !layers_of(x));
@@ -517,9 +512,7 @@ void threads() {
   }
 }
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void bench() {
   const Tensor a = leaf(full({}, 1)), one = full({}, 1), w = leaf(full({}, 2));

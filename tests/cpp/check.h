@@ -8,12 +8,12 @@
 
 inline int g_failures = 0;
 
-#define CHECK(condition)                                                          \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      ++g_failures;                                                               \
-      std::printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);         \
-    }                                                                             \
+#define CHECK(condition)                                                  \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
+      ++g_failures;                                                       \
+      std::printf("%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+    }                                                                     \
   } while (false)
 
 // Runs `expression`, which must raise a facula::Error whose text holds `part`.

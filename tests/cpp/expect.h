@@ -11,8 +11,7 @@
 
 namespace check {
 
-inline void values(const facula::Tensor& t, std::vector<double> wanted, const char* what, const char* file,
-                   int line) {
+inline void values(const facula::Tensor& t, std::vector<double> wanted, const char* what, const char* file, int line) {
   std::vector<double> got;
   for (int64_t i = 0; t.defined() && i < t.numel(); ++i) {
     int64_t rest = i, at = 0;

@@ -27,7 +27,8 @@ void test_devices() {
   CHECK(register_device_type("acme") == type);
   CHECK((parse_device("acme:1") == Device{type, 1}));
   CHECK(to_string(parse_device("acme:1")) == "acme:1");
-  for (const char* bad : {"acme:", "acme:x", "acme:-1", "acme:1000", "", ":0"}) CHECK_RAISES(parse_device(bad), Runtime, "");
+  for (const char* bad : {"acme:", "acme:x", "acme:-1", "acme:1000", "", ":0"})
+    CHECK_RAISES(parse_device(bad), Runtime, "");
   CHECK_RAISES(make_empty({1}, ScalarType::Float32, parse_device("acme")), Runtime, "no allocator");
 }
 
@@ -138,7 +139,8 @@ void test_parallel() {
       std::vector<std::atomic<int>> hits(static_cast<size_t>(n));
       parallel_for(0, n, 10, [&](int64_t b, int64_t e) {
         for (int64_t i = b; i < e; ++i) ++hits[static_cast<size_t>(i)];
-        parallel_for(0, 100, 1, [&](int64_t b2, int64_t e2) { CHECK(threads == 1 || n < 20 || (b2 == 0 && e2 == 100)); });
+        parallel_for(0, 100, 1,
+                     [&](int64_t b2, int64_t e2) { CHECK(threads == 1 || n < 20 || (b2 == 0 && e2 == 100)); });
       });
       int64_t once = 0;
       for (const auto& h : hits) once += h == 1;
@@ -186,9 +188,12 @@ void test_rows() {
   plan = make_plan(turned.sizes(), one, 1u << 1);
   CHECK(plan.numel == 15);
   int64_t sum = 0;
-  for_each_row(plan, [&](char** p, const int64_t* s, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) sum += *reinterpret_cast<int32_t*>(p[0] + i * s[0]);
-  }, plan.numel);
+  for_each_row(
+      plan,
+      [&](char** p, const int64_t* s, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) sum += *reinterpret_cast<int32_t*>(p[0] + i * s[0]);
+      },
+      plan.numel);
   int64_t expected = 0;
   for (int i = 0; i < 5; ++i) {
     for (int k = 0; k < 3; ++k) expected += i * 21 + k;

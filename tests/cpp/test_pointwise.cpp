@@ -81,9 +81,9 @@ Tensor random_layout(IntList shape, ScalarType dtype, std::mt19937& rng, bool ma
 
 void test_random_adds() {
   std::mt19937 rng(1);
-  const ScalarType types[] = {ScalarType::Float32, ScalarType::Float32,  ScalarType::Float64, ScalarType::Float16,
-                              ScalarType::BFloat16, ScalarType::Int32,   ScalarType::UInt8,   ScalarType::Int64,
-                              ScalarType::Complex64};
+  const ScalarType types[] = {ScalarType::Float32, ScalarType::Float32,  ScalarType::Float64,
+                              ScalarType::Float16, ScalarType::BFloat16, ScalarType::Int32,
+                              ScalarType::UInt8,   ScalarType::Int64,    ScalarType::Complex64};
   const int64_t choices[] = {1, 2, 3, 5, 17, 40, 300};
   for (int trial = 0; trial < 3000; ++trial) {
     DimVector shape;
@@ -135,9 +135,8 @@ void test_short() {
     const Tensor c = add(in[0], in[1]), out = make_empty(out_shape, type);
     add_out(in[0], in[1], out);
     int bad = !(c.sizes() == IntList(out_shape)) || !c.is_contiguous() || c.dtype() != type;
-    for_each_index(out_shape, [&](IntList i) {
-      bad += get(c, i) != get(in[0], i) + get(in[1], i) || get(out, i) != get(c, i);
-    });
+    for_each_index(out_shape,
+                   [&](IntList i) { bad += get(c, i) != get(in[0], i) + get(in[1], i) || get(out, i) != get(c, i); });
     for (const Tensor& t : in) {  // and in place
       if (t.is_wrapped_number() || !(t.sizes() == IntList(out_shape))) continue;
       add_out(in[0], in[1], t);
@@ -174,8 +173,8 @@ void test_large() {
 
 // Copies large enough to be written past the cache.
 void test_streamed() {
-  for (ScalarType t : {ScalarType::Float32, ScalarType::Float64, ScalarType::BFloat16, ScalarType::UInt8,
-                       ScalarType::Complex128}) {
+  for (ScalarType t :
+       {ScalarType::Float32, ScalarType::Float64, ScalarType::BFloat16, ScalarType::UInt8, ScalarType::Complex128}) {
     const int64_t rows = 2112, columns = (int64_t{17} << 20) / (rows * static_cast<int64_t>(itemsize(t))) + 5;
     const Tensor a = make_empty({columns, rows}, t), out = make_empty({rows, columns / 64 * 64}, t);
     fill(a, 4);
@@ -251,8 +250,8 @@ void test_errors() {
   const Tensor wide = alias(make_empty({1}, ScalarType::Float32), {4}, {0}, 0);
   CHECK_RAISES(add_out(wide, wide, wide), Runtime, "several indices");
   char bytes[64];
-  const Tensor frozen = from_storage(
-      StorageImpl::wrap(bytes, 64, {}, [](void*) {}, nullptr, true), {4}, {1}, 0, ScalarType::Float32);
+  const Tensor frozen =
+      from_storage(StorageImpl::wrap(bytes, 64, {}, [](void*) {}, nullptr, true), {4}, {1}, 0, ScalarType::Float32);
   CHECK_RAISES(add_out(frozen, frozen, frozen), Runtime, "read-only");
   const uint32_t before = x.version();
   add_out(x, x, x);

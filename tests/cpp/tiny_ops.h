@@ -15,9 +15,7 @@ using namespace facula;  // NOLINT
 inline bool active(const Tensor& a, const Tensor& b = {}) {
   return ((layers_of(a) | layers_of(b)) & ~tls_state.excluded & layer_bit(Layer::Autograd)) != 0;
 }
-inline bool records(const Tensor& a, const Tensor& b = {}) {
-  return active(a, b) && (needs_grad(a) || needs_grad(b));
-}
+inline bool records(const Tensor& a, const Tensor& b = {}) { return active(a, b) && (needs_grad(a) || needs_grad(b)); }
 
 // ---- kernels ----
 template <typename T, typename F>
@@ -251,8 +249,7 @@ inline Tensor slice(const Tensor& t, int64_t begin, int64_t end) {
 inline Tensor expand(const Tensor& t, IntList sizes) {
   DimVector strides(sizes.size(), 0);
   const size_t extra = sizes.size() - t.sizes().size();
-  for (size_t d = extra; d < sizes.size(); ++d)
-    strides[d] = t.sizes()[d - extra] == 1 ? 0 : t.strides()[d - extra];
+  for (size_t d = extra; d < sizes.size(); ++d) strides[d] = t.sizes()[d - extra] == 1 ? 0 : t.strides()[d - extra];
   return as_strided(t, sizes, strides, t.offset());
 }
 
@@ -301,8 +298,8 @@ inline Tensor reinterpret(const Tensor& t) {
     for (int64_t& s : strides) s /= 2;
     offset /= 2;
   }
-  Tensor out = from_storage(t.storage(), sizes, strides, offset,
-                            t.is_complex() ? to_real(t.dtype()) : to_complex(t.dtype()));
+  Tensor out =
+      from_storage(t.storage(), sizes, strides, offset, t.is_complex() ? to_real(t.dtype()) : to_complex(t.dtype()));
   out.impl()->base = t.is_view() ? t.impl()->base : intrusive_ptr<TensorImpl>::share(t.impl());
   out.impl()->no_grad_view = !tls_state.grad_enabled || t.impl()->no_grad_view;
   if (records(t)) {
@@ -355,8 +352,8 @@ inline void install_roles() {
   };
   r.real_part = [](const Tensor& t) {
     const Tensor two = reinterpret(t);
-    return as_strided(two, two.sizes().first(two.sizes().size() - 1),
-                      two.strides().first(two.sizes().size() - 1), two.offset());
+    return as_strided(two, two.sizes().first(two.sizes().size() - 1), two.strides().first(two.sizes().size() - 1),
+                      two.offset());
   };
   r.zeros = [](const Meta& m) {
     Tensor t = make_tensor(m);

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import facula
 import nn_reference
 import numpy as np
-
-import facula
 from facula.testing._samples import Named, OpRecord, Sample, Varying
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -16,8 +15,12 @@ INTS = ("int64", "int32", "int16", "int8", "uint8")
 COMPLEX = ("complex128", "complex64")
 # (relative, absolute): a few units in the last place of a short chain of operations.
 TOLERANCE = {
-    "float64": (1e-9, 1e-11), "float32": (2e-5, 2e-6), "float16": (4e-3, 2e-3),
-    "bfloat16": (3e-2, 2e-2), "complex128": (1e-9, 1e-11), "complex64": (3e-5, 5e-6),
+    "float64": (1e-9, 1e-11),
+    "float32": (2e-5, 2e-6),
+    "float16": (4e-3, 2e-3),
+    "bfloat16": (3e-2, 2e-2),
+    "complex128": (1e-9, 1e-11),
+    "complex64": (3e-5, 5e-6),
 }
 
 
@@ -35,7 +38,9 @@ def find(op: OpRecord) -> Callable[..., Any]:
         if path.startswith("Tensor."):
             continue
         space, _, name = path.rpartition(".")
-        module = getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
+        module = (
+            getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
+        )
         return getattr(module, name)
     for path in op.python or ():
         name = path.removeprefix("Tensor.")
@@ -81,7 +86,9 @@ def to_facula(value: Any, varying: Any, dtype: str | None) -> Any:
     if isinstance(value, Named):
         return getattr(facula, value)
     if isinstance(value, np.ndarray):
-        tensor = facula.tensor(value.tolist(), dtype=getattr(facula, str(value.dtype))).reshape(value.shape)
+        tensor = facula.tensor(value.tolist(), dtype=getattr(facula, str(value.dtype))).reshape(
+            value.shape
+        )
         if isinstance(varying, Varying) and dtype in ("float16", "bfloat16"):
             tensor = tensor.to(getattr(facula, dtype))
         return tensor
@@ -90,7 +97,10 @@ def to_facula(value: Any, varying: Any, dtype: str | None) -> Any:
 
 def arguments(sample: Sample, dtype: str | None) -> tuple[Sample, list[Any], dict[str, Any]]:
     """(NumPy sample in the dtype, facula positional, facula keyword arguments)."""
-    numpy = Sample([convert(a, dtype) for a in sample.args], {k: convert(v, dtype) for k, v in sample.kwargs.items()})
+    numpy = Sample(
+        [convert(a, dtype) for a in sample.args],
+        {k: convert(v, dtype) for k, v in sample.kwargs.items()},
+    )
     args = [to_facula(a, s, dtype) for a, s in zip(numpy.args, sample.args, strict=True)]
     kwargs = {k: to_facula(v, sample.kwargs[k], dtype) for k, v in numpy.kwargs.items()}
     return numpy, args, kwargs
@@ -124,7 +134,9 @@ def to_numpy(value: Any) -> Any:
         value = value.detach()
         if value.dtype in (facula.bfloat16, facula.float16):
             value = value.to(facula.float32)
-        return np.array(value.tolist(), dtype=str(value.dtype).removeprefix("facula.")).reshape(value.shape)
+        return np.array(value.tolist(), dtype=str(value.dtype).removeprefix("facula.")).reshape(
+            value.shape
+        )
     if isinstance(value, tuple | list):
         return [to_numpy(v) for v in value]
     return value
@@ -134,7 +146,9 @@ def compare(op: OpRecord, got: Any, want: Any, dtype: str) -> None:
     """Shapes must agree exactly, values to the tolerance of the dtype."""
     if isinstance(got, list):
         want = list(want)
-        assert len(got) == len(want), f"{op.name}: {len(got)} results, the reference has {len(want)}"
+        assert len(got) == len(want), (
+            f"{op.name}: {len(got)} results, the reference has {len(want)}"
+        )
         for g, w in zip(got, want, strict=True):
             compare(op, g, w, dtype)
         return
@@ -142,10 +156,15 @@ def compare(op: OpRecord, got: Any, want: Any, dtype: str) -> None:
     got = np.asarray(got)
     assert got.shape == want.shape, f"{op.name}: shape {got.shape}, the reference has {want.shape}"
     if got.dtype.kind in "fc":
+        result_dtype = str(got.dtype)  # integers give float32, whatever the test's dtype
+        if result_dtype in ("float32", "complex64") and dtype in ("float64", "complex128"):
+            dtype = result_dtype
         rtol, atol = TOLERANCE.get(dtype, TOLERANCE["float32"])
         stated = (op.tolerance or {}).get(dtype)
         if stated is not None:
             rtol, atol = max(rtol, stated), max(atol, stated)
-        np.testing.assert_allclose(got, want.astype(got.dtype), rtol=rtol, atol=atol, err_msg=op.name)
+        np.testing.assert_allclose(
+            got, want.astype(got.dtype), rtol=rtol, atol=atol, err_msg=op.name
+        )
     else:
         np.testing.assert_array_equal(got, want, err_msg=op.name)

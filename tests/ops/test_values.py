@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 
+import facula
 import numpy as np
 import pytest
-from harness import arguments, compare, dtypes_of, find, reference, to_numpy
-
-import facula
 from facula.testing._samples import OpRecord, operators
+from harness import arguments, compare, dtypes_of, find, reference, to_numpy
 
 WITH_SAMPLES = [op for op in operators() if op.samples() and not op.derived_from]
 WITH_REFERENCE = [op for op in WITH_SAMPLES if op.reference]
@@ -20,7 +19,9 @@ CASES = [
     for dtype in dtypes_of(op)
 ]
 SAMPLES = [
-    pytest.param(op, i, id=f"{op.name}-{i}") for op in WITH_SAMPLES for i in range(len(op.data["samples"]))
+    pytest.param(op, i, id=f"{op.name}-{i}")
+    for op in WITH_SAMPLES
+    for i in range(len(op.data["samples"]))
 ]
 
 
@@ -37,7 +38,13 @@ def tensors(values: list[object]) -> list[facula.Tensor]:
 @pytest.mark.parametrize(("op", "index", "dtype"), CASES)
 def test_value(op: OpRecord, index: int, dtype: str) -> None:
     numpy, args, kwargs = arguments(op.sample(index), dtype)
-    compare(op, to_numpy(find(op)(*args, **kwargs)), reference(op, numpy), dtype)
+    try:
+        got = find(op)(*args, **kwargs)
+    except OverflowError:
+        if dtype != "uint8":
+            raise
+        pytest.skip("a negative number does not fit uint8")
+    compare(op, to_numpy(got), reference(op, numpy), dtype)
 
 
 def spread(value: object) -> object:
@@ -60,7 +67,9 @@ def test_non_contiguous_inputs(op: OpRecord, index: int) -> None:
         pytest.skip("random or made from nothing")
     _, args, kwargs = arguments(op.sample(index), "float64")
     want = to_numpy(find(op)(*copy.deepcopy(args), **kwargs))
-    got = to_numpy(find(op)(*[spread(a) for a in args], **{k: spread(v) for k, v in kwargs.items()}))
+    got = to_numpy(
+        find(op)(*[spread(a) for a in args], **{k: spread(v) for k, v in kwargs.items()})
+    )
     compare(op, got, want, "float64")
 
 
@@ -76,12 +85,27 @@ def test_out(op: OpRecord, index: int) -> None:
     want = find(op)(*args, **kwargs)
     many = isinstance(want, tuple)
     wanted = want if many else (want,)
-    for make in (lambda t: facula.empty([0], dtype=t.dtype), lambda t: spread(facula.zeros_like(t))):
+    for make in (
+        lambda t: facula.empty([0], dtype=t.dtype),
+        lambda t: spread(facula.zeros_like(t)),
+    ):
         outs = tuple(make(t) for t in wanted)
         got = find(op)(*args, **kwargs, out=outs if many else outs[0])
         assert (got if many else (got,))[0] is outs[0]
         for o, w in zip(outs, wanted, strict=True):
             compare(op, to_numpy(o), to_numpy(w), "float64")
+
+
+def inplace_form(op: OpRecord, tensor: facula.Tensor):  # type: ignore[no-untyped-def]
+    """The bound in-place method, or the function where there is only that."""
+    name = op.base_name + "_"
+    if hasattr(tensor, name):
+        return getattr(tensor, name)
+    for path in op.python:
+        space = getattr(facula._C, "_" + path.rpartition(".")[0].replace(".", "_"), None)
+        if hasattr(space, name):
+            return lambda *args, **kwargs: getattr(space, name)(tensor, *args, **kwargs)
+    return None
 
 
 INPLACE = [p for p in SAMPLES if "inplace" in p.values[0].variants and not p.values[0].internal]
@@ -97,7 +121,9 @@ def test_inplace(op: OpRecord, index: int) -> None:
         pytest.skip("self is no tensor here")
     want = find(op)(*args, **kwargs)
     mine = args[0].clone()
-    method = getattr(mine, op.base_name + "_")
+    method = inplace_form(op, mine)
+    if method is None:
+        pytest.skip("its in-place form is not public")
     if tuple(want.shape) != tuple(mine.shape) or want.dtype != mine.dtype:
         try:
             method(*args[1:], **kwargs)
@@ -112,7 +138,9 @@ def test_inplace(op: OpRecord, index: int) -> None:
 @pytest.mark.parametrize(("op", "index"), SAMPLES)
 def test_meta(op: OpRecord, index: int) -> None:
     """On the meta device the result has the same shape and dtype, and no data."""
-    if op.kind in ("factory", "mutation") or any(not r["type"].startswith("Tensor") for r in op.returns):
+    if op.kind in ("factory", "mutation") or any(
+        not r["type"].startswith("Tensor") for r in op.returns
+    ):
         pytest.skip("needs values")
     _, args, kwargs = arguments(op.sample(index), "float64")
     if not tensors([*args, *kwargs.values()]):
@@ -127,10 +155,12 @@ def test_meta(op: OpRecord, index: int) -> None:
     try:
         got = find(op)(*[meta(a) for a in args], **{k: meta(v) for k, v in kwargs.items()})
     except (RuntimeError, NotImplementedError) as error:
-        if op.policies and op.policies.get("meta") == "none" or "depends on" in str(error):
+        if (op.policies and op.policies.get("meta") == "none") or "depends on" in str(error):
             pytest.skip("the shape depends on the values")
         raise
-    for g, w in zip(*([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True):
+    for g, w in zip(
+        *([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True
+    ):
         assert g.device.type == "meta"
         assert (tuple(g.shape), g.dtype) == (tuple(w.shape), w.dtype)
 
@@ -151,7 +181,11 @@ def test_bad_arguments(op: OpRecord) -> None:
 
 
 def test_every_operator_has_a_proof() -> None:
-    missing = [op.name for op in operators() if not op.derived_from and not op.reference and not op.property and not op.internal]
+    missing = [
+        op.name
+        for op in operators()
+        if not op.derived_from and not op.reference and not op.property and not op.internal
+    ]
     assert not missing
 
 

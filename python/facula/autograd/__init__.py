@@ -32,8 +32,8 @@ __all__ = [
 _SUBMODULES = ("forward_ad", "functional", "graph")
 _ATTRIBUTES = {
     "detect_anomaly": "anomaly_mode",
-    "gradcheck": "gradcheck",
-    "gradgradcheck": "gradcheck",
+    "gradcheck": "_gradcheck",
+    "gradgradcheck": "_gradcheck",
     "set_detect_anomaly": "anomaly_mode",
 }
 

@@ -44,7 +44,9 @@ class Block(nn.Module):
         self.project = nn.Linear(config.width, config.width)
         self.norm2 = nn.LayerNorm(config.width)
         self.network = nn.Sequential(
-            nn.Linear(config.width, 4 * config.width), nn.GELU(), nn.Linear(4 * config.width, config.width)
+            nn.Linear(config.width, 4 * config.width),
+            nn.GELU(),
+            nn.Linear(4 * config.width, config.width),
         )
         self.dropout = nn.Dropout(config.dropout)
 
@@ -75,7 +77,9 @@ class CharGPT(nn.Module):
         x = self.characters(tokens) + self.positions(places)
         return F.linear(self.norm(self.blocks(x)), self.characters.weight)
 
-    def sample(self, tokens: fa.Tensor, count: int, temperature: float, generator: fa.Generator) -> fa.Tensor:
+    def sample(
+        self, tokens: fa.Tensor, count: int, temperature: float, generator: fa.Generator
+    ) -> fa.Tensor:
         """Appends `count` characters to (1, L) tokens, drawn one at a time."""
         self.eval()
         with fa.no_grad():
@@ -92,7 +96,9 @@ def default_text() -> str:
     return "\n".join(p.read_text(encoding="utf-8") for p in sorted(root.rglob("*.py")))
 
 
-def batch(data: fa.Tensor, size: int, context: int, generator: fa.Generator) -> tuple[fa.Tensor, fa.Tensor]:
+def batch(
+    data: fa.Tensor, size: int, context: int, generator: fa.Generator
+) -> tuple[fa.Tensor, fa.Tensor]:
     """`size` random windows of the text and the same windows one character later."""
     starts = fa.randint(0, len(data) - context, (size, 1), generator=generator)
     at = starts + fa.arange(context)
@@ -100,7 +106,7 @@ def batch(data: fa.Tensor, size: int, context: int, generator: fa.Generator) -> 
 
 
 def run(args: argparse.Namespace) -> float:
-    """Train and sample; returns the mean loss of the last tenth of the steps, in nats a character."""
+    """Train and sample; returns the mean loss of the last tenth of the steps, in nats."""
     from tqdm import tqdm
 
     if args.text is not None and not args.text.is_file():
@@ -115,8 +121,10 @@ def run(args: argparse.Namespace) -> float:
     data = fa.tensor([index[c] for c in text], dtype=fa.int64)
     model = CharGPT(Config(len(characters), context=args.context)).to(args.device)
     optimizer = optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95), weight_decay=0.1)
-    print(f"{len(text):,} characters, {len(characters)} different; "
-          f"{sum(p.numel() for p in model.parameters()):,} parameters")
+    print(
+        f"{len(text):,} characters, {len(characters)} different; "
+        f"{sum(p.numel() for p in model.parameters()):,} parameters"
+    )
     losses: list[float] = []
     start = time.perf_counter()
     with tqdm(range(args.steps), unit="step", file=sys.stderr) as bar:
@@ -139,15 +147,22 @@ def run(args: argparse.Namespace) -> float:
     print("".join(characters[i] for i in drawn[0].tolist()))
     args.out.mkdir(parents=True, exist_ok=True)
     fa.save(model.state_dict(), args.out / "weights.safetensors")
-    print(f"\nloss {final:.4f} nats a character; {seconds:.1f} s; wrote {args.out / 'weights.safetensors'}")
+    print(
+        f"\nloss {final:.4f} nats a character; {seconds:.1f} s;"
+        f" wrote {args.out / 'weights.safetensors'}"
+    )
     return final
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m facula.examples.charlm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m facula.examples.charlm",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--text", type=Path, help="a UTF-8 text file (default: facula's own sources)")
+    parser.add_argument(
+        "--text", type=Path, help="a UTF-8 text file (default: facula's own sources)"
+    )
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--context", type=int, default=64)

@@ -22,7 +22,7 @@ from facula.utils.data import DataLoader, Dataset, TensorDataset
 
 
 class DigitNet(nn.Module):
-    """Two convolutions, each with batch norm, and two linear layers: 8x8 grey image -> 10 scores."""
+    """Two convolutions with batch norm and two linear layers: 8x8 grey image -> 10 scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,11 @@ class DigitNet(nn.Module):
             nn.MaxPool2d(2),
         )
         self.classifier = nn.Sequential(
-            nn.Flatten(), nn.Dropout(0.25), nn.Linear(64 * 4 * 4, 128), nn.ReLU(), nn.Linear(128, 10)
+            nn.Flatten(),
+            nn.Dropout(0.25),
+            nn.Linear(64 * 4 * 4, 128),
+            nn.ReLU(),
+            nn.Linear(128, 10),
         )
 
     def forward(self, images: fa.Tensor) -> fa.Tensor:
@@ -69,7 +73,11 @@ def shifted(images: fa.Tensor, generator: fa.Generator) -> fa.Tensor:
 
 
 def train_epoch(
-    model: nn.Module, loader: DataLoader, optimizer: optim.Optimizer, generator: fa.Generator, bar: Any
+    model: nn.Module,
+    loader: DataLoader,
+    optimizer: optim.Optimizer,
+    generator: fa.Generator,
+    bar: Any,
 ) -> float:
     model.train()
     total, count = 0.0, 0
@@ -149,22 +157,31 @@ def run(epochs: int, device: str, seed: int, out: Path, quiet: bool = False) -> 
     out.mkdir(parents=True, exist_ok=True)
     fa.save(model.state_dict(), out / "weights.safetensors")
     wrong = (read != truth).nonzero().flatten()
-    captions = [f"{t} -> {r}" for t, r in zip(truth[wrong].tolist(), read[wrong].tolist(), strict=True)]
+    captions = [
+        f"{t} -> {r}" for t, r in zip(truth[wrong].tolist(), read[wrong].tolist(), strict=True)
+    ]
     save_misread(images[held_out][wrong].squeeze(1).tolist(), captions, out / "misread.png")
     print(f"\nloss {loss if epochs else float('nan'):.6f}")
     print(f"accuracy on {len(truth)} held-out digits: {accuracy:.2%}")
-    print(f"{time.perf_counter() - start:.1f} s; wrote {out / 'weights.safetensors'} and {out / 'misread.png'}")
+    print(
+        f"{time.perf_counter() - start:.1f} s; wrote {out / 'weights.safetensors'}"
+        f" and {out / 'misread.png'}"
+    )
     return accuracy
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m facula.examples.digits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m facula.examples.digits",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--epochs", type=int, default=20, help="passes over the training digits")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("digits-run"), help="folder for weights and picture")
+    parser.add_argument(
+        "--out", type=Path, default=Path("digits-run"), help="folder for weights and picture"
+    )
     args = parser.parse_args(argv)
     if args.epochs < 0:
         parser.error(f"--epochs must be at least 0, not {args.epochs}")

@@ -9,6 +9,7 @@ import facula
 __all__ = [
     "bilinear",
     "channel_shuffle",
+    "embedding",
     "instance_norm",
     "local_response_norm",
     "lp_pool1d",
@@ -19,6 +20,39 @@ __all__ = [
     "pixel_shuffle",
     "pixel_unshuffle",
 ]
+
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """Rows of weight (num_embeddings, dim) at integer indices: (*) to (*, dim).
+
+    Args:
+        padding_idx: row that gets no gradient; counted from the end when negative.
+        max_norm: rows that are looked up are first scaled, in place, to at most this norm.
+        norm_type: p of that norm.
+        scale_grad_by_freq: divide a row's gradient by how often it occurs in `input`.
+        sparse: sparse gradients are not implemented.
+    """
+    if sparse:
+        raise NotImplementedError("embedding(): sparse=True is not implemented")
+    if padding_idx is not None:
+        rows = weight.shape[0]
+        if not -rows <= padding_idx < rows:
+            raise ValueError(f"embedding(): padding_idx {padding_idx} is not a row of {rows}")
+        padding_idx %= rows
+    if max_norm is not None:
+        with facula.no_grad():
+            taken = facula.unique(input)
+            weight[taken] = facula.renorm(weight[taken], norm_type, 0, max_norm)
+    last = -1 if padding_idx is None else padding_idx
+    return facula.embedding(weight, input, last, scale_grad_by_freq)
 
 
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:

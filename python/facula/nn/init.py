@@ -209,9 +209,14 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
         flat.normal_(0, 1, generator=generator)
         if rows < cols:
             flat = flat.t()
-        q, r = facula.linalg.qr(flat)
-        # The sign makes the distribution uniform over orthogonal matrices (Mezzadri 2007).
-        q = q * facula.diagonal(r).sign()
+        # Gram-Schmidt on normal columns is the QR with a positive diagonal, which is uniform over
+        # orthogonal matrices (Mezzadri 2007); each column twice, for orthogonality to rounding.
+        q = facula.zeros_like(flat)
+        for k in range(flat.shape[1]):
+            column = flat[:, k]
+            for _ in range(2):
+                column = column - q @ (q.t() @ column)
+            q[:, k] = column / facula.linalg.vector_norm(column)
         if rows < cols:
             q = q.t()
         tensor.copy_(q.reshape(tensor.shape))

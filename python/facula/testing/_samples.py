@@ -1,8 +1,10 @@
 """The samples of ops.yaml as NumPy arguments.
 
 A sample is the argument list of a call, such as `f(3, 4), dim=1`. Words for arrays: `f` normal
-floats (uniform with `low`/`high`), `pos` uniform in [0.1, 3), `i` integers in [low, high), `b` bools,
-`c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values. Everything else is a Python literal, a dtype or format name.
+floats (uniform with `low`/`high`), `pos` uniform in [0.1, 3), `i` integers in [low, high),
+`b` bools, `c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values;
+no derivative is taken of those, nor of `const(f(3))`. Everything else is a Python literal, a
+dtype or format name.
 """
 
 from __future__ import annotations
@@ -28,6 +30,10 @@ class Named(str):
 
 class Varying(np.ndarray):
     """An array whose dtype a test may change (written `f` or `pos`)."""
+
+
+class Constant(Varying):
+    """Varying in dtype, but no derivative is taken of it (written `t` or `const(...)`)."""
 
 
 @dataclass
@@ -100,7 +106,9 @@ def evaluate(text: str, rng: np.random.Generator) -> Sample:
     def f(*shape: int, low: float | None = None, high: float | None = None) -> Varying:
         if low is None and high is None:
             return varying(rng.standard_normal(shape))
-        return varying(rng.uniform(0.0 if low is None else low, 1.0 if high is None else high, shape))
+        return varying(
+            rng.uniform(0.0 if low is None else low, 1.0 if high is None else high, shape)
+        )
 
     def c(*shape: int) -> np.ndarray:
         return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
@@ -115,7 +123,8 @@ def evaluate(text: str, rng: np.random.Generator) -> Sample:
         "b": lambda *shape: np.asarray(rng.integers(0, 2, shape).astype(bool)),
         "c": c,
         "perm": lambda n: np.asarray(rng.permutation(n)),
-        "t": varying,
+        "t": lambda values: np.asarray(values).view(Constant),
+        "const": lambda array: np.asarray(array).view(Constant),
         "call": lambda *args, **kwargs: Sample(list(args), kwargs),
         "inf": np.inf,
         "nan": np.nan,

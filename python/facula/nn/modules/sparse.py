@@ -79,7 +79,7 @@ class Embedding(Module):
 
     def _renormalise(self, input: Any) -> None:
         with facula.no_grad():
-            rows = facula.unique(input)
+            rows = facula._C._ops._unique(input)[0]
             chosen = self.weight[rows]
             norm = facula.linalg.vector_norm(chosen, self.norm_type, 1, keepdim=True)
             scale = facula.where(

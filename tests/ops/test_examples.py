@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import doctest
 
-import pytest
-
 import facula
+import pytest
 from facula.testing._samples import OpRecord, operators
 
 WITH_EXAMPLE = [pytest.param(op, id=op.name) for op in operators() if op.example]

@@ -1,0 +1,79 @@
+// Keys of elements and the vector loops of sorting and searching.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "runtime/iterate/isa.h"
+
+namespace facula::cpu {
+
+template <typename C>
+using KeyOf = std::conditional_t<sizeof(C) == 8, uint64_t, uint32_t>;
+
+template <typename C>
+inline KeyOf<C> to_key(C v) {
+  using K = KeyOf<C>;
+  constexpr K top = K(1) << (sizeof(C) * 8 - 1);
+  if constexpr (std::is_integral_v<C>) {
+    return static_cast<K>(v) ^ top;
+  } else {
+    const K bits = v == 0 ? K(0) : std::bit_cast<K>(v);
+    const K key = (bits & top) != 0 ? static_cast<K>(~bits) : bits | top;
+    return v != v ? static_cast<K>(~K(0)) : key;
+  }
+}
+
+template <typename C>
+inline C from_key(KeyOf<C> key) {
+  using K = KeyOf<C>;
+  constexpr K top = K(1) << (sizeof(C) * 8 - 1);
+  if constexpr (std::is_integral_v<C>) {
+    return static_cast<C>(key ^ top);
+  } else {
+    return std::bit_cast<C>(static_cast<K>((key & top) != 0 ? key ^ top : ~key));
+  }
+}
+
+template <typename C>
+struct OrderLoops {
+  // keys[i] = to_key(x[i]) ^ flip; false when some element (a NaN or -0.0) is not given back by its key.
+  bool (*keys)(const C* x, int64_t n, KeyOf<C> flip, KeyOf<C>* keys);
+  // First index i, a multiple of 64, such that a key of x[i ... i + 63] is below `limit`; or where that
+  // cannot be ruled out, n - n % 64. Keys are flipped as above.
+  int64_t (*skip)(const C* x, int64_t n, KeyOf<C> flip, KeyOf<C> limit);
+  // Insertion points of `count` (at most 32) values in a sorted line.
+  void (*search)(const C* line, int64_t n, const C* values, int64_t count, bool right, int64_t* out);
+};
+
+struct OrderTable {
+  OrderLoops<float> f32;
+  OrderLoops<double> f64;
+  OrderLoops<int32_t> i32;
+  OrderLoops<int64_t> i64;
+  // out[i] = (keys[i] - base) >> shift in the upper half, i in the lower.
+  void (*pack32)(const uint32_t* keys, int64_t n, uint64_t* out);
+  void (*pack64)(const uint64_t* keys, int64_t n, uint64_t base, int shift, uint64_t* out);
+  void (*range64)(const uint64_t* keys, int64_t n, uint64_t* low, uint64_t* high);
+  // Sorts at most 64 different numbers by counting the smaller ones.
+  void (*rank_sort)(uint64_t* data, int64_t n);
+};
+
+template <typename C>
+const OrderLoops<C>& loops_of(const OrderTable& t) {
+  if constexpr (std::is_same_v<C, float>)
+    return t.f32;
+  else if constexpr (std::is_same_v<C, double>)
+    return t.f64;
+  else if constexpr (std::is_same_v<C, int32_t>)
+    return t.i32;
+  else
+    return t.i64;
+}
+
+}  // namespace facula::cpu
+
+namespace facula {
+FACULA_DECLARE_BY_ISA(cpu::OrderTable, order_table)
+}  // namespace facula

@@ -1,0 +1,63 @@
+"""Decompositions against kernels: operators that have both, run without their kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import facula
+import pytest
+from facula.testing._samples import OpRecord, operators
+from harness import arguments, compare, find, to_numpy
+
+BOTH = [
+    op
+    for op in operators()
+    if op.samples()
+    and op.composite
+    and "CPU" in (op.dispatch or {})
+    and op.kind != "random"
+    and not op.property
+]
+CASES = [
+    pytest.param(op, i, id=f"{op.name}-{i}") for op in BOTH for i in range(len(op.data["samples"]))
+]
+
+
+@contextmanager
+def without_kernel(name: str) -> Iterator[None]:
+    """The CPU kernel of an operator taken out of the table."""
+    kernel = facula._C._swap_cpu_kernel(name, 0)
+    try:
+        yield
+    finally:
+        facula._C._swap_cpu_kernel(name, kernel)
+
+
+@pytest.mark.parametrize(("op", "index"), CASES)
+def test_decomposition(op: OpRecord, index: int) -> None:
+    _, args, kwargs = arguments(op.sample(index), "float64")
+    function = find(op)
+    want = function(*args, **kwargs)
+    with without_kernel(op.name):
+        got = function(*args, **kwargs)
+    compare(op, to_numpy(got), to_numpy(want), "float64")
+    for g, w in zip(
+        *([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True
+    ):
+        assert not isinstance(g, facula.Tensor) or g.dtype == w.dtype
+
+
+INPLACE = [p for p in CASES if "inplace" in p.values[0].variants and not p.values[0].internal]
+
+
+@pytest.mark.parametrize(("op", "index"), INPLACE)
+def test_decomposition_in_place(op: OpRecord, index: int) -> None:
+    _, args, kwargs = arguments(op.sample(index), "float64")
+    want = find(op)(*args, **kwargs)
+    mine = args[0].clone()
+    if mine.shape != want.shape or mine.dtype != want.dtype:
+        pytest.skip("the result does not fit self")
+    with without_kernel(op.name):
+        getattr(mine, op.base_name + "_")(*args[1:], **kwargs)
+    compare(op, to_numpy(mine), to_numpy(want), "float64")
