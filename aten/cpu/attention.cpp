@@ -94,7 +94,10 @@ template <typename T>
 class Panels {
  public:
   Panels(int64_t rows, int64_t depth)
-      : rows_(rows), depth_(depth), width_(even_panel(rows, gemm_loops<T>().mr)), count_((rows + width_ - 1) / width_) {}
+      : rows_(rows),
+        depth_(depth),
+        width_(even_panel(rows, gemm_loops<T>().mr)),
+        count_((rows + width_ - 1) / width_) {}
   int64_t width() const { return width_; }
   int64_t count() const { return count_; }
   int64_t rows(int64_t i) const { return std::min(width_, rows_ - i * width_); }
@@ -161,7 +164,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
   });
   const int64_t block = kPanels * keys.width(), rise = even_panel(p.value_width, gemm.mr);
   const int64_t work = std::max<int64_t>(1, nr * p.keys * (p.width + p.value_width));
-  parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, 65536 / work), [&](int64_t begin, int64_t end) {
+  parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> buffer(nr * (block + p.width + p.value_width + 3) + 16);
     T *s = buffer.get(), *o = s + nr * block, *panel = o + nr * p.value_width, *maxima = panel + nr * p.width + 16;
     T *sums = maxima + nr, *shrink = sums + nr;
@@ -215,7 +218,8 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
   const int64_t wide = padded(p.width), wide_value = padded(p.value_width);
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> packed(keys.size() + values.size());
-    const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2 * mr + 2) + 128);
+    const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2 * mr + 2) +
+                                128);
     T *pk = packed.get(), *pv = pk + keys.size();
     T* free = buffer.get();
     const auto take = [&](int64_t n) { return std::exchange(free, free + n); };

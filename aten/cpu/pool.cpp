@@ -78,7 +78,7 @@ Pool adaptive_pool(IntList input, IntList output, size_t dims) {
 
 template <typename F>
 void for_planes(const Pool& p, const F& fn) {
-  parallel_for(0, p.planes, grain_for(p.in(), 16384), [&](int64_t begin, int64_t end) { fn(begin, end); });
+  parallel_for(0, p.planes, grain_for(p.in(), 32768), [&](int64_t begin, int64_t end) { fn(begin, end); });
 }
 
 // Calls fn(offset of the row) for the rows of a window.
