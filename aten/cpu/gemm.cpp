@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "aten/cpu/amx.h"
 #include "aten/cpu/blas.h"
 #include "aten/cpu/gemm_loops.h"
 #include "aten/cpu/dense.h"
@@ -278,6 +279,12 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
 template <typename T>
 void half_gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const T> a, Matrix<const T> b, float beta,
                Matrix<T> c) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (m >= 16 && n >= 16 && k >= 32 && work_of(m, n, k) >= 1 << 18 && amx::available()) {
+      amx::gemm(m, n, k, alpha, a, b, beta, c);
+      return;
+    }
+  }
   const TypedBuffer<float> buffer(m * k + k * n + m * n);
   const Matrix<float> fa{buffer.get(), k, 1}, fb{fa.data + m * k, n, 1}, fc{fb.data + k * n, n, 1};
   copy_matrix<float, T>(m, k, a, fa);
