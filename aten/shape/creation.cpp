@@ -66,11 +66,6 @@ Meta cloned(const Tensor& self, std::optional<ScalarType> dtype, std::optional<D
           format_strides_like(self, memory_format, true, "clone")};
 }
 
-Meta filled_tensor(const Tensor& self, const Tensor& value) {
-  FACULA_CHECK(value.dim() == 0, Runtime, "fill_(): value must be 0-d, not ", shape_string(value.sizes()));
-  return cloned(self, {}, {}, {});
-}
-
 Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<ScalarType> dtype,
            std::optional<Device> device) {
   const auto integral = [](const Scalar& s) { return s.kind() <= Category::Integral; };
