@@ -316,7 +316,7 @@ def _forward(
     schema: Schema, op: Operator, active: list[Derivative], outputs: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Expressions for the tangents of the outputs, over the forward's arguments and results."""
-    if not active or op.forward == "none":
+    if not active or op.forward in ("none", "composite"):
         return ()
     variables = argument_values(op)
     for name in outputs:

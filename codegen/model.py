@@ -223,7 +223,7 @@ class Operator:
     composite_fn: str | None = None
     auto: bool = False  # derivative: auto
     derivatives: tuple[Derivative, ...] = ()
-    forward: str = "none"  # elementwise, linear, formula, none
+    forward: str = "none"  # elementwise, linear, composite, formula, none
     forward_formula: Formula | None = None
     forward_reason: str = ""
     variants: tuple[str, ...] = ()

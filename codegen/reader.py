@@ -527,7 +527,9 @@ class _RecordReader:
         text = self.record.text(node, "'forward'")
         if text is None:
             return "none", None, ""
-        if text.value in ("elementwise", "linear"):
+        if text.value == "composite" and not {"composite", "composite_fn"} & set(self.record.keys):
+            self.record.error(node, "'forward: composite' needs the key 'composite' or 'composite_fn'")
+        if text.value in ("elementwise", "linear", "composite"):
             return text.value, None, ""
         if text.value.startswith("none:"):
             return "none", None, text.value[len("none:") :].strip()

@@ -38,6 +38,7 @@ class Stub:
     composite_symbol: str
     has_decomposition: bool
     through_composite: bool  # records gradients by running the composite instead of the kernel
+    forward_composite: str  # condition to run the composite for its tangents, "" for never
     device: str
     pointwise: PointwisePlan | None
     autograd: bool
@@ -267,6 +268,11 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         else f"{op.symbol}_composite",
         has_decomposition=(op.composite is not None or op.composite_fn is not None) and bool(kinds),
         through_composite=op.through_composite,
+        forward_composite=" || ".join(
+            f"has_tangent({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)
+        )
+        if op.forward == "composite"
+        else "",
         device=device_expression(op),
         pointwise=pointwise_plan(op) if op.scalar else None,
         autograd=differentiable,

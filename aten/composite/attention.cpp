@@ -31,18 +31,28 @@ Tensor sum_heads(const Tensor& t, int64_t times) {
   return ops::sum(ops::reshape(t, split), IntList{at + 1}, false);
 }
 
-// Softmax of scaled and masked scores; rows that see no key are zero.
-Tensor weights(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal, double scale) {
+Tensor number_like(const Tensor& t, double value) { return ops::full(IntList{}, value, t.dtype(), t.device()); }
+Tensor lowest_like(const Tensor& t) { return number_like(t, -std::numeric_limits<double>::infinity()); }
+
+// Scaled and masked scores.
+Tensor scores(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal, double scale) {
   Tensor s = ops::mul(ops::matmul(query, ops::transpose(key, -2, -1)), wrapped_number(scale));
-  const Tensor lowest = ops::full(IntList{}, -std::numeric_limits<double>::infinity(), s.dtype(), s.device());
   if (is_causal) {
     const Tensor ones = ops::full(IntList{s.size(-2), s.size(-1)}, true, ScalarType::Bool, s.device());
-    s = ops::where(ops::tril(ones), s, lowest);
+    s = ops::where(ops::tril(ones), s, lowest_like(s));
   }
-  if (mask.defined()) s = mask.dtype() == ScalarType::Bool ? ops::where(mask, s, lowest) : ops::add(s, mask);
-  if (!mask.defined()) return ops::softmax(s, -1);
-  const Tensor blind = ops::all(ops::eq(s, lowest), IntList{-1}, true);
-  return ops::where(blind, ops::full(IntList{}, 0.0, s.dtype(), s.device()), ops::softmax(s, -1));
+  if (mask.defined()) {
+    s = mask.dtype() == ScalarType::Bool ? ops::where(mask, s, lowest_like(s)) : ops::add(s, mask);
+  }
+  return s;
+}
+
+// Their softmax; rows that see no key are zero.
+Tensor weights(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal, double scale) {
+  const Tensor s = scores(query, key, mask, is_causal, scale), p = ops::softmax(s, -1);
+  if (!mask.defined()) return p;
+  const Tensor blind = ops::all(ops::eq(s, lowest_like(s)), IntList{-1}, true);
+  return ops::where(blind, number_like(s, 0.0), p);
 }
 
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, bool enable_gqa) {
@@ -115,7 +125,10 @@ std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, con
   const int64_t times = query.size(1) / key.size(1);
   const Tensor p = weights(query, repeat_heads(key, times), mask, is_causal, scale);
   const Tensor out = ops::matmul(p, repeat_heads(value, times));
-  return {out, ops::full(IntList{}, 0.0, compute_type(out.dtype()), out.device())};
+  const Tensor lse =
+      ops::logsumexp(scores(query, repeat_heads(key, times), mask, is_causal, scale), IntList{-1}, false);
+  const Tensor none = number_like(lse, std::numeric_limits<double>::infinity());
+  return {out, ops::where(ops::eq(lse, lowest_like(lse)), none, lse)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,

@@ -1,18 +1,22 @@
 // Scaled dot product attention in blocks of queries and keys, with a running softmax (Dao et al.,
 // FlashAttention, 2022): memory is linear in the length.
+//
+// Scores are kept by key, a panel of queries wide, as keys times queries: so they leave one product
+// as its result, pass the softmax in whole vectors, and enter the next as its second factor.
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "aten/cpu/attention_loops.h"
 #include "aten/cpu/dense.h"
-#include "aten/cpu/gemm.h"
+#include "aten/cpu/gemm_loops.h"
 #include "aten/cpu/nn_loops.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
 namespace {
 
-constexpr int64_t kQueries = 64, kKeys = 256;  // of a block
+constexpr int64_t kPanels = 16;  // panels of keys in a block
 
 // (B, H, rows, columns) with contiguous columns.
 template <typename T>
@@ -37,7 +41,7 @@ struct Problem {
   int64_t batch, heads, kv_heads, queries, keys, width, value_width;
   bool causal;
   int64_t group() const { return heads / kv_heads; }
-  // Keys that the block of queries from `first` can see.
+  // Keys that the queries from `first` on can see.
   int64_t visible(int64_t first, int64_t count) const { return causal ? std::min(keys, first + count) : keys; }
 };
 Problem problem_of(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
@@ -58,20 +62,20 @@ class Mask {
     }
   }
   bool present() const { return held_.defined(); }
-  // Scales the scores of one block and masks them.
+  // Scales the scores of one block (keys, panel of queries) and masks them.
   template <typename T>
-  void apply(int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, T scale, T* s, int64_t ld) const {
-    const int64_t base = b * strides_[0] + h * strides_[1] + k0 * strides_[3];
-    for (int64_t i = 0; i < nq; ++i) {
-      const int64_t row = base + (q0 + i) * strides_[2];
-      T* to = s + i * ld;
+  void apply(int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, T scale, T* s, int64_t panel) const {
+    const int64_t base = b * strides_[0] + h * strides_[1] + q0 * strides_[2] + k0 * strides_[3];
+    for (int64_t k = 0; k < nk; ++k) {
+      T* row = s + k * panel;
       if (boolean_) {
-        const bool* m = held_.data<bool>() + row;
-        for (int64_t j = 0; j < nk; ++j)
-          to[j] = m[j * strides_[3]] ? to[j] * scale : -std::numeric_limits<T>::infinity();
+        const bool* m = held_.data<bool>() + base + k * strides_[3];
+        for (int64_t i = 0; i < nq; ++i) {
+          row[i] = m[i * strides_[2]] ? row[i] * scale : -std::numeric_limits<T>::infinity();
+        }
       } else {
-        const T* m = held_.data<T>() + row;
-        for (int64_t j = 0; j < nk; ++j) to[j] = to[j] * scale + m[j * strides_[3]];
+        const T* m = held_.data<T>() + base + k * strides_[3];
+        for (int64_t i = 0; i < nq; ++i) row[i] = row[i] * scale + m[i * strides_[2]];
       }
     }
   }
@@ -85,64 +89,114 @@ class Mask {
   int64_t strides_[4] = {};
 };
 
+// Rows (columns contiguous) as panels of a first factor: panel i holds rows [i * width, (i + 1) * width).
 template <typename T>
-void mask_future(int64_t q0, int64_t nq, int64_t k0, int64_t nk, T* s, int64_t ld, T value) {
-  for (int64_t i = 0; i < nq; ++i) {
-    const int64_t first = std::clamp<int64_t>(q0 + i + 1 - k0, 0, nk);
-    std::fill(s + i * ld + first, s + i * ld + nk, value);
+class Panels {
+ public:
+  Panels(int64_t rows, int64_t depth)
+      : rows_(rows),
+        depth_(depth),
+        width_(even_panel(rows, gemm_loops<T>().mr)),
+        count_((rows + width_ - 1) / width_) {}
+  int64_t width() const { return width_; }
+  int64_t count() const { return count_; }
+  int64_t rows(int64_t i) const { return std::min(width_, rows_ - i * width_); }
+  // Room for the last row to be written as a whole vector.
+  int64_t size() const { return count_ * width_ * depth_ + 16; }
+  int64_t at(int64_t i) const { return i * width_ * depth_; }
+  void pack(const T* from, int64_t stride, T* to) const {
+    for (int64_t i = 0; i < count_; ++i) {
+      gemm_loops<T>().pack(depth_, rows(i), width_, from + i * width_ * stride, stride, 1, to + at(i));
+    }
   }
-}
 
-// Scores of a block, scaled by *scale still to be applied (1 after a mask).
+ private:
+  int64_t rows_, depth_, width_, count_;
+};
+
+// Scores s (keys, panel of queries) of the panels [i0, i1) of keys, scaled by *scale still to be applied (1
+// after a mask).
 template <typename T>
-void scores(const Problem& p, const Heads<const T>& q, const Heads<const T>& k, const Mask& mask, int64_t b, int64_t h,
-            int64_t q0, int64_t nq, int64_t k0, int64_t nk, T* s, T* scale) {
-  gemm<T>(nq, nk, p.width, T(1), {q.at(b, h, q0), q.row, 1}, {k.at(b, h / p.group(), k0), 1, k.row}, T(0),
-          {s, kKeys, 1});
-  if (mask.present()) {
-    mask.apply(b, h, q0, nq, k0, nk, *scale, s, kKeys);
-    *scale = T(1);
+struct Scores {
+  const Problem& p;
+  const Mask& mask;
+  const Panels<T>& keys;
+
+  void compute(const T* packed_keys, const T* packed_queries, int64_t i0, int64_t i1, int64_t nk, T* s) const {
+    const GemmLoops<T>& gemm = gemm_loops<T>();
+    for (int64_t i = i0; i < i1; ++i) {
+      const int64_t row = (i - i0) * keys.width();
+      gemm.tile(p.width, packed_keys + keys.at(i), keys.width(), packed_queries, s + row * gemm.nr, gemm.nr,
+                std::min(keys.rows(i), nk - row), gemm.nr, false);
+    }
   }
-  if (!p.causal || k0 + nk <= q0 + 1) return;
-  if (*scale <= 0) {  // infinite scores must stay negative
-    for (int64_t i = 0; i < nq; ++i) attention_loops<T>().scale(nk, *scale, s + i * kKeys);
-    *scale = T(1);
+  void hide(int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, T* s, T* scale) const {
+    const int64_t nr = gemm_loops<T>().nr;
+    if (mask.present()) {
+      mask.apply(b, h, q0, nq, k0, nk, *scale, s, nr);
+      *scale = T(1);
+    }
+    if (!p.causal || k0 + nk <= q0 + 1) return;
+    if (*scale <= 0) {  // infinite scores must stay negative
+      for (int64_t i = 0; i < nk * nr; ++i) s[i] *= *scale;
+      *scale = T(1);
+    }
+    for (int64_t k = std::max<int64_t>(0, q0 + 1 - k0); k < nk; ++k) {
+      const int64_t hidden = std::min(nq, k0 + k - q0);
+      std::fill_n(s + k * nr, hidden, -std::numeric_limits<T>::infinity());
+    }
   }
-  mask_future(q0, nq, k0, nk, s, kKeys, -std::numeric_limits<T>::infinity());
-}
+};
 
 template <typename T>
 void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k, const Heads<const T>& v,
              const Mask& mask, T scale, T* out, T* lse) {
   const AttentionLoops<T>& loops = attention_loops<T>();
-  const int64_t blocks = (p.queries + kQueries - 1) / kQueries;
-  parallel_for(0, p.batch * p.heads * blocks, 1, [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> scratch(kQueries * kKeys + 2 * kQueries);
-    T *s = scratch.get(), *maxima = s + kQueries * kKeys, *sums = maxima + kQueries;
+  const GemmLoops<T>& gemm = gemm_loops<T>();
+  const int64_t nr = gemm.nr, blocks = (p.queries + nr - 1) / nr;
+  const Panels<T> keys(p.keys, p.width);
+  const Scores<T> scores{p, mask, keys};
+  const TypedBuffer<T> packed(p.batch * p.kv_heads * keys.size());
+  parallel_for(0, p.batch * p.kv_heads, grain_for(p.keys * p.width), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      keys.pack(k.at(i / p.kv_heads, i % p.kv_heads, 0), k.row, packed.get() + i * keys.size());
+    }
+  });
+  const int64_t block = kPanels * keys.width(), rise = even_panel(p.value_width, gemm.mr);
+  const int64_t work = std::max<int64_t>(1, nr * p.keys * (p.width + p.value_width));
+  parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<T> buffer(nr * (block + p.width + p.value_width + 3) + 16);
+    T *s = buffer.get(), *o = s + nr * block, *panel = o + nr * p.value_width, *maxima = panel + nr * p.width + 16;
+    T *sums = maxima + nr, *shrink = sums + nr;
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t q0 = item % blocks * kQueries, bh = item / blocks, b = bh / p.heads, h = bh % p.heads;
-      const int64_t nq = std::min(kQueries, p.queries - q0), visible = p.visible(q0, nq);
-      T* o = out + (bh * p.queries + q0) * p.value_width;
-      std::fill(maxima, maxima + nq, -std::numeric_limits<T>::infinity());
-      std::fill(sums, sums + nq, T(0));
-      std::fill(o, o + nq * p.value_width, T(0));
-      for (int64_t k0 = 0; k0 < visible; k0 += kKeys) {
-        const int64_t nk = std::min(kKeys, visible - k0);
+      const int64_t q0 = item % blocks * nr, bh = item / blocks, b = bh / p.heads, h = bh % p.heads;
+      const int64_t kv = h / p.group(), nq = std::min(nr, p.queries - q0), visible = p.visible(q0, nq);
+      const T* own = packed.get() + (b * p.kv_heads + kv) * keys.size();
+      gemm.pack(p.width, nq, nr, q.at(b, h, q0), q.row, 1, panel);
+      std::fill_n(maxima, nr, -std::numeric_limits<T>::infinity());
+      std::fill_n(sums, nr, T(0));
+      for (int64_t k0 = 0; k0 < visible; k0 += block) {
+        const int64_t nk = std::min(block, visible - k0), first = k0 / keys.width();
         T factor = scale;
-        scores(p, q, k, mask, b, h, q0, nq, k0, nk, s, &factor);
-        for (int64_t i = 0; i < nq; ++i) {
-          const T shrink = loops.accumulate(nk, factor, s + i * kKeys, maxima + i, sums + i);
-          if (shrink != T(1) && k0 > 0) loops.scale(p.value_width, shrink, o + i * p.value_width);
+        scores.compute(own, panel, first, first + (nk + keys.width() - 1) / keys.width(), nk, s);
+        scores.hide(b, h, q0, nq, k0, nk, s, &factor);
+        loops.accumulate(nk, factor, s, maxima, sums, shrink);
+        if (k0 > 0) loops.scale(p.value_width, shrink, o);
+        for (int64_t e = 0; e < p.value_width; e += rise) {
+          gemm.tile(nk, v.at(b, kv, k0) + e, v.row, s, o + e * nr, nr, std::min(rise, p.value_width - e), nr, k0 > 0);
         }
-        gemm<T>(nq, p.value_width, nk, T(1), {s, kKeys, 1}, {v.at(b, h / p.group(), k0), v.row, 1}, T(k0 > 0 ? 1 : 0),
-                {o, p.value_width, 1});
       }
-      for (int64_t i = 0; i < nq; ++i) {
+      if (visible == 0) std::fill_n(o, nr * p.value_width, T(0));
+      for (int64_t i = 0; i < nr; ++i) {
         // A query that sees no key gets zeros, and a log-sum-exp that makes its weights zero.
         const bool none = sums[i] == T(0);
-        loops.scale(p.value_width, none ? T(0) : T(1) / sums[i], o + i * p.value_width);
-        lse[bh * p.queries + q0 + i] = none ? std::numeric_limits<T>::infinity() : maxima[i] + std::log(sums[i]);
+        shrink[i] = none ? T(0) : T(1) / sums[i];
+        if (i < nq) {
+          lse[bh * p.queries + q0 + i] = none ? std::numeric_limits<T>::infinity() : maxima[i] + std::log(sums[i]);
+        }
       }
+      loops.scale(p.value_width, shrink, o);
+      gemm.pack(nq, p.value_width, p.value_width, o, nr, 1, out + (bh * p.queries + q0) * p.value_width);
     }
   });
 }
@@ -152,41 +206,102 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               const Heads<const T>& dy, const T* out, const T* lse, const Mask& mask, T scale, T* dq, T* dk, T* dv) {
   const AttentionLoops<T>& loops = attention_loops<T>();
   const DotLoops<T>& dots = dot_loops<T>();
-  std::fill(dq, dq + p.batch * p.heads * p.queries * p.width, T(0));
-  std::fill(dk, dk + p.batch * p.kv_heads * p.keys * p.width, T(0));
-  std::fill(dv, dv + p.batch * p.kv_heads * p.keys * p.value_width, T(0));
+  const GemmLoops<T>& gemm = gemm_loops<T>();
+  constexpr int64_t kTwo = 2;  // panels of queries that are taken together
+  const int64_t nr = gemm.nr, span = kTwo * nr;
+  std::fill_n(dk, p.batch * p.kv_heads * p.keys * p.width, T(0));
+  std::fill_n(dv, p.batch * p.kv_heads * p.keys * p.value_width, T(0));
+  const Panels<T> keys(p.keys, p.width), values(p.keys, p.value_width);
+  const Scores<T> scores{p, mask, keys};
+  const int64_t mr = keys.width(), block = kPanels * mr, rise = even_panel(p.width, gemm.mr);
+  const auto padded = [nr](int64_t n) { return (n + nr - 1) / nr * nr; };
+  const int64_t wide = padded(p.width), wide_value = padded(p.value_width);
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> scratch(2 * kQueries * kKeys + kQueries);
-    T *s = scratch.get(), *dp = s + kQueries * kKeys, *delta = dp + kQueries * kKeys;
+    const TypedBuffer<T> packed(keys.size() + values.size());
+    const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2 * mr + 2) +
+                                128);
+    T *pk = packed.get(), *pv = pk + keys.size();
+    T* free = buffer.get();
+    const auto take = [&](int64_t n) { return std::exchange(free, free + n); };
+    T *s = take(span * block), *dp = take(span * block), *left_p = take(span * mr + 16), *left_s = take(span * mr + 16);
+    T *columns_q = take(span * p.width + 16), *columns_g = take(span * p.value_width + 16);
+    T *rows_q = take(span * wide), *rows_g = take(span * wide_value);
+    T *slopes = take(span * p.width), *delta = take(span), *shift = take(span);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t b = item / p.kv_heads, kv = item % p.kv_heads;
-      T* dk_head = dk + item * p.keys * p.width;
-      T* dv_head = dv + item * p.keys * p.value_width;
+      keys.pack(k.at(b, kv, 0), k.row, pk);
+      values.pack(v.at(b, kv, 0), v.row, pv);
       for (int64_t h = kv * p.group(); h < (kv + 1) * p.group(); ++h) {
         const int64_t bh = b * p.heads + h;
-        for (int64_t q0 = 0; q0 < p.queries; q0 += kQueries) {
-          const int64_t nq = std::min(kQueries, p.queries - q0), visible = p.visible(q0, nq);
-          const T* o = out + (bh * p.queries + q0) * p.value_width;
-          const Matrix<const T> grad{dy.at(b, h, q0), dy.row, 1}, query{q.at(b, h, q0), q.row, 1};
-          for (int64_t i = 0; i < nq; ++i) {
-            delta[i] = dots.dot(p.value_width, grad.data + i * grad.row, o + i * p.value_width);
-          }
-          for (int64_t k0 = 0; k0 < visible; k0 += kKeys) {
-            const int64_t nk = std::min(kKeys, visible - k0);
-            T factor = scale;
-            scores(p, q, k, mask, b, h, q0, nq, k0, nk, s, &factor);
-            const Matrix<const T> value{v.at(b, kv, k0), v.row, 1}, key{k.at(b, kv, k0), k.row, 1};
-            gemm<T>(nq, nk, p.value_width, T(1), grad, value.t(), T(0), {dp, kKeys, 1});
-            for (int64_t i = 0; i < nq; ++i) {
-              loops.gradient(nk, factor, lse[bh * p.queries + q0 + i], delta[i], s + i * kKeys, dp + i * kKeys);
+        for (int64_t q0 = 0; q0 < p.queries; q0 += span) {
+          const int64_t count = std::min(span, p.queries - q0), panels = (count + nr - 1) / nr;
+          const int64_t visible = p.visible(q0, count);
+          for (int64_t j = 0; j < panels; ++j) {
+            const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
+            gemm.pack(p.width, nq, nr, q.at(b, h, first), q.row, 1, columns_q + j * nr * p.width);
+            gemm.pack(p.value_width, nq, nr, dy.at(b, h, first), dy.row, 1, columns_g + j * nr * p.value_width);
+            for (int64_t i = 0; i < nr; ++i) {
+              const int64_t at = bh * p.queries + first + i;
+              shift[j * nr + i] = i < nq ? lse[at] : std::numeric_limits<T>::infinity();
+              delta[j * nr + i] =
+                  i < nq ? dots.dot(p.value_width, dy.at(b, h, first + i), out + at * p.value_width) : T(0);
             }
-            // Where the scores have taken the scale, it is still missing from their slopes.
-            const T rest = factor == scale ? T(1) : scale;
-            const Matrix<const T> weights{s, kKeys, 1}, slopes{dp, kKeys, 1};
-            gemm<T>(nk, p.value_width, nq, T(1), weights.t(), grad, T(1),
-                    {dv_head + k0 * p.value_width, p.value_width, 1});
-            gemm<T>(nq, p.width, nk, rest, slopes, key, T(1), {dq + (bh * p.queries + q0) * p.width, p.width, 1});
-            gemm<T>(nk, p.width, nq, rest, slopes.t(), query, T(1), {dk_head + k0 * p.width, p.width, 1});
+          }
+          for (int64_t e = 0; e < p.width; e += nr) {
+            gemm.pack(count, std::min(nr, p.width - e), nr, q.at(b, h, q0) + e, 1, q.row, rows_q + e * span);
+          }
+          for (int64_t e = 0; e < p.value_width; e += nr) {
+            gemm.pack(count, std::min(nr, p.value_width - e), nr, dy.at(b, h, q0) + e, 1, dy.row, rows_g + e * span);
+          }
+          for (int64_t k0 = 0; k0 < visible; k0 += block) {
+            const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + (nk + mr - 1) / mr;
+            for (int64_t j = 0; j < panels; ++j) {
+              T *sj = s + j * nr * block, *dpj = dp + j * nr * block;
+              const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
+              T factor = scale;
+              scores.compute(pk, columns_q + j * nr * p.width, i0, i1, nk, sj);
+              scores.hide(b, h, first, nq, k0, nk, sj, &factor);
+              for (int64_t i = i0; i < i1; ++i) {
+                const int64_t row = (i - i0) * mr;
+                gemm.tile(p.value_width, pv + values.at(i), mr, columns_g + j * nr * p.value_width, dpj + row * nr, nr,
+                          std::min(keys.rows(i), nk - row), nr, false);
+              }
+              loops.gradient(nk, factor, shift + j * nr, delta + j * nr, sj, dpj);
+              if (factor != scale) {  // the scores had taken the scale, their slopes lack it
+                for (int64_t i = 0; i < nk * nr; ++i) dpj[i] *= scale;
+              }
+              for (int64_t e = 0; e < p.width; e += rise) {
+                gemm.tile(nk, k.at(b, kv, k0) + e, k.row, dpj, slopes + (j * p.width + e) * nr, nr,
+                          std::min(rise, p.width - e), nr, k0 > 0);
+              }
+            }
+            for (int64_t i = i0; i < i1; ++i) {
+              const int64_t row = (i - i0) * mr, rows = std::min(keys.rows(i), nk - row);
+              for (int64_t j = 0; j < panels; ++j) {
+                const int64_t nq = std::min(nr, count - j * nr);
+                gemm.pack(nq, rows, mr, s + (j * block + row) * nr, nr, 1, left_p + j * nr * mr);
+                gemm.pack(nq, rows, mr, dp + (j * block + row) * nr, nr, 1, left_s + j * nr * mr);
+              }
+              T* dv_rows = dv + (item * p.keys + k0 + row) * p.value_width;
+              T* dk_rows = dk + (item * p.keys + k0 + row) * p.width;
+              for (int64_t e = 0; e < p.value_width; e += nr) {
+                gemm.tile(count, left_p, mr, rows_g + e * span, dv_rows + e, p.value_width, rows,
+                          std::min(nr, p.value_width - e), true);
+              }
+              for (int64_t e = 0; e < p.width; e += nr) {
+                gemm.tile(count, left_s, mr, rows_q + e * span, dk_rows + e, p.width, rows, std::min(nr, p.width - e),
+                          true);
+              }
+            }
+          }
+          for (int64_t j = 0; j < panels; ++j) {
+            const int64_t nq = std::min(nr, count - j * nr);
+            T* to = dq + (bh * p.queries + q0 + j * nr) * p.width;
+            if (visible == 0) {
+              std::fill_n(to, nq * p.width, T(0));
+            } else {
+              gemm.pack(nq, p.width, p.width, slopes + j * p.width * nr, nr, 1, to);
+            }
           }
         }
       }

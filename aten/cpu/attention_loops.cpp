@@ -2,58 +2,75 @@
 
 #include <cmath>
 
+#include "aten/cpu/panel.h"
 #include "aten/cpu/vector_exp.h"
 
 namespace facula {
 namespace {
 
 template <typename T>
-T accumulate(int64_t n, T scale, T* __restrict s, T* max, T* sum) {
-  T m = -HUGE_VAL;
-#pragma omp simd reduction(max : m)
-  for (int64_t i = 0; i < n; ++i) m = s[i] > m ? s[i] : m;
-  m *= scale;
-  if (scale < 0) {
-    m = -HUGE_VAL;
-    for (int64_t i = 0; i < n; ++i) m = s[i] * scale > m ? s[i] * scale : m;
+void accumulate(int64_t keys, T scale, T* __restrict s, T* __restrict max, T* __restrict sum, T* __restrict shrink) {
+  constexpr int kN = kColumns<T>;
+  T m[kN], shift[kN], total[kN] = {};
+  for (int i = 0; i < kN; ++i) m[i] = max[i];
+  for (int64_t k = 0; k < keys; ++k) {
+    const T* row = s + k * kN;
+#pragma omp simd
+    for (int i = 0; i < kN; ++i) {
+      const T v = row[i] * scale;
+      m[i] = v > m[i] ? v : m[i];
+    }
   }
-  const T old = *max;
-  m = m > old ? m : old;
-  const T shift = m == -HUGE_VAL ? T(0) : m;  // a row without any key so far
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < n; ++i) {
-    const T e = exp_of(s[i] * scale - shift);
-    s[i] = e;
-    total += e;
+  // A query that has seen no key yet has the maximum -inf.
+  for (int i = 0; i < kN; ++i) shift[i] = m[i] == static_cast<T>(-HUGE_VAL) ? T(0) : m[i];
+  for (int64_t k = 0; k < keys; ++k) {
+    T* row = s + k * kN;
+#pragma omp simd
+    for (int i = 0; i < kN; ++i) {
+      const T e = exp_of(row[i] * scale - shift[i]);
+      row[i] = e;
+      total[i] += e;
+    }
   }
-  const T factor = old == m ? T(1) : std::exp(old - shift);
-  *max = m;
-  *sum = *sum * factor + total;
-  return factor;
+#pragma omp simd
+  for (int i = 0; i < kN; ++i) {
+    shrink[i] = exp_of(max[i] - shift[i]);
+    sum[i] = sum[i] * shrink[i] + total[i];
+    max[i] = m[i];
+  }
 }
 
 template <typename T>
-void scale_row(int64_t n, T factor, T* __restrict out) {
+void scale_rows(int64_t rows, const T* __restrict factor, T* __restrict out) {
+  constexpr int kN = kColumns<T>;
+  for (int64_t r = 0; r < rows; ++r) {
+    T* row = out + r * kN;
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) out[i] *= factor;
+    for (int i = 0; i < kN; ++i) row[i] *= factor[i];
+  }
 }
 
 template <typename T>
-void gradient(int64_t n, T scale, T lse, T delta, T* __restrict s, T* __restrict dp) {
+void gradient(int64_t keys, T scale, const T* __restrict lse, const T* __restrict delta, T* __restrict s,
+              T* __restrict dp) {
+  constexpr int kN = kColumns<T>;
+  for (int64_t k = 0; k < keys; ++k) {
+    T* row = s + k * kN;
+    T* slope = dp + k * kN;
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const T p = exp_of(s[i] * scale - lse);
-    s[i] = p;
-    dp[i] = p * (dp[i] - delta) * scale;
+    for (int i = 0; i < kN; ++i) {
+      const T p = exp_of(row[i] * scale - lse[i]);
+      row[i] = p;
+      slope[i] = p * (slope[i] - delta[i]) * scale;
+    }
   }
 }
 
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(AttentionLoops<float>, attention_loops_float,
-                     {accumulate<float>, scale_row<float>, gradient<float>})
+                     {accumulate<float>, scale_rows<float>, gradient<float>})
 FACULA_DEFINE_BY_ISA(AttentionLoops<double>, attention_loops_double,
-                     {accumulate<double>, scale_row<double>, gradient<double>})
+                     {accumulate<double>, scale_rows<double>, gradient<double>})
 
 }  // namespace facula

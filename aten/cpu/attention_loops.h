@@ -1,4 +1,5 @@
-// Row loops of attention, compiled for each instruction set.
+// Softmax over the keys of a block of queries, compiled for each instruction set. Scores lie by key,
+// one panel of queries (GemmLoops::nr) after the other, so that all is done in whole vectors.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,13 @@ namespace facula {
 
 template <typename T>
 struct AttentionLoops {
-  // One block of a row of scores (n): s becomes exp(scale s - max), where max is the largest so far;
-  // `max` and `sum` are updated, and the factor by which earlier parts shrink is returned.
-  T (*accumulate)(int64_t n, T scale, T* s, T* max, T* sum);
-  // out[i] *= factor
-  void (*scale)(int64_t n, T factor, T* out);
+  // Scores s (keys, queries) become exp(scale s - max) for the largest so far; `max` and `sum` go on, and
+  // `shrink` is the factor by which earlier parts lose.
+  void (*accumulate)(int64_t keys, T scale, T* s, T* max, T* sum, T* shrink);
+  // out (rows, queries) *= factor (queries)
+  void (*scale)(int64_t rows, const T* factor, T* out);
   // p = exp(scale s - lse), ds = p (dp - delta) scale; s and dp are overwritten with p and ds.
-  void (*gradient)(int64_t n, T scale, T lse, T delta, T* s, T* dp);
+  void (*gradient)(int64_t keys, T scale, const T* lse, const T* delta, T* s, T* dp);
 };
 FACULA_DECLARE_BY_ISA(AttentionLoops<float>, attention_loops_float)
 FACULA_DECLARE_BY_ISA(AttentionLoops<double>, attention_loops_double)

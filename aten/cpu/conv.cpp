@@ -26,7 +26,7 @@ int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit;
 constexpr int64_t kDepth = 384;      // of a packed panel
 constexpr int64_t kColumns = 8;      // panels of output positions that are packed at a time
 constexpr int64_t kFewChannels = 6;  // groups up to here are summed row by row
-constexpr int64_t kWork = 1 << 18;   // multiplications that a piece for a thread should have
+constexpr int64_t kWork = 1 << 21;   // multiplications that a piece for a thread should have
 
 // A convolution seen from `input` (batch, groups * channels, in) to `output` (batch, groups *
 // features, out); lists of one or two dims are extended in front by dims of one.

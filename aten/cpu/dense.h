@@ -66,7 +66,7 @@ class TypedBuffer {
 };
 
 // Items per piece so that a piece does at least `work` element operations.
-inline int64_t grain_for(int64_t per_item, int64_t work = 32768) {
+inline int64_t grain_for(int64_t per_item, int64_t work = 65536) {
   return std::max<int64_t>(1, work / std::max<int64_t>(1, per_item));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "aten/cpu/amx.h"
 #include "aten/cpu/blas.h"
 #include "aten/cpu/gemm_loops.h"
 #include "aten/cpu/dense.h"
@@ -11,8 +12,8 @@
 namespace facula::cpu {
 namespace {
 
-// Products below this many multiplications stay on one thread.
-constexpr int64_t kParallelWork = 1 << 20;
+// What a thread should have to do at least, in multiplications.
+constexpr int64_t kParallelWork = 1 << 21;
 
 // Multiplications of a product, without overflow.
 int64_t work_of(int64_t m, int64_t n, int64_t k) {
@@ -195,7 +196,10 @@ bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Lay
   // Cut the longer side, in whole register tiles.
   constexpr int64_t kUnit = 16;
   const int64_t side = std::max(m, n), units = (side + kUnit - 1) / kUnit;
-  const int64_t grain = std::max<int64_t>(1, kParallelWork / std::max<int64_t>(1, work / units));
+  // Each piece packs the whole of the other factor, so there are few.
+  const int64_t pieces = get_num_threads() * (work > 32 * kParallelWork ? 2 : 1);
+  const int64_t grain =
+      std::max<int64_t>((units + pieces - 1) / pieces, kParallelWork / std::max<int64_t>(1, work / units));
   parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
     const int64_t from = begin * kUnit, size = std::min(end * kUnit, side) - from;
     const bool ok = m >= n ? serial_gemm(size, n, k, alpha, {a.data + from * a.row, a.row, a.col}, la, b, lb, beta,
@@ -275,6 +279,12 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
 template <typename T>
 void half_gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const T> a, Matrix<const T> b, float beta,
                Matrix<T> c) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (m >= 16 && n >= 16 && k >= 32 && work_of(m, n, k) >= 1 << 18 && amx::available()) {
+      amx::gemm(m, n, k, alpha, a, b, beta, c);
+      return;
+    }
+  }
   const TypedBuffer<float> buffer(m * k + k * n + m * n);
   const Matrix<float> fa{buffer.get(), k, 1}, fb{fa.data + m * k, n, 1}, fc{fb.data + k * n, n, 1};
   copy_matrix<float, T>(m, k, a, fa);
@@ -321,7 +331,7 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
   if (batch < 2 * get_num_threads() && work >= 4 * kParallelWork) {
     run(0, batch);
   } else {
-    parallel_for(0, batch, std::max<int64_t>(1, kParallelWork / 4 / work), run);
+    parallel_for(0, batch, std::max<int64_t>(1, kParallelWork / work), run);
   }
 }
 

@@ -3,26 +3,15 @@
 #include <type_traits>
 #include <utility>
 
+#include "aten/cpu/panel.h"
+
 namespace facula {
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int kBytes = 64, kRows = 14, kVectors = 2;
-#elif defined(__AVX__)
-constexpr int kBytes = 32, kRows = 6, kVectors = 2;
-#else
-constexpr int kBytes = 16, kRows = 6, kVectors = 2;
-#endif
 
 template <typename T>
 struct VectorOf {
   typedef T type __attribute__((vector_size(kBytes)));
 };
-template <typename T>
-constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
-template <typename T>
-constexpr int kColumns = kVectors * kLanes<T>;
-
 // One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
 // columns of depth p are at b + p * (panel width), or with Taps at b + taps[p].
 template <typename T, int R, int V, bool Taps>

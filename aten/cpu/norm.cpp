@@ -62,7 +62,7 @@ void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tens
       const NormLoops<T>& loops = norm_loops<T>();
       T* means = out_mean.data<T>();
       T* rstds = out_rstd.data<T>();
-      parallel_for(0, rows, grain_for(n, 8192), [&](int64_t begin, int64_t end) {
+      parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
           const double mean = rms ? 0.0 : loops.mean(n, row);
@@ -91,7 +91,7 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
     const T* means = rms ? nullptr : mean.data<T>();
     if (mask[0] && rows > 0 && n > 0) {
       into_dense(grad_input, c, [&](const Tensor& gi) {
-        parallel_for(0, rows, grain_for(n, 8192), [&](int64_t begin, int64_t end) {
+        parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             const T* row = x.data<T>() + i * n;
             const T* g = dy.data<T>() + i * n;
@@ -134,7 +134,7 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
     visit_compute(c, [&](auto type) {
       using T = typename decltype(type)::type;
       const NormLoops<T>& loops = norm_loops<T>();
-      parallel_for(0, rows, grain_for(n, 8192), [&](int64_t begin, int64_t end) {
+      parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
           const double mean = loops.mean(n, row);
@@ -176,7 +176,7 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
     // Per (sample, channel): sums of dy and dy (x - mean).
     const TypedBuffer<GradSums> sums(rows * channels);
     const auto run = [&](const Tensor& gi) {
-      parallel_for(0, rows, grain_for(n, 8192), [&](int64_t begin, int64_t end) {
+      parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
           const T* g = dy.data<T>() + i * n;
@@ -263,7 +263,7 @@ void moments(const Planes& p, const T* x, double* mean, double* variance) {
   const NormLoops<T>& loops = norm_loops<T>();
   const double count = static_cast<double>(p.count());
   if (!p.columns()) {
-    parallel_for(0, p.channels, grain_for(p.count(), 8192), [&](int64_t begin, int64_t end) {
+    parallel_for(0, p.channels, grain_for(p.count(), 32768), [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
         double m = 0, v = 0;
         for (int64_t i = 0; i < p.outer; ++i) m += loops.mean(p.inner, x + (i * p.channels + c) * p.inner);
@@ -281,7 +281,7 @@ void moments(const Planes& p, const T* x, double* mean, double* variance) {
   double* center = s + n;
   const auto over_columns = [&](const auto& fn) {
     std::fill(s, s + n, 0.0);
-    parallel_for(0, (n + 63) / 64, grain_for(64 * p.outer, 16384), [&](int64_t begin, int64_t end) {
+    parallel_for(0, (n + 63) / 64, grain_for(64 * p.outer, 49152), [&](int64_t begin, int64_t end) {
       const int64_t from = begin * 64, to = std::min(end * 64, n);
       fn(from, to - from);
     });
@@ -301,7 +301,7 @@ template <typename F>
 void for_runs(const Planes& p, const F& fn) {
   const int64_t rows = p.columns() ? p.outer : p.outer * p.channels;
   const int64_t n = p.columns() ? p.channels * p.inner : p.inner;
-  parallel_for(0, rows, grain_for(n, 16384), [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, grain_for(n, 49152), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) fn(i * n, n, p.columns() ? -1 : i % p.channels);
   });
 }
@@ -370,7 +370,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
            *fc = fb + p.channels;
     for (int64_t k = 0; k < p.channels; ++k) means[k] = static_cast<double>(mean.data<T>()[k]);
     if (!p.columns()) {
-      parallel_for(0, p.channels, grain_for(p.count(), 8192), [&](int64_t begin, int64_t end) {
+      parallel_for(0, p.channels, grain_for(p.count(), 32768), [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k) {
           GradSums all{0, 0};
           for (int64_t i = 0; i < p.outer; ++i) {
@@ -389,7 +389,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       double *center = columns.get(), *c1 = center + n, *c2 = c1 + n;
       spread(p, means, center);
       std::fill(c1, c1 + 2 * n, 0.0);
-      parallel_for(0, (n + 63) / 64, grain_for(64 * p.outer, 16384), [&](int64_t begin, int64_t end) {
+      parallel_for(0, (n + 63) / 64, grain_for(64 * p.outer, 49152), [&](int64_t begin, int64_t end) {
         const int64_t at = begin * 64, width = std::min(end * 64, n) - at;
         loops.column_grads(p.outer, width, n, dy.data<T>() + at, x.data<T>() + at, center + at, c1 + at, c2 + at);
       });

@@ -78,7 +78,7 @@ Pool adaptive_pool(IntList input, IntList output, size_t dims) {
 
 template <typename F>
 void for_planes(const Pool& p, const F& fn) {
-  parallel_for(0, p.planes, grain_for(p.in(), 16384), [&](int64_t begin, int64_t end) { fn(begin, end); });
+  parallel_for(0, p.planes, grain_for(p.in(), 32768), [&](int64_t begin, int64_t end) { fn(begin, end); });
 }
 
 // Calls fn(offset of the row) for the rows of a window.
@@ -139,15 +139,54 @@ int64_t place_of_max(const Pool& p, const T* plane, int64_t z, int64_t y, int64_
   return best;
 }
 
+// The same for a row of outputs, tap by tap. `row` holds one input row with its margins.
+template <typename T>
+void places_of_row(const Pool& p, const T* plane, int64_t z, int64_t y, T* row, int64_t width, T* best,
+                   PoolIndex<T>* place) {
+  const PoolLoops<T>& loops = pool_loops<T>();
+  const Axis& a = p.x();
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  std::fill(best, best + a.out, kLowest);
+  bool first = true;
+  window_rows(p, z, y, [&](int64_t at) {
+    if (first) {  // where nothing is larger than -inf, the window's first place
+      for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) place[c] = static_cast<PoolIndex<T>>(at + a.start[c]);
+      first = false;
+    }
+    const T* from = plane + at;
+    if (a.padding > 0 || width > a.in) {
+      std::copy(from, from + a.in, row + a.padding);
+      from = row;
+    }
+    for (int64_t k = 0; k < a.kernel; ++k) {
+      loops.max_places(a.out, a.stride, from + k * a.step, static_cast<PoolIndex<T>>(at + k * a.step - a.padding), best,
+                       place);
+    }
+  });
+}
+
+// Calls fn(plane, output, place of the maximum, maximum).
 template <typename T, typename F>
 void for_maxima(const Pool& p, const T* x, int64_t begin, int64_t end, const F& fn) {
+  const bool by_row = p.x().uniform && p.in() < std::numeric_limits<int32_t>::max() / 2;
+  const int64_t width = padded_width(p.x());
+  const TypedBuffer<T> buffer(width + p.x().out);
+  const TypedBuffer<PoolIndex<T>> places(p.x().out);
+  T *row = buffer.get(), *best = row + width;
+  std::fill(row, row + width, -std::numeric_limits<T>::infinity());
   for (int64_t i = begin; i < end; ++i) {
     int64_t o = i * p.out();
+    const T* plane = x + i * p.in();
     for (int64_t z = 0; z < p.z().out; ++z) {
       for (int64_t y = 0; y < p.y().out; ++y) {
+        if (by_row) {
+          places_of_row(p, plane, z, y, row, width, best, places.get());
+          for (int64_t c = 0; c < p.x().out; ++c, ++o) fn(i, o, int64_t{places.get()[c]}, best[c]);
+          continue;
+        }
         for (int64_t c = 0; c < p.x().out; ++c, ++o) {
           T value;
-          const int64_t place = place_of_max(p, x + i * p.in(), z, y, c, &value);
+          const int64_t place = place_of_max(p, plane, z, y, c, &value);
           fn(i, o, place, value);
         }
       }

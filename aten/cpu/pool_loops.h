@@ -2,10 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/iterate/isa.h"
 
 namespace facula {
+
+// Places in a plane, as wide as the elements so that both are selected alike.
+template <typename T>
+using PoolIndex = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 
 template <typename T>
 struct PoolLoops {
@@ -14,6 +19,8 @@ struct PoolLoops {
   void (*add_row)(int64_t n, const T* x, T* acc);
   // out[i] = max or sum of row[i * stride + k * dilation], k < kernel
   void (*max_windows)(int64_t n, int64_t kernel, int64_t stride, int64_t dilation, const T* row, T* out);
+  // One tap: where row[i * stride] beats best[i] (or is NaN), it and the place first + i * stride are taken.
+  void (*max_places)(int64_t n, int64_t stride, const T* row, PoolIndex<T> first, T* best, PoolIndex<T>* place);
   void (*sum_windows)(int64_t n, int64_t kernel, int64_t stride, const T* row, T* out);
 };
 FACULA_DECLARE_BY_ISA(PoolLoops<float>, pool_loops_float)

@@ -24,7 +24,7 @@ Shape3 around(const Tensor& t, int64_t dim) {
 template <typename F>
 void for_slices(const Shape3& s, const F& fn) {
   const int64_t slice = s.size * s.inner;
-  parallel_for(0, s.outer, grain_for(slice, 16384),
+  parallel_for(0, s.outer, grain_for(slice, 49152),
                [&](int64_t begin, int64_t end) { fn(begin * slice, end - begin); });
 }
 

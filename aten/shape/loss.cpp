@@ -34,6 +34,17 @@ Meta nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, st
 
 Meta nll_loss_total(const Tensor& self) { return meta(IntList(), compute_type(self.dtype()), self); }
 
+Meta nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, const Tensor& weight,
+                       std::string_view reduction, const Tensor& total_weight) {
+  const Tensor scores = make_empty(size, grad.dtype(), Device{kMeta, -1});
+  const Meta m = nll_loss(scores, target, weight, reduction);
+  FACULA_CHECK(grad.sizes() == IntList(m.sizes), Runtime, "nll_loss backward: grad is ", shape_string(grad.sizes()),
+               ", expected ", shape_string(m.sizes));
+  FACULA_CHECK(total_weight.numel() == 1, Runtime, "nll_loss backward: total_weight is ",
+               shape_string(total_weight.sizes()), ", expected one number");
+  return meta(size, grad.dtype(), grad);
+}
+
 Meta constant_pad(const Tensor& input, IntList pad) {
   FACULA_CHECK(pad.size() % 2 == 0 && pad.size() / 2 <= static_cast<size_t>(input.dim()), Runtime, "pad(): pad has ",
                pad.size(), " values; it takes two for each of at most ", input.dim(), " last dims of input ",

@@ -31,6 +31,7 @@ int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
 
 // Dims of `input` before the spatial ones: (C,) or (N, C).
 size_t lead_of(const Tensor& input, size_t dims, const std::string& op) {
+  FACULA_CHECK(dims >= 1 && dims <= 3, Value, op, "(): windows have 1 to 3 dims, not ", dims);
   const auto n = static_cast<size_t>(input.dim());
   FACULA_CHECK(n == dims + 1 || n == dims + 2, Runtime, op, "(): input is ", shape_string(input.sizes()),
                ", expected (N, C, ...) or (C, ...) with ", dims, " spatial dim", dims == 1 ? "" : "s");
@@ -50,6 +51,15 @@ int64_t pooled(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int6
   if (ceil_mode && (out - 1) * stride >= in + padding) --out;
   return out;
 }
+
+void check_grad(const Tensor& grad, IntList expected, ScalarType dtype, const std::string& op) {
+  FACULA_CHECK(grad.sizes() == expected && grad.dtype() == dtype, Runtime, op, " backward: grad is ",
+               shape_string(grad.sizes()), " of ", dtype_name(grad.dtype()), ", expected ", shape_string(expected),
+               " of ", dtype_name(dtype));
+}
+
+// A tensor of that shape without memory, for rules that ask for one.
+Tensor shaped(IntList sizes, const Tensor& like) { return make_empty(sizes, like.dtype(), Device{kMeta, -1}); }
 
 }  // namespace
 
@@ -177,6 +187,30 @@ Meta adaptive_pool_indices(const Tensor& input, IntList output_size) {
   Meta m = adaptive_pool(input, output_size, false);
   m.dtype = ScalarType::Int64;
   return m;
+}
+
+Meta max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_size, IntList stride, IntList padding,
+                       IntList dilation, bool ceil_mode) {
+  const Meta m = max_pool(input, kernel_size, stride, padding, dilation, ceil_mode);
+  check_grad(grad, m.sizes, m.dtype, numbered("max_pool", kernel_size.size()));
+  return meta(DimVector(input.sizes()), input.dtype(), grad);
+}
+
+Meta avg_pool_backward(const Tensor& grad, IntList input_size, IntList kernel_size, IntList stride, IntList padding,
+                       bool ceil_mode, std::optional<int64_t> divisor_override) {
+  numel_of(input_size);
+  const Meta m = avg_pool(shaped(input_size, grad), kernel_size, stride, padding, ceil_mode, divisor_override);
+  check_grad(grad, m.sizes, m.dtype, numbered("avg_pool", kernel_size.size()));
+  return meta(DimVector(input_size), grad.dtype(), grad);
+}
+
+Meta adaptive_pool_backward(const Tensor& grad, IntList input_size, int64_t dims) {
+  FACULA_CHECK(dims >= 1 && dims <= 3 && grad.dim() >= dims, Value, "adaptive_avg_pool backward: dims is ", dims,
+               " and grad ", shape_string(grad.sizes()));
+  const IntList out = grad.sizes().subspan(grad.sizes().size() - static_cast<size_t>(dims));
+  const Meta m = adaptive_pool(shaped(input_size, grad), out, true);
+  check_grad(grad, m.sizes, m.dtype, numbered("adaptive_avg_pool", static_cast<size_t>(dims)));
+  return meta(DimVector(input_size), grad.dtype(), grad);
 }
 
 // The gradient of an input of that shape.

@@ -1,0 +1,17 @@
+// Products of bfloat16 matrices in the tile registers of x86-64 (AMX), where the machine and the
+// system have them.
+#pragma once
+
+#include <cstdint>
+
+#include "aten/cpu/gemm.h"
+
+namespace facula::cpu::amx {
+
+bool available();
+
+// C (m, n) = alpha A B + beta C, summed in float and rounded once. C is not read when beta is 0.
+void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, Matrix<const BFloat16> b, float beta,
+          Matrix<BFloat16> c);
+
+}  // namespace facula::cpu::amx
