@@ -528,7 +528,9 @@ class _RecordReader:
         if text is None:
             return "none", None, ""
         if text.value == "composite" and not {"composite", "composite_fn"} & set(self.record.keys):
-            self.record.error(node, "'forward: composite' needs the key 'composite' or 'composite_fn'")
+            self.record.error(
+                node, "'forward: composite' needs the key 'composite' or 'composite_fn'"
+            )
         if text.value in ("elementwise", "linear", "composite"):
             return text.value, None, ""
         if text.value.startswith("none:"):

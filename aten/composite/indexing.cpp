@@ -245,8 +245,8 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
                           : weights.dtype() == ScalarType::Float32 ? ScalarType::Float32
                                                                    : ScalarType::Float64;
   const Tensor counts = ops::zeros(IntList(&size, 1), type, self.device());
-  const Tensor source =
-      weights.defined() ? ops::to_dtype(weights, type) : ops::expand(ops::scalar_tensor(1, type, self.device()), bins.sizes());
+  const Tensor source = weights.defined() ? ops::to_dtype(weights, type)
+                                          : ops::expand(ops::scalar_tensor(1, type, self.device()), bins.sizes());
   return ops::index_add_(counts, 0, bins, source, 1);
 }
 

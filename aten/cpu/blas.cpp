@@ -1,12 +1,14 @@
 #include "aten/cpu/blas.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <climits>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
+
+#include "runtime/core/library.h"
 
 namespace facula::blas {
 namespace {
@@ -35,7 +37,6 @@ struct Library {
   Routines<double> d;
   Routines<complex64> c;
   Routines<complex128> z;
-  std::string text;
   bool open = false;
 
   template <typename T>
@@ -49,37 +50,12 @@ struct Library {
 
 constexpr const char* kFile = "libscipy_openblas.so";
 
-std::string& extra_path() {
-  static std::string path;
-  return path;
-}
-std::mutex& path_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
-
-// The extension lies in `site-packages/facula/`, the wheel beside it.
 std::vector<std::string> candidates() {
+  if (const char* path = std::getenv("FACULA_BLAS"); path != nullptr && *path != '\0') return {path};
   std::vector<std::string> found;
-  if (const char* path = std::getenv("FACULA_BLAS"); path != nullptr && *path != '\0') {
-    found.emplace_back(path);
-  }
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&candidates), &info) != 0 && info.dli_fname != nullptr) {
-    std::string folder = info.dli_fname;
-    for (int up = 0; up < 2; ++up) {
-      const size_t slash = folder.rfind('/');
-      if (slash == std::string::npos) break;
-      folder.resize(slash);
-      found.push_back(folder + "/scipy_openblas32/lib/" + kFile);
-    }
-  }
-  {
-    std::lock_guard lock(path_mutex());
-    if (!extra_path().empty()) {
-      found.push_back(extra_path());
-      found.push_back(extra_path() + "/" + kFile);
-    }
+  for (const std::string& folder : package_folders()) {
+    const std::string path = folder + "/scipy_openblas32/lib/" + kFile;
+    if (access(path.c_str(), R_OK) == 0) found.push_back(path);
   }
   found.emplace_back(kFile);
   return found;
@@ -105,12 +81,9 @@ Library* load() {
     // Work is split by our own pool, so that there is one team of threads and none that spins;
     // the library's own threads stay asleep.
     if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(handle, "scipy_openblas_set_num_threads"))) set(1);
-    auto* config = reinterpret_cast<const char* (*)()>(dlsym(handle, "scipy_openblas_get_config"));
-    l.text = concat(config != nullptr ? config() : "OpenBLAS", " at ", path);
     l.open = true;
     return library;
   }
-  library->text = concat("OpenBLAS (", kFile, ") was not found: pip install scipy-openblas32");
   return library;
 }
 
@@ -123,18 +96,7 @@ bool fits(int64_t a, int64_t b, int64_t c) { return a <= INT_MAX && b <= INT_MAX
 
 }  // namespace
 
-void set_library_path(std::string path) {
-  std::lock_guard lock(path_mutex());
-  extra_path() = std::move(path);
-}
-
 bool available() { return library().open; }
-
-std::string description() { return library().text; }
-
-void require(const char* op) {
-  FACULA_CHECK(available(), Runtime, op, "(): needs OpenBLAS, which was not found: pip install scipy-openblas32");
-}
 
 template <typename T>
 bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b,

@@ -1,5 +1,5 @@
 // OpenBLAS, opened at run time from the wheel `scipy-openblas32` on the first use, with loops of
-// our own where it is absent. Matrices are row major here.
+// our own where it is absent. FACULA_BLAS names another file (or none that exists). Matrices are row major here.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,8 @@
 
 namespace facula::blas {
 
-// Where else to look for the library (a file or the folder that holds it); from Python, which
-// knows the installed wheel. Has no effect once the library is open.
-FACULA_API void set_library_path(std::string path);
 // Opens the library if that has not been tried; says whether it serves.
 FACULA_API bool available();
-// What was opened, or why nothing was: for `facula.__config__` and messages.
-FACULA_API std::string description();
-// Raises with the way to install the library when it is absent.
-FACULA_API void require(const char* op);
 
 template <typename T>
 inline constexpr bool has_blas = std::is_same_v<T, float> || std::is_same_v<T, double> ||

@@ -129,13 +129,13 @@ inline __attribute__((always_inline)) void transpose_step(typename VectorOf<T>::
   }
 }
 
-// Rows of `in` (count <= lanes, `step` apart) become columns of `out`, in blocks of lanes x lanes. Rows of
-// `out` are written whole, ascending; what is too much is overwritten by the next.
+// Rows of `in` (count <= lanes, `step` apart) become columns of `out`, in blocks of lanes x lanes. Vectors are
+// written whole, ascending: what is too much is overwritten by the next, and the last ends within `out`.
 template <typename T>
 void pack_rows(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t step, T* __restrict out) {
   constexpr int kN = kLanes<T>;
   int64_t p = 0;
-  for (; p + kN < depth; p += kN) {
+  for (; p + kN <= depth && (p + kN - 1) * width + kN <= depth * width; p += kN) {
     typename VectorOf<T>::type r[kN] = {};
     for (int64_t i = 0; i < count; ++i) __builtin_memcpy(&r[i], in + i * step + p, kBytes);
     transpose_step<T, 1>(r);

@@ -325,14 +325,16 @@ void visit_in_order(const IndexPlan& plan, const Offset& offset) {
       for (int64_t begin = 0; begin < plan.n; begin += kCompactRun) {
         const int64_t end = std::min(plan.n, begin + kCompactRun);
         int32_t own[kCompactRun + 8];  // positions that are this thread's
-        const int64_t count = FACULA_BY_ISA(move_loops).within(own, reinterpret_cast<const char*>(by.index + begin),
-                                                               sizeof(int64_t), end - begin, by.size, low, high);
+        const int64_t count = FACULA_BY_ISA(move_loops)
+                                  .within(own, reinterpret_cast<const char*>(by.index + begin), sizeof(int64_t),
+                                          end - begin, by.size, low, high);
         if (inner.single) {
           for (int64_t i = 0; i < count; ++i) {
             Op::element(table + offset(begin + own[i]), side + (begin + own[i]) * plan.step);
           }
         } else {
-          for (int64_t i = 0; i < count; ++i) inner(table + offset(begin + own[i]), side + (begin + own[i]) * plan.step);
+          for (int64_t i = 0; i < count; ++i)
+            inner(table + offset(begin + own[i]), side + (begin + own[i]) * plan.step);
         }
       }
     }

@@ -20,7 +20,8 @@ std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n) {
   std::vector<int64_t> starts(static_cast<size_t>(blocks) + 1, 0);
   parallel_for(0, blocks, 1, [&](int64_t b, int64_t e) {
     for (int64_t k = b; k < e; ++k) {
-      starts[static_cast<size_t>(k) + 1] = FACULA_BY_ISA(move_loops).count(mask + k * kBlock, std::min(kBlock, n - k * kBlock));
+      starts[static_cast<size_t>(k) + 1] =
+          FACULA_BY_ISA(move_loops).count(mask + k * kBlock, std::min(kBlock, n - k * kBlock));
     }
   });
   for (size_t k = 1; k < starts.size(); ++k) starts[k] += starts[k - 1];
@@ -101,7 +102,8 @@ void nonzero_fill(const Tensor& self, int64_t count, const Tensor& out) {
   const uint8_t* const where = mask.data<uint8_t>();
   const auto positions = FACULA_BY_ISA(move_loops).positions;
   if (ndim == 1) {
-    for_each_run(where, mask.numel(), count, [&](int64_t i, int64_t n, int64_t k) { return positions(found + k, i, where + i, n); });
+    for_each_run(where, mask.numel(), count,
+                 [&](int64_t i, int64_t n, int64_t k) { return positions(found + k, i, where + i, n); });
   } else {
     const IntList sizes = self.sizes();
     const int64_t last = sizes[ndim - 1], width = static_cast<int64_t>(ndim);

@@ -70,7 +70,8 @@ void walk_range(const Walk& w, int64_t begin, int64_t end, const F& element) {
   detail::walk_rows(w.plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
     // Along the row or along the dim first, whichever lies closer together in the index.
     if (n > 1 && (s[2] <= w.index_step || w.count == 1)) {
-      const int64_t strip = std::max<int64_t>(16, kStripBytes / std::max<int64_t>(w.size * std::max<int64_t>(s[0], 1), 1));
+      const int64_t strip =
+          std::max<int64_t>(16, kStripBytes / std::max<int64_t>(w.size * std::max<int64_t>(s[0], 1), 1));
       for (int64_t low = 0; low < n; low += strip) {
         const int64_t m = std::min(strip, n - low);
         char *table = p[0] + low * s[0], *side = p[1] + low * s[1], *index = p[2] + low * s[2];
@@ -108,8 +109,9 @@ void walk_in_order(const Walk& w, const F& element) {
         for (int64_t first_j = 0; first_j < w.count; first_j += kCompactRun) {
           const int64_t end_j = std::min(w.count, first_j + kCompactRun);
           int32_t own[kCompactRun + 8];  // positions that are this thread's
-          const int64_t k = FACULA_BY_ISA(move_loops).within(own, index + first_j * w.index_step, w.index_step,
-                                                             end_j - first_j, w.size, low, high);
+          const int64_t k =
+              FACULA_BY_ISA(move_loops)
+                  .within(own, index + first_j * w.index_step, w.index_step, end_j - first_j, w.size, low, high);
           for (int64_t o = 0; o < k; ++o) {
             const int64_t j = first_j + own[o];
             const int64_t v = *reinterpret_cast<const int64_t*>(index + j * w.index_step);
@@ -274,7 +276,8 @@ void gather(const Tensor& self, int64_t dim, const Tensor& index, bool, const Te
         const int64_t n = std::min(w.count - low, end - begin);
         detail::walk_rows(w.plan, line, line + 1, [&](char** p, const int64_t*, int64_t) {
           const int64_t* index_line = reinterpret_cast<const int64_t*>(p[2]) + low;
-          if (!gather_line<T>(p[0], w.table_step, w.size, p[1] + low * w.side_step, w.side_step, index_line, n)) good = false;
+          if (!gather_line<T>(p[0], w.table_step, w.size, p[1] + low * w.side_step, w.side_step, index_line, n))
+            good = false;
         });
         begin += n;
       }

@@ -2,10 +2,13 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/bindings/function.h"
 #include "runtime/bindings/hooks.h"
 #include "runtime/bindings/types.h"
+#include "runtime/core/library.h"
 
 namespace facula {
 void register_generated();  // defined by generated code
@@ -74,8 +77,24 @@ bool add_functions(PyObject* module) {
   return PyModule_AddObjectRef(module, "_namespaces", paths.get()) == 0;
 }
 
+void remember_package_folders() {
+  PyObject* path = PySys_GetObject("path");  // borrowed
+  std::vector<std::string> folders;
+  for (Py_ssize_t i = 0; path != nullptr && PyList_Check(path) && i < PyList_GET_SIZE(path); ++i) {
+    PyObject* entry = PyList_GET_ITEM(path, i);
+    const char* text = PyUnicode_Check(entry) ? PyUnicode_AsUTF8(entry) : nullptr;
+    if (text == nullptr) {
+      PyErr_Clear();  // not a folder that could hold a package
+    } else if (*text != '\0') {
+      folders.emplace_back(text);
+    }
+  }
+  set_package_folders(std::move(folders));
+}
+
 bool init(PyObject* module) {
   register_generated();
+  remember_package_folders();
   if (!init_errors(module) || !init_dtype_types(module) || !init_device_type(module) || !init_size_type(module) ||
       !init_return_types(module) || !init_generator_type(module) || !init_storage_type(module) ||
       !init_hook_type(module) || !init_node_type(module) || !init_function_type(module) || !init_tensor_type(module)) {

@@ -45,7 +45,12 @@ def test_to() -> None:
 
 def test_meta_has_no_values() -> None:
     x = fa.ones(2, device="meta")
-    for call in (lambda: x.to("cpu"), lambda: fa.zeros(2).copy_(x), lambda: x.tolist(), lambda: x.nonzero()):
+    for call in (
+        lambda: x.to("cpu"),
+        lambda: fa.zeros(2).copy_(x),
+        lambda: x.tolist(),
+        lambda: x.nonzero(),
+    ):
         with pytest.raises((NotImplementedError, RuntimeError)):
             call()
     assert x.copy_(fa.ones(2)).device.type == "meta"
@@ -218,8 +223,12 @@ def test_indices_without_dims() -> None:
     assert fa.tensor(4.0).gather(0, fa.tensor([0, 0])).tolist() == [4, 4]
     assert fa.tensor(4.0).index_select(0, fa.tensor([0])).tolist() == 4
     assert x.take(at).tolist() == 30
-    for bad in (lambda: x.gather(0, fa.tensor(3)), lambda: x[:0].gather(0, fa.tensor(0)),
-                lambda: fa.tensor(1.0).gather(0, fa.tensor(1)), lambda: x[:0].scatter(0, fa.tensor(0), 1)):
+    for bad in (
+        lambda: x.gather(0, fa.tensor(3)),
+        lambda: x[:0].gather(0, fa.tensor(0)),
+        lambda: fa.tensor(1.0).gather(0, fa.tensor(1)),
+        lambda: x[:0].scatter(0, fa.tensor(0), 1),
+    ):
         with pytest.raises(IndexError):
             bad()
 
