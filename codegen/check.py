@@ -49,7 +49,7 @@ class Report:
             f"{len(declared)} operators ({derived} more derived for gradients): "
             f"{pointwise} pointwise, {composites} composites, "
             f"{len(declared) - pointwise - composites} with kernels",
-            f"{len(found)} primitives, the kernels that a device must have: "
+            f"{len(found)} primitives, the kernels that a device must have beside its copies and two templates: "
             + ", ".join(op.name for op in found),
         ]
         return "\n".join(lines)
@@ -63,7 +63,8 @@ def primitives(schema: Schema) -> list[Operator]:
         if op.dispatch
         and not (op.scalar or op.composite or op.composite_fn)
         and op.kind != "view"
-        and "any" not in dict(op.dispatch)
+        and not {"any", "device"} & set(dict(op.dispatch))
+        and not op.fold
     ]
 
 
@@ -171,6 +172,12 @@ class _Checker:
             if derivative.scalar is not None:
                 checker.scalar(derivative.scalar, [*known, "grad", "result"], self.arity)
         outputs = [r.name for r in op.signature.returns]
+        for _, formula in op.fold:
+            checker.scalar(formula, ["acc", "self"], self.arity)
+        ways = {key for key, _ in op.fold} - {"start"}
+        if op.fold and ways not in ({"step"}, {"index"}):
+            message = "a 'fold' has one of 'step' and 'index', and may have 'start'"
+            self.errors.add(op.location, op.name, message)
         keys = [key for key, _ in op.scalar]
         if op.scalar and op.name not in self.faulty:
             if op.scalar_variants and sum(a.type.base == "str" for a in arguments) != 1:

@@ -38,7 +38,7 @@ def kernel_spaces(schema: Schema) -> Spaces:
     spaces: dict[str, dict[Function, None]] = {}
     for op in schema:
         for device, symbol in op.dispatch:
-            if device in ("CPU", "any"):
+            if device != "CUDA":
                 made = Function(
                     cpp_types.kernel_result(op), symbol, cpp_types.kernel_parameters(op)
                 )

@@ -59,6 +59,11 @@ def _operator() -> dict[str, Any]:
         },
         "doc": {**_TEXT, "description": "a sentence; then lines `>>> code` with their output"},
         "kind": _words(*KINDS),
+        "fold": {
+            "type": "object",
+            "properties": {"start": _FORMULA, "step": _FORMULA, "index": _FORMULA},
+            "additionalProperties": False,
+        },
         "scalar": {
             "anyOf": [_FORMULA, _mapping(_FORMULA)],
             "description": "formula of the elements, or one for each variant or output",

@@ -42,7 +42,7 @@ KINDS = (
 DTYPE_CLASSES = ("bool", "int", "float", "complex")
 PROMOTIONS = ("float", "same", "bool", "real", "none")
 VARIANTS = ("inplace", "out")
-DEVICES = ("CPU", "CUDA", "any")
+DEVICES = ("CPU", "CUDA", "device", "any")  # device: every one of the device door
 POLICY_WORDS = {
     "deterministic": ("true", "false"),
     "nan": ("propagate", "ignore", "last", "first"),
@@ -92,6 +92,7 @@ KEYS: dict[str, tuple[str, ...]] = {
             "doc",
             "kind",
             "scalar",
+            "fold",
             "dtypes",
             "promote",
             "masks",
@@ -332,6 +333,7 @@ class _RecordReader:
             "masks": self.words("masks", (), ()),
             "shape": self._formulas("shape"),
             "dispatch": self._dispatch(),
+            "fold": self._fold(),
             "composite": composite,
             "composite_fn": composite_fn,
             "auto": auto,
@@ -427,6 +429,17 @@ class _RecordReader:
             elif symbol is not None:
                 found.append((device, symbol.value))
                 self.places[f"dispatch.{device}"] = Place(inner.keys[device])
+        return tuple(found)
+
+    def _fold(self) -> tuple[tuple[str, Formula], ...]:
+        node = self.record.take("fold")
+        inner = self.record.mapping(node, "'fold'") if node is not None else None
+        found: list[tuple[str, Formula]] = []
+        for key, value in inner.items() if inner else ():
+            text = self.record.text(value, f"'{key}' of the fold")
+            formula = self.formula(text) if text else None
+            if formula:
+                found.append((key, formula))
         return tuple(found)
 
     def _derivatives(self, parsed: Signature | None) -> tuple[tuple[Derivative, ...], bool]:

@@ -244,7 +244,7 @@ def cpp(
     return declarations.insert(text)
 
 
-_USES = re.compile(r"\b(ops|cpu|any|composite|shape|entries)::(\w+)")
+_USES = re.compile(r"\b(ops|cpu|any|device|composite|shape|entries)::(\w+)")
 
 
 class Declarations:

@@ -50,6 +50,11 @@ class Stub:
     direct_result: str
     out_names: tuple[str, ...]
     lists: str  # every tensor input as a TensorList
+    device_kernel: str | None  # what devices of the door have without writing it
+    writes: int  # bit i: argument i is written to
+    outs: int  # results of the kernel that it is given to fill
+    fold_dim: int  # argument that says what a fold takes away, -1 for no fold
+    fold_index: bool
     direct_inplace: bool  # `aliasing: self`: the kernel takes self itself as its out
 
     @property
@@ -293,5 +298,12 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
             for i in range(len(op.signature.returns))
         ),
         lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
+        device_kernel=f"device::{kinds['device']}" if "device" in kinds else None,
+        writes=sum(1 << i for i, a in enumerate(op.signature.arguments) if a.type.mutable),
+        outs=len(returns) if cpp_types.returns_tensors(op) and kind != "view" else 0,
+        fold_dim=next(i for i, a in enumerate(op.signature.arguments) if a.name == "dim")
+        if op.fold
+        else -1,
+        fold_index="index" in dict(op.fold),
         direct_inplace=dict(op.policies).get("aliasing") == "self",
     )

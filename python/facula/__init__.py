@@ -26,7 +26,7 @@ nan = inf - inf
 
 # Loaded when first used: module by name, attributes by the module that has them.
 _SUBMODULES = frozenset(
-    "autograd examples linalg nn optim random serialization special testing utils".split()
+    "autograd backends examples linalg nn optim random serialization special testing utils".split()
 )
 _ATTRIBUTES = {
     name: module
@@ -34,6 +34,7 @@ _ATTRIBUTES = {
         "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
         " broadcast_tensors cartesian_prod meshgrid nonzero",
         "facula._order": "unique unique_consecutive",
+        "facula._pinning": "is_pinned pin_memory record_stream",
         "facula._products": "chain_matmul einsum tensordot",
         "facula._tensor_str": "get_printoptions printoptions set_printoptions",
         "facula._type_info": "finfo iinfo",
@@ -64,7 +65,7 @@ def _method(name):
     return method
 
 
-for _name in ("unique", "unique_consecutive"):
+for _name in ("unique", "unique_consecutive", "pin_memory", "is_pinned", "record_stream"):
     setattr(_C.Tensor, _name, _method(_name))
 
 
@@ -73,6 +74,8 @@ def __getattr__(name):
         value = getattr(_import(_ATTRIBUTES[name]), name)
     elif name in _SUBMODULES:
         value = _import("facula." + name)
+    elif name[0] != "_" and (device_module := _import("facula.backends")._module_or_none(name)):
+        return device_module
     else:
         raise AttributeError(f"module 'facula' has no attribute '{name}'")
     globals()[name] = value

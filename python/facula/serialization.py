@@ -187,9 +187,11 @@ def _plan(
     views: dict[str, Any] = {}
 
     def store(name: str, tensor: Any) -> None:
+        if tensor.device.type != "cpu":
+            views[name] = {"device": _location(tensor.device)}
         if str(tensor.dtype) == str(facula.complex128):
             # The format has no such code: store pairs of F64.
-            views[name] = {"complex128": True}
+            views[name] = {**views.get(name, {}), "complex128": True}
             stored[name] = ("F64", [*tensor.shape, 2], lambda: _bytes_of(tensor))
             return
         code = codes.get(str(tensor.dtype))
@@ -247,7 +249,7 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
         f: path. The file is written beside it and moved there when it is complete and on disk.
 
     Tensors that share memory share it again after `load`; of a slice only its own bytes are stored.
-    Devices are not recorded.
+    Tensors of other devices than the CPU come back there, unless `load` says otherwise.
 
     Raises:
         TypeError: something in `obj` is of another type. ValueError: a container holds itself.
@@ -310,8 +312,9 @@ def load(
 
     Args:
         f: path.
-        map_location: device (or its name) for all tensors; or a function of (tensor, "cpu") that
-            returns a tensor; or a dictionary with the key "cpu". The CPU by default.
+        map_location: device (or its name) for all tensors; or a function of (tensor, location) that
+            returns a tensor or None; or a dictionary by location. Each goes back where it was by
+            default; a location is "cpu" or what a device's package calls it, "acme:0".
         mmap: read memory from the file as it is used. Writing to a tensor does not change the file.
         verify: compare the data's CRC-32 with the one that `save` noted.
         weights_only: only True: nothing in a file is executed in any case.
@@ -400,7 +403,7 @@ class _Reader:
         buffer, offset = self.contents.buffer_of(name)
         tensor = _tensor_from(buffer, dtype, shape, offset)
         try:
-            return self.place(tensor)
+            return self.place(tensor, str(view.get("device", "cpu")))
         except Exception as error:
             self.place_error = error
             raise
@@ -461,17 +464,44 @@ class _Reader:
         return self.cache[key]
 
 
-def _placer(map_location: Any) -> Callable[[Any], Any]:
+def _location(device: Any) -> str:
+    """What a file says for a device: the tag of its package, and the index."""
+    from facula import backends
+
+    tag = backends.info(device.type)["tag"]
+    return tag if device.index is None else f"{tag}:{device.index}"
+
+
+def _restored(tensor: Any, location: str) -> Any:
+    """The tensor on the device that a file names."""
+    from facula import backends
+
+    if location == "cpu":
+        return tensor
+    tag, colon, index = location.partition(":")
+    names = [n for n in backends.names() if backends.info(n)["tag"] == tag]
+    try:
+        return tensor.to((names[0] if names else tag) + colon + index)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"load(): a tensor was saved on '{location}', where it cannot go ({error}); pass "
+            "map_location='cpu' or another device"
+        ) from error
+
+
+def _placer(map_location: Any) -> Callable[[Any, str], Any]:
     if map_location is None:
-        return lambda tensor: tensor
+        return _restored
     if isinstance(map_location, Mapping):
-        target = map_location.get("cpu", "cpu")
-        return lambda tensor: tensor.to(target)
+        table = {str(key): value for key, value in map_location.items()}
+        return lambda tensor, location: (
+            tensor.to(table[location]) if location in table else _restored(tensor, location)
+        )
     if callable(map_location):
 
-        def call(tensor: Any) -> Any:
-            moved = map_location(tensor, "cpu")
-            return tensor if moved is None else moved
+        def call(tensor: Any, location: str) -> Any:
+            moved = map_location(tensor, location)
+            return _restored(tensor, location) if moved is None else moved
 
         return call
-    return lambda tensor: tensor.to(map_location)
+    return lambda tensor, location: tensor.to(map_location)

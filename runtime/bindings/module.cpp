@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/bindings/door.h"
 #include "runtime/bindings/function.h"
 #include "runtime/bindings/hooks.h"
 #include "runtime/bindings/types.h"
@@ -60,7 +61,7 @@ bool add_functions(PyObject* module) {
     if (!qualified || !add_function(target, qualified.get(), &f.def)) return false;
   }
   for (const PyMethodDef* table : {creation_functions, copy_functions, exchange_functions, autograd_functions,
-                                   function_functions, state_functions}) {
+                                   function_functions, state_functions, door_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
@@ -101,6 +102,7 @@ bool init(PyObject* module) {
     return false;
   }
   init_state();
+  init_door();
   return add_functions(module);
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 
 namespace facula {
 
@@ -32,6 +33,8 @@ std::array<std::atomic<Allocator*>, kMaxDeviceTypes>& table() {
 }
 
 }  // namespace
+
+void Allocator::copy(void* dst, const void* src, size_t nbytes, Device) { std::memcpy(dst, src, nbytes); }
 
 Allocator& cpu_allocator() { return allocator_of(kCPU); }
 

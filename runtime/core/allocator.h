@@ -14,6 +14,7 @@ class FACULA_API Allocator {
   // Never null for nbytes > 0: raises OutOfMemory with the size asked for and what is held.
   virtual void* allocate(size_t nbytes, Device device) = 0;
   virtual void deallocate(void* data, size_t nbytes, Device device) noexcept = 0;
+  virtual void copy(void* dst, const void* src, size_t nbytes, Device device);  // memcpy, if it is not overridden
 };
 
 // 64-byte aligned; a thread-local free list for small blocks, a bounded cache for large ones.

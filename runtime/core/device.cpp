@@ -7,6 +7,8 @@
 
 namespace facula {
 
+bool (*device_loader)(std::string_view name) = nullptr;
+
 namespace {
 
 // Names are written once, before `count` makes them visible, and never change.
@@ -33,6 +35,15 @@ std::string known_names() {
     list += r.names[static_cast<size_t>(i)];
   }
   return list;
+}
+
+int find_type(std::string_view name) {
+  const DeviceNames& r = registry();
+  const int n = r.count.load(std::memory_order_acquire);
+  for (int i = 0; i < n; ++i) {
+    if (r.names[static_cast<size_t>(i)] == name) return i;
+  }
+  return -1;
 }
 
 }  // namespace
@@ -66,11 +77,9 @@ Device parse_device(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   Device device;
-  const DeviceNames& r = registry();
-  const int n = r.count.load(std::memory_order_acquire);
-  int type = 0;
-  while (type < n && r.names[static_cast<size_t>(type)] != name) ++type;
-  FACULA_CHECK(type < n, Runtime, "'", text, "' is not a device; known device types: ", known_names());
+  int type = find_type(name);
+  if (type < 0 && device_loader != nullptr && device_loader(name)) type = find_type(name);
+  FACULA_CHECK(type >= 0, Runtime, "'", text, "' is not a device; known device types: ", known_names());
   device.type = static_cast<DeviceType>(type);
   if (colon != std::string_view::npos) {
     const std::string_view digits = text.substr(colon + 1);

@@ -26,5 +26,7 @@ FACULA_API std::string_view device_type_name(DeviceType type);
 // Parses "cpu", "acme:1"; raises with the list of known names.
 FACULA_API Device parse_device(std::string_view text);
 FACULA_API std::string to_string(Device device);
+// Asked for a name that no package has registered yet; true when it is known now. Set by the bindings.
+extern FACULA_API bool (*device_loader)(std::string_view name);
 
 }  // namespace facula

@@ -1,6 +1,5 @@
 #include "runtime/core/storage.h"
 
-#include <cstring>
 #include <limits>
 #include <new>
 
@@ -78,11 +77,9 @@ void StorageImpl::resize(size_t nbytes) {
     nbytes_ = nbytes;
     return;
   }
-  FACULA_CHECK(device_.type == kCPU || nbytes_ == 0, NotImplemented,
-               "resize: growing a storage with data is for cpu; make a new tensor on ", to_string(device_));
   Allocator& allocator = allocator_of(device_.type);
   void* fresh = allocator.allocate(nbytes, device_);
-  if (nbytes_ > 0) std::memcpy(fresh, data_, nbytes_);
+  if (nbytes_ > 0) allocator.copy(fresh, data_, nbytes_, device_);
   if (capacity_ != 0) {
     allocator.deallocate(data_, capacity_, device_);
   } else if (data_ != nullptr) {

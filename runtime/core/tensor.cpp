@@ -8,6 +8,7 @@
 namespace facula {
 
 void (*pyobject_release)(_object* object) = nullptr;
+Device (*place_on_device)(Device device, ScalarType dtype) = nullptr;
 
 namespace {
 
@@ -55,8 +56,10 @@ void check_geometry(IntList sizes, IntList strides, const char* what) {
                " strides");
 }
 
-Device normalized(Device device) {
-  if (device.type <= kMeta) device.index = -1;  // one CPU, whatever its number
+Device normalized(Device device, ScalarType dtype) {
+  if (device.type > kMeta) [[unlikely]]
+    return place_on_device != nullptr ? place_on_device(device, dtype) : device;
+  device.index = -1;  // one CPU, whatever its number
   return device;
 }
 
@@ -86,7 +89,7 @@ int64_t Tensor::size(int64_t d) const { return impl_->sizes[static_cast<size_t>(
 int64_t Tensor::stride(int64_t d) const { return impl_->strides[static_cast<size_t>(wrap_dim(d, dim(), "stride"))]; }
 
 Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
-  device = normalized(device);
+  device = normalized(device, dtype);
   const int64_t numel = numel_of(sizes);
   Storage storage = StorageImpl::allocate(bytes_of(numel, dtype, sizes), device);
   intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
@@ -116,7 +119,7 @@ Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Devi
   FACULA_CHECK(e.low >= 0, Value, "empty_strided(): strides must not be negative");
   const int64_t span = e.empty ? 0 : e.high + 1;
   FACULA_CHECK(span >= 0, Runtime, "empty_strided(): the shape ", shape_string(sizes), " is too large");
-  return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device)), sizes, strides, 0, dtype);
+  return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device, dtype)), sizes, strides, 0, dtype);
 }
 
 Tensor make_tensor(const Meta& meta) {

@@ -130,6 +130,9 @@ struct Meta {
   DimVector strides;
 };
 
+// Fills in the index of a device of the door, and raises when it holds no such dtype. Set by runtime/device.
+extern FACULA_API Device (*place_on_device)(Device device, ScalarType dtype);
+
 // ---- making tensors (no autograd, no dispatch) ----
 FACULA_API Tensor make_empty(IntList sizes, ScalarType dtype, Device device = {});
 FACULA_API Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Device device = {});

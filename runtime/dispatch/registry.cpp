@@ -34,6 +34,7 @@ void register_operator(OperatorEntry* entry) {
     FACULA_CHECK(at->second == entry, Runtime, "operator ", entry->name, " is registered twice");
     return;
   }
+  entry->number = static_cast<uint32_t>(r.in_order.size());
   r.in_order.push_back(entry);
 }
 
@@ -63,9 +64,9 @@ void raise_missing_kernel(const OperatorEntry& op, Device device) {
   const std::string_view name = device_type_name(device.type);
   raise(ErrorKind::NotImplemented, op.name, "() has no kernel for device '", name, "' (it has ",
         have.empty() ? "none at all" : "kernels for " + have, ") and ",
-        op.decomposition != nullptr ? "its decomposition is not enabled there" : "no decomposition",
-        ". Options: register a kernel for ", op.name, " on '", name,
-        "', let that device fall back to the CPU, or move the inputs with .to('cpu'). Signature: ", op.schema);
+        "no decomposition. Write a kernel for ", op.name, " in the package of '", name,
+        "', let that device fall back to the CPU with facula.backends.allow_fallback('", name,
+        "'), or move the inputs with .to('cpu'). Signature: ", op.schema);
 }
 
 }  // namespace facula

@@ -11,6 +11,7 @@ namespace facula {
 
 enum class Variant : uint8_t { Functional, InPlace, Out };
 inline constexpr int kNumVariants = 3;
+inline constexpr int8_t kNoFold = -1;
 
 using AnyFn = void (*)();  // cast back to the operator's own type by generated code
 
@@ -21,7 +22,14 @@ struct OperatorEntry {
   AnyFn kernels[kMaxDeviceTypes] = {};          // by device type
   AnyFn layers[kNumVariants][kNumLayers] = {};  // by variant and layer
   LayerSet layer_mask[kNumVariants] = {};       // layers that have a function
-  AnyFn decomposition = nullptr;                // same type as the functional form
+  // Of operators with kernels, for devices of the door; see dispatch/thunk.h.
+  AnyFn door = nullptr;           // a kernel that hands its arguments on as a list
+  AnyFn device_kernel = nullptr;  // what such a device has without a kernel of its own
+  uint32_t writes = 0;            // bit i: argument i is written to
+  int8_t outs = 0;                // the last arguments of the kernel, its results
+  int8_t fold_dim = kNoFold;      // the argument that says which dims a fold takes away
+  bool fold_index = false;        // the fold gives the place of an element
+  uint32_t number = 0;            // place among all operators
 };
 
 FACULA_API void register_operator(OperatorEntry* entry);
@@ -30,6 +38,8 @@ FACULA_API std::span<OperatorEntry* const> all_operators();
 
 // For a call whose kernel is missing: says what device, operator and options there are.
 [[noreturn]] FACULA_API void raise_missing_kernel(const OperatorEntry& op, Device device);
+// The way through the CPU where the device allows it; else raises.
+FACULA_API AnyFn missing_kernel(const OperatorEntry& op, Device device);
 
 // Layers to pass for inputs whose layers were OR-ed together.
 inline LayerSet active_layers(LayerSet from_inputs) {
@@ -40,9 +50,9 @@ inline int top_layer(LayerSet layers) { return 31 - __builtin_clz(static_cast<un
 
 template <typename Fn>
 Fn kernel_for(const OperatorEntry& op, Device device) {
-  const AnyFn fn = op.kernels[device.type];
+  AnyFn fn = op.kernels[device.type];
   if (fn == nullptr) [[unlikely]]
-    raise_missing_kernel(op, device);
+    fn = missing_kernel(op, device);
   return reinterpret_cast<Fn>(fn);
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/dispatch/boxing.h"
 #include "runtime/dispatch/formula.h"
 #include "runtime/dispatch/registry.h"
+#include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise.h"
 #include "runtime/iterate/strided.h"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import facula
+from facula import backends
 from facula.utils.data.collate import default_collate, default_convert
 from facula.utils.data.dataset import IterableDataset
 from facula.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
@@ -126,7 +128,29 @@ class DataLoader:
         return self.batch_sampler is not None
 
     def __iter__(self) -> Iterator[Any]:
-        return self._stream() if self._iterable else self._indexed()
+        batches = self._stream() if self._iterable else self._indexed()
+        return map(self._pinned, batches) if self._pins() else batches
+
+    def _pins(self) -> bool:
+        """Pinning is for a device that copies in the background; without one it does nothing."""
+        if not self.pin_memory:
+            return False
+        device = self.pin_memory_device or backends.current_accelerator()
+        self._pin_device = device
+        return bool(device) and backends.info(facula.device(device).type)["pins"]
+
+    def _pinned(self, value: Any) -> Any:
+        if isinstance(value, facula.Tensor):
+            return value.pin_memory(self._pin_device) if value.device.type == "cpu" else value
+        if hasattr(value, "pin_memory"):
+            return value.pin_memory()
+        if isinstance(value, Mapping):
+            return type(value)({k: self._pinned(v) for k, v in value.items()})
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self._pinned, value))
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self._pinned, value))
+        return value
 
     def __len__(self) -> int:
         """Number of batches; TypeError if the dataset or the sampler has no length."""

@@ -1,0 +1,169 @@
+"""Devices of other packages: registration, loading, and what is known of each.
+
+A package brings a device either as a library with the functions of `facula/backend.h` (see
+`get_include` and `load_library`) or as an object of a subclass of `Backend` (see `register`). Its
+metadata names it in the entry point group `facula.backends`, so that it loads on first use of its name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from facula import _C
+from facula.backends._backend import Backend, Buffer
+
+__all__ = [
+    "Backend",
+    "Buffer",
+    "allow_fallback",
+    "current_accelerator",
+    "fallbacks",
+    "get_include",
+    "info",
+    "load_library",
+    "names",
+    "profile",
+    "register",
+    "reset_fallbacks",
+]
+
+_GROUP = "facula.backends"
+_loading: set[str] = set()
+
+
+def get_include() -> str:
+    """The folder to compile against: it holds `facula/backend.h`."""
+    return os.path.join(os.path.dirname(os.path.dirname(__file__)), "include")
+
+
+def names() -> list[str]:
+    """The devices that packages have registered so far, in order."""
+    return _C._backend_names()
+
+
+def load_library(path: str | os.PathLike[str]) -> list[str]:
+    """Load a library that registers devices; returns their names.
+
+    Raises:
+        RuntimeError: it cannot be loaded, or was built for another version of `facula/backend.h`.
+    """
+    found = _C._load_backend_library(path)
+    for name in found:
+        _publish(name)
+    return found
+
+
+def register(backend: Backend) -> None:
+    """Register a device that is written in Python."""
+    _C._register_backend(backend)
+    _publish(backend.name)
+
+
+def info(name: str) -> dict[str, Any]:
+    """What a device is and can do: its package, dtypes, own kernels, streams, fallback, autocast lists."""
+    found = _C._backend_info(name)
+    flags, bits = found.pop("flags"), found.pop("dtypes")
+    found["dtypes"] = [d for i, d in enumerate(Backend.ALL_DTYPES) if bits >> i & 1]
+    for bit, word in ((1, "caching"), (4, "fork_safe"), (8, "deterministic"), (16, "host_memory")):
+        found[word] = bool(flags & bit)
+    return found
+
+
+def fallbacks(name: str) -> dict[str, int]:
+    """Operators that ran on the CPU because the device `name` has no kernel for them: calls by operator."""
+    return dict(sorted(_C._fallbacks(name).items(), key=lambda item: (-item[1], item[0])))
+
+
+def reset_fallbacks(name: str) -> None:
+    """Start counting anew."""
+    _C._fallbacks(name, True)
+
+
+class allow_fallback:
+    """Let the operators that a device has no kernel for run on the CPU, or make them errors.
+
+    Holds from the call on, or for a `with` block.
+    """
+
+    def __init__(self, name: str, allowed: bool = True) -> None:
+        self._name, self._before = name, _C._allow_fallback(name, allowed)
+
+    def __enter__(self) -> allow_fallback:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _C._allow_fallback(self._name, self._before)
+
+
+class profile:
+    """A `with` block in which a device's kernels are named to its profiler."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> profile:
+        self._before = _C._profile(self._name, True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _C._profile(self._name, self._before)
+
+
+def current_accelerator() -> Any:
+    """The device type that pinned memory and defaults are for: the first registered, or None."""
+    known = names()
+    return _C.device(known[0]) if known else None
+
+
+def entry_points() -> dict[str, Any]:
+    """The devices that installed packages offer, loaded or not."""
+    from importlib.metadata import entry_points as find
+
+    return {point.name: point for point in find(group=_GROUP)}
+
+
+def _load(name: str) -> bool:
+    """Load the package that offers the device `name`; called when the name is not known."""
+    if name in names():
+        return True
+    if name in _loading:
+        return False
+    point = entry_points().get(name)
+    if point is None:
+        return False
+    _loading.add(name)
+    try:
+        start = point.load()
+        if callable(start):
+            start()
+    except Exception as error:
+        raise RuntimeError(
+            f"device '{name}': loading its package ({point.value}) failed: {error}"
+        ) from error
+    finally:
+        _loading.discard(name)
+    if name not in names():
+        raise RuntimeError(f"device '{name}': {point.value} ran and did not register it")
+    return True
+
+
+def _publish(name: str) -> None:
+    """Give a new device its module, `facula.NAME`, and tensors and modules their methods."""
+    from facula.backends import _device_module
+
+    module = _device_module.make(name)
+    import facula
+
+    if not hasattr(_C, name):
+        sys.modules[f"facula.{name}"] = module
+        setattr(facula, name, module)
+    _device_module.add_methods(name)
+
+
+def _module_or_none(name: str) -> Any:
+    """`facula.NAME` of a device, loaded now if a package offers it."""
+    if name in names() or _load(name):
+        return sys.modules.get(f"facula.{name}")
+    return None

@@ -1,0 +1,117 @@
+"""The base class of devices that are written in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import facula
+
+_TYPESTR = {
+    "bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8",
+    "float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64": "<f8",
+    "complex64": "<c8", "complex128": "<c16",
+}  # fmt: skip
+
+
+class Buffer(NamedTuple):
+    """A tensor as a kernel sees it. Strides are in elements; `data` is an address on the device.
+
+    `numpy.asarray(buffer)` is an array over the memory, for devices whose memory the host can reach
+    (bfloat16 appears as uint16).
+    """
+
+    data: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    index: int
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "data": (self.data or 1, False),
+            "shape": self.shape,
+            "strides": tuple(s * self.dtype.itemsize for s in self.strides),
+            "typestr": _TYPESTR[str(self.dtype).rpartition(".")[2]],
+        }
+
+
+class Backend:
+    """A device in Python: override what the device has, then `facula.backends.register(Backend())`.
+
+    `index` is the device's number, `stream` its stream (0 the default one), addresses are ints. A
+    method that raises NotImplementedError, or returns NotImplemented, leaves the call to the next way
+    (the CPU, where `CPU_FALLBACK` allows it); MemoryError means that the device is full.
+    """
+
+    CACHING, CPU_FALLBACK, FORK_SAFE, DETERMINISTIC, HOST_MEMORY = 1, 2, 4, 8, 16
+    ALL_DTYPES: ClassVar[tuple[Any, ...]] = tuple(getattr(facula, name) for name in _TYPESTR)
+
+    name: str = ""
+    package: str | None = None
+    flags: int = CPU_FALLBACK
+    dtypes: Sequence[Any] = ALL_DTYPES
+    kernels: Mapping[str, Callable[..., Any]] = {}
+    """Kernels by operator: called with the arguments of its signature, then its results as Buffers.
+    Numbers stay numbers; a generator comes as the (seed, offset) of a Philox stream of this call."""
+    autocast_dtype: str | None = None
+    autocast_lower: Sequence[str] = ()
+    autocast_float32: Sequence[str] = ()
+    serialization_tag: str | None = None
+
+    def device_count(self) -> int:
+        return 1
+
+    def device_name(self, index: int) -> str:
+        return self.name
+
+    def allocate(self, index: int, nbytes: int, stream: int) -> int:
+        raise NotImplementedError
+
+    def deallocate(self, index: int, data: int, nbytes: int, stream: int) -> None:
+        raise NotImplementedError
+
+    def copy(
+        self, dst: int, dst_index: int, src: int, src_index: int, nbytes: int, stream: int
+    ) -> None:
+        """Bytes from `src` to `dst`; an index of -1 is the host."""
+        raise NotImplementedError
+
+    def pin(self, nbytes: int) -> int:
+        raise NotImplementedError
+
+    def unpin(self, data: int, nbytes: int) -> None:
+        raise NotImplementedError
+
+    def create_stream(self, index: int, priority: int) -> int:
+        raise NotImplementedError
+
+    def pointwise(
+        self,
+        op: str,
+        variant: str,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Buffer, ...],
+        values: tuple[Any, ...],
+        compute: Any,
+        masks: int,
+        stream: int,
+    ) -> Any:
+        """Any pointwise operator; `facula.backends.translate` has its formula."""
+        raise NotImplementedError
+
+    def reduction(
+        self, op: str, input: Buffer, output: Buffer, nreduced: int, compute: Any, stream: int
+    ) -> Any:
+        """Any fold of the last `nreduced` dims of `input`."""
+        raise NotImplementedError
+
+    @property
+    def _dtype_bits(self) -> int:
+        return sum(1 << i for i, d in enumerate(self.ALL_DTYPES) if d in self.dtypes)
+
+    @property
+    def _kernel_names(self) -> list[str]:
+        return list(self.kernels)

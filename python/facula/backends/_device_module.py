@@ -1,0 +1,369 @@
+"""`facula.NAME`: streams, events, memory and random numbers of a registered device."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from facula import _C
+
+
+class Stream:
+    """A queue of work of a device: calls run in order, beside those of other streams."""
+
+    _type = ""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
+        self = super().__new__(cls)
+        self.device = _device(cls._type, device)
+        handle = kwargs.get("handle")
+        self.handle = _C._new_stream(self.device, priority) if handle is None else handle
+        return self
+
+    device: Any
+    handle: int
+
+    def synchronize(self) -> None:
+        """Wait until all its work is done."""
+        _C._stream_synchronize(self.device, self.handle)
+
+    def query(self) -> bool:
+        """Is all its work done?"""
+        return _C._stream_query(self.device, self.handle)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event that comes to pass when the work so far is done."""
+        event = event if event is not None else _module(self.device.type).Event()
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Later work waits for the event."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Later work waits for the work that `stream` has now."""
+        self.wait_event(stream.record_event())
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Stream)
+            and (self.device, self.handle) == (other.device, other.handle)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.device, self.handle))
+
+    def __enter__(self) -> Stream:
+        self._before = _C._get_stream(self.device), _C._current_device(self.device.type)
+        _C._set_device(self.device)
+        _C._set_stream(self.device, self.handle)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        stream, index = self._before
+        _C._set_stream(self.device, stream)
+        _C._set_device(_C.device(self.device.type, index))
+
+    def __repr__(self) -> str:
+        return f"<facula.{self.device.type}.Stream device={self.device} stream={self.handle:#x}>"
+
+
+class Event:
+    """A mark in a stream, to wait for or to measure between."""
+
+    _type = ""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
+        self._timing, self._event = enable_timing, None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the end of the stream's work so far."""
+        stream = stream if stream is not None else _module(self._type).current_stream()
+        if self._event is None:
+            self._event = _C._new_event(stream.device, self._timing)
+        _C._event_record(self._event, stream.handle)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let the stream's later work wait for the event."""
+        if self._event is not None:
+            stream = stream if stream is not None else _module(self._type).current_stream()
+            _C._event_wait(self._event, stream.device, stream.handle)
+
+    def query(self) -> bool:
+        """Has it come to pass?"""
+        return self._event is None or _C._event_query(self._event)
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+        if self._event is not None:
+            _C._event_synchronize(self._event)
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds between two events that measure time and have come to pass."""
+        if self._event is None or end_event._event is None:
+            raise RuntimeError("elapsed_time(): both events must have been recorded")
+        return _C._event_elapsed(self._event, end_event._event)
+
+
+class Graph:
+    """Work of a device recorded once and launched many times.
+
+    >>> with graph.capture(): ...    # doctest: +SKIP
+    >>> graph.replay()               # doctest: +SKIP
+    """
+
+    _type = ""
+
+    def __init__(self) -> None:
+        self._graph: int | None = None
+
+    def capture(self, stream: Stream | None = None) -> _Capture:
+        """A `with` block whose work is recorded, and not run, on a stream of its own."""
+        return _Capture(self, stream if stream is not None else _module(self._type).Stream())
+
+    def replay(self) -> None:
+        """Run the recorded work on the current stream."""
+        if self._graph is None:
+            raise RuntimeError("replay(): nothing has been captured")
+        _C._graph_run(self._device, self._graph)
+
+    def reset(self) -> None:
+        """Give back what was recorded."""
+        if self._graph is not None:
+            _C._graph_destroy(self._device, self._graph)
+            self._graph = None
+
+
+class _Capture:
+    def __init__(self, graph: Graph, stream: Stream) -> None:
+        self._graph, self._stream = graph, stream
+
+    def __enter__(self) -> None:
+        self._graph.reset()
+        self._stream.__enter__()
+        _C._graph_begin(self._stream.device, self._stream.handle)
+
+    def __exit__(self, *exc: object) -> None:
+        self._graph._device = self._stream.device
+        self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
+        self._stream.__exit__()
+
+
+class _DeviceGuard:
+    """The `with` block in which a device is the current one of its type; None changes nothing."""
+
+    _type = ""
+
+    def __init__(self, device: Any) -> None:
+        self._device = None if device is None else _device(self._type, device)
+
+    def __enter__(self) -> None:
+        self._before = _C._current_device(self._type)
+        if self._device is not None:
+            _C._set_device(self._device)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_device(_C.device(self._type, self._before))
+
+
+def _device(name: str, device: Any) -> Any:
+    """The device that an index, a name or nothing stands for."""
+    if device is None:
+        device = _C.device(name)
+    elif isinstance(device, int):
+        device = _C.device(name, device)
+    else:
+        device = _C.device(device)
+        if device.type != name:
+            raise ValueError(f"a device of type '{name}' is expected, not {device}")
+    return _C._resolved_device(device)
+
+
+def _module(name: str) -> Any:
+    import sys
+
+    return sys.modules[f"facula.{name}"]
+
+
+def make(name: str) -> types.ModuleType:
+    """The module of the device type `name`."""
+    module = types.ModuleType(f"facula.{name}", f"The device '{name}'.")
+
+    def public(thing: Any) -> Any:
+        setattr(module, thing.__name__, thing)
+        return thing
+
+    def bound(cls: type, title: str) -> type:
+        made = type(title, (cls,), {"_type": name, "__module__": module.__name__, "__doc__": cls.__doc__})
+        return public(made)
+
+    stream_class = bound(Stream, "Stream")
+    bound(Event, "Event")
+    bound(Graph, "Graph")
+    guard = bound(_DeviceGuard, "device")
+
+    @public
+    def is_available() -> bool:
+        """Is there at least one such device?"""
+        return _C._device_count(name) > 0
+
+    @public
+    def device_count() -> int:
+        """How many there are."""
+        return _C._device_count(name)
+
+    @public
+    def current_device() -> int:
+        """The index that is meant where none is said, in this thread."""
+        return _C._current_device(name)
+
+    @public
+    def set_device(device: Any) -> None:
+        """Choose the current device of this thread."""
+        _C._set_device(_device(name, device))
+
+    @public
+    def synchronize(device: Any = None) -> None:
+        """Wait for all work of a device; errors of that work are raised here."""
+        _C._synchronize(_device(name, device))
+
+    @public
+    def current_stream(device: Any = None) -> Stream:
+        """The stream that this thread's calls go to."""
+        d = _device(name, device)
+        return stream_class(d, handle=_C._get_stream(d))
+
+    @public
+    def default_stream(device: Any = None) -> Stream:
+        """The stream that calls go to unless another is chosen."""
+        return stream_class(_device(name, device), handle=0)
+
+    @public
+    def set_stream(stream: Stream) -> None:
+        """Choose the stream of this thread."""
+        _C._set_stream(stream.device, stream.handle)
+
+    @public
+    class stream:
+        """The `with` block whose calls go to a stream; None changes nothing."""
+
+        def __init__(self, stream: Stream | None) -> None:
+            self._stream = stream
+
+        def __enter__(self) -> None:
+            if self._stream is not None:
+                self._stream.__enter__()
+
+        def __exit__(self, *exc: object) -> None:
+            if self._stream is not None:
+                self._stream.__exit__()
+
+    @public
+    def get_device_properties(device: Any = None) -> types.SimpleNamespace:
+        """Name, memory, version and number of processors."""
+        return types.SimpleNamespace(**_C._device_properties(_device(name, device)))
+
+    @public
+    def get_device_name(device: Any = None) -> str:
+        """Its name."""
+        return get_device_properties(device).name
+
+    @public
+    def get_device_capability(device: Any = None) -> tuple[int, int]:
+        """Major and minor version of its architecture."""
+        found = get_device_properties(device)
+        return found.major, found.minor
+
+    @public
+    def mem_get_info(device: Any = None) -> tuple[int, int]:
+        """Bytes that are free, and all there are."""
+        return _C._memory_info(_device(name, device))
+
+    @public
+    def memory_stats(device: Any = None) -> dict[str, int]:
+        """Bytes allocated (now and at most) and reserved; numbers of allocations, reuses and retries."""
+        return _C._door_memory_stats(_device(name, device))
+
+    for title, key, doc in (
+        ("memory_allocated", "allocated", "Bytes that tensors hold."),
+        ("max_memory_allocated", "peak", "The most bytes that tensors held at a time."),
+        ("memory_reserved", "reserved", "Bytes taken from the device, kept ones included."),
+    ):
+
+        def stat(device: Any = None, *, _key: str = key) -> int:
+            return memory_stats(device)[_key]
+
+        stat.__name__, stat.__doc__ = title, doc
+        public(stat)
+
+    @public
+    def reset_peak_memory_stats(device: Any = None) -> None:
+        """Start measuring the most memory anew."""
+        _C._reset_peak(_device(name, device))
+
+    @public
+    def empty_cache() -> None:
+        """Give freed memory that is kept for reuse back to the device."""
+        _C._door_empty_cache(name)
+
+    @public
+    def default_generator(device: Any = None) -> Any:
+        """The generator that draws for a device when none is given."""
+        return _C._generator_of(_device(name, device))
+
+    @public
+    def manual_seed(seed: int) -> None:
+        """Seed the current device's generator."""
+        default_generator().manual_seed(seed)
+
+    @public
+    def manual_seed_all(seed: int) -> None:
+        """Seed the generators of all its devices."""
+        for i in range(device_count()):
+            default_generator(i).manual_seed(seed)
+
+    @public
+    def seed() -> int:
+        """Take a seed from the system; returns it."""
+        return default_generator().seed()
+
+    @public
+    def initial_seed() -> int:
+        """The seed last set."""
+        return default_generator().initial_seed()
+
+    @public
+    def get_rng_state(device: Any = None) -> Any:
+        """State of a device's generator."""
+        return default_generator(device).get_state()
+
+    @public
+    def set_rng_state(new_state: Any, device: Any = None) -> None:
+        """Go on from a state that `get_rng_state` gave."""
+        default_generator(device).set_state(new_state)
+
+    del guard
+    module.__all__ = sorted(k for k in vars(module) if k[0] != "_")  # type: ignore[attr-defined]
+    return module
+
+
+def add_methods(name: str) -> None:
+    """`tensor.NAME()`, `tensor.is_NAME` and `module.NAME()`."""
+    from facula.nn import Module
+
+    def to_device(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+        """Itself, or a copy, on the device."""
+        return self.to(_device(name, device), non_blocking=non_blocking)
+
+    def module_to(self: Any, device: Any = None) -> Any:
+        """Move parameters and buffers to the device."""
+        return self.to(_device(name, device))
+
+    tensor = _C.Tensor
+    for owner, function in ((tensor, to_device), (Module, module_to)):
+        if not hasattr(owner, name):
+            function.__name__ = name
+            setattr(owner, name, function)
+    if not hasattr(tensor, f"is_{name}"):
+        setattr(tensor, f"is_{name}", property(lambda self: self.device.type == name))

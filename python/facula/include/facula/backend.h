@@ -1,0 +1,252 @@
+/* The device door: what a package hands to facula to bring a device. docs/vendors.md is the contract.
+ *
+ * Plain C structures of fixed layout, so that a package built once serves many versions of facula: it
+ * links with nothing of facula, and both sides tell each other which version of this file they saw. */
+#ifndef FACULA_BACKEND_H
+#define FACULA_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised when a structure below changes in a way that older packages would not survive. Fields are
+ * only ever added at the end, which `size` tells and needs no new number. */
+#define FACULA_BACKEND_ABI 1
+
+/* ---- status of every call; the text goes through FaculaHost.fail ---- */
+enum {
+  FACULA_OK = 0,
+  FACULA_OUT_OF_MEMORY = 1,  /* OutOfMemoryError; an allocation is tried again with the caches emptied */
+  FACULA_NOT_SUPPORTED = 2,  /* this call (its dtype, say) is not mine: take the next way */
+  FACULA_DEVICE_ERROR = 3,   /* RuntimeError: a kernel of now or of earlier failed */
+  FACULA_VALUE_ERROR = 4,
+  FACULA_INDEX_ERROR = 5,
+  FACULA_ZERO_DIVISION = 6,
+  FACULA_NOT_READY = 7       /* of queries: work is still under way */
+};
+
+/* ---- dtypes ---- */
+enum {
+  FACULA_BOOL, FACULA_UINT8, FACULA_INT8, FACULA_INT16, FACULA_INT32, FACULA_INT64,
+  FACULA_FLOAT16, FACULA_BFLOAT16, FACULA_FLOAT32, FACULA_FLOAT64, FACULA_COMPLEX64, FACULA_COMPLEX128,
+  FACULA_DTYPES
+};
+#define FACULA_DTYPE_BIT(dtype) (UINT64_C(1) << (dtype))
+#define FACULA_ALL_DTYPES ((UINT64_C(1) << FACULA_DTYPES) - 1)
+
+/* ---- arguments of kernels: valid during the call; copy what runs later ---- */
+enum {
+  FACULA_CONTIGUOUS = 1,
+  FACULA_HOST_SCALAR = 2 /* one element in host memory: read `data` during the call; strides are 0 */
+};
+typedef struct FaculaTensor {
+  void* data;             /* the first element */
+  const int64_t* sizes;
+  const int64_t* strides; /* in elements */
+  int64_t numel;
+  int32_t ndim;
+  int32_t dtype;
+  int32_t index; /* of the device; -1 for the host */
+  uint32_t flags;
+  const void* handle; /* facula's own */
+} FaculaTensor;
+
+enum {
+  FACULA_NONE,        /* an optional argument that is absent */
+  FACULA_TENSOR,      /* tensors[0] */
+  FACULA_TENSORS,     /* tensors[0 .. count); absent ones of `Tensor?[]` have ndim -1 */
+  FACULA_INT,         /* i */
+  FACULA_FLOAT,       /* f */
+  FACULA_TRUTH,       /* i */
+  FACULA_COMPLEX,     /* f, imag */
+  FACULA_STRING,      /* text, `count` bytes and a zero */
+  FACULA_DTYPE,       /* i */
+  FACULA_DEVICE,      /* i: the index */
+  FACULA_FORMAT,      /* i: contiguous, preserve, channels_last, channels_last_3d */
+  FACULA_RANDOM,      /* seed, offset: the key of a Philox 4x32-10 stream that is this call's own */
+  FACULA_INTS,        /* ints[0 .. count) */
+  FACULA_TRUTHS       /* ints[0 .. count), 0 or 1 */
+};
+typedef struct FaculaValue {
+  int32_t kind;
+  int32_t count;
+  union {
+    const FaculaTensor* tensors;
+    int64_t i;
+    double f;
+    const char* text;
+    const int64_t* ints;
+    uint64_t seed;
+  } at;
+  union {
+    double imag;
+    uint64_t offset;
+  } more;
+} FaculaValue;
+
+/* An operator's kernel. `args` are those of its signature in ops.json, in order, then its results,
+ * which facula has made: shapes, dtypes and the device have been checked. Empty tensors come too. */
+typedef struct FaculaCall {
+  const char* op; /* "cumsum", "max.dim" */
+  const FaculaValue* args;
+  int32_t nargs;       /* the results included */
+  int32_t nouts;       /* results among them, the last ones */
+  FaculaValue* result; /* to fill in where the operator's result is a number */
+  void* stream;
+  int32_t index;
+  int32_t reserved;
+} FaculaCall;
+typedef int32_t (*FaculaKernel)(void* context, const FaculaCall* call);
+typedef struct FaculaKernelEntry {
+  const char* op;
+  FaculaKernel kernel;
+} FaculaKernelEntry;
+
+/* Any pointwise operator, backward ones included: out = formula(in ...) element by element. Inputs
+ * have dtypes of their own and the outputs' shape (stride 0 where they are broadcast); the formula is
+ * evaluated in `compute`. Conversions are C's: to bool is `!= 0`, complex to real takes the real part.
+ * `op` and `variant` name a formula of facula.backends.translate; "copy" is out = in. */
+typedef struct FaculaPointwise {
+  const char* op;
+  const char* variant; /* the formula of several that a str argument chose, or "" */
+  const FaculaTensor* ins;
+  const FaculaTensor* outs;
+  const FaculaValue* values; /* the numbers among the arguments, in order; FACULA_NONE when absent */
+  int32_t nins, nouts, nvalues;
+  int32_t compute;
+  uint32_t masks; /* bit i: input i is read as bool, whatever its dtype */
+  int32_t index;
+  void* stream;
+} FaculaPointwise;
+
+/* Any operator that folds dims away. The last `nreduced` dims of `in` are folded into one element of
+ * `out`, whose dims are the others. `op` names a fold of facula.backends.translate. */
+typedef struct FaculaReduction {
+  const char* op;
+  const FaculaTensor* in;
+  const FaculaTensor* out;
+  int32_t nreduced;
+  int32_t compute; /* the dtype of the accumulator */
+  int32_t index;
+  int32_t reserved;
+  void* stream;
+} FaculaReduction;
+
+#define FACULA_HOST (-1)
+/* Bytes between host and device, within a device or between two of one type, in the stream's order. It
+ * may return before they are there: facula keeps the memory until they are. */
+typedef struct FaculaCopy {
+  void* dst;
+  const void* src;
+  size_t nbytes;
+  int32_t dst_index, src_index; /* FACULA_HOST for host memory */
+  void* stream;                 /* of the device that is not the host; of src between two */
+} FaculaCopy;
+
+typedef struct FaculaProperties {
+  char name[128];
+  uint64_t total_memory;
+  int32_t major, minor;
+  int32_t processors;
+  int32_t reserved;
+} FaculaProperties;
+
+/* ---- what the device can do ---- */
+enum {
+  FACULA_CACHING = 1,        /* allocate() is slow: facula keeps freed blocks, by stream */
+  FACULA_CPU_FALLBACK = 2,   /* operators without a kernel run on the CPU, counted */
+  FACULA_FORK_SAFE = 4,      /* may be used in a child process after fork() */
+  FACULA_DETERMINISTIC = 8,  /* the same call gives the same bits */
+  FACULA_HOST_MEMORY = 16    /* the host may read the memory when the device is idle */
+};
+
+/* Every function takes `context` first and returns a status. They are called from any thread, without
+ * Python's lock. Functions that are optional may be null. Streams and events are pointers of yours;
+ * the null stream is each device's default. */
+typedef struct FaculaBackend {
+  uint32_t abi;  /* FACULA_BACKEND_ABI */
+  uint32_t size; /* sizeof(FaculaBackend) */
+  const char* name;
+  const char* package; /* name and version, for messages */
+  void* context;
+  uint64_t flags;
+  uint64_t dtypes; /* FACULA_DTYPE_BIT of those that tensors may have */
+
+  int32_t (*initialize)(void* context); /* before the first use, once; optional */
+  int32_t (*device_count)(void* context, int32_t* count);
+  int32_t (*properties)(void* context, int32_t index, FaculaProperties* out); /* optional */
+
+  /* Memory: at least 64-byte aligned. `stream` is the one that uses it first, or used it last. */
+  int32_t (*allocate)(void* context, int32_t index, size_t nbytes, void* stream, void** out);
+  int32_t (*deallocate)(void* context, int32_t index, void* data, size_t nbytes, void* stream);
+  int32_t (*copy)(void* context, const FaculaCopy* copy);
+  int32_t (*pin)(void* context, size_t nbytes, void** out);           /* host memory; optional */
+  int32_t (*unpin)(void* context, void* data, size_t nbytes);         /* with pin */
+  int32_t (*memory_info)(void* context, int32_t index, uint64_t* free, uint64_t* total); /* optional */
+
+  /* Streams and events: optional as a whole, for a device whose calls return when all is done. */
+  int32_t (*create_stream)(void* context, int32_t index, int32_t priority, void** out);
+  int32_t (*synchronize_stream)(void* context, int32_t index, void* stream);
+  int32_t (*query_stream)(void* context, int32_t index, void* stream);
+  int32_t (*synchronize_device)(void* context, int32_t index);
+  int32_t (*create_event)(void* context, int32_t index, int32_t timing, void** out);
+  int32_t (*destroy_event)(void* context, int32_t index, void* event);
+  int32_t (*record_event)(void* context, int32_t index, void* event, void* stream);
+  int32_t (*wait_event)(void* context, int32_t index, void* event, void* stream);
+  int32_t (*query_event)(void* context, int32_t index, void* event);
+  int32_t (*synchronize_event)(void* context, int32_t index, void* event);
+  int32_t (*elapsed)(void* context, int32_t index, void* start, void* end, double* milliseconds);
+
+  /* Graphs: work recorded once and launched many times; optional as a whole. */
+  int32_t (*begin_capture)(void* context, int32_t index, void* stream);
+  int32_t (*end_capture)(void* context, int32_t index, void* stream, void** graph);
+  int32_t (*launch_graph)(void* context, int32_t index, void* graph, void* stream);
+  int32_t (*destroy_graph)(void* context, int32_t index, void* graph);
+
+  /* Kernels: two templates and a list. */
+  int32_t (*pointwise)(void* context, const FaculaPointwise* call); /* optional */
+  int32_t (*reduction)(void* context, const FaculaReduction* call); /* optional */
+  const FaculaKernelEntry* kernels;
+  size_t nkernels;
+
+  /* Around every call of a kernel while profiling is on; optional. */
+  int32_t (*range_push)(void* context, const char* name);
+  int32_t (*range_pop)(void* context);
+
+  const char* autocast_dtype;              /* "bfloat16", or null for no autocast */
+  const char* const* autocast_lower;       /* operators to run in that dtype; ended by null */
+  const char* const* autocast_float32;     /* operators to run in float32; ended by null */
+  const char* serialization_tag;           /* what files say for the device; null: the name */
+} FaculaBackend;
+
+/* ---- what facula gives the package ---- */
+typedef struct FaculaHost {
+  uint32_t abi;
+  uint32_t size;
+  const char* version; /* of facula */
+  /* Copies the structure; strings, tables and functions must stay. */
+  int32_t (*register_backend)(const FaculaBackend* backend);
+  int32_t (*register_kernel)(const char* backend, const char* op, FaculaKernel kernel);
+  /* Notes the text of an error for this thread and returns the status. */
+  int32_t (*fail)(int32_t status, const char* text);
+  /* Memory for the time of a kernel, from facula's cache where there is one. */
+  int32_t (*allocate)(const char* backend, int32_t index, size_t nbytes, void* stream, void** out);
+  int32_t (*deallocate)(const char* backend, int32_t index, void* data, size_t nbytes, void* stream);
+} FaculaHost;
+
+/* What a library exports for facula.backends.load_library(); it registers one backend or more. */
+typedef int32_t (*FaculaEntry)(const FaculaHost* host);
+#define FACULA_ENTRY_NAME "facula_register_backends"
+#if defined(_WIN32)
+#define FACULA_EXPORT __declspec(dllexport)
+#else
+#define FACULA_EXPORT __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

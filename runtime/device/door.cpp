@@ -1,0 +1,264 @@
+#include "runtime/device/door.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/device/kernels.h"
+#include "runtime/device/memory.h"
+
+namespace facula {
+
+namespace {
+
+std::atomic<Door*> g_doors[kMaxDeviceTypes];
+std::mutex& registering() {
+  static std::mutex* const m = new std::mutex;
+  return *m;
+}
+
+thread_local std::string tls_error;
+thread_local std::exception_ptr tls_exception;
+
+int32_t host_fail(int32_t status, const char* text) {
+  tls_error = text != nullptr ? text : "";
+  return status;
+}
+
+Door* door_named(const char* name) {
+  for (Door* d : all_doors()) {
+    if (name != nullptr && d->name == name) return d;
+  }
+  return nullptr;
+}
+
+int32_t host_allocate(const char* backend, int32_t index, size_t nbytes, void* stream, void** out) {
+  Door* const d = door_named(backend);
+  if (d == nullptr) return host_fail(FACULA_VALUE_ERROR, "allocate(): no such backend");
+  try {
+    const Device device{d->type, static_cast<int8_t>(index)};
+    *out = d->memory->allocate(nbytes, device);
+    d->memory->record_stream(*out, device, stream);
+    return FACULA_OK;
+  } catch (const Error& e) {
+    return host_fail(e.kind() == ErrorKind::OutOfMemory ? FACULA_OUT_OF_MEMORY : FACULA_DEVICE_ERROR, e.what());
+  }
+}
+int32_t host_deallocate(const char* backend, int32_t index, void* data, size_t nbytes, void*) {
+  Door* const d = door_named(backend);
+  if (d == nullptr) return host_fail(FACULA_VALUE_ERROR, "deallocate(): no such backend");
+  d->memory->deallocate(data, nbytes, Device{d->type, static_cast<int8_t>(index)});
+  return FACULA_OK;
+}
+
+ErrorKind kind_of(int32_t status) {
+  switch (status) {
+    case FACULA_OUT_OF_MEMORY:
+      return ErrorKind::OutOfMemory;
+    case FACULA_NOT_SUPPORTED:
+      return ErrorKind::NotImplemented;
+    case FACULA_VALUE_ERROR:
+      return ErrorKind::Value;
+    case FACULA_INDEX_ERROR:
+      return ErrorKind::Index;
+    case FACULA_ZERO_DIVISION:
+      return ErrorKind::ZeroDivision;
+    default:
+      return ErrorKind::Runtime;
+  }
+}
+
+void check_complete(const FaculaBackend& b) {
+  const auto need = [&](bool have, const char* what) {
+    FACULA_CHECK(have, Value, "backend '", b.name, "' gives no ", what, ", which facula/backend.h requires");
+  };
+  need(b.device_count != nullptr, "device_count");
+  need(b.allocate != nullptr && b.deallocate != nullptr, "allocate and deallocate");
+  need(b.copy != nullptr, "copy");
+  need((b.pin == nullptr) == (b.unpin == nullptr), "pin and unpin, both or neither");
+  const bool streams[] = {b.create_stream != nullptr,      b.synchronize_stream != nullptr,
+                          b.synchronize_device != nullptr, b.create_event != nullptr,
+                          b.destroy_event != nullptr,      b.record_event != nullptr,
+                          b.wait_event != nullptr,         b.query_event != nullptr,
+                          b.synchronize_event != nullptr};
+  const auto given = std::count(std::begin(streams), std::end(streams), true);
+  need(given == 0 || given == std::ssize(streams), "whole set of streams and events (create, synchronize, record, "
+       "wait, query), all or none");
+}
+
+Device place(Device device, ScalarType dtype) {
+  device = resolved(device);
+  if (const Door* d = door_or_null(device.type); d != nullptr) {
+    FACULA_CHECK(d->supports(dtype), Type, "device '", d->name, "' has no tensors of ", dtype_name(dtype),
+                 "; convert to another dtype first");
+  }
+  return device;
+}
+[[maybe_unused]] const bool placing = (place_on_device = place, true);
+
+void install(Door& d) {
+  d.memory = std::make_unique<DeviceMemory>(d);
+  set_allocator(d.type, d.memory.get());
+  d.kernels = std::vector<std::atomic<FaculaKernel>>(all_operators().size());
+  set_pointwise_kernel(d.type, &door_pointwise);
+  for (OperatorEntry* op : all_operators()) {
+    const bool folds = op->fold_dim != kNoFold && d.api.reduction != nullptr;
+    op->kernels[d.type] = folds ? op->door : op->device_kernel;
+  }
+}
+
+// After fork() a child has neither the parent's device nor its threads.
+void forget_in_children() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      for (std::atomic<Door*>& slot : g_doors) {
+        Door* const d = slot.load(std::memory_order_relaxed);
+        if (d != nullptr && d->used.load() && !d->has(FACULA_FORK_SAFE)) d->forked.store(true);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+std::string take_door_error() { return std::exchange(tls_error, {}); }
+
+int32_t keep_door_exception() noexcept {
+  tls_exception = std::current_exception();
+  return FACULA_DEVICE_ERROR;
+}
+
+void Door::check(int32_t status, int index, const char* doing) const {
+  if (status == FACULA_OK) [[likely]]
+    return;
+  if (tls_exception) std::rethrow_exception(std::exchange(tls_exception, nullptr));
+  const std::string text = take_door_error();
+  raise(kind_of(status), name, index < 0 ? "" : concat(":", index), ": ", doing, text.empty() ? "" : ": ", text);
+}
+
+void Door::start() {
+  if (used.load(std::memory_order_relaxed) && !forked.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  FACULA_CHECK(!forked.load(), Runtime, "device '", name,
+               "' was used before this process was forked, and cannot be used in the child; start workers with the "
+               "multiprocessing method 'spawn', or use the device in one of the processes only");
+  std::call_once(initialized, [&] {
+    if (api.initialize != nullptr) check(api.initialize(api.context), -1, "the device could not be started");
+    used.store(true);
+  });
+}
+
+int Door::count() {
+  if (const int known = known_count.load(std::memory_order_relaxed); known >= 0) [[likely]]
+    return known;
+  start();
+  int32_t n = 0;
+  check(api.device_count(api.context, &n), -1, "counting the devices failed");
+  known_count.store(n, std::memory_order_relaxed);
+  return n;
+}
+
+Door* door_or_null(DeviceType type) {
+  return type < kMaxDeviceTypes ? g_doors[type].load(std::memory_order_acquire) : nullptr;
+}
+
+Door& door_of(DeviceType type) {
+  Door* const d = door_or_null(type);
+  FACULA_CHECK(d != nullptr, Runtime, "device '", device_type_name(type), "' has no streams, events or memory of its own");
+  return *d;
+}
+
+std::vector<Door*> all_doors() {
+  std::vector<Door*> found;
+  for (std::atomic<Door*>& slot : g_doors) {
+    if (Door* d = slot.load(std::memory_order_acquire); d != nullptr) found.push_back(d);
+  }
+  return found;
+}
+
+int32_t register_backend(const FaculaBackend* b) {
+  try {
+    FACULA_CHECK(b != nullptr, Value, "register_backend(): no structure given");
+    const char* const name = b->name != nullptr ? b->name : "(without a name)";
+    FACULA_CHECK(b->abi == FACULA_BACKEND_ABI, Runtime, "backend '", name, "' was built for version ", b->abi,
+                 " of facula/backend.h, and this facula has version ", FACULA_BACKEND_ABI, "; ",
+                 b->abi > FACULA_BACKEND_ABI ? "install a newer facula" : "install a newer release of its package, or "
+                                                                          "build it again");
+    constexpr size_t kFirst = offsetof(FaculaBackend, serialization_tag) + sizeof(const char*);
+    FACULA_CHECK(b->size >= kFirst, Runtime, "backend '", name, "' gives a structure of ", b->size, " bytes; version ",
+                 FACULA_BACKEND_ABI, " of facula/backend.h has at least ", kFirst);
+    auto door = std::make_unique<Door>();
+    std::memcpy(&door->api, b, std::min<size_t>(b->size, sizeof(FaculaBackend)));
+    check_complete(door->api);
+    door->name = name;
+    door->package = b->package != nullptr ? b->package : name;
+    door->tag = b->serialization_tag != nullptr ? b->serialization_tag : name;
+    door->fallback.store(door->has(FACULA_CPU_FALLBACK));
+    std::lock_guard lock(registering());
+    FACULA_CHECK(door->name != "cpu" && door->name != "meta" && door_named(name) == nullptr, Runtime, "backend '", name,
+                 "' is registered already");
+    door->type = register_device_type(door->name);
+    forget_in_children();
+    install(*door);
+    for (size_t i = 0; i < b->nkernels; ++i) {
+      OperatorEntry* const op = find_operator(b->kernels[i].op);
+      FACULA_CHECK(op != nullptr && op->door != nullptr, Value, "backend '", name, "' gives a kernel for '",
+                   b->kernels[i].op, "', which is ", op == nullptr ? "no operator" : "an operator without kernels");
+      door->kernels[op->number].store(b->kernels[i].kernel);
+      op->kernels[door->type] = op->door;
+    }
+    g_doors[door->type].store(door.get(), std::memory_order_release);
+    door.release();
+    return FACULA_OK;
+  } catch (const Error& e) {
+    return host_fail(e.kind() == ErrorKind::Value ? FACULA_VALUE_ERROR : FACULA_DEVICE_ERROR, e.what());
+  }
+}
+
+void register_checked(const FaculaBackend& backend) {
+  if (const int32_t status = register_backend(&backend); status != FACULA_OK) raise(kind_of(status), take_door_error());
+}
+
+int32_t register_kernel(const char* backend, const char* name, FaculaKernel kernel) {
+  Door* const d = door_named(backend);
+  OperatorEntry* const op = name != nullptr ? find_operator(name) : nullptr;
+  if (d == nullptr) return host_fail(FACULA_VALUE_ERROR, "register_kernel(): no such backend");
+  if (op == nullptr || op->door == nullptr) {
+    return host_fail(FACULA_VALUE_ERROR, concat("register_kernel(): '", name != nullptr ? name : "", "' is ",
+                                                op == nullptr ? "no operator" : "an operator without kernels")
+                                             .c_str());
+  }
+  std::lock_guard lock(registering());
+  d->kernels[op->number].store(kernel);
+  op->kernels[d->type] = op->door;
+  return FACULA_OK;
+}
+
+const FaculaHost& door_host() {
+  static const FaculaHost host{FACULA_BACKEND_ABI, sizeof(FaculaHost), FACULA_VERSION, &register_backend,
+                               &register_kernel,   &host_fail,         &host_allocate, &host_deallocate};
+  return host;
+}
+
+std::vector<std::string> load_backend_library(const std::string& path) {
+  const size_t before = all_doors().size();
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  FACULA_CHECK(library != nullptr, Runtime, "load_library(): ", dlerror());
+  const auto entry = reinterpret_cast<FaculaEntry>(dlsym(library, FACULA_ENTRY_NAME));
+  FACULA_CHECK(entry != nullptr, Runtime, "load_library(): ", path, " has no function ", FACULA_ENTRY_NAME);
+  const int32_t status = entry(&door_host());
+  if (status != FACULA_OK) {
+    const std::string text = take_door_error();
+    raise(kind_of(status), "load_library(): ", text.empty() ? concat(path, " failed to register") : text);
+  }
+  std::vector<std::string> names;
+  for (Door* d : all_doors()) names.push_back(d->name);
+  FACULA_CHECK(names.size() > before, Runtime, "load_library(): ", path, " registered no backend");
+  names.erase(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(before));
+  return names;
+}
+
+}  // namespace facula

@@ -1,0 +1,477 @@
+#include "runtime/device/kernels.h"
+
+#include <deque>
+
+#include "runtime/dispatch/thunk.h"
+#include "runtime/iterate/pointwise_cpu.h"
+#include "runtime/iterate/strided.h"
+
+namespace facula {
+
+namespace {
+
+using Kind = KernelArg::Kind;
+template <typename T>
+const T& at(const KernelArg& a) {
+  return *static_cast<const T*>(a.at);
+}
+
+FaculaTensor absent_tensor() {
+  FaculaTensor t{};
+  t.ndim = -1;
+  t.index = FACULA_HOST;
+  return t;
+}
+
+FaculaTensor plain(const Tensor& t) {
+  const bool host = t.is_cpu();
+  return {t.raw(),
+          t.sizes().data(),
+          t.strides().data(),
+          t.numel(),
+          static_cast<int32_t>(t.dim()),
+          static_cast<int32_t>(t.dtype()),
+          host ? FACULA_HOST : t.device().index,
+          (t.is_contiguous() ? uint32_t{FACULA_CONTIGUOUS} : 0u) |
+              (host && t.numel() == 1 ? uint32_t{FACULA_HOST_SCALAR} : 0u),
+          &t};
+}
+
+FaculaValue number(const Scalar& s) {
+  FaculaValue v{};
+  switch (s.kind()) {
+    case Category::Bool:
+      v.kind = FACULA_TRUTH;
+      v.at.i = s.to<int64_t>();
+      break;
+    case Category::Integral:
+      v.kind = FACULA_INT;
+      v.at.i = s.to<int64_t>();
+      break;
+    case Category::Floating:
+      v.kind = FACULA_FLOAT;
+      v.at.f = s.as_double();
+      break;
+    case Category::Complex: {
+      const complex128 c = s.to<complex128>();
+      v.kind = FACULA_COMPLEX;
+      v.at.f = c.real();
+      v.more.imag = c.imag();
+    }
+  }
+  return v;
+}
+
+// The arguments of a call as the vendor sees them, with what they point to.
+class Arguments {
+ public:
+  FaculaValue value(const KernelArg& a, Device device) {
+    FaculaValue v{};
+    v.count = static_cast<int32_t>(a.count);
+    if (a.at == nullptr && a.kind != Kind::Generator) return v;
+    switch (a.kind) {
+      case Kind::Tensor:
+        v.kind = FACULA_TENSOR;
+        v.count = 1;
+        v.at.tensors = tensors(&at<Tensor>(a), 1);
+        break;
+      case Kind::Tensors: {
+        const TensorList& list = at<TensorList>(a);
+        v.kind = FACULA_TENSORS;
+        v.at.tensors = tensors(list.data(), list.size());
+        break;
+      }
+      case Kind::Int:
+        v.kind = FACULA_INT;
+        v.at.i = at<int64_t>(a);
+        break;
+      case Kind::Float:
+        v.kind = FACULA_FLOAT;
+        v.at.f = at<double>(a);
+        break;
+      case Kind::Bool:
+        v.kind = FACULA_TRUTH;
+        v.at.i = at<bool>(a);
+        break;
+      case Kind::String:
+        v.kind = FACULA_STRING;
+        v.at.text = texts_.emplace_back(at<std::string_view>(a)).c_str();
+        break;
+      case Kind::Scalar:
+        v = number(at<Scalar>(a));
+        break;
+      case Kind::Type:
+        v.kind = FACULA_DTYPE;
+        v.at.i = static_cast<int64_t>(at<ScalarType>(a));
+        break;
+      case Kind::Device:
+        v.kind = FACULA_DEVICE;
+        v.at.i = device.index;
+        break;
+      case Kind::Format:
+        v.kind = FACULA_FORMAT;
+        v.at.i = static_cast<int64_t>(at<MemoryFormat>(a));
+        break;
+      case Kind::Generator: {
+        const Generator* given = static_cast<const Generator*>(a.at);
+        const Philox key = (given != nullptr && *given ? *given : default_generator(device))->next();
+        v.kind = FACULA_RANDOM;
+        v.at.seed = key.seed();
+        v.more.offset = key.offset();
+        break;
+      }
+      case Kind::Ints: {
+        v.kind = FACULA_INTS;
+        v.at.ints = at<IntList>(a).data();
+        break;
+      }
+      case Kind::Bools: {
+        std::vector<int64_t>& list = ints_.emplace_back();
+        for (const bool b : at<std::vector<bool>>(a)) list.push_back(b);
+        v.kind = FACULA_TRUTHS;
+        v.count = static_cast<int32_t>(list.size());
+        v.at.ints = list.data();
+      }
+    }
+    return v;
+  }
+
+ private:
+  const FaculaTensor* tensors(const Tensor* list, size_t n) {
+    std::vector<FaculaTensor>& made = tensors_.emplace_back();
+    made.reserve(n);
+    for (size_t i = 0; i < n; ++i) made.push_back(list[i].defined() ? plain(list[i]) : absent_tensor());
+    return made.data();
+  }
+  std::deque<std::vector<FaculaTensor>> tensors_;
+  std::deque<std::vector<int64_t>> ints_;
+  std::deque<std::string> texts_;
+};
+
+// Marks a call for the vendor's profiler.
+class Range {
+ public:
+  Range(const Door& door, const char* name) : door_(door), on_(door.profiling.load(std::memory_order_relaxed)) {
+    if (on_ && door.api.range_push != nullptr) door.api.range_push(door.api.context, name);
+  }
+  ~Range() {
+    if (on_ && door_.api.range_pop != nullptr) door_.api.range_pop(door_.api.context);
+  }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  const Door& door_;
+  bool on_;
+};
+
+// The results come last and lie on the device; without them, the first tensor that is on one.
+Device device_of_call(std::span<const KernelArg> args) {
+  for (size_t i = args.size(); i-- > 0;) {
+    const KernelArg& a = args[i];
+    if (a.at == nullptr) continue;
+    if (a.kind == Kind::Tensor && at<Tensor>(a).device().type > kMeta) return at<Tensor>(a).device();
+    if (a.kind == Kind::Tensors) {
+      for (const Tensor& t : at<TensorList>(a)) {
+        if (t.defined() && t.device().type > kMeta) return t.device();
+      }
+    }
+    if (a.kind == Kind::Device && at<Device>(a).type > kMeta) return resolved(at<Device>(a));
+  }
+  raise(ErrorKind::Runtime, "internal error: a device's kernel was called without a device");
+}
+
+bool is_written(const OperatorEntry& op, size_t i) { return (op.writes >> i & 1u) != 0; }
+
+void put_result(const KernelArg& result, const FaculaValue& v) {
+  const bool floating = v.kind == FACULA_FLOAT;
+  switch (result.kind) {
+    case Kind::Int:
+      *static_cast<int64_t*>(const_cast<void*>(result.at)) = v.at.i;
+      break;
+    case Kind::Bool:
+      *static_cast<bool*>(const_cast<void*>(result.at)) = v.at.i != 0;
+      break;
+    case Kind::Scalar:
+      *static_cast<Scalar*>(const_cast<void*>(result.at)) = v.kind == FACULA_COMPLEX
+                                                                ? Scalar(complex128(v.at.f, v.more.imag))
+                                                            : floating              ? Scalar(v.at.f)
+                                                            : v.kind == FACULA_TRUTH ? Scalar(v.at.i != 0)
+                                                                                     : Scalar(v.at.i);
+      break;
+    default:
+      raise(ErrorKind::Runtime, "internal error: a kernel's result of this type cannot come through the device door");
+  }
+}
+
+bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
+                 Device device) {
+  const FaculaKernel kernel = door.kernels[op.number].load(std::memory_order_acquire);
+  if (kernel == nullptr) return false;
+  Arguments store;
+  std::vector<FaculaValue> values;
+  values.reserve(args.size());
+  for (const KernelArg& a : args) values.push_back(store.value(a, device));
+  FaculaValue answer{};
+  const FaculaCall call{op.name, values.data(), static_cast<int32_t>(values.size()), op.outs, &answer,
+                        current_stream(device), device.index, 0};
+  Range range(door, op.name);
+  const int32_t status = kernel(door.api.context, &call);
+  if (status == FACULA_NOT_SUPPORTED) {
+    take_door_error();
+    return false;
+  }
+  door.check(status, device.index, op.name);
+  if (result.at != nullptr) put_result(result, answer);
+  return true;
+}
+
+// Folds: `self` with the kept dims first.
+bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, Device device) {
+  if (op.fold_dim == kNoFold || door.api.reduction == nullptr || op.outs != 1) return false;
+  const Tensor& self = at<Tensor>(args[0]);
+  const Tensor& out = at<Tensor>(args.back());
+  uint64_t reduced = 0;
+  const KernelArg& dim = args[static_cast<size_t>(op.fold_dim)];
+  if (dim.at != nullptr && dim.kind == Kind::Int) {
+    reduced = self.dim() == 0 ? 0 : uint64_t{1} << wrap_dim(at<int64_t>(dim), self.dim());
+  } else if (dim.at != nullptr && dim.kind == Kind::Ints && !at<IntList>(dim).empty()) {
+    for (const int64_t d : at<IntList>(dim)) reduced |= self.dim() == 0 ? 0 : uint64_t{1} << wrap_dim(d, self.dim());
+  } else {
+    reduced = ~uint64_t{0};
+  }
+  DimVector sizes, strides, out_sizes, out_strides, last, last_strides;
+  const bool keeps = out.dim() == self.dim();
+  for (int64_t d = 0, o = 0; d < self.dim(); ++d) {
+    const size_t i = static_cast<size_t>(d);
+    if ((reduced >> d & 1u) != 0) {
+      last.push_back(self.sizes()[i]);
+      last_strides.push_back(self.strides()[i]);
+      o += keeps;
+      continue;
+    }
+    sizes.push_back(self.sizes()[i]);
+    strides.push_back(self.strides()[i]);
+    out_sizes.push_back(out.sizes()[static_cast<size_t>(o)]);
+    out_strides.push_back(out.strides()[static_cast<size_t>(o)]);
+    ++o;
+  }
+  for (size_t i = 0; i < last.size(); ++i) {
+    sizes.push_back(last[i]);
+    strides.push_back(last_strides[i]);
+  }
+  if (out.numel() == 0) return true;
+  const Tensor in = alias(self, sizes, strides, self.offset(), false);
+  const Tensor kept = alias(out, out_sizes, out_strides, out.offset(), false);
+  const FaculaTensor in_plain = plain(in), out_plain = plain(kept);
+  // an index says nothing of what is compared; sums and products are taken in the result's dtype
+  const ScalarType compute = op.fold_index ? self.dtype() : out.dtype();
+  const FaculaReduction call{op.name, &in_plain, &out_plain, static_cast<int32_t>(last.size()),
+                             static_cast<int32_t>(compute_type(compute)), device.index, 0, current_stream(device)};
+  Range range(door, op.name);
+  const int32_t status = door.api.reduction(door.api.context, &call);
+  if (status == FACULA_NOT_SUPPORTED) {
+    take_door_error();
+    return false;
+  }
+  door.check(status, device.index, op.name);
+  return true;
+}
+
+// ---- the CPU in the device's place ----
+
+Value host_value(const KernelArg& a) {
+  if (a.at == nullptr) return Value();
+  const auto moved = [](const Tensor& t) { return t.defined() && t.device().type > kMeta ? host_mirror(t) : t; };
+  switch (a.kind) {
+    case Kind::Tensor:
+      return moved(at<Tensor>(a));
+    case Kind::Tensors: {
+      std::vector<Tensor> list;
+      for (const Tensor& t : at<TensorList>(a)) list.push_back(moved(t));
+      return list;
+    }
+    case Kind::Int:
+      return at<int64_t>(a);
+    case Kind::Float:
+      return at<double>(a);
+    case Kind::Bool:
+      return at<bool>(a);
+    case Kind::String:
+      return std::string(at<std::string_view>(a));
+    case Kind::Scalar:
+      return at<Scalar>(a);
+    case Kind::Type:
+      return at<ScalarType>(a);
+    case Kind::Device:
+      return Device{};
+    case Kind::Format:
+      return at<MemoryFormat>(a);
+    case Kind::Generator:
+      return Value();  // see call_cpu
+    case Kind::Ints:
+      return std::vector<int64_t>(at<IntList>(a).begin(), at<IntList>(a).end());
+    case Kind::Bools:
+      return at<std::vector<bool>>(a);
+  }
+  __builtin_unreachable();
+}
+
+void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
+              Device device) {
+  count_fallback(door, op.name);
+  const size_t inputs = args.size() - static_cast<size_t>(op.outs);
+  Stack stack;
+  std::vector<Tensor> mirrors(inputs);
+  Generator source, drawing;  // the CPU goes on in the device's stream of numbers
+  for (size_t i = 0; i < inputs; ++i) {
+    stack.push_back(host_value(args[i]));
+    if (args[i].kind == Kind::Generator) {
+      const auto* given = static_cast<const Generator*>(args[i].at);
+      source = given != nullptr && *given ? *given : default_generator(device);
+      drawing = make_intrusive<GeneratorImpl>(Device{});
+      drawing->set_state(source->state());
+      stack.back() = drawing;
+    }
+    if (const Tensor* t = std::get_if<Tensor>(&stack.back())) mirrors[i] = *t;
+  }
+  {
+    ThreadState& s = thread_state();
+    const ThreadState saved = s;
+    s.excluded = static_cast<LayerSet>(~0u);
+    s.included = 0;
+    try {
+      op.boxed(stack);
+    } catch (...) {
+      s = saved;
+      throw;
+    }
+    s = saved;
+  }
+  if (source) source->set_state(drawing->state());
+  for (size_t i = 0; i < inputs; ++i) {
+    if (is_written(op, i) && args[i].at != nullptr) write_mirror(at<Tensor>(args[i]), mirrors[i]);
+  }
+  for (size_t i = 0; i < static_cast<size_t>(op.outs); ++i) {
+    device_copy(at<Tensor>(args[inputs + i]), std::get<Tensor>(stack[i]), false);
+  }
+  if (result.at != nullptr && !stack.empty()) {
+    if (const Scalar* s = std::get_if<Scalar>(&stack[0])) put_result(result, number(*s));
+    if (const int64_t* v = std::get_if<int64_t>(&stack[0])) put_result(result, number(Scalar(*v)));
+    if (const bool* v = std::get_if<bool>(&stack[0])) put_result(result, number(Scalar(*v)));
+  }
+}
+
+}  // namespace
+
+void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
+  const Device device = device_of_call(args);
+  Door& door = door_of(device.type);
+  door.start();
+  if (call_kernel(door, op, args, result, device) || call_fold(door, op, args, device)) return;
+  if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, op);
+  call_cpu(door, op, args, result, device);
+}
+
+void count_fallback(Door& door, const char* op) {
+  std::lock_guard lock(door.counting);
+  ++door.fallbacks[op];
+}
+
+AnyFn missing_kernel(const OperatorEntry& op, Device device) {
+  Door* const door = door_or_null(device.type);
+  if (door == nullptr || op.door == nullptr || !door->fallback.load(std::memory_order_relaxed)) {
+    raise_missing_kernel(op, device);
+  }
+  return op.door;
+}
+
+void raise_no_door_kernel(const Door& door, const OperatorEntry& op) {
+  raise_missing_kernel(op, Device{door.type, -1});
+}
+
+namespace {
+
+bool run_template(Door& door, const char* name, const char* variant, uint32_t masks,
+                  std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, ScalarType compute,
+                  const LoopArgs& args) {
+  if (door.api.pointwise == nullptr) return false;
+  const Tensor& lead = *outs[0];
+  const Device device = lead.device();
+  FaculaTensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
+  DimVector strides[kMaxPointwiseOperands];
+  const size_t ndim = lead.sizes().size();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = *inputs[i];
+    ins[i] = plain(t);
+    const size_t missing = ndim - t.sizes().size();
+    strides[i].resize(ndim, 0);
+    bool same = missing == 0;
+    for (size_t d = 0; d < t.sizes().size(); ++d) {
+      same &= t.sizes()[d] == lead.sizes()[missing + d];
+      strides[i][missing + d] = t.sizes()[d] == 1 && lead.sizes()[missing + d] != 1 ? 0 : t.strides()[d];
+    }
+    if (t.is_cpu()) strides[i] = DimVector(ndim, 0);
+    ins[i].sizes = lead.sizes().data();
+    ins[i].strides = strides[i].data();
+    ins[i].ndim = static_cast<int32_t>(ndim);
+    ins[i].numel = lead.numel();
+    if (!same) ins[i].flags &= ~uint32_t{FACULA_CONTIGUOUS};
+  }
+  for (size_t i = 0; i < outs.size(); ++i) results[i] = plain(*outs[i]);
+  FaculaValue values[16]{};
+  const size_t nvalues = std::min<size_t>(args.values.size(), 16);
+  for (size_t i = 0; i < nvalues; ++i) {
+    if (args.has(i)) values[i] = number(args.values[i]);
+  }
+  const FaculaPointwise call{name, variant, ins, results, values, static_cast<int32_t>(inputs.size()),
+                             static_cast<int32_t>(outs.size()), static_cast<int32_t>(nvalues),
+                             static_cast<int32_t>(compute), masks, device.index, current_stream(device)};
+  Range range(door, name);
+  const int32_t status = door.api.pointwise(door.api.context, &call);
+  if (status == FACULA_NOT_SUPPORTED) {
+    take_door_error();
+    return false;
+  }
+  door.check(status, device.index, name);
+  return true;
+}
+
+}  // namespace
+
+bool door_convert(Door& door, const Tensor& out, const Tensor& in) {
+  const ScalarType compute = compute_type(category(in.dtype()) >= category(out.dtype()) ? in.dtype() : out.dtype());
+  const Tensor* const ins[] = {&in};
+  const Tensor* const outs[] = {&out};
+  return run_template(door, "copy", "", 0, ins, outs, compute, LoopArgs{});
+}
+
+void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
+                    ScalarType compute, LoopArgs args) {
+  if (outs[0]->numel() == 0) return;
+  Door& door = door_of(outs[0]->device().type);
+  door.start();
+  if (run_template(door, op.entry->name, op.variant, op.masks, inputs, outs, compute, args)) return;
+  if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, *op.entry);
+  count_fallback(door, op.entry->name);
+  Tensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
+  const Tensor* in_ptrs[kMaxPointwiseOperands];
+  const Tensor* out_ptrs[kMaxPointwiseOperands];
+  for (size_t i = 0; i < outs.size(); ++i) {
+    results[i] = host_mirror(*outs[i]);
+    out_ptrs[i] = &results[i];
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ins[i] = *inputs[i];
+    for (size_t k = 0; k < outs.size(); ++k) {
+      if (inputs[i]->raw() == outs[k]->raw() && overlap_of(*inputs[i], *outs[k]) == Overlap::Full) ins[i] = results[k];
+    }
+    if (!ins[i].is_cpu()) ins[i] = host_mirror(*inputs[i]);
+    in_ptrs[i] = &ins[i];
+  }
+  detail::pointwise_cpu(op, detail::find_loop(op, compute), compute, {in_ptrs, inputs.size()},
+                        {out_ptrs, outs.size()}, args);
+  for (size_t i = 0; i < outs.size(); ++i) write_mirror(*outs[i], results[i]);
+}
+
+}  // namespace facula

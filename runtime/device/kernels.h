@@ -1,0 +1,15 @@
+// Calls of vendors' kernels.
+#pragma once
+
+#include "runtime/device/door.h"
+#include "runtime/iterate/pointwise.h"
+
+namespace facula {
+
+// The PointwiseKernel of every device of the door.
+void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
+                    ScalarType compute, LoopArgs args);
+// The template with a formula that is no operator: out = in. False when the device has no template for it.
+bool door_convert(Door& door, const Tensor& out, const Tensor& in);
+
+}  // namespace facula

@@ -1,0 +1,154 @@
+// The current device and stream of each thread, stream pools, events.
+#include <map>
+
+#include "runtime/device/door.h"
+
+namespace facula {
+
+namespace {
+
+struct Current {
+  int8_t index[kMaxDeviceTypes] = {};
+  std::vector<std::pair<Device, void*>> streams;  // those that are not the default
+};
+thread_local Current tls_current;
+
+constexpr int kPooled = 32;
+struct StreamPool {
+  std::vector<void*> streams;
+  size_t next = 0;
+};
+struct Pools {
+  std::mutex mutex;
+  std::map<std::tuple<int, int, int>, StreamPool> streams;
+  std::map<std::pair<int, int>, std::vector<void*>> events;  // without timing
+};
+Pools& pools() {
+  static Pools* const p = new Pools;
+  return *p;
+}
+
+}  // namespace
+
+int current_index(DeviceType type) { return tls_current.index[type]; }
+
+void set_current_index(DeviceType type, int index) {
+  tls_current.index[type] = resolved(Device{type, static_cast<int8_t>(index)}).index;
+}
+
+Device resolved(Device device) {
+  if (device.type <= kMeta) return Device{device.type, -1};
+  if (device.index < 0) device.index = tls_current.index[device.type];
+  if (Door* const d = door_or_null(device.type); d != nullptr) {
+    const int n = d->count();
+    FACULA_CHECK(device.index < n, Runtime, "there is no device ", to_string(device), "; '", d->name, "' has ", n,
+                 n == 1 ? " device" : " devices");
+  }
+  return device;
+}
+
+void* current_stream(Device device) {
+  for (const auto& [d, stream] : tls_current.streams) {
+    if (d == device) return stream;
+  }
+  return nullptr;
+}
+
+void set_current_stream(Device device, void* stream) {
+  std::erase_if(tls_current.streams, [&](const auto& s) { return s.first == device; });
+  if (stream != nullptr) tls_current.streams.emplace_back(device, stream);
+}
+
+void* pooled_stream(Device device, int priority) {
+  Door& d = door_of(device.type);
+  FACULA_CHECK(d.has_streams(), NotImplemented, "device '", d.name, "' has one stream only, the default one");
+  device = resolved(device);
+  Pools& p = pools();
+  {
+    std::lock_guard lock(p.mutex);
+    StreamPool& pool = p.streams[{device.type, device.index, priority}];
+    if (pool.streams.size() >= kPooled) return pool.streams[pool.next++ % kPooled];
+  }
+  void* stream = nullptr;
+  d.check(d.api.create_stream(d.api.context, device.index, priority, &stream), device.index, "making a stream failed");
+  std::lock_guard lock(p.mutex);
+  p.streams[{device.type, device.index, priority}].streams.push_back(stream);
+  return stream;
+}
+
+void synchronize(Device device) {
+  Door& d = door_of(device.type);
+  device = resolved(device);
+  if (d.api.synchronize_device == nullptr) return;
+  d.check(d.api.synchronize_device(d.api.context, device.index), device.index, "work on the device failed");
+}
+
+void synchronize_stream(Device device, void* stream) {
+  Door& d = door_of(device.type);
+  if (!d.has_streams()) return;
+  d.check(d.api.synchronize_stream(d.api.context, device.index, stream), device.index, "work on the device failed");
+}
+
+DeviceEvent::DeviceEvent(Device device, bool timing) : device_(resolved(device)) {
+  Door& d = door_of(device.type);
+  if (!d.has_streams()) return;
+  if (!timing) {
+    Pools& p = pools();
+    std::lock_guard lock(p.mutex);
+    std::vector<void*>& idle = p.events[{device_.type, device_.index}];
+    if (!idle.empty()) {
+      event_ = idle.back();
+      idle.pop_back();
+      return;
+    }
+  }
+  d.check(d.api.create_event(d.api.context, device_.index, timing, &event_), device_.index, "making an event failed");
+  timing_ = timing;
+}
+
+DeviceEvent::~DeviceEvent() {
+  if (event_ == nullptr) return;
+  Door& d = *door_or_null(device_.type);
+  if (d.forked.load(std::memory_order_relaxed)) return;
+  if (timing_) {
+    d.api.destroy_event(d.api.context, device_.index, event_);
+    return;
+  }
+  Pools& p = pools();
+  std::lock_guard lock(p.mutex);
+  p.events[{device_.type, device_.index}].push_back(event_);
+}
+
+void DeviceEvent::record(void* stream) {
+  if (event_ == nullptr) return;
+  Door& d = door_of(device_.type);
+  d.check(d.api.record_event(d.api.context, device_.index, event_, stream), device_.index, "recording an event failed");
+}
+void DeviceEvent::wait(Device device, void* stream) const {
+  if (event_ == nullptr) return;
+  Door& d = door_of(device_.type);
+  d.check(d.api.wait_event(d.api.context, device.index, event_, stream), device.index, "waiting for an event failed");
+}
+bool DeviceEvent::done() const {
+  if (event_ == nullptr) return true;
+  Door& d = door_of(device_.type);
+  const int32_t status = d.api.query_event(d.api.context, device_.index, event_);
+  if (status == FACULA_NOT_READY) return false;
+  d.check(status, device_.index, "work on the device failed");
+  return true;
+}
+void DeviceEvent::synchronize() const {
+  if (event_ == nullptr) return;
+  Door& d = door_of(device_.type);
+  d.check(d.api.synchronize_event(d.api.context, device_.index, event_), device_.index, "work on the device failed");
+}
+double DeviceEvent::elapsed_to(const DeviceEvent& end) const {
+  Door& d = door_of(device_.type);
+  FACULA_CHECK(timing_ && end.timing_ && d.api.elapsed != nullptr, Runtime,
+               "elapsed_time(): both events need enable_timing=True");
+  double ms = 0;
+  d.check(d.api.elapsed(d.api.context, device_.index, event_, end.event_, &ms), device_.index, "elapsed_time() failed");
+  return ms;
+}
+
+}  // namespace facula
