@@ -1,4 +1,4 @@
-// Special functions of the scalar vocabulary; included by aten/math.h.
+// Special functions of the scalar vocabulary; included by facula/math.h.
 #pragma once
 
 namespace facula::math {

@@ -1,0 +1,133 @@
+"""Formulas over arrays: what a device in Python evaluates with NumPy, or an array library like it."""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from typing import Any
+
+from facula.backends.translate import CONSTANTS, Fold, Formula, folds, formulas
+
+
+@lru_cache(maxsize=1)
+def _formulas() -> dict[tuple[str, str], Formula]:
+    return {(f.op, f.variant): f for f in formulas()}
+
+
+@lru_cache(maxsize=1)
+def _folds() -> dict[str, Fold]:
+    return {f.op: f for f in folds()}
+
+
+@lru_cache(maxsize=None)
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text.strip().replace("\n", " "), mode="eval").body
+
+
+class Interpreter:
+    """Evaluates formulas with the functions of an array module.
+
+    Words that the module lacks are taken from `extra`; what neither has is a NotImplementedError, which
+    leaves the call to the device's next way.
+    """
+
+    RENAMED = {
+        "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
+        "acosh": "arccosh", "atanh": "arctanh", "pow": "power", "invert": "invert", "round": "rint",
+        "shift_left": "left_shift", "shift_right": "right_shift", "abs": "absolute",
+    }  # fmt: skip
+
+    def __init__(self, module: Any, extra: dict[str, Any] | None = None) -> None:
+        self.module, self.extra = module, extra or {}
+
+    def pointwise(self, op: str, variant: str, inputs: Any, values: Any) -> list[Any]:
+        """The results of an operator for arrays that have the type to compute in."""
+        formula = _formulas().get((op, variant))
+        if formula is None:
+            raise NotImplementedError(op)
+        names = dict(zip(formula.inputs, inputs, strict=True))
+        names.update({n: v for (n, _, _), v in zip(formula.values, values, strict=True)})
+        return [self.value(_tree(text), names) for text in formula.texts]
+
+    def fold(self, op: str, start: Any, elements: Any) -> Any:
+        """The last accumulator of a fold over an iterable of arrays."""
+        fold = _folds()[op]
+        if fold.step is None:
+            raise NotImplementedError(op)
+        acc = start
+        for element in elements:
+            acc = element if acc is None else self.value(_tree(fold.step), {"acc": acc, "self": element})
+        return acc
+
+    def value(self, node: ast.expr, names: dict[str, Any]) -> Any:
+        np = self.module
+        match node:
+            case ast.Constant(value=v):
+                return v
+            case ast.Name(id=text):
+                if text in names:
+                    return names[text]
+                return {"inf": float("inf"), "nan": float("nan"), **CONSTANTS}[text]
+            case ast.IfExp(test=t, body=a, orelse=b):
+                return self._where(t, a, b, names)
+            case ast.Call(func=ast.Name(id="where"), args=[t, a, b]):
+                return self._where(t, a, b, names)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self.call(name, *(self.value(a, names) for a in args))
+            case ast.BoolOp(op=op, values=parts):
+                join = np.logical_and if isinstance(op, ast.And) else np.logical_or
+                result = self.value(parts[0], names)
+                for part in parts[1:]:
+                    result = join(result, self.value(part, names))
+                return result
+            case ast.UnaryOp(op=ast.Not(), operand=a):
+                return np.logical_not(self.value(a, names))
+            case ast.UnaryOp(op=ast.USub(), operand=a):
+                return np.negative(self.value(a, names))
+            case ast.UnaryOp(op=ast.Invert(), operand=a):
+                return np.invert(self.value(a, names))
+            case ast.UnaryOp(operand=a):
+                return self.value(a, names)
+            case ast.Compare(left=a, ops=[op], comparators=[b]):
+                if isinstance(op, (ast.Is, ast.IsNot)):
+                    return (self.value(a, names) is None) == isinstance(op, ast.Is)
+                return self._sign(op, self.value(a, names), self.value(b, names))
+            case ast.BinOp(left=a, op=op, right=b):
+                return self._sign(op, self.value(a, names), self.value(b, names))
+        raise NotImplementedError(ast.unparse(node))
+
+    def _where(self, test: ast.expr, a: ast.expr, b: ast.expr, names: dict[str, Any]) -> Any:
+        condition = self.value(test, names)
+        if isinstance(condition, bool):  # whether an argument is given: the other side may not exist
+            return self.value(a if condition else b, names)
+        return self.module.where(condition, self.value(a, names), self.value(b, names))
+
+    def _sign(self, op: ast.AST, a: Any, b: Any) -> Any:
+        name = {
+            ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide",
+            ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.Pow: "power",
+            ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor",
+            ast.LShift: "left_shift", ast.RShift: "right_shift", ast.Lt: "less",
+            ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal",
+            ast.NotEq: "not_equal",
+        }[type(op)]  # fmt: skip
+        if name in ("floor_divide", "remainder", "left_shift", "right_shift"):
+            raise NotImplementedError(name)  # the rules for 0 and for shifts past the width are not NumPy's
+        return getattr(self.module, name)(a, b)
+
+    def call(self, name: str, *args: Any) -> Any:
+        np = self.module
+        if name in self.extra:
+            return self.extra[name](*args)
+        if name == "mul0":
+            return np.where(args[0] == 0, 0 * args[0], args[0] * args[1])
+        if name == "sigmoid":
+            return 1 / (1 + np.exp(-args[0]))
+        if name == "rsqrt":
+            return 1 / np.sqrt(args[0])
+        if name == "reciprocal":
+            return 1 / args[0]
+        found = getattr(np, self.RENAMED.get(name, name), None)
+        if found is None or name in ("gcd", "lcm", "pow", "fmod", "angle", "sgn", "sign"):
+            raise NotImplementedError(name)
+        return found(*args)

@@ -1,0 +1,168 @@
+// The two templates: every pointwise operator, and every fold.
+#include <string>
+#include <unordered_map>
+
+#include "loops.h"
+#include "templates.h"
+
+namespace @NAME@ {
+static thread_local bool divided_by_zero = false;
+}
+#define FACULA_NOTE_ZERO_DIVISION() @NAME@::divided_by_zero = true
+#include "facula/math.h"
+
+namespace @NAME@ {
+
+namespace math = facula::math;
+
+namespace {
+
+template <typename T>
+T number(const FaculaValue& v) {
+  return v.kind == FACULA_FLOAT || v.kind == FACULA_COMPLEX ? convert<T>(v.at.f) : convert<T>(v.at.i);
+}
+
+using PointwiseFn = void (*)(int64_t n, void* const* outs, const void* const* ins, const FaculaValue* values);
+struct PointwiseEntry {
+  const char* op;
+  const char* variant;
+  int32_t compute, output;
+  PointwiseFn fn;
+};
+using FoldFn = void (*)(void* acc, int64_t& place, const void* in, int64_t n, int64_t first);
+struct FoldEntry {
+  const char* op;
+  int32_t compute;
+  bool index, from_first;
+  FoldFn fn;
+};
+
+#include "formulas.inc"
+
+// Integers of all widths are computed as int64.
+int32_t computed(int32_t dtype) { return dtype >= FACULA_UINT8 && dtype <= FACULA_INT64 ? FACULA_INT64 : dtype; }
+
+std::string key(const char* op, const char* variant, int32_t compute) {
+  return std::string(op) + '/' + variant + '/' + std::to_string(compute);
+}
+
+template <typename Entry, size_t N, typename Key>
+std::unordered_map<std::string, const Entry*> table_of(const Entry (&entries)[N], const Key& key_of) {
+  std::unordered_map<std::string, const Entry*> table;
+  for (const Entry& e : entries) table[key_of(e)] = &e;
+  return table;
+}
+
+template <typename F>
+void by_type(int32_t dtype, const F& fn) {
+  switch (dtype) {
+    case FACULA_BOOL: return fn(bool{});
+    case FACULA_INT64: return fn(int64_t{});
+    case FACULA_FLOAT32: return fn(float{});
+    default: return fn(double{});
+  }
+}
+
+constexpr int64_t kTile = 256;
+struct Tile {
+  alignas(64) char bytes[kTile * 8];
+};
+
+}  // namespace
+
+int32_t pointwise(void*, const FaculaPointwise* call) {
+  static const auto table =
+      table_of(kPointwise, [](const PointwiseEntry& e) { return key(e.op, e.variant, e.compute); });
+  const int32_t compute = computed(call->compute);
+  const auto found = table.find(key(call->op, call->variant, compute));
+  if (found == table.end()) return FACULA_NOT_SUPPORTED;
+  const PointwiseEntry* const entry = found->second;
+  std::vector<Operand> ins, outs;
+  for (int32_t i = 0; i < call->nins; ++i) ins.emplace_back(call->ins[i]);
+  for (int32_t i = 0; i < call->nouts; ++i) outs.emplace_back(call->outs[i]);
+  for (const Operand& o : ins) {
+    if (o.dtype >= FACULA_COMPLEX64) return FACULA_NOT_SUPPORTED;
+  }
+  for (const Operand& o : outs) {
+    if (o.dtype >= FACULA_COMPLEX64) return FACULA_NOT_SUPPORTED;
+  }
+  std::vector<FaculaValue> values(call->values, call->values + call->nvalues);
+  const uint32_t masks = call->masks;
+  return enqueue(call->index, call->stream, [=] {
+    divided_by_zero = false;
+    std::vector<Tile> in_tiles(ins.size()), out_tiles(outs.size());
+    std::vector<const void*> in_ptrs;
+    std::vector<void*> out_ptrs;
+    for (Tile& t : in_tiles) in_ptrs.push_back(t.bytes);
+    for (Tile& t : out_tiles) out_ptrs.push_back(t.bytes);
+    const size_t inner = outs[0].sizes.empty() ? 0 : 1;
+    const int64_t row = inner != 0 ? outs[0].sizes.back() : 1;
+    for_each_index(outs[0].sizes, inner, [&](const std::vector<int64_t>& index) {
+      for (int64_t at = 0; at < row; at += kTile) {
+        const int64_t n = std::min(kTile, row - at);
+        for (size_t i = 0; i < ins.size(); ++i) {
+          const Operand& o = ins[i];
+          const int64_t stride = inner != 0 && !o.scalar ? o.strides.back() : 0;
+          const char* const p = o.scalar ? o.base() : o.at(index) + at * stride;
+          by_type((masks >> i & 1u) != 0 ? int32_t{FACULA_BOOL} : compute, [&]<typename T>(T) {
+            load(o.dtype, p, stride, n, reinterpret_cast<T*>(in_tiles[i].bytes));
+          });
+        }
+        entry->fn(n, out_ptrs.data(), in_ptrs.data(), values.data());
+        for (size_t i = 0; i < outs.size(); ++i) {
+          const int64_t stride = inner != 0 ? outs[i].strides.back() : 0;
+          by_type(entry->output, [&]<typename T>(T) {
+            store(outs[i].dtype, outs[i].at(index) + at * stride, stride, n,
+                  reinterpret_cast<const T*>(out_tiles[i].bytes));
+          });
+        }
+      }
+    });
+    if (divided_by_zero) return host->fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
+    return int32_t{FACULA_OK};
+  });
+}
+
+int32_t reduction(void*, const FaculaReduction* call) {
+  static const auto table = table_of(kFolds, [](const FoldEntry& e) { return key(e.op, "", e.compute); });
+  const int32_t compute = computed(call->compute);
+  const auto found = table.find(key(call->op, "", compute));
+  const Operand in(*call->in), out(*call->out);
+  if (found == table.end() || in.dtype >= FACULA_COMPLEX64) return FACULA_NOT_SUPPORTED;
+  const FoldEntry* const entry = found->second;
+  const size_t nreduced = static_cast<size_t>(call->nreduced);
+  return enqueue(call->index, call->stream, [=] {
+    const size_t kept = in.sizes.size() - nreduced;
+    const std::vector<int64_t> reduced(in.sizes.begin() + static_cast<std::ptrdiff_t>(kept), in.sizes.end());
+    for_each_index(out.sizes, 0, [&](const std::vector<int64_t>& index) {
+      const char* const start = in.at(index);
+      alignas(16) char acc[16] = {};
+      int64_t place = 0, first = 0;
+      by_type(compute, [&]<typename T>(T) {
+        T buffer[kTile];
+        const size_t inner = reduced.empty() ? 0 : 1;
+        const int64_t row = inner != 0 ? reduced.back() : 1;
+        const int64_t stride = inner != 0 ? in.strides.back() : 0;
+        for_each_index(reduced, inner, [&](const std::vector<int64_t>& at) {
+          const char* p = start;
+          for (size_t d = 0; d < at.size(); ++d) p += at[d] * in.strides[kept + d];
+          for (int64_t i = 0; i < row; i += kTile) {
+            const int64_t n = std::min(kTile, row - i);
+            load(in.dtype, p + i * stride, stride, n, buffer);
+            entry->fn(acc, place, buffer, n, first);
+            first += n;
+          }
+        });
+        if (first == 0 && !entry->from_first) entry->fn(acc, place, buffer, 0, 0);
+        if (entry->index) {
+          store(out.dtype, out.at(index), 0, 1, &place);
+        } else {
+          store(out.dtype, out.at(index), 0, 1, reinterpret_cast<const T*>(acc));
+        }
+      });
+    });
+    return int32_t{FACULA_OK};
+  });
+}
+
+}  // namespace @NAME@

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Writes a complete package that brings a device: `python tools/new_backend.py NAME [FOLDER]`.
+
+It builds against the installed facula (`pip install --no-build-isolation ./facula-NAME`) and passes its tests
+as it is: a device in host memory, with both templates and a few kernels. `src/device.cpp` is where a
+driver goes, `formulas.py` where the text of another kernel language goes, `src/kernels.cpp` where
+kernels are added as `facula.backends.fallbacks("NAME")` asks for them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent / "backend"
+
+
+def write(name: str, folder: Path) -> list[Path]:
+    """The files of the package for the device `name`, below `folder`."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise SystemExit(f"'{name}' is no device name: lower-case letters, digits and '_'")
+    if folder.exists() and any(folder.iterdir()):
+        raise SystemExit(f"{folder} exists and is not empty")
+    written = []
+    for path in sorted(p for p in SOURCE.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        where = str(path.relative_to(SOURCE)).replace("package/", f"facula_{name}/")
+        target = folder / where.replace("test_device", f"test_{name}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(path.read_text(encoding="utf-8").replace("@NAME@", name), encoding="utf-8")
+        written.append(target)
+    return written
+
+
+def main() -> None:
+    if len(sys.argv) not in (2, 3):
+        raise SystemExit(__doc__)
+    name = sys.argv[1]
+    folder = Path(sys.argv[2] if len(sys.argv) == 3 else f"facula-{name}")
+    for path in write(name, folder):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
