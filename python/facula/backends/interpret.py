@@ -40,13 +40,17 @@ class Interpreter:
     def __init__(self, module: Any, extra: dict[str, Any] | None = None) -> None:
         self.module, self.extra = module, extra or {}
 
-    def pointwise(self, op: str, variant: str, inputs: Any, values: Any) -> list[Any]:
-        """The results of an operator for arrays that have the type to compute in."""
+    def pointwise(self, op: str, variant: str, inputs: Any, values: Any, dtype: Any) -> list[Any]:
+        """The results of an operator for arrays that have the `dtype` to compute in (masks: bool)."""
+        np = self.module
         formula = _formulas().get((op, variant))
         if formula is None:
             raise NotImplementedError(op)
         names = dict(zip(formula.inputs, inputs, strict=True))
-        names.update({n: v for (n, _, _), v in zip(formula.values, values, strict=True)})
+        for (name, kind, _), v in zip(formula.values, values, strict=True):
+            names[name] = v if v is None or kind == "bool" else np.asarray(v).astype(dtype)
+        kind = np.dtype(dtype).kind
+        names["largest"] = np.finfo(dtype).max if kind in "fc" else 1 if kind == "b" else np.iinfo(dtype).max
         return [self.value(_tree(text), names) for text in formula.texts]
 
     def fold(self, op: str, start: Any, elements: Any) -> Any:
@@ -75,10 +79,13 @@ class Interpreter:
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.call(name, *(self.value(a, names) for a in args))
             case ast.BoolOp(op=op, values=parts):
-                join = np.logical_and if isinstance(op, ast.And) else np.logical_or
+                both = isinstance(op, ast.And)
                 result = self.value(parts[0], names)
                 for part in parts[1:]:
-                    result = join(result, self.value(part, names))
+                    if isinstance(result, bool):  # whether an argument is given
+                        result = self.value(part, names) if result == both else result
+                        continue
+                    result = (np.logical_and if both else np.logical_or)(result, self.value(part, names))
                 return result
             case ast.UnaryOp(op=ast.Not(), operand=a):
                 return np.logical_not(self.value(a, names))

@@ -10,6 +10,9 @@ const FaculaHost* host = nullptr;
 
 int32_t enqueue(int32_t, void*, std::function<int32_t()> work) { return work(); }
 
+int32_t fail(int32_t status, const char* text) { return host->fail(status, text); }
+char* address(void* data) { return static_cast<char*>(data); }
+
 namespace {
 
 int32_t device_count(void*, int32_t* count) {

@@ -15,6 +15,11 @@ extern const FaculaHost* host;  // what facula gave at registration
 // that of the next synchronisation.
 int32_t enqueue(int32_t index, void* stream, std::function<int32_t()> work);
 
+// Notes the text of an error and returns the status.
+int32_t fail(int32_t status, const char* text);
+// Device memory as kernels see it.
+char* address(void* data);
+
 // Fills in memory, copies, streams and events.
 void describe(FaculaBackend& backend);
 

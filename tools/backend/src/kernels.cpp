@@ -82,7 +82,7 @@ int32_t index_long(void*, const FaculaCall* call) {
       from.insert(from.begin(), i);
       std::memcpy(out.at(at), self.at(from), itemsize(out.dtype));
     });
-    return status == FACULA_OK ? status : host->fail(status, "an index is out of range");
+    return status == FACULA_OK ? status : fail(status, "an index is out of range");
   });
 }
 
@@ -126,7 +126,7 @@ int32_t index_put_long(void*, const FaculaCall* call) {
         *reinterpret_cast<double*>(place) += *reinterpret_cast<const double*>(from);
       }
     });
-    return status == FACULA_OK ? status : host->fail(status, "an index is out of range");
+    return status == FACULA_OK ? status : fail(status, "an index is out of range");
   });
 }
 
@@ -148,7 +148,7 @@ int32_t gather(void*, const FaculaCall* call) {
       at[dim] = i;
       std::memcpy(place, self.at(at), itemsize(out.dtype));
     });
-    return status == FACULA_OK ? status : host->fail(status, "gather(): an index is out of range");
+    return status == FACULA_OK ? status : fail(status, "gather(): an index is out of range");
   });
 }
 

@@ -131,7 +131,7 @@ struct Operand {
 
   Operand() = default;
   explicit Operand(const FaculaTensor& t)
-      : data(static_cast<char*>(t.data)), dtype(t.dtype), sizes(t.sizes, t.sizes + t.ndim),
+      : data(address(t.data)), dtype(t.dtype), sizes(t.sizes, t.sizes + t.ndim),
         strides(t.strides, t.strides + t.ndim), numel(t.numel), scalar((t.flags & FACULA_HOST_SCALAR) != 0) {
     for (int64_t& s : strides) s *= static_cast<int64_t>(itemsize(dtype));
     if (scalar) std::memcpy(value, t.data, itemsize(dtype));

@@ -118,7 +118,7 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
         }
       }
     });
-    if (divided_by_zero) return host->fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
+    if (divided_by_zero) return fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
     return int32_t{FACULA_OK};
   });
 }

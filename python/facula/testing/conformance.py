@@ -1,0 +1,457 @@
+"""Does a device do what the CPU does? Runs every operator's samples on both and compares.
+
+    python -m facula.testing.conformance --device acme [--op NAME]... [--no-fallback] [--list]
+
+Values in the dtypes that the device has, strided and empty inputs, `out=` and in-place forms, gradients,
+work on a second stream, and errors. The table tells how each operator runs there: by a kernel of its
+own, by formula (the device's two templates), decomposed into others, on the CPU, or not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import facula
+from facula import backends
+from facula.testing._samples import Named, OpRecord, Sample, Varying, operators
+
+WAYS = ("native", "by formula", "view", "decomposed", "fallback", "missing", "untested")
+_DTYPES = {
+    "float": ("float32", "float64", "float16", "bfloat16"),
+    "int": ("int64", "int32", "uint8"),
+    "complex": ("complex64",),
+    "bool": ("bool",),
+}
+# (relative, absolute), against the CPU: sums may be taken in another order.
+_TOLERANCE = {
+    "float64": (1e-8, 1e-9),
+    "float32": (2e-4, 2e-5),
+    "float16": (1e-2, 1e-2),
+    "bfloat16": (6e-2, 6e-2),
+    "complex64": (2e-4, 2e-5),
+    "complex128": (1e-8, 1e-9),
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A check that did not hold."""
+
+    op: str
+    check: str
+    sample: str
+    dtype: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.op}({self.sample}) in {self.dtype}, {self.check}: {self.message}"
+
+
+@dataclass
+class Report:
+    """What a run found."""
+
+    device: str
+    ways: dict[str, str] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    checks: int = 0
+    fallbacks: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    def table(self) -> str:
+        counts = Counter(self.ways.values())
+        failed = Counter(f.op for f in self.failures)
+        lines = [f"{way:<12}{counts[way]:5}" for way in WAYS if counts[way]]
+        lines.append(f"{'checks':<12}{self.checks:5}, {len(self.failures)} failed in {len(failed)} operators")
+        if self.fallbacks:
+            shown = ", ".join(f"{op} ({n})" for op, n in self.fallbacks.most_common())
+            lines.append(f"kernels that ran on the CPU: {shown}")
+        missing = [op for op, way in self.ways.items() if way == "missing"]
+        if missing:
+            lines.append(f"kernels to write: {', '.join(missing)}")
+        return "\n".join([f"{self.device}: {len(self.ways)} operators, {self.seconds:.0f} s", *lines])
+
+
+def run(device: str, ops: list[str] | None = None, *, fallback: bool = True) -> Report:
+    """Run the kit on a device.
+
+    Args:
+        device: "acme" or "acme:1".
+        ops: names of operators, all by default.
+        fallback: may operators without a kernel run on the CPU?
+    """
+    suite = _Suite(device)
+    start = time.perf_counter()
+    with backends.allow_fallback(suite.name, fallback):
+        for op in operators():
+            if op.derived_from or (ops and op.name not in ops and op.base_name not in ops):
+                continue
+            suite.operator(op)
+        if not ops:
+            suite.device_itself()
+    suite.report.seconds = time.perf_counter() - start
+    return suite.report
+
+
+class _Suite:
+    def __init__(self, device: str) -> None:
+        self.device = facula.device(device)
+        self.name = self.device.type
+        self.report = Report(str(device))
+        self.info = backends.info(self.name)
+        self.module = getattr(facula, self.name)
+        self.dtypes = [str(d).rpartition(".")[2] for d in self.info["dtypes"]]
+        self.side = self.module.Stream() if self.info["streams"] else None
+
+    # ---- one operator ----
+
+    def operator(self, op: OpRecord) -> None:
+        call = find(op)
+        if call is None or not op.samples():
+            self.report.ways[op.name] = "untested"
+            return
+        self.missing = self.fell = False
+        for index in range(len(op.data["samples"])):
+            self.sample(op, call, index)
+        self.report.ways[op.name] = "missing" if self.missing else self.way(op, self.fell)
+
+    def way(self, op: OpRecord, fell: bool) -> str:
+        if fell:
+            return "fallback"
+        if op.name in self.info["kernels"]:
+            return "native"
+        if op.scalar or (op.fold and self.info["reduction"]):
+            return "by formula"
+        return "view" if op.kind == "view" else "decomposed"
+
+    def sample(self, op: OpRecord, call: Callable[..., Any], index: int) -> None:
+        text = op.data["samples"][index]
+        for number, dtype in enumerate(self.dtypes_of(op, op.sample(index))):
+            backends.reset_fallbacks(self.name)
+            checks: list[tuple[str, Callable[..., None]]] = [("value", self.value)]
+            if number == 0:
+                checks += [("strides", self.strides), ("out", self.out), ("in-place", self.inplace)]
+                if self.side is not None:
+                    checks.append(("stream", self.stream))
+                if index == 0:
+                    checks.append(("errors", self.errors))
+            if dtype in ("float64", "float32") and number < 2 and op.differentiable:
+                checks.append(("gradient", self.gradient))
+            for name, check in checks:
+                made = op.sample(index)
+                try:
+                    check(op, call, made, dtype)
+                except NotImplementedError as error:
+                    if "kernel" not in str(error):
+                        self.fail(op, name, text, dtype, error)
+                    self.missing = True
+                except _Skip:
+                    continue
+                except TypeError as error:
+                    if "has no tensors of" not in str(error):
+                        self.fail(op, name, text, dtype, error)
+                except Exception as error:
+                    self.fail(op, name, text, dtype, error)
+                self.report.checks += 1
+                if self.missing:
+                    return
+                if name == "value" and number == 0:  # how the first dtype runs tells how the operator does
+                    self.fell |= bool(backends.fallbacks(self.name))
+            self.report.fallbacks.update(backends.fallbacks(self.name))
+
+    def fail(self, op: OpRecord, check: str, text: str, dtype: str, error: Exception) -> None:
+        message = f"{type(error).__name__}: {error}".strip().replace("\n", " ")
+        self.report.failures.append(Failure(op.name, check, text, dtype, message[:300]))
+
+    def dtypes_of(self, op: OpRecord, sample: Sample) -> Iterator[str]:
+        varies = any(isinstance(v, Varying) for v in _leaves([*sample.args, *sample.kwargs.values()]))
+        groups = op.dtypes or ["float"]
+        for group in ("float", "int", "complex", "bool"):
+            for dtype in _DTYPES[group] if group in groups else ():
+                if dtype in self.dtypes:
+                    yield dtype
+                    if not varies:
+                        return
+
+    # ---- checks ----
+
+    def both(
+        self, op: OpRecord, call: Callable[..., Any], args: Any, kwargs: Any, spread: bool = False
+    ) -> tuple[Any, Any]:
+        """The CPU's result (or error) and the device's."""
+        moved = self.moved(args), self.moved(kwargs)
+        if spread:
+            args, kwargs, moved = _map(args, _spread), _map(kwargs, _spread), _map(moved, _spread)
+        here = there = {}
+        if any(a["type"].startswith("Device") for a in op.data["arguments"]) and not _tensors((args, kwargs)):
+            there = {"device": self.device}
+        try:
+            want = call(*args, **kwargs, **here)
+        except Exception as error:
+            try:
+                call(*moved[0], **moved[1], **there)
+                self.module.synchronize()
+            except NotImplementedError:
+                raise
+            except Exception as other:
+                if isinstance(other, type(error)) or isinstance(error, type(other)):
+                    raise _Skip from None
+                raise
+            raise AssertionError(f"the CPU raises {type(error).__name__} and the device does not") from None
+        return want, call(*moved[0], **moved[1], **there)
+
+    def value(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
+        args, kwargs = made(sample, dtype)
+        if any(str(t.dtype).rpartition(".")[2] not in self.dtypes for t in _tensors((args, kwargs))):
+            raise _Skip
+        want, got = self.both(op, call, args, kwargs)
+        self.compare(op, got, want, dtype)
+
+    def strides(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
+        args, kwargs = made(sample, dtype)
+        if not any(t.dim() > 0 and t.numel() > 1 for t in _tensors((args, kwargs))):
+            raise _Skip
+        if op.kind == "mutation":
+            raise _Skip
+        want, got = self.both(op, call, args, kwargs, spread=True)
+        self.compare(op, got, want, dtype)
+
+    def out(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
+        if "out" not in (op.variants or ()) or all(p.startswith("Tensor.") for p in op.python):
+            raise _Skip
+        args, kwargs = made(sample, dtype)
+        want, first = self.both(op, call, args, kwargs)
+        if not isinstance(first, facula.Tensor):
+            raise _Skip
+        target = facula.empty(first.shape, dtype=first.dtype, device=first.device)
+        given = {} if _tensors((args, kwargs)) else {"device": self.device}
+        got = call(*self.moved(args), **self.moved(kwargs), **given, out=target)
+        assert got is target, "out= is not what comes back"
+        self.compare(op, got, want, dtype)
+
+    def inplace(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
+        if "inplace" not in (op.variants or ()) or f"Tensor.{op.base_name}" not in op.python:
+            raise _Skip
+        args, kwargs = made(sample, dtype)
+        if not args or not isinstance(args[0], facula.Tensor):
+            raise _Skip
+        name = f"{op.base_name}_"
+        want, got = self.both(op, lambda self, *a, **k: getattr(self, name)(*a, **k), args, kwargs)
+        self.compare(op, got, want, dtype)
+
+    def stream(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
+        args, kwargs = made(sample, dtype)
+        self.side.wait_stream(self.module.current_stream(self.side.device))
+        with self.side:
+            want, got = self.both(op, call, args, kwargs)
+            self.side.synchronize()
+        self.compare(op, got, want, dtype)
+
+    def errors(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
+        args, kwargs = made(sample, dtype)
+        tensors = [i for i, a in enumerate(args) if isinstance(a, facula.Tensor) and a.dim() > 0]
+        if op.kind != "pointwise" or len(tensors) < 2:
+            raise _Skip
+        mixed = self.moved(args)
+        mixed[tensors[1]] = args[tensors[1]]
+        try:
+            call(*mixed, **self.moved(kwargs))
+        except RuntimeError as error:
+            assert str(self.name) in str(error), f"the error does not name the device: {error}"
+        else:
+            raise AssertionError("tensors on two devices are no error")
+
+    def gradient(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
+        args, kwargs = made(sample, dtype)
+        names = op.argument_names
+        inputs = [
+            (i, a) for i, a in enumerate(args)
+            if isinstance(a, facula.Tensor) and a.is_floating_point() and i < len(names) and names[i] in op.differentiable
+        ]  # fmt: skip
+        if not inputs or op.kind == "mutation":
+            raise _Skip
+        results = []
+        for place in (lambda v: v, self.moved):
+            given = place(args)
+            leaves = []
+            for i, _ in inputs:
+                given[i] = given[i].detach().requires_grad_()
+                leaves.append(given[i])
+            values = [t for t in _tensors([call(*given, **place(kwargs))]) if t.requires_grad]
+            if not values:
+                raise _Skip
+            weights = [place([facula.linspace(0.5, 1.5, v.numel(), dtype=v.dtype).reshape(v.shape)])[0]
+                       for v in values]  # fmt: skip
+            grads = facula.autograd.grad(values, leaves, weights, allow_unused=True)
+            results.append([g for g in grads if g is not None])
+        self.compare(op, results[1], results[0], dtype)
+
+    def device_itself(self) -> None:
+        """Copies both ways, printing, random numbers, views and their bases."""
+        report = self.report
+
+        def check(name: str, good: bool) -> None:
+            report.checks += 1
+            if not good:
+                report.failures.append(Failure("device", name, "", "", "does not hold"))
+
+        for dtype in self.info["dtypes"]:
+            x = facula.arange(-3, 9).reshape(3, 4).to(dtype)
+            y = x.to(self.device)
+            check(f"there and back in {dtype}", bool((y.cpu() == x).all()))
+            check(f"strided copy in {dtype}", bool((y.t()[1:].cpu() == x.t()[1:]).all()))
+            y[1:, ::2] = x[1:, ::2] if dtype == facula.bool else x[1:, ::2] + x[1:, ::2]
+            z = x.clone()
+            z[1:, ::2] = x[1:, ::2] if dtype == facula.bool else x[1:, ::2] + x[1:, ::2]
+            check(f"assignment in {dtype}", bool((y.cpu() == z).all()))
+        x = facula.zeros(2, device=self.device)
+        check("the name is printed", f"device='{self.name}" in repr(x))
+        self.module.manual_seed(5)
+        first = facula.rand(8, device=self.device).cpu()
+        self.module.manual_seed(5)
+        check("a seed gives the same numbers", bool((facula.rand(8, device=self.device).cpu() == first).all()))
+        facula.empty(0, device=self.device).cpu()
+        self.module.synchronize()
+
+    # ---- help ----
+
+    def moved(self, value: Any) -> Any:
+        return _map(value, lambda t: t.to(self.device))
+
+    def compare(self, op: OpRecord, got: Any, want: Any, dtype: str) -> None:
+        if isinstance(want, tuple | list) and not isinstance(want, facula.Size):
+            assert len(got) == len(want), f"{len(got)} results, the CPU has {len(want)}"
+            for g, w in zip(got, want, strict=True):
+                self.compare(op, g, w, dtype)
+            return
+        if not isinstance(want, facula.Tensor):
+            if isinstance(want, float) and op.reference:
+                np.testing.assert_allclose(got, want, *_TOLERANCE["float32"])
+            return
+        assert got.device.type == self.name, f"the result is on {got.device}"
+        assert got.shape == want.shape, f"shape {tuple(got.shape)}, the CPU has {tuple(want.shape)}"
+        assert got.dtype == want.dtype, f"{got.dtype}, the CPU has {want.dtype}"
+        if op.reference is None:  # random, or whatever was in memory
+            got.cpu()
+            return
+        a, b = _array(got.cpu()), _array(want)
+        if a.dtype.kind in "fc":
+            rtol, atol = max(_TOLERANCE[dtype] if dtype in _TOLERANCE else _TOLERANCE["float32"],
+                             _TOLERANCE[str(want.dtype).rpartition(".")[2]])  # fmt: skip
+            stated = (op.tolerance or {}).get(dtype, 0)
+            np.testing.assert_allclose(a, b, max(rtol, stated), max(atol, stated))
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+class _Skip(Exception):
+    """The check says nothing of this sample."""
+
+
+def find(op: OpRecord) -> Callable[..., Any] | None:
+    """The public callable of an operator: function, method or property."""
+    for path in op.python or ():
+        if path.startswith("Tensor."):
+            continue
+        space, _, name = path.rpartition(".")
+        module = getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
+        return getattr(module, name)
+    for path in op.python or ():
+        name = path.removeprefix("Tensor.")
+        return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
+    for name in op.properties or ():
+        return lambda self: getattr(self, name)
+    return None
+
+
+def made(sample: Sample, dtype: str) -> tuple[list[Any], dict[str, Any]]:
+    """A sample's arguments as tensors on the CPU."""
+    return [_tensor(a, dtype) for a in sample.args], {k: _tensor(v, dtype) for k, v in sample.kwargs.items()}
+
+
+def _tensor(value: Any, dtype: str) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_tensor(v, dtype) for v in value)
+    if isinstance(value, Named):
+        return getattr(facula, value)
+    if not isinstance(value, np.ndarray):
+        return value
+    array = np.ascontiguousarray(value).reshape(value.shape)
+    if not isinstance(value, Varying):
+        return facula.tensor(array.tolist(), dtype=getattr(facula, str(array.dtype))).reshape(array.shape)
+    if dtype == "bool":
+        array = array > 0
+    elif "int" in dtype:
+        array = np.rint(array * 3)
+        array = (np.abs(array) if dtype == "uint8" else array).astype(np.int64)
+    return facula.tensor(array.tolist()).reshape(array.shape).to(getattr(facula, dtype))
+
+
+def _spread(t: Any) -> Any:
+    """The same values, not contiguous."""
+    if t.dim() == 0:
+        return t
+    wide = facula.zeros(*t.shape[:-1], t.shape[-1] * 2, dtype=t.dtype, device=t.device)
+    view = wide[..., ::2]
+    return view.copy_(t)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple) and not isinstance(value, facula.Size):
+        for v in value:
+            yield from _leaves(v)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+    else:
+        yield value
+
+
+def _tensors(value: Any) -> list[Any]:
+    return [v for v in _leaves(value) if isinstance(v, facula.Tensor)]
+
+
+def _map(value: Any, fn: Callable[[Any], Any]) -> Any:
+    if isinstance(value, facula.Tensor):
+        return fn(value)
+    if isinstance(value, list | tuple) and not isinstance(value, facula.Size):
+        return type(value)(_map(v, fn) for v in value)
+    if isinstance(value, dict):
+        return {k: _map(v, fn) for k, v in value.items()}
+    return value
+
+
+def _array(t: Any) -> np.ndarray:
+    if t.dtype in (facula.bfloat16, facula.float16):
+        t = t.to(facula.float32)
+    return np.array(t.detach().tolist(), dtype=str(t.dtype).rpartition(".")[2]).reshape(t.shape)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m facula.testing.conformance", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--library", help="a library to load first, for a device that is not installed")
+    parser.add_argument("--op", action="append", help="only this operator")
+    parser.add_argument("--no-fallback", action="store_true", help="nothing may run on the CPU")
+    parser.add_argument("--list", action="store_true", help="how each operator runs")
+    args = parser.parse_args(argv)
+    if args.library:
+        backends.load_library(args.library)
+    report = run(args.device, args.op, fallback=not args.no_fallback)
+    if args.list:
+        print("\n".join(f"{op:<40}{way}" for op, way in report.ways.items()))
+    print("\n".join(str(f) for f in report.failures))
+    print(report.table())
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

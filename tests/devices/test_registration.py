@@ -1,0 +1,143 @@
+"""Registration: versions, incomplete structures, entry points, the package that the scaffold writes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import build, environment
+from facula import backends
+from facula.backends import translate
+
+HEADER = """
+#include "facula/backend.h"
+static int32_t count(void*, int32_t* n) { *n = 1; return 0; }
+static int32_t allocate(void*, int32_t, size_t, void*, void**) { return FACULA_OUT_OF_MEMORY; }
+static int32_t release(void*, int32_t, void*, size_t, void*) { return 0; }
+static int32_t copy(void*, const FaculaCopy*) { return 0; }
+extern "C" FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* host) {
+  FaculaBackend b{};
+  b.abi = FACULA_BACKEND_ABI; b.size = sizeof(b); b.name = "%s";
+  b.dtypes = FACULA_ALL_DTYPES;
+  b.device_count = count; b.allocate = allocate; b.deallocate = release; b.copy = copy;
+  %s
+  return host->register_backend(&b);
+}
+"""
+
+
+def load(tmp_path: Path, name: str, change: str) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    source, library = tmp_path / "b.cpp", tmp_path / "b.so"
+    source.write_text(HEADER % (name, change))
+    command = ["g++", "-shared", "-fPIC", "-Wall", f"-I{backends.get_include()}", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    backends.load_library(library)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("b.abi = 2;", "built for version 2 of facula/backend.h, and this facula has version 1; install a newer facula"),
+        ("b.abi = 0;", "built for version 0 .* build it again"),
+        ("b.size = 40;", "a structure of 40 bytes"),
+        ("b.copy = nullptr;", "gives no copy"),
+        ("b.create_event = reinterpret_cast<decltype(b.create_event)>(&count);", "all or none"),
+        ('static const FaculaKernelEntry k[] = {{"cumsun", nullptr}}; b.kernels = k; b.nkernels = 1;',
+         "a kernel for 'cumsun', which is no operator"),
+        ('b.name = "cpu";', "registered already"),
+        ('b.name = "Not A Name";', "not a device name"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(tmp_path: Path, change: str, words: str) -> None:
+    with pytest.raises((RuntimeError, ValueError), match=words):
+        load(tmp_path, "refused", change)
+    assert "refused" not in backends.names()
+
+
+def test_a_longer_structure_is_welcome(tmp_path: Path) -> None:
+    """A package built against a header with more fields at the end."""
+    load(tmp_path, "longer", "b.size = sizeof(b) + 64; static char more[sizeof(b) + 64]; "
+         "__builtin_memcpy(more, &b, sizeof(b)); return host->register_backend((const FaculaBackend*)more);")  # fmt: skip
+    assert "longer" in backends.names()
+
+
+def test_unknown_names() -> None:
+    import facula as fa
+
+    with pytest.raises(RuntimeError, match="'nowhere:1' is not a device; known device types: cpu, meta"):
+        fa.device("nowhere:1")
+    with pytest.raises(AttributeError):
+        fa.nowhere  # noqa: B018
+
+
+def run(script: str, *folders: Path) -> subprocess.CompletedProcess[str]:
+    env = environment()
+    env["PYTHONPATH"] = ":".join([*map(str, folders), env["PYTHONPATH"]])
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=env, check=False)
+
+
+def test_entry_points(tmp_path: Path) -> None:
+    """A package loads when its device is named first, and only then."""
+    info = tmp_path / "lazy_vendor-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy-vendor\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[facula.backends]\nlazy = lazy_vendor:start\nbroken = lazy_vendor:fail\n"
+    )
+    (tmp_path / "lazy_vendor.py").write_text(
+        "import numpy_device\n"
+        "def start():\n    numpy_device.NumpyDevice.name = 'lazy'\n    numpy_device.start()\n"
+        "def fail():\n    raise ImportError('no driver')\n"
+    )
+    script = """
+import sys, facula as fa
+from facula import backends
+assert "lazy_vendor" not in sys.modules and backends.names() == []
+assert set(backends.entry_points()) >= {"lazy", "broken"}
+x = fa.ones(3, device="lazy:1")
+assert (x + x).tolist() == [2, 2, 2] and x.device == fa.device("lazy:1")
+assert fa.lazy.device_count() == 2
+import facula.lazy
+try:
+    fa.device("broken")
+except RuntimeError as error:
+    assert "no driver" in str(error) and "broken" in str(error)
+else:
+    raise AssertionError
+print("good")
+"""
+    done = run(script, tmp_path, Path(__file__).parent)
+    assert done.stdout == "good\n", done.stderr
+    module_first = "import facula as fa\nprint(fa.lazy.device_count())"
+    assert run(module_first, tmp_path, Path(__file__).parent).stdout == "2\n"
+
+
+@pytest.mark.usefixtures("strict_library")
+def test_scaffold(tmp_path: Path) -> None:
+    """What tools/new_backend.py writes builds and passes the tests that it comes with."""
+    folder = tmp_path / "facula-acme"
+    library = build("acme", folder)
+    shutil.copy(library, folder / "facula_acme" / library.name)
+    (folder / "conftest.py").write_text("import facula_acme\nfacula_acme.register()\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=folder, capture_output=True, text=True, env=environment(), check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_primitives() -> None:
+    """Few kernels bring up a device, beside its two templates."""
+    assert len(translate.primitives()) + 2 <= 50
+
+
+@pytest.mark.parametrize("language", [translate.CPP, translate.C])
+def test_every_formula_translates(language: translate.Language) -> None:
+    for formula in (*translate.formulas(), *translate.folds()):
+        for class_ in formula.classes:
+            assert translate.body(formula, class_, language).outputs

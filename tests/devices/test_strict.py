@@ -1,0 +1,314 @@
+"""The strict device: separate memory, work that runs later, two devices, failures on demand."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import facula as fa
+import numpy as np
+import pytest
+from conftest import environment
+from facula import backends, nn, optim
+from facula.testing import conformance
+
+pytestmark = pytest.mark.usefixtures("strict")
+KERNELS = {"arange.start", "bmm", "index_long", "index_put_long", "gather"}
+
+
+def test_conformance() -> None:
+    report = conformance.run("strict")
+    assert not report.failures, "\n".join(map(str, report.failures[:20]))
+    assert report.checks > 10_000
+    assert sum(way == "by formula" for way in report.ways.values()) > 100
+
+
+def test_names() -> None:
+    assert str(fa.device("strict:1")) == "strict:1" and fa.device("strict").index is None
+    x = fa.ones(2, device="strict")
+    assert str(x.device) == "strict:0" and x.is_strict and not x.is_cpu
+    assert repr(x) == "tensor([1., 1.], device='strict:0')"
+    assert fa.ones(2).strict(1).device == fa.device("strict:1")
+    assert fa.strict.get_device_name(1) == "Strict 1"
+    assert "strict" in backends.names()
+
+
+def test_current_device() -> None:
+    with fa.strict.device(1):
+        assert fa.empty(1, device="strict").device.index == 1
+        assert fa.empty(1, device="strict:0").device.index == 0
+    assert fa.strict.current_device() == 0
+
+
+@pytest.mark.parametrize("touch", ["read", "write"])
+def test_memory_faults(strict_library: Path, touch: str) -> None:
+    """Outside of kernels no byte can be reached."""
+    act = "string_at(p, 1)" if touch == "read" else "memset(p, 0, 1)"
+    script = (
+        f"import ctypes, facula as fa\nfrom facula import backends\nbackends.load_library({str(strict_library)!r})\n"
+        f"x = fa.ones(4, device='strict')\np = x.data_ptr()\nprint(x.sum().item(), flush=True)\nctypes.{act}"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=False)
+    assert done.stdout == "4.0\n" and done.returncode == -11
+
+
+def test_work_runs_later() -> None:
+    x = fa.ones(4, device="strict")
+    fa.strict.synchronize()
+    stream = fa.strict.current_stream()
+    seen_busy = False
+    for _ in range(50):
+        y = x
+        for _ in range(5):
+            y = y + x
+        seen_busy |= not stream.query()
+        assert y.sum().item() == 24
+    assert seen_busy
+
+
+def test_streams_and_events() -> None:
+    start, end = fa.strict.Event(enable_timing=True), fa.strict.Event(enable_timing=True)
+    a, b = fa.strict.Stream(), fa.strict.Stream()
+    start.record()
+    x = fa.zeros(1000, device="strict")
+    a.wait_stream(fa.strict.current_stream())
+    with fa.strict.stream(a):
+        assert fa.strict.current_stream() == a
+        for _ in range(100):
+            x += 1
+    b.wait_stream(a)
+    with b:
+        y = x * 2
+        y.record_stream(fa.strict.default_stream())
+    fa.strict.current_stream().wait_stream(b)
+    assert (y == 200).all().item()
+    end.record()
+    end.synchronize()
+    assert end.query() and start.elapsed_time(end) > 0
+    with pytest.raises(RuntimeError, match="enable_timing"):
+        fa.strict.default_stream().record_event().elapsed_time(end)
+
+
+def test_memory_is_reused_in_the_order_of_streams() -> None:
+    fa.strict.empty_cache()
+    before = fa.strict.memory_stats()
+    x = fa.ones(5000, device="strict")
+    address = x.data_ptr()
+    del x
+    y = fa.ones(5000, device="strict")
+    assert y.data_ptr() == address  # the same stream: in order
+    with fa.strict.Stream():
+        del y
+        z = fa.ones(5000, device="strict")
+        assert z.data_ptr() != address
+    del z
+    side = fa.strict.Stream()
+    w = fa.ones(5000, device="strict")
+    with side:
+        for _ in range(200):
+            v = w * 1
+    w.record_stream(side)
+    address = w.data_ptr()
+    del w
+    others = [fa.full((5000,), 7.0, device="strict") for _ in range(3)]
+    side.synchronize()
+    assert (v == 1).all().item()
+    after = fa.strict.memory_stats()
+    assert after["reused"] > before["reused"]
+    del others, v
+    fa.strict.empty_cache()
+    assert fa.strict.memory_reserved() == fa.strict.memory_allocated()
+
+
+def test_out_of_memory(strict: ctypes.CDLL) -> None:
+    fa.strict.empty_cache()
+    strict.set_memory(0, ctypes.c_size_t(64 << 20))
+    try:
+        with pytest.raises(fa.OutOfMemoryError, match="strict:0 is out of memory: 268435456 bytes") as error:
+            fa.empty(64 << 20, device="strict")
+        assert isinstance(error.value, RuntimeError) and "is full" in str(error.value)
+        # freed blocks that are kept are given back before that
+        blocks = [fa.empty(1 << 20, device="strict") for _ in range(10)]
+        del blocks
+        assert fa.empty(8 << 20, device="strict").numel() == 8 << 20
+        assert fa.strict.memory_stats()["retries"] > 0
+    finally:
+        strict.set_memory(0, ctypes.c_size_t(2 << 30))
+    assert fa.ones(3, device="strict").sum().item() == 3
+
+
+def test_failed_launch(strict: ctypes.CDLL) -> None:
+    x = fa.ones(3, device="strict")
+    fa.strict.synchronize()
+    strict.fail_launch(1)
+    with pytest.raises(RuntimeError, match="strict:0: add: injected launch failure"):
+        x + x
+    assert (x + x).sum().item() == 6
+
+
+def test_late_errors_surface_at_synchronisation() -> None:
+    x = fa.ones(3, 2, device="strict")
+    y = x[fa.tensor([5]).strict()]
+    with pytest.raises((IndexError, RuntimeError), match="out of range"):
+        fa.strict.synchronize()
+    del y
+    fa.strict.synchronize()
+
+
+def test_peer_copies() -> None:
+    x = fa.arange(1000.0, device="strict:0")
+    for _ in range(20):
+        x = x + 1
+    y = x.to("strict:1")
+    x.zero_()
+    assert y.device.index == 1 and y.cpu().tolist() == list(range(20, 1020))
+    with pytest.raises(RuntimeError, match="strict:0.*strict:1"):
+        x + y
+
+
+def test_two_vendors(numpyfied: str) -> None:
+    x = fa.arange(6.0, device="strict:1").reshape(2, 3).t()
+    y = x.to(numpyfied)
+    assert y.device.type == numpyfied and y.tolist() == [[0, 3], [1, 4], [2, 5]]
+    with pytest.raises(RuntimeError, match="one device"):
+        x + y
+
+
+def test_pinned_memory() -> None:
+    x = fa.arange(10000.0)
+    p = x.pin_memory("strict")
+    assert p.is_pinned() and not x.is_pinned() and p.pin_memory() is not x and p[5:].is_pinned()
+    y = p.to("strict", non_blocking=True)
+    del p  # the copy is still to run
+    assert y.sum().item() == x.sum().item()
+    target = fa.empty(10000).pin_memory("strict")
+    target.copy_(y, non_blocking=True)
+    fa.strict.synchronize()
+    assert fa.equal(target, x)
+    loader = fa.utils.data.DataLoader([(fa.ones(2), {"a": fa.ones(1)})] * 4, batch_size=2, pin_memory=True,
+                                      pin_memory_device="strict")  # fmt: skip
+    for batch, more in loader:
+        assert batch.is_pinned() and more["a"].is_pinned()
+
+
+def test_graphs() -> None:
+    x = fa.ones(4, device="strict")
+    y = fa.zeros(4, device="strict")
+    fa.strict.synchronize()
+    graph = fa.strict.Graph()
+    with graph.capture():
+        y += x
+    assert y.sum().item() == 0
+    for _ in range(3):
+        graph.replay()
+    assert y.sum().item() == 12
+    graph.reset()
+
+
+def test_random_numbers() -> None:
+    fa.strict.manual_seed(3)
+    a, b = fa.rand(100, device="strict"), fa.rand(100, device="strict")
+    state = fa.strict.get_rng_state()
+    c = fa.rand(100, device="strict")
+    fa.strict.set_rng_state(state)
+    assert fa.equal(c, fa.rand(100, device="strict")) and not fa.equal(a, b)
+    fa.manual_seed(3)
+    assert fa.equal(a.cpu(), fa.rand(100))  # a seed means the same on every device
+    assert fa.nn.functional.dropout(fa.ones(1000, device="strict"), 0.5).mean().item() == pytest.approx(1, abs=0.2)
+
+
+def test_fallback_is_counted_or_an_error() -> None:
+    x = fa.tensor([3.0, 1.0, 2.0]).strict()
+    backends.reset_fallbacks("strict")
+    assert x.sort().values.tolist() == [1, 2, 3]
+    assert backends.fallbacks("strict")["sort"] == 1
+    with backends.allow_fallback("strict", False), pytest.raises(NotImplementedError) as error:
+        x.sort()
+    for words in ("sort() has no kernel for device 'strict'", "Write a kernel for sort", "Signature: sort(Tensor self"):
+        assert words in str(error.value)
+    assert set(backends.info("strict")["kernels"]) == KERNELS
+
+
+def test_unsupported_dtype() -> None:
+    with pytest.raises(TypeError, match="device 'strict' has no tensors of complex64"):
+        fa.zeros(2, dtype=fa.complex64, device="strict")
+
+
+def test_profiler_and_autocast_lists(strict: ctypes.CDLL) -> None:
+    before = strict.count_ranges()
+    with backends.profile("strict"):
+        fa.ones(2, device="strict") + 1
+    assert strict.count_ranges() > before
+    found = backends.info("strict")
+    assert found["autocast_dtype"] == "bfloat16" and found["autocast_lower"] == ["bmm"]
+
+
+def test_module_and_optimizer_round_trip(tmp_path: Path) -> None:
+    def train(device: str) -> tuple[nn.Module, list[float]]:
+        fa.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)).to(device)
+        optimizer = optim.AdamW(model.parameters(), lr=0.05)
+        x, y = fa.rand(16, 4).to(device), fa.arange(16).remainder(3).to(device)
+        losses = []
+        for _ in range(8):
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        fa.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state")
+        return model, losses
+
+    _, want = train("cpu")
+    model, losses = train("strict:1")
+    np.testing.assert_allclose(losses, want, rtol=1e-4)
+    state = fa.load(tmp_path / "state")
+    assert all(t.device == fa.device("strict:1") for t in state["model"].values())
+    assert b"strict-device:1" in (tmp_path / "state").read_bytes()
+    on_cpu = fa.load(tmp_path / "state", map_location="cpu")["model"]
+    for name, value in model.state_dict().items():
+        assert fa.equal(on_cpu[name], value.cpu())
+    moved = fa.load(tmp_path / "state", map_location={"strict-device:1": "strict:0"})["model"]
+    assert all(t.device == fa.device("strict:0") for t in moved.values())
+
+
+def test_threads() -> None:
+    wrong: list[object] = []
+
+    def work(index: int) -> None:
+        with fa.strict.device(index % 2), fa.strict.Stream():
+            for i in range(20):
+                x = fa.full((100,), float(i), device="strict")
+                if (x + x).sum().item() != 200 * i:
+                    wrong.append((index, i))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_fork() -> None:
+    x = fa.ones(2, device="strict")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            x + x
+        except RuntimeError as error:
+            os._exit(0 if "forked" in str(error) and fa.ones(2).sum().item() == 2 else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert (x + x).sum().item() == 4
+
+
+def test_language_model_trains(tmp_path: Path) -> None:
+    from facula.examples import charlm
+
+    arguments = ["--steps", "12", "--context", "16", "--batch", "4", "--length", "5", "--out", str(tmp_path)]
+    charlm.main([*arguments, "--device", "strict"])
