@@ -33,6 +33,7 @@ void* DeviceMemory::raw_allocate(size_t nbytes, int index, void* stream, int32_t
 // Blocks that other streams used come back when their events have passed.
 void DeviceMemory::collect(Pool& pool, bool wait) {
   std::vector<Waiting> waiting, still;
+  std::vector<Block> done;
   {
     std::lock_guard lock(pool.mutex);
     waiting.swap(pool.waiting);
@@ -41,14 +42,15 @@ void DeviceMemory::collect(Pool& pool, bool wait) {
     if (wait) {
       for (const auto& e : w.events) e->synchronize();
     }
-    const bool done = wait || std::all_of(w.events.begin(), w.events.end(), [](const auto& e) { return e->done(); });
-    if (!done) still.push_back(std::move(w));
-    else w.events.clear();
+    const auto passed = [](const auto& e) { return e->done(); };
+    if (wait || std::all_of(w.events.begin(), w.events.end(), passed)) {
+      done.push_back(std::move(w.block));
+    } else {
+      still.push_back(std::move(w));
+    }
   }
   std::lock_guard lock(pool.mutex);
-  for (Waiting& w : waiting) {
-    if (w.block.data != nullptr) pool.free[{w.block.stream, w.block.size}].push_back(std::move(w.block));
-  }
+  for (Block& b : done) pool.free[{b.stream, b.size}].push_back(std::move(b));
   for (Waiting& w : still) pool.waiting.push_back(std::move(w));
 }
 
@@ -95,6 +97,7 @@ void* DeviceMemory::allocate(size_t nbytes, Device device) {
     if (status == FACULA_OUT_OF_MEMORY && caching) {
       retried = true;
       release(p, d.index);
+      synchronize(d);  // vendors may give memory back in the order of its stream
       block.data = raw_allocate(size, d.index, stream, status);
     }
     if (block.data == nullptr) {
