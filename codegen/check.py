@@ -49,8 +49,8 @@ class Report:
             f"{len(declared)} operators ({derived} more derived for gradients): "
             f"{pointwise} pointwise, {composites} composites, "
             f"{len(declared) - pointwise - composites} with kernels",
-            f"{len(found)} primitives, the kernels that a device must have beside its copies and two templates: "
-            + ", ".join(op.name for op in found),
+            f"{len(found)} primitives, the kernels that a device must have "
+            "beside its copies and two templates: " + ", ".join(op.name for op in found),
         ]
         return "\n".join(lines)
 

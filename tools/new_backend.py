@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes a complete package that brings a device: `python tools/new_backend.py NAME [FOLDER]`.
 
-It builds against the installed facula (`pip install --no-build-isolation ./facula-NAME`) and passes its tests
-as it is: a device in host memory, with both templates and a few kernels. `src/device.cpp` is where a
-driver goes, `formulas.py` where the text of another kernel language goes, `src/kernels.cpp` where
-kernels are added as `facula.backends.fallbacks("NAME")` asks for them.
+It builds against the installed facula (`pip install --no-build-isolation ./facula-NAME`) and passes
+its tests as it is: a device in host memory, with both templates and a few kernels. `src/device.cpp`
+is where a driver goes, `formulas.py` where the text of another kernel language goes,
+`src/kernels.cpp` where kernels are added as `facula.backends.fallbacks("NAME")` asks for them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,16 @@ def write(name: str, folder: Path) -> list[Path]:
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder} exists and is not empty")
     written = []
-    for path in sorted(p for p in SOURCE.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
-        where = str(path.relative_to(SOURCE)).replace("package/", f"facula_{name}/")
+    for path in sorted(
+        p for p in SOURCE.rglob("*") if p.is_file() and "__pycache__" not in p.parts
+    ):
+        where = str(path.relative_to(SOURCE)).removesuffix(".in")
+        where = where.replace("package/", f"facula_{name}/")
         target = folder / where.replace("test_device", f"test_{name}")
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(path.read_text(encoding="utf-8").replace("@NAME@", name), encoding="utf-8")
+        target.write_text(
+            path.read_text(encoding="utf-8").replace("@NAME@", name), encoding="utf-8"
+        )
         written.append(target)
     return written
 

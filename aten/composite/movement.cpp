@@ -4,6 +4,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/device/door.h"
 
 namespace facula::composite {
 
@@ -16,13 +17,13 @@ Tensor contiguous(const Tensor& self, std::optional<MemoryFormat> memory_format)
 namespace {
 
 Tensor converted(const Tensor& self, std::optional<Device> device, std::optional<ScalarType> dtype, bool copy,
-                 std::optional<MemoryFormat> memory_format) {
-  const auto same_device = [&](Device d) {
-    return d.type == self.device().type && (d.index == -1 || d.index == self.device().index || d.type <= kMeta);
-  };
-  if (!copy && (!dtype || *dtype == self.dtype()) && (!device || same_device(*device)) &&
-      (!memory_format || has_format(self, *memory_format))) {
+                 std::optional<MemoryFormat> memory_format, bool non_blocking = false) {
+  const bool moves = device && !(resolved(*device) == self.device());
+  if (!copy && (!dtype || *dtype == self.dtype()) && !moves && (!memory_format || has_format(self, *memory_format))) {
     return self;
+  }
+  if (non_blocking && moves && device->type != kMeta && !self.is_meta()) {  // the copy goes on in the background
+    return ops::copy_(ops::empty_like(self, dtype, device, memory_format), self, true);
   }
   return ops::to_copy(self, dtype, device, memory_format);
 }
@@ -32,12 +33,13 @@ Tensor converted(const Tensor& self, std::optional<Device> device, std::optional
 Tensor to_dtype(const Tensor& self, ScalarType dtype, bool, bool copy, std::optional<MemoryFormat> memory_format) {
   return converted(self, std::nullopt, dtype, copy, memory_format);
 }
-Tensor to_device(const Tensor& self, std::optional<Device> device, std::optional<ScalarType> dtype, bool, bool copy,
-                 std::optional<MemoryFormat> memory_format) {
-  return converted(self, device, dtype, copy, memory_format);
+Tensor to_device(const Tensor& self, std::optional<Device> device, std::optional<ScalarType> dtype, bool non_blocking,
+                 bool copy, std::optional<MemoryFormat> memory_format) {
+  return converted(self, device, dtype, copy, memory_format, non_blocking);
 }
-Tensor to_other(const Tensor& self, const Tensor& other, bool, bool copy, std::optional<MemoryFormat> memory_format) {
-  return converted(self, other.device(), other.dtype(), copy, memory_format);
+Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool copy,
+                std::optional<MemoryFormat> memory_format) {
+  return converted(self, other.device(), other.dtype(), copy, memory_format, non_blocking);
 }
 Tensor type_as(const Tensor& self, const Tensor& other) {
   return converted(self, other.device(), other.dtype(), false, std::nullopt);

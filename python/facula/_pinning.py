@@ -8,7 +8,7 @@ from facula import _C
 
 
 def pin_memory(self: Any, device: Any = None) -> Any:
-    """A copy in page-locked host memory, for copies with `non_blocking=True`; itself if it is there.
+    """A copy in page-locked host memory, for `non_blocking=True`; itself if it is there.
 
     Args:
         device: the kind of device to copy from and to; the first one registered by default.
@@ -18,7 +18,9 @@ def pin_memory(self: Any, device: Any = None) -> Any:
     if device is None:
         device = backends.current_accelerator()
         if device is None:
-            raise RuntimeError("pin_memory(): no device is registered that host memory could be pinned for")
+            raise RuntimeError(
+                "pin_memory(): no device is registered that host memory could be pinned for"
+            )
     return _C._pin(self, _C.device(device).type)
 
 
@@ -28,5 +30,5 @@ def is_pinned(self: Any, device: Any = None) -> bool:
 
 
 def record_stream(self: Any, stream: Any) -> None:
-    """Tell that `stream` uses the tensor: its memory serves no one else before that work is done."""
+    """Tell that `stream` uses it: its memory serves no one else before that work is done."""
     _C._record_stream(self, stream.handle)

@@ -242,9 +242,8 @@ PyObject* new_event(PyObject*, PyObject* args) {
   int timing = 0;
   if (PyArg_ParseTuple(args, "Op:_new_event", &device, &timing) == 0) throw PythonError();
   auto event = std::make_unique<DeviceEvent>(device_argument(device), timing != 0);
-  PyObject* capsule = check(PyCapsule_New(event.get(), kEvent, [](PyObject* o) {
-    delete static_cast<DeviceEvent*>(PyCapsule_GetPointer(o, kEvent));
-  }));
+  PyObject* capsule = check(PyCapsule_New(
+      event.get(), kEvent, [](PyObject* o) { delete static_cast<DeviceEvent*>(PyCapsule_GetPointer(o, kEvent)); }));
   event.release();
   return capsule;
   FACULA_PY_END(nullptr)
@@ -318,8 +317,8 @@ PyObject* graph_run(PyObject*, PyObject* args) {
   const StreamArgument s = stream_arguments(args, "OO:_graph_run");
   const Door& d = door_of(s.device.type);
   void* const stream = current_stream(s.device);
-  d.check(unlocked([&] { return d.api.launch_graph(d.api.context, s.device.index, s.stream, stream); }),
-          s.device.index, "launching a graph failed");
+  d.check(unlocked([&] { return d.api.launch_graph(d.api.context, s.device.index, s.stream, stream); }), s.device.index,
+          "launching a graph failed");
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }

@@ -119,7 +119,8 @@ Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Devi
   FACULA_CHECK(e.low >= 0, Value, "empty_strided(): strides must not be negative");
   const int64_t span = e.empty ? 0 : e.high + 1;
   FACULA_CHECK(span >= 0, Runtime, "empty_strided(): the shape ", shape_string(sizes), " is too large");
-  return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device, dtype)), sizes, strides, 0, dtype);
+  return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device, dtype)), sizes, strides, 0,
+                   dtype);
 }
 
 Tensor make_tensor(const Meta& meta) {

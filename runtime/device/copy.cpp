@@ -82,7 +82,8 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
     ready.record(current_stream(to));
     ready.wait(from, stream);
   }
-  const FaculaCopy copy{dst, src, nbytes, to_host ? FACULA_HOST : to.index, from_host ? FACULA_HOST : from.index, stream};
+  const FaculaCopy copy{dst,   src, nbytes, to_host ? FACULA_HOST : to.index, from_host ? FACULA_HOST : from.index,
+                        stream};
   door.check(door.api.copy(door.api.context, &copy), lead.index, "copying memory failed");
   if (peers) {
     DeviceEvent done(from);
@@ -97,9 +98,9 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
 }
 
 void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
-  FACULA_CHECK(!src.is_meta() && !self.is_meta(), NotImplemented, "copy_(): a tensor on the meta device has no values");
-  const DimVector sizes = broadcast_shapes(self.sizes(), src.sizes(), "copy_");
-  FACULA_CHECK(sizes == DimVector(self.sizes()), Runtime, "copy_(): src ", shape_string(src.sizes()),
+  FACULA_CHECK(!src.is_meta() && !self.is_meta(), NotImplemented, "copy: a tensor on the meta device has no values");
+  const DimVector sizes = broadcast_shapes(self.sizes(), src.sizes(), "copy");
+  FACULA_CHECK(sizes == DimVector(self.sizes()), Runtime, "copy: src ", shape_string(src.sizes()),
                " does not broadcast to ", shape_string(self.sizes()));
   if (self.numel() == 0 || self.is_same(src)) return;
   if (self.device() == src.device()) {
@@ -160,8 +161,7 @@ Tensor host_mirror(const Tensor& t) {
 
 void write_mirror(const Tensor& t, const Tensor& host) {
   const Extent e = extent_of(t);
-  transfer(start_of(t, e), t.device(), host.storage()->data(), Device{},
-           static_cast<size_t>(e.count) * t.itemsize());
+  transfer(start_of(t, e), t.device(), host.storage()->data(), Device{}, static_cast<size_t>(e.count) * t.itemsize());
 }
 
 }  // namespace facula

@@ -78,13 +78,12 @@ void check_complete(const FaculaBackend& b) {
   need(b.allocate != nullptr && b.deallocate != nullptr, "allocate and deallocate");
   need(b.copy != nullptr, "copy");
   need((b.pin == nullptr) == (b.unpin == nullptr), "pin and unpin, both or neither");
-  const bool streams[] = {b.create_stream != nullptr,      b.synchronize_stream != nullptr,
-                          b.synchronize_device != nullptr, b.create_event != nullptr,
-                          b.destroy_event != nullptr,      b.record_event != nullptr,
-                          b.wait_event != nullptr,         b.query_event != nullptr,
-                          b.synchronize_event != nullptr};
+  const bool streams[] = {b.create_stream != nullptr, b.synchronize_stream != nullptr, b.synchronize_device != nullptr,
+                          b.create_event != nullptr,  b.destroy_event != nullptr,      b.record_event != nullptr,
+                          b.wait_event != nullptr,    b.query_event != nullptr,        b.synchronize_event != nullptr};
   const auto given = std::count(std::begin(streams), std::end(streams), true);
-  need(given == 0 || given == std::ssize(streams), "whole set of streams and events (create, synchronize, record, "
+  need(given == 0 || given == std::ssize(streams),
+       "whole set of streams and events (create, synchronize, record, "
        "wait, query), all or none");
 }
 
@@ -167,7 +166,8 @@ Door* door_or_null(DeviceType type) {
 
 Door& door_of(DeviceType type) {
   Door* const d = door_or_null(type);
-  FACULA_CHECK(d != nullptr, Runtime, "device '", device_type_name(type), "' has no streams, events or memory of its own");
+  FACULA_CHECK(d != nullptr, Runtime, "device '", device_type_name(type),
+               "' has no streams, events or memory of its own");
   return *d;
 }
 
@@ -185,8 +185,9 @@ int32_t register_backend(const FaculaBackend* b) {
     const char* const name = b->name != nullptr ? b->name : "(without a name)";
     FACULA_CHECK(b->abi == FACULA_BACKEND_ABI, Runtime, "backend '", name, "' was built for version ", b->abi,
                  " of facula/backend.h, and this facula has version ", FACULA_BACKEND_ABI, "; ",
-                 b->abi > FACULA_BACKEND_ABI ? "install a newer facula" : "install a newer release of its package, or "
-                                                                          "build it again");
+                 b->abi > FACULA_BACKEND_ABI ? "install a newer facula"
+                                             : "install a newer release of its package, or "
+                                               "build it again");
     constexpr size_t kFirst = offsetof(FaculaBackend, serialization_tag) + sizeof(const char*);
     FACULA_CHECK(b->size >= kFirst, Runtime, "backend '", name, "' gives a structure of ", b->size, " bytes; version ",
                  FACULA_BACKEND_ABI, " of facula/backend.h has at least ", kFirst);

@@ -195,7 +195,7 @@ void put_result(const KernelArg& result, const FaculaValue& v) {
     case Kind::Scalar:
       *static_cast<Scalar*>(const_cast<void*>(result.at)) = v.kind == FACULA_COMPLEX
                                                                 ? Scalar(complex128(v.at.f, v.more.imag))
-                                                            : floating              ? Scalar(v.at.f)
+                                                            : floating               ? Scalar(v.at.f)
                                                             : v.kind == FACULA_TRUTH ? Scalar(v.at.i != 0)
                                                                                      : Scalar(v.at.i);
       break;
@@ -213,8 +213,14 @@ bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg>
   values.reserve(args.size());
   for (const KernelArg& a : args) values.push_back(store.value(a, device));
   FaculaValue answer{};
-  const FaculaCall call{op.name, values.data(), static_cast<int32_t>(values.size()), op.outs, &answer,
-                        current_stream(device), device.index, 0};
+  const FaculaCall call{op.name,
+                        values.data(),
+                        static_cast<int32_t>(values.size()),
+                        op.outs,
+                        &answer,
+                        current_stream(device),
+                        device.index,
+                        0};
   Range range(door, op.name);
   const int32_t status = kernel(door.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
@@ -266,8 +272,14 @@ bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> a
   const FaculaTensor in_plain = plain(in), out_plain = plain(kept);
   // an index says nothing of what is compared; sums and products are taken in the result's dtype
   const ScalarType compute = op.fold_index ? self.dtype() : out.dtype();
-  const FaculaReduction call{op.name, &in_plain, &out_plain, static_cast<int32_t>(last.size()),
-                             static_cast<int32_t>(compute_type(compute)), device.index, 0, current_stream(device)};
+  const FaculaReduction call{op.name,
+                             &in_plain,
+                             &out_plain,
+                             static_cast<int32_t>(last.size()),
+                             static_cast<int32_t>(compute_type(compute)),
+                             device.index,
+                             0,
+                             current_stream(device)};
   Range range(door, op.name);
   const int32_t status = door.api.reduction(door.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
@@ -424,9 +436,18 @@ bool run_template(Door& door, const char* name, const char* variant, uint32_t ma
   for (size_t i = 0; i < nvalues; ++i) {
     if (args.has(i)) values[i] = number(args.values[i]);
   }
-  const FaculaPointwise call{name, variant, ins, results, values, static_cast<int32_t>(inputs.size()),
-                             static_cast<int32_t>(outs.size()), static_cast<int32_t>(nvalues),
-                             static_cast<int32_t>(compute), masks, device.index, current_stream(device)};
+  const FaculaPointwise call{name,
+                             variant,
+                             ins,
+                             results,
+                             values,
+                             static_cast<int32_t>(inputs.size()),
+                             static_cast<int32_t>(outs.size()),
+                             static_cast<int32_t>(nvalues),
+                             static_cast<int32_t>(compute),
+                             masks,
+                             device.index,
+                             current_stream(device)};
   Range range(door, name);
   const int32_t status = door.api.pointwise(door.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
@@ -469,8 +490,8 @@ void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs
     if (!ins[i].is_cpu()) ins[i] = host_mirror(*inputs[i]);
     in_ptrs[i] = &ins[i];
   }
-  detail::pointwise_cpu(op, detail::find_loop(op, compute), compute, {in_ptrs, inputs.size()},
-                        {out_ptrs, outs.size()}, args);
+  detail::pointwise_cpu(op, detail::find_loop(op, compute), compute, {in_ptrs, inputs.size()}, {out_ptrs, outs.size()},
+                        args);
   for (size_t i = 0; i < outs.size(); ++i) write_mirror(*outs[i], results[i]);
 }
 

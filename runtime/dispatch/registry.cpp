@@ -63,8 +63,8 @@ void raise_missing_kernel(const OperatorEntry& op, Device device) {
   }
   const std::string_view name = device_type_name(device.type);
   raise(ErrorKind::NotImplemented, op.name, "() has no kernel for device '", name, "' (it has ",
-        have.empty() ? "none at all" : "kernels for " + have, ") and ",
-        "no decomposition. Write a kernel for ", op.name, " in the package of '", name,
+        have.empty() ? "none at all" : "kernels for " + have, ") and ", "no decomposition. Write a kernel for ",
+        op.name, " in the package of '", name,
         "', let that device fall back to the CPU with facula.backends.allow_fallback('", name,
         "'), or move the inputs with .to('cpu'). Signature: ", op.schema);
 }

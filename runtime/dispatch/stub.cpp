@@ -12,8 +12,8 @@ void check_castable(ScalarType from, const Tensor& out, const char* op, const ch
 void check_device(const Meta& meta, const Tensor& out, const char* op, const char* what) {
   FACULA_CHECK(meta.device.type == out.device().type &&
                    (meta.device.index < 0 || meta.device.type <= kMeta || meta.device.index == out.device().index),
-               Runtime, op, "(): ", what, " is on ", to_string(out.device()),
-               " and the result on ", to_string(meta.device), "; put both on one device");
+               Runtime, op, "(): ", what, " is on ", to_string(out.device()), " and the result on ",
+               to_string(meta.device), "; put both on one device");
 }
 
 }  // namespace

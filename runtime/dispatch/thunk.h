@@ -11,7 +11,19 @@ namespace facula {
 // One argument of a kernel, where it lies; `at` is null when an optional one is absent.
 struct KernelArg {
   enum class Kind : uint8_t {
-    Tensor, Tensors, Int, Float, Bool, String, Scalar, Type, Device, Format, Generator, Ints, Bools
+    Tensor,
+    Tensors,
+    Int,
+    Float,
+    Bool,
+    String,
+    Scalar,
+    Type,
+    Device,
+    Format,
+    Generator,
+    Ints,
+    Bools
   };
   Kind kind;
   const void* at;

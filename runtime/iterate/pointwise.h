@@ -48,7 +48,7 @@ struct PointwiseOp {
   // Bit i: input i is a mask. It is read as bool whatever its dtype (the driver converts), and it
   // takes no part in type promotion; it broadcasts like the others.
   uint32_t masks;
-  const char* variant;  // the value of a str argument that chose this formula, or ""
+  const char* variant;                               // the value of a str argument that chose this formula, or ""
   std::array<const PointwiseLoops*, kNumIsa> loops;  // null ISA: not built
 };
 

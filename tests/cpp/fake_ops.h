@@ -50,7 +50,8 @@ inline const PointwiseLoops less_loops = [] {
 inline constexpr const char* kNames[] = {"self", "other"};
 inline OperatorEntry add_entry{"add", "add(Tensor self, Tensor other) -> Tensor", nullptr};
 inline const PointwiseOp add_op{&add_entry, "add", kNames, 1, Promotion::Same, 0, "", {&add_loops, nullptr, nullptr}};
-inline const PointwiseOp less_op{&add_entry, "less", kNames, 1, Promotion::Bool, 0, "", {&less_loops, nullptr, nullptr}};
+inline const PointwiseOp less_op{&add_entry,      "less", kNames, 1,
+                                 Promotion::Bool, 0,      "",     {&less_loops, nullptr, nullptr}};
 
 inline Tensor add(const Tensor& a, const Tensor& b) {
   const Tensor* ins[] = {&a, &b};

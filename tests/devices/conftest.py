@@ -1,4 +1,4 @@
-"""The strict device, built once: a package as tools/new_backend.py writes it, with another device.cpp."""
+"""The strict device: a package as tools/new_backend.py writes it, with another device.cpp."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ def build(name: str, folder: Path, device: Path | None = None) -> Path:
         (folder / "src" / "device.cpp").write_text(text, encoding="utf-8")
     made = folder / "build"
     for command in (
-        ["cmake", "-S", str(folder), "-B", str(made), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}",
+        ["cmake", "-S", str(folder), "-B", str(made), "-G", "Ninja",
+         f"-DPython_EXECUTABLE={sys.executable}",
          "-DCMAKE_CXX_FLAGS=-Werror"],
         ["cmake", "--build", str(made)],
     ):  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment()
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return next(made.glob(f"{name}*.so"))
 

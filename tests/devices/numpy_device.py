@@ -59,7 +59,15 @@ class NumpyDevice(Backend):
         ctypes.memmove(dst, src, nbytes)
 
     def pointwise(
-        self, op: str, variant: str, inputs: Any, outputs: Any, values: Any, compute: Any, masks: int, stream: int
+        self,
+        op: str,
+        variant: str,
+        inputs: Any,
+        outputs: Any,
+        values: Any,
+        compute: Any,
+        masks: int,
+        stream: int,
     ) -> None:
         to = _NUMPY[compute]
         arrays = [
@@ -74,7 +82,9 @@ class NumpyDevice(Backend):
                 result = result.real if target.dtype.kind != "b" else result != 0
             target[...] = result
 
-    def reduction(self, op: str, input: Buffer, output: Buffer, nreduced: int, compute: Any, stream: int) -> None:
+    def reduction(
+        self, op: str, input: Buffer, output: Buffer, nreduced: int, compute: Any, stream: int
+    ) -> None:
         array = np.asarray(input)
         kept = array.shape[: array.ndim - nreduced]
         if array.dtype.kind == "c" and not compute.is_complex and compute != fa.bool:

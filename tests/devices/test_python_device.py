@@ -19,7 +19,9 @@ def test_formulas_run_there(numpyfied: str) -> None:
     x = fa.tensor([[1.0, -2.0]], device=numpyfied, requires_grad=True)
     y = fa.sigmoid(x @ x.t()).sum()
     y.backward()
-    assert x.grad.tolist()[0] == pytest.approx([0.0132961, -0.0265922], rel=1e-4)  # 2 x s (1 - s), s(5)
+    assert x.grad.tolist()[0] == pytest.approx(
+        [0.0132961, -0.0265922], rel=1e-4
+    )  # 2 x s (1 - s), s(5)
     assert backends.fallbacks(numpyfied) == {}
 
 

@@ -15,6 +15,7 @@ import pytest
 from conftest import environment
 from facula import backends, nn, optim
 from facula.testing import conformance
+from facula.utils.data import DataLoader
 
 pytestmark = pytest.mark.usefixtures("strict")
 KERNELS = {"arange.start", "bmm", "index_long", "index_put_long", "gather"}
@@ -49,10 +50,18 @@ def test_memory_faults(strict_library: Path, touch: str) -> None:
     """Outside of kernels no byte can be reached."""
     act = "string_at(p, 1)" if touch == "read" else "memset(p, 0, 1)"
     script = (
-        f"import ctypes, facula as fa\nfrom facula import backends\nbackends.load_library({str(strict_library)!r})\n"
-        f"x = fa.ones(4, device='strict')\np = x.data_ptr()\nprint(x.sum().item(), flush=True)\nctypes.{act}"
+        f"import ctypes, facula as fa\nfrom facula import backends\n"
+        f"backends.load_library({str(strict_library)!r})\n"
+        "x = fa.ones(4, device='strict')\np = x.data_ptr()\n"
+        f"print(x.sum().item(), flush=True)\nctypes.{act}"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
     assert done.stdout == "4.0\n" and done.returncode == -11
 
 
@@ -129,7 +138,9 @@ def test_out_of_memory(strict: ctypes.CDLL) -> None:
     fa.strict.empty_cache()
     strict.set_memory(0, ctypes.c_size_t(64 << 20))
     try:
-        with pytest.raises(fa.OutOfMemoryError, match="strict:0 is out of memory: 268435456 bytes") as error:
+        with pytest.raises(
+            fa.OutOfMemoryError, match="strict:0 is out of memory: 268435456 bytes"
+        ) as error:
             fa.empty(64 << 20, device="strict")
         assert isinstance(error.value, RuntimeError) and "is full" in str(error.value)
         # freed blocks that are kept are given back before that
@@ -167,7 +178,7 @@ def test_peer_copies() -> None:
     y = x.to("strict:1")
     x.zero_()
     assert y.device.index == 1 and y.cpu().tolist() == list(range(20, 1020))
-    with pytest.raises(RuntimeError, match="strict:0.*strict:1"):
+    with pytest.raises(RuntimeError, match=r"strict:0.*strict:1"):
         x + y
 
 
@@ -186,11 +197,16 @@ def test_pinned_memory() -> None:
     y = p.to("strict", non_blocking=True)
     del p  # the copy is still to run
     assert fa.equal(y.cpu(), x)
+    leaf = fa.ones(3, requires_grad=True)
+    leaf.to("strict", non_blocking=True).sum().backward()
+    assert leaf.grad.tolist() == [1, 1, 1] and leaf.grad.is_cpu
+    assert fa.ones(2, device="strict:1").to("strict").device.index == 0  # the current one
     target = fa.empty(10000).pin_memory("strict")
     target.copy_(y, non_blocking=True)
     fa.strict.synchronize()
     assert fa.equal(target, x)
-    loader = fa.utils.data.DataLoader([(fa.ones(2), {"a": fa.ones(1)})] * 4, batch_size=2, pin_memory=True,
+    loader = DataLoader([(fa.ones(2), {"a": fa.ones(1)})] * 4, batch_size=2,
+                                      pin_memory=True,
                                       pin_memory_device="strict")  # fmt: skip
     for batch, more in loader:
         assert batch.is_pinned() and more["a"].is_pinned()
@@ -219,7 +235,9 @@ def test_random_numbers() -> None:
     assert fa.equal(c, fa.rand(100, device="strict")) and not fa.equal(a, b)
     fa.manual_seed(3)
     assert fa.equal(a.cpu(), fa.rand(100))  # a seed means the same on every device
-    assert fa.nn.functional.dropout(fa.ones(1000, device="strict"), 0.5).mean().item() == pytest.approx(1, abs=0.2)
+    assert fa.nn.functional.dropout(
+        fa.ones(1000, device="strict"), 0.5
+    ).mean().item() == pytest.approx(1, abs=0.2)
 
 
 def test_fallback_is_counted_or_an_error() -> None:
@@ -229,7 +247,11 @@ def test_fallback_is_counted_or_an_error() -> None:
     assert backends.fallbacks("strict")["sort"] == 1
     with backends.allow_fallback("strict", False), pytest.raises(NotImplementedError) as error:
         x.sort()
-    for words in ("sort() has no kernel for device 'strict'", "Write a kernel for sort", "Signature: sort(Tensor self"):
+    for words in (
+        "sort() has no kernel for device 'strict'",
+        "Write a kernel for sort",
+        "Signature: sort(Tensor self",
+    ):
         assert words in str(error.value)
     assert set(backends.info("strict")["kernels"]) == KERNELS
 
@@ -251,7 +273,9 @@ def test_profiler_and_autocast_lists(strict: ctypes.CDLL) -> None:
 def test_module_and_optimizer_round_trip(tmp_path: Path) -> None:
     def train(device: str) -> tuple[nn.Module, list[float]]:
         fa.manual_seed(0)
-        model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)).to(device)
+        model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)).to(
+            device
+        )
         optimizer = optim.AdamW(model.parameters(), lr=0.05)
         x, y = fa.rand(16, 4).to(device), fa.arange(16).remainder(3).to(device)
         losses = []
@@ -261,7 +285,9 @@ def test_module_and_optimizer_round_trip(tmp_path: Path) -> None:
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
-        fa.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state")
+        fa.save(
+            {"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "state"
+        )
         return model, losses
 
     _, want = train("cpu")
@@ -311,5 +337,16 @@ def test_fork() -> None:
 def test_language_model_trains(tmp_path: Path) -> None:
     from facula.examples import charlm
 
-    arguments = ["--steps", "12", "--context", "16", "--batch", "4", "--length", "5", "--out", str(tmp_path)]
+    arguments = [
+        "--steps",
+        "12",
+        "--context",
+        "16",
+        "--batch",
+        "4",
+        "--length",
+        "5",
+        "--out",
+        str(tmp_path),
+    ]
     charlm.main([*arguments, "--device", "strict"])

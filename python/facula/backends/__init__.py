@@ -2,7 +2,8 @@
 
 A package brings a device either as a library with the functions of `facula/backend.h` (see
 `get_include` and `load_library`) or as an object of a subclass of `Backend` (see `register`). Its
-metadata names it in the entry point group `facula.backends`, so that it loads on first use of its name.
+metadata names it in the entry point group `facula.backends`, so that it loads on first use of its
+name.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def register(backend: Backend) -> None:
 
 
 def info(name: str) -> dict[str, Any]:
-    """What a device is and can do: its package, dtypes, own kernels, streams, fallback, autocast lists."""
+    """Its package, dtypes, own kernels, streams, fallback, autocast lists and so on."""
     found = _C._backend_info(name)
     flags, bits = found.pop("flags"), found.pop("dtypes")
     found["dtypes"] = [d for i, d in enumerate(Backend.ALL_DTYPES) if bits >> i & 1]
@@ -72,7 +73,7 @@ def info(name: str) -> dict[str, Any]:
 
 
 def fallbacks(name: str) -> dict[str, int]:
-    """Operators that ran on the CPU because the device `name` has no kernel for them: calls by operator."""
+    """Operators that ran on the CPU as the device `name` has no kernel for them: calls of each."""
     return dict(sorted(_C._fallbacks(name).items(), key=lambda item: (-item[1], item[0])))
 
 

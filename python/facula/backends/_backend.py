@@ -42,8 +42,8 @@ class Backend:
     """A device in Python: override what the device has, then `facula.backends.register(Backend())`.
 
     `index` is the device's number, `stream` its stream (0 the default one), addresses are ints. A
-    method that raises NotImplementedError, or returns NotImplemented, leaves the call to the next way
-    (the CPU, where `CPU_FALLBACK` allows it); MemoryError means that the device is full.
+    method that raises NotImplementedError, or returns NotImplemented, leaves the call to the next
+    way (the CPU, where `CPU_FALLBACK` allows it); MemoryError means that the device is full.
     """
 
     CACHING, CPU_FALLBACK, FORK_SAFE, DETERMINISTIC, HOST_MEMORY = 1, 2, 4, 8, 16
@@ -55,7 +55,7 @@ class Backend:
     dtypes: Sequence[Any] = ALL_DTYPES
     kernels: Mapping[str, Callable[..., Any]] = {}
     """Kernels by operator: called with the arguments of its signature, then its results as Buffers.
-    Numbers stay numbers; a generator comes as the (seed, offset) of a Philox stream of this call."""
+    Numbers stay numbers; a generator comes as the (seed, offset) of this call's Philox stream."""
     autocast_dtype: str | None = None
     autocast_lower: Sequence[str] = ()
     autocast_float32: Sequence[str] = ()

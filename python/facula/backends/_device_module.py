@@ -46,9 +46,9 @@ class Stream:
         self.wait_event(stream.record_event())
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Stream)
-            and (self.device, self.handle) == (other.device, other.handle)
+        return isinstance(other, Stream) and (self.device, self.handle) == (
+            other.device,
+            other.handle,
         )
 
     def __hash__(self) -> int:
@@ -195,7 +195,9 @@ def make(name: str) -> types.ModuleType:
         return thing
 
     def bound(cls: type, title: str) -> type:
-        made = type(title, (cls,), {"_type": name, "__module__": module.__name__, "__doc__": cls.__doc__})
+        made = type(
+            title, (cls,), {"_type": name, "__module__": module.__name__, "__doc__": cls.__doc__}
+        )
         return public(made)
 
     stream_class = bound(Stream, "Stream")
@@ -282,7 +284,7 @@ def make(name: str) -> types.ModuleType:
 
     @public
     def memory_stats(device: Any = None) -> dict[str, int]:
-        """Bytes allocated (now and at most) and reserved; numbers of allocations, reuses and retries."""
+        """Bytes allocated (now, at most) and reserved; numbers of allocations, reuses, retries."""
         return _C._door_memory_stats(_device(name, device))
 
     for title, key, doc in (

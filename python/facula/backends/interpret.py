@@ -1,10 +1,10 @@
-"""Formulas over arrays: what a device in Python evaluates with NumPy, or an array library like it."""
+"""Formulas over arrays: for a device in Python, with NumPy or an array library like it."""
 
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, ClassVar
 
 from facula.backends.translate import CONSTANTS, Fold, Formula, folds, formulas
 
@@ -19,7 +19,7 @@ def _folds() -> dict[str, Fold]:
     return {f.op: f for f in folds()}
 
 
-@lru_cache(maxsize=None)
+@cache
 def _tree(text: str) -> ast.expr:
     return ast.parse(text.strip().replace("\n", " "), mode="eval").body
 
@@ -27,21 +27,20 @@ def _tree(text: str) -> ast.expr:
 class Interpreter:
     """Evaluates formulas with the functions of an array module.
 
-    Words that the module lacks are taken from `extra`; what neither has is a NotImplementedError, which
-    leaves the call to the device's next way.
+    Words that the module lacks are taken from `extra`; what neither has is a NotImplementedError,
+    which leaves the call to the device's next way.
     """
 
-    RENAMED = {
-        "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
-        "acosh": "arccosh", "atanh": "arctanh", "pow": "power", "invert": "invert", "round": "rint",
-        "shift_left": "left_shift", "shift_right": "right_shift", "abs": "absolute",
+    RENAMED: ClassVar[dict[str, str]] = {
+        "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+        "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "round": "rint", "abs": "absolute",
     }  # fmt: skip
 
     def __init__(self, module: Any, extra: dict[str, Any] | None = None) -> None:
         self.module, self.extra = module, extra or {}
 
     def pointwise(self, op: str, variant: str, inputs: Any, values: Any, dtype: Any) -> list[Any]:
-        """The results of an operator for arrays that have the `dtype` to compute in (masks: bool)."""
+        """The results of an operator for arrays of the `dtype` to compute in (masks: bool)."""
         np = self.module
         formula = _formulas().get((op, variant))
         if formula is None:
@@ -50,7 +49,9 @@ class Interpreter:
         for (name, kind, _), v in zip(formula.values, values, strict=True):
             names[name] = v if v is None or kind == "bool" else np.asarray(v).astype(dtype)
         kind = np.dtype(dtype).kind
-        names["largest"] = np.finfo(dtype).max if kind in "fc" else 1 if kind == "b" else np.iinfo(dtype).max
+        names["largest"] = (
+            np.finfo(dtype).max if kind in "fc" else 1 if kind == "b" else np.iinfo(dtype).max
+        )
         return [self.value(_tree(text), names) for text in formula.texts]
 
     def fold(self, op: str, start: Any, elements: Any) -> Any:
@@ -60,7 +61,11 @@ class Interpreter:
             raise NotImplementedError(op)
         acc = start
         for element in elements:
-            acc = element if acc is None else self.value(_tree(fold.step), {"acc": acc, "self": element})
+            acc = (
+                element
+                if acc is None
+                else self.value(_tree(fold.step), {"acc": acc, "self": element})
+            )
         return acc
 
     def value(self, node: ast.expr, names: dict[str, Any]) -> Any:
@@ -85,7 +90,9 @@ class Interpreter:
                     if isinstance(result, bool):  # whether an argument is given
                         result = self.value(part, names) if result == both else result
                         continue
-                    result = (np.logical_and if both else np.logical_or)(result, self.value(part, names))
+                    result = (np.logical_and if both else np.logical_or)(
+                        result, self.value(part, names)
+                    )
                 return result
             case ast.UnaryOp(op=ast.Not(), operand=a):
                 return np.logical_not(self.value(a, names))
@@ -105,7 +112,9 @@ class Interpreter:
 
     def _where(self, test: ast.expr, a: ast.expr, b: ast.expr, names: dict[str, Any]) -> Any:
         condition = self.value(test, names)
-        if isinstance(condition, bool):  # whether an argument is given: the other side may not exist
+        if isinstance(
+            condition, bool
+        ):  # whether an argument is given: the other side may not exist
             return self.value(a if condition else b, names)
         return self.module.where(condition, self.value(a, names), self.value(b, names))
 
@@ -119,7 +128,9 @@ class Interpreter:
             ast.NotEq: "not_equal",
         }[type(op)]  # fmt: skip
         if name in ("floor_divide", "remainder", "left_shift", "right_shift"):
-            raise NotImplementedError(name)  # the rules for 0 and for shifts past the width are not NumPy's
+            raise NotImplementedError(
+                name
+            )  # the rules for 0 and for shifts past the width are not NumPy's
         return getattr(self.module, name)(a, b)
 
     def call(self, name: str, *args: Any) -> Any:

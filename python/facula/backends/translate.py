@@ -1,9 +1,9 @@
 """Formulas of operators for kernel languages like C, and for NumPy.
 
-A device needs one pointwise template and one reduction template. `formulas()` lists what goes into the
-first, backward formulas included, `folds()` what goes into the second; `body()` writes one of them in a
-language, for a class of types. In the text, `T` is the type that is computed in and `R` its real type.
-The words of the vocabulary (`exp`, `maximum`, ...) are the functions of `facula/math.h`.
+A device needs one pointwise template and one reduction template. `formulas()` lists what goes
+into the first, backward formulas included, `folds()` what goes into the second; `body()` writes one
+of them in a language, for a class of types. In the text, `T` is the type that is computed in and `R`
+its real type. The words of the vocabulary (`exp`, `maximum`, ...) are the functions of `facula/math.h`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ C = Language(
     "FA({name})", "(({type})({value}))", "(({test}) ? ({yes}) : ({no}))",
     "FA_INFINITY", "FA_NAN", "FA_LARGEST",
 )  # fmt: skip
-"""C and its kin (OpenCL C): a macro `FA(name)` gives the function for the type `T` of the kernel."""
+"""C and its kin (OpenCL C): a macro `FA(name)` gives the function for the kernel's `T`."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class Formula:
 
 @dataclass(frozen=True)
 class Fold:
-    """One reduction: `step` gives the accumulator `acc` after an element `self`; it begins with `start`,
-    or with the first element. With `index` instead, the result is the place of the element that was
-    taken last, and `index` tells whether `self` takes the place of `acc`."""
+    """One reduction: `step` gives the accumulator `acc` after an element `self`; it begins with
+    `start`, or with the first element. With `index` instead, the result is the place of the element
+    that was taken last, and `index` tells whether `self` takes the place of `acc`."""
 
     op: str
     start: str | None
@@ -119,7 +119,9 @@ class Body:
     """A formula in a kernel language: what to read, the statements, the values."""
 
     inputs: tuple[tuple[str, str], ...]  # variable and type, `T` or `bool`
-    values: tuple[tuple[str, str, int, str | None], ...]  # variable, type, place, its flag if optional
+    values: tuple[
+        tuple[str, str, int, str | None], ...
+    ]  # variable, type, place, its flag if optional
     statements: tuple[str, ...]
     outputs: tuple[str, ...]
     output_type: str
@@ -150,7 +152,9 @@ def formulas() -> tuple[Formula, ...]:
             choices += kind == "str"
         outputs = {r["name"] for r in record["returns"]}
         by_variant = choices and set(scalar) != outputs
-        groups = [(k, (v,)) for k, v in scalar.items()] if by_variant else [("", tuple(scalar.values()))]
+        groups = (
+            [(k, (v,)) for k, v in scalar.items()] if by_variant else [("", tuple(scalar.values()))]
+        )
         for variant, texts in groups:
             found.append(
                 Formula(
@@ -175,7 +179,7 @@ def folds() -> tuple[Fold, ...]:
 
 
 def primitives() -> list[str]:
-    """The operators that a device must have a kernel for: no formula, fold or decomposition gives them."""
+    """What a device must have kernels for: no formula, fold or decomposition gives them."""
     return [
         r["name"]
         for r in _records()
@@ -294,7 +298,8 @@ class _Emitter:
         if text in self.types:
             return _variable(text), self.types[text]
         special = {
-            "inf": self.language.infinity, "nan": self.language.nan, "largest": self.language.largest,
+            "inf": self.language.infinity, "nan": self.language.nan,
+            "largest": self.language.largest,
         }  # fmt: skip
         return special.get(text) or self.literal(CONSTANTS[text]), "R"
 
@@ -328,7 +333,11 @@ class _Emitter:
         if op in _FUNCTIONS:
             a, b = self.common(a, b)
             return self.language.call(_FUNCTIONS[op], a[0], b[0]), type_
-        if self.class_ == "complex" and b[1] == "T" and (op is ast.Div or (op is ast.Mult and a[1] == "T")):
+        if (
+            self.class_ == "complex"
+            and b[1] == "T"
+            and (op is ast.Div or (op is ast.Mult and a[1] == "T"))
+        ):
             return self.language.call("mul" if op is ast.Mult else "div", a[0], b[0]), "T"
         return self.narrow(f"({a[0]} {_SIGNS[op]} {b[0]})", type_)
 
@@ -369,7 +378,9 @@ class _Emitter:
             return self.truth(code)
         return self.language.cast.format(type=type_, value=code[0]), type_
 
-    def common(self, a: tuple[str, str], b: tuple[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
+    def common(
+        self, a: tuple[str, str], b: tuple[str, str]
+    ) -> tuple[tuple[str, str], tuple[str, str]]:
         if a[1] == b[1]:
             return a, b
         type_ = "T" if "T" in (a[1], b[1]) else "R"

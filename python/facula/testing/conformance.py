@@ -2,9 +2,10 @@
 
     python -m facula.testing.conformance --device acme [--op NAME]... [--no-fallback] [--list]
 
-Values in the dtypes that the device has, strided and empty inputs, `out=` and in-place forms, gradients,
-work on a second stream, and errors. The table tells how each operator runs there: by a kernel of its
-own, by formula (the device's two templates), decomposed into others, on the CPU, or not at all.
+Values in the dtypes that the device has, strided and empty inputs, `out=` and in-place forms,
+gradients, work on a second stream, and errors. The table tells how each operator runs there: by a
+kernel of its own, by formula (the device's two templates), decomposed into others, on the CPU, or
+not at all.
 """
 
 from __future__ import annotations
@@ -70,14 +71,18 @@ class Report:
         counts = Counter(self.ways.values())
         failed = Counter(f.op for f in self.failures)
         lines = [f"{way:<12}{counts[way]:5}" for way in WAYS if counts[way]]
-        lines.append(f"{'checks':<12}{self.checks:5}, {len(self.failures)} failed in {len(failed)} operators")
+        lines.append(
+            f"{'checks':<12}{self.checks:5}, {len(self.failures)} failed in {len(failed)} operators"
+        )
         if self.fallbacks:
             shown = ", ".join(f"{op} ({n})" for op, n in self.fallbacks.most_common())
             lines.append(f"kernels that ran on the CPU: {shown}")
         missing = [op for op, way in self.ways.items() if way == "missing"]
         if missing:
             lines.append(f"kernels to write: {', '.join(missing)}")
-        return "\n".join([f"{self.device}: {len(self.ways)} operators, {self.seconds:.0f} s", *lines])
+        return "\n".join(
+            [f"{self.device}: {len(self.ways)} operators, {self.seconds:.0f} s", *lines]
+        )
 
 
 def run(device: str, ops: list[str] | None = None, *, fallback: bool = True) -> Report:
@@ -163,7 +168,9 @@ class _Suite:
                 self.report.checks += 1
                 if self.missing:
                     return
-                if name == "value" and number == 0:  # how the first dtype runs tells how the operator does
+                if (
+                    name == "value" and number == 0
+                ):  # how the first dtype runs tells how the operator does
                     self.fell |= bool(backends.fallbacks(self.name))
             self.report.fallbacks.update(backends.fallbacks(self.name))
 
@@ -172,7 +179,9 @@ class _Suite:
         self.report.failures.append(Failure(op.name, check, text, dtype, message[:300]))
 
     def dtypes_of(self, op: OpRecord, sample: Sample) -> Iterator[str]:
-        varies = any(isinstance(v, Varying) for v in _leaves([*sample.args, *sample.kwargs.values()]))
+        varies = any(
+            isinstance(v, Varying) for v in _leaves([*sample.args, *sample.kwargs.values()])
+        )
         groups = op.dtypes or ["float"]
         for group in ("float", "int", "complex", "bool"):
             for dtype in _DTYPES[group] if group in groups else ():
@@ -191,7 +200,9 @@ class _Suite:
         if spread:
             args, kwargs, moved = _map(args, _spread), _map(kwargs, _spread), _map(moved, _spread)
         here = there = {}
-        if any(a["type"].startswith("Device") for a in op.data["arguments"]) and not _tensors((args, kwargs)):
+        if any(a["type"].startswith("Device") for a in op.data["arguments"]) and not _tensors(
+            (args, kwargs)
+        ):
             there = {"device": self.device}
         try:
             want = call(*args, **kwargs, **here)
@@ -205,12 +216,16 @@ class _Suite:
                 if isinstance(other, type(error)) or isinstance(error, type(other)):
                     raise _Skip from None
                 raise
-            raise AssertionError(f"the CPU raises {type(error).__name__} and the device does not") from None
+            raise AssertionError(
+                f"the CPU raises {type(error).__name__} and the device does not"
+            ) from None
         return want, call(*moved[0], **moved[1], **there)
 
     def value(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
         args, kwargs = made(sample, dtype)
-        if any(str(t.dtype).rpartition(".")[2] not in self.dtypes for t in _tensors((args, kwargs))):
+        if any(
+            str(t.dtype).rpartition(".")[2] not in self.dtypes for t in _tensors((args, kwargs))
+        ):
             raise _Skip
         want, got = self.both(op, call, args, kwargs)
         self.compare(op, got, want, dtype)
@@ -274,7 +289,8 @@ class _Suite:
         names = op.argument_names
         inputs = [
             (i, a) for i, a in enumerate(args)
-            if isinstance(a, facula.Tensor) and a.is_floating_point() and i < len(names) and names[i] in op.differentiable
+            if isinstance(a, facula.Tensor) and a.is_floating_point()
+            and i < len(names) and names[i] in op.differentiable
         ]  # fmt: skip
         if not inputs or op.kind == "mutation":
             raise _Skip
@@ -288,8 +304,7 @@ class _Suite:
             values = [t for t in _tensors([call(*given, **place(kwargs))]) if t.requires_grad]
             if not values:
                 raise _Skip
-            weights = [place([facula.linspace(0.5, 1.5, v.numel(), dtype=v.dtype).reshape(v.shape)])[0]
-                       for v in values]  # fmt: skip
+            weights = place([_weights(v) for v in values])
             grads = facula.autograd.grad(values, leaves, weights, allow_unused=True)
             results.append([g for g in grads if g is not None])
         self.compare(op, results[1], results[0], dtype)
@@ -317,7 +332,10 @@ class _Suite:
         self.module.manual_seed(5)
         first = facula.rand(8, device=self.device).cpu()
         self.module.manual_seed(5)
-        check("a seed gives the same numbers", bool((facula.rand(8, device=self.device).cpu() == first).all()))
+        check(
+            "a seed gives the same numbers",
+            bool((facula.rand(8, device=self.device).cpu() == first).all()),
+        )
         facula.empty(0, device=self.device).cpu()
         self.module.synchronize()
 
@@ -352,6 +370,10 @@ class _Suite:
             np.testing.assert_array_equal(a, b)
 
 
+def _weights(value: Any) -> Any:
+    return facula.linspace(0.5, 1.5, value.numel(), dtype=value.dtype).reshape(value.shape)
+
+
 class _Skip(Exception):
     """The check says nothing of this sample."""
 
@@ -362,7 +384,9 @@ def find(op: OpRecord) -> Callable[..., Any] | None:
         if path.startswith("Tensor."):
             continue
         space, _, name = path.rpartition(".")
-        module = getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
+        module = (
+            getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
+        )
         return getattr(module, name)
     for path in op.python or ():
         name = path.removeprefix("Tensor.")
@@ -374,7 +398,9 @@ def find(op: OpRecord) -> Callable[..., Any] | None:
 
 def made(sample: Sample, dtype: str) -> tuple[list[Any], dict[str, Any]]:
     """A sample's arguments as tensors on the CPU."""
-    return [_tensor(a, dtype) for a in sample.args], {k: _tensor(v, dtype) for k, v in sample.kwargs.items()}
+    return [_tensor(a, dtype) for a in sample.args], {
+        k: _tensor(v, dtype) for k, v in sample.kwargs.items()
+    }
 
 
 def _tensor(value: Any, dtype: str) -> Any:
@@ -386,7 +412,9 @@ def _tensor(value: Any, dtype: str) -> Any:
         return value
     array = np.ascontiguousarray(value).reshape(value.shape)
     if not isinstance(value, Varying):
-        return facula.tensor(array.tolist(), dtype=getattr(facula, str(array.dtype))).reshape(array.shape)
+        return facula.tensor(array.tolist(), dtype=getattr(facula, str(array.dtype))).reshape(
+            array.shape
+        )
     if dtype == "bool":
         array = array > 0
     elif "int" in dtype:
@@ -435,10 +463,15 @@ def _array(t: Any) -> np.ndarray:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m facula.testing.conformance", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python -m facula.testing.conformance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--device", required=True)
-    parser.add_argument("--library", help="a library to load first, for a device that is not installed")
+    parser.add_argument(
+        "--library", help="a library to load first, for a device that is not installed"
+    )
     parser.add_argument("--op", action="append", help="only this operator")
     parser.add_argument("--no-fallback", action="store_true", help="nothing may run on the CPU")
     parser.add_argument("--list", action="store_true", help="how each operator runs")
