@@ -33,7 +33,8 @@ class Interpreter:
 
     RENAMED: ClassVar[dict[str, str]] = {
         "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
-        "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "round": "rint", "abs": "absolute",
+        "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "round": "rint",
+        "abs": "absolute",
     }  # fmt: skip
 
     def __init__(self, module: Any, extra: dict[str, Any] | None = None) -> None:

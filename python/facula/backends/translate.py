@@ -1,9 +1,10 @@
 """Formulas of operators for kernel languages like C, and for NumPy.
 
 A device needs one pointwise template and one reduction template. `formulas()` lists what goes
-into the first, backward formulas included, `folds()` what goes into the second; `body()` writes one
-of them in a language, for a class of types. In the text, `T` is the type that is computed in and `R`
-its real type. The words of the vocabulary (`exp`, `maximum`, ...) are the functions of `facula/math.h`.
+into the first, backward formulas included, `folds()` what goes into the second; `body()` writes
+one of them in a language, for a class of types. In the text, `T` is the type that is computed in
+and `R` its real type. The words of the vocabulary (`exp`, `maximum`, ...) are the functions of
+`facula/math.h`.
 """
 
 from __future__ import annotations
