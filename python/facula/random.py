@@ -22,6 +22,9 @@ def manual_seed(seed):
 
     The same seed gives the same numbers on every device and at any number of threads.
     """
+    for name in _C._backend_names():
+        for index in range(_C._device_count(name)):
+            _C._generator_of(_C.device(name, index)).manual_seed(seed)
     return default_generator.manual_seed(seed)
 
 

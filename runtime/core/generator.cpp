@@ -14,7 +14,11 @@ Generator& default_generator(Device device) {
   std::lock_guard lock(*mutex);
   const int index = device.index < 0 ? 0 : device.index;
   Generator& g = (*generators)[{device.type, index}];
-  if (!g) g = make_intrusive<GeneratorImpl>(device, kDefaultSeed);
+  if (!g) {  // a device that comes later draws from the seed that was set for all
+    const auto first = generators->find({kCPU, 0});
+    g = make_intrusive<GeneratorImpl>(
+        device, first != generators->end() && first->second ? first->second->initial_seed() : kDefaultSeed);
+  }
   return g;
 }
 

@@ -80,7 +80,8 @@ def test_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = found.summary().splitlines()
     assert first.startswith("6 operators (")
     assert first.endswith("5 pointwise, 0 composites, 1 with kernels")
-    assert second == "1 primitives, the kernels that a device must have beside its copies and two templates: sum"
+    assert second.startswith("1 primitives, the kernels that a device must have ")
+    assert second.endswith(": sum")
     assert main(["check"]) == 0
     assert "primitives" in capsys.readouterr().out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import subprocess
@@ -235,6 +236,8 @@ def test_random_numbers() -> None:
     assert fa.equal(c, fa.rand(100, device="strict")) and not fa.equal(a, b)
     fa.manual_seed(3)
     assert fa.equal(a.cpu(), fa.rand(100))  # a seed means the same on every device
+    fa.manual_seed(3)
+    assert fa.equal(a, fa.rand(100, device="strict"))
     assert fa.nn.functional.dropout(
         fa.ones(1000, device="strict"), 0.5
     ).mean().item() == pytest.approx(1, abs=0.2)
@@ -337,16 +340,19 @@ def test_fork() -> None:
 def test_language_model_trains(tmp_path: Path) -> None:
     from facula.examples import charlm
 
-    arguments = [
-        "--steps",
-        "12",
-        "--context",
-        "16",
-        "--batch",
-        "4",
-        "--length",
-        "5",
-        "--out",
-        str(tmp_path),
+    pytest.importorskip("tqdm")
+    options = {"text": None, "steps": 12, "batch": 4, "context": 16, "lr": 1e-3}
+    options |= {"prompt": "def ", "length": 5}
+    losses = [
+        charlm.run(argparse.Namespace(**options, temperature=0.8, seed=0, out=tmp_path, device=d))
+        for d in ("cpu", "strict:1")
     ]
-    charlm.main([*arguments, "--device", "strict"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+def test_digits_train(tmp_path: Path) -> None:
+    for package in ("sklearn", "tqdm", "PIL"):
+        pytest.importorskip(package)
+    from facula.examples import digits
+
+    assert digits.run(2, "strict", 0, tmp_path) > 0.8
