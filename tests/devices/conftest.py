@@ -6,7 +6,6 @@ import ctypes
 import fcntl
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,33 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(HERE)]
 
-
-def build(name: str, folder: Path, device: Path | None = None) -> Path:
-    """The library of a new package for the device `name`."""
-    import new_backend
-
-    new_backend.write(name, folder)
-    if device is not None:
-        text = device.read_text(encoding="utf-8").replace("@NAME@", name)
-        (folder / "src" / "device.cpp").write_text(text, encoding="utf-8")
-    made = folder / "build"
-    for command in (
-        ["cmake", "-S", str(folder), "-B", str(made), "-G", "Ninja",
-         f"-DPython_EXECUTABLE={sys.executable}",
-         "-DCMAKE_CXX_FLAGS=-Werror"],
-        ["cmake", "--build", str(made)],
-    ):  # fmt: skip
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment()
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return next(made.glob(f"{name}*.so"))
-
-
-def environment() -> dict[str, str]:
-    path = os.pathsep.join(p for p in sys.path if p)
-    tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**os.environ, "PYTHONPATH": path, "PATH": tools}
+from device_packages import build, environment  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import build, environment
+from device_packages import build, environment
 from facula import backends
 from facula.backends import translate
 

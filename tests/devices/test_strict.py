@@ -13,7 +13,7 @@ from pathlib import Path
 import facula as fa
 import numpy as np
 import pytest
-from conftest import environment
+from device_packages import environment
 from facula import backends, nn, optim
 from facula.testing import conformance
 from facula.utils.data import DataLoader

@@ -1,0 +1,39 @@
+"""Packages of devices as tools/new_backend.py writes them, built for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def build(name: str, folder: Path, device: Path | None = None) -> Path:
+    """The library of a new package for the device `name`."""
+    import new_backend
+
+    new_backend.write(name, folder)
+    if device is not None:
+        text = device.read_text(encoding="utf-8").replace("@NAME@", name)
+        (folder / "src" / "device.cpp").write_text(text, encoding="utf-8")
+    made = folder / "build"
+    for command in (
+        ["cmake", "-S", str(folder), "-B", str(made), "-G", "Ninja",
+         f"-DPython_EXECUTABLE={sys.executable}",
+         "-DCMAKE_CXX_FLAGS=-Werror"],
+        ["cmake", "--build", str(made)],
+    ):  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment()
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return next(made.glob(f"{name}*.so"))
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join(p for p in sys.path if p)
+    tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PYTHONPATH": path, "PATH": tools}
