@@ -327,6 +327,9 @@ class _Suite:
             z = x.clone()
             z[1:, ::2] = x[1:, ::2] if dtype == facula.bool else x[1:, ::2] + x[1:, ::2]
             check(f"assignment in {dtype}", bool((y.cpu() == z).all()))
+        leaf = facula.ones(3, requires_grad=True)
+        (leaf.to(self.device) * 2).cpu().sum().backward()
+        check("a gradient passes through copies", leaf.grad.tolist() == [2, 2, 2])
         x = facula.zeros(2, device=self.device)
         check("the name is printed", f"device='{self.name}" in repr(x))
         self.module.manual_seed(5)

@@ -91,6 +91,7 @@ class DataLoader:
             raise ValueError("prefetch_factor and persistent_workers need num_workers > 0")
         self.dataset, self.num_workers, self.generator = dataset, num_workers, generator
         self.pin_memory, self.timeout, self.worker_init_fn = pin_memory, timeout, worker_init_fn
+        self.pin_memory_device = pin_memory_device
         self._iterable = isinstance(dataset, IterableDataset)
         if self._iterable:
             if shuffle:
