@@ -6,28 +6,10 @@ import ast
 from dataclasses import dataclass
 
 from codegen import cpp_types
-from codegen.compose import (
-    BOOLS,
-    DEVICE,
-    DTYPE,
-    INT,
-    INTS,
-    TENSOR,
-    TENSORS,
-    Translator,
-    Value,
-    argument_values,
-    facts_of,
-    names_used,
-)
+from codegen.compose import Translator
+from codegen.facts import ATTRIBUTES, facts_of, names_used
 from codegen.model import Argument, Derivative, Operator, Schema
-
-_FACT_FIELDS = {
-    "shape": ("DimVector", INTS, "{}.sizes()"),
-    "ndim": ("int64_t", INT, "{}.dim()"),
-    "dtype": ("ScalarType", DTYPE, "{}.dtype()"),
-    "device": ("Device", DEVICE, "{}.device()"),
-}
+from codegen.values import BOOLS, INT, INTS, TENSOR, TENSORS, Value, argument_values
 
 
 @dataclass(frozen=True)
@@ -177,7 +159,7 @@ def _group(
         unpack.append(f"const std::vector<bool> mask{{{tests}}};")
         variables["mask"] = Value("mask", BOOLS)
     for name in derivative.inputs:
-        variables[f"needs_{name}"] = Value(f"needs({slots[name]})", Value("", INT).type)
+        variables[f"needs_{name}"] = Value(f"needs({slots[name]})", INT)
     translator = Translator(schema, op, variables)
     if len(derivative.inputs) == 1:
         wanted = TENSORS if lists[0] else TENSOR
@@ -205,10 +187,10 @@ def _hoist_sizes(
     derivative: Derivative,
     fields: dict[str, Field],
     variables: dict[str, Value],
-) -> list[ast.AST]:
+) -> list[ast.Call]:
     """Calls `sizes_along(tensors, dim)` are made in the forward, so that the list is not kept."""
     assert derivative.formula is not None
-    calls: list[ast.AST] = [
+    calls = [
         n
         for n in ast.walk(derivative.formula.tree)
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "sizes_along"
@@ -258,13 +240,14 @@ def _save_argument(
             # its shape or dtype is all the formula asks for: the tensor itself need not be kept
             variables[name] = Value(code, argument.type)
             for fact in sorted(facts):
-                kind, fact_type, init = _FACT_FIELDS[fact]
+                kept = ATTRIBUTES[fact]
+                fact_type = kept.type
                 _add(
                     fields,
                     Field(
                         f"{code}_{fact}",
-                        kind,
-                        f"to_field({init.format(code)})",
+                        cpp_types.owned(kept.type),
+                        f"to_field({code}.{kept.code})",
                         False,
                         name,
                         False,

@@ -17,13 +17,13 @@ from pathlib import Path
 from . import cpp_types, expr
 from .autograd import is_differentiable
 from .bindings import TOKENS, inplace_names, python_names
-from .compose import FormulaError
 from .derive import derive_records
 from .errors import Errors, SchemaError, SchemaErrors, nearest
 from .model import Derivative, Location, Operator, Schema
 from .reader import DEFAULT_VARIANTS, DEVICES, POLICY_WORDS, read_records
 from .render import plan_of
 from .samples import check_sample
+from .scope import TranslationError
 
 # Kinds whose kernels write into outputs that a shape rule has made.
 SHAPED = ("reduction", "scan", "matmul", "structured")
@@ -367,14 +367,14 @@ def _formula_errors(schema: Schema) -> Iterator[SchemaError]:
     for op in schema:
         try:
             plan_of(schema, op)
-        except FormulaError as whole:
+        except TranslationError as whole:
             found = list(_each_formula(schema, op)) or [whole]
             for error in found:
                 subject = op.derived_from or op.name
                 yield SchemaError(error.location, subject, error.message)
 
 
-def _each_formula(schema: Schema, op: Operator) -> Iterator[FormulaError]:
+def _each_formula(schema: Schema, op: Operator) -> Iterator[TranslationError]:
     """The mistakes of an operator's formulas, each translated by itself."""
     bare = op.replace(
         derivatives=(), composite=None, shape=(), checks=(), forward="none", forward_formula=None
@@ -391,7 +391,7 @@ def _each_formula(schema: Schema, op: Operator) -> Iterator[FormulaError]:
     for piece in pieces:
         try:
             plan_of(schema, piece)
-        except FormulaError as error:
+        except TranslationError as error:
             yield error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 
 from codegen.model import Argument, Operator, Return, Type
 
@@ -63,10 +64,22 @@ def owned(t: Type) -> str:
     return f"std::optional<{plain}>" if t.optional and not keeps_null else plain
 
 
+def is_storable(t: Type) -> bool:
+    """Whether values of a type have a C++ type that owns them."""
+    return t.base in (_LISTS if t.is_list else _SCALARS)
+
+
 def dtype_literal(name: str) -> str:
     """`float32` -> `ScalarType::Float32`."""
     fixed = {"uint8": "UInt8", "bfloat16": "BFloat16"}
     return f"ScalarType::{fixed.get(name, name.capitalize())}"
+
+
+def unbounded(value: float) -> str:
+    """An infinity or NaN."""
+    sign = "-" if value < 0 else ""
+    which = "infinity" if math.isinf(value) else "quiet_NaN"
+    return f"{sign}std::numeric_limits<double>::{which}()"
 
 
 def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
@@ -100,11 +113,7 @@ def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
     if t.base == "int":
         return f"int64_t{{{text}}}"
     if t.base == "float":
-        if text.strip("-") in ("inf", "nan"):
-            sign = "-" if text.startswith("-") else ""
-            which = "infinity" if "inf" in text else "quiet_NaN"
-            return f"{sign}std::numeric_limits<double>::{which}()"
-        return f"double({text})"
+        return f"double({text})" if math.isfinite(float(text)) else unbounded(float(text))
     if t.base == "ScalarType":
         return dtype_literal(text)
     if t.base == "MemoryFormat":

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from . import pyi
 from .autograd import Node
 from .bindings import inplace_names, python_names
-from .compose import Translator, argument_values
+from .compose import Translator
 from .docs import derivative_text, page
 from .errors import nearest
 from .model import Operator, Schema
 from .render import SHARDED, Declarations, Plan, cpp, environment, plan_of, plans_of, tidy
+from .values import argument_values
 
 
 class UnknownOperator(Exception):

@@ -20,10 +20,10 @@ from codegen import (
     pyi,
     stubs,
 )
-from codegen.compose import FormulaError
 from codegen.errors import SchemaError, SchemaErrors
 from codegen.model import Operator, Schema
 from codegen.pointwise import SHARDS, shard_of
+from codegen.scope import TranslationError
 
 STUB_SHARDS = 13
 AUTOGRAD_SHARDS = 13
@@ -171,7 +171,7 @@ class Plan:
 
 
 def plan_of(schema: Schema, op: Operator) -> Plan:
-    """Translates an operator's formulas; a mistake in one raises FormulaError."""
+    """Translates an operator's formulas; a mistake in one raises TranslationError."""
     layer = layer_plan(schema, op)
     return Plan(op, stubs.stub_of(schema, op, layer.node is not None), layer)
 
@@ -183,7 +183,7 @@ def plans_of(schema: Schema) -> list[Plan]:
     for op in schema:
         try:
             plans.append(plan_of(schema, op))
-        except FormulaError as error:
+        except TranslationError as error:
             errors.append(SchemaError(error.location, op.derived_from or op.name, error.message))
     if errors:
         raise SchemaErrors(errors)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codegen import cpp_types, pointwise
-from codegen.compose import Translator, argument_values
+from codegen.compose import Translator
 from codegen.model import Argument, Operator, Schema
+from codegen.values import argument_values
 
 
 @dataclass(frozen=True)
