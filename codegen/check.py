@@ -14,16 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cpp_types, expr
+from . import cpp_types, expr, signs
 from .autograd import is_differentiable
-from .bindings import TOKENS, inplace_names, python_names
+from .bindings import inplace_names, python_names
 from .derive import derive_records
 from .errors import Errors, SchemaError, SchemaErrors, nearest
 from .model import Derivative, Location, Operator, Schema
-from .reader import DEFAULT_VARIANTS, DEVICES, POLICY_WORDS, read_records
+from .reader import read_records
 from .render import plan_of
 from .samples import check_sample
 from .scope import TranslationError
+from .words import DEFAULT_VARIANTS, DEVICES
 
 # Kinds whose kernels write into outputs that a shape rule has made.
 SHAPED = ("reduction", "scan", "matmul", "structured")
@@ -131,7 +132,6 @@ class _Checker:
             self.scalar(op)
             self.derivatives(op)
             self.parts(op)
-            self.words(op)
             self.proof(op)
         self.clashes()
 
@@ -255,14 +255,6 @@ class _Checker:
             if "out" in op.variants and not cpp_types.returns_tensors(op):
                 add(op.place("variants"), op.name, "'out' needs results that are new tensors")
 
-    def words(self, op: Operator) -> None:
-        for key, word in op.policies:
-            known = POLICY_WORDS[key]
-            if word not in known:
-                hint = nearest(word, known) or f"; known are {', '.join(known)}"
-                message = f"unknown word '{word}' for '{key}'{hint}"
-                self.errors.add(op.place(key), op.name, message)
-
     def incoming(self, op: Operator, derivative: Derivative, inputs: Sequence[str]) -> None:
         """Where an input is called `grad`, the incoming gradient is `grad_output`."""
         if derivative.formula is None or "grad" not in inputs or len(op.signature.returns) != 1:
@@ -330,7 +322,7 @@ class _Checker:
                     key = f"alias.{op.alias.index(name)}" if name in op.alias else "python"
                     self.errors.add(op.place(key), op.name, message)
             for i, token in enumerate(op.python):
-                if token in TOKENS - {"function", "method", "property"}:
+                if token in signs.ALL:
                     other = owners.setdefault(("operator", token), op)
                     if other.base_name != op.base_name:
                         message = f"'{token}' is '{other.name}' of line {other.location.line}"

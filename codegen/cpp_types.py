@@ -31,18 +31,21 @@ _MEMORY_FORMATS = {
     "channels_last": "MemoryFormat::ChannelsLast",
     "channels_last_3d": "MemoryFormat::ChannelsLast3d",
 }
-_KEYWORDS = frozenset(
-    "and auto bool break case char class const continue default delete do double else enum explicit"
-    " export extern false float for friend goto if inline int long mutable namespace new not"
-    " operator or private protected public register return short signed sizeof static struct switch"
-    " template this throw true try typedef union unsigned using virtual void volatile while xor"
-    " compl bitand bitor".split()
+KEYWORDS = frozenset(
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t"
+    " char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr"
+    " constinit continue decltype default delete do double dynamic_cast else enum explicit export"
+    " extern false float for friend goto if inline int long mutable namespace new noexcept not"
+    " not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires"
+    " return short signed sizeof static static_assert static_cast struct switch template this"
+    " thread_local throw true try typedef typeid typename union unsigned using virtual void"
+    " volatile wchar_t while xor xor_eq".split()
 )
 
 
 def identifier(name: str) -> str:
     """A schema name as a C++ identifier: keywords get a trailing underscore."""
-    return name + "_" if name in _KEYWORDS else name
+    return name + "_" if name in KEYWORDS else name
 
 
 def parameter(t: Type) -> str:

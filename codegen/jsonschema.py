@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .reader import DEVICES, DTYPE_CLASSES, KEYS, KINDS, POLICY_WORDS, PROMOTIONS, VARIANTS
 from .signature import DTYPES
+from .words import DEVICES, DTYPE_CLASSES, KEYS, KINDS, POLICY_WORDS, PROMOTIONS, VARIANTS
 
 _SIGNATURE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\(.*\) -> .+$"
 _FORMULA: dict[str, Any] = {"type": ["string", "number"]}

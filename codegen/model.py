@@ -221,7 +221,6 @@ class Operator:
     dispatch: tuple[tuple[str, str], ...] = ()
     composite: Formula | None = None
     composite_fn: str | None = None
-    auto: bool = False  # derivative: auto
     derivatives: tuple[Derivative, ...] = ()
     forward: str = "none"  # elementwise, linear, composite, formula, none
     forward_formula: Formula | None = None

@@ -82,3 +82,24 @@ def _binding_problem(op: Operator, call: ast.Call) -> tuple[int, str] | None:
 
 def _needed(argument: Argument) -> bool:
     return argument.default is None and not argument.type.varargs
+
+
+def default_samples(op: Operator) -> tuple[str, ...]:
+    """Samples of a pointwise operator that states none: whole, empty, 0-d and broadcast inputs."""
+    needed = [a for a in op.signature.arguments if a.default is None]
+    if not all(a.type.is_tensor for a in needed):
+        return ()
+    if "float" in op.dtypes:
+        maker, extra = "f", ""
+    else:
+        maker, extra = ("i", "low=-9,high=9") if "int" in op.dtypes else ("b", "")
+    shapes = [["3,4"] * len(needed), ["0"] * len(needed), [""] * len(needed)]
+    if len(needed) > 1:
+        shapes.insert(1, ["3,4", *["4"] * (len(needed) - 1)])
+        shapes.insert(2, ["3,1", *["1,4"] * (len(needed) - 1)])
+    samples = []
+    for sizes in shapes:
+        samples.append(
+            ", ".join(f"{maker}({','.join(x for x in (size, extra) if x)})" for size in sizes)
+        )
+    return tuple(samples)

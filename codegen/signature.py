@@ -10,6 +10,7 @@ import keyword
 import math
 import re
 
+from . import cpp_types
 from .errors import nearest
 from .model import Argument, Range, Return, Signature, Type
 
@@ -43,76 +44,6 @@ DTYPES = (
 )
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last")
 FLOAT_NAMES = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-CPP_KEYWORDS = frozenset(
-    [
-        "alignas",
-        "alignof",
-        "asm",
-        "auto",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "concept",
-        "const",
-        "constexpr",
-        "continue",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "noexcept",
-        "operator",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "requires",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "try",
-        "typedef",
-        "typeid",
-        "typename",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-        "bool",
-        "true",
-        "false",
-        "nullptr",
-    ]
-)
-
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OPERATOR_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _BOUND = re.compile(r"(>=|<=|>|<)\s*(-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)")
@@ -228,7 +159,7 @@ def _argument(cursor: _Cursor, keyword_only: bool) -> Argument:
     cursor.skip()
     start = cursor.at
     name = cursor.match(_NAME, f"a name after the type '{type_}'").group()
-    if keyword.iskeyword(name) or name in CPP_KEYWORDS:
+    if keyword.iskeyword(name) or name in cpp_types.KEYWORDS:
         raise cursor.error(f"'{name}' is a keyword of Python or C++; use '{name}_'", start)
     range_ = _range(cursor, type_)
     default = None

@@ -9,31 +9,11 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from . import signs
 from .model import Formula
+from .signs import sign_of
 
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-}
-COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
-COMPARISONS = frozenset(COMPARE.values())
+COMPARISONS = frozenset(signs.COMPARE)
 _PRECEDENCE = {
     "or": 1,
     "and": 2,
@@ -136,7 +116,7 @@ def from_ast(node: ast.expr) -> Expr:
         case ast.Name(id=text):
             return name(text)
         case ast.BinOp(left=left, op=op, right=right):
-            return Expr(BINARY[type(op)], (from_ast(left), from_ast(right)))
+            return Expr(sign_of(op), (from_ast(left), from_ast(right)))
         case ast.UnaryOp(op=op, operand=operand):
             inner = from_ast(operand)
             if isinstance(op, ast.UAdd):
@@ -177,7 +157,7 @@ def _comparison(node: ast.Compare) -> Expr:
         else:
             right = from_ast(right_node)
             assert left is not None
-            one = Expr(COMPARE[type(op)], (left, right))
+            one = Expr(sign_of(op), (left, right))
             left = right
         result = one if result is None else Expr("and", (result, one))
     assert result is not None
