@@ -137,7 +137,8 @@ def _group(
     unpack: list[str] = []
     hoisted = _hoist_sizes(schema, op, number, derivative, fields, variables)
     used = names_used(formula.tree, hoisted)
-    if "grads" in used and "grads" not in arguments:  # of an operator that returns a list
+    returns_list = any(r.type.is_list for r in op.signature.returns)
+    if returns_list and "grads" in used and "grads" not in arguments:
         variables["grads"] = Value("grads_v", TENSORS)
         unpack.append("const std::vector<Tensor> grads_v = materialize_all(*this, grads);")
     for i, grad in enumerate(grads):
@@ -160,16 +161,14 @@ def _group(
         variables["mask"] = Value("mask", BOOLS)
     for name in derivative.inputs:
         variables[f"needs_{name}"] = Value(f"needs({slots[name]})", INT)
-    translator = Translator(schema, op, variables)
+    translator = Translator(
+        schema, op, variables, offered=("grads",) if returns_list else (*grads, *outputs)
+    )
     if len(derivative.inputs) == 1:
         wanted = TENSORS if lists[0] else TENSOR
         code = translator.expression(formula, wanted).code
     else:
-        value = translator.expression(formula)
-        if value.elements is not None:
-            code = f"std::make_tuple({', '.join(e.code for e in value.elements)})"
-        else:
-            code = value.code
+        code = translator.joint(formula, TENSOR, len(derivative.inputs))
     return Group(
         derivative.inputs,
         tuple(slots[i] for i in derivative.inputs),

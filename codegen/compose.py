@@ -13,16 +13,23 @@ from .expressions import expression
 from .model import Formula, Operator, Schema, Type
 from .scope import Scope
 from .statements import program, returned
-from .values import META, Value
+from .values import META, Value, described, fits
 
 
 class Translator:
     """Translates formulas of one operator; `variables` maps names to typed C++ expressions."""
 
-    def __init__(self, schema: Schema, op: Operator, variables: Mapping[str, Value]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        op: Operator,
+        variables: Mapping[str, Value],
+        offered: tuple[str, ...] = (),
+    ) -> None:
         self._schema = schema
         self._op = op
         self._variables = variables
+        self._offered = offered  # further names, for messages
 
     def expression(self, formula: Formula, wanted: Type | None = None) -> Value:
         """A formula that is one expression, as a value of the wanted type."""
@@ -41,6 +48,22 @@ class Translator:
         body = _single(scope)
         return scope.convert(expression(scope, body), META, body).code
 
+    def joint(self, formula: Formula, wanted: Type, count: int) -> str:
+        """A formula of several values of one type, as a C++ tuple."""
+        scope = self._scope(formula)
+        body = _single(scope)
+        value = expression(scope, body)
+        if value.elements is None:
+            found, fit = max(len(value.items), 1), value.items == (wanted,) * count
+        else:
+            found, fit = len(value.elements), all(fits(e, wanted) for e in value.elements)
+        if found != count or not fit:
+            message = f"{count} gradients are wanted here, each {described(wanted)}, found {found}"
+            raise scope.error(body, message)
+        if value.elements is None:
+            return value.code
+        return f"std::make_tuple({', '.join(e.code for e in value.elements)})"
+
     def program(self, formula: Formula, returns: tuple[Type, ...]) -> list[str]:
         """C++ statements for an expression or a program ending in `return`."""
         scope, tree = self._scope(formula), formula.tree
@@ -50,7 +73,8 @@ class Translator:
         return program(scope, tree.body, returns)
 
     def _scope(self, formula: Formula, in_shape: bool = False) -> Scope:
-        return Scope(self._schema, self._op, formula, dict(self._variables), in_shape)
+        variables = dict(self._variables)
+        return Scope(self._schema, self._op, formula, variables, in_shape, self._offered)
 
 
 def _single(scope: Scope) -> ast.expr:

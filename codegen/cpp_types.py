@@ -8,7 +8,7 @@ import math
 from codegen.model import Argument, Operator, Return, Type
 
 # base -> (plain parameter, optional parameter, owned value)
-_SCALARS: dict[str, tuple[str, str, str]] = {
+SCALARS: dict[str, tuple[str, str, str]] = {
     "int": ("int64_t", "std::optional<int64_t>", "int64_t"),
     "float": ("double", "std::optional<double>", "double"),
     "bool": ("bool", "std::optional<bool>", "bool"),
@@ -20,12 +20,12 @@ _SCALARS: dict[str, tuple[str, str, str]] = {
     "Generator": ("const Generator&", "const Generator&", "Generator"),
     "Tensor": ("const Tensor&", "const Tensor&", "Tensor"),
 }
-_LISTS: dict[str, tuple[str, str]] = {
+LISTS: dict[str, tuple[str, str]] = {
     "int": ("IntList", "DimVector"),
     "bool": ("const std::vector<bool>&", "std::vector<bool>"),
     "Tensor": ("TensorList", "std::vector<Tensor>"),
 }
-_MEMORY_FORMATS = {
+MEMORY_FORMATS = {
     "contiguous_format": "MemoryFormat::Contiguous",
     "preserve_format": "MemoryFormat::Preserve",
     "channels_last": "MemoryFormat::ChannelsLast",
@@ -51,25 +51,25 @@ def identifier(name: str) -> str:
 def parameter(t: Type) -> str:
     """The type of a function parameter."""
     if t.is_list:
-        plain = _LISTS[t.base][0]
+        plain = LISTS[t.base][0]
         # an absent tensor list is an empty one
         return f"std::optional<{plain}>" if t.optional and t.base != "Tensor" else plain
-    return _SCALARS[t.base][1 if t.optional else 0]
+    return SCALARS[t.base][1 if t.optional else 0]
 
 
 def owned(t: Type) -> str:
     """The type of a field or local that keeps such a value alive."""
     if t.is_list:
-        plain = _LISTS[t.base][1]
+        plain = LISTS[t.base][1]
         return f"std::optional<{plain}>" if t.optional and t.base != "Tensor" else plain
-    plain = _SCALARS[t.base][2]
+    plain = SCALARS[t.base][2]
     keeps_null = t.base in ("Tensor", "Generator")
     return f"std::optional<{plain}>" if t.optional and not keeps_null else plain
 
 
 def is_storable(t: Type) -> bool:
     """Whether values of a type have a C++ type that owns them."""
-    return t.base in (_LISTS if t.is_list else _SCALARS)
+    return t.base in (LISTS if t.is_list else SCALARS)
 
 
 def dtype_literal(name: str) -> str:
@@ -107,6 +107,8 @@ def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
         plain = '"' + str(ast.literal_eval(text)) + '"'
         return f"std::string({plain})" if owned_value else plain
     if t.base == "Scalar":
+        if text in ("inf", "-inf", "nan"):
+            return f"Scalar({unbounded(float(text))})"
         value = ast.literal_eval(text)
         if isinstance(value, bool):
             return f"Scalar({str(value).lower()})"
@@ -120,7 +122,7 @@ def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
     if t.base == "ScalarType":
         return dtype_literal(text)
     if t.base == "MemoryFormat":
-        return _MEMORY_FORMATS[text]
+        return MEMORY_FORMATS[text]
     raise ValueError(f"no C++ literal for default {text!r} of type {t}")
 
 

@@ -62,7 +62,7 @@ def expression(scope: Scope, node: ast.expr) -> Value:
         case ast.Call():
             return _call(scope, node)
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            return _list(scope, [expression(scope, e) for e in elements], node)
+            return _list(scope, elements, node)
         case ast.Subscript(value=owner, slice=index):
             return _subscript(scope, unwrap(expression(scope, owner)), index, node)
         case ast.ListComp(
@@ -269,8 +269,8 @@ def _conditional(
 # ---- lists ----
 
 
-def _list(scope: Scope, values: list[Value], node: ast.AST) -> Value:
-    values = [unwrap(v) for v in values]
+def _list(scope: Scope, nodes: list[ast.expr], node: ast.AST) -> Value:
+    values = [unwrap(expression(scope, n)) for n in nodes]
     base = "int"
     if any(v.type.is_tensor for v in values):
         base = "Tensor"
@@ -280,7 +280,7 @@ def _list(scope: Scope, values: list[Value], node: ast.AST) -> Value:
         if all(v.type == STR for v in values):
             return Value("", list_of("str"), elements=tuple(values))
         raise scope.error(node, "a list holds ints, bools or tensors")
-    items = tuple(scope.convert(v, Type(base), node) for v in values)
+    items = tuple(scope.convert(v, Type(base), n) for v, n in zip(values, nodes, strict=True))
     kind = list_of(base)
     code = f"{cpp_types.owned(kind)}{{{', '.join(i.code for i in items)}}}"
     return Value(code, kind, elements=items)

@@ -106,11 +106,11 @@ class Fields:
         text = self.text(key)
         if text is None:
             return None
+        self.note("signature", text)
         try:
-            return signature.parse(text.value)
+            return signature.parse(text.value, rule=key == "rule")
         except signature.SignatureError as error:
-            written = Place(self.place(text), self._source.runs(text))
-            self.error(written.at(error.column), error.message)
+            self.error(self.places["signature"].at(error.column), error.message)
             return None
 
     def formula(self, node: ScalarNode, *, program: bool = False, skip: str = "") -> Formula | None:

@@ -75,7 +75,7 @@ def _statement(fields: Fields, names: tuple[str, ...], node: Node) -> Derivative
     if value == "auto":
         return Derivative(names, place, auto=True)
     if value.startswith("none:"):
-        return _none(fields, names, text, value.removeprefix("none:"))
+        return _none(fields, names, text, "none:")
     if value.startswith("scalar:"):
         formula = fields.formula(text, skip="scalar:")
         return Derivative(names, place, scalar=formula) if formula else None
@@ -95,16 +95,25 @@ def _marked(fields: Fields, names: tuple[str, ...], node: MappingNode) -> Deriva
     if text is None:
         return None
     if key == "none":
-        return _none(fields, names, text, text.value)
+        return _none(fields, names, text)
     formula = fields.formula(text)
     return Derivative(names, fields.place(node), scalar=formula) if formula else None
 
 
-def _none(fields: Fields, names: tuple[str, ...], node: Node, reason: str) -> Derivative | None:
-    if not reason.strip():
+def _none(
+    fields: Fields, names: tuple[str, ...], node: ScalarNode, prefix: str = ""
+) -> Derivative | None:
+    reason = _reason(fields, node, prefix)
+    return Derivative(names, fields.place(node), none=reason) if reason else None
+
+
+def _reason(fields: Fields, node: Node, prefix: str = "") -> str:
+    """Why there is none: the text after a prefix, which must say something."""
+    text = fields.record.text(node, "the reason of 'none'")
+    reason = str(text.value).removeprefix(prefix).strip() if text else ""
+    if text and not reason:
         fields.error(node, "'none' needs its reason: 'none: reason'")
-        return None
-    return Derivative(names, fields.place(node), none=reason.strip())
+    return reason
 
 
 def _tensor_inputs(parsed: Signature | None) -> tuple[str, ...]:
@@ -118,8 +127,7 @@ def forward(fields: Fields, auto: bool) -> tuple[str, Formula | None, str]:
     if node is None:
         return ("elementwise" if auto else "none"), None, ""
     if isinstance(node, MappingNode) and [k.value for k, _ in node.value] == ["none"]:
-        reason = fields.record.text(node.value[0][1], "'none'")
-        return "none", None, reason.value if reason else ""
+        return "none", None, _reason(fields, node.value[0][1])
     text = fields.record.text(node, "'forward'")
     if text is None:
         return "none", None, ""
@@ -128,7 +136,7 @@ def forward(fields: Fields, auto: bool) -> tuple[str, Formula | None, str]:
             _needs_composite(fields, node, "forward")
         return text.value, None, ""
     if text.value.startswith("none:"):
-        return "none", None, text.value.removeprefix("none:").strip()
+        return "none", None, _reason(fields, text, "none:")
     hint = nearest(text.value, FORWARD) if text.value.isidentifier() else ""
     if hint:
         fields.error(text, f"unknown word '{text.value}' for 'forward'{hint}")

@@ -158,14 +158,14 @@ def _operator(fields: Fields) -> Operator | None:
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),
         "composite": fields.formula(composite, program=True) if composite else None,
-        "composite_fn": fields.word("composite_fn"),
+        "composite_fn": _function(fields),
         "derivatives": derivatives,
         "forward": forward,
         "forward_formula": forward_formula,
         "forward_reason": forward_reason,
         "variants": fields.words("variants", VARIANTS, DEFAULT_VARIANTS.get(kind, ())),
         "python": _python(fields),
-        "alias": fields.words("alias"),
+        "alias": _aliases(fields),
         "internal": fields.flag("internal", False),
         "samples": fields.words("samples"),
         "reference": fields.word("reference"),
@@ -246,6 +246,23 @@ def _dispatch(fields: Fields) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
+def _function(fields: Fields) -> str | None:
+    found = fields.word("composite_fn")
+    if found is not None and not _IDENTIFIER.fullmatch(found):
+        message = f"'{found}' is no C++ name; a formula over operators goes to 'composite'"
+        fields.error(fields.places["composite_fn"].location, message)
+    return found
+
+
+def _aliases(fields: Fields) -> tuple[str, ...]:
+    found = fields.words("alias")
+    for i, name in enumerate(found):
+        if not _IDENTIFIER.fullmatch(name):
+            message = f"'{name}' is no Python name; paths such as nn.functional.x go to 'python'"
+            fields.error(fields.places[f"alias.{i}"].location, message)
+    return found
+
+
 def _tolerance(fields: Fields) -> tuple[tuple[tuple[str, float], ...], str]:
     node = fields.take("tolerance")
     found: list[tuple[str, float]] = []
@@ -263,7 +280,7 @@ def _tolerance(fields: Fields) -> tuple[tuple[tuple[str, float], ...], str]:
                 found.append((key, float(text.value)))
             except ValueError:
                 fields.error(text, f"'{text.value}' is not a number")
-    if node is not None and not reason.strip():
+    if isinstance(node, MappingNode) and not reason.strip():
         fields.error(node, "a tolerance needs its 'reason'")
     return tuple(found), reason
 
@@ -272,9 +289,12 @@ def _python(fields: Fields) -> tuple[str, ...]:
     found = fields.words("python", default=("function", "method"))
     known = (*PLACES, *sorted(signs.ALL))
     for i, path in enumerate(found):
-        if path not in known and not _DOTTED.fullmatch(path):
-            message = f"'{path}' is neither a dotted path nor an operator{suggestion(path, known)}"
-            fields.error(fields.places[f"python.{i}"].location, message)
+        near = nearest(path, PLACES) if "." not in path else ""
+        if path in known or (_DOTTED.fullmatch(path) and not near):
+            continue
+        hint = near or suggestion(path, known)
+        message = f"'{path}' is neither a place, a dotted path nor an operator{hint}"
+        fields.error(fields.places[f"python.{i}"].location, message)
     return found
 
 

@@ -29,6 +29,7 @@ class Scope:
     formula: Formula
     variables: dict[str, Value]
     in_shape: bool = False  # shape rules and operators have names of their own
+    offered: tuple[str, ...] = ()  # names that a formula of this kind may use beside the variables
 
     def error(self, node: ast.AST, message: str) -> TranslationError:
         return TranslationError(expr.place(self.formula, node), message)
@@ -52,8 +53,8 @@ class Scope:
 
     def unknown_name(self, name: str, node: ast.AST) -> TranslationError:
         names = [n for n in self.variables if n.isidentifier()]
-        known = [*names, *(a.name for a in self.op.signature.arguments)]
-        hint = nearest(name, [*known, *expr.CONSTANTS])
-        if not hint:
-            hint = f"; known are {', '.join(dict.fromkeys(known))}" if known else ""
+        known = [*names, *(a.name for a in self.op.signature.arguments), *self.offered]
+        hint = nearest(name, known) or nearest(name, expr.CONSTANTS)
+        if not hint and known:
+            hint = f"; known are {', '.join(dict.fromkeys(known))}"
         return self.error(node, f"unknown name '{name}'{hint}")

@@ -161,13 +161,13 @@ class _Program:
         if kind not in ERRORS:
             raise self.scope.error(node, f"unknown error {kind}; allowed: {', '.join(ERRORS)}")
         if isinstance(message, ast.JoinedStr):
-            text = ", ".join(self._shown(piece) for piece in message.values)
+            text = ", ".join(self._shown(piece, message) for piece in message.values)
         else:
             text = self.scope.convert(expression(self.scope, message), STR, message).code
         return f"raise(ErrorKind::{ERRORS[kind]}, {text});"
 
-    def _shown(self, piece: ast.expr) -> str:
-        """A part of an f-string."""
+    def _shown(self, piece: ast.expr, whole: ast.expr) -> str:
+        """A part of an f-string; versions of Python differ in where a part begins."""
         match piece:
             case ast.Constant(value=str(text)):
                 return quoted(text)
@@ -179,8 +179,8 @@ class _Program:
                     return f"dtype_name({value.code})"
                 if value.type in _SHOWN:
                     return value.code
-                raise self.scope.error(piece, f"a message cannot show {described(value.type)}")
-        raise self.scope.error(piece, "a message shows values without conversions and formats")
+                raise self.scope.error(whole, f"a message cannot show {described(value.type)}")
+        raise self.scope.error(whole, "a message shows values without conversions and formats")
 
     # ---- variables ----
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from codegen import cpp_types, pointwise
 from codegen.compose import Translator
 from codegen.model import Argument, Operator, Schema
-from codegen.values import argument_values
+from codegen.values import BOOL, argument_values
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
     if op.shape and kind == "structured":
         shape = tuple(translator.shape_expression(f) for f in op.shape)
     checks = tuple(
-        (Translator(schema, op, argument_values(op)).expression(c.require).code, c.error)
+        (Translator(schema, op, argument_values(op)).expression(c.require, BOOL).code, c.error)
         for c in op.checks
     )
     mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
