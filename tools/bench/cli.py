@@ -1,0 +1,123 @@
+"""The command line of `python tools/bench`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+from tools.bench import table
+from tools.bench.measure import QUICK, Plan, Runner, run_all
+from tools.bench.processes import ROOT, Crew, Failed
+from tools.bench.result import Run
+from tools.bench.row import Row, families
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="python tools/bench",
+        description="Compares facula with torch and NumPy: medians of interleaved rounds.",
+    )
+    p.add_argument("--filter", metavar="TEXT", help="only rows whose name has this text")
+    p.add_argument("--family", metavar="NAMES", help="only these families, separated by commas")
+    p.add_argument("--threads", default="1,2", help="numbers of threads, separated by commas")
+    p.add_argument("--quick", action="store_true", help="three short rounds; for a first look")
+    p.add_argument("--rounds", type=int, help="rounds of a row, instead of 7 to 11")
+    p.add_argument("--list", action="store_true", help="print the rows and their goals")
+    p.add_argument("--json", metavar="FILE", help="write the results")
+    return p
+
+
+def chosen(args: argparse.Namespace) -> list[Row]:
+    known = families()
+    names = args.family.split(",") if args.family else list(known)
+    for name in names:
+        if name not in known:
+            sys.exit(f"bench: no family {name!r}; there are {', '.join(known)}")
+    rows = [row for name in names for row in known[name].rows]
+    if args.filter:
+        rows = [row for row in rows if args.filter in row.name]
+    if not rows:
+        sys.exit(f"bench: no row has {args.filter!r} in its name")
+    return rows
+
+
+def about(crew: Crew, threads: list[int]) -> dict[str, Any]:
+    """When, where and of what the figures are."""
+    versions = {}
+    for name in ("facula", "torch", "numpy"):
+        try:
+            versions[name] = crew.get(name, threads[0]).about["version"]
+        except Failed as failure:
+            if name == "facula":
+                sys.exit(f"bench: facula does not load: {failure}")
+            print(f"bench: {name} is left out: {failure}", file=sys.stderr)
+    git = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
+    )
+    return {
+        "date": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
+        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
+        "revision": git.stdout.strip(),
+        "versions": versions,
+        "command": shlex.join(["python", "tools/bench", *sys.argv[1:]]),
+    }
+
+
+def processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = dict(x.split(":", 1) for x in file.read().split("\n\n")[0].splitlines())
+        found = {k.strip(): v.strip() for k, v in lines.items()}
+        return found.get("model name", platform.processor())
+    except (OSError, ValueError):
+        return platform.processor()
+
+
+def measure(args: argparse.Namespace, rows: list[Row], threads: list[int]) -> Run:
+    plan = QUICK if args.quick else Plan()
+    if args.rounds:
+        plan = Plan(args.rounds, plan.sample, plan.budget if args.quick else 1e9)
+    crew = Crew({})
+    run = Run(about(crew, threads), [])
+    opponents = ("torch",) if "torch" in run.about["versions"] else ()
+    print(head(run), flush=True)
+    width = max(len(row.name) for row in rows)
+    family = ""
+    try:
+        for result in run_all(Runner(crew, plan, opponents), rows, threads):
+            if result.family != family:
+                family = result.family
+                print("\n" + table.heading(family, width))
+            print(table.line(result, width), flush=True)
+            run.results.append(result)
+    finally:
+        crew.close()
+    return run
+
+
+def head(run: Run) -> str:
+    found = run.about
+    versions = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
+    return f"{found['date']}, {found['machine']}, load {found['load']}\n{versions}; {found['revision']}"
+
+
+def main() -> None:
+    args = parser().parse_args()
+    threads = [int(t) for t in args.threads.split(",")]
+    rows = chosen(args)
+    if args.list:
+        for row in rows:
+            print(f"{row.key}: at most {row.goal:g} of torch")
+        return
+    run = measure(args, rows, threads)
+    print("\n" + table.summary(run))
+    if args.json:
+        run.save(args.json)
