@@ -69,3 +69,19 @@ def same_at_any_threads() -> Check:
         return float(sum(not np.array_equal(found[0], other) for other in found[1:]))
 
     return Check("numbers changed by threads", 0.0, measure)
+
+
+def linear_memory(
+    make: Callable[[Any, tuple[int, ...]], Callable[[], Any]], shape: tuple[int, ...]
+) -> Check:
+    """Peak memory of work on long inputs, in sizes of one input: a handful, where memory grows
+    linearly with the length, which is the last but one of the shape."""
+
+    def measure(trial: Any) -> float:
+        from tools.bench.memory import peak_of
+
+        short = (*shape[:-2], 64, shape[-1])
+        make(trial, short)()  # loads what the first call loads
+        return peak_of(make(trial, shape)) / (4 * math.prod(shape))
+
+    return Check("peak/input", 12.0, measure, fresh=True)

@@ -18,7 +18,7 @@ class Inputs:
         """The library's copy of an array, in memory that it has allocated."""
         if self.lib is np:
             return array.astype(dtype) if dtype else array
-        tensor = self.lib.from_numpy(np.ascontiguousarray(array)).clone()
+        tensor = self.lib.from_numpy(np.asarray(array, order="C")).clone()
         if dtype and str(array.dtype) != dtype:
             tensor = tensor.to(getattr(self.lib, dtype))
         return tensor.requires_grad_() if grad else tensor

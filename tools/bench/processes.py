@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 from tools.bench import worker
 
 ROOT = Path(__file__).resolve().parents[2]
-SITE = ROOT / "build/dev/site"
 
 
 class Failed(Exception):
@@ -28,13 +28,14 @@ class Process:
     def __init__(
         self, name: str, threads: int, path: str = "", cpus: set[int] | None = None
     ) -> None:
-        self.name = name
+        self.name, self.threads = name, threads
         self.child = subprocess.Popen(
             [sys.executable, "-m", "tools.bench.worker", name, str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(threads, path),
             cwd=ROOT,
+            start_new_session=True,  # Ctrl-C is for the command, which then ends its workers
             preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
         )
         self.about: dict[str, str] = self.reply()
@@ -107,3 +108,32 @@ class Crew:
         for process in self.running.values():
             process.close()
         self.running.clear()
+
+
+BUSY = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:
+    pass
+"""
+
+
+class Busy:
+    """A process that keeps one core busy within a `with` block, and sleeps outside it."""
+
+    def __init__(self, cpu: int) -> None:
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", BUSY],
+            preexec_fn=lambda: os.sched_setaffinity(0, {cpu}),
+        )
+        self.child.send_signal(signal.SIGSTOP)
+
+    def __enter__(self) -> None:
+        self.child.send_signal(signal.SIGCONT)
+
+    def __exit__(self, *_: object) -> None:
+        self.child.send_signal(signal.SIGSTOP)
+
+    def close(self) -> None:
+        self.child.kill()
+        self.child.wait()

@@ -58,6 +58,7 @@ class Check:
     limit: float
     measure: Callable[[Any], float]
     at_least: bool = False
+    fresh: bool = False  # in a process that has done nothing else
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class Row:
     numpy_statement: str = ""  # where NumPy says it in other words
     also: tuple[Versus | Check, ...] = ()
     tolerance: float | None = 1e-5  # of the largest result; None: results need not agree
+    result: str = ""  # of a statement, where it is not the statement's own value
     calls: int = 1  # that precede the comparison of results
+    moments: bool = False  # compare mean and deviation only
     measure: str = "time"  # or "memory", or the name of a probe
     threads: tuple[int, ...] = ()  # only these; empty: whatever is asked for
 
@@ -105,6 +108,7 @@ class Family:
         the setup's arguments and fill the name's braces. `also` may be a function of them."""
         fields = {k: options.pop(k) for k in list(options) if k in Row.__dataclass_fields__}
         fields = {**self.defaults, **fields}
+        also = fields.pop("also", also)
         lists = {k: v if isinstance(v, list) else [v] for k, v in options.items()}
 
         def register(setup: Setup) -> Setup:

@@ -26,33 +26,44 @@ class Absent(Exception):
 class Trial:
     """One row, set up with one library: what is timed, and what checks may look at."""
 
-    def __init__(self, name: str, lib: Any, key: str, threads: int) -> None:
+    run: Callable[[int], int]
+    call: Callable[[], Any]
+
+    def __init__(self, name: str, lib: Any, key: str) -> None:
         from tools.bench.inputs import Inputs
         from tools.bench.row import row_of
 
-        self.name, self.lib, self.threads = name, lib, threads
+        self.name, self.lib = name, lib
         self.row = row_of(key)
         self.inputs = Inputs(lib)
-        setup = self.row.numpy if name == "numpy" else self.row.setup
+
+    def prepare(self) -> Trial:
+        setup = self.row.numpy if self.name == "numpy" else self.row.setup
         assert setup is not None
-        made = setup(lib, self.inputs, **self.row.case)
-        self.call: Callable[[], Any]
+        made = setup(self.lib, self.inputs, **self.row.case)
         statement = self.row.statement
-        if name == "numpy":
+        if self.name == "numpy":
             statement = self.row.numpy_statement or statement
         if statement:
             self.run = compile_loop(statement, made)
-            self.call = eval(f"lambda: ({statement})", dict(made))
+            value = f"({statement}, {self.row.result})[1]" if self.row.result else statement
+            self.call = eval(f"lambda: ({value})", dict(made))
         else:
             self.call = made
             self.run = loop_of(made)
+        return self
 
     def arrays(self) -> list[Any]:
         """The result, thinned where it is large, as float64 or as integers."""
         result = None
         for _ in range(self.row.calls):
             result = self.call()
-        return [thinned(t) for t in tensors(result)]
+        found = [thinned(t) for t in tensors(result)]
+        if self.row.moments:
+            import numpy as np
+
+            return [np.array([a.mean(), a.std()]) for a in found]
+        return found
 
 
 def loop_of(function: Callable[[], Any]) -> Callable[[int], int]:
@@ -127,16 +138,22 @@ class Worker:
             (rival,) = (a for a in row_of(key).also if isinstance(a, Versus) and a.kernel)
             self.trial = self.lib.Kernel(rival.kernel, self.threads)
         else:
-            self.trial = Trial(self.name, self.lib, key, self.threads)
+            self.trial = Trial(self.name, self.lib, key).prepare()
         self.trial.run(1)
 
     def arrays(self) -> list[Any]:
         return self.trial.arrays()
 
     def checks(self) -> list[float]:
+        """Those of the row that are measured here, in order."""
         from tools.bench.row import Check
 
-        return [a.measure(self.trial) for a in self.trial.row.also if isinstance(a, Check)]
+        also = self.trial.row.also
+        return [a.measure(self.trial) for a in also if isinstance(a, Check) and not a.fresh]
+
+    def fresh_check(self, key: str, label: str) -> float:
+        trial = Trial(self.name, self.lib, key)
+        return next(a.measure(trial) for a in trial.row.also if a.label == label)
 
     def calibrate(self, seconds: float) -> tuple[int, float]:
         """(calls a sample, seconds a call) for samples of at least so long."""
@@ -155,7 +172,11 @@ class Worker:
         """Bytes that a row's peak lies above the library as imported."""
         from tools.bench.memory import peak_of
 
-        return peak_of(lambda: Trial(self.name, self.lib, key, self.threads))
+        def work() -> None:
+            trial = Trial(self.name, self.lib, key).prepare()
+            trial.run(3)
+
+        return peak_of(work)
 
     def work(self) -> float:
         return self.trial.work
