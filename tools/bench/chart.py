@@ -13,6 +13,7 @@ from tools.bench.result import Result, Run, geometric_mean
 from tools.bench.table import by_family, digits
 
 MOST = 48
+LETTERS = 44  # of a name
 LEFT, PLOT, RIGHT, TOP, LINE = 300, 460, 90, 46, 20
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 # Readable on a light and on a dark page.
@@ -62,7 +63,7 @@ def chart(run: Run, families: Iterable[str] | None = None) -> str:
     draw = row_line if lines_are_rows(results) else family_line
     for index, (name, found) in enumerate(lines):
         y = TOP + LINE * index + LINE // 2
-        label = escape(name[:46])
+        label = escape(name[:LETTERS])
         parts.append(f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{label}</text>')
         parts += draw(found, y, scale)
     return "\n".join([*parts, "</svg>", ""])
@@ -75,12 +76,10 @@ def lines_are_rows(results: list[Result]) -> bool:
 def lines_of(results: list[Result]) -> list[tuple[str, list[Result]]]:
     if not lines_are_rows(results):
         return list(by_family(results).items())
-    several = len({r.family for r in results}) > 1
-    named: dict[str, list[Result]] = {}
+    named: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        name = f"{result.family}: {result.name}" if several else result.name
-        named.setdefault(name, []).append(result)
-    return list(named.items())
+        named.setdefault((result.family, result.name), []).append(result)
+    return [(name, found) for (_, name), found in named.items()]
 
 
 def row_line(results: list[Result], y: float, scale: Scale) -> list[str]:
