@@ -97,13 +97,13 @@ def measure(
     if args.rounds:
         plan = Plan(args.rounds, plan.sample, plan.budget if args.quick else 1e9)
     cpus = sorted(os.sched_getaffinity(0))[:2] if args.busy else []
-    busy = Busy(cpus[0]) if args.busy else None
     crew = Crew({base.opponent: base.site} if base and base.site else {}, set(cpus))
     run = Run(about(crew, threads), [])
     opponents = tuple(n for n in ("torch", *crew.paths) if n not in crew.missing)
     print(head(run), flush=True)
-    width = max(len(row.name) for row in rows)
+    width = max(len(row.name) for row in rows) + (len(BUSY) if args.busy else 0)
     family = ""
+    busy = Busy(cpus[0]) if args.busy else None
     try:
         for result in run_all(Runner(crew, plan, opponents, busy), rows, threads):
             if result.family != family:
@@ -111,8 +111,10 @@ def measure(
                 print("\n" + table.heading(family, width))
             print(table.line(result, width), flush=True)
             run.results.append(result)
+            if args.json:  # whatever ends the run, what has run is kept
+                run.save(args.json)
     except KeyboardInterrupt:
-        print("\nbench: stopped; what has run is kept", file=sys.stderr)
+        print("\nbench: stopped", file=sys.stderr)
     finally:
         crew.close()
         if busy:
@@ -147,7 +149,7 @@ def main() -> None:
         print(head(run) + "\n\n" + table.text(run))
     else:
         run = measure(args, rows, threads, base)
-    print("\n" + table.summary(run))
+    print("\n" + table.summary(run) + "\n\n" + table.late(run))
     if base is not None:
         print("\n" + compare.report(base, run))
     if args.json:

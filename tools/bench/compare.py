@@ -8,9 +8,11 @@ have them.
 
 from __future__ import annotations
 
-import os
+import io
+import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,15 +62,16 @@ def build(revision: str) -> str:
     if (site / "facula/__init__.py").is_file():
         return str(site)
     print(f"bench: building {revision} in {folder}", flush=True)
-    if not tree.exists():
-        tree.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["git", "worktree", "prune"], cwd=ROOT, check=True)
-        subprocess.run(
-            ["git", "worktree", "add", "--detach", str(tree), revision], cwd=ROOT, check=True
-        )
+    shutil.rmtree(folder, ignore_errors=True)  # of a build that failed
+    tree.mkdir(parents=True)
+    archive = subprocess.run(
+        ["git", "archive", revision], cwd=ROOT, check=True, capture_output=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(tree)
     made = folder / "made"
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--target", str(made), str(tree)], check=True, env=os.environ)
+    subprocess.run([*command, "--target", str(made), str(tree)], check=True)
     made.rename(site)
     return str(site)
 

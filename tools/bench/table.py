@@ -99,6 +99,20 @@ def summary(run: Run) -> str:
     return "\n".join(lines)
 
 
+def late(run: Run) -> str:
+    """What misses a goal, worst first."""
+    found = missed(run.results)
+    lines = [
+        f"{len(found)} of {len(run.results)} rows miss a goal" + (", worst first:" if found else "")
+    ]
+    width = max((len(r.family) + len(r.name) + 2 for r in found), default=0)
+    for result in found:
+        threads, _, _, _, ratio, goal, words = cells(result)
+        name = f"{result.family}: {result.name}"
+        lines.append(f"  {name:<{width}} {threads:>2} {ratio:>6} {goal:<7} {words}".rstrip())
+    return "\n".join(lines)
+
+
 def text(run: Run) -> str:
     width = max((len(r.name) for r in run.results), default=20)
     blocks = []

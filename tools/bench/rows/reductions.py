@@ -32,8 +32,8 @@ def summed(op, dim):
         sizes = terms.get(op, np.abs(wide)).sum(axis(dim))
         if op == "mean":
             return wide.mean(axis(dim)), sizes / n, n
-        if op == "var":  # and the rounding of the mean that is taken off
-            return sizes / (n - 1), 2 * (wide**2).sum(axis(dim)) / n, n
+        if op == "var":
+            return sizes / (n - 1), sizes / (n - 1), n
         if op == "norm":
             return np.sqrt(sizes), np.sqrt(sizes), n
         return wide.sum(axis(dim)), sizes, n
