@@ -99,6 +99,7 @@ def _follows(error: SchemaError, unreadable: set[str], faulty: set[str]) -> bool
         return True
     quoted = set(re.findall(r"[`']([\w.]+)(?:\(\))?[`']", error.message))
     named = set(re.findall(r"\b(\w+)\(\) has no 'math:' record", error.message))
+    named |= set(re.findall(r"^(\w+)\(.*\) does not fit", error.message))
     bases = {name.split(".")[0] for name in unreadable}
     gradients = {n for n in quoted for f in faulty if n.startswith(f"{f}_backward")}
     return bool(gradients or (quoted | named) & (unreadable | bases))

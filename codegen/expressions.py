@@ -73,12 +73,6 @@ def expression(scope: Scope, node: ast.expr) -> Value:
     raise scope.error(node, f"`{ast.unparse(node)}` is not part of the formula language")
 
 
-def quoted(text: str) -> str:
-    """Text as a C++ literal."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
 # ---- names and constants ----
 
 
@@ -95,7 +89,7 @@ def _constant(scope: Scope, value: object, node: ast.AST) -> Value:
         case complex():
             return Value(f"Scalar(complex128({value.real!r}, {value.imag!r}))", SCALAR)
         case str():
-            return Value(f"std::string_view({quoted(value)})", STR)
+            return Value(f"std::string_view({cpp_types.quoted(value)})", STR)
     raise scope.error(node, f"constant {value!r} is not allowed")
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from . import cpp_types, expr, signs
 from .bindings import inplace_names, python_names
-from .errors import Errors
+from .errors import Errors, suggestion
 from .model import Derivative, Formula, Location, Operator, Schema
 from .samples import check_sample, property_tests
-from .words import DEFAULT_VARIANTS, DEVICES, suggestion
+from .words import DEFAULT_VARIANTS, DEVICES
 
 # Types that C++ hands to Python.
 RESULTS = ("Tensor", "Tensor[]", "bool", "int", "float", "Scalar", "int[]")
