@@ -11,7 +11,8 @@ from .compose import Translator
 from .docs import derivative_text, page
 from .errors import nearest
 from .model import Operator, Schema
-from .render import SHARDED, Declarations, Plan, cpp, environment, plan_of, plans_of, tidy
+from .plans import Plan, plan_of, plans_of
+from .render import SHARDED, Declarations, cpp, environment, tidy
 from .values import argument_values
 
 

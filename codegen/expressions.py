@@ -348,9 +348,8 @@ def _comprehension(scope: Scope, element: ast.expr, name: str, source: ast.expr)
 
 
 def _call(scope: Scope, node: ast.Call) -> Value:
-    known = scope.variables.get(ast.unparse(node))
-    if known is not None:  # made in the forward
-        return known
+    if scope.calls and ast.unparse(node) in scope.calls:  # made in the forward
+        return scope.calls[ast.unparse(node)]
     for keyword in node.keywords:
         if keyword.arg is None:
             raise scope.error(node, "a call names each argument; `**` is not in the language")

@@ -286,12 +286,13 @@ def _python(fields: Fields) -> tuple[str, ...]:
     found = fields.words("python", default=("function", "method"))
     known = (*PLACES, *sorted(signs.ALL))
     for i, path in enumerate(found):
-        near = nearest(path, PLACES) if "." not in path else ""
-        if path in known or (_DOTTED.fullmatch(path) and not near):
+        if path in known or ("." in path and _DOTTED.fullmatch(path)):
             continue
-        hint = near or suggestion(path, known)
-        message = f"'{path}' is neither a place, a dotted path nor an operator{hint}"
-        fields.error(fields.places[f"python.{i}"].location, message)
+        near = nearest(path, PLACES)
+        if near or not _DOTTED.fullmatch(path):
+            hint = near or suggestion(path, known)
+            message = f"'{path}' is neither a place, a dotted path nor an operator{hint}"
+            fields.error(fields.places[f"python.{i}"].location, message)
     return found
 
 

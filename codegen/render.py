@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -16,15 +15,13 @@ from . import (
     export,
     headers,
     jsonschema,
-    layers,
     pointwise,
     pyi,
     stubs,
 )
-from .errors import SchemaError, SchemaErrors
-from .model import Operator, Schema
+from .model import Schema
+from .plans import Plan, plans_of
 from .pointwise import SHARDS, shard_of
-from .scope import TranslationError
 
 STUB_SHARDS = 13
 AUTOGRAD_SHARDS = 13
@@ -51,35 +48,6 @@ def environment() -> jinja2.Environment:
     env.filters["cpp_string"] = cpp_types.quoted
     env.filters["identifier"] = cpp_types.identifier
     return env
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the templates need of one operator."""
-
-    op: Operator
-    stub: stubs.Stub
-    layer: layers.LayerPlan
-
-
-def plan_of(schema: Schema, op: Operator) -> Plan:
-    """Translates an operator's formulas; a mistake in one raises TranslationError."""
-    layer = layers.layer_plan(schema, op)
-    return Plan(op, stubs.stub_of(schema, op, layer.node is not None), layer)
-
-
-def plans_of(schema: Schema) -> list[Plan]:
-    """The plans of all operators; raises SchemaErrors with every mistake found."""
-    plans: list[Plan] = []
-    errors: list[SchemaError] = []
-    for op in schema:
-        try:
-            plans.append(plan_of(schema, op))
-        except TranslationError as error:
-            errors.append(SchemaError(error.location, op.derived_from or op.name, error.message))
-    if errors:
-        raise SchemaErrors(errors)
-    return plans
 
 
 def generate_texts(schema: Schema, sources: Mapping[str, str] | None = None) -> dict[str, str]:

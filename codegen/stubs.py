@@ -86,7 +86,7 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
     forms = [Form("Functional", name, result, parameters, declaration, arguments)]
     if "inplace" in op.variants and takes_self(op):
         forms.append(
-            Form("InPlace", op.symbol + "_", "const Tensor&", parameters, declaration, arguments)
+            Form("InPlace", name + "_", "const Tensor&", parameters, declaration, arguments)
         )
     if "out" in op.variants:
         outs = cpp_types.out_names(op)
