@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen import cpp_types, signs, stubs
-from codegen.model import Argument, Operator, Schema
-from codegen.words import PLACES
+from . import cpp_types, signs, stubs
+from .model import Argument, Operator, Schema
+from .words import PLACES
 
 _ARG_TYPES = {
     "Tensor": "Tensor",

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cpp_types
 from .autograd import is_differentiable
 from .derive import derive_records
 from .errors import SchemaError, SchemaErrors
 from .judge import Judge
-from .model import Derivative, Operator, Schema
+from .model import Derivative, Location, Operator, Schema
+from .plans import Plan, plan_of
 from .reader import read_records
-from .render import plan_of
 from .scope import TranslationError
 
 _NO_TOKEN = "no operator of ops.yaml stands for"
@@ -69,9 +68,9 @@ def check(path: Path) -> Report:
     faulty = {e.subject for e in errors}
     whole, more = derive_records(_sound(schema, faulty))
     known = {op.name for op in schema} | {f.name for f in schema.math} | set(schema.rule_signatures)
-    more += _formula_errors(whole)
-    errors += [e for e in more if not _follows(e, lost - known, faulty)]
-    errors += _cycles(whole) if not errors else []
+    plans, wrong = _planned(whole)
+    errors += [e for e in (*more, *wrong) if not _follows(e, lost - known, faulty)]
+    errors += _cycles(plans) if not errors else []
     return Report(whole, tuple(SchemaErrors(errors).errors))
 
 
@@ -99,6 +98,7 @@ def _follows(error: SchemaError, unreadable: set[str], faulty: set[str]) -> bool
         return True
     quoted = set(re.findall(r"[`']([\w.]+)(?:\(\))?[`']", error.message))
     named = set(re.findall(r"\b(\w+)\(\) has no 'math:' record", error.message))
+    named |= set(re.findall(r"^(\w+)\(.*\) does not fit", error.message))
     bases = {name.split(".")[0] for name in unreadable}
     gradients = {n for n in quoted for f in faulty if n.startswith(f"{f}_backward")}
     return bool(gradients or (quoted | named) & (unreadable | bases))
@@ -107,15 +107,18 @@ def _follows(error: SchemaError, unreadable: set[str], faulty: set[str]) -> bool
 # ---- formulas over operators, by translating them ----
 
 
-def _formula_errors(schema: Schema) -> Iterator[SchemaError]:
+def _planned(schema: Schema) -> tuple[list[Plan], list[SchemaError]]:
+    """The plans of the operators that have one, and the mistakes of the others."""
+    plans: list[Plan] = []
+    errors: list[SchemaError] = []
     for op in schema:
         try:
-            plan_of(schema, op)
+            plans.append(plan_of(schema, op))
         except TranslationError as whole:
+            subject = op.derived_from or op.name
             found = list(_each_formula(schema, op)) or [whole]
-            for error in found:
-                subject = op.derived_from or op.name
-                yield SchemaError(error.location, subject, error.message)
+            errors += [SchemaError(e.location, subject, e.message) for e in found]
+    return plans, errors
 
 
 def _each_formula(schema: Schema, op: Operator) -> Iterator[TranslationError]:
@@ -139,24 +142,22 @@ def _each_formula(schema: Schema, op: Operator) -> Iterator[TranslationError]:
             yield error
 
 
-def _cycles(schema: Schema) -> Iterator[SchemaError]:
+def _cycles(plans: Sequence[Plan]) -> Iterator[SchemaError]:
     """A composite that ends in itself would never return."""
+    owners = {form.name: plan.op.name for plan in plans for form in plan.stub.forms}
+    places: dict[str, Location] = {}
     calls: dict[str, list[str]] = {}
-    by_symbol = {cpp_types.identifier(op.symbol): op for op in schema}
-    for op in schema:
-        if op.composite is not None:
-            body = "\n".join(plan_of(schema, op).stub.body)
-            used = dict.fromkeys(re.findall(r"\bops::(\w+)\(", body))
-            calls[op.name] = [by_symbol[s].name for s in used if s in by_symbol]
+    for plan in plans:
+        if plan.op.composite is not None:
+            used = dict.fromkeys(re.findall(r"\bops::(\w+)\(", "\n".join(plan.stub.body)))
+            calls[plan.op.name] = [owners[s] for s in used if s in owners]
+            places[plan.op.name] = plan.op.composite.location
     done: set[str] = set()
     for start in calls:
         cycle = _cycle_from(start, calls, done, [])
         if cycle:
-            op = schema.operator(cycle[0])
-            assert op.composite is not None
-            path = " -> ".join([*cycle, cycle[0]])
-            message = f"the composite runs in a circle: {path}"
-            yield SchemaError(op.composite.location, op.name, message)
+            message = f"the composite runs in a circle: {' -> '.join([*cycle, cycle[0]])}"
+            yield SchemaError(places[cycle[0]], cycle[0], message)
 
 
 def _cycle_from(

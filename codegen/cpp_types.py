@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
-from codegen.model import Argument, Operator, Return, Type
+from .model import Argument, Operator, Return, Type
 
 # base -> (plain parameter, optional parameter, owned value)
 SCALARS: dict[str, tuple[str, str, str]] = {
@@ -78,6 +78,12 @@ def dtype_literal(name: str) -> str:
     return f"ScalarType::{fixed.get(name, name.capitalize())}"
 
 
+def quoted(text: str) -> str:
+    """Text as a string literal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
 def unbounded(value: float) -> str:
     """An infinity or NaN."""
     sign = "-" if value < 0 else ""
@@ -104,7 +110,7 @@ def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
         inner = f"{kind}{{{body}}}" if kind != "IntList" else f"IntList({{{body}}})"
         return f"{owned(t) if owned_value else parameter(t)}({inner})" if t.optional else inner
     if t.base == "str":
-        plain = '"' + str(ast.literal_eval(text)) + '"'
+        plain = quoted(str(ast.literal_eval(text)))
         return f"std::string({plain})" if owned_value else plain
     if t.base == "Scalar":
         if text in ("inf", "-inf", "nan"):
@@ -142,6 +148,11 @@ def parameters(op: Operator, with_defaults: bool = False) -> str:
     )
 
 
+def joined(*parts: str) -> str:
+    """Parts of a list of parameters or arguments, of which some may be empty."""
+    return ", ".join(part for part in parts if part)
+
+
 def names(op: Operator) -> str:
     return ", ".join(identifier(a.name) for a in op.signature.arguments)
 
@@ -170,19 +181,26 @@ def output_names(op: Operator) -> tuple[str, ...]:
     return tuple(r.name or f"result{i}" for i, r in enumerate(returns))
 
 
+def mutable_names(op: Operator) -> tuple[str, ...]:
+    """The arguments that the operator writes to, as C++ names."""
+    return tuple(identifier(a.name) for a in op.signature.arguments if a.type.mutable)
+
+
 def mutates(op: Operator) -> bool:
-    return any(a.type.mutable for a in op.signature.arguments)
+    return bool(mutable_names(op))
+
+
+def out_names(op: Operator) -> tuple[str, ...]:
+    """C++ names of the tensors that kernels and out= forms write their results to."""
+    count = len(op.signature.returns)
+    return ("out",) if count == 1 else tuple(f"out{i}" for i in range(count))
 
 
 def kernel_parameters(op: Operator) -> str:
     """Parameters of a device kernel: the arguments, then one output tensor a result."""
     text = parameters(op)
     if returns_tensors(op) and op.kind != "view":
-        outs = [
-            f"const Tensor& out{i if len(op.signature.returns) > 1 else ''}"
-            for i in range(len(op.signature.returns))
-        ]
-        text = ", ".join([text, *outs] if text else outs)
+        text = joined(text, *(f"const Tensor& {o}" for o in out_names(op)))
     return text
 
 

@@ -99,8 +99,10 @@ def _tree(text: str, mode: str) -> ast.AST:
     except ValueError as error:
         raise FormulaError(0, f"not a formula: {error}") from None
     level = [tree] if len(text) > _MOST_DEPTH else []
-    for _ in range(_MOST_DEPTH):
+    depth = 0
+    while level and depth < _MOST_DEPTH:
         level = [child for node in level for child in ast.iter_child_nodes(node)]
+        depth += 1
     if level:
         raise FormulaError(0, _DEEP)
     return tree

@@ -73,12 +73,6 @@ def expression(scope: Scope, node: ast.expr) -> Value:
     raise scope.error(node, f"`{ast.unparse(node)}` is not part of the formula language")
 
 
-def quoted(text: str) -> str:
-    """Text as a C++ literal."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
 # ---- names and constants ----
 
 
@@ -95,7 +89,7 @@ def _constant(scope: Scope, value: object, node: ast.AST) -> Value:
         case complex():
             return Value(f"Scalar(complex128({value.real!r}, {value.imag!r}))", SCALAR)
         case str():
-            return Value(f"std::string_view({quoted(value)})", STR)
+            return Value(f"std::string_view({cpp_types.quoted(value)})", STR)
     raise scope.error(node, f"constant {value!r} is not allowed")
 
 
@@ -354,9 +348,8 @@ def _comprehension(scope: Scope, element: ast.expr, name: str, source: ast.expr)
 
 
 def _call(scope: Scope, node: ast.Call) -> Value:
-    known = scope.variables.get(ast.unparse(node))
-    if known is not None:  # made in the forward
-        return known
+    if scope.calls and ast.unparse(node) in scope.calls:  # made in the forward
+        return scope.calls[ast.unparse(node)]
     for keyword in node.keywords:
         if keyword.arg is None:
             raise scope.error(node, "a call names each argument; `**` is not in the language")

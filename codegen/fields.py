@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from . import expr, signature
-from .errors import Errors
+from .errors import Errors, suggestion
 from .model import Formula, Location, Place, Signature
 from .source import Record, Source
-from .words import KEYS, suggestion
+from .words import KEYS
 
 
 class Fields:

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from . import cpp_types, expr, signs
 from .bindings import inplace_names, python_names
-from .errors import Errors
+from .errors import Errors, suggestion
 from .model import Derivative, Formula, Location, Operator, Schema
 from .samples import check_sample, property_tests
-from .words import DEFAULT_VARIANTS, DEVICES, suggestion
+from .stubs import forms_of
+from .words import DEFAULT_VARIANTS, DEVICES
 
 # Types that C++ hands to Python.
 RESULTS = ("Tensor", "Tensor[]", "bool", "int", "float", "Scalar", "int[]")
@@ -57,13 +58,15 @@ class Judge:
             first.setdefault(name, place)
 
     def symbols(self) -> None:
-        """`max.dim` and `max_dim` would be one C++ function."""
+        """`max.dim` and `max_dim` would be one C++ function, `max.out` the out= form of `max`."""
         seen: dict[str, Operator] = {}
         for op in self.schema:
-            other = seen.setdefault(op.symbol, op)
-            if other.name != op.name:
-                message = f"'{op.name}' and '{other.name}' are one name in C++; rename one"
-                self.errors.add(op.location, op.name, message)
+            for form in forms_of(op):
+                other = seen.setdefault(form.name, op)
+                if other.name != op.name:
+                    message = f"'{op.name}' and '{other.name}' are one name in C++, {form.name}"
+                    self.errors.add(op.location, op.name, f"{message}; rename one")
+                    break
 
     def vocabulary(self) -> None:
         for function in self.schema.math:

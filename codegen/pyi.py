@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import jinja2
 
-from codegen import bindings, signs
-from codegen.model import Argument, Operator, Schema, Type
+from . import bindings, signs
+from .model import Argument, Operator, Schema, Type
 
 _PLAIN = {
     "Tensor": "Tensor",

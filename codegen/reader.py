@@ -9,7 +9,7 @@ from typing import Any
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from . import gradients, signs
-from .errors import Errors, SchemaError, SchemaErrors, nearest
+from .errors import Errors, SchemaError, SchemaErrors, nearest, suggestion
 from .fields import Fields
 from .model import (
     Check,
@@ -33,7 +33,6 @@ from .words import (
     POLICY_WORDS,
     PROMOTIONS,
     VARIANTS,
-    suggestion,
 )
 
 _MATH = re.compile(r"([a-z_]\w*)\(\s*([a-z_]\w*(?:\s*,\s*[a-z_]\w*)*)\s*\)")
@@ -143,7 +142,6 @@ def _operator(fields: Fields) -> Operator | None:
     default_promotion = "same" if "int" in dtypes or kind != "pointwise" else "float"
     derivatives, auto = gradients.derivatives(fields, parsed)
     forward, forward_formula, forward_reason = gradients.forward(fields, auto)
-    tolerance, tolerance_reason = _tolerance(fields)
     fields.word("overload")
     values: dict[str, Any] = {
         "location": fields.location,
@@ -170,8 +168,7 @@ def _operator(fields: Fields) -> Operator | None:
         "samples": fields.words("samples"),
         "reference": fields.word("reference"),
         "property_test": fields.word("property"),
-        "tolerance": tolerance,
-        "tolerance_reason": tolerance_reason,
+        "tolerance": _tolerance(fields),
         "checks": _checks(fields),
         "policies": tuple(
             (k, w) for k, known in POLICY_WORDS.items() if (w := fields.word(k, known)) is not None
@@ -263,7 +260,7 @@ def _aliases(fields: Fields) -> tuple[str, ...]:
     return found
 
 
-def _tolerance(fields: Fields) -> tuple[tuple[tuple[str, float], ...], str]:
+def _tolerance(fields: Fields) -> tuple[tuple[str, float], ...]:
     node = fields.take("tolerance")
     found: list[tuple[str, float]] = []
     reason = ""
@@ -282,19 +279,20 @@ def _tolerance(fields: Fields) -> tuple[tuple[tuple[str, float], ...], str]:
                 fields.error(text, f"'{text.value}' is not a number")
     if isinstance(node, MappingNode) and not reason.strip():
         fields.error(node, "a tolerance needs its 'reason'")
-    return tuple(found), reason
+    return tuple(found)
 
 
 def _python(fields: Fields) -> tuple[str, ...]:
     found = fields.words("python", default=("function", "method"))
     known = (*PLACES, *sorted(signs.ALL))
     for i, path in enumerate(found):
-        near = nearest(path, PLACES) if "." not in path else ""
-        if path in known or (_DOTTED.fullmatch(path) and not near):
+        if path in known or ("." in path and _DOTTED.fullmatch(path)):
             continue
-        hint = near or suggestion(path, known)
-        message = f"'{path}' is neither a place, a dotted path nor an operator{hint}"
-        fields.error(fields.places[f"python.{i}"].location, message)
+        near = nearest(path, PLACES)
+        if near or not _DOTTED.fullmatch(path):
+            hint = near or suggestion(path, known)
+            message = f"'{path}' is neither a place, a dotted path nor an operator{hint}"
+            fields.error(fields.places[f"python.{i}"].location, message)
     return found
 
 

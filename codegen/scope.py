@@ -22,7 +22,11 @@ class TranslationError(Exception):
 
 @dataclass
 class Scope:
-    """Where one formula is translated. Variables are names, or whole texts such as `x.shape`."""
+    """Where one formula is translated.
+
+    Variables are names, or whole texts such as `x.shape` of what the forward has kept; `calls` are
+    those of them that are calls.
+    """
 
     schema: Schema
     op: Operator
@@ -30,6 +34,9 @@ class Scope:
     variables: dict[str, Value]
     in_shape: bool = False  # shape rules and operators have names of their own
     offered: tuple[str, ...] = ()  # names that a formula of this kind may use beside the variables
+
+    def __post_init__(self) -> None:
+        self.calls = {text: v for text, v in self.variables.items() if text.endswith(")")}
 
     def error(self, node: ast.AST, message: str) -> TranslationError:
         return TranslationError(expr.place(self.formula, node), message)

@@ -11,7 +11,7 @@ import math
 import re
 
 from . import cpp_types
-from .errors import nearest
+from .errors import nearest, suggestion
 from .model import Argument, Range, Return, Signature, Type
 
 # Types that C++ has, and Meta, which shape rules return.
@@ -174,7 +174,7 @@ def _type(cursor: _Cursor) -> Type:
     start = cursor.at
     base = cursor.match(_NAME, "a type").group()
     if base not in BASE_TYPES:
-        raise cursor.error(f"unknown type '{base}'{nearest(base, BASE_TYPES)}", start)
+        raise cursor.error(f"unknown type '{base}'{suggestion(base, BASE_TYPES)}", start)
     if base == "Meta" and not cursor.rule:
         raise cursor.error("Meta is what shape rules return; operators have Tensors", start)
     mutable = base == "Tensor" and cursor.text.startswith("!", cursor.at)
@@ -302,7 +302,7 @@ def check_default(type_: Type, default: str, range_: Range | None) -> str | None
             if default not in MEMORY_FORMATS:
                 return f"unknown memory format {default}{nearest(default, MEMORY_FORMATS)}"
         case _:
-            return f"a {type_} takes no default but None, as '{type_}? ...=None'"
+            return f"a {type_.base} takes no default but None, as '{type_.base}? ...=None'"
     if range_ is not None and value is not None and not _in_range(value, range_):
         return f"{default} is outside the range {range_.text}"
     return None

@@ -12,6 +12,7 @@ from .model import Location
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SPACE = " \n\t"
+Runs = tuple[tuple[int, int, int], ...]
 
 
 class Source:
@@ -26,6 +27,7 @@ class Source:
             place = Location(self.file, len(before), len(before[-1]) + 1)
             problem = f"not YAML: the byte 0x{error.object[error.start]:02x} is no UTF-8"
             raise SchemaErrors([SchemaError(place, "", problem)]) from None
+        self._runs: dict[tuple[int, int], Runs] = {}
         self._starts = [0]
         for line in self.text.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -58,12 +60,16 @@ class Source:
             return Location(self.file, runs[0][1], runs[0][2])
         return Location(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
-    def runs(self, node: ScalarNode) -> tuple[tuple[int, int, int], ...]:
-        """(offset in the value, line, column) of each stretch that stands unbroken in the file.
+    def runs(self, node: ScalarNode) -> Runs:
+        """(offset in the value, line, column) of each stretch that stands unbroken in the file."""
+        key = (node.start_mark.index, node.end_mark.index)
+        if key not in self._runs:
+            self._runs[key] = self._aligned(node)
+        return self._runs[key]
 
-        The value is aligned with the raw text, which differs by quotes, escapes, indentation and
-        folded line ends; only the characters that are not white space need to agree.
-        """
+    def _aligned(self, node: ScalarNode) -> Runs:
+        """The value is aligned with the raw text, which differs by quotes, escapes, indentation
+        and folded line ends; only the characters that are not white space need to agree."""
         value: str = node.value
         raw = self.text
         line, at = node.start_mark.line, self._offset(node.start_mark)

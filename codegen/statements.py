@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from . import cpp_types
-from .expressions import condition, expression, quoted, range_bounds
+from .expressions import condition, expression, range_bounds
 from .model import Type
 from .scope import Scope
 from .values import (
@@ -170,7 +170,7 @@ class _Program:
         """A part of an f-string; versions of Python differ in where a part begins."""
         match piece:
             case ast.Constant(value=str(text)):
-                return quoted(text)
+                return cpp_types.quoted(text)
             case ast.FormattedValue(value=node, conversion=-1, format_spec=None):
                 value = unwrap(expression(self.scope, node))
                 if value.type == INTS:

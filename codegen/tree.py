@@ -112,7 +112,7 @@ def from_ast(node: ast.expr) -> Expr:
     """The tree of a checked scalar formula."""
     match node:
         case ast.Constant(value=value):
-            return num(float(value) if isinstance(value, bool) else _literal(node, value))
+            return num(float(value) if isinstance(value, bool) else repr(value))
         case ast.Name(id=text):
             return name(text)
         case ast.BinOp(left=left, op=op, right=right):
@@ -139,10 +139,6 @@ def from_ast(node: ast.expr) -> Expr:
                 return Expr("where", inner_args)
             return Expr("call", inner_args, function)
     raise TypeError(f"{ast.dump(node)} is no scalar formula")
-
-
-def _literal(node: ast.Constant, value: object) -> str:
-    return repr(value)
 
 
 def _comparison(node: ast.Compare) -> Expr:

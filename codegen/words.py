@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from .errors import nearest
-
 KINDS = (
     "pointwise",
     "reduction",
@@ -47,8 +45,3 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 # Entries of `python` that are neither signs nor dotted paths.
 PLACES = ("function", "method", "property")
-
-
-def suggestion(word: str, known: tuple[str, ...] | list[str], what: str = "known are") -> str:
-    """What would be right in the place of `word`: the nearest known word, or all of them."""
-    return nearest(word, known) or (f"; {what} {', '.join(known)}" if known else "")

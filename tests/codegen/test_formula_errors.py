@@ -279,6 +279,13 @@ case(
     "3:14: new: the composite runs in a circle: new -> a -> new",
 )
 case(
+    "composite cycle through an in-place form",
+    (composite("a(self)") + composite("self.new_()").replace("new(Tensor", "a(Tensor")).replace(
+        "  samples", "  variants: [inplace]\n  samples"
+    ),
+    "3:14: new: the composite runs in a circle: new -> a -> new",
+)
+case(
     "check, unknown name",
     structured() + "  checks: {c1: {require: dmi > 0, error: wrong}}\n",
     "9:26: new: unknown name 'dmi'; did you mean 'dim'?",

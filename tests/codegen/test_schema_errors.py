@@ -70,7 +70,12 @@ case(
 case(
     "one C++ name",
     pointwise().replace("new(", "sum_x(") + pointwise().replace("new(", "sum.x("),
-    "7:3: sum.x: 'sum.x' and 'sum_x' are one name in C++; rename one",
+    "7:3: sum.x: 'sum.x' and 'sum_x' are one name in C++, sum_x; rename one",
+)
+case(
+    "operator of the name of an out= form",
+    structured().replace("new(Tensor", "exp.out(Tensor"),
+    "40:3: exp: 'exp' and 'exp.out' are one name in C++, exp_out; rename one",
 )
 case(
     "vocabulary without derivative",
