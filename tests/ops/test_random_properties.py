@@ -138,7 +138,7 @@ def test_dropout(dtype: fa.dtype) -> None:
     fa.manual_seed(15)
     for p in (0.0, 0.25, 0.9, 1.0):
         x = fa.ones(N, dtype=dtype).requires_grad_()
-        y = fa.nn.functional.dropout(x, p)
+        y = fa.dropout(x, p)
         kept = numbers(y.detach()) != 0
         assert abs(kept.mean() - (1 - p)) < 6 * math.sqrt(p * (1 - p) / N) + 1e-12
         scale = np.array(fa.tensor(1 / (1 - p) if p < 1 else 0.0, dtype=dtype).item())
@@ -148,12 +148,12 @@ def test_dropout(dtype: fa.dtype) -> None:
         for lag in (1, 7, 32):  # neighbours are independent
             assert abs((kept[:-lag] & kept[lag:]).mean() - (1 - p) ** 2) < 0.01
     x = fa.arange(6.0, dtype=dtype)
-    assert fa.nn.functional.dropout(x, 0.5, training=False) is x
-    y = fa.nn.functional.dropout(x, 0.5, inplace=True)
+    assert fa.dropout(x, 0.5, training=False) is x
+    y = fa.dropout(x, 0.5, inplace=True)
     assert y is x
     for p in (-0.1, 1.1):
         with pytest.raises(ValueError, match=r"p must be in \[0, 1\]"):
-            fa.nn.functional.dropout(x, p)
+            fa.dropout(x, p)
 
 
 def test_exponential() -> None:
