@@ -1,4 +1,4 @@
-"""Elementary functions in single precision over all kinds of numbers, on each level of instructions."""
+"""Elementary functions in single precision over all kinds of numbers, by level of instructions."""
 
 from __future__ import annotations
 
