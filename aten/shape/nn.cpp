@@ -1,4 +1,5 @@
 // Shapes and argument checks of softmax and the normalisations.
+#include "aten/layout.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
@@ -40,7 +41,9 @@ Meta same_pair(const Tensor& grad, const Tensor& output, std::string_view op) {
 // What a backward kernel returns for an input: nothing when it is absent or not asked for.
 Meta gradient_of(const Tensor& input, bool needed, const Tensor& grad) {
   if (!needed || !input.defined()) return meta(IntList{0}, grad.dtype(), grad);
-  return meta(input);
+  Meta m = meta(input);
+  if (is_channels_last(input)) m.strides = channels_last_strides(input.sizes());
+  return m;
 }
 
 Meta layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight, const Tensor& bias, bool rms) {

@@ -1,6 +1,7 @@
 // Shapes and argument checks of convolution and pooling.
 #include <string>
 
+#include "aten/layout.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
@@ -21,6 +22,13 @@ void check_list(IntList list, size_t dims, int64_t low, const std::string& op, c
 }
 
 Meta meta(const DimVector& sizes, ScalarType dtype, const Tensor& like) { return {sizes, dtype, like.device(), {}}; }
+
+// In channels_last when one of these is.
+Meta image(const DimVector& sizes, ScalarType dtype, const Tensor& like, const Tensor& other = {}) {
+  Meta m = meta(sizes, dtype, like);
+  if (is_channels_last(like) || is_channels_last(other)) m.strides = channels_last_strides(sizes);
+  return m;
+}
 
 // a * b + c where these may be absurdly large.
 int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
@@ -119,7 +127,7 @@ Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, 
     FACULA_CHECK(bias.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()), " and bias ",
                  dtype_name(bias.dtype()), "; they must have the same dtype");
   }
-  return meta(out, input.dtype(), input);
+  return image(out, input.dtype(), input, weight);
 }
 
 Meta max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
