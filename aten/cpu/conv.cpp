@@ -1,7 +1,10 @@
 // Convolution, transposed convolution and their gradients: which method serves which case.
+#include "aten/cpu/conv_depthwise.h"
 #include "aten/cpu/conv_direct.h"
+#include "aten/cpu/conv_pointwise.h"
+#include "aten/cpu/conv_weight.h"
 #include "aten/cpu/conv_winograd.h"
-#include "aten/layout.h"
+#include "aten/cpu/images.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
@@ -11,9 +14,7 @@ using conv::Geometry;
 using conv::Three;
 
 // A tensor as it is when its pixels or its planes are contiguous, else a contiguous copy.
-Tensor laid_out(const Tensor& t) {
-  return is_channels_last(t) && compute_type(t.dtype()) == t.dtype() ? t : dense_compute(t);
-}
+Tensor laid_out(const Tensor& t) { return in_format(t, compute_type(t.dtype()), is_channels_last(t)); }
 
 template <typename T>
 Pixels<T> pixels_of(const Tensor& t) {
@@ -23,21 +24,11 @@ Pixels<T> pixels_of(const Tensor& t) {
   return {data, channels * places, 1, channels};
 }
 
-// Calls fn with a tensor that stands for `out`, its pixels or its planes contiguous.
-template <typename F>
-void into_laid_out(const Tensor& out, ScalarType dtype, const F& fn) {
-  if (out.dtype() == dtype && is_channels_last(out)) {
-    fn(out);
-  } else {
-    into_dense(out, dtype, fn);
-  }
-}
-
 // The convolution as one that Winograd's method serves; from `grad` to the input with `back`.
-std::optional<Conv3x3> as_3x3(const Geometry& g, bool back) {
+std::optional<Conv3x3> as_3x3(const Geometry& g, const Tensor& x, bool back) {
   const Three one{1, 1, 1};
   if (g.kernel != Three{1, 3, 3} || g.stride != one || g.dilation != one || g.groups != 1 || g.in[0] != 1) return {};
-  if (g.padding[0] != 0 || g.padding[1] > 2 || g.padding[2] > 2) return {};
+  if (x.dim() != 4 || g.padding[1] > 2 || g.padding[2] > 2) return {};
   Conv3x3 r{g.batch, g.channels, g.features, g.in[1], g.in[2], g.out[1], g.out[2], g.padding[1], g.padding[2]};
   if (back)
     r = {g.batch, g.features, g.channels, g.out[1], g.out[2], g.in[1], g.in[2], 2 - g.padding[1], 2 - g.padding[2]};
@@ -45,34 +36,76 @@ std::optional<Conv3x3> as_3x3(const Geometry& g, bool back) {
   return r;
 }
 
+bool is_pointwise(const Geometry& g) {
+  const Three one{1, 1, 1};
+  return g.kernel == one && g.stride == one && g.padding == Three{0, 0, 0} && g.groups == 1 && g.in[0] == 1 &&
+         g.channels > 1 && g.features > 1;
+}
+
 template <typename T>
 void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& out) {
-  if (const auto c = as_3x3(g, false)) {
+  if (out.numel() == 0) return;
+  if (const auto c = as_3x3(g, x, false)) {
     bool done = false;
-    into_laid_out(out, x.dtype(), [&](const Tensor& y) {
+    into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
       const Filters<T> filters{w.data<T>(), 9 * g.channels, 9, false};
       done = winograd_forward<T>(*c, pixels_of<const T>(x), filters, data_or_null<T>(b), pixels_of<T>(y));
     });
     if (done) return;
   }
+  if (is_pointwise(g) && x.dim() == 4) {
+    into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
+      pointwise<T>({g.batch, g.channels, g.features, conv::product(g.in)}, pixels_of<const T>(x),
+                   {w.data<T>(), g.channels, 1, false}, data_or_null<T>(b), pixels_of<T>(y));
+    });
+    return;
+  }
+  if (is_depthwise(g) && is_channels_last(x)) {
+    into_format(out, x.dtype(), true, [&](const Tensor& y) {
+      depthwise_forward_pixels<T>(g, x.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+    });
+    return;
+  }
   const Tensor planes = dense(x);
   into_dense(out, x.dtype(), [&](const Tensor& y) {
+    if (is_depthwise(g)) {
+      depthwise_forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+      return;
+    }
     conv::forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
   });
 }
 
 template <typename T>
 void backward_input(const Geometry& g, const Tensor& grad, const Tensor& w, const Tensor& b, const Tensor& out) {
-  if (const auto c = as_3x3(g, true)) {
+  if (out.numel() == 0) return;
+  if (const auto c = as_3x3(g, grad, true)) {
     bool done = false;
-    into_laid_out(out, grad.dtype(), [&](const Tensor& y) {
+    into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
       const Filters<T> filters{w.data<T>(), 9, 9 * g.channels, true};
       done = winograd_forward<T>(*c, pixels_of<const T>(grad), filters, data_or_null<T>(b), pixels_of<T>(y));
     });
     if (done) return;
   }
+  if (is_pointwise(g) && grad.dim() == 4) {
+    into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
+      pointwise<T>({g.batch, g.features, g.channels, conv::product(g.in)}, pixels_of<const T>(grad),
+                   {w.data<T>(), 1, g.channels, false}, data_or_null<T>(b), pixels_of<T>(y));
+    });
+    return;
+  }
+  if (is_depthwise(g) && is_channels_last(grad)) {
+    into_format(out, grad.dtype(), true, [&](const Tensor& y) {
+      depthwise_backward_input_pixels<T>(g, grad.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+    });
+    return;
+  }
   const Tensor planes = dense(grad);
   into_dense(out, grad.dtype(), [&](const Tensor& y) {
+    if (is_depthwise(g) && g.stride == Three{1, 1, 1}) {
+      depthwise_backward_input<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+      return;
+    }
     conv::backward_input<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
   });
 }
@@ -80,10 +113,23 @@ void backward_input(const Geometry& g, const Tensor& grad, const Tensor& w, cons
 template <typename T>
 void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad, const Tensor& out) {
   into_dense(out, x.dtype(), [&](const Tensor& gw) {
-    if (const auto c = as_3x3(g, false)) {
+    if (const auto c = as_3x3(g, x, false)) {
       if (winograd_weight_grad<T>(*c, pixels_of<const T>(x), pixels_of<const T>(grad), gw.data<T>())) return;
     }
-    conv::backward_weight<T>(g, dense(x).data<T>(), dense(grad).data<T>(), gw.data<T>());
+    if (x.dim() == 4 && x.numel() > 0 && grad.numel() > 0 && weight_grad_by_pixels_pays(g)) {
+      weight_grad_by_pixels<T>(g, pixels_of<const T>(x), pixels_of<const T>(grad), gw.data<T>());
+      return;
+    }
+    if (is_depthwise(g) && is_channels_last(x) && is_channels_last(grad)) {
+      depthwise_backward_weight_pixels<T>(g, x.data<T>(), grad.data<T>(), gw.data<T>());
+      return;
+    }
+    const Tensor planes = dense(x), grads = dense(grad);
+    if (is_depthwise(g)) {
+      depthwise_backward_weight<T>(g, planes.data<T>(), grads.data<T>(), gw.data<T>());
+    } else {
+      conv::backward_weight<T>(g, planes.data<T>(), grads.data<T>(), gw.data<T>());
+    }
   });
 }
 

@@ -23,7 +23,8 @@ namespace {
 constexpr int64_t kDepth = 384;      // of a packed panel
 constexpr int64_t kColumns = 8;      // panels of output positions that are packed at a time
 constexpr int64_t kFewChannels = 6;  // groups up to here are summed row by row
-constexpr int64_t kWork = 1 << 21;   // multiplications that a piece for a thread should have
+bool few(int64_t groups, int64_t features) { return features == 1 || (groups > 1 && features <= kFewChannels); }
+constexpr int64_t kWork = 1 << 21;  // multiplications that a piece for a thread should have
 
 // ---- images with margins ----
 
@@ -211,7 +212,7 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
   const auto depth = static_cast<int64_t>(w.taps.size());
   const int64_t positions = w.positions(), columns = batch * positions;
   if (groups * features * columns == 0) return;
-  if (features <= kFewChannels) {
+  if (few(groups, features)) {
     multiply_few(w, batch, groups, features, weights, bias, image, group_stride, out);
     return;
   }
@@ -303,12 +304,6 @@ void add_taps(Windows& w, int64_t channels, int64_t plane, const std::array<std:
   }
 }
 
-bool is_pointwise(const Geometry& g) {
-  const Three one{1, 1, 1};
-  return g.kernel == one && g.stride == one && g.padding == Three{0, 0, 0} && g.groups == 1 &&
-         g.features > kFewChannels;
-}
-
 Margins input_margins(const Geometry& g) {
   Margins m;
   for (size_t d = 0; d < 3; ++d) {
@@ -356,12 +351,6 @@ void forward(const Geometry& g, const T* input, const T* weight, const T* bias, 
     }
     return;
   }
-  if (is_pointwise(g)) {
-    if (bias != nullptr) fill_bias(g.batch, g.features, positions, bias, out);
-    batched_gemm<T>(g.batch, g.features, positions, g.channels, T(1), {weight, g.channels, 1}, 0, {input, positions, 1},
-                    g.channels * positions, T(bias != nullptr ? 1 : 0), {out, positions, 1}, g.features * positions);
-    return;
-  }
   const Padded<T> image(input, g.batch * g.groups * g.channels, g.in, input_margins(g));
   const int64_t depth = g.channels * product(g.kernel);
   Weights<T> weights{weight, g.features * depth, depth, {}};
@@ -395,12 +384,6 @@ void backward_input(const Geometry& g, const T* grad, const T* weight, const T* 
   const int64_t places = product(g.in), channels = g.groups * g.channels;
   if (g.batch * channels * places == 0) return;
   const Three one{1, 1, 1};
-  if (g.features > 0 && is_pointwise(g) && g.channels > kFewChannels) {
-    if (bias != nullptr) fill_bias(g.batch, g.channels, places, bias, out);
-    batched_gemm<T>(g.batch, g.channels, places, g.features, T(1), {weight, 1, g.channels}, 0, {grad, places, 1},
-                    g.features * places, T(bias != nullptr ? 1 : 0), {out, places, 1}, g.channels * places);
-    return;
-  }
   std::array<std::vector<Phase>, 3> phases;
   Margins margins;
   for (size_t d = 0; d < 3; ++d) {
@@ -479,7 +462,7 @@ void backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const Padded<T> image(input, g.batch * g.groups * g.channels, g.in, input_margins(g));
   const Windows w = input_windows(g, image);
   const int64_t group_stride = g.channels * image.plane();
-  if (g.features <= kFewChannels) {
+  if (few(g.groups, g.features)) {
     const int64_t rows = g.out[0] * g.out[1];
     parallel_for(
         0, g.groups * g.features, grain_for(g.batch * positions * depth, kWork / 4), [&](int64_t begin, int64_t end) {

@@ -22,6 +22,14 @@ struct Pixels {
   }
 };
 
+// Filter (feature f, channel c) at data[f * feature + c * channel], turned by half a turn or not.
+template <typename T>
+struct Filters {
+  const T* data;
+  int64_t feature, channel;
+  bool turned;
+};
+
 // Copies rows [first, first + rows) of one image (height, width), columns [left, left + columns), to
 // `out` (rows, columns, pitch); what lies outside is zero. `places` is scratch.
 template <typename T>
@@ -63,6 +71,19 @@ void load_pixels(const Pixels<const T>& x, int64_t n, int64_t height, int64_t wi
   for (int64_t p = low; p < high; ++p) places[static_cast<size_t>(p - low)] = p * pitch;
   for (int64_t r = from; r < to; ++r, source += width) {
     conv_tile<T>().to_pixels(high - low, channels, source + left + low, x.channel, places.data(), out + r * row);
+  }
+}
+
+// Rows [first, last), counted through all images, in parts of one image each.
+struct Part {
+  int64_t image, first, count;
+};
+inline void parts_of(int64_t first, int64_t last, int64_t per_image, std::vector<Part>& parts) {
+  parts.clear();
+  while (first < last) {
+    const int64_t n = std::min(last - first, per_image - first % per_image);
+    parts.push_back({first / per_image, first % per_image, n});
+    first += n;
   }
 }
 

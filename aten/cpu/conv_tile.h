@@ -20,8 +20,9 @@ struct ConvTile {
   // Blocks of A are `block` apart, its rows kPitch.
   void (*rows)(int64_t depth, const T* a, int64_t block, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
                bool accumulate);
-  // C (rows <= mr, cols: nr or lanes) = or += sum over t < depth of a[t * kPitch + row] b[t * kPitch + col]
-  void (*outer)(int64_t depth, const T* a, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
+  // C (rows <= mr, cols: nr or lanes) = or += sum over t < depth of a[t * kPitch + row] b[at[t] + col]
+  void (*outer)(int64_t depth, const T* a, const T* b, const int64_t* at, T* c, int64_t ldc, int64_t rows, int64_t cols,
+                bool accumulate);
   // v[k * plane + c / kPitch * block + c % kPitch] = (B' d B)[k], d the 4 x 4 pixels at `in`, k < 16.
   void (*winograd_input)(int64_t channels, const T* in, int64_t row, int64_t pixel, T* v, int64_t block, int64_t plane);
   // The same with A g A', g the 2 x 2 pixels at `in`.

@@ -57,26 +57,28 @@ void rows_kernel(int64_t depth, const T* __restrict a, int64_t block, const T* _
 }
 
 template <typename T, int R, int V>
-void outer_kernel(int64_t depth, const T* __restrict a, int64_t, const T* __restrict b, T* __restrict c, int64_t ldc,
-                  bool accumulate) {
+void outer_kernel(int64_t depth, const T* __restrict a, const T* __restrict b, const int64_t* __restrict places,
+                  T* __restrict c, int64_t ldc, bool accumulate) {
   Lanes<T> acc[R][V] = {};
   for (int64_t t = 0; t < depth; ++t) {
     Lanes<T> v[V];
 #pragma GCC unroll 8
-    for (int j = 0; j < V; ++j) v[j] = at<T>(b + j * kLanes<T>);
+    for (int j = 0; j < V; ++j) v[j] = at<T>(b + places[t] + j * kLanes<T>);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 8
       for (int j = 0; j < V; ++j) acc[i][j] += a[i] * v[j];
     }
     a += kPitch;
-    b += kPitch;
   }
   finish<T, R, V>(acc, c, ldc, accumulate);
 }
 
 template <typename T>
 using Kernel = void (*)(int64_t, const T*, int64_t, const T*, T*, int64_t, bool);
+
+template <typename T>
+using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, int64_t, bool);
 
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
@@ -86,8 +88,8 @@ Kernel<T> rows_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
   return kernels[rows - 1];
 }
 template <typename T, int V, int... R>
-Kernel<T> outer_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
-  static constexpr Kernel<T> kernels[] = {outer_kernel<T, R + 1, V>...};
+OuterKernel<T> outer_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
+  static constexpr OuterKernel<T> kernels[] = {outer_kernel<T, R + 1, V>...};
   return kernels[rows - 1];
 }
 
@@ -100,11 +102,11 @@ void multiply_rows(int64_t depth, const T* a, int64_t block, const T* b, T* c, i
 }
 
 template <typename T>
-void multiply_outer(int64_t depth, const T* a, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
-                    bool accumulate) {
-  const Kernel<T> run =
+void multiply_outer(int64_t depth, const T* a, const T* b, const int64_t* places, T* c, int64_t ldc, int64_t rows,
+                    int64_t cols, bool accumulate) {
+  const OuterKernel<T> run =
       cols <= kLanes<T> ? outer_kernel_of<T, 1>(rows, kAllRows) : outer_kernel_of<T, kVectors>(rows, kAllRows);
-  run(depth, a, 0, b, c, ldc, accumulate);
+  run(depth, a, b, places, c, ldc, accumulate);
 }
 
 // ---- Winograd's transforms ----
@@ -250,10 +252,10 @@ void to_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t 
     }
     return;
   }
-  for (int64_t p0 = 0; p0 < count; p0 += kN) {
-    const int64_t p = p0 + kN <= count ? p0 : count - kN;
-    for (int64_t c0 = 0; c0 < channels; c0 += kN) {
-      const int64_t c = c0 + kN <= channels ? c0 : channels - kN;
+  for (int64_t c0 = 0; c0 < channels; c0 += kN) {
+    const int64_t c = c0 + kN <= channels ? c0 : channels - kN;
+    for (int64_t p0 = 0; p0 < count; p0 += kN) {
+      const int64_t p = p0 + kN <= count ? p0 : count - kN;
       Lanes<T> r[kN];
 #pragma GCC unroll 16
       for (int i = 0; i < kN; ++i) r[i] = at<T>(in + (c + i) * channel + p);

@@ -19,19 +19,6 @@ int64_t tiles_for(int64_t channels) {
 // Planes of 16 values lie so far apart that they do not compete for the same places in the caches.
 int64_t plane_size(int64_t n) { return round_up(n, 64) + 16; }
 
-// Rows of tiles [first, last), counted through all images, in parts of one image each.
-struct Part {
-  int64_t image, first, count;  // tile rows
-};
-void parts_of(int64_t first, int64_t last, int64_t per_image, std::vector<Part>& parts) {
-  parts.clear();
-  while (first < last) {
-    const int64_t n = std::min(last - first, per_image - first % per_image);
-    parts.push_back({first / per_image, first % per_image, n});
-    first += n;
-  }
-}
-
 // A piece of work: input rows as pixels with margins, and the tiles in them.
 template <typename T>
 class Patch {
@@ -125,19 +112,20 @@ class Results {
     }
     return r;
   }
-  void store(const std::vector<Part>& parts) const {
+  // Takes features [first, last) to the output.
+  void store(const std::vector<Part>& parts, int64_t first, int64_t last) const {
     if (direct_) return;
     int64_t before = 0;
     for (const Part& p : parts) {
       const int64_t y = 2 * p.first, count = std::min(2 * p.count, g_.out_height - y) * g_.out_width;
-      const T* from = pixels_.get() + 2 * before * g_.out_width * pitch_;
-      T* to = y_.data + p.image * y_.image + y * g_.out_width * y_.pixel;
+      const T* from = pixels_.get() + 2 * before * g_.out_width * pitch_ + first;
+      T* to = y_.data + p.image * y_.image + y * g_.out_width * y_.pixel + first * y_.channel;
       if (y_.channel == 1) {
         for (int64_t i = 0; i < count; ++i) {
-          std::copy(from + i * pitch_, from + i * pitch_ + g_.features, to + i * y_.pixel);
+          std::copy(from + i * pitch_, from + i * pitch_ + last - first, to + i * y_.pixel);
         }
       } else {
-        conv_tile<T>().from_pixels(count, g_.features, from, pitch_, to, y_.channel);
+        conv_tile<T>().from_pixels(count, last - first, from, pitch_, to, y_.channel);
       }
       before += p.count;
     }
@@ -174,8 +162,12 @@ bool winograd_forward(const Conv3x3& g, const Pixels<const T>& x, const Filters<
   const int64_t size = std::min(most, rows * across), mr = even_panel(size, loops.mr);
   const int64_t block = round_up(size, mr) * kPitch, plane = plane_size(blocks * block);
   const int64_t m_plane = plane_size(round_up(size, mr) * nr);
+  // Few pieces are cut by features too, so that there is work for all threads.
+  const int64_t count = (all + rows - 1) / rows, wide = (g.features + nr - 1) / nr;
+  const int64_t cuts = get_num_threads() == 1 ? 1 : std::clamp<int64_t>(3 * get_num_threads() / count, 1, wide);
+  const int64_t part_features = (wide + cuts - 1) / cuts * nr;
   std::atomic<bool> finite{true};
-  parallel_for(0, (all + rows - 1) / rows, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, count * cuts, 1, [&](int64_t begin, int64_t end) {
     Patch<T> patch(g, rows);
     const Results<T> results(g, y, rows);
     const TypedBuffer<T> buffer(16 * plane + 16 * m_plane + loops.lanes);
@@ -183,7 +175,10 @@ bool winograd_forward(const Conv3x3& g, const Pixels<const T>& x, const Filters<
     std::fill(v, v + 16 * plane, T(0));
     std::fill(check, check + loops.lanes, T(0));
     std::vector<Part> parts;
-    for (int64_t i = begin; i < end; ++i) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t i = unit / cuts, first = unit % cuts * part_features,
+                    until = std::min(first + part_features, g.features);
+      if (first >= until) continue;
       parts_of(i * rows, std::min((i + 1) * rows, all), down, parts);
       patch.load(x, parts);
       const int64_t tiles = (std::min((i + 1) * rows, all) - i * rows) * across;
@@ -194,7 +189,7 @@ bool winograd_forward(const Conv3x3& g, const Pixels<const T>& x, const Filters<
           patch.transform(start, ty, tx, to, block, plane);
           to += kPitch;
         });
-        for (int64_t f = 0; f < g.features; f += nr) {
+        for (int64_t f = first; f < until; f += nr) {
           const int64_t cols = std::min(nr, features - f);
           const T* u = panels.get() + f / nr * 16 * panel;
           for (int64_t k = 0; k < 16; ++k) {
@@ -215,7 +210,7 @@ bool winograd_forward(const Conv3x3& g, const Pixels<const T>& x, const Filters<
           });
         }
       }
-      results.store(parts);
+      results.store(parts, first, until);
     }
     for (int64_t i = 0; i < loops.lanes; ++i) {
       if (check[i] != T(0)) finite = false;
@@ -237,6 +232,8 @@ bool winograd_weight_grad(const Conv3x3& g, const Pixels<const T>& x, const Pixe
   // Sums by piece, unit and place: (features of the unit, kPitch).
   const int64_t high = std::min(kFeatures, round_up(g.features, loops.mr)), sum = plane_size(high * kPitch);
   const TypedBuffer<T> sums(pieces * units * 16 * sum);
+  std::vector<int64_t> at_tile;
+  for (int64_t t = 0; t < size; ++t) at_tile.push_back(t * kPitch);
   parallel_for(0, pieces * units, 1, [&](int64_t begin, int64_t end) {
     const int64_t block = size * kPitch, plane = plane_size(block), g_plane = plane_size(2 * block);
     const TypedBuffer<T> buffer(16 * (plane + g_plane));
@@ -286,7 +283,7 @@ bool winograd_weight_grad(const Conv3x3& g, const Pixels<const T>& x, const Pixe
               const int64_t count = std::min(kPitch, part.features - q), mr = even_panel(count, loops.mr);
               for (int64_t j = 0; j < part.channels; j += loops.nr) {
                 for (int64_t r = 0; r < count; r += mr) {
-                  loops.outer(last - t, d + k * g_plane + q / kPitch * block + r, v + k * plane + j,
+                  loops.outer(last - t, d + k * g_plane + q / kPitch * block + r, v + k * plane + j, at_tile.data(),
                               to + k * sum + (q + r) * kPitch + j, kPitch, std::min(mr, count - r),
                               std::min(loops.nr, round_up(part.channels - j, loops.lanes)), accumulate);
                 }

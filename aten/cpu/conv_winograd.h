@@ -14,14 +14,6 @@ struct Conv3x3 {
 // Whether the method pays.
 bool winograd_pays(const Conv3x3& g);
 
-// Filter (feature f, channel c) at data[f * feature + c * channel], 9 places, turned by half a turn or not.
-template <typename T>
-struct Filters {
-  const T* data;
-  int64_t feature, channel;
-  bool turned;
-};
-
 // False where the result holds what is not finite: sums of infinities differ then from those of the
 // definition, which must be used instead.
 template <typename T>
