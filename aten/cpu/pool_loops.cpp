@@ -85,11 +85,105 @@ void sum_windows(int64_t n, int64_t kernel, int64_t stride, const T* __restrict 
   }
 }
 
+// Channels that are kept in registers; a constant where a block is whole.
+constexpr int64_t kBlock = 64;
+
+template <typename T>
+inline __attribute__((always_inline)) void max_block(int64_t n, int64_t count, const int64_t* __restrict at,
+                                                     const T* __restrict x, T* __restrict out) {
+  T best[kBlock];
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) best[i] = x[at[0] + i];
+  for (int64_t k = 1; k < count; ++k) {
+    const T* from = x + at[k];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) best[i] = greater(best[i], from[i]);
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] = best[i];
+}
+
+template <typename T>
+void max_pixels(int64_t n, int64_t count, const int64_t* at, const T* x, T* out) {
+  for (int64_t i = 0; i < n; i += kBlock) {
+    if (n - i >= kBlock) {
+      max_block(kBlock, count, at, x + i, out + i);
+    } else {
+      max_block(n - i, count, at, x + i, out + i);
+    }
+  }
+}
+
+template <typename T>
+void mean_pixels(int64_t n, int64_t count, const int64_t* __restrict at, const T* __restrict x, T factor,
+                 T* __restrict out) {
+  for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
+    const int64_t m = n - i0 < kBlock ? n - i0 : kBlock;
+    T sum[kBlock] = {};
+    for (int64_t k = 0; k < count; ++k) {
+      const T* from = x + at[k] + i0;
+#pragma omp simd
+      for (int64_t i = 0; i < m; ++i) sum[i] += from[i];
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < m; ++i) out[i0 + i] = sum[i] * factor;
+  }
+}
+
+template <typename T>
+inline __attribute__((always_inline)) void max_grad_block(int64_t n, int64_t count, const int64_t* __restrict at,
+                                                          const T* __restrict x, const T* __restrict grad,
+                                                          T* __restrict out) {
+  T best[kBlock];
+  PoolIndex<T> place[kBlock] = {};
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) best[i] = x[at[0] + i];
+  for (int64_t k = 1; k < count; ++k) {
+    const T* from = x + at[k];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const T v = from[i];
+      const bool take = (v > best[i]) | (v != v);
+      best[i] = take ? v : best[i];
+      place[i] = take ? static_cast<PoolIndex<T>>(k) : place[i];
+    }
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    T* to = out + at[k];
+    const auto here = static_cast<PoolIndex<T>>(k);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = place[i] == here ? to[i] + grad[i] : to[i];
+  }
+}
+
+template <typename T>
+void max_pixels_grad(int64_t n, int64_t count, const int64_t* at, const T* x, const T* grad, T* out) {
+  for (int64_t i = 0; i < n; i += kBlock) {
+    if (n - i >= kBlock) {
+      max_grad_block(kBlock, count, at, x + i, grad + i, out + i);
+    } else {
+      max_grad_block(n - i, count, at, x + i, grad + i, out + i);
+    }
+  }
+}
+
+template <typename T>
+void mean_pixels_grad(int64_t n, int64_t count, const int64_t* __restrict at, const T* __restrict grad, T factor,
+                      T* __restrict out) {
+  for (int64_t k = 0; k < count; ++k) {
+    T* to = out + at[k];
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] += grad[i] * factor;
+  }
+}
+
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(PoolLoops<float>, pool_loops_float,
-                     {max_row<float>, add_row<float>, max_windows<float>, max_places<float>, sum_windows<float>})
+                     {max_row<float>, add_row<float>, max_windows<float>, max_places<float>, sum_windows<float>,
+                      max_pixels<float>, mean_pixels<float>, max_pixels_grad<float>, mean_pixels_grad<float>})
 FACULA_DEFINE_BY_ISA(PoolLoops<double>, pool_loops_double,
-                     {max_row<double>, add_row<double>, max_windows<double>, max_places<double>, sum_windows<double>})
+                     {max_row<double>, add_row<double>, max_windows<double>, max_places<double>, sum_windows<double>,
+                      max_pixels<double>, mean_pixels<double>, max_pixels_grad<double>, mean_pixels_grad<double>})
 
 }  // namespace facula
