@@ -2,6 +2,7 @@
 #include "aten/cpu/conv_depthwise.h"
 #include "aten/cpu/conv_direct.h"
 #include "aten/cpu/conv_pointwise.h"
+#include "aten/cpu/conv_strided.h"
 #include "aten/cpu/conv_weight.h"
 #include "aten/cpu/conv_winograd.h"
 #include "aten/cpu/images.h"
@@ -60,6 +61,12 @@ void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& 
     });
     return;
   }
+  if (x.dim() == 4 && strided_pays(g, false)) {
+    into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
+      strided_forward<T>(g, pixels_of<const T>(x), w.data<T>(), data_or_null<T>(b), pixels_of<T>(y));
+    });
+    return;
+  }
   if (is_depthwise(g) && is_channels_last(x)) {
     into_format(out, x.dtype(), true, [&](const Tensor& y) {
       depthwise_forward_pixels<T>(g, x.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
@@ -91,6 +98,12 @@ void backward_input(const Geometry& g, const Tensor& grad, const Tensor& w, cons
     into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
       pointwise<T>({g.batch, g.features, g.channels, conv::product(g.in)}, pixels_of<const T>(grad),
                    {w.data<T>(), 1, g.channels, false}, data_or_null<T>(b), pixels_of<T>(y));
+    });
+    return;
+  }
+  if (grad.dim() == 4 && strided_pays(g, true)) {
+    into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
+      strided_backward_input<T>(g, pixels_of<const T>(grad), w.data<T>(), data_or_null<T>(b), pixels_of<T>(y));
     });
     return;
   }

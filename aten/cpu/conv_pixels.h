@@ -31,46 +31,49 @@ struct Filters {
 };
 
 // Copies rows [first, first + rows) of one image (height, width), columns [left, left + columns), to
-// `out` (rows, columns, pitch); what lies outside is zero. `places` is scratch.
+// `out` (rows, columns, pitch); what lies outside is zero. The columns, a multiple of `split`, come by
+// residue modulo `split`. `places` is scratch.
 template <typename T>
 void load_pixels(const Pixels<const T>& x, int64_t n, int64_t height, int64_t width, int64_t channels, int64_t first,
-                 int64_t rows, int64_t left, int64_t columns, T* out, int64_t pitch, std::vector<int64_t>& places) {
+                 int64_t rows, int64_t left, int64_t columns, T* out, int64_t pitch, std::vector<int64_t>& places,
+                 int64_t split = 1) {
   const int64_t low = std::clamp<int64_t>(-left, 0, columns);
   const int64_t high = std::clamp<int64_t>(width - left, low, columns);
   const int64_t from = std::clamp<int64_t>(-first, 0, rows), to = std::clamp<int64_t>(height - first, from, rows);
-  const int64_t row = columns * pitch;
+  const int64_t row = columns * pitch, part = columns / split;
+  const auto place = [&](int64_t column) {
+    return split == 1 ? column * pitch : (column % split * part + column / split) * pitch;
+  };
   std::fill(out, out + from * row, T(0));
   std::fill(out + to * row, out + rows * row, T(0));
   for (int64_t r = from; r < to; ++r) {
-    std::fill(out + r * row, out + r * row + low * pitch, T(0));
-    std::fill(out + r * row + high * pitch, out + (r + 1) * row, T(0));
+    for (int64_t i = 0; i < low; ++i) std::fill_n(out + r * row + place(i), pitch, T(0));
+    for (int64_t i = high; i < columns; ++i) std::fill_n(out + r * row + place(i), pitch, T(0));
   }
   if (from == to || low == high) return;
   const T* source = x.data + n * x.image + (first + from) * width * x.pixel;
   if (x.channel == 1) {
     for (int64_t r = from; r < to; ++r, source += width * x.pixel) {
-      T* place = out + r * row + low * pitch;
       const T* pixel = source + (left + low) * x.pixel;
-      if (x.pixel == pitch && channels == pitch) {
-        std::copy(pixel, pixel + (high - low) * pitch, place);
+      if (split == 1 && x.pixel == pitch && channels == pitch) {
+        std::copy(pixel, pixel + (high - low) * pitch, out + r * row + low * pitch);
         continue;
       }
-      for (int64_t i = low; i < high; ++i, pixel += x.pixel, place += pitch) std::copy(pixel, pixel + channels, place);
+      for (int64_t i = low; i < high; ++i, pixel += x.pixel) {
+        std::copy(pixel, pixel + channels, out + r * row + place(i));
+      }
     }
     return;
   }
-  if (low == -left && high == width - left) {  // whole rows are one run
-    places.resize(static_cast<size_t>((to - from) * width));
-    for (int64_t r = from, i = 0; r < to; ++r) {
-      for (int64_t p = 0; p < width; ++p, ++i) places[static_cast<size_t>(i)] = r * row + (low + p) * pitch;
-    }
-    conv_tile<T>().to_pixels((to - from) * width, channels, source, x.channel, places.data(), out);
-    return;
+  const bool whole = low == -left && high == width - left;  // rows that touch are one run
+  const int64_t together = whole ? to - from : 1;
+  places.clear();
+  for (int64_t r = 0; r < together; ++r) {
+    for (int64_t p = low; p < high; ++p) places.push_back(r * row + place(p));
   }
-  places.resize(static_cast<size_t>(high - low));
-  for (int64_t p = low; p < high; ++p) places[static_cast<size_t>(p - low)] = p * pitch;
-  for (int64_t r = from; r < to; ++r, source += width) {
-    conv_tile<T>().to_pixels(high - low, channels, source + left + low, x.channel, places.data(), out + r * row);
+  for (int64_t r = from; r < to; r += together, source += width) {
+    conv_tile<T>().to_pixels(together * (high - low), channels, source + left + low, x.channel, places.data(),
+                             out + r * row);
   }
 }
 

@@ -112,6 +112,7 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
                            w.channel, packed.get() + i * nr * g.channels);
     }
   });
+  const int64_t none = 0;
   const bool direct = y.channel == 1 && g.features % loops.lanes == 0;
   const int64_t blocks = (g.channels + kPitch - 1) / kPitch, parts = (g.positions + kPixels - 1) / kPixels;
   const int64_t work = std::max<int64_t>(1, g.features * g.channels * std::min(kPixels, g.positions));
@@ -130,8 +131,8 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
       for (int64_t p = 0; p < count && bias != nullptr; ++p) std::copy(bias, bias + g.features, to + p * step);
       for (int64_t f = 0; f < g.features; f += nr) {
         for (int64_t r = 0; r < count; r += mr) {
-          loops.rows(g.channels, v + r * kPitch, kPixels * kPitch, packed.get() + f * g.channels, to + r * step + f,
-                     step, std::min(mr, count - r), std::min(nr, pitch - f), bias != nullptr);
+          loops.rows(1, &none, g.channels, v + r * kPitch, kPixels * kPitch, packed.get() + f * g.channels,
+                     to + r * step + f, step, std::min(mr, count - r), std::min(nr, pitch - f), bias != nullptr);
         }
       }
       if (direct) continue;

@@ -16,10 +16,10 @@ inline constexpr int64_t kPitch = 64;
 template <typename T>
 struct ConvTile {
   int64_t lanes, mr, nr;
-  // C (rows <= mr, cols: nr or lanes; row stride ldc) = or += A (rows, depth) times B panel (depth, nr).
-  // Blocks of A are `block` apart, its rows kPitch.
-  void (*rows)(int64_t depth, const T* a, int64_t block, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
-               bool accumulate);
+  // C (rows <= mr, cols: nr or lanes; row stride ldc) = or += sum over taps of A (rows, channels) at a + at[tap]
+  // times B panel (taps, channels, nr). Blocks of A are `block` apart, its rows kPitch.
+  void (*rows)(int64_t taps, const int64_t* at, int64_t channels, const T* a, int64_t block, const T* b, T* c,
+               int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
   // C (rows <= mr, cols: nr or lanes) = or += sum over t < depth of a[t * kPitch + row] b[at[t] + col]
   void (*outer)(int64_t depth, const T* a, const T* b, const int64_t* at, T* c, int64_t ldc, int64_t rows, int64_t cols,
                 bool accumulate);

@@ -36,21 +36,24 @@ FACULA_INLINE void finish(const Lanes<T> (&acc)[R][V], T* c, int64_t ldc, bool a
 }
 
 template <typename T, int R, int V>
-void rows_kernel(int64_t depth, const T* __restrict a, int64_t block, const T* __restrict b, T* __restrict c,
-                 int64_t ldc, bool accumulate) {
+void rows_kernel(int64_t taps, const int64_t* __restrict places, int64_t channels, const T* __restrict from,
+                 int64_t block, const T* __restrict b, T* __restrict c, int64_t ldc, bool accumulate) {
   Lanes<T> acc[R][V] = {};
-  for (; depth > 0; depth -= kPitch, a += block) {
-    const int64_t n = depth < kPitch ? depth : kPitch;
-    for (int64_t p = 0; p < n; ++p) {
-      Lanes<T> v[V];
+  for (int64_t t = 0; t < taps; ++t) {
+    const T* a = from + places[t];
+    for (int64_t depth = channels; depth > 0; depth -= kPitch, a += block) {
+      const int64_t n = depth < kPitch ? depth : kPitch;
+      for (int64_t p = 0; p < n; ++p) {
+        Lanes<T> v[V];
 #pragma GCC unroll 8
-      for (int j = 0; j < V; ++j) v[j] = at<T>(b + j * kLanes<T>);
+        for (int j = 0; j < V; ++j) v[j] = at<T>(b + j * kLanes<T>);
 #pragma GCC unroll 16
-      for (int i = 0; i < R; ++i) {
+        for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 8
-        for (int j = 0; j < V; ++j) acc[i][j] += a[i * kPitch + p] * v[j];
+          for (int j = 0; j < V; ++j) acc[i][j] += a[i * kPitch + p] * v[j];
+        }
+        b += kColumns<T>;
       }
-      b += kColumns<T>;
     }
   }
   finish<T, R, V>(acc, c, ldc, accumulate);
@@ -75,7 +78,7 @@ void outer_kernel(int64_t depth, const T* __restrict a, const T* __restrict b, c
 }
 
 template <typename T>
-using Kernel = void (*)(int64_t, const T*, int64_t, const T*, T*, int64_t, bool);
+using Kernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, T*, int64_t, bool);
 
 template <typename T>
 using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, int64_t, bool);
@@ -94,11 +97,11 @@ OuterKernel<T> outer_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
 }
 
 template <typename T>
-void multiply_rows(int64_t depth, const T* a, int64_t block, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
-                   bool accumulate) {
+void multiply_rows(int64_t taps, const int64_t* places, int64_t channels, const T* a, int64_t block, const T* b, T* c,
+                   int64_t ldc, int64_t rows, int64_t cols, bool accumulate) {
   const Kernel<T> run =
       cols <= kLanes<T> ? rows_kernel_of<T, 1>(rows, kAllRows) : rows_kernel_of<T, kVectors>(rows, kAllRows);
-  run(depth, a, block, b, c, ldc, accumulate);
+  run(taps, places, channels, a, block, b, c, ldc, accumulate);
 }
 
 template <typename T>

@@ -166,6 +166,7 @@ bool winograd_forward(const Conv3x3& g, const Pixels<const T>& x, const Filters<
   const int64_t count = (all + rows - 1) / rows, wide = (g.features + nr - 1) / nr;
   const int64_t cuts = get_num_threads() == 1 ? 1 : std::clamp<int64_t>(3 * get_num_threads() / count, 1, wide);
   const int64_t part_features = (wide + cuts - 1) / cuts * nr;
+  const int64_t none = 0;
   std::atomic<bool> finite{true};
   parallel_for(0, count * cuts, 1, [&](int64_t begin, int64_t end) {
     Patch<T> patch(g, rows);
@@ -194,8 +195,8 @@ bool winograd_forward(const Conv3x3& g, const Pixels<const T>& x, const Filters<
           const T* u = panels.get() + f / nr * 16 * panel;
           for (int64_t k = 0; k < 16; ++k) {
             for (int64_t r = 0; r < last - t; r += mr) {
-              loops.rows(g.channels, v + k * plane + r * kPitch, block, u + k * panel, m + k * m_plane + r * nr, nr,
-                         std::min(mr, last - t - r), cols, false);
+              loops.rows(1, &none, g.channels, v + k * plane + r * kPitch, block, u + k * panel,
+                         m + k * m_plane + r * nr, nr, std::min(mr, last - t - r), cols, false);
             }
           }
           const T* from = m;
@@ -226,7 +227,9 @@ bool winograd_weight_grad(const Conv3x3& g, const Pixels<const T>& x, const Pixe
   const int64_t down = (g.out_height + 1) / 2, across = (g.out_width + 1) / 2, all = g.batch * down;
   const int64_t wide = (g.channels + kPitch - 1) / kPitch, tall = (g.features + kFeatures - 1) / kFeatures;
   const int64_t units = wide * tall;
-  const int64_t pieces = std::min(all, std::max<int64_t>(1, 16 / units));  // whatever the number of threads
+  // Whatever the number of threads; few where there is little to sum.
+  const int64_t pieces =
+      std::min(all, std::clamp(all * across / 128, (8 + units - 1) / units, (16 + units - 1) / units));
   const int64_t most = tiles_for<T>(3 * kPitch), rows = std::clamp<int64_t>(most / across, 1, all);
   const int64_t size = std::min(most, rows * across);
   // Sums by piece, unit and place: (features of the unit, kPitch).

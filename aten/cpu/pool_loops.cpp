@@ -1,5 +1,7 @@
 #include "aten/cpu/pool_loops.h"
 
+#include "aten/cpu/panel.h"
+
 namespace facula {
 namespace {
 
@@ -89,28 +91,51 @@ void sum_windows(int64_t n, int64_t kernel, int64_t stride, const T* __restrict 
 constexpr int64_t kBlock = 64;
 
 template <typename T>
-inline __attribute__((always_inline)) void max_block(int64_t n, int64_t count, const int64_t* __restrict at,
-                                                     const T* __restrict x, T* __restrict out) {
-  T best[kBlock];
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) best[i] = x[at[0] + i];
-  for (int64_t k = 1; k < count; ++k) {
-    const T* from = x + at[k];
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) best[i] = greater(best[i], from[i]);
+struct LaneVector {
+  typedef T type __attribute__((vector_size(kBytes)));
+};
+template <typename T>
+using Lanes = typename LaneVector<T>::type;
+
+// The maxima of V vectors of channels, and which of the pixels they are.
+template <typename T, int V>
+inline __attribute__((always_inline)) void largest(int64_t count, const int64_t* __restrict at, const T* __restrict x,
+                                                   Lanes<T> (&best)[V], Lanes<PoolIndex<T>> (&place)[V]) {
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    __builtin_memcpy(&best[v], x + at[0] + v * kLanes<T>, kBytes);
+    place[v] = Lanes<PoolIndex<T>>{};
   }
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) out[i] = best[i];
+  for (int64_t k = 1; k < count; ++k) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      Lanes<T> a;
+      __builtin_memcpy(&a, x + at[k] + v * kLanes<T>, kBytes);
+      const auto take = (a > best[v]) | (a != a);
+      best[v] = take ? a : best[v];
+      place[v] = take ? Lanes<PoolIndex<T>>{} + static_cast<PoolIndex<T>>(k) : place[v];
+    }
+  }
+}
+
+template <typename T, int V>
+inline __attribute__((always_inline)) void max_block(int64_t count, const int64_t* __restrict at, const T* __restrict x,
+                                                     T* __restrict out) {
+  Lanes<T> best[V];
+  Lanes<PoolIndex<T>> place[V];
+  largest<T, V>(count, at, x, best, place);
+  __builtin_memcpy(out, best, sizeof(best));
 }
 
 template <typename T>
 void max_pixels(int64_t n, int64_t count, const int64_t* at, const T* x, T* out) {
-  for (int64_t i = 0; i < n; i += kBlock) {
-    if (n - i >= kBlock) {
-      max_block(kBlock, count, at, x + i, out + i);
-    } else {
-      max_block(n - i, count, at, x + i, out + i);
-    }
+  int64_t i = 0;
+  for (; i + 4 * kLanes<T> <= n; i += 4 * kLanes<T>) max_block<T, 4>(count, at, x + i, out + i);
+  for (; i + kLanes<T> <= n; i += kLanes<T>) max_block<T, 1>(count, at, x + i, out + i);
+  for (; i < n; ++i) {
+    T best = x[at[0] + i];
+    for (int64_t k = 1; k < count; ++k) best = greater(best, x[at[k] + i]);
+    out[i] = best;
   }
 }
 
@@ -130,40 +155,42 @@ void mean_pixels(int64_t n, int64_t count, const int64_t* __restrict at, const T
   }
 }
 
-template <typename T>
-inline __attribute__((always_inline)) void max_grad_block(int64_t n, int64_t count, const int64_t* __restrict at,
+template <typename T, int V>
+inline __attribute__((always_inline)) void max_grad_block(int64_t count, const int64_t* __restrict at,
                                                           const T* __restrict x, const T* __restrict grad,
                                                           T* __restrict out) {
-  T best[kBlock];
-  PoolIndex<T> place[kBlock] = {};
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) best[i] = x[at[0] + i];
-  for (int64_t k = 1; k < count; ++k) {
-    const T* from = x + at[k];
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) {
-      const T v = from[i];
-      const bool take = (v > best[i]) | (v != v);
-      best[i] = take ? v : best[i];
-      place[i] = take ? static_cast<PoolIndex<T>>(k) : place[i];
-    }
-  }
+  Lanes<T> best[V], g[V];
+  Lanes<PoolIndex<T>> place[V];
+  largest<T, V>(count, at, x, best, place);
+  __builtin_memcpy(g, grad, sizeof(g));
   for (int64_t k = 0; k < count; ++k) {
-    T* to = out + at[k];
-    const auto here = static_cast<PoolIndex<T>>(k);
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = place[i] == here ? to[i] + grad[i] : to[i];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      T* to = out + at[k] + v * kLanes<T>;
+      Lanes<T> sum;
+      __builtin_memcpy(&sum, to, kBytes);
+      sum = place[v] == static_cast<PoolIndex<T>>(k) ? sum + g[v] : sum;
+      __builtin_memcpy(to, &sum, kBytes);
+    }
   }
 }
 
 template <typename T>
 void max_pixels_grad(int64_t n, int64_t count, const int64_t* at, const T* x, const T* grad, T* out) {
-  for (int64_t i = 0; i < n; i += kBlock) {
-    if (n - i >= kBlock) {
-      max_grad_block(kBlock, count, at, x + i, grad + i, out + i);
-    } else {
-      max_grad_block(n - i, count, at, x + i, grad + i, out + i);
+  int64_t i = 0;
+  for (; i + 4 * kLanes<T> <= n; i += 4 * kLanes<T>) max_grad_block<T, 4>(count, at, x + i, grad + i, out + i);
+  for (; i + kLanes<T> <= n; i += kLanes<T>) max_grad_block<T, 1>(count, at, x + i, grad + i, out + i);
+  for (; i < n; ++i) {
+    T best = x[at[0] + i];
+    int64_t place = 0;
+    for (int64_t k = 1; k < count; ++k) {
+      const T v = x[at[k] + i];
+      if (v > best || v != v) {
+        best = v;
+        place = k;
+      }
     }
+    out[at[place] + i] += grad[i];
   }
 }
 

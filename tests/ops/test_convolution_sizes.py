@@ -26,7 +26,17 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 class Case:
     """One convolution with its gradients by the definition."""
 
-    def __init__(self, x: Array, w: Array, b: Array, stride: int, padding: int, dilation: int, groups: int, seed: int):
+    def __init__(
+        self,
+        x: Array,
+        w: Array,
+        b: Array,
+        stride: int,
+        padding: int,
+        dilation: int,
+        groups: int,
+        seed: int,
+    ):
         self.x, self.w, self.b, self.groups = x, w, b, groups
         self.args = (stride, padding, dilation, groups)
         n, channels, height, width = x.shape
@@ -48,15 +58,21 @@ class Case:
                 )
                 seen, place = pad[at].reshape(split), w[:, :, i, j].reshape(groups, -1, depth)
                 out += np.einsum("ngchw,gfc->ngfhw", seen, place)
-                grad_pad[at] += np.einsum("ngfhw,gfc->ngchw", g, place).reshape(n, channels, down, across)
-                self.grad_w[:, :, i, j] = np.einsum("ngchw,ngfhw->gfc", seen, g).reshape(features, depth)
+                grad_pad[at] += np.einsum("ngfhw,gfc->ngchw", g, place).reshape(
+                    n, channels, down, across
+                )
+                self.grad_w[:, :, i, j] = np.einsum("ngchw,ngfhw->gfc", seen, g).reshape(
+                    features, depth
+                )
         self.out = out.reshape(grad.shape) + b[:, None, None]
         self.grad, self.grad_b = grad, grad.sum((0, 2, 3))
         self.grad_x = grad_pad[:, :, padding : padding + height, padding : padding + width]
 
     def run(self, dtype: str, memory_format: str) -> list[Array]:
         form = getattr(fa, memory_format)
-        tensors = [fa.tensor(a, dtype=getattr(fa, dtype)) for a in (self.x, self.w, self.b, self.grad)]
+        tensors = [
+            fa.tensor(a, dtype=getattr(fa, dtype)) for a in (self.x, self.w, self.b, self.grad)
+        ]
         x, w, b, grad = tensors
         x, grad = (t.contiguous(memory_format=form) for t in (x, grad))
         for t in (x, w, b):
@@ -72,7 +88,10 @@ class Case:
         wanted = [self.out, self.grad_x, self.grad_w, self.grad_b]
         for got, want in zip(self.run(dtype, memory_format), wanted, strict=True):
             assert got.shape == want.shape
-            assert np.abs(got - want).max() < tolerance * max(np.abs(want).max(), 1), (self.x.shape, self.w.shape)
+            assert np.abs(got - want).max() < tolerance * max(np.abs(want).max(), 1), (
+                self.x.shape,
+                self.w.shape,
+            )
 
 
 def case(
@@ -137,7 +156,9 @@ def test_convolution(sizes: tuple, dtype: str, memory_format: str, threads: int)
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)
-@pytest.mark.parametrize("sizes", [*TILES[:5], *TILES[10:15], *TILES[24:28], (8, 64, 64, 3, (28, 28), 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [*TILES[:5], *TILES[10:15], *TILES[24:28], (8, 64, 64, 3, (28, 28), 1, 1)], ids=str
+)
 def test_results_do_not_depend_on_threads(sizes: tuple, memory_format: str) -> None:
     one, before = case(*sizes), fa.get_num_threads()
     results = []
@@ -204,7 +225,9 @@ def test_error_stays_near_that_of_the_definition(scale: str) -> None:
 
 def test_gradients_of_gradients() -> None:
     rng = np.random.default_rng(0)
-    x, w = (fa.tensor(rng.normal(size=s), requires_grad=True) for s in [(1, 16, 12, 12), (16, 16, 3, 3)])
+    x, w = (
+        fa.tensor(rng.normal(size=s), requires_grad=True) for s in [(1, 16, 12, 12), (16, 16, 3, 3)]
+    )
     side = fa.tensor(rng.normal(size=(1, 16, 12, 12)))
 
     def some(t: fa.Tensor, v: fa.Tensor) -> fa.Tensor:
@@ -229,7 +252,9 @@ def pooled(x: Array, kernel: int, stride: int, padding: int, fill: float) -> tup
     """Windows (n, c, y, x, kernel * kernel), and a function that takes values of windows back to the image."""
     n, c, height, width = x.shape
     pad = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=fill)
-    view = np.lib.stride_tricks.sliding_window_view(pad, (kernel, kernel), (2, 3))[:, :, ::stride, ::stride]
+    view = np.lib.stride_tricks.sliding_window_view(pad, (kernel, kernel), (2, 3))[
+        :, :, ::stride, ::stride
+    ]
     windows = view.reshape(*view.shape[:4], -1)
 
     def back(values: Array) -> Array:
@@ -246,11 +271,19 @@ def pooled(x: Array, kernel: int, stride: int, padding: int, fill: float) -> tup
 @pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize(
-    "sizes", [(1, 3, 5, 6, 2, 2, 0), (2, 70, 9, 17, 3, 2, 1), (2, 64, 8, 8, 3, 1, 1), (3, 129, 35, 4, 2, 2, 1)]
+    "sizes",
+    [
+        (1, 3, 5, 6, 2, 2, 0),
+        (2, 70, 9, 17, 3, 2, 1),
+        (2, 64, 8, 8, 3, 1, 1),
+        (3, 129, 35, 4, 2, 2, 1),
+    ],
 )
 def test_pooling(sizes: tuple, kind: str, memory_format: str, threads: int) -> None:
     n, c, height, width, kernel, stride, padding = sizes
-    values = np.random.default_rng(0).integers(0, 9, size=(n, c, height, width)).astype("float64")  # with ties
+    values = (
+        np.random.default_rng(0).integers(0, 9, size=(n, c, height, width)).astype("float64")
+    )  # with ties
     x = fa.tensor(values).contiguous(memory_format=getattr(fa, memory_format)).requires_grad_()
     out = getattr(fa.nn.functional, f"{kind}_pool2d")(x, kernel, stride, padding)
     windows, back = pooled(values, kernel, stride, padding, -np.inf if kind == "max" else 0)
@@ -266,7 +299,9 @@ def test_pooling(sizes: tuple, kind: str, memory_format: str, threads: int) -> N
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)
-@pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (4, 65, 5, 7), (3, 64, 40, 30), (2, 1, 9, 9), (40, 130, 3, 3)])
+@pytest.mark.parametrize(
+    "sizes", [(2, 3, 2, 2), (4, 65, 5, 7), (3, 64, 40, 30), (2, 1, 9, 9), (40, 130, 3, 3)]
+)
 def test_batch_norm(sizes: tuple, memory_format: str, threads: int) -> None:
     rng = np.random.default_rng(0)
     channels = sizes[1]
