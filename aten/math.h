@@ -11,4 +11,6 @@
 #endif
 #define FACULA_NOTE_ZERO_DIVISION() tls_int_division_by_zero = true
 
+#define FACULA_MATH_ELEMENTARY "aten/math_elementary.h"  // single precision of our own
+
 #include "facula/math.h"

@@ -141,20 +141,25 @@ FACULA_MATH bool isfinite(T z) {
 
 // ---- functions of the C library ----
 
+#define FACULA_MATH_1(name) \
+  FACULA_MATH double name(double x) { return ::name(x); }
+#define FACULA_MATH_ELEMENTARY_FUNCTIONS(X) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(tanh)
+FACULA_MATH_ELEMENTARY_FUNCTIONS(FACULA_MATH_1)
+#undef FACULA_MATH_1
+#ifndef FACULA_MATH_ELEMENTARY  // a header with these in single precision, where there are better ones
+#define FACULA_MATH_1(name) \
+  FACULA_MATH float name(float x) { return ::name##f(x); }
+FACULA_MATH_ELEMENTARY_FUNCTIONS(FACULA_MATH_1)
+#undef FACULA_MATH_1
+#endif
+#undef FACULA_MATH_ELEMENTARY_FUNCTIONS
+
 #define FACULA_MATH_1(name)                                \
   FACULA_MATH float name(float x) { return ::name##f(x); } \
   FACULA_MATH double name(double x) { return ::name(x); }
 #define FACULA_MATH_2(name)                                            \
   FACULA_MATH float name(float x, float y) { return ::name##f(x, y); } \
   FACULA_MATH double name(double x, double y) { return ::name(x, y); }
-
-FACULA_MATH_1(exp)
-FACULA_MATH_1(exp2)
-FACULA_MATH_1(expm1)
-FACULA_MATH_1(log)
-FACULA_MATH_1(log2)
-FACULA_MATH_1(log10)
-FACULA_MATH_1(log1p)
 FACULA_MATH_1(sqrt)
 FACULA_MATH_1(sin)
 FACULA_MATH_1(cos)
@@ -164,7 +169,6 @@ FACULA_MATH_1(acos)
 FACULA_MATH_1(atan)
 FACULA_MATH_1(sinh)
 FACULA_MATH_1(cosh)
-FACULA_MATH_1(tanh)
 FACULA_MATH_1(asinh)
 FACULA_MATH_1(acosh)
 FACULA_MATH_1(atanh)
@@ -178,6 +182,16 @@ FACULA_MATH_2(copysign)
 FACULA_MATH_2(nextafter)
 #undef FACULA_MATH_1
 #undef FACULA_MATH_2
+
+}  // namespace FACULA_ISA
+}  // namespace facula::math
+
+#ifdef FACULA_MATH_ELEMENTARY
+#include FACULA_MATH_ELEMENTARY
+#endif
+
+namespace facula::math {
+inline namespace FACULA_ISA {
 
 // ---- rounding: half to even, as IEEE 754 and Python do ----
 
