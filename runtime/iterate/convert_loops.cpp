@@ -66,7 +66,7 @@ inline Raw<To> convert_one(Raw<From> x) {
 template <typename To, typename From>
 void convert_loop(void* dst, const void* src, int64_t n) {
   if constexpr (std::is_same_v<To, From> && !std::is_same_v<To, bool>) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(To));
+    if (n > 0) std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(To));  // no elements may have no address
   } else {
     Raw<To>* __restrict d = static_cast<Raw<To>*>(dst);
     const Raw<From>* __restrict s = static_cast<const Raw<From>*>(src);
