@@ -41,11 +41,6 @@ struct real_of<std::complex<T>> {
 template <typename T>
 using real_t = typename real_of<T>::type;
 
-// How a value lies in memory. A bool is a byte that may hold any number where nothing was written yet,
-// and compilers vectorise loops over bytes that they leave alone over bool.
-template <typename T>
-using stored_t = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
-
 template <typename T>
 concept Int = std::is_integral_v<T>;  // bool included
 template <typename T>
@@ -145,8 +140,6 @@ FACULA_MATH bool isfinite(T z) {
 
 #define FACULA_MATH_1(name) \
   FACULA_MATH double name(double x) { return ::name(x); }
-#define FACULA_MATH_2(name) \
-  FACULA_MATH double name(double x, double y) { return ::name(x, y); }
 // Those with a single precision function of our own.
 FACULA_MATH_1(exp)
 FACULA_MATH_1(exp2)
@@ -157,7 +150,6 @@ FACULA_MATH_1(log10)
 FACULA_MATH_1(log1p)
 FACULA_MATH_1(tanh)
 #undef FACULA_MATH_1
-#undef FACULA_MATH_2
 
 #define FACULA_MATH_1(name)                                \
   FACULA_MATH float name(float x) { return ::name##f(x); } \

@@ -47,9 +47,9 @@ Tensor scores(const Tensor& query, const Tensor& key, const Tensor& mask, bool i
   return s;
 }
 
-// Their softmax; rows that see no key are zero.
-Tensor weights(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal, double scale) {
-  const Tensor s = scores(query, key, mask, is_causal, scale), p = ops::softmax(s, -1);
+// Their softmax; rows that see no key, which only a mask makes, are zero.
+Tensor weights(const Tensor& s, const Tensor& mask) {
+  const Tensor p = ops::softmax(s, -1);
   if (!mask.defined()) return p;
   const Tensor blind = ops::all(ops::eq(s, lowest_like(s)), IntList{-1}, true);
   return ops::where(blind, number_like(s, 0.0), p);
@@ -115,7 +115,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     k = repeat_heads(key, times);
     v = repeat_heads(value, times);
   }
-  Tensor p = weights(query, k, attn_mask, is_causal, factor);
+  Tensor p = weights(scores(query, k, attn_mask, is_causal, factor), attn_mask);
   if (dropout_p > 0) p = ops::dropout(p, dropout_p, true);
   return ops::matmul(p, v);
 }
@@ -123,10 +123,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                      bool is_causal, double scale) {
   const int64_t times = query.size(1) / key.size(1);
-  const Tensor p = weights(query, repeat_heads(key, times), mask, is_causal, scale);
-  const Tensor out = ops::matmul(p, repeat_heads(value, times));
-  const Tensor lse =
-      ops::logsumexp(scores(query, repeat_heads(key, times), mask, is_causal, scale), IntList{-1}, false);
+  const Tensor s = scores(query, repeat_heads(key, times), mask, is_causal, scale);
+  const Tensor out = ops::matmul(weights(s, mask), repeat_heads(value, times));
+  const Tensor lse = ops::logsumexp(s, IntList{-1}, false);
   const Tensor none = number_like(lse, std::numeric_limits<double>::infinity());
   return {out, ops::where(ops::eq(lse, lowest_like(lse)), none, lse)};
 }
@@ -136,7 +135,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
                                                       const Tensor&, bool is_causal, double scale) {
   const int64_t times = query.size(1) / key.size(1);
   const Tensor k = repeat_heads(key, times), v = repeat_heads(value, times);
-  const Tensor p = weights(query, k, mask, is_causal, scale);
+  const Tensor p = weights(scores(query, k, mask, is_causal, scale), mask);
   const Tensor dv = ops::matmul(ops::transpose(p, -2, -1), grad);
   const Tensor dp = ops::matmul(grad, ops::transpose(v, -2, -1));
   const Tensor inner = ops::sum(ops::mul(p, dp), IntList{-1}, true);

@@ -66,23 +66,6 @@ inline Element element_of(const Scalar& value, ScalarType dtype, const char* op)
   return e;
 }
 
-// The one element of a 0-d (or one-element) tensor as an element of `dtype`.
-inline Scalar scalar_of(const Tensor& t) {
-  if (t.dtype() == ScalarType::Bool) return Scalar(*t.data<uint8_t>() != 0);  // any byte may lie there
-  return visit_dtype(t.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
-    const T v = *t.data<T>();
-    if constexpr (std::is_same_v<T, bool>) {
-      return Scalar(v);
-    } else if constexpr (std::is_integral_v<T>) {
-      return Scalar(static_cast<int64_t>(v));
-    } else if constexpr (is_complex_v<T>) {
-      return Scalar(complex128(v));
-    } else {
-      return Scalar(static_cast<double>(v));
-    }
-  });
-}
-
 // `t` itself, or a copy when `out` shares memory with it.
 Tensor apart_from(const Tensor& t, const Tensor& out);
 // Dense, in row-major order, of that dtype; `t` itself when it is so already.

@@ -3,21 +3,17 @@
 #include <type_traits>
 #include <utility>
 
-#include "aten/cpu/panel.h"
+#include "aten/cpu/transpose.h"
 
 namespace facula {
 namespace {
 
-template <typename T>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(kBytes)));
-};
 // One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
 // columns of depth p are at b + p * (panel width), or with Taps at b + taps[p].
 template <typename T, int R, int V, bool Taps>
 void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __restrict b, const int64_t* __restrict taps,
             T* __restrict c, int64_t ldc, int64_t cols, bool accumulate) {
-  using Vector = typename VectorOf<T>::type;
+  using Vector = Lanes<T>;
   Vector acc[R][V] = {};
   for (int64_t p = 0; p < depth; ++p) {
     Vector v[V];
@@ -87,48 +83,6 @@ void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64
 
 // ---- packing ----
 
-// The two halves of one step of a transposition: lane l of `a` and `b` with bit S of l exchanged.
-template <typename Vector, typename Index, int S>
-struct Exchange {
-#if defined(__clang__)
-  template <int... L>
-  static Vector low(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shufflevector(a, b, ((L & S) ? static_cast<int>(sizeof...(L)) + L - S : L)...);
-  }
-  template <int... L>
-  static Vector high(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shufflevector(a, b, ((L & S) ? static_cast<int>(sizeof...(L)) + L : L + S)...);
-  }
-#else
-  template <int... L>
-  static Vector low(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shuffle(a, b, Index{((L & S) ? static_cast<int>(sizeof...(L)) + L - S : L)...});
-  }
-  template <int... L>
-  static Vector high(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shuffle(a, b, Index{((L & S) ? static_cast<int>(sizeof...(L)) + L : L + S)...});
-  }
-#endif
-};
-
-template <typename T, int S>
-inline __attribute__((always_inline)) void transpose_step(typename VectorOf<T>::type (&r)[kLanes<T>]) {
-  using Vector = typename VectorOf<T>::type;
-  using Index = typename VectorOf<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>::type;
-  constexpr std::make_integer_sequence<int, kLanes<T>> lanes;
-  if constexpr (S < kLanes<T>) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes<T>; ++i) {
-      if ((i & S) == 0) {
-        const Vector a = r[i], b = r[i + S];
-        r[i] = Exchange<Vector, Index, S>::low(a, b, lanes);
-        r[i + S] = Exchange<Vector, Index, S>::high(a, b, lanes);
-      }
-    }
-    transpose_step<T, 2 * S>(r);
-  }
-}
-
 // Rows of `in` (count <= lanes, `step` apart) become columns of `out`, in blocks of lanes x lanes. Vectors are
 // written whole, ascending: what is too much is overwritten by the next, and the last ends within `out`.
 template <typename T>
@@ -136,9 +90,9 @@ void pack_rows(int64_t depth, int64_t count, int64_t width, const T* __restrict 
   constexpr int kN = kLanes<T>;
   int64_t p = 0;
   for (; p + kN <= depth && (p + kN - 1) * width + kN <= depth * width; p += kN) {
-    typename VectorOf<T>::type r[kN] = {};
+    Lanes<T> r[kN] = {};
     for (int64_t i = 0; i < count; ++i) __builtin_memcpy(&r[i], in + i * step + p, kBytes);
-    transpose_step<T, 1>(r);
+    transpose_block<T>(r);
 #pragma GCC unroll 16
     for (int i = 0; i < kN; ++i) __builtin_memcpy(out + (p + i) * width, &r[i], kBytes);
   }

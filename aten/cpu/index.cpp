@@ -143,7 +143,7 @@ void index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scal
 }
 
 void index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value, const Tensor& out) {
-  index_fill(self, dim, index, scalar_of(value), out);
+  index_fill(self, dim, index, load_element(value.raw(), value.dtype()), out);
 }
 
 void embedding(const Tensor& weight, const Tensor& indices, int64_t, bool, bool, const Tensor& out) {

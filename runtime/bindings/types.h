@@ -144,7 +144,6 @@ NumberKind number_kind(PyObject* o);
 Scalar number_value(PyObject* o, NumberKind kind);  // throws PythonError
 // The one element of `t`, which may be on any device; `who` names the caller in errors.
 Scalar item_of(const Tensor& t, const char* who);
-Scalar load_element(const void* p, ScalarType t);
 void store_element(void* p, ScalarType t, const Scalar& v);
 PyObject* element_object(const void* p, ScalarType t);
 // Detached and in CPU memory.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +25,19 @@ TOLERANCE = {
     "complex128": (1e-9, 1e-11),
     "complex64": (3e-5, 5e-6),
 }
+
+
+def run_python(code: str, **variables: str) -> None:
+    """Run code that must succeed in a process of its own, which imports what this one does."""
+    folders = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": folders, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def dtypes_of(op: OpRecord) -> list[str]:

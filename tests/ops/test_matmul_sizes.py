@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import facula as fa
 import numpy as np
 import pytest
+from harness import run_python
 
 SIZES = [1, 2, 3, 5, 8, 15, 16, 17, 19, 31, 33, 48, 65, 97]
 
@@ -45,16 +42,7 @@ def test_products(dtype: str, layout: str) -> None:
 def test_products_without_blas() -> None:
     code = "import test_matmul_sizes as t; t.check_products('float32', 'contiguous')\n"
     code += "t.check_products('float64', 'transposed')"
-    env = {**os.environ, "FACULA_BLAS": "none", "PYTHONPATH": os.pathsep.join([*sys.path])}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=os.path.dirname(__file__),
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(code, FACULA_BLAS="none")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
