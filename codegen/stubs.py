@@ -50,6 +50,9 @@ class Stub:
     direct_result: str
     out_names: tuple[str, ...]
     lists: str  # every tensor input as a TensorList
+    device_names: str  # and their names, where several inputs must be on one device
+    out_gives_dtype: bool  # a factory takes the dtype of its out unless told another
+    kept_arguments: str  # the functional form's, `self` as its backward may keep it
     direct_inplace: bool  # `aliasing: self`: the kernel takes self itself as its out
 
     @property
@@ -98,6 +101,20 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
         names = ", ".join([arguments, *outs] if arguments else outs)
         forms.append(Form("Out", op.symbol + "_out", "void", joined, joined, names))
     return tuple(forms)
+
+
+def on_one_device(op: Operator) -> bool:
+    """Whether its tensors must share a device; `non_blocking` says that it copies between two."""
+    names = {a.name for a in op.signature.arguments}
+    return "non_blocking" not in names and (
+        len(tensor_inputs(op)) > 1 or any(a.type.is_list for a in tensor_inputs(op))
+    )
+
+
+def kept_arguments(op: Operator) -> str:
+    """The arguments of a composite whose result is then written over its first one."""
+    names = [cpp_types.identifier(a.name) for a in op.signature.arguments]
+    return ", ".join([f"kept({names[0]}, {layers_expression(op)})", *names[1:]]) if names else ""
 
 
 def takes_self(op: Operator) -> bool:
@@ -293,5 +310,12 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
             for i in range(len(op.signature.returns))
         ),
         lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
+        device_names=", ".join(f'"{a.name}"' for a in tensor_inputs(op)) if on_one_device(op) else "",
+        out_gives_dtype=not tensor_inputs(op)
+        and any(
+            a.type.base == "ScalarType" and a.type.optional and a.default == "None"
+            for a in op.signature.arguments
+        ),
+        kept_arguments=kept_arguments(op),
         direct_inplace=dict(op.policies).get("aliasing") == "self",
     )

@@ -403,7 +403,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       fa[k] = scale;
       fb[k] = training ? -scale * r * r * s2[k] / count : 0.0;
       fc[k] = training ? -scale * s1[k] / count - fb[k] * means[k] : 0.0;
-      s2[k] *= r;
+      s2[k] = count > 0 ? s2[k] * r : 0.0;
     }
     const auto store = [&](const Tensor& t, const double* from) {
       into_dense(t, c, [&](const Tensor& d) {

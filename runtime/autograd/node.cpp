@@ -176,7 +176,7 @@ class BusyGuard {
 }  // namespace
 
 void AccumulateGrad::accumulate(Tensor grad) {
-  if (!grad.defined()) return;
+  if (!grad.defined() || !leaf_.requires_grad()) return;  // a hook or a writer may have detached the leaf
   AutogradMeta& meta = autograd_meta(leaf_);
   const EngineRoles& roles = engine_roles();
   {

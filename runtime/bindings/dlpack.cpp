@@ -104,7 +104,7 @@ void destroy_capsule(PyObject* capsule) {
 template <typename Struct>
 PyObject* export_tensor(const Tensor& t, bool copied) {
   auto* e = new Exported<Struct>();
-  e->tensor = t;
+  e->tensor = detach(t);  // `t` itself may get other memory meanwhile
   e->sizes = DimVector(t.sizes());
   e->strides = DimVector(t.strides());
   // Some consumers reject odd strides where they do not matter.
