@@ -310,7 +310,9 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
             for i in range(len(op.signature.returns))
         ),
         lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
-        device_names=", ".join(f'"{a.name}"' for a in tensor_inputs(op)) if on_one_device(op) else "",
+        device_names=", ".join(f'"{a.name}"' for a in tensor_inputs(op))
+        if on_one_device(op)
+        else "",
         out_gives_dtype=not tensor_inputs(op)
         and any(
             a.type.base == "ScalarType" and a.type.optional and a.default == "None"
