@@ -155,7 +155,10 @@ def test_numbers_before_tensors() -> None:
         (lambda y: y.pow_(3), [[3, 12], [27, 75]]),
         (lambda y: y.pow_(fa.tensor(2.0)), [[2, 4], [6, 10]]),
         (lambda y: y[:].pow_(2), [[2, 4], [6, 10]]),
-        (lambda y: y.clamp_(fa.full((2,), 1.5).double(), fa.full((2,), 4).double()), [[0, 1], [1, 0]]),
+        (
+            lambda y: y.clamp_(fa.full((2,), 1.5).double(), fa.full((2,), 4).double()),
+            [[0, 1], [1, 0]],
+        ),
         (lambda y: y.div_(fa.tensor([2.0, 2.0]), rounding_mode="floor"), [[0, 0], [0, 0]]),
     ],
 )
@@ -279,3 +282,20 @@ def test_formats_are_strings() -> None:
     for t in (fa.tensor(1.0), fa.ones(2)):
         with pytest.raises(TypeError, match="__format__"):
             t.__format__(3)
+
+
+def test_differences_of_integers_do_not_wrap() -> None:
+    low = -(1 << 31)
+    for a, b in (
+        (fa.tensor([0], dtype=fa.int32), fa.tensor([low], dtype=fa.int32)),
+        (fa.tensor([2], dtype=fa.uint8), fa.tensor([250], dtype=fa.uint8)),
+        (fa.tensor([(1 << 63) - 1]), fa.tensor([-(1 << 63)])),
+    ):
+        assert not fa.allclose(a, b) and not fa.isclose(b, a).item()
+        with pytest.raises(AssertionError):
+            fa.testing.assert_close(a, b)
+    assert fa.isclose(fa.tensor([2], dtype=fa.uint8), fa.tensor([5], dtype=fa.uint8), 10.0).item()
+    y = fa.tensor([200, 250, 100], dtype=fa.uint8)
+    assert fa.trapezoid(y).item() == 400
+    assert fa.trapezoid(y, fa.tensor([9, 5, 200], dtype=fa.uint8)).item() == -4 * 225 + 195 * 175
+    assert fa.cumulative_trapezoid(y).tolist() == [225, 400]
