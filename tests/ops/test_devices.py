@@ -75,5 +75,5 @@ def test_one_tensor_on_meta(op: OpRecord) -> None:
     ],
 )
 def test_kernels_want_one_device(call: Any) -> None:
-    with pytest.raises(RuntimeError, match="on (the )?meta"):
+    with pytest.raises(RuntimeError, match=r"on (the )?meta"):
         call(fa.ones, lambda *size: fa.ones(*size, device="meta"))
