@@ -27,6 +27,7 @@ class Stub:
     entry: str
     forms: tuple[Form, ...]
     layers: str  # expression that ORs the inputs' layers
+    written_layers: str  # the same of an in-place form
     kind: str  # which template branch: pointwise, structured, view, composite, direct
     kernel_type: str
     kernels: tuple[tuple[str, str], ...]  # (device constant, symbol)
@@ -126,8 +127,15 @@ def tensor_inputs(op: Operator) -> list[Argument]:
     return [a for a in op.signature.arguments if a.type.base == "Tensor"]
 
 
-def layers_expression(op: Operator) -> str:
-    parts = [f"layers_of({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)]
+def layers_expression(op: Operator, written: bool = False) -> str:
+    changed = {a.name for a in op.signature.arguments if a.type.mutable}
+    if written and takes_self(op):
+        changed.add(op.signature.arguments[0].name)
+    parts = [
+        f"layers_of{'_written' if a.name in changed and not a.type.is_list else ''}"
+        f"({cpp_types.identifier(a.name)})"
+        for a in tensor_inputs(op)
+    ]
     return " | ".join(parts) if parts else "0"
 
 
@@ -270,6 +278,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         entry=f"{op.symbol}_entry",
         forms=forms_of(op),
         layers=layers_expression(op),
+        written_layers=layers_expression(op, written=True),
         kind=kind,
         kernel_type=kernel_type,
         kernels=tuple(

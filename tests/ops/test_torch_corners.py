@@ -299,3 +299,35 @@ def test_differences_of_integers_do_not_wrap() -> None:
     assert fa.trapezoid(y).item() == 400
     assert fa.trapezoid(y, fa.tensor([9, 5, 200], dtype=fa.uint8)).item() == -4 * 225 + 195 * 175
     assert fa.cumulative_trapezoid(y).tolist() == [225, 400]
+
+
+def test_views_made_under_no_grad_are_not_changed_in_place() -> None:
+    x = fa.ones(4, requires_grad=True)
+    for base in (x * 2, x):
+        with fa.no_grad():
+            view = base.view(2, 2)
+            view.mul_(1)  # without gradients it may be
+        for change in (
+            lambda v: v.mul_(2),
+            lambda v: v.copy_(fa.zeros(2, 2)),
+            lambda v: v.zero_(),
+            lambda v: v.pow_(2),
+            lambda v: v.__setitem__(0, 1.0),
+            lambda v: v.uniform_(),
+        ):
+            with pytest.raises(RuntimeError, match="under no_grad"):
+                change(view)
+        view.detach().mul_(1)
+    whole = fa.ones(4)
+    with fa.no_grad():
+        view = whole[:2]
+    view.add_(1)
+    assert whole.tolist() == [2, 2, 1, 1]
+
+
+def test_data_replaced_after_the_forward_pass() -> None:
+    x = fa.ones(5, requires_grad=True)
+    y = (x * 3).sum()
+    x.data = fa.ones(2)
+    with pytest.raises(RuntimeError, match="data were replaced"):
+        y.backward()
