@@ -119,6 +119,11 @@ def binding_of(op: Operator) -> Binding:
     )
 
 
+def takes_other(op: Operator) -> bool:
+    """Is it a function of two like operands, either of which may be a number?"""
+    return any(a.name == "other" for a in op.signature.arguments)
+
+
 def _param(op: Operator, argument: Argument) -> str:
     t = argument.type
     kind = _ARG_TYPES[t.base]
@@ -138,7 +143,8 @@ def _param(op: Operator, argument: Argument) -> str:
     if t.varargs:
         parts.append(".varargs = true")
     if t.is_tensor and (
-        op.kind == "pointwise" or (op.kind == "composite" and argument.name == "other")
+        op.kind == "pointwise"
+        or (op.kind == "composite" and argument.name in ("self", "other") and takes_other(op))
     ):
         parts.append(".numbers = true")
     if t.list_size:

@@ -101,10 +101,11 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                     (n == 3 || (key.size(0) == query.size(0) && value.size(0) == query.size(0))) &&
                     (enable_gqa || key.size(-3) == query.size(-3)) && value.size(-3) == key.size(-3);
   const bool mask_fits =
-      !attn_mask.defined() || (!needs_grad(attn_mask) && (n == 4 || attn_mask.dim() <= 2 || attn_mask.dim() == 3) &&
-                               broadcasts_to(attn_mask.sizes(), DimVector{n == 4 ? query.size(0) : 1, query.size(-3),
-                                                                          query.size(-2), key.size(-2)}));
-  if (same && mask_fits && dropout_p == 0 && query.size(-1) > 0 && value.size(-1) > 0) {
+      same && (!attn_mask.defined() ||
+               (!needs_grad(attn_mask) && (n == 4 || attn_mask.dim() <= 2 || attn_mask.dim() == 3) &&
+                broadcasts_to(attn_mask.sizes(),
+                              DimVector{n == 4 ? query.size(0) : 1, query.size(-3), query.size(-2), key.size(-2)})));
+  if (mask_fits && dropout_p == 0 && query.size(-1) > 0 && value.size(-1) > 0) {
     const auto four = [n](const Tensor& t) { return n == 4 ? t : ops::unsqueeze(t, 0); };
     const Tensor out = std::get<0>(ops::attention(four(query), four(key), four(value), attn_mask, is_causal, factor));
     return n == 4 ? out : ops::squeeze_dim(out, 0);

@@ -59,7 +59,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
   const Tensor counted = ops::ne(target, number(static_cast<double>(ignore_index)));
   Tensor smooth = ops::where(counted, all, ops::full(IntList{}, 0.0, all.dtype(), all.device()));
   if (word != "none") smooth = ops::sum(smooth);
-  if (word == "mean") smooth = ops::div(smooth, total);
+  if (word == "mean") smooth = ops::to_dtype(ops::div(smooth, total), smooth.dtype());
   return ops::add(ops::mul(loss, number(1 - label_smoothing)),
                   ops::mul(smooth, number(label_smoothing / static_cast<double>(classes))));
 }

@@ -78,6 +78,9 @@ void StorageImpl::resize(size_t nbytes) {
     nbytes_ = nbytes;
     return;
   }
+  FACULA_CHECK(data_ == nullptr || (use_count() == 1 && !lent_), Runtime, "resize: ", nbytes,
+               " bytes are more than the ", available,
+               " of memory that other tensors or arrays use as well; make a new tensor");
   FACULA_CHECK(device_.type == kCPU || nbytes_ == 0, NotImplemented,
                "resize: growing a storage with data is for cpu; make a new tensor on ", to_string(device_));
   Allocator& allocator = allocator_of(device_.type);

@@ -76,3 +76,9 @@ def test_operator_table():
     assert len(table) > 50 and all(
         schema.startswith(name.split(".")[0]) for name, schema in table.items()
     )
+
+
+def test_submodules_load_when_used() -> None:
+    for path in ("utils.data.DataLoader", "utils.hooks", "optim.lr_scheduler", "nn.init"):
+        code = f"import facula as fa; fa.{path}"
+        subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""Max pooling that also gives the places of the maxima where asked."""
+"""Max pooling that also gives the places of the maxima where asked, and adaptive pooling."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 from facula import _C
 
 __all__ = [
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
@@ -41,15 +43,36 @@ def _max_pool(dims: int) -> Any:
     return function
 
 
+def _filled(input: Any, sizes: Any, dims: int) -> Any:
+    """`sizes` with the input's own in place of None."""
+    if sizes is None:
+        sizes = (None,) * dims
+    if not isinstance(sizes, tuple | list) or None not in sizes:
+        return sizes
+    if len(sizes) != dims or input.dim() < dims:
+        raise ValueError(
+            f"output_size is {tuple(sizes)}, expected {dims} sizes for input {tuple(input.shape)}"
+        )
+    return [input.shape[i - dims] if size is None else size for i, size in enumerate(sizes)]
+
+
+def _adaptive_avg_pool(dims: int) -> Any:
+    operator = getattr(_ops, f"adaptive_avg_pool{dims}d")
+
+    def function(input: Any, output_size: Any) -> Any:
+        return operator(input, _filled(input, output_size, dims))
+
+    function.__name__ = function.__qualname__ = operator.__name__
+    function.__doc__ = f"{operator.__doc__}\n\nA size of None keeps a dim as it is."
+    return function
+
+
 def _adaptive_max_pool(dims: int) -> Any:
     name = f"adaptive_max_pool{dims}d"
 
     def function(input: Any, output_size: Any, return_indices: bool = False) -> Any:
         if dims > 1:
-            sizes = (output_size,) * dims if isinstance(output_size, int) else tuple(output_size)
-            output_size = [
-                input.shape[i - dims] if size is None else size for i, size in enumerate(sizes)
-            ]
+            output_size = _filled(input, output_size, dims)
         values, indices = getattr(_ops, f"{name}_with_indices")(input, output_size)
         return (values, indices) if return_indices else values
 
@@ -62,6 +85,7 @@ def _adaptive_max_pool(dims: int) -> Any:
 
 
 max_pool1d, max_pool2d, max_pool3d = (_max_pool(n) for n in (1, 2, 3))
+adaptive_avg_pool2d, adaptive_avg_pool3d = (_adaptive_avg_pool(n) for n in (2, 3))
 adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (
     _adaptive_max_pool(n) for n in (1, 2, 3)
 )

@@ -70,6 +70,10 @@ def _constant(input: Any, amounts: list[int], value: float) -> Any:
 
 
 def _by_index(input: Any, dim: int, before: int, after: int, mode: str) -> Any:
+    if mode == "circular" and min(before, after) < 0:  # what is left after cropping goes round
+        cut = max(0, -before), max(0, -after)
+        input = input.narrow(dim, cut[0], max(0, input.shape[dim] - sum(cut)))
+        before, after = max(0, before), max(0, after)
     size = input.shape[dim]
     limit = {"reflect": size - 1, "circular": size, "replicate": math.inf}[mode]
     if before > limit or after > limit or (size == 0 and (before > 0 or after > 0)):
