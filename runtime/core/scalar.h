@@ -54,4 +54,7 @@ class Scalar {
   double im_ = 0;
 };
 
+// The element of type `t` at `p`, which need not be aligned.
+FACULA_API Scalar element_at(const void* p, ScalarType t);
+
 }  // namespace facula
