@@ -3,7 +3,6 @@
 #include <bit>
 #include <cstring>
 
-#include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
 
 namespace facula::python {
