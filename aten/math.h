@@ -41,6 +41,11 @@ struct real_of<std::complex<T>> {
 template <typename T>
 using real_t = typename real_of<T>::type;
 
+// How a value lies in memory. A bool is a byte that may hold any number where nothing was written yet,
+// and compilers vectorise loops over bytes that they leave alone over bool.
+template <typename T>
+using stored_t = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
 template <typename T>
 concept Int = std::is_integral_v<T>;  // bool included
 template <typename T>
@@ -138,13 +143,11 @@ FACULA_MATH bool isfinite(T z) {
 
 // ---- functions of the C library ----
 
-#define FACULA_MATH_1(name)                                \
-  FACULA_MATH float name(float x) { return ::name##f(x); } \
+#define FACULA_MATH_1(name) \
   FACULA_MATH double name(double x) { return ::name(x); }
-#define FACULA_MATH_2(name)                                            \
-  FACULA_MATH float name(float x, float y) { return ::name##f(x, y); } \
+#define FACULA_MATH_2(name) \
   FACULA_MATH double name(double x, double y) { return ::name(x, y); }
-
+// Those with a single precision function of our own.
 FACULA_MATH_1(exp)
 FACULA_MATH_1(exp2)
 FACULA_MATH_1(expm1)
@@ -152,6 +155,16 @@ FACULA_MATH_1(log)
 FACULA_MATH_1(log2)
 FACULA_MATH_1(log10)
 FACULA_MATH_1(log1p)
+FACULA_MATH_1(tanh)
+#undef FACULA_MATH_1
+#undef FACULA_MATH_2
+
+#define FACULA_MATH_1(name)                                \
+  FACULA_MATH float name(float x) { return ::name##f(x); } \
+  FACULA_MATH double name(double x) { return ::name(x); }
+#define FACULA_MATH_2(name)                                            \
+  FACULA_MATH float name(float x, float y) { return ::name##f(x, y); } \
+  FACULA_MATH double name(double x, double y) { return ::name(x, y); }
 FACULA_MATH_1(sqrt)
 FACULA_MATH_1(sin)
 FACULA_MATH_1(cos)
@@ -161,7 +174,6 @@ FACULA_MATH_1(acos)
 FACULA_MATH_1(atan)
 FACULA_MATH_1(sinh)
 FACULA_MATH_1(cosh)
-FACULA_MATH_1(tanh)
 FACULA_MATH_1(asinh)
 FACULA_MATH_1(acosh)
 FACULA_MATH_1(atanh)
@@ -175,6 +187,14 @@ FACULA_MATH_2(copysign)
 FACULA_MATH_2(nextafter)
 #undef FACULA_MATH_1
 #undef FACULA_MATH_2
+
+}  // namespace FACULA_ISA
+}  // namespace facula::math
+
+#include "aten/math_elementary.h"
+
+namespace facula::math {
+inline namespace FACULA_ISA {
 
 // ---- rounding: half to even, as IEEE 754 and Python do ----
 

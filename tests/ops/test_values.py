@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import facula
 import pytest
@@ -196,14 +195,6 @@ def test_methods_take_self_first() -> None:
     for op in operators():
         if any(path.startswith("Tensor.") for path in op.python):
             assert "self" not in [a["name"] for a in op.data["arguments"][1:]], op.name
-
-
-def test_properties_name_tests() -> None:
-    tests = "".join(path.read_text() for path in Path(__file__).parents[1].glob("*/test_*.py"))
-    missing = {
-        op.property for op in operators() if op.property and f"def {op.property}(" not in tests
-    }
-    assert not missing
 
 
 def test_references_are_not_our_own_code() -> None:
