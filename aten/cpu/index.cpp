@@ -3,7 +3,6 @@
 
 #include "aten/cpu/bits.h"
 #include "aten/cpu/index_plan.h"
-#include "aten/geometry.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {

@@ -25,9 +25,7 @@ inf = 1e999
 nan = inf - inf
 
 # Loaded when first used: module by name, attributes by the module that has them.
-_SUBMODULES = frozenset(
-    "autograd examples linalg nn optim random serialization special testing utils".split()
-)
+_SUBMODULES = frozenset("autograd examples nn optim random serialization testing utils".split())
 _ATTRIBUTES = {
     name: module
     for module, names in {
@@ -46,25 +44,19 @@ _ATTRIBUTES = {
 }
 
 
-def _nonzero(self, *, as_tuple=False):
-    """The places of the elements that are not zero; with as_tuple a vector of indices a dim."""
-    return _C._ops.nonzero_tuple(self) if as_tuple else _C._ops.nonzero(self)
-
-
-_C.Tensor.nonzero = _nonzero
-
-
 def _method(name):
     """A method of tensors that is a function of a module loaded when first used."""
 
     def method(self, *args, **kwargs):
-        return __getattr__(name)(self, *args, **kwargs)
+        function = globals().get(name) or __getattr__(name)
+        return function(self, *args, **kwargs)
 
     method.__name__ = name
+    method.__doc__ = f"See facula.{name}."
     return method
 
 
-for _name in ("unique", "unique_consecutive"):
+for _name in ("nonzero", "unique", "unique_consecutive"):
     setattr(_C.Tensor, _name, _method(_name))
 
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
 
 namespace facula::python {

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "runtime/autograd/engine.h"
-#include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
 
 namespace facula::python {

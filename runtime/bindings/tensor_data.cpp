@@ -1,6 +1,5 @@
 // Tensor's elements as Python objects: item, tolist, iteration, text, NumPy.
 #include "aten/indexing.h"
-#include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
 

@@ -35,7 +35,6 @@ ScalarType dtype_value(PyObject* o);   // of a facula.dtype
 PyObject* dtype_object(ScalarType t);  // borrowed
 PyObject* wrap(Device d);
 Device device_value(PyObject* o);
-PyObject* wrap(MemoryFormat f);
 MemoryFormat memory_format_value(PyObject* o);
 PyObject* wrap(const Generator& g);
 const Generator& generator_value(PyObject* o);
@@ -144,7 +143,6 @@ NumberKind number_kind(PyObject* o);
 Scalar number_value(PyObject* o, NumberKind kind);  // throws PythonError
 // The one element of `t`, which may be on any device; `who` names the caller in errors.
 Scalar item_of(const Tensor& t, const char* who);
-void store_element(void* p, ScalarType t, const Scalar& v);
 PyObject* element_object(const void* p, ScalarType t);
 // Detached and in CPU memory.
 Tensor to_cpu(const Tensor& t);

@@ -1,7 +1,6 @@
 // Compiled once per instruction set; see isa.h.
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "runtime/iterate/convert.h"
 

@@ -332,3 +332,12 @@ def cross_entropy(
     # The target's own part carries its weight, the smoothed part that of every class.
     loss = np.where(counted, -(logp * share * w).sum(axis), 0)
     return _reduce(loss, each.sum(), reduction)
+
+
+def diagonal_scatter(
+    x: np.ndarray, src: np.ndarray, offset: int, dim1: int, dim2: int
+) -> np.ndarray:
+    out = x.copy()
+    at = np.arange(src.shape[-1])
+    np.moveaxis(out, (dim1, dim2), (-2, -1))[..., at + max(-offset, 0), at + max(offset, 0)] = src
+    return out

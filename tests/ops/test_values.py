@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 import facula
-import numpy as np
 import pytest
 from facula.testing._samples import OpRecord, operators
 from harness import arguments, compare, dtypes_of, find, reference, to_numpy
@@ -44,6 +43,8 @@ def test_value(op: OpRecord, index: int, dtype: str) -> None:
         if dtype != "uint8":
             raise
         pytest.skip("a negative number does not fit uint8")
+    if isinstance(got, facula.Tensor) and kwargs.get("dtype") is not None:
+        assert got.dtype == kwargs["dtype"]
     compare(op, to_numpy(got), reference(op, numpy), dtype)
 
 
@@ -189,6 +190,12 @@ def test_every_operator_has_a_proof() -> None:
     assert not missing
 
 
+def test_methods_take_self_first() -> None:
+    """A method's tensor is the first argument; an operator with `self` elsewhere has a form."""
+    for op in operators():
+        if any(path.startswith("Tensor.") for path in op.python):
+            assert "self" not in [a["name"] for a in op.data["arguments"][1:]], op.name
+
+
 def test_references_are_not_our_own_code() -> None:
     assert not [op.name for op in WITH_REFERENCE if "facula" in op.reference]
-    assert np.__name__ == "numpy"

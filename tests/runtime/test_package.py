@@ -38,8 +38,10 @@ def test_lazy_parts():
     for name in ("nn", "optim", "autograd", "random", "utils"):
         assert getattr(fa, name).__name__ == f"facula.{name}"
         assert name in dir(fa)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = fa.nothing
+    assert run("import facula; print(facula.utils.data.DataLoader.__name__)") == "DataLoader"
+    for package in (fa, fa.utils):
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            _ = package.nothing
 
 
 def test_all_names_are_there():

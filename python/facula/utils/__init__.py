@@ -1,14 +1,18 @@
-"""Helpers that are not about tensors: `data` (datasets, loaders) and `hooks`."""
+"""Helpers that are not about tensors: `data` (datasets, loaders) and `hooks`, loaded when used."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import importlib
 from typing import Any
 
-__all__ = ["data", "hooks"]
+_SUBMODULES = ("data", "hooks")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")  # which sets the attribute
+    if name in _SUBMODULES:
+        return importlib.import_module(f"facula.utils.{name}")
+    raise AttributeError(f"module 'facula.utils' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})
