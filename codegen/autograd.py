@@ -161,7 +161,8 @@ def _group(
     for i, grad in enumerate(grads):
         if grad in used or (grad == "grad" and "grad_output" in used):
             variables[grad] = Value(grad, TENSOR)
-            variables["grad_output"] = variables[grad]
+            if "grad_output" not in grads:  # else it is that of the output of this name
+                variables["grad_output"] = variables[grad]
             unpack.append(f"const Tensor {grad} = materialize(grads[{i}], {i});")
     for name, argument in arguments.items():
         if name in used:

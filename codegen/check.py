@@ -188,6 +188,11 @@ class _Checker:
                 near = nearest(name, tensors) or f"; tensor arguments are {', '.join(tensors)}"
                 place = op.place(f"masks.{op.masks.index(name)}")
                 self.errors.add(place, op.name, f"no tensor argument '{name}'{near}")
+        results = [r.name for r in op.signature.returns if r.name is not None]
+        for i, name in enumerate(op.kept):
+            if name not in results:
+                near = nearest(name, results) or f"; results are {', '.join(results) or 'unnamed'}"
+                self.errors.add(op.place(f"kept.{i}"), op.name, f"no result '{name}'{near}")
 
     # ---- derivatives ----
 

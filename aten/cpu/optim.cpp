@@ -168,8 +168,8 @@ void sgd_step(TensorList params, TensorList grads, TensorList momentum_buffers, 
               double dampening, double weight_decay, bool nesterov, bool maximize, bool first) {
   const StepLists lists = {params, grads, momentum_buffers};
   check_lists(lists, 2, "sgd_step");
-  FACULA_CHECK((momentum == 0) == momentum_buffers.empty() || params.empty(), Value,
-               "sgd_step(): momentum is ", momentum, " and there are ", momentum_buffers.size(), " buffers");
+  FACULA_CHECK((momentum == 0) == momentum_buffers.empty() || params.empty(), Value, "sgd_step(): momentum is ",
+               momentum, " and there are ", momentum_buffers.size(), " buffers");
   run(
       lists, SgdStep{lr, momentum, dampening, weight_decay, nesterov, maximize, first},
       [](const auto& loops) { return loops.sgd; }, [](size_t, SgdStep&) {});
@@ -243,8 +243,8 @@ void adagrad_step(TensorList params, TensorList grads, TensorList sums, TensorLi
       [&](size_t i, AdagradStep& s) { s.rate = lr / (1 + (count(steps[i]) - 1) * lr_decay); });
 }
 
-void adadelta_step(TensorList params, TensorList grads, TensorList square_avgs, TensorList acc_deltas,
-                   TensorList steps, double lr, double rho, double eps, double weight_decay, bool maximize) {
+void adadelta_step(TensorList params, TensorList grads, TensorList square_avgs, TensorList acc_deltas, TensorList steps,
+                   double lr, double rho, double eps, double weight_decay, bool maximize) {
   const StepLists lists = {params, grads, square_avgs, acc_deltas};
   check_lists(lists, 4, "adadelta_step");
   check_counters(steps, params.size(), "adadelta_step");

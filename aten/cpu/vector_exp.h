@@ -1,4 +1,5 @@
-// exp for loops that the compiler vectorises: no branches, NaN and infinities right, at most 1 ulp.
+// exp and tanh for loops that the compiler vectorises: no branches, NaN and infinities right, exp to
+// 1 ulp, tanh to 2.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +64,32 @@ inline __attribute__((always_inline)) double exp_of(double x) {
   const double a = bits_of<double>((half + 1023) << 52);
   const double b = bits_of<double>((k - half + 1023) << 52);
   return p * a * b;
+}
+
+// tanh after Cephes: a polynomial near zero, 1 - 2 / (exp(2 |x|) + 1) elsewhere.
+inline __attribute__((always_inline)) float tanh_of(float x) {
+  const float a = __builtin_fabsf(x), z = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const float near = p * z * x + x;
+  const float far = __builtin_copysignf(1.0f - 2.0f / (exp_of(a + a) + 1.0f), x);
+  return a < 0.625f ? near : far;
+}
+
+inline __attribute__((always_inline)) double tanh_of(double x) {
+  const double a = __builtin_fabs(x), z = x * x;
+  double p = -9.64399179425052238628e-1;
+  p = p * z - 9.92877231001918586564e1;
+  p = p * z - 1.61468768441708447952e3;
+  double q = z + 1.12811678491632931402e2;
+  q = q * z + 2.23548839060100448583e3;
+  q = q * z + 4.84406305325125486048e3;
+  const double near = x + x * z * (p / q);
+  const double far = __builtin_copysign(1.0 - 2.0 / (exp_of(a + a) + 1.0), x);
+  return a < 0.625 ? near : far;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ import facula
 import nn_reference
 import numpy as np
 import optim_reference
+import rnn_reference
 from facula.testing._samples import Named, OpRecord, Sample, Varying
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -24,7 +25,9 @@ TOLERANCE = {
     "complex128": (1e-9, 1e-11),
     "complex64": (3e-5, 5e-6),
 }
-REFERENCES = SimpleNamespace(**{**vars(nn_reference), **vars(optim_reference)})
+REFERENCES = SimpleNamespace(
+    **{**vars(nn_reference), **vars(optim_reference), **vars(rnn_reference)}
+)
 
 
 def dtypes_of(op: OpRecord) -> list[str]:

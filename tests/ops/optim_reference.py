@@ -31,10 +31,7 @@ def sgd_step(
     if momentum:
         for b, d in zip(buffers, steps, strict=True):
             new.append(d if first else momentum * b + (1 - dampening) * d)
-        if nesterov:
-            steps = [d + momentum * b for d, b in zip(steps, new, strict=True)]
-        else:
-            steps = new
+        steps = [d + momentum * b for d, b in zip(steps, new, strict=True)] if nesterov else new
     return [[p - lr * d for p, d in zip(params, steps, strict=True)], new]
 
 
@@ -119,9 +116,7 @@ def adamax_step(
 ) -> list[Arrays]:
     directions = _directions(params, grads, decay, maximize)
     means = _means(means, directions, beta1)
-    norms = [
-        np.maximum(beta2 * u, abs(d) + eps) for u, d in zip(largest, directions, strict=True)
-    ]
+    norms = [np.maximum(beta2 * u, abs(d) + eps) for u, d in zip(largest, directions, strict=True)]
     counts = [t + 1 for t in steps]
     new = [
         p - lr / (1 - beta1**t) * m / u
@@ -197,5 +192,3 @@ def adadelta_step(
     ]
     new = [p - lr * d for p, d in zip(params, moves, strict=True)]
     return [new, squares, _squares(moved, moves, rho), [t + 1 for t in steps]]
-
-
