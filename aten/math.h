@@ -138,13 +138,11 @@ FACULA_MATH bool isfinite(T z) {
 
 // ---- functions of the C library ----
 
-#define FACULA_MATH_1(name)                                \
-  FACULA_MATH float name(float x) { return ::name##f(x); } \
+#define FACULA_MATH_1(name) \
   FACULA_MATH double name(double x) { return ::name(x); }
-#define FACULA_MATH_2(name)                                            \
-  FACULA_MATH float name(float x, float y) { return ::name##f(x, y); } \
+#define FACULA_MATH_2(name) \
   FACULA_MATH double name(double x, double y) { return ::name(x, y); }
-
+// Those with a single precision function of our own.
 FACULA_MATH_1(exp)
 FACULA_MATH_1(exp2)
 FACULA_MATH_1(expm1)
@@ -152,6 +150,16 @@ FACULA_MATH_1(log)
 FACULA_MATH_1(log2)
 FACULA_MATH_1(log10)
 FACULA_MATH_1(log1p)
+FACULA_MATH_1(tanh)
+#undef FACULA_MATH_1
+#undef FACULA_MATH_2
+
+#define FACULA_MATH_1(name)                                \
+  FACULA_MATH float name(float x) { return ::name##f(x); } \
+  FACULA_MATH double name(double x) { return ::name(x); }
+#define FACULA_MATH_2(name)                                            \
+  FACULA_MATH float name(float x, float y) { return ::name##f(x, y); } \
+  FACULA_MATH double name(double x, double y) { return ::name(x, y); }
 FACULA_MATH_1(sqrt)
 FACULA_MATH_1(sin)
 FACULA_MATH_1(cos)
@@ -161,7 +169,6 @@ FACULA_MATH_1(acos)
 FACULA_MATH_1(atan)
 FACULA_MATH_1(sinh)
 FACULA_MATH_1(cosh)
-FACULA_MATH_1(tanh)
 FACULA_MATH_1(asinh)
 FACULA_MATH_1(acosh)
 FACULA_MATH_1(atanh)
@@ -175,6 +182,14 @@ FACULA_MATH_2(copysign)
 FACULA_MATH_2(nextafter)
 #undef FACULA_MATH_1
 #undef FACULA_MATH_2
+
+}  // namespace FACULA_ISA
+}  // namespace facula::math
+
+#include "aten/math_elementary.h"
+
+namespace facula::math {
+inline namespace FACULA_ISA {
 
 // ---- rounding: half to even, as IEEE 754 and Python do ----
 

@@ -124,6 +124,9 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `| head` has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
+    except OSError as error:
+        print(f"codegen: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen import cpp_types, stubs
-from codegen.model import Argument, Operator, Schema, Type
+from . import cpp_types, signs, stubs
+from .model import Argument, Operator, Schema
+from .words import PLACES
 
 _ARG_TYPES = {
     "Tensor": "Tensor",
@@ -30,25 +31,6 @@ _CONVERTERS = {
     "Generator": "to_generator",
     "MemoryFormat": "to_memory_format",
 }
-# Python's operator tokens and the slots of the Tensor type they fill.
-BINARY_SLOTS = {
-    "+": "kAdd",
-    "-": "kSub",
-    "*": "kMul",
-    "/": "kTrueDiv",
-    "//": "kFloorDiv",
-    "%": "kMod",
-    "**": "kPow",
-    "@": "kMatMul",
-    "&": "kAnd",
-    "|": "kOr",
-    "^": "kXor",
-    "<<": "kLShift",
-    ">>": "kRShift",
-}
-COMPARE_SLOTS = {"<": 0, "<=": 1, "==": 2, "!=": 3, ">": 4, ">=": 5}
-UNARY_SLOTS = {"unary -": "negative", "unary +": "positive", "~": "invert", "abs()": "absolute"}
-TOKENS = frozenset({*BINARY_SLOTS, *COMPARE_SLOTS, *UNARY_SLOTS, "function", "method", "property"})
 
 
 @dataclass(frozen=True)
@@ -235,7 +217,7 @@ def python_names(op: Operator) -> list[tuple[str, str]]:
                 found.append(("", base))
             elif place == "method" and stubs.takes_self(op):
                 found.append(("Tensor", base))
-            elif place not in TOKENS:
+            elif place not in PLACES and place not in signs.ALL:
                 path, _, leaf = place.rpartition(".")
                 found.append((path, leaf if base == op.base_name else base))
     return list(dict.fromkeys(found))
@@ -281,27 +263,17 @@ def slot_bindings(schema: Schema) -> tuple[list[tuple[str, str, str]], list[tupl
     unary: list[tuple[str, str]] = []
     for op in schema:
         for token in op.python:
-            if token in BINARY_SLOTS:
-                binary.append((token, f"binary[{BINARY_SLOTS[token]}]", op.symbol))
+            if token in signs.BINARY:
+                slot = signs.BINARY[token].slot
+                binary.append((token, f"binary[{slot}]", op.symbol))
                 if "inplace" in op.variants:
-                    binary.append((token + "=", f"inplace[{BINARY_SLOTS[token]}]", op.symbol))
-            elif token in COMPARE_SLOTS:
-                binary.append((token, f"compare[{COMPARE_SLOTS[token]}]", op.symbol))
-            elif token in UNARY_SLOTS:
-                unary.append((UNARY_SLOTS[token], op.symbol))
+                    binary.append((token + "=", f"inplace[{slot}]", op.symbol))
+            elif token in signs.COMPARE:
+                binary.append((token, f"compare[{signs.COMPARE[token].slot}]", op.symbol))
+            elif token in signs.UNARY:
+                unary.append((signs.UNARY[token].slot, op.symbol))
     return binary, unary
 
 
 def property_operators(schema: Schema) -> list[Operator]:
     return [op for op in schema if "property" in op.python]
-
-
-__all__ = [
-    "Binding",
-    "Callable_",
-    "Entry",
-    "Type",
-    "collect",
-    "property_operators",
-    "slot_bindings",
-]

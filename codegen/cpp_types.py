@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 
-from codegen.model import Argument, Operator, Return, Type
+from .model import Argument, Operator, Return, Type
 
 # base -> (plain parameter, optional parameter, owned value)
-_SCALARS: dict[str, tuple[str, str, str]] = {
+SCALARS: dict[str, tuple[str, str, str]] = {
     "int": ("int64_t", "std::optional<int64_t>", "int64_t"),
     "float": ("double", "std::optional<double>", "double"),
     "bool": ("bool", "std::optional<bool>", "bool"),
@@ -19,54 +20,75 @@ _SCALARS: dict[str, tuple[str, str, str]] = {
     "Generator": ("const Generator&", "const Generator&", "Generator"),
     "Tensor": ("const Tensor&", "const Tensor&", "Tensor"),
 }
-_LISTS: dict[str, tuple[str, str]] = {
+LISTS: dict[str, tuple[str, str]] = {
     "int": ("IntList", "DimVector"),
     "bool": ("const std::vector<bool>&", "std::vector<bool>"),
     "Tensor": ("TensorList", "std::vector<Tensor>"),
 }
-_MEMORY_FORMATS = {
+MEMORY_FORMATS = {
     "contiguous_format": "MemoryFormat::Contiguous",
     "preserve_format": "MemoryFormat::Preserve",
     "channels_last": "MemoryFormat::ChannelsLast",
     "channels_last_3d": "MemoryFormat::ChannelsLast3d",
 }
-_KEYWORDS = frozenset(
-    "and auto bool break case char class const continue default delete do double else enum explicit"
-    " export extern false float for friend goto if inline int long mutable namespace new not"
-    " operator or private protected public register return short signed sizeof static struct switch"
-    " template this throw true try typedef union unsigned using virtual void volatile while xor"
-    " compl bitand bitor".split()
+KEYWORDS = frozenset(
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t"
+    " char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr"
+    " constinit continue decltype default delete do double dynamic_cast else enum explicit export"
+    " extern false float for friend goto if inline int long mutable namespace new noexcept not"
+    " not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires"
+    " return short signed sizeof static static_assert static_cast struct switch template this"
+    " thread_local throw true try typedef typeid typename union unsigned using virtual void"
+    " volatile wchar_t while xor xor_eq".split()
 )
 
 
 def identifier(name: str) -> str:
     """A schema name as a C++ identifier: keywords get a trailing underscore."""
-    return name + "_" if name in _KEYWORDS else name
+    return name + "_" if name in KEYWORDS else name
 
 
 def parameter(t: Type) -> str:
     """The type of a function parameter."""
     if t.is_list:
-        plain = _LISTS[t.base][0]
+        plain = LISTS[t.base][0]
         # an absent tensor list is an empty one
         return f"std::optional<{plain}>" if t.optional and t.base != "Tensor" else plain
-    return _SCALARS[t.base][1 if t.optional else 0]
+    return SCALARS[t.base][1 if t.optional else 0]
 
 
 def owned(t: Type) -> str:
     """The type of a field or local that keeps such a value alive."""
     if t.is_list:
-        plain = _LISTS[t.base][1]
+        plain = LISTS[t.base][1]
         return f"std::optional<{plain}>" if t.optional and t.base != "Tensor" else plain
-    plain = _SCALARS[t.base][2]
+    plain = SCALARS[t.base][2]
     keeps_null = t.base in ("Tensor", "Generator")
     return f"std::optional<{plain}>" if t.optional and not keeps_null else plain
+
+
+def is_storable(t: Type) -> bool:
+    """Whether values of a type have a C++ type that owns them."""
+    return t.base in (LISTS if t.is_list else SCALARS)
 
 
 def dtype_literal(name: str) -> str:
     """`float32` -> `ScalarType::Float32`."""
     fixed = {"uint8": "UInt8", "bfloat16": "BFloat16"}
     return f"ScalarType::{fixed.get(name, name.capitalize())}"
+
+
+def quoted(text: str) -> str:
+    """Text as a string literal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def unbounded(value: float) -> str:
+    """An infinity or NaN."""
+    sign = "-" if value < 0 else ""
+    which = "infinity" if math.isinf(value) else "quiet_NaN"
+    return f"{sign}std::numeric_limits<double>::{which}()"
 
 
 def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
@@ -88,9 +110,11 @@ def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
         inner = f"{kind}{{{body}}}" if kind != "IntList" else f"IntList({{{body}}})"
         return f"{owned(t) if owned_value else parameter(t)}({inner})" if t.optional else inner
     if t.base == "str":
-        plain = '"' + str(ast.literal_eval(text)) + '"'
+        plain = quoted(str(ast.literal_eval(text)))
         return f"std::string({plain})" if owned_value else plain
     if t.base == "Scalar":
+        if text in ("inf", "-inf", "nan"):
+            return f"Scalar({unbounded(float(text))})"
         value = ast.literal_eval(text)
         if isinstance(value, bool):
             return f"Scalar({str(value).lower()})"
@@ -100,15 +124,11 @@ def literal(text: str, t: Type, *, owned_value: bool = False) -> str:
     if t.base == "int":
         return f"int64_t{{{text}}}"
     if t.base == "float":
-        if text.strip("-") in ("inf", "nan"):
-            sign = "-" if text.startswith("-") else ""
-            which = "infinity" if "inf" in text else "quiet_NaN"
-            return f"{sign}std::numeric_limits<double>::{which}()"
-        return f"double({text})"
+        return f"double({text})" if math.isfinite(float(text)) else unbounded(float(text))
     if t.base == "ScalarType":
         return dtype_literal(text)
     if t.base == "MemoryFormat":
-        return _MEMORY_FORMATS[text]
+        return MEMORY_FORMATS[text]
     raise ValueError(f"no C++ literal for default {text!r} of type {t}")
 
 
@@ -126,6 +146,11 @@ def parameters(op: Operator, with_defaults: bool = False) -> str:
     return ", ".join(
         declared_parameter(a, with_defaults and i > last_plain) for i, a in enumerate(arguments)
     )
+
+
+def joined(*parts: str) -> str:
+    """Parts of a list of parameters or arguments, of which some may be empty."""
+    return ", ".join(part for part in parts if part)
 
 
 def names(op: Operator) -> str:
@@ -156,19 +181,26 @@ def output_names(op: Operator) -> tuple[str, ...]:
     return tuple(r.name or f"result{i}" for i, r in enumerate(returns))
 
 
+def mutable_names(op: Operator) -> tuple[str, ...]:
+    """The arguments that the operator writes to, as C++ names."""
+    return tuple(identifier(a.name) for a in op.signature.arguments if a.type.mutable)
+
+
 def mutates(op: Operator) -> bool:
-    return any(a.type.mutable for a in op.signature.arguments)
+    return bool(mutable_names(op))
+
+
+def out_names(op: Operator) -> tuple[str, ...]:
+    """C++ names of the tensors that kernels and out= forms write their results to."""
+    count = len(op.signature.returns)
+    return ("out",) if count == 1 else tuple(f"out{i}" for i in range(count))
 
 
 def kernel_parameters(op: Operator) -> str:
     """Parameters of a device kernel: the arguments, then one output tensor a result."""
     text = parameters(op)
     if returns_tensors(op) and op.kind != "view":
-        outs = [
-            f"const Tensor& out{i if len(op.signature.returns) > 1 else ''}"
-            for i in range(len(op.signature.returns))
-        ]
-        text = ", ".join([text, *outs] if text else outs)
+        text = joined(text, *(f"const Tensor& {o}" for o in out_names(op)))
     return text
 
 

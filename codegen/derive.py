@@ -106,7 +106,7 @@ class _Deriver:
                 if new.name in self.names:
                     self.errors.add(op.location, op.name, f"'{new.name}' is declared by hand")
                 made.append(new)
-                text = _call_text(op, new)
+                text = _call_text(new)
                 if not new.scalar_variants:
                     self.library.add(new, from_formula(new.scalar[0][1]))
             formula = expr.synthetic(text, statement.location)
@@ -281,7 +281,7 @@ class _Deriver:
             )
 
 
-def _call_text(op: Operator, new: Operator) -> str:
+def _call_text(new: Operator) -> str:
     """The call of a derived operator in the words of the declared operator's derivative."""
     words = []
     for argument in new.signature.arguments:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from codegen import autograd, bindings
-from codegen.model import Derivative, Operator, Schema
-from codegen.render import environment
+from . import autograd, bindings
+from .model import Derivative, Operator, Schema
+from .render import environment
 
 
-def page(schema: Schema, op: Operator) -> str:
+def page(op: Operator) -> str:
     """The page of one operator."""
     template = environment().get_template("operator.md.j2")
     return template.render(
@@ -64,5 +64,5 @@ def generate(schema: Schema, out: Path) -> int:
     (out / "index.md").write_text(index(schema), encoding="utf-8")
     public = [op for op in schema if not op.internal]
     for op in public:
-        (out / f"{op.name}.md").write_text(page(schema, op), encoding="utf-8")
+        (out / f"{op.name}.md").write_text(page(op), encoding="utf-8")
     return len(public) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .model import Location
@@ -37,6 +37,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     folded = {candidate.lower(): candidate for candidate in reversed(candidates)}
     close = difflib.get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
     return f"; did you mean '{folded[close[0]]}'?" if close else ""
+
+
+def suggestion(word: str, known: Sequence[str], what: str = "known are") -> str:
+    """What would be right in the place of `word`: the nearest known word, or all of them."""
+    return nearest(word, known) or (f"; {what} {', '.join(known)}" if known else "")
 
 
 class Errors(list[SchemaError]):

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from . import pyi
 from .autograd import Node
 from .bindings import inplace_names, python_names
-from .compose import Translator, argument_values
+from .compose import Translator
 from .docs import derivative_text, page
 from .errors import nearest
 from .model import Operator, Schema
-from .render import SHARDED, Declarations, Plan, cpp, environment, plan_of, plans_of, tidy
+from .plans import Plan, plan_of, plans_of
+from .render import SHARDED, Declarations, cpp, environment, tidy
+from .values import argument_values
 
 
 class UnknownOperator(Exception):
@@ -42,8 +44,8 @@ def explain(schema: Schema, name: str) -> str:
                 continue
             text = cpp(stem, env, declarations, plans, 0)
             sections.append(f"{_title(f'generated C++: {stem}')}\n{tidy(text)}")
-        sections.append(f"{_title('type stubs')}\n" + "\n".join(_stub_lines(schema, op)))
-        sections.append(f"{_title('documentation page')}\n{page(schema, op)}")
+        sections.append(f"{_title('type stubs')}\n" + "\n".join(_stub_lines(op)))
+        sections.append(f"{_title('documentation page')}\n{page(op)}")
     return "\n".join(sections)
 
 
@@ -95,7 +97,7 @@ def _node_lines(op: Operator, node: Node) -> Iterator[str]:
     yield f"  forward mode: {forward}"
 
 
-def _stub_lines(schema: Schema, op: Operator) -> Iterator[str]:
+def _stub_lines(op: Operator) -> Iterator[str]:
     for path in dict.fromkeys(path for path, _ in [*python_names(op), *inplace_names(op)]):
         wanted = {name for p, name in [*python_names(op), *inplace_names(op)] if p == path}
         for function in pyi.functions(Schema((), (), (op,)), path):

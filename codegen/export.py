@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from codegen import autograd, bindings
-from codegen.model import Argument, Operator, Schema
+from . import autograd, bindings
+from .model import Argument, Operator, Schema
 
 
 def _argument(argument: Argument) -> dict[str, Any]:

@@ -48,6 +48,8 @@ _SCALAR_NODES = (
     ast.expr_context,
 )
 Scopes = Mapping[str, int]
+_MOST_DEPTH = 100
+_DEEP = f"not a formula: nested more than {_MOST_DEPTH} deep"
 
 
 class FormulaError(Exception):
@@ -67,15 +69,13 @@ def parse(
     program: bool = False,
 ) -> Formula:
     """Parse an expression, or with `program` an expression or a program of statements."""
-    tree: ast.AST
     try:
-        tree = ast.parse(text, mode="eval")
-        return Formula(text, tree, location, runs)
+        return Formula(text, _tree(text, "eval"), location, runs)
     except SyntaxError as error:
         mistake = _syntax(text, error)
     try:
         if "\n" in text:  # an expression that runs over several lines
-            tree = ast.parse(f"({text}\n)", mode="eval")
+            tree = _tree(f"({text}\n)", "eval")
             for node in ast.walk(tree):
                 if getattr(node, "lineno", 0) == 1:
                     node.col_offset -= 1  # type: ignore[attr-defined]
@@ -85,10 +85,27 @@ def parse(
     if not program:
         raise FormulaError(*mistake)
     try:
-        tree = ast.parse(text, mode="exec")
+        return Formula(text, _tree(text, "exec"), location, runs)
     except SyntaxError as error:
         raise FormulaError(*_syntax(text, error)) from None
-    return Formula(text, tree, location, runs)
+
+
+def _tree(text: str, mode: str) -> ast.AST:
+    """Python's tree of a text, no deeper than what later stages descend by recursion."""
+    try:
+        tree: ast.AST = ast.parse(text, mode=mode)
+    except (RecursionError, MemoryError):
+        raise FormulaError(0, _DEEP) from None
+    except ValueError as error:
+        raise FormulaError(0, f"not a formula: {error}") from None
+    level = [tree] if len(text) > _MOST_DEPTH else []
+    depth = 0
+    while level and depth < _MOST_DEPTH:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        depth += 1
+    if level:
+        raise FormulaError(0, _DEEP)
+    return tree
 
 
 def synthetic(text: str, location: Location) -> Formula:
@@ -138,9 +155,10 @@ def names(formula: Formula | ast.AST) -> set[str]:
 class Checker:
     """Notes unknown names, functions and wrong arity of formulas, each with its place."""
 
-    def __init__(self, errors: Errors, subject: str) -> None:
+    def __init__(self, errors: Errors, subject: str, optional: Collection[str] = ()) -> None:
         self.errors = errors
         self.subject = subject
+        self.optional = optional  # names that `is None` asks for
 
     def add(self, formula: Formula, node: ast.AST, message: str) -> None:
         self.errors.add(place(formula, node), self.subject, message)
@@ -148,17 +166,37 @@ class Checker:
     def scalar(self, formula: Formula, known: Collection[str], functions: Scopes) -> None:
         """A formula of elements: `functions` gives the vocabulary with its arity."""
         arity = {**INTRINSICS, **functions}
-        called = {id(n.func) for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
+        said: set[int] = set()  # nodes whose mistakes the node around them reports
         for node in ast.walk(formula.tree):
-            if isinstance(node, ast.Attribute) and id(node) in called:
-                continue  # the call says it
-            if not isinstance(node, _SCALAR_NODES) or isinstance(node, ast.MatMult):
-                self.add(formula, node, f"{_what(node)} has no place in a scalar formula")
+            if id(node) in said:
+                said.update(map(id, ast.iter_child_nodes(node)))
             elif isinstance(node, ast.Call):
+                said.add(id(node.func))
+                said.update(map(id, node.keywords))
                 self._call(formula, node, arity)
-            elif isinstance(node, ast.Constant) and not isinstance(node.value, int | float | None):
+            elif isinstance(node, ast.Compare):
+                said.update(map(id, node.ops))
+                self._compare(formula, node, said)
+            elif not isinstance(node, _SCALAR_NODES) or isinstance(node, ast.MatMult):
+                self.add(formula, node, f"{_what(node)} has no place in a scalar formula")
+                said.update(map(id, ast.iter_child_nodes(node)))
+            elif isinstance(node, ast.Constant) and not isinstance(node.value, int | float):
                 self.add(formula, node, f"{node.value!r} is not a number")
-        self._names(formula, known, arity)
+            elif isinstance(node, ast.Name):
+                self._name(formula, node, known, arity)
+
+    def _compare(self, formula: Formula, node: ast.Compare, said: set[int]) -> None:
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(operator, ast.In | ast.NotIn):
+                self.add(formula, node, "`in` has no place in a scalar formula; compare with `==`")
+            elif isinstance(operator, ast.Is | ast.IsNot):
+                said.add(id(right))
+                optional = isinstance(node.left, ast.Name) and node.left.id in self.optional
+                none = isinstance(right, ast.Constant) and right.value is None
+                if not (optional and none and len(node.ops) == 1):
+                    known = ", ".join(self.optional) or "this operator has none"
+                    message = f"`is` asks whether an optional argument is None ({known})"
+                    self.add(formula, node, message)
 
     def _call(self, formula: Formula, node: ast.Call, arity: Scopes) -> None:
         if not isinstance(node.func, ast.Name):
@@ -166,25 +204,25 @@ class Checker:
             return
         name = node.func.id
         if name not in arity:
-            self.add(formula, node, f"unknown function '{name}'{nearest(name, arity)}")
+            hint = nearest(name, arity) or "; the vocabulary are the 'math' records"
+            self.add(formula, node, f"unknown function '{name}'{hint}")
         elif node.keywords:
             self.add(formula, node, f"{name}() takes no keywords in a scalar formula")
         elif len(node.args) != arity[name]:
             wanted = f"{arity[name]} argument{'s' * (arity[name] != 1)}"
             self.add(formula, node, f"{name}() takes {wanted}, found {len(node.args)}")
 
-    def _names(self, formula: Formula, known: Collection[str], functions: Collection[str]) -> None:
-        called = {id(n.func) for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
-        for node in ast.walk(formula.tree):
-            if not isinstance(node, ast.Name) or id(node) in called or node.id in CONSTANTS:
-                continue
-            if node.id not in known:
-                hint = nearest(node.id, [*known, *CONSTANTS])
-                if node.id in functions:
-                    hint = f"; write {node.id}(...) to call the function"
-                elif not hint and known:
-                    hint = f"; known are {', '.join(sorted(known))}"
-                self.add(formula, node, f"unknown name '{node.id}'{hint}")
+    def _name(
+        self, formula: Formula, node: ast.Name, known: Collection[str], functions: Collection[str]
+    ) -> None:
+        if node.id in CONSTANTS or node.id in known:
+            return
+        hint = nearest(node.id, known) or nearest(node.id, CONSTANTS)
+        if node.id in functions:
+            hint = f"; write {node.id}(...) to call the function"
+        elif not hint and known:
+            hint = f"; known are {', '.join(sorted(known))}"
+        self.add(formula, node, f"unknown name '{node.id}'{hint}")
 
 
 def _what(node: ast.AST) -> str:

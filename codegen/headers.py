@@ -14,7 +14,7 @@ from pathlib import Path
 import jinja2
 
 from . import cpp_types
-from .model import Schema
+from .model import Operator, Schema
 from .stubs import Stub
 
 NAMES = ("facula/ops.h", "facula/kernels.h", "facula/shapes.h")
@@ -33,20 +33,23 @@ class Function:
 Spaces = Mapping[str, Sequence[Function]]
 
 
+def kernel_functions(op: Operator) -> Iterator[tuple[str, Function]]:
+    """The functions that an operator binds to, each with its namespace below `facula`."""
+    for device, symbol in op.dispatch:
+        if device in ("CPU", "any"):
+            result, parameters = cpp_types.kernel_result(op), cpp_types.kernel_parameters(op)
+            yield device.lower(), Function(result, symbol, parameters)
+    if op.composite_fn:
+        result = cpp_types.result_type(op.signature.returns)
+        yield "composite", Function(result, op.composite_fn, cpp_types.parameters(op))
+
+
 def kernel_spaces(schema: Schema) -> Spaces:
     """The functions that operators bind to, by namespace below `facula`."""
     spaces: dict[str, dict[Function, None]] = {}
     for op in schema:
-        for device, symbol in op.dispatch:
-            if device in ("CPU", "any"):
-                made = Function(
-                    cpp_types.kernel_result(op), symbol, cpp_types.kernel_parameters(op)
-                )
-                spaces.setdefault(device.lower(), {})[made] = None
-        if op.composite_fn:
-            result = cpp_types.result_type(op.signature.returns)
-            made = Function(result, op.composite_fn, cpp_types.parameters(op))
-            spaces.setdefault("composite", {})[made] = None
+        for space, function in kernel_functions(op):
+            spaces.setdefault(space, {})[function] = None
     return {space: tuple(functions) for space, functions in spaces.items()}
 
 

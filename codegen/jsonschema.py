@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .reader import DEVICES, DTYPE_CLASSES, KEYS, KINDS, POLICY_WORDS, PROMOTIONS, VARIANTS
 from .signature import DTYPES
+from .words import DEVICES, DTYPE_CLASSES, KEYS, KINDS, POLICY_WORDS, PROMOTIONS, VARIANTS
 
 _SIGNATURE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\(.*\) -> .+$"
 _FORMULA: dict[str, Any] = {"type": ["string", "number"]}
@@ -37,20 +37,8 @@ def _reason(prefix: str) -> dict[str, Any]:
     return {"type": "string", "pattern": rf"^{prefix}:\s*\S"}
 
 
-def _operator() -> dict[str, Any]:
-    one = {
-        "anyOf": [
-            _FORMULA,
-            {
-                "type": "object",
-                "properties": {"none": _TEXT, "scalar": _FORMULA},
-                "additionalProperties": False,
-                "minProperties": 1,
-                "maxProperties": 1,
-            },
-        ]
-    }
-    whole = [_words("auto", "zero", "composite"), _reason("none"), _mapping(one)]
+def _computing() -> dict[str, Any]:
+    """Keys of what an operator computes, and where."""
     return {
         "op": {
             "type": "string",
@@ -80,16 +68,47 @@ def _operator() -> dict[str, Any]:
         },
         "composite": {**_FORMULA, "description": "tensor expression or program over operators"},
         "composite_fn": {"type": "string", "pattern": r"^[A-Za-z_]\w*$"},
+    }
+
+
+def _gradients() -> dict[str, Any]:
+    """Keys of derivatives."""
+    one = {
+        "anyOf": [
+            _FORMULA,
+            {
+                "type": "object",
+                "properties": {"none": _TEXT, "scalar": _FORMULA},
+                "additionalProperties": False,
+                "minProperties": 1,
+                "maxProperties": 1,
+            },
+        ]
+    }
+    whole = [_words("auto", "zero", "composite"), _reason("none"), _mapping(one)]
+    return {
         "derivative": {
             "anyOf": whole,
             "description": "auto, or for each tensor input a formula, zero or none: reason",
         },
         "forward": {"anyOf": [_TEXT, {"type": "object", "properties": {"none": _TEXT}}]},
+    }
+
+
+def _names() -> dict[str, Any]:
+    """Keys of the forms and names that Python sees."""
+    return {
         "variants": _list(_words(*VARIANTS)),
         "python": _list(_TEXT),
         "overload": _TEXT,
         "alias": _list(_TEXT),
         "internal": {"type": "boolean"},
+    }
+
+
+def _proofs() -> dict[str, Any]:
+    """Keys of samples, references, checks and policies."""
+    return {
         "samples": {
             "type": "array",
             "items": {"type": ["string", "number"]},
@@ -121,8 +140,9 @@ def schema() -> dict[str, Any]:
         "derivative": {"anyOf": [_FORMULA, _mapping(_FORMULA)]},
         "holomorphic": {"type": "boolean"},
     }
+    operator = {**_computing(), **_gradients(), **_names(), **_proofs()}
     rule = {"rule": {"type": "string", "pattern": _SIGNATURE}}
-    records = {"op": _operator(), "math": math, "rule": rule}
+    records = {"op": operator, "math": math, "rule": rule}
     required = {"op": ["op", "doc"], "math": ["math", "derivative"], "rule": ["rule"]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -110,9 +110,6 @@ class Signature:
     def tensor_arguments(self) -> tuple[Argument, ...]:
         return tuple(a for a in self.arguments if a.type.is_tensor)
 
-    def argument(self, name: str) -> Argument:
-        return next(a for a in self.arguments if a.name == name)
-
     def __str__(self) -> str:
         parts: list[str] = []
         starred = False
@@ -166,7 +163,7 @@ class Derivative:
     """What the schema says of one differentiable input (or of a joint group of inputs).
 
     Exactly one of `formula` (tensor formula), `scalar` (scalar formula, becomes a fused operator),
-    `auto`, `zero` and `none` (the reason) is set. `symbolic.derive` turns `scalar` and `auto` into
+    `auto`, `zero` and `none` (the reason) is set. `derive.derive` turns `scalar` and `auto` into
     `formula` or `zero`.
     """
 
@@ -222,7 +219,6 @@ class Operator:
     dispatch: tuple[tuple[str, str], ...] = ()
     composite: Formula | None = None
     composite_fn: str | None = None
-    auto: bool = False  # derivative: auto
     derivatives: tuple[Derivative, ...] = ()
     forward: str = "none"  # elementwise, linear, composite, formula, none
     forward_formula: Formula | None = None
@@ -236,7 +232,6 @@ class Operator:
     reference: str | None = None
     property_test: str | None = None  # key `property`
     tolerance: tuple[tuple[str, float], ...] = ()
-    tolerance_reason: str = ""
     checks: tuple[Check, ...] = ()
     policies: tuple[tuple[str, str], ...] = ()  # deterministic, nan, ties, empty
     # Where things stand in the file: `samples`, `samples.2`, `dispatch.CPU`, `derivative.self`.

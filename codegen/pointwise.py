@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-import jinja2
-
-from . import scalar_cpp
+from . import cpp_types, scalar_cpp
 from .model import Argument, Formula, Operator
 from .scalar_cpp import Body, variable
-from .tree import from_formula
+from .tree import Expr, from_formula
 
 SHARDS = 13
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -70,23 +66,19 @@ def tables(op: Operator) -> tuple[Table, ...]:
             loop_name = loops.setdefault(loop, f"loop_{name}{suffix}")
             for cpp, scalar_type in scalar_cpp.TYPES[class_]:
                 slots.append((scalar_type, loop_name, cpp))
-        named = tuple(_rename(loop, loop_name) for loop, loop_name in loops.items())
+        named = tuple(replace(loop, name=loop_name) for loop, loop_name in loops.items())
         text = "; ".join(" ".join(formula.text.split()) for _, formula in group)
         found.append(Table(name, text, named, tuple(slots)))
     return tuple(found)
 
 
-def _rename(loop: Loop, name: str) -> Loop:
-    return Loop(**{**loop.__dict__, "name": name})
-
-
-def _loop(op: Operator, name: str, formulas: tuple[object, ...], class_: str) -> Loop:
+def _loop(op: Operator, name: str, formulas: tuple[Expr, ...], class_: str) -> Loop:
     types: dict[str, str] = {}
     inputs = []
     for a in op.signature.tensor_arguments:
         types[a.name] = "bool" if a.name in op.masks else "T"
         inputs.append((variable(a.name), types[a.name]))
-    used = set().union(*(f.names() for f in formulas))  # type: ignore[attr-defined]
+    used = set().union(*(f.names() for f in formulas))
     scalars, flags = [], []
     for index, a in enumerate(loop_arguments(op)):
         if a.name not in used:
@@ -98,19 +90,16 @@ def _loop(op: Operator, name: str, formulas: tuple[object, ...], class_: str) ->
     bindings: list[str] = []
     values: list[str] = []
     for formula in formulas:
-        body: Body = scalar_cpp.emit(formula, class_, types)  # type: ignore[arg-type]
+        body = scalar_cpp.emit(formula, class_, types)
         if len(formulas) > 1:  # locals of several formulas are kept apart by scopes of their own
             body = _scoped(body)
         bindings += body.bindings
         values.append(body.value)
-    output_type = {"bool": "bool", "real": "R"}.get(op.promote, "T")
-    count = len(op.signature.returns)
-    outputs = ("out",) if count == 1 else tuple(f"out{k}" for k in range(count))
     return Loop(
         "",
-        tuple((n, t) for n, t in inputs),
-        outputs,
-        output_type,
+        tuple(inputs),
+        cpp_types.out_names(op),
+        {"bool": "bool", "real": "R"}.get(op.promote, "T"),
         tuple(scalars),
         tuple(flags),
         tuple(bindings),
@@ -127,14 +116,3 @@ def _scoped(body: Body) -> Body:
 def shard_of(op: Operator, shards: int = SHARDS) -> int:
     """An operator and its derived ones share a shard, which no edit elsewhere changes."""
     return zlib.crc32((op.derived_from or op.name).encode()) % shards
-
-
-def environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )

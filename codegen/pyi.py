@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import keyword
 from dataclasses import dataclass
 
 import jinja2
 
-from codegen import bindings
-from codegen.model import Argument, Operator, Schema, Type
+from . import bindings, signs
+from .model import Argument, Operator, Schema, Type
 
 _PLAIN = {
     "Tensor": "Tensor",
@@ -21,28 +22,6 @@ _PLAIN = {
     "Generator": "Generator",
     "MemoryFormat": "memory_format",
 }
-_KEYWORDS = frozenset(
-    "False None True and as assert async await break class continue def del elif else except"
-    " finally for from global if import in is lambda nonlocal not or pass raise return try while"
-    " with yield".split()
-)
-_RICH = {
-    "+": "add",
-    "-": "sub",
-    "*": "mul",
-    "/": "truediv",
-    "//": "floordiv",
-    "%": "mod",
-    "**": "pow",
-    "@": "matmul",
-    "&": "and",
-    "|": "or",
-    "^": "xor",
-    "<<": "lshift",
-    ">>": "rshift",
-}
-_COMPARE = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
-_UNARY = {"unary -": "neg", "unary +": "pos", "~": "invert", "abs()": "abs"}
 
 
 @dataclass(frozen=True)
@@ -127,11 +106,10 @@ def functions(schema: Schema, path: str) -> list[Function]:
     method = path == "Tensor"
     for op in schema:
         for place, name in [*bindings.python_names(op), *bindings.inplace_names(op)]:
-            if place == path and name not in _KEYWORDS:
+            if place == path and not keyword.iskeyword(name):
                 named.setdefault(name, []).append(op)
     found = []
-    for name in sorted(named):
-        group = named[name]
+    for name, group in sorted(named.items()):
         for op in group:
             found.append(Function(name, parameters(op, method), result(op), op.doc, len(group) > 1))
     return found
@@ -142,22 +120,17 @@ def operators(schema: Schema) -> list[Function]:
     found = []
     for op in schema:
         for token in op.python:
-            other = "other: Tensor | Number" if token != "@" else "other: Tensor"
-            if token in _RICH:
-                found.append(Function(f"__{_RICH[token]}__", f"self, {other}", "Tensor", "", False))
-                found.append(
-                    Function(f"__r{_RICH[token]}__", f"self, {other}", "Tensor", "", False)
-                )
-                if "inplace" in op.variants:
-                    found.append(
-                        Function(f"__i{_RICH[token]}__", f"self, {other}", "Tensor", "", False)
-                    )
-            elif token in _COMPARE:
-                found.append(
-                    Function(f"__{_COMPARE[token]}__", f"self, {other}", "Tensor", "", False)
-                )
-            elif token in _UNARY:
-                found.append(Function(f"__{_UNARY[token]}__", "self", "Tensor", "", False))
+            if token in signs.BINARY:
+                prefixes = ("", "r", "i") if "inplace" in op.variants else ("", "r")
+                names = [prefix + signs.BINARY[token].method for prefix in prefixes]
+                parameters = f"self, other: Tensor{' | Number' * (token != '@')}"
+            elif token in signs.COMPARE:
+                names, parameters = [signs.COMPARE[token].method], "self, other: Tensor | Number"
+            elif token in signs.UNARY:
+                names, parameters = [signs.UNARY[token].method], "self"
+            else:
+                continue
+            found += [Function(f"__{n}__", parameters, "Tensor", "", False) for n in names]
     return found
 
 

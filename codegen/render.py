@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 
-from codegen import (
-    autograd,
+from . import (
     bindings,
     cpp_types,
     export,
@@ -20,10 +19,9 @@ from codegen import (
     pyi,
     stubs,
 )
-from codegen.compose import FormulaError
-from codegen.errors import SchemaError, SchemaErrors
-from codegen.model import Operator, Schema
-from codegen.pointwise import SHARDS, shard_of
+from .model import Schema
+from .plans import Plan, plans_of
+from .pointwise import SHARDS, shard_of
 
 STUB_SHARDS = 13
 AUTOGRAD_SHARDS = 13
@@ -37,157 +35,19 @@ SHARDED = {
 }
 
 
-@dataclass(frozen=True)
-class LayerForm:
-    """A function of the autograd layer."""
-
-    variant: str
-    name: str
-    symbol: str
-    public_name: str
-    result: str
-    parameters: str
-    arguments: str
-    written: tuple[str, ...]
-    outs: tuple[str, ...]
-    returns_self: bool
-
-
-@dataclass(frozen=True)
-class LayerPlan:
-    op: Operator
-    node: autograd.Node | None
-    forms: tuple[LayerForm, ...]
-    any_grad: str
-    any_tangent: str
-    input_lists: tuple[str, ...]
-    outputs: tuple[str, ...]
-    single: bool
-    list_result: bool
-    conditions: dict[str, str]
-
-
+@functools.cache
 def environment() -> jinja2.Environment:
-    env = pointwise.environment()
-    env.filters["cpp_string"] = _cpp_string
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    env.filters["cpp_string"] = cpp_types.quoted
     env.filters["identifier"] = cpp_types.identifier
     return env
-
-
-def _cpp_string(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
-def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
-    node = autograd.node_of(schema, op) if autograd.is_differentiable(op) else None
-    mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
-    forms = []
-    for form in stubs.forms_of(op):
-        if form.variant == "Functional" and node is None and not mutable:
-            continue
-        through_parts = op.composite is not None or op.composite_fn is not None
-        if form.variant != "Functional" and through_parts and node is None and not op.dispatch:
-            continue
-        self_name = (
-            cpp_types.identifier(op.signature.arguments[0].name) if op.signature.arguments else ""
-        )
-        written = (
-            (self_name,)
-            if form.variant == "InPlace"
-            else mutable
-            if form.variant == "Functional"
-            else ()
-        )
-        outs = tuple(
-            f"out{i if len(op.signature.returns) > 1 else ''}"
-            for i in range(len(op.signature.returns))
-        )
-        public = op.base_name + ("_" if form.variant == "InPlace" else "")
-        returns = op.signature.returns
-        returns_self = form.variant == "Functional" and bool(returns) and returns[0].type.mutable
-        forms.append(
-            LayerForm(
-                form.variant,
-                form.name,
-                f"{form.name}_autograd",
-                public,
-                form.result,
-                form.parameters,
-                form.arguments,
-                written,
-                outs if form.variant == "Out" else (),
-                returns_self,
-            )
-        )
-    inputs = stubs.tensor_inputs(op)
-    names = [cpp_types.identifier(a.name) for a in inputs]
-    stated = {a.name for a in node.inputs} if node else set()
-    grad_names = [cpp_types.identifier(a.name) for a in inputs if a.name in stated]
-    conditions = {f.name: _condition(node, f) for f in node.fields} if node else {}
-    returns = op.signature.returns
-    return LayerPlan(
-        op=op,
-        node=node,
-        forms=tuple(forms),
-        any_grad=" || ".join(f"needs_grad({n})" for n in grad_names) or "false",
-        any_tangent=" || ".join(f"has_tangent({n})" for n in grad_names) or "false",
-        input_lists=tuple(f"as_list({n})" for n in names),
-        outputs=cpp_types.output_names(op),
-        single=len(returns) <= 1,
-        list_result=len(returns) == 1 and returns[0].type.is_list,
-        conditions=conditions,
-    )
-
-
-def _condition(node: autograd.Node, field: autograd.Field) -> str:
-    """A saved tensor is kept only when a gradient that uses it is wanted."""
-    if not field.saved:
-        return ""
-    tests = []
-    for user in field.users:
-        group = node.groups[user]
-        for slot, is_list, count in zip(group.slots, group.lists, group.counts, strict=True):
-            at = _qualified(slot)
-            tests.append(
-                f"needs_any(*node_, {at}, {_qualified(count)})"
-                if is_list
-                else f"node_->needs({at})"
-            )
-    return f"if ({' || '.join(dict.fromkeys(tests))}) "
-
-
-def _qualified(expression: str) -> str:
-    return " + ".join(p if p.isdigit() else f"node_->{p}" for p in expression.split(" + "))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the templates need of one operator."""
-
-    op: Operator
-    stub: stubs.Stub
-    layer: LayerPlan
-
-
-def plan_of(schema: Schema, op: Operator) -> Plan:
-    """Translates an operator's formulas; a mistake in one raises FormulaError."""
-    layer = layer_plan(schema, op)
-    return Plan(op, stubs.stub_of(schema, op, layer.node is not None), layer)
-
-
-def plans_of(schema: Schema) -> list[Plan]:
-    """The plans of all operators; raises SchemaErrors with every mistake found."""
-    plans: list[Plan] = []
-    errors: list[SchemaError] = []
-    for op in schema:
-        try:
-            plans.append(plan_of(schema, op))
-        except FormulaError as error:
-            errors.append(SchemaError(error.location, op.derived_from or op.name, error.message))
-    if errors:
-        raise SchemaErrors(errors)
-    return plans
 
 
 def generate_texts(schema: Schema, sources: Mapping[str, str] | None = None) -> dict[str, str]:

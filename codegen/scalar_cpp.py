@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from . import expr
 from .tree import COMPARISONS, Expr
 
-CLASSES = ("bool", "int", "float", "complex")
 # C++ types of each class, with the name of their ScalarType.
 TYPES: dict[str, tuple[tuple[str, str], ...]] = {
     "bool": (("bool", "Bool"),),

@@ -10,23 +10,13 @@ import keyword
 import math
 import re
 
-from .errors import nearest
+from . import cpp_types
+from .errors import nearest, suggestion
 from .model import Argument, Range, Return, Signature, Type
 
-BASE_TYPES = (
-    "Tensor",
-    "int",
-    "float",
-    "bool",
-    "str",
-    "Scalar",
-    "ScalarType",
-    "Device",
-    "Generator",
-    "MemoryFormat",
-    "Meta",
-)
-LIST_BASES = ("Tensor", "int", "float", "bool", "Scalar")
+# Types that C++ has, and Meta, which shape rules return.
+BASE_TYPES = (*cpp_types.SCALARS, "Meta")
+LIST_BASES = tuple(cpp_types.LISTS)
 DTYPES = (
     "bool",
     "uint8",
@@ -41,78 +31,8 @@ DTYPES = (
     "complex64",
     "complex128",
 )
-MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last")
+MEMORY_FORMATS = tuple(cpp_types.MEMORY_FORMATS)
 FLOAT_NAMES = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-CPP_KEYWORDS = frozenset(
-    [
-        "alignas",
-        "alignof",
-        "asm",
-        "auto",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "concept",
-        "const",
-        "constexpr",
-        "continue",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "noexcept",
-        "operator",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "requires",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "try",
-        "typedef",
-        "typeid",
-        "typename",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-        "bool",
-        "true",
-        "false",
-        "nullptr",
-    ]
-)
-
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OPERATOR_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _BOUND = re.compile(r"(>=|<=|>|<)\s*(-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)")
@@ -129,9 +49,10 @@ class SignatureError(ValueError):
 
 
 class _Cursor:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, rule: bool) -> None:
         self.text = text
         self.at = 0
+        self.rule = rule
 
     def skip(self) -> None:
         while self.at < len(self.text) and self.text[self.at].isspace():
@@ -166,17 +87,23 @@ class _Cursor:
         return SignatureError(self.at if at is None else at, message)
 
 
-def parse(text: str) -> Signature:
-    """Parse a signature; raises SignatureError with the column of the mistake."""
-    cursor = _Cursor(text)
+def parse(text: str, *, rule: bool = False) -> Signature:
+    """Parse the signature of an operator or shape rule; a mistake raises SignatureError."""
+    cursor = _Cursor(text, rule)
     name = cursor.match(_OPERATOR_NAME, "the operator's name").group()
+    if keyword.iskeyword(name):
+        raise cursor.error(f"'{name}' is a keyword of Python; use '{name}_'", 0)
     cursor.expect("(", f"after '{name}'")
     arguments = _arguments(cursor)
     cursor.expect("->", "before the return type")
+    cursor.skip()
+    start = cursor.at
     returns, parenthesised = _returns(cursor)
     cursor.skip()
     if cursor.at != len(text):
         raise cursor.error(f"nothing may follow the return type, found {text[cursor.at :]!r}")
+    if rule and [str(r.type) for r in returns] != ["Meta"]:
+        raise cursor.error("a shape rule returns Meta", start)
     signature = Signature(name, arguments, returns, parenthesised)
     spelled = str(signature)
     if spelled != text:
@@ -228,7 +155,7 @@ def _argument(cursor: _Cursor, keyword_only: bool) -> Argument:
     cursor.skip()
     start = cursor.at
     name = cursor.match(_NAME, f"a name after the type '{type_}'").group()
-    if keyword.iskeyword(name) or name in CPP_KEYWORDS:
+    if keyword.iskeyword(name) or name in cpp_types.KEYWORDS:
         raise cursor.error(f"'{name}' is a keyword of Python or C++; use '{name}_'", start)
     range_ = _range(cursor, type_)
     default = None
@@ -247,7 +174,9 @@ def _type(cursor: _Cursor) -> Type:
     start = cursor.at
     base = cursor.match(_NAME, "a type").group()
     if base not in BASE_TYPES:
-        raise cursor.error(f"unknown type '{base}'{nearest(base, BASE_TYPES)}", start)
+        raise cursor.error(f"unknown type '{base}'{suggestion(base, BASE_TYPES)}", start)
+    if base == "Meta" and not cursor.rule:
+        raise cursor.error("Meta is what shape rules return; operators have Tensors", start)
     mutable = base == "Tensor" and cursor.text.startswith("!", cursor.at)
     cursor.at += mutable
     optional = cursor.text.startswith("?", cursor.at)
@@ -352,6 +281,8 @@ def check_default(type_: Type, default: str, range_: Range | None) -> str | None
         case "int":
             if not isinstance(value, int) or isinstance(value, bool):
                 return f"expected an integer, found {default}"
+            if not -(2**63) <= value < 2**63:
+                return f"{default} does not fit in 64 bits"
         case "float":
             if value is None or isinstance(value, bool):
                 return f"expected a number, found {default}"
@@ -361,7 +292,7 @@ def check_default(type_: Type, default: str, range_: Range | None) -> str | None
         case "bool":
             if default not in ("True", "False"):
                 return f"expected True or False, found {default}"
-        case "str" | "Device":
+        case "str":
             if not re.fullmatch(r'"[^"\\]*"', default):
                 return f"expected text in double quotes, found {default}"
         case "ScalarType":
@@ -371,7 +302,7 @@ def check_default(type_: Type, default: str, range_: Range | None) -> str | None
             if default not in MEMORY_FORMATS:
                 return f"unknown memory format {default}{nearest(default, MEMORY_FORMATS)}"
         case _:
-            return f"a {type_} takes no default but None (as {type_}?)"
+            return f"a {type_.base} takes no default but None, as '{type_.base}? ...=None'"
     if range_ is not None and value is not None and not _in_range(value, range_):
         return f"{default} is outside the range {range_.text}"
     return None

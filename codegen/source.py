@@ -12,6 +12,7 @@ from .model import Location
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SPACE = " \n\t"
+Runs = tuple[tuple[int, int, int], ...]
 
 
 class Source:
@@ -19,7 +20,14 @@ class Source:
 
     def __init__(self, path: Path, name: str | None = None) -> None:
         self.file = name or path.name
-        self.text = path.read_text(encoding="utf-8")
+        try:
+            self.text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start].decode().splitlines() or [""]
+            place = Location(self.file, len(before), len(before[-1]) + 1)
+            problem = f"not YAML: the byte 0x{error.object[error.start]:02x} is no UTF-8"
+            raise SchemaErrors([SchemaError(place, "", problem)]) from None
+        self._runs: dict[tuple[int, int], Runs] = {}
         self._starts = [0]
         for line in self.text.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -31,8 +39,12 @@ class Source:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = Location(self.file, mark.line + 1, mark.column + 1) if mark else self.top
-            problem = f"not YAML: {error.problem or error.context}"
-            raise SchemaErrors([SchemaError(place, "", problem)]) from None
+            raise SchemaErrors([SchemaError(place, "", f"not YAML: {_problem(error)}")]) from None
+        except yaml.reader.ReaderError as error:
+            line = self.text.count("\n", 0, error.position) + 1
+            place = Location(self.file, line, error.position - self._starts[line - 1] + 1)
+            problem = f"the character {chr(error.character)!r} is not allowed"
+            raise SchemaErrors([SchemaError(place, "", f"not YAML: {problem}")]) from None
         finally:
             loader.dispose()
         return node
@@ -48,12 +60,16 @@ class Source:
             return Location(self.file, runs[0][1], runs[0][2])
         return Location(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
 
-    def runs(self, node: ScalarNode) -> tuple[tuple[int, int, int], ...]:
-        """(offset in the value, line, column) of each stretch that stands unbroken in the file.
+    def runs(self, node: ScalarNode) -> Runs:
+        """(offset in the value, line, column) of each stretch that stands unbroken in the file."""
+        key = (node.start_mark.index, node.end_mark.index)
+        if key not in self._runs:
+            self._runs[key] = self._aligned(node)
+        return self._runs[key]
 
-        The value is aligned with the raw text, which differs by quotes, escapes, indentation and
-        folded line ends; only the characters that are not white space need to agree.
-        """
+    def _aligned(self, node: ScalarNode) -> Runs:
+        """The value is aligned with the raw text, which differs by quotes, escapes, indentation
+        and folded line ends; only the characters that are not white space need to agree."""
         value: str = node.value
         raw = self.text
         line, at = node.start_mark.line, self._offset(node.start_mark)
@@ -124,7 +140,12 @@ class Record:
         """The node if it is a scalar; otherwise the mistake is noted."""
         if isinstance(node, ScalarNode):
             return node
-        self.error(node, f"{what} must be text")
+        quote = (
+            "; quote a text that begins with '[' or '{'"
+            if getattr(node, "flow_style", False)
+            else ""
+        )
+        self.error(node, f"{what} must be text{quote}")
         return None
 
     def text_list(self, node: Node, what: str) -> list[ScalarNode]:
@@ -141,6 +162,23 @@ class Record:
             return Record(self.source, node, self.subject, self.errors)
         self.error(node, f"{what} must be a mapping")
         return None
+
+
+_ADVICE = {
+    "mapping values are not allowed": "quote a text that holds ': '",
+    "did not find expected key": "indent the keys of a record alike",
+    "but found another document": "the file is one list of records",
+    "found undefined alias": "quote a text that begins with '*'",
+    "did not find expected alphabetic": "quote a text that begins with '*' or '&'",
+    "found character that cannot start any token": "quote the text",
+}
+
+
+def _problem(error: yaml.MarkedYAMLError) -> str:
+    """What YAML says, and what to do about the commonest mistakes."""
+    problem = error.problem or error.context or ""
+    advice = next((a for start, a in _ADVICE.items() if problem.startswith(start)), "")
+    return f"{problem}; {advice}" if advice else problem
 
 
 def scalar_text(node: Node) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codegen import cpp_types, pointwise
-from codegen.compose import Translator, argument_values
-from codegen.model import Argument, Operator, Schema
+from . import cpp_types, pointwise
+from .compose import Translator
+from .model import Argument, Operator, Schema
+from .values import BOOL, argument_values
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,6 @@ class Stub:
     kernels: tuple[tuple[str, str], ...]  # (device constant, symbol)
     any_kernel: str | None
     shape: tuple[str, ...]
-    outputs: tuple[str, ...]
     body: tuple[str, ...]  # of a composite
     composite_result: str
     composite_symbol: str
@@ -86,17 +86,13 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
     forms = [Form("Functional", name, result, parameters, declaration, arguments)]
     if "inplace" in op.variants and takes_self(op):
         forms.append(
-            Form("InPlace", op.symbol + "_", "const Tensor&", parameters, declaration, arguments)
+            Form("InPlace", name + "_", "const Tensor&", parameters, declaration, arguments)
         )
     if "out" in op.variants:
-        outs = [
-            f"out{i if len(op.signature.returns) > 1 else ''}"
-            for i in range(len(op.signature.returns))
-        ]
-        extra = ", ".join(f"const Tensor& {o}" for o in outs)
-        joined = f"{parameters}, {extra}" if parameters else extra
-        names = ", ".join([arguments, *outs] if arguments else outs)
-        forms.append(Form("Out", op.symbol + "_out", "void", joined, joined, names))
+        outs = cpp_types.out_names(op)
+        joined = cpp_types.joined(parameters, *(f"const Tensor& {o}" for o in outs))
+        passed = cpp_types.joined(arguments, *outs)
+        forms.append(Form("Out", op.symbol + "_out", "void", joined, joined, passed))
     return tuple(forms)
 
 
@@ -219,79 +215,66 @@ def range_checks(op: Operator) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _kind(op: Operator) -> str:
+    """Which way the stub takes to its result."""
+    if op.scalar:
+        return "pointwise"
+    if op.kind == "view":
+        return "view"
+    if (op.composite is not None or op.composite_fn is not None) and not op.dispatch:
+        return "composite"
+    if cpp_types.returns_tensors(op) and op.shape:
+        return "structured"
+    return "direct"
+
+
+def _direct_result(op: Operator) -> tuple[str, str]:
+    """How a kernel that makes its own result is called, and what is returned after it."""
+    returns, mutable = op.signature.returns, cpp_types.mutable_names(op)
+    if not returns:
+        return "", ""
+    if not mutable:
+        return "return ", ""
+    return ("", mutable[0]) if returns[0].type.mutable else ("auto result_ = ", "result_")
+
+
 def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
     translator = Translator(schema, op, argument_values(op))
-    kinds = dict(op.dispatch)
-    kind = "direct"
-    body: list[str] = []
-    shape: tuple[str, ...] = ()
-    composite_result = cpp_types.result_type(op.signature.returns)
-    if op.scalar:
-        kind = "pointwise"
-    elif op.kind == "view":
-        kind = "view"
-    elif (op.composite is not None and not kinds) or (op.composite_fn is not None and not kinds):
-        kind = "composite"
-    elif cpp_types.returns_tensors(op) and op.shape:
-        kind = "structured"
-    if op.composite is not None:
-        body = Translator(schema, op, argument_values(op)).program(
-            op.composite, tuple(r.type for r in op.signature.returns)
-        )
-    if op.shape and kind == "structured":
-        shape = tuple(translator.shape_expression(f) for f in op.shape)
-    checks = tuple(
-        (Translator(schema, op, argument_values(op)).expression(c.require).code, c.error)
-        for c in op.checks
-    )
-    mutable = tuple(cpp_types.identifier(a.name) for a in op.signature.arguments if a.type.mutable)
-    returns = op.signature.returns
-    direct_result = mutable[0] if mutable and returns and returns[0].type.mutable else ""
-    kernel_type = f"{cpp_types.kernel_result(op)} (*)({cpp_types.kernel_parameters(op)})"
+    kind, kernels, returns = _kind(op), dict(op.dispatch), op.signature.returns
+    decomposes = op.composite is not None or op.composite_fn is not None
+    inputs = [cpp_types.identifier(a.name) for a in tensor_inputs(op)]
+    tangents = " || ".join(f"has_tangent({name})" for name in inputs)
+    body = translator.program(op.composite, tuple(r.type for r in returns)) if op.composite else []
+    shape = op.shape if kind == "structured" else ()
+    direct_return, direct_result = _direct_result(op)
     return Stub(
         op=op,
         entry=f"{op.symbol}_entry",
         forms=forms_of(op),
         layers=layers_expression(op),
         kind=kind,
-        kernel_type=kernel_type,
-        kernels=tuple(
-            ("kCPU", f"cpu::{symbol}") for device, symbol in op.dispatch if device == "CPU"
-        ),
-        any_kernel=f"any::{kinds['any']}" if "any" in kinds else None,
-        shape=shape,
-        outputs=cpp_types.output_names(op),
+        kernel_type=f"{cpp_types.kernel_result(op)} (*)({cpp_types.kernel_parameters(op)})",
+        kernels=(("kCPU", f"cpu::{kernels['CPU']}"),) if "CPU" in kernels else (),
+        any_kernel=f"any::{kernels['any']}" if "any" in kernels else None,
+        shape=tuple(translator.shape_expression(f) for f in shape),
         body=indented(body),
-        composite_result=composite_result,
+        composite_result=cpp_types.result_type(returns),
         composite_symbol=f"composite::{op.composite_fn}"
         if op.composite_fn
         else f"{op.symbol}_composite",
-        has_decomposition=(op.composite is not None or op.composite_fn is not None) and bool(kinds),
+        has_decomposition=decomposes and bool(kernels),
         through_composite=op.through_composite,
-        forward_composite=" || ".join(
-            f"has_tangent({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)
-        )
-        if op.forward == "composite"
-        else "",
+        forward_composite=tangents if op.forward == "composite" else "",
         device=device_expression(op),
         pointwise=pointwise_plan(op) if op.scalar else None,
         autograd=differentiable,
-        checks=checks,
+        checks=tuple((translator.expression(c.require, BOOL).code, c.error) for c in op.checks),
         ranges=range_checks(op),
-        self_name=cpp_types.identifier(op.signature.arguments[0].name)
-        if op.signature.arguments
-        else "",
-        mutable=mutable,
-        direct_return=""
-        if direct_result or not op.signature.returns
-        else "return "
-        if not mutable
-        else "auto result_ = ",
-        direct_result=direct_result or ("result_" if mutable and op.signature.returns else ""),
-        out_names=tuple(
-            f"out{i if len(op.signature.returns) > 1 else ''}"
-            for i in range(len(op.signature.returns))
-        ),
-        lists=", ".join(f"as_list({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)),
+        self_name=cpp_types.names(op).partition(",")[0],
+        mutable=cpp_types.mutable_names(op),
+        direct_return=direct_return,
+        direct_result=direct_result,
+        out_names=cpp_types.out_names(op),
+        lists=", ".join(f"as_list({name})" for name in inputs),
         direct_inplace=dict(op.policies).get("aliasing") == "self",
     )

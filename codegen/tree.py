@@ -9,31 +9,11 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from . import signs
 from .model import Formula
+from .signs import sign_of
 
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-}
-COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
-COMPARISONS = frozenset(COMPARE.values())
+COMPARISONS = frozenset(signs.COMPARE)
 _PRECEDENCE = {
     "or": 1,
     "and": 2,
@@ -132,11 +112,11 @@ def from_ast(node: ast.expr) -> Expr:
     """The tree of a checked scalar formula."""
     match node:
         case ast.Constant(value=value):
-            return num(float(value) if isinstance(value, bool) else _literal(node, value))
+            return num(float(value) if isinstance(value, bool) else repr(value))
         case ast.Name(id=text):
             return name(text)
         case ast.BinOp(left=left, op=op, right=right):
-            return Expr(BINARY[type(op)], (from_ast(left), from_ast(right)))
+            return Expr(sign_of(op), (from_ast(left), from_ast(right)))
         case ast.UnaryOp(op=op, operand=operand):
             inner = from_ast(operand)
             if isinstance(op, ast.UAdd):
@@ -161,10 +141,6 @@ def from_ast(node: ast.expr) -> Expr:
     raise TypeError(f"{ast.dump(node)} is no scalar formula")
 
 
-def _literal(node: ast.Constant, value: object) -> str:
-    return repr(value)
-
-
 def _comparison(node: ast.Compare) -> Expr:
     left = from_ast(node.left) if not _is_none(node.left) else None
     result: Expr | None = None
@@ -177,7 +153,7 @@ def _comparison(node: ast.Compare) -> Expr:
         else:
             right = from_ast(right_node)
             assert left is not None
-            one = Expr(COMPARE[type(op)], (left, right))
+            one = Expr(sign_of(op), (left, right))
             left = right
         result = one if result is None else Expr("and", (result, one))
     assert result is not None

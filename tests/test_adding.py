@@ -147,6 +147,8 @@ class Copy:
     wrong: dict[str, str]
     compiled: list[str]
     seconds: float
+    build: tuple[str, ...]  # the command that builds the module
+    env: dict[str, str]
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PYTHONPATH": str(self.site), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -235,11 +237,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     (kernels.parent / "mirror_fold_wrong.cpp").write_text(code, encoding="utf-8")
     build = root / "build" / "adding"
     options = [*cached(base), f"-DFACULA_REUSE_OBJECTS={base}"]
-    for command in (
-        [cmake, "-S", str(root), "-B", str(build), "-G", "Ninja", *options],
-        [ninja, "-C", str(build), "_C"],
-    ):
-        env = {**os.environ, "PATH": path}
+    env = {**os.environ, "PATH": path}
+    make = (ninja, "-C", str(build), "_C")
+    for command in ((cmake, "-S", str(root), "-B", str(build), "-G", "Ninja", *options), make):
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     site = root / "build" / "site"
@@ -250,7 +250,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     compiled = (build / "reuse" / "compiled.txt").read_text(encoding="utf-8").splitlines()
     seconds = time.monotonic() - started
     print(f"\ncompiled {len(compiled)} files; tree ready in {seconds:.0f} s")
-    return Copy(root, site, pointwise, structured, wrong, compiled, seconds)
+    return Copy(root, site, pointwise, structured, wrong, compiled, seconds, make, env)
 
 
 def test_compiles_its_own_files_only(copy: Copy) -> None:
@@ -298,3 +298,19 @@ def test_planted_error_is_caught(copy: Copy, where: str) -> None:
     assert done.returncode == 1, done.stdout
     wanted = "test_value" if where in ("formula", "kernel") else "gradient"
     assert re.search(rf"FAILED tests/ops/\S*{wanted}", done.stdout), done.stdout
+
+
+def test_misspelt_kernel_does_not_link(copy: Copy) -> None:
+    """The build fails, and says which operator wants which function."""
+    path = copy.root / "aten" / "cpu" / "mirror_fold.cpp"
+    good = path.read_text(encoding="utf-8")
+    path.write_text(good.replace("mirror_fold(", "miror_fold("), encoding="utf-8")
+    done = subprocess.run(copy.build, env=copy.env, capture_output=True, text=True, check=False)
+    path.write_text(good, encoding="utf-8")
+    assert done.returncode != 0
+    wanted = (
+        rf"ops\.yaml:\d+:\d+: {copy.structured}: no function `void facula::cpu::mirror_fold\("
+        r"const Tensor& self, int64_t dim, double weight, const Tensor& out\)` in aten/cpu/; "
+        r"did you mean 'miror_fold'\?"
+    )
+    assert re.search(wanted, done.stdout + done.stderr), done.stdout[-3000:]

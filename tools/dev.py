@@ -8,7 +8,7 @@ python tools/dev.py show add         everything generated for one operator
 python tools/dev.py new-op NAME      a schema entry to start from (--structured: with a kernel)
 python tools/dev.py diff REV         how generated code changes against a git revision (--stat)
 python tools/dev.py golden           accept what is generated now as the golden files
-python tools/dev.py bench            compare with torch and NumPy
+python tools/dev.py bench            compare with torch and NumPy (see docs/benchmarks.md)
 """
 
 from __future__ import annotations

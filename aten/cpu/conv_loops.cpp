@@ -1,5 +1,9 @@
 #include "aten/cpu/conv_loops.h"
 
+#include <type_traits>
+
+#include "aten/cpu/panel.h"
+
 namespace facula {
 namespace {
 
@@ -84,11 +88,231 @@ T correlate(int64_t n, const T* __restrict a, const T* __restrict b) {
   return sum;
 }
 
+template <typename T>
+struct LaneVector {
+  typedef T type __attribute__((vector_size(kBytes)));
+};
+template <typename T>
+using Lanes = typename LaneVector<T>::type;
+
+// V vectors of one row. They are written whole where what is too much lies in rows that follow.
+template <typename T, int V>
+inline __attribute__((always_inline)) void part_of_row(int64_t depth, const int64_t* __restrict taps,
+                                                       const T* __restrict weight, T bias, const T* __restrict image,
+                                                       int64_t n, int64_t room, T* __restrict out) {
+  Lanes<T> acc[V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) acc[v] = Lanes<T>{} + bias;
+  for (int64_t p = 0; p < depth; ++p) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      Lanes<T> x;
+      __builtin_memcpy(&x, image + taps[p] + v * kLanes<T>, kBytes);
+      acc[v] += x * weight[p];
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const int64_t at = v * kLanes<T>;
+    if (at >= n) break;
+    if (at + kLanes<T> <= room) {
+      __builtin_memcpy(out + at, &acc[v], kBytes);
+    } else {
+      for (int64_t i = 0; at + i < n && i < kLanes<T>; ++i) out[at + i] = acc[v][i];
+    }
+  }
+}
+
+template <typename T>
+void plane(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T* weight, T bias, const T* image,
+           int64_t step, T* out) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < n; i += 4 * kLanes<T>) {
+      const T* from = image + r * step + i;
+      T* to = out + r * n + i;
+      const int64_t rest = n - i, room = (rows - r) * n - i;
+      if (rest > 2 * kLanes<T>) {
+        part_of_row<T, 4>(depth, taps, weight, bias, from, rest, room, to);
+      } else if (rest > kLanes<T>) {
+        part_of_row<T, 2>(depth, taps, weight, bias, from, rest, room, to);
+      } else {
+        part_of_row<T, 1>(depth, taps, weight, bias, from, rest, room, to);
+      }
+    }
+  }
+}
+
+// The last vector of a row reaches back over lanes that were summed before; these are left out.
+template <typename T>
+void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image, int64_t step,
+                 const T* __restrict grad, double* __restrict sums) {
+  using Bits = typename LaneVector<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>::type;
+  constexpr int64_t kN = kLanes<T>;
+  if (n < kN) {
+    for (int p = 0; p < kPlaneTaps; ++p) {
+      T sum = 0;
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t i = 0; i < n; ++i) sum += grad[r * n + i] * image[r * step + taps[p] + i];
+      }
+      sums[p] += static_cast<double>(sum);
+    }
+    return;
+  }
+  const int64_t rest = n % kN;
+  Bits keep{};
+  for (int64_t i = 0; i < kN; ++i) keep[i] = i >= kN - rest ? -1 : 0;
+  Lanes<T> acc[kPlaneTaps] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* g = grad + r * n;
+    const T* x = image + r * step;
+    for (int64_t i = 0; i + kN <= n; i += kN) {
+      Lanes<T> dy;
+      __builtin_memcpy(&dy, g + i, kBytes);
+#pragma GCC unroll 9
+      for (int p = 0; p < kPlaneTaps; ++p) {
+        Lanes<T> v;
+        __builtin_memcpy(&v, x + taps[p] + i, kBytes);
+        acc[p] += dy * v;
+      }
+    }
+    if (rest == 0) continue;
+    Bits dy;
+    __builtin_memcpy(&dy, g + n - kN, kBytes);
+    dy &= keep;
+#pragma GCC unroll 9
+    for (int p = 0; p < kPlaneTaps; ++p) {
+      Bits v;
+      __builtin_memcpy(&v, x + taps[p] + n - kN, kBytes);
+      v &= keep;
+      acc[p] += __builtin_bit_cast(Lanes<T>, dy) * __builtin_bit_cast(Lanes<T>, v);
+    }
+  }
+  for (int p = 0; p < kPlaneTaps; ++p) {
+    T sum = 0;
+    for (int64_t i = 0; i < kN; ++i) sum += acc[p][i];
+    sums[p] += static_cast<double>(sum);
+  }
+}
+
+// One or two vectors of channels; the weights of `N` taps stay in registers over the pixels.
+template <typename T, int N, int V>
+inline __attribute__((always_inline)) void pixels_part(int64_t channels, int64_t n, int64_t step, int64_t count,
+                                                       const int64_t* __restrict at, const int64_t* __restrict place,
+                                                       const T* __restrict x, const T* __restrict weight,
+                                                       const T* __restrict bias, T* __restrict out) {
+  Lanes<T> w[N][V] = {}, b[V] = {};
+  const int64_t kept = count < N ? count : N;
+#pragma GCC unroll 9
+  for (int k = 0; k < N; ++k) {
+    if (k < kept) __builtin_memcpy(w[k], weight + place[k], sizeof(w[k]));
+  }
+  if (bias != nullptr) __builtin_memcpy(b, bias, sizeof(b));
+  for (int64_t i = 0; i < n; ++i, x += step, out += channels) {
+    Lanes<T> acc[V];
+    for (int v = 0; v < V; ++v) acc[v] = b[v];
+    if (kept == N) {
+#pragma GCC unroll 9
+      for (int k = 0; k < N; ++k) {
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) {
+          Lanes<T> a;
+          __builtin_memcpy(&a, x + at[k] + v * kLanes<T>, kBytes);
+          acc[v] += a * w[k][v];
+        }
+      }
+    }
+    for (int64_t k = kept == N ? N : 0; k < count; ++k) {
+      for (int v = 0; v < V; ++v) {
+        Lanes<T> a, c;
+        __builtin_memcpy(&a, x + at[k] + v * kLanes<T>, kBytes);
+        __builtin_memcpy(&c, weight + place[k] + v * kLanes<T>, kBytes);
+        acc[v] += a * c;
+      }
+    }
+    __builtin_memcpy(out, acc, sizeof(acc));
+  }
+}
+
+template <typename T>
+void pixels(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
+            const T* x, const T* weight, const T* bias, T* out) {
+  const auto shifted = [&](int64_t c) { return bias != nullptr ? bias + c : nullptr; };
+  int64_t c = 0;
+  for (; c + 2 * kLanes<T> <= channels; c += 2 * kLanes<T>) {
+    pixels_part<T, kPlaneTaps, 2>(channels, n, step, count, at, place, x + c, weight + c, shifted(c), out + c);
+  }
+  for (; c + kLanes<T> <= channels; c += kLanes<T>) {
+    pixels_part<T, kPlaneTaps, 1>(channels, n, step, count, at, place, x + c, weight + c, shifted(c), out + c);
+  }
+  for (; c < channels; ++c) {
+    for (int64_t i = 0; i < n; ++i) {
+      T sum = bias != nullptr ? bias[c] : T(0);
+      for (int64_t k = 0; k < count; ++k) sum += weight[place[k] + c] * x[at[k] + i * step + c];
+      out[i * channels + c] = sum;
+    }
+  }
+}
+
+// Sums of `N` taps stay in registers over the pixels.
+template <typename T, int N, int V>
+inline __attribute__((always_inline)) void pixel_grads_part(int64_t channels, int64_t n, int64_t step,
+                                                            const int64_t* __restrict at,
+                                                            const int64_t* __restrict place, const T* __restrict x,
+                                                            const T* __restrict grad, T* __restrict sums) {
+  Lanes<T> acc[N][V] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    Lanes<T> g[V];
+    __builtin_memcpy(g, grad + i * channels, sizeof(g));
+#pragma GCC unroll 9
+    for (int k = 0; k < N; ++k) {
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) {
+        Lanes<T> a;
+        __builtin_memcpy(&a, x + at[k] + i * step + v * kLanes<T>, kBytes);
+        acc[k][v] += g[v] * a;
+      }
+    }
+  }
+  for (int k = 0; k < N; ++k) {
+    Lanes<T> sum[V];
+    __builtin_memcpy(sum, sums + place[k], sizeof(sum));
+    for (int v = 0; v < V; ++v) sum[v] += acc[k][v];
+    __builtin_memcpy(sums + place[k], sum, sizeof(sum));
+  }
+}
+
+template <typename T>
+void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
+                 const T* x, const T* grad, T* sums) {
+  int64_t c = 0;
+  if (count == kPlaneTaps) {
+    for (; c + 2 * kLanes<T> <= channels; c += 2 * kLanes<T>) {
+      pixel_grads_part<T, kPlaneTaps, 2>(channels, n, step, at, place, x + c, grad + c, sums + c);
+    }
+  }
+  for (; c + kLanes<T> <= channels; c += kLanes<T>) {
+    int64_t k = 0;
+    for (; k + 3 <= count; k += 3) {
+      pixel_grads_part<T, 3, 1>(channels, n, step, at + k, place + k, x + c, grad + c, sums + c);
+    }
+    for (; k < count; ++k) pixel_grads_part<T, 1, 1>(channels, n, step, at + k, place + k, x + c, grad + c, sums + c);
+  }
+  for (; c < channels; ++c) {
+    for (int64_t k = 0; k < count; ++k) {
+      T sum = 0;
+      for (int64_t i = 0; i < n; ++i) sum += grad[i * channels + c] * x[at[k] + i * step + c];
+      sums[place[k] + c] += sum;
+    }
+  }
+}
+
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(ConvLoops<float>, conv_loops_float,
-                     {pack_windows<float>, gather_rows<float>, pack_weights<float>, row<float>, correlate<float>})
+                     {pack_windows<float>, gather_rows<float>, pack_weights<float>, row<float>, correlate<float>,
+                      plane<float>, pixels<float>, pixel_grads<float>, plane_grads<float>})
 FACULA_DEFINE_BY_ISA(ConvLoops<double>, conv_loops_double,
-                     {pack_windows<double>, gather_rows<double>, pack_weights<double>, row<double>, correlate<double>})
+                     {pack_windows<double>, gather_rows<double>, pack_weights<double>, row<double>, correlate<double>,
+                      plane<double>, pixels<double>, pixel_grads<double>, plane_grads<double>})
 
 }  // namespace facula

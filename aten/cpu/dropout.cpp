@@ -7,8 +7,7 @@ namespace facula::cpu {
 void native_dropout(const Tensor& input, double p, const Generator& generator, const Tensor& out, const Tensor& mask) {
   // One draw from the stream, whatever the size.
   GeneratorImpl& source = generator ? *generator : *default_generator(input.device());
-  const auto [seed, offset] = source.state();
-  source.next();
+  const Philox stream = source.next();
   const auto threshold = static_cast<uint64_t>(p * 4294967296.0 + 0.5);
   const Tensor x = dense_compute(input);
   into_dense(mask, ScalarType::Bool, [&](const Tensor& keep) {
@@ -20,7 +19,7 @@ void native_dropout(const Tensor& input, double p, const Generator& generator, c
         for (int64_t g = begin; g < end; g += kStep) {
           const int64_t at = g * kDropoutGroup, count = std::min(std::min(g + kStep, end) * kDropoutGroup, n) - at;
           bool* k = keep.data<bool>() + at;
-          loops.mask(count, static_cast<uint64_t>(g), seed, offset, threshold, k);
+          loops.mask(count, static_cast<uint64_t>(g), stream.seed(), stream.offset(), threshold, k);
           if (x.dtype() == ScalarType::Float64) {
             loops.apply_double(count, x.data<double>() + at, k, 1.0 / (1.0 - p), y.data<double>() + at);
           } else {

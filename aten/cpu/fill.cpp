@@ -12,7 +12,8 @@ namespace facula::cpu {
 namespace {
 
 template <typename T>
-__attribute__((optimize("O3"))) void fill_run(T* out, T value, int64_t n) {
+void fill_run(T* out, T value, int64_t n) {
+#pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] = value;
 }
 

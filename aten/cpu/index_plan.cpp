@@ -190,10 +190,11 @@ struct AddIn {  // table += dense
     T* t = reinterpret_cast<T*>(table);
     *t = sum(*t, *reinterpret_cast<const T*>(side));
   }
-  __attribute__((optimize("O3"))) static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) {
+  static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) {
     if (ts == static_cast<int64_t>(sizeof(T)) && ss == ts) {
       T* t = reinterpret_cast<T*>(table);
       const T* s = reinterpret_cast<const T*>(side);
+#pragma omp simd
       for (int64_t i = 0; i < n; ++i) t[i] = sum(t[i], s[i]);
       return;
     }

@@ -29,7 +29,7 @@ void select(void* out, const void* self, const uint8_t* mask, const void* value,
   const T* s = static_cast<const T*>(self);
   T v;
   std::memcpy(&v, value, sizeof(T));
-#pragma GCC ivdep
+#pragma omp simd
   for (int64_t i = 0; i < n; ++i) o[i] = mask[i] != 0 ? v : s[i];
 }
 

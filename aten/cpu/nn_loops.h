@@ -40,13 +40,14 @@ struct NormLoops {
   void (*backward)(int64_t n, const T* dy, const T* x, const T* weight, T a, T b, T c, T* grad_input);
   // grad_weight += dy (x - mean) rstd, grad_bias += dy; either may be null.
   void (*weight_grads)(int64_t n, const T* dy, const T* x, T mean, T rstd, T* grad_weight, T* grad_bias);
-  // Per column of (rows, n), added to the sums: of x, of (x - center)^2, of dy and dy (x - center).
-  void (*column_sums)(int64_t rows, int64_t n, int64_t stride, const T* x, double* sum);
-  void (*column_squares)(int64_t rows, int64_t n, int64_t stride, const T* x, const double* center, double* sum);
+  // Per column of (rows, n): mean and sum of squares about it.
+  void (*column_moments)(int64_t rows, int64_t n, const T* x, double* mean, double* squares);
+  // Per column, added to the sums: of dy and of dy (x - center).
   void (*column_grads)(int64_t rows, int64_t n, int64_t stride, const T* dy, const T* x, const double* center,
                        double* grad, double* scaled);
-  void (*column_affine)(int64_t n, const T* x, const T* scale, const T* shift, T* out);
-  void (*column_backward)(int64_t n, const T* dy, const T* x, const T* a, const T* b, const T* c, T* grad_input);
+  void (*column_affine)(int64_t rows, int64_t n, const T* x, const T* scale, const T* shift, T* out);
+  void (*column_backward)(int64_t rows, int64_t n, const T* dy, const T* x, const T* a, const T* b, const T* c,
+                          T* grad_input);
 };
 
 // Tables of a family for float and double, and a function that picks by type and machine.

@@ -116,84 +116,119 @@ void weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, T me
   }
 }
 
-// Walks (rows, n) in blocks of rows and of columns that stay in registers and cache; `step` adds
-// one row's values to T accumulators, which are emptied into double ones after each block.
+// Columns are taken in blocks whose values stay in registers, rows in blocks that stay in the cache; T
+// sums are emptied into double ones after each block. `width` is a constant where the block is whole.
 constexpr int64_t kColumns = 64;
+#define FACULA_INLINE inline __attribute__((always_inline))
 
-template <typename T, int N, typename Step>
-inline __attribute__((always_inline)) void columns(int64_t rows, int64_t n, double* const (&sums)[N],
-                                                   const Step& step) {
+template <typename T>
+FACULA_INLINE void add_moments(int64_t height, int64_t n, int64_t width, const T* __restrict x, double count,
+                               double* __restrict mean, double* __restrict squares) {
+  T sum[kColumns] = {}, center[kColumns], square[kColumns] = {};
+  for (int64_t i = 0; i < height; ++i) {
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) sum[j] += x[i * n + j];
+  }
+  const T part = T(1) / static_cast<T>(height);
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) center[j] = sum[j] * part;
+  for (int64_t i = 0; i < height; ++i) {
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) {
+      const T d = x[i * n + j] - center[j];
+      square[j] += d * d;
+    }
+  }
+  const double share = static_cast<double>(height) / (count + static_cast<double>(height));
+  for (int64_t j = 0; j < width; ++j) {
+    const double m = static_cast<double>(sum[j]) / static_cast<double>(height);
+    const double off = m - static_cast<double>(center[j]), d = m - mean[j];
+    mean[j] += d * share;
+    squares[j] += static_cast<double>(square[j]) - off * off * static_cast<double>(height) + d * d * count * share;
+  }
+}
+
+template <typename T>
+void column_moments(int64_t rows, int64_t n, const T* x, double* mean, double* squares) {
   for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
     const int64_t width = length(n, j0, kColumns);
+    for (int64_t j = j0; j < j0 + width; ++j) mean[j] = squares[j] = 0;
     for (int64_t i0 = 0; i0 < rows; i0 += kRows) {
       const int64_t height = length(rows, i0, kRows);
-      T acc[N][kColumns] = {};
-      for (int64_t i = i0; i < i0 + height; ++i) step(i, j0, width, acc);
-      for (int k = 0; k < N; ++k) {
-        for (int64_t j = 0; j < width; ++j) sums[k][j0 + j] += static_cast<double>(acc[k][j]);
+      const T* from = x + i0 * n + j0;
+      const double count = static_cast<double>(i0);
+      if (width == kColumns) {
+        add_moments(height, n, kColumns, from, count, mean + j0, squares + j0);
+      } else {
+        add_moments(height, n, width, from, count, mean + j0, squares + j0);
       }
     }
   }
 }
 
 template <typename T>
-void column_sums(int64_t rows, int64_t n, int64_t stride, const T* x, double* sum) {
-  columns<T, 1>(rows, n, {sum}, [&](int64_t i, int64_t j0, int64_t width, T(&acc)[1][kColumns]) {
-    const T* row = x + i * stride + j0;
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) acc[0][j] += row[j];
-  });
-}
-
-template <typename T>
-void column_squares(int64_t rows, int64_t n, int64_t stride, const T* x, const double* center, double* sum) {
-  columns<T, 1>(rows, n, {sum}, [&](int64_t i, int64_t j0, int64_t width, T(&acc)[1][kColumns]) {
-    const T* row = x + i * stride + j0;
+FACULA_INLINE void add_grads(int64_t height, int64_t stride, int64_t width, const T* __restrict dy,
+                             const T* __restrict x, const double* __restrict center, double* __restrict grad,
+                             double* __restrict scaled) {
+  T sum[kColumns] = {}, product[kColumns] = {}, c[kColumns];
+  for (int64_t j = 0; j < width; ++j) c[j] = static_cast<T>(center[j]);
+  for (int64_t i = 0; i < height; ++i) {
 #pragma omp simd
     for (int64_t j = 0; j < width; ++j) {
-      const T d = row[j] - static_cast<T>(center[j0 + j]);
-      acc[0][j] += d * d;
+      const T g = dy[i * stride + j];
+      sum[j] += g;
+      product[j] += g * (x[i * stride + j] - c[j]);
     }
-  });
+  }
+  for (int64_t j = 0; j < width; ++j) {
+    grad[j] += static_cast<double>(sum[j]);
+    scaled[j] += static_cast<double>(product[j]);
+  }
 }
 
 template <typename T>
 void column_grads(int64_t rows, int64_t n, int64_t stride, const T* dy, const T* x, const double* center, double* grad,
                   double* scaled) {
-  columns<T, 2>(rows, n, {grad, scaled}, [&](int64_t i, int64_t j0, int64_t width, T(&acc)[2][kColumns]) {
-    const T* g = dy + i * stride + j0;
-    const T* row = x + i * stride + j0;
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) {
-      acc[0][j] += g[j];
-      acc[1][j] += g[j] * (row[j] - static_cast<T>(center[j0 + j]));
+  for (int64_t j = 0; j < n; j += kColumns) {
+    const int64_t width = length(n, j, kColumns);
+    for (int64_t i = 0; i < rows; i += kRows) {
+      const int64_t height = length(rows, i, kRows), at = i * stride + j;
+      if (width == kColumns) {
+        add_grads(height, stride, kColumns, dy + at, x + at, center + j, grad + j, scaled + j);
+      } else {
+        add_grads(height, stride, width, dy + at, x + at, center + j, grad + j, scaled + j);
+      }
     }
-  });
+  }
 }
 
 template <typename T>
-void column_affine(int64_t n, const T* __restrict x, const T* __restrict scale, const T* __restrict shift,
+void column_affine(int64_t rows, int64_t n, const T* __restrict x, const T* __restrict scale, const T* __restrict shift,
                    T* __restrict out) {
+  for (int64_t i = 0; i < rows; ++i, x += n, out += n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * scale[i] + shift[i];
+    for (int64_t j = 0; j < n; ++j) out[j] = x[j] * scale[j] + shift[j];
+  }
 }
 
 template <typename T>
-void column_backward(int64_t n, const T* __restrict dy, const T* __restrict x, const T* __restrict a,
+void column_backward(int64_t rows, int64_t n, const T* __restrict dy, const T* __restrict x, const T* __restrict a,
                      const T* __restrict b, const T* __restrict c, T* __restrict gi) {
+  for (int64_t i = 0; i < rows; ++i, dy += n, x += n, gi += n) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) gi[i] = dy[i] * a[i] + (x[i] * b[i] + c[i]);
+    for (int64_t j = 0; j < n; ++j) gi[j] = dy[j] * a[j] + (x[j] * b[j] + c[j]);
+  }
 }
 
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(NormLoops<float>, norm_loops_float,
                      {mean<float>, mean_square<float>, affine<float>, normalize<float>, grad_sums<float>,
-                      norm_backward<float>, weight_grads<float>, column_sums<float>, column_squares<float>,
-                      column_grads<float>, column_affine<float>, column_backward<float>})
+                      norm_backward<float>, weight_grads<float>, column_moments<float>, column_grads<float>,
+                      column_affine<float>, column_backward<float>})
 FACULA_DEFINE_BY_ISA(NormLoops<double>, norm_loops_double,
                      {mean<double>, mean_square<double>, affine<double>, normalize<double>, grad_sums<double>,
-                      norm_backward<double>, weight_grads<double>, column_sums<double>, column_squares<double>,
-                      column_grads<double>, column_affine<double>, column_backward<double>})
+                      norm_backward<double>, weight_grads<double>, column_moments<double>, column_grads<double>,
+                      column_affine<double>, column_backward<double>})
 
 }  // namespace facula

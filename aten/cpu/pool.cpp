@@ -1,80 +1,18 @@
 // Max and average pooling, plain and adaptive, in one to three dims: by dim a list of windows, rows
 // combined first (whole vectors), then windows along the last dim.
-#include <array>
 #include <limits>
 #include <vector>
 
-#include "aten/cpu/dense.h"
+#include "aten/cpu/images.h"
 #include "aten/cpu/pool_loops.h"
+#include "aten/cpu/pool_pixels.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
 namespace {
 
-// Windows of one dim: places start[o], start[o] + step, ... below end[o], all inside the input.
-struct Axis {
-  int64_t in = 1, out = 1, step = 1;
-  std::vector<int64_t> start{0}, end{1};
-  std::vector<double> divisor{1};
-  // Where all windows are alike but for clipping: out window o begins at o * stride - padding.
-  int64_t stride = 1, padding = 0, kernel = 1;
-  bool uniform = true;
-};
-
-Axis strided(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
-             bool count_padding) {
-  Axis a{in, out, dilation, {}, {}, {}, stride, padding, kernel, true};
-  for (int64_t o = 0; o < out; ++o) {
-    const int64_t from = o * stride - padding, to = from + (kernel - 1) * dilation + 1;
-    const int64_t counted = std::min(to, in + padding) - from;
-    const int64_t skipped = from < 0 ? (-from + dilation - 1) / dilation : 0;
-    a.start.push_back(from + skipped * dilation);
-    a.end.push_back(std::min(to, in));
-    a.divisor.push_back(static_cast<double>(count_padding ? counted : a.end.back() - a.start.back()));
-  }
-  return a;
-}
-
-Axis adaptive(int64_t in, int64_t out) {
-  Axis a{in, out, 1, {}, {}, {}, 0, 0, 0, false};
-  for (int64_t o = 0; o < out; ++o) {
-    a.start.push_back(o * in / out);
-    a.end.push_back(((o + 1) * in + out - 1) / out);
-    a.divisor.push_back(static_cast<double>(a.end.back() - a.start.back()));
-  }
-  return a;
-}
-
-struct Pool {
-  std::array<Axis, 3> axes;
-  int64_t planes = 1;
-  int64_t in() const { return axes[0].in * axes[1].in * axes[2].in; }
-  int64_t out() const { return axes[0].out * axes[1].out * axes[2].out; }
-  const Axis& z() const { return axes[0]; }
-  const Axis& y() const { return axes[1]; }
-  const Axis& x() const { return axes[2]; }
-};
-
-// make(i, in, out) builds the axis of spatial dim i.
-template <typename F>
-Pool make_pool(IntList input, IntList output, size_t dims, const F& make) {
-  Pool p;
-  const size_t lead = input.size() - dims;
-  for (size_t d = 0; d < lead; ++d) p.planes *= input[d];
-  for (size_t d = 0; d < dims; ++d) p.axes[3 - dims + d] = make(d, input[lead + d], output[lead + d]);
-  return p;
-}
-
-Pool plain_pool(IntList input, IntList output, IntList kernel, IntList stride, IntList padding, IntList dilation,
-                bool count_padding) {
-  return make_pool(input, output, kernel.size(), [&](size_t d, int64_t in, int64_t out) {
-    return strided(in, out, kernel[d], stride[d], padding[d], dilation.empty() ? 1 : dilation[d], count_padding);
-  });
-}
-
-Pool adaptive_pool(IntList input, IntList output, size_t dims) {
-  return make_pool(input, output, dims, [](size_t, int64_t in, int64_t out) { return adaptive(in, out); });
-}
+using pool::Axis;
+using pool::Pool;
 
 template <typename F>
 void for_planes(const Pool& p, const F& fn) {
@@ -89,6 +27,9 @@ void window_rows(const Pool& p, int64_t z, int64_t y, const F& fn) {
     for (int64_t h = p.y().start[iy]; h < p.y().end[iy]; h += p.y().step) fn((d * p.y().in + h) * p.x().in);
   }
 }
+
+// Whether images lie channels last.
+bool by_pixels(const Pool& p, const Tensor& t) { return is_channels_last(t) && p.z().in == 1 && p.z().out == 1; }
 
 // One row with its margins, wide enough for every window of the last dim.
 int64_t padded_width(const Axis& a) {
@@ -280,20 +221,31 @@ void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* g
 }
 
 void average_into(const Pool& p, std::optional<int64_t> divisor, const Tensor& input, const Tensor& out) {
-  const Tensor x = dense_compute(input);
-  into_dense(out, x.dtype(), [&](const Tensor& y) {
+  const bool last = by_pixels(p, input);
+  const Tensor x = in_format(input, compute_type(input.dtype()), last);
+  into_format(out, x.dtype(), last, [&](const Tensor& y) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
+      if (last) {
+        pool::average_pixels<T>(p, x.size(1), divisor, x.data<T>(), y.data<T>());
+        return;
+      }
       averages<T>(p, divisor, x.data<T>(), y.data<T>());
     });
   });
 }
 
 void average_backward_into(const Pool& p, std::optional<int64_t> divisor, const Tensor& grad, const Tensor& out) {
-  const Tensor g = dense_compute(grad);
-  into_dense(out, g.dtype(), [&](const Tensor& gi) {
+  const bool last = by_pixels(p, out);
+  const Tensor g = in_format(grad, compute_type(grad.dtype()), last);
+  into_format(out, g.dtype(), last, [&](const Tensor& gi) {
     visit_compute(g.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
+      if (last) {
+        std::fill(gi.data<T>(), gi.data<T>() + gi.numel(), T(0));
+        pool::average_pixels_backward<T>(p, out.size(1), divisor, g.data<T>(), gi.data<T>());
+        return;
+      }
       averages_backward<T>(p, divisor, g.data<T>(), gi.data<T>());
     });
   });
@@ -304,12 +256,17 @@ void average_backward_into(const Pool& p, std::optional<int64_t> divisor, const 
 void max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation, bool,
               const Tensor& out) {
   if (out.numel() == 0) return;
-  const Pool p = plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false);
-  const Tensor x = dense_compute(input);
-  into_dense(out, x.dtype(), [&](const Tensor& y) {
+  const Pool p = pool::plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false);
+  const bool last = by_pixels(p, input);
+  const Tensor x = in_format(input, compute_type(input.dtype()), last);
+  into_format(out, x.dtype(), last, [&](const Tensor& y) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
-      max_values<T>(p, x.data<T>(), y.data<T>());
+      if (last) {
+        pool::max_pixels<T>(p, x.size(1), x.data<T>(), y.data<T>());
+      } else {
+        max_values<T>(p, x.data<T>(), y.data<T>());
+      }
     });
   });
 }
@@ -317,20 +274,26 @@ void max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
 void max_pool_with_indices(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
                            bool, const Tensor& out, const Tensor& indices) {
   if (out.numel() == 0) return;
-  max_with_places(plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false), input, out,
-                  indices);
+  max_with_places(pool::plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false), input,
+                  out, indices);
 }
 
 void max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_size, IntList stride, IntList padding,
                        IntList dilation, bool, const Tensor& out) {
   if (out.numel() == 0) return;
-  const Pool p = plain_pool(input.sizes(), grad.sizes(), kernel_size, stride, padding, dilation, false);
-  const Tensor x = dense_compute(input), g = dense_compute(grad);
-  into_dense(out, x.dtype(), [&](const Tensor& gi) {
+  const Pool p = pool::plain_pool(input.sizes(), grad.sizes(), kernel_size, stride, padding, dilation, false);
+  const bool last = by_pixels(p, input);
+  const Tensor x = in_format(input, compute_type(input.dtype()), last), g = in_format(grad, x.dtype(), last);
+  into_format(out, x.dtype(), last, [&](const Tensor& gi) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       const T* from = g.data<T>();
       T* to = gi.data<T>();
+      if (last) {
+        std::fill(to, to + gi.numel(), T(0));
+        pool::max_pixels_backward<T>(p, x.size(1), from, x.data<T>(), to);
+        return;
+      }
       for_planes(p, [&](int64_t begin, int64_t end) {
         std::fill(to + begin * p.in(), to + end * p.in(), T(0));
         for_maxima(p, x.data<T>(), begin, end,
@@ -342,31 +305,32 @@ void max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_s
 
 void adaptive_max_pool(const Tensor& input, IntList output_size, const Tensor& out, const Tensor& indices) {
   if (out.numel() == 0) return;
-  max_with_places(adaptive_pool(input.sizes(), out.sizes(), output_size.size()), input, out, indices);
+  max_with_places(pool::adaptive_pool(input.sizes(), out.sizes(), output_size.size()), input, out, indices);
 }
 
 void avg_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, bool, bool count_include_pad,
               std::optional<int64_t> divisor_override, const Tensor& out) {
   if (out.numel() == 0) return;
-  average_into(plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, {}, count_include_pad),
+  average_into(pool::plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, {}, count_include_pad),
                divisor_override, input, out);
 }
 
 void avg_pool_backward(const Tensor& grad, IntList input_size, IntList kernel_size, IntList stride, IntList padding,
                        bool, bool count_include_pad, std::optional<int64_t> divisor_override, const Tensor& out) {
   if (out.numel() == 0) return;
-  average_backward_into(plain_pool(input_size, grad.sizes(), kernel_size, stride, padding, {}, count_include_pad),
+  average_backward_into(pool::plain_pool(input_size, grad.sizes(), kernel_size, stride, padding, {}, count_include_pad),
                         divisor_override, grad, out);
 }
 
 void adaptive_avg_pool(const Tensor& input, IntList output_size, const Tensor& out) {
   if (out.numel() == 0) return;
-  average_into(adaptive_pool(input.sizes(), out.sizes(), output_size.size()), std::nullopt, input, out);
+  average_into(pool::adaptive_pool(input.sizes(), out.sizes(), output_size.size()), std::nullopt, input, out);
 }
 
 void adaptive_avg_pool_backward(const Tensor& grad, IntList input_size, int64_t dims, const Tensor& out) {
   if (out.numel() == 0) return;
-  average_backward_into(adaptive_pool(input_size, grad.sizes(), static_cast<size_t>(dims)), std::nullopt, grad, out);
+  average_backward_into(pool::adaptive_pool(input_size, grad.sizes(), static_cast<size_t>(dims)), std::nullopt, grad,
+                        out);
 }
 
 }  // namespace facula::cpu

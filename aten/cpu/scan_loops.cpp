@@ -44,11 +44,7 @@ void add_f64(double* __restrict state, const double* __restrict x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) state[i] += x[i];
 }
 void add_f32(double* __restrict state, const float* x, int64_t n, float* out) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+#pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     state[i] += static_cast<double>(x[i]);
     out[i] = static_cast<float>(state[i]);

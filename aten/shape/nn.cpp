@@ -1,4 +1,5 @@
 // Shapes and argument checks of softmax and the normalisations.
+#include "aten/layout.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
@@ -11,6 +12,12 @@ void check_floating(const Tensor& t, const char* op, const char* name) {
 
 Meta meta(IntList sizes, ScalarType dtype, const Tensor& like) { return {DimVector(sizes), dtype, like.device(), {}}; }
 Meta meta(const Tensor& like) { return meta(like.sizes(), like.dtype(), like); }
+// In the memory format of `like`.
+Meta image(const Tensor& like) {
+  Meta m = meta(like);
+  if (is_channels_last(like)) m.strides = channels_last_strides(like.sizes());
+  return m;
+}
 
 // A parameter of shape `sizes`, or an absent one.
 void check_parameter(const Tensor& t, IntList sizes, const char* op, const char* name) {
@@ -40,7 +47,7 @@ Meta same_pair(const Tensor& grad, const Tensor& output, std::string_view op) {
 // What a backward kernel returns for an input: nothing when it is absent or not asked for.
 Meta gradient_of(const Tensor& input, bool needed, const Tensor& grad) {
   if (!needed || !input.defined()) return meta(IntList{0}, grad.dtype(), grad);
-  return meta(input);
+  return image(input);
 }
 
 Meta layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight, const Tensor& bias, bool rms) {
@@ -93,7 +100,7 @@ Meta batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, c
   check_parameter(var, sizes, "batch_norm", "running_var");
   FACULA_CHECK(training || (mean.defined() && var.defined()), Runtime,
                "batch_norm(): running_mean and running_var are needed when training is False");
-  return meta(input);
+  return image(input);
 }
 
 Meta batch_norm_stat(const Tensor& input) { return meta({input.size(1)}, compute_type(input.dtype()), input); }

@@ -1,6 +1,7 @@
 // Shapes and argument checks of convolution and pooling.
 #include <string>
 
+#include "aten/layout.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
@@ -21,6 +22,14 @@ void check_list(IntList list, size_t dims, int64_t low, const std::string& op, c
 }
 
 Meta meta(const DimVector& sizes, ScalarType dtype, const Tensor& like) { return {sizes, dtype, like.device(), {}}; }
+
+// In channels_last when one of these is.
+Meta image(const DimVector& sizes, ScalarType dtype, const Tensor& like, const Tensor& other = {}) {
+  Meta m = meta(sizes, dtype, like);
+  if (sizes.size() == 4 && (is_channels_last(like) || is_channels_last(other)))
+    m.strides = channels_last_strides(sizes);
+  return m;
+}
 
 // a * b + c where these may be absurdly large.
 int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
@@ -119,7 +128,7 @@ Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, 
     FACULA_CHECK(bias.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()), " and bias ",
                  dtype_name(bias.dtype()), "; they must have the same dtype");
   }
-  return meta(out, input.dtype(), input);
+  return image(out, input.dtype(), input, weight);
 }
 
 Meta max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
@@ -141,7 +150,7 @@ Meta max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
     FACULA_CHECK(out[lead + d] >= 1, Runtime, op, "(): input ", shape_string(input.sizes()),
                  " is too small for kernel_size ", shape_string(kernel_size), ": the output would be empty");
   }
-  return meta(out, input.dtype(), input);
+  return image(out, input.dtype(), input);
 }
 
 Meta max_pool_indices(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
@@ -169,7 +178,7 @@ Meta avg_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
     FACULA_CHECK(out[lead + d] >= 1, Runtime, op, "(): input ", shape_string(input.sizes()),
                  " is too small for kernel_size ", shape_string(kernel_size), ": the output would be empty");
   }
-  return meta(out, input.dtype(), input);
+  return image(out, input.dtype(), input);
 }
 
 Meta adaptive_pool(const Tensor& input, IntList output_size, bool average) {
@@ -180,7 +189,7 @@ Meta adaptive_pool(const Tensor& input, IntList output_size, bool average) {
   check_list(output_size, dims, 0, op, "output_size");
   DimVector out(input.sizes());
   for (size_t d = 0; d < dims; ++d) out[lead + d] = output_size[d];
-  return meta(out, input.dtype(), input);
+  return image(out, input.dtype(), input);
 }
 
 Meta adaptive_pool_indices(const Tensor& input, IntList output_size) {
@@ -193,7 +202,7 @@ Meta max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_s
                        IntList dilation, bool ceil_mode) {
   const Meta m = max_pool(input, kernel_size, stride, padding, dilation, ceil_mode);
   check_grad(grad, m.sizes, m.dtype, numbered("max_pool", kernel_size.size()));
-  return meta(DimVector(input.sizes()), input.dtype(), grad);
+  return image(DimVector(input.sizes()), input.dtype(), input);
 }
 
 Meta avg_pool_backward(const Tensor& grad, IntList input_size, IntList kernel_size, IntList stride, IntList padding,
@@ -201,7 +210,7 @@ Meta avg_pool_backward(const Tensor& grad, IntList input_size, IntList kernel_si
   numel_of(input_size);
   const Meta m = avg_pool(shaped(input_size, grad), kernel_size, stride, padding, ceil_mode, divisor_override);
   check_grad(grad, m.sizes, m.dtype, numbered("avg_pool", kernel_size.size()));
-  return meta(DimVector(input_size), grad.dtype(), grad);
+  return image(DimVector(input_size), grad.dtype(), grad);
 }
 
 Meta adaptive_pool_backward(const Tensor& grad, IntList input_size, int64_t dims) {
@@ -210,7 +219,7 @@ Meta adaptive_pool_backward(const Tensor& grad, IntList input_size, int64_t dims
   const IntList out = grad.sizes().subspan(grad.sizes().size() - static_cast<size_t>(dims));
   const Meta m = adaptive_pool(shaped(input_size, grad), out, true);
   check_grad(grad, m.sizes, m.dtype, numbered("adaptive_avg_pool", static_cast<size_t>(dims)));
-  return meta(DimVector(input_size), grad.dtype(), grad);
+  return image(DimVector(input_size), grad.dtype(), grad);
 }
 
 // The gradient of an input of that shape.

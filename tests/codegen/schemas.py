@@ -1,4 +1,4 @@
-"""Small schemas for the tests of the generator."""
+"""Small schemas for the tests of the generator, and cases of what is wrong with them."""
 
 from __future__ import annotations
 
@@ -64,3 +64,60 @@ def report(folder: Path, text: str, base: str = BASE) -> Report:
 
 def messages(folder: Path, text: str, base: str = BASE) -> list[str]:
     return [str(e) for e in report(folder, text, base).errors]
+
+
+# A pointwise operator to which a case adds a line, and a structured one likewise.
+POINTWISE = """\
+- op: new(Tensor self, *, Scalar beta=1) -> Tensor
+  doc: New.
+  scalar: {scalar}
+  derivative: auto
+  samples: [{samples}]
+  reference: {reference}
+"""
+STRUCTURED = """\
+- op: new(Tensor self, int dim, Tensor? weight=None) -> Tensor
+  doc: New.
+  kind: structured
+  shape: {shape}
+  dispatch: {dispatch}
+  derivative: {derivative}
+  samples: ["f(3,4), 1"]
+  reference: self
+"""
+COMPOSITE = """\
+- op: new(Tensor self, int dim=0) -> Tensor
+  doc: New.
+  composite: {composite}
+  samples: ["f(3,4)"]
+  reference: self
+"""
+
+
+def pointwise(scalar: str = "self + beta", samples: str = '"f(3)"', reference: str = "self") -> str:
+    return POINTWISE.format(scalar=scalar, samples=samples, reference=reference)
+
+
+def structured(
+    shape: str = "like(self)",
+    dispatch: str = "{CPU: new}",
+    derivative: str = "{self: grad, weight: zero}",
+) -> str:
+    return STRUCTURED.format(shape=shape, dispatch=dispatch, derivative=derivative)
+
+
+def composite(text: str) -> str:
+    return COMPOSITE.format(composite=text)
+
+
+def signature(text: str) -> str:
+    return pointwise().replace("new(Tensor self, *, Scalar beta=1) -> Tensor", text)
+
+
+class Cases(dict[str, tuple[str, list[str]]]):
+    """Names of cases with a text and the messages that it must give."""
+
+    def add(self, name: str, text: str, *wanted: str) -> None:
+        """`wanted` are the messages after `ops.yaml:`."""
+        assert name not in self
+        self[name] = (text, [f"ops.yaml:{message}" for message in wanted])

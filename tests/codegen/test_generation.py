@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import graphlib
 import hashlib
 import os
 import re
@@ -93,6 +95,17 @@ def test_takes_seconds_at_most(tmp_path: Path) -> None:
     assert main(["gen", "--out", str(tmp_path)]) == 0
     assert main(["check"]) == 0
     assert time.monotonic() - started < 30
+
+
+def test_modules_depend_in_one_direction() -> None:
+    """No module of the generator needs, by way of others, itself; imports in functions count."""
+    needs: dict[str, set[str]] = {}
+    for path in (ROOT / "codegen").glob("*.py"):
+        found = needs.setdefault(path.stem, set())
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                found.update([node.module] if node.module else [a.name for a in node.names])
+    graphlib.TopologicalSorter(needs).prepare()  # raises CycleError
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.name)

@@ -10,7 +10,7 @@ import yaml
 
 from codegen.__main__ import ROOT, main
 from codegen.jsonschema import schema as json_schema
-from codegen.reader import KEYS
+from codegen.words import KEYS
 
 jsonschema = pytest.importorskip("jsonschema")
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())

@@ -1,72 +1,24 @@
-"""Every kind of mistake in ops.yaml is reported with its place and with what would be right."""
+"""Every kind of mistake in ops.yaml is reported with its place and with what would be right.
+
+Here the form of records, signatures, words and proofs; formulas are in test_formula_errors.py.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from schemas import BASE, messages
+from schemas import BASE, Cases, composite, messages, pointwise, signature, structured
 
 from codegen.__main__ import load, main
+from codegen.check import check
 from codegen.errors import SchemaErrors
 from codegen.render import generate_texts
+from codegen.samples import property_tests
+from codegen.words import KEYS
 
-# A pointwise operator to which a case adds a line, and a structured one likewise.
-POINTWISE = """\
-- op: new(Tensor self, *, Scalar beta=1) -> Tensor
-  doc: New.
-  scalar: {scalar}
-  derivative: auto
-  samples: [{samples}]
-  reference: {reference}
-"""
-STRUCTURED = """\
-- op: new(Tensor self, int dim, Tensor? weight=None) -> Tensor
-  doc: New.
-  kind: structured
-  shape: {shape}
-  dispatch: {dispatch}
-  derivative: {derivative}
-  samples: ["f(3,4), 1"]
-  reference: self
-"""
-COMPOSITE = """\
-- op: new(Tensor self, int dim=0) -> Tensor
-  doc: New.
-  composite: {composite}
-  samples: ["f(3,4)"]
-  reference: self
-"""
-
-
-def pointwise(scalar: str = "self + beta", samples: str = '"f(3)"', reference: str = "self") -> str:
-    return POINTWISE.format(scalar=scalar, samples=samples, reference=reference)
-
-
-def structured(
-    shape: str = "like(self)",
-    dispatch: str = "{CPU: new}",
-    derivative: str = "{self: grad, weight: zero}",
-) -> str:
-    return STRUCTURED.format(shape=shape, dispatch=dispatch, derivative=derivative)
-
-
-def composite(text: str) -> str:
-    return COMPOSITE.format(composite=text)
-
-
-def signature(text: str) -> str:
-    return pointwise().replace("new(Tensor self, *, Scalar beta=1) -> Tensor", text)
-
-
-CASES: dict[str, tuple[str, list[str]]] = {}
-
-
-def case(name: str, text: str, *wanted: str) -> None:
-    """`wanted` are the messages after `ops.yaml:`."""
-    assert name not in CASES
-    CASES[name] = (text, [f"ops.yaml:{message}" for message in wanted])
-
+CASES = Cases()
+case = CASES.add
 
 # ---- the file and its records ----
 case(
@@ -87,7 +39,7 @@ case(
 case(
     "unknown key far from any",
     pointwise() + "  zebra: 1\n",
-    "7:3: new: unknown key 'zebra'",
+    "7:3: new: unknown key 'zebra'; known are " + ", ".join(KEYS["op"]),
 )
 case(
     "duplicate key",
@@ -118,7 +70,12 @@ case(
 case(
     "one C++ name",
     pointwise().replace("new(", "sum_x(") + pointwise().replace("new(", "sum.x("),
-    "7:3: sum.x: 'sum.x' and 'sum_x' are one name in C++; rename one",
+    "7:3: sum.x: 'sum.x' and 'sum_x' are one name in C++, sum_x; rename one",
+)
+case(
+    "operator of the name of an out= form",
+    structured().replace("new(Tensor", "exp.out(Tensor"),
+    "40:3: exp: 'exp' and 'exp.out' are one name in C++, exp_out; rename one",
 )
 case(
     "vocabulary without derivative",
@@ -134,6 +91,52 @@ case(
     "vocabulary, argument left out",
     "- math: f(x, y)\n  derivative: {x: 1}\n",
     "2:15: f: no derivative for 'y': a formula, or 'zero'",
+)
+
+case(
+    "key not first",
+    "- doc: New.\n  op: new(Tensor self) -> Tensor\n",
+    "1:3: a record begins with 'op', 'math' or 'rule', found 'doc'; 'op' comes first",
+)
+case(
+    "key that is no text",
+    pointwise() + "  ? [a]\n  : b\n",
+    "7:5: new: a key must be plain text",
+)
+case(
+    "text that is a list",
+    pointwise().replace("doc: New.", "doc: [New]"),
+    "2:8: new: 'doc' must be text; quote a text that begins with '[' or '{'",
+)
+case(
+    "doc of an example alone",
+    pointwise().replace("doc: New.", 'doc: ">>> 1"'),
+    "2:9: new: 'doc' begins with a sentence",
+)
+case(
+    "vocabulary, unknown argument",
+    "- math: f(x)\n  derivative: {x: 1, y: 1}\n",
+    "2:22: f: no argument 'y'; the arguments are x",
+)
+case(
+    "vocabulary, unknown word",
+    "- math: f(x)\n  derivative: 1\n  holomorphic: maybe\n",
+    "3:16: f: unknown word 'maybe' for 'holomorphic'; known are true, false",
+)
+case(
+    "vocabulary without arguments",
+    "- math: f\n  derivative: 1\n",
+    "1:9: f: a vocabulary entry is written like 'pow(x, y)'",
+)
+case(
+    "shape rule twice",
+    "- rule: like(Tensor self) -> Meta\n",
+    "8:3: like: the shape rule is declared twice, first in line 1",
+)
+case(
+    "shape rule of no shape",
+    "- rule: f(Tensor self) -> Tensor\n",
+    "1:27: f: a shape rule returns Meta",
 )
 
 # ---- signatures ----
@@ -171,6 +174,60 @@ case(
     "no return type",
     signature("new(Tensor a)"),
     "1:20: new: expected '->' before the return type, found the end",
+)
+
+case(
+    "list that C++ does not have",
+    signature("new(Tensor self, float[] w) -> Tensor"),
+    "1:24: new: no lists of float; lists are of int, bool, Tensor",
+)
+case(
+    "default of a type without any",
+    signature('new(Tensor self, Device d="cpu") -> Tensor'),
+    "1:33: new: default of 'd': a Device takes no default but None, as 'Device? ...=None'",
+)
+case(
+    "default of too many bits",
+    signature("new(Tensor self, int n=9223372036854775808) -> Tensor"),
+    "1:30: new: default of 'n': 9223372036854775808 does not fit in 64 bits",
+)
+case(
+    "Meta in an operator",
+    signature("new(Meta self) -> Tensor"),
+    "1:11: new: Meta is what shape rules return; operators have Tensors",
+)
+case(
+    "keyword as an operator",
+    signature("lambda(Tensor self) -> Tensor"),
+    "1:7: lambda: 'lambda' is a keyword of Python; use 'lambda_'",
+)
+case(
+    "range that is none",
+    signature("new(int n >= a) -> Tensor"),
+    "1:17: new: a range is '>= 1', '< 5' or 'in [0, 1)'",
+)
+case(
+    "open number of ints before others",
+    composite("dim").replace("Tensor self, int dim=0", "int[*] size, Tensor dim"),
+    "1:11: new: 'size' takes all that follows; put '*' after it, or write int[]",
+    "4:14: new: sample `f(3,4)`: no value for 'dim'",
+    "5:14: new: reference: unknown name 'self'; known are size, dim, np, scipy",
+)
+case(
+    "result that nothing writes",
+    structured().replace("-> Tensor", "-> Tensor!"),
+    "1:57: new: 'Tensor!' is the argument that is written, but no argument is a 'Tensor!'",
+)
+case(
+    "result that Python does not get",
+    structured().replace("-> Tensor", "-> str"),
+    "1:57: new: no results of type str; known are Tensor, Tensor[], bool, int, float, Scalar, "
+    "int[], Tensor!",
+)
+case(
+    "argument of the out= form",
+    pointwise("out + beta", reference="out").replace("Tensor self", "Tensor out"),
+    "1:11: new: 'out' is the argument of the out= form; use another name",
 )
 
 # ---- words ----
@@ -213,7 +270,7 @@ case(
 case(
     "unknown kept result",
     pointwise() + "  kept: [beta]\n",
-    "7:10: new: no result 'beta'; results are unnamed",
+    "7:10: new: no result 'beta'",
 )
 case(
     "kind against scalar",
@@ -229,176 +286,6 @@ case(
     "tolerance of an unknown dtype",
     pointwise() + "  tolerance: {float3: 1e-3, reason: so}\n",
     "7:15: new: unknown dtype 'float3'; did you mean 'float32'?",
-)
-
-# ---- scalar formulas ----
-case(
-    "scalar, unknown name",
-    pointwise("slef + beta"),
-    "3:11: new: unknown name 'slef'; did you mean 'self'?",
-)
-case(
-    "scalar, unknown function",
-    pointwise("exq(self) + beta"),
-    "3:11: new: unknown function 'exq'; did you mean 'exp'?",
-)
-case(
-    "scalar, wrong arity",
-    pointwise("exp(self, beta)"),
-    "3:11: new: exp() takes 1 argument, found 2",
-)
-case(
-    "scalar, not a formula",
-    pointwise("self +"),
-    "3:11: new: not a formula: invalid syntax",
-)
-case(
-    "scalar, tensor language",
-    pointwise("self.exp() + beta"),
-    "3:11: new: only functions of the vocabulary can be called",
-)
-case(
-    "scalar, folded over lines",
-    pointwise(">-\n    self +\n    slef * beta"),
-    "5:5: new: unknown name 'slef'; did you mean 'self'?",
-)
-case(
-    "scalar, outputs without formulas",
-    pointwise().replace("-> Tensor", "-> (Tensor a, Tensor b)"),
-    "3:3: new: 2 outputs need 2 formulas, found 1",
-)
-
-# ---- derivatives ----
-case(
-    "no derivative",
-    pointwise().replace("  derivative: auto\n", ""),
-    "1:3: new: no derivative for 'self': a formula, 'zero' or 'none: reason'",
-)
-case(
-    "an input without derivative",
-    structured(derivative="{self: grad}"),
-    "6:3: new: no derivative for 'weight': a formula, 'zero' or 'none: reason'",
-)
-case(
-    "derivative of no input",
-    structured(derivative="{slef: grad, self: grad, weight: zero}"),
-    "6:16: new: no tensor input 'slef'; did you mean 'self'?",
-)
-case(
-    "two derivatives",
-    structured(derivative='{self: grad, "self, weight": grad}'),
-    "6:16: new: two derivatives for 'self'",
-)
-case(
-    "auto without formula",
-    structured(derivative="auto"),
-    "6:3: new: no derivative for 'weight': a formula, 'zero' or 'none: reason'",
-    "6:15: new: 'auto' differentiates a 'scalar' formula; state a tensor formula",
-)
-case(
-    "none without reason",
-    structured(derivative='{self: "none:", weight: zero}'),
-    "6:23: new: 'none' needs its reason: 'none: reason'",
-)
-case(
-    "derivative, unknown name",
-    structured(derivative="{self: grad * slef, weight: zero}"),
-    "6:29: new: unknown name 'slef'; did you mean 'self'?",
-)
-case(
-    "derivative, unknown operator",
-    structured(derivative="{self: grad.exq(), weight: zero}"),
-    "6:22: new: unknown operator 'exq'; did you mean 'exp'?",
-)
-case(
-    "derivative, wrong type",
-    structured(derivative="{self: grad.sum(self), weight: zero}"),
-    "6:22: new: sum(Tensor, Tensor) does not fit sum(Tensor self, int[]? dim=None, bool "
-    "keepdim=False) -> Tensor",
-)
-case(
-    "derivative, no tensor",
-    structured(derivative="{self: dim, weight: zero}"),
-    "6:22: new: a Tensor is wanted here, `dim` is an int",
-)
-case(
-    "derivative composite without one",
-    structured(derivative="composite"),
-    "6:15: new: 'derivative: composite' needs the key 'composite' or 'composite_fn'",
-)
-
-# ---- kernels and shapes ----
-case(
-    "unknown device",
-    structured(dispatch="{CPUs: new}"),
-    "5:14: new: unknown device 'CPUs'; did you mean 'CPU'?",
-)
-case(
-    "kernel that is no name",
-    structured(dispatch='{CPU: "a b"}'),
-    "5:20: new: 'a b' is no C++ name; 'none' for no kernel",
-)
-case(
-    "nothing to run",
-    structured().replace("  dispatch: {CPU: new}\n", ""),
-    "1:3: new: nothing to run: give 'scalar', 'composite', 'composite_fn' or 'dispatch'",
-)
-case(
-    "no shape",
-    structured().replace("  shape: like(self)\n", ""),
-    "1:3: new: kind structured needs 'shape': a shape rule over its arguments",
-)
-case(
-    "unknown shape rule",
-    structured("lik(self)"),
-    "4:10: new: unknown shape rule 'lik'; did you mean 'like'?",
-)
-case(
-    "shape rule, wrong arity",
-    structured("like(self, dim)"),
-    "4:10: new: like(Tensor, int) does not fit like(Tensor self) -> Meta",
-)
-case(
-    "shapes and outputs",
-    structured("[like(self), like(self)]"),
-    "4:3: new: 1 outputs, 2 shapes",
-)
-case(
-    "scalar and dispatch",
-    pointwise() + "  dispatch: {CPU: new}\n",
-    "7:3: new: 'scalar' gives the kernels of every device; 'dispatch' has no place",
-)
-
-# ---- composites ----
-case(
-    "composite, unknown operator",
-    composite("self.exq()"),
-    "3:14: new: unknown operator 'exq'; did you mean 'exp'?",
-)
-case(
-    "composite, unknown name",
-    composite("slef"),
-    "3:14: new: unknown name 'slef'; did you mean 'self'?",
-)
-case(
-    "composite, wrong number of results",
-    composite("|\n    return self, self"),
-    "4:12: new: a Tensor is wanted here, `(self, self)` is a Tensor[]",
-)
-case(
-    "composite, not the language",
-    composite('"{1: self}"'),
-    "3:15: new: `{1: self}` is not part of the formula language",
-)
-case(
-    "composite cycle",
-    composite("a(self)") + composite("new(self)").replace("new(Tensor", "a(Tensor"),
-    "3:14: new: the composite runs in a circle: new -> a -> new",
-)
-case(
-    "check, unknown name",
-    structured() + "  checks: {c1: {require: dmi > 0, error: wrong}}\n",
-    "9:26: new: unknown name 'dmi'; did you mean 'dim'?",
 )
 
 # ---- samples, references, Python names ----
@@ -433,6 +320,32 @@ case(
     "5:20: new: sample `f(3), self=f(2)`: argument 'self' is given twice",
 )
 case(
+    "sample, unpacked",
+    pointwise(samples='"*f(3)"'),
+    "5:14: new: sample `*f(3)`: a sample names each argument; `*` has no place in it",
+)
+case(
+    "sample of two calls",
+    pointwise(samples='"f(3)), (f(2)"'),
+    "5:14: new: sample `f(3)), (f(2)`: not a sample: write the arguments of one call, such as "
+    "`f(3,4), dim=1`",
+)
+case(
+    "sample, word without its argument",
+    pointwise(samples='"f(3), beta=slice()"'),
+    "5:25: new: sample `f(3), beta=slice()`: slice() takes 1 to 3 arguments, found 0",
+)
+case(
+    "sample, unknown name",
+    pointwise(samples='"f(3), beta=flaot32"'),
+    "5:25: new: sample `f(3), beta=flaot32`: unknown name 'flaot32'; did you mean 'float32'?",
+)
+case(
+    "sample beyond ASCII",
+    pointwise(samples="\"f(3), beta='é', gamma=1\""),
+    "5:30: new: sample `f(3), beta='é', gamma=1`: no argument 'gamma'; known are self, beta",
+)
+case(
     "no sample",
     structured().replace('  samples: ["f(3,4), 1"]\n', ""),
     "1:3: new: missing key 'samples': calls such as \"f(3,4), dim=1\"",
@@ -450,7 +363,7 @@ case(
 case(
     "reference, unknown name",
     pointwise(reference="nq.exp(self)"),
-    "6:14: new: reference: unknown name 'nq'",
+    "6:14: new: reference: unknown name 'nq'; known are self, beta, np, scipy",
 )
 case(
     "alias of another's name",
@@ -470,7 +383,35 @@ case(
 case(
     "python word",
     pointwise() + '  python: ["<>"]\n',
-    "7:3: new: '<>' is neither a dotted path nor an operator; did you mean '>'?",
+    "7:13: new: '<>' is neither a place, a dotted path nor an operator; did you mean '>'?",
+)
+
+case(
+    "dotted path of one misspelt word",
+    pointwise() + "  python: [function, methd]\n",
+    "7:22: new: 'methd' is neither a place, a dotted path nor an operator; did you mean 'method'?",
+)
+case(
+    "alias that is a path",
+    pointwise() + "  alias: [nn.x]\n",
+    "7:11: new: 'nn.x' is no Python name; paths such as nn.functional.x go to 'python'",
+)
+
+# ---- property tests ----
+case(
+    "property of no test",
+    pointwise().replace("reference: self", "property: test_unifrm"),
+    "6:13: new: no property test 'test_unifrm'; did you mean 'test_uniform'?",
+)
+case(
+    "property far from any test",
+    pointwise().replace("reference: self", "property: zebra"),
+    "6:13: new: no property test 'zebra'; known are " + ", ".join(property_tests()),
+)
+case(
+    "property beside a reference",
+    pointwise() + "  property: test_uniform\n",
+    "7:13: new: 'property' stands instead of 'reference'",
 )
 
 SEVERAL = """\
@@ -516,6 +457,19 @@ case(
 
 
 NOT_YAML = {
+    "colon": (
+        "- op: a\n  doc: b: c\n",
+        "ops.yaml:2:9: not YAML: mapping values are not allowed in this context; "
+        "quote a text that holds ': '",
+    ),
+    "two documents": (
+        "- op: a\n---\n- op: b\n",
+        "ops.yaml:2:1: not YAML: but found another document; the file is one list of records",
+    ),
+    "control character": (
+        "- op: a\n  doc: \x07\n",
+        "ops.yaml:2:8: not YAML: the character '\\x07' is not allowed",
+    ),
     "unclosed": ("- op: [a\n", "ops.yaml:2:1: not YAML: did not find expected ',' or ']'"),
     "no list": ("op: 3\n", "ops.yaml:1:1: the file is a list of records: - op: ..., - math: ..."),
 }
@@ -527,6 +481,28 @@ def test_no_schema_at_all(name: str, tmp_path: Path) -> None:
     with pytest.raises(SchemaErrors) as caught:
         messages(tmp_path, text, base="")
     assert str(caught.value) == wanted
+
+
+def test_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "ops.yaml"
+    path.write_bytes(b"- op: a\n  doc: \xff\n")
+    with pytest.raises(SchemaErrors) as caught:
+        check(path)
+    assert str(caught.value) == "ops.yaml:2:8: not YAML: the byte 0xff is no UTF-8"
+
+
+def test_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--schema", str(tmp_path / "none.yaml"), "check"]) == 1
+    assert capsys.readouterr().err.endswith(f"No such file or directory: '{tmp_path}/none.yaml'\n")
+
+
+def test_property_tests_are_those_of_the_folder(tmp_path: Path) -> None:
+    """What `property` may name is what stands in the files of property tests."""
+    code = "def test_a() -> None: ...\n\n\ndef helper() -> None: ...\n"
+    (tmp_path / "test_x_properties.py").write_text(code, encoding="utf-8")
+    (tmp_path / "test_values.py").write_text("def test_b() -> None: ...\n", encoding="utf-8")
+    assert property_tests(tmp_path) == ("test_a",)
+    assert {"test_uniform", "test_dropout", "test_view"} <= set(property_tests())
 
 
 def test_base_is_good(tmp_path: Path) -> None:

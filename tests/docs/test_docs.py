@@ -13,7 +13,7 @@ from pathlib import Path
 import facula
 import pytest
 
-from codegen import check, cpp_types, expr, reader, samples, signature
+from codegen import check, cpp_types, expr, samples, signature, words
 from codegen.__main__ import load
 from codegen.model import Schema
 
@@ -151,12 +151,12 @@ def test_readme_lists_every_page() -> None:
 
 
 WORDS = {
-    "keys of an operator": reader.KEYS["op"],
-    "keys of vocabulary and rules": reader.KEYS["math"] + reader.KEYS["rule"],
-    "kinds": reader.KINDS,
-    "dtype classes": reader.DTYPE_CLASSES,
-    "promotions": reader.PROMOTIONS,
-    "variants": reader.VARIANTS,
+    "keys of an operator": words.KEYS["op"],
+    "keys of vocabulary and rules": words.KEYS["math"] + words.KEYS["rule"],
+    "kinds": words.KINDS,
+    "dtype classes": words.DTYPE_CLASSES,
+    "promotions": words.PROMOTIONS,
+    "variants": words.VARIANTS,
     "types": signature.BASE_TYPES,
     "sample words": tuple(samples.WORDS),
     "constants": tuple(expr.CONSTANTS),

@@ -132,6 +132,30 @@ def test_bernoulli() -> None:
         fa.zeros(3).bernoulli_(-0.1)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dropout(dtype: fa.dtype) -> None:
+    """Zeros with probability p; the others scaled so that the mean stays, in the gradient too."""
+    fa.manual_seed(15)
+    for p in (0.0, 0.25, 0.9, 1.0):
+        x = fa.ones(N, dtype=dtype).requires_grad_()
+        y = fa.dropout(x, p)
+        kept = numbers(y.detach()) != 0
+        assert abs(kept.mean() - (1 - p)) < 6 * math.sqrt(p * (1 - p) / N) + 1e-12
+        scale = np.array(fa.tensor(1 / (1 - p) if p < 1 else 0.0, dtype=dtype).item())
+        np.testing.assert_array_equal(numbers(y.detach())[kept], scale)
+        y.sum().backward()
+        np.testing.assert_array_equal(numbers(x.grad), np.where(kept, scale, 0))
+        for lag in (1, 7, 32):  # neighbours are independent
+            assert abs((kept[:-lag] & kept[lag:]).mean() - (1 - p) ** 2) < 0.01
+    x = fa.arange(6.0, dtype=dtype)
+    assert fa.dropout(x, 0.5, training=False) is x
+    y = fa.dropout(x, 0.5, inplace=True)
+    assert y is x
+    for p in (-0.1, 1.1):
+        with pytest.raises(ValueError, match=r"p must be in \[0, 1\]"):
+            fa.dropout(x, p)
+
+
 def test_exponential() -> None:
     fa.manual_seed(8)
     for dtype in (fa.float32, fa.float64):

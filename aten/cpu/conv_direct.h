@@ -1,0 +1,53 @@
+// Convolution by its definition, on contiguous images in one to three dims: any kernel, stride and groups.
+#pragma once
+
+#include <array>
+
+#include "runtime/core/tensor.h"
+
+namespace facula::cpu::conv {
+
+using Three = std::array<int64_t, 3>;
+inline int64_t product(const Three& v) { return v[0] * v[1] * v[2]; }
+
+// A convolution seen from `input` (batch, groups * channels, in) to `output` (batch, groups *
+// features, out); lists of one or two dims are extended in front by dims of one.
+struct Geometry {
+  int64_t batch, groups, channels, features;  // channels and features of one group
+  Three in, out, kernel, stride, padding, dilation;
+};
+
+inline Three extend(IntList list, int64_t fill) {
+  Three r{fill, fill, fill};
+  for (size_t i = 0; i < list.size(); ++i) r[3 - list.size() + i] = list[i];
+  return r;
+}
+
+// `input` and `output` are those of the plain convolution: for a transposed one, its output and input.
+inline Geometry geometry(IntList input, IntList output, IntList weight, IntList stride, IntList padding,
+                         IntList dilation, int64_t groups) {
+  return {input[0],
+          groups,
+          weight[1],
+          weight[0] / groups,
+          extend(input.subspan(2), 1),
+          extend(output.subspan(2), 1),
+          extend(weight.subspan(2), 1),
+          extend(stride, 1),
+          extend(padding, 0),
+          extend(dilation, 1)};
+}
+
+template <typename T>
+void forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out);
+// grad_input (batch, groups * channels, in) of a convolution from grad (batch, groups * features, out);
+// also the transposed convolution, with a bias by channel.
+template <typename T>
+void backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out);
+// grad_weight (groups, features, channels * taps) from input and the gradient of the output.
+template <typename T>
+void backward_weight(const Geometry& g, const T* input, const T* grad, T* out);
+template <typename T>
+void backward_bias(IntList sizes, const T* grad, T* out);
+
+}  // namespace facula::cpu::conv

@@ -1,0 +1,166 @@
+// Convolution by 1 x 1 kernels: a product of the weights with all pixels.
+#include "aten/cpu/conv_pointwise.h"
+
+#include "aten/cpu/gemm_loops.h"
+
+namespace facula::cpu {
+namespace {
+
+constexpr int64_t kDepth = 384;      // of a product at a time
+constexpr int64_t kBytes = 1 << 18;  // of the input that is copied at a time
+
+// Of planes: panels of weights times rows of pixels. Parts of planes are copied first, as neighbouring
+// rows then lie near and a part is read in long runs.
+template <typename T>
+void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, const T* bias, const Pixels<T>& y) {
+  const GemmLoops<T>& loops = gemm_loops<T>();
+  const int64_t mr = even_panel(g.features, loops.mr), nr = loops.nr, padded = round_up(g.features, mr);
+  const TypedBuffer<T> packed(padded * g.channels);
+  for (int64_t p = 0; p < g.channels; p += kDepth) {
+    const int64_t np = std::min(kDepth, g.channels - p);
+    parallel_for(0, padded / mr, grain_for(mr * np), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        loops.pack(np, std::min(mr, g.features - i * mr), mr, w.data + i * mr * w.feature + p * w.channel, w.feature,
+                   w.channel, packed.get() + p * padded + i * mr * np);
+      }
+    });
+  }
+  const int64_t columns = g.batch * g.positions;
+  const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels) / nr * nr;
+  const int64_t width = std::min(std::clamp(fit, nr, 16 * nr), round_up(columns, nr));
+  const int64_t row = width + loops.nr / 2;  // rows do not compete for the same places in the cache
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  std::vector<int64_t> taps;
+  for (int64_t p = 0; p < std::min(kDepth, g.channels); ++p) taps.push_back(p * row);
+  const int64_t work = std::max<int64_t>(1, g.features * g.channels * width);
+  parallel_for(0, (columns + width - 1) / width, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<T> buffer(row * g.channels + nr + mr * nr);
+    T *rows = buffer.get(), *apart = rows + row * g.channels + nr;
+    std::fill(rows, apart, T(0));
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * width, count = std::min(width, columns - first);
+      const auto for_images = [&](int64_t from, int64_t n, const auto& fn) {
+        for (int64_t done = 0; done < n;) {
+          const int64_t at = (from + done) % g.positions, part = std::min(n - done, g.positions - at);
+          fn((from + done) / g.positions, at, done, part);
+          done += part;
+        }
+      };
+      for_images(first, count, [&](int64_t image, int64_t at, int64_t done, int64_t n) {
+        const T* from = x.data + image * x.image + at;
+        for (int64_t c = 0; c < g.channels; ++c) {
+          std::copy(from + c * x.channel, from + c * x.channel + n, rows + c * row + done);
+        }
+        for (int64_t f = 0; f < g.features && bias != nullptr; ++f) {
+          std::fill_n(y.data + image * y.image + f * y.channel + at, n, bias[f]);
+        }
+      });
+      // What comes next is fetched during the products.
+      const int64_t after = first + width;
+      const T* next = after + width <= columns && after % g.positions + width <= g.positions
+                          ? x.data + after / g.positions * x.image + after % g.positions
+                          : nullptr;
+      for (int64_t p = 0; p < g.channels; p += kDepth) {
+        const int64_t np = std::min(kDepth, g.channels - p);
+        const bool accumulate = p > 0 || bias != nullptr;
+        const int64_t tall = padded / mr, broad = (count + nr - 1) / nr, calls = tall * broad;
+        for (int64_t call = 0; call < calls; ++call) {
+          // Few features: each panel of columns stays in the first-level cache; else results are written in long runs.
+          const int64_t f = (tall < 8 ? call % tall : call / broad) * mr,
+                        j = (tall < 8 ? call / tall : call % broad) * nr;
+          const T* a = packed.get() + p * padded + f * np;
+          const int64_t height = std::min(mr, g.features - f);
+          const int64_t cols = std::min(nr, count - j), image = (first + j) / g.positions,
+                        at = (first + j) % g.positions;
+          if (p == 0 && next != nullptr) {
+            for (int64_t c = call * g.channels / calls; c < (call + 1) * g.channels / calls; ++c) {
+              for (int64_t k = 0; k < width; k += kLine) __builtin_prefetch(next + c * x.channel + k, 0, 2);
+            }
+          }
+          if (at + cols <= g.positions) {
+            loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), y.data + image * y.image + f * y.channel + at,
+                            y.channel, height, cols, accumulate);
+            continue;
+          }
+          loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), apart, nr, height, cols, false);
+          for_images(first + j, cols, [&](int64_t im, int64_t place, int64_t done, int64_t n) {
+            for (int64_t r = 0; r < height; ++r) {
+              T* to = y.data + im * y.image + (f + r) * y.channel + place;
+              for (int64_t k = 0; k < n; ++k) {
+                to[k] = accumulate ? to[k] + apart[r * nr + done + k] : apart[r * nr + done + k];
+              }
+            }
+          });
+        }
+      }
+    }
+  });
+}
+
+// With channels last in one of the images: rows of pixels times panels of weights.
+template <typename T>
+void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w, const T* bias, const Pixels<T>& y) {
+  const ConvTile<T>& loops = conv_tile<T>();
+  constexpr int64_t kPixels = 112;
+  Conv1x1 g = all;
+  if (x.channel == 1 && y.channel == 1) g = {1, g.channels, g.features, g.batch * g.positions};  // all one run
+  const int64_t nr = loops.nr, panels = (g.features + nr - 1) / nr, pitch = round_up(g.features, loops.lanes);
+  const TypedBuffer<T> packed(panels * nr * g.channels);
+  parallel_for(0, panels, grain_for(nr * g.channels), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      gemm_loops<T>().pack(g.channels, std::min(nr, g.features - i * nr), nr, w.data + i * nr * w.feature, w.feature,
+                           w.channel, packed.get() + i * nr * g.channels);
+    }
+  });
+  const int64_t none = 0;
+  const bool direct = y.channel == 1 && g.features % loops.lanes == 0;
+  const int64_t blocks = (g.channels + kPitch - 1) / kPitch, parts = (g.positions + kPixels - 1) / kPixels;
+  const int64_t work = std::max<int64_t>(1, g.features * g.channels * std::min(kPixels, g.positions));
+  parallel_for(0, g.batch * parts, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<T> buffer(blocks * kPixels * kPitch + (direct ? 0 : kPixels * pitch));
+    T *v = buffer.get(), *result = v + blocks * kPixels * kPitch;
+    std::vector<int64_t> places;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t image = i / parts, first = i % parts * kPixels, count = std::min(kPixels, g.positions - first);
+      for (int64_t c = 0; c < g.channels; c += kPitch) {
+        load_pixels<T>({x.data + c * x.channel, x.image, x.channel, x.pixel}, image, 1, g.positions,
+                       std::min(kPitch, g.channels - c), 0, 1, first, count, v + c * kPixels, kPitch, places);
+      }
+      T* to = direct ? y.data + image * y.image + first * y.pixel : result;
+      const int64_t step = direct ? y.pixel : pitch, mr = even_panel(count, loops.mr);
+      for (int64_t p = 0; p < count && bias != nullptr; ++p) std::copy(bias, bias + g.features, to + p * step);
+      for (int64_t f = 0; f < g.features; f += nr) {
+        for (int64_t r = 0; r < count; r += mr) {
+          loops.rows(1, &none, g.channels, v + r * kPitch, kPixels * kPitch, packed.get() + f * g.channels,
+                     to + r * step + f, step, std::min(mr, count - r), std::min(nr, pitch - f), bias != nullptr);
+        }
+      }
+      if (direct) continue;
+      T* out = y.data + image * y.image + first * y.pixel;
+      if (y.channel != 1) {
+        loops.from_pixels(count, g.features, result, pitch, out, y.channel);
+        continue;
+      }
+      for (int64_t p = 0; p < count; ++p)
+        std::copy(result + p * pitch, result + p * pitch + g.features, out + p * y.pixel);
+    }
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void pointwise(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, const T* bias, const Pixels<T>& y) {
+  if (x.channel == 1 || y.channel == 1) {
+    by_pixels(g, x, w, bias, y);
+  } else {
+    by_planes(g, x, w, bias, y);
+  }
+}
+
+template void pointwise<float>(const Conv1x1&, const Pixels<const float>&, const Filters<float>&, const float*,
+                               const Pixels<float>&);
+template void pointwise<double>(const Conv1x1&, const Pixels<const double>&, const Filters<double>&, const double*,
+                                const Pixels<double>&);
+
+}  // namespace facula::cpu

@@ -1,0 +1,14 @@
+// Gradient of the weight of any convolution in two dims of many channels, by pixels.
+#pragma once
+
+#include "aten/cpu/conv_direct.h"
+#include "aten/cpu/conv_pixels.h"
+
+namespace facula::cpu {
+
+bool weight_grad_by_pixels_pays(const conv::Geometry& g);
+// grad_weight (features, channels, taps)
+template <typename T>
+void weight_grad_by_pixels(const conv::Geometry& g, const Pixels<const T>& x, const Pixels<const T>& grad, T* out);
+
+}  // namespace facula::cpu

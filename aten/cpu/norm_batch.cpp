@@ -1,0 +1,275 @@
+// Batch normalisation and its gradients. Sums are taken by channel, or in pieces of the rows that do
+// not depend on the number of threads; neither do the results.
+#include <cmath>
+
+#include "aten/cpu/images.h"
+#include "aten/cpu/nn_loops.h"
+#include "facula/kernels.h"
+
+namespace facula::cpu {
+namespace {
+
+// (outer, channels, inner)
+struct Planes {
+  int64_t outer, channels, inner;
+  // Channels are runs of `inner`, or neighbouring columns of one row each.
+  bool columns() const { return inner < 8; }
+  int64_t width() const { return channels * inner; }
+  int64_t count() const { return outer * inner; }
+};
+
+Planes planes_of(const Tensor& x, bool last) {
+  Planes p{x.size(0), x.size(1), 1};
+  for (int64_t d = 2; d < x.dim(); ++d) (last ? p.outer : p.inner) *= x.size(d);
+  return p;
+}
+
+// Whether a channel is finished while its values are still in the cache; only where there are
+// enough channels for all threads.
+bool at_once(const Planes& p) { return !p.columns() && p.channels >= 2 * get_num_threads(); }
+
+// Rows in pieces: fn(piece, first row, rows).
+int64_t pieces_of(const Planes& p) { return std::clamp<int64_t>(p.outer * p.width() / 16384, 1, 32); }
+template <typename F>
+void for_pieces(const Planes& p, const F& fn) {
+  const int64_t pieces = pieces_of(p);
+  parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * p.outer / pieces;
+      fn(i, first, (i + 1) * p.outer / pieces - first);
+    }
+  });
+}
+
+// Values per channel out to columns.
+template <typename T>
+void spread(const Planes& p, const double* channels, T* columns) {
+  for (int64_t c = 0; c < p.channels; ++c) {
+    for (int64_t i = 0; i < p.inner; ++i) columns[c * p.inner + i] = static_cast<T>(channels[c]);
+  }
+}
+
+// Mean and squares about it of values that were taken in parts (Chan, Golub & LeVeque 1983).
+struct Moments {
+  double count = 0, mean = 0, squares = 0;
+  void add(double n, double m, double s) {
+    if (n == 0) return;
+    const double total = count + n, d = m - mean;
+    mean += d * (n / total);
+    squares += s + d * d * (count * (n / total));
+    count = total;
+  }
+};
+
+template <typename T>
+void channel_moments(const Planes& p, const T* x, int64_t c, double* mean, double* variance) {
+  const NormLoops<T>& loops = norm_loops<T>();
+  const double n = static_cast<double>(p.inner);
+  Moments all;
+  for (int64_t i = 0; i < p.outer; ++i) {
+    const T* plane = x + (i * p.channels + c) * p.inner;
+    const double m = loops.mean(p.inner, plane);
+    all.add(n, m, loops.mean_square(p.inner, plane, m) * n);
+  }
+  mean[c] = all.mean;
+  variance[c] = all.squares / all.count;
+}
+
+template <typename T>
+void column_moments(const Planes& p, const T* x, double* mean, double* variance) {
+  const int64_t n = p.width(), pieces = pieces_of(p);
+  const TypedBuffer<double> parts(2 * pieces * n);
+  for_pieces(p, [&](int64_t i, int64_t first, int64_t rows) {
+    norm_loops<T>().column_moments(rows, n, x + first * n, parts.get() + 2 * i * n, parts.get() + (2 * i + 1) * n);
+  });
+  for (int64_t c = 0; c < p.channels; ++c) {
+    Moments all;
+    for (int64_t k = c * p.inner; k < (c + 1) * p.inner; ++k) {
+      for (int64_t i = 0; i < pieces; ++i) {
+        const double rows = static_cast<double>((i + 1) * p.outer / pieces - i * p.outer / pieces);
+        all.add(rows, parts.get()[2 * i * n + k], parts.get()[(2 * i + 1) * n + k]);
+      }
+    }
+    mean[c] = all.mean;
+    variance[c] = all.squares / all.count;
+  }
+}
+
+// fn(c) by channel.
+template <typename F>
+void for_channels(const Planes& p, const F& fn) {
+  parallel_for(0, p.channels, grain_for(p.count(), 32768), [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) fn(c);
+  });
+}
+
+// fn(offset, length, channel) over all runs.
+template <typename F>
+void for_runs(const Planes& p, const F& fn) {
+  parallel_for(0, p.outer * p.channels, grain_for(p.inner, 49152), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) fn(i * p.inner, i % p.channels);
+  });
+}
+
+}  // namespace
+
+void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                       const Tensor& var, bool training, double eps, const Tensor& out, const Tensor& out_mean,
+                       const Tensor& out_var) {
+  const ScalarType c = compute_type(input.dtype());
+  const bool last = is_channels_last(input) && input.dtype() == c;
+  const Planes p = planes_of(input, last);
+  const Tensor x = in_format(input, c, last), w = dense_as(weight, c), b = dense_as(bias, c);
+  const Tensor m = training ? Tensor() : dense_as(mean, c), v = training ? Tensor() : dense_as(var, c);
+  const TypedBuffer<double> values(4 * p.channels);
+  double *means = values.get(), *vars = means + p.channels, *scale = vars + p.channels, *shift = scale + p.channels;
+  into_format(out, c, last, [&](const Tensor& y) {
+    visit_compute(c, [&](auto type) {
+      using T = typename decltype(type)::type;
+      const NormLoops<T>& loops = norm_loops<T>();
+      const T* from = x.data<T>();
+      T* to = y.data<T>();
+      const auto finish = [&](int64_t k) {
+        const double rstd = 1.0 / std::sqrt((training ? std::max(vars[k], 0.0) : vars[k]) + eps);
+        out_mean.data<T>()[k] = static_cast<T>(means[k]);
+        out_var.data<T>()[k] = static_cast<T>(vars[k]);
+        scale[k] = rstd * (w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0);
+        shift[k] = (b.defined() ? static_cast<double>(b.data<T>()[k]) : 0.0) - means[k] * scale[k];
+      };
+      const auto run = [&](int64_t at, int64_t k) {
+        loops.affine(p.inner, from + at, static_cast<T>(scale[k]), static_cast<T>(shift[k]), to + at);
+      };
+      const bool together = training && at_once(p);
+      if (!training) {
+        for (int64_t k = 0; k < p.channels; ++k) {
+          means[k] = static_cast<double>(m.data<T>()[k]);
+          vars[k] = static_cast<double>(v.data<T>()[k]);
+          finish(k);
+        }
+      } else if (p.columns()) {
+        column_moments(p, from, means, vars);
+        for (int64_t k = 0; k < p.channels; ++k) finish(k);
+      } else {
+        for_channels(p, [&](int64_t k) {
+          channel_moments(p, from, k, means, vars);
+          finish(k);
+          for (int64_t i = 0; i < p.outer && together; ++i) run((i * p.channels + k) * p.inner, k);
+        });
+      }
+      if (y.numel() == 0 || together) return;
+      if (!p.columns()) {
+        for_runs(p, run);
+        return;
+      }
+      const int64_t n = p.width();
+      const TypedBuffer<T> columns(2 * n);
+      spread(p, scale, columns.get());
+      spread(p, shift, columns.get() + n);
+      for_pieces(p, [&](int64_t, int64_t first, int64_t rows) {
+        loops.column_affine(rows, n, from + first * n, columns.get(), columns.get() + n, to + first * n);
+      });
+    });
+  });
+}
+
+void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor&,
+                         const Tensor& mean, const Tensor& var, bool training, double eps,
+                         const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
+                         const Tensor& grad_bias) {
+  const ScalarType c = compute_type(input.dtype());
+  const bool last = is_channels_last(input) && input.dtype() == c;
+  const Planes p = planes_of(input, last);
+  const Tensor x = in_format(input, c, last), dy = in_format(grad, c, last), w = dense_as(weight, c);
+  const TypedBuffer<double> values(6 * p.channels);
+  double* means = values.get();
+  double *s1 = means + p.channels, *s2 = s1 + p.channels, *fa = s2 + p.channels, *fb = fa + p.channels,
+         *fc = fb + p.channels;
+  const bool wanted = mask[0] && grad_input.numel() > 0;
+  const auto all = [&](const Tensor& gi) {
+    visit_compute(c, [&](auto type) {
+      using T = typename decltype(type)::type;
+      const NormLoops<T>& loops = norm_loops<T>();
+      const T *g = dy.data<T>(), *from = x.data<T>();
+      T* to = wanted ? gi.data<T>() : nullptr;
+      const double count = static_cast<double>(p.count());
+      const auto finish = [&](int64_t k) {
+        const double r = 1.0 / std::sqrt(static_cast<double>(var.data<T>()[k]) + eps);
+        const double scale = r * (w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0);
+        fa[k] = scale;
+        fb[k] = training ? -scale * r * r * s2[k] / count : 0.0;
+        fc[k] = training ? -scale * s1[k] / count - fb[k] * means[k] : 0.0;
+        s2[k] *= r;
+      };
+      const auto run = [&](int64_t at, int64_t k) {
+        loops.backward(p.inner, g + at, from + at, nullptr, static_cast<T>(fa[k]), static_cast<T>(fb[k]),
+                       static_cast<T>(fc[k]), to + at);
+      };
+      for (int64_t k = 0; k < p.channels; ++k) means[k] = static_cast<double>(mean.data<T>()[k]);
+      const bool together = wanted && at_once(p);
+      const int64_t n = p.width();
+      if (!p.columns()) {
+        for_channels(p, [&](int64_t k) {
+          s1[k] = s2[k] = 0;
+          for (int64_t i = 0; i < p.outer; ++i) {
+            const int64_t at = (i * p.channels + k) * p.inner;
+            const GradSums s = loops.grad_sums(p.inner, g + at, from + at, means[k], nullptr);
+            s1[k] += s.grad;
+            s2[k] += s.scaled;
+          }
+          finish(k);
+          for (int64_t i = 0; i < p.outer && together; ++i) run((i * p.channels + k) * p.inner, k);
+        });
+      } else {
+        const int64_t pieces = pieces_of(p);
+        const TypedBuffer<double> columns((1 + 2 * pieces) * n);
+        double *center = columns.get(), *parts = center + n;
+        spread(p, means, center);
+        std::fill(parts, parts + 2 * pieces * n, 0.0);
+        for_pieces(p, [&](int64_t i, int64_t first, int64_t rows) {
+          loops.column_grads(rows, n, n, g + first * n, from + first * n, center, parts + 2 * i * n,
+                             parts + (2 * i + 1) * n);
+        });
+        for (int64_t k = 0; k < p.channels; ++k) {
+          s1[k] = s2[k] = 0;
+          for (int64_t j = k * p.inner; j < (k + 1) * p.inner; ++j) {
+            for (int64_t i = 0; i < pieces; ++i) {
+              s1[k] += parts[2 * i * n + j];
+              s2[k] += parts[(2 * i + 1) * n + j];
+            }
+          }
+          finish(k);
+        }
+      }
+      if (!wanted || together) return;
+      if (!p.columns()) {
+        for_runs(p, run);
+        return;
+      }
+      const TypedBuffer<T> factors(3 * n);
+      spread(p, fa, factors.get());
+      spread(p, fb, factors.get() + n);
+      spread(p, fc, factors.get() + 2 * n);
+      for_pieces(p, [&](int64_t, int64_t first, int64_t rows) {
+        loops.column_backward(rows, n, g + first * n, from + first * n, factors.get(), factors.get() + n,
+                              factors.get() + 2 * n, to + first * n);
+      });
+    });
+  };
+  if (wanted) {
+    into_format(grad_input, c, last, all);
+  } else {
+    all(Tensor());
+  }
+  const auto store = [&](const Tensor& t, const double* from) {
+    into_dense(t, c, [&](const Tensor& d) {
+      visit_compute(c, [&](auto type) {
+        using T = typename decltype(type)::type;
+        for (int64_t k = 0; k < p.channels; ++k) d.data<T>()[k] = static_cast<T>(from[k]);
+      });
+    });
+  };
+  if (mask[1]) store(grad_weight, s2);
+  if (mask[2]) store(grad_bias, s1);
+}
+
+}  // namespace facula::cpu

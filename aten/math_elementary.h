@@ -1,0 +1,75 @@
+// exp, log and their kin in single precision. Vector libraries call a scalar function for an element
+// that is infinite, NaN, huge, negative or denormal; here such elements are moved into the ordinary range
+// before the call and their results put in after, so that a few of them slow nothing down. Included by
+// aten/math.h.
+#pragma once
+
+namespace facula::math {
+
+inline namespace FACULA_ISA {
+
+namespace detail {
+
+FACULA_MATH int32_t to_bits(float x) { return __builtin_bit_cast(int32_t, x); }
+FACULA_MATH float from_bits(int32_t x) { return __builtin_bit_cast(float, x); }
+FACULA_MATH float size(float x) { return from_bits(to_bits(x) & 0x7fffffff); }
+// Conditions are masks of integers: seeing a plain choice, the compiler would call f for the number that was
+// to be kept from it.
+FACULA_MATH int32_t mask(bool condition) { return -static_cast<int32_t>(condition); }
+// Below 2^-63, where f(x) - f(0) is linear: a product with a denormal number takes the processor a
+// hundred times longer.
+FACULA_MATH int32_t tiny(float x) { return mask((to_bits(x) & 0x7fffffff) < 0x20000000); }
+FACULA_MATH float choose(int32_t mask, float a, float b) {
+  return from_bits((to_bits(a) & mask) | (to_bits(b) & ~mask));
+}
+FACULA_MATH float clamp(float x, float low, float high) {
+  return choose(mask(x < low), low, choose(mask(x > high), high, x));
+}
+
+inline constexpr float kExpEnd = 88.7228394f;  // above it exp overflows
+
+// x, or 1 where its logarithm is no ordinary number.
+FACULA_MATH float positive(float x) { return choose(mask(x > 0.0f) & mask(x < infinity<float>), x, 1.0f); }
+// The logarithm of x, given that of a positive finite x.
+FACULA_MATH float log_or(float x, float value) {
+  value = x < infinity<float> ? value : x;  // infinity, NaN
+  value = x < 0.0f ? nan<float> : value;
+  return x == 0.0f ? -infinity<float> : value;
+}
+
+}  // namespace detail
+
+FACULA_MATH float exp(float x) {
+  const int32_t inside = detail::mask(x >= -103.972076f) & detail::mask(x <= detail::kExpEnd);
+  const float value = ::expf(detail::choose(inside & ~detail::tiny(x), x, 0.0f));
+  const float outside = x > 0.0f ? infinity<float> : x < 0.0f ? 0.0f : x;
+  return detail::choose(inside, value, outside);
+}
+FACULA_MATH float exp2(float x) {
+  const int32_t inside = detail::mask(x >= -150.0f) & detail::mask(x < 128.0f);
+  const float value = ::exp2f(detail::choose(inside & ~detail::tiny(x), x, 0.0f));
+  const float outside = x > 0.0f ? infinity<float> : x < 0.0f ? 0.0f : x;
+  return detail::choose(inside, value, outside);
+}
+FACULA_MATH float expm1(float x) {
+  const int32_t same = detail::tiny(x) | detail::mask(x != x);
+  const float value = ::expm1f(detail::choose(same, 0.0f, detail::clamp(x, -20.0f, detail::kExpEnd)));
+  return detail::choose(same, x, x > detail::kExpEnd ? infinity<float> : value);
+}
+FACULA_MATH float tanh(float x) {
+  const int32_t same = detail::tiny(x) | detail::mask(x != x);
+  const float value = ::tanhf(detail::choose(same, 0.0f, detail::clamp(x, -20.0f, 20.0f)));
+  return detail::choose(same, x, value);
+}
+FACULA_MATH float log(float x) { return detail::log_or(x, ::logf(detail::positive(x))); }
+FACULA_MATH float log2(float x) { return detail::log_or(x, ::log2f(detail::positive(x))); }
+FACULA_MATH float log10(float x) { return detail::log_or(x, ::log10f(detail::positive(x))); }
+FACULA_MATH float log1p(float x) {
+  const int32_t same = detail::tiny(x) | detail::mask(x == infinity<float>);
+  const float value = ::log1pf(detail::choose(same | detail::mask(x <= -1.0f) | detail::mask(x != x), 0.0f, x));
+  const float whole = detail::choose(detail::mask(x == -1.0f), -infinity<float>, x < -1.0f ? nan<float> : value);
+  return detail::choose(same | detail::mask(x != x), x, whole);
+}
+
+}  // namespace FACULA_ISA
+}  // namespace facula::math

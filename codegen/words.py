@@ -1,0 +1,48 @@
+"""The words of ops.yaml: kinds of operators, keys of records and what their values may be."""
+
+from __future__ import annotations
+
+KINDS = (
+    "pointwise",
+    "reduction",
+    "scan",
+    "view",
+    "factory",
+    "random",
+    "matmul",
+    "structured",
+    "composite",
+    "mutation",
+)
+DTYPE_CLASSES = ("bool", "int", "float", "complex")
+PROMOTIONS = ("float", "same", "bool", "real", "none")
+VARIANTS = ("inplace", "out")
+DEFAULT_VARIANTS = {
+    "pointwise": ("inplace", "out"),
+    "reduction": ("out",),
+    "scan": ("out",),
+    "matmul": ("out",),
+    "structured": ("out",),
+}
+DEVICES = ("CPU", "CUDA", "any")
+FORWARD = ("elementwise", "linear", "composite")
+POLICY_WORDS = {
+    "deterministic": ("true", "false"),
+    "nan": ("propagate", "ignore", "last", "first"),
+    "ties": ("first", "last", "share", "any"),
+    "empty": ("zero", "one", "nan", "error", "identity", "empty"),
+    "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy
+}
+KEYS: dict[str, tuple[str, ...]] = {
+    "op": (
+        *("op", "doc", "kind", "scalar", "dtypes", "promote", "masks", "kept"),
+        *("shape", "dispatch"),
+        *("composite", "composite_fn", "derivative", "forward", "variants", "python", "overload"),
+        *("alias", "internal", "samples", "reference", "property", "tolerance", "checks"),
+        *POLICY_WORDS,
+    ),
+    "math": ("math", "derivative", "holomorphic"),
+    "rule": ("rule",),
+}
+# Entries of `python` that are neither signs nor dotted paths.
+PLACES = ("function", "method", "property")

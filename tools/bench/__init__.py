@@ -1,0 +1,1 @@
+"""Compares facula with torch and NumPy, side by side in one run."""

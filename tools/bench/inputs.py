@@ -1,0 +1,64 @@
+"""The same inputs for every library: drawn by NumPy, owned by the library that uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Inputs:
+    """Draws in order, so that two libraries that run one setup have the same numbers."""
+
+    def __init__(self, lib: Any, seed: int = 0) -> None:
+        self.lib, self.rng = lib, np.random.default_rng(seed)
+        self.operands: tuple[Any, ...] = ()  # what a setup leaves for its checks
+
+    def own(self, array: Any, dtype: str | None = None, grad: bool = False) -> Any:
+        """The library's copy of an array, in memory that it has allocated."""
+        if self.lib is np:
+            return array.astype(dtype) if dtype else array
+        tensor = self.lib.from_numpy(np.asarray(array, order="C")).clone()
+        if dtype and str(array.dtype) != dtype:
+            tensor = tensor.to(getattr(self.lib, dtype))
+        return tensor.requires_grad_() if grad else tensor
+
+    def floats(
+        self, *shape: int, low: float = -1.0, high: float = 1.0, dtype: str = "", grad: bool = False
+    ) -> Any:
+        """Evenly distributed in [low, high)."""
+        wide = np.float64 if dtype == "float64" else np.float32
+        values = self.rng.random(shape, dtype=wide)
+        if (low, high) != (0.0, 1.0):
+            values *= wide(high - low)
+            values += wide(low)
+        return self.own(values, dtype or "float32", grad)
+
+    def normal(self, *shape: int, scale: float = 1.0, dtype: str = "", grad: bool = False) -> Any:
+        values = self.rng.standard_normal(shape, dtype=np.float32)
+        values *= np.float32(scale)
+        return self.own(values, dtype or "float32", grad)
+
+    def integers(self, *shape: int, low: int = 0, high: int, dtype: str = "int64") -> Any:
+        return self.own(self.rng.integers(low, high, shape).astype(dtype))
+
+    def bools(self, *shape: int) -> Any:
+        return self.own(self.rng.random(shape, dtype=np.float32) < 0.5)
+
+    def shuffled(self, size: int) -> Any:
+        """Floats without ties, so that every sort has one answer."""
+        return self.own(self.rng.permutation(size).astype(np.float32))
+
+    def fill(self, module: Any, scale: float = 0.1) -> Any:
+        """The same parameters in every library's copy of a network; returns it."""
+        with self.lib.no_grad():
+            for name, parameter in module.named_parameters():
+                shape = tuple(parameter.shape)
+                if len(shape) > 1:
+                    fan = int(np.prod(shape[1:]))
+                    parameter.copy_(self.normal(*shape, scale=fan**-0.5))
+                elif name.endswith("weight"):  # of a normalization
+                    parameter.copy_(self.floats(*shape, low=0.9, high=1.1))
+                else:
+                    parameter.copy_(self.normal(*shape, scale=scale))
+        return module

@@ -1,0 +1,21 @@
+"""The rows of the table, a file a family."""
+
+# As the table shows them.
+ORDER = [
+    "small",
+    "graph",
+    "training",
+    "elementwise",
+    "dtypes",
+    "reductions",
+    "normalization",
+    "layout",
+    "indexing",
+    "order",
+    "random",
+    "matmul",
+    "convolution",
+    "attention",
+    "memory",
+    "package",
+]
