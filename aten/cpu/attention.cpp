@@ -255,29 +255,39 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           }
           for (int64_t k0 = 0; k0 < visible; k0 += block) {
             const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + (nk + mr - 1) / mr;
+            // Keys of this block that the queries of panel j see, in whole panels of keys.
+            const auto seen = [&](int64_t j) {
+              const int64_t last = p.visible(q0 + j * nr, std::min(nr, count - j * nr)) - k0;
+              return std::clamp<int64_t>((last + mr - 1) / mr * mr, 0, nk);
+            };
             for (int64_t j = 0; j < panels; ++j) {
               T *sj = s + j * nr * block, *dpj = dp + j * nr * block;
-              const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
+              const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first), nkj = seen(j);
+              if (nkj == 0) continue;
+              const int64_t end = i0 + (nkj + mr - 1) / mr;
               T factor = scale;
-              scores.compute(pk, columns_q + j * nr * p.width, i0, i1, nk, sj);
-              scores.hide(b, h, first, nq, k0, nk, sj, &factor);
-              for (int64_t i = i0; i < i1; ++i) {
+              scores.compute(pk, columns_q + j * nr * p.width, i0, end, nkj, sj);
+              scores.hide(b, h, first, nq, k0, nkj, sj, &factor);
+              for (int64_t i = i0; i < end; ++i) {
                 const int64_t row = (i - i0) * mr;
                 gemm.tile(p.value_width, pv + values.at(i), mr, columns_g + j * nr * p.value_width, dpj + row * nr, nr,
-                          std::min(keys.rows(i), nk - row), nr, false);
+                          std::min(keys.rows(i), nkj - row), nr, false);
               }
-              loops.gradient(nk, factor, shift + j * nr, delta + j * nr, sj, dpj);
+              loops.gradient(nkj, factor, shift + j * nr, delta + j * nr, sj, dpj);
               if (factor != scale) {  // the scores had taken the scale, their slopes lack it
-                for (int64_t i = 0; i < nk * nr; ++i) dpj[i] *= scale;
+                for (int64_t i = 0; i < nkj * nr; ++i) dpj[i] *= scale;
               }
               for (int64_t e = 0; e < p.width; e += rise) {
-                gemm.tile(nk, k.at(b, kv, k0) + e, k.row, dpj, slopes + (j * p.width + e) * nr, nr,
+                gemm.tile(nkj, k.at(b, kv, k0) + e, k.row, dpj, slopes + (j * p.width + e) * nr, nr,
                           std::min(rise, p.width - e), nr, k0 > 0);
               }
             }
             for (int64_t i = i0; i < i1; ++i) {
               const int64_t row = (i - i0) * mr, rows = std::min(keys.rows(i), nk - row);
-              for (int64_t j = 0; j < panels; ++j) {
+              int64_t from = 0;  // the first panel of queries that sees these keys
+              while (from < panels && seen(from) <= row) ++from;
+              const int64_t depth = count - from * nr;
+              for (int64_t j = from; j < panels; ++j) {
                 const int64_t nq = std::min(nr, count - j * nr);
                 gemm.pack(nq, rows, mr, s + (j * block + row) * nr, nr, 1, left_p + j * nr * mr);
                 gemm.pack(nq, rows, mr, dp + (j * block + row) * nr, nr, 1, left_s + j * nr * mr);
@@ -285,12 +295,12 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               T* dv_rows = dv + (item * p.keys + k0 + row) * p.value_width;
               T* dk_rows = dk + (item * p.keys + k0 + row) * p.width;
               for (int64_t e = 0; e < p.value_width; e += nr) {
-                gemm.tile(count, left_p, mr, rows_g + e * span, dv_rows + e, p.value_width, rows,
-                          std::min(nr, p.value_width - e), true);
+                gemm.tile(depth, left_p + from * nr * mr, mr, rows_g + e * span + from * nr * nr, dv_rows + e,
+                          p.value_width, rows, std::min(nr, p.value_width - e), true);
               }
               for (int64_t e = 0; e < p.width; e += nr) {
-                gemm.tile(count, left_s, mr, rows_q + e * span, dk_rows + e, p.width, rows, std::min(nr, p.width - e),
-                          true);
+                gemm.tile(depth, left_s + from * nr * mr, mr, rows_q + e * span + from * nr * nr, dk_rows + e, p.width,
+                          rows, std::min(nr, p.width - e), true);
               }
             }
           }

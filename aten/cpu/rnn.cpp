@@ -92,12 +92,20 @@ void previous_states(const RecurrentSteps& steps, int64_t n, const T* initial, c
 template <typename T>
 void weight_gradient(const RecurrentSteps& steps, int64_t gates, const T* grad_gates, const Tensor& hx,
                      const Tensor& output, const Tensor& grad_weight) {
-  const int64_t n = hx.size(1), rows = steps.rows();
-  const TypedBuffer<T> before(rows * n);
-  previous_states(steps, n, hx.data<T>(), output.data<T>(), before.get());
+  const int64_t n = hx.size(1), rows = steps.rows(), batch = steps.batch(), later = rows - batch;
   into_dense(grad_weight, dtype_of_v<T>, [&](const Tensor& w) {
-    gemm<T>(gates, n, rows, T(1), Matrix<const T>{grad_gates, 1, gates}, Matrix<const T>{before.get(), n, 1}, T(0),
-            Matrix<T>{w.data<T>(), n, 1});
+    const auto add = [&](int64_t count, int64_t row, const T* before, T beta) {
+      gemm<T>(gates, n, count, T(1), {grad_gates + row * gates, 1, gates}, {before, n, 1}, beta, {w.data<T>(), n, 1});
+    };
+    if (later == batch * (steps.count() - 1)) {  // of one length: the states before are the outputs, moved by a step
+      const bool reverse = steps.time(0) != 0;
+      if (later > 0) add(later, reverse ? 0 : batch, output.data<T>() + (reverse ? batch * n : 0), T(0));
+      add(batch, reverse ? later : 0, hx.data<T>(), T(later > 0 ? 1 : 0));
+      return;
+    }
+    const TypedBuffer<T> before(rows * n);
+    previous_states(steps, n, hx.data<T>(), output.data<T>(), before.get());
+    add(rows, 0, before.get(), T(0));
   });
 }
 
