@@ -6,11 +6,6 @@ namespace facula {
 namespace {
 
 template <typename T>
-inline __attribute__((always_inline)) T sigmoid_of(T x) {
-  return T(1) / (T(1) + exp_of(-x));
-}
-
-template <typename T>
 void lstm(int64_t n, const T* __restrict x, const T* __restrict r, T* __restrict act, T* __restrict c,
           T* __restrict cell, T* __restrict h, T* __restrict out) {
 #pragma omp simd
