@@ -41,6 +41,11 @@ struct real_of<std::complex<T>> {
 template <typename T>
 using real_t = typename real_of<T>::type;
 
+// How a value lies in memory. A bool is a byte that may hold any number where nothing was written yet,
+// and compilers vectorise loops over bytes that they leave alone over bool.
+template <typename T>
+using stored_t = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
 template <typename T>
 concept Int = std::is_integral_v<T>;  // bool included
 template <typename T>
