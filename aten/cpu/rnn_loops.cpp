@@ -1,6 +1,6 @@
 #include "aten/cpu/rnn_loops.h"
 
-#include "aten/cpu/vector_exp.h"
+#include "aten/cpu/vector_tanh.h"
 
 namespace facula {
 namespace {
