@@ -56,7 +56,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
   Vector acc[R][V] = {};
   const T* base[kBases];
   for (int i = 0; i < kBases; ++i) base[i] = a + i * kStep * a_row;
-  if (depth >= 64) {
+  if (depth > 96) {  // time enough for C to come near
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
       for (int j = 0; j < V; ++j) __builtin_prefetch(c + i * ldc + j * kLanes<T>, 1);
@@ -224,8 +224,7 @@ void pack_rows(int64_t depth, int64_t count, int64_t width, const T* __restrict 
 
 // The runs lie along the panel's width already.
 template <typename T>
-void pack_runs(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t along,
-               T* __restrict out) {
+void pack_runs(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t along, T* __restrict out) {
   constexpr int64_t kN = kLanes<T>;
   const int64_t whole = count / kN * kN, last = (width + kN - 1) / kN * kN;
   int64_t p = 0;
@@ -261,8 +260,11 @@ void pack(int64_t depth, int64_t count, int64_t width, const T* __restrict in, i
     // From the last lanes to the first, whose vectors end where the others began.
     for (int64_t i = (width - 1) / kN * kN; i >= 0; i -= kN) {
       const int64_t rest = count - i;
-      pack_rows(depth, rest < 0 ? 0 : rest < kN ? rest : kN, width, in + i * step, step, out + i,
-                width - i < kN ? width - i : kN, depth * width - i);
+      pack_rows(depth,
+                rest < 0    ? 0
+                : rest < kN ? rest
+                            : kN,
+                width, in + i * step, step, out + i, width - i < kN ? width - i : kN, depth * width - i);
     }
   } else {
     for (int64_t i = 0; i < width; ++i) {

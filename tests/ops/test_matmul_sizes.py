@@ -161,6 +161,32 @@ def test_attention(width: int) -> None:
             assert np.abs(a.numpy() - b.numpy()).max() < 1e-10
 
 
+@pytest.mark.parametrize("scale", [None, 0.0, -0.3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_attention_hides_keys(dtype: str, scale: float | None) -> None:
+    """Masks, hidden queries, and heads that lie 4096 bytes apart, against NumPy."""
+    rng = np.random.default_rng(3)
+    batch, heads, queries, keys, width = 2, 16, 45, 70, 64
+    x = [rng.normal(size=(batch, n, heads, width)).astype(dtype) for n in (queries, keys, keys)]
+    q, k, v = (fa.tensor(a).transpose(1, 2) for a in x)
+    seen = rng.random((queries, keys)) < 0.5
+    seen[7] = False
+    scores = np.einsum("bqhd,bkhd->bhqk", x[0].astype("float64"), x[1])
+    scores *= width**-0.5 if scale is None else scale
+    for mask in (None, seen, np.where(seen, 0.5, -np.inf).astype(dtype)):
+        hidden = scores if mask is None else np.where(seen, scores + (mask.dtype != bool) * 0.5, -np.inf)
+        top = hidden.max(-1, keepdims=True)
+        weights = np.exp(hidden - np.where(np.isinf(top), 0, top))
+        weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+        want = np.einsum("bhqk,bkhd->bhqd", weights, x[2])
+        got = fa.nn.functional.scaled_dot_product_attention(
+            q, k, v, None if mask is None else fa.tensor(mask), scale=scale
+        ).numpy()
+        if mask is not None and np.isnan(got[:, :, 7]).all():
+            got[:, :, 7] = 0
+        assert np.abs(got - want).max() < {"float32": 5e-6, "float64": 1e-13}[dtype]
+
+
 @pytest.mark.parametrize("channels", [1, 2, 3, 7, 16, 19, 33])
 def test_convolution(channels: int) -> None:
     """Against a sum over the kernel's places of shifted products."""
