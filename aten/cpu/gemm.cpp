@@ -152,10 +152,10 @@ bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Lay
       std::max<int64_t>((units + pieces - 1) / pieces, kParallelWork / std::max<int64_t>(1, work / units));
   parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
     const int64_t from = begin * kUnit, size = std::min(end * kUnit, side) - from;
-    const bool ok = m >= n ? blas::gemm(la.trans, lb.trans, size, n, k, alpha, a.data + from * a.row, la.ld, b.data, lb.ld,
-                                        beta, c.data + from * c.row, c.row)
-                           : blas::gemm(la.trans, lb.trans, m, size, k, alpha, a.data, la.ld, b.data + from * b.col, lb.ld,
-                                        beta, c.data + from * c.col, c.row);
+    const bool ok = m >= n ? blas::gemm(la.trans, lb.trans, size, n, k, alpha, a.data + from * a.row, la.ld, b.data,
+                                        lb.ld, beta, c.data + from * c.row, c.row)
+                           : blas::gemm(la.trans, lb.trans, m, size, k, alpha, a.data, la.ld, b.data + from * b.col,
+                                        lb.ld, beta, c.data + from * c.col, c.row);
     if (!ok) done = false;
   });
   return done;
@@ -350,8 +350,8 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
     if constexpr (std::is_same_v<T, BFloat16>) {
       if (m > 1 && n > 1 && k > 0 && work_of(m, n, k) < kParallelWork && amx::available()) {
         amx::batch(end - begin, m, n, k, alpha, {a.data + begin * stride_a, a.row, a.col}, stride_a,
-                   {b.data + begin * stride_b, b.row, b.col}, stride_b, beta,
-                   {c.data + begin * stride_c, c.row, c.col}, stride_c);
+                   {b.data + begin * stride_b, b.row, b.col}, stride_b, beta, {c.data + begin * stride_c, c.row, c.col},
+                   stride_c);
         return;
       }
     }

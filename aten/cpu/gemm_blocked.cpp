@@ -67,7 +67,8 @@ class Blocked {
                 (a.col == 1   ? stays_cached(mr_, tiles <= 2 ? 64 : depth_ * size_of(), a.row * size_of())
                  : a.row == 1 ? tiles <= 4
                               : false);
-    direct_b_ = b.col == 1 && b.row >= 0 && (m <= 6 * mr_ || (b.row <= 4 * n && k * b.row * size_of() <= caches().first));
+    direct_b_ =
+        b.col == 1 && b.row >= 0 && (m <= 6 * mr_ || (b.row <= 4 * n && k * b.row * size_of() <= caches().first));
   }
 
   bool tiles_only() const { return direct_a_ && direct_b_ && depth_ == k_; }
@@ -79,8 +80,8 @@ class Blocked {
       return;
     }
     // Enough pieces that a thread whose core is busy elsewhere does not hold up the others.
-    const int64_t wanted = std::max<int64_t>(2, std::min<int64_t>(get_num_threads() * int64_t{8},
-                                                                  static_cast<int64_t>(work / kPieceWork)));
+    const int64_t wanted = std::max<int64_t>(
+        2, std::min<int64_t>(get_num_threads() * int64_t{8}, static_cast<int64_t>(work / kPieceWork)));
     if (direct_b_) {
       const int64_t rows = parts_of(parts_of(m_, mr_), wanted) * mr_;
       const int64_t across = parts_of(wanted, parts_of(m_, rows));
@@ -165,8 +166,8 @@ class Blocked {
         }
         for (int64_t j = j0; j < j1; j += nr_) {
           const T* columns = direct_b_ ? b_.data + p0 * b_.row + j : from + (j - j0) * np;
-          loops_.strided_tile(np, at, row, col, columns, direct_b_ ? b_.row : nr_, c_.data + i * c_.row + j, c_.row, rows,
-                              std::min(nr_, j1 - j), p0 > 0 || beta_ != T(0));
+          loops_.strided_tile(np, at, row, col, columns, direct_b_ ? b_.row : nr_, c_.data + i * c_.row + j, c_.row,
+                              rows, std::min(nr_, j1 - j), p0 > 0 || beta_ != T(0));
         }
       }
     }
@@ -206,9 +207,9 @@ void tiles_gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const
   }
 }
 
-#define FACULA_BLOCKED_FOR(T)                                                                                        \
-  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>);       \
-  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);            \
+#define FACULA_BLOCKED_FOR(T)                                                                                  \
+  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>); \
+  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);      \
   template void tiles_gemm<T>(int64_t, int64_t, int64_t, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);
 FACULA_BLOCKED_FOR(float)
 FACULA_BLOCKED_FOR(double)

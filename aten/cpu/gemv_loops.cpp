@@ -95,7 +95,8 @@ void sums(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y)
     const int64_t nj = cols - j < kBlock ? cols - j : kBlock;
     for (int64_t l = 0; l < nj; ++l) y[j + l] = 0;
     int64_t i = 0;
-    for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce) add_rows<T, S, kRowsAtOnce>(nj, a + i * lda + j, lda, x + i, y + j);
+    for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce)
+      add_rows<T, S, kRowsAtOnce>(nj, a + i * lda + j, lda, x + i, y + j);
     for (; i < rows; ++i) add_rows<T, S, 1>(nj, a + i * lda + j, lda, x + i, y + j);
   }
 }
