@@ -60,7 +60,11 @@ def check_large_products(dtype: str, layout: str) -> None:
             want = alpha * (x @ y) + beta * z
             bound = tolerance * np.sqrt(k) * max(np.abs(want).max(), 1)
             nan = fa.full((2 * m * n,), float("nan"), dtype=c.dtype)
-            for got in (nan[: m * n].view(m, n), nan[: m * n].view(n, m).t(), nan.view(m, 2 * n)[:, ::2]):
+            for got in (
+                nan[: m * n].view(m, n),
+                nan[: m * n].view(n, m).t(),
+                nan.view(m, 2 * n)[:, ::2],
+            ):
                 fa.addmm(c, a, b, beta=beta, alpha=alpha, out=got)
                 error = np.abs(got.double().numpy() - want).max()
                 assert error < bound, (dtype, layout, m, k, n, alpha, beta, error)
@@ -85,7 +89,9 @@ def test_result_does_not_depend_on_threads(layout: str) -> None:
     try:
         for dtype in (fa.float32, fa.float64, fa.bfloat16, fa.float16):
             for m, k, n in LARGE:
-                a, b = (laid_out(rng.normal(size=s).astype("float32"), layout) for s in [(m, k), (k, n)])
+                a, b = (
+                    laid_out(rng.normal(size=s).astype("float32"), layout) for s in [(m, k), (k, n)]
+                )
                 results = []
                 for threads in (1, 2, 5):
                     fa.set_num_threads(threads)
@@ -105,7 +111,10 @@ def test_batches_of_small_products(dtype: str, size: int) -> None:
         )
         want = a.double().numpy() @ b.double().numpy().transpose(0, 2, 1)
         error = np.abs(fa.bmm(a, b.transpose(1, 2)).double().numpy() - want).max()
-        assert error <= {"float32": 1e-5, "float64": 1e-13, "bfloat16": 2**-8}[dtype] * np.abs(want).max()
+        assert (
+            error
+            <= {"float32": 1e-5, "float64": 1e-13, "bfloat16": 2**-8}[dtype] * np.abs(want).max()
+        )
 
 
 def test_products_without_blas() -> None:
@@ -174,7 +183,9 @@ def test_attention_hides_keys(dtype: str, scale: float | None) -> None:
     scores = np.einsum("bqhd,bkhd->bhqk", x[0].astype("float64"), x[1])
     scores *= width**-0.5 if scale is None else scale
     for mask in (None, seen, np.where(seen, 0.5, -np.inf).astype(dtype)):
-        hidden = scores if mask is None else np.where(seen, scores + (mask.dtype != bool) * 0.5, -np.inf)
+        hidden = (
+            scores if mask is None else np.where(seen, scores + (mask.dtype != bool) * 0.5, -np.inf)
+        )
         top = hidden.max(-1, keepdims=True)
         weights = np.exp(hidden - np.where(np.isinf(top), 0, top))
         weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
