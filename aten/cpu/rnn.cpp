@@ -35,20 +35,16 @@ class PackedFactor {
     }
   }
 
-  // Elements of scratch memory that `multiply` wants.
-  int64_t scratch() const { return loops_.mr * std::min(depth_, kDepth) + loops_.nr; }
-
   // C (rows, cols) = or += A (rows, depth) B; rows of A and C are `lda` and `ldc` apart.
-  void multiply(int64_t rows, const T* a, int64_t lda, T* c, int64_t ldc, bool accumulate, T* scratch) const {
+  void multiply(int64_t rows, const T* a, int64_t lda, T* c, int64_t ldc, bool accumulate) const {
     const int64_t nr = loops_.nr, mr = even_panel(rows, loops_.mr);
     for (int64_t i = 0; i < rows; i += mr) {
       const int64_t ni = std::min(mr, rows - i);
       for (int64_t p = 0; p < depth_; p += kDepth) {
         const int64_t np = std::min(kDepth, depth_ - p);
-        loops_.pack(np, ni, mr, a + i * lda + p, lda, 1, scratch);
         for (int64_t j = 0; j < panels_; ++j) {
-          loops_.tile(np, scratch, mr, panel(p, np, j), c + i * ldc + j * nr, ldc, ni, std::min(nr, cols_ - j * nr),
-                      accumulate || p > 0);
+          loops_.strided_tile(np, a + i * lda + p, lda, 1, panel(p, np, j), nr, c + i * ldc + j * nr, ldc, ni,
+                              std::min(nr, cols_ - j * nr), accumulate || p > 0);
         }
       }
     }
@@ -131,11 +127,11 @@ void run_forward(const RecurrentSteps& steps, const Tensor& weight, const T* h, 
   }
   const PackedFactor<T> factor(n, gates, w.t());
   over_sequences(steps, n * gates, [&](int64_t first, int64_t last) {
-    const TypedBuffer<T> shares((last - first) * gates), scratch(factor.scratch());
+    const TypedBuffer<T> shares((last - first) * gates);
     for (int64_t k = 0; k < steps.count(); ++k) {
       const int64_t t = steps.time(k), count = running(steps, t, first, last);
       if (count <= 0) continue;
-      factor.multiply(count, h + first * n, n, shares.get(), gates, false, scratch.get());
+      factor.multiply(count, h + first * n, n, shares.get(), gates, false);
       for (int64_t r = 0; r < count; ++r) row(steps.start(t) + first + r, first + r, shares.get() + r * gates);
     }
   });
@@ -159,13 +155,11 @@ void run_back(const RecurrentSteps& steps, const Tensor& weight, const T* dgates
   }
   const PackedFactor<T> factor(gates, n, w);
   over_sequences(steps, n * gates, [&](int64_t first, int64_t last) {
-    const TypedBuffer<T> scratch(factor.scratch());
     for (int64_t k = steps.count() - 1; k >= 0; --k) {
       const int64_t t = steps.time(k), count = running(steps, t, first, last);
       if (count <= 0) continue;
       for (int64_t r = 0; r < count; ++r) row(steps.start(t) + first + r, first + r, steps.previous(t, first + r));
-      factor.multiply(count, dgates + (steps.start(t) + first) * gates, gates, dh + first * n, n, accumulate,
-                      scratch.get());
+      factor.multiply(count, dgates + (steps.start(t) + first) * gates, gates, dh + first * n, n, accumulate);
     }
   });
 }
