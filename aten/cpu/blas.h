@@ -1,5 +1,6 @@
-// OpenBLAS, opened at run time from the wheel `scipy-openblas32` on the first use, with loops of
-// our own where it is absent. FACULA_BLAS names another file (or none that exists). Matrices are row major here.
+// OpenBLAS for complex numbers (real ones have loops of our own), opened at run time from the wheel
+// `scipy-openblas32` on the first use, with plain loops where it is absent. FACULA_BLAS names another file (or none
+// that exists). Matrices are row major here.
 #pragma once
 
 #include <cstdint>

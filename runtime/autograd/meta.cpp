@@ -275,6 +275,7 @@ void set_history(TensorList results, const intrusive_ptr<Node>& node) {
 }
 
 void check_inplace(const Tensor& self, const char* op, bool needs_graph) {
+  if (!self.defined()) return;
   const TensorImpl& impl = *self.impl();
   FACULA_CHECK(!impl.inference || tls_state.inference, Runtime, op,
                "(): a tensor made in inference mode is changed in place outside it; clone() it and change the clone");

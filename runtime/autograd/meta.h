@@ -97,6 +97,9 @@ FACULA_API void set_history(TensorList results, const intrusive_ptr<Node>& node)
 // Before an in-place change: refuses leaves that require grad, and views made under no_grad, with
 // a sentence that names the operation.
 FACULA_API void check_inplace(const Tensor& self, const char* op, bool needs_graph);
+inline void check_inplace(TensorList list, const char* op, bool needs_graph) {
+  for (const Tensor& t : list) check_inplace(t, op, needs_graph);
+}
 // After an in-place change: `self` (or its base, through a CopySlices node) now comes from `node`,
 // whose edge 0 is that of `self`.
 FACULA_API void rebase_history(const Tensor& self, intrusive_ptr<Node> node);

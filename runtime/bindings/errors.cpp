@@ -116,6 +116,29 @@ bool init_errors(PyObject* module) {
   return out_of_memory_error != nullptr && PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
 }
 
+Ref take_exception() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Ref(PyErr_GetRaisedException());
+#else
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return Ref(value);
+#endif
+}
+
+void raise_again(PyObject* exception) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyErr_SetRaisedException(Py_NewRef(exception));
+#else
+  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(exception))), Py_NewRef(exception),
+                PyException_GetTraceback(exception));
+#endif
+}
+
 Ref import_attribute(const char* module, const char* name) {
   Ref m(check(PyImport_ImportModule(module)));
   return Ref(check(PyObject_GetAttrString(m.get(), name)));

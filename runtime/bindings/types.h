@@ -52,6 +52,7 @@ bool init_storage_type(PyObject* module);
 bool init_node_type(PyObject* module);
 bool init_return_types(PyObject* module);
 bool init_errors(PyObject* module);
+bool init_module_base(PyObject* module);
 void init_state();
 
 // Method and property tables of Tensor, ended by an empty entry.
@@ -129,6 +130,10 @@ class AcquireGil {
 };
 // False when the interpreter is going down: then C++ must leave Python objects alone.
 bool interpreter_alive();
+
+// The current Python exception as an object, cleared; and back.
+Ref take_exception();
+void raise_again(PyObject* exception);
 
 // Attribute of a module, imported on first use.
 Ref import_attribute(const char* module, const char* name);

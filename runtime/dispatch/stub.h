@@ -104,6 +104,27 @@ inline void check_devices(const char* op, Device device, std::initializer_list<c
   }
 }
 
+// ---- written arguments, single ones and lists; absent ones are left alone ----
+inline void check_written(const Tensor& t, const char* op) {
+  if (t.defined()) check_writable(t, op);
+}
+inline void check_written(TensorList list, const char* op) {
+  for (const Tensor& t : list) check_written(t, op);
+}
+inline void mark_written(const Tensor& t) {
+  if (t.defined()) t.bump_version();
+}
+inline void mark_written(TensorList list) {
+  for (const Tensor& t : list) mark_written(t);
+}
+inline bool is_meta(const Tensor& t) { return t.is_meta(); }
+inline bool is_meta(TensorList list) {
+  for (const Tensor& t : list) {
+    if (t.defined() && !t.is_meta()) return false;
+  }
+  return true;
+}
+
 inline TensorList as_list(const Tensor& t) { return {&t, 1}; }
 inline TensorList as_list(TensorList list) { return list; }
 

@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import facula
 import nn_reference
 import numpy as np
+import optim_reference
+import rnn_reference
 from facula.testing._samples import Named, OpRecord, Sample, Varying
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -25,6 +28,9 @@ TOLERANCE = {
     "complex128": (1e-9, 1e-11),
     "complex64": (3e-5, 5e-6),
 }
+REFERENCES = SimpleNamespace(
+    **{**vars(nn_reference), **vars(optim_reference), **vars(rnn_reference)}
+)
 
 
 def run_python(code: str, **variables: str) -> None:
@@ -63,6 +69,15 @@ def find(op: OpRecord) -> Callable[..., Any]:
         return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
     (name,) = op.properties
     return lambda self: getattr(self, name)
+
+
+def call(op: OpRecord, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What the operator returns; for one that returns nothing, the arguments that it wrote."""
+    result = find(op)(*args, **kwargs)
+    if op.returns:
+        return result
+    given = dict(zip(op.argument_names, args, strict=False)) | kwargs
+    return [given[a["name"]] for a in op.data["arguments"] if "!" in a["type"]]
 
 
 def convert(value: Any, dtype: str | None) -> Any:
@@ -130,7 +145,7 @@ def reference(op: OpRecord, numpy: Sample) -> Any:
 
     values = {k: _widen(v) for k, v in op.bound(numpy).items()}
     with np.errstate(all="ignore"):
-        return eval(op.reference, {"np": np, "scipy": scipy, "ref": nn_reference, **values}, values)
+        return eval(op.reference, {"np": np, "scipy": scipy, "ref": REFERENCES, **values}, values)
 
 
 def _widen(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 Array = np.ndarray
 Numbers = int | Sequence[int]
@@ -309,6 +310,14 @@ def nll_loss(
     if input.ndim == 1:
         loss = loss[0]
     return _reduce(loss, each.sum(), reduction)
+
+
+def softmax_nll(x: Array, target: Array, weight: Any, ignore: int, reduction: str) -> list[Any]:
+    rows = scipy.special.logsumexp(x, axis=1)
+    kept = target != ignore
+    scale = (np.ones(x.shape[1]) if weight is None else weight)[target] * kept
+    logp = x - rows[:, None]
+    return [nll_loss(logp, target, weight, ignore, reduction), scale.sum(), rows]
 
 
 def cross_entropy(

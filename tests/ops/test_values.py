@@ -7,7 +7,7 @@ import copy
 import facula
 import pytest
 from facula.testing._samples import OpRecord, operators
-from harness import arguments, compare, dtypes_of, find, reference, to_numpy
+from harness import arguments, call, compare, dtypes_of, find, reference, to_numpy
 
 WITH_SAMPLES = [op for op in operators() if op.samples() and not op.derived_from]
 WITH_REFERENCE = [op for op in WITH_SAMPLES if op.reference]
@@ -38,7 +38,7 @@ def tensors(values: list[object]) -> list[facula.Tensor]:
 def test_value(op: OpRecord, index: int, dtype: str) -> None:
     numpy, args, kwargs = arguments(op.sample(index), dtype)
     try:
-        got = find(op)(*args, **kwargs)
+        got = call(op, args, kwargs)
     except OverflowError:
         if dtype != "uint8":
             raise
@@ -67,10 +67,8 @@ def test_non_contiguous_inputs(op: OpRecord, index: int) -> None:
     if op.property or op.kind in ("random", "factory") or op.name.startswith("empty"):
         pytest.skip("random or made from nothing")
     _, args, kwargs = arguments(op.sample(index), "float64")
-    want = to_numpy(find(op)(*copy.deepcopy(args), **kwargs))
-    got = to_numpy(
-        find(op)(*[spread(a) for a in args], **{k: spread(v) for k, v in kwargs.items()})
-    )
+    want = to_numpy(call(op, copy.deepcopy(args), kwargs))
+    got = to_numpy(call(op, [spread(a) for a in args], {k: spread(v) for k, v in kwargs.items()}))
     compare(op, got, want, "float64")
 
 
