@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+# The schema of this facula; a build before there is one names its own before the first call.
+SCHEMA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ops.json")
 CLASSES = ("bool", "int", "float", "complex")
 DTYPES = {
     "bool": ("bool",),
@@ -113,8 +115,7 @@ class Body:
 
 @lru_cache(maxsize=1)
 def _schema() -> dict[str, Any]:
-    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops.json")
-    with open(path, encoding="utf-8") as file:
+    with open(SCHEMA, encoding="utf-8") as file:
         return json.load(file)
 
 
