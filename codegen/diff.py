@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-SOURCES = ("ops.yaml", "codegen")
+SOURCES = ("ops.yaml", "codegen", "python")
 
 
 class RevisionError(Exception):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
-from . import autograd, bindings
+from . import autograd, bindings, expr, scalar_cpp
 from .model import Argument, Operator, Schema
 
 
@@ -73,5 +74,14 @@ def operator_record(op: Operator) -> dict[str, Any]:
 
 def to_json(schema: Schema) -> str:
     """The whole schema, one operator a line, so that a diff of two files reads well."""
+    vocabulary = {
+        "constants": {n: v for n, v in expr.CONSTANTS.items() if math.isfinite(v)},
+        "predicates": sorted(scalar_cpp.PREDICATES),
+        "real_valued": sorted(scalar_cpp.REAL_VALUED),
+    }
     lines = [json.dumps(operator_record(op), ensure_ascii=False) for op in schema]
-    return '{"version": 1, "operators": [\n' + ",\n".join(lines) + "\n]}\n"
+    return (
+        f'{{"version": 1, "vocabulary": {json.dumps(vocabulary)}, "operators": [\n'
+        + ",\n".join(lines)
+        + "\n]}\n"
+    )

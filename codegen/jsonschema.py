@@ -105,7 +105,6 @@ def _names() -> dict[str, Any]:
     return {
         "variants": _list(_words(*VARIANTS)),
         "python": _list(_TEXT),
-        "overload": _TEXT,
         "alias": _list(_TEXT),
         "internal": {"type": "boolean"},
     }

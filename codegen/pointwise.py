@@ -58,7 +58,7 @@ def tables(op: Operator) -> tuple[Table, ...]:
     found = []
     for name, group in zip(table_names(op), groups, strict=True):
         formulas = tuple(from_formula(formula) for _, formula in group)
-        made = [(c, _loop(op, name, formulas, c)) for c in op.dtypes]
+        made = [(c, _loop(op, formulas, c)) for c in op.dtypes]
         loops: dict[Loop, str] = {}
         slots = []
         for class_, loop in made:
@@ -72,7 +72,7 @@ def tables(op: Operator) -> tuple[Table, ...]:
     return tuple(found)
 
 
-def _loop(op: Operator, name: str, formulas: tuple[Expr, ...], class_: str) -> Loop:
+def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
     types: dict[str, str] = {}
     inputs = []
     for a in op.signature.tensor_arguments:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import keyword
+import runpy
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import jinja2
 
 from . import bindings, signs
 from .model import Argument, Operator, Schema, Type
 
+EXPORTS = Path(__file__).resolve().parent.parent / "python/facula/_exports.py"
 _PLAIN = {
     "Tensor": "Tensor",
     "int": "_int",
@@ -135,6 +139,7 @@ def operators(schema: Schema) -> list[Function]:
 
 def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
     """Texts of the stub files, by path below the package."""
+    table = runpy.run_path(str(EXPORTS))
     properties = sorted({op.base_name for op in bindings.property_operators(schema)})
     texts = {
         "facula/__init__.pyi": env.get_template("init.pyi.j2").render(
@@ -142,7 +147,8 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
             methods=functions(schema, "Tensor"),
             operators=operators(schema),
             properties=properties,
-            modules=[path for path in namespaces(schema) if "." not in path],
+            exports=exports(schema, table),
+            package_methods=table["METHODS"],
         ),
     }
     for path in namespaces(schema):
@@ -152,6 +158,15 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
             functions=functions(schema, path), path=path
         )
     return texts
+
+
+def exports(schema: Schema, table: dict[str, Any]) -> list[tuple[str, str]]:
+    """(module, name) of what the package takes from its modules, as its own table says."""
+    modules = {*table["SUBMODULES"], *(path for path in namespaces(schema) if "." not in path)}
+    return [
+        *(("facula", name) for name in sorted(modules)),
+        *((path, name) for path, text in table["ATTRIBUTES"].items() for name in text.split()),
+    ]
 
 
 def namespaces(schema: Schema) -> list[str]:

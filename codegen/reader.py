@@ -142,7 +142,6 @@ def _operator(fields: Fields) -> Operator | None:
     default_promotion = "same" if "int" in dtypes or kind != "pointwise" else "float"
     derivatives, auto = gradients.derivatives(fields, parsed)
     forward, forward_formula, forward_reason = gradients.forward(fields, auto)
-    fields.word("overload")
     values: dict[str, Any] = {
         "location": fields.location,
         "kind": kind,

@@ -132,11 +132,11 @@ def layers_expression(op: Operator, written: bool = False) -> str:
     changed = {a.name for a in op.signature.arguments if a.type.mutable}
     if written and takes_self(op):
         changed.add(op.signature.arguments[0].name)
-    parts = [
-        f"layers_of{'_written' if a.name in changed and not a.type.is_list else ''}"
-        f"({cpp_types.identifier(a.name)})"
-        for a in tensor_inputs(op)
-    ]
+    parts = []
+    for a in tensor_inputs(op):
+        written_to = a.name in changed and not a.type.is_list
+        function = "layers_of_written" if written_to else "layers_of"
+        parts.append(f"{function}({cpp_types.identifier(a.name)})")
     return " | ".join(parts) if parts else "0"
 
 

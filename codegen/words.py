@@ -37,7 +37,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "op": (
         *("op", "doc", "kind", "scalar", "fold", "dtypes", "promote", "masks", "kept"),
         *("shape", "dispatch"),
-        *("composite", "composite_fn", "derivative", "forward", "variants", "python", "overload"),
+        *("composite", "composite_fn", "derivative", "forward", "variants", "python"),
         *("alias", "internal", "samples", "reference", "property", "tolerance", "checks"),
         *POLICY_WORDS,
     ),

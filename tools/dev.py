@@ -25,8 +25,9 @@ PYTHON_FOLDERS = ("codegen", "python", "tests", "tools")
 
 
 def run(*command: str, check: bool = True, env: dict[str, str] | None = None) -> int:
-    """Run a command in the repository's root, showing it first."""
-    print("$ " + " ".join(command), flush=True)
+    """Run a command in the repository's root, showing it first, long lists of files cut short."""
+    more = f" ... ({len(command) - 12} more)" if len(command) > 12 else ""
+    print("$ " + " ".join(command[:12]) + more, flush=True)
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **(env or {})}, check=False)
     if check and done.returncode:
         sys.exit(done.returncode)

@@ -1,6 +1,7 @@
 #include "aten/cpu/amx.h"
 
 #include "aten/cpu/dense.h"
+#include "runtime/iterate/isa.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 
@@ -257,7 +258,7 @@ class Product {
 }  // namespace
 
 bool available() {
-  static const bool found = detect();
+  static const bool found = active_isa() == Isa::V4 && detect();  // FACULA_ISA lowers this too
   return found;
 }
 

@@ -343,15 +343,11 @@ void attention_backward(const Tensor& grad, const Tensor& query, const Tensor& k
   const Tensor q = rows_dense(query), k = rows_dense(key), v = rows_dense(value), dy = rows_dense(grad);
   const Tensor o = dense_compute(output), lse = dense(logsumexp);
   const Problem p = problem_of(q, k, v, is_causal);
-  into_dense(grad_query, q.dtype(), [&](const Tensor& dq) {
-    into_dense(grad_key, q.dtype(), [&](const Tensor& dk) {
-      into_dense(grad_value, q.dtype(), [&](const Tensor& dv) {
-        visit_compute(q.dtype(), [&](auto type) {
-          using T = typename decltype(type)::type;
-          backward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(dy), o.data<T>(),
-                      lse.data<T>(), Mask(mask, p), static_cast<T>(scale), dq.data<T>(), dk.data<T>(), dv.data<T>());
-        });
-      });
+  into_dense({grad_query, grad_key, grad_value}, q.dtype(), [&](const Tensor& dq, const Tensor& dk, const Tensor& dv) {
+    visit_compute(q.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      backward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(dy), o.data<T>(),
+                  lse.data<T>(), Mask(mask, p), static_cast<T>(scale), dq.data<T>(), dk.data<T>(), dv.data<T>());
     });
   });
 }

@@ -22,7 +22,7 @@ struct Routines {
 
 struct Library {
   Routines c, z;
-  bool open = false;
+  std::string file;  // empty when none was found
 
   template <typename T>
   const Routines& get() const {
@@ -62,7 +62,7 @@ Library* load() {
     // Work is split by our own pool, so that there is one team of threads and none that spins;
     // the library's own threads stay asleep.
     if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(handle, "scipy_openblas_set_num_threads"))) set(1);
-    l.open = true;
+    l.file = path;
     return library;
   }
   return library;
@@ -77,13 +77,13 @@ bool fits(int64_t a, int64_t b, int64_t c) { return a <= INT_MAX && b <= INT_MAX
 
 }  // namespace
 
-bool available() { return library().open; }
+const std::string& file() { return library().file; }
 
 template <typename T>
 bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a, int64_t lda, const T* b,
           int64_t ldb, T beta, T* c, int64_t ldc) {
   const Library& l = library();
-  if (!l.open || !fits(m, n, k) || !fits(lda, ldb, ldc)) return false;
+  if (l.file.empty() || !fits(m, n, k) || !fits(lda, ldb, ldc)) return false;
   l.get<T>().gemm(kRowMajor, trans_a ? kTrans : kNoTrans, trans_b ? kTrans : kNoTrans, static_cast<int>(m),
                   static_cast<int>(n), static_cast<int>(k), &alpha, a, static_cast<int>(lda), b, static_cast<int>(ldb),
                   &beta, c, static_cast<int>(ldc));
@@ -94,7 +94,7 @@ template <typename T>
 bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t lda, const T* x, int64_t incx, T beta,
           T* y, int64_t incy) {
   const Library& l = library();
-  if (!l.open || !fits(rows, cols, lda) || !fits(incx, incy, 0)) return false;
+  if (l.file.empty() || !fits(rows, cols, lda) || !fits(incx, incy, 0)) return false;
   l.get<T>().gemv(kRowMajor, trans ? kTrans : kNoTrans, static_cast<int>(rows), static_cast<int>(cols), &alpha, a,
                   static_cast<int>(lda), x, static_cast<int>(incx), &beta, y, static_cast<int>(incy));
   return true;

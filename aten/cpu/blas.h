@@ -10,8 +10,8 @@
 
 namespace facula::blas {
 
-// Opens the library if that has not been tried; says whether it serves.
-FACULA_API bool available();
+// Opens the library if that has not been tried; its path, or nothing where there is none that serves.
+const std::string& file();
 
 // On the calling thread alone: C (m, n) = alpha op(A) op(B) + beta C with op the transpose where
 // the flag is set. C is not read when beta is 0. Returns false when the library cannot take the

@@ -1,6 +1,9 @@
 // Bringing tensors into the layout and type a kernel works in.
 #pragma once
 
+#include <array>
+#include <tuple>
+
 #include "runtime/core/tensor.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/strided.h"
@@ -28,6 +31,20 @@ void into_dense(const Tensor& out, ScalarType dtype, const F& fn) {
   const Tensor copy = make_empty(out.sizes(), dtype, out.device());
   fn(copy);
   copy_strided(out, copy);
+}
+
+// Several at once: fn(tensor for outs[0], tensor for outs[1], ...).
+template <size_t N, typename F>
+void into_dense(const Tensor (&outs)[N], ScalarType dtype, const F& fn) {
+  std::array<Tensor, N> dense;
+  for (size_t i = 0; i < N; ++i) {
+    const bool serves = outs[i].is_contiguous() && outs[i].dtype() == dtype;
+    dense[i] = serves ? outs[i] : make_empty(outs[i].sizes(), dtype, outs[i].device());
+  }
+  std::apply(fn, dense);
+  for (size_t i = 0; i < N; ++i) {
+    if (dense[i].impl() != outs[i].impl()) copy_strided(outs[i], dense[i]);
+  }
 }
 
 // fn(type_identity<float or double>) for a compute type.

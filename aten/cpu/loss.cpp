@@ -95,34 +95,32 @@ void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor&
   const Classes c{self.size(0), self.size(1)};
   const Tensor t = checked(target, c, ignore_index, "cross_entropy"), x = dense_compute(self);
   const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight;
-  into_dense(out_logsumexp, x.dtype(), [&](const Tensor& lse) {
-    into_dense(out, x.dtype(), [&](const Tensor& y) {
-      visit_compute(x.dtype(), [&](auto type) {
-        using T = typename decltype(type)::type;
-        const int64_t* targets = t.data<int64_t>();
-        const T* scores = x.data<T>();
-        T* logs = lse.data<T>();
-        parallel_for(0, c.outer, grain_for(c.classes), [&](int64_t begin, int64_t end) {
-          for (int64_t n = begin; n < end; ++n) {
-            logs[n] = softmax_loops<T>().log_sum_exp(c.classes, scores + n * c.classes);
-          }
-        });
-        double sum = 0, total = 0;
-        const bool each = reduction == "none";
-        for (int64_t n = 0; n < c.outer; ++n) {
-          const int64_t k = targets[n];
-          T loss = 0;
-          if (k != ignore_index) {
-            const T scale = w.defined() ? w.data<T>()[k] : T(1);
-            loss = (logs[n] - scores[n * c.classes + k]) * scale;
-            sum += static_cast<double>(loss);
-            total += static_cast<double>(scale);
-          }
-          if (each) y.data<T>()[n] = loss;
+  into_dense({out_logsumexp, out}, x.dtype(), [&](const Tensor& lse, const Tensor& y) {
+    visit_compute(x.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      const int64_t* targets = t.data<int64_t>();
+      const T* scores = x.data<T>();
+      T* logs = lse.data<T>();
+      parallel_for(0, c.outer, grain_for(c.classes), [&](int64_t begin, int64_t end) {
+        for (int64_t n = begin; n < end; ++n) {
+          logs[n] = softmax_loops<T>().log_sum_exp(c.classes, scores + n * c.classes);
         }
-        if (!each) *y.data<T>() = static_cast<T>(reduction == "mean" ? sum / total : sum);
-        *out_total.data<T>() = static_cast<T>(total);
       });
+      double sum = 0, total = 0;
+      const bool each = reduction == "none";
+      for (int64_t n = 0; n < c.outer; ++n) {
+        const int64_t k = targets[n];
+        T loss = 0;
+        if (k != ignore_index) {
+          const T scale = w.defined() ? w.data<T>()[k] : T(1);
+          loss = (logs[n] - scores[n * c.classes + k]) * scale;
+          sum += static_cast<double>(loss);
+          total += static_cast<double>(scale);
+        }
+        if (each) y.data<T>()[n] = loss;
+      }
+      if (!each) *y.data<T>() = static_cast<T>(reduction == "mean" ? sum / total : sum);
+      *out_total.data<T>() = static_cast<T>(total);
     });
   });
 }

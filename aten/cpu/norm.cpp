@@ -107,7 +107,7 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
       });
     }
     if (!mask[1] && !mask[2]) return;
-    const auto sums = [&](const Tensor& gw, const Tensor& gb) {
+    into_dense({grad_weight, grad_bias}, c, [&](const Tensor& gw, const Tensor& gb) {
       sum_pieces<T>(rows, n, mask[1] ? gw.data<T>() : nullptr, mask[2] ? gb.data<T>() : nullptr,
                     [&](int64_t begin, int64_t end, T* pw, T* pb) {
                       for (int64_t i = begin; i < end; ++i) {
@@ -115,9 +115,7 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
                                            rstds[i], mask[1] ? pw : nullptr, mask[2] ? pb : nullptr);
                       }
                     });
-    };
-    into_dense(grad_weight, c,
-               [&](const Tensor& gw) { into_dense(grad_bias, c, [&](const Tensor& gb) { sums(gw, gb); }); });
+    });
   });
 }
 
@@ -208,19 +206,17 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
       run(grad_input);
     }
     if (!mask[1] && !mask[2]) return;
-    into_dense(grad_weight, c, [&](const Tensor& gw) {
-      into_dense(grad_bias, c, [&](const Tensor& gb) {
-        for (int64_t k = 0; k < total; ++k) {
-          double sw = 0, sb = 0;
-          for (int64_t s = 0; s < rows / num_groups; ++s) {
-            const GradSums& part = sums.get()[s * total + k];
-            sw += part.scaled * static_cast<double>(rstd.data<T>()[s * num_groups + k / channels]);
-            sb += part.grad;
-          }
-          if (mask[1]) gw.data<T>()[k] = static_cast<T>(sw);
-          if (mask[2]) gb.data<T>()[k] = static_cast<T>(sb);
+    into_dense({grad_weight, grad_bias}, c, [&](const Tensor& gw, const Tensor& gb) {
+      for (int64_t k = 0; k < total; ++k) {
+        double sw = 0, sb = 0;
+        for (int64_t s = 0; s < rows / num_groups; ++s) {
+          const GradSums& part = sums.get()[s * total + k];
+          sw += part.scaled * static_cast<double>(rstd.data<T>()[s * num_groups + k / channels]);
+          sb += part.grad;
         }
-      });
+        if (mask[1]) gw.data<T>()[k] = static_cast<T>(sw);
+        if (mask[2]) gb.data<T>()[k] = static_cast<T>(sb);
+      }
     });
   });
 }

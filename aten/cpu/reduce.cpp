@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <complex>
 #include <cstring>
 
 #include "aten/cpu/bytes.h"
+#include "aten/cpu/reduce_walk.h"
 #include "runtime/iterate/convert.h"
+#include "runtime/iterate/parallel.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::cpu {
@@ -18,87 +19,10 @@ constexpr int64_t kTileElements = 4096;     // converted or gathered at a time
 constexpr int64_t kSliceElements = 131072;  // least work of one slice of a long reduction
 constexpr int64_t kMaxSlices = 64;
 
-// A dim of the walk; strides in elements.
-struct Axis {
-  int64_t size;
-  int64_t in;
-  int64_t out[2];
-};
-using Axes = SmallVector<Axis, 5>;
-
-struct Layout {
-  Axes kept, reduced;  // outermost first
-  int64_t outputs = 1, count = 1;
-};
-
-void merge_axes(Axes& axes) {
-  std::stable_sort(axes.begin(), axes.end(),
-                   [](const Axis& a, const Axis& b) { return std::abs(a.in) > std::abs(b.in); });
-  size_t n = 0;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Axis inner = axes[i];
-    if (n > 0) {
-      Axis& outer = axes[n - 1];
-      if (outer.in == inner.size * inner.in && outer.out[0] == inner.size * inner.out[0] &&
-          outer.out[1] == inner.size * inner.out[1]) {
-        outer = {outer.size * inner.size, inner.in, {inner.out[0], inner.out[1]}};
-        continue;
-      }
-    }
-    axes[n++] = inner;
-  }
-  axes.resize(n);
-}
-
-Layout make_layout(const Tensor& self, DimSet dims, const Tensor& out, const Tensor& out1) {
-  Layout l;
-  const int64_t ndim = self.dim();
-  const bool keepdim = out.dim() == ndim;
-  const bool two = out1.defined();
-  int64_t o = 0;
-  for (int64_t d = 0; d < ndim; ++d) {
-    const size_t i = static_cast<size_t>(d);
-    const int64_t size = self.sizes()[i];
-    const bool is_reduced = dims[i];
-    if (size != 1) {
-      if (is_reduced) {
-        l.reduced.push_back({size, self.strides()[i], {0, 0}});
-        l.count *= size;
-      } else {
-        const size_t j = static_cast<size_t>(o);
-        l.kept.push_back({size, self.strides()[i], {out.strides()[j], two ? out1.strides()[j] : 0}});
-        l.outputs *= size;
-      }
-    }
-    if (!is_reduced || keepdim) ++o;
-  }
-  merge_axes(l.kept);
-  merge_axes(l.reduced);
-  return l;
-}
-
-// Offset of element number `index` of the walk over axes [0, n).
-int64_t offset_of(const Axes& axes, size_t n, int64_t index, int64_t Axis::* stride) {
-  int64_t offset = 0;
-  for (size_t d = n; d-- > 0 && index > 0;) {
-    offset += index % axes[d].size * (axes[d].*stride);
-    index /= axes[d].size;
-  }
-  return offset;
-}
-int64_t out_offset_of(const Axes& axes, size_t n, int64_t index, int k) {
-  int64_t offset = 0;
-  for (size_t d = n; d-- > 0 && index > 0;) {
-    offset += index % axes[d].size * axes[d].out[k];
-    index /= axes[d].size;
-  }
-  return offset;
-}
-
 // Steps through the offsets of a walk, one element after the other.
 class Walk {
  public:
-  Walk(const Axes& axes, int64_t begin) : axes_(axes), index_(axes.size(), 0) {
+  Walk(const ReduceAxes& axes, int64_t begin) : axes_(axes), index_(axes.size(), 0) {
     for (size_t d = axes.size(); d-- > 0 && begin > 0;) {
       index_[d] = begin % axes[d].size;
       begin /= axes[d].size;
@@ -124,7 +48,7 @@ class Walk {
   }
 
  private:
-  const Axes& axes_;
+  const ReduceAxes& axes_;
   DimVector index_;
   int64_t offset_ = 0;
 };
@@ -168,63 +92,11 @@ class Tree {
   double counts_[66];
 };
 
-template <typename C>
-void transform(C* x, int64_t n, Preload preload, double p) {
-  if (preload == Preload::Abs) {
-    for (int64_t i = 0; i < n; ++i) x[i] = std::abs(x[i]);
-  } else if (preload == Preload::Power) {
-    for (int64_t i = 0; i < n; ++i) x[i] = std::pow(std::abs(x[i]), static_cast<C>(p));
-  } else {
-    for (int64_t i = 0; i < n; ++i) x[i] = x[i] == x[i] ? x[i] : C(0);
-  }
-}
-
-// Loads elements through the conversion and the preload of a reduction.
-class Loader {
- public:
-  Loader(ScalarType from, ScalarType compute, Preload preload = Preload::None, double p = 0)
-      : from_(from), compute_(compute), preload_(preload), p_(p) {}
-  bool native() const { return from_ == compute_ && preload_ == Preload::None; }
-  void operator()(void* dst, const char* src, int64_t stride, int64_t n) const {
-    if (preload_ == Preload::NonZero) {
-      bool flags[512];
-      for (int64_t i = 0; i < n; i += 512) {
-        const int64_t m = std::min<int64_t>(512, n - i);
-        load_elements(ScalarType::Bool, flags, from_, src + i * stride * item(from_), stride, m);
-        convert_elements(compute_, static_cast<char*>(dst) + i * item(compute_), ScalarType::Bool, flags, m);
-      }
-    } else if (preload_ != Preload::None && is_complex(from_)) {
-      const auto loop = [&]<typename R>(R* d) {
-        const std::complex<R>* s = reinterpret_cast<const std::complex<R>*>(src);
-        for (int64_t i = 0; i < n; ++i) d[i] = std::abs(s[i * stride]);
-      };
-      compute_ == ScalarType::Float32 ? loop(static_cast<float*>(dst)) : loop(static_cast<double*>(dst));
-      if (preload_ == Preload::Power) apply(dst, n);
-    } else {
-      load_elements(compute_, dst, from_, src, stride, n);
-      if (preload_ != Preload::None) apply(dst, n);
-    }
-  }
-
- private:
-  static int64_t item(ScalarType t) { return static_cast<int64_t>(itemsize(t)); }
-  void apply(void* dst, int64_t n) const {
-    if (compute_ == ScalarType::Float32) {
-      transform(static_cast<float*>(dst), n, preload_, p_);
-    } else if (compute_ == ScalarType::Float64) {
-      transform(static_cast<double*>(dst), n, preload_, p_);
-    }
-  }
-  ScalarType from_, compute_;
-  Preload preload_;
-  double p_;
-};
-
 // One call of reduce(): reduces tiles of neighbouring outputs over parts of the reduced elements.
 class Reducer {
  public:
-  Reducer(const ReduceSpec& spec, const Tensor& self, const Layout& layout)
-      : loops_(*FACULA_BY_ISA(reduce_table).reduce(spec.op, spec.compute)),
+  Reducer(const ReduceSpec& spec, const Tensor& self, const ReduceLayout& layout)
+      : loops_(*FACULA_BY_ISA(find_reduce_loops)(spec.op, spec.compute)),
         layout_(layout),
         load_(self.dtype(), spec.compute, spec.preload, spec.params.p),
         data_(static_cast<const char*>(self.raw())),
@@ -325,7 +197,7 @@ class Reducer {
 
   void tile_columns(int64_t offset, int64_t w, int64_t begin, int64_t end, void* acc, int64_t stride) const {
     const int64_t step = layout_.kept.back().in;
-    const Axis& down = layout_.reduced.back();
+    const ReduceAxis& down = layout_.reduced.back();
     const bool direct = load_.native() && step == 1;
     if (layout_.reduced.size() == 1 && step == 1 && down.in == w && w <= 256 && w <= loops_.max_width / 2 &&
         w == inner()) {
@@ -407,90 +279,36 @@ class Reducer {
   }
 
   const ReduceLoops& loops_;
-  const Layout& layout_;
-  Loader load_;
+  const ReduceLayout& layout_;
+  ElementLoader load_;
   const char* data_;
   int64_t item_, compute_item_;
   bool columns_;
 };
 
+// The common small case: everything into one number, in one call of a loop.
+bool reduce_to_number(const ReduceSpec& spec, const ReduceLoops& loops, const Tensor& self, const Tensor& out,
+                      const Tensor& out1) {
+  if (out.numel() != 1 || !self.is_contiguous() || self.dtype() != spec.compute || spec.preload != Preload::None ||
+      self.numel() > std::min<int64_t>(loops.max_run, 32768)) {
+    return false;
+  }
+  alignas(16) char acc[32];
+  loops.rows(self.raw(), self.numel(), 0, 1, acc, 1);
+  if (spec.finish != nullptr) spec.finish(acc, 1, 1, self.numel(), spec.params);
+  convert_elements(out.dtype(), out.raw(), loops.acc, acc, 1);
+  if (out1.defined()) convert_elements(out1.dtype(), out1.raw(), loops.acc, acc + itemsize(loops.acc), 1);
+  return true;
+}
+
 }  // namespace
 
-DimSet reduced_dims(std::optional<IntList> dim, int64_t ndim) {
-  DimSet set;
-  if (!dim || dim->empty()) {
-    for (int64_t d = 0; d < ndim; ++d) set.set(static_cast<size_t>(d));
-  } else {
-    for (int64_t d : *dim) set.set(static_cast<size_t>(wrap_dim(d, ndim)));
-  }
-  return set;
-}
-
-ScalarType order_type(ScalarType t) {
-  switch (t) {
-    case ScalarType::Int64:
-    case ScalarType::Float64:
-    case ScalarType::Float32:
-      return t;
-    case ScalarType::Float16:
-    case ScalarType::BFloat16:
-      return ScalarType::Float32;
-    default:
-      return ScalarType::Int32;
-  }
-}
-
-void load_elements(ScalarType to, void* dst, ScalarType from, const void* src, int64_t stride, int64_t n) {
-  const int64_t item = static_cast<int64_t>(itemsize(from));
-  if (stride == 1 || n == 1) {
-    convert_elements(to, dst, from, src, n);
-    return;
-  }
-  const auto move = FACULA_BY_ISA(convert_table).move[size_log2(itemsize(from))];
-  if (to == from) {
-    move(static_cast<char*>(dst), item, static_cast<const char*>(src), stride * item, n);
-    return;
-  }
-  constexpr int64_t kPart = 512;
-  alignas(64) char part[kPart * 16];
-  for (int64_t i = 0; i < n; i += kPart) {
-    const int64_t m = std::min(kPart, n - i);
-    move(part, item, static_cast<const char*>(src) + i * stride * item, stride * item, m);
-    convert_elements(to, static_cast<char*>(dst) + i * static_cast<int64_t>(itemsize(to)), from, part, m);
-  }
-}
-
-void store_elements(ScalarType to, void* dst, int64_t stride, ScalarType from, const void* src, int64_t n) {
-  if (stride == 1 || n == 1) {
-    convert_elements(to, dst, from, src, n);
-    return;
-  }
-  const int64_t item = static_cast<int64_t>(itemsize(to));
-  const auto move = FACULA_BY_ISA(convert_table).move[size_log2(itemsize(to))];
-  constexpr int64_t kPart = 512;
-  alignas(64) char part[kPart * 16];
-  for (int64_t i = 0; i < n; i += kPart) {
-    const int64_t m = std::min(kPart, n - i);
-    convert_elements(to, part, from, static_cast<const char*>(src) + i * static_cast<int64_t>(itemsize(from)), m);
-    move(static_cast<char*>(dst) + i * stride * item, stride * item, part, item, m);
-  }
-}
-
 void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tensor& out, const Tensor& out1) {
-  const ReduceLoops* loops = FACULA_BY_ISA(reduce_table).reduce(spec.op, spec.compute);
+  const ReduceLoops* loops = FACULA_BY_ISA(find_reduce_loops)(spec.op, spec.compute);
   FACULA_ASSERT(loops != nullptr);
   const bool two = out1.defined();
-  // The common small case: everything into one number.
-  if (out.numel() == 1 && self.is_contiguous() && self.dtype() == spec.compute && spec.preload == Preload::None &&
-      self.numel() <= std::min<int64_t>(loops->max_run, 32768)) {
-    alignas(16) char acc[32];
-    loops->rows(self.raw(), self.numel(), 0, 1, acc, 1);
-    if (spec.finish != nullptr) spec.finish(acc, 1, 1, self.numel(), spec.params);
-    convert_elements(out.dtype(), out.raw(), loops->acc, acc, 1);
-    if (two) convert_elements(out1.dtype(), out1.raw(), loops->acc, acc + itemsize(loops->acc), 1);
-    return;
-  }
-  const Layout layout = make_layout(self, dims, out, out1);
+  if (reduce_to_number(spec, *loops, self, out, out1)) return;
+  const ReduceLayout layout = make_layout(self, dims, out, out1);
   const Reducer reducer(spec, self, layout);
   const int64_t inner = reducer.inner();
   const int64_t acc_item = static_cast<int64_t>(itemsize(loops->acc));
@@ -504,26 +322,16 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
     width = std::clamp<int64_t>(kGrain / layout.count, 1, 512);
   }
   width = std::min(width, inner);
-  const int64_t tiles = (inner + width - 1) / width;
-  const size_t outer_axes = layout.kept.empty() ? 0 : layout.kept.size() - 1;
-  const int64_t units = layout.outputs / inner * tiles;
-
-  const Axis none = {1, 0, {0, 0}};
-  const Axis& last = layout.kept.empty() ? none : layout.kept.back();
-  const auto store = [&](int64_t unit, int64_t begin, int64_t w, void* acc) {
+  const OutputTiles tiles(layout, width);
+  const auto store = [&](int64_t i, int64_t w, void* acc) {
     if (spec.finish != nullptr) spec.finish(acc, w, w, layout.count, spec.params);
     const Tensor* outs[2] = {&out, &out1};
     for (int k = 0; k < (two ? 2 : 1); ++k) {
       const Tensor& o = *outs[k];
-      const int64_t offset = out_offset_of(layout.kept, outer_axes, unit / tiles, k) + begin * last.out[k];
-      store_elements(o.dtype(), static_cast<char*>(o.raw()) + offset * static_cast<int64_t>(o.itemsize()), last.out[k],
-                     loops->acc, static_cast<const char*>(acc) + k * w * acc_item, w);
+      char* to = static_cast<char*>(o.raw()) + tiles.out(i, k) * static_cast<int64_t>(o.itemsize());
+      store_elements(o.dtype(), to, tiles.out_stride(k), loops->acc, static_cast<const char*>(acc) + k * w * acc_item,
+                     w);
     }
-  };
-  const auto tile_of = [&](int64_t unit, int64_t& begin, int64_t& w, int64_t& offset) {
-    begin = unit % tiles * width;
-    w = std::min(width, inner - begin);
-    offset = offset_of(layout.kept, outer_axes, unit / tiles, &Axis::in) + begin * last.in;
   };
 
   const int64_t total = layout.outputs * layout.count;
@@ -531,16 +339,15 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   if (layout.outputs < (reducer.columns() ? 2048 : 32) && layout.count > 1) {
     slices = std::clamp<int64_t>(total / kSliceElements, 1, kMaxSlices);
   }
-  const size_t unit_bytes = static_cast<size_t>(loops->planes * width * acc_item);
+  const size_t tile_bytes = static_cast<size_t>(loops->planes * width * acc_item);
   if (slices == 1) {
     const int64_t cost = width * layout.count;
-    parallel_for(0, units, std::max<int64_t>(1, kGrain / cost), [&](int64_t from, int64_t to) {
-      Bytes acc(unit_bytes);
-      for (int64_t u = from; u < to; ++u) {
-        int64_t begin, w, offset;
-        tile_of(u, begin, w, offset);
-        reducer.tile(offset, w, 0, layout.count, acc.bytes(), w);
-        store(u, begin, w, acc.bytes());
+    parallel_for(0, tiles.count(), std::max<int64_t>(1, kGrain / cost), [&](int64_t from, int64_t to) {
+      Bytes acc(tile_bytes);
+      for (int64_t i = from; i < to; ++i) {
+        const OutputTiles::Tile tile = tiles[i];
+        reducer.tile(tile.in, tile.width, 0, layout.count, acc.bytes(), tile.width);
+        store(i, tile.width, acc.bytes());
       }
     });
     return;
@@ -548,230 +355,28 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   int64_t length = (layout.count + slices - 1) / slices;
   length = (length + 1023) / 1024 * 1024;
   slices = (layout.count + length - 1) / length;
-  Bytes parts(unit_bytes * static_cast<size_t>(slices * units));
-  const auto part = [&](int64_t unit, int64_t slice) {
-    return parts.bytes() + unit_bytes * static_cast<size_t>(unit * slices + slice);
+  Bytes parts(tile_bytes * static_cast<size_t>(slices * tiles.count()));
+  const auto part = [&](int64_t i, int64_t slice) {
+    return parts.bytes() + tile_bytes * static_cast<size_t>(i * slices + slice);
   };
-  parallel_for(0, slices * units, 1, [&](int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; ++i) {
-      int64_t begin, w, offset;
-      const int64_t unit = i / slices, slice = i % slices;
-      tile_of(unit, begin, w, offset);
-      reducer.tile(offset, w, slice * length, std::min(layout.count, (slice + 1) * length), part(unit, slice), w);
+  parallel_for(0, slices * tiles.count(), 1, [&](int64_t from, int64_t to) {
+    for (int64_t k = from; k < to; ++k) {
+      const int64_t i = k / slices, slice = k % slices;
+      const OutputTiles::Tile tile = tiles[i];
+      const int64_t end = std::min(layout.count, (slice + 1) * length);
+      reducer.tile(tile.in, tile.width, slice * length, end, part(i, slice), tile.width);
     }
   });
-  for (int64_t u = 0; u < units; ++u) {
-    int64_t begin, w, offset;
-    tile_of(u, begin, w, offset);
+  for (int64_t i = 0; i < tiles.count(); ++i) {
+    const int64_t w = tiles[i].width;
     for (int64_t step = 1; step < slices; step *= 2) {
       for (int64_t s = 0; s + step < slices; s += 2 * step) {
         const double left = static_cast<double>(step * length);
         const double right = static_cast<double>(std::min(layout.count, (s + 2 * step) * length) - (s + step) * length);
-        loops->merge(part(u, s), part(u, s + step), w, w, left, right);
+        loops->merge(part(i, s), part(i, s + step), w, w, left, right);
       }
     }
-    store(u, begin, w, part(u, 0));
-  }
-}
-
-// ---- first extremes ----
-
-namespace {
-
-// best, index (absolute) of rows [begin, end) for w neighbouring lines.
-class ArgReducer {
- public:
-  ArgReducer(bool largest, const Tensor& self, int64_t along, int64_t step)
-      : compute_(order_type(self.dtype())),
-        loops_(*FACULA_BY_ISA(reduce_table).arg(largest, compute_)),
-        largest_(largest),
-        load_(self.dtype(), compute_),
-        data_(static_cast<const char*>(self.raw())),
-        item_(static_cast<int64_t>(self.itemsize())),
-        compute_item_(static_cast<int64_t>(itemsize(compute_))),
-        along_(along),
-        step_(step),
-        columns_(step != 0 && std::abs(step) < std::abs(along)) {}
-  bool columns() const { return columns_; }
-  ScalarType compute() const { return compute_; }
-
-  void tile(int64_t offset, int64_t w, int64_t begin, int64_t end, char* best, int64_t* index) const {
-    if (columns_) {
-      tile_columns(offset, w, begin, end, best, index);
-    } else {
-      for (int64_t j = 0; j < w; ++j) one_row(offset + j * step_, begin, end, best + j * compute_item_, index + j);
-    }
-  }
-
-  // Takes later results into earlier ones.
-  void merge(char* best, int64_t* index, const char* other, const int64_t* other_index, int64_t w) const {
-    const auto loop = [&]<typename C>(C* b, const C* o) {
-      for (int64_t j = 0; j < w; ++j) {
-        const bool better = (largest_ ? o[j] > b[j] : o[j] < b[j]) || (o[j] != o[j] && b[j] == b[j]);
-        if (better) {
-          b[j] = o[j];
-          index[j] = other_index[j];
-        }
-      }
-    };
-    switch (compute_) {
-      case ScalarType::Float32:
-        return loop(reinterpret_cast<float*>(best), reinterpret_cast<const float*>(other));
-      case ScalarType::Float64:
-        return loop(reinterpret_cast<double*>(best), reinterpret_cast<const double*>(other));
-      case ScalarType::Int32:
-        return loop(reinterpret_cast<int32_t*>(best), reinterpret_cast<const int32_t*>(other));
-      default:
-        return loop(reinterpret_cast<int64_t*>(best), reinterpret_cast<const int64_t*>(other));
-    }
-  }
-
- private:
-  void one_row(int64_t offset, int64_t begin, int64_t end, char* best, int64_t* index) const {
-    const char* base = data_ + offset * item_;
-    if (load_.native() && along_ == 1) {
-      loops_.row(base + begin * item_, end - begin, best, index);
-      *index += begin;
-      return;
-    }
-    constexpr int64_t kPart = 2048;
-    alignas(64) char part[kPart * 8];
-    alignas(8) char other[8];
-    for (int64_t i = begin; i < end; i += kPart) {
-      const int64_t n = std::min(kPart, end - i);
-      int64_t at;
-      load_(part, base + i * along_ * item_, along_, n);
-      loops_.row(part, n, i == begin ? best : other, &at);
-      at += i;
-      if (i == begin) {
-        *index = at;
-      } else {
-        merge(best, index, other, &at, 1);
-      }
-    }
-  }
-
-  void tile_columns(int64_t offset, int64_t w, int64_t begin, int64_t end, char* best, int64_t* index) const {
-    constexpr int64_t kRows = 64;
-    const bool direct = load_.native() && step_ == 1;
-    Bytes tile(direct ? 0 : static_cast<size_t>(kRows * w * compute_item_));
-    Bytes narrow(compute_item_ == 4 ? static_cast<size_t>(w) * 4 : 0);
-    const void* rows[kRows];
-    for (int64_t i = begin; i < end; i += kRows) {
-      const int64_t m = std::min(kRows, end - i);
-      for (int64_t k = 0; k < m; ++k) {
-        const char* row = data_ + (offset + (i + k) * along_) * item_;
-        if (direct) {
-          rows[k] = row;
-        } else {
-          char* copy = tile.bytes() + k * w * compute_item_;
-          load_(copy, row, step_, w);
-          rows[k] = copy;
-        }
-      }
-      loops_.columns(rows, m, w, i - begin, best, compute_item_ == 4 ? narrow.bytes() : static_cast<void*>(index));
-    }
-    if (compute_item_ == 4) {
-      for (int64_t j = 0; j < w; ++j) index[j] = narrow.as<int32_t>()[j] + begin;
-    } else {
-      for (int64_t j = 0; j < w; ++j) index[j] += begin;
-    }
-  }
-
-  ScalarType compute_;
-  const ArgLoops& loops_;
-  bool largest_;
-  Loader load_;
-  const char* data_;
-  int64_t item_, compute_item_;
-  int64_t along_, step_;
-  bool columns_;
-};
-
-}  // namespace
-
-void reduce_arg(bool largest, const Tensor& self_in, std::optional<int64_t> dim, const Tensor& values,
-                const Tensor& index) {
-  Tensor self = self_in;
-  Layout layout;
-  int64_t size = self.numel(), along = 1;
-  if (dim && self.dim() > 0) {
-    const int64_t d = wrap_dim(*dim, self.dim());
-    DimSet set;
-    set.set(static_cast<size_t>(d));
-    layout = make_layout(self, set, index, values);
-    size = self.size(d);
-    along = self.stride(d);
-  } else if (!self.is_contiguous()) {
-    // The index counts in logical order.
-    self = make_empty(self_in.sizes(), self_in.dtype());
-    copy_strided(self, self_in);
-  }
-  if (size == 1) along = 1;
-  const Axis none = {1, 0, {0, 0}};
-  const Axis last = layout.kept.empty() ? none : layout.kept.back();
-  const ArgReducer reducer(largest, self, along, layout.kept.empty() ? 0 : last.in);
-  const int64_t inner = last.size;
-  const int64_t width = std::min<int64_t>(inner, reducer.columns() ? 1024 : std::clamp<int64_t>(kGrain / size, 1, 512));
-  const int64_t tiles = (inner + width - 1) / width;
-  const size_t outer_axes = layout.kept.empty() ? 0 : layout.kept.size() - 1;
-  const int64_t units = layout.outputs / inner * tiles;
-  const int64_t item = static_cast<int64_t>(itemsize(reducer.compute()));
-  // Comparisons are exact, so the split may follow the number of threads.
-  int64_t slices = 1;
-  const int64_t threads = get_num_threads();
-  if (units < threads && size * layout.outputs >= 2 * kGrain) slices = std::min<int64_t>(2 * threads, size / 1024 + 1);
-  slices = std::max<int64_t>(slices, (size >> 30) + 1);
-  const int64_t length = (size + slices - 1) / slices;
-  slices = (size + length - 1) / length;
-  const int64_t part_bytes = width * (item + 8);
-
-  const auto tile_of = [&](int64_t unit, int64_t& begin, int64_t& w, int64_t& offset) {
-    begin = unit % tiles * width;
-    w = std::min(width, inner - begin);
-    offset = offset_of(layout.kept, outer_axes, unit / tiles, &Axis::in) + begin * last.in;
-  };
-  const auto store = [&](int64_t unit, int64_t begin, int64_t w, const char* best, const int64_t* at) {
-    int64_t offset = out_offset_of(layout.kept, outer_axes, unit / tiles, 0) + begin * last.out[0];
-    int64_t* to = index.data<int64_t>() + offset;
-    for (int64_t j = 0; j < w; ++j) to[j * last.out[0]] = at[j];
-    if (!values.defined()) return;
-    offset = out_offset_of(layout.kept, outer_axes, unit / tiles, 1) + begin * last.out[1];
-    store_elements(values.dtype(), static_cast<char*>(values.raw()) + offset * static_cast<int64_t>(values.itemsize()),
-                   last.out[1], reducer.compute(), best, w);
-  };
-
-  if (slices == 1) {
-    parallel_for(0, units, std::max<int64_t>(1, kGrain / (width * size)), [&](int64_t from, int64_t to) {
-      Bytes part(static_cast<size_t>(part_bytes));
-      int64_t* at = part.as<int64_t>();
-      char* best = part.bytes() + 8 * width;
-      for (int64_t u = from; u < to; ++u) {
-        int64_t begin, w, offset;
-        tile_of(u, begin, w, offset);
-        reducer.tile(offset, w, 0, size, best, at);
-        store(u, begin, w, best, at);
-      }
-    });
-    return;
-  }
-  Bytes parts(static_cast<size_t>(part_bytes * slices * units));
-  const auto index_of = [&](int64_t i) { return reinterpret_cast<int64_t*>(parts.bytes() + i * part_bytes); };
-  const auto best_of = [&](int64_t i) { return parts.bytes() + i * part_bytes + 8 * width; };
-  parallel_for(0, slices * units, 1, [&](int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; ++i) {
-      int64_t begin, w, offset;
-      tile_of(i / slices, begin, w, offset);
-      const int64_t first = i % slices * length;
-      reducer.tile(offset, w, first, std::min(size, first + length), best_of(i), index_of(i));
-    }
-  });
-  for (int64_t u = 0; u < units; ++u) {
-    int64_t begin, w, offset;
-    tile_of(u, begin, w, offset);
-    const int64_t i = u * slices;
-    for (int64_t s = 1; s < slices; ++s) reducer.merge(best_of(i), index_of(i), best_of(i + s), index_of(i + s), w);
-    store(u, begin, w, best_of(i), index_of(i));
+    store(i, w, part(i, 0));
   }
 }
 

@@ -36,16 +36,15 @@ struct ArgLoops {
   void (*columns)(const void* const* rows, int64_t m, int64_t w, int64_t first, void* best, void* index);
 };
 
-struct ReduceTable {
-  // Null where the operation has no loops in that compute type. Sum, Prod: float32, float64, int64,
-  // complex; Min, Max: float32, float64, int32, int64 (NaN wins); SumSquares, Moments: float32,
-  // float64 (Moments: planes mean and sum of squared deviations, in float64).
-  const ReduceLoops* (*reduce)(ReduceOp op, ScalarType compute);
-  const ArgLoops* (*arg)(bool largest, ScalarType compute);  // float32, float64, int32, int64
-};
+// Null where the operation has no loops in that compute type. Sum, Prod: float32, float64, int64,
+// complex; Min, Max: float32, float64, int32, int64 (NaN wins); SumSquares, Moments: float32,
+// float64 (Moments: planes mean and sum of squared deviations, in float64).
+using FindReduceLoops = const ReduceLoops* (*)(ReduceOp op, ScalarType compute);
+using FindArgLoops = const ArgLoops* (*)(bool largest, ScalarType compute);  // float32, float64, int32, int64
 
 }  // namespace facula::cpu
 
 namespace facula {
-FACULA_DECLARE_BY_ISA(cpu::ReduceTable, reduce_table)
+FACULA_DECLARE_BY_ISA(cpu::FindReduceLoops, find_reduce_loops)
+FACULA_DECLARE_BY_ISA(cpu::FindArgLoops, find_arg_loops)
 }  // namespace facula

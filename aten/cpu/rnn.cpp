@@ -173,27 +173,20 @@ void lstm_layer(const Tensor& gates, const Tensor& hx, const Tensor& cx, const T
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
   const Tensor x = dense_as(gates, type), w = dense_as(weight, type);
-  into_dense(output, type, [&](const Tensor& out) {
-    into_dense(hy, type, [&](const Tensor& h) {
-      into_dense(cy, type, [&](const Tensor& c) {
-        into_dense(activations, type, [&](const Tensor& act) {
-          into_dense(cells, type, [&](const Tensor& cell) {
-            copy_strided(h, hx);
-            copy_strided(c, cx);
-            visit_compute(type, [&](auto tag) {
-              using T = typename decltype(tag)::type;
-              const RnnLoops<T>& loops = rnn_loops<T>();
-              T *ph = h.data<T>(), *pc = c.data<T>(), *pout = out.data<T>(), *pcell = cell.data<T>();
-              run_forward(steps, w, ph, [&](int64_t at, int64_t r, const T* share) {
-                loops.lstm(n, x.data<T>() + at * 4 * n, share, act.data<T>() + at * 4 * n, pc + r * n, pcell + at * n,
-                           ph + r * n, pout + at * n);
-              });
-            });
-          });
-        });
-      });
-    });
-  });
+  into_dense({output, hy, cy, activations, cells}, type,
+             [&](const Tensor& out, const Tensor& h, const Tensor& c, const Tensor& act, const Tensor& cell) {
+               copy_strided(h, hx);
+               copy_strided(c, cx);
+               visit_compute(type, [&](auto tag) {
+                 using T = typename decltype(tag)::type;
+                 const RnnLoops<T>& loops = rnn_loops<T>();
+                 T *ph = h.data<T>(), *pc = c.data<T>(), *pout = out.data<T>(), *pcell = cell.data<T>();
+                 run_forward(steps, w, ph, [&](int64_t at, int64_t r, const T* share) {
+                   loops.lstm(n, x.data<T>() + at * 4 * n, share, act.data<T>() + at * 4 * n, pc + r * n,
+                              pcell + at * n, ph + r * n, pout + at * n);
+                 });
+               });
+             });
 }
 
 void lstm_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const Tensor& grad_cy, const Tensor& gates,
@@ -207,24 +200,19 @@ void lstm_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const
   const Tensor dout = dense_as(grad_output, type), h0 = dense_as(hx, type), c0 = dense_as(cx, type);
   const Tensor w = dense_as(weight, type), out = dense_as(output, type), act = dense_as(activations, type);
   const Tensor cell = dense_as(cells, type);
-  into_dense(grad_gates, type, [&](const Tensor& dgates) {
-    into_dense(grad_hx, type, [&](const Tensor& dh) {
-      into_dense(grad_cx, type, [&](const Tensor& dc) {
-        copy_strided(dh, grad_hy);
-        copy_strided(dc, grad_cy);
-        visit_compute(type, [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          const RnnLoops<T>& loops = rnn_loops<T>();
-          const T *pcell = cell.data<T>(), *pc0 = c0.data<T>();
-          T *pdgates = dgates.data<T>(), *pdh = dh.data<T>(), *pdc = dc.data<T>();
-          run_back(steps, w, pdgates, pdh, false, [&](int64_t at, int64_t r, int64_t before) {
-            loops.lstm_backward(n, act.data<T>() + at * 4 * n, before < 0 ? pc0 + r * n : pcell + before * n,
-                                pcell + at * n, pdh + r * n, dout.data<T>() + at * n, pdc + r * n,
-                                pdgates + at * 4 * n);
-          });
-          if (mask[3]) weight_gradient<T>(steps, 4 * n, pdgates, h0, out, grad_weight);
-        });
+  into_dense({grad_gates, grad_hx, grad_cx}, type, [&](const Tensor& dgates, const Tensor& dh, const Tensor& dc) {
+    copy_strided(dh, grad_hy);
+    copy_strided(dc, grad_cy);
+    visit_compute(type, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const RnnLoops<T>& loops = rnn_loops<T>();
+      const T *pcell = cell.data<T>(), *pc0 = c0.data<T>();
+      T *pdgates = dgates.data<T>(), *pdh = dh.data<T>(), *pdc = dc.data<T>();
+      run_back(steps, w, pdgates, pdh, false, [&](int64_t at, int64_t r, int64_t before) {
+        loops.lstm_backward(n, act.data<T>() + at * 4 * n, before < 0 ? pc0 + r * n : pcell + before * n,
+                            pcell + at * n, pdh + r * n, dout.data<T>() + at * n, pdc + r * n, pdgates + at * 4 * n);
       });
+      if (mask[3]) weight_gradient<T>(steps, 4 * n, pdgates, h0, out, grad_weight);
     });
   });
 }
@@ -235,19 +223,15 @@ void gru_layer(const Tensor& gates, const Tensor& hx, const Tensor& weight, cons
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
   const Tensor x = dense_as(gates, type), w = dense_as(weight, type), b = dense_as(bias, type);
-  into_dense(output, type, [&](const Tensor& out) {
-    into_dense(hy, type, [&](const Tensor& h) {
-      into_dense(activations, type, [&](const Tensor& act) {
-        copy_strided(h, hx);
-        visit_compute(type, [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          const RnnLoops<T>& loops = rnn_loops<T>();
-          T *ph = h.data<T>(), *pout = out.data<T>();
-          run_forward(steps, w, ph, [&](int64_t at, int64_t r, const T* share) {
-            loops.gru(n, x.data<T>() + at * 3 * n, share, data_or_null<T>(b), act.data<T>() + at * 4 * n, ph + r * n,
-                      pout + at * n);
-          });
-        });
+  into_dense({output, hy, activations}, type, [&](const Tensor& out, const Tensor& h, const Tensor& act) {
+    copy_strided(h, hx);
+    visit_compute(type, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const RnnLoops<T>& loops = rnn_loops<T>();
+      T *ph = h.data<T>(), *pout = out.data<T>();
+      run_forward(steps, w, ph, [&](int64_t at, int64_t r, const T* share) {
+        loops.gru(n, x.data<T>() + at * 3 * n, share, data_or_null<T>(b), act.data<T>() + at * 4 * n, ph + r * n,
+                  pout + at * n);
       });
     });
   });
@@ -262,28 +246,26 @@ void gru_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const 
   const int64_t n = hx.size(1);
   const Tensor dout = dense_as(grad_output, type), h0 = dense_as(hx, type), w = dense_as(weight, type);
   const Tensor out = dense_as(output, type), act = dense_as(activations, type);
-  into_dense(grad_gates, type, [&](const Tensor& dgates) {
-    into_dense(grad_hx, type, [&](const Tensor& dh) {
-      copy_strided(dh, grad_hy);
-      visit_compute(type, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const RnnLoops<T>& loops = rnn_loops<T>();
-        const T *pout = out.data<T>(), *ph0 = h0.data<T>();
-        T *pdgates = dgates.data<T>(), *pdh = dh.data<T>();
-        // The state's share of the n gate has a gradient of its own.
-        const TypedBuffer<T> shares(steps.rows() * 3 * n);
-        run_back(steps, w, static_cast<const T*>(shares.get()), pdh, true, [&](int64_t at, int64_t r, int64_t before) {
-          loops.gru_backward(n, act.data<T>() + at * 4 * n, before < 0 ? ph0 + r * n : pout + before * n, pdh + r * n,
-                             dout.data<T>() + at * n, pdgates + at * 3 * n, shares.get() + at * 3 * n);
-        });
-        if (mask[2]) weight_gradient<T>(steps, 3 * n, shares.get(), h0, out, grad_weight);
-        if (mask[3] && bias.defined()) {
-          into_dense(grad_bias, type, [&](const Tensor& db) {
-            std::fill_n(db.data<T>(), 3 * n, T(0));
-            for (int64_t i = 0; i < steps.rows(); ++i) loops.add(3 * n, shares.get() + i * 3 * n, db.data<T>());
-          });
-        }
+  into_dense({grad_gates, grad_hx}, type, [&](const Tensor& dgates, const Tensor& dh) {
+    copy_strided(dh, grad_hy);
+    visit_compute(type, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const RnnLoops<T>& loops = rnn_loops<T>();
+      const T *pout = out.data<T>(), *ph0 = h0.data<T>();
+      T *pdgates = dgates.data<T>(), *pdh = dh.data<T>();
+      // The state's share of the n gate has a gradient of its own.
+      const TypedBuffer<T> shares(steps.rows() * 3 * n);
+      run_back(steps, w, static_cast<const T*>(shares.get()), pdh, true, [&](int64_t at, int64_t r, int64_t before) {
+        loops.gru_backward(n, act.data<T>() + at * 4 * n, before < 0 ? ph0 + r * n : pout + before * n, pdh + r * n,
+                           dout.data<T>() + at * n, pdgates + at * 3 * n, shares.get() + at * 3 * n);
       });
+      if (mask[2]) weight_gradient<T>(steps, 3 * n, shares.get(), h0, out, grad_weight);
+      if (mask[3] && bias.defined()) {
+        into_dense(grad_bias, type, [&](const Tensor& db) {
+          std::fill_n(db.data<T>(), 3 * n, T(0));
+          for (int64_t i = 0; i < steps.rows(); ++i) loops.add(3 * n, shares.get() + i * 3 * n, db.data<T>());
+        });
+      }
     });
   });
 }
@@ -294,16 +276,14 @@ void rnn_layer(const Tensor& gates, const Tensor& hx, const Tensor& weight, IntL
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
   const Tensor x = dense_as(gates, type), w = dense_as(weight, type);
-  into_dense(output, type, [&](const Tensor& out) {
-    into_dense(hy, type, [&](const Tensor& h) {
-      copy_strided(h, hx);
-      visit_compute(type, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const auto cell = relu ? rnn_loops<T>().relu : rnn_loops<T>().tanh;
-        T *ph = h.data<T>(), *pout = out.data<T>();
-        run_forward(steps, w, ph, [&](int64_t at, int64_t r, const T* share) {
-          cell(n, x.data<T>() + at * n, share, ph + r * n, pout + at * n);
-        });
+  into_dense({output, hy}, type, [&](const Tensor& out, const Tensor& h) {
+    copy_strided(h, hx);
+    visit_compute(type, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const auto cell = relu ? rnn_loops<T>().relu : rnn_loops<T>().tanh;
+      T *ph = h.data<T>(), *pout = out.data<T>();
+      run_forward(steps, w, ph, [&](int64_t at, int64_t r, const T* share) {
+        cell(n, x.data<T>() + at * n, share, ph + r * n, pout + at * n);
       });
     });
   });
@@ -318,18 +298,16 @@ void rnn_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const 
   const int64_t n = hx.size(1);
   const Tensor dout = dense_as(grad_output, type), h0 = dense_as(hx, type), w = dense_as(weight, type);
   const Tensor out = dense_as(output, type);
-  into_dense(grad_gates, type, [&](const Tensor& dgates) {
-    into_dense(grad_hx, type, [&](const Tensor& dh) {
-      copy_strided(dh, grad_hy);
-      visit_compute(type, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        const auto cell = relu ? rnn_loops<T>().relu_backward : rnn_loops<T>().tanh_backward;
-        T *pdgates = dgates.data<T>(), *pdh = dh.data<T>();
-        run_back(steps, w, pdgates, pdh, false, [&](int64_t at, int64_t r, int64_t) {
-          cell(n, out.data<T>() + at * n, pdh + r * n, dout.data<T>() + at * n, pdgates + at * n);
-        });
-        if (mask[2]) weight_gradient<T>(steps, n, pdgates, h0, out, grad_weight);
+  into_dense({grad_gates, grad_hx}, type, [&](const Tensor& dgates, const Tensor& dh) {
+    copy_strided(dh, grad_hy);
+    visit_compute(type, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const auto cell = relu ? rnn_loops<T>().relu_backward : rnn_loops<T>().tanh_backward;
+      T *pdgates = dgates.data<T>(), *pdh = dh.data<T>();
+      run_back(steps, w, pdgates, pdh, false, [&](int64_t at, int64_t r, int64_t) {
+        cell(n, out.data<T>() + at * n, pdh + r * n, dout.data<T>() + at * n, pdgates + at * n);
       });
+      if (mask[2]) weight_gradient<T>(steps, n, pdgates, h0, out, grad_weight);
     });
   });
 }

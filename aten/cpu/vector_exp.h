@@ -14,33 +14,23 @@ inline __attribute__((always_inline)) To bits_of(From v) {
   return t;
 }
 
-inline __attribute__((always_inline)) float exp_of(float x) {
-  x = x < -104.0f ? -104.0f : x;
-  x = x > 89.0f ? 89.0f : x;
-  const float shifted = x * 1.44269504f + 12582912.0f;  // rounds to a whole number in the low bits
+// exp(x) = polynomial * 2^k: returns the polynomial (after Cephes) and leaves k in the low bits of `shifted`.
+inline __attribute__((always_inline)) float exp_parts(float x, float& shifted) {
+  shifted = x * 1.44269504f + 12582912.0f;  // rounds to a whole number in the low bits
   const float n = shifted - 12582912.0f;
   float r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
-  // Cephes expf
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  // Two factors, so that the smallest results are denormal rather than zero.
-  const int32_t k = bits_of<int32_t>(shifted) - 0x4B400000;
-  const int32_t half = k >> 1;
-  const float a = bits_of<float>(static_cast<int32_t>(static_cast<uint32_t>(half + 127) << 23));
-  const float b = bits_of<float>(static_cast<int32_t>(static_cast<uint32_t>(k - half + 127) << 23));
-  return p * a * b;
+  return p * (r * r) + r + 1.0f;
 }
 
-inline __attribute__((always_inline)) double exp_of(double x) {
-  x = x < -750.0 ? -750.0 : x;
-  x = x > 710.0 ? 710.0 : x;
-  const double shifted = x * 1.4426950408889634 + 6755399441055744.0;
+inline __attribute__((always_inline)) double exp_parts(double x, double& shifted) {
+  shifted = x * 1.4426950408889634 + 6755399441055744.0;
   const double n = shifted - 6755399441055744.0;
   double r = x - n * 6.93147180369123816490e-01;
   r = r - n * 1.90821492927058770002e-10;
@@ -56,13 +46,45 @@ inline __attribute__((always_inline)) double exp_of(double x) {
   p = p * r + 1.0 / 24.0;
   p = p * r + 1.0 / 6.0;
   p = p * r + 0.5;
-  p = p * (r * r) + r + 1.0;
+  return p * (r * r) + r + 1.0;
+}
+
+inline __attribute__((always_inline)) float exp_of(float x) {
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  float shifted;
+  const float p = exp_parts(x, shifted);
+  // Two factors, so that the smallest results are denormal rather than zero.
+  const int32_t k = bits_of<int32_t>(shifted) - 0x4B400000;
+  const int32_t half = k >> 1;
+  const float a = bits_of<float>(static_cast<int32_t>(static_cast<uint32_t>(half + 127) << 23));
+  const float b = bits_of<float>(static_cast<int32_t>(static_cast<uint32_t>(k - half + 127) << 23));
+  return p * a * b;
+}
+
+inline __attribute__((always_inline)) double exp_of(double x) {
+  x = x < -750.0 ? -750.0 : x;
+  x = x > 710.0 ? 710.0 : x;
+  double shifted;
+  const double p = exp_parts(x, shifted);
   const int64_t k = bits_of<int64_t>(shifted) - 0x4338000000000000;
   // k / 2 without a 64-bit arithmetic shift, which AVX2 lacks.
   const int64_t half = static_cast<int64_t>(static_cast<uint64_t>(k + 4096) >> 1) - 2048;
   const double a = bits_of<double>((half + 1023) << 52);
   const double b = bits_of<double>((k - half + 1023) << 52);
   return p * a * b;
+}
+
+// exp where the result is a normal number: |x| at most 87 for float, 700 for double.
+inline __attribute__((always_inline)) float exp_within(float x) {
+  float shifted;
+  const float p = exp_parts(x, shifted);
+  return bits_of<float>(bits_of<uint32_t>(p) + (bits_of<uint32_t>(shifted) << 23));
+}
+inline __attribute__((always_inline)) double exp_within(double x) {
+  double shifted;
+  const double p = exp_parts(x, shifted);
+  return bits_of<double>(bits_of<uint64_t>(p) + (bits_of<uint64_t>(shifted) << 52));
 }
 
 // 2^x for x <= 1 or so, as weights below a maximum are: zero below the normal numbers, within 2 ulp.

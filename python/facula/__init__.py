@@ -4,6 +4,9 @@ import os as _os
 import sys as _sys
 
 from facula import _C
+from facula._exports import ATTRIBUTES as _ATTRIBUTES
+from facula._exports import METHODS as _METHODS
+from facula._exports import SUBMODULES as _SUBMODULES
 
 # Operators, dtypes and types: whatever the compiled module has.
 globals().update({_name: _value for _name, _value in vars(_C).items() if _name[0] != "_"})
@@ -24,27 +27,7 @@ pi = 3.141592653589793
 inf = 1e999
 nan = inf - inf
 
-# Loaded when first used: module by name, attributes by the module that has them.
-_SUBMODULES = frozenset(
-    "autograd backends examples nn optim random serialization testing utils".split()
-)
-_ATTRIBUTES = {
-    name: module
-    for module, names in {
-        "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
-        " broadcast_tensors cartesian_prod meshgrid nonzero",
-        "facula._order": "unique unique_consecutive",
-        "facula._pinning": "is_pinned pin_memory record_stream",
-        "facula._products": "chain_matmul einsum tensordot",
-        "facula._tensor_str": "get_printoptions printoptions set_printoptions",
-        "facula._type_info": "finfo iinfo",
-        "facula._version": "__version__",
-        "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
-        "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
-        "facula.serialization": "load save",
-    }.items()
-    for name in names.split()
-}
+_SOURCES = {_name: _path for _path, _names in _ATTRIBUTES.items() for _name in _names.split()}
 
 
 def _method(name):
@@ -59,14 +42,13 @@ def _method(name):
     return method
 
 
-_DEFERRED = ("nonzero", "unique", "unique_consecutive", "pin_memory", "is_pinned", "record_stream")
-for _name in _DEFERRED:
+for _name in _METHODS:
     setattr(_C.Tensor, _name, _method(_name))
 
 
 def __getattr__(name):
-    if name in _ATTRIBUTES:
-        value = getattr(_import(_ATTRIBUTES[name]), name)
+    if name in _SOURCES:
+        value = getattr(_import(_SOURCES[name]), name)
     elif name in _SUBMODULES:
         value = _import("facula." + name)
     elif name[:1] not in ("", "_") and (
@@ -85,7 +67,7 @@ def _import(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_ATTRIBUTES, *_SUBMODULES})
+    return sorted({*globals(), *_SOURCES, *_SUBMODULES})
 
 
 def __array_namespace_info__():
@@ -106,4 +88,4 @@ def typename(obj):
 
 
 __all__ = [_n for _n in dir(_C) if _n[0] != "_"]
-__all__ += [*_ATTRIBUTES, "e", "get_default_device", "inf", "nan", "newaxis", "pi", "typename"]
+__all__ += [*_SOURCES, "e", "get_default_device", "inf", "nan", "newaxis", "pi", "typename"]

@@ -1,8 +1,11 @@
-// Settings of the process and the thread: grad mode, default dtype, threads; dtype promotion.
+// Settings of the process and the thread: grad mode, default dtype, threads; dtype promotion; the build.
+#include "aten/cpu/amx.h"
+#include "aten/cpu/blas.h"
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types.h"
 #include "runtime/core/allocator.h"
 #include "runtime/dispatch/registry.h"
+#include "runtime/iterate/isa.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/result_type.h"
 
@@ -114,6 +117,35 @@ PyObject* empty_cache(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// ---- what was built, and what was found on this machine: for facula.__config__ ----
+
+#if defined(__clang__)
+constexpr const char* kCompiler = "Clang " __clang_version__;
+#else
+constexpr const char* kCompiler = "GCC " __VERSION__;
+#endif
+constexpr const char* kLevels[kNumIsa] = {"baseline", "v3", "v4"};
+#ifdef FACULA_X86_LEVELS
+constexpr int kBuiltLevels = kNumIsa;
+#else
+constexpr int kBuiltLevels = 1;
+#endif
+
+PyObject* build_info(PyObject*, PyObject*) {
+  FACULA_PY_TRY
+  Ref levels(check(PyList_New(0)));
+  for (int i = 0; i < kBuiltLevels; ++i) {
+    Ref name(check(PyUnicode_FromString(kLevels[i])));
+    check(PyList_Append(levels.get(), name.get()));
+  }
+  const std::string& blas = blas::file();
+  const char* const active = kLevels[kBuiltLevels > 1 ? static_cast<int>(active_isa()) : 0];
+  return check(Py_BuildValue("{s:s,s:O,s:s,s:O,s:z}", "compiler", kCompiler, "instruction_sets", levels.get(),
+                             "active_instruction_set", active, "amx", cpu::amx::available() ? Py_True : Py_False,
+                             "blas", blas.empty() ? nullptr : blas.c_str()));
+  FACULA_PY_END(nullptr)
+}
+
 // (name, schema) of every operator: what tools and tests loop over.
 PyObject* operators(PyObject*, PyObject*) {
   FACULA_PY_TRY
@@ -191,6 +223,7 @@ const PyMethodDef state_functions[] = {
     {"set_num_threads", set_threads, METH_O, "set_num_threads(n, /)\n--\n\nSet how many threads an operation may use."},
     {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
     {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
+    {"_build_info", build_info, METH_NOARGS, nullptr},
     {"_operators", operators, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

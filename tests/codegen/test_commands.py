@@ -14,6 +14,7 @@ from codegen.check import check, primitives
 from codegen.diff import RevisionError, stat, texts_at, unified
 from codegen.explain import UnknownOperator, explain
 from codegen.model import Schema
+from codegen.pyi import EXPORTS
 
 
 def test_explain_tells_everything(schema: Schema) -> None:
@@ -62,6 +63,8 @@ def test_unified_and_stat() -> None:
 def test_diff_against_a_revision(tmp_path: Path) -> None:
     """The texts of a commit come from that commit's schema and generator."""
     shutil.copytree(ROOT / "codegen", tmp_path / "codegen")
+    (tmp_path / "python/facula").mkdir(parents=True)
+    shutil.copy(EXPORTS, tmp_path / "python/facula")
     (tmp_path / "ops.yaml").write_text(BASE, encoding="utf-8")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=t", "-c", "user.email=t@t"]
     subprocess.run([*git, "init", "-q"], check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import importlib.util
 import re
 import subprocess
 import sys
@@ -128,6 +129,10 @@ def test_commands_exist(page: Path) -> None:
             [sys.executable, "tools/dev.py", command, "--help"], cwd=ROOT, capture_output=True
         )
         assert done.returncode == 0, command
+    for module in set(re.findall(r"python -m (facula[\w.]*\w)", text)):
+        assert importlib.util.find_spec(module), module
+    for path in set(re.findall(r"(?:python|bash) ((?:tools|\.ci)/[\w/.]+)", text)):
+        assert (ROOT / path).exists(), path
     for path in set(re.findall(r"`((?:aten|runtime|codegen|tools|tests|python)/[\w/.]+)`", text)):
         assert "FAMILY" in path or (ROOT / path).exists(), path
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,26 +53,9 @@ def dtypes_of(op: OpRecord) -> list[str]:
     return [d for group in op.dtypes for d in groups[group]]
 
 
-def find(op: OpRecord) -> Callable[..., Any]:
-    """The compiled callable of an operator: function, namespaced function, method or property."""
-    for path in op.python or ():
-        if path.startswith("Tensor."):
-            continue
-        space, _, name = path.rpartition(".")
-        module = (
-            getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
-        )
-        return getattr(module, name)
-    for path in op.python or ():
-        name = path.removeprefix("Tensor.")
-        return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
-    (name,) = op.properties
-    return lambda self: getattr(self, name)
-
-
 def call(op: OpRecord, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What the operator returns; for one that returns nothing, the arguments that it wrote."""
-    result = find(op)(*args, **kwargs)
+    result = op.function()(*args, **kwargs)
     if op.returns:
         return result
     given = dict(zip(op.argument_names, args, strict=False)) | kwargs

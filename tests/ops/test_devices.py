@@ -9,7 +9,7 @@ from typing import Any
 import facula as fa
 import pytest
 from facula.testing._samples import OpRecord, operators
-from harness import arguments, find
+from harness import arguments
 
 
 def tensors_in(value: Any) -> Iterator[fa.Tensor]:
@@ -40,7 +40,7 @@ SEVERAL = [
 
 @pytest.mark.parametrize("op", SEVERAL)
 def test_one_tensor_on_meta(op: OpRecord) -> None:
-    function = find(op)
+    function = op.function()
     for sample in op.samples():
         _, args, kwargs = arguments(sample, None)
         n = count(args, kwargs)

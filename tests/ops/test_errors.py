@@ -8,7 +8,7 @@ from typing import Any
 import facula
 import pytest
 from facula.testing._samples import OpRecord, operators
-from harness import arguments, find
+from harness import arguments
 
 CALLED = [
     op
@@ -81,7 +81,7 @@ def meta(value: Any) -> Any:
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in CALLED])
 def test_errors(op: OpRecord) -> None:
     """An error begins with the public name, and checks of shapes and dtypes need no data."""
-    function = find(op)
+    function = op.function()
     names = {op.base_name, *(path.rpartition(".")[2] for path in op.python)}
     names |= {name.removesuffix("_") for name in names}
     for args, kwargs in misfits(op):

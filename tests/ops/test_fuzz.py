@@ -14,7 +14,7 @@ from typing import Any
 import facula
 import pytest
 from facula.testing._samples import OpRecord, operators
-from harness import arguments, find
+from harness import arguments
 
 ROUNDS = 40
 ALLOWED = (
@@ -112,7 +112,7 @@ def little_memory() -> Iterator[None]:
 @pytest.mark.parametrize("op", FUZZED)
 def test_distorted_samples(op: OpRecord) -> None:
     rng = random.Random(zlib.crc32(op.name.encode()))
-    function = find(op)
+    function = op.function()
     for _ in range(ROUNDS):
         sample = op.sample(rng.randrange(len(op.data["samples"])))
         _, args, kwargs = arguments(sample, rng.choice(["float64", "float32", None]))
@@ -140,7 +140,7 @@ def test_distorted_samples(op: OpRecord) -> None:
 @pytest.mark.parametrize("op", FUZZED)
 def test_backward_of_distorted_samples(op: OpRecord) -> None:
     rng = random.Random(zlib.crc32(op.name.encode()) + 1)
-    function = find(op)
+    function = op.function()
     for _ in range(ROUNDS // 4):
         sample = op.sample(rng.randrange(len(op.data["samples"])))
         _, args, kwargs = arguments(sample, "float64")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import facula as fa
@@ -151,9 +152,22 @@ def test_dropout(dtype: fa.dtype) -> None:
     assert fa.dropout(x, 0.5, training=False) is x
     y = fa.dropout(x, 0.5, inplace=True)
     assert y is x
-    for p in (-0.1, 1.1):
-        with pytest.raises(ValueError, match=r"p must be in \[0, 1\]"):
-            fa.dropout(x, p)
+
+
+@pytest.mark.parametrize(
+    "name", ["dropout", "dropout1d", "alpha_dropout", "feature_alpha_dropout", "Dropout"]
+)
+def test_dropout_probabilities(name: str) -> None:
+    """One fault has one error, whether an operator, a function or a module finds it."""
+    x = fa.ones(2, 3, 4)
+    module = getattr(fa.nn, name, None)
+    call = module or functools.partial(getattr(fa.nn.functional, name), x)
+    who = name if module else rf"{name}\(\)"
+    for p in (-0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=rf"^{who}: p must be in \[0, 1\], not {p}"):
+            call(p)
+    with pytest.raises(TypeError, match=rf"^{who}: argument 'p' must be a float, not str"):
+        call("x")
 
 
 def test_exponential() -> None:

@@ -7,7 +7,7 @@ import copy
 import facula
 import pytest
 from facula.testing._samples import OpRecord, operators
-from harness import arguments, call, compare, dtypes_of, find, reference, to_numpy
+from harness import arguments, call, compare, dtypes_of, reference, to_numpy
 
 WITH_SAMPLES = [op for op in operators() if op.samples() and not op.derived_from]
 WITH_REFERENCE = [op for op in WITH_SAMPLES if op.reference]
@@ -81,7 +81,7 @@ def test_out(op: OpRecord, index: int) -> None:
     if op.property or op.kind == "random":
         pytest.skip("random")
     _, args, kwargs = arguments(op.sample(index), "float64")
-    want = find(op)(*args, **kwargs)
+    want = op.function()(*args, **kwargs)
     many = isinstance(want, tuple)
     wanted = want if many else (want,)
     for make in (
@@ -89,7 +89,7 @@ def test_out(op: OpRecord, index: int) -> None:
         lambda t: spread(facula.zeros_like(t)),
     ):
         outs = tuple(make(t) for t in wanted)
-        got = find(op)(*args, **kwargs, out=outs if many else outs[0])
+        got = op.function()(*args, **kwargs, out=outs if many else outs[0])
         assert (got if many else (got,))[0] is outs[0]
         for o, w in zip(outs, wanted, strict=True):
             compare(op, to_numpy(o), to_numpy(w), "float64")
@@ -118,7 +118,7 @@ def test_inplace(op: OpRecord, index: int) -> None:
     _, args, kwargs = arguments(op.sample(index), "float64")
     if not args or not isinstance(args[0], facula.Tensor):
         pytest.skip("self is no tensor here")
-    want = find(op)(*args, **kwargs)
+    want = op.function()(*args, **kwargs)
     mine = args[0].clone()
     method = inplace_form(op, mine)
     if method is None:
@@ -150,9 +150,9 @@ def test_meta(op: OpRecord, index: int) -> None:
             return type(v)(meta(x) for x in v)
         return v.to("meta") if isinstance(v, facula.Tensor) else v
 
-    want = find(op)(*args, **kwargs)
+    want = op.function()(*args, **kwargs)
     try:
-        got = find(op)(*[meta(a) for a in args], **{k: meta(v) for k, v in kwargs.items()})
+        got = op.function()(*[meta(a) for a in args], **{k: meta(v) for k, v in kwargs.items()})
     except (RuntimeError, NotImplementedError) as error:
         if (op.policies and op.policies.get("meta") == "none") or "depends on" in str(error):
             pytest.skip("the shape depends on the values")
@@ -167,7 +167,7 @@ def test_meta(op: OpRecord, index: int) -> None:
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in WITH_SAMPLES])
 def test_bad_arguments(op: OpRecord) -> None:
     """Wrong kinds of arguments raise and name the operator; nothing crashes."""
-    function = find(op)
+    function = op.function()
     _, args, kwargs = arguments(op.sample(0), "float64")
     first = next((i for i, a in enumerate(args) if isinstance(a, facula.Tensor)), None)
     with pytest.raises(TypeError):

@@ -1,5 +1,6 @@
 """The package: what importing costs and what it gives."""
 
+import os
 import subprocess
 import sys
 
@@ -7,9 +8,13 @@ import facula as fa
 import pytest
 
 
-def run(code):
+def run(*code, **variables):
     return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        [sys.executable, *(("-c", *code) if len(code) == 1 else code)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | variables,
     ).stdout.strip()
 
 
@@ -47,6 +52,19 @@ def test_lazy_parts():
 def test_all_names_are_there():
     for name in fa.__all__:
         assert hasattr(fa, name)
+
+
+def test_config():
+    code = "import facula; print(facula.__config__.show())"
+    said = run(code, FACULA_NUM_THREADS="3", FACULA_ISA="baseline", FACULA_BLAS="/nothing")
+    first, *lines = said.splitlines()
+    assert first == f"facula {fa.__version__}"
+    found = dict(line[4:].partition(": ")[::2] for line in lines)
+    assert found["threads"] == "3"
+    assert found["instruction set"].startswith("baseline (built: baseline") and "AMX" not in said
+    assert found["BLAS for complex products"].startswith("none")
+    assert found["devices"].startswith("cpu, meta")
+    assert run("-m", "facula.__config__").splitlines()[0] == first
 
 
 def test_array_api_info():

@@ -67,8 +67,8 @@ def info(name: str) -> dict[str, Any]:
     found = _C._backend_info(name)
     flags, bits = found.pop("flags"), found.pop("dtypes")
     found["dtypes"] = [d for i, d in enumerate(Backend.ALL_DTYPES) if bits >> i & 1]
-    for bit, word in ((1, "caching"), (4, "fork_safe"), (8, "deterministic"), (16, "host_memory")):
-        found[word] = bool(flags & bit)
+    for flag in ("CACHING", "FORK_SAFE", "DETERMINISTIC", "HOST_MEMORY"):
+        found[flag.lower()] = bool(flags & getattr(Backend, flag))
     return found
 
 
@@ -154,7 +154,7 @@ def _publish(name: str) -> None:
     """Give a new device its module, `facula.NAME`, and tensors and modules their methods."""
     from facula.backends import _device_module
 
-    module = _device_module.make(name)
+    module = _device_module.DeviceModule(name)
     import facula
 
     if not hasattr(_C, name):

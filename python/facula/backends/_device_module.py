@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import types
-from typing import Any
+from typing import Any, ClassVar
 
 from facula import _C
 
@@ -167,6 +168,23 @@ class _DeviceGuard:
         _C._set_device(_C.device(self._type, self._before))
 
 
+class _StreamGuard:
+    """The `with` block whose calls go to a stream; None changes nothing."""
+
+    _type = ""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            self._stream.__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._stream is not None:
+            self._stream.__exit__()
+
+
 def _device(name: str, device: Any) -> Any:
     """The device that an index, a name or nothing stands for."""
     if device is None:
@@ -181,173 +199,145 @@ def _device(name: str, device: Any) -> Any:
 
 
 def _module(name: str) -> Any:
-    import sys
-
     return sys.modules[f"facula.{name}"]
 
 
-def make(name: str) -> types.ModuleType:
-    """The module of the device type `name`."""
-    module = types.ModuleType(f"facula.{name}", f"The device '{name}'.")
+class DeviceModule(types.ModuleType):
+    """`facula.NAME` of one type of device: its public methods are the functions of the module."""
 
-    def public(thing: Any) -> Any:
-        setattr(module, thing.__name__, thing)
-        return thing
+    _CLASSES: ClassVar[dict[str, type]] = {
+        "Stream": Stream,
+        "Event": Event,
+        "Graph": Graph,
+        "device": _DeviceGuard,
+        "stream": _StreamGuard,
+    }
+    Stream: type[Stream]
 
-    def bound(cls: type, title: str) -> type:
-        made = type(
-            title, (cls,), {"_type": name, "__module__": module.__name__, "__doc__": cls.__doc__}
-        )
-        return public(made)
+    def __init__(self, name: str) -> None:
+        super().__init__(f"facula.{name}", f"The device '{name}'.")
+        self._type = name
+        for title, cls in self._CLASSES.items():
+            own = {"_type": name, "__module__": self.__name__, "__doc__": cls.__doc__}
+            setattr(self, title, type(title, (cls,), own))
+        functions = [n for n in vars(type(self)) if n[0] != "_" and n not in self._CLASSES]
+        for function in functions:  # into the module's own names, where `dir` and `vars` look
+            setattr(self, function, getattr(self, function))
+        self.__all__ = sorted({*self._CLASSES, *functions})
 
-    stream_class = bound(Stream, "Stream")
-    bound(Event, "Event")
-    bound(Graph, "Graph")
-    guard = bound(_DeviceGuard, "device")
+    def _device(self, device: Any) -> Any:
+        return _device(self._type, device)
 
-    @public
-    def is_available() -> bool:
+    # ---- devices ----
+
+    def is_available(self) -> bool:
         """Is there at least one such device?"""
-        return _C._device_count(name) > 0
+        return _C._device_count(self._type) > 0
 
-    @public
-    def device_count() -> int:
+    def device_count(self) -> int:
         """How many there are."""
-        return _C._device_count(name)
+        return _C._device_count(self._type)
 
-    @public
-    def current_device() -> int:
+    def current_device(self) -> int:
         """The index that is meant where none is said, in this thread."""
-        return _C._current_device(name)
+        return _C._current_device(self._type)
 
-    @public
-    def set_device(device: Any) -> None:
+    def set_device(self, device: Any) -> None:
         """Choose the current device of this thread."""
-        _C._set_device(_device(name, device))
+        _C._set_device(self._device(device))
 
-    @public
-    def synchronize(device: Any = None) -> None:
+    def synchronize(self, device: Any = None) -> None:
         """Wait for all work of a device; errors of that work are raised here."""
-        _C._synchronize(_device(name, device))
+        _C._synchronize(self._device(device))
 
-    @public
-    def current_stream(device: Any = None) -> Stream:
+    def get_device_properties(self, device: Any = None) -> types.SimpleNamespace:
+        """Name, memory, version and number of processors."""
+        return types.SimpleNamespace(**_C._device_properties(self._device(device)))
+
+    def get_device_name(self, device: Any = None) -> str:
+        """Its name."""
+        return self.get_device_properties(device).name
+
+    def get_device_capability(self, device: Any = None) -> tuple[int, int]:
+        """Major and minor version of its architecture."""
+        found = self.get_device_properties(device)
+        return found.major, found.minor
+
+    # ---- streams ----
+
+    def current_stream(self, device: Any = None) -> Stream:
         """The stream that this thread's calls go to."""
-        d = _device(name, device)
-        return stream_class(d, handle=_C._get_stream(d))
+        d = self._device(device)
+        return self.Stream(d, handle=_C._get_stream(d))
 
-    @public
-    def default_stream(device: Any = None) -> Stream:
+    def default_stream(self, device: Any = None) -> Stream:
         """The stream that calls go to unless another is chosen."""
-        return stream_class(_device(name, device), handle=0)
+        return self.Stream(self._device(device), handle=0)
 
-    @public
-    def set_stream(stream: Stream) -> None:
+    def set_stream(self, stream: Stream) -> None:
         """Choose the stream of this thread."""
         _C._set_stream(stream.device, stream.handle)
 
-    @public
-    class stream:
-        """The `with` block whose calls go to a stream; None changes nothing."""
+    # ---- memory ----
 
-        def __init__(self, stream: Stream | None) -> None:
-            self._stream = stream
-
-        def __enter__(self) -> None:
-            if self._stream is not None:
-                self._stream.__enter__()
-
-        def __exit__(self, *exc: object) -> None:
-            if self._stream is not None:
-                self._stream.__exit__()
-
-    @public
-    def get_device_properties(device: Any = None) -> types.SimpleNamespace:
-        """Name, memory, version and number of processors."""
-        return types.SimpleNamespace(**_C._device_properties(_device(name, device)))
-
-    @public
-    def get_device_name(device: Any = None) -> str:
-        """Its name."""
-        return get_device_properties(device).name
-
-    @public
-    def get_device_capability(device: Any = None) -> tuple[int, int]:
-        """Major and minor version of its architecture."""
-        found = get_device_properties(device)
-        return found.major, found.minor
-
-    @public
-    def mem_get_info(device: Any = None) -> tuple[int, int]:
+    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
         """Bytes that are free, and all there are."""
-        return _C._memory_info(_device(name, device))
+        return _C._memory_info(self._device(device))
 
-    @public
-    def memory_stats(device: Any = None) -> dict[str, int]:
+    def memory_stats(self, device: Any = None) -> dict[str, int]:
         """Bytes allocated (now, at most) and reserved; numbers of allocations, reuses, retries."""
-        return _C._door_memory_stats(_device(name, device))
+        return _C._door_memory_stats(self._device(device))
 
-    for title, key, doc in (
-        ("memory_allocated", "allocated", "Bytes that tensors hold."),
-        ("max_memory_allocated", "peak", "The most bytes that tensors held at a time."),
-        ("memory_reserved", "reserved", "Bytes taken from the device, kept ones included."),
-    ):
+    def memory_allocated(self, device: Any = None) -> int:
+        """Bytes that tensors hold."""
+        return self.memory_stats(device)["allocated"]
 
-        def stat(device: Any = None, *, _key: str = key) -> int:
-            return memory_stats(device)[_key]
+    def max_memory_allocated(self, device: Any = None) -> int:
+        """The most bytes that tensors held at a time."""
+        return self.memory_stats(device)["peak"]
 
-        stat.__name__, stat.__doc__ = title, doc
-        public(stat)
+    def memory_reserved(self, device: Any = None) -> int:
+        """Bytes taken from the device, kept ones included."""
+        return self.memory_stats(device)["reserved"]
 
-    @public
-    def reset_peak_memory_stats(device: Any = None) -> None:
+    def reset_peak_memory_stats(self, device: Any = None) -> None:
         """Start measuring the most memory anew."""
-        _C._reset_peak(_device(name, device))
+        _C._reset_peak(self._device(device))
 
-    @public
-    def empty_cache() -> None:
+    def empty_cache(self) -> None:
         """Give freed memory that is kept for reuse back to the device."""
-        _C._door_empty_cache(name)
+        _C._door_empty_cache(self._type)
 
-    @public
-    def default_generator(device: Any = None) -> Any:
+    # ---- random numbers ----
+
+    def default_generator(self, device: Any = None) -> Any:
         """The generator that draws for a device when none is given."""
-        return _C._generator_of(_device(name, device))
+        return _C._generator_of(self._device(device))
 
-    @public
-    def manual_seed(seed: int) -> None:
+    def manual_seed(self, seed: int) -> None:
         """Seed the current device's generator."""
-        default_generator().manual_seed(seed)
+        self.default_generator().manual_seed(seed)
 
-    @public
-    def manual_seed_all(seed: int) -> None:
+    def manual_seed_all(self, seed: int) -> None:
         """Seed the generators of all its devices."""
-        for i in range(device_count()):
-            default_generator(i).manual_seed(seed)
+        for i in range(self.device_count()):
+            self.default_generator(i).manual_seed(seed)
 
-    @public
-    def seed() -> int:
+    def seed(self) -> int:
         """Take a seed from the system; returns it."""
-        return default_generator().seed()
+        return self.default_generator().seed()
 
-    @public
-    def initial_seed() -> int:
+    def initial_seed(self) -> int:
         """The seed last set."""
-        return default_generator().initial_seed()
+        return self.default_generator().initial_seed()
 
-    @public
-    def get_rng_state(device: Any = None) -> Any:
+    def get_rng_state(self, device: Any = None) -> Any:
         """State of a device's generator."""
-        return default_generator(device).get_state()
+        return self.default_generator(device).get_state()
 
-    @public
-    def set_rng_state(new_state: Any, device: Any = None) -> None:
+    def set_rng_state(self, new_state: Any, device: Any = None) -> None:
         """Go on from a state that `get_rng_state` gave."""
-        default_generator(device).set_state(new_state)
-
-    del guard
-    module.__all__ = sorted(k for k in vars(module) if k[0] != "_")  # type: ignore[attr-defined]
-    return module
+        self.default_generator(device).set_state(new_state)
 
 
 def add_methods(name: str) -> None:

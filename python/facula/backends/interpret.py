@@ -6,7 +6,7 @@ import ast
 from functools import cache, lru_cache
 from typing import Any, ClassVar
 
-from facula.backends.translate import CONSTANTS, Fold, Formula, folds, formulas
+from facula.backends.translate import Fold, Formula, constants, folds, formulas
 
 
 @lru_cache(maxsize=1)
@@ -77,7 +77,7 @@ class Interpreter:
             case ast.Name(id=text):
                 if text in names:
                     return names[text]
-                return {"inf": float("inf"), "nan": float("nan"), **CONSTANTS}[text]
+                return {"inf": float("inf"), "nan": float("nan"), **constants()}[text]
             case ast.IfExp(test=t, body=a, orelse=b):
                 return self._where(t, a, b, names)
             case ast.Call(func=ast.Name(id="where"), args=[t, a, b]):

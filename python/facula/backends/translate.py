@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+# The schema of this facula; a build before there is one names its own before the first call.
+SCHEMA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ops.json")
 CLASSES = ("bool", "int", "float", "complex")
 DTYPES = {
     "bool": ("bool",),
@@ -25,22 +26,6 @@ DTYPES = {
     "float": ("float32", "float64"),
     "complex": ("complex64", "complex128"),
 }
-CONSTANTS = {
-    "pi": math.pi,
-    "e": math.e,
-    "euler_gamma": 0.577215664901532860606512090082,
-    "M_SQRT2": math.sqrt(2),
-    "M_SQRT1_2": math.sqrt(0.5),
-    "M_2_SQRTPI": 2 / math.sqrt(math.pi),
-    "M_1_SQRTPI": 1 / math.sqrt(math.pi),
-    "M_1_SQRT2PI": 1 / math.sqrt(2 * math.pi),
-    "M_LN2": math.log(2),
-    "M_LN10": math.log(10),
-    "M_LOG2E": math.log2(math.e),
-    "M_LOG10E": math.log10(math.e),
-}
-_TRUTHS = frozenset("isnan isinf isfinite isposinf isneginf signbit".split())
-_REAL_VALUED = frozenset("abs real imag angle".split())
 _SIGNS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
     ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
@@ -129,10 +114,18 @@ class Body:
 
 
 @lru_cache(maxsize=1)
-def _records() -> tuple[dict[str, Any], ...]:
-    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops.json")
-    with open(path, encoding="utf-8") as file:
-        return tuple(json.load(file)["operators"])
+def _schema() -> dict[str, Any]:
+    with open(SCHEMA, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _records() -> list[dict[str, Any]]:
+    return _schema()["operators"]
+
+
+def constants() -> dict[str, float]:
+    """Names that stand for numbers in formulas, beside `inf` and `nan`."""
+    return _schema()["vocabulary"]["constants"]
 
 
 @lru_cache(maxsize=1)
@@ -302,7 +295,7 @@ class _Emitter:
             "inf": self.language.infinity, "nan": self.language.nan,
             "largest": self.language.largest,
         }  # fmt: skip
-        return special.get(text) or self.literal(CONSTANTS[text]), "R"
+        return special.get(text) or self.literal(constants()[text]), "R"
 
     def where(self, test: ast.expr, yes: ast.expr, no: ast.expr) -> tuple[str, str]:
         a, b = self.common(self.code(yes), self.code(no))
@@ -312,9 +305,10 @@ class _Emitter:
     def call(self, name: str, args: list[tuple[str, str]]) -> tuple[str, str]:
         type_ = "T" if self.class_ != "complex" or "T" in {a[1] for a in args} else "R"
         text = self.language.call(name, *(self.cast(a, type_)[0] for a in args))
-        if name in _TRUTHS:
+        words = _schema()["vocabulary"]
+        if name in words["predicates"]:
             return text, "bool"
-        return text, "R" if name in _REAL_VALUED and self.class_ == "complex" else type_
+        return text, "R" if name in words["real_valued"] and self.class_ == "complex" else type_
 
     def compare(self, node: ast.Compare) -> tuple[str, str]:
         parts, left = [], node.left

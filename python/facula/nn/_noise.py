@@ -16,13 +16,18 @@ __all__ = [
 ]
 
 
-def _check_p(p: float, name: str) -> None:
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"{name}(): p must be in [0, 1], not {p}")
+def check_probability(p: float, who: str) -> None:
+    """Raise what the operators raise of a probability."""
+    try:
+        inside = 0.0 <= p <= 1.0
+    except TypeError:
+        raise TypeError(f"{who}: argument 'p' must be a float, not {type(p).__name__}") from None
+    if not inside:
+        raise ValueError(f"{who}: p must be in [0, 1], not {p}")
 
 
 def _channels(input: Any, p: float, training: bool, inplace: bool, name: str, space: int) -> Any:
-    _check_p(p, name)
+    check_probability(p, f"{name}()")
     if input.dim() not in (space + 1, space + 2):
         raise RuntimeError(
             f"{name}(): input is {tuple(input.shape)}, expected (N, C, ...) or (C, ...) "
@@ -58,7 +63,7 @@ _ALPHA = -1.7580993408473766
 
 
 def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int], name: str) -> Any:
-    _check_p(p, name)
+    check_probability(p, f"{name}()")
     if not training or p == 0.0:
         return input
     if p == 1.0:

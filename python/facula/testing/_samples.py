@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
+
+from facula import _C
 
 _NAMES = (
     "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
@@ -63,6 +67,15 @@ class OpRecord:
     @property
     def argument_names(self) -> list[str]:
         return [a["name"] for a in self.data["arguments"]]
+
+    def function(self) -> Callable[..., Any] | None:
+        """What calls it, a function before a method or property; None without a public name."""
+        for path in sorted(self.data["python"], key=lambda p: p.startswith("Tensor.")):
+            space, _, name = path.rpartition(".")
+            if space in ("", "Tensor"):
+                return getattr(_C.Tensor if space else _C, name)
+            return getattr(getattr(_C, "_" + space.replace(".", "_").lstrip("_")), name)
+        return attrgetter(self.properties[0]) if self.properties else None
 
     def samples(self) -> list[Sample]:
         return [self.sample(i) for i in range(len(self.data["samples"]))]

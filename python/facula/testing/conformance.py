@@ -119,7 +119,7 @@ class _Suite:
     # ---- one operator ----
 
     def operator(self, op: OpRecord) -> None:
-        call = find(op)
+        call = op.function()
         if call is None or not op.samples():
             self.report.ways[op.name] = "untested"
             return
@@ -379,24 +379,6 @@ def _weights(value: Any) -> Any:
 
 class _Skip(Exception):
     """The check says nothing of this sample."""
-
-
-def find(op: OpRecord) -> Callable[..., Any] | None:
-    """The public callable of an operator: function, method or property."""
-    for path in op.python or ():
-        if path.startswith("Tensor."):
-            continue
-        space, _, name = path.rpartition(".")
-        module = (
-            getattr(facula._C, "_" + space.replace(".", "_").lstrip("_")) if space else facula._C
-        )
-        return getattr(module, name)
-    for path in op.python or ():
-        name = path.removeprefix("Tensor.")
-        return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
-    for name in op.properties or ():
-        return lambda self: getattr(self, name)
-    return None
 
 
 def made(sample: Sample, dtype: str) -> tuple[list[Any], dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.nn import functional as F
+from facula.nn._noise import check_probability
 from facula.nn.modules.module import Module
 
 __all__ = [
@@ -23,8 +24,7 @@ class _Dropout(Module):
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
-        if not 0.0 <= p <= 1.0:
-            raise ValueError(f"{type(self).__name__}: p must be in [0, 1], not {p}")
+        check_probability(p, type(self).__name__)
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Any) -> Any:

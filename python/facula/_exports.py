@@ -1,0 +1,25 @@
+"""What the package has beside the compiled module, and where each name comes from on first use.
+
+Data alone, without imports: the generator of `facula/__init__.pyi` reads it too, before there is a
+compiled module.
+"""
+
+SUBMODULES = tuple(
+    "__config__ autograd backends examples nn optim random serialization testing utils".split()
+)
+# Module -> its names that are the package's too.
+ATTRIBUTES = {
+    "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
+    " broadcast_tensors cartesian_prod meshgrid nonzero",
+    "facula._order": "unique unique_consecutive",
+    "facula._pinning": "is_pinned pin_memory record_stream",
+    "facula._products": "chain_matmul einsum tensordot",
+    "facula._tensor_str": "get_printoptions printoptions set_printoptions",
+    "facula._type_info": "finfo iinfo",
+    "facula._version": "__version__",
+    "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
+    "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
+    "facula.serialization": "load save",
+}
+# Those of them that are methods of tensors.
+METHODS = tuple("is_pinned nonzero pin_memory record_stream unique unique_consecutive".split())
