@@ -1,4 +1,5 @@
 // Scaled dot product attention: the blocked kernel where it fits, else matmul and softmax.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -47,12 +48,11 @@ Tensor scores(const Tensor& query, const Tensor& key, const Tensor& mask, bool i
   return s;
 }
 
-// Their softmax; rows that see no key, which only a mask makes, are zero.
+// Their softmax; rows that see no key, which only a mask makes, are zero, and so are their gradients.
 Tensor weights(const Tensor& s, const Tensor& mask) {
-  const Tensor p = ops::softmax(s, -1);
-  if (!mask.defined()) return p;
-  const Tensor blind = ops::all(ops::eq(s, lowest_like(s)), IntList{-1}, true);
-  return ops::where(blind, number_like(s, 0.0), p);
+  if (!mask.defined()) return ops::softmax(s, -1);
+  const Tensor blind = ops::all(ops::eq(s, lowest_like(s)), IntList{-1}, true), zero = number_like(s, 0.0);
+  return ops::where(blind, zero, ops::softmax(ops::where(blind, zero, s), -1));
 }
 
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, bool enable_gqa) {
@@ -95,7 +95,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     std::optional<double> scale, bool enable_gqa) {
   check(query, key, value, attn_mask, is_causal, enable_gqa);
   FACULA_CHECK(dropout_p >= 0 && dropout_p <= 1, Value, kName, "(): dropout_p must be in [0, 1], not ", dropout_p);
-  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(query.size(-1))));
+  const int64_t features = std::max<int64_t>(1, query.size(-1));  // without features all scores are 0, not 0 * inf
+  const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(features)));
   const int64_t n = query.dim();
   const bool same = key.dim() == n && value.dim() == n && (n == 3 || n == 4) &&
                     (n == 3 || (key.size(0) == query.size(0) && value.size(0) == query.size(0))) &&

@@ -1,4 +1,6 @@
 // Recurrent networks: layers and directions of the layers in rnn.cpp.
+#include <iterator>
+
 #include "facula/kernels.h"
 #include "facula/ops.h"
 
@@ -52,6 +54,8 @@ void check_states(const Network& net, const Tensor& t, const char* what) {
 
 Result run(const Network& net, const Tensor& data, IntList sizes, const Tensor& hx, const Tensor& cx) {
   FACULA_CHECK(net.layers >= 1, Value, net.name, "(): num_layers must be at least 1, not ", net.layers);
+  FACULA_CHECK(net.layers <= std::ssize(net.params), Value, net.name, "(): expected at least ", net.layers,
+               " parameters, got ", net.params.size());
   check_states(net, hx, "the initial state");
   if (cx.defined()) check_states(net, cx, "the initial cell state");
   const bool projected = cx.defined() && cx.size(2) != hx.size(2);

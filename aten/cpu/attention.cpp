@@ -341,7 +341,7 @@ void attention_backward(const Tensor& grad, const Tensor& query, const Tensor& k
                         const Tensor& mask, const Tensor& output, const Tensor& logsumexp, bool is_causal, double scale,
                         const Tensor& grad_query, const Tensor& grad_key, const Tensor& grad_value) {
   const Tensor q = rows_dense(query), k = rows_dense(key), v = rows_dense(value), dy = rows_dense(grad);
-  const Tensor o = dense_compute(output), lse = dense(logsumexp);
+  const Tensor o = dense_compute(output), lse = dense_as(logsumexp, q.dtype());
   const Problem p = problem_of(q, k, v, is_causal);
   into_dense({grad_query, grad_key, grad_value}, q.dtype(), [&](const Tensor& dq, const Tensor& dk, const Tensor& dv) {
     visit_compute(q.dtype(), [&](auto type) {

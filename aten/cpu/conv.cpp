@@ -162,8 +162,8 @@ void convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, 
   });
 }
 
-void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor&, IntList stride,
-                          IntList padding, IntList dilation, bool transposed, IntList, int64_t groups,
+void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                          IntList stride, IntList padding, IntList dilation, bool transposed, IntList, int64_t groups,
                           const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                           const Tensor& grad_bias) {
   const Tensor dy = laid_out(grad), x = laid_out(input), w = dense_compute(weight);
@@ -180,7 +180,7 @@ void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor&
       }
     }
     if (mask[1]) backward_weight<T>(g, wide, narrow, grad_weight);
-    if (mask[2]) {
+    if (mask[2] && bias.defined()) {
       into_dense(grad_bias, x.dtype(), [&](const Tensor& gb) {
         const Tensor planes = dense(dy);
         conv::backward_bias<T>(dy.sizes(), planes.data<T>(), gb.data<T>());

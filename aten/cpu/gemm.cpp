@@ -328,6 +328,8 @@ void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a,
     loop_gemm(m, n, k, alpha, a, b, beta, c);
   } else if constexpr (std::is_floating_point_v<T>) {
     real_gemm(m, n, k, alpha, a, b, beta, c);
+  } else if (alpha == T(0)) {  // BLAS would not look at the factors, and lose their NaN
+    loop_gemm(m, n, k, alpha, a, b, beta, c);
   } else {
     complex_gemm(m, n, k, alpha, a, b, beta, c);
   }

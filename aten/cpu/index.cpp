@@ -55,6 +55,11 @@ void write(const Tensor& table, TensorList given, const Tensor& values, bool acc
     side = converted;
   }
   side = apart_from(side, table);
+  if (side.dim() > static_cast<int64_t>(layout.sizes.size())) {  // one element, of any number of dims
+    const Tensor one = make_empty(IntList{}, type);
+    std::memcpy(one.raw(), side.raw(), itemsize(type));
+    side = one;
+  }
   if (!make_index_plan(target, side, indices, layout, plan)) {
     const Tensor spread = make_empty(layout.sizes, type);
     copy_strided(spread, side);

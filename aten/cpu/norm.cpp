@@ -78,17 +78,19 @@ void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tens
 }
 
 void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normalized_shape, const Tensor& mean,
-                         const Tensor& rstd, const Tensor& weight, const Tensor&, double, bool rms,
+                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, double, bool rms,
                          const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                          const Tensor& grad_bias) {
+  const bool wants_weight = mask[1] && weight.defined(), wants_bias = mask[2] && bias.defined();
   const int64_t n = product(normalized_shape), rows = rstd.numel();
   const ScalarType c = compute_of(input);
   const Tensor x = dense_as(input, c), dy = dense_as(grad, c), w = dense_as(weight, c);
+  const Tensor centers = rms ? mean : dense_as(mean, c), scales = dense_as(rstd, c);
   visit_compute(c, [&](auto type) {
     using T = typename decltype(type)::type;
     const NormLoops<T>& loops = norm_loops<T>();
-    const T* rstds = rstd.data<T>();
-    const T* means = rms ? nullptr : mean.data<T>();
+    const T* rstds = scales.data<T>();
+    const T* means = rms ? nullptr : centers.data<T>();
     if (mask[0] && rows > 0 && n > 0) {
       into_dense(grad_input, c, [&](const Tensor& gi) {
         parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
@@ -106,13 +108,13 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
         });
       });
     }
-    if (!mask[1] && !mask[2]) return;
+    if (!wants_weight && !wants_bias) return;
     into_dense({grad_weight, grad_bias}, c, [&](const Tensor& gw, const Tensor& gb) {
-      sum_pieces<T>(rows, n, mask[1] ? gw.data<T>() : nullptr, mask[2] ? gb.data<T>() : nullptr,
+      sum_pieces<T>(rows, n, wants_weight ? gw.data<T>() : nullptr, wants_bias ? gb.data<T>() : nullptr,
                     [&](int64_t begin, int64_t end, T* pw, T* pb) {
                       for (int64_t i = begin; i < end; ++i) {
                         loops.weight_grads(n, dy.data<T>() + i * n, x.data<T>() + i * n, rms ? T(0) : means[i],
-                                           rstds[i], mask[1] ? pw : nullptr, mask[2] ? pb : nullptr);
+                                           rstds[i], wants_weight ? pw : nullptr, wants_bias ? pb : nullptr);
                       }
                     });
     });
@@ -153,8 +155,10 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
 }
 
 void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_groups, const Tensor& mean,
-                         const Tensor& rstd, const Tensor& weight, const Tensor&, double, const std::vector<bool>& mask,
-                         const Tensor& grad_input, const Tensor& grad_weight, const Tensor& grad_bias) {
+                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, double,
+                         const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
+                         const Tensor& grad_bias) {
+  const bool wants_weight = mask[1] && weight.defined(), wants_bias = mask[2] && bias.defined();
   const int64_t rows = rstd.numel(), total = input.size(1);
   if (input.numel() == 0) {
     const ScalarType c = compute_of(input);
@@ -168,6 +172,7 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
   const int64_t channels = total / num_groups, n = input.numel() / rows, inner = n / channels;
   const ScalarType c = compute_of(input);
   const Tensor x = dense_as(input, c), dy = dense_as(grad, c), w = dense_as(weight, c);
+  const Tensor centers = dense_as(mean, c), scales = dense_as(rstd, c);
   visit_compute(c, [&](auto type) {
     using T = typename decltype(type)::type;
     const NormLoops<T>& loops = norm_loops<T>();
@@ -178,7 +183,7 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
           const T* g = dy.data<T>() + i * n;
-          const double m = static_cast<double>(mean.data<T>()[i]), r = static_cast<double>(rstd.data<T>()[i]);
+          const double m = static_cast<double>(centers.data<T>()[i]), r = static_cast<double>(scales.data<T>()[i]);
           const int64_t first = (i % num_groups) * channels;
           const auto weight_of = [&](int64_t k) {
             return w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0;
@@ -205,17 +210,17 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
     } else {
       run(grad_input);
     }
-    if (!mask[1] && !mask[2]) return;
+    if (!wants_weight && !wants_bias) return;
     into_dense({grad_weight, grad_bias}, c, [&](const Tensor& gw, const Tensor& gb) {
       for (int64_t k = 0; k < total; ++k) {
         double sw = 0, sb = 0;
         for (int64_t s = 0; s < rows / num_groups; ++s) {
           const GradSums& part = sums.get()[s * total + k];
-          sw += part.scaled * static_cast<double>(rstd.data<T>()[s * num_groups + k / channels]);
+          sw += part.scaled * static_cast<double>(scales.data<T>()[s * num_groups + k / channels]);
           sb += part.grad;
         }
-        if (mask[1]) gw.data<T>()[k] = static_cast<T>(sw);
-        if (mask[2]) gb.data<T>()[k] = static_cast<T>(sb);
+        if (wants_weight) gw.data<T>()[k] = static_cast<T>(sw);
+        if (wants_bias) gb.data<T>()[k] = static_cast<T>(sb);
       }
     });
   });

@@ -172,7 +172,7 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
   });
 }
 
-void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor&,
+void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& bias,
                          const Tensor& mean, const Tensor& var, bool training, double eps,
                          const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                          const Tensor& grad_bias) {
@@ -180,6 +180,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
   const bool last = is_channels_last(input) && input.dtype() == c;
   const Planes p = planes_of(input, last);
   const Tensor x = in_format(input, c, last), dy = in_format(grad, c, last), w = dense_as(weight, c);
+  const Tensor centers = dense_as(mean, c), spreads = dense_as(var, c);
   const TypedBuffer<double> values(6 * p.channels);
   double* means = values.get();
   double *s1 = means + p.channels, *s2 = s1 + p.channels, *fa = s2 + p.channels, *fb = fa + p.channels,
@@ -193,7 +194,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       T* to = wanted ? gi.data<T>() : nullptr;
       const double count = static_cast<double>(p.count());
       const auto finish = [&](int64_t k) {
-        const double r = 1.0 / std::sqrt(static_cast<double>(var.data<T>()[k]) + eps);
+        const double r = 1.0 / std::sqrt(static_cast<double>(spreads.data<T>()[k]) + eps);
         const double scale = r * (w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0);
         fa[k] = scale;
         fb[k] = training ? -scale * r * r * s2[k] / count : 0.0;
@@ -204,7 +205,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
         loops.backward(p.inner, g + at, from + at, nullptr, static_cast<T>(fa[k]), static_cast<T>(fb[k]),
                        static_cast<T>(fc[k]), to + at);
       };
-      for (int64_t k = 0; k < p.channels; ++k) means[k] = static_cast<double>(mean.data<T>()[k]);
+      for (int64_t k = 0; k < p.channels; ++k) means[k] = static_cast<double>(centers.data<T>()[k]);
       const bool together = wanted && at_once(p);
       const int64_t n = p.width();
       if (!p.columns()) {
@@ -268,8 +269,8 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       });
     });
   };
-  if (mask[1]) store(grad_weight, s2);
-  if (mask[2]) store(grad_bias, s1);
+  if (mask[1] && weight.defined()) store(grad_weight, s2);
+  if (mask[2] && bias.defined()) store(grad_bias, s1);
 }
 
 }  // namespace facula::cpu

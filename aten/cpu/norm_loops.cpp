@@ -7,32 +7,43 @@ namespace {
 
 constexpr int64_t kBlock = 2048, kRows = 64;
 
+#define FACULA_INLINE inline __attribute__((always_inline))
+
 inline int64_t length(int64_t n, int64_t i, int64_t block) { return n - i < block ? n - i : block; }
+
+// Partial sums of two kinds of terms, term(i, first, second): how many they are does not depend on the
+// vectors that the compiler finds, and so neither does the error.
+constexpr int64_t kSums = 16;
+template <typename T, typename F>
+FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const F& term) {
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t end = i + length(n, i, kBlock);
+    T a[kSums] = {}, b[kSums] = {};
+    int64_t j = i;
+    for (; j + kSums <= end; j += kSums) {
+#pragma omp simd
+      for (int64_t k = 0; k < kSums; ++k) term(j + k, a[k], b[k]);
+    }
+    for (int64_t k = 0; j < end; ++j, ++k) term(j, a[k], b[k]);
+    for (int64_t k = 0; k < kSums; ++k) {
+      first += static_cast<double>(a[k]);
+      second += static_cast<double>(b[k]);
+    }
+  }
+}
 
 template <typename T>
 double mean(int64_t n, const T* x) {
-  double total = 0;
-  for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t m = length(n, i, kBlock);
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < m; ++j) sum += x[i + j];
-    total += static_cast<double>(sum);
-  }
+  double total = 0, none = 0;
+  add_in_blocks<T>(n, total, none, [&](int64_t i, T& sum, T&) { sum += x[i]; });
   return total / static_cast<double>(n);
 }
 
 template <typename T>
 double mean_square(int64_t n, const T* x, double center) {
   const T c = static_cast<T>(center);
-  double total = 0;
-  for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t m = length(n, i, kBlock);
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < m; ++j) sum += (x[i + j] - c) * (x[i + j] - c);
-    total += static_cast<double>(sum);
-  }
+  double total = 0, none = 0;
+  add_in_blocks<T>(n, total, none, [&](int64_t i, T& sum, T&) { sum += (x[i] - c) * (x[i] - c); });
   // The rounding of `center` to T shifts every difference alike.
   const double shift = center - static_cast<double>(c);
   return total / static_cast<double>(n) - shift * shift;
@@ -67,25 +78,14 @@ template <typename T>
 GradSums grad_sums(int64_t n, const T* dy, const T* x, double mean, const T* w) {
   const T c = static_cast<T>(mean);
   GradSums total{0, 0};
-  for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t m = length(n, i, kBlock);
-    T s1 = 0, s2 = 0;
-    if (w != nullptr) {
-#pragma omp simd reduction(+ : s1, s2)
-      for (int64_t j = i; j < i + m; ++j) {
-        const T g = dy[j] * w[j];
-        s1 += g;
-        s2 += g * (x[j] - c);
-      }
-    } else {
-#pragma omp simd reduction(+ : s1, s2)
-      for (int64_t j = i; j < i + m; ++j) {
-        s1 += dy[j];
-        s2 += dy[j] * (x[j] - c);
-      }
-    }
-    total.grad += static_cast<double>(s1);
-    total.scaled += static_cast<double>(s2);
+  const auto add = [&](int64_t i, T g, T& grad, T& scaled) {
+    grad += g;
+    scaled += g * (x[i] - c);
+  };
+  if (w != nullptr) {
+    add_in_blocks<T>(n, total.grad, total.scaled, [&](int64_t i, T& a, T& b) { add(i, dy[i] * w[i], a, b); });
+  } else {
+    add_in_blocks<T>(n, total.grad, total.scaled, [&](int64_t i, T& a, T& b) { add(i, dy[i], a, b); });
   }
   return total;
 }
@@ -118,7 +118,6 @@ void weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, T me
 // Columns are taken in blocks whose values stay in registers, rows in blocks that stay in the cache; T
 // sums are emptied into double ones after each block. `width` is a constant where the block is whole.
 constexpr int64_t kColumns = 64;
-#define FACULA_INLINE inline __attribute__((always_inline))
 
 template <typename T>
 FACULA_INLINE void add_moments(int64_t height, int64_t n, int64_t width, const T* __restrict x, double count,

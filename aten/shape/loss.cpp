@@ -142,12 +142,45 @@ Meta dropout(const Tensor& input) {
 
 Meta dropout_mask(const Tensor& input) { return meta(input.sizes(), ScalarType::Bool, input); }
 
-Meta attention(const Tensor& query, const Tensor& value) {
+Meta attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask) {
+  bool fits = query.is_floating_point() && query.dim() == 4;
+  for (const Tensor* t : {&key, &value}) {
+    fits = fits && t->dtype() == query.dtype() && t->dim() == 4 && t->size(0) == query.size(0);
+  }
+  fits = fits && key.size(1) == value.size(1) && key.size(2) == value.size(2) && key.size(3) == query.size(3) &&
+         (key.size(1) == query.size(1) || (key.size(1) > 0 && query.size(1) % key.size(1) == 0));
+  FACULA_CHECK(fits, Runtime, "attention(): query, key and value must be (batch, heads, length, features) of one ",
+               "floating-point dtype, with heads that divide the query's; they are ", shape_string(query.sizes()), ", ",
+               shape_string(key.sizes()), " and ", shape_string(value.sizes()));
+  if (mask.defined()) {
+    const int64_t sizes[] = {query.size(0), query.size(1), query.size(2), key.size(2)};
+    const IntList given = mask.sizes();
+    bool broadcasts = given.size() <= 4;
+    for (size_t i = 1; broadcasts && i <= given.size(); ++i) {
+      broadcasts = given[given.size() - i] == 1 || given[given.size() - i] == sizes[4 - i];
+    }
+    FACULA_CHECK(broadcasts && (mask.dtype() == ScalarType::Bool || mask.dtype() == query.dtype()), Runtime,
+                 "attention(): mask must be bool or ", dtype_name(query.dtype()), " and broadcast to ",
+                 shape_string(IntList(sizes)), "; it is ", dtype_name(mask.dtype()), " of shape ", shape_string(given));
+  }
   return meta({query.size(0), query.size(1), query.size(2), value.size(3)}, query.dtype(), query);
 }
 
 Meta attention_lse(const Tensor& query) {
   return meta({query.size(0), query.size(1), query.size(2)}, compute_type(query.dtype()), query);
+}
+
+Meta attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key, const Tensor& value,
+                        const Tensor& mask, const Tensor& output, const Tensor& logsumexp) {
+  const Meta out = attention(query, key, value, mask), lse = attention_lse(query);
+  for (const Tensor* t : {&grad, &output}) {
+    FACULA_CHECK(t->sizes() == IntList(out.sizes) && t->dtype() == query.dtype(), Runtime,
+                 "attention_backward(): grad and output must be ", dtype_name(query.dtype()), " of shape ",
+                 shape_string(out.sizes), "; one is ", dtype_name(t->dtype()), " of shape ", shape_string(t->sizes()));
+  }
+  FACULA_CHECK(logsumexp.sizes() == IntList(lse.sizes), Runtime, "attention_backward(): logsumexp is ",
+               shape_string(logsumexp.sizes()), ", expected ", shape_string(lse.sizes));
+  return meta(query.sizes(), grad.dtype(), grad);
 }
 
 }  // namespace facula::shape

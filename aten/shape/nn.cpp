@@ -27,6 +27,16 @@ void check_parameter(const Tensor& t, IntList sizes, const char* op, const char*
   check_floating(t, op, name);
 }
 
+// A backward kernel has the arguments of the forward one, and values of fixed shapes.
+void check_sizes(const Tensor& t, IntList sizes, const char* op, const char* name) {
+  FACULA_CHECK(t.defined() && t.sizes() == sizes, Runtime, op, "(): ", name, " is ",
+               t.defined() ? shape_string(t.sizes()) : "not given", ", expected ", shape_string(sizes));
+}
+void check_grad(const Tensor& grad, const Tensor& input, const char* op) {
+  check_floating(grad, op, "grad");
+  check_sizes(grad, input.sizes(), op, "grad");
+}
+
 }  // namespace
 
 Meta softmax(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype, std::string_view op) {
@@ -76,6 +86,17 @@ Meta layer_norm_stat(const Tensor& input, IntList normalized_shape, bool absent)
   return meta(sizes, t, input);
 }
 
+Meta layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normalized_shape, const Tensor& mean,
+                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, bool rms, bool needed) {
+  const char* op = rms ? "rms_norm_backward" : "layer_norm_backward";
+  layer_norm(input, normalized_shape, weight, bias, rms);
+  check_grad(grad, input, op);
+  const Meta stat = layer_norm_stat(input, normalized_shape, false);
+  if (!rms) check_sizes(mean, stat.sizes, op, "mean");
+  check_sizes(rstd, stat.sizes, op, "rstd");
+  return gradient_of(input, needed, grad);
+}
+
 Meta group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias) {
   check_floating(input, "group_norm", "input");
   FACULA_CHECK(input.dim() >= 2, Runtime, "group_norm(): input is ", shape_string(input.sizes()),
@@ -91,6 +112,16 @@ Meta group_norm_stat(const Tensor& input, int64_t num_groups) {
   return meta({input.size(0), num_groups}, compute_type(input.dtype()), input);
 }
 
+Meta group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_groups, const Tensor& mean,
+                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, bool needed) {
+  group_norm(input, num_groups, weight, bias);
+  check_grad(grad, input, "group_norm_backward");
+  const DimVector stat{input.size(0), num_groups};
+  check_sizes(mean, stat, "group_norm_backward", "mean");
+  check_sizes(rstd, stat, "group_norm_backward", "rstd");
+  return gradient_of(input, needed, grad);
+}
+
 Meta batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
                 bool training) {
   check_floating(input, "batch_norm", "input");
@@ -104,6 +135,15 @@ Meta batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, c
   FACULA_CHECK(training || (mean.defined() && var.defined()), Runtime,
                "batch_norm(): running_mean and running_var are needed when training is False");
   return image(input);
+}
+
+Meta batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                         const Tensor& mean, const Tensor& var, bool needed) {
+  batch_norm(input, weight, bias, mean, var, true);
+  check_grad(grad, input, "batch_norm_backward");
+  check_sizes(mean, IntList{input.size(1)}, "batch_norm_backward", "mean");
+  check_sizes(var, IntList{input.size(1)}, "batch_norm_backward", "var");
+  return gradient_of(input, needed, grad);
 }
 
 Meta batch_norm_stat(const Tensor& input) { return meta({input.size(1)}, compute_type(input.dtype()), input); }

@@ -131,6 +131,16 @@ Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, 
   return image(out, input.dtype(), input, weight);
 }
 
+Meta convolution_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                          IntList stride, IntList padding, IntList dilation, bool transposed, IntList output_padding,
+                          int64_t groups, bool needed) {
+  const Meta out = convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+  check_floating(grad, "convolution_backward", "grad");
+  FACULA_CHECK(grad.sizes() == IntList(out.sizes), Runtime, "convolution_backward(): grad is ",
+               shape_string(grad.sizes()), ", expected ", shape_string(out.sizes));
+  return gradient_of(input, needed, grad);
+}
+
 Meta max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList padding, IntList dilation,
               bool ceil_mode) {
   const size_t dims = kernel_size.size();

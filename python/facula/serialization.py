@@ -271,7 +271,7 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
     if views:
         note["views"] = views
     metadata = {"format": "pt", _METADATA_KEY: json.dumps(note, allow_nan=False)}
-    _write_atomic(os.fspath(f), fmt.header(parts, metadata), [p[3] for p in parts])
+    _write_atomic(os.fsdecode(f), fmt.header(parts, metadata), [p[3] for p in parts])
 
 
 def _write_atomic(path: str, header: bytes, buffers: list[memoryview]) -> None:

@@ -150,7 +150,9 @@ PyObject* device_properties(PyObject*, PyObject* o) {
                "asking for properties failed");
   }
   p.name[sizeof(p.name) - 1] = '\0';
-  return Py_BuildValue("{s:s,s:K,s:i,s:i,s:i}", "name", p.name[0] != '\0' ? p.name : door.name.c_str(), "total_memory",
+  const char* const text = p.name[0] != '\0' ? p.name : door.name.c_str();
+  const Ref name(check(PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "ignore")));
+  return Py_BuildValue("{s:O,s:K,s:i,s:i,s:i}", "name", name.get(), "total_memory",
                        static_cast<unsigned long long>(p.total_memory), "major", p.major, "minor", p.minor,
                        "multi_processor_count", p.processors);
   FACULA_PY_END(nullptr)

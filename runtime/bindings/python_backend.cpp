@@ -36,11 +36,26 @@ int32_t status_of_error() {
   }
 }
 
+// Puts aside an exception that is on its way: a tensor that dies of it gives its memory back.
+class PutAside {
+ public:
+  PutAside() : error_(PyErr_Occurred() != nullptr ? take_exception() : Ref()) {}
+  ~PutAside() {
+    if (error_) raise_again(error_.get());
+  }
+  PutAside(const PutAside&) = delete;
+  PutAside& operator=(const PutAside&) = delete;
+
+ private:
+  Ref error_;
+};
+
 // Runs `fn`, which returns a new reference or throws, under Python's lock.
 template <typename F>
 int32_t call(const F& fn) noexcept {
   if (!interpreter_alive()) return FACULA_DEVICE_ERROR;
   AcquireGil gil;
+  const PutAside other;
   try {
     Ref result(fn());
     if (!result) return status_of_error();
@@ -52,6 +67,20 @@ int32_t call(const F& fn) noexcept {
   } catch (...) {
     return keep_door_exception();
   }
+}
+
+// As call, for what may not fail: Python is told of the exception at once, as of one in __del__.
+template <typename F>
+int32_t call_quietly(const char* method, const F& fn) noexcept {
+  return call([&] {
+    PyObject* result = fn();
+    if (result == nullptr && PyErr_ExceptionMatches(PyExc_NotImplementedError) == 0) {
+      const Ref where(PyUnicode_FromFormat("facula.backends.Backend.%s()", method));
+      PyErr_WriteUnraisable(where.get());
+      result = Py_NewRef(Py_None);
+    }
+    return result;
+  });
 }
 
 unsigned long long address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
@@ -125,15 +154,20 @@ void read_number(PyObject* o, FaculaValue& v) {
   if (PyErr_Occurred() != nullptr) throw PythonError();
 }
 
-int32_t number_from(PyObject* o) {
-  const long n = PyLong_AsLong(o);
-  if (n == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-  return static_cast<int32_t>(n);
+// What `method` returned, a number from 0 to `most`.
+uint64_t natural_from(PyObject* o, const char* method, uint64_t most) {
+  FACULA_CHECK(PyLong_Check(o), Type, "Backend.", method, "() returned ", Py_TYPE(o)->tp_name, ", expected an int");
+  const unsigned long long n = PyLong_AsUnsignedLongLong(o);
+  const bool fits = PyErr_Occurred() == nullptr && n <= most;
+  PyErr_Clear();
+  FACULA_CHECK(fits, Value, "Backend.", method, "() returned a number that is not from 0 to ", most);
+  return n;
 }
-void* pointer_from(PyObject* o) {
-  void* p = PyLong_AsVoidPtr(o);
-  if (p == nullptr && PyErr_Occurred() != nullptr) throw PythonError();
-  return p;
+// The call of a method that returns an address or handle.
+PyObject* store_pointer(PyObject* result, const char* method, void** out) {
+  Ref r(check(result));
+  if (r.get() != Py_NotImplemented) *out = reinterpret_cast<void*>(natural_from(r.get(), method, UINT64_MAX));
+  return r.release();
 }
 
 #define METHOD(name, format, ...) PyObject_CallMethod(self_of(c).object.get(), name, format __VA_OPT__(, ) __VA_ARGS__)
@@ -141,28 +175,29 @@ void* pointer_from(PyObject* o) {
 int32_t device_count(void* c, int32_t* count) {
   return call([&] {
     Ref r(check(METHOD("device_count", nullptr)));
-    *count = number_from(r.get());
+    *count = static_cast<int32_t>(natural_from(r.get(), "device_count", 128));
     return r.release();
   });
 }
 int32_t properties(void* c, int32_t index, FaculaProperties* out) {
   return call([&] {
     Ref r(check(METHOD("device_name", "i", index)));
-    if (const char* text = PyUnicode_AsUTF8(r.get()); text != nullptr) {
-      std::string_view(text).copy(out->name, sizeof(out->name) - 1);
-    }
+    FACULA_CHECK(PyUnicode_Check(r.get()), Type, "Backend.device_name() returned ", Py_TYPE(r.get())->tp_name,
+                 ", expected a str");
+    const char* const text = PyUnicode_AsUTF8(r.get());
+    if (text == nullptr) throw PythonError();
+    std::string_view(text).copy(out->name, sizeof(out->name) - 1);
     return r.release();
   });
 }
 int32_t allocate(void* c, int32_t index, size_t nbytes, void* stream, void** out) {
   return call([&] {
-    Ref r(check(METHOD("allocate", "inK", index, static_cast<Py_ssize_t>(nbytes), address(stream))));
-    *out = pointer_from(r.get());
-    return r.release();
+    return store_pointer(METHOD("allocate", "inK", index, static_cast<Py_ssize_t>(nbytes), address(stream)), "allocate",
+                         out);
   });
 }
 int32_t deallocate(void* c, int32_t index, void* data, size_t nbytes, void* stream) {
-  return call([&] {
+  return call_quietly("deallocate", [&] {
     return METHOD("deallocate", "iKnK", index, address(data), static_cast<Py_ssize_t>(nbytes), address(stream));
   });
 }
@@ -173,23 +208,15 @@ int32_t copy(void* c, const FaculaCopy* k) {
   });
 }
 int32_t pin(void* c, size_t nbytes, void** out) {
-  return call([&] {
-    Ref r(check(METHOD("pin", "n", static_cast<Py_ssize_t>(nbytes))));
-    *out = pointer_from(r.get());
-    return r.release();
-  });
+  return call([&] { return store_pointer(METHOD("pin", "n", static_cast<Py_ssize_t>(nbytes)), "pin", out); });
 }
 int32_t unpin(void* c, void* data, size_t nbytes) {
-  return call([&] { return METHOD("unpin", "Kn", address(data), static_cast<Py_ssize_t>(nbytes)); });
+  return call_quietly("unpin", [&] { return METHOD("unpin", "Kn", address(data), static_cast<Py_ssize_t>(nbytes)); });
 }
 
 // Streams and events are numbers of the backend's choice.
 int32_t create_stream(void* c, int32_t index, int32_t priority, void** out) {
-  return call([&] {
-    Ref r(check(METHOD("create_stream", "ii", index, priority)));
-    *out = pointer_from(r.get());
-    return r.release();
-  });
+  return call([&] { return store_pointer(METHOD("create_stream", "ii", index, priority), "create_stream", out); });
 }
 int32_t synchronize_stream(void* c, int32_t index, void* stream) {
   return call([&] { return METHOD("synchronize_stream", "iK", index, address(stream)); });
@@ -212,14 +239,10 @@ int32_t synchronize_device(void* c, int32_t index) {
   return call([&] { return METHOD("synchronize_device", "i", index); });
 }
 int32_t create_event(void* c, int32_t index, int32_t timing, void** out) {
-  return call([&] {
-    Ref r(check(METHOD("create_event", "ii", index, timing)));
-    *out = pointer_from(r.get());
-    return r.release();
-  });
+  return call([&] { return store_pointer(METHOD("create_event", "ii", index, timing), "create_event", out); });
 }
 int32_t destroy_event(void* c, int32_t index, void* event) {
-  return call([&] { return METHOD("destroy_event", "iK", index, address(event)); });
+  return call_quietly("destroy_event", [&] { return METHOD("destroy_event", "iK", index, address(event)); });
 }
 int32_t record_event(void* c, int32_t index, void* event, void* stream) {
   return call([&] { return METHOD("record_event", "iKK", index, address(event), address(stream)); });
@@ -242,6 +265,7 @@ int32_t elapsed(void* c, int32_t index, void* start, void* end, double* ms) {
   return call([&] {
     Ref r(check(METHOD("elapsed", "iKK", index, address(start), address(end))));
     *ms = PyFloat_AsDouble(r.get());
+    if (PyErr_Occurred() != nullptr) throw PythonError();
     return r.release();
   });
 }
@@ -280,35 +304,56 @@ int32_t kernel(void* c, const FaculaCall* k) {
 }
 #undef METHOD
 
-std::string text_of(PyObject* object, const char* name) {
-  Ref value(check(PyObject_GetAttrString(object, name)));
-  if (value.get() == Py_None) return {};
-  const char* text = PyUnicode_AsUTF8(value.get());
+std::string text_from(PyObject* value, const char* name) {
+  FACULA_CHECK(PyUnicode_Check(value), Type, "register(): ", name, " must be text, not ", Py_TYPE(value)->tp_name);
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value, &size);
   if (text == nullptr) throw PythonError();
+  FACULA_CHECK(std::string_view(text).size() == static_cast<size_t>(size), Value, "register(): ", name,
+               " must not hold the character 0");
   return text;
+}
+std::string text_of(PyObject* object, const char* name) {
+  const Ref value(check(PyObject_GetAttrString(object, name)));
+  return value.get() == Py_None ? std::string() : text_from(value.get(), name);
 }
 uint64_t bits_of(PyObject* object, const char* name) {
   Ref value(check(PyObject_GetAttrString(object, name)));
+  FACULA_CHECK(PyLong_Check(value.get()), Type, "register(): ", name, " must be an int, not ",
+               Py_TYPE(value.get())->tp_name);
   const unsigned long long v = PyLong_AsUnsignedLongLong(value.get());
-  if (PyErr_Occurred() != nullptr) throw PythonError();
+  const bool fits = PyErr_Occurred() == nullptr;
+  PyErr_Clear();
+  FACULA_CHECK(fits, Value, "register(): ", name, " must be from 0 to ", UINT64_MAX);
   return v;
 }
 std::vector<std::string> texts_of(PyObject* object, const char* name) {
   Ref value(check(PyObject_GetAttrString(object, name)));
-  Ref items(check(PySequence_Fast(value.get(), "a list of names is expected")));
+  FACULA_CHECK(PyList_Check(value.get()) || PyTuple_Check(value.get()), Type, "register(): ", name,
+               " must be a list or tuple of names, not ", Py_TYPE(value.get())->tp_name);
   std::vector<std::string> found;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
-    const char* text = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(items.get(), i));
-    if (text == nullptr) throw PythonError();
-    found.emplace_back(text);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value.get()); ++i) {
+    found.push_back(text_from(PySequence_Fast_GET_ITEM(value.get(), i), name));
   }
   return found;
 }
 // Does the class itself, and not the base that all share, have the method?
 bool overrides(PyObject* object, PyObject* base, const char* name) {
-  Ref own(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), name)));
-  Ref inherited(check(PyObject_GetAttrString(base, name)));
-  return own.get() != inherited.get();
+  const Ref own(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), name));
+  if (!own) PyErr_Clear();
+  const Ref inherited(PyObject_GetAttrString(base, name));
+  if (!inherited) PyErr_Clear();
+  return own && own.get() != inherited.get();
+}
+// ... and with it all that it needs?
+bool overrides_all(PyObject* object, PyObject* base, std::initializer_list<const char*> names) {
+  const char* const lead = *names.begin();
+  const bool any = overrides(object, base, lead);
+  for (const char* name : names) {
+    FACULA_CHECK(overrides(object, base, name) == any, Value, "register(): ", Py_TYPE(object)->tp_name, " defines ",
+                 any ? lead : name, " and not ", any ? name : lead, "; they belong together");
+  }
+  return any;
 }
 
 }  // namespace
@@ -348,11 +393,13 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
   api.allocate = allocate;
   api.deallocate = deallocate;
   api.copy = copy;
-  if (overrides(object, base.get(), "pin")) {
+  if (overrides_all(object, base.get(), {"pin", "unpin"})) {
     api.pin = pin;
     api.unpin = unpin;
   }
-  if (overrides(object, base.get(), "create_stream")) {
+  if (overrides_all(object, base.get(),
+                    {"create_stream", "synchronize_stream", "query_stream", "synchronize_device", "create_event",
+                     "destroy_event", "record_event", "wait_event", "query_event", "synchronize_event"})) {
     api.create_stream = create_stream;
     api.synchronize_stream = synchronize_stream;
     api.query_stream = query_stream;
@@ -363,7 +410,7 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
     api.wait_event = wait_event;
     api.query_event = query_event;
     api.synchronize_event = synchronize_event;
-    api.elapsed = elapsed;
+    if (overrides(object, base.get(), "elapsed")) api.elapsed = elapsed;
   }
   if (overrides(object, base.get(), "pointwise")) api.pointwise = pointwise;
   if (overrides(object, base.get(), "reduction")) api.reduction = reduction;

@@ -49,10 +49,10 @@ int find_type(std::string_view name) {
 }  // namespace
 
 DeviceType register_device_type(std::string_view name) {
-  const bool valid =
-      !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+  const bool valid = !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
+                     name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
   FACULA_CHECK(valid, Value, "register_device_type(): '", name,
-               "' is not a device name; use lower-case letters, digits and '_'");
+               "' is not a device name; use lower-case letters, digits and '_', a letter first");
   DeviceNames& r = registry();
   std::lock_guard lock(r.mutex);
   const int n = r.count.load(std::memory_order_relaxed);

@@ -138,6 +138,12 @@ void Door::check(int32_t status, int index, const char* doing) const {
   raise(kind_of(status), name, index < 0 ? "" : concat(":", index), ": ", doing, text.empty() ? "" : ": ", text);
 }
 
+void Door::ignore(int32_t status) const noexcept {
+  if (status == FACULA_OK) return;
+  tls_exception = nullptr;
+  tls_error.clear();
+}
+
 void Door::start() {
   if (used.load(std::memory_order_relaxed) && !forked.load(std::memory_order_relaxed)) [[likely]]
     return;
@@ -156,6 +162,8 @@ int Door::count() {
   start();
   int32_t n = 0;
   check(api.device_count(api.context, &n), -1, "counting the devices failed");
+  FACULA_CHECK(n >= 0 && n <= 128, Value, "device '", name, "' says that there are ", n,
+               " devices; it must be from 0 to 128");
   known_count.store(n, std::memory_order_relaxed);
   return n;
 }
@@ -201,13 +209,16 @@ int32_t register_backend(const FaculaBackend* b) {
     std::lock_guard lock(registering());
     FACULA_CHECK(door->name != "cpu" && door->name != "meta" && door_named(name) == nullptr, Runtime, "backend '", name,
                  "' is registered already");
-    door->type = register_device_type(door->name);
+    for (size_t i = 0; i < b->nkernels; ++i) {
+      const OperatorEntry* const op = find_operator(b->kernels[i].op);
+      FACULA_CHECK(op != nullptr && op->door != nullptr, Value, "backend '", name, "' gives a kernel for '",
+                   b->kernels[i].op, "', which is ", op == nullptr ? "no operator" : "an operator without kernels");
+    }
+    door->type = register_device_type(door->name);  // from here on nothing may fail
     forget_in_children();
     install(*door);
     for (size_t i = 0; i < b->nkernels; ++i) {
       OperatorEntry* const op = find_operator(b->kernels[i].op);
-      FACULA_CHECK(op != nullptr && op->door != nullptr, Value, "backend '", name, "' gives a kernel for '",
-                   b->kernels[i].op, "', which is ", op == nullptr ? "no operator" : "an operator without kernels");
       door->kernels[op->number].store(b->kernels[i].kernel);
       op->kernels[door->type] = op->door;
     }

@@ -34,6 +34,8 @@ struct Door {
   int count();  // asked once
   // Raises for a status that is not FACULA_OK; `doing` ends the sentence "acme:0: ...".
   void check(int32_t status, int index, const char* doing) const;
+  // For what may fail unseen: its exception and text are not those of the next failure.
+  void ignore(int32_t status) const noexcept;
   void start();  // before the first use in this process
 };
 

@@ -64,7 +64,7 @@ void DeviceMemory::release(Pool& pool, int index) {
   int64_t bytes = 0;
   for (auto& [key, blocks] : free) {
     for (const Block& b : blocks) {
-      door_.api.deallocate(door_.api.context, index, b.data, b.size, b.stream);
+      door_.ignore(door_.api.deallocate(door_.api.context, index, b.data, b.size, b.stream));
       bytes += static_cast<int64_t>(b.size);
     }
   }
@@ -108,6 +108,8 @@ void* DeviceMemory::allocate(size_t nbytes, Device device) {
     }
   }
   std::lock_guard lock(p.mutex);
+  FACULA_CHECK(!p.live.contains(block.data), Runtime, "device '", to_string(d), "' gave memory that is in use: its ",
+               "allocate returned the address of a tensor that lives");
   if (fresh) p.stats.reserved += static_cast<int64_t>(size);
   p.stats.retries += retried;
   ++p.stats.allocations;
@@ -139,7 +141,7 @@ void DeviceMemory::deallocate(void* data, size_t, Device device) noexcept {
     w.block.others.clear();
     if (!door_.has(FACULA_CACHING)) {
       for (const auto& e : w.events) e->wait(device, w.block.stream);
-      door_.api.deallocate(door_.api.context, device.index, data, w.block.size, w.block.stream);
+      door_.ignore(door_.api.deallocate(door_.api.context, device.index, data, w.block.size, w.block.stream));
       return;
     }
     std::lock_guard lock(p.mutex);
@@ -222,7 +224,7 @@ void release_pinned(void* context) {
     for (const auto& e : p->events) e->synchronize();
   } catch (...) {
   }
-  p->door->api.unpin(p->door->api.context, p->data, p->nbytes);
+  p->door->ignore(p->door->api.unpin(p->door->api.context, p->data, p->nbytes));
 }
 
 }  // namespace
@@ -233,6 +235,8 @@ Storage allocate_pinned(Door& door, size_t nbytes) {
   auto p = std::make_unique<Pinned>(Pinned{&door, nullptr, std::max<size_t>(nbytes, 1), {}});
   void* data = nullptr;
   door.check(door.api.pin(door.api.context, p->nbytes, &data), -1, "pinning host memory failed");
+  FACULA_CHECK(data != nullptr, OutOfMemory, "pin_memory(): device '", door.name, "' has no memory for ", nbytes,
+               " bytes");
   p->data = static_cast<char*>(data);
   {
     PinnedTable& t = pinned_table();

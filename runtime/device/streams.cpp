@@ -111,7 +111,7 @@ DeviceEvent::~DeviceEvent() {
   Door& d = *door_or_null(device_.type);
   if (d.forked.load(std::memory_order_relaxed)) return;
   if (timing_) {
-    d.api.destroy_event(d.api.context, device_.index, event_);
+    d.ignore(d.api.destroy_event(d.api.context, device_.index, event_));
     return;
   }
   Pools& p = pools();

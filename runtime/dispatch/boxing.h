@@ -76,8 +76,9 @@ Value box(T&& value) {
 namespace detail {
 template <auto Fn, typename Result, typename... Args, size_t... I>
 void boxed_call(Stack& stack, Result (*)(Args...), std::index_sequence<I...>) {
-  // values stay on the stack while views into them (lists, strings) are in use
-  auto call = [&]() -> decltype(auto) { return Fn(Unbox<std::remove_cvref_t<Args>>::get(stack[I])...); };
+  // Values stay on the stack while views into them (lists, strings) are in use. The result is a value
+  // even where Fn returns a reference: that may be to an argument, which ends with the call.
+  auto call = [&]() -> std::remove_cvref_t<Result> { return Fn(Unbox<std::remove_cvref_t<Args>>::get(stack[I])...); };
   if constexpr (std::is_void_v<Result>) {
     call();
     stack.clear();

@@ -331,3 +331,57 @@ def test_data_replaced_after_the_forward_pass() -> None:
     x.data = fa.ones(2)
     with pytest.raises(RuntimeError, match="data were replaced"):
         y.backward()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("kind", ["bool", "added"])
+def test_attention_rows_that_see_nothing(kind: str, learned: bool) -> None:
+    """They are zero and so are their gradients (softmax of them alone would be 0 / 0)."""
+    seen = np.array([[False, False, False], [True, False, True]])
+    mask = fa.tensor(seen if kind == "bool" else np.where(seen, 0.0, -np.inf))
+    if learned and kind == "added":
+        mask.requires_grad_()
+    q, k, v = (fa.randn(1, 1, n, 4, dtype=fa.float64, requires_grad=True) for n in (2, 3, 3))
+    dropout = 1e-300 if learned else 0.0  # takes the way that stores the scores
+    out = F.scaled_dot_product_attention(q, k, v, mask, dropout)
+    scores = q.detach().numpy()[0, 0] @ k.detach().numpy()[0, 0].T / 2
+    p = np.where(seen[1], np.exp(scores[1]), 0)
+    p /= p.sum()
+    values = v.detach().numpy()[0, 0]
+    np.testing.assert_allclose(out.detach().numpy()[0, 0], [np.zeros(4), p @ values], atol=1e-12)
+    (out * out).sum().backward()
+    grad = 2 * (p @ values)
+    inner = p * (values @ grad - p @ (values @ grad)) / 2
+    want = [np.zeros(4), inner @ k.detach().numpy()[0, 0]]
+    np.testing.assert_allclose(q.grad.numpy()[0, 0], want, atol=1e-12)
+    want = np.outer(inner, q.detach().numpy()[0, 0, 1])
+    np.testing.assert_allclose(k.grad.numpy()[0, 0], want, atol=1e-12)
+    np.testing.assert_allclose(v.grad.numpy()[0, 0], np.outer(p, grad), atol=1e-12)
+    if mask.requires_grad:
+        np.testing.assert_allclose(mask.grad.numpy(), [np.zeros(3), 2 * inner], atol=1e-12)
+
+
+def test_attention_without_features_is_the_mean() -> None:
+    """All scores are empty sums, 0, whatever the scale."""
+    v = fa.arange(6.0).reshape(1, 1, 3, 2)
+    out = F.scaled_dot_product_attention(fa.ones(1, 1, 2, 0), fa.ones(1, 1, 3, 0), v)
+    assert out.tolist() == [[[[2, 3], [2, 3]]]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64", "complex128"])
+def test_products_times_zero_keep_nan(dtype: str) -> None:
+    """alpha scales the product, 0 NaN = NaN; beta = 0 leaves `self` out."""
+    a, b, c = np.ones((3, 4)), np.ones((4, 5)), np.ones((3, 5))
+    a[1, 2] = np.nan
+    x, y, z = (fa.tensor(t).to(getattr(fa, dtype)) for t in (a, b, c))
+    missing = [[False] * 5, [True] * 5, [False] * 5]
+    for beta in (0, 1):
+        results = [
+            fa.addmm(z, x, y, alpha=0, beta=beta),
+            fa.baddbmm(z[None], x[None], y[None], alpha=0, beta=beta)[0],
+            fa.addbmm(z, x[None], y[None], alpha=0, beta=beta),
+            fa.addmv(z[:, 0], x, y[:, 0], alpha=0, beta=beta)[:, None].expand(3, 5),
+        ]
+        for result in results:
+            assert result.isnan().tolist() == missing
+            assert result[0].tolist() == [beta] * 5

@@ -198,3 +198,28 @@ def test_the_operators_refuse_lists_that_do_not_fit():
     with pytest.raises(RuntimeError, match="leaf"):
         step([leaf], [p], [], *options)
     np.testing.assert_array_equal(values(p), np.ones(3))
+
+
+def test_counters_of_integers_become_floating_point():
+    p = facula.zeros(1, requires_grad=True)
+    optimizer = facula.optim.Adam([p], lr=0.1)
+    p.grad = facula.ones(1)
+    optimizer.step()
+    saved = optimizer.state_dict()
+    saved["state"][0]["step"] = facula.tensor(3)
+    optimizer.load_state_dict(saved)
+    optimizer.step()
+    # m = 0.19, v = 0.001999, t = 4
+    m, v = 0.19 / (1 - 0.9**4), 0.001999 / (1 - 0.999**4)
+    assert p.item() == pytest.approx(-0.1 - 0.1 * m / v**0.5, rel=1e-5)
+
+
+def test_sums_of_a_complex_parameter_start_in_both_parts():
+    start = 0.5
+    p = facula.zeros(1, dtype=facula.complex64, requires_grad=True)
+    optimizer = facula.optim.Adagrad([p], lr=1.0, initial_accumulator_value=start)
+    assert optimizer.state[p]["sum"].tolist() == [complex(start, start)]
+    p.grad = facula.tensor([3 + 2j])
+    optimizer.step()
+    want = -complex(3 / (start + 9) ** 0.5, 2 / (start + 4) ** 0.5)
+    assert p.item() == pytest.approx(want, rel=1e-5)

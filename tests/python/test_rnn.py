@@ -261,3 +261,40 @@ def test_bad_arguments():
         with pytest.raises(error, match=message):
             call()
     assert tuple(layer(facula.zeros(4, 0, 3))[0].shape) == (4, 0, 2)
+
+
+def test_sequences_and_states_that_cannot_be():
+    def packed(rows, sizes, dtype=facula.int64):
+        return packing.PackedSequence(facula.zeros(rows, 2), facula.tensor(sizes, dtype=dtype))
+
+    for wrong in (packed(0, []), packed(3, [1, 2]), packed(3, [2, -1]), packed(3, [[2, 1]])):
+        with pytest.raises(RuntimeError, match="batch_sizes should be a 1D int64 tensor"):
+            packing.pad_packed_sequence(wrong)
+    with pytest.raises(RuntimeError, match="batch_sizes should be a 1D int64 tensor"):
+        packing.pad_packed_sequence(packed(3, [2, 1], facula.float32))
+    with pytest.raises(RuntimeError, match="ask for 4 rows of data, there are 3"):
+        packing.pad_packed_sequence(packed(3, [2, 2]))
+    with pytest.raises(TypeError, match="sequence should be a PackedSequence, got int"):
+        packing.pad_packed_sequence(5)
+    with pytest.raises(TypeError, match="batch_sizes should be a Tensor, got list"):
+        packing.PackedSequence(facula.zeros(3, 1), [2, 1])
+    with pytest.raises(RuntimeError, match="at least 2 dims, but got 1-D"):
+        packing.pack_padded_sequence(facula.zeros(3), [3])
+    with pytest.raises(RuntimeError, match=r"sequences\[1\] should be a Tensor .* got 0-D"):
+        packing.pad_sequence([facula.zeros(1), facula.zeros(())])
+    with pytest.raises(ValueError, match="Expected 2 lengths, one a sequence, but got 1"):
+        packing.unpad_sequence(facula.zeros(3, 2), [3])
+    x, h = facula.zeros(2, 1, 2), facula.zeros(1, 1, 3)
+    for wrong, shown in (((h,), r"tuple of \(Tensor\)"), ((h, h, h), "tuple of"), (h, "Tensor"),
+                         ((h, None), r"tuple of \(Tensor, NoneType\)"), (5, "int")):  # fmt: skip
+        with pytest.raises(TypeError, match=f"LSTM: Expected hx to be a tuple .* got {shown}"):
+            nn.LSTM(2, 3)(x, wrong)
+    with pytest.raises(TypeError, match=r"GRU: Expected hx to be a Tensor, got tuple of"):
+        nn.GRU(2, 3)(x, (h,))
+    with pytest.raises(TypeError, match="GRUCell: Expected hx to be a Tensor, got int"):
+        nn.GRUCell(2, 3)(x[0], 5)
+    with pytest.raises(TypeError, match="GRU: Expected input to be a Tensor, got list"):
+        nn.GRU(2, 3)([1])
+    with pytest.raises(ValueError, match="expected at least 4611686018427387904 parameters, got 2"):
+        weights = [facula.zeros(9, 2), facula.zeros(9, 3)]
+        facula.gru(x, h, weights, False, 2**62, 0.0, False, True, False)

@@ -172,6 +172,16 @@ def test_failure_leaves_the_old_file(path, monkeypatch):
     ]
 
 
+def test_paths_of_bytes(path):
+    facula.save({"a": facula.ones(1)}, os.fsencode(path))
+    assert facula.load(os.fsencode(path))["a"].tolist() == [1]
+
+
+def test_names_that_utf8_cannot_encode(path):
+    with pytest.raises(ValueError, match=r"name of a tensor holds '\\ud800'"):
+        facula.save({"\ud800": facula.ones(1)}, path)
+
+
 def test_save_refuses(path, tmp_path):
     loop: list = []
     loop.append(loop)

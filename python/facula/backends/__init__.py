@@ -57,7 +57,14 @@ def load_library(path: str | os.PathLike[str]) -> list[str]:
 
 
 def register(backend: Backend) -> None:
-    """Register a device that is written in Python."""
+    """Register a device that is written in Python.
+
+    Raises:
+        ValueError: its name is not one that a device can have, or is taken in `facula`.
+    """
+    name = getattr(backend, "name", None)
+    if _is_taken(name):
+        raise ValueError(f"register(): facula.{name} exists and is no device; name it otherwise")
     _C._register_backend(backend)
     _publish(backend.name)
 
@@ -150,6 +157,15 @@ def _load(name: str) -> bool:
     return True
 
 
+def _is_taken(name: Any) -> bool:
+    """Is `facula.NAME` something else than a device?"""
+    import facula
+
+    if name in names() or not isinstance(name, str):
+        return False
+    return name in facula.__dir__()
+
+
 def _publish(name: str) -> None:
     """Give a new device its module, `facula.NAME`, and tensors and modules their methods."""
     from facula.backends import _device_module
@@ -157,7 +173,7 @@ def _publish(name: str) -> None:
     module = _device_module.DeviceModule(name)
     import facula
 
-    if not hasattr(_C, name):
+    if name not in facula.__dir__():
         sys.modules[f"facula.{name}"] = module
         setattr(facula, name, module)
     _device_module.add_methods(name)

@@ -110,8 +110,21 @@ class Backend:
 
     @property
     def _dtype_bits(self) -> int:
+        unknown = [d for d in self.dtypes if d not in self.ALL_DTYPES]
+        if unknown:
+            raise ValueError(
+                f"register(): dtypes holds {unknown[0]!r}, which is no dtype of devices"
+            )
         return sum(1 << i for i, d in enumerate(self.ALL_DTYPES) if d in self.dtypes)
 
     @property
     def _kernel_names(self) -> list[str]:
+        if not isinstance(self.kernels, Mapping):
+            raise TypeError(
+                f"register(): kernels must be a mapping, not {type(self.kernels).__name__}"
+            )
+        for name, function in self.kernels.items():
+            if not callable(function):
+                kind = type(function).__name__
+                raise TypeError(f"register(): kernels[{name!r}] is {kind}, expected a function")
         return list(self.kernels)

@@ -130,6 +130,8 @@ class Adagrad(Optimizer):
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
         start = group["initial_accumulator_value"]
+        if param.is_complex():  # a sum for each of the two parts
+            start = complex(start, start)
         state["sum"] = facula.full_like(param.detach(), start)
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:

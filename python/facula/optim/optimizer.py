@@ -301,7 +301,8 @@ def _moved(value: Any, param: Any, key: str | None = None) -> Any:
         return facula.tensor(float(value), dtype=facula.float32)
     if isinstance(value, facula.Tensor):
         if key == "step":
-            return value.detach().clone()
+            step = value.detach().clone()
+            return step if step.is_floating_point() else step.to(facula.float32)
         dtype = param.dtype if param.is_floating_point() and value.is_floating_point() else None
         moved = value.detach().to(device=param.device, dtype=dtype)
         return moved.clone() if moved.data_ptr() == value.data_ptr() else moved

@@ -50,7 +50,12 @@ def header(parts: list[tuple[str, str, list[int], memoryview]], metadata: dict[s
         end = begin + buffer.nbytes
         table[name] = {"dtype": code, "shape": shape, "data_offsets": [begin, end]}
         begin = end
-    text = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        text = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the name of a tensor holds {error.object[error.start]!r}, which UTF-8 cannot encode"
+        ) from None
     # Spaces are allowed at the end: they align the data for any vector load.
     text += b" " * (-(8 + len(text)) % 64)
     if len(text) > MAX_HEADER:

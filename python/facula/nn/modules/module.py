@@ -316,7 +316,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
         if recurse:
             modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         for path, module in modules:
-            for name, tensor in module.__dict__[kind].items():
+            for name, tensor in getattr(module, kind).items():
                 if tensor is None or id(tensor) in seen:
                     continue
                 if remove_duplicate:

@@ -39,6 +39,18 @@ def _reset(module: Module, hidden_size: int) -> None:
         init.uniform_(parameter, -bound, bound)
 
 
+def _states(given: Any, count: int, name: str) -> tuple[Any, ...]:
+    """The given states, of which there must be `count`."""
+    fits = isinstance(given, (tuple, list)) and len(given) == count
+    if fits and all(isinstance(state, facula.Tensor) for state in given):
+        return tuple(given)
+    expected = "a Tensor" if count == 1 else "a tuple of two Tensors, (h, c)"
+    got = given[0] if count == 1 else given
+    kinds = ", ".join(type(s).__name__ for s in got) if isinstance(got, (tuple, list)) else ""
+    shown = f"{type(got).__name__} of ({kinds})" if kinds else type(got).__name__
+    raise TypeError(f"{name}: Expected hx to be {expected}, got {shown}")
+
+
 # ---- whole sequences
 
 
@@ -163,9 +175,13 @@ class RNNBase(Module):
             )
 
     def _run(self, input: Any, given: Any) -> tuple[Any, tuple[Any, ...]]:
+        if given is not None:
+            given = _states(given, len(self._state_sizes()), type(self).__name__)
         if isinstance(input, PackedSequence):
             return self._run_packed(input, given)
         name = type(self).__name__
+        if not isinstance(input, facula.Tensor):
+            raise TypeError(f"{name}: Expected input to be a Tensor, got {type(input).__name__}")
         if input.dim() not in (2, 3):
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
         self._check_input(input, "(time, batch, features)")
@@ -376,6 +392,8 @@ class RNNCellBase(Module):
     def _prepared(self, input: Any, states: Any, count: int) -> tuple[Any, list[Any], bool]:
         """Input and states with a batch, and whether they came without one."""
         name = type(self).__name__
+        if not isinstance(input, facula.Tensor):
+            raise TypeError(f"{name}: Expected input to be a Tensor, got {type(input).__name__}")
         if input.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:
@@ -389,7 +407,7 @@ class RNNCellBase(Module):
             shape = (x.shape[0], self.hidden_size)
             zeros = facula.zeros(shape, dtype=input.dtype, device=input.device)
             return x, [zeros] * count, single
-        for state in states:
+        for state in _states(states, count, name):
             if state.dim() not in (1, 2):
                 raise ValueError(
                     f"{name}: Expected hidden to be 1D or 2D, got {state.dim()}D instead"

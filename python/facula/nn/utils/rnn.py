@@ -48,6 +48,8 @@ class PackedSequence(_Packed):
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes is None:
             raise ValueError("PackedSequence needs data and batch_sizes")
+        if not isinstance(batch_sizes, facula.Tensor):
+            raise TypeError(f"batch_sizes should be a Tensor, got {type(batch_sizes).__name__}")
         if not batch_sizes.is_cpu:
             raise ValueError(f"batch_sizes should always be on CPU; it is on {batch_sizes.device}")
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
@@ -130,6 +132,9 @@ def pack_padded_sequence(
         lengths = lengths.tolist()
     lengths = [int(n) for n in lengths]
     order = None
+    if not isinstance(input, facula.Tensor) or input.dim() < 2:
+        got = f"{input.dim()}-D" if isinstance(input, facula.Tensor) else type(input).__name__
+        raise RuntimeError(f"Expected input to be a Tensor of at least 2 dims, but got {got}")
     x = input.transpose(0, 1) if batch_first else input
     if x.shape[1] != len(lengths):
         raise RuntimeError(
@@ -179,8 +184,20 @@ def pad_packed_sequence(
     """
     from facula.nn import functional as F
 
+    if not isinstance(sequence, PackedSequence):
+        raise TypeError(f"sequence should be a PackedSequence, got {type(sequence).__name__}")
     data, batch_sizes, _, back = sequence
     counts = batch_sizes.tolist()
+    falls = batch_sizes.dim() == 1 and all(a >= b for a, b in itertools.pairwise(counts))
+    if batch_sizes.dtype != facula.int64 or not counts or not falls or counts[-1] < 0:
+        raise RuntimeError(
+            "batch_sizes should be a 1D int64 tensor of at least one number, which must not grow "
+            f"nor be negative; got {batch_sizes}"
+        )
+    if sum(counts) > data.shape[0]:
+        raise RuntimeError(
+            f"batch_sizes ask for {sum(counts)} rows of data, there are {data.shape[0]}"
+        )
     longest, batch = len(counts), counts[0]
     if total_length is not None and total_length < longest:
         raise ValueError(
@@ -228,6 +245,10 @@ def pad_sequence(
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
         raise ValueError(f"padding_side must be 'left' or 'right', got {padding_side!r}")
+    for i, s in enumerate(sequences):
+        if not isinstance(s, facula.Tensor) or s.dim() == 0:
+            got = "0-D" if isinstance(s, facula.Tensor) else type(s).__name__
+            raise RuntimeError(f"sequences[{i}] should be a Tensor of at least 1 dim, got {got}")
     longest = max(s.shape[0] for s in sequences)
     padded = []
     for s in sequences:
@@ -243,13 +264,16 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
     """The sequences of the given lengths in (T, B, *), or (B, T, *) with batch_first."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     counts = lengths.tolist() if isinstance(lengths, facula.Tensor) else list(lengths)
+    if rows.shape[0] != len(counts):
+        raise ValueError(f"Expected {rows.shape[0]} lengths, one a sequence, but got {len(counts)}")
     return [row[:n] for row, n in zip(rows.unbind(0), counts, strict=True)]
 
 
 def pack_sequence(sequences: list[Any], enforce_sorted: bool = True) -> PackedSequence:
     """Pack a list of sequences (L_i, *)."""
-    lengths = [s.shape[0] for s in sequences]
-    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+    padded = pad_sequence(sequences)
+    lengths = [len(s) for s in sequences]
+    return pack_padded_sequence(padded, lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
