@@ -1,0 +1,85 @@
+#include "warm.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "pointwise.h"
+
+namespace facula::cuda {
+
+namespace {
+
+std::vector<SourceLister>& listers() {
+  static auto* const l = new std::vector<SourceLister>;
+  return *l;
+}
+
+void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
+  for (const FormulaText& f : formula_texts()) {
+    const std::string_view c = f.type_class;
+    std::vector<int32_t> types;
+    if (c == "bool") types = {FACULA_BOOL};
+    if (c == "int") types = {FACULA_INT64};
+    if (c == "float") types = {FACULA_FLOAT32, FACULA_BFLOAT16};
+    if (c == "complex") types = {FACULA_COMPLEX64};
+    if (level == 0 && c != "float") continue;
+    if (level == 2 && c == "int") types.insert(types.end(), {FACULA_UINT8, FACULA_INT8, FACULA_INT16, FACULA_INT32});
+    if (level == 2 && c == "float") types.insert(types.end(), {FACULA_FLOAT64, FACULA_FLOAT16});
+    if (level == 2 && c == "complex") types.push_back(FACULA_COMPLEX128);
+    for (const int32_t type : types) {
+      const int32_t compute = type == FACULA_BFLOAT16 || type == FACULA_FLOAT16 ? int32_t{FACULA_FLOAT32} : type;
+      int32_t dtypes[16];
+      std::fill_n(dtypes, 16, type);
+      PointwiseForm form;
+      form.vec = std::min(8, 16 / itemsize(type));
+      form.unroll = std::clamp(64 / (16 * f.nins), 1, 4);
+      add(pointwise_source(f, compute, dtypes, form));
+      if (level == 0 || (level == 1 && types.size() > 1 && type != types[0])) continue;
+      form.kind = PointwiseForm::kStrided;
+      form.dims = 2;
+      form.splats = f.nins > 1 ? 2 : 0;
+      add(pointwise_source(f, compute, dtypes, form));
+    }
+  }
+}
+
+}  // namespace
+
+void list_sources(SourceLister lister) { listers().push_back(lister); }
+
+WarmReport warm(const char* arch, const char* filter, int level, int threads) {
+  WarmReport report;
+  std::vector<KernelSource> all;
+  const auto add = [&](KernelSource s) {
+    if (s.source.name.find(filter) != std::string::npos) all.push_back(std::move(s));
+  };
+  list_pointwise(level, add);
+  for (const SourceLister lister : listers()) lister(level, add);
+  if (const std::string why = compiler_missing(); !why.empty()) {
+    report.failed = static_cast<int>(all.size());
+    report.text = why;
+    return report;
+  }
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  const auto work = [&] {
+    for (size_t i; (i = next++) < all.size();) {
+      const Compiled c = compile(all[i].source, arch);
+      std::lock_guard lock(mutex);
+      if (c.status != FACULA_OK) {
+        ++report.failed;
+        if (report.text.size() < 20000) report.text += c.error + "\n";
+      } else {
+        ++(c.from_disk ? report.from_disk : report.compiled);
+      }
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& t : workers) t.join();
+  return report;
+}
+
+}  // namespace facula::cuda
