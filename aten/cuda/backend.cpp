@@ -1,12 +1,10 @@
 // Registration through the door, and what tests and the Python side call.
-#include <atomic>
 #include <cstring>
-#include <mutex>
-#include <thread>
-#include <vector>
 
+#include "kernels.h"
 #include "library.h"
 #include "pointwise.h"
+#include "reduction.h"
 #include "warm.h"
 
 namespace facula::cuda {
@@ -60,6 +58,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.dtypes = FACULA_ALL_DTYPES;
   describe_device(backend);
   backend.pointwise = pointwise;
+  backend.reduction = reduction;
   backend.kernels = kernel_entries().data();
   backend.nkernels = kernel_entries().size();
   return host->register_backend(&backend);
