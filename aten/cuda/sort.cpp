@@ -115,4 +115,15 @@ int32_t sort_rows(const Device& device, void* stream, const Sorting& s) {
   return run(*finish, 0, grid);
 }
 
+int32_t order_of(const Device& device, void* stream, const int64_t* ids, int64_t n, Scratch& order) {
+  FACULA_TRY(order.allocate(static_cast<size_t>(n) * 8));
+  Sorting s;
+  s.in = ids;
+  s.indices = order.data();
+  s.dtype = FACULA_INT64;
+  s.length = n;
+  s.in_step = s.indices_step = 8;
+  return sort_rows(device, stream, s);
+}
+
 }  // namespace facula::cuda

@@ -19,4 +19,7 @@ struct Sorting {
 };
 int32_t sort_rows(const Device& device, void* stream, const Sorting& sorting);
 
+// The order that sorts n numbers of places, equal ones by their own: int64 in `order`.
+int32_t order_of(const Device& device, void* stream, const int64_t* ids, int64_t n, Scratch& order);
+
 }  // namespace facula::cuda

@@ -11,7 +11,7 @@ WalkDims make_walk(int ndim, const int64_t* sizes, const int64_t* const* strides
   for (int d = 0; d < ndim; ++d) {
     w.count *= sizes[d];
     if (sizes[d] == 1) continue;
-    int64_t now[4];
+    int64_t now[6];
     for (int k = 0; k < operands; ++k) now[k] = strides[k] != nullptr ? strides[k][d] * itemsizes[k] : 0;
     bool joins = w.ndim > 0;
     for (int k = 0; joins && k < operands; ++k) joins = w.strides[k][w.ndim - 1] == now[k] * sizes[d];
@@ -59,7 +59,9 @@ FaculaTensor block_like(const FaculaTensor& t, void* data, int32_t dtype, int64_
 
 int category(int32_t dtype) { return is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : dtype == FACULA_BOOL ? 0 : 1; }
 
-int32_t copy_tensor(const FaculaTensor& to, const FaculaTensor& from, int32_t index, void* stream) {
+}  // namespace
+
+int32_t copy_between(const FaculaTensor& to, const FaculaTensor& from, int32_t index, void* stream) {
   const int32_t wide = category(from.dtype) >= category(to.dtype) ? from.dtype : to.dtype;
   FaculaPointwise call{};
   call.op = "copy";
@@ -73,8 +75,6 @@ int32_t copy_tensor(const FaculaTensor& to, const FaculaTensor& from, int32_t in
   return pointwise(nullptr, &call);
 }
 
-}  // namespace
-
 int32_t dense(const FaculaTensor& t, Scratch& scratch, int32_t index, void* stream, const void** data, int32_t dtype) {
   if (dtype < 0) dtype = t.dtype;
   if ((t.flags & FACULA_CONTIGUOUS) != 0 && dtype == t.dtype && t.index >= 0) {
@@ -85,13 +85,13 @@ int32_t dense(const FaculaTensor& t, Scratch& scratch, int32_t index, void* stre
   int64_t strides[kMaxTensorDims];
   const FaculaTensor block = block_like(t, scratch.data(), dtype, strides);
   *data = scratch.data();
-  return copy_tensor(block, t, index, stream);
+  return copy_between(block, t, index, stream);
 }
 
 int32_t write_back(const FaculaTensor& t, const void* data, int32_t dtype, int32_t index, void* stream) {
   int64_t strides[kMaxTensorDims];
   const FaculaTensor block = block_like(t, const_cast<void*>(data), dtype, strides);
-  return copy_tensor(t, block, index, stream);
+  return copy_between(t, block, index, stream);
 }
 
 }  // namespace facula::cuda

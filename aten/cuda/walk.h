@@ -11,7 +11,7 @@ namespace facula::cuda {
 struct WalkDims {
   int ndim = 0;
   int64_t sizes[kMaxTensorDims];
-  int64_t strides[4][kMaxTensorDims];
+  int64_t strides[6][kMaxTensorDims];
   int64_t count = 1;
 };
 // `strides[k]` in elements of `itemsizes[k]` bytes.
@@ -28,5 +28,8 @@ int32_t dense(const FaculaTensor& t, Scratch& scratch, int32_t index, void* stre
               int32_t dtype = -1);
 // The way back: a dense block of `dtype` into a tensor of any layout.
 int32_t write_back(const FaculaTensor& t, const void* data, int32_t dtype, int32_t index, void* stream);
+
+// Elements of one tensor into another of the same shape, any layouts and dtypes.
+int32_t copy_between(const FaculaTensor& to, const FaculaTensor& from, int32_t index, void* stream);
 
 }  // namespace facula::cuda
