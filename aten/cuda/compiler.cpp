@@ -52,8 +52,8 @@ const Nvrtc& nvrtc() {
     void* const library =
         open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, "nvidia-cuda-nvrtc", made->why);
     if (library == nullptr) return made;
-#define X(name, arguments, ...)                                                            \
-  made->name = reinterpret_cast<decltype(made->name)>(dlsym(library, #name));              \
+#define X(name, arguments, ...)                                               \
+  made->name = reinterpret_cast<decltype(made->name)>(dlsym(library, #name)); \
   if (made->name == nullptr) made->why = "the NVRTC library is too old: it has no " #name;
     FACULA_NVRTC(X)
 #undef X
@@ -101,9 +101,9 @@ Compiled run(const Source& source, const std::string& arch, bool ptx, const std:
   const Nvrtc& n = nvrtc();
   Compiled c;
   nvrtcProgram program = nullptr;
-  nvrtcResult r = n.nvrtcCreateProgram(&program, source.text.c_str(), source.name.c_str(),
-                                       static_cast<int>(header_names().size()), header_texts().data(),
-                                       header_names().data());
+  nvrtcResult r =
+      n.nvrtcCreateProgram(&program, source.text.c_str(), source.name.c_str(), static_cast<int>(header_names().size()),
+                           header_texts().data(), header_names().data());
   std::vector<const char*> pointers;
   for (const std::string& o : options) pointers.push_back(o.c_str());
   if (r == 0) r = n.nvrtcCompileProgram(program, static_cast<int>(pointers.size()), pointers.data());

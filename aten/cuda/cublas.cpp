@@ -57,20 +57,20 @@ enum : int {
 };
 constexpr size_t kWorkspace = size_t{32} << 20;
 
-#define FACULA_CUBLASLT(X)                                                                                          \
-  X(cublasLtCreate, (Handle*))                                                                                      \
-  X(cublasLtMatmulDescCreate, (Description*, int, int))                                                             \
-  X(cublasLtMatmulDescSetAttribute, (Description, int, const void*, size_t))                                        \
-  X(cublasLtMatrixLayoutCreate, (MatrixLayout*, int, uint64_t, uint64_t, int64_t))                                  \
-  X(cublasLtMatrixLayoutSetAttribute, (MatrixLayout, int, const void*, size_t))                                     \
-  X(cublasLtMatmulPreferenceCreate, (Preference*))                                                                  \
-  X(cublasLtMatmulPreferenceDestroy, (Preference))                                                                  \
-  X(cublasLtMatmulPreferenceSetAttribute, (Preference, int, const void*, size_t))                                   \
-  X(cublasLtMatmulAlgoGetHeuristic, (Handle, Description, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout,   \
-                                     Preference, int, Heuristic*, int*))                                            \
-  X(cublasLtMatmul, (Handle, Description, const void*, const void*, MatrixLayout, const void*, MatrixLayout,        \
-                     const void*, const void*, MatrixLayout, void*, MatrixLayout, const Algorithm*, void*, size_t,  \
-                     CUstream))
+#define FACULA_CUBLASLT(X)                                                                                             \
+  X(cublasLtCreate, (Handle*))                                                                                         \
+  X(cublasLtMatmulDescCreate, (Description*, int, int))                                                                \
+  X(cublasLtMatmulDescSetAttribute, (Description, int, const void*, size_t))                                           \
+  X(cublasLtMatrixLayoutCreate, (MatrixLayout*, int, uint64_t, uint64_t, int64_t))                                     \
+  X(cublasLtMatrixLayoutSetAttribute, (MatrixLayout, int, const void*, size_t))                                        \
+  X(cublasLtMatmulPreferenceCreate, (Preference*))                                                                     \
+  X(cublasLtMatmulPreferenceDestroy, (Preference))                                                                     \
+  X(cublasLtMatmulPreferenceSetAttribute, (Preference, int, const void*, size_t))                                      \
+  X(cublasLtMatmulAlgoGetHeuristic,                                                                                    \
+    (Handle, Description, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout, Preference, int, Heuristic*, int*))  \
+  X(cublasLtMatmul,                                                                                                    \
+    (Handle, Description, const void*, const void*, MatrixLayout, const void*, MatrixLayout, const void*, const void*, \
+     MatrixLayout, void*, MatrixLayout, const Algorithm*, void*, size_t, CUstream))
 
 struct Library {
 #define X(name, arguments) Status(*name) arguments = nullptr;
@@ -85,8 +85,8 @@ const Library& library() {
     void* const opened =
         open_library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}, "nvidia-cublas", made->why);
     if (opened == nullptr) return made;
-#define X(name, arguments)                                                                  \
-  made->name = reinterpret_cast<decltype(made->name)>(dlsym(opened, #name));                \
+#define X(name, arguments)                                                   \
+  made->name = reinterpret_cast<decltype(made->name)>(dlsym(opened, #name)); \
   if (made->name == nullptr) made->why = "cuBLASLt is too old: it has no " #name;
     FACULA_CUBLASLT(X)
 #undef X
@@ -248,8 +248,8 @@ int32_t library_product(const Device& device, const Product& x, void* stream) {
     return n;
   };
   const Number alpha = number(x.alpha), beta = number(x.beta);
-  const Status status = library().cublasLtMatmul(handle, p.description, &alpha, x.b, p.first, x.a, p.second, &beta, x.out,
-                                                 p.out, x.out, p.out, &p.heuristic.algorithm, workspace.data(),
+  const Status status = library().cublasLtMatmul(handle, p.description, &alpha, x.b, p.first, x.a, p.second, &beta,
+                                                 x.out, p.out, x.out, p.out, &p.heuristic.algorithm, workspace.data(),
                                                  p.heuristic.workspace, static_cast<CUstream>(stream));
   if (status == 0) return FACULA_OK;
   return status == 15 ? int32_t{FACULA_NOT_SUPPORTED}

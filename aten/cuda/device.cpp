@@ -83,8 +83,8 @@ int32_t allocate(void*, int32_t index, size_t nbytes, void*, void** out) {
   if (r == CUDA_ERROR_OUT_OF_MEMORY) {
     size_t free = 0, total = 0;
     driver()->MemGetInfo(&free, &total);
-    return fail(FACULA_OUT_OF_MEMORY, "the device has " + std::to_string(total) + " bytes, of which " +
-                                          std::to_string(free) + " are free");
+    return fail(FACULA_OUT_OF_MEMORY,
+                "the device has " + std::to_string(total) + " bytes, of which " + std::to_string(free) + " are free");
   }
   FACULA_TRY(status_of(r, "cuMemAlloc"));
   *out = reinterpret_cast<void*>(p);
@@ -110,9 +110,8 @@ int32_t copy(void*, const FaculaCopy* c) {
   if (from == to) {
     return status_of(d.MemcpyDtoDAsync(address(c->dst), address(c->src), c->nbytes, stream), "cuMemcpyDtoDAsync");
   }
-  return status_of(
-      d.MemcpyPeerAsync(address(c->dst), to->context, address(c->src), from->context, c->nbytes, stream),
-      "cuMemcpyPeerAsync");
+  return status_of(d.MemcpyPeerAsync(address(c->dst), to->context, address(c->src), from->context, c->nbytes, stream),
+                   "cuMemcpyPeerAsync");
 }
 
 int32_t pin(void*, size_t nbytes, void** out) {

@@ -32,10 +32,10 @@ Loaded* load() {
     l->why = "there is no CUDA driver on this machine (libcuda.so.1 was not found); install NVIDIA's driver";
     return l;
   }
-#define X(name, symbol, arguments)                                                                              \
-  l->table.name = reinterpret_cast<decltype(l->table.name)>(dlsym(library, #symbol));                           \
-  if (l->table.name == nullptr && l->why.empty()) {                                                             \
-    l->why = "the CUDA driver is too old: it has no function " #symbol "; install one of CUDA 12 or later";     \
+#define X(name, symbol, arguments)                                                                          \
+  l->table.name = reinterpret_cast<decltype(l->table.name)>(dlsym(library, #symbol));                       \
+  if (l->table.name == nullptr && l->why.empty()) {                                                         \
+    l->why = "the CUDA driver is too old: it has no function " #symbol "; install one of CUDA 12 or later"; \
   }
   FACULA_CUDA_DRIVER(X)
 #undef X
@@ -68,7 +68,8 @@ std::string error_text(CUresult result) {
   const char *name = nullptr, *text = nullptr;
   if (l.table.GetErrorName != nullptr) l.table.GetErrorName(result, &name);
   if (l.table.GetErrorString != nullptr) l.table.GetErrorString(result, &text);
-  return (name != nullptr ? name : "error " + std::to_string(result)) + (text != nullptr ? std::string(": ") + text : "");
+  return (name != nullptr ? name : "error " + std::to_string(result)) +
+         (text != nullptr ? std::string(": ") + text : "");
 }
 
 int32_t status_of(CUresult result, const char* doing) {
@@ -77,8 +78,9 @@ int32_t status_of(CUresult result, const char* doing) {
   std::string text = std::string(doing) + ": " + error_text(result);
   // errors of kernels that end the context
   if (result >= 700 && result < 720) {
-    text += ". A kernel that ran earlier failed, and the device's context is lost: restart the process; "
-            "FACULA_CUDA_SYNC=1 shows the operator that failed";
+    text +=
+        ". A kernel that ran earlier failed, and the device's context is lost: restart the process; "
+        "FACULA_CUDA_SYNC=1 shows the operator that failed";
   }
   return fail(result == CUDA_ERROR_OUT_OF_MEMORY ? FACULA_OUT_OF_MEMORY : FACULA_DEVICE_ERROR, text);
 }

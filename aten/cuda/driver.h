@@ -34,54 +34,54 @@ enum : int {
 };
 
 // name in this program, exported name, arguments
-#define FACULA_CUDA_DRIVER(X)                                                                                       \
-  X(Init, cuInit, (unsigned))                                                                                       \
-  X(DriverGetVersion, cuDriverGetVersion, (int*))                                                                   \
-  X(GetErrorName, cuGetErrorName, (CUresult, const char**))                                                         \
-  X(GetErrorString, cuGetErrorString, (CUresult, const char**))                                                     \
-  X(DeviceGetCount, cuDeviceGetCount, (int*))                                                                       \
-  X(DeviceGet, cuDeviceGet, (CUdevice*, int))                                                                       \
-  X(DeviceGetName, cuDeviceGetName, (char*, int, CUdevice))                                                         \
-  X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                                       \
-  X(DeviceGetAttribute, cuDeviceGetAttribute, (int*, int, CUdevice))                                                \
-  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                                       \
-  X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                                   \
-  X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                                    \
-  X(CtxSynchronize, cuCtxSynchronize, ())                                                                           \
-  X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                                                \
-  X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                                                \
-  X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                                           \
-  X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                                       \
-  X(MemFreeHost, cuMemFreeHost, (void*))                                                                            \
-  X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, (CUdeviceptr*, void*, unsigned))                         \
-  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))                            \
-  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                                  \
-  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                            \
-  X(MemcpyPeerAsync, cuMemcpyPeerAsync, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))         \
-  X(MemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr, const void*, size_t))                                                \
-  X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                 \
-  X(StreamCreateWithPriority, cuStreamCreateWithPriority, (CUstream*, unsigned, int))                               \
-  X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                                             \
-  X(StreamQuery, cuStreamQuery, (CUstream))                                                                         \
-  X(StreamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                              \
-  X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, int))                                                   \
-  X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph*))                                                     \
-  X(StreamIsCapturing, cuStreamIsCapturing, (CUstream, int*))                                                       \
-  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))            \
-  X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                                            \
-  X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                                            \
-  X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                                        \
-  X(EventCreate, cuEventCreate, (CUevent*, unsigned))                                                               \
-  X(EventDestroy, cuEventDestroy_v2, (CUevent))                                                                     \
-  X(EventRecord, cuEventRecord, (CUevent, CUstream))                                                                \
-  X(EventQuery, cuEventQuery, (CUevent))                                                                            \
-  X(EventSynchronize, cuEventSynchronize, (CUevent))                                                                \
-  X(EventElapsedTime, cuEventElapsedTime, (float*, CUevent, CUevent))                                               \
-  X(ModuleLoadData, cuModuleLoadData, (CUmodule*, const void*))                                                     \
-  X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                                   \
-  X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))                          \
-  X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                                   \
-  X(LaunchKernel, cuLaunchKernel,                                                                                   \
+#define FACULA_CUDA_DRIVER(X)                                                                               \
+  X(Init, cuInit, (unsigned))                                                                               \
+  X(DriverGetVersion, cuDriverGetVersion, (int*))                                                           \
+  X(GetErrorName, cuGetErrorName, (CUresult, const char**))                                                 \
+  X(GetErrorString, cuGetErrorString, (CUresult, const char**))                                             \
+  X(DeviceGetCount, cuDeviceGetCount, (int*))                                                               \
+  X(DeviceGet, cuDeviceGet, (CUdevice*, int))                                                               \
+  X(DeviceGetName, cuDeviceGetName, (char*, int, CUdevice))                                                 \
+  X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                               \
+  X(DeviceGetAttribute, cuDeviceGetAttribute, (int*, int, CUdevice))                                        \
+  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                               \
+  X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                           \
+  X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                            \
+  X(CtxSynchronize, cuCtxSynchronize, ())                                                                   \
+  X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                                        \
+  X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                                        \
+  X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                                   \
+  X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                               \
+  X(MemFreeHost, cuMemFreeHost, (void*))                                                                    \
+  X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, (CUdeviceptr*, void*, unsigned))                 \
+  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))                    \
+  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                          \
+  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                    \
+  X(MemcpyPeerAsync, cuMemcpyPeerAsync, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
+  X(MemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr, const void*, size_t))                                        \
+  X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                         \
+  X(StreamCreateWithPriority, cuStreamCreateWithPriority, (CUstream*, unsigned, int))                       \
+  X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                                     \
+  X(StreamQuery, cuStreamQuery, (CUstream))                                                                 \
+  X(StreamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                      \
+  X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, int))                                           \
+  X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph*))                                             \
+  X(StreamIsCapturing, cuStreamIsCapturing, (CUstream, int*))                                               \
+  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))    \
+  X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                                    \
+  X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                                    \
+  X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                                \
+  X(EventCreate, cuEventCreate, (CUevent*, unsigned))                                                       \
+  X(EventDestroy, cuEventDestroy_v2, (CUevent))                                                             \
+  X(EventRecord, cuEventRecord, (CUevent, CUstream))                                                        \
+  X(EventQuery, cuEventQuery, (CUevent))                                                                    \
+  X(EventSynchronize, cuEventSynchronize, (CUevent))                                                        \
+  X(EventElapsedTime, cuEventElapsedTime, (float*, CUevent, CUevent))                                       \
+  X(ModuleLoadData, cuModuleLoadData, (CUmodule*, const void*))                                             \
+  X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                           \
+  X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))                  \
+  X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                           \
+  X(LaunchKernel, cuLaunchKernel,                                                                           \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
 
 struct Driver {

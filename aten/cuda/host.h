@@ -55,7 +55,7 @@ class Scratch {
 }  // namespace facula::cuda
 
 // Leaves a function that returns a status when a call of another fails.
-#define FACULA_TRY(expression)                                                     \
-  do {                                                                             \
+#define FACULA_TRY(expression)                                                      \
+  do {                                                                              \
     if (const int32_t status_ = (expression); status_ != FACULA_OK) return status_; \
   } while (false)

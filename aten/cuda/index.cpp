@@ -52,7 +52,8 @@ bool describe(Indexing& x, const FaculaTensor& table, const FaculaValue& indices
   for (int d = 0; d < indices.count; ++d) {
     const FaculaTensor& t = indices.at.tensors[d];
     if (t.ndim < 0) continue;
-    if (x.indices == kMostIndices || (t.dtype != FACULA_INT64 && t.dtype != FACULA_INT32) || !on_device(t)) return false;
+    if (x.indices == kMostIndices || (t.dtype != FACULA_INT64 && t.dtype != FACULA_INT32) || !on_device(t))
+      return false;
     if (x.indices > 0 && (t.dtype != x.index[0]->dtype || dims[x.indices - 1] != d - 1)) {
       adjacent &= dims[x.indices - 1] == d - 1;
       if (t.dtype != x.index[0]->dtype) return false;
@@ -161,8 +162,9 @@ class Run {
     int to = 16;
     const auto fits = [&](int bytes) {
       const int64_t whole = row_.sizes[last] * piece_;
-      bool good = row_.strides[0][last] == piece_ && row_.strides[1][last] == piece_ && whole % bytes == 0 &&
-                  (reinterpret_cast<uintptr_t>(table) | reinterpret_cast<uintptr_t>(side)) % static_cast<uintptr_t>(bytes) == 0;
+      bool good =
+          row_.strides[0][last] == piece_ && row_.strides[1][last] == piece_ && whole % bytes == 0 &&
+          (reinterpret_cast<uintptr_t>(table) | reinterpret_cast<uintptr_t>(side)) % static_cast<uintptr_t>(bytes) == 0;
       for (int d = 0; d < last; ++d) good &= row_.strides[0][d] % bytes == 0 && row_.strides[1][d] % bytes == 0;
       for (int k = 0; k < x_.indices; ++k) good &= x_.steps[k] * piece_ % bytes == 0;
       for (int d = 0; d < tuples_.ndim; ++d) good &= tuples_.strides[0][d] % bytes == 0;
@@ -204,8 +206,7 @@ class Run {
     key.bits[0] = static_cast<uint64_t>(e.number);
     key.bits[1] = static_cast<uint64_t>(types);
     key.bits[2] = static_cast<uint64_t>(x_.indices) | static_cast<uint64_t>(x_.index[0]->dtype) << 8;
-    return find_kernel(
-        *device_, key, [&] { return source(e, element, value, x_.index[0]->dtype, x_.indices); }, out);
+    return find_kernel(*device_, key, [&] { return source(e, element, value, x_.index[0]->dtype, x_.indices); }, out);
   }
 
   const FaculaCall* call_;
@@ -266,7 +267,8 @@ void list(int level, const std::function<void(KernelSource)>& add) {
     for (const int piece : {1, 2, 4, 8, 16}) {
       for (const Entry e : {kRead, kLast, kWrite}) add(source(e, piece_type(piece), "uint8_t", FACULA_INT64, indices));
     }
-    for (const int32_t dtype : {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT64, FACULA_FLOAT16, FACULA_INT64, FACULA_COMPLEX64}) {
+    for (const int32_t dtype :
+         {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT64, FACULA_FLOAT16, FACULA_INT64, FACULA_COMPLEX64}) {
       if (level == 0 && dtype != FACULA_FLOAT32 && dtype != FACULA_BFLOAT16) continue;
       add(source(kAdd, element_type(dtype), compute_type(dtype), FACULA_INT64, indices));
     }

@@ -86,9 +86,9 @@ int32_t launch(const Device& device, Kernel& kernel, Grid grid, Grid block, int 
                          "cuFuncSetAttribute"));
     kernel.dynamic_shared = shared;
   }
-  const CUresult r = d.LaunchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                    static_cast<unsigned>(shared), static_cast<CUstream>(stream),
-                                    const_cast<void**>(arguments), nullptr);
+  const CUresult r =
+      d.LaunchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y, block.z, static_cast<unsigned>(shared),
+                     static_cast<CUstream>(stream), const_cast<void**>(arguments), nullptr);
   if (r != CUDA_SUCCESS) return status_of(r, "cuLaunchKernel");
   if (synchronous()) [[unlikely]] {
     int capturing = 0;

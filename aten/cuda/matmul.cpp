@@ -89,8 +89,9 @@ int32_t product(const Device& device, void* stream, int32_t dtype, const Sizes& 
                 const Matrix& out, const Numbers& numbers, const void* bias) {
   Product p;
   bool out_turned = false;
-  if (n.inner > 0 && fits(a, n.rows, n.inner, p.a_turned, p.a_step) && fits(b, n.inner, n.columns, p.b_turned, p.b_step) &&
-      fits(out, n.rows, n.columns, out_turned, p.out_step) && (!out_turned || n.rows == 1 || n.columns == 1)) {
+  if (n.inner > 0 && fits(a, n.rows, n.inner, p.a_turned, p.a_step) &&
+      fits(b, n.inner, n.columns, p.b_turned, p.b_step) && fits(out, n.rows, n.columns, out_turned, p.out_step) &&
+      (!out_turned || n.rows == 1 || n.columns == 1)) {
     p.a = a.data;
     p.b = b.data;
     p.out = const_cast<void*>(out.data);
@@ -140,8 +141,8 @@ int32_t multiply(const FaculaCall* call, const Sizes& n, const FaculaTensor& a, 
   const bool adds = given != nullptr && !is_number(beta, 0);
   Numbers numbers{alpha, adds ? beta : number(0), !adds && is_number(alpha, 1)};
   if (adds) {
-    const bool line = given->ndim == 1 && on_device(*given) && given->dtype == out.dtype && given->sizes[0] == n.columns &&
-                      given->strides[0] == 1 && n.batch == 1 && n.columns > 1;
+    const bool line = given->ndim == 1 && on_device(*given) && given->dtype == out.dtype &&
+                      given->sizes[0] == n.columns && given->strides[0] == 1 && n.batch == 1 && n.columns > 1;
     const bool kind = out.dtype == FACULA_FLOAT16 || out.dtype == FACULA_BFLOAT16 || out.dtype == FACULA_FLOAT32;
     if (line && kind && is_number(alpha, 1) && is_number(beta, 1)) {
       const int32_t status =

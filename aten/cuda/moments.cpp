@@ -18,8 +18,8 @@ int32_t computed(int32_t dtype) {
 }
 
 FoldDefinition definition(Kind kind, int norm, double order) {
-  std::string before = "#define FACULA_FOLD_KIND " + std::to_string(kind) + "\n#define FACULA_NORM " +
-                       std::to_string(norm) + "\n";
+  std::string before =
+      "#define FACULA_FOLD_KIND " + std::to_string(kind) + "\n#define FACULA_NORM " + std::to_string(norm) + "\n";
   char text[64];
   std::snprintf(text, sizeof(text), "#define FACULA_ORDER %.17g\n", order);
   return {kNames[kind], before + text, "facula/cuda/moments.h"};
@@ -85,9 +85,9 @@ void list(int level, const std::function<void(KernelSource)>& add) {
       if (type == FACULA_COMPLEX64 && (kind == kNanSum || kind == kCount)) continue;
       Folding f;
       f.in_dtype = kind == kCount ? int32_t{FACULA_BOOL} : int32_t{type};
-      f.out_dtypes[0] = kind == kCount                                   ? int32_t{FACULA_INT64}
+      f.out_dtypes[0] = kind == kCount                              ? int32_t{FACULA_INT64}
                         : type == FACULA_COMPLEX64 && kind != kMean ? int32_t{FACULA_FLOAT32}
-                                                                         : int32_t{type};
+                                                                    : int32_t{type};
       f.compute = kind == kCount ? int32_t{FACULA_INT64} : computed(type);
       for (const int norm : {0, 1, 2, 3, 4, 5}) {
         if (kind != kNorm && norm != 2) continue;

@@ -82,7 +82,7 @@ int64_t integer_of(const FaculaValue& v) {
   if (v.kind != FACULA_FLOAT && v.kind != FACULA_COMPLEX) return v.at.i;
   const double f = v.at.f;
   return f >= -9223372036854775808.0 && f < 9223372036854775808.0 ? static_cast<int64_t>(f)
-                                                                   : std::numeric_limits<int64_t>::min();
+                                                                  : std::numeric_limits<int64_t>::min();
 }
 
 void Params::put_number(const FaculaValue& v, int32_t compute) {

@@ -162,8 +162,7 @@ void put_numbers(Params& params, const FormulaText& f, const FaculaPointwise& ca
 
 }  // namespace
 
-KernelSource pointwise_source(const FormulaText& f, int32_t compute, const int32_t* dtypes,
-                              const PointwiseForm& form) {
+KernelSource pointwise_source(const FormulaText& f, int32_t compute, const int32_t* dtypes, const PointwiseForm& form) {
   std::string text = "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
   text += std::string("using T = ") + compute_type(compute) + ";\nusing R = math::real_t<T>;\n";
   std::string each_in, each_out, arguments;
@@ -261,8 +260,8 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   key.bits[1] = dtypes;
   key.bits[2] = static_cast<uint64_t>(call->compute);
   Kernel* kernel = nullptr;
-  FACULA_TRY(find_kernel(
-      *device, key, [&] { return pointwise_source(*f, call->compute, o.dtypes, plan.form); }, &kernel));
+  FACULA_TRY(
+      find_kernel(*device, key, [&] { return pointwise_source(*f, call->compute, o.dtypes, plan.form); }, &kernel));
 
   Params params;
   for (int i = 0; i < o.count(); ++i) params.put(o.is_scalar(i) ? nullptr : o.data[i]);

@@ -36,7 +36,8 @@ int64_t mantissa_bits(int32_t dtype) {
 }
 
 bool in_double(Draw draw, int32_t dtype) {
-  return draw == kGeometric || draw == kCauchy || draw == kPoisson || (dtype == FACULA_FLOAT64 && draw != kBernoulli && draw != kBernoulliOf && draw != kIntegers);
+  return draw == kGeometric || draw == kCauchy || draw == kPoisson ||
+         (dtype == FACULA_FLOAT64 && draw != kBernoulli && draw != kBernoulliOf && draw != kIntegers);
 }
 
 KernelSource source(Draw draw, int32_t dtype) {
@@ -149,7 +150,8 @@ int32_t range(const FaculaCall* call, const FaculaTensor& out, int64_t from, int
   const int64_t most = exact_integers(out.dtype);
   if (out.dtype <= FACULA_INT64) {
     const int64_t least = out.dtype <= FACULA_UINT8 ? 0 : -most - 1;
-    if (from < least || to - 1 > most) return wrong((std::string(op) + "(): the integers do not fit the dtype").c_str());
+    if (from < least || to - 1 > most)
+      return wrong((std::string(op) + "(): the integers do not fit the dtype").c_str());
   }
   return integers(call, out, from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from), op);
 }
@@ -217,7 +219,8 @@ int32_t geometric(void*, const FaculaCall* call) {
 }
 template <int kDraw>
 int32_t two_numbers(void*, const FaculaCall* call) {
-  if (!(real_of(call->args[2]) > 0)) return wrong(kDraw == kCauchy ? "cauchy_(): sigma must be positive" : "log_normal_(): std must be positive");
+  if (!(real_of(call->args[2]) > 0))
+    return wrong(kDraw == kCauchy ? "cauchy_(): sigma must be positive" : "log_normal_(): std must be positive");
   if (!is_floating(tensor(call, 0).dtype)) return wrong("a tensor of a floating-point dtype is needed");
   Drawing d;
   d.draw = static_cast<Draw>(kDraw);

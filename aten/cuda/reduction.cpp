@@ -50,8 +50,8 @@ int32_t make_plan(const Folding& f, int processors, Plan& p) {
     const bool line = p.reduced.ndim == 1 && side_by_side;
     form.vec = line && aligned(widest, p.kept, 0) ? widest : 1;
     const int64_t work = (p.length + form.vec * 4 - 1) / (form.vec * 4);
-    form.lanes = static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
-                                                          std::max<int64_t>(work, 1)))), 1, kThreads));
+    form.lanes = static_cast<int>(std::clamp<int64_t>(
+        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(work, 1)))), 1, kThreads));
     if (form.lanes == kThreads / 2) form.lanes = kThreads;  // fewer forms
     p.blocks = (p.outputs + kThreads / form.lanes - 1) / (kThreads / form.lanes);
     steps = int64_t{form.lanes} * form.vec * 4;
@@ -63,7 +63,8 @@ int32_t make_plan(const Folding& f, int processors, Plan& p) {
     p.blocks = (p.outputs + 32 * vec - 1) / (32 * vec);
     steps = 8 * 4;
   }
-  p.parts = std::clamp<int64_t>(wanted / std::max<int64_t>(p.blocks, 1), 1, std::max<int64_t>(1, p.length / (2 * steps)));
+  p.parts =
+      std::clamp<int64_t>(wanted / std::max<int64_t>(p.blocks, 1), 1, std::max<int64_t>(1, p.length / (2 * steps)));
   p.parts = std::min<int64_t>(p.parts, 1024);
   p.part = (p.length + p.parts - 1) / p.parts;
   p.part = (p.part + steps - 1) / steps * steps;

@@ -20,7 +20,9 @@ KernelSource source(Scan scan, int32_t in, int32_t out, int32_t compute, bool ro
 
 // Sums and products go in the widest type of their kind, as on the CPU.
 int32_t widest(int32_t dtype) {
-  return is_complex(dtype) ? int32_t{FACULA_COMPLEX128} : is_floating(dtype) ? int32_t{FACULA_FLOAT64} : int32_t{FACULA_INT64};
+  return is_complex(dtype)    ? int32_t{FACULA_COMPLEX128}
+         : is_floating(dtype) ? int32_t{FACULA_FLOAT64}
+                              : int32_t{FACULA_INT64};
 }
 int32_t compute_of(Scan scan, int32_t in, int32_t out) {
   switch (scan) {
@@ -73,8 +75,8 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
   for (const int64_t step : steps) params.put(step);
   if (!put_walk(params, walk, 4)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  const Grid grid = rows ? Grid{static_cast<unsigned>(std::min<int64_t>(walk.count, 65535))}
-                         : grid_for(*device, walk.count, 256);
+  const Grid grid =
+      rows ? Grid{static_cast<unsigned>(std::min<int64_t>(walk.count, 65535))} : grid_for(*device, walk.count, 256);
   return launch(*device, *kernel, grid, {256}, 0, call->stream, arguments);
 }
 
@@ -95,7 +97,8 @@ int32_t affine(void*, const FaculaCall* call) {
 
 void list(int level, const std::function<void(KernelSource)>& add) {
   for (int scan = kSum; scan <= kAffine; ++scan) {
-    for (const int32_t dtype : {FACULA_FLOAT32, FACULA_INT64, FACULA_FLOAT64, FACULA_BFLOAT16, FACULA_FLOAT16, FACULA_COMPLEX64}) {
+    for (const int32_t dtype :
+         {FACULA_FLOAT32, FACULA_INT64, FACULA_FLOAT64, FACULA_BFLOAT16, FACULA_FLOAT16, FACULA_COMPLEX64}) {
       if (level == 0) continue;
       if (level == 1 && dtype > FACULA_FLOAT32) continue;
       if (scan >= kLogSum && dtype == FACULA_INT64) continue;
@@ -109,8 +112,8 @@ void list(int level, const std::function<void(KernelSource)>& add) {
 const ListsSources lists(list);
 
 const Registers registers{
-    {"cumsum", scan<kSum>},         {"cumprod", scan<kProduct>},    {"cummax", scan<kMaximum>},
-    {"cummin", scan<kMinimum>},     {"logcumsumexp", scan<kLogSum>}, {"_cumsum_reversed", cumsum_reversed},
+    {"cumsum", scan<kSum>},     {"cumprod", scan<kProduct>},     {"cummax", scan<kMaximum>},
+    {"cummin", scan<kMinimum>}, {"logcumsumexp", scan<kLogSum>}, {"_cumsum_reversed", cumsum_reversed},
     {"_affine_scan", affine},
 };
 

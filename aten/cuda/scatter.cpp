@@ -27,7 +27,8 @@ KernelSource source(Entry e, int32_t dtype, int32_t index, int reduce) {
 
 class Run {
  public:
-  Run(const FaculaCall* call, const FaculaTensor& table, const FaculaTensor& side, const FaculaTensor& index, int64_t dim)
+  Run(const FaculaCall* call, const FaculaTensor& table, const FaculaTensor& side, const FaculaTensor& index,
+      int64_t dim)
       : call_(call), table_(table), side_(side), index_(index), dim_(wrapped_dim(dim, table)) {}
 
   int32_t start() {
@@ -35,7 +36,8 @@ class Run {
     if ((index_.dtype != FACULA_INT64 && index_.dtype != FACULA_INT32) || !on_device(index_) || !on_device(side_)) {
       return FACULA_NOT_SUPPORTED;
     }
-    int64_t sizes[kMaxTensorDims] = {1}, table[kMaxTensorDims] = {}, side[kMaxTensorDims] = {}, ids[kMaxTensorDims] = {};
+    int64_t sizes[kMaxTensorDims] = {1}, table[kMaxTensorDims] = {}, side[kMaxTensorDims] = {},
+            ids[kMaxTensorDims] = {};
     const int ndim = index_.ndim;
     int64_t step = 1;
     size_ = table_.ndim > 0 ? table_.sizes[dim_] : 1;
@@ -69,8 +71,7 @@ class Run {
     key.bits[0] = static_cast<uint64_t>(e.number) | static_cast<uint64_t>(reduce) << 8;
     key.bits[1] = static_cast<uint64_t>(table_.dtype) | static_cast<uint64_t>(index_.dtype) << 8;
     Kernel* kernel = nullptr;
-    FACULA_TRY(find_kernel(
-        *device_, key, [&] { return source(e, table_.dtype, index_.dtype, reduce); }, &kernel));
+    FACULA_TRY(find_kernel(*device_, key, [&] { return source(e, table_.dtype, index_.dtype, reduce); }, &kernel));
     Params params;
     params.put(table_.data);
     params.put(side_.data);
@@ -116,9 +117,9 @@ int32_t scatter(void*, const FaculaCall* call) {
   FACULA_TRY(memory.allocate(table + static_cast<size_t>(run.count()) * 8));
   auto* const winners = reinterpret_cast<int64_t*>(memory.data());
   int64_t* const ids = winners + run.places();
-  FACULA_TRY(status_of(driver()->MemsetD8Async(reinterpret_cast<CUdeviceptr>(winners), 0xff, table,
-                                               static_cast<CUstream>(call->stream)),
-                       "cuMemsetD8Async"));
+  FACULA_TRY(status_of(
+      driver()->MemsetD8Async(reinterpret_cast<CUdeviceptr>(winners), 0xff, table, static_cast<CUstream>(call->stream)),
+      "cuMemsetD8Async"));
   FACULA_TRY(run.run(kPlaces, ids, nullptr, winners));
   return run.run(kWrite, ids, nullptr, winners);
 }
@@ -147,8 +148,8 @@ int32_t scatter_reduce(void*, const FaculaCall* call) {
 }
 
 void list(int level, const std::function<void(KernelSource)>& add) {
-  for (const int32_t dtype : {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_INT64, FACULA_FLOAT64, FACULA_FLOAT16,
-                              FACULA_BOOL, FACULA_COMPLEX64}) {
+  for (const int32_t dtype :
+       {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_INT64, FACULA_FLOAT64, FACULA_FLOAT16, FACULA_BOOL, FACULA_COMPLEX64}) {
     if (level == 0 && dtype > FACULA_FLOAT32) continue;
     if (level == 1 && dtype > FACULA_FLOAT32 && dtype != FACULA_COMPLEX64) continue;
     for (const Entry e : {kGather, kPlaces, kWrite}) add(source(e, dtype, FACULA_INT64, 0));

@@ -82,8 +82,8 @@ int32_t nonzero(void*, const FaculaCall* call) {
   for (int i = 0; i < 3; ++i) {
     Kernel* kernel = nullptr;
     FACULA_TRY(find(*device, kSteps[i], 1 + i, 1, self.dtype, "bool", &kernel));
-    FACULA_TRY(launch(*device, *kernel, {i == 1 ? 1u : static_cast<unsigned>(blocks)}, {kBlock}, 0, call->stream,
-                      arguments));
+    FACULA_TRY(
+        launch(*device, *kernel, {i == 1 ? 1u : static_cast<unsigned>(blocks)}, {kBlock}, 0, call->stream, arguments));
   }
   return FACULA_OK;
 }

@@ -97,8 +97,8 @@ int32_t sort_rows(const Device& device, void* stream, const Sorting& s) {
     params.put(s.indices);
     params.put(items);
     params.put(other);
-    for (const int64_t n : {s.walk.count, s.length, width, static_cast<int64_t>(s.descending), s.in_step,
-                            s.values_step, s.indices_step}) {
+    for (const int64_t n : {s.walk.count, s.length, width, static_cast<int64_t>(s.descending), s.in_step, s.values_step,
+                            s.indices_step}) {
       params.put(n);
     }
     if (!put_walk(params, s.walk, 3)) return FACULA_NOT_SUPPORTED;

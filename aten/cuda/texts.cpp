@@ -37,15 +37,24 @@ const FoldText* find_fold(const char* op, const char* type_class) {
 }
 
 const char* element_type(int32_t dtype) {
-  static constexpr const char* kNames[FACULA_DTYPES] = {"Bool", "uint8_t",  "int8_t", "int16_t", "int32_t", "int64_t",
-                                                        "Half", "BFloat16", "float",  "double",  "std::complex<float>",
+  static constexpr const char* kNames[FACULA_DTYPES] = {"Bool",
+                                                        "uint8_t",
+                                                        "int8_t",
+                                                        "int16_t",
+                                                        "int32_t",
+                                                        "int64_t",
+                                                        "Half",
+                                                        "BFloat16",
+                                                        "float",
+                                                        "double",
+                                                        "std::complex<float>",
                                                         "std::complex<double>"};
   return kNames[dtype];
 }
 const char* compute_type(int32_t dtype) {
-  return dtype == FACULA_BOOL                               ? "bool"
+  return dtype == FACULA_BOOL                                  ? "bool"
          : dtype == FACULA_FLOAT16 || dtype == FACULA_BFLOAT16 ? "float"
-                                                            : element_type(dtype);
+                                                               : element_type(dtype);
 }
 const char* class_of(int32_t dtype) {
   return dtype == FACULA_BOOL ? "bool" : is_integral(dtype) ? "int" : is_floating(dtype) ? "float" : "complex";

@@ -81,7 +81,8 @@ int32_t dense(const FaculaTensor& t, Scratch& scratch, int32_t index, void* stre
     *data = t.data;
     return FACULA_OK;
   }
-  FACULA_TRY(scratch.allocate(static_cast<size_t>(std::max<int64_t>(t.numel, 1)) * static_cast<size_t>(itemsize(dtype))));
+  FACULA_TRY(
+      scratch.allocate(static_cast<size_t>(std::max<int64_t>(t.numel, 1)) * static_cast<size_t>(itemsize(dtype))));
   int64_t strides[kMaxTensorDims];
   const FaculaTensor block = block_like(t, scratch.data(), dtype, strides);
   *data = scratch.data();

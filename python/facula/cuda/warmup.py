@@ -33,7 +33,13 @@ def warm(arch: str, match: str = "", level: int = 0, threads: int | None = None)
     counts = (ctypes.c_int32 * 3)()
     text = ctypes.create_string_buffer(30_000)
     _vendor.module().facula_cuda_warm(
-        arch.encode(), match.encode(), level, threads or os.cpu_count() or 1, counts, text, len(text)
+        arch.encode(),
+        match.encode(),
+        level,
+        threads or os.cpu_count() or 1,
+        counts,
+        text,
+        len(text),
     )
     return Report(*counts, text.value.decode(errors="replace"))
 
