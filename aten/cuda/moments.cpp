@@ -21,7 +21,7 @@ FoldDefinition definition(Kind kind, int norm, double order) {
   std::string before =
       "#define FACULA_FOLD_KIND " + std::to_string(kind) + "\n#define FACULA_NORM " + std::to_string(norm) + "\n";
   char text[64];
-  std::snprintf(text, sizeof(text), "#define FACULA_ORDER %.17g\n", order);
+  std::snprintf(text, sizeof(text), "#define FACULA_ORDER double(%.17g)\n", norm == 5 ? order : 1.0);
   return {kNames[kind], before + text, "facula/cuda/moments.h"};
 }
 
@@ -56,11 +56,10 @@ int32_t nansum(void*, const FaculaCall* call) {
   if (is_complex(result(call).dtype)) return FACULA_NOT_SUPPORTED;
   return run(call, kNanSum, tensor(call, 0), call->args[1], computed(result(call).dtype));
 }
-// count_nonzero(self, dim, out): booleans are summed
+// count_nonzero(self, dim, out)
 int32_t count_nonzero(void*, const FaculaCall* call) {
   const FaculaTensor& self = tensor(call, 0);
-  if (self.dtype != FACULA_BOOL) return FACULA_NOT_SUPPORTED;
-  return run(call, kCount, self, call->args[1], FACULA_INT64);
+  return run(call, kCount, self, call->args[1], computed(self.dtype));
 }
 // var.correction(self, dim, correction, keepdim, out[, mean])
 template <int kRoot>
@@ -82,13 +81,13 @@ void list(int level, const std::function<void(KernelSource)>& add) {
     for (const int32_t type : {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT64, FACULA_COMPLEX64}) {
       if (level == 0 && (kind != kMean || type > FACULA_FLOAT32)) continue;
       if (level == 1 && type == FACULA_FLOAT64) continue;
-      if (type == FACULA_COMPLEX64 && (kind == kNanSum || kind == kCount)) continue;
+      if (type == FACULA_COMPLEX64 && kind == kNanSum) continue;
       Folding f;
-      f.in_dtype = kind == kCount ? int32_t{FACULA_BOOL} : int32_t{type};
+      f.in_dtype = type;
       f.out_dtypes[0] = kind == kCount                              ? int32_t{FACULA_INT64}
                         : type == FACULA_COMPLEX64 && kind != kMean ? int32_t{FACULA_FLOAT32}
                                                                     : int32_t{type};
-      f.compute = kind == kCount ? int32_t{FACULA_INT64} : computed(type);
+      f.compute = computed(type);
       for (const int norm : {0, 1, 2, 3, 4, 5}) {
         if (kind != kNorm && norm != 2) continue;
         const FoldDefinition d = definition(kind, norm, 3);

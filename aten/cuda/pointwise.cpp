@@ -24,13 +24,14 @@ struct Operands {
   bool is_scalar(int operand) const { return operand >= nouts && (scalars >> (operand - nouts) & 1u) != 0; }
 };
 
+// 16 bytes of the widest elements: neighbouring threads then write whole lines.
 int widest_vector(const Operands& o, uint32_t splats) {
-  int smallest = 16;
+  int widest = 2;
   for (int i = 0; i < o.count(); ++i) {
     const bool moves = !o.is_scalar(i) && !(i >= o.nouts && (splats >> (i - o.nouts) & 1u) != 0);
-    if (moves) smallest = std::min(smallest, o.sizes[i]);
+    if (moves) widest = std::max(widest, o.sizes[i]);
   }
-  return std::min(8, 16 / smallest);
+  return 16 / widest;
 }
 bool is_aligned(const Operands& o, int i, int vec) {
   return reinterpret_cast<uintptr_t>(o.data[i]) % static_cast<uintptr_t>(std::min(16, vec * o.sizes[i])) == 0;
@@ -93,6 +94,15 @@ void plan_tiled(Plan& p, const Operands& o, int dim, uint32_t turned) {
   p.form.kind = PointwiseForm::kTiled;
   p.form.turned = turned;
   p.form.tile = largest <= 8 ? 64 : 32;
+  // elements of two bytes go in pairs
+  bool pairs = p.form.tile == 64 && l.sizes[0] % 2 == 0 && l.sizes[1] % 2 == 0;
+  for (int i = 0; i < o.count(); ++i) {
+    const bool turns = i >= o.nouts && (turned >> (i - o.nouts) & 1u) != 0;
+    if (i >= o.nouts && !turns) continue;
+    pairs &= o.sizes[i] == 2 && is_aligned(o, i, 2);
+    for (int d = 0; d < l.ndim; ++d) pairs &= d == (turns ? 1 : 0) || l.strides[d][i] % 2 == 0;
+  }
+  p.form.vec = pairs ? 2 : 1;
   p.form.dims = std::max(2, l.ndim);
   p.count = (l.sizes[0] + p.form.tile - 1) / p.form.tile * ((l.sizes[1] + p.form.tile - 1) / p.form.tile);
   for (int d = 2; d < l.ndim; ++d) p.count *= l.sizes[d];

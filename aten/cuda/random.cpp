@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels.h"
-#include "walk.h"
+#include "sort.h"
 #include "warm.h"
 
 namespace facula::cuda {
@@ -20,7 +20,8 @@ enum Draw : int {  // kernels/random.cu
   kGeometric,
   kCauchy,
   kLogNormal,
-  kPoisson
+  kPoisson,
+  kKeys
 };
 
 struct Drawing {
@@ -90,7 +91,7 @@ int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& 
   const WalkDims walk = make_walk(ndim, sizes, given, item, 1);
   if (!put_walk(params, walk, 1)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  const int64_t jobs = d.draw == kPoisson ? walk.count : (walk.count + 3) / 4;
+  const int64_t jobs = d.draw == kPoisson || d.draw == kKeys ? walk.count : (walk.count + 3) / 4;
   return launch(*device, *kernel, grid_for(*device, jobs, 256), {256}, 0, call->stream, arguments);
 }
 
@@ -229,12 +230,30 @@ int32_t two_numbers(void*, const FaculaCall* call) {
   return run(call, tensor(call, 0), key_of(call), d);
 }
 
+// randperm(n, generator, dtype, device, out): the order of random words
+int32_t permutation(void*, const FaculaCall* call) {
+  const FaculaTensor& out = result(call);
+  if (out.numel == 0) return FACULA_OK;
+  Scratch keys(call->index, call->stream), order(call->index, call->stream);
+  FACULA_TRY(keys.allocate(static_cast<size_t>(out.numel) * 8));
+  const int64_t step = 1;
+  const FaculaTensor words{keys.data(), &out.numel, &step, out.numel, 1, FACULA_INT64, call->index, FACULA_CONTIGUOUS, nullptr};
+  Drawing d;
+  d.draw = kKeys;
+  FACULA_TRY(run(call, words, key_of(call), d));
+  const Device* device = nullptr;
+  FACULA_TRY(enter(call->index, &device));
+  FACULA_TRY(order_of(*device, call->stream, reinterpret_cast<const int64_t*>(keys.data()), out.numel, order));
+  return write_back(out, order.data(), FACULA_INT64, call->index, call->stream);
+}
+
 void list(int level, const std::function<void(KernelSource)>& add) {
-  for (int draw = kUniform; draw <= kPoisson; ++draw) {
+  for (int draw = kUniform; draw <= kKeys; ++draw) {
     for (const int32_t dtype : {FACULA_FLOAT32, FACULA_FLOAT64, FACULA_BFLOAT16, FACULA_FLOAT16, FACULA_INT64}) {
       if (level == 0 && (draw > kNormal || dtype != FACULA_FLOAT32)) continue;
       if (level == 1 && dtype > FACULA_FLOAT64) continue;
-      if (dtype == FACULA_INT64 && (draw < kIntegers || draw > kBernoulliOf)) continue;
+      if (draw == kKeys && dtype != FACULA_INT64) continue;
+      if (dtype == FACULA_INT64 && draw != kKeys && (draw < kIntegers || draw > kBernoulliOf)) continue;
       add(source(static_cast<Draw>(draw), dtype));
     }
   }
@@ -257,6 +276,7 @@ const Registers registers{
     {"cauchy_", two_numbers<kCauchy>},
     {"log_normal_", two_numbers<kLogNormal>},
     {"poisson", poisson},
+    {"randperm", permutation},
 };
 
 }  // namespace

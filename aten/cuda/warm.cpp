@@ -32,13 +32,27 @@ void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
       int32_t dtypes[16];
       std::fill_n(dtypes, 16, type);
       PointwiseForm form;
-      form.vec = std::min(8, 16 / itemsize(type));
+      form.vec = 16 / std::max(2, itemsize(type));
       form.unroll = std::clamp(64 / (16 * f.nins), 1, 4);
       add(pointwise_source(f, compute, dtypes, form));
+      if (std::string_view(f.op) == "copy" || level == 2) {
+        PointwiseForm tiled;
+        tiled.kind = PointwiseForm::kTiled;
+        tiled.turned = 1;
+        tiled.dims = 2;
+        tiled.tile = itemsize(type) <= 4 ? 64 : 32;
+        tiled.vec = itemsize(type) == 2 ? 2 : 1;
+        add(pointwise_source(f, compute, dtypes, tiled));
+      }
       if (level == 0 || (level == 1 && types.size() > 1 && type != types[0])) continue;
       form.kind = PointwiseForm::kStrided;
       form.dims = 2;
       form.splats = f.nins > 1 ? 2 : 0;
+      add(pointwise_source(f, compute, dtypes, form));
+      form.vec = 1;
+      form.unroll = 4;
+      form.dims = 1;
+      form.splats = 0;
       add(pointwise_source(f, compute, dtypes, form));
     }
   }

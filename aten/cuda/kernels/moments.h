@@ -80,6 +80,19 @@ struct Fold {
   }
 };
 
+#elif FACULA_FOLD_KIND == 4
+struct Fold {
+  struct Acc {
+    int64_t count;
+  };
+  static FD Acc init() { return {0}; }
+  static FD void add(Acc& acc, T x, int64_t) { acc.count += math::truth(x) ? 1 : 0; }
+  static FD Acc combine(Acc a, Acc b) { return {a.count + b.count}; }
+  static FD void finish(Acc acc, const ReduceParams&, char* const (&out)[FACULA_OUTS]) {
+    *reinterpret_cast<O0*>(out[0]) = element<O0>(acc.count);
+  }
+};
+
 #else
 struct Fold {
   struct Acc {

@@ -175,8 +175,8 @@ constexpr bool is_turned(int i) { return (FACULA_TURNED >> i & 1) != 0; }
 constexpr int kTile = FACULA_TILE, kRows = kThreads / 32;
 template <typename S>
 struct Tile {
-  // an odd number of banks from row to row
-  static constexpr int kPitch = kTile + (sizeof(S) >= 4 ? 1 : 4 / static_cast<int>(sizeof(S)));
+  // an odd number of banks from row to row; from pair of rows to pair when elements go in pairs
+  static constexpr int kPitch = kTile + (sizeof(S) >= 4 || FACULA_VEC > 1 ? 1 : 4 / static_cast<int>(sizeof(S)));
   S at[kTile * kPitch];
 };
 template <typename S, bool kUsed>
@@ -207,18 +207,23 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_pointwise(const __
   }
   const int size0 = static_cast<int>(p.sizes[0] - begin0 < kTile ? p.sizes[0] - begin0 : kTile);
   const int size1 = static_cast<int>(p.sizes[1] - begin1 < kTile ? p.sizes[1] - begin1 : kTile);
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32;
-#define X(i)                                                                                                    \
-  if constexpr (is_turned(i)) {                                                                                 \
-    _Pragma("unroll") for (int b = 0; b < kTile; b += kRows) {                                                  \
-      _Pragma("unroll") for (int a = 0; a < kTile; a += 32) {                                                   \
-        if (b + row < size0 && a + lane < size1) {                                                              \
-          tile##i.at[(b + row) * Tile<I##i>::kPitch + a + lane] = *reinterpret_cast<const I##i*>(               \
-              data[FACULA_OUTS + i] + (b + row) * p.strides[0][FACULA_OUTS + i] +                               \
-              (a + lane) * static_cast<int64_t>(sizeof(I##i)));                                                 \
-        }                                                                                                       \
-      }                                                                                                         \
-    }                                                                                                           \
+  constexpr int kLine = 32 * FACULA_VEC;  // elements of a warp
+  const int lane = threadIdx.x % 32 * FACULA_VEC, row = threadIdx.x / 32;
+#define X(i)                                                                                      \
+  if constexpr (is_turned(i)) {                                                                   \
+    _Pragma("unroll") for (int b = 0; b < kTile; b += kRows) {                                    \
+      _Pragma("unroll") for (int a = 0; a < kTile; a += kLine) {                                  \
+        if (b + row < size0 && a + lane < size1) {                                                \
+          Vector<I##i, FACULA_VEC> v;                                                             \
+          v.load(reinterpret_cast<const I##i*>(data[FACULA_OUTS + i] +                            \
+                                               (b + row) * p.strides[0][FACULA_OUTS + i]) +       \
+                 a + lane);                                                                       \
+          _Pragma("unroll") for (int k = 0; k < FACULA_VEC; ++k) {                                \
+            tile##i.at[(b + row) * Tile<I##i>::kPitch + a + lane + k] = v.at[k];                  \
+          }                                                                                       \
+        }                                                                                         \
+      }                                                                                           \
+    }                                                                                             \
   }
   FACULA_EACH_IN(X)
 #undef X
@@ -226,27 +231,38 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_pointwise(const __
 #pragma unroll
   for (int b = 0; b < kTile; b += kRows) {
 #pragma unroll
-    for (int a = 0; a < kTile; a += 32) {
+    for (int a = 0; a < kTile; a += kLine) {
       const int at0 = a + lane, at1 = b + row;
       if (at0 < size0 && at1 < size1) {
-#define X(i)                                                                                           \
-  Input<A##i, I##i, 1, i> in##i[1];                                                                    \
-  if constexpr (is_turned(i)) {                                                                        \
-    in##i[0].x.at[0] = tile##i.at[at0 * Tile<I##i>::kPitch + at1];                                     \
-  } else if constexpr (!is_scalar(i)) {                                                                \
-    in##i[0].load(p, data[FACULA_OUTS + i] + at0 * p.strides[0][FACULA_OUTS + i] +                     \
-                         at1 * p.strides[1][FACULA_OUTS + i]);                                         \
-  }
-        FACULA_EACH_IN(X)
-#undef X
-        constexpr int u = 0, k = 0;
-#define X(i) Y##i y##i[1];
+#define X(i) Y##i y##i[FACULA_VEC];
         FACULA_EACH_OUT(X)
 #undef X
-        formula(p.numbers, FACULA_ARGS(k));
-#define X(i)                                                                                      \
-  *reinterpret_cast<O##i*>(const_cast<char*>(data[i]) + at0 * p.strides[0][i] + at1 * p.strides[1][i]) = \
-      element<O##i>(y##i[0]);
+#pragma unroll
+        for (int k = 0; k < FACULA_VEC; ++k) {
+          constexpr int u = 0;
+#define X(i)                                                                                          \
+  struct Element##i {                                                                                 \
+    const Params& p;                                                                                  \
+    Input<A##i, I##i, 1, i> one;                                                                      \
+    FD A##i get(const Params&, int) const { return one.get(p, 0); }                                   \
+  };                                                                                                  \
+  Element##i in##i[1] = {{p, {}}};                                                                    \
+  if constexpr (is_turned(i)) {                                                                       \
+    in##i[0].one.x.at[0] = tile##i.at[(at0 + k) * Tile<I##i>::kPitch + at1];                          \
+  } else if constexpr (!is_scalar(i)) {                                                               \
+    in##i[0].one.load(p, data[FACULA_OUTS + i] + (at0 + k) * p.strides[0][FACULA_OUTS + i] +          \
+                             at1 * p.strides[1][FACULA_OUTS + i]);                                    \
+  }
+          FACULA_EACH_IN(X)
+#undef X
+          formula(p.numbers, FACULA_ARGS(k));
+        }
+#define X(i)                                                                                            \
+  {                                                                                                     \
+    Vector<O##i, FACULA_VEC> v;                                                                         \
+    v.set(y##i);                                                                                        \
+    v.store(reinterpret_cast<O##i*>(const_cast<char*>(data[i]) + at0 * p.strides[0][i] + at1 * p.strides[1][i])); \
+  }
         FACULA_EACH_OUT(X)
 #undef X
       }

@@ -15,7 +15,7 @@ struct Params {
   int64_t bits, dense;
   Walk<1> walk;
 };
-enum { kUniform, kNormal, kExponential, kIntegers, kLongIntegers, kBernoulli, kBernoulliOf, kGeometric, kCauchy, kLogNormal, kPoisson };
+enum { kUniform, kNormal, kExponential, kIntegers, kLongIntegers, kBernoulli, kBernoulliOf, kGeometric, kCauchy, kLogNormal, kPoisson, kKeys };
 
 struct Block {
   uint32_t w[4];
@@ -219,6 +219,17 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
     if (p.chances[i] < 0) report(kBadRate, 0, 0);
     ElementStream stream{p, static_cast<uint64_t>(i), {}, 0};
     put(p, i, poisson_one(p.chances[i], stream));
+  }
+#elif FACULA_DRAW == 11  // kKeys: two words, that of a second draw decides where the first agree
+  Params second = p;
+  second.offset |= uint64_t(1) << 63;
+  for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+    const uint64_t block = i / 64 * 16 + i % 16;
+    const int word = i % 64 / 16;
+    const Block x = philox(p, block), y = philox(second, block);
+    const auto pick = [&](const Block& b) { return word == 0 ? b.w[0] : word == 1 ? b.w[1] : word == 2 ? b.w[2] : b.w[3]; };
+    const uint64_t key = static_cast<uint64_t>(pick(x)) << 32 | pick(y);
+    put(p, i, static_cast<int64_t>(key ^ uint64_t(1) << 63));
   }
 #else
   // thread l of group g has elements 64 g + l + 16 k

@@ -13,6 +13,10 @@ struct SoftmaxParams {
   Walk<3> walk;  // rows
 };
 
+// Results of 16 bits do not show the last bits of an exponential.
+FD float exponential(float x) { return sizeof(O) == 2 ? __expf(x) : ::expf(x); }
+FD double exponential(double x) { return ::exp(x); }
+
 }  // namespace facula
 
 using namespace facula;
@@ -43,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
         x[i][k] -= top;
-        const T e = math::exp(x[i][k]);
+        const T e = exponential(x[i][k]);
         sum += e;
 #if FACULA_KIND == 0
         x[i][k] = e;
@@ -56,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
       read(i, place);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        if (FACULA_ITEMS == 0) x[i][k] = FACULA_KIND == 0 ? math::exp(x[i][k] - top) : x[i][k] - top;
+        if (FACULA_ITEMS == 0) x[i][k] = FACULA_KIND == 0 ? exponential(x[i][k] - top) : x[i][k] - top;
         x[i][k] = FACULA_KIND == 0 ? x[i][k] * scale : x[i][k] - scale;
       }
       write_vector<O>(p.out + at[2], place, p.steps[2], x[i]);
@@ -78,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
       }
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        x[i][k] = FACULA_KIND == 2 ? y[i][k] * (x[i][k] - sum) : x[i][k] - math::exp(y[i][k]) * sum;
+        x[i][k] = FACULA_KIND == 2 ? y[i][k] * (x[i][k] - sum) : x[i][k] - exponential(y[i][k]) * sum;
       }
       write_vector<O>(p.out + at[2], place, p.steps[2], x[i]);
     });

@@ -13,6 +13,7 @@ using size_t = unsigned long;
 
 #define FACULA_ISA cuda
 #define FACULA_MATH __device__ __forceinline__
+#define FACULA_MATH_LARGE __device__ __noinline__ inline
 #define FACULA_NOTE_ZERO_DIVISION() ::facula::report(::facula::kZeroDivision, 0, 0)
 
 namespace facula {
