@@ -1,5 +1,6 @@
 #include "warm.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -13,6 +14,44 @@ namespace {
 std::vector<SourceLister>& listers() {
   static auto* const l = new std::vector<SourceLister>;
   return *l;
+}
+
+// Formulas of one class, each called by a small kernel.
+KernelSource formulas_together(const std::string& type_class, int32_t compute, size_t first, size_t last) {
+  std::string text = "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
+  text += std::string("using T = ") + compute_type(compute) + ";\nusing R = math::real_t<T>;\n";
+  size_t number = 0;
+  for (const FormulaText& f : formula_texts()) {
+    if (f.type_class != type_class || number++ < first || number > last) continue;
+    const std::string n = "formula" + std::to_string(number);
+    text += "#undef FACULA_NUMBERS\nnamespace " + n + " {\n" + f.text + "}\n";
+    std::string arguments, results, stores;
+    for (int i = 0; i < f.nins; ++i) {
+      const std::string k = std::to_string(i);
+      arguments += ", reinterpret_cast<const " + n + "::A" + k + "*>(in)[" + k + "]";
+    }
+    for (int i = 0; i < f.nouts; ++i) {
+      const std::string k = std::to_string(i);
+      results += n + "::Y" + k + " y" + k + ";";
+      arguments += ", y" + k;
+      stores += "reinterpret_cast<" + n + "::Y" + k + "*>(out)[" + k + "] = y" + k + ";";
+    }
+    text += "extern \"C\" __global__ void " + n + "_kernel(const char* in, char* out, const " + n +
+            "::Numbers numbers) { " + results + " " + n + "::formula(numbers" + arguments + "); " + stores + " }\n";
+  }
+  return {{"formulas of " + type_class + ".cu", text + "}\n", true}, "formula1_kernel"};
+}
+
+void list_together(const std::function<void(KernelSource)>& add) {
+  constexpr size_t kOfProgram = 40;
+  for (const int32_t compute : {FACULA_BOOL, FACULA_UINT8, FACULA_INT64, FACULA_FLOAT32, FACULA_FLOAT64,
+                                FACULA_COMPLEX64, FACULA_COMPLEX128}) {
+    size_t count = 0;
+    for (const FormulaText& f : formula_texts()) count += std::string_view(f.type_class) == class_of(compute);
+    for (size_t at = 0; at < count; at += kOfProgram) {
+      add(formulas_together(class_of(compute), compute, at, at + kOfProgram));
+    }
+  }
 }
 
 void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
@@ -68,8 +107,17 @@ WarmReport warm(const char* arch, const char* filter, int level, int threads) {
   const auto add = [&](KernelSource s) {
     if (s.source.name.find(filter) != std::string::npos) all.push_back(std::move(s));
   };
-  list_pointwise(level, add);
-  for (const SourceLister lister : listers()) lister(level, add);
+  if (level < 0) {
+    list_together(add);
+    // the template's forms, by the one formula that has all types
+    const auto copies = [&](KernelSource s) {
+      if (s.source.name == "copy.cu") add(std::move(s));
+    };
+    list_pointwise(1, copies);
+  } else {
+    list_pointwise(level, add);
+  }
+  for (const SourceLister lister : listers()) lister(std::max(level, 0), add);
   if (const std::string why = compiler_missing(); !why.empty()) {
     report.failed = static_cast<int>(all.size());
     report.text = why;

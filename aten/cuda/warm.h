@@ -10,7 +10,7 @@
 namespace facula::cuda {
 
 // Kernels of files announce what they may be asked to compile: `level` 0 is what models use most, 1
-// is everything once, 2 in all dtypes.
+// is everything once, 2 in all dtypes; for -1, the quick proof, formulas go many to a program.
 using SourceLister = void (*)(int level, const std::function<void(KernelSource)>& add);
 void list_sources(SourceLister lister);
 struct ListsSources {

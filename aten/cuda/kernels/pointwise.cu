@@ -180,7 +180,9 @@ struct Tile {
   S at[kTile * kPitch];
 };
 template <typename S, bool kUsed>
-struct MaybeTile {};
+struct MaybeTile {
+  S at[1];  // never touched
+};
 template <typename S>
 struct MaybeTile<S, true> : Tile<S> {};
 

@@ -3,7 +3,7 @@
     python -m facula.cuda.warmup [--arch sm_90] [--level 1] [--match TEXT] [--threads N]
 
 Level 0 is what models in float32 and bfloat16 use most, 1 every kernel once, 2 every kernel in every
-dtype. Without --arch for the GPU that is there; no GPU is needed when it is given.
+dtype; -1 is a quick proof that all compiles. Without --arch for the GPU that is there; no GPU is needed when it is given.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--arch")
-    parser.add_argument("--level", type=int, default=0, choices=(0, 1, 2))
+    parser.add_argument("--level", type=int, default=0, choices=(-1, 0, 1, 2))
     parser.add_argument("--match", default="")
     parser.add_argument("--threads", type=int)
     args = parser.parse_args(argv)
