@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures CUDA beside torch on the same card: `python tools/bench_cuda.py [--small] [--json FILE]`.
+"""Measures CUDA beside torch on the same card: `python tools/bench_cuda.py [--small]`.
 
 Memory-bound rows are given as a share of the rate of a device-to-device copy, small calls in
 microseconds of host time, products in TFLOP/s. Medians; facula and torch take turns.
@@ -58,73 +58,55 @@ def pair(dtype: str, *shape: int) -> tuple[Any, Any]:
 
 
 def memory_rows(n: int) -> list[dict[str, Any]]:
-    rows = []
     a, b = torch.empty(n, device="cuda", dtype=torch.float32), torch.empty(n, device="cuda")
     rate = 8 * n / seconds([lambda: b.copy_(a)])[0]
-    del a, b
-    side = int(n**0.5) // 64 * 64
-
-    def row(name: str, nbytes: float, ours: Callable[[], Any], theirs: Callable[[], Any]) -> None:
-        try:
-            mine, other = seconds([ours, theirs])
-        except Exception as error:  # a row that fails is reported, the others go on
-            rows.append({"row": name, "error": str(error)[:200]})
-            print(name, error)
-            return
-        shares = nbytes / mine / rate, nbytes / other / rate
-        rows.append({"row": name, "facula": shares[0], "torch": shares[1]})
-        print(f"{name:<36}{shares[0]:8.3f} of copy, torch {shares[1]:.3f}", flush=True)
-
     print(f"copy: {rate / 1e12:.3f} TB/s")
-    for dtype in ("bfloat16", "float32"):
-        size = 2 if dtype == "bfloat16" else 4
-        f, t = pair(dtype, n)
-        g, u = pair(dtype, n)
-        fo, to = fa.empty_like(f), torch.empty_like(t)
-        row(
-            f"add {dtype}",
-            3 * n * size,
-            lambda: fa.add(f, g, out=fo),
-            lambda: torch.add(t, u, out=to),
-        )
-        row(f"copy {dtype}", 2 * n * size, lambda: fo.copy_(f), lambda: to.copy_(t))
-        row(
-            f"gelu {dtype}",
-            2 * n * size,
-            lambda: fa.nn.functional.gelu(f),
-            lambda: torch.nn.functional.gelu(t),
-        )
-        other = "float32" if dtype == "bfloat16" else "bfloat16"
-        row(
-            f"cast {dtype} to {other}",
-            6 * n,
-            lambda: f.to(getattr(fa, other)),
-            lambda: t.to(getattr(torch, other)),
-        )
-        row(f"sum {dtype}", n * size, lambda: f.sum(), lambda: t.sum())
-        m, v = f.reshape(-1, 1024), t.reshape(-1, 1024)
-        row(f"sum rows {dtype}", n * size, lambda: m.sum(1), lambda: v.sum(1))
-        row(f"sum columns {dtype}", n * size, lambda: m.sum(0), lambda: v.sum(0))
-        row(
-            f"softmax 1024 {dtype}",
-            2 * n * size,
-            lambda: fa.softmax(m, 1),
-            lambda: torch.softmax(v, 1),
-        )
-        row(f"layer_norm 1024 {dtype}", 2 * n * size,
-            lambda: fa.nn.functional.layer_norm(m, (1024,)),
-            lambda: torch.nn.functional.layer_norm(v, (1024,)))  # fmt: skip
-        w, x = pair(dtype, 1024)
-        row(f"row broadcast {dtype}", 2 * n * size, lambda: m + w, lambda: v + x)
-        p, q = f[: side * side].reshape(side, side), t[: side * side].reshape(side, side)
-        row(f"transpose {dtype}", 2 * side * side * size,
-            lambda: p.t().contiguous(), lambda: q.t().contiguous())  # fmt: skip
-        row(f"strided {dtype}", 2 * n * size / 2,
-            lambda: m[:, :512].contiguous(), lambda: v[:, :512].contiguous())  # fmt: skip
-        del f, t, g, u, fo, to, m, v, p, q
+    rows = []
+    for dtype, size in (("bfloat16", 2), ("float32", 4)):
         fa.cuda.empty_cache()
         torch.cuda.empty_cache()
+        for name, elements, ours, theirs in moves(n, dtype):
+            try:
+                mine, other = seconds([ours, theirs])
+            except Exception as error:  # a row that fails is reported, the others go on
+                rows.append({"row": name, "error": str(error)[:200]})
+                print(name, error)
+                continue
+            nbytes = 6 * n if elements == 0 else elements * size
+            shares = nbytes / mine / rate, nbytes / other / rate
+            rows.append({"row": name, "facula": shares[0], "torch": shares[1]})
+            print(f"{name:<36}{shares[0]:8.3f} of copy, torch {shares[1]:.3f}", flush=True)
     return rows
+
+
+def moves(n: int, dtype: str) -> list[tuple[str, float, Callable[[], Any], Callable[[], Any]]]:
+    """Rows with the number of elements that each moves; 0 for a cast between 2 and 4 bytes."""
+    f, t = pair(dtype, n)
+    g, u = pair(dtype, n)
+    w, x = pair(dtype, 1024)
+    fo, to = fa.empty_like(f), torch.empty_like(t)
+    m, v = f.reshape(-1, 1024), t.reshape(-1, 1024)
+    side = int(n**0.5) // 64 * 64
+    p, q = f[: side * side].reshape(side, side), t[: side * side].reshape(side, side)
+    other = "float32" if dtype == "bfloat16" else "bfloat16"
+    ours, theirs = fa.nn.functional, torch.nn.functional
+    return [
+        (f"add {dtype}", 3 * n, lambda: fa.add(f, g, out=fo), lambda: torch.add(t, u, out=to)),
+        (f"copy {dtype}", 2 * n, lambda: fo.copy_(f), lambda: to.copy_(t)),
+        (f"gelu {dtype}", 2 * n, lambda: ours.gelu(f), lambda: theirs.gelu(t)),
+        (f"cast {dtype} to {other}", 0,
+         lambda: f.to(getattr(fa, other)), lambda: t.to(getattr(torch, other))),
+        (f"sum {dtype}", n, lambda: f.sum(), lambda: t.sum()),
+        (f"sum rows {dtype}", n, lambda: m.sum(1), lambda: v.sum(1)),
+        (f"sum columns {dtype}", n, lambda: m.sum(0), lambda: v.sum(0)),
+        (f"softmax 1024 {dtype}", 2 * n, lambda: fa.softmax(m, 1), lambda: torch.softmax(v, 1)),
+        (f"layer_norm 1024 {dtype}", 2 * n,
+         lambda: ours.layer_norm(m, (1024,)), lambda: theirs.layer_norm(v, (1024,))),
+        (f"row broadcast {dtype}", 2 * n, lambda: m + w, lambda: v + x),
+        (f"transpose {dtype}", 2 * side * side,
+         lambda: p.t().contiguous(), lambda: q.t().contiguous()),
+        (f"strided {dtype}", n, lambda: m[:, :512].contiguous(), lambda: v[:, :512].contiguous()),
+    ]  # fmt: skip
 
 
 def small_rows() -> list[dict[str, Any]]:
@@ -168,8 +150,8 @@ def main() -> None:
     rows = small_rows() + product_rows() + memory_rows((256 << 20) // (16 if args.small else 1))
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({"device": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows},
-                      file, indent=1)  # fmt: skip
+            about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+            json.dump({**about, "rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

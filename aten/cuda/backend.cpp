@@ -35,6 +35,8 @@ FACULA_EXPORT void facula_cuda_why(char* text, size_t size) {
   text[size - 1] = '\0';
 }
 
+FACULA_EXPORT int32_t facula_cuda_has_compiler() { return compiler_missing().empty(); }
+
 // Compiles kernels for `arch` with `threads`, into the disk cache; see warm.h.
 FACULA_EXPORT int32_t facula_cuda_warm(const char* arch, const char* filter, int32_t level, int32_t threads,
                                        int32_t* counts, char* text, size_t size) {

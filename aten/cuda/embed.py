@@ -72,7 +72,7 @@ def literal(text: str) -> str:
 
 def sources() -> dict[str, str]:
     """Texts by the name that `#include` and the host use."""
-    found = {name: '#include "facula/cuda/complex.h"\n' for name in STANDARD}
+    found = dict.fromkeys(STANDARD, '#include "facula/cuda/complex.h"\n')
     for name in HEADERS:
         found[name] = (INCLUDE / name).read_text(encoding="utf-8")
     for path in sorted((ROOT / "aten" / "cuda" / "kernels").iterdir()):

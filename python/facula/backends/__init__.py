@@ -159,9 +159,8 @@ def _load(name: str) -> bool:
 
 def _publish(name: str) -> None:
     """Give a new device its module, `facula.NAME`, and tensors and modules their methods."""
-    from facula.backends import _device_module
-
     import facula
+    from facula.backends import _device_module
 
     module = _device_module.make(name)
     package = sys.modules.get(f"facula.{name}")

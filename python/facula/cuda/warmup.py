@@ -2,8 +2,9 @@
 
     python -m facula.cuda.warmup [--arch sm_90] [--level 1] [--match TEXT] [--threads N]
 
-Level 0 is what models in float32 and bfloat16 use most, 1 every kernel once, 2 every kernel in every
-dtype; -1 is a quick proof that all compiles. Without --arch for the GPU that is there; no GPU is needed when it is given.
+Level 0 is what models in float32 and bfloat16 use most, 1 every kernel once, 2 every kernel in
+every dtype; -1 is a quick proof that all compiles. Without --arch for the GPU that is there; no GPU
+is needed when it is given.
 """
 
 from __future__ import annotations
