@@ -141,7 +141,6 @@ std::string compiler_version() { return std::to_string(nvrtc().major) + "." + st
 Compiled compile(const Source& source, const std::string& arch) {
   // A device newer than the compiler runs the newest PTX that it knows, compiled by the driver.
   const int wanted = std::atoi(arch.c_str() + 3);
-  // Without a compiler the cache may still have what is asked for, by any version's name of it.
   const Nvrtc& n = nvrtc();
   const bool ptx = !n.archs.empty() && std::find(n.archs.begin(), n.archs.end(), wanted) == n.archs.end();
   const int newest = n.archs.empty() ? wanted : *std::max_element(n.archs.begin(), n.archs.end());

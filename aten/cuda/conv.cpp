@@ -20,7 +20,8 @@ int32_t convolution(void*, const FaculaCall* call) {
   const FaculaTensor &in = tensor(call, 0), &weight = tensor(call, 1), &out = result(call);
   const int dims = in.ndim - 2;
   if (out.numel == 0) return FACULA_OK;
-  if (dims < 1 || dims > 3 || in.dtype != out.dtype || weight.dtype != out.dtype || !on_device(in) || !on_device(weight)) {
+  if (dims < 1 || dims > 3 || in.dtype != out.dtype || weight.dtype != out.dtype || !on_device(in) ||
+      !on_device(weight)) {
     return FACULA_NOT_SUPPORTED;
   }
   const Device* device = nullptr;

@@ -2,7 +2,7 @@
 
     python aten/cuda/embed.py OPS_JSON OUT
 
-NVRTC compiles these texts when they are first used, so that the module is built without a CUDA toolkit.
+NVRTC compiles these texts when they are first used: no CUDA toolkit is needed to build the module.
 """
 
 from __future__ import annotations

@@ -237,7 +237,8 @@ int32_t permutation(void*, const FaculaCall* call) {
   Scratch keys(call->index, call->stream), order(call->index, call->stream);
   FACULA_TRY(keys.allocate(static_cast<size_t>(out.numel) * 8));
   const int64_t step = 1;
-  const FaculaTensor words{keys.data(), &out.numel, &step, out.numel, 1, FACULA_INT64, call->index, FACULA_CONTIGUOUS, nullptr};
+  const FaculaTensor words{keys.data(), &out.numel,        &step,  out.numel, 1, FACULA_INT64,
+                           call->index, FACULA_CONTIGUOUS, nullptr};
   Drawing d;
   d.draw = kKeys;
   FACULA_TRY(run(call, words, key_of(call), d));

@@ -30,7 +30,8 @@ inline RowForm row_form(int64_t length, int vec, int held) {
   f.vec = vec;
   const int most = std::max(1, held / vec);
   const int64_t vectors = (length + vec - 1) / vec;
-  for (f.lanes = 32; f.lanes < 1024 && vectors > int64_t{f.lanes} * std::min(most, std::max(1, 16 / vec)); f.lanes *= 2) {
+  for (f.lanes = 32; f.lanes < 1024 && vectors > int64_t{f.lanes} * std::min(most, std::max(1, 16 / vec));
+       f.lanes *= 2) {
   }
   const int64_t items = (vectors + f.lanes - 1) / f.lanes;
   f.items = items <= most ? static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(items, 1)))) : 0;

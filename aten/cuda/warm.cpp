@@ -44,8 +44,8 @@ KernelSource formulas_together(const std::string& type_class, int32_t compute, s
 
 void list_together(const std::function<void(KernelSource)>& add) {
   constexpr size_t kOfProgram = 40;
-  for (const int32_t compute : {FACULA_BOOL, FACULA_UINT8, FACULA_INT64, FACULA_FLOAT32, FACULA_FLOAT64,
-                                FACULA_COMPLEX64, FACULA_COMPLEX128}) {
+  for (const int32_t compute :
+       {FACULA_BOOL, FACULA_UINT8, FACULA_INT64, FACULA_FLOAT32, FACULA_FLOAT64, FACULA_COMPLEX64, FACULA_COMPLEX128}) {
     size_t count = 0;
     for (const FormulaText& f : formula_texts()) count += std::string_view(f.type_class) == class_of(compute);
     for (size_t at = 0; at < count; at += kOfProgram) {

@@ -88,7 +88,9 @@ EXPORT int cuMemAlloc_v2(Address* p, size_t n) {
 EXPORT int cuMemFree_v2(Address p) { return std::free(reinterpret_cast<void*>(p)), 0; }
 EXPORT int cuMemHostAlloc(void** p, size_t n, unsigned) { return *p = std::calloc(n, 1), 0; }
 EXPORT int cuMemFreeHost(void* p) { return std::free(p), 0; }
-EXPORT int cuMemHostGetDevicePointer_v2(Address* to, void* p, unsigned) { return *to = reinterpret_cast<Address>(p), 0; }
+EXPORT int cuMemHostGetDevicePointer_v2(Address* to, void* p, unsigned) {
+  return *to = reinterpret_cast<Address>(p), 0;
+}
 static int move(void* to, const void* from, size_t n) { return std::memmove(to, from, n), 0; }
 EXPORT int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t n, void*) {
   return move(reinterpret_cast<void*>(to), from, n);
@@ -102,7 +104,9 @@ EXPORT int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t n, void*) {
 EXPORT int cuMemcpyPeerAsync(Address to, void*, Address from, void*, size_t n, void*) {
   return move(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), n);
 }
-EXPORT int cuMemcpyHtoD_v2(Address to, const void* from, size_t n) { return move(reinterpret_cast<void*>(to), from, n); }
+EXPORT int cuMemcpyHtoD_v2(Address to, const void* from, size_t n) {
+  return move(reinterpret_cast<void*>(to), from, n);
+}
 EXPORT int cuMemsetD8Async(Address p, unsigned char v, size_t n, void*) {
   return std::memset(reinterpret_cast<void*>(p), v, n), 0;
 }
@@ -123,7 +127,9 @@ EXPORT int cuEventRecord(void*, void*) { return 0; }
 EXPORT int cuEventQuery(void*) { return 0; }
 EXPORT int cuEventSynchronize(void*) { return 0; }
 EXPORT int cuEventElapsedTime(float* ms, void*, void*) { return *ms = 1, 0; }
-EXPORT int cuModuleLoadData(Module** m, const void* code) { return *m = new Module{static_cast<const char*>(code), 0}, 0; }
+EXPORT int cuModuleLoadData(Module** m, const void* code) {
+  return *m = new Module{static_cast<const char*>(code), 0}, 0;
+}
 EXPORT int cuModuleGetFunction(Function** f, Module* m, const char* name) { return *f = new Function{m, name}, 0; }
 EXPORT int cuModuleGetGlobal_v2(Address* p, size_t* n, Module* m, const char*) {
   return *p = reinterpret_cast<Address>(&m->errors), *n = 8, 0;

@@ -25,18 +25,18 @@ struct same_type {
 template <typename T>
 using no_deduction = typename same_type<T>::type;
 
-#define FACULA_COMPLEX_2(op, value)                                                          \
-  template <typename R>                                                                      \
-  FACULA_MATH complex<R> operator op(complex<R> a, complex<R> b) {                           \
-    return value;                                                                            \
-  }                                                                                          \
-  template <typename R>                                                                      \
-  FACULA_MATH complex<R> operator op(complex<R> a, no_deduction<R> b) {                      \
-    return a op complex<R>(b);                                                               \
-  }                                                                                          \
-  template <typename R>                                                                      \
-  FACULA_MATH complex<R> operator op(no_deduction<R> a, complex<R> b) {                      \
-    return complex<R>(a) op b;                                                               \
+#define FACULA_COMPLEX_2(op, value)                                     \
+  template <typename R>                                                 \
+  FACULA_MATH complex<R> operator op(complex<R> a, complex<R> b) {      \
+    return value;                                                       \
+  }                                                                     \
+  template <typename R>                                                 \
+  FACULA_MATH complex<R> operator op(complex<R> a, no_deduction<R> b) { \
+    return a op complex<R>(b);                                          \
+  }                                                                     \
+  template <typename R>                                                 \
+  FACULA_MATH complex<R> operator op(no_deduction<R> a, complex<R> b) { \
+    return complex<R>(a) op b;                                          \
   }
 FACULA_COMPLEX_2(+, complex<R>(a.re + b.re, a.im + b.im))
 FACULA_COMPLEX_2(-, complex<R>(a.re - b.re, a.im - b.im))
@@ -113,7 +113,8 @@ FACULA_MATH complex<double> root(double x, double y) {
   if (x == 0 && y == 0) return complex<double>(0, y);
   const double t = ::sqrt(0.5 * ::fabs(x) + 0.5 * ::hypot(x, y));
   if (t == numeric_limits<double>::infinity()) {
-    return x > 0 ? complex<double>(t, ::copysign(y != y ? y : 0.0, y)) : complex<double>(y != y ? y : 0.0, ::copysign(t, y));
+    return x > 0 ? complex<double>(t, ::copysign(y != y ? y : 0.0, y))
+                 : complex<double>(y != y ? y : 0.0, ::copysign(t, y));
   }
   return x >= 0 ? complex<double>(t, y / (2 * t)) : complex<double>(::fabs(y) / (2 * t), ::copysign(t, y));
 }
@@ -131,13 +132,15 @@ FACULA_MATH complex<R> sinh(complex<R> z) {
 template <typename R>
 FACULA_MATH complex<R> cosh(complex<R> z) {
   const double x = z.re, y = z.im;
-  return complex<R>(static_cast<R>(::cosh(x) * ::cos(y)), static_cast<R>(x == 0 || y == 0 ? x * y : ::sinh(x) * ::sin(y)));
+  return complex<R>(static_cast<R>(::cosh(x) * ::cos(y)),
+                    static_cast<R>(x == 0 || y == 0 ? x * y : ::sinh(x) * ::sin(y)));
 }
 template <typename R>
 FACULA_MATH complex<R> tanh(complex<R> z) {
   const double x = z.re, y = z.im;
   if (::fabs(x) > 20) {
-    return complex<R>(static_cast<R>(::copysign(1.0, x)), static_cast<R>(4 * ::sin(y) * ::cos(y) * ::exp(-2 * ::fabs(x))));
+    return complex<R>(static_cast<R>(::copysign(1.0, x)),
+                      static_cast<R>(4 * ::sin(y) * ::cos(y) * ::exp(-2 * ::fabs(x))));
   }
   const double t = ::tanh(x), s = 1 / ::cosh(x), u = ::tan(y), d = 1 + t * t * u * u;
   return complex<R>(static_cast<R>(t * (1 + u * u) / d), static_cast<R>(u / d * s * s));

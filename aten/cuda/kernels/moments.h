@@ -75,7 +75,9 @@ struct Fold {
     return {a.value + b.value};
   }
   static FD void finish(Acc acc, const ReduceParams&, char* const (&out)[FACULA_OUTS]) {
-    const double v = FACULA_NORM == 2 ? ::sqrt(acc.value) : FACULA_NORM == 5 ? ::pow(acc.value, 1 / FACULA_ORDER) : acc.value;
+    const double v = FACULA_NORM == 2   ? ::sqrt(acc.value)
+                     : FACULA_NORM == 5 ? ::pow(acc.value, 1 / FACULA_ORDER)
+                                        : acc.value;
     *reinterpret_cast<O0*>(out[0]) = element<O0>(v);
   }
 };

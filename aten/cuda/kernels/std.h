@@ -53,14 +53,14 @@ inline constexpr bool is_same_v<T, T> = true;
 
 template <typename T>
 struct unsigned_of {};
-#define FACULA_STD_INTEGER(type, unsigned_type)    \
-  template <>                                      \
-  struct unsigned_of<type> {                       \
-    using type_ = unsigned_type;                   \
-  };                                               \
-  template <>                                      \
-  struct unsigned_of<unsigned_type> {              \
-    using type_ = unsigned_type;                   \
+#define FACULA_STD_INTEGER(type, unsigned_type) \
+  template <>                                   \
+  struct unsigned_of<type> {                    \
+    using type_ = unsigned_type;                \
+  };                                            \
+  template <>                                   \
+  struct unsigned_of<unsigned_type> {           \
+    using type_ = unsigned_type;                \
   };
 FACULA_STD_INTEGER(signed char, unsigned char)
 FACULA_STD_INTEGER(short, unsigned short)

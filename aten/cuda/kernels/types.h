@@ -108,8 +108,9 @@ union Vector {
   static constexpr int kBytes = V * static_cast<int>(sizeof(S));
   using Word = std::conditional_t<
       kBytes % 16 == 0, uint4,
-      std::conditional_t<kBytes % 8 == 0, uint2,
-                         std::conditional_t<kBytes % 4 == 0, uint32_t, std::conditional_t<kBytes % 2 == 0, uint16_t, uint8_t>>>>;
+      std::conditional_t<
+          kBytes % 8 == 0, uint2,
+          std::conditional_t<kBytes % 4 == 0, uint32_t, std::conditional_t<kBytes % 2 == 0, uint16_t, uint8_t>>>>;
   static constexpr int kWords = kBytes / static_cast<int>(sizeof(Word));
   S at[V];
   Word words[kWords];
