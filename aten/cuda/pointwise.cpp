@@ -173,7 +173,10 @@ void put_numbers(Params& params, const FormulaText& f, const FaculaPointwise& ca
 }  // namespace
 
 KernelSource pointwise_source(const FormulaText& f, int32_t compute, const int32_t* dtypes, const PointwiseForm& form) {
-  std::string text = "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
+  bool is_short = true;
+  for (int i = 0; i < f.nouts; ++i) is_short &= dtypes[i] == FACULA_FLOAT16 || dtypes[i] == FACULA_BFLOAT16;
+  std::string text = is_short ? "#define FACULA_SHORT 1\n" : "";
+  text += "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
   text += std::string("using T = ") + compute_type(compute) + ";\nusing R = math::real_t<T>;\n";
   std::string each_in, each_out, arguments;
   for (int i = 0; i < f.nouts; ++i) {
