@@ -1,7 +1,5 @@
 #include "aten/geometry.h"
 
-#include <limits>
-
 namespace facula {
 
 DimVector resolve_shape(IntList shape, int64_t numel, const char* op) {

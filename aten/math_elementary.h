@@ -12,7 +12,6 @@ namespace detail {
 
 FACULA_MATH int32_t to_bits(float x) { return __builtin_bit_cast(int32_t, x); }
 FACULA_MATH float from_bits(int32_t x) { return __builtin_bit_cast(float, x); }
-FACULA_MATH float size(float x) { return from_bits(to_bits(x) & 0x7fffffff); }
 // Conditions are masks of integers: seeing a plain choice, the compiler would call f for the number that was
 // to be kept from it.
 FACULA_MATH int32_t mask(bool condition) { return -static_cast<int32_t>(condition); }

@@ -1,5 +1,4 @@
 // Writing into a part of a tensor: the functional forms, and the backwards of views.
-#include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
 
@@ -85,7 +84,9 @@ Meta diagonal_scattered(const Tensor& self, const Tensor& src, int64_t offset, i
   return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 // The layout of self stays, for it is what the strides are about.
-Meta as_strided_scattered(const Tensor& self, const Tensor& src, IntList size) {
+Meta as_strided_scattered(const Tensor& self, const Tensor& src, IntList size, IntList stride) {
+  FACULA_CHECK(size.size() == stride.size(), Value, "as_strided_scatter(): ", size.size(), " sizes but ", stride.size(),
+               " strides");
   FACULA_CHECK(src.sizes() == size, Runtime, "as_strided_scatter(): src must be ", shape_string(size), ", not ",
                shape_string(src.sizes()));
   FACULA_CHECK(is_non_overlapping_and_dense(self.sizes(), self.strides()) && self.offset() == 0, Runtime,

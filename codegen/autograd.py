@@ -160,7 +160,9 @@ class _Builder:
             unpack.append("const std::vector<Tensor> grads_v = materialize_all(*this, grads);")
         for i, grad in enumerate(self._grads()):
             if grad in used or (grad == "grad" and "grad_output" in used):
-                variables[grad] = variables["grad_output"] = Value(grad, TENSOR)
+                variables[grad] = Value(grad, TENSOR)
+                if "grad_output" not in self._grads():  # else it is that of the result `output`
+                    variables["grad_output"] = variables[grad]
                 unpack.append(f"const Tensor {grad} = materialize(grads[{i}], {i});")
         return unpack
 

@@ -39,6 +39,7 @@ class Binding:
 
     op: Operator
     spec: str
+    called: str
     params: tuple[str, ...]  # ParamSpec initialisers
     count: int
     slots: int
@@ -103,6 +104,7 @@ def binding_of(op: Operator) -> Binding:
     return Binding(
         op=op,
         spec=f"{op.symbol}_spec",
+        called=called(op),
         params=tuple(params),
         count=count,
         slots=max(len(params), 1),
@@ -137,13 +139,18 @@ def _param(op: Operator, argument: Argument) -> str:
         parts.append(".keyword_only = true")
     if t.varargs:
         parts.append(".varargs = true")
-    if t.is_tensor and (
-        op.kind == "pointwise" or (op.kind == "composite" and argument.name == "other")
-    ):
+    if takes_numbers(op, argument):
         parts.append(".numbers = true")
     if t.list_size:
         parts.append(f".list_size = {t.list_size}")
     return "{" + ", ".join(parts) + "}"
+
+
+def takes_numbers(op: Operator, argument: Argument) -> bool:
+    """Does a number stand for a tensor here? So of two like operands, either may be one."""
+    operands = {"self", "other"}
+    like = argument.name in operands and operands <= {a.name for a in op.signature.arguments}
+    return argument.type.is_tensor and (op.kind == "pointwise" or (op.kind == "composite" and like))
 
 
 def _local(argument: Argument) -> str:
@@ -204,6 +211,14 @@ def _release_hint(op: Operator) -> str:
         ):
             return f"size_hint(IntList({_local(argument)}))" if not argument.type.optional else "0"
     return "0" if op.kind != "factory" else "kReleaseGilNumel"
+
+
+def called(op: Operator) -> str:
+    """The name in errors: the operator's own, or where it has another in Python, that one."""
+    names = python_names(op)
+    if op.internal or not names or any(name == op.base_name for _, name in names):
+        return op.base_name
+    return ".".join(names[0])
 
 
 def python_names(op: Operator) -> list[tuple[str, str]]:

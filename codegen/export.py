@@ -58,6 +58,7 @@ def operator_record(op: Operator) -> dict[str, Any]:
         "dtypes": list(op.dtypes) if op.scalar or op.dtypes != ("float",) else [],
         "promote": op.promote if op.scalar else "",
         "masks": list(op.masks),
+        "kept": list(op.kept),
         "reference": op.reference,
         "property": op.property_test,
         "forward": op.forward if op.forward != "none" else "",

@@ -59,6 +59,7 @@ def _computing() -> dict[str, Any]:
         "dtypes": _list(_words(*DTYPE_CLASSES)),
         "promote": _words(*PROMOTIONS),
         "masks": _list(_TEXT),
+        "kept": _list(_TEXT),
         "shape": {
             **_list(_TEXT, unique=False),
             "description": "shape rule over the arguments, one an output",

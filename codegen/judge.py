@@ -124,6 +124,11 @@ class Judge:
                 hint = suggestion(name, tensors, "tensor arguments are")
                 message = f"no tensor argument '{name}'{hint}"
                 self.errors.add(op.place(f"masks.{i}"), op.name, message)
+        results = [r.name for r in op.signature.returns if r.name is not None]
+        for i, name in enumerate(op.kept):
+            if name not in results:
+                hint = suggestion(name, results, "named results are")
+                self.errors.add(op.place(f"kept.{i}"), op.name, f"no result '{name}'{hint}")
 
     def outputs(self, op: Operator) -> None:
         """A formula for each output, or for each value of the one str argument."""

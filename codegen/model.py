@@ -215,6 +215,7 @@ class Operator:
     dtypes: tuple[str, ...] = ("float",)
     promote: str = "same"
     masks: tuple[str, ...] = ()  # tensor inputs that are read as bool and do not promote
+    kept: tuple[str, ...] = ()  # results for the backward alone, without gradients of their own
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
     composite: Formula | None = None

@@ -12,12 +12,12 @@ from .model import Argument, Operator, Schema, Type
 
 _PLAIN = {
     "Tensor": "Tensor",
-    "int": "int",
-    "float": "float",
-    "bool": "bool",
+    "int": "_int",
+    "float": "_float",
+    "bool": "_bool",
     "str": "str",
     "Scalar": "Number",
-    "ScalarType": "dtype",
+    "ScalarType": "_dtype",
     "Device": "DeviceLike",
     "Generator": "Generator",
     "MemoryFormat": "memory_format",
@@ -42,16 +42,15 @@ def annotation(t: Type, numbers: bool = False) -> str:
     if t.is_list:
         inner = f"{text} | None" if t.optional_elements else text
         text = f"Sequence[{inner}]"
-        if t.list_size:
-            text = f"int | {text}"
+        if t.base == "int":
+            text = f"_int | {text}"
     if t.optional:
         text += " | None"
     return text
 
 
 def _parameter(op: Operator, argument: Argument) -> str:
-    numbers = op.kind == "pointwise" and argument.type.is_tensor
-    text = f"{argument.name}: {annotation(argument.type, numbers)}"
+    text = f"{argument.name}: {annotation(argument.type, bindings.takes_numbers(op, argument))}"
     if argument.default is None:
         return text
     return f"{text} = {argument.default if argument.type.base != 'MemoryFormat' else '...'}"
@@ -65,7 +64,7 @@ def parameters(op: Operator, method: bool) -> str:
             parts.append("self")
             continue
         if argument.type.varargs:
-            parts.append(f"*{argument.name}: int | Sequence[int]")
+            parts.append(f"*{argument.name}: _int | Sequence[_int]")
             keyword_only = True
             continue
         if argument.keyword_only and not keyword_only:
@@ -81,7 +80,7 @@ def parameters(op: Operator, method: bool) -> str:
         and op.signature.returns
         and op.signature.returns[0].type.is_tensor
     ):
-        extra.append("requires_grad: bool = False")
+        extra.append("requires_grad: _bool = False")
     if extra and not keyword_only:
         parts.append("*")
     return ", ".join(parts + extra)
@@ -94,7 +93,7 @@ def result(op: Operator) -> str:
     kinds = [
         annotation(r.type)
         .replace("Sequence[Tensor]", "tuple[Tensor, ...]")
-        .replace("Sequence[int]", "Size")
+        .replace("Sequence[_int]", "Size")
         for r in returns
     ]
     return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
@@ -131,7 +130,7 @@ def operators(schema: Schema) -> list[Function]:
             else:
                 continue
             found += [Function(f"__{n}__", parameters, "Tensor", "", False) for n in names]
-    return found
+    return list({f.name: f for f in found}.values())  # overloads share a sign
 
 
 def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
@@ -143,12 +142,15 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
             methods=functions(schema, "Tensor"),
             operators=operators(schema),
             properties=properties,
+            modules=[path for path in namespaces(schema) if "." not in path],
         ),
     }
     for path in namespaces(schema):
-        texts[f"facula/_{path.replace('.', '_')}_ops.pyi"] = env.get_template(
-            "namespace.pyi.j2"
-        ).render(functions=functions(schema, path), path=path)
+        # A namespace below another module is a part of that module's Python file.
+        name = f"_{path.replace('.', '_')}_ops" if "." in path else path
+        texts[f"facula/{name}.pyi"] = env.get_template("namespace.pyi.j2").render(
+            functions=functions(schema, path), path=path
+        )
     return texts
 
 

@@ -153,6 +153,7 @@ def _operator(fields: Fields) -> Operator | None:
         "dtypes": dtypes,
         "promote": fields.word("promote", PROMOTIONS) or default_promotion,
         "masks": fields.words("masks"),
+        "kept": fields.words("kept"),
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),
         "fold": _fold(fields),

@@ -83,7 +83,7 @@ class _Program:
 
     def translate(self, body: Sequence[ast.stmt]) -> list[str]:
         lines = self._block(body)
-        if not _ends(body):
+        if self.returns and not _ends(body):
             raise self.scope.error(body[-1], "the program may end here without 'return'")
         declared = [
             f"{cpp_types.owned(value.type)} {value.code}{initial};"

@@ -28,6 +28,7 @@ class Stub:
     entry: str
     forms: tuple[Form, ...]
     layers: str  # expression that ORs the inputs' layers
+    written_layers: str  # the same of an in-place form
     kind: str  # which template branch: pointwise, structured, view, composite, direct
     kernel_type: str
     kernels: tuple[tuple[str, str], ...]  # (device constant, symbol)
@@ -55,6 +56,9 @@ class Stub:
     outs: int  # results of the kernel that it is given to fill
     fold_dim: int  # argument that says what a fold takes away, -1 for no fold
     fold_index: bool
+    device_names: str  # and their names, where several inputs must be on one device
+    out_gives_dtype: bool  # a factory takes the dtype of its out unless told another
+    kept_arguments: str  # the functional form's, `self` as its backward may keep it
     direct_inplace: bool  # `aliasing: self`: the kernel takes self itself as its out
 
     @property
@@ -101,6 +105,20 @@ def forms_of(op: Operator) -> tuple[Form, ...]:
     return tuple(forms)
 
 
+def on_one_device(op: Operator) -> bool:
+    """Whether its tensors must share a device; `non_blocking` says that it copies between two."""
+    names = {a.name for a in op.signature.arguments}
+    return "non_blocking" not in names and (
+        len(tensor_inputs(op)) > 1 or any(a.type.is_list for a in tensor_inputs(op))
+    )
+
+
+def kept_arguments(op: Operator) -> str:
+    """The arguments of a composite whose result is then written over its first one."""
+    names = [cpp_types.identifier(a.name) for a in op.signature.arguments]
+    return ", ".join([f"kept({names[0]}, {layers_expression(op)})", *names[1:]]) if names else ""
+
+
 def takes_self(op: Operator) -> bool:
     """Methods and in-place forms need a tensor as the first argument."""
     return bool(op.signature.arguments) and op.signature.arguments[0].type.is_tensor
@@ -110,8 +128,15 @@ def tensor_inputs(op: Operator) -> list[Argument]:
     return [a for a in op.signature.arguments if a.type.base == "Tensor"]
 
 
-def layers_expression(op: Operator) -> str:
-    parts = [f"layers_of({cpp_types.identifier(a.name)})" for a in tensor_inputs(op)]
+def layers_expression(op: Operator, written: bool = False) -> str:
+    changed = {a.name for a in op.signature.arguments if a.type.mutable}
+    if written and takes_self(op):
+        changed.add(op.signature.arguments[0].name)
+    parts = [
+        f"layers_of{'_written' if a.name in changed and not a.type.is_list else ''}"
+        f"({cpp_types.identifier(a.name)})"
+        for a in tensor_inputs(op)
+    ]
     return " | ".join(parts) if parts else "0"
 
 
@@ -257,6 +282,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         entry=f"{op.symbol}_entry",
         forms=forms_of(op),
         layers=layers_expression(op),
+        written_layers=layers_expression(op, written=True),
         kind=kind,
         kernel_type=f"{cpp_types.kernel_result(op)} (*)({cpp_types.kernel_parameters(op)})",
         kernels=(("kCPU", f"cpu::{kernels['CPU']}"),) if "CPU" in kernels else (),
@@ -288,5 +314,14 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         if op.fold
         else -1,
         fold_index="index" in dict(op.fold),
+        device_names=", ".join(f'"{a.name}"' for a in tensor_inputs(op))
+        if on_one_device(op)
+        else "",
+        out_gives_dtype=not inputs
+        and any(
+            a.type.base == "ScalarType" and a.type.optional and a.default == "None"
+            for a in op.signature.arguments
+        ),
+        kept_arguments=kept_arguments(op),
         direct_inplace=dict(op.policies).get("aliasing") == "self",
     )

@@ -35,7 +35,8 @@ POLICY_WORDS = {
 }
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
-        *("op", "doc", "kind", "scalar", "fold", "dtypes", "promote", "masks", "shape", "dispatch"),
+        *("op", "doc", "kind", "scalar", "fold", "dtypes", "promote", "masks", "kept"),
+        *("shape", "dispatch"),
         *("composite", "composite_fn", "derivative", "forward", "variants", "python", "overload"),
         *("alias", "internal", "samples", "reference", "property", "tolerance", "checks"),
         *POLICY_WORDS,

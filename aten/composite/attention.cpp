@@ -47,9 +47,9 @@ Tensor scores(const Tensor& query, const Tensor& key, const Tensor& mask, bool i
   return s;
 }
 
-// Their softmax; rows that see no key are zero.
-Tensor weights(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal, double scale) {
-  const Tensor s = scores(query, key, mask, is_causal, scale), p = ops::softmax(s, -1);
+// Their softmax; rows that see no key, which only a mask makes, are zero.
+Tensor weights(const Tensor& s, const Tensor& mask) {
+  const Tensor p = ops::softmax(s, -1);
   if (!mask.defined()) return p;
   const Tensor blind = ops::all(ops::eq(s, lowest_like(s)), IntList{-1}, true);
   return ops::where(blind, number_like(s, 0.0), p);
@@ -101,10 +101,11 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                     (n == 3 || (key.size(0) == query.size(0) && value.size(0) == query.size(0))) &&
                     (enable_gqa || key.size(-3) == query.size(-3)) && value.size(-3) == key.size(-3);
   const bool mask_fits =
-      !attn_mask.defined() || (!needs_grad(attn_mask) && (n == 4 || attn_mask.dim() <= 2 || attn_mask.dim() == 3) &&
-                               broadcasts_to(attn_mask.sizes(), DimVector{n == 4 ? query.size(0) : 1, query.size(-3),
-                                                                          query.size(-2), key.size(-2)}));
-  if (same && mask_fits && dropout_p == 0 && query.size(-1) > 0 && value.size(-1) > 0) {
+      same && (!attn_mask.defined() ||
+               (!needs_grad(attn_mask) && (n == 4 || attn_mask.dim() <= 2 || attn_mask.dim() == 3) &&
+                broadcasts_to(attn_mask.sizes(),
+                              DimVector{n == 4 ? query.size(0) : 1, query.size(-3), query.size(-2), key.size(-2)})));
+  if (mask_fits && dropout_p == 0 && query.size(-1) > 0 && value.size(-1) > 0) {
     const auto four = [n](const Tensor& t) { return n == 4 ? t : ops::unsqueeze(t, 0); };
     const Tensor out = std::get<0>(ops::attention(four(query), four(key), four(value), attn_mask, is_causal, factor));
     return n == 4 ? out : ops::squeeze_dim(out, 0);
@@ -115,7 +116,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     k = repeat_heads(key, times);
     v = repeat_heads(value, times);
   }
-  Tensor p = weights(query, k, attn_mask, is_causal, factor);
+  Tensor p = weights(scores(query, k, attn_mask, is_causal, factor), attn_mask);
   if (dropout_p > 0) p = ops::dropout(p, dropout_p, true);
   return ops::matmul(p, v);
 }
@@ -123,10 +124,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                      bool is_causal, double scale) {
   const int64_t times = query.size(1) / key.size(1);
-  const Tensor p = weights(query, repeat_heads(key, times), mask, is_causal, scale);
-  const Tensor out = ops::matmul(p, repeat_heads(value, times));
-  const Tensor lse =
-      ops::logsumexp(scores(query, repeat_heads(key, times), mask, is_causal, scale), IntList{-1}, false);
+  const Tensor s = scores(query, repeat_heads(key, times), mask, is_causal, scale);
+  const Tensor out = ops::matmul(weights(s, mask), repeat_heads(value, times));
+  const Tensor lse = ops::logsumexp(s, IntList{-1}, false);
   const Tensor none = number_like(lse, std::numeric_limits<double>::infinity());
   return {out, ops::where(ops::eq(lse, lowest_like(lse)), none, lse)};
 }
@@ -136,7 +136,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
                                                       const Tensor&, bool is_causal, double scale) {
   const int64_t times = query.size(1) / key.size(1);
   const Tensor k = repeat_heads(key, times), v = repeat_heads(value, times);
-  const Tensor p = weights(query, k, mask, is_causal, scale);
+  const Tensor p = weights(scores(query, k, mask, is_causal, scale), mask);
   const Tensor dv = ops::matmul(ops::transpose(p, -2, -1), grad);
   const Tensor dp = ops::matmul(grad, ops::transpose(v, -2, -1));
   const Tensor inner = ops::sum(ops::mul(p, dp), IntList{-1}, true);

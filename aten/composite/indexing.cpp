@@ -1,7 +1,6 @@
 // Indexing made of other operators: masks become positions, forms of scatter, one-hot vectors.
 #include <algorithm>
 
-#include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
 

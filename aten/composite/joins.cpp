@@ -115,15 +115,21 @@ Tensor repeat_interleave_index(const Tensor& repeats, std::optional<int64_t> out
   FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(counts)).to<int64_t>() >= 0, Runtime,
                "repeat_interleave(): repeats must not be negative");
   const Tensor ends = ops::cumsum(counts, 0);
-  const int64_t total = output_size ? *output_size
-                        : n == 0    ? 0
-                                    : ops::local_scalar(ops::select(ends, 0, -1)).to<int64_t>();
+  const bool known = n == 0 || !repeats.is_meta();
+  FACULA_CHECK(
+      known || output_size, NotImplemented,
+      "repeat_interleave(): the size depends on the values of repeats, which has none on meta; pass output_size");
+  const int64_t total = n == 0 ? 0 : known ? ops::local_scalar(ops::select(ends, 0, -1)).to<int64_t>() : *output_size;
+  FACULA_CHECK(!output_size || *output_size == total, Runtime, "repeat_interleave(): output_size is ", *output_size,
+               " and the repeats add up to ", total);
+  FACULA_CHECK(total >= 0 && total < std::numeric_limits<int64_t>::max(), Value,
+               "repeat_interleave(): output_size must not be negative, got ", total);
   // One step at the end of every run; their running sum is the position.
   const int64_t size[] = {total + 1};
   const Tensor steps = ops::new_zeros(ends, IntList(size, 1));
   const Tensor inner = ops::slice(ends, 0, 0, std::max<int64_t>(n - 1, 0), 1);
   ops::index_add_(steps, 0, inner, ops::ones_like(inner), 1);
-  return ops::cumsum(ops::slice(steps, 0, 0, total, 1), 0);
+  return ops::to_dtype(ops::cumsum(ops::slice(steps, 0, 0, total, 1), 0), repeats.dtype());
 }
 
 Tensor repeat_interleave_each(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,

@@ -30,6 +30,10 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
   FACULA_CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == classes), Runtime,
                "cross_entropy(): weight must have one value for each of the ", classes, " classes, it is ",
                weight.defined() ? shape_string(weight.sizes()) : std::string());
+  if (label_smoothing == 0 && input.dim() == 2 && target.dim() == 1 && input.is_floating_point() &&
+      is_integral(target.dtype())) {
+    return std::get<0>(ops::softmax_nll_forward(input, target, weight, ignore_index, word));
+  }
   const Tensor logp = ops::log_softmax(input, dim);
   // The weights along the classes, to multiply log-probabilities with.
   const auto weighted = [&](const Tensor& t) {
@@ -59,7 +63,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
   const Tensor counted = ops::ne(target, number(static_cast<double>(ignore_index)));
   Tensor smooth = ops::where(counted, all, ops::full(IntList{}, 0.0, all.dtype(), all.device()));
   if (word != "none") smooth = ops::sum(smooth);
-  if (word == "mean") smooth = ops::div(smooth, total);
+  if (word == "mean") smooth = ops::to_dtype(ops::div(smooth, total), smooth.dtype());
   return ops::add(ops::mul(loss, number(1 - label_smoothing)),
                   ops::mul(smooth, number(label_smoothing / static_cast<double>(classes))));
 }

@@ -41,27 +41,6 @@ Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool
                 std::optional<MemoryFormat> memory_format) {
   return converted(self, other.device(), other.dtype(), copy, memory_format, non_blocking);
 }
-Tensor type_as(const Tensor& self, const Tensor& other) {
-  return converted(self, other.device(), other.dtype(), false, std::nullopt);
-}
-
-#define FACULA_CAST(name, type)                                                  \
-  Tensor cast_##name(const Tensor& self) {                                       \
-    return converted(self, std::nullopt, ScalarType::type, false, std::nullopt); \
-  }
-FACULA_CAST(float, Float32)
-FACULA_CAST(double, Float64)
-FACULA_CAST(half, Float16)
-FACULA_CAST(bfloat16, BFloat16)
-FACULA_CAST(int, Int32)
-FACULA_CAST(long, Int64)
-FACULA_CAST(short, Int16)
-FACULA_CAST(char, Int8)
-FACULA_CAST(byte, UInt8)
-FACULA_CAST(bool, Bool)
-FACULA_CAST(cfloat, Complex64)
-FACULA_CAST(cdouble, Complex128)
-#undef FACULA_CAST
 
 const Tensor& zero_(const Tensor& self) { return ops::fill_(self, 0); }
 
@@ -273,11 +252,7 @@ std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
 
 namespace {
 
-// Where in storage the elements of a geometry lie, relative to `base`.
-Tensor storage_positions(const Tensor& all, IntList sizes, IntList strides, int64_t offset) {
-  return ops::as_strided(all, sizes, strides, offset);
-}
-
+// The number of elements of storage up to the last one of a geometry.
 int64_t reach(IntList sizes, IntList strides, int64_t offset) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return 0;
@@ -293,9 +268,10 @@ Tensor as_strided_backward(const Tensor& grad, IntList self_sizes, IntList self_
   const int64_t offset = storage_offset.value_or(self_offset), base = std::min(offset, self_offset);
   const int64_t extent =
       std::max(reach(self_sizes, self_strides, self_offset - base), reach(size, stride, offset - base));
+  // Where in storage the elements of both geometries lie.
   const Tensor all = ops::arange(extent, ScalarType::Int64, grad.device());
-  const Tensor from = storage_positions(all, self_sizes, self_strides, self_offset - base);
-  const Tensor to = storage_positions(all, size, stride, offset - base);
+  const Tensor from = ops::as_strided(all, self_sizes, self_strides, self_offset - base);
+  const Tensor to = ops::as_strided(all, size, stride, offset - base);
   const int64_t flat[] = {extent};
   Tensor memory = ops::index_put_long(ops::new_zeros(grad, IntList(flat, 1)), TensorList(&to, 1), grad, true);
   // An element that self reaches through several indices gets its share through each of them.

@@ -1,6 +1,5 @@
 #include "facula/kernels.h"
 #include "facula/ops.h"
-#include "runtime/autograd/meta.h"
 
 namespace facula::composite {
 namespace {

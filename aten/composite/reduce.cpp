@@ -1,5 +1,4 @@
 // Parts of reductions and their derivatives that are easier said in C++ than as a formula.
-#include <algorithm>
 
 #include "facula/kernels.h"
 #include "facula/ops.h"

@@ -15,13 +15,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace facula::cpu::amx {
 namespace {
 
 // Functions that use tiles are compiled for them, whatever the rest of the file is compiled for.
-#define FACULA_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw")))
+#define FACULA_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl")))
 
 // A tile has 16 rows of 64 bytes: 32 elements along the depth, or 16 columns of sums.
 constexpr int64_t kSide = 16, kDepth = 32, kBlock = 2 * kSide;
@@ -30,7 +31,7 @@ constexpr int64_t kTile = kSide * kDepth;  // elements of a tile
 bool detect() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  const bool tiles = (d >> 24 & 1) != 0, products = (d >> 22 & 1) != 0, wide = (b >> 16 & 1) != 0 && (b >> 30 & 1) != 0;
+  const bool tiles = (d >> 24 & 1) != 0, products = (d >> 22 & 1) != 0, wide = (b >> 16 & 1) != 0 && (b >> 30 & 3) == 3;
   if (!tiles || !products || !wide) return false;
   unsigned low = 0, high = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c >> 27 & 1) == 0) return false;
@@ -54,88 +55,114 @@ FACULA_AMX void configure() { _tile_loadconfig(&kConfig); }
 
 FACULA_AMX void release() { _tile_release(); }
 
-// Sums (32, 32) of two row tiles and two column tiles at each depth.
-FACULA_AMX void multiply(int64_t depth, const uint16_t* a, const uint16_t* b, float* sums) {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+// Sums (32, 32) = or += two row tiles times two column tiles at each depth; without Rows or Columns the second of
+// either is all zeros and left out.
+template <bool Rows, bool Columns>
+FACULA_AMX void multiply(int64_t depth, const uint16_t* a, const uint16_t* b, float* sums, bool accumulate) {
+  float *right = sums + kSide, *below = sums + kSide * kBlock, *corner = below + kSide;
+  constexpr int kStep = kBlock * 4;
+  if (accumulate) {
+    _tile_loadd(0, sums, kStep);
+    if (Columns) _tile_loadd(1, right, kStep);
+    if (Rows) _tile_loadd(2, below, kStep);
+    if (Rows && Columns) _tile_loadd(3, corner, kStep);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
   for (int64_t p = 0; p < depth; ++p, a += 2 * kTile, b += 2 * kTile) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + kTile, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + kTile, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    if (Columns) {
+      _tile_loadd(7, b + kTile, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (Rows) {
+      _tile_loadd(5, a + kTile, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      if (Columns) _tile_dpbf16ps(3, 5, 7);
+    }
   }
-  _tile_stored(0, sums, kBlock * 4);
-  _tile_stored(1, sums + kSide, kBlock * 4);
-  _tile_stored(2, sums + kSide * kBlock, kBlock * 4);
-  _tile_stored(3, sums + kSide * kBlock + kSide, kBlock * 4);
+  _tile_stored(0, sums, kStep);
+  if (Columns) _tile_stored(1, right, kStep);
+  if (Rows) _tile_stored(2, below, kStep);
+  if (Rows && Columns) _tile_stored(3, corner, kStep);
 }
 
-// Rows [0, count) of A, `row` apart, as the two row tiles of each depth.
-void pack_rows(int64_t count, int64_t k, Matrix<const BFloat16> a, uint16_t* to) {
-  const auto* from = reinterpret_cast<const uint16_t*>(a.data);
-  for (int64_t p = 0; p < k; p += kDepth, to += 2 * kTile) {
+// Rows of 16 pairs become columns.
+FACULA_AMX inline void transpose_pairs(__m512i (&r)[kSide]) {
+  __m512i t[kSide];
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]), b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]), d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c);
+    t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d);
+    t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88), b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xDD);
+    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xDD);
+    r[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(a, c, 0xDD);
+    r[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+    r[i + 12] = _mm512_shuffle_i32x4(b, d, 0xDD);
+  }
+}
+
+// Up to 32 lines (rows of A, columns of B) as two tiles of each depth, padded with zeros. A tile of A has a line in
+// each row; one of B (`pairs`) has two depths of 16 lines in each row. Either is the other's transpose in pairs.
+// Element (i, p) is from[i * line + p * along].
+FACULA_AMX void pack(int64_t count, int64_t k, const uint16_t* from, int64_t line, int64_t along, bool pairs,
+                     uint16_t* to) {
+  for (int64_t p = 0; p < k; p += kDepth) {
     const int64_t np = std::min(kDepth, k - p);
-    for (int64_t i = 0; i < kBlock; ++i) {
-      uint16_t* row = to + i * kDepth;
-      if (i >= count) {
-        std::memset(row, 0, kDepth * 2);
-      } else if (a.col == 1 && np == kDepth) {
-        std::memcpy(row, from + i * a.row + p, kDepth * 2);
-      } else {
-        for (int64_t j = 0; j < kDepth; ++j) row[j] = j < np ? from[i * a.row + (p + j) * a.col] : uint16_t{0};
+    for (int64_t half = 0; half < 2; ++half, to += kTile) {
+      const int64_t lines = std::clamp<int64_t>(count - half * kSide, 0, kSide);
+      const uint16_t* base = from + half * kSide * line + p * along;
+      if (lines == 0) {
+        std::memset(to, 0, kTile * 2);
+        continue;
       }
-    }
-  }
-}
-
-// Columns [0, count) of B as the two column tiles of each depth: a row holds two depths of 16 columns.
-FACULA_AMX void pack_columns(int64_t count, int64_t k, Matrix<const BFloat16> b, uint16_t* to) {
-  const auto* from = reinterpret_cast<const uint16_t*>(b.data);
-  for (int64_t p = 0; p < k; p += kDepth, to += 2 * kTile) {
-    if (b.col == 1 && count == kBlock && p + kDepth <= k) {
-      for (int64_t r = 0; r < kSide; ++r) {
-        const uint16_t* even = from + (p + 2 * r) * b.row;
-        const __m512i x = _mm512_loadu_si512(even), y = _mm512_loadu_si512(even + b.row);
-        // Interleaved within 128-bit lanes, then the lanes put in order.
-        const __m512i low = _mm512_unpacklo_epi16(x, y), high = _mm512_unpackhi_epi16(x, y);
-        const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
-        const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-        _mm512_storeu_si512(to + r * kDepth, _mm512_permutex2var_epi64(low, first, high));
-        _mm512_storeu_si512(to + kTile + r * kDepth, _mm512_permutex2var_epi64(low, second, high));
-      }
-      continue;
-    }
-    if (b.row == 1 && count == kBlock && p + kDepth <= k) {
-      // Pairs along the depth lie together: gather one pair of each column.
-      const __m512i offsets =
-          _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                             _mm512_set1_epi32(static_cast<int>(b.col)));
-      for (int64_t half = 0; half < 2 && b.col < (int64_t{1} << 26); ++half) {
-        const uint16_t* base = from + half * kSide * b.col + p;
-        for (int64_t r = 0; r < kSide; ++r) {
-          _mm512_storeu_si512(to + half * kTile + r * kDepth, _mm512_i32gather_epi32(offsets, base + 2 * r, 2));
+      __m512i r[kSide];
+      if (along == 1) {
+        const auto mask = static_cast<__mmask32>((uint64_t{1} << np) - 1);
+#pragma GCC unroll 16
+        for (int i = 0; i < kSide; ++i) {
+          r[i] = i < lines ? _mm512_maskz_loadu_epi16(mask, base + i * line) : _mm512_setzero_si512();
         }
+      } else if (line == 1) {
+        const auto mask = static_cast<__mmask16>((1u << lines) - 1);
+#pragma GCC unroll 16
+        for (int i = 0; i < kSide; ++i) {
+          const __m256i zero = _mm256_setzero_si256();
+          const __m256i even = 2 * i < np ? _mm256_maskz_loadu_epi16(mask, base + 2 * i * along) : zero;
+          const __m256i odd = 2 * i + 1 < np ? _mm256_maskz_loadu_epi16(mask, base + (2 * i + 1) * along) : zero;
+          r[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
+        }
+      } else {
+        uint16_t apart[kTile] = {};
+        for (int64_t i = 0; i < lines; ++i) {
+          for (int64_t j = 0; j < np; ++j) apart[i * kDepth + j] = base[i * line + j * along];
+        }
+        for (int i = 0; i < kSide; ++i) r[i] = _mm512_loadu_si512(apart + i * kDepth);
       }
-      if (b.col < (int64_t{1} << 26)) continue;
-    }
-    for (int64_t j = 0; j < kBlock; ++j) {
-      uint16_t* column = to + j / kSide * kTile + j % kSide * 2;
-      for (int64_t r = 0; r < kDepth; ++r) {
-        column[r / 2 * kDepth + r % 2] = j < count && p + r < k ? from[(p + r) * b.row + j * b.col] : uint16_t{0};
-      }
+      const bool in_pairs = along != 1 && line == 1;
+      if (in_pairs != pairs) transpose_pairs(r);
+#pragma GCC unroll 16
+      for (int i = 0; i < kSide; ++i) _mm512_storeu_si512(to + i * kDepth, r[i]);
     }
   }
 }
 
 // 16 sums rounded to even; NaN stays NaN.
-FACULA_AMX __m256i round_sums(const float* sums) {
-  const __m512 v = _mm512_loadu_ps(sums);
+FACULA_AMX __m256i round_sums(__m512 v) {
   const __m512i w = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(w, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(w, _mm512_set1_epi32(0x7FFF)), odd), 16);
   const __m512i nan = _mm512_or_si512(_mm512_srli_epi32(w, 16), _mm512_set1_epi32(0x40));
@@ -143,20 +170,89 @@ FACULA_AMX __m256i round_sums(const float* sums) {
 }
 
 FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha, float beta, Matrix<BFloat16> c) {
-  const bool plain = alpha == 1 && beta == 0 && c.col == 1 && cols == kBlock;
   for (int64_t i = 0; i < rows; ++i, sums += kBlock) {
     BFloat16* row = c.data + i * c.row;
-    if (plain) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(row), round_sums(sums));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + kSide), round_sums(sums + kSide));
+    if (c.col != 1) {
+      for (int64_t j = 0; j < cols; ++j) {
+        const float v = alpha * sums[j];
+        row[j * c.col] = BFloat16(beta == 0 ? v : v + beta * static_cast<float>(row[j * c.col]));
+      }
       continue;
     }
-    for (int64_t j = 0; j < cols; ++j) {
-      const float v = alpha * sums[j];
-      row[j * c.col] = BFloat16(beta == 0 ? v : v + beta * static_cast<float>(row[j * c.col]));
+    for (int64_t j = 0; j < cols; j += kSide) {
+      const auto mask = static_cast<__mmask16>((1u << std::min(kSide, cols - j)) - 1);
+      __m512 v = _mm512_mul_ps(_mm512_loadu_ps(sums + j), _mm512_set1_ps(alpha));
+      if (beta != 0) {
+        const __m512i old = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, row + j)), 16);
+        v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_castsi512_ps(old), _mm512_set1_ps(beta)));
+      }
+      _mm256_mask_storeu_epi16(row + j, mask, round_sums(v));
     }
   }
 }
+
+// The product's factors as packed panels of up to 32 rows or columns.
+class Product {
+ public:
+  Product(int64_t m, int64_t n, int64_t k, float alpha, float beta)
+      : m_(m), n_(n), k_(k), depth_(parts(k, kDepth)), panel_(depth_ * 2 * kTile), alpha_(alpha), beta_(beta) {}
+
+  static int64_t parts(int64_t size, int64_t part) { return (size + part - 1) / part; }
+  int64_t row_panels() const { return parts(m_, kBlock); }
+  int64_t column_panels() const { return parts(n_, kBlock); }
+  int64_t size() const { return (row_panels() + column_panels()) * panel_; }
+
+  // Panel i of the rows, and after them those of the columns.
+  void prepare(int64_t i, Matrix<const BFloat16> a, Matrix<const BFloat16> b, uint16_t* packed) const {
+    const int64_t j = i - row_panels();
+    if (j < 0) {
+      pack(std::min(kBlock, m_ - i * kBlock), k_, bits(a) + i * kBlock * a.row, a.row, a.col, false,
+           packed + i * panel_);
+    } else {
+      pack(std::min(kBlock, n_ - j * kBlock), k_, bits(b) + j * kBlock * b.col, b.col, b.row, true,
+           packed + i * panel_);
+    }
+  }
+
+  // Row panels that stay in the second-level cache.
+  int64_t group() const { return std::clamp<int64_t>((1 << 19) / panel_, 1, kMostRows); }
+
+  // Row panels [i0, i1) with column panel j: a slice of the column stays in the first-level cache, and the next
+  // column comes into the second meanwhile.
+  FACULA_AMX void compute(int64_t i0, int64_t i1, int64_t j, const uint16_t* packed, Matrix<BFloat16> c) const {
+    alignas(64) float sums[kMostRows][kBlock * kBlock];
+    const uint16_t* columns = packed + (row_panels() + j) * panel_;
+    const int64_t cols = std::min(kBlock, n_ - j * kBlock);
+    const uint16_t* next = j + 1 < column_panels() ? columns + panel_ : columns;
+    const int64_t slices = parts(depth_, kSlice), slice = parts(depth_, slices), share = slice * 2 * kTile / (i1 - i0);
+    for (int64_t d = 0; d < depth_; d += slice) {
+      const int64_t depths = std::min(slice, depth_ - d);
+      for (int64_t i = i0; i < i1; ++i) {
+        const uint16_t *x = packed + i * panel_ + d * 2 * kTile, *y = columns + d * 2 * kTile;
+        const bool tall = m_ - i * kBlock > kSide, wide = cols > kSide;
+        const uint16_t* ahead = next + d * 2 * kTile + (i - i0) * share;
+        for (int64_t e = 0; e < share; e += 32) _mm_prefetch(reinterpret_cast<const char*>(ahead + e), _MM_HINT_T1);
+        if (tall) {
+          wide ? multiply<true, true>(depths, x, y, sums[i - i0], d > 0)
+               : multiply<true, false>(depths, x, y, sums[i - i0], d > 0);
+        } else {
+          wide ? multiply<false, true>(depths, x, y, sums[i - i0], d > 0)
+               : multiply<false, false>(depths, x, y, sums[i - i0], d > 0);
+        }
+        if (d + slice < depth_) continue;
+        store(std::min(kBlock, m_ - i * kBlock), cols, sums[i - i0], alpha_, beta_,
+              {c.data + i * kBlock * c.row + j * kBlock * c.col, c.row, c.col});
+      }
+    }
+  }
+
+  static constexpr int64_t kMostRows = 16, kSlice = 12;
+
+ private:
+  static const uint16_t* bits(Matrix<const BFloat16> x) { return reinterpret_cast<const uint16_t*>(x.data); }
+  int64_t m_, n_, k_, depth_, panel_;
+  float alpha_, beta_;
+};
 
 }  // namespace
 
@@ -167,39 +263,41 @@ bool available() {
 
 void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, Matrix<const BFloat16> b, float beta,
           Matrix<BFloat16> c) {
-  const int64_t depth = (k + kDepth - 1) / kDepth, panel = depth * 2 * kTile;
-  const int64_t row_blocks = (m + kBlock - 1) / kBlock, column_blocks = (n + kBlock - 1) / kBlock;
-  const TypedBuffer<uint16_t> rows(row_blocks * panel), columns(column_blocks * panel);
-  const int64_t grain = grain_for(kBlock * k);
-  parallel_for(0, row_blocks, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      pack_rows(std::min(kBlock, m - i * kBlock), k, {a.data + i * kBlock * a.row, a.row, a.col},
-                rows.get() + i * panel);
-    }
+  if (c.col != 1 && c.row == 1) {
+    gemm(n, m, k, alpha, b.t(), a.t(), beta, c.t());
+    return;
+  }
+  const Product product(m, n, k, alpha, beta);
+  const TypedBuffer<uint16_t> packed(product.size());
+  const int64_t rows = product.row_panels(), columns = product.column_panels();
+  parallel_for(0, rows + columns, grain_for(kBlock * k, 1 << 17), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product.prepare(i, a, b, packed.get());
   });
-  parallel_for(0, column_blocks, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j) {
-      pack_columns(std::min(kBlock, n - j * kBlock), k, {b.data + j * kBlock * b.col, b.row, b.col},
-                   columns.get() + j * panel);
+  const int64_t group = product.group(), work = std::max<int64_t>(1, group * kBlock * kBlock * k / 16);
+  parallel_for(0, Product::parts(rows, group) * columns, std::max<int64_t>(1, (1 << 21) / work),
+               [&](int64_t begin, int64_t end) {
+                 configure();
+                 for (int64_t item = begin; item < end; ++item) {
+                   const int64_t i = item / columns * group;
+                   product.compute(i, std::min(i + group, rows), item % columns, packed.get(), c);
+                 }
+                 release();
+               });
+}
+
+void batch(int64_t count, int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, int64_t stride_a,
+           Matrix<const BFloat16> b, int64_t stride_b, float beta, Matrix<BFloat16> c, int64_t stride_c) {
+  const Product product(m, n, k, alpha, beta);
+  const TypedBuffer<uint16_t> packed(product.size());
+  const int64_t rows = product.row_panels(), columns = product.column_panels(), group = product.group();
+  configure();
+  for (int64_t x = 0; x < count; ++x, a.data += stride_a, b.data += stride_b, c.data += stride_c) {
+    for (int64_t i = 0; i < rows + columns; ++i) product.prepare(i, a, b, packed.get());
+    for (int64_t i = 0; i < rows; i += group) {
+      for (int64_t j = 0; j < columns; ++j) product.compute(i, std::min(i + group, rows), j, packed.get(), c);
     }
-  });
-  // Blocks of rows and columns that stay in the second-level cache together.
-  constexpr int64_t kGroup = 8;
-  const int64_t groups = (row_blocks + kGroup - 1) / kGroup;
-  const int64_t work = std::max<int64_t>(1, kGroup * kBlock * kBlock * k / 8);
-  parallel_for(0, groups * column_blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
-    alignas(64) float sums[kBlock * kBlock];
-    configure();
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t j = item % column_blocks, first = item / column_blocks * kGroup;
-      for (int64_t i = first; i < std::min(first + kGroup, row_blocks); ++i) {
-        multiply(depth, rows.get() + i * panel, columns.get() + j * panel, sums);
-        store(std::min(kBlock, m - i * kBlock), std::min(kBlock, n - j * kBlock), sums, alpha, beta,
-              {c.data + i * kBlock * c.row + j * kBlock * c.col, c.row, c.col});
-      }
-    }
-    release();
-  });
+  }
+  release();
 }
 
 }  // namespace facula::cpu::amx
@@ -211,6 +309,11 @@ namespace facula::cpu::amx {
 bool available() { return false; }
 
 void gemm(int64_t, int64_t, int64_t, float, Matrix<const BFloat16>, Matrix<const BFloat16>, float, Matrix<BFloat16>) {
+  raise(ErrorKind::NotImplemented, "this machine has no tile registers");
+}
+
+void batch(int64_t, int64_t, int64_t, int64_t, float, Matrix<const BFloat16>, int64_t, Matrix<const BFloat16>, int64_t,
+           float, Matrix<BFloat16>, int64_t) {
   raise(ErrorKind::NotImplemented, "this machine has no tile registers");
 }
 

@@ -14,4 +14,8 @@ bool available();
 void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, Matrix<const BFloat16> b, float beta,
           Matrix<BFloat16> c);
 
+// `count` such products one after the other on the calling thread, operands a stride apart.
+void batch(int64_t count, int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, int64_t stride_a,
+           Matrix<const BFloat16> b, int64_t stride_b, float beta, Matrix<BFloat16> c, int64_t stride_c);
+
 }  // namespace facula::cpu::amx

@@ -30,10 +30,11 @@ Heads<T> heads(const Tensor& t) {
   return {t.data<T>(), t.stride(0), t.stride(1), t.size(2) == 1 ? std::max<int64_t>(t.size(3), 1) : t.stride(2)};
 }
 
-// As it is when its columns are contiguous and of the compute type.
+// As it is when its columns are contiguous and of the compute type, and its rows do not meet in one set of a cache.
 Tensor rows_dense(const Tensor& t) {
+  const int64_t apart = t.stride(2) * static_cast<int64_t>(itemsize(t.dtype()));
   const bool fits = compute_type(t.dtype()) == t.dtype() && (t.stride(3) == 1 || t.size(3) == 1) &&
-                    (t.size(2) == 1 || t.stride(2) >= t.size(3));
+                    (t.size(2) == 1 || (t.stride(2) >= t.size(3) && (apart % 4096 != 0 || t.stride(2) == t.size(3))));
   return fits ? t : dense_compute(t);
 }
 
@@ -122,6 +123,14 @@ struct Scores {
   const Mask& mask;
   const Panels<T>& keys;
 
+  // From keys where they lie, `row` apart.
+  void compute_rows(const T* from, int64_t row, const T* packed_queries, int64_t nk, T* s) const {
+    const GemmLoops<T>& gemm = gemm_loops<T>();
+    for (int64_t i = 0; i < nk; i += keys.width()) {
+      gemm.strided_tile(p.width, from + i * row, row, 1, packed_queries, gemm.nr, s + i * gemm.nr, gemm.nr,
+                        std::min(keys.width(), nk - i), gemm.nr, false);
+    }
+  }
   void compute(const T* packed_keys, const T* packed_queries, int64_t i0, int64_t i1, int64_t nk, T* s) const {
     const GemmLoops<T>& gemm = gemm_loops<T>();
     for (int64_t i = i0; i < i1; ++i) {
@@ -136,11 +145,11 @@ struct Scores {
       mask.apply(b, h, q0, nq, k0, nk, *scale, s, nr);
       *scale = T(1);
     }
-    if (!p.causal || k0 + nk <= q0 + 1) return;
-    if (*scale <= 0) {  // infinite scores must stay negative
+    if (*scale <= 0) {  // so that a maximum stays one, and hidden scores negative
       for (int64_t i = 0; i < nk * nr; ++i) s[i] *= *scale;
       *scale = T(1);
     }
+    if (!p.causal || k0 + nk <= q0 + 1) return;
     for (int64_t k = std::max<int64_t>(0, q0 + 1 - k0); k < nk; ++k) {
       const int64_t hidden = std::min(nq, k0 + k - q0);
       std::fill_n(s + k * nr, hidden, -std::numeric_limits<T>::infinity());
@@ -156,12 +165,6 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
   const int64_t nr = gemm.nr, blocks = (p.queries + nr - 1) / nr;
   const Panels<T> keys(p.keys, p.width);
   const Scores<T> scores{p, mask, keys};
-  const TypedBuffer<T> packed(p.batch * p.kv_heads * keys.size());
-  parallel_for(0, p.batch * p.kv_heads, grain_for(p.keys * p.width), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      keys.pack(k.at(i / p.kv_heads, i % p.kv_heads, 0), k.row, packed.get() + i * keys.size());
-    }
-  });
   const int64_t block = kPanels * keys.width(), rise = even_panel(p.value_width, gemm.mr);
   const int64_t work = std::max<int64_t>(1, nr * p.keys * (p.width + p.value_width));
   parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
@@ -171,14 +174,13 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
     for (int64_t item = begin; item < end; ++item) {
       const int64_t q0 = item % blocks * nr, bh = item / blocks, b = bh / p.heads, h = bh % p.heads;
       const int64_t kv = h / p.group(), nq = std::min(nr, p.queries - q0), visible = p.visible(q0, nq);
-      const T* own = packed.get() + (b * p.kv_heads + kv) * keys.size();
       gemm.pack(p.width, nq, nr, q.at(b, h, q0), q.row, 1, panel);
       std::fill_n(maxima, nr, -std::numeric_limits<T>::infinity());
       std::fill_n(sums, nr, T(0));
       for (int64_t k0 = 0; k0 < visible; k0 += block) {
-        const int64_t nk = std::min(block, visible - k0), first = k0 / keys.width();
+        const int64_t nk = std::min(block, visible - k0);
         T factor = scale;
-        scores.compute(own, panel, first, first + (nk + keys.width() - 1) / keys.width(), nk, s);
+        scores.compute_rows(k.at(b, kv, k0), k.row, panel, nk, s);
         scores.hide(b, h, q0, nq, k0, nk, s, &factor);
         loops.accumulate(nk, factor, s, maxima, sums, shrink);
         if (k0 > 0) loops.scale(p.value_width, shrink, o);
@@ -255,29 +257,39 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           }
           for (int64_t k0 = 0; k0 < visible; k0 += block) {
             const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + (nk + mr - 1) / mr;
+            // Keys of this block that the queries of panel j see, in whole panels of keys.
+            const auto seen = [&](int64_t j) {
+              const int64_t last = p.visible(q0 + j * nr, std::min(nr, count - j * nr)) - k0;
+              return std::clamp<int64_t>((last + mr - 1) / mr * mr, 0, nk);
+            };
             for (int64_t j = 0; j < panels; ++j) {
               T *sj = s + j * nr * block, *dpj = dp + j * nr * block;
-              const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
+              const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first), nkj = seen(j);
+              if (nkj == 0) continue;
+              const int64_t end = i0 + (nkj + mr - 1) / mr;
               T factor = scale;
-              scores.compute(pk, columns_q + j * nr * p.width, i0, i1, nk, sj);
-              scores.hide(b, h, first, nq, k0, nk, sj, &factor);
-              for (int64_t i = i0; i < i1; ++i) {
+              scores.compute(pk, columns_q + j * nr * p.width, i0, end, nkj, sj);
+              scores.hide(b, h, first, nq, k0, nkj, sj, &factor);
+              for (int64_t i = i0; i < end; ++i) {
                 const int64_t row = (i - i0) * mr;
                 gemm.tile(p.value_width, pv + values.at(i), mr, columns_g + j * nr * p.value_width, dpj + row * nr, nr,
-                          std::min(keys.rows(i), nk - row), nr, false);
+                          std::min(keys.rows(i), nkj - row), nr, false);
               }
-              loops.gradient(nk, factor, shift + j * nr, delta + j * nr, sj, dpj);
+              loops.gradient(nkj, factor, shift + j * nr, delta + j * nr, sj, dpj);
               if (factor != scale) {  // the scores had taken the scale, their slopes lack it
-                for (int64_t i = 0; i < nk * nr; ++i) dpj[i] *= scale;
+                for (int64_t i = 0; i < nkj * nr; ++i) dpj[i] *= scale;
               }
               for (int64_t e = 0; e < p.width; e += rise) {
-                gemm.tile(nk, k.at(b, kv, k0) + e, k.row, dpj, slopes + (j * p.width + e) * nr, nr,
+                gemm.tile(nkj, k.at(b, kv, k0) + e, k.row, dpj, slopes + (j * p.width + e) * nr, nr,
                           std::min(rise, p.width - e), nr, k0 > 0);
               }
             }
             for (int64_t i = i0; i < i1; ++i) {
               const int64_t row = (i - i0) * mr, rows = std::min(keys.rows(i), nk - row);
-              for (int64_t j = 0; j < panels; ++j) {
+              int64_t from = 0;  // the first panel of queries that sees these keys
+              while (from < panels && seen(from) <= row) ++from;
+              const int64_t depth = count - from * nr;
+              for (int64_t j = from; j < panels; ++j) {
                 const int64_t nq = std::min(nr, count - j * nr);
                 gemm.pack(nq, rows, mr, s + (j * block + row) * nr, nr, 1, left_p + j * nr * mr);
                 gemm.pack(nq, rows, mr, dp + (j * block + row) * nr, nr, 1, left_s + j * nr * mr);
@@ -285,12 +297,12 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               T* dv_rows = dv + (item * p.keys + k0 + row) * p.value_width;
               T* dk_rows = dk + (item * p.keys + k0 + row) * p.width;
               for (int64_t e = 0; e < p.value_width; e += nr) {
-                gemm.tile(count, left_p, mr, rows_g + e * span, dv_rows + e, p.value_width, rows,
-                          std::min(nr, p.value_width - e), true);
+                gemm.tile(depth, left_p + from * nr * mr, mr, rows_g + e * span + from * nr * nr, dv_rows + e,
+                          p.value_width, rows, std::min(nr, p.value_width - e), true);
               }
               for (int64_t e = 0; e < p.width; e += nr) {
-                gemm.tile(count, left_s, mr, rows_q + e * span, dk_rows + e, p.width, rows, std::min(nr, p.width - e),
-                          true);
+                gemm.tile(depth, left_s + from * nr * mr, mr, rows_q + e * span + from * nr * nr, dk_rows + e, p.width,
+                          rows, std::min(nr, p.width - e), true);
               }
             }
           }

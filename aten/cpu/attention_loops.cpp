@@ -8,33 +8,38 @@
 namespace facula {
 namespace {
 
+constexpr double kLog2E = 1.4426950408889634;
+
 template <typename T>
 void accumulate(int64_t keys, T scale, T* __restrict s, T* __restrict max, T* __restrict sum, T* __restrict shrink) {
   constexpr int kN = kColumns<T>;
+  const T factor = scale * static_cast<T>(kLog2E);
   T m[kN], shift[kN], total[kN] = {};
-  for (int i = 0; i < kN; ++i) m[i] = max[i];
+  for (int i = 0; i < kN; ++i) m[i] = static_cast<T>(-HUGE_VAL);
   for (int64_t k = 0; k < keys; ++k) {
     const T* row = s + k * kN;
 #pragma omp simd
-    for (int i = 0; i < kN; ++i) {
-      const T v = row[i] * scale;
-      m[i] = v > m[i] ? v : m[i];
-    }
+    for (int i = 0; i < kN; ++i) m[i] = row[i] > m[i] ? row[i] : m[i];
   }
-  // A query that has seen no key yet has the maximum -inf.
-  for (int i = 0; i < kN; ++i) shift[i] = m[i] == static_cast<T>(-HUGE_VAL) ? T(0) : m[i];
+#pragma omp simd
+  for (int i = 0; i < kN; ++i) {
+    const T v = m[i] * scale;
+    m[i] = v > max[i] ? v : max[i];
+    // A query that has seen no key yet has the maximum -inf.
+    shift[i] = m[i] == static_cast<T>(-HUGE_VAL) ? T(0) : m[i] * static_cast<T>(kLog2E);
+  }
   for (int64_t k = 0; k < keys; ++k) {
     T* row = s + k * kN;
 #pragma omp simd
     for (int i = 0; i < kN; ++i) {
-      const T e = exp_of(row[i] * scale - shift[i]);
+      const T e = pow2_of(row[i] * factor - shift[i]);
       row[i] = e;
       total[i] += e;
     }
   }
 #pragma omp simd
   for (int i = 0; i < kN; ++i) {
-    shrink[i] = exp_of(max[i] - shift[i]);
+    shrink[i] = pow2_of(max[i] * static_cast<T>(kLog2E) - shift[i]);
     sum[i] = sum[i] * shrink[i] + total[i];
     max[i] = m[i];
   }
@@ -54,12 +59,15 @@ template <typename T>
 void gradient(int64_t keys, T scale, const T* __restrict lse, const T* __restrict delta, T* __restrict s,
               T* __restrict dp) {
   constexpr int kN = kColumns<T>;
+  const T factor = scale * static_cast<T>(kLog2E);
+  T shift[kN];
+  for (int i = 0; i < kN; ++i) shift[i] = lse[i] * static_cast<T>(kLog2E);
   for (int64_t k = 0; k < keys; ++k) {
     T* row = s + k * kN;
     T* slope = dp + k * kN;
 #pragma omp simd
     for (int i = 0; i < kN; ++i) {
-      const T p = exp_of(row[i] * scale - lse[i]);
+      const T p = pow2_of(row[i] * factor - shift[i]);
       row[i] = p;
       slope[i] = p * (slope[i] - delta[i]) * scale;
     }

@@ -10,7 +10,7 @@ namespace facula {
 
 template <typename T>
 struct AttentionLoops {
-  // Scores s (keys, queries) become exp(scale s - max) for the largest so far; `max` and `sum` go on, and
+  // Scores s (keys, queries) become exp(scale s - max) for the largest so far (scale >= 0); `max` and `sum` go on, and
   // `shrink` is the factor by which earlier parts lose.
   void (*accumulate)(int64_t keys, T scale, T* s, T* max, T* sum, T* shrink);
   // out (rows, queries) *= factor (queries)

@@ -13,11 +13,6 @@ namespace facula::cpu {
 struct Bits128 {
   uint64_t low, high;
 };
-template <size_t N>
-using bits_t = std::conditional_t<
-    N == 1, uint8_t,
-    std::conditional_t<N == 2, uint16_t,
-                       std::conditional_t<N == 4, uint32_t, std::conditional_t<N == 8, uint64_t, Bits128>>>>;
 
 // fn(std::type_identity<T>{}) for the unsigned type of that size.
 template <typename F>
@@ -48,39 +43,24 @@ struct Element {
 };
 
 inline Element element_of(const Scalar& value, ScalarType dtype, const char* op) {
+  FACULA_CHECK(value.kind() != Category::Complex || is_complex(dtype), Type, op,
+               "(): the number is complex, the tensor is ", dtype_name(dtype));
   Element e;
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       using Limits = std::numeric_limits<T>;
       const double d = value.as_double();
-      // Negative numbers wrap in unsigned types, as in C and torch.
-      const double low = std::is_signed_v<T> ? static_cast<double>(Limits::min()) : -static_cast<double>(Limits::max());
-      FACULA_CHECK(value.kind() <= Category::Integral && sizeof(T) == 8
-                       ? true
-                       : d >= low && d <= static_cast<double>(Limits::max()),
-                   Runtime, op, "(): ", d, " does not fit ", dtype_name(dtype));
+      const bool fits = (value.kind() <= Category::Integral && sizeof(T) == 8) ||
+                        (d >= static_cast<double>(Limits::min()) && d <= static_cast<double>(Limits::max()));
+      FACULA_CHECK(fits, Overflow, op, "(): the number ",
+                   value.kind() <= Category::Integral ? std::to_string(value.to<int64_t>()) : concat(d),
+                   " does not fit into ", dtype_name(dtype), " (", int64_t{Limits::min()}, " to ",
+                   int64_t{Limits::max()}, ")");
     }
     const T v = value.to<T>();
     std::memcpy(e.bytes, &v, sizeof(T));
   });
   return e;
-}
-
-// The one element of a 0-d (or one-element) tensor as an element of `dtype`.
-inline Scalar scalar_of(const Tensor& t) {
-  if (t.dtype() == ScalarType::Bool) return Scalar(*t.data<uint8_t>() != 0);  // any byte may lie there
-  return visit_dtype(t.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
-    const T v = *t.data<T>();
-    if constexpr (std::is_same_v<T, bool>) {
-      return Scalar(v);
-    } else if constexpr (std::is_integral_v<T>) {
-      return Scalar(static_cast<int64_t>(v));
-    } else if constexpr (is_complex_v<T>) {
-      return Scalar(complex128(v));
-    } else {
-      return Scalar(static_cast<double>(v));
-    }
-  });
 }
 
 // `t` itself, or a copy when `out` shares memory with it.

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <vector>
@@ -15,36 +14,19 @@ namespace {
 
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
 
-template <typename T>
 struct Routines {
-  // Complex scalars go by pointer, real ones by value.
-  using Number = std::conditional_t<is_complex_v<T>, const void*, T>;
-  using Pointer = std::conditional_t<is_complex_v<T>, const void*, const T*>;
-  using Output = std::conditional_t<is_complex_v<T>, void*, T*>;
-  void (*gemm)(int, int, int, int, int, int, Number, Pointer, int, Pointer, int, Number, Output, int) = nullptr;
-  void (*gemv)(int, int, int, int, Number, Pointer, int, Pointer, int, Number, Output, int) = nullptr;
-  static Number number(const T& v) {
-    if constexpr (is_complex_v<T>) {
-      return &v;
-    } else {
-      return v;
-    }
-  }
+  void (*gemm)(int, int, int, int, int, int, const void*, const void*, int, const void*, int, const void*, void*,
+               int) = nullptr;
+  void (*gemv)(int, int, int, int, const void*, const void*, int, const void*, int, const void*, void*, int) = nullptr;
 };
 
 struct Library {
-  Routines<float> s;
-  Routines<double> d;
-  Routines<complex64> c;
-  Routines<complex128> z;
+  Routines c, z;
   bool open = false;
 
   template <typename T>
-  const Routines<T>& get() const {
-    if constexpr (std::is_same_v<T, float>) return s;
-    if constexpr (std::is_same_v<T, double>) return d;
-    if constexpr (std::is_same_v<T, complex64>) return c;
-    if constexpr (std::is_same_v<T, complex128>) return z;
+  const Routines& get() const {
+    return std::is_same_v<T, complex64> ? c : z;
   }
 };
 
@@ -73,9 +55,8 @@ Library* load() {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) continue;
     Library& l = *library;
-    if (!(find(handle, "sgemm", l.s.gemm) && find(handle, "dgemm", l.d.gemm) && find(handle, "cgemm", l.c.gemm) &&
-          find(handle, "zgemm", l.z.gemm) && find(handle, "sgemv", l.s.gemv) && find(handle, "dgemv", l.d.gemv) &&
-          find(handle, "cgemv", l.c.gemv) && find(handle, "zgemv", l.z.gemv))) {
+    if (!(find(handle, "cgemm", l.c.gemm) && find(handle, "zgemm", l.z.gemm) && find(handle, "cgemv", l.c.gemv) &&
+          find(handle, "zgemv", l.z.gemv))) {
       continue;
     }
     // Work is split by our own pool, so that there is one team of threads and none that spins;
@@ -103,10 +84,9 @@ bool gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, T alpha, 
           int64_t ldb, T beta, T* c, int64_t ldc) {
   const Library& l = library();
   if (!l.open || !fits(m, n, k) || !fits(lda, ldb, ldc)) return false;
-  using R = Routines<T>;
   l.get<T>().gemm(kRowMajor, trans_a ? kTrans : kNoTrans, trans_b ? kTrans : kNoTrans, static_cast<int>(m),
-                  static_cast<int>(n), static_cast<int>(k), R::number(alpha), a, static_cast<int>(lda), b,
-                  static_cast<int>(ldb), R::number(beta), c, static_cast<int>(ldc));
+                  static_cast<int>(n), static_cast<int>(k), &alpha, a, static_cast<int>(lda), b, static_cast<int>(ldb),
+                  &beta, c, static_cast<int>(ldc));
   return true;
 }
 
@@ -115,10 +95,8 @@ bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t l
           T* y, int64_t incy) {
   const Library& l = library();
   if (!l.open || !fits(rows, cols, lda) || !fits(incx, incy, 0)) return false;
-  using R = Routines<T>;
-  l.get<T>().gemv(kRowMajor, trans ? kTrans : kNoTrans, static_cast<int>(rows), static_cast<int>(cols),
-                  R::number(alpha), a, static_cast<int>(lda), x, static_cast<int>(incx), R::number(beta), y,
-                  static_cast<int>(incy));
+  l.get<T>().gemv(kRowMajor, trans ? kTrans : kNoTrans, static_cast<int>(rows), static_cast<int>(cols), &alpha, a,
+                  static_cast<int>(lda), x, static_cast<int>(incx), &beta, y, static_cast<int>(incy));
   return true;
 }
 
@@ -126,8 +104,6 @@ bool gemv(bool trans, int64_t rows, int64_t cols, T alpha, const T* a, int64_t l
   template bool gemm<T>(bool, bool, int64_t, int64_t, int64_t, T, const T*, int64_t, const T*, int64_t, T, T*, \
                         int64_t);                                                                              \
   template bool gemv<T>(bool, int64_t, int64_t, T, const T*, int64_t, const T*, int64_t, T, T*, int64_t);
-FACULA_BLAS_FOR(float)
-FACULA_BLAS_FOR(double)
 FACULA_BLAS_FOR(complex64)
 FACULA_BLAS_FOR(complex128)
 #undef FACULA_BLAS_FOR

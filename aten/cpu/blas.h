@@ -1,5 +1,6 @@
-// OpenBLAS, opened at run time from the wheel `scipy-openblas32` on the first use, with loops of
-// our own where it is absent. FACULA_BLAS names another file (or none that exists). Matrices are row major here.
+// OpenBLAS for complex numbers (real ones have loops of our own), opened at run time from the wheel
+// `scipy-openblas32` on the first use, with plain loops where it is absent. FACULA_BLAS names another file (or none
+// that exists). Matrices are row major here.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,6 @@ namespace facula::blas {
 
 // Opens the library if that has not been tried; says whether it serves.
 FACULA_API bool available();
-
-template <typename T>
-inline constexpr bool has_blas = std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                                 std::is_same_v<T, complex64> || std::is_same_v<T, complex128>;
 
 // On the calling thread alone: C (m, n) = alpha op(A) op(B) + beta C with op the transpose where
 // the flag is set. C is not read when beta is 0. Returns false when the library cannot take the

@@ -1,6 +1,7 @@
 // Convolution by its definition, on contiguous images in one to three dims: any kernel, stride and groups.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "runtime/core/tensor.h"
@@ -26,16 +27,21 @@ inline Three extend(IntList list, int64_t fill) {
 // `input` and `output` are those of the plain convolution: for a transposed one, its output and input.
 inline Geometry geometry(IntList input, IntList output, IntList weight, IntList stride, IntList padding,
                          IntList dilation, int64_t groups) {
-  return {input[0],
-          groups,
-          weight[1],
-          weight[0] / groups,
-          extend(input.subspan(2), 1),
-          extend(output.subspan(2), 1),
-          extend(weight.subspan(2), 1),
-          extend(stride, 1),
-          extend(padding, 0),
-          extend(dilation, 1)};
+  Geometry g{input[0],
+             groups,
+             weight[1],
+             weight[0] / groups,
+             extend(input.subspan(2), 1),
+             extend(output.subspan(2), 1),
+             extend(weight.subspan(2), 1),
+             extend(stride, 1),
+             extend(padding, 0),
+             extend(dilation, 1)};
+  // A window that does not move may have any stride, also one that no memory could hold.
+  for (size_t d = 0; d < 3; ++d) {
+    if (g.out[d] == 1) g.stride[d] = std::min(g.stride[d], g.in[d] + 2 * g.padding[d]);
+  }
+  return g;
 }
 
 template <typename T>

@@ -88,13 +88,6 @@ T correlate(int64_t n, const T* __restrict a, const T* __restrict b) {
   return sum;
 }
 
-template <typename T>
-struct LaneVector {
-  typedef T type __attribute__((vector_size(kBytes)));
-};
-template <typename T>
-using Lanes = typename LaneVector<T>::type;
-
 // V vectors of one row. They are written whole where what is too much lies in rows that follow.
 template <typename T, int V>
 inline __attribute__((always_inline)) void part_of_row(int64_t depth, const int64_t* __restrict taps,
@@ -146,7 +139,7 @@ void plane(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T*
 template <typename T>
 void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image, int64_t step,
                  const T* __restrict grad, double* __restrict sums) {
-  using Bits = typename LaneVector<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>::type;
+  using Bits = Lanes<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
   constexpr int64_t kN = kLanes<T>;
   if (n < kN) {
     for (int p = 0; p < kPlaneTaps; ++p) {

@@ -2,13 +2,8 @@
 
 #include "aten/cpu/transpose.h"
 
-#define FACULA_INLINE inline __attribute__((always_inline))
-
 namespace facula {
 namespace {
-
-template <typename T>
-using Lanes = typename LaneVector<T>::type;
 
 template <typename T>
 FACULA_INLINE Lanes<T> at(const T* p) {
@@ -244,53 +239,43 @@ void winograd_filter_grads(int64_t count, const T* __restrict u, int64_t plane, 
 
 // ---- between planes and pixels ----
 
-// Blocks of lanes x lanes; the last block of a dim reaches back, so that all are whole.
-template <typename T>
-void to_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t channel,
-               const int64_t* __restrict places, T* __restrict out) {
+// row(i)[j] becomes column(j)[i]: by blocks of lanes x lanes, of which the last of a dim reaches back, so that
+// all are whole.
+template <typename T, typename Row, typename Column>
+FACULA_INLINE void transpose(int64_t rows, int64_t columns, const Row& row, const Column& column) {
   constexpr int64_t kN = kLanes<T>;
-  if (count < kN || channels < kN) {
-    for (int64_t p = 0; p < count; ++p) {
-      for (int64_t c = 0; c < channels; ++c) out[places[p] + c] = in[c * channel + p];
+  if (rows < kN || columns < kN) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) column(j)[i] = row(i)[j];
     }
     return;
   }
-  for (int64_t c0 = 0; c0 < channels; c0 += kN) {
-    const int64_t c = c0 + kN <= channels ? c0 : channels - kN;
-    for (int64_t p0 = 0; p0 < count; p0 += kN) {
-      const int64_t p = p0 + kN <= count ? p0 : count - kN;
+  for (int64_t i0 = 0; i0 < rows; i0 += kN) {
+    const int64_t i = i0 + kN <= rows ? i0 : rows - kN;
+    for (int64_t j0 = 0; j0 < columns; j0 += kN) {
+      const int64_t j = j0 + kN <= columns ? j0 : columns - kN;
       Lanes<T> r[kN];
 #pragma GCC unroll 16
-      for (int i = 0; i < kN; ++i) r[i] = at<T>(in + (c + i) * channel + p);
+      for (int k = 0; k < kN; ++k) r[k] = at<T>(row(i + k) + j);
       transpose_block<T>(r);
 #pragma GCC unroll 16
-      for (int i = 0; i < kN; ++i) put<T>(out + places[p + i] + c, r[i]);
+      for (int k = 0; k < kN; ++k) put<T>(column(j + k) + i, r[k]);
     }
   }
 }
 
 template <typename T>
+void to_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t channel,
+               const int64_t* __restrict places, T* __restrict out) {
+  transpose<T>(
+      channels, count, [=](int64_t c) { return in + c * channel; }, [=](int64_t p) { return out + places[p]; });
+}
+
+template <typename T>
 void from_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t pitch, T* __restrict out,
                  int64_t channel) {
-  constexpr int64_t kN = kLanes<T>;
-  if (count < kN || channels < kN) {
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t p = 0; p < count; ++p) out[c * channel + p] = in[p * pitch + c];
-    }
-    return;
-  }
-  for (int64_t c0 = 0; c0 < channels; c0 += kN) {
-    const int64_t c = c0 + kN <= channels ? c0 : channels - kN;
-    for (int64_t p0 = 0; p0 < count; p0 += kN) {
-      const int64_t p = p0 + kN <= count ? p0 : count - kN;
-      Lanes<T> r[kN];
-#pragma GCC unroll 16
-      for (int i = 0; i < kN; ++i) r[i] = at<T>(in + (p + i) * pitch + c);
-      transpose_block<T>(r);
-#pragma GCC unroll 16
-      for (int i = 0; i < kN; ++i) put<T>(out + (c + i) * channel + p, r[i]);
-    }
-  }
+  transpose<T>(
+      count, channels, [=](int64_t p) { return in + p * pitch; }, [=](int64_t c) { return out + c * channel; });
 }
 
 }  // namespace

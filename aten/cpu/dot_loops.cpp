@@ -1,5 +1,4 @@
 #include "aten/cpu/nn_loops.h"
-#include "aten/cpu/vector_exp.h"
 
 namespace facula {
 namespace {

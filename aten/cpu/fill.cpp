@@ -82,7 +82,7 @@ void copy(const Tensor& self, const Tensor& src, bool) {
 
 Scalar local_scalar(const Tensor& self) {
   FACULA_CHECK(self.numel() == 1, Runtime, "item(): self must have one element, not ", self.numel());
-  return scalar_of(self);
+  return load_element(self.raw(), self.dtype());
 }
 
 namespace {

@@ -5,7 +5,8 @@
 
 #include "aten/cpu/amx.h"
 #include "aten/cpu/blas.h"
-#include "aten/cpu/gemm_loops.h"
+#include "aten/cpu/gemm_blocked.h"
+#include "aten/cpu/gemv_loops.h"
 #include "aten/cpu/dense.h"
 #include "runtime/iterate/parallel.h"
 
@@ -131,58 +132,7 @@ void loop_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matr
                [&](int64_t begin, int64_t end) { loop_rows(begin, end, n, k, alpha, a, b, c); });
 }
 
-// ---- where OpenBLAS is absent: packed panels, on the calling thread ----
-
-constexpr int64_t kDepth = 384;  // of a panel: a panel of A and the tiles of C fit the first-level cache
-
-template <typename T>
-void packed_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
-  const GemmLoops<T>& loops = gemm_loops<T>();
-  const int64_t mr = even_panel(m, loops.mr), nr = loops.nr, rows = 16 * mr, cols = 64 * nr;
-  const auto padded = [](int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; };
-  const int64_t most_rows = padded(std::min(m, rows), mr), most_cols = padded(std::min(n, cols), nr);
-  const int64_t depth = std::min(k, kDepth);
-  const TypedBuffer<T> buffer((most_rows + most_cols) * depth);
-  T *pa = buffer.get(), *pb = pa + most_rows * depth;
-  if (beta != T(1)) scale(m, n, beta, c);
-  for (int64_t j0 = 0; j0 < n; j0 += cols) {
-    const int64_t nj = std::min(cols, n - j0);
-    for (int64_t p0 = 0; p0 < k; p0 += depth) {
-      const int64_t np = std::min(depth, k - p0);
-      for (int64_t j = 0; j < nj; j += nr) {
-        loops.pack(np, std::min(nr, nj - j), nr, b.data + p0 * b.row + (j0 + j) * b.col, b.col, b.row, pb + j * np);
-      }
-      for (int64_t i0 = 0; i0 < m; i0 += rows) {
-        const int64_t ni = std::min(rows, m - i0);
-        for (int64_t i = 0; i < ni; i += mr) {
-          loops.pack(np, std::min(mr, ni - i), mr, a.data + (i0 + i) * a.row + p0 * a.col, a.row, a.col, pa + i * np);
-        }
-        if (alpha != T(1)) {
-          for (int64_t i = 0; i < padded(ni, mr) * np; ++i) pa[i] *= alpha;
-        }
-        for (int64_t i = 0; i < ni; i += mr) {
-          for (int64_t j = 0; j < nj; j += nr) {
-            loops.tile(np, pa + i * np, mr, pb + j * np, c.data + (i0 + i) * c.row + j0 + j, c.row,
-                       std::min(mr, ni - i), std::min(nr, nj - j), true);
-          }
-        }
-      }
-    }
-  }
-}
-
-// ---- BLAS ----
-
-template <typename T>
-bool serial_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Layout la, Matrix<const T> b, Layout lb,
-                 T beta, Matrix<T> c) {
-  if (blas::gemm(la.trans, lb.trans, m, n, k, alpha, a.data, la.ld, b.data, lb.ld, beta, c.data, c.row)) return true;
-  if constexpr (std::is_floating_point_v<T>) {
-    packed_gemm(m, n, k, alpha, a, b, beta, c);
-    return true;
-  }
-  return false;
-}
+// ---- OpenBLAS: complex numbers ----
 
 // C is row major here and A, B have a BLAS layout.
 template <typename T>
@@ -190,7 +140,7 @@ bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Lay
                 T beta, Matrix<T> c) {
   const int64_t work = work_of(m, n, k);
   if (work < 2 * kParallelWork || in_parallel_region() || get_num_threads() == 1) {
-    return serial_gemm(m, n, k, alpha, a, la, b, lb, beta, c);
+    return blas::gemm(la.trans, lb.trans, m, n, k, alpha, a.data, la.ld, b.data, lb.ld, beta, c.data, c.row);
   }
   std::atomic<bool> done{true};
   // Cut the longer side, in whole register tiles.
@@ -202,10 +152,10 @@ bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Lay
       std::max<int64_t>((units + pieces - 1) / pieces, kParallelWork / std::max<int64_t>(1, work / units));
   parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
     const int64_t from = begin * kUnit, size = std::min(end * kUnit, side) - from;
-    const bool ok = m >= n ? serial_gemm(size, n, k, alpha, {a.data + from * a.row, a.row, a.col}, la, b, lb, beta,
-                                         {c.data + from * c.row, c.row, c.col})
-                           : serial_gemm(m, size, k, alpha, a, la, {b.data + from * b.col, b.row, b.col}, lb, beta,
-                                         {c.data + from * c.col, c.row, c.col});
+    const bool ok = m >= n ? blas::gemm(la.trans, lb.trans, size, n, k, alpha, a.data + from * a.row, la.ld, b.data,
+                                        lb.ld, beta, c.data + from * c.row, c.row)
+                           : blas::gemm(la.trans, lb.trans, m, size, k, alpha, a.data, la.ld, b.data + from * b.col,
+                                        lb.ld, beta, c.data + from * c.col, c.row);
     if (!ok) done = false;
   });
   return done;
@@ -233,18 +183,18 @@ bool blas_gemv(int64_t m, int64_t k, T alpha, Matrix<const T> a, Layout la, cons
 }
 
 template <typename T>
-void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
+void complex_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
   const Layout lc = layout_of(m, n, c);
   if (!lc.fits) {  // C has gaps in both directions
     const TypedBuffer<T> dense(m * n);
     const Matrix<T> d{dense.get(), n, 1};
     if (beta != T(0)) copy_matrix<T, T>(m, n, c, d);
-    float_gemm(m, n, k, alpha, a, b, beta, d);
+    complex_gemm(m, n, k, alpha, a, b, beta, d);
     copy_matrix<T, T>(m, n, d, c);
     return;
   }
   if (lc.trans || (m == 1 && n > 1)) {
-    float_gemm(n, m, k, alpha, b.t(), a.t(), beta, c.t());
+    complex_gemm(n, m, k, alpha, b.t(), a.t(), beta, c.t());
     return;
   }
   const Layout la = layout_of(m, k, a);
@@ -252,7 +202,7 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
     const TypedBuffer<T> dense(m * k);
     const Matrix<T> d{dense.get(), k, 1};
     copy_matrix<T, T>(m, k, a, d);
-    float_gemm<T>(m, n, k, alpha, d, b, beta, c);
+    complex_gemm<T>(m, n, k, alpha, d, b, beta, c);
     return;
   }
   if (n == 1) {
@@ -268,11 +218,74 @@ void float_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Mat
     const TypedBuffer<T> dense(k * n);
     const Matrix<T> d{dense.get(), n, 1};
     copy_matrix<T, T>(k, n, b, d);
-    float_gemm<T>(m, n, k, alpha, a, d, beta, c);
+    complex_gemm<T>(m, n, k, alpha, a, d, beta, c);
     return;
   }
   c = {c.data, lc.ld, 1};
   if (!split_gemm(m, n, k, alpha, a, la, b, lb, beta, c)) loop_gemm(m, n, k, alpha, a, b, beta, c);
+}
+
+// ---- real numbers ----
+
+template <typename T>
+const auto& gemv_loops() {
+  if constexpr (std::is_same_v<T, float>) return FACULA_BY_ISA(gemv_float);
+  if constexpr (std::is_same_v<T, double>) return FACULA_BY_ISA(gemv_double);
+  if constexpr (std::is_same_v<T, BFloat16>) return FACULA_BY_ISA(gemv_bfloat16);
+}
+
+// y (m) = alpha A x + beta y for A whose rows or columns are contiguous, else false.
+template <typename T>
+bool gemv(int64_t m, int64_t k, opmath_t<T> alpha, Matrix<const T> a, const T* x, int64_t incx, opmath_t<T> beta, T* y,
+          int64_t incy) {
+  using S = opmath_t<T>;
+  using Stored = std::conditional_t<std::is_same_v<T, BFloat16>, uint16_t, T>;
+  const bool by_row = a.col == 1 || k == 1, by_column = a.row == 1 || m == 1;
+  if (!by_row && !by_column) return false;
+  const TypedBuffer<S> buffer(m + k);
+  S *sums = buffer.get(), *copy = sums + m;
+  const S* factors = copy;
+  if constexpr (std::is_same_v<T, S>) {
+    if (incx == 1) factors = x;
+  }
+  if (factors == copy) {
+    for (int64_t p = 0; p < k; ++p) copy[p] = static_cast<S>(x[p * incx]);
+  }
+  const auto* data = reinterpret_cast<const Stored*>(a.data);
+  const auto& loops = gemv_loops<T>();
+  // Pieces end at whole groups of rows, so that each sum is rounded alike on any number of threads.
+  constexpr int64_t kGroup = 64;
+  parallel_for(0, (m + kGroup - 1) / kGroup, grain_for(kGroup * k, kParallelWork / 8), [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kGroup, count = std::min(m, end * kGroup) - first;
+    if (by_row) {
+      loops.dots(count, k, data + first * a.row, a.row, factors, sums + first);
+    } else {
+      loops.sums(k, count, data + first, a.col, factors, sums + first);
+    }
+    for (int64_t i = first; i < first + count; ++i) {
+      T& to = y[i * incy];
+      to = static_cast<T>(beta == S(0) ? alpha * sums[i] : alpha * sums[i] + beta * static_cast<S>(to));
+    }
+  });
+  return true;
+}
+
+template <typename T>
+void real_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
+  if (n == 1 && gemv(m, k, alpha, a, b.data, b.row, beta, c.data, c.row)) return;
+  if (m == 1 && gemv(n, k, alpha, b.t(), a.data, a.col, beta, c.data, c.col)) return;
+  const Layout lc = layout_of(m, n, c);
+  if (!lc.fits) {  // C has gaps in both directions
+    const TypedBuffer<T> dense(m * n);
+    const Matrix<T> d{dense.get(), n, 1};
+    if (beta != T(0)) copy_matrix<T, T>(m, n, c, d);
+    blocked_gemm<T>(m, n, k, alpha, a, b, beta, d);
+    copy_matrix<T, T>(m, n, d, c);
+  } else if (lc.trans) {
+    blocked_gemm<T>(n, m, k, alpha, b.t(), a.t(), beta, {c.data, lc.ld, 1});
+  } else {
+    blocked_gemm<T>(m, n, k, alpha, a, b, beta, {c.data, lc.ld, 1});
+  }
 }
 
 // 16-bit floats: products in float, rounded once at the end.
@@ -280,7 +293,9 @@ template <typename T>
 void half_gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const T> a, Matrix<const T> b, float beta,
                Matrix<T> c) {
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (m >= 16 && n >= 16 && k >= 32 && work_of(m, n, k) >= 1 << 18 && amx::available()) {
+    if (n == 1 && gemv(m, k, alpha, a, b.data, b.row, beta, c.data, c.row)) return;
+    if (m == 1 && gemv(n, k, alpha, b.t(), a.data, a.col, beta, c.data, c.col)) return;
+    if (amx::available()) {
       amx::gemm(m, n, k, alpha, a, b, beta, c);
       return;
     }
@@ -290,7 +305,7 @@ void half_gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const T> a, 
   copy_matrix<float, T>(m, k, a, fa);
   copy_matrix<float, T>(k, n, b, fb);
   if (beta != 0) copy_matrix<float, T>(m, n, c, fc);
-  float_gemm<float>(m, n, k, alpha, fa, fb, beta, fc);
+  real_gemm<float>(m, n, k, alpha, fa, fb, beta, fc);
   copy_matrix<T, float>(m, n, fc, c);
 }
 
@@ -311,8 +326,10 @@ void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a,
     half_gemm(m, n, k, alpha, a, b, beta, c);
   } else if constexpr (std::is_integral_v<T>) {
     loop_gemm(m, n, k, alpha, a, b, beta, c);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    real_gemm(m, n, k, alpha, a, b, beta, c);
   } else {
-    float_gemm(m, n, k, alpha, a, b, beta, c);
+    complex_gemm(m, n, k, alpha, a, b, beta, c);
   }
 }
 
@@ -321,6 +338,23 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
                   int64_t stride_a, Matrix<const T> b, int64_t stride_b, opmath_t<T> beta, Matrix<T> c,
                   int64_t stride_c) {
   const auto run = [&](int64_t begin, int64_t end) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if ((beta == T(0) || beta == T(1)) && fits_tiles<T>(m, n, k, alpha, a, b, c)) {
+        for (int64_t i = begin; i < end; ++i) {
+          tiles_gemm<T>(m, n, k, {a.data + i * stride_a, a.row, a.col}, {b.data + i * stride_b, b.row, b.col},
+                        beta != T(0), {c.data + i * stride_c, c.row, c.col});
+        }
+        return;
+      }
+    }
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (m > 1 && n > 1 && k > 0 && work_of(m, n, k) < kParallelWork && amx::available()) {
+        amx::batch(end - begin, m, n, k, alpha, {a.data + begin * stride_a, a.row, a.col}, stride_a,
+                   {b.data + begin * stride_b, b.row, b.col}, stride_b, beta, {c.data + begin * stride_c, c.row, c.col},
+                   stride_c);
+        return;
+      }
+    }
     for (int64_t i = begin; i < end; ++i) {
       gemm<T>(m, n, k, alpha, {a.data + i * stride_a, a.row, a.col}, {b.data + i * stride_b, b.row, b.col}, beta,
               {c.data + i * stride_c, c.row, c.col});

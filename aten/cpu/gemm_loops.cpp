@@ -1,150 +1,199 @@
 #include "aten/cpu/gemm_loops.h"
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include <type_traits>
 #include <utility>
 
-#include "aten/cpu/panel.h"
+#include "aten/cpu/transpose.h"
 
 namespace facula {
 namespace {
 
+// The first `count` lanes of a vector, 0 < count <= lanes: no byte beyond them is touched.
 template <typename T>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(kBytes)));
-};
+inline __attribute__((always_inline)) void load_part(Lanes<T>& v, const T* p, int64_t count) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    v = (Lanes<T>)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
+  } else {
+    v = (Lanes<T>)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), p);
+  }
+#else
+  v = Lanes<T>{};
+  for (int64_t i = 0; i < count; ++i) v[i] = p[i];
+#endif
+}
+template <typename T>
+inline __attribute__((always_inline)) void store_part(T* p, const Lanes<T>& v, int64_t count) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), (__m512)v);
+  } else {
+    _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << count) - 1), (__m512d)v);
+  }
+#else
+  for (int64_t i = 0; i < count; ++i) p[i] = v[i];
+#endif
+}
+
 // One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
-// columns of depth p are at b + p * (panel width), or with Taps at b + taps[p].
-template <typename T, int R, int V, bool Taps>
-void kernel(int64_t depth, const T* __restrict a, int64_t width, const T* __restrict b, const int64_t* __restrict taps,
-            T* __restrict c, int64_t ldc, int64_t cols, bool accumulate) {
-  using Vector = typename VectorOf<T>::type;
+// columns of depth p are at b + p * b_row, or with Taps at b + taps[p]; of the last vector only `last`
+// columns exist when Part. Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
+template <typename T, int R, int V, bool Taps, bool Part>
+void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
+            const int64_t* __restrict taps, T* __restrict c, int64_t ldc, int64_t last, bool accumulate) {
+  using Vector = Lanes<T>;
+  constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
+  constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
   Vector acc[R][V] = {};
+  const T* base[kBases];
+  for (int i = 0; i < kBases; ++i) base[i] = a + i * kStep * a_row;
+  if (depth > 96) {  // time enough for C to come near
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      for (int j = 0; j < V; ++j) __builtin_prefetch(c + i * ldc + j * kLanes<T>, 1);
+    }
+  }
   for (int64_t p = 0; p < depth; ++p) {
     Vector v[V];
-    const T* from = Taps ? b + taps[p] : b + p * kColumns<T>;
-#pragma GCC unroll 8
-    for (int j = 0; j < V; ++j) __builtin_memcpy(&v[j], from + j * kLanes<T>, kBytes);
-#pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) {
-#pragma GCC unroll 8
-      for (int j = 0; j < V; ++j) acc[i][j] += a[i] * v[j];
+    const T* from = Taps ? b + taps[p] : b;
+    if (!Taps) {
+      for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);
     }
-    a += width;
-  }
-  if (cols == V * kLanes<T>) {
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) {
+      if (Part && !Taps && j == V - 1) {
+        load_part<T>(v[j], from + j * kLanes<T>, last);
+      } else {
+        __builtin_memcpy(&v[j], from + j * kLanes<T>, kBytes);
+      }
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
+      const T x = base[i / kStep][i % kStep * a_row];
 #pragma GCC unroll 8
-      for (int j = 0; j < V; ++j) {
-        T* at = c + i * ldc + j * kLanes<T>;
-        Vector v = acc[i][j];
+      for (int j = 0; j < V; ++j) acc[i][j] += x * v[j];
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kBases; ++i) base[i] += a_col;
+    b += b_row;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) {
+      T* at = c + i * ldc + j * kLanes<T>;
+      Vector v = acc[i][j], old;
+      if (Part && j == V - 1) {
         if (accumulate) {
-          Vector old;
+          load_part<T>(old, at, last);
+          v += old;
+        }
+        store_part<T>(at, v, last);
+      } else {
+        if (accumulate) {
           __builtin_memcpy(&old, at, kBytes);
           v += old;
         }
         __builtin_memcpy(at, &v, kBytes);
       }
     }
-    return;
-  }
-  T full[R][V * kLanes<T>];
-  __builtin_memcpy(full, acc, sizeof(full));
-  for (int i = 0; i < R; ++i) {
-    T* row = c + i * ldc;
-    if (accumulate) {
-      for (int64_t j = 0; j < cols; ++j) row[j] += full[i][j];
-    } else {
-      for (int64_t j = 0; j < cols; ++j) row[j] = full[i][j];
-    }
   }
 }
 
 template <typename T>
-using Kernel = void (*)(int64_t, const T*, int64_t, const T*, const int64_t*, T*, int64_t, int64_t, bool);
+using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, T*, int64_t, int64_t,
+                        bool);
 
-template <typename T, int V, bool Taps, int... R>
-constexpr Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
-  constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V, Taps>...};
+template <typename T, int V, bool Taps, bool Part, int... R>
+Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
+  static constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V, Taps, Part>...};
   return kernels[rows - 1];
 }
 
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
 template <typename T>
+void strided_tile(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t ldc,
+                  int64_t rows, int64_t cols, bool accumulate) {
+  constexpr int64_t kN = kLanes<T>;
+  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, false, false>(rows, kAllRows)
+                        : cols > kN         ? pick<T, kVectors, false, true>(rows, kAllRows)
+                        : cols == kN        ? pick<T, 1, false, false>(rows, kAllRows)
+                                            : pick<T, 1, false, true>(rows, kAllRows);
+  run(depth, a, a_row, a_col, b, b_row, nullptr, c, ldc, cols > kN ? cols - kN : cols, accumulate);
+}
+
+template <typename T>
 void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
           bool accumulate) {
-  const Kernel<T> run =
-      cols <= kLanes<T> ? pick<T, 1, false>(rows, kAllRows) : pick<T, kVectors, false>(rows, kAllRows);
-  run(depth, a, width, b, nullptr, c, ldc, cols, accumulate);
+  strided_tile<T>(depth, a, 1, width, b, kColumns<T>, c, ldc, rows, cols, accumulate);
 }
 
 template <typename T>
 void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, T* c, int64_t ldc,
                int64_t rows, int64_t cols, bool accumulate) {
-  pick<T, kVectors, true>(rows, kAllRows)(depth, a, width, b, taps, c, ldc, cols, accumulate);
+  constexpr int64_t kN = kLanes<T>;
+  if (cols == kColumns<T>) {
+    pick<T, kVectors, true, false>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, c, ldc, kN, accumulate);
+  } else if (cols > kN) {
+    pick<T, kVectors, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, c, ldc, cols - kN, accumulate);
+  } else {
+    pick<T, 1, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, c, ldc, cols, accumulate);
+  }
 }
 
 // ---- packing ----
 
-// The two halves of one step of a transposition: lane l of `a` and `b` with bit S of l exchanged.
-template <typename Vector, typename Index, int S>
-struct Exchange {
-#if defined(__clang__)
-  template <int... L>
-  static Vector low(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shufflevector(a, b, ((L & S) ? static_cast<int>(sizeof...(L)) + L - S : L)...);
-  }
-  template <int... L>
-  static Vector high(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shufflevector(a, b, ((L & S) ? static_cast<int>(sizeof...(L)) + L : L + S)...);
-  }
-#else
-  template <int... L>
-  static Vector low(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shuffle(a, b, Index{((L & S) ? static_cast<int>(sizeof...(L)) + L - S : L)...});
-  }
-  template <int... L>
-  static Vector high(const Vector& a, const Vector& b, std::integer_sequence<int, L...>) {
-    return __builtin_shuffle(a, b, Index{((L & S) ? static_cast<int>(sizeof...(L)) + L : L + S)...});
-  }
-#endif
-};
-
-template <typename T, int S>
-inline __attribute__((always_inline)) void transpose_step(typename VectorOf<T>::type (&r)[kLanes<T>]) {
-  using Vector = typename VectorOf<T>::type;
-  using Index = typename VectorOf<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>::type;
-  constexpr std::make_integer_sequence<int, kLanes<T>> lanes;
-  if constexpr (S < kLanes<T>) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes<T>; ++i) {
-      if ((i & S) == 0) {
-        const Vector a = r[i], b = r[i + S];
-        r[i] = Exchange<Vector, Index, S>::low(a, b, lanes);
-        r[i + S] = Exchange<Vector, Index, S>::high(a, b, lanes);
-      }
-    }
-    transpose_step<T, 2 * S>(r);
-  }
-}
-
 // Rows of `in` (count <= lanes, `step` apart) become columns of `out`, in blocks of lanes x lanes. Vectors are
-// written whole, ascending: what is too much is overwritten by the next, and the last ends within `out`.
+// written whole: what is too much is for a later call or vector to overwrite, and the last ends within `room`.
 template <typename T>
-void pack_rows(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t step, T* __restrict out) {
+void pack_rows(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t step, T* __restrict out,
+               int64_t cover, int64_t room) {
   constexpr int kN = kLanes<T>;
   int64_t p = 0;
-  for (; p + kN <= depth && (p + kN - 1) * width + kN <= depth * width; p += kN) {
-    typename VectorOf<T>::type r[kN] = {};
-    for (int64_t i = 0; i < count; ++i) __builtin_memcpy(&r[i], in + i * step + p, kBytes);
-    transpose_step<T, 1>(r);
+  for (; p + kN <= depth && (p + kN - 1) * width + kN <= room; p += kN) {
+    Lanes<T> r[kN];
+#pragma GCC unroll 16
+    for (int i = 0; i < kN; ++i) {
+      if (i < count) {
+        __builtin_memcpy(&r[i], in + i * step + p, kBytes);
+      } else {
+        r[i] = Lanes<T>{};
+      }
+    }
+    transpose_block<T>(r);
 #pragma GCC unroll 16
     for (int i = 0; i < kN; ++i) __builtin_memcpy(out + (p + i) * width, &r[i], kBytes);
   }
   for (; p < depth; ++p) {
     for (int64_t i = 0; i < count; ++i) out[p * width + i] = in[i * step + p];
-    for (int64_t i = count; i < (width < kN ? width : kN); ++i) out[p * width + i] = T(0);
+    for (int64_t i = count; i < cover; ++i) out[p * width + i] = T(0);
+  }
+}
+
+// The runs lie along the panel's width already.
+template <typename T>
+void pack_runs(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t along, T* __restrict out) {
+  constexpr int64_t kN = kLanes<T>;
+  const int64_t whole = count / kN * kN, last = (width + kN - 1) / kN * kN;
+  int64_t p = 0;
+  for (; p * width + last <= depth * width; ++p) {  // each row's rest is overwritten by the next
+    const T* from = in + p * along;
+    T* to = out + p * width;
+    for (int64_t i = 0; i < last; i += kN) __builtin_prefetch(from + 16 * along + i);
+    for (int64_t i = 0; i < whole; i += kN) __builtin_memcpy(to + i, from + i, kBytes);
+    for (int64_t i = whole; i < last; i += kN) {
+      Lanes<T> v{};
+      if (i < count) load_part<T>(v, from + i, count - i);
+      __builtin_memcpy(to + i, &v, kBytes);
+    }
+  }
+  for (; p < depth; ++p) {
+    for (int64_t i = 0; i < width; ++i) out[p * width + i] = i < count ? in[p * along + i] : T(0);
   }
 }
 
@@ -152,35 +201,36 @@ template <typename T>
 void pack(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t step, int64_t along,
           T* __restrict out) {
   constexpr int64_t kN = kLanes<T>;
-  if (step == 1 && count == width) {
-    if (width == kColumns<T>) {
+  if (step == 1) {
+    if (count == kColumns<T> && width == count) {
       for (int64_t p = 0; p < depth; ++p) {
         __builtin_memcpy(out + p * kColumns<T>, in + p * along, sizeof(T) * kColumns<T>);
       }
-      return;
+    } else {
+      pack_runs(depth, count, width, in, along, out);
     }
-    for (int64_t p = 0; p < depth; ++p) {
-      for (int64_t i = 0; i < width; ++i) out[p * width + i] = in[p * along + i];
-    }
-    return;
-  }
-  if (along == 1 && (width <= kN || width % kN == 0)) {
-    for (int64_t i = 0; i < width; i += kN) {
+  } else if (along == 1) {
+    // From the last lanes to the first, whose vectors end where the others began.
+    for (int64_t i = (width - 1) / kN * kN; i >= 0; i -= kN) {
       const int64_t rest = count - i;
-      pack_rows(depth, rest < 0 ? 0 : rest < kN ? rest : kN, width, in + i * step, step, out + i);
+      pack_rows(depth,
+                rest < 0    ? 0
+                : rest < kN ? rest
+                            : kN,
+                width, in + i * step, step, out + i, width - i < kN ? width - i : kN, depth * width - i);
     }
-    return;
-  }
-  for (int64_t i = 0; i < width; ++i) {
-    for (int64_t p = 0; p < depth; ++p) out[p * width + i] = i < count ? in[i * step + p * along] : T(0);
+  } else {
+    for (int64_t i = 0; i < width; ++i) {
+      for (int64_t p = 0; p < depth; ++p) out[p * width + i] = i < count ? in[i * step + p * along] : T(0);
+    }
   }
 }
 
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(GemmLoops<float>, gemm_loops_float,
-                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, pack<float>})
+                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, strided_tile<float>, pack<float>})
 FACULA_DEFINE_BY_ISA(GemmLoops<double>, gemm_loops_double,
-                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, pack<double>})
+                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, strided_tile<double>, pack<double>})
 
 }  // namespace facula

@@ -19,6 +19,10 @@ struct GemmLoops {
   // The same with the columns of depth p at b + taps[p], nr of them readable.
   void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, T* c, int64_t ldc,
                     int64_t rows, int64_t cols, bool accumulate);
+  // The same with A and B where they lie: element (i, p) of A at a + i * a_row + p * a_col, the columns of depth p at
+  // b + p * b_row.
+  void (*strided_tile)(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
+                       int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
   // Panel of `count` rows or columns (padded with zeros to `width`): out[p * width + i] = in[i * step + p * along].
   void (*pack)(int64_t depth, int64_t count, int64_t width, const T* in, int64_t step, int64_t along, T* out);
 };

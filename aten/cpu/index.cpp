@@ -3,7 +3,6 @@
 
 #include "aten/cpu/bits.h"
 #include "aten/cpu/index_plan.h"
-#include "aten/geometry.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
@@ -143,7 +142,7 @@ void index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scal
 }
 
 void index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value, const Tensor& out) {
-  index_fill(self, dim, index, scalar_of(value), out);
+  index_fill(self, dim, index, load_element(value.raw(), value.dtype()), out);
 }
 
 void embedding(const Tensor& weight, const Tensor& indices, int64_t, bool, bool, const Tensor& out) {

@@ -6,7 +6,6 @@
 #include "aten/cpu/bits.h"
 #include "aten/cpu/move_loops.h"
 #include "aten/geometry.h"
-#include "runtime/iterate/convert.h"
 
 namespace facula::cpu {
 

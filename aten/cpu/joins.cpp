@@ -1,7 +1,6 @@
 // Joining and reversing.
 #include <cstring>
 
-#include "aten/cpu/bits.h"
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/convert.h"

@@ -1,5 +1,6 @@
-// Negative log likelihood of class indices.
+// Negative log likelihood of class indices, alone and with the softmax before it.
 #include "aten/cpu/dense.h"
+#include "aten/cpu/nn_loops.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
@@ -17,11 +18,11 @@ Classes classes_of(IntList sizes) {
 }
 
 // Targets as int64, checked before anything is written.
-Tensor checked(const Tensor& target, const Classes& c, int64_t ignore_index) {
+Tensor checked(const Tensor& target, const Classes& c, int64_t ignore_index, const char* op = "nll_loss") {
   const Tensor t = dense_as(target, ScalarType::Int64);
   const int64_t* p = t.data<int64_t>();
   for (int64_t i = 0; i < t.numel(); ++i) {
-    FACULA_CHECK((p[i] >= 0 && p[i] < c.classes) || p[i] == ignore_index, Index, "nll_loss(): target ", p[i],
+    FACULA_CHECK((p[i] >= 0 && p[i] < c.classes) || p[i] == ignore_index, Index, op, "(): target ", p[i],
                  " is out of range for ", c.classes, " classes");
   }
   return t;
@@ -82,6 +83,73 @@ void nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, c
             const T scale = w.defined() ? w.data<T>()[k] : T(1);
             to[(n * c.classes + k) * c.inner + i] = -scale * (each ? g.data<T>()[at] : factor);
           }
+        }
+      });
+    });
+  });
+}
+
+void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                         std::string_view reduction, const Tensor& out, const Tensor& out_total,
+                         const Tensor& out_logsumexp) {
+  const Classes c{self.size(0), self.size(1)};
+  const Tensor t = checked(target, c, ignore_index, "cross_entropy"), x = dense_compute(self);
+  const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight;
+  into_dense(out_logsumexp, x.dtype(), [&](const Tensor& lse) {
+    into_dense(out, x.dtype(), [&](const Tensor& y) {
+      visit_compute(x.dtype(), [&](auto type) {
+        using T = typename decltype(type)::type;
+        const int64_t* targets = t.data<int64_t>();
+        const T* scores = x.data<T>();
+        T* logs = lse.data<T>();
+        parallel_for(0, c.outer, grain_for(c.classes), [&](int64_t begin, int64_t end) {
+          for (int64_t n = begin; n < end; ++n) {
+            logs[n] = softmax_loops<T>().log_sum_exp(c.classes, scores + n * c.classes);
+          }
+        });
+        double sum = 0, total = 0;
+        const bool each = reduction == "none";
+        for (int64_t n = 0; n < c.outer; ++n) {
+          const int64_t k = targets[n];
+          T loss = 0;
+          if (k != ignore_index) {
+            const T scale = w.defined() ? w.data<T>()[k] : T(1);
+            loss = (logs[n] - scores[n * c.classes + k]) * scale;
+            sum += static_cast<double>(loss);
+            total += static_cast<double>(scale);
+          }
+          if (each) y.data<T>()[n] = loss;
+        }
+        if (!each) *y.data<T>() = static_cast<T>(reduction == "mean" ? sum / total : sum);
+        *out_total.data<T>() = static_cast<T>(total);
+      });
+    });
+  });
+}
+
+void softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                          int64_t ignore_index, std::string_view reduction, const Tensor& total_weight,
+                          const Tensor& logsumexp, const Tensor& out) {
+  const Classes c{self.size(0), self.size(1)};
+  const Tensor t = checked(target, c, ignore_index, "cross_entropy"), x = dense_compute(self);
+  const Tensor g = dense_as(grad, x.dtype()), lse = dense_as(logsumexp, x.dtype());
+  const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight, total = dense_as(total_weight, x.dtype());
+  into_dense(out, x.dtype(), [&](const Tensor& gi) {
+    visit_compute(x.dtype(), [&](auto type) {
+      using T = typename decltype(type)::type;
+      const bool each = reduction == "none";
+      const T factor = reduction == "mean" ? *g.data<T>() / *total.data<T>() : each ? T(0) : *g.data<T>();
+      parallel_for(0, c.outer, grain_for(c.classes), [&](int64_t begin, int64_t end) {
+        for (int64_t n = begin; n < end; ++n) {
+          const int64_t k = t.data<int64_t>()[n];
+          T* row = gi.data<T>() + n * c.classes;
+          if (k == ignore_index) {
+            std::fill_n(row, c.classes, T(0));
+            continue;
+          }
+          const T scale = (w.defined() ? w.data<T>()[k] : T(1)) * (each ? g.data<T>()[n] : factor);
+          softmax_loops<T>().scaled_exp(c.classes, x.data<T>() + n * c.classes, lse.data<T>()[n], scale, row);
+          row[k] -= scale;
         }
       });
     });

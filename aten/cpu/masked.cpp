@@ -28,12 +28,17 @@ std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n) {
   return starts;
 }
 
-// fn(i, n, k): elements [i, i + n) of the mask, before which k are true. Pieces of at most kCompactRun
-// elements, run in parallel; `count` are true in all; fn returns the number of true ones in its piece.
-template <typename F>
-void for_each_run(const uint8_t* mask, int64_t n, int64_t count, const F& fn) {
-  const std::vector<int64_t> starts = block_starts(mask, n);
+// The same for a mask that should have `count` true elements.
+std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n, int64_t count) {
+  std::vector<int64_t> starts = block_starts(mask, n);
   FACULA_CHECK(starts.back() == count, Runtime, "the mask has ", starts.back(), " true elements, not ", count);
+  return starts;
+}
+
+// fn(i, n, k): elements [i, i + n) of the mask, before which k are true. Pieces of at most kCompactRun
+// elements, run in parallel; fn returns the number of true ones in its piece.
+template <typename F>
+void for_each_run(int64_t n, const std::vector<int64_t>& starts, const F& fn) {
   parallel_for(0, static_cast<int64_t>(starts.size()) - 1, 1, [&](int64_t first, int64_t last) {
     for (int64_t block = first; block < last; ++block) {
       int64_t k = starts[static_cast<size_t>(block)];
@@ -66,7 +71,7 @@ void fill_where(const Tensor& self, const Tensor& mask, const Scalar& value, con
         return;
       }
       for (int64_t i = 0; i < n; ++i) {
-        const bool hit = *reinterpret_cast<const bool*>(p[2] + i * s[2]);
+        const bool hit = p[2][i * s[2]] != 0;
         *reinterpret_cast<T*>(p[0] + i * s[0]) = hit ? v : *reinterpret_cast<const T*>(p[1] + i * s[1]);
       }
     });
@@ -80,7 +85,7 @@ void masked_fill(const Tensor& self, const Tensor& mask, const Scalar& value, co
 }
 
 void masked_fill_tensor(const Tensor& self, const Tensor& mask, const Tensor& value, const Tensor& out) {
-  fill_where(self, apart_from(mask, out), scalar_of(value), out);
+  fill_where(self, apart_from(mask, out), load_element(value.raw(), value.dtype()), out);
 }
 
 int64_t nonzero_count(const Tensor& self) {
@@ -100,14 +105,15 @@ void nonzero_fill(const Tensor& self, int64_t count, const Tensor& out) {
   const Tensor target = out.is_contiguous() ? out : make_empty(out.sizes(), ScalarType::Int64);
   int64_t* const found = target.data<int64_t>();
   const uint8_t* const where = mask.data<uint8_t>();
+  const std::vector<int64_t> starts = block_starts(where, mask.numel(), count);
   const auto positions = FACULA_BY_ISA(move_loops).positions;
   if (ndim == 1) {
-    for_each_run(where, mask.numel(), count,
+    for_each_run(mask.numel(), starts,
                  [&](int64_t i, int64_t n, int64_t k) { return positions(found + k, i, where + i, n); });
   } else {
     const IntList sizes = self.sizes();
     const int64_t last = sizes[ndim - 1], width = static_cast<int64_t>(ndim);
-    for_each_run(where, mask.numel(), count, [&](int64_t i, int64_t n, int64_t k) {
+    for_each_run(mask.numel(), starts, [&](int64_t i, int64_t n, int64_t k) {
       int64_t flat[kCompactRun];
       const int64_t hits = positions(flat, i, where + i, n);
       int64_t begin = 0, end = 0;  // the row of the last dim that `outer` belongs to
@@ -142,7 +148,7 @@ void masked_gather(const Tensor& self, const Tensor& mask, int64_t count, const 
   const uint8_t* const mask_data = where.data<uint8_t>();
   const char* const source = static_cast<const char*>(from.raw());
   char* const found = static_cast<char*>(target.raw());
-  for_each_run(mask_data, where.numel(), count, [&](int64_t i, int64_t n, int64_t k) {
+  for_each_run(where.numel(), block_starts(mask_data, where.numel(), count), [&](int64_t i, int64_t n, int64_t k) {
     return compact(found + k * item, source + i * item, mask_data + i, n);
   });
   if (!target.is_same(out)) copy_strided(out, target);
@@ -160,7 +166,7 @@ void masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source
     const T* values = from.data<T>();
     T* to = target.data<T>();
     const uint8_t* const mask_data = where.data<uint8_t>();
-    for_each_run(mask_data, where.numel(), starts.back(), [&](int64_t i, int64_t n, int64_t k) {
+    for_each_run(where.numel(), starts, [&](int64_t i, int64_t n, int64_t k) {
       const int64_t before = k;
       for (int64_t j = i; j < i + n; ++j) {
         if (mask_data[j] != 0) to[j] = values[k++];

@@ -33,7 +33,26 @@ void select(void* out, const void* self, const uint8_t* mask, const void* value,
   for (int64_t i = 0; i < n; ++i) o[i] = mask[i] != 0 ? v : s[i];
 }
 
-// Every element is stored, and the place moves on behind those that stay.
+// Behind the first k of the buffer, value(i) for the set masks of [i, n): every value is stored, and the place
+// moves on behind those that stay.
+template <typename T, typename Value>
+inline int64_t append(T* buffer, int64_t k, const uint8_t* mask, int64_t i, int64_t n, const Value& value) {
+  for (; i + 8 <= n; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, mask + i, 8);
+    if (word == 0) continue;
+    for (int64_t j = i; j < i + 8; ++j) {
+      buffer[k] = value(j);
+      k += mask[j] != 0;
+    }
+  }
+  for (; i < n; ++i) {
+    buffer[k] = value(i);
+    k += mask[i] != 0;
+  }
+  return k;
+}
+
 template <typename T>
 int64_t compact(void* out, const void* from, const uint8_t* mask, int64_t n) {
   T buffer[kCompactRun + 16];
@@ -56,19 +75,7 @@ int64_t compact(void* out, const void* from, const uint8_t* mask, int64_t n) {
     }
   }
 #endif
-  for (; i + 8 <= n; i += 8) {
-    uint64_t word;
-    std::memcpy(&word, mask + i, 8);
-    if (word == 0) continue;
-    for (int64_t j = i; j < i + 8; ++j) {
-      buffer[k] = s[j];
-      k += mask[j] != 0;
-    }
-  }
-  for (; i < n; ++i) {
-    buffer[k] = s[i];
-    k += mask[i] != 0;
-  }
+  k = append(buffer, k, mask, i, n, [s](int64_t j) { return s[j]; });
   std::memcpy(out, buffer, static_cast<size_t>(k) * sizeof(T));
   return k;
 }
@@ -86,19 +93,7 @@ int64_t positions(int64_t* out, int64_t first, const uint8_t* mask, int64_t n) {
     at = _mm512_add_epi64(at, _mm512_set1_epi64(8));
   }
 #endif
-  for (; i + 8 <= n; i += 8) {
-    uint64_t word;
-    std::memcpy(&word, mask + i, 8);
-    if (word == 0) continue;
-    for (int64_t j = i; j < i + 8; ++j) {
-      buffer[k] = first + j;
-      k += mask[j] != 0;
-    }
-  }
-  for (; i < n; ++i) {
-    buffer[k] = first + i;
-    k += mask[i] != 0;
-  }
+  k = append(buffer, k, mask, i, n, [first](int64_t j) { return first + j; });
   std::memcpy(out, buffer, static_cast<size_t>(k) * sizeof(int64_t));
   return k;
 }

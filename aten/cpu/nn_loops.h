@@ -18,6 +18,8 @@ struct SoftmaxLoops {
   // x and out are (outer, size, inner); the softmax, or its logarithm, is over `size`.
   void (*forward)(int64_t outer, int64_t size, int64_t inner, const T* x, T* out, bool log);
   void (*backward)(int64_t outer, int64_t size, int64_t inner, const T* grad, const T* out, T* grad_input, bool log);
+  T (*log_sum_exp)(int64_t n, const T* x);
+  void (*scaled_exp)(int64_t n, const T* x, T shift, T scale, T* out);  // scale exp(x - shift)
 };
 
 struct GradSums {

@@ -198,7 +198,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
         fa[k] = scale;
         fb[k] = training ? -scale * r * r * s2[k] / count : 0.0;
         fc[k] = training ? -scale * s1[k] / count - fb[k] * means[k] : 0.0;
-        s2[k] *= r;
+        s2[k] = count > 0 ? s2[k] * r : 0.0;
       };
       const auto run = [&](int64_t at, int64_t k) {
         loops.backward(p.inner, g + at, from + at, nullptr, static_cast<T>(fa[k]), static_cast<T>(fb[k]),

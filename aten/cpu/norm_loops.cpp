@@ -1,7 +1,6 @@
 // Rows and columns of layer, group and batch normalisation. Sums are taken in blocks, whose totals
 // add up in double.
 #include "aten/cpu/nn_loops.h"
-#include "aten/cpu/vector_exp.h"
 
 namespace facula {
 namespace {

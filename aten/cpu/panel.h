@@ -1,17 +1,15 @@
 // Sizes of the register tiles of this instruction set, for files that are compiled for each.
 #pragma once
 
+#include "aten/cpu/vector.h"
+
 namespace facula {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kBytes = 64, kRows = 14, kVectors = 2;
-#elif defined(__AVX__)
-constexpr int kBytes = 32, kRows = 6, kVectors = 2;
-#else
-constexpr int kBytes = 16, kRows = 6, kVectors = 2;
-#endif
+constexpr int kBytes = FACULA_VECTOR_BYTES, kRows = kBytes == 64 ? 14 : 6, kVectors = 2;
 
+template <typename T>
+using Lanes = cpu::Vector<T, kBytes>;
 template <typename T>
 constexpr int kLanes = kBytes / static_cast<int>(sizeof(T));
 // Columns of a tile, and of a panel of the second factor.

@@ -66,7 +66,7 @@ template <typename T>
 int64_t place_of_max(const Pool& p, const T* plane, int64_t z, int64_t y, int64_t x, T* value) {
   const auto ix = static_cast<size_t>(x);
   int64_t best = -1;
-  T m{};
+  T m = -std::numeric_limits<T>::infinity();
   window_rows(p, z, y, [&](int64_t at) {
     for (int64_t w = p.x().start[ix]; w < p.x().end[ix]; w += p.x().step) {
       const T v = plane[at + w];
@@ -88,10 +88,13 @@ void places_of_row(const Pool& p, const T* plane, int64_t z, int64_t y, T* row, 
   const Axis& a = p.x();
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
   std::fill(best, best + a.out, kLowest);
+  std::fill(place, place + a.out, PoolIndex<T>{-1});  // a dilated window may miss the input
   bool first = true;
   window_rows(p, z, y, [&](int64_t at) {
     if (first) {  // where nothing is larger than -inf, the window's first place
-      for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) place[c] = static_cast<PoolIndex<T>>(at + a.start[c]);
+      for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
+        if (a.start[c] < a.end[c]) place[c] = static_cast<PoolIndex<T>>(at + a.start[c]);
+      }
       first = false;
     }
     const T* from = plane + at;
@@ -106,7 +109,7 @@ void places_of_row(const Pool& p, const T* plane, int64_t z, int64_t y, T* row, 
   });
 }
 
-// Calls fn(plane, output, place of the maximum, maximum).
+// Calls fn(plane, output, place of the maximum or -1 in an empty window, maximum).
 template <typename T, typename F>
 void for_maxima(const Pool& p, const T* x, int64_t begin, int64_t end, const F& fn) {
   const bool by_row = p.x().uniform && p.in() < std::numeric_limits<int32_t>::max() / 2;
@@ -296,8 +299,9 @@ void max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_s
       }
       for_planes(p, [&](int64_t begin, int64_t end) {
         std::fill(to + begin * p.in(), to + end * p.in(), T(0));
-        for_maxima(p, x.data<T>(), begin, end,
-                   [&](int64_t i, int64_t o, int64_t place, T) { to[i * p.in() + place] += from[o]; });
+        for_maxima(p, x.data<T>(), begin, end, [&](int64_t i, int64_t o, int64_t place, T) {
+          if (place >= 0) to[i * p.in() + place] += from[o];
+        });
       });
     });
   });

@@ -90,13 +90,6 @@ void sum_windows(int64_t n, int64_t kernel, int64_t stride, const T* __restrict 
 // Channels that are kept in registers; a constant where a block is whole.
 constexpr int64_t kBlock = 64;
 
-template <typename T>
-struct LaneVector {
-  typedef T type __attribute__((vector_size(kBytes)));
-};
-template <typename T>
-using Lanes = typename LaneVector<T>::type;
-
 // The maxima of V vectors of channels, and which of the pixels they are.
 template <typename T, int V>
 inline __attribute__((always_inline)) void largest(int64_t count, const int64_t* __restrict at, const T* __restrict x,

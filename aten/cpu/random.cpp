@@ -8,7 +8,6 @@
 #include "aten/cpu/bytes.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
-#include "aten/cpu/reduce.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/convert.h"
 

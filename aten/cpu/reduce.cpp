@@ -5,7 +5,6 @@
 #include <cmath>
 #include <complex>
 #include <cstring>
-#include <limits>
 
 #include "aten/cpu/bytes.h"
 #include "runtime/iterate/convert.h"

@@ -13,6 +13,10 @@ namespace {
 using OptionalDims = std::optional<IntList>;
 
 void fill(const Tensor& out, const Scalar& value) { copy_strided(out, wrapped_number(value)); }
+void fill_nan(const Tensor& out) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  fill(out, out.is_complex() ? Scalar(complex128(kNan, kNan)) : Scalar(kNan));
+}
 
 // The type sums are kept in, given the type of the result.
 ScalarType sum_type(ScalarType out) {
@@ -97,8 +101,8 @@ void moments(const Tensor& self, const OptionalDims& dim, const std::optional<Sc
              const Tensor& mean) {
   if (out.numel() == 0) return;
   if (self.numel() == 0) {
-    fill(out, std::numeric_limits<double>::quiet_NaN());
-    if (mean.defined()) fill(mean, std::numeric_limits<double>::quiet_NaN());
+    fill_nan(out);
+    if (mean.defined()) fill_nan(mean);
     return;
   }
   const DimSet dims = reduced_dims(dim, self.dim());
@@ -163,7 +167,7 @@ void nansum(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType
 
 void mean(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType>, const Tensor& out) {
   if (out.numel() == 0) return;
-  if (self.numel() == 0) return fill(out, std::numeric_limits<double>::quiet_NaN());
+  if (self.numel() == 0) return fill_nan(out);
   const ScalarType compute = sum_type(out.dtype());
   reduce({ReduceOp::Sum, compute, Preload::None, finish_mean(compute)}, self, reduced_dims(dim, self.dim()), out);
 }

@@ -2,7 +2,6 @@
 // int64 or complex128, whatever the element type. Where neighbouring lines touch they advance together.
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <limits>
 
 #include "aten/cpu/bytes.h"

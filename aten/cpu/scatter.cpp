@@ -1,7 +1,6 @@
 // gather and the scatter family: an index for every element, along one dim.
 #include <atomic>
 #include <limits>
-#include <vector>
 
 #include "aten/cpu/bits.h"
 #include "aten/cpu/index_plan.h"

@@ -1,7 +1,6 @@
 // searchsorted, histc and multinomial.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 

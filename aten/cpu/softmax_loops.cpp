@@ -158,9 +158,23 @@ void backward(int64_t outer, int64_t size, int64_t inner, const T* g, const T* y
   }
 }
 
+template <typename T>
+T row_log_sum_exp(int64_t n, const T* x) {
+  const T m = row_max(n, x);
+  return m + log_sum_exp(n, x, m);
+}
+
+template <typename T>
+void scaled_exp(int64_t n, const T* __restrict x, T shift, T scale, T* __restrict out) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] = scale * exp_of(x[i] - shift);
+}
+
 }  // namespace
 
-FACULA_DEFINE_BY_ISA(SoftmaxLoops<float>, softmax_loops_float, {softmax<float>, backward<float>})
-FACULA_DEFINE_BY_ISA(SoftmaxLoops<double>, softmax_loops_double, {softmax<double>, backward<double>})
+FACULA_DEFINE_BY_ISA(SoftmaxLoops<float>, softmax_loops_float,
+                     {softmax<float>, backward<float>, row_log_sum_exp<float>, scaled_exp<float>})
+FACULA_DEFINE_BY_ISA(SoftmaxLoops<double>, softmax_loops_double,
+                     {softmax<double>, backward<double>, row_log_sum_exp<double>, scaled_exp<double>})
 
 }  // namespace facula

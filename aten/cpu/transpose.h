@@ -10,11 +10,6 @@
 namespace facula {
 namespace {
 
-template <typename T>
-struct LaneVector {
-  typedef T type __attribute__((vector_size(kBytes)));
-};
-
 // The two halves of one step: lane l of `a` and `b` with bit S of l exchanged.
 template <typename Vector, typename Index, int S>
 struct SwapLanes {
@@ -41,9 +36,9 @@ struct SwapLanes {
 
 // r[i][j] becomes r[j][i].
 template <typename T, int S = 1>
-inline __attribute__((always_inline)) void transpose_block(typename LaneVector<T>::type (&r)[kLanes<T>]) {
-  using Vector = typename LaneVector<T>::type;
-  using Index = typename LaneVector<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>::type;
+inline __attribute__((always_inline)) void transpose_block(Lanes<T> (&r)[kLanes<T>]) {
+  using Vector = Lanes<T>;
+  using Index = Lanes<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
   constexpr std::make_integer_sequence<int, kLanes<T>> lanes;
   if constexpr (S < kLanes<T>) {
 #pragma GCC unroll 16

@@ -65,4 +65,20 @@ inline __attribute__((always_inline)) double exp_of(double x) {
   return p * a * b;
 }
 
+// 2^x for x <= 1 or so, as weights below a maximum are: zero below the normal numbers, within 2 ulp.
+inline __attribute__((always_inline)) float pow2_of(float x) {
+  constexpr float kShift = 12582912.0f + 127.0f;  // rounds to a whole number, its exponent's bits in the low ones
+  x = x < -127.0f ? -127.0f : x;
+  const float shifted = x + kShift;
+  const float r = x - (shifted - kShift);
+  float p = 1.3264727e-3f;
+  p = p * r + 9.671513e-3f;
+  p = p * r + 5.5507336e-2f;
+  p = p * r + 2.4022242e-1f;
+  p = p * r + 6.93147e-1f;
+  p = p * r + 1.0f;
+  return p * bits_of<float>(static_cast<int32_t>(bits_of<uint32_t>(shifted) << 23));
+}
+inline __attribute__((always_inline)) double pow2_of(double x) { return exp_of(x * 0.6931471805599453); }
+
 }  // namespace

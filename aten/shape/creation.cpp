@@ -8,24 +8,15 @@ namespace facula::shape {
 
 namespace {
 
-ScalarType scalar_dtype(const Scalar& value) {
-  switch (value.kind()) {
-    case Category::Bool:
-      return ScalarType::Bool;
-    case Category::Integral:
-      return ScalarType::Int64;
-    case Category::Floating:
-      return get_default_dtype();
-    case Category::Complex:
-      return to_complex(get_default_dtype());
-  }
-  __builtin_unreachable();
-}
-
 void check_sizes(IntList size, const char* op) {
   for (const int64_t s : size) {
     FACULA_CHECK(s >= 0, Runtime, op, "(): sizes must not be negative: ", shape_string(size));
   }
+}
+
+Meta triangle(const Tensor& self, const char* op) {
+  FACULA_CHECK(self.dim() >= 2, Runtime, op, "(): self must have at least 2 dims, not ", self.dim());
+  return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 
 }  // namespace
@@ -46,7 +37,7 @@ Meta creation_strided(IntList size, IntList stride, std::optional<ScalarType> dt
 
 Meta filled(IntList size, const Scalar& fill_value, std::optional<ScalarType> dtype, std::optional<Device> device) {
   check_sizes(size, "full");
-  return {DimVector(size), dtype ? *dtype : scalar_dtype(fill_value), device.value_or(Device{}), {}};
+  return {DimVector(size), dtype.value_or(fill_value.dtype()), device.value_or(Device{}), {}};
 }
 
 Meta created_like(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
@@ -112,11 +103,6 @@ Meta identity(int64_t n, std::optional<int64_t> m, std::optional<ScalarType> dty
   FACULA_CHECK(n >= 0 && m.value_or(0) >= 0, Runtime, "eye(): n and m must not be negative, not ", n, " and ",
                m.value_or(n));
   return {{n, m.value_or(n)}, dtype.value_or(get_default_dtype()), device.value_or(Device{}), {}};
-}
-
-Meta triangle(const Tensor& self, const char* op) {
-  FACULA_CHECK(self.dim() >= 2, Runtime, op, "(): self must have at least 2 dims, not ", self.dim());
-  return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 
 Meta lower_triangle(const Tensor& self) { return triangle(self, "tril"); }

@@ -1,6 +1,5 @@
 // Shape rules and argument checks of indexing operators.
 #include "aten/cpu/index_plan.h"
-#include "aten/geometry.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {

@@ -45,6 +45,22 @@ Meta nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, c
   return meta(size, grad.dtype(), grad);
 }
 
+Meta softmax_nll(const Tensor& self, const Tensor& target, const Tensor& weight, std::string_view reduction) {
+  FACULA_CHECK(self.dim() == 2, Runtime, "cross_entropy(): input is ", shape_string(self.sizes()), ", expected (N, C)");
+  return nll_loss(self, target, weight, reduction);
+}
+
+Meta softmax_nll_rows(const Tensor& self) { return meta({self.size(0)}, compute_type(self.dtype()), self); }
+
+Meta softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                          std::string_view reduction, const Tensor& total_weight, const Tensor& logsumexp) {
+  softmax_nll(self, target, weight, reduction);
+  FACULA_CHECK(logsumexp.dim() == 1 && logsumexp.size(0) == self.size(0), Runtime,
+               "cross_entropy backward: logsumexp is ", shape_string(logsumexp.sizes()), ", expected (", self.size(0),
+               ",)");
+  return nll_loss_backward(grad, self.sizes(), target, weight, reduction, total_weight);
+}
+
 Meta constant_pad(const Tensor& input, IntList pad) {
   FACULA_CHECK(pad.size() % 2 == 0 && pad.size() / 2 <= static_cast<size_t>(input.dim()), Runtime, "pad(): pad has ",
                pad.size(), " values; it takes two for each of at most ", input.dim(), " last dims of input ",

@@ -41,6 +41,9 @@ Meta softmax(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype, s
 Meta same_pair(const Tensor& grad, const Tensor& output, std::string_view op) {
   FACULA_CHECK(grad.sizes() == output.sizes(), Runtime, op, "(): grad is ", shape_string(grad.sizes()), " and output ",
                shape_string(output.sizes()), "; they must agree");
+  FACULA_CHECK(is_floating(output.dtype()) && grad.dtype() == output.dtype(), Type, op, "(): grad is ",
+               dtype_name(grad.dtype()), " and output ", dtype_name(output.dtype()),
+               "; both must be of one floating-point dtype");
   return meta(grad.sizes(), output.dtype(), output);
 }
 

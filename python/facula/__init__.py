@@ -26,7 +26,7 @@ nan = inf - inf
 
 # Loaded when first used: module by name, attributes by the module that has them.
 _SUBMODULES = frozenset(
-    "autograd backends examples linalg nn optim random serialization special testing utils".split()
+    "autograd backends examples nn optim random serialization testing utils".split()
 )
 _ATTRIBUTES = {
     name: module
@@ -47,25 +47,20 @@ _ATTRIBUTES = {
 }
 
 
-def _nonzero(self, *, as_tuple=False):
-    """The places of the elements that are not zero; with as_tuple a vector of indices a dim."""
-    return _C._ops.nonzero_tuple(self) if as_tuple else _C._ops.nonzero(self)
-
-
-_C.Tensor.nonzero = _nonzero
-
-
 def _method(name):
     """A method of tensors that is a function of a module loaded when first used."""
 
     def method(self, *args, **kwargs):
-        return __getattr__(name)(self, *args, **kwargs)
+        function = globals().get(name) or __getattr__(name)
+        return function(self, *args, **kwargs)
 
     method.__name__ = name
+    method.__doc__ = f"See facula.{name}."
     return method
 
 
-for _name in ("unique", "unique_consecutive", "pin_memory", "is_pinned", "record_stream"):
+_DEFERRED = ("nonzero", "unique", "unique_consecutive", "pin_memory", "is_pinned", "record_stream")
+for _name in _DEFERRED:
     setattr(_C.Tensor, _name, _method(_name))
 
 
@@ -74,7 +69,9 @@ def __getattr__(name):
         value = getattr(_import(_ATTRIBUTES[name]), name)
     elif name in _SUBMODULES:
         value = _import("facula." + name)
-    elif name[0] != "_" and (device_module := _import("facula.backends")._module_or_none(name)):
+    elif name[:1] not in ("", "_") and (
+        device_module := _import("facula.backends")._module_or_none(name)
+    ):
         return device_module
     else:
         raise AttributeError(f"module 'facula' has no attribute '{name}'")

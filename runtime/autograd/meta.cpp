@@ -275,12 +275,15 @@ void set_history(TensorList results, const intrusive_ptr<Node>& node) {
 }
 
 void check_inplace(const Tensor& self, const char* op, bool needs_graph) {
+  if (!self.defined()) return;
   const TensorImpl& impl = *self.impl();
   FACULA_CHECK(!impl.inference || tls_state.inference, Runtime, op,
                "(): a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
   if (tls_state.anomaly) [[unlikely]]
     detail::note_writer(self, op);
-  if (!needs_graph || !tls_state.grad_enabled) return;
+  if (!tls_state.grad_enabled) return;
+  const bool cut_off = impl.base && impl.no_grad_view && impl.base->requires_grad && is_differentiable(impl.dtype);
+  if (!needs_graph && !cut_off) return;
   if (impl.base) {
     FACULA_CHECK(!impl.no_grad_view, Runtime, op,
                  "(): the tensor is a view that was made under no_grad (or inside a custom function) and would be "

@@ -71,6 +71,12 @@ inline LayerSet layers_of(const Tensor& t) {
   return i->base && !i->no_grad_view ? static_cast<LayerSet>(i->layers | i->base->layers) : i->layers;
 }
 FACULA_API LayerSet layers_of(TensorList list);
+// The same of a tensor that is written to: a change of a view made under no_grad is refused there.
+inline LayerSet layers_of_written(const Tensor& t) {
+  const TensorImpl* i = t.impl();
+  if (i == nullptr) return 0;
+  return i->base ? static_cast<LayerSet>(i->layers | i->base->layers) : i->layers;
+}
 // Must a call on `t` be recorded now?
 inline bool needs_grad(const Tensor& t) { return t.defined() && t.requires_grad() && tls_state.grad_enabled; }
 inline bool needs_grad(TensorList list) {
@@ -91,6 +97,9 @@ FACULA_API void set_history(TensorList results, const intrusive_ptr<Node>& node)
 // Before an in-place change: refuses leaves that require grad, and views made under no_grad, with
 // a sentence that names the operation.
 FACULA_API void check_inplace(const Tensor& self, const char* op, bool needs_graph);
+inline void check_inplace(TensorList list, const char* op, bool needs_graph) {
+  for (const Tensor& t : list) check_inplace(t, op, needs_graph);
+}
 // After an in-place change: `self` (or its base, through a CopySlices node) now comes from `node`,
 // whose edge 0 is that of `self`.
 FACULA_API void rebase_history(const Tensor& self, intrusive_ptr<Node> node);

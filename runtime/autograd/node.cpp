@@ -176,7 +176,9 @@ class BusyGuard {
 }  // namespace
 
 void AccumulateGrad::accumulate(Tensor grad) {
-  if (!grad.defined()) return;
+  if (!grad.defined() || !leaf_.requires_grad()) return;  // a hook or a writer may have detached the leaf
+  FACULA_CHECK(grad.sizes() == leaf_.sizes(), Runtime, "the gradient is ", shape_string(grad.sizes()),
+               " and its leaf is now ", shape_string(leaf_.sizes()), "; its data were replaced after the forward pass");
   AutogradMeta& meta = autograd_meta(leaf_);
   const EngineRoles& roles = engine_roles();
   {

@@ -1,7 +1,9 @@
 #include "runtime/autograd/saved_tensor.h"
 
-#include "runtime/autograd/engine.h"
 #include "runtime/autograd/last_writer.h"
+#include "runtime/autograd/meta.h"
+#include "runtime/autograd/node.h"
+#include "runtime/core/thread_state.h"
 
 namespace facula {
 

@@ -1,11 +1,9 @@
 // Sorting the arguments of a call into the slots of a signature.
 #include "runtime/bindings/arguments.h"
 
-#include <algorithm>
 #include <string>
 
 #include "runtime/bindings/argument_checks.h"
-#include "runtime/bindings/types.h"
 
 namespace facula::python {
 
@@ -27,9 +25,9 @@ struct Synonym {
 };
 // Array API and NumPy spellings that torch takes as well.
 constexpr Synonym kSynonyms[] = {
-    {"input", "self"}, {"self", "input"},       {"axis", "dim"},  {"dim", "axis"},         {"x1", "self"},
-    {"x2", "other"},   {"keepdims", "keepdim"}, {"axes", "dims"}, {"x", "self"},           {"axis1", "dim0"},
-    {"axis2", "dim1"}, {"axis0", "dim0"},       {"x1", "input"},  {"keepdim", "keepdims"}, {"axis", "dims"},
+    {"input", "self"}, {"self", "input"},       {"x", "self"},           {"x", "input"},   {"x1", "self"},
+    {"x1", "input"},   {"x2", "other"},         {"axis", "dim"},         {"axis", "dims"}, {"axes", "dims"},
+    {"dim", "axis"},   {"keepdims", "keepdim"}, {"keepdim", "keepdims"},
 };
 
 // The parameter that a keyword names, or -1.

@@ -51,6 +51,7 @@ struct FunctionSpec {
   const char* name;       // public name, e.g. "add"
   const char* signature;  // for messages and __text_signature__
   std::span<const ParamSpec> params;
+  bool internal = false;  // called from Python code of a public name
   // Interned keyword names, filled on first use.
   mutable PyObject* keywords[kMaxParams] = {};
   // How many positional arguments a varargs slot of the last bind() stands for.
@@ -59,7 +60,7 @@ struct FunctionSpec {
 
 // Sorts positional and keyword arguments into `slots` (null = not given; a given None for an
 // optional argument is null too). `self` (may be null) takes the first slot. `input` and `self`,
-// `axis` and `dim`, `x1`/`x2`, `keepdims` are accepted as torch accepts them. Raises TypeError naming
+// `axis` and `dim`, `keepdims` ... are accepted as torch accepts them. Raises TypeError naming
 // function, argument and signature; returns false with the Python error set. A slot's value is for
 // the converters only: that of f(2, 3) for int[*] is no object but a place in `args`.
 bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
@@ -104,16 +105,23 @@ PyObject* wrap_named(PyTypeObject* type, std::span<Tensor> fields);
 PyTypeObject* make_return_type(const char* name, std::span<const char* const> fields);
 
 bool is_tensor(PyObject* o);
-const Tensor& unwrap(PyObject* o);  // is_tensor must hold
 
-// Translates the exception in flight to a Python error.
-void set_python_error() noexcept;
+// Translates the exception in flight to a Python error. The text of one from within the operator
+// `caller` begins with its name, also where an operator that it is made of raised it.
+void set_python_error(const char* caller = nullptr) noexcept;
 #define FACULA_PY_TRY try {
 #define FACULA_PY_END(failure)            \
   }                                       \
   catch (...) {                           \
     ::facula::python::set_python_error(); \
     return failure;                       \
+  }
+
+#define FACULA_PY_END_OF(spec, failure)                                          \
+  }                                                                              \
+  catch (...) {                                                                  \
+    ::facula::python::set_python_error((spec).internal ? nullptr : (spec).name); \
+    return failure;                                                              \
   }
 
 // Releases the GIL for work on tensors large enough to be worth it.

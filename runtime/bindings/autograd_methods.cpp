@@ -210,7 +210,23 @@ const PyMethodDef tensor_autograd_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
+// _drop_grads(tensors): sets .grad to None
+PyObject* function_drop_grads(PyObject*, PyObject* tensors) try {
+  const Ref list(check(PySequence_Fast(tensors, "zero_grad(): expected a sequence of tensors")));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(list.get(), i);
+    FACULA_CHECK(PyObject_TypeCheck(item, tensor_type), Type, "zero_grad(): expected tensors, got ",
+                 Py_TYPE(item)->tp_name);
+    if (autograd_meta_or_null(tensor_of(item)) != nullptr) set_grad(tensor_of(item), Tensor());
+  }
+  Py_RETURN_NONE;
+} catch (...) {
+  set_python_error();
+  return nullptr;
+}
+
 const PyMethodDef autograd_functions[] = {
+    {"_drop_grads", function_drop_grads, METH_O, nullptr},
     {"_run_backward", function_run_backward, METH_VARARGS, nullptr},
     {"_enter_dual_level", function_enter_dual, METH_NOARGS, nullptr},
     {"_exit_dual_level", function_exit_dual, METH_NOARGS, nullptr},

@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
+#include <vector>
 
-#include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
 
 namespace facula::python {
@@ -197,11 +198,18 @@ PyObject* get_array_interface(PyObject* self, void*) {
                        PyLong_FromLongLong(t.strides()[static_cast<size_t>(i)] * static_cast<int64_t>(t.itemsize())));
     }
   }
+  t.storage()->lend();  // who reads the address keeps the tensor at most
   return Py_BuildValue("{s:s,s:O,s:O,s:(NO),s:i}", "typestr", typestr, "shape", shape.get(), "strides", strides.get(),
                        "data", PyLong_FromVoidPtr(t.raw()), t.storage()->read_only() ? Py_True : Py_False, "version",
                        3);
   FACULA_PY_END(nullptr)
 }
+
+// What an exported buffer keeps: its tensor may get other memory meanwhile (`.data = ...`).
+struct Lending {
+  Storage storage;
+  std::vector<Py_ssize_t> extents;  // sizes, then strides in bytes
+};
 
 }  // namespace
 
@@ -226,8 +234,8 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
     FACULA_CHECK(is_contiguous(sizes, strides), Buffer, "buffer: the tensor is not in Fortran order");
   }
   const auto n = static_cast<size_t>(t.dim());
-  auto* extents = static_cast<Py_ssize_t*>(PyMem_Malloc((2 * n + 1) * sizeof(Py_ssize_t)));
-  if (extents == nullptr) throw std::bad_alloc();
+  auto lending = std::make_unique<Lending>(Lending{t.storage(), std::vector<Py_ssize_t>(2 * n)});
+  Py_ssize_t* extents = lending->extents.data();
   for (size_t i = 0; i < n; ++i) {
     extents[i] = t.sizes()[i];
     extents[n + i] = t.strides()[i] * static_cast<Py_ssize_t>(t.itemsize());
@@ -242,14 +250,14 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   view->shape = (flags & PyBUF_ND) == PyBUF_ND ? extents : nullptr;
   view->strides = wants_strides ? extents + n : nullptr;
   view->suboffsets = nullptr;
-  view->internal = extents;
+  view->internal = lending.release();
   Py_INCREF(self);
   view->obj = self;
   return 0;
   FACULA_PY_END(-1)
 }
 
-void tensor_releasebuffer(PyObject*, Py_buffer* view) { PyMem_Free(view->internal); }
+void tensor_releasebuffer(PyObject*, Py_buffer* view) { delete static_cast<Lending*>(view->internal); }
 
 std::optional<Tensor> tensor_from_exchange(const char* who, PyObject* o) {
   if (PyObject_CheckBuffer(o)) return from_buffer_object(who, o);

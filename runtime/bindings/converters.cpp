@@ -1,7 +1,6 @@
 // One converter per argument type. A slot that does not fit raises TypeError naming function,
 // argument, what was given and what is allowed.
 #include <cmath>
-#include <limits>
 
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/argument_checks.h"

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "runtime/autograd/engine.h"
-#include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
 
 namespace facula::python {
@@ -84,6 +83,7 @@ template <typename Struct>
 struct Exported {
   Struct managed;
   Tensor tensor;
+  Storage storage;  // the tensor may get other memory meanwhile
   DimVector sizes, strides;
 };
 
@@ -105,6 +105,7 @@ template <typename Struct>
 PyObject* export_tensor(const Tensor& t, bool copied) {
   auto* e = new Exported<Struct>();
   e->tensor = t;
+  e->storage = t.storage();
   e->sizes = DimVector(t.sizes());
   e->strides = DimVector(t.strides());
   // Some consumers reject odd strides where they do not matter.

@@ -107,11 +107,6 @@ PyObject* wrap(ScalarType t) {
   Py_INCREF(o);
   return o;
 }
-PyObject* wrap(MemoryFormat f) {
-  PyObject* o = memory_formats[static_cast<size_t>(f)];
-  Py_INCREF(o);
-  return o;
-}
 MemoryFormat memory_format_value(PyObject* o) { return reinterpret_cast<NamedObject*>(o)->value; }
 PyObject* strided_layout() { return strided; }
 

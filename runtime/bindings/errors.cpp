@@ -1,5 +1,6 @@
 // facula::Error and Python exceptions, translated both ways.
 #include <new>
+#include <string_view>
 
 #include "runtime/bindings/types.h"
 
@@ -77,13 +78,26 @@ void PythonError::restore() const noexcept {
 #endif
 }
 
-void set_python_error() noexcept {
+// Is `caller` the name that the text begins with, but for a namespace and the sign of an in-place form?
+static bool names(std::string_view text, std::string_view caller) {
+  const auto bare = [](std::string_view name) {
+    name.remove_prefix(name.rfind('.') + 1);  // npos + 1 is 0
+    return name.substr(0, name.size() - (name.ends_with('_') ? 1 : 0));
+  };
+  return bare(text.substr(0, text.find_first_of(":(' "))) == bare(caller);
+}
+
+void set_python_error(const char* caller) noexcept {
   try {
     throw;
   } catch (const PythonError& e) {
     e.restore();
   } catch (const Error& e) {
-    PyErr_SetString(exception_type(e.kind()), e.what());
+    if (caller == nullptr || names(e.message(), caller)) {
+      PyErr_SetString(exception_type(e.kind()), e.what());
+    } else {
+      PyErr_Format(exception_type(e.kind()), "%s(): %s", caller, e.what());
+    }
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& e) {
@@ -100,6 +114,29 @@ bool init_errors(PyObject* module) {
   out_of_memory_error = PyErr_NewExceptionWithDoc(
       "facula.OutOfMemoryError", "A device has no memory left for what was asked.", bases.get(), nullptr);
   return out_of_memory_error != nullptr && PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
+}
+
+Ref take_exception() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Ref(PyErr_GetRaisedException());
+#else
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return Ref(value);
+#endif
+}
+
+void raise_again(PyObject* exception) {
+#if PY_VERSION_HEX >= 0x030C0000
+  PyErr_SetRaisedException(Py_NewRef(exception));
+#else
+  PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(exception))), Py_NewRef(exception),
+                PyException_GetTraceback(exception));
+#endif
 }
 
 Ref import_attribute(const char* module, const char* name) {

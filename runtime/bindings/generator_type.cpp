@@ -111,6 +111,10 @@ PyObject* generator_reduce(PyObject* self, PyObject*) {
 }
 PyObject* generator_setstate(PyObject* self, PyObject* state) {
   unsigned long long seed = 0, offset = 0;
+  if (!PyTuple_Check(state)) {
+    PyErr_SetString(PyExc_TypeError, "__setstate__(): the state must be a tuple of two ints");
+    return nullptr;
+  }
   if (!PyArg_ParseTuple(state, "KK:__setstate__", &seed, &offset)) return nullptr;
   generator(self)->set_state({seed, offset});
   Py_RETURN_NONE;

@@ -86,35 +86,6 @@ Scalar number_value(PyObject* o, NumberKind kind) {
   raise(ErrorKind::Type, "expected a number, not ", Py_TYPE(o)->tp_name);
 }
 
-Scalar load_element(const void* p, ScalarType t) {
-  if (t == ScalarType::Bool) return Scalar(*static_cast<const uint8_t*>(p) != 0);  // whatever byte is there
-  return visit_dtype(t, [&]<typename T>(std::type_identity<T>) -> Scalar {
-    T v;
-    std::memcpy(&v, p, sizeof(T));
-    if constexpr (std::is_same_v<T, bool>) {
-      return Scalar(v);
-    } else if constexpr (std::is_integral_v<T>) {
-      return Scalar(static_cast<int64_t>(v));
-    } else if constexpr (is_complex_v<T>) {
-      return Scalar(complex128(v));
-    } else {
-      return Scalar(static_cast<double>(v));
-    }
-  });
-}
-
-void store_element(void* p, ScalarType t, const Scalar& v) {
-  visit_dtype(t, [&]<typename T>(std::type_identity<T>) {
-    T x;
-    if constexpr (is_reduced_float_v<T>) {
-      x = T(v.to<float>());
-    } else {
-      x = v.to<T>();
-    }
-    std::memcpy(p, &x, sizeof(T));
-  });
-}
-
 PyObject* element_object(const void* p, ScalarType t) { return wrap(load_element(p, t)); }
 
 Tensor to_cpu(const Tensor& t) {
@@ -127,7 +98,6 @@ Tensor to_cpu(const Tensor& t) {
 Scalar item_of(const Tensor& t, const char* who) {
   FACULA_CHECK(t.numel() == 1, Runtime, who, "(): a Tensor with ", t.numel(), " elements, shape ",
                shape_string(t.sizes()), ", cannot be converted to one number");
-  if (t.is_cpu()) return load_element(t.raw(), t.dtype());
   return load_element(to_cpu(t).raw(), t.dtype());
 }
 

@@ -155,9 +155,9 @@ std::span<const Item> parse(PyObject* key, const Tensor& self, Items& items) {
 
 Tensor value_tensor(PyObject* value, const Tensor& self) {
   if (is_tensor(value)) return tensor_of(value);
-  if (const NumberKind kind = number_kind(value); kind != NumberKind::None) {
-    return wrapped_number(number_value(value, kind));
-  }
+  const NumberKind kind = number_kind(value);
+  const bool fits = kind != NumberKind::Complex && !is_integral(self.dtype());  // else data is checked below
+  if (kind != NumberKind::None && fits) return wrapped_number(number_value(value, kind));
   DataOptions options;
   options.dtype = self.dtype();
   return tensor_from_data("setitem", value, options);

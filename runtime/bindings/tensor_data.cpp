@@ -1,6 +1,5 @@
 // Tensor's elements as Python objects: item, tolist, iteration, text, NumPy.
 #include "aten/indexing.h"
-#include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
 
@@ -126,12 +125,13 @@ PyObject* method_array(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 PyObject* method_format(PyObject* self, PyObject* spec) {
   FACULA_PY_TRY
+  FACULA_CHECK(PyUnicode_Check(spec), Type, "__format__() takes a str, not ", Py_TYPE(spec)->tp_name);
   const Tensor& t = tensor_of(self);
   if (t.dim() == 0 && !t.is_meta() && Py_TYPE(self) == tensor_type) {
     Ref item(check(tensor_item(self, nullptr)));
     return check(PyObject_Format(item.get(), spec));
   }
-  FACULA_CHECK(PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec) == 0, Type,
+  FACULA_CHECK(PyUnicode_GET_LENGTH(spec) == 0, Type,
                "format(): a format such as '.3f' applies to a 0-d Tensor, not to one of shape ",
                shape_string(t.sizes()));
   return check(PyObject_Str(self));

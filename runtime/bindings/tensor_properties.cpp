@@ -90,6 +90,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
   FACULA_CHECK(!tensor_of(self).requires_grad() || is_differentiable(from->dtype), Runtime,
                "data: a tensor that requires grad cannot take data of dtype ", dtype_name(from->dtype));
   FACULA_CHECK(!tensor_of(self).is_view(), Runtime, "data: cannot replace the memory of a view");
+  FACULA_CHECK(!to->storage || !to->storage->lent() || to->storage->use_count() > 1, Runtime,
+               "data: the memory was given to others through __array_interface__; use a new tensor");
   to->storage = from->storage;
   to->offset = from->offset;
   to->sizes = from->sizes;

@@ -246,7 +246,6 @@ void* slot(F* f) {
 }  // namespace
 
 bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type) != 0; }
-const Tensor& unwrap(PyObject* o) { return tensor_of(o); }
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   FACULA_ASSERT(t.impl()->pyobject == nullptr);

@@ -35,7 +35,6 @@ ScalarType dtype_value(PyObject* o);   // of a facula.dtype
 PyObject* dtype_object(ScalarType t);  // borrowed
 PyObject* wrap(Device d);
 Device device_value(PyObject* o);
-PyObject* wrap(MemoryFormat f);
 MemoryFormat memory_format_value(PyObject* o);
 PyObject* wrap(const Generator& g);
 const Generator& generator_value(PyObject* o);
@@ -53,6 +52,7 @@ bool init_storage_type(PyObject* module);
 bool init_node_type(PyObject* module);
 bool init_return_types(PyObject* module);
 bool init_errors(PyObject* module);
+bool init_module_base(PyObject* module);
 void init_state();
 
 // Method and property tables of Tensor, ended by an empty entry.
@@ -131,6 +131,10 @@ class AcquireGil {
 // False when the interpreter is going down: then C++ must leave Python objects alone.
 bool interpreter_alive();
 
+// The current Python exception as an object, cleared; and back.
+Ref take_exception();
+void raise_again(PyObject* exception);
+
 // Attribute of a module, imported on first use.
 Ref import_attribute(const char* module, const char* name);
 
@@ -144,8 +148,6 @@ NumberKind number_kind(PyObject* o);
 Scalar number_value(PyObject* o, NumberKind kind);  // throws PythonError
 // The one element of `t`, which may be on any device; `who` names the caller in errors.
 Scalar item_of(const Tensor& t, const char* who);
-Scalar load_element(const void* p, ScalarType t);
-void store_element(void* p, ScalarType t, const Scalar& v);
 PyObject* element_object(const void* p, ScalarType t);
 // Detached and in CPU memory.
 Tensor to_cpu(const Tensor& t);

@@ -101,6 +101,11 @@ inline constexpr bool is_reduced_float_v = std::is_same_v<T, Half> || std::is_sa
 template <typename T>
 using opmath_t = std::conditional_t<is_reduced_float_v<T>, float, T>;
 
+// How an element lies in memory: a bool is a byte that may hold any number where foreign memory came in or
+// nothing was written yet, and compilers vectorise loops over bytes that they leave alone over bool.
+template <typename T>
+using stored_t = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
 // Calls `fn(std::type_identity<T>{})` (or any functor template) for the C++ type of `t`.
 template <typename F>
 decltype(auto) visit_dtype(ScalarType t, F&& fn) {

@@ -1,9 +1,7 @@
 #include "runtime/core/pool.h"
 
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 
 #include "runtime/core/allocator.h"

@@ -1,5 +1,7 @@
 #include "runtime/core/scalar.h"
 
+#include <cstring>
+
 namespace facula {
 
 ScalarType Scalar::dtype() const {
@@ -28,6 +30,22 @@ Scalar Scalar::operator-() const {
       return Scalar(complex128(-d_, -im_));
   }
   __builtin_unreachable();
+}
+
+Scalar load_element(const void* p, ScalarType t) {
+  return visit_dtype(t, [&]<typename T>(std::type_identity<T>) -> Scalar {
+    stored_t<T> v;
+    std::memcpy(&v, p, sizeof(v));
+    if constexpr (std::is_same_v<T, bool>) {
+      return Scalar(v != 0);
+    } else if constexpr (std::is_integral_v<T>) {
+      return Scalar(static_cast<int64_t>(v));
+    } else if constexpr (is_complex_v<T>) {
+      return Scalar(complex128(v));
+    } else {
+      return Scalar(static_cast<double>(v));
+    }
+  });
 }
 
 }  // namespace facula

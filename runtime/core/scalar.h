@@ -54,4 +54,7 @@ class Scalar {
   double im_ = 0;
 };
 
+// The element at `p`, which need not be aligned.
+FACULA_API Scalar load_element(const void* p, ScalarType t);
+
 }  // namespace facula

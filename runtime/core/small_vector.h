@@ -117,10 +117,10 @@ class SmallVector {
     }
     o.size_ = 0;
   }
-  void grow(size_t n) {
-    const size_t capacity = std::max<size_t>(n, 2 * capacity_);
+  [[gnu::noinline]] void grow(size_t n) {  // n > capacity_
+    const size_t capacity = n + capacity_;
     T* fresh = new T[capacity];
-    std::copy(begin(), end(), fresh);
+    std::memcpy(static_cast<void*>(fresh), data_, size_ * sizeof(T));
     free_heap();
     data_ = fresh;
     capacity_ = static_cast<uint32_t>(capacity);

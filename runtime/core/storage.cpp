@@ -77,6 +77,9 @@ void StorageImpl::resize(size_t nbytes) {
     nbytes_ = nbytes;
     return;
   }
+  FACULA_CHECK(data_ == nullptr || (use_count() == 1 && !lent_), Runtime, "resize: ", nbytes,
+               " bytes are more than the ", available,
+               " of memory that other tensors or arrays use as well; make a new tensor");
   Allocator& allocator = allocator_of(device_.type);
   void* fresh = allocator.allocate(nbytes, device_);
   if (nbytes_ > 0) allocator.copy(fresh, data_, nbytes_, device_);

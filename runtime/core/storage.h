@@ -25,7 +25,11 @@ class FACULA_API StorageImpl final : public RefCounted {
   Device device() const { return device_; }
   bool read_only() const { return read_only_; }
   bool resizable() const { return deleter_ == nullptr; }
-  // Grows or shrinks owned memory, keeping the common prefix; the pointer may change.
+  // Whether somebody outside keeps the address, who does not hold the storage.
+  bool lent() const { return lent_; }
+  void lend() { lent_ = true; }
+  // Grows or shrinks owned memory, keeping the common prefix; the pointer may change, which other
+  // holders of the memory would not notice: with them it does not grow.
   void resize(size_t nbytes);
 
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
@@ -40,6 +44,7 @@ class FACULA_API StorageImpl final : public RefCounted {
   uint32_t block_ = 0;   // bytes of the block that this header is in
   Device device_;
   bool read_only_ = false;
+  bool lent_ = false;
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;
 };

@@ -1,7 +1,5 @@
 #include "runtime/core/tensor.h"
 
-#include <new>
-
 #include "runtime/core/pool.h"
 #include "runtime/core/thread_state.h"
 
@@ -26,14 +24,14 @@ struct Extent {
   bool empty;
 };
 
-Extent extent_of(IntList sizes, IntList strides, int64_t offset, const char* what) {
+Extent extent_of(IntList sizes, IntList strides, int64_t offset) {
   Extent e{offset, offset, false};
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return {offset, offset, true};
     int64_t step = 0;
     int64_t& end = strides[i] < 0 ? e.low : e.high;
     FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) && !__builtin_add_overflow(end, step, &end),
-                 Runtime, what, "(): strides of shape ", shape_string(sizes), " overflow");
+                 Runtime, "the strides ", shape_string(strides), " of shape ", shape_string(sizes), " overflow");
   }
   return e;
 }
@@ -51,9 +49,8 @@ Tensor make_over(Storage storage, IntList sizes, IntList strides, int64_t offset
   return Tensor(std::move(impl));
 }
 
-void check_geometry(IntList sizes, IntList strides, const char* what) {
-  FACULA_CHECK(sizes.size() == strides.size(), Value, what, "(): ", sizes.size(), " sizes but ", strides.size(),
-               " strides");
+void check_geometry(IntList sizes, IntList strides) {
+  FACULA_CHECK(sizes.size() == strides.size(), Value, sizes.size(), " sizes but ", strides.size(), " strides");
 }
 
 Device normalized(Device device, ScalarType dtype) {
@@ -113,12 +110,12 @@ Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
 }
 
 Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Device device) {
-  check_geometry(sizes, strides, "empty_strided");
+  check_geometry(sizes, strides);
   numel_of(sizes);
-  const Extent e = extent_of(sizes, strides, 0, "empty_strided");
-  FACULA_CHECK(e.low >= 0, Value, "empty_strided(): strides must not be negative");
+  const Extent e = extent_of(sizes, strides, 0);
+  FACULA_CHECK(e.low >= 0, Value, "strides must not be negative: ", shape_string(strides));
   const int64_t span = e.empty ? 0 : e.high + 1;
-  FACULA_CHECK(span >= 0, Runtime, "empty_strided(): the shape ", shape_string(sizes), " is too large");
+  FACULA_CHECK(span >= 0, Runtime, "the shape ", shape_string(sizes), " is too large");
   return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device, dtype)), sizes, strides, 0,
                    dtype);
 }
@@ -149,13 +146,13 @@ Tensor wrapped_number(const Scalar& value) {
 }
 
 Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset, bool as_view) {
-  check_geometry(sizes, strides, "as_strided");
+  check_geometry(sizes, strides);
   const TensorImpl& from = *self.impl();
-  const Extent e = extent_of(sizes, strides, offset, "as_strided");
+  const Extent e = extent_of(sizes, strides, offset);
   const size_t available = from.storage ? from.storage->nbytes() / itemsize(from.dtype) : 0;
   FACULA_CHECK(e.empty ? offset >= 0 : e.low >= 0 && static_cast<uint64_t>(e.high) < available, Runtime,
-               "as_strided(): a view of shape ", shape_string(sizes), " with strides ", shape_string(strides),
-               " from offset ", offset, " leaves the storage of ", available, " elements");
+               "a view of shape ", shape_string(sizes), " with strides ", shape_string(strides), " from offset ",
+               offset, " leaves the storage of ", available, " elements");
   intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
   TensorImpl& t = *impl;
   t.storage = from.storage;
@@ -174,8 +171,8 @@ Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset,
 }
 
 Tensor from_storage(Storage storage, IntList sizes, IntList strides, int64_t offset, ScalarType dtype) {
-  check_geometry(sizes, strides, "from_storage");
-  const Extent e = extent_of(sizes, strides, offset, "from_storage");
+  check_geometry(sizes, strides);
+  const Extent e = extent_of(sizes, strides, offset);
   const size_t available = storage->nbytes() / itemsize(dtype);
   FACULA_CHECK(e.empty ? offset >= 0 : e.low >= 0 && static_cast<uint64_t>(e.high) < available, Runtime,
                "a tensor of shape ", shape_string(sizes), " with strides ", shape_string(strides), " from offset ",

@@ -18,7 +18,34 @@ void check_device(const Meta& meta, const Tensor& out, const char* op, const cha
 
 }  // namespace
 
+void detail::raise_recorded_out(const char* op) {
+  raise(ErrorKind::Runtime, op,
+        "(): out requires grad, and out= does not record gradients; call it without out, or under no_grad()");
+}
+
+void detail::raise_mixed_devices(const char* op, Device device, std::initializer_list<const char*> names,
+                                 std::initializer_list<TensorList> inputs) {
+  const char *here = nullptr, *there = nullptr;
+  Device other;
+  auto name = names.begin();
+  for (TensorList list : inputs) {
+    for (const Tensor& t : list) {
+      if (!t.defined()) continue;
+      if (t.device() == device && here == nullptr) here = *name;
+      if (!is_readable_on(t, device) && there == nullptr) {
+        there = *name;
+        other = t.device();
+      }
+    }
+    ++name;
+  }
+  raise(ErrorKind::Runtime, op, "(): ", there, " is on ", to_string(other), " and ",
+        here != nullptr ? here : "the result", " on ", to_string(device),
+        "; tensors must be on one device; move them with .to(device)");
+}
+
 Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::initializer_list<TensorList> inputs) {
+  check_unrecorded(out, op);
   check_device(meta, out, op, "out");
   check_castable(meta.dtype, out, op, "out");
   const bool same_shape = IntList(meta.sizes) == out.sizes();

@@ -71,6 +71,61 @@ FACULA_API Tensor prepare_inplace(const Tensor& self, const Meta& meta, const ch
 // out= of composites: `result` into `out`.
 FACULA_API void write_out(const Tensor& out, const Tensor& result, const char* op);
 
+// A composite's in-place form writes the result over `self`, which its backward may need as it was.
+inline Tensor kept(const Tensor& self, LayerSet layers) {
+  const bool recorded = tls_state.grad_enabled && (active_layers(layers) & layer_bit(Layer::Autograd)) != 0;
+  return recorded ? engine_roles().clone(self) : self;
+}
+
+namespace detail {
+[[noreturn]] FACULA_API void raise_recorded_out(const char* op);
+[[noreturn]] FACULA_API void raise_mixed_devices(const char* op, Device device,
+                                                 std::initializer_list<const char*> names,
+                                                 std::initializer_list<TensorList> inputs);
+// May a kernel of `device` read `t`? A 0-d CPU tensor stands for a number elsewhere.
+inline bool is_readable_on(const Tensor& t, Device device) {
+  return !t.defined() || t.device() == device || (t.is_cpu() && t.dim() == 0);
+}
+}  // namespace detail
+
+// A write through out= leaves no history.
+inline void check_unrecorded(const Tensor& out, const char* op) {
+  if (needs_grad(out)) [[unlikely]]
+    detail::raise_recorded_out(op);
+}
+
+// Kernels read memory of their own device only.
+inline void check_devices(const char* op, Device device, std::initializer_list<const char*> names,
+                          std::initializer_list<TensorList> inputs) {
+  for (TensorList list : inputs) {
+    for (const Tensor& t : list) {
+      if (!detail::is_readable_on(t, device)) [[unlikely]]
+        detail::raise_mixed_devices(op, device, names, inputs);
+    }
+  }
+}
+
+// ---- written arguments, single ones and lists; absent ones are left alone ----
+inline void check_written(const Tensor& t, const char* op) {
+  if (t.defined()) check_writable(t, op);
+}
+inline void check_written(TensorList list, const char* op) {
+  for (const Tensor& t : list) check_written(t, op);
+}
+inline void mark_written(const Tensor& t) {
+  if (t.defined()) t.bump_version();
+}
+inline void mark_written(TensorList list) {
+  for (const Tensor& t : list) mark_written(t);
+}
+inline bool is_meta(const Tensor& t) { return t.is_meta(); }
+inline bool is_meta(TensorList list) {
+  for (const Tensor& t : list) {
+    if (t.defined() && !t.is_meta()) return false;
+  }
+  return true;
+}
+
 inline TensorList as_list(const Tensor& t) { return {&t, 1}; }
 inline TensorList as_list(TensorList list) { return list; }
 

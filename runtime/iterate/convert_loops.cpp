@@ -1,7 +1,6 @@
 // Compiled once per instruction set; see isa.h.
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "runtime/iterate/convert.h"
 
@@ -17,10 +16,6 @@ namespace FACULA_ISA {
 
 namespace {
 
-// Foreign memory may hold any byte in a bool, so bools are read as bytes.
-template <typename T>
-using Raw = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
-
 template <typename To, typename From>
 inline To float_to_int(From x) {
   using Wide = std::conditional_t<sizeof(To) == 8, int64_t, int32_t>;
@@ -31,7 +26,7 @@ inline To float_to_int(From x) {
 }
 
 template <typename To, typename From>
-inline Raw<To> convert_one(Raw<From> x) {
+inline stored_t<To> convert_one(stored_t<From> x) {
   if constexpr (std::is_same_v<From, bool>) {
     const uint8_t b = x != 0;
     if constexpr (std::is_same_v<To, bool>) {
@@ -66,10 +61,10 @@ inline Raw<To> convert_one(Raw<From> x) {
 template <typename To, typename From>
 void convert_loop(void* dst, const void* src, int64_t n) {
   if constexpr (std::is_same_v<To, From> && !std::is_same_v<To, bool>) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(To));
+    if (n > 0) std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(To));  // no elements may have no address
   } else {
-    Raw<To>* __restrict d = static_cast<Raw<To>*>(dst);
-    const Raw<From>* __restrict s = static_cast<const Raw<From>*>(src);
+    stored_t<To>* __restrict d = static_cast<stored_t<To>*>(dst);
+    const stored_t<From>* __restrict s = static_cast<const stored_t<From>*>(src);
     int64_t i = 0;
 #if defined(__F16C__)
     if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {

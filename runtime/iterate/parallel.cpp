@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -58,15 +59,40 @@ int initial_threads() {
 
 std::atomic<int> g_threads{0};
 
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Waits a little for something that is likely to come soon: going to sleep and being woken takes longer
+// than many a piece of work. Not where threads share processors: there waiting holds up what it waits for.
+template <typename F>
+bool await_briefly(const F& done) {
+  static const int cpus = usable_cpus();
+  if (get_num_threads() > cpus) return done();
+  constexpr auto kPatience = std::chrono::microseconds(50);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
 // One parallel_for; lives on its caller's stack.
 struct Job {
   int64_t end, chunk;
   detail::RangeFn fn;
   void* context;
   std::atomic<int64_t> next;
-  int seats;                 // helpers that may still join; under the pool's mutex
-  int active = 0;            // helpers inside; under the pool's mutex
-  std::exception_ptr error;  // under the pool's mutex
+  int seats;                    // helpers that may still join; under the pool's mutex
+  std::exception_ptr error{};   // under the pool's mutex
+  std::atomic<int> active = 0;  // helpers inside; changed under the pool's mutex
 
   // Takes pieces until none is left.
   void work(std::mutex& mutex) {
@@ -84,28 +110,37 @@ struct Job {
   }
 };
 
-// Threads sleep on a condition variable until a job has a free seat. They are detached and the pool
-// is never destroyed: at exit they are asleep, and there is nothing to tear down.
+// Threads look out for a job with a free seat for a while, then sleep until there is one. They are detached and the
+// pool is never destroyed: at exit they are asleep, and there is nothing to tear down.
 struct Pool {
   std::mutex mutex;
   std::condition_variable wake, left;
   std::vector<Job*> jobs;
-  int workers = 0;
+  std::atomic<int> waiting{0};  // jobs in the list; changed under the mutex
+  int workers = 0, asleep = 0;  // under the mutex
 
   void serve() {
     tls_inside = true;
-    std::unique_lock lock(mutex);
     while (true) {
+      await_briefly([&] { return waiting.load(std::memory_order_relaxed) > 0; });
+      std::unique_lock lock(mutex);
+      ++asleep;
       wake.wait(lock, [&] { return !jobs.empty(); });
+      --asleep;
       Job* job = jobs.front();
-      if (--job->seats == 0) jobs.erase(jobs.begin());
-      ++job->active;
+      if (--job->seats == 0) remove(jobs.begin());
+      job->active.fetch_add(1, std::memory_order_relaxed);
       lock.unlock();
       job->work(mutex);
       lock.lock();
-      // Under the lock, as the caller may return and end the job right after.
-      if (--job->active == 0) left.notify_all();
+      // The last touch of the job: its caller may return and end it right after.
+      if (job->active.fetch_sub(1, std::memory_order_release) == 1) left.notify_all();
     }
+  }
+
+  void remove(std::vector<Job*>::iterator at) {
+    jobs.erase(at);
+    waiting.store(static_cast<int>(jobs.size()), std::memory_order_relaxed);
   }
 
   void grow(int wanted) {
@@ -121,19 +156,26 @@ struct Pool {
   }
 
   void run(Job& job) {
-    const int helpers = job.seats;
+    int sleepers = 0;
     {
       std::lock_guard lock(mutex);
-      if (workers < helpers) grow(helpers);
+      if (workers < job.seats) grow(job.seats);
+      sleepers = std::min(asleep, job.seats);
       jobs.push_back(&job);
+      waiting.store(static_cast<int>(jobs.size()), std::memory_order_relaxed);
     }
-    for (int i = 0; i < helpers; ++i) wake.notify_one();
+    for (int i = 0; i < sleepers; ++i) wake.notify_one();
     tls_inside = true;
     job.work(mutex);
     tls_inside = false;
+    {
+      std::lock_guard lock(mutex);
+      if (const auto at = std::find(jobs.begin(), jobs.end(), &job); at != jobs.end()) remove(at);
+    }
+    const auto done = [&] { return job.active.load(std::memory_order_acquire) == 0; };
+    if (await_briefly(done)) return;
     std::unique_lock lock(mutex);
-    if (const auto at = std::find(jobs.begin(), jobs.end(), &job); at != jobs.end()) jobs.erase(at);
-    left.wait(lock, [&] { return job.active == 0; });
+    left.wait(lock, done);
   }
 };
 
@@ -186,7 +228,7 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
     fn(context, begin, end);
     return;
   }
-  Job job{end, chunk, fn, context, begin, helpers, 0, nullptr};
+  Job job{end, chunk, fn, context, begin, helpers};
   pool().run(job);
   if (job.error) std::rethrow_exception(job.error);
 }

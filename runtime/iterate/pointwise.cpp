@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <limits>
 
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/pointwise_cpu.h"

@@ -122,6 +122,8 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
   }
   for (size_t i = 0; i < args.values.size(); ++i) {
     if ((args.promoting >> i & 1u) == 0 || !args.has(i)) continue;
+    // A whole factor does not make numbers of bools: the sum of two masks is a mask.
+    if (any && args.values[i].kind() == Category::Integral && type.get() == ScalarType::Bool) continue;
     type.add(args.values[i]);
     any = true;
   }

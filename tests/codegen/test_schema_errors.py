@@ -268,6 +268,11 @@ case(
     "7:11: new: no tensor argument 'beta'; tensor arguments are self",
 )
 case(
+    "unknown kept result",
+    pointwise() + "  kept: [beta]\n",
+    "7:10: new: no result 'beta'",
+)
+case(
     "kind against scalar",
     pointwise() + "  kind: view\n",
     "7:3: new: 'scalar' makes the kind pointwise",

@@ -145,7 +145,7 @@ def test_python_names_exist() -> None:
     assert not missing
 
 
-def test_readme_lists_every_page() -> None:
+def test_index_lists_every_page() -> None:
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     assert [p.name for p in PAGES[2:] if p.name not in index and p.name != "index.md"] == []
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import facula
 import nn_reference
 import numpy as np
+import optim_reference
+import rnn_reference
 from facula.testing._samples import Named, OpRecord, Sample, Varying
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -22,6 +28,22 @@ TOLERANCE = {
     "complex128": (1e-9, 1e-11),
     "complex64": (3e-5, 5e-6),
 }
+REFERENCES = SimpleNamespace(
+    **{**vars(nn_reference), **vars(optim_reference), **vars(rnn_reference)}
+)
+
+
+def run_python(code: str, **variables: str) -> None:
+    """Run code that must succeed in a process of its own, which imports what this one does."""
+    folders = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": folders, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def dtypes_of(op: OpRecord) -> list[str]:
@@ -47,6 +69,15 @@ def find(op: OpRecord) -> Callable[..., Any]:
         return lambda self, *args, **kwargs: getattr(self, name)(*args, **kwargs)
     (name,) = op.properties
     return lambda self: getattr(self, name)
+
+
+def call(op: OpRecord, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What the operator returns; for one that returns nothing, the arguments that it wrote."""
+    result = find(op)(*args, **kwargs)
+    if op.returns:
+        return result
+    given = dict(zip(op.argument_names, args, strict=False)) | kwargs
+    return [given[a["name"]] for a in op.data["arguments"] if "!" in a["type"]]
 
 
 def convert(value: Any, dtype: str | None) -> Any:
@@ -114,7 +145,7 @@ def reference(op: OpRecord, numpy: Sample) -> Any:
 
     values = {k: _widen(v) for k, v in op.bound(numpy).items()}
     with np.errstate(all="ignore"):
-        return eval(op.reference, {"np": np, "scipy": scipy, "ref": nn_reference, **values}, values)
+        return eval(op.reference, {"np": np, "scipy": scipy, "ref": REFERENCES, **values}, values)
 
 
 def _widen(value: Any) -> Any:

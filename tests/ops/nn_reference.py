@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 Array = np.ndarray
 Numbers = int | Sequence[int]
@@ -311,6 +312,14 @@ def nll_loss(
     return _reduce(loss, each.sum(), reduction)
 
 
+def softmax_nll(x: Array, target: Array, weight: Any, ignore: int, reduction: str) -> list[Any]:
+    rows = scipy.special.logsumexp(x, axis=1)
+    kept = target != ignore
+    scale = (np.ones(x.shape[1]) if weight is None else weight)[target] * kept
+    logp = x - rows[:, None]
+    return [nll_loss(logp, target, weight, ignore, reduction), scale.sum(), rows]
+
+
 def cross_entropy(
     input: Array, target: Array, weight: Array | None, ignore: int, reduction: str, smoothing: float
 ) -> Array:
@@ -332,3 +341,12 @@ def cross_entropy(
     # The target's own part carries its weight, the smoothed part that of every class.
     loss = np.where(counted, -(logp * share * w).sum(axis), 0)
     return _reduce(loss, each.sum(), reduction)
+
+
+def diagonal_scatter(
+    x: np.ndarray, src: np.ndarray, offset: int, dim1: int, dim2: int
+) -> np.ndarray:
+    out = x.copy()
+    at = np.arange(src.shape[-1])
+    np.moveaxis(out, (dim1, dim2), (-2, -1))[..., at + max(-offset, 0), at + max(offset, 0)] = src
+    return out

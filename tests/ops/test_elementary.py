@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import facula as fa
 import numpy as np
 import pytest
+from harness import run_python
 
 FUNCTIONS = {
     "exp": np.exp,
@@ -101,13 +98,4 @@ def test_accuracy(name: str) -> None:
 @pytest.mark.parametrize("level", ["baseline", "v3"])
 def test_accuracy_of_lower_levels(level: str) -> None:
     code = "import test_elementary as t\nfor name in t.FUNCTIONS: t.check(name)"
-    env = {**os.environ, "FACULA_ISA": level, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=os.path.dirname(__file__),
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(code, FACULA_ISA=level)

@@ -75,6 +75,9 @@ def function_of_floats(op: OpRecord, index: int):  # type: ignore[no-untyped-def
         ]
         result = find(op)(*mine, **{**kwargs, **named})
         results = result if isinstance(result, tuple | list) else (result,)
+        if op.kept:  # no gradient goes through these
+            fields = [r["name"] for r in op.returns]
+            results = [r for r, n in zip(results, fields, strict=True) if n not in op.kept]
         return tuple(r for r in results if isinstance(r, facula.Tensor) and r.dtype in PRECISE)
 
     return function, inputs

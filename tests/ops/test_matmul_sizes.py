@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import facula as fa
 import numpy as np
 import pytest
+from harness import run_python
 
-SIZES = [1, 2, 3, 5, 8, 15, 16, 17, 19, 31, 33, 48, 65, 97]
+SIZES = [1, 2, 3, 5, 8, 13, 14, 15, 16, 17, 19, 28, 31, 33, 48, 65, 97]
+# Beyond one block of depth or columns; few rows or columns; past the size that threads share.
+LARGE = [
+    (57, 300, 33),
+    (30, 530, 800),
+    (3, 1000, 70),
+    (700, 20, 3),
+    (129, 513, 1025),
+    (300, 257, 310),
+    (64, 784, 257),
+    (1, 700, 513),
+    (513, 700, 1),
+]
 
 
 def laid_out(x: np.ndarray, layout: str) -> fa.Tensor:
@@ -36,25 +45,79 @@ def check_products(dtype: str, layout: str) -> None:
                 assert error < tolerance * k, (dtype, layout, m, k, n)
 
 
+def check_large_products(dtype: str, layout: str) -> None:
+    """alpha A B + beta C for each layout of the factors and of the result."""
+    rng = np.random.default_rng(1)
+    tolerance = {"float32": 2e-6, "float64": 1e-14, "bfloat16": 2**-7}[dtype]
+    for m, k, n in LARGE:
+        values = [rng.normal(size=s).astype("float32") for s in [(m, k), (k, n), (m, n)]]
+        a, b, c = (laid_out(x, layout).to(getattr(fa, dtype)) for x in values)
+        x, y, z = (t.double().numpy() for t in (a, b, c))
+        for alpha, beta in [(1, 0), (1, 1), (-0.5, 1), (2, 0.25)]:
+            want = alpha * (x @ y) + beta * z
+            bound = tolerance * np.sqrt(k) * max(np.abs(want).max(), 1)
+            nan = fa.full((2 * m * n,), float("nan"), dtype=c.dtype)
+            for got in (
+                nan[: m * n].view(m, n),
+                nan[: m * n].view(n, m).t(),
+                nan.view(m, 2 * n)[:, ::2],
+            ):
+                fa.addmm(c, a, b, beta=beta, alpha=alpha, out=got)
+                error = np.abs(got.double().numpy() - want).max()
+                assert error < bound, (dtype, layout, m, k, n, alpha, beta, error)
+
+
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "gaps"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_products(dtype: str, layout: str) -> None:
     check_products(dtype, layout)
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "gaps"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_large_products(dtype: str, layout: str) -> None:
+    check_large_products(dtype, layout)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "gaps"])
+def test_result_does_not_depend_on_threads(layout: str) -> None:
+    rng = np.random.default_rng(2)
+    before = fa.get_num_threads()
+    try:
+        for dtype in (fa.float32, fa.float64, fa.bfloat16, fa.float16):
+            for m, k, n in LARGE:
+                a, b = (
+                    laid_out(rng.normal(size=s).astype("float32"), layout) for s in [(m, k), (k, n)]
+                )
+                results = []
+                for threads in (1, 2, 5):
+                    fa.set_num_threads(threads)
+                    results.append((a.to(dtype) @ b.to(dtype)).double().numpy())
+                assert all(np.array_equal(results[0], r) for r in results), (dtype, m, k, n)
+    finally:
+        fa.set_num_threads(before)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 15, 16, 17, 33])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_batches_of_small_products(dtype: str, size: int) -> None:
+    rng = np.random.default_rng(size)
+    for m, k, n in [(size, size, size), (size, 40, 3), (5, size, 20)]:
+        a, b = (
+            fa.tensor(rng.normal(size=s), dtype=getattr(fa, dtype)) for s in [(9, m, k), (9, n, k)]
+        )
+        want = a.double().numpy() @ b.double().numpy().transpose(0, 2, 1)
+        error = np.abs(fa.bmm(a, b.transpose(1, 2)).double().numpy() - want).max()
+        assert (
+            error
+            <= {"float32": 1e-5, "float64": 1e-13, "bfloat16": 2**-8}[dtype] * np.abs(want).max()
+        )
+
+
 def test_products_without_blas() -> None:
     code = "import test_matmul_sizes as t; t.check_products('float32', 'contiguous')\n"
-    code += "t.check_products('float64', 'transposed')"
-    env = {**os.environ, "FACULA_BLAS": "none", "PYTHONPATH": os.pathsep.join([*sys.path])}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=os.path.dirname(__file__),
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    code += "t.check_products('float64', 'transposed'); t.check_large_products('float32', 'gaps')"
+    run_python(code, FACULA_BLAS="none")
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -93,6 +156,34 @@ def test_attention(width: int) -> None:
             strict=True,
         ):
             assert np.abs(a.numpy() - b.numpy()).max() < 1e-10
+
+
+@pytest.mark.parametrize("scale", [None, 0.0, -0.3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_attention_hides_keys(dtype: str, scale: float | None) -> None:
+    """Masks, hidden queries, and heads that lie 4096 bytes apart, against NumPy."""
+    rng = np.random.default_rng(3)
+    batch, heads, queries, keys, width = 2, 16, 45, 70, 64
+    x = [rng.normal(size=(batch, n, heads, width)).astype(dtype) for n in (queries, keys, keys)]
+    q, k, v = (fa.tensor(a).transpose(1, 2) for a in x)
+    seen = rng.random((queries, keys)) < 0.5
+    seen[7] = False
+    scores = np.einsum("bqhd,bkhd->bhqk", x[0].astype("float64"), x[1])
+    scores *= width**-0.5 if scale is None else scale
+    for mask in (None, seen, np.where(seen, 0.5, -np.inf).astype(dtype)):
+        hidden = (
+            scores if mask is None else np.where(seen, scores + (mask.dtype != bool) * 0.5, -np.inf)
+        )
+        top = hidden.max(-1, keepdims=True)
+        weights = np.exp(hidden - np.where(np.isinf(top), 0, top))
+        weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+        want = np.einsum("bhqk,bkhd->bhqd", weights, x[2])
+        got = fa.nn.functional.scaled_dot_product_attention(
+            q, k, v, None if mask is None else fa.tensor(mask), scale=scale
+        ).numpy()
+        if mask is not None and np.isnan(got[:, :, 7]).all():
+            got[:, :, 7] = 0
+        assert np.abs(got - want).max() < {"float32": 5e-6, "float64": 1e-13}[dtype]
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 7, 16, 19, 33])

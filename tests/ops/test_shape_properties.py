@@ -198,9 +198,7 @@ def test_sums_do_not_depend_on_threads() -> None:
                 fa.zeros(50, 3).scatter_add_(0, where.unsqueeze(1).expand(40000, 3), values),
                 fa.zeros(50, 3).index_put_((where,), values),
                 fa.zeros(50).scatter_(0, where, values[:, 1]),
-                fa.embedding_backward(values, where, 50, -1, False)
-                if hasattr(fa, "embedding_backward")
-                else values,
+                fa._C._ops.embedding_backward(values, where, 50, -1, False),
             ]
             results.append([t.numpy().copy() for t in each])
     finally:
@@ -278,7 +276,7 @@ def test_numbers_that_do_not_fit() -> None:
         lambda: fa.zeros(2, dtype=fa.int16).index_fill_(0, fa.tensor([0]), 1 << 20),
         lambda: fa.zeros(2, dtype=fa.int16).scatter_(0, fa.tensor([0]), 1 << 20),
     ):
-        with pytest.raises(RuntimeError, match="does not fit"):
+        with pytest.raises(OverflowError, match="does not fit"):
             call()
 
 
@@ -330,3 +328,33 @@ def test_forms_of_arguments() -> None:
         fa.broadcast_shapes((2,), (3,))
     assert fa.block_diag(a, fa.tensor(7)).tolist() == [[1, 2, 0], [0, 0, 7]]
     assert fa.cartesian_prod(a, b).shape == (6, 2)
+
+
+def test_searchsorted_with_a_sorter() -> None:
+    values, order = fa.tensor([3.0, 1.0, 5.0]), fa.tensor([1, 0, 2])
+    wanted = fa.tensor([0.0, 3.0, 9.0])
+    assert fa.searchsorted(values, wanted, sorter=order).tolist() == [0, 1, 3]
+    assert fa.searchsorted(values, 3.0, side="right", sorter=order).item() == 2
+
+
+def test_where_as_a_method_takes_the_condition_first() -> None:
+    x, condition = fa.tensor([5.0, 2.0]), fa.tensor([True, False])
+    assert x.where(condition, fa.tensor([7.0, 8.0])).tolist() == [5, 8]
+    assert x.where(condition, -1).tolist() == [5, -1]
+
+
+def test_absurd_windows() -> None:
+    x = fa.ones(1, 1, 5)
+    far = 1 << 62
+    assert fa.nn.functional.conv1d(x, x, stride=far).tolist() == [[[5]]]
+    for option in ("dilation", "padding"):
+        with pytest.raises((RuntimeError, ValueError)):
+            fa.nn.functional.conv1d(x, x, **{option: far})
+
+
+def test_random_likes_keep_the_layout() -> None:
+    x = fa.zeros(2, 3, 4, 5).contiguous(memory_format=fa.channels_last)
+    for like in (fa.rand_like, fa.randn_like, lambda t, **kw: fa.randint_like(t, 9, **kw)):
+        assert like(x).stride() == x.stride()
+        made = like(x, memory_format=fa.contiguous_format)
+        assert made.stride() == (60, 20, 5, 1)

@@ -90,6 +90,43 @@ def test_pooling():
     close(nn.AvgPool1d(2)(x[0, 0]), x[0, 0].numpy().reshape(4, 2, 2).mean(-1))
 
 
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_unpooling_undoes_pooling(dims):
+    name = f"Pool{dims}d"
+    x = rand(2, 3, *(7, 4, 5)[:dims]) + 10
+    values, places = getattr(nn, "Max" + name)(2, return_indices=True)(x)
+    unpool = getattr(nn, f"MaxUnpool{dims}d")(2)
+    back = unpool(values, places, output_size=x.shape)
+    assert back.shape == x.shape
+    kept = back.numpy()
+    assert np.all((kept == 0) | (kept == x.numpy())) and (kept != 0).sum() == values.numel()
+    y = values.clone().requires_grad_()
+    unpool(y, places, output_size=x.shape).square().sum().backward()
+    close(y.grad, 2 * values.numpy())
+    with pytest.raises(ValueError, match=rf"max_unpool{dims}d\(\): output_size"):
+        unpool(values, places, output_size=(20,) * dims)
+    with pytest.raises(ValueError, match=rf"max_unpool{dims}d\(\): input is"):
+        unpool(values, places[:1])
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_pooling_by_norm(dims):
+    x = rand(2, 3, *(4,) * dims)
+    y = getattr(nn, f"LPPool{dims}d")(4, 2)(x)
+    halves = x.numpy().reshape(2, 3, *(2, 2) * dims)
+    close(y, (halves**4).sum(axis=tuple(range(3, 3 + 2 * dims, 2))) ** 0.25)
+
+
+def test_adaptive_pooling_keeps_dims():
+    x = rand(2, 3, 4, 5, 6)
+    close(nn.AdaptiveAvgPool3d((1, None, 1))(x)[:, :, 0, :, 0], x.numpy().mean((2, 4)))
+    y, places = nn.AdaptiveMaxPool3d(1, return_indices=True)(x)
+    close(y.flatten(), x.numpy().reshape(6, -1).max(1))
+    close(places.flatten(), x.numpy().reshape(6, -1).argmax(1))
+    with pytest.raises(ValueError, match=r"adaptive_avg_pool2d\(\): output_size .* expected 2"):
+        F.adaptive_avg_pool2d(x, (1, 2, 3))
+
+
 def test_batch_norm_statistics():
     layer, x = nn.BatchNorm1d(3, momentum=0.25).double(), rand(8, 3, 4) * 3 + 1
     a = x.numpy()
@@ -135,7 +172,7 @@ def test_dropout():
     gauss = facula.randn(20000)
     kept = nn.AlphaDropout(0.3)(gauss)
     assert abs(float(kept.mean())) < 0.05 and abs(float(kept.var()) - 1) < 0.1
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match=r"p must be in \[0, 1\], not 1\.5"):
         nn.Dropout(1.5)
 
 
@@ -152,6 +189,58 @@ def test_embedding():
     assert np.all(norms <= 0.5 + 1e-6)
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag(mode):
+    rows = {"sum": np.sum, "mean": np.mean, "max": np.max}[mode]
+    layer = nn.EmbeddingBag(6, 2, mode=mode).double()
+    table = layer.weight.detach().numpy()
+    square = facula.tensor([[0, 5], [2, 2]])
+    close(layer(square), [rows(table[i], axis=0) for i in square.numpy()])
+    flat, starts = facula.tensor([1, 2, 3, 3, 0]), facula.tensor([0, 2, 2])
+    bags = [table[[1, 2]], np.zeros((1, 2)), table[[3, 3, 0]]]
+    close(layer(flat, starts), [rows(b, axis=0) for b in bags])
+    ends = facula.tensor([0, 2, 2, 5])
+    last = nn.EmbeddingBag(6, 2, mode=mode, include_last_offset=True, _weight=layer.weight)
+    close(last(flat, ends), [rows(b, axis=0) for b in bags])
+    padded = nn.EmbeddingBag(6, 2, mode=mode, padding_idx=3, _weight=layer.weight)
+    bags[2] = table[[0]]
+    close(padded(flat, starts), [rows(b, axis=0) for b in bags])
+    padded.weight.grad = None
+    padded(flat, starts).sum().backward()
+    assert padded.weight.grad[3].tolist() == [0, 0] and padded.weight.grad[0].tolist() == [1, 1]
+
+
+def test_embedding_bag_weights_and_refusals():
+    layer = nn.EmbeddingBag(4, 3, mode="sum").double()
+    index, factors = facula.tensor([[0, 3], [1, 1]]), rand(2, 2).requires_grad_()
+    expected = np.einsum(
+        "bn,bnd->bd", factors.detach().numpy(), layer.weight.detach().numpy()[index]
+    )
+    out = layer(index, per_sample_weights=factors)
+    close(out, expected)
+    out.sum().backward()
+    close(factors.grad, layer.weight.detach().numpy()[index].sum(-1))
+    table = layer.weight
+    for call, error, text in (
+        (lambda: F.embedding_bag(index, table, mode="median"), ValueError, "mode is 'median'"),
+        (lambda: F.embedding_bag(index[0], table), ValueError, "with 1-d offsets"),
+        (lambda: F.embedding_bag(index, table, index[0]), ValueError, "goes with a 1-d input"),
+        (
+            lambda: F.embedding_bag(index[0], table, facula.tensor([1])),
+            ValueError,
+            r"begin with 0.* got \[1\]",
+        ),
+        (
+            lambda: F.embedding_bag(index, table, per_sample_weights=factors),
+            NotImplementedError,
+            "mode 'sum', not 'mean'",
+        ),
+        (lambda: F.embedding_bag(index, table, padding_idx=4), ValueError, "4 is not a row of 4"),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
 @pytest.mark.parametrize(
     ("mode", "numpy_mode"),
     [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap"), ("constant", "constant")],
@@ -160,6 +249,20 @@ def test_pad(mode, numpy_mode):
     x = rand(2, 3, 4, 5)
     expected = np.pad(x.numpy(), ((0, 0), (0, 0), (1, 2), (3, 0)), numpy_mode)
     close(F.pad(x, (3, 0, 1, 2), mode), expected)
+
+
+def test_pads_of_three_dims():
+    x = rand(1, 2, 3, 4, 5)
+    sides = ((0, 0), (0, 0), (2, 1), (0, 2), (1, 1))
+    for layer, mode in (
+        (nn.ReflectionPad3d, "reflect"),
+        (nn.ReplicationPad3d, "edge"),
+        (nn.CircularPad3d, "wrap"),
+        (nn.ZeroPad3d, "constant"),
+    ):
+        close(layer((1, 1, 0, 2, 2, 1))(x), np.pad(x.numpy(), sides, mode))
+    filled = nn.ConstantPad3d(1, 7.0)(x)
+    close(filled, np.pad(x.numpy(), ((0, 0),) * 2 + ((1, 1),) * 3, constant_values=7.0))
 
 
 def test_pad_crops_fills_and_refuses():
@@ -211,6 +314,8 @@ def test_vectors():
         F.one_hot(facula.tensor([3]), 3)
     hard = F.gumbel_softmax(x, hard=True)
     close(hard.sum(1), np.ones(4))
+    apart = np.linalg.norm(a[:, None] - a, axis=-1)
+    close(F.pdist(x), apart[np.triu_indices(4, 1)])
 
 
 @pytest.mark.parametrize(
@@ -238,6 +343,9 @@ def test_rrelu():
     assert slopes.min() >= 0.1 and slopes.max() <= 0.3 and abs(slopes.mean() - 0.2) < 0.01
     close(nn.RReLU(0.1, 0.3).eval()(x)[:1], [-0.2], 1e-6)
     assert F.rrelu(-x, training=True).tolist() == [1.0] * 2000
+    y = x.clone()
+    assert F.rrelu_(y, 0.1, 0.3) is y
+    close(y[:1], [-0.2], 1e-6)
 
 
 def test_padding_by_name():
@@ -389,6 +497,26 @@ def test_losses_against_formulas():
     reduce_all(np.log1p(np.exp(-s * a)), lambda r: nn.SoftMarginLoss(reduction=r)(x, sign))
     hinge = np.where(s == 1, a, np.maximum(0, 1 - a))
     reduce_all(hinge, lambda r: nn.HingeEmbeddingLoss(reduction=r)(x, sign))
+
+
+def test_older_words_for_the_reduction():
+    x, y = rand(4, 3), rand(4, 3)
+    sign = y.sign()
+    for loss, args in (
+        (F.mse_loss, (x, y)),
+        (F.soft_margin_loss, (x, sign)),
+        (F.hinge_embedding_loss, (x, sign)),
+        (F.triplet_margin_loss, (x, y, y + 1)),
+        (F.multilabel_soft_margin_loss, (x, y.sigmoid())),
+        (F.poisson_nll_loss, (x, y)),
+    ):
+        each = loss(*args, reduction="none")
+        close(loss(*args, reduce=False), each.numpy())
+        close(loss(*args, size_average=False), each.sum().numpy())
+        close(loss(*args, size_average=True, reduction="sum"), each.mean().numpy())
+        with pytest.raises(ValueError, match=r"^\w+_loss\(\): reduction must be .* not 'men'"):
+            loss(*args, reduction="men")
+    close(nn.L1Loss(size_average=False)(x, y), np.abs((x - y).numpy()).sum())
 
 
 def test_cross_entropy():

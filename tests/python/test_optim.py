@@ -105,10 +105,83 @@ def test_rmsprop_adagrad_adadelta_adamax():
     assert_close(run(lambda ps: optim.Adamax(ps, 0.1, betas=(0.9, 0.99))), p)
 
 
+def test_nadam_radam():
+    def nadam(decoupled):
+        p, m, v, product = 1.0, 0.0, 0.0, 1.0
+        for t in range(1, 7):
+            g = gradient(p) + (0 if decoupled else 0.1 * p)
+            p *= 1 - 0.1 * 0.1 if decoupled else 1
+            mu, after = (0.8 * (1 - 0.5 * 0.96 ** (s * 0.004)) for s in (t, t + 1))
+            product *= mu
+            m, v = 0.8 * m + 0.2 * g, 0.9 * v + 0.1 * g * g
+            step = (1 - mu) * g / (1 - product) + after * m / (1 - product * after)
+            p -= 0.1 * step / (math.sqrt(v / (1 - 0.9**t)) + 1e-8)
+        return p
+
+    def radam(decoupled):
+        p, m, v = 1.0, 0.0, 0.0
+        for t in range(1, 13):
+            g = gradient(p) + (0 if decoupled else 0.1 * p)
+            p *= 1 - 0.1 * 0.1 if decoupled else 1
+            m, v = 0.8 * m + 0.2 * g, 0.9 * v + 0.1 * g * g
+            rho, mean = 19 - 2 * t * 0.9**t / (1 - 0.9**t), m / (1 - 0.8**t)
+            if rho > 5:
+                r = math.sqrt((rho - 4) * (rho - 2) * 19 / (15 * 17 * rho))
+                mean *= r * math.sqrt(1 - 0.9**t) / (math.sqrt(v) + 1e-8)
+            p -= 0.1 * mean
+        return p
+
+    for decoupled in (False, True):
+        options = {
+            "lr": 0.1,
+            "betas": (0.8, 0.9),
+            "weight_decay": 0.1,
+            "decoupled_weight_decay": decoupled,
+        }
+        # The product of momenta is kept in float32, as in torch.
+        got = run(lambda ps, options=options: optim.NAdam(ps, **options))
+        assert_close(got, nadam(decoupled), rtol=1e-6, atol=0)
+        assert_close(
+            run(lambda ps, options=options: optim.RAdam(ps, **options), 12), radam(decoupled)
+        )
+
+
+def test_rprop_asgd():
+    p, before, size = 1.0, 0.0, 0.5
+    for _ in range(12):
+        g = gradient(p)
+        size = min(max(size * (1.5 if g * before > 0 else 0.4 if g * before < 0 else 1), 0.01), 0.9)
+        g = 0.0 if g * before < 0 else g
+        p -= size * ((g > 0) - (g < 0))
+        before = g
+    got = run(lambda ps: optim.Rprop(ps, 0.5, etas=(0.4, 1.5), step_sizes=(0.01, 0.9)), 12)
+    assert_close(got, p)
+    with pytest.raises(ValueError, match="eta values"):
+        optim.Rprop([facula.zeros(1)], etas=(1.2, 0.5))
+
+    p, path = 1.0, []
+    for t in range(6):
+        g = gradient(p) + 0.1 * p
+        p -= 0.1 / (1 + 0.2 * 0.1 * t) ** 0.5 * (g + 0.2 * p)
+        path.append(p)
+    kept = []
+
+    def make(params):
+        kept.append(optim.ASGD(params, 0.1, lambd=0.2, alpha=0.5, t0=2, weight_decay=0.1))
+        return kept[-1]
+
+    assert_close(run(make), p)
+    (state,) = kept[0].state.values()
+    assert_close(float(state["ax"]), sum(path[3:]) / 3)
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda ps: optim.SGD(ps, 0.05, momentum=0.9),
+        lambda ps: optim.ASGD(ps, 0.05),
+        lambda ps: optim.RAdam(ps, 0.3),
+        lambda ps: optim.Rprop(ps, 0.1),
         lambda ps: optim.Adam(ps, 0.3),
         lambda ps: optim.AdamW(ps, 0.3),
         lambda ps: optim.NAdam(ps, 0.3),
@@ -134,7 +207,7 @@ def test_resuming_is_exact():
             (p.sin() * p).sum().backward()
             optimizer.step()
 
-    for kind in (optim.Adam, optim.NAdam, optim.RMSprop):
+    for kind in (optim.Adam, optim.ASGD, optim.NAdam, optim.RAdam, optim.RMSprop, optim.Rprop):
         p = nn.Parameter(facula.tensor([1.0, 2.0]))
         q = nn.Parameter(p.detach().clone())
         a = kind([p], lr=0.1)
@@ -244,6 +317,22 @@ def rates(make, steps):
             ),
             lambda t: 0.1 if t < 3 else 0.9 ** (t - 3),
         ),
+        (
+            lambda o: sched.CyclicLR(o, 0.08, 0.8, 2, 4),
+            lambda t: 0.1 + 0.9 * min(t % 6 / 2, (6 - t % 6) / 4),
+        ),
+        (
+            lambda o: sched.CyclicLR(o, 0.08, 0.8, 3, mode="triangular2"),
+            lambda t: 0.1 + 0.9 * (1 - abs(t % 6 / 3 - 1)) * 0.5 ** (t // 6),
+        ),
+        (
+            lambda o: sched.CyclicLR(o, 0.08, 0.8, 3, mode="exp_range", gamma=0.9),
+            lambda t: 0.1 + 0.9 * (1 - abs(t % 6 / 3 - 1)) * 0.9**t,
+        ),
+        (
+            lambda o: sched.CyclicLR(o, 0.08, 0.8, 3, scale_fn=lambda c: 1 / c),
+            lambda t: 0.1 + 0.9 * (1 - abs(t % 6 / 3 - 1)) / (t // 6 + 1),
+        ),
     ],
 )
 def test_schedules(make, formula):
@@ -261,8 +350,30 @@ def test_one_cycle():
     for _ in range(2):
         optimizer.step()
         scheduler.step()
-    with pytest.raises(ValueError, match="total steps is 2"):
+    with pytest.raises(ValueError, match="total_steps is 2"):
         scheduler.step()
+
+
+def test_cycles_move_momentum_the_other_way():
+    def found(optimizer, scheduler, steps):
+        for _ in range(steps):
+            optimizer.step()
+            scheduler.step()
+        group = optimizer.param_groups[0]
+        return group["lr"], group.get("momentum", group.get("betas"))
+
+    p = nn.Parameter(facula.zeros(1))
+    sgd, adam = optim.SGD([p], lr=0.1, momentum=0.9), optim.Adam([p])
+    bounds = {"base_momentum": 0.5, "max_momentum": 0.9}
+    assert found(sgd, sched.CyclicLR(sgd, 0.1, 0.5, 4, **bounds), 3) == pytest.approx((0.4, 0.6))
+    lr, betas = found(adam, sched.CyclicLR(adam, 0.1, 0.5, 4, **bounds), 4)
+    assert lr == pytest.approx(0.5) and betas == pytest.approx((0.5, 0.999))
+    lr, betas = found(adam, sched.OneCycleLR(adam, 1.0, 11, pct_start=0.5, **bounds), 10)
+    assert betas == pytest.approx((0.9, 0.999))
+    with pytest.raises(ValueError, match=r"CyclicLR: cycle_momentum needs .* Adagrad has neither"):
+        sched.CyclicLR(optim.Adagrad([p]), 0.1, 0.5)
+    with pytest.raises(ValueError, match=r"mode must be .* not 'square'"):
+        sched.CyclicLR(sgd, 0.1, 0.5, mode="square")
 
 
 def test_plateau():

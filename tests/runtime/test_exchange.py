@@ -210,3 +210,53 @@ def test_numpy_scalars_as_numbers():
         assert isinstance(scalar * t, fa.Tensor)
     with pytest.raises(TypeError):
         np.ones(2) * t
+
+
+LENDERS = {
+    "numpy": lambda t: t.numpy(),
+    "asarray": np.asarray,
+    "memoryview": lambda t: memoryview(t),
+    "numpy from_dlpack": np.from_dlpack,
+    "from_dlpack": fa.from_dlpack,
+    "capsule": lambda t: t.__dlpack__(),
+}
+
+
+@pytest.mark.parametrize("lender", LENDERS)
+def test_lent_memory_neither_moves_nor_goes(lender: str) -> None:
+    t = fa.ones(100_000)
+    lent = LENDERS[lender](t)
+    with pytest.raises(RuntimeError, match="other tensors"):
+        t.resize_(10_000_000)
+    t.data = fa.zeros(3)  # the tensor leaves, the memory stays
+    other = [fa.full((100_000,), 7.0) for _ in range(4)]
+    if lender != "capsule":
+        assert lent[0] == lent[99_999] == 1
+    assert len(other) == 4 and t.tolist() == [0, 0, 0]
+    t = fa.ones(100_000)
+    lent = LENDERS[lender](t)
+    del lent
+    t.resize_(10_000_000)  # free again
+
+
+def test_out_leaves_the_memory_of_views() -> None:
+    for write in (
+        lambda out: fa.add(fa.ones(1_000_000), 1, out=out),
+        lambda out: fa.cumsum(fa.ones(1_000_000), 0, out=out),
+    ):
+        t = fa.ones(100_000)
+        part = t[:5]
+        t.resize_(0)
+        with pytest.raises(RuntimeError, match="other tensors"):
+            write(t)
+        other = [fa.full((100_000,), 7.0) for _ in range(8)]
+        assert part.tolist() == [1] * 5 and len(other) == 8
+
+
+def test_addresses_that_were_read_stay() -> None:
+    t = fa.ones(1000)
+    assert t.__array_interface__["data"][0] == t.data_ptr()
+    with pytest.raises(RuntimeError, match="resize"):
+        t.resize_(1_000_000)
+    with pytest.raises(RuntimeError, match="__array_interface__"):
+        t.data = fa.zeros(3)

@@ -38,8 +38,10 @@ def test_lazy_parts():
     for name in ("nn", "optim", "autograd", "random", "utils"):
         assert getattr(fa, name).__name__ == f"facula.{name}"
         assert name in dir(fa)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = fa.nothing
+    assert run("import facula; print(facula.utils.data.DataLoader.__name__)") == "DataLoader"
+    for package in (fa, fa.utils):
+        with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+            _ = package.nothing
 
 
 def test_all_names_are_there():
@@ -76,3 +78,9 @@ def test_operator_table():
     assert len(table) > 50 and all(
         schema.startswith(name.split(".")[0]) for name, schema in table.items()
     )
+
+
+def test_submodules_load_when_used() -> None:
+    for path in ("utils.data.DataLoader", "utils.hooks", "optim.lr_scheduler", "nn.init"):
+        code = f"import facula as fa; fa.{path}"
+        subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import facula
@@ -11,7 +10,6 @@ from facula import _C
 
 __all__ = [
     "celu",
-    "dropout",
     "elu",
     "hardsigmoid",
     "hardswish",
@@ -22,6 +20,7 @@ __all__ = [
     "relu",
     "relu6",
     "rrelu",
+    "rrelu_",
     "selu",
     "silu",
     "softmax",
@@ -32,78 +31,71 @@ __all__ = [
 _ops = _C._nn_functional
 
 
-def _over(operator: Callable[..., Any], input: Any, *args: Any) -> Any:
-    """Write the operator's result over its input."""
-    # A backward that reads the input needs it as it was.
-    recorded = input.requires_grad and facula.is_grad_enabled()
-    return input.copy_(operator(input.clone() if recorded else input, *args))
-
-
 def relu(input: Any, inplace: bool = False) -> Any:
     """max(0, x)."""
-    return _over(_ops.relu, input) if inplace else _ops.relu(input)
+    return _ops.relu_(input) if inplace else _ops.relu(input)
 
 
 def relu6(input: Any, inplace: bool = False) -> Any:
     """min(max(0, x), 6)."""
-    return _over(_ops.relu6, input) if inplace else _ops.relu6(input)
+    return _ops.relu6_(input) if inplace else _ops.relu6(input)
 
 
 def selu(input: Any, inplace: bool = False) -> Any:
     """scale * (max(0, x) + min(0, alpha * (exp(x) - 1))) (Klambauer et al. 2017)."""
-    return _over(_ops.selu, input) if inplace else _ops.selu(input)
+    return _ops.selu_(input) if inplace else _ops.selu(input)
 
 
 def silu(input: Any, inplace: bool = False) -> Any:
     """x * sigmoid(x)."""
-    return _over(_ops.silu, input) if inplace else _ops.silu(input)
+    return _ops.silu_(input) if inplace else _ops.silu(input)
 
 
 def mish(input: Any, inplace: bool = False) -> Any:
     """x * tanh(softplus(x))."""
-    return _over(_ops.mish, input) if inplace else _ops.mish(input)
+    return _ops.mish_(input) if inplace else _ops.mish(input)
 
 
 def hardswish(input: Any, inplace: bool = False) -> Any:
     """x * relu6(x + 3) / 6."""
-    return _over(_ops.hardswish, input) if inplace else _ops.hardswish(input)
+    return _ops.hardswish_(input) if inplace else _ops.hardswish(input)
 
 
 def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     """relu6(x + 3) / 6."""
-    return _over(_ops.hardsigmoid, input) if inplace else _ops.hardsigmoid(input)
+    return _ops.hardsigmoid_(input) if inplace else _ops.hardsigmoid(input)
 
 
 def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """x where positive, else alpha * (exp(x) - 1)."""
-    return _over(_ops.elu, input, alpha) if inplace else _ops.elu(input, alpha)
+    return _ops.elu_(input, alpha) if inplace else _ops.elu(input, alpha)
 
 
 def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
-    return _over(_ops.celu, input, alpha) if inplace else _ops.celu(input, alpha)
+    return _ops.celu_(input, alpha) if inplace else _ops.celu(input, alpha)
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
     """x where positive, else negative_slope * x."""
     if inplace:
-        return _over(_ops.leaky_relu, input, negative_slope)
+        return _ops.leaky_relu_(input, negative_slope)
     return _ops.leaky_relu(input, negative_slope)
 
 
 def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
     """x limited to [min_val, max_val]."""
     if min_val > max_val:
-        raise ValueError("min_val cannot be greater than max_val")
+        raise ValueError(f"hardtanh(): min_val {min_val} is greater than max_val {max_val}")
     if inplace:
-        return _over(_ops.hardtanh, input, min_val, max_val)
+        return _ops.hardtanh_(input, min_val, max_val)
     return _ops.hardtanh(input, min_val, max_val)
 
 
 def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
     """x where x > threshold, else value."""
     if inplace:
-        return _over(_ops.threshold, input, threshold, value)
+        return _ops.threshold_(input, threshold, value)
     return _ops.threshold(input, threshold, value)
 
 
@@ -125,13 +117,11 @@ def rrelu(
     return input.mul_(slope) if inplace else input * slope
 
 
-def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Zero elements with probability p in training and scale the rest by 1 / (1 - p)."""
-    if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if inplace and training:
-        return _over(_ops.dropout, input, p, training)
-    return _ops.dropout(input, p, training)
+def rrelu_(
+    input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Any:
+    """`rrelu` over its input."""
+    return rrelu(input, lower, upper, training, inplace=True)
 
 
 def _implicit(name: str, dim: int | None, input: Any) -> int:
@@ -157,4 +147,4 @@ def log_softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype:
 
 def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """softmax(-x) along `dim`."""
-    return _ops.softmax(-input, _implicit("softmin", dim, input), dtype=dtype)
+    return _ops.softmin(input, _implicit("softmin", dim, input), dtype=dtype)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import _C
 
 __all__ = ["multi_head_attention_forward"]
+
+_ops = _C._nn_functional
+_NAME = "multi_head_attention_forward"
 
 
 def multi_head_attention_forward(
@@ -49,31 +53,29 @@ def multi_head_attention_forward(
         Output (L, N, E) or (L, E), and the weights (N, L, S) or (L, S), not averaged over the
         heads (N, heads, L, S) if so asked, or None without need_weights.
     """
-    from facula.nn import functional as F
-
     batched = query.dim() == 3
     if query.dim() not in (2, 3):
-        raise ValueError(f"query is {tuple(query.shape)}, expected 2 or 3 dims")
+        raise ValueError(f"{_NAME}(): query is {tuple(query.shape)}, expected 2 or 3 dims")
     if key.dim() != query.dim() or value.dim() != query.dim():
         raise ValueError(
-            f"query is {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}: "
-            "expected as many dims"
+            f"{_NAME}(): query is {tuple(query.shape)}, key {tuple(key.shape)}, value "
+            f"{tuple(value.shape)}; expected as many dims"
         )
     if is_causal and attn_mask is None:
-        raise RuntimeError("is_causal=True is a hint about attn_mask, which is missing")
+        raise RuntimeError(f"{_NAME}(): is_causal=True is a hint about attn_mask, which is missing")
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     length, batch, embed = query.shape
     if embed != embed_dim_to_check:
-        raise ValueError(f"query has {embed} features, expected {embed_dim_to_check}")
+        raise ValueError(f"{_NAME}(): query has {embed} features, expected {embed_dim_to_check}")
     if embed % num_heads:
-        raise ValueError(f"embed_dim {embed} does not divide by num_heads {num_heads}")
+        raise ValueError(f"{_NAME}(): {embed} features do not divide by num_heads {num_heads}")
     if tuple(key.shape[:2]) != tuple(value.shape[:2]) or key.shape[1] != batch:
         raise ValueError(
-            f"key is {tuple(key.shape)}, value is {tuple(value.shape)}, query is "
-            f"{tuple(query.shape)}: lengths of key and value, and all batch sizes, must agree"
+            f"{_NAME}(): key is {tuple(key.shape)}, value is {tuple(value.shape)}, query is "
+            f"{tuple(query.shape)}; lengths of key and value, and all batch sizes, must agree"
         )
 
     if use_separate_proj_weight:
@@ -82,10 +84,11 @@ def multi_head_attention_forward(
         weights = tuple(in_proj_weight.chunk(3))
     biases = (None,) * 3 if in_proj_bias is None else tuple(in_proj_bias.chunk(3))
     if not use_separate_proj_weight and query is key and key is value:
-        q, k, v = F.linear(query, in_proj_weight, in_proj_bias).chunk(3, -1)
+        q, k, v = _ops.linear(query, in_proj_weight, in_proj_bias).chunk(3, -1)
     else:
         q, k, v = (
-            F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True)
+            _ops.linear(x, w, b)
+            for x, w, b in zip((query, key, value), weights, biases, strict=True)
         )
 
     extra = 0  # keys that no mask speaks of
@@ -120,15 +123,15 @@ def multi_head_attention_forward(
         scores = facula.matmul(q * head**-0.5, k.transpose(-2, -1))
         if mask is not None:
             scores = scores + mask
-        attention = F.softmax(scores, dim=-1)
+        attention = _ops.softmax(scores, -1)
         if dropout > 0.0:
-            attention = F.dropout(attention, p=dropout)
+            attention = _ops.dropout(attention, p=dropout)
         mixed = facula.matmul(attention, v)
     else:
         attention = None
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
+        mixed = _ops.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
     output = mixed.permute(2, 0, 1, 3).reshape(length, batch, embed)
-    output = F.linear(output, out_proj_weight, out_proj_bias)
+    output = _ops.linear(output, out_proj_weight, out_proj_bias)
     if attention is not None and average_attn_weights:
         attention = attention.mean(1)
     if not batched:
@@ -142,7 +145,7 @@ def _as_additive(mask: Any, name: str, dtype: Any) -> Any:
         zeros = facula.zeros(mask.shape, dtype=dtype, device=mask.device)
         return zeros.masked_fill(mask, float("-inf"))
     if not mask.is_floating_point():
-        raise TypeError(f"{name} is {mask.dtype}, expected bool or a floating dtype")
+        raise TypeError(f"{_NAME}(): {name} is {mask.dtype}, expected bool or a floating dtype")
     return mask.to(dtype)
 
 
@@ -155,7 +158,8 @@ def _merge_masks(
         shapes = [(length, source), (batch * heads, length, source)]
         if tuple(attn_mask.shape) not in shapes:
             raise RuntimeError(
-                f"attn_mask is {tuple(attn_mask.shape)}, expected {shapes[0]} or {shapes[1]}"
+                f"{_NAME}(): attn_mask is {tuple(attn_mask.shape)}, expected {shapes[0]} or "
+                f"{shapes[1]}"
             )
         merged = _as_additive(attn_mask, "attn_mask", dtype)
         if merged.dim() == 2:
@@ -165,7 +169,7 @@ def _merge_masks(
     if padding is not None:
         if tuple(padding.shape) != (batch, source):
             raise RuntimeError(
-                f"key_padding_mask is {tuple(padding.shape)}, expected {(batch, source)}"
+                f"{_NAME}(): key_padding_mask is {tuple(padding.shape)}, expected {(batch, source)}"
             )
         padded = _as_additive(padding, "key_padding_mask", dtype).reshape(batch, 1, 1, source)
         merged = padded if merged is None else merged + padded

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import _C
+from facula.nn._norms import pairwise_distance
 
 __all__ = [
     "cosine_embedding_loss",
@@ -23,14 +25,18 @@ __all__ = [
 ]
 
 
-def _reduce(loss: Any, reduction: str) -> Any:
-    if reduction == "mean":
-        return loss.mean()
-    if reduction == "sum":
-        return loss.sum()
-    if reduction == "none":
-        return loss
-    raise ValueError(f"{reduction} is not a valid value for reduction")
+_ops = _C._nn_functional
+# The mean, the sum or all of the losses; size_average and reduce are older words for the same.
+_reduce = _C._ops.reduce_loss
+
+
+def older_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The one reduction that torch's two older flags mean, if either is given."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
 
 
 def margin_ranking_loss(
@@ -48,7 +54,13 @@ def margin_ranking_loss(
             "margin_ranking_loss(): input1, input2 and target must have as many dims, got "
             f"{tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}"
         )
-    return _reduce((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+    return _reduce(
+        (-target * (input1 - input2) + margin).clamp_min(0),
+        reduction,
+        size_average,
+        reduce,
+        "margin_ranking_loss",
+    )
 
 
 def hinge_embedding_loss(
@@ -63,20 +75,21 @@ def hinge_embedding_loss(
     zeros = facula.zeros_like(input)
     apart = facula.where(target != 1, (margin - input).clamp_min(0), zeros)
     close = facula.where(target != -1, input, zeros)
-    return _reduce(apart + close, reduction)
+    return _reduce(apart + close, reduction, size_average, reduce, "hinge_embedding_loss")
 
 
 def soft_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Any:
     """log(1 + exp(-target input)), target 1 or -1."""
-    from facula.nn import functional as F
-
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
-            f"soft_margin_loss(): target is {tuple(target.shape)}, input is {tuple(input.shape)}"
+            f"soft_margin_loss(): target is {tuple(target.shape)}, input is {tuple(input.shape)}; "
+            "they must have the same shape"
         )
-    return _reduce(F.softplus(-target * input), reduction)
+    return _reduce(
+        _ops.softplus(-target * input), reduction, size_average, reduce, "soft_margin_loss"
+    )
 
 
 def cosine_embedding_loss(
@@ -96,7 +109,7 @@ def cosine_embedding_loss(
     zeros = facula.zeros_like(cos)
     close = facula.where(target == 1, 1 - cos, zeros)
     apart = facula.where(target == -1, (cos - margin).clamp_min(0), zeros)
-    return _reduce(close + apart, reduction)
+    return _reduce(close + apart, reduction, size_average, reduce, "cosine_embedding_loss")
 
 
 def triplet_margin_with_distance_loss(
@@ -110,11 +123,9 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Any:
     """max(0, d(a, p) - d(a, n) + margin); with swap the smaller of d(a, n) and d(p, n)."""
-    from facula.nn import functional as F
-
     if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    distance = distance_function if distance_function is not None else F.pairwise_distance
+        raise ValueError(f"the triplet loss needs a margin greater than 0, got {margin}")
+    distance = distance_function if distance_function is not None else pairwise_distance
     if not anchor.dim() == positive.dim() == negative.dim():
         raise RuntimeError(
             "the triplet loss needs anchor, positive and negative with as many dims, got "
@@ -123,7 +134,13 @@ def triplet_margin_with_distance_loss(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = facula.minimum(far, distance(positive, negative))
-    return _reduce((near - far + margin).clamp_min(0), reduction)
+    return _reduce(
+        (near - far + margin).clamp_min(0),
+        reduction,
+        None,
+        None,
+        "triplet_margin_with_distance_loss",
+    )
 
 
 def triplet_margin_loss(
@@ -139,16 +156,14 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Any:
     """max(0, ||a - p|| - ||a - n|| + margin) (Balntas et al. 2016)."""
-    from facula.nn import functional as F
-
     return triplet_margin_with_distance_loss(
         anchor,
         positive,
         negative,
-        distance_function=lambda a, b: F.pairwise_distance(a, b, p, eps),
+        distance_function=lambda a, b: pairwise_distance(a, b, p, eps),
         margin=margin,
         swap=swap,
-        reduction=reduction,
+        reduction=older_reduction(size_average, reduce, reduction),
     )
 
 
@@ -173,7 +188,7 @@ def poisson_nll_loss(
         safe = facula.where(big, target, facula.ones_like(target))
         stirling = safe * safe.log() - safe + 0.5 * (2 * math.pi * safe).log()
         loss = loss + facula.where(big, stirling, facula.zeros_like(stirling))
-    return _reduce(loss, reduction)
+    return _reduce(loss, reduction, size_average, reduce, "poisson_nll_loss")
 
 
 def gaussian_nll_loss(
@@ -190,15 +205,18 @@ def gaussian_nll_loss(
     """
     if not isinstance(var, facula.Tensor):
         if var < 0:
-            raise ValueError("var has negative entry/entries")
+            raise ValueError(f"gaussian_nll_loss(): var must not be negative, got {var}")
         var = facula.full_like(input, float(var))
     elif bool((var < 0).any()):
-        raise ValueError("var has negative entry/entries")
+        raise ValueError(f"gaussian_nll_loss(): var must not be negative, got {float(var.min())}")
     if tuple(var.shape) != tuple(input.shape):
         if tuple(input.shape[:-1]) == tuple(var.shape):
             var = var.unsqueeze(-1)
         elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
-            raise ValueError(f"var is {tuple(var.shape)}, input is {tuple(input.shape)}")
+            raise ValueError(
+                f"gaussian_nll_loss(): var is {tuple(var.shape)}, input is {tuple(input.shape)}; "
+                "expected input's shape, or 1 in its last dim"
+            )
     # The clamp guards the division; no gradient should see it.
     clamped = var.clone()
     with facula.no_grad():
@@ -206,7 +224,7 @@ def gaussian_nll_loss(
     loss = 0.5 * (clamped.log() + (input - target) ** 2 / clamped)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduce(loss, reduction)
+    return _reduce(loss, reduction, None, None, "gaussian_nll_loss")
 
 
 def multi_margin_loss(
@@ -221,7 +239,7 @@ def multi_margin_loss(
 ) -> Any:
     """Sum over j != y of max(0, margin - x_y + x_j)^p, over C; input (N, C) or (C,)."""
     if p not in (1, 2):
-        raise ValueError(f"only p == 1 and p == 2 supported, got {p}")
+        raise ValueError(f"multi_margin_loss(): p must be 1 or 2, not {p}")
     single = input.dim() == 1
     x = input.unsqueeze(0) if single else input
     y = target.reshape(-1, 1)
@@ -232,7 +250,9 @@ def multi_margin_loss(
         gap = gap * weight[y]
     others = facula.ones_like(x).scatter(1, y, 0.0)
     loss = (gap * others).sum(1) / x.shape[1]
-    return _reduce(loss[0] if single else loss, reduction)
+    return _reduce(
+        loss[0] if single else loss, reduction, size_average, reduce, "multi_margin_loss"
+    )
 
 
 def multilabel_margin_loss(
@@ -252,7 +272,9 @@ def multilabel_margin_loss(
     gap = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     gap = gap * valid.unsqueeze(2) * others.unsqueeze(1)
     loss = gap.sum((1, 2)) / x.shape[1]
-    return _reduce(loss[0] if single else loss, reduction)
+    return _reduce(
+        loss[0] if single else loss, reduction, size_average, reduce, "multilabel_margin_loss"
+    )
 
 
 def multilabel_soft_margin_loss(
@@ -264,9 +286,7 @@ def multilabel_soft_margin_loss(
     reduction: str = "mean",
 ) -> Any:
     """Mean over classes of the binary cross entropy of sigmoid(input), target 0 or 1."""
-    from facula.nn import functional as F
-
-    loss = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
+    loss = -(target * _ops.logsigmoid(input) + (1 - target) * _ops.logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return _reduce(loss.mean(-1), reduction)
+    return _reduce(loss.mean(-1), reduction, size_average, reduce, "multilabel_soft_margin_loss")

@@ -16,13 +16,13 @@ __all__ = [
 ]
 
 
-def _check_p(p: float) -> None:
+def _check_p(p: float, name: str) -> None:
     if not 0.0 <= p <= 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        raise ValueError(f"{name}(): p must be in [0, 1], not {p}")
 
 
 def _channels(input: Any, p: float, training: bool, inplace: bool, name: str, space: int) -> Any:
-    _check_p(p)
+    _check_p(p, name)
     if input.dim() not in (space + 1, space + 2):
         raise RuntimeError(
             f"{name}(): input is {tuple(input.shape)}, expected (N, C, ...) or (C, ...) "
@@ -57,8 +57,8 @@ def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 _ALPHA = -1.7580993408473766
 
 
-def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int]) -> Any:
-    _check_p(p)
+def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int], name: str) -> Any:
+    _check_p(p, name)
     if not training or p == 0.0:
         return input
     if p == 1.0:
@@ -74,7 +74,7 @@ def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int]
 
 def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """Dropout that keeps mean and variance of selu's outputs (Klambauer et al. 2017)."""
-    return _alpha(input, p, training, inplace, list(input.shape))
+    return _alpha(input, p, training, inplace, list(input.shape), "alpha_dropout")
 
 
 def feature_alpha_dropout(
@@ -82,7 +82,7 @@ def feature_alpha_dropout(
 ) -> Any:
     """Alpha dropout of whole channels of (N, C, ...)."""
     shape = [*input.shape[:2], *([1] * (input.dim() - 2))]
-    return _alpha(input, p, training, inplace, shape)
+    return _alpha(input, p, training, inplace, shape, "feature_alpha_dropout")
 
 
 def gumbel_softmax(

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import facula
+from facula import _C
+from facula.nn._pooling import ntuple
 
-__all__ = ["interpolate", "pad", "upsample"]
+__all__ = ["interpolate", "pad", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
@@ -31,7 +33,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
             f"at most {input.dim()} dims"
         )
     if mode == "constant":
-        return _constant(input, amounts, 0.0 if value is None else value)
+        return facula.constant_pad_nd(input, amounts, 0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(
             f"pad(): mode is {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'"
@@ -46,30 +48,11 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     return result
 
 
-def _constant(input: Any, amounts: list[int], value: float) -> Any:
-    result, shape, inner = input, list(input.shape), []
-    for i in range(len(amounts) // 2):
-        dim, (before, after) = input.dim() - 1 - i, amounts[2 * i : 2 * i + 2]
-        size = shape[dim]
-        if size + before + after < 0:
-            raise ValueError(
-                f"pad(): dim {dim} of size {size} with ({before}, {after}) has a negative size"
-            )
-        start, stop = max(0, -before), size - max(0, -after)
-        result = result.narrow(dim, start, max(0, stop - start))
-        inner.append((dim, max(0, before), max(0, stop - start)))
-        shape[dim] = size + before + after
-    if result.shape == facula.Size(shape):
-        return result.clone()
-    full = facula.full(shape, value, dtype=input.dtype, device=input.device)
-    place = full
-    for dim, start, length in inner:
-        place = place.narrow(dim, start, length)
-    place.copy_(result)
-    return full
-
-
 def _by_index(input: Any, dim: int, before: int, after: int, mode: str) -> Any:
+    if mode == "circular" and min(before, after) < 0:  # what is left after cropping goes round
+        cut = max(0, -before), max(0, -after)
+        input = input.narrow(dim, cut[0], max(0, input.shape[dim] - sum(cut)))
+        before, after = max(0, before), max(0, after)
     size = input.shape[dim]
     limit = {"reflect": size - 1, "circular": size, "replicate": math.inf}[mode]
     if before > limit or after > limit or (size == 0 and (before > 0 or after > 0)):
@@ -102,6 +85,16 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Older name of `interpolate` in the mode "nearest"."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Older name of `interpolate` in the mode "bilinear" with align_corners."""
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
+
+
 def interpolate(
     input: Any,
     size: Any = None,
@@ -130,14 +123,20 @@ def interpolate(
         raise NotImplementedError("interpolate(): antialias=True is not implemented")
     wanted = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}.get(mode)
     if wanted is None and mode not in ("nearest", "nearest-exact", "area"):
-        raise NotImplementedError(f"interpolate(): unknown mode {mode!r}")
+        raise NotImplementedError(
+            f"interpolate(): mode is {mode!r}, expected 'nearest', 'nearest-exact', 'linear', "
+            "'bilinear', 'trilinear', 'bicubic' or 'area'"
+        )
     if wanted is not None and wanted != space:
-        raise NotImplementedError(f"interpolate(): mode {mode!r} needs {wanted} spatial dims")
+        raise NotImplementedError(
+            f"interpolate(): mode {mode!r} needs {wanted} spatial dims, input is "
+            f"{tuple(input.shape)}"
+        )
     if wanted is None and align_corners is not None:
         raise ValueError(f"interpolate(): mode {mode!r} does not take align_corners")
     sizes, scales = _sizes(input, size, scale_factor, space, bool(recompute_scale_factor))
     if mode == "area":
-        return _area(input, sizes)
+        return getattr(_C._nn_functional, f"adaptive_avg_pool{space}d")(input, sizes)
     result = input
     for i in range(space):
         result = _resample(result, 2 + i, sizes[i], scales[i], mode, bool(align_corners))
@@ -149,30 +148,24 @@ def _sizes(
 ) -> tuple[list[int], list[float | None]]:
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate(): exactly one of size and scale_factor must be given")
+    given = ntuple(scale_factor if size is None else size, space)
+    if len(given) != space:
+        what = "scale_factor" if size is None else "size"
+        raise ValueError(
+            f"interpolate(): {what} is {given}, input {tuple(input.shape)} has {space} spatial dims"
+        )
+    scales: list[float | None] = [None] * space
     if size is not None:
-        sizes = [int(s) for s in size] if isinstance(size, (tuple, list)) else [int(size)] * space
-        scales: list[float | None] = [None] * space
+        sizes = [int(n) for n in given]
     else:
-        many = isinstance(scale_factor, (tuple, list))
-        factors = list(scale_factor) if many else [scale_factor] * space
-        sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], factors, strict=False)]
-        scales = [None if recompute else float(f) for f in factors]
-        if len(factors) != space:
-            sizes = []
-    if len(sizes) != space:
-        raise ValueError(f"interpolate(): expected {space} sizes or factors")
+        sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], given, strict=True)]
+        if not recompute:
+            scales = [float(f) for f in given]
     if min(sizes) <= 0 or 0 in input.shape[2:]:
         raise RuntimeError(
             f"interpolate(): input {tuple(input.shape)} to {tuple(sizes)}: sizes must be positive"
         )
     return sizes, scales
-
-
-def _area(input: Any, sizes: list[int]) -> Any:
-    from facula.nn import functional as F
-
-    pools = {1: "adaptive_avg_pool1d", 2: "adaptive_avg_pool2d", 3: "adaptive_avg_pool3d"}
-    return getattr(F, pools[len(sizes)])(input, sizes)
 
 
 def _resample(input: Any, dim: int, size: int, factor: float | None, mode: str, align: bool) -> Any:

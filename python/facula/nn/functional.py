@@ -8,18 +8,30 @@ same name.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import _C
 from facula.nn import (
     _activations,
     _attention,
+    _embedding,
     _losses,
     _noise,
+    _norms,
     _pooling,
     _resize,
-    _vectors,
 )
+
+if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the code
+    from facula._nn_functional_ops import *  # noqa: F403
+    from facula.nn._activations import *  # noqa: F403
+    from facula.nn._attention import *  # noqa: F403
+    from facula.nn._embedding import *  # noqa: F403
+    from facula.nn._losses import *  # noqa: F403
+    from facula.nn._noise import *  # noqa: F403
+    from facula.nn._norms import *  # noqa: F403
+    from facula.nn._pooling import *  # noqa: F403
+    from facula.nn._resize import *  # noqa: F403
 
 
 def _functions(*modules: Any) -> dict[str, Any]:
@@ -27,7 +39,7 @@ def _functions(*modules: Any) -> dict[str, Any]:
 
 
 _found: dict[str, Any] = {
-    **_functions(_attention, _losses, _noise, _resize, _vectors),
+    **_functions(_attention, _embedding, _losses, _noise, _norms, _resize),
     **{n: f for n, f in vars(_C._nn_functional).items() if not n.startswith("__")},
     **_functions(_activations, _pooling),
 }

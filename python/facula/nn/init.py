@@ -46,10 +46,15 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "leaky_relu":
         slope = 0.01 if param is None else param
         if isinstance(slope, bool) or not isinstance(slope, (int, float)):
-            raise ValueError(f"param is {param!r}, expected the negative slope as a number")
+            raise ValueError(
+                f"calculate_gain(): param is {param!r}, expected the negative slope as a number"
+            )
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity not in _GAINS:
-        raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
+        raise ValueError(
+            f"calculate_gain(): nonlinearity is {nonlinearity!r}, expected 'linear', 'sigmoid', a "
+            "convolution's name, 'tanh', 'relu', 'leaky_relu' or 'selu'"
+        )
     return _GAINS[nonlinearity]
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import facula
+from facula import _C
 from facula.optim.optimizer import (
     Optimizer,
-    as_grad,
+    check_implementation,
     check_range,
+    gathered,
     new_step,
-    next_step,
     zeros_like,
 )
 
@@ -24,14 +24,15 @@ def _check_common(group: dict[str, Any]) -> None:
     check_range("weight_decay value", group["weight_decay"])
     for i, beta in enumerate(group["betas"]):
         check_range(f"beta parameter at index {i}", beta, 0.0, 1.0)
+    check_implementation(group)
 
 
 class Adam(Optimizer):
     """m and v are running means of g and g^2; p -= lr m' / (sqrt(v') + eps), ' without bias.
 
     weight_decay is added to the gradient, or with decoupled_weight_decay shrinks p by
-    lr * weight_decay. amsgrad divides by the largest v' so far. foreach, capturable,
-    differentiable and fused are taken for compatibility and have no effect.
+    lr * weight_decay. amsgrad divides by the largest v' so far. All parameters step in one
+    operator, whatever foreach and fused say; capturable and differentiable have no effect.
     """
 
     def __init__(
@@ -76,27 +77,22 @@ class Adam(Optimizer):
             state["max_exp_avg_sq"] = zeros_like(param)
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
-        lr, eps = group["lr"], group["eps"]
         beta1, beta2 = group["betas"]
-        decoupled = group["decoupled_weight_decay"]
-        for p, raw, state in zip(params, grads, states, strict=True):
-            step = next_step(state)
-            if decoupled:
-                grad = -raw if group["maximize"] else raw
-                if group["weight_decay"] != 0:
-                    p.mul_(1 - lr * group["weight_decay"])
-            else:
-                grad = as_grad(raw, p, group)
-            mean, square = state["exp_avg"], state["exp_avg_sq"]
-            mean.lerp_(grad, 1 - beta1)
-            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            root = math.sqrt(1 - beta2**step)
-            if group["amsgrad"]:
-                largest = state["max_exp_avg_sq"]
-                largest.copy_(facula.maximum(largest, square))
-                square = largest
-            denominator = square.sqrt().div_(root).add_(eps)
-            p.addcdiv_(mean, denominator, value=-lr / (1 - beta1**step))
+        _C._ops.adam_step(
+            params,
+            grads,
+            gathered(states, "exp_avg"),
+            gathered(states, "exp_avg_sq"),
+            gathered(states, "max_exp_avg_sq") if group["amsgrad"] else [],
+            gathered(states, "step"),
+            float(group["lr"]),
+            float(beta1),
+            float(beta2),
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )
 
 
 class AdamW(Adam):
@@ -171,13 +167,19 @@ class Adamax(Optimizer):
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
         beta1, beta2 = group["betas"]
-        for p, raw, state in zip(params, grads, states, strict=True):
-            step = next_step(state)
-            grad = as_grad(raw, p, group)
-            mean, largest = state["exp_avg"], state["exp_inf"]
-            mean.lerp_(grad, 1 - beta1)
-            largest.copy_(facula.maximum(largest.mul_(beta2), grad.abs().add_(group["eps"])))
-            p.addcdiv_(mean, largest, value=-group["lr"] / (1 - beta1**step))
+        _C._ops.adamax_step(
+            params,
+            grads,
+            gathered(states, "exp_avg"),
+            gathered(states, "exp_inf"),
+            gathered(states, "step"),
+            float(group["lr"]),
+            float(beta1),
+            float(beta2),
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            group["maximize"],
+        )
 
 
 class NAdam(Optimizer):
@@ -223,22 +225,20 @@ class NAdam(Optimizer):
         state["exp_avg_sq"] = zeros_like(param)
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
-        lr, eps, decay = group["lr"], group["eps"], group["momentum_decay"]
         beta1, beta2 = group["betas"]
-        for p, raw, state in zip(params, grads, states, strict=True):
-            step = next_step(state)
-            if group["decoupled_weight_decay"]:
-                grad = -raw if group["maximize"] else raw
-                p.mul_(1 - lr * group["weight_decay"])
-            else:
-                grad = as_grad(raw, p, group)
-            mu = beta1 * (1.0 - 0.5 * 0.96 ** (step * decay))
-            mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((step + 1) * decay))
-            state["mu_product"] *= mu
-            product = float(state["mu_product"])
-            mean, square = state["exp_avg"], state["exp_avg_sq"]
-            mean.lerp_(grad, 1 - beta1)
-            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            denominator = square.div(1 - beta2**step).sqrt_().add_(eps)
-            p.addcdiv_(grad, denominator, value=-lr * (1.0 - mu) / (1.0 - product))
-            p.addcdiv_(mean, denominator, value=-lr * mu_next / (1.0 - product * mu_next))
+        _C._ops.nadam_step(
+            params,
+            grads,
+            gathered(states, "exp_avg"),
+            gathered(states, "exp_avg_sq"),
+            gathered(states, "mu_product"),
+            gathered(states, "step"),
+            float(group["lr"]),
+            float(beta1),
+            float(beta2),
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            float(group["momentum_decay"]),
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import _C
 from facula.optim.optimizer import (
     Optimizer,
-    as_grad,
+    check_implementation,
     check_range,
+    gathered,
     new_step,
-    next_step,
     zeros_like,
 )
 
@@ -57,6 +58,7 @@ class RMSprop(Optimizer):
         check_range("momentum value", group["momentum"])
         check_range("weight_decay value", group["weight_decay"])
         check_range("alpha value", group["alpha"])
+        check_implementation(group)
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
@@ -67,24 +69,20 @@ class RMSprop(Optimizer):
             state["grad_avg"] = zeros_like(param)
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
-        lr, alpha, momentum = group["lr"], group["alpha"], group["momentum"]
-        for p, raw, state in zip(params, grads, states, strict=True):
-            state["step"] += 1
-            grad = as_grad(raw, p, group)
-            square = state["square_avg"]
-            square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
-            if group["centered"]:
-                mean = state["grad_avg"]
-                mean.lerp_(grad, 1 - alpha)
-                denominator = square.addcmul(mean, mean, value=-1).sqrt_().add_(group["eps"])
-            else:
-                denominator = square.sqrt().add_(group["eps"])
-            if momentum > 0:
-                buffer = state["momentum_buffer"]
-                buffer.mul_(momentum).addcdiv_(grad, denominator)
-                p.add_(buffer, alpha=-lr)
-            else:
-                p.addcdiv_(grad, denominator, value=-lr)
+        _C._ops.rmsprop_step(
+            params,
+            grads,
+            gathered(states, "square_avg"),
+            gathered(states, "grad_avg") if group["centered"] else [],
+            gathered(states, "momentum_buffer") if group["momentum"] > 0 else [],
+            gathered(states, "step"),
+            float(group["lr"]),
+            float(group["alpha"]),
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            float(group["momentum"]),
+            group["maximize"],
+        )
 
 
 class Adagrad(Optimizer):
@@ -127,6 +125,7 @@ class Adagrad(Optimizer):
         check_range("weight_decay value", group["weight_decay"])
         check_range("initial_accumulator_value value", group["initial_accumulator_value"])
         check_range("epsilon value", group["eps"])
+        check_implementation(group)
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
@@ -134,13 +133,17 @@ class Adagrad(Optimizer):
         state["sum"] = facula.full_like(param.detach(), start)
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
-        for p, raw, state in zip(params, grads, states, strict=True):
-            step = next_step(state)
-            grad = as_grad(raw, p, group)
-            rate = group["lr"] / (1 + (step - 1) * group["lr_decay"])
-            total = state["sum"]
-            total.addcmul_(grad, grad, value=1)
-            p.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-rate)
+        _C._ops.adagrad_step(
+            params,
+            grads,
+            gathered(states, "sum"),
+            gathered(states, "step"),
+            float(group["lr"]),
+            float(group["lr_decay"]),
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            group["maximize"],
+        )
 
 
 class Adadelta(Optimizer):
@@ -184,12 +187,15 @@ class Adadelta(Optimizer):
         state["acc_delta"] = zeros_like(param)
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
-        rho, eps = group["rho"], group["eps"]
-        for p, raw, state in zip(params, grads, states, strict=True):
-            state["step"] += 1
-            grad = as_grad(raw, p, group)
-            square, moved = state["square_avg"], state["acc_delta"]
-            square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
-            delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
-            moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-            p.add_(delta, alpha=-group["lr"])
+        _C._ops.adadelta_step(
+            params,
+            grads,
+            gathered(states, "square_avg"),
+            gathered(states, "acc_delta"),
+            gathered(states, "step"),
+            float(group["lr"]),
+            float(group["rho"]),
+            float(group["eps"]),
+            float(group["weight_decay"]),
+            group["maximize"],
+        )

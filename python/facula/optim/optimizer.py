@@ -30,7 +30,7 @@ class Optimizer:
         defaults: options of groups that do not give them.
 
     A subclass defines `_init_state` (what one parameter keeps between steps) and `_update` (the
-    step for a whole group at once: the one place where a fused operator could take over).
+    step of all parameters of a group that are on one device).
     """
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
@@ -114,12 +114,11 @@ class Optimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zero."""
         for group in self.param_groups:
+            if set_to_none:
+                facula._C._drop_grads(group["params"])
+                continue
             for p in group["params"]:
-                if p.grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                else:
+                if p.grad is not None:
                     p.grad = p.grad.detach().zero_()
 
     # ---- stepping
@@ -141,19 +140,34 @@ class Optimizer:
                 loss = closure()
         with facula.no_grad():
             for group in self.param_groups:
-                params = [p for p in group["params"] if p.grad is not None]
-                if not params:
-                    continue
-                states = []
-                for p in params:
-                    state = self.state[p]
-                    if not state:
-                        self._init_state(p, state, group)
-                    states.append(state)
-                self._update(params, [p.grad for p in params], states, group)
+                self._step_group(group)
         for hook in list(self._step_post_hooks.values()):
             hook(self, (closure,) if closure is not None else (), {})
         return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        params, grads, states = [], [], []
+        known = self.state
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None:
+                continue
+            state = known.get(p)
+            if not state:
+                state = {}
+                self._init_state(p, state, group)
+                if state:
+                    known[p] = state
+            params.append(p)
+            grads.append(grad)
+            states.append(state)
+        devices = {p.device for p in params}
+        if len(devices) == 1:
+            self._update(params, grads, states, group)
+            return
+        for device in devices:
+            at = [i for i, p in enumerate(params) if p.device == device]
+            self._update(*([kind[i] for i in at] for kind in (params, grads, states)), group)
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Fill the empty `state` of `param`."""
@@ -161,7 +175,7 @@ class Optimizer:
     def _update(
         self, params: list[Any], grads: list[Any], states: list[dict[str, Any]], group: Any
     ) -> None:
-        """Step these parameters of one group in place; runs without autograd."""
+        """Step these parameters in place; runs without autograd."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -283,6 +297,8 @@ def _register(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> Removab
 
 def _moved(value: Any, param: Any, key: str | None = None) -> Any:
     """A copy of one parameter's state, its tensors where and as the parameter is."""
+    if key == "step" and isinstance(value, (int, float)):  # older files count in numbers
+        return facula.tensor(float(value), dtype=facula.float32)
     if isinstance(value, facula.Tensor):
         if key == "step":
             return value.detach().clone()
@@ -302,15 +318,18 @@ def check_range(name: str, value: Any, low: float = 0.0, high: float | None = No
         raise ValueError(f"Invalid {name}: {value}")
 
 
+def check_implementation(group: dict[str, Any]) -> None:
+    """Raise for options of the implementation that torch does not take together."""
+    if group.get("fused"):
+        if group.get("differentiable"):
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if group.get("foreach"):
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
 def new_step() -> Any:
     """A step counter: 0-d float32 on the CPU, as torch keeps it."""
     return facula.tensor(0.0, dtype=facula.float32)
-
-
-def next_step(state: dict[str, Any]) -> float:
-    """Count one step and return the count as a number."""
-    state["step"] += 1
-    return float(state["step"])
 
 
 def zeros_like(param: Any) -> Any:
@@ -318,10 +337,6 @@ def zeros_like(param: Any) -> Any:
     return facula.zeros_like(param.detach())
 
 
-def as_grad(grad: Any, param: Any, group: dict[str, Any]) -> Any:
-    """The gradient with its sign for `maximize`, plus the L2 term of `weight_decay`."""
-    if group.get("maximize"):
-        grad = -grad
-    if group["weight_decay"] != 0:
-        grad = grad.add(param, alpha=group["weight_decay"])
-    return grad
+def gathered(states: list[dict[str, Any]], name: str) -> list[Any]:
+    """One entry of each state."""
+    return [state[name] for state in states]

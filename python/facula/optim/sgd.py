@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula.optim.optimizer import Optimizer, as_grad, check_range
+import facula
+from facula import _C
+from facula.optim.optimizer import Optimizer, check_implementation, check_range
 
 __all__ = ["SGD"]
 
@@ -12,8 +14,8 @@ __all__ = ["SGD"]
 class SGD(Optimizer):
     """b = momentum b + (1 - dampening) g; p -= lr b, or lr (g + momentum b) with nesterov.
 
-    g includes weight_decay * p. The first step sets b = g. foreach, fused and differentiable are
-    taken for compatibility and have no effect.
+    g includes weight_decay * p. The first step sets b = g. All parameters step in one operator,
+    whatever foreach and fused say; differentiable has no effect.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class SGD(Optimizer):
         check_range("learning rate", group["lr"])
         check_range("momentum value", group["momentum"])
         check_range("weight_decay value", group["weight_decay"])
+        check_implementation(group)
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
 
@@ -55,14 +58,32 @@ class SGD(Optimizer):
             state["momentum_buffer"] = None
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
-        lr, momentum, nesterov = group["lr"], group["momentum"], group["nesterov"]
-        for p, raw, state in zip(params, grads, states, strict=True):
-            grad = as_grad(raw, p, group)
-            if momentum != 0:
-                buffer = state.get("momentum_buffer")
-                if buffer is None:
-                    buffer = state["momentum_buffer"] = grad.detach().clone()
-                else:
-                    buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-                grad = grad.add(buffer, alpha=momentum) if nesterov else buffer
-            p.add_(grad, alpha=-lr)
+        momentum = float(group["momentum"])
+        if momentum == 0:
+            self._run(params, grads, [], group, False)
+            return
+        buffers = [state.get("momentum_buffer") for state in states]
+        fresh = [i for i, buffer in enumerate(buffers) if buffer is None]
+        for i in fresh:
+            buffers[i] = states[i]["momentum_buffer"] = facula.empty_like(params[i].detach())
+        if not fresh or len(fresh) == len(params):
+            self._run(params, grads, buffers, group, bool(fresh))
+            return
+        old = [i for i in range(len(params)) if i not in set(fresh)]
+        for part, first in ((fresh, True), (old, False)):
+            chosen = ([kind[i] for i in part] for kind in (params, grads, buffers))
+            self._run(*chosen, group, first)
+
+    def _run(self, params: Any, grads: Any, buffers: Any, group: Any, first: bool) -> None:
+        _C._ops.sgd_step(
+            params,
+            grads,
+            buffers,
+            float(group["lr"]),
+            float(group["momentum"]),
+            float(group["dampening"]),
+            float(group["weight_decay"]),
+            group["nesterov"],
+            group["maximize"],
+            first,
+        )

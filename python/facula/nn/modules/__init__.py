@@ -37,7 +37,8 @@ from facula.nn.modules.rnn import *  # noqa: F403
 from facula.nn.modules.sparse import *  # noqa: F403
 from facula.nn.modules.transformer import *  # noqa: F403
 
-__all__ = sorted(
+# Not as an assignment: type checkers take one that they cannot compute for an empty list.
+globals()["__all__"] = sorted(
     name
     for part in (
         activation,

@@ -100,7 +100,9 @@ class Hardtanh(Module):
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
         if not max_val > min_val:
-            raise ValueError(f"max_val {max_val} must be larger than min_val {min_val}")
+            raise ValueError(
+                f"{type(self).__name__}: max_val {max_val} must be larger than min_val {min_val}"
+            )
         self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
 
     def forward(self, input: Any) -> Any:
@@ -348,5 +350,5 @@ class Softmax2d(Module):
 
     def forward(self, input: Any) -> Any:
         if input.dim() not in (3, 4):
-            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D")
+            raise ValueError(f"Softmax2d: expected 3D or 4D input, got {tuple(input.shape)}")
         return F.softmax(input, dim=-3)

@@ -45,10 +45,14 @@ class MultiheadAttention(Module):
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got {embed_dim} and {num_heads}"
+                "MultiheadAttention: embed_dim and num_heads must be greater than 0, got "
+                f"{embed_dim} and {num_heads}"
             )
         if embed_dim % num_heads:
-            raise ValueError(f"embed_dim {embed_dim} must be divisible by num_heads {num_heads}")
+            raise ValueError(
+                f"MultiheadAttention: embed_dim {embed_dim} must be divisible by num_heads "
+                f"{num_heads}"
+            )
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim

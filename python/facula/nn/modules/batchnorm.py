@@ -124,10 +124,12 @@ class _BatchNorm(_NormBase):
         )
 
 
-def _expect_dims(input: Any, *allowed: int) -> None:
+def _expect_dims(module: Module, input: Any, *allowed: int) -> None:
     if input.dim() not in allowed:
         wanted = " or ".join(f"{d}D" for d in allowed)
-        raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
+        raise ValueError(
+            f"{type(module).__name__}: expected {wanted} input, got {tuple(input.shape)}"
+        )
 
 
 class BatchNorm1d(_BatchNorm):
@@ -138,21 +140,21 @@ class BatchNorm1d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Any) -> None:
-        _expect_dims(input, 2, 3)
+        _expect_dims(self, input, 2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
     """As BatchNorm1d, for (N, C, H, W)."""
 
     def _check_input_dim(self, input: Any) -> None:
-        _expect_dims(input, 4)
+        _expect_dims(self, input, 4)
 
 
 class BatchNorm3d(_BatchNorm):
     """As BatchNorm1d, for (N, C, D, H, W)."""
 
     def _check_input_dim(self, input: Any) -> None:
-        _expect_dims(input, 5)
+        _expect_dims(self, input, 5)
 
 
 class _InstanceNorm(_NormBase):
@@ -175,14 +177,17 @@ class _InstanceNorm(_NormBase):
         )
 
     def _check_input_dim(self, input: Any) -> None:
-        _expect_dims(input, self._space + 1, self._space + 2)
+        _expect_dims(self, input, self._space + 1, self._space + 2)
 
     def forward(self, input: Any) -> Any:
         self._check_input_dim(input)
         single = input.dim() == self._space + 1
         x = input.unsqueeze(0) if single else input
         if self.affine and x.shape[1] != self.num_features:
-            raise ValueError(f"expected {self.num_features} channels, got {x.shape[1]}")
+            raise ValueError(
+                f"{type(self).__name__}: expected {self.num_features} channels, input is "
+                f"{tuple(input.shape)}"
+            )
         result = F.instance_norm(
             x,
             self.running_mean,

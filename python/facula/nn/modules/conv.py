@@ -1,14 +1,15 @@
-"""Convolutions and their transposes, in one and two (where the operators exist, three) dims."""
+"""Convolutions and their transposes, in one to three dims."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import facula
 from facula.nn import functional as F
 from facula.nn import init
-from facula.nn.modules._base import ntuple
+from facula.nn._pooling import ntuple
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
@@ -28,6 +29,7 @@ class _ConvNd(Module):
     """What all convolutions share: checks, parameters, and printing."""
 
     _space: int
+    _function: Callable[..., Any]
     _transposed = False
 
     def __init__(
@@ -46,19 +48,26 @@ class _ConvNd(Module):
         dtype: Any,
     ) -> None:
         super().__init__()
-        n = self._space
+        n, name = self._space, type(self).__name__
         if groups <= 0:
-            raise ValueError(f"groups must be a positive integer, got {groups}")
+            raise ValueError(f"{name}: groups must be a positive integer, got {groups}")
         for what, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups:
-                raise ValueError(f"{what} {channels} must be divisible by groups {groups}")
+                raise ValueError(f"{name}: {what} {channels} must be divisible by groups {groups}")
         if isinstance(padding, str):
             if padding not in ("same", "valid"):
-                raise ValueError(f"Invalid padding string {padding!r}, expected 'same' or 'valid'")
+                raise ValueError(
+                    f"{name}: padding is {padding!r}, expected 'same', 'valid' or numbers"
+                )
             if padding == "same" and any(s != 1 for s in ntuple(stride, n)):
-                raise ValueError("padding='same' is not supported for strided convolutions")
+                raise ValueError(
+                    f"{name}: padding='same' is not supported for strided convolutions, stride is "
+                    f"{stride}"
+                )
         if padding_mode not in _PADDING_MODES:
-            raise ValueError(f"padding_mode is {padding_mode!r}, expected one of {_PADDING_MODES}")
+            raise ValueError(
+                f"{name}: padding_mode is {padding_mode!r}, expected one of {_PADDING_MODES}"
+            )
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size, self.stride = ntuple(kernel_size, n), ntuple(stride, n)
         self.padding = padding if isinstance(padding, str) else ntuple(padding, n)
@@ -146,12 +155,12 @@ class _Conv(_ConvNd):
                 pads += [self.padding[i]] * 2
         return pads
 
-    def _convolve(self, function: Any, input: Any) -> Any:
+    def forward(self, input: Any) -> Any:
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._pads(), mode=self.padding_mode)
             padding = (0,) * self._space
-        return function(
+        return self._function(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
 
@@ -163,10 +172,7 @@ class Conv1d(_Conv):
     padding may be "same" or "valid"; padding_mode "zeros", "reflect", "replicate", "circular".
     """
 
-    _space = 1
-
-    def forward(self, input: Any) -> Any:
-        return self._convolve(F.conv1d, input)
+    _function, _space = staticmethod(F.conv1d), 1
 
 
 class Conv2d(_Conv):
@@ -176,19 +182,13 @@ class Conv2d(_Conv):
     padding may be "same" or "valid"; padding_mode "zeros", "reflect", "replicate", "circular".
     """
 
-    _space = 2
-
-    def forward(self, input: Any) -> Any:
-        return self._convolve(F.conv2d, input)
+    _function, _space = staticmethod(F.conv2d), 2
 
 
 class Conv3d(_Conv):
     """Cross-correlation of (N, C, D, H, W) or (C, D, H, W)."""
 
-    _space = 3
-
-    def forward(self, input: Any) -> Any:
-        return self._convolve(F.conv3d, input)
+    _function, _space = staticmethod(F.conv3d), 3
 
 
 class _ConvTranspose(_ConvNd):
@@ -210,7 +210,9 @@ class _ConvTranspose(_ConvNd):
         dtype: Any = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+            raise ValueError(
+                f"{type(self).__name__}: padding_mode is {padding_mode!r}, only 'zeros' is possible"
+            )
         if isinstance(padding, str):
             raise TypeError(f"{type(self).__name__}: padding must be numbers, got {padding!r}")
         super().__init__(
@@ -237,7 +239,9 @@ class _ConvTranspose(_ConvNd):
         if len(wanted) == n + 2 or len(wanted) == input.dim():
             wanted = wanted[-n:]
         if len(wanted) != n:
-            raise ValueError(f"output_size has {len(wanted)} entries, expected {n}")
+            raise ValueError(
+                f"{type(self).__name__}: output_size has {len(wanted)} entries, expected {n}"
+            )
         result = []
         for i in range(n):
             size = input.shape[input.dim() - n + i]
@@ -246,14 +250,14 @@ class _ConvTranspose(_ConvNd):
             high = low + self.stride[i] - 1
             if not low <= wanted[i] <= high:
                 raise ValueError(
-                    f"requested an output size of {tuple(wanted)}, but dim {i} can only be "
-                    f"from {low} to {high} for input {tuple(input.shape)}"
+                    f"{type(self).__name__}: output_size is {tuple(wanted)}, but dim {i} can only "
+                    f"be from {low} to {high} for input {tuple(input.shape)}"
                 )
             result.append(wanted[i] - low)
         return tuple(result)
 
-    def _convolve(self, function: Any, input: Any, output_size: Any) -> Any:
-        return function(
+    def forward(self, input: Any, output_size: Any = None) -> Any:
+        return self._function(
             input,
             self.weight,
             self.bias,
@@ -271,25 +275,16 @@ class ConvTranspose1d(_ConvTranspose):
     Output length (L - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
     """
 
-    _space = 1
-
-    def forward(self, input: Any, output_size: Any = None) -> Any:
-        return self._convolve(F.conv_transpose1d, input, output_size)
+    _function, _space = staticmethod(F.conv_transpose1d), 1
 
 
 class ConvTranspose2d(_ConvTranspose):
     """Gradient of Conv2d with respect to its input; weight (in, out / groups, kh, kw)."""
 
-    _space = 2
-
-    def forward(self, input: Any, output_size: Any = None) -> Any:
-        return self._convolve(F.conv_transpose2d, input, output_size)
+    _function, _space = staticmethod(F.conv_transpose2d), 2
 
 
 class ConvTranspose3d(_ConvTranspose):
     """Gradient of Conv3d with respect to its input."""
 
-    _space = 3
-
-    def forward(self, input: Any, output_size: Any = None) -> Any:
-        return self._convolve(F.conv_transpose3d, input, output_size)
+    _function, _space = staticmethod(F.conv_transpose3d), 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula.nn import functional as F
@@ -18,11 +19,16 @@ __all__ = [
 
 
 class _Dropout(Module):
+    _function: Callable[..., Any]
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if not 0.0 <= p <= 1.0:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+            raise ValueError(f"{type(self).__name__}: p must be in [0, 1], not {p}")
         self.p, self.inplace = p, inplace
+
+    def forward(self, input: Any) -> Any:
+        return self._function(input, self.p, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
@@ -31,40 +37,34 @@ class _Dropout(Module):
 class Dropout(_Dropout):
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.dropout(input, self.p, self.training, self.inplace)
+    _function = staticmethod(F.dropout)
 
 
 class Dropout1d(_Dropout):
     """Zeroes whole channels of (N, C, L) or (C, L)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.dropout1d(input, self.p, self.training, self.inplace)
+    _function = staticmethod(F.dropout1d)
 
 
 class Dropout2d(_Dropout):
     """Zeroes whole channels of (N, C, H, W) or (C, H, W)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.dropout2d(input, self.p, self.training, self.inplace)
+    _function = staticmethod(F.dropout2d)
 
 
 class Dropout3d(_Dropout):
     """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.dropout3d(input, self.p, self.training, self.inplace)
+    _function = staticmethod(F.dropout3d)
 
 
 class AlphaDropout(_Dropout):
     """Keeps mean and variance of selu's outputs (Klambauer et al. 2017)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.alpha_dropout(input, self.p, self.training, self.inplace)
+    _function = staticmethod(F.alpha_dropout)
 
 
 class FeatureAlphaDropout(_Dropout):
     """Alpha dropout of whole channels."""
 
-    def forward(self, input: Any) -> Any:
-        return F.feature_alpha_dropout(input, self.p, self.training, self.inplace)
+    _function = staticmethod(F.feature_alpha_dropout)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.nn import functional as F
+from facula.nn._losses import older_reduction
 from facula.nn.modules.module import Module
 
 __all__ = [
@@ -32,21 +33,12 @@ __all__ = [
 ]
 
 
-def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """The one reduction that torch's two older flags mean, if either is given."""
-    if size_average is None and reduce is None:
-        return reduction
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
-
-
 class _Loss(Module):
     def __init__(
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
-        self.reduction = _reduction(size_average, reduce, reduction)
+        self.reduction = older_reduction(size_average, reduce, reduction)
 
 
 class _WeightedLoss(_Loss):
@@ -326,7 +318,7 @@ class MultiMarginLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
-            raise ValueError(f"only p == 1 and p == 2 supported, got {p}")
+            raise ValueError(f"MultiMarginLoss: p must be 1 or 2, not {p}")
         self.p, self.margin = p, margin
 
     def forward(self, input: Any, target: Any) -> Any:
@@ -355,7 +347,7 @@ class TripletMarginLoss(_Loss):
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         if margin <= 0:
-            raise ValueError(f"margin must be greater than 0, got {margin}")
+            raise ValueError(f"{type(self).__name__}: margin must be greater than 0, got {margin}")
         self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
@@ -384,7 +376,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     ) -> None:
         super().__init__(reduction=reduction)
         if margin <= 0:
-            raise ValueError(f"margin must be greater than 0, got {margin}")
+            raise ValueError(f"{type(self).__name__}: margin must be greater than 0, got {margin}")
         self.distance_function, self.margin, self.swap = distance_function, margin, swap
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:

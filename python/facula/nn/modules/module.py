@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import facula
+from facula import _C
 from facula.nn.modules._hooks import BackwardHooks, HookMixin
 from facula.nn.modules._state import StateDictMixin
 from facula.nn.parameter import Buffer, Parameter
@@ -17,7 +18,7 @@ __all__ = ["Module"]
 T = TypeVar("T", bound="Module")
 
 
-class Module(HookMixin, StateDictMixin):
+class Module(HookMixin, StateDictMixin, _C._ModuleBase):
     """Base class of all layers and networks.
 
     A subclass calls `super().__init__()`, assigns parameters, buffers and submodules to
@@ -60,19 +61,11 @@ class Module(HookMixin, StateDictMixin):
 
     # ---- calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            if not (
-                self._forward_hooks
-                or self._forward_pre_hooks
-                or self._backward_hooks
-                or self._backward_pre_hooks
-            ):
-                return self.forward(*args, **kwargs)
-            return self._call_with_hooks(args, kwargs)
-        except Exception as error:
-            _note_path(error, self)
-            raise
+    # `__call__` and `__getattr__` are those of the compiled base: forward when there are no hooks,
+    # else `_call_with_hooks`; and what `_parameters`, `_buffers` and `_modules` hold.
+
+    def _note_failure(self, error: BaseException) -> None:
+        _note_path(error, self)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         called: set[int] = set()
@@ -172,18 +165,6 @@ class Module(HookMixin, StateDictMixin):
             if kind != keep:
                 self.__dict__.get(kind, {}).pop(name, None)
         self.__dict__.get("_non_persistent_buffers_set", set()).discard(name)
-
-    def __getattr__(self, name: str) -> Any:
-        for kind in ("_parameters", "_buffers", "_modules"):
-            found = self.__dict__.get(kind)
-            if found is not None and name in found:
-                return found[name]
-        if "_parameters" not in self.__dict__ and not name.startswith("__"):
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}: "
-                "was Module.__init__() called first?"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:
         for kind in ("_parameters", "_buffers", "_modules"):
@@ -394,12 +375,11 @@ class Module(HookMixin, StateDictMixin):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zero."""
+        if set_to_none:
+            _C._drop_grads(list(self.parameters()))
+            return
         for parameter in self.parameters():
-            if parameter.grad is None:
-                continue
-            if set_to_none:
-                parameter.grad = None
-            else:
+            if parameter.grad is not None:
                 parameter.grad = parameter.grad.detach().zero_()
 
     def _apply(self: T, fn: Callable[[Any], Any], recurse: bool = True) -> T:

@@ -7,14 +7,11 @@ from typing import Any
 import facula
 from facula.nn import functional as F
 from facula.nn import init
+from facula.nn._pooling import ntuple
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
 __all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
-
-
-def _shape(normalized_shape: Any) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
 class LayerNorm(Module):
@@ -34,7 +31,7 @@ class LayerNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = ntuple(normalized_shape, 1)
         self.eps, self.elementwise_affine = eps, elementwise_affine
 
         def make(wanted: bool) -> Parameter | None:
@@ -80,7 +77,8 @@ class GroupNorm(Module):
         super().__init__()
         if num_channels % num_groups:
             raise ValueError(
-                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
+                f"GroupNorm: num_channels {num_channels} must be divisible by num_groups "
+                f"{num_groups}"
             )
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine
@@ -126,7 +124,7 @@ class RMSNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _shape(normalized_shape)
+        self.normalized_shape = ntuple(normalized_shape, 1)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         if elementwise_affine:
             self.weight = Parameter(facula.empty(self.normalized_shape, device=device, dtype=dtype))

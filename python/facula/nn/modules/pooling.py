@@ -1,27 +1,43 @@
-"""Pooling over windows, and to a given output size."""
+"""Pooling over windows, to a given output size, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula.nn import functional as F
+from facula.nn._pooling import ntuple
 from facula.nn.modules.module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
     "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
     "LPPool1d",
     "LPPool2d",
+    "LPPool3d",
     "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
 ]
 
 
-class _MaxPool(Module):
+class _Pool(Module):
+    """A pooling module calls the function of its number of dims."""
+
+    _function: Callable[..., Any]
+
+
+class _MaxPool(_Pool):
     def __init__(
         self,
         kernel_size: Any,
@@ -37,17 +53,15 @@ class _MaxPool(Module):
         self.padding, self.dilation = padding, dilation
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
-    def _pool(self, function: Any, input: Any) -> Any:
-        # Given only when asked for: an operator that returns the values alone has no such argument.
-        extra = {"return_indices": True} if self.return_indices else {}
-        return function(
+    def forward(self, input: Any) -> Any:
+        return self._function(
             input,
             self.kernel_size,
             self.stride,
             self.padding,
             self.dilation,
             ceil_mode=self.ceil_mode,
-            **extra,
+            return_indices=self.return_indices,
         )
 
     def extra_repr(self) -> str:
@@ -60,19 +74,61 @@ class _MaxPool(Module):
 class MaxPool1d(_MaxPool):
     """Largest value in each window of (N, C, L) or (C, L); padding counts as -inf."""
 
-    def forward(self, input: Any) -> Any:
-        return self._pool(F.max_pool1d, input)
+    _function = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPool):
     """Largest value in each window of (N, C, H, W) or (C, H, W); padding counts as -inf."""
 
-    def forward(self, input: Any) -> Any:
-        return self._pool(F.max_pool2d, input)
+    _function = staticmethod(F.max_pool2d)
 
 
-class AvgPool1d(Module):
+class MaxPool3d(_MaxPool):
+    """Largest value in each window of (N, C, D, H, W) or (C, D, H, W); padding counts as -inf."""
+
+    _function = staticmethod(F.max_pool3d)
+
+
+class _MaxUnpool(_Pool):
+    _space: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = ntuple(kernel_size, self._space)
+        self.stride = ntuple(kernel_size if stride is None else stride, self._space)
+        self.padding = ntuple(padding, self._space)
+
+    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+        return self._function(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Undoes MaxPool1d: values at the places that it gave with return_indices, zeros elsewhere."""
+
+    _function, _space = staticmethod(F.max_unpool1d), 1
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Undoes MaxPool2d: values at the places that it gave with return_indices, zeros elsewhere."""
+
+    _function, _space = staticmethod(F.max_unpool2d), 2
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Undoes MaxPool3d: values at the places that it gave with return_indices, zeros elsewhere."""
+
+    _function, _space = staticmethod(F.max_unpool3d), 3
+
+
+class AvgPool1d(_Pool):
     """Mean of each window of (N, C, L) or (C, L)."""
+
+    _function = staticmethod(F.avg_pool1d)
 
     def __init__(
         self,
@@ -83,13 +139,13 @@ class AvgPool1d(Module):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size = _single(kernel_size)
-        self.stride = _single(stride if stride is not None else kernel_size)
-        self.padding = _single(padding)
+        self.kernel_size = ntuple(kernel_size, 1)
+        self.stride = ntuple(stride if stride is not None else kernel_size, 1)
+        self.padding = ntuple(padding, 1)
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool1d(
+        return self._function(
             input,
             self.kernel_size,
             self.stride,
@@ -102,12 +158,10 @@ class AvgPool1d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-def _single(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)
-
-
-class AvgPool2d(Module):
+class AvgPool2d(_Pool):
     """Mean of each window of (N, C, H, W) or (C, H, W); divisor_override replaces the count."""
+
+    _function = staticmethod(F.avg_pool2d)
 
     def __init__(
         self,
@@ -125,7 +179,7 @@ class AvgPool2d(Module):
         self.count_include_pad, self.divisor_override = count_include_pad, divisor_override
 
     def forward(self, input: Any) -> Any:
-        return F.avg_pool2d(
+        return self._function(
             input,
             self.kernel_size,
             self.stride,
@@ -139,13 +193,24 @@ class AvgPool2d(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class _LPPool(Module):
+class AvgPool3d(AvgPool2d):
+    """Mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
+
+    _function = staticmethod(F.avg_pool3d)
+
+
+class _LPPool(_Pool):
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> None:
         super().__init__()
         self.norm_type, self.kernel_size = norm_type, kernel_size
         self.stride, self.ceil_mode = stride, ceil_mode
+
+    def forward(self, input: Any) -> Any:
+        return self._function(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
 
     def extra_repr(self) -> str:
         return (
@@ -157,70 +222,76 @@ class _LPPool(Module):
 class LPPool1d(_LPPool):
     """(sum of x^p)^(1/p) over each window of (N, C, L) or (C, L)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.lp_pool1d(
-            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
+    _function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPool):
     """(sum of x^p)^(1/p) over each window of (N, C, H, W) or (C, H, W)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.lp_pool2d(
-            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
-        )
+    _function = staticmethod(F.lp_pool2d)
 
 
-class _AdaptiveAvg(Module):
+class LPPool3d(_LPPool):
+    """(sum of x^p)^(1/p) over each window of (N, C, D, H, W) or (C, D, H, W)."""
+
+    _function = staticmethod(F.lp_pool3d)
+
+
+class _AdaptiveAvgPool(_Pool):
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
 
+    def forward(self, input: Any) -> Any:
+        return self._function(input, self.output_size)
+
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvg):
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """Mean over windows that give `output_size` values: (N, C, L) to (N, C, output_size)."""
 
-    def forward(self, input: Any) -> Any:
-        return F.adaptive_avg_pool1d(input, self.output_size)
+    _function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvg):
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """Mean over windows that give `output_size`; None keeps a dim as it is."""
 
-    def forward(self, input: Any) -> Any:
-        return F.adaptive_avg_pool2d(input, _filled(self.output_size, input))
+    _function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class _AdaptiveMax(Module):
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """Mean over windows that give `output_size`; None keeps a dim as it is."""
+
+    _function = staticmethod(F.adaptive_avg_pool3d)
+
+
+class _AdaptiveMaxPool(_Pool):
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size, self.return_indices = output_size, return_indices
 
+    def forward(self, input: Any) -> Any:
+        return self._function(input, self.output_size, self.return_indices)
+
     def extra_repr(self) -> str:
         return f"output_size={self.output_size}"
 
 
-class AdaptiveMaxPool1d(_AdaptiveMax):
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """Largest value in windows that give `output_size` values."""
 
-    def forward(self, input: Any) -> Any:
-        extra = {"return_indices": True} if self.return_indices else {}
-        return F.adaptive_max_pool1d(input, self.output_size, **extra)
+    _function = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMax):
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """Largest value in windows that give `output_size`; None keeps a dim as it is."""
 
-    def forward(self, input: Any) -> Any:
-        extra = {"return_indices": True} if self.return_indices else {}
-        return F.adaptive_max_pool2d(input, _filled(self.output_size, input), **extra)
+    _function = staticmethod(F.adaptive_max_pool2d)
 
 
-def _filled(size: Any, input: Any) -> Any:
-    if isinstance(size, int) or size is None:
-        size = (size, size)
-    return [n if s is None else s for s, n in zip(size, input.shape[-2:], strict=True)]
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Largest value in windows that give `output_size`; None keeps a dim as it is."""
+
+    _function = staticmethod(F.adaptive_max_pool3d)

@@ -5,23 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from facula.nn import functional as F
-from facula.nn.modules._base import ntuple
+from facula.nn._pooling import ntuple
 from facula.nn.modules.module import Module
 
 __all__ = [
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
+    "CircularPad3d",
     "ConstantPad1d",
     "ConstantPad2d",
+    "ConstantPad3d",
     "Flatten",
     "Fold",
     "PixelShuffle",
     "PixelUnshuffle",
     "ReflectionPad1d",
     "ReflectionPad2d",
+    "ReflectionPad3d",
     "ReplicationPad1d",
     "ReplicationPad2d",
+    "ReplicationPad3d",
     "Unflatten",
     "Unfold",
     "Upsample",
@@ -29,6 +33,7 @@ __all__ = [
     "UpsamplingNearest2d",
     "ZeroPad1d",
     "ZeroPad2d",
+    "ZeroPad3d",
 ]
 
 
@@ -145,6 +150,12 @@ class ConstantPad2d(_ConstantPad):
     _space = 2
 
 
+class ConstantPad3d(_ConstantPad):
+    """Pad the last three dims with `value`."""
+
+    _space = 3
+
+
 class ZeroPad1d(_ConstantPad):
     """Pad the last dim with zeros."""
 
@@ -163,6 +174,12 @@ class ZeroPad2d(ZeroPad1d):
     _space = 2
 
 
+class ZeroPad3d(ZeroPad1d):
+    """Pad the last three dims with zeros."""
+
+    _space = 3
+
+
 class ReflectionPad1d(_Pad):
     """Pad the last dim by mirroring, without repeating the edge."""
 
@@ -173,6 +190,12 @@ class ReflectionPad2d(_Pad):
     """Pad the last two dims by mirroring, without repeating the edge."""
 
     _space, _mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """Pad the last three dims by mirroring, without repeating the edge."""
+
+    _space, _mode = 3, "reflect"
 
 
 class ReplicationPad1d(_Pad):
@@ -187,6 +210,12 @@ class ReplicationPad2d(_Pad):
     _space, _mode = 2, "replicate"
 
 
+class ReplicationPad3d(_Pad):
+    """Pad the last three dims by repeating the edge."""
+
+    _space, _mode = 3, "replicate"
+
+
 class CircularPad1d(_Pad):
     """Pad the last dim from its other end."""
 
@@ -197,6 +226,12 @@ class CircularPad2d(_Pad):
     """Pad the last two dims from their other ends."""
 
     _space, _mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """Pad the last three dims from their other ends."""
+
+    _space, _mode = 3, "circular"
 
 
 class Upsample(Module):
@@ -215,7 +250,7 @@ class Upsample(Module):
         if isinstance(scale_factor, tuple):
             self.scale_factor: Any = tuple(float(f) for f in scale_factor)
         else:
-            self.scale_factor = float(scale_factor) if scale_factor else None
+            self.scale_factor = None if scale_factor is None else float(scale_factor)
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Recurrent layers, step by step in Python: Elman RNN, LSTM (Hochreiter & Schmidhuber 1997), GRU.
+"""Recurrent layers: Elman RNN, LSTM (Hochreiter & Schmidhuber 1997), GRU (Cho et al. 2014).
 
 Parameters have torch's names and layout, so weights can be exchanged.
 """
@@ -6,67 +6,359 @@ Parameters have torch's names and layout, so weights can be exchanged.
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 from typing import Any
 
 import facula
-from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
+from facula.nn.utils.rnn import PackedSequence
 
-__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
-
-def _rnn_step(gates: Any, x: Any, state: tuple[Any, ...], w: Any, b: Any) -> tuple[Any, ...]:
-    return (gates(x + F.linear(state[0], w, b)),)
-
-
-def _lstm_step(gates: Any, x: Any, state: tuple[Any, ...], w: Any, b: Any) -> tuple[Any, ...]:
-    h, c = state
-    i, f, g, o = (x + F.linear(h, w, b)).chunk(4, -1)
-    c = facula.sigmoid(f) * c + facula.sigmoid(i) * facula.tanh(g)
-    return facula.sigmoid(o) * facula.tanh(c), c
-
-
-def _gru_step(gates: Any, x: Any, state: tuple[Any, ...], w: Any, b: Any) -> tuple[Any, ...]:
-    (h,) = state
-    xr, xz, xn = x.chunk(3, -1)
-    hr, hz, hn = F.linear(h, w, b).chunk(3, -1)
-    r, z = facula.sigmoid(xr + hr), facula.sigmoid(xz + hz)
-    n = facula.tanh(xn + r * hn)
-    return (n + z * (h - n),)
-
-
-_STEPS: dict[str, tuple[Any, int, int]] = {  # step, gates, states
-    "RNN": (_rnn_step, 1, 1),
-    "LSTM": (_lstm_step, 4, 2),
-    "GRU": (_gru_step, 3, 1),
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+_NETWORKS = {
+    "RNN_TANH": facula.rnn_tanh,
+    "RNN_RELU": facula.rnn_relu,
+    "LSTM": facula.lstm,
+    "GRU": facula.gru,
 }
 
 
-def _nonlinearity(name: str) -> Any:
-    if name == "tanh":
-        return facula.tanh
-    if name == "relu":
-        return F.relu
-    raise ValueError(f"Unknown nonlinearity '{name}'. Select from 'tanh' or 'relu'.")
+def _mode_of(nonlinearity: str) -> str:
+    if nonlinearity not in ("tanh", "relu"):
+        raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+    return f"RNN_{nonlinearity.upper()}"
 
 
-class _Cell(Module):
-    _mode: str
+def _reset(module: Module, hidden_size: int) -> None:
+    bound = 1.0 / math.sqrt(hidden_size) if hidden_size > 0 else 0
+    for parameter in module.parameters():
+        init.uniform_(parameter, -bound, bound)
+
+
+# ---- whole sequences
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: the parameters, and the run over (packed) sequences."""
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if mode not in _GATES:
+            raise ValueError(f"Unrecognized RNN mode: {mode}")
+        if (
+            not isinstance(dropout, numbers.Number)
+            or isinstance(dropout, bool)
+            or not 0 <= dropout <= 1  # type: ignore[operator]
+        ):
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an "
+                f"element being zeroed, got {dropout!r}"
+            )
+        if not isinstance(hidden_size, int):
+            raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+        if hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if proj_size < 0:
+            raise ValueError(
+                "proj_size should be a positive integer or zero to disable projections"
+            )
+        if proj_size >= hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                f"dropout={dropout} acts between layers and num_layers is 1: it has no effect",
+                stacklevel=3,
+            )
+        self.mode = mode
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bidirectional, self.proj_size = bidirectional, proj_size
+        rows, state = _GATES[mode] * hidden_size, proj_size or hidden_size
+        directions = 2 if bidirectional else 1
+        self._flat_weights_names: list[str] = []
+        for layer in range(num_layers):
+            features = input_size if layer == 0 else state * directions
+            for suffix in (f"l{layer}", f"l{layer}_reverse")[:directions]:
+                shapes: dict[str, tuple[int, ...]] = {
+                    "weight_ih": (rows, features),
+                    "weight_hh": (rows, state),
+                }
+                if bias:
+                    shapes.update(bias_ih=(rows,), bias_hh=(rows,))
+                if proj_size:
+                    shapes["weight_hr"] = (proj_size, hidden_size)
+                for name, shape in shapes.items():
+                    value = facula.empty(shape, device=device, dtype=dtype)
+                    self.register_parameter(f"{name}_{suffix}", Parameter(value))
+                    self._flat_weights_names.append(f"{name}_{suffix}")
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters from U(-k, k), k = 1 / sqrt(hidden_size)."""
+        _reset(self, self.hidden_size)
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do: kept so that programs which call it run."""
+
+    @property
+    def _flat_weights(self) -> list[Any]:
+        return [getattr(self, name) for name in self._flat_weights_names]
+
+    @property
+    def all_weights(self) -> list[list[Any]]:
+        """The parameters of each direction of each layer."""
+        flat = self._flat_weights
+        cells = self.num_layers * (2 if self.bidirectional else 1)
+        each = len(flat) // cells
+        return [flat[i : i + each] for i in range(0, len(flat), each)]
+
+    def _state_sizes(self) -> tuple[int, ...]:
+        return (self.hidden_size,)
+
+    def _initial(self, given: Any, batch: int, like: Any) -> list[Any]:
+        """The states (layers * directions, batch, size) to start from."""
+        cells = self.num_layers * (2 if self.bidirectional else 1)
+        sizes = self._state_sizes()
+        if given is None:
+            return [
+                facula.zeros((cells, batch, n), dtype=like.dtype, device=like.device) for n in sizes
+            ]
+        for k, (state, n) in enumerate(zip(given, sizes, strict=True)):
+            if tuple(state.shape) != (cells, batch, n):
+                which = f"hidden[{k}]" if len(sizes) > 1 else "hidden"
+                raise RuntimeError(
+                    f"Expected {which} size {(cells, batch, n)}, got {list(state.shape)}"
+                )
+        return list(given)
+
+    def _check_input(self, input: Any, dims: str) -> None:
+        weight = getattr(self, self._flat_weights_names[0])
+        if input.dtype != weight.dtype:
+            raise ValueError(
+                f"{type(self).__name__}: input is {input.dtype}, the weights are {weight.dtype}"
+            )
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"{type(self).__name__}: input is {tuple(input.shape)}, expected {dims} with "
+                f"{self.input_size} features in the last dim"
+            )
+
+    def _run(self, input: Any, given: Any) -> tuple[Any, tuple[Any, ...]]:
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, given)
+        name = type(self).__name__
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        self._check_input(input, "(time, batch, features)")
+        single = input.dim() == 2
+        if given is not None:
+            dims = 2 if single else 3
+            if any(s.dim() != dims for s in given):
+                kind = "unbatched 2-D" if single else "batched 3-D"
+                got = ", ".join(f"{s.dim()}-D" for s in given)
+                raise RuntimeError(f"For {kind} input, hx should also be {dims}-D but got ({got})")
+            if single:
+                given = [s.unsqueeze(1) for s in given]
+        x = input.unsqueeze(1) if single else input
+        batch_first = self.batch_first and not single
+        states = self._initial(given, x.shape[0 if batch_first else 1], x)
+        output, *final = self._network(x, None, states, batch_first)
+        if single:
+            return output.squeeze(1), tuple(s.squeeze(1) for s in final)
+        return output, tuple(final)
+
+    def _run_packed(self, input: PackedSequence, given: Any) -> tuple[Any, tuple[Any, ...]]:
+        data, batch_sizes, order, back = input
+        if data.dim() != 2:
+            raise RuntimeError(f"input must have 2 dimensions, got {data.dim()}")
+        self._check_input(data, "(rows, features)")
+        batch = int(batch_sizes[0])
+        if given is not None and order is not None:
+            given = [s.index_select(1, order) for s in given]
+        states = self._initial(given, batch, data)
+        output, *final = self._network(data, batch_sizes, states, False)
+        if back is not None:
+            final = [s.index_select(1, back) for s in final]
+        return PackedSequence(output, batch_sizes, order, back), tuple(final)
+
+    def _network(self, x: Any, batch_sizes: Any, states: list[Any], batch_first: bool) -> Any:
+        run = _NETWORKS[self.mode]
+        initial = states if self.mode == "LSTM" else states[0]
+        options = (
+            self._flat_weights,
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            self.bidirectional,
+        )
+        if batch_sizes is None:
+            return run(x, initial, *options, batch_first)
+        return run(x, batch_sizes, initial, *options)
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size:
+            text += f", proj_size={self.proj_size}"
+        if self.num_layers != 1:
+            text += f", num_layers={self.num_layers}"
+        if not self.bias:
+            text += ", bias=False"
+        if self.batch_first:
+            text += ", batch_first=True"
+        if self.dropout:
+            text += f", dropout={self.dropout}"
+        if self.bidirectional:
+            text += ", bidirectional=True"
+        return text
+
+
+class RNN(RNNBase):
+    """Elman RNN; input (L, N, input_size), (N, L, input_size) with batch_first, or (L, input_size).
+
+    A `PackedSequence` gives one back. Returns the last layer's outputs (L, N, D * hidden_size) and
+    the final states (D * num_layers, N, hidden_size), D = 2 if bidirectional else 1.
+    """
 
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
         bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            _mode_of(nonlinearity),
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device=device,
+            dtype=dtype,
+        )
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        output, states = self._run(input, None if hx is None else (hx,))
+        return output, states[0]
+
+
+class LSTM(RNNBase):
+    """LSTM; shapes as RNN, with states (h, c); h is projected to proj_size where that is given."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device,
+            dtype,
+        )
+
+    def _state_sizes(self) -> tuple[int, ...]:
+        return self.proj_size or self.hidden_size, self.hidden_size
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Any, ...]]:
+        return self._run(input, hx)
+
+
+class GRU(RNNBase):
+    """GRU, the reset gate after the product; shapes as RNN."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            "GRU",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            device=device,
+            dtype=dtype,
+        )
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        output, states = self._run(input, None if hx is None else (hx,))
+        return output, states[0]
+
+
+# ---- single steps
+
+
+class RNNCellBase(Module):
+    """What the cells share: parameters, and input with or without a batch."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows = _STEPS[self._mode][1] * hidden_size
+        rows = num_chunks * hidden_size
 
         def make(*shape: int) -> Parameter:
             return Parameter(facula.empty(shape, device=device, dtype=dtype))
@@ -81,42 +373,38 @@ class _Cell(Module):
         """Draw all parameters from U(-k, k), k = 1 / sqrt(hidden_size)."""
         _reset(self, self.hidden_size)
 
-    def _gates(self) -> Any:
-        return None
-
-    def _advance(self, input: Any, state: Any) -> tuple[Any, ...]:
+    def _prepared(self, input: Any, states: Any, count: int) -> tuple[Any, list[Any], bool]:
+        """Input and states with a batch, and whether they came without one."""
+        name = type(self).__name__
         if input.dim() not in (1, 2):
-            raise ValueError(
-                f"{type(self).__name__}: expected input to be 1D or 2D, got {input.dim()}D"
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"{name}: input is {tuple(input.shape)}, expected {self.input_size} features in "
+                "the last dim"
             )
         single = input.dim() == 1
         x = input.unsqueeze(0) if single else input
-        step, _, count = _STEPS[self._mode]
-        if state is None:
-            zeros = facula.zeros(
-                (x.shape[0], self.hidden_size), dtype=input.dtype, device=input.device
-            )
-            state = (zeros,) * count
-        elif single:
-            state = tuple(s.unsqueeze(0) for s in state)
-        projected = F.linear(x, self.weight_ih, self.bias_ih)
-        new = step(self._gates(), projected, state, self.weight_hh, self.bias_hh)
-        return tuple(s.squeeze(0) for s in new) if single else new
+        if states is None:
+            shape = (x.shape[0], self.hidden_size)
+            zeros = facula.zeros(shape, dtype=input.dtype, device=input.device)
+            return x, [zeros] * count, single
+        for state in states:
+            if state.dim() not in (1, 2):
+                raise ValueError(
+                    f"{name}: Expected hidden to be 1D or 2D, got {state.dim()}D instead"
+                )
+        return x, [s.unsqueeze(0) if s.dim() == 1 else s for s in states], single
+
+    def _weights(self) -> tuple[Any, ...]:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
-def _reset(module: Module, hidden_size: int) -> None:
-    bound = 1.0 / math.sqrt(hidden_size) if hidden_size > 0 else 0
-    for parameter in module.parameters():
-        init.uniform_(parameter, -bound, bound)
-
-
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """h' = act(W_ih x + b_ih + W_hh h + b_hh); input (N, input_size) or (input_size,)."""
-
-    _mode = "RNN"
 
     def __init__(
         self,
@@ -127,221 +415,55 @@ class RNNCell(_Cell):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        _nonlinearity(nonlinearity)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        _mode_of(nonlinearity)
         self.nonlinearity = nonlinearity
 
-    def _gates(self) -> Any:
-        return _nonlinearity(self.nonlinearity)
-
     def forward(self, input: Any, hx: Any = None) -> Any:
-        return self._advance(input, None if hx is None else (hx,))[0]
+        x, (h,), single = self._prepared(input, None if hx is None else (hx,), 1)
+        relu = _mode_of(self.nonlinearity) == "RNN_RELU"
+        step = facula.rnn_relu_cell if relu else facula.rnn_tanh_cell
+        new = step(x, h, *self._weights())
+        return new.squeeze(0) if single else new
 
     def extra_repr(self) -> str:
         text = super().extra_repr()
         return text + (f", nonlinearity={self.nonlinearity}" if self.nonlinearity != "tanh" else "")
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """One LSTM step; takes and returns (h, c)."""
 
-    _mode = "LSTM"
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, ...]:
-        return self._advance(input, hx)
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        x, states, single = self._prepared(input, hx, 2)
+        h, c = facula.lstm_cell(x, states, *self._weights())
+        return (h.squeeze(0), c.squeeze(0)) if single else (h, c)
 
 
-class GRUCell(_Cell):
-    """One GRU step (Cho et al. 2014, with the reset gate after the product)."""
+class GRUCell(RNNCellBase):
+    """One GRU step."""
 
-    _mode = "GRU"
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Any, hx: Any = None) -> Any:
-        return self._advance(input, None if hx is None else (hx,))[0]
-
-
-class _Recurrent(Module):
-    _mode: str
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        if hidden_size <= 0 or num_layers <= 0:
-            raise ValueError("hidden_size and num_layers must be greater than zero")
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout should be a number in range [0, 1], got {dropout}")
-        if dropout > 0 and num_layers == 1:
-            warnings.warn(
-                f"dropout={dropout} acts between layers and num_layers is 1: it has no effect",
-                stacklevel=3,
-            )
-        self.mode = self._mode
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
-        self.bidirectional = bidirectional
-        rows = _STEPS[self._mode][1] * hidden_size
-        for layer in range(num_layers):
-            features = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
-            for suffix in self._suffixes(layer):
-                shapes = {"weight_ih": (rows, features), "weight_hh": (rows, hidden_size)}
-                if bias:
-                    shapes.update(bias_ih=(rows,), bias_hh=(rows,))  # type: ignore[dict-item]
-                for name, shape in shapes.items():
-                    value = facula.empty(shape, device=device, dtype=dtype)
-                    self.register_parameter(f"{name}_{suffix}", Parameter(value))
-        self.reset_parameters()
-
-    def _suffixes(self, layer: int) -> list[str]:
-        return [f"l{layer}", f"l{layer}_reverse"] if self.bidirectional else [f"l{layer}"]
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters from U(-k, k), k = 1 / sqrt(hidden_size)."""
-        _reset(self, self.hidden_size)
-
-    def flatten_parameters(self) -> None:
-        """Nothing to do: kept so that programs which call it run."""
-
-    def _gates(self) -> Any:
-        return None
-
-    def _run(self, input: Any, initial: Any) -> tuple[Any, tuple[Any, ...]]:
-        if input.dim() not in (2, 3):
-            raise ValueError(
-                f"{type(self).__name__}: expected input to be 2D or 3D, got {input.dim()}D"
-            )
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError(
-                f"{type(self).__name__}: input is {tuple(input.shape)}, expected "
-                f"{self.input_size} features in the last dim"
-            )
-        single = input.dim() == 2
-        x = input.unsqueeze(1) if single else input
-        if self.batch_first and not single:
-            x = x.transpose(0, 1)
-        count = _STEPS[self._mode][2]
-        stack = self.num_layers * (2 if self.bidirectional else 1)
-        shape = (stack, x.shape[1], self.hidden_size)
-        if initial is None:
-            initial = (facula.zeros(shape, dtype=x.dtype, device=x.device),) * count
-        else:
-            initial = tuple(s.unsqueeze(1) for s in initial) if single else tuple(initial)
-            for state in initial:
-                if tuple(state.shape) != shape:
-                    raise RuntimeError(f"Expected hidden size {shape}, got {tuple(state.shape)}")
-        final: list[tuple[Any, ...]] = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for suffix in self._suffixes(layer):
-                state = tuple(s[len(final)] for s in initial)
-                output, state = self._layer(x, state, suffix, suffix.endswith("reverse"))
-                outputs.append(output)
-                final.append(state)
-            x = facula.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
-            if self.dropout and layer < self.num_layers - 1:
-                x = F.dropout(x, self.dropout, self.training)
-        states = tuple(facula.stack([s[k] for s in final]) for k in range(count))
-        if single:
-            return x.squeeze(1), tuple(s.squeeze(1) for s in states)
-        return (x.transpose(0, 1) if self.batch_first else x), states
-
-    def _layer(self, x: Any, state: tuple[Any, ...], suffix: str, backwards: bool) -> Any:
-        kept = self._parameters
-        weight, bias = kept[f"weight_hh_{suffix}"], kept.get(f"bias_hh_{suffix}")
-        # One product for all times: only the recurrent half must go step by step.
-        projected = F.linear(x, kept[f"weight_ih_{suffix}"], kept.get(f"bias_ih_{suffix}"))
-        step, gates = _STEPS[self._mode][0], self._gates()
-        times = list(projected.unbind(0))
-        outputs = []
-        for xt in reversed(times) if backwards else times:
-            state = step(gates, xt, state, weight, bias)
-            outputs.append(state[0])
-        if backwards:
-            outputs.reverse()
-        return facula.stack(outputs), state
-
-    def extra_repr(self) -> str:
-        text = f"{self.input_size}, {self.hidden_size}"
-        if self.num_layers != 1:
-            text += f", num_layers={self.num_layers}"
-        if not self.bias:
-            text += ", bias=False"
-        if self.batch_first:
-            text += ", batch_first=True"
-        if self.dropout:
-            text += f", dropout={self.dropout}"
-        if self.bidirectional:
-            text += ", bidirectional=True"
-        return text
-
-
-class RNN(_Recurrent):
-    """Elman RNN; input (L, N, input_size), (N, L, input_size) with batch_first, or (L, input_size).
-
-    Returns the last layer's outputs (L, N, D * hidden_size) and the final states
-    (D * num_layers, N, hidden_size), D = 2 if bidirectional else 1.
-    """
-
-    _mode = "RNN"
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "tanh",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        _nonlinearity(nonlinearity)
-        super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-        )
-        self.nonlinearity = nonlinearity
-
-    def _gates(self) -> Any:
-        return _nonlinearity(self.nonlinearity)
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        output, states = self._run(input, None if hx is None else (hx,))
-        return output, states[0]
-
-
-class LSTM(_Recurrent):
-    """LSTM; shapes as RNN, with states (h, c)."""
-
-    _mode = "LSTM"
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Any, ...]]:
-        return self._run(input, hx)
-
-
-class GRU(_Recurrent):
-    """GRU; shapes as RNN."""
-
-    _mode = "GRU"
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        output, states = self._run(input, None if hx is None else (hx,))
-        return output, states[0]
+        x, (h,), single = self._prepared(input, None if hx is None else (hx,), 1)
+        new = facula.gru_cell(x, h, *self._weights())
+        return new.squeeze(0) if single else new

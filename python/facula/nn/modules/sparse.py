@@ -1,4 +1,4 @@
-"""Lookup tables."""
+"""Lookup tables: of rows, and of bags of rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,77 @@ from facula.nn import init
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
-class Embedding(Module):
+class _Table(Module):
+    """The table and what both modules say of it."""
+
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        padding_idx: int | None,
+        max_norm: float | None,
+        norm_type: float,
+        scale_grad_by_freq: bool,
+        sparse: bool,
+        weight: Any,
+        freeze: bool,
+        device: Any,
+        dtype: Any,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if sparse:
+            raise NotImplementedError(f"{name}: sparse=True is not implemented")
+        if padding_idx is not None:
+            if not -rows <= padding_idx < rows:
+                raise ValueError(
+                    f"{name}: padding_idx {padding_idx} must be within num_embeddings {rows}"
+                )
+            padding_idx %= rows
+        if weight is not None and tuple(weight.shape) != (rows, columns):
+            raise ValueError(f"{name}: weight is {tuple(weight.shape)}, expected {rows, columns}")
+        self.num_embeddings, self.embedding_dim = rows, columns
+        self.padding_idx, self.max_norm, self.norm_type = padding_idx, max_norm, norm_type
+        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
+        given = weight is not None
+        if not given:
+            weight = facula.empty(rows, columns, device=device, dtype=dtype)
+        self.weight = Parameter(weight, requires_grad=not freeze)
+        if not given:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table from N(0, 1)."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with facula.no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        if self.padding_idx is not None:
+            text += f", padding_idx={self.padding_idx}"
+        if self.max_norm is not None:
+            text += f", max_norm={self.max_norm}"
+        if self.norm_type != 2:
+            text += f", norm_type={self.norm_type}"
+        if self.scale_grad_by_freq:
+            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
+        return text
+
+
+def _sizes(embeddings: Any) -> tuple[int, int]:
+    if embeddings.dim() != 2:
+        raise ValueError(
+            f"from_pretrained(): embeddings is {tuple(embeddings.shape)}, expected 2 dims"
+        )
+    return tuple(embeddings.shape)
+
+
+class Embedding(_Table):
     """Rows of weight (num_embeddings, embedding_dim) at integer indices: (*) to (*, dim).
 
     Args:
@@ -38,54 +105,29 @@ class Embedding(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__()
-        if sparse:
-            raise NotImplementedError("Embedding: sparse=True is not implemented")
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(
-                    f"padding_idx {padding_idx} must be within num_embeddings {num_embeddings}"
-                )
-            padding_idx %= num_embeddings
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.padding_idx, self.max_norm, self.norm_type = padding_idx, max_norm, norm_type
-        self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
-        shape = (num_embeddings, embedding_dim)
-        if _weight is None:
-            table = facula.empty(shape, device=device, dtype=dtype)
-            self.weight = Parameter(table, requires_grad=not _freeze)
-            self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != shape:
-                raise ValueError(f"weight is {tuple(_weight.shape)}, expected {shape}")
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
-
-    def reset_parameters(self) -> None:
-        """Draw the table from N(0, 1)."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            with facula.no_grad():
-                self.weight[self.padding_idx].fill_(0)
+        super().__init__(
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight,
+            _freeze,
+            device,
+            dtype,
+        )
 
     def forward(self, input: Any) -> Any:
-        if self.max_norm is not None:
-            self._renormalise(input)
         return F.embedding(
             input,
             self.weight,
-            padding_idx=self.padding_idx,
-            scale_grad_by_freq=self.scale_grad_by_freq,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
         )
-
-    def _renormalise(self, input: Any) -> None:
-        with facula.no_grad():
-            rows = facula._C._ops._unique(input)[0]
-            chosen = self.weight[rows]
-            norm = facula.linalg.vector_norm(chosen, self.norm_type, 1, keepdim=True)
-            scale = facula.where(
-                norm > self.max_norm, self.max_norm / (norm + 1e-7), facula.ones_like(norm)
-            )
-            self.weight[rows] = chosen * scale
 
     @classmethod
     def from_pretrained(
@@ -99,12 +141,10 @@ class Embedding(Module):
         sparse: bool = False,
     ) -> Embedding:
         """Make an Embedding from a 2-d tensor."""
-        if embeddings.dim() != 2:
-            raise ValueError(f"embeddings is {tuple(embeddings.shape)}, expected 2 dims")
-        rows, cols = embeddings.shape
+        rows, columns = _sizes(embeddings)
         return cls(
             rows,
-            cols,
+            columns,
             padding_idx,
             max_norm,
             norm_type,
@@ -114,14 +154,94 @@ class Embedding(Module):
             _freeze=freeze,
         )
 
+
+class EmbeddingBag(_Table):
+    """The sum, mean or largest elements of the rows in each bag of indices: (bags, dim).
+
+    Input is (bags, n); or (total,) with `offsets`, where each bag starts.
+
+    Args:
+        mode: "sum", "mean" or "max".
+        include_last_offset: `offsets` has one more entry, the end of the last bag.
+        padding_idx: row that starts at zero, does not count and gets no gradient.
+        max_norm, norm_type, scale_grad_by_freq, sparse: as for Embedding.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Any = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight,
+            False,
+            device,
+            dtype,
+        )
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        """(bags, dim); per_sample_weights, of input's shape, go with the mode "sum"."""
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Any,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """Make an EmbeddingBag from a 2-d tensor."""
+        rows, columns = _sizes(embeddings)
+        bag = cls(
+            rows,
+            columns,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            embeddings,
+            include_last_offset,
+            padding_idx,
+        )
+        bag.weight.requires_grad_(not freeze)
+        return bag
+
     def extra_repr(self) -> str:
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            text += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            text += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            text += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq:
-            text += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        return text
+        return f"{super().extra_repr()}, mode={self.mode!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from facula.nn.utils import rnn
 from facula.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -16,5 +17,6 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
+    "rnn",
     "vector_to_parameters",
 ]

@@ -1,0 +1,20 @@
+// Matrix products of floats in blocks that fit the caches (Goto & van de Geijn, Anatomy of
+// high-performance matrix multiplication, 2008; Van Zee & van de Geijn, BLIS, 2015), over GemmLoops.
+#pragma once
+
+#include "aten/cpu/gemm.h"
+
+namespace facula::cpu {
+
+// As gemm(), for c.col == 1, k > 0 and T float or double.
+template <typename T>
+void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c);
+
+// Small enough to be multiplied where it lies, without any preparation.
+template <typename T>
+bool fits_tiles(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, Matrix<T> c);
+// Such a product, on the calling thread; beta is 0 or 1.
+template <typename T>
+void tiles_gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, bool accumulate, Matrix<T> c);
+
+}  // namespace facula::cpu

@@ -1,0 +1,94 @@
+"""Normalisation and distances that are arrangements of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula
+from facula import _C
+from facula.nn._resize import pad
+
+__all__ = [
+    "instance_norm",
+    "local_response_norm",
+    "normalize",
+    "pairwise_distance",
+    "pdist",
+]
+
+_ops = _C._nn_functional
+
+
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """Divide by the p-norm along `dim`: input / max(norm, eps)."""
+    norm = facula.linalg.vector_norm(input, p, dim, keepdim=True).clamp_min(eps)
+    return facula.div(input, norm, out=out) if out is not None else input / norm
+
+
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    """p-norm of x1 - x2 + eps over the last dim; the shapes broadcast."""
+    return facula.linalg.vector_norm(x1 - x2 + eps, p, -1, keepdim=keepdim)
+
+
+def pdist(input: Any, p: float = 2.0) -> Any:
+    """p-norms of the differences of all pairs of rows of (N, M): (N (N - 1) / 2,).
+
+    The pairs are in the order (0, 1), (0, 2), ..., (1, 2), ..., as SciPy has them.
+    """
+    if input.dim() != 2:
+        raise ValueError(f"pdist(): input is {tuple(input.shape)}, expected (N, M)")
+    first, second = facula.triu_indices(len(input), len(input), 1, device=input.device)
+    return facula.linalg.vector_norm(input[first] - input[second], p, -1)
+
+
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Normalise each channel of each sample of (N, C, *) by itself (Ulyanov et al. 2016).
+
+    It is batch norm of the batch seen as (1, N C, *): running statistics are averages over N.
+    """
+    n, channels, *space = input.shape
+
+    def tiled(t: Any) -> Any:
+        return None if t is None else t.repeat(n)
+
+    mean, var = tiled(running_mean), tiled(running_var)
+    result = _ops.batch_norm(
+        input.reshape(1, n * channels, *space),
+        mean,
+        var,
+        tiled(weight),
+        tiled(bias),
+        use_input_stats,
+        momentum,
+        eps,
+    )
+    if use_input_stats and running_mean is not None:
+        with facula.no_grad():
+            running_mean.copy_(mean.view(n, channels).mean(0))
+            running_var.copy_(var.view(n, channels).mean(0))
+    return result.reshape(input.shape)
+
+
+def local_response_norm(
+    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """input / (k + alpha * mean of squares over `size` channels)^beta (Krizhevsky 2012)."""
+    if input.dim() < 3:
+        raise ValueError(
+            f"local_response_norm(): input is {tuple(input.shape)}, expected (N, C, *)"
+        )
+    before = size // 2
+    square = pad(input.square().transpose(1, -1), (before, size - 1 - before))
+    mean = square.unfold(-1, size, 1).mean(-1).transpose(1, -1)
+    return input / (mean * alpha + k) ** beta

@@ -1,0 +1,90 @@
+"""`LRScheduler`, the base of all schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["LRScheduler"]
+
+
+def checked_optimizer(optimizer: Any) -> Any:
+    if not hasattr(optimizer, "param_groups"):
+        raise TypeError(f"optimizer must be an Optimizer, not {type(optimizer).__name__}")
+    return optimizer
+
+
+class LRScheduler:
+    """Base class: a subclass defines `get_lr`, the rates for the epoch `self.last_epoch`.
+
+    Args:
+        optimizer: whose groups' "lr" is set.
+        last_epoch: -1 to start, else the last epoch done (groups then need "initial_lr").
+    """
+
+    def __init__(self, optimizer: Any, last_epoch: int = -1) -> None:
+        self.optimizer = checked_optimizer(optimizer)
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming"
+                )
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._last_lr: list[float] = []
+        self.step()
+
+    def get_lr(self) -> list[float]:
+        """Compute the rate of each group for `last_epoch`."""
+        raise NotImplementedError
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that the last `step` set."""
+        return self._last_lr
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go to the next epoch and set the rates.
+
+        `epoch` jumps to that epoch; this needs a closed form where the schedule has one.
+        """
+        if epoch is None:
+            self.last_epoch += 1
+            rates = self.get_lr()
+        else:
+            self.last_epoch = epoch
+            closed = getattr(self, "_get_closed_form_lr", self.get_lr)
+            rates = closed()
+        self._set(rates)
+
+    def _set(self, rates: Sequence[float]) -> None:
+        for group, lr in zip(self.optimizer.param_groups, rates, strict=False):
+            group["lr"] = lr
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def _current(self) -> list[float]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All attributes but the optimizer and functions."""
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not is_function(v)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the attributes that `state_dict` returned."""
+        self.__dict__.update(state_dict)
+
+
+def is_function(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and any(is_function(v) for v in value)
+    return callable(value) or isinstance(value, LRScheduler)
+
+
+def one_each(name: str, value: Any, count: int) -> list[float]:
+    """One number for each group: `value` is that, or one number for all."""
+    if isinstance(value, (list, tuple)):
+        if len(value) != count:
+            raise ValueError(f"expected {count} values for {name}, got {len(value)}")
+        return list(value)
+    return [value] * count

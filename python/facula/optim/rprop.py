@@ -1,0 +1,64 @@
+"""Resilient propagation (Riedmiller & Braun 1993)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula
+from facula.optim.optimizer import Optimizer, check_range, new_step, zeros_like
+
+__all__ = ["Rprop"]
+
+
+class Rprop(Optimizer):
+    """p -= s sign(g); s grows by etas[1] where g keeps its sign, else shrinks by etas[0].
+
+    s starts as lr and stays within step_sizes. Where the sign changed, p rests for a step.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        check_range("learning rate", group["lr"])
+        down, up = group["etas"]
+        if not 0.0 < down < 1.0 < up:
+            raise ValueError(f"Invalid eta values: {down}, {up}")
+
+    def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"] = new_step()
+        state["prev"] = zeros_like(param)
+        state["step_size"] = facula.full_like(param.detach(), group["lr"])
+
+    def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
+        down, up = group["etas"]
+        for p, raw, state in zip(params, grads, states, strict=True):
+            state["step"] += 1
+            grad = -raw if group["maximize"] else raw
+            same = grad * state["prev"]
+            size = state["step_size"]
+            factor = facula.ones_like(size).masked_fill_(same > 0, up).masked_fill_(same < 0, down)
+            size.mul_(factor).clamp_(*group["step_sizes"])
+            grad = grad.masked_fill(same < 0, 0)
+            p.addcmul_(grad.sign(), size, value=-1)
+            state["prev"].copy_(grad)

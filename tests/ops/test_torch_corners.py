@@ -1,0 +1,333 @@
+"""Corners where torch's documented behaviour decides: values written down from torch 2.13."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import facula as fa
+import numpy as np
+import pytest
+from facula.nn import functional as F
+
+NAN = math.nan
+INF = math.inf
+
+
+def gradient(f: Callable[[fa.Tensor], fa.Tensor], values: list[float]) -> list[float]:
+    x = fa.tensor(values, dtype=fa.float64, requires_grad=True)
+    f(x).sum().backward()
+    return x.grad.tolist()
+
+
+def test_where_as_method() -> None:
+    x, y, c = fa.tensor([1.0, 2.0]), fa.tensor([9.0, 8.0]), fa.tensor([True, False])
+    assert x.where(c, y).tolist() == [1.0, 8.0]
+    assert x.where(c, 0.0).tolist() == [1.0, 0.0]
+    assert fa.tensor([3, 4]).where(c, -1).tolist() == [3, -1]
+
+
+def test_matrix_power_as_method() -> None:
+    assert fa.tensor([[1.0, 1.0], [0.0, 1.0]]).matrix_power(3).tolist() == [[1.0, 3.0], [0.0, 1.0]]
+
+
+def test_sums_of_masks_are_masks() -> None:
+    a, b = fa.tensor([True, True, False]), fa.tensor([True, False, False])
+    assert (a + b).dtype is fa.bool and (a + b).tolist() == [True, True, False]
+    assert fa.add(a, b, alpha=2).dtype is fa.bool
+    assert (a + fa.tensor([], dtype=fa.bool)[:0].reshape(0, 1)).dtype is fa.bool
+    a += b
+    assert a.tolist() == [True, True, False]
+    assert (b + 1).tolist() == [2, 1, 1] and (b + 1).dtype is fa.int64
+    assert (b + 0.5).dtype is fa.float32 and b.sum().dtype is fa.int64
+    for f in (lambda: a - b, lambda: -a, lambda: fa.rsub(a, b)):
+        with pytest.raises(NotImplementedError, match="not implemented for bool"):
+            f()
+
+
+EDGES = [-6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0]
+
+
+def test_gradients_at_kinks() -> None:
+    assert gradient(F.hardswish, [-6.0, -3.0, 0.0, 3.0, 6.0]) == [0, 0, 0.5, 1, 1]
+    low, high = fa.full((7,), -1.0, dtype=fa.float64), fa.full((7,), 3.0, dtype=fa.float64)
+    inside = [0, 0, 1, 1, 1, 1, 0]
+    assert gradient(lambda x: x.clamp(-1.0, 3.0), EDGES) == inside
+    assert gradient(lambda x: x.clamp(low, high), EDGES) == inside
+    assert gradient(lambda x: x.clamp(min=low), EDGES) == [0, 0, 1, 1, 1, 1, 1]
+    assert gradient(lambda x: x.clamp(max=high), EDGES) == [1, 1, 1, 1, 1, 1, 0]
+    assert gradient(lambda x: x.clamp(high, low), EDGES) == [0] * 7  # limits that cross: max wins
+    one = fa.ones(7, dtype=fa.float64)
+    assert gradient(lambda x: one.clamp(x, high), EDGES) == [0, 0, 0, 0, 0, 1, 0]
+    assert gradient(lambda x: one.clamp(max=x), EDGES) == [1, 1, 1, 1, 0, 0, 0]
+
+
+def test_clamp_by_tensors_with_nan() -> None:
+    x, n = fa.tensor([1.0, NAN, 5.0]), fa.tensor([NAN, 0.0, 2.0])
+    for got, want in (
+        (x.clamp(min=n), np.maximum(x.numpy(), n.numpy())),
+        (x.clamp(max=n), np.minimum(x.numpy(), n.numpy())),
+    ):
+        np.testing.assert_array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1.0, 1e20, 1e30])
+def test_gradient_of_atan2_at_any_scale(scale: float) -> None:
+    y = fa.tensor(3 * scale, requires_grad=True)
+    x = fa.tensor(4 * scale, requires_grad=True)
+    fa.atan2(y, x).backward()
+    assert y.grad.item() == pytest.approx(4 / 25 / scale, rel=1e-5)
+    assert x.grad.item() == pytest.approx(-3 / 25 / scale, rel=1e-5)
+
+
+def test_gradient_of_atan2_at_the_origin() -> None:
+    y, x = fa.zeros(1, requires_grad=True), fa.zeros(1, requires_grad=True)
+    fa.atan2(y, x).backward()
+    assert y.grad.item() == 0 and x.grad.item() == 0
+
+
+def test_losses_of_nan_have_nan_gradients() -> None:
+    zero = fa.zeros(2, dtype=fa.float64)
+    for loss in (F.smooth_l1_loss, F.huber_loss, F.mse_loss):
+        g = gradient(lambda x, f=loss: f(x, zero, reduction="none"), [NAN, 3.0])
+        assert math.isnan(g[0]) and g[1] in (1.0, 6.0)
+    zero_beta = gradient(lambda x: F.smooth_l1_loss(x, zero, beta=0.0, reduction="sum"), [0.0, 2.0])
+    assert zero_beta == [0.0, 1.0]
+
+
+def test_medians_share_gradients_among_ties() -> None:
+    assert gradient(fa.median, [1.0, 2.0, 2.0, 3.0]) == [0, 0.5, 0.5, 0]
+    assert gradient(fa.nanmedian, [2.0, NAN, 2.0]) == [0.5, 0, 0.5]
+    assert gradient(fa.max, [1.0, NAN, 2.0]) == [0, 1, 0]
+
+
+def test_complex_logsumexp() -> None:
+    z = np.array([[1 + 2j, 0.5 - 1j], [30j, 200 + 1j]])
+    want = np.log(np.exp(z - z.real.max(1, keepdims=True)).sum(1)) + z.real.max(1)
+    got = fa.logsumexp(fa.from_numpy(z), 1)
+    assert got.dtype is fa.complex128
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+
+
+def test_means_of_no_complex_numbers() -> None:
+    e = fa.empty(2, 0, dtype=fa.complex64)
+    for t in (e.mean(1), e.mean().reshape(1), fa.var_mean(e, 1)[1]):
+        for z in t.tolist():
+            assert math.isnan(z.real) and math.isnan(z.imag)
+
+
+def test_dtypes_of_results() -> None:
+    half = fa.tensor([[0.1, 0.2]], dtype=fa.bfloat16)
+    target, weight = fa.tensor([0]), fa.tensor([0.1, 0.2], dtype=fa.bfloat16)
+    for w in (None, weight):
+        assert F.cross_entropy(half, target, w, label_smoothing=0.2).dtype is fa.bfloat16
+    assert F.cosine_similarity(half, fa.tensor([[1, 2]])).dtype is fa.bfloat16
+    assert F.cosine_similarity(half, fa.ones(1, 2)).dtype is fa.float32
+    assert fa.repeat_interleave(fa.tensor([1, 2], dtype=fa.int32)).dtype is fa.int32
+
+
+def test_cosine_similarity_of_integers() -> None:
+    a = np.array([[200, 100, 7]], np.uint8)
+    b = np.array([[2.0, -1.0, 0.5]])
+    want = (a * b).sum() / np.linalg.norm(a.astype(float)) / np.linalg.norm(b)
+    got = F.cosine_similarity(fa.from_numpy(a), fa.from_numpy(b))
+    np.testing.assert_allclose(got.numpy(), [want], rtol=1e-12)
+
+
+def test_out_gives_factories_their_dtype() -> None:
+    out = fa.empty(0, dtype=fa.int16)
+    assert fa.arange(2.5, out=out).tolist() == [0, 1, 2] and out.dtype is fa.int16
+    assert fa.ones(2, out=fa.empty(2, dtype=fa.bool)).tolist() == [True, True]
+    assert fa.eye(2, out=fa.empty(2, 2, dtype=fa.int64)).tolist() == [[1, 0], [0, 1]]
+    assert fa.linspace(0, 4, 3, out=fa.empty(3, dtype=fa.int32)).tolist() == [0, 2, 4]
+
+
+def test_numbers_before_tensors() -> None:
+    assert fa.div(7, fa.tensor([2, -2]), rounding_mode="floor").tolist() == [3, -4]
+    assert fa.div(7.0, fa.tensor([2.0]), rounding_mode="trunc").tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        (lambda y: y.pow_(2), [[2, 4], [6, 10]]),
+        (lambda y: y.pow_(3), [[3, 12], [27, 75]]),
+        (lambda y: y.pow_(fa.tensor(2.0)), [[2, 4], [6, 10]]),
+        (lambda y: y[:].pow_(2), [[2, 4], [6, 10]]),
+        (
+            lambda y: y.clamp_(fa.full((2,), 1.5).double(), fa.full((2,), 4).double()),
+            [[0, 1], [1, 0]],
+        ),
+        (lambda y: y.div_(fa.tensor([2.0, 2.0]), rounding_mode="floor"), [[0, 0], [0, 0]]),
+    ],
+)
+def test_composites_in_place_have_gradients(change: Any, want: list[list[float]]) -> None:
+    x = fa.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=fa.float64, requires_grad=True)
+    y = x * 1
+    change(y)
+    y.sum().backward()
+    assert x.grad.tolist() == want
+
+
+def test_renorm_in_place_has_the_gradient_of_renorm() -> None:
+    grads = []
+    for f in (lambda y: fa.renorm(y, 2, 0, 1.0), lambda y: y.renorm_(2, 0, 1.0)):
+        x = fa.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=fa.float64, requires_grad=True)
+        f(x * 1).sum().backward()
+        grads.append(x.grad.tolist())
+    # d/dx of x / (|x| + 1e-7), by hand
+    rows = np.array([[1.0, 2.0], [3.0, 5.0]])
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    want = 1 / norms - rows * rows.sum(1, keepdims=True) / norms**3
+    for g in grads:
+        np.testing.assert_allclose(g, want, rtol=1e-6)
+
+
+def test_out_that_requires_grad() -> None:
+    for f in (
+        lambda out: fa.add(fa.ones(3), 1, out=out),
+        lambda out: fa.cumsum(fa.ones(3), 0, out=out),
+        lambda out: fa.zeros(3, out=out),
+        lambda out: fa.cat([fa.ones(3)], out=out),
+    ):
+        leaf = fa.ones(3, requires_grad=True)
+        with pytest.raises(RuntimeError, match="grad"):
+            f(leaf)
+        assert leaf.tolist() == [1, 1, 1]
+        with fa.no_grad():
+            f(leaf)
+
+
+def test_detached_leaves_get_no_gradient() -> None:
+    x = fa.ones(2, requires_grad=True)
+    y = (x * 2).sum()
+    x.requires_grad_(False)
+    y.backward()
+    assert x.grad is None
+
+
+def test_dilated_windows_beside_the_input() -> None:
+    # Both taps of the window lie in the padding: no element, so no maximum and no gradient.
+    for dims, pool in ((1, F.max_pool1d), (2, F.max_pool2d), (3, F.max_pool3d)):
+        x = fa.ones(2, 3, *[1] * dims, requires_grad=True)
+        for _ in range(20):
+            y = pool(x, 2, stride=1, padding=1, dilation=2)
+            assert y.flatten().tolist() == [-INF] * 6
+            (g,) = fa.autograd.grad(y.sum(), x)
+            assert g.flatten().tolist() == [0] * 6
+            _, places = pool(x, 2, stride=1, padding=1, dilation=2, return_indices=True)
+            assert places.flatten().tolist() == [-1] * 6
+    x = fa.arange(3.0).reshape(1, 1, 1, 3)
+    x.requires_grad_()
+    y = F.max_pool2d(x, 2, stride=1, padding=1, dilation=(2, 1), ceil_mode=True)
+    assert y.flatten().tolist() == [-INF] * y.numel()
+    y.sum().backward()
+    assert x.grad.flatten().tolist() == [0, 0, 0]
+
+
+def test_batch_norm_of_an_empty_batch() -> None:
+    for shape in ((0, 3), (0, 3, 5), (4, 3, 0)):
+        w, b = fa.ones(3, requires_grad=True), fa.ones(3, requires_grad=True)
+        F.batch_norm(fa.zeros(*shape), None, None, w, b, True).sum().backward()
+        assert w.grad.tolist() == [0, 0, 0] and b.grad.tolist() == [0, 0, 0]
+
+
+def test_attention_of_matrices_with_a_mask() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v, m = (rng.standard_normal(s) for s in ((5, 4), (6, 4), (6, 2), (5, 6)))
+    scores = q @ k.T / 2 + m
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    want = p / p.sum(1, keepdims=True) @ v
+    got = F.scaled_dot_product_attention(*(fa.from_numpy(a) for a in (q, k, v, m)))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+    keep = m > 0
+    keep[:, 0] = True
+    p = np.where(keep, np.exp(q @ k.T / 2), 0)
+    want = p / p.sum(1, keepdims=True) @ v
+    got = F.scaled_dot_product_attention(*(fa.from_numpy(a) for a in (q, k, v, keep)))
+    np.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+
+
+def test_circular_padding_goes_round_what_is_left() -> None:
+    x = fa.arange(5.0).reshape(1, 1, 5)
+    for amounts, want in (
+        ((-1, 2), [1, 2, 3, 4, 1, 2]),
+        ((2, -1), [2, 3, 0, 1, 2, 3]),
+        ((3, -2), [0, 1, 2, 0, 1, 2]),
+        ((2, 1), [3, 4, 0, 1, 2, 3, 4, 0]),
+    ):
+        assert F.pad(x, amounts, "circular").flatten().tolist() == want
+
+
+def test_adaptive_sizes_of_none() -> None:
+    x = fa.arange(24.0).reshape(1, 1, 4, 6)
+    for size in ((None, 3), (None, None), None):
+        shape = F.adaptive_avg_pool2d(x, size).shape
+        assert shape == (1, 1, 4, 3 if size == (None, 3) else 6)
+    assert F.adaptive_avg_pool3d(x, (None, 2, None)).shape == (1, 1, 2, 6)
+    with pytest.raises(ValueError, match="expected 2 sizes"):
+        F.adaptive_avg_pool2d(x, (None, 3, 3))
+
+
+def test_repeats_must_add_up_to_the_output_size() -> None:
+    repeats = fa.tensor([1, 2])
+    assert fa.repeat_interleave(repeats, output_size=3).tolist() == [0, 1, 1]
+    for size in (2, 4, -1, (1 << 63) - 1):
+        with pytest.raises(RuntimeError, match="output_size"):
+            fa.repeat_interleave(repeats, output_size=size)
+
+
+def test_formats_are_strings() -> None:
+    for t in (fa.tensor(1.0), fa.ones(2)):
+        with pytest.raises(TypeError, match="__format__"):
+            t.__format__(3)
+
+
+def test_differences_of_integers_do_not_wrap() -> None:
+    low = -(1 << 31)
+    for a, b in (
+        (fa.tensor([0], dtype=fa.int32), fa.tensor([low], dtype=fa.int32)),
+        (fa.tensor([2], dtype=fa.uint8), fa.tensor([250], dtype=fa.uint8)),
+        (fa.tensor([(1 << 63) - 1]), fa.tensor([-(1 << 63)])),
+    ):
+        assert not fa.allclose(a, b) and not fa.isclose(b, a).item()
+        with pytest.raises(AssertionError):
+            fa.testing.assert_close(a, b)
+    assert fa.isclose(fa.tensor([2], dtype=fa.uint8), fa.tensor([5], dtype=fa.uint8), 10.0).item()
+    y = fa.tensor([200, 250, 100], dtype=fa.uint8)
+    assert fa.trapezoid(y).item() == 400
+    assert fa.trapezoid(y, fa.tensor([9, 5, 200], dtype=fa.uint8)).item() == -4 * 225 + 195 * 175
+    assert fa.cumulative_trapezoid(y).tolist() == [225, 400]
+
+
+def test_views_made_under_no_grad_are_not_changed_in_place() -> None:
+    x = fa.ones(4, requires_grad=True)
+    for base in (x * 2, x):
+        with fa.no_grad():
+            view = base.view(2, 2)
+            view.mul_(1)  # without gradients it may be
+        for change in (
+            lambda v: v.mul_(2),
+            lambda v: v.copy_(fa.zeros(2, 2)),
+            lambda v: v.zero_(),
+            lambda v: v.pow_(2),
+            lambda v: v.__setitem__(0, 1.0),
+            lambda v: v.uniform_(),
+        ):
+            with pytest.raises(RuntimeError, match="under no_grad"):
+                change(view)
+        view.detach().mul_(1)
+    whole = fa.ones(4)
+    with fa.no_grad():
+        view = whole[:2]
+    view.add_(1)
+    assert whole.tolist() == [2, 2, 1, 1]
+
+
+def test_data_replaced_after_the_forward_pass() -> None:
+    x = fa.ones(5, requires_grad=True)
+    y = (x * 3).sum()
+    x.data = fa.ones(2)
+    with pytest.raises(RuntimeError, match="data were replaced"):
+        y.backward()

@@ -1,0 +1,200 @@
+"""The frame around the optimizers' operators: missing gradients, dtypes, layouts, threads."""
+
+from __future__ import annotations
+
+import facula
+import numpy as np
+import pytest
+from facula import nn, optim
+
+KINDS = {
+    "sgd": lambda ps: optim.SGD(ps, 0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "adam": lambda ps: optim.Adam(ps, 0.1, amsgrad=True),
+    "adamw": lambda ps: optim.AdamW(ps, 0.1, weight_decay=0.1),
+    "nadam": lambda ps: optim.NAdam(ps, 0.1),
+    "adamax": lambda ps: optim.Adamax(ps, 0.1),
+    "rmsprop": lambda ps: optim.RMSprop(ps, 0.1, momentum=0.5, centered=True),
+    "adagrad": lambda ps: optim.Adagrad(ps, 0.1),
+    "adadelta": lambda ps: optim.Adadelta(ps),
+}
+
+
+def parameter(values, dtype=facula.float64):
+    return nn.Parameter(facula.tensor(np.asarray(values).tolist(), dtype=dtype))
+
+
+def values(p):
+    return np.array(p.detach().to(facula.float64).tolist())
+
+
+def steps(make, params, grads):
+    """Steps with one array of gradients a step and parameter; None leaves a parameter out."""
+    optimizer = make(params)
+    for row in grads:
+        for p, g in zip(params, row, strict=True):
+            p.grad = None if g is None else facula.tensor(np.asarray(g).tolist(), dtype=p.dtype)
+        optimizer.step()
+    return optimizer
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_parameters_do_not_influence_each_other(make):
+    rng = np.random.default_rng(0)
+    start = [rng.standard_normal(s) for s in ((3, 2), (), (0,), (5,))]
+    grads = [[rng.standard_normal(s.shape) for s in start] for _ in range(4)]
+    together = [parameter(s) for s in start]
+    steps(make, together, grads)
+    for i, s in enumerate(start):
+        alone = [parameter(s)]
+        steps(make, alone, [[row[i]] for row in grads])
+        np.testing.assert_array_equal(values(together[i]), values(alone[0]))
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_a_parameter_without_gradient_waits(make):
+    rng = np.random.default_rng(1)
+    a, b, late = (parameter(rng.standard_normal(3)) for _ in range(3))
+    before = values(late)
+    first = rng.standard_normal(3)
+    optimizer = steps(make, [a, late], [[first, None]])
+    np.testing.assert_array_equal(values(late), before)
+    with facula.no_grad():
+        b.copy_(late)
+    steps(make, [b], [[first]])
+    late.grad, a.grad = facula.tensor(first.tolist(), dtype=late.dtype), None
+    optimizer.step()  # its first step, whatever the others did
+    np.testing.assert_array_equal(values(late), values(b))
+
+
+@pytest.mark.parametrize("dtype", [facula.float32, facula.bfloat16, facula.float16])
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_lower_precision_follows_float64(make, dtype):
+    rng = np.random.default_rng(2)
+    start, grads = rng.standard_normal(700), rng.standard_normal((3, 1, 700))
+    exact, rounded = parameter(start), parameter(start, dtype)
+    for p in (exact, rounded):
+        steps(make, [p], grads)
+    rtol = {facula.float32: 1e-4, facula.float16: 3e-2, facula.bfloat16: 0.1}[dtype]
+    error = np.abs(values(rounded) - values(exact))
+    assert np.quantile(error, 0.95) < rtol and rounded.dtype == dtype
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_dtypes_may_mix(make):
+    rng = np.random.default_rng(3)
+    start, grads = rng.standard_normal((2, 4)), rng.standard_normal((3, 2, 4))
+    mixed = [parameter(start[0]), parameter(start[1], facula.float32)]
+    steps(make, mixed, grads)
+    for i, dtype in enumerate((facula.float64, facula.float32)):
+        alone = parameter(start[i], dtype)
+        steps(make, [alone], grads[:, i : i + 1])
+        np.testing.assert_array_equal(values(mixed[i]), values(alone))
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_a_complex_parameter_is_a_pair_of_real_ones(make):
+    rng = np.random.default_rng(4)
+    start, grads = rng.standard_normal((3, 2)), rng.standard_normal((2, 3, 2))
+    p = nn.Parameter(facula.view_as_complex(facula.tensor(start.tolist(), dtype=facula.float64)))
+    q = parameter(start)
+    both = [make([p]), make([q])]
+    for g in grads:
+        q.grad = facula.tensor(g.tolist(), dtype=facula.float64)
+        p.grad = facula.view_as_complex(q.grad.clone())
+        for optimizer in both:
+            optimizer.step()
+    np.testing.assert_array_equal(values(facula.view_as_real(p.detach())), values(q))
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_layout_and_threads_change_nothing(make):
+    rng = np.random.default_rng(5)
+    shapes = ((300, 257), (70, 3), (200_000,))
+    start = [rng.standard_normal(s) for s in shapes]
+    grads = [[rng.standard_normal(s) for s in shapes] for _ in range(2)]
+    plain = [parameter(s) for s in start]
+    before = facula.get_num_threads()
+    try:
+        facula.set_num_threads(1)
+        steps(make, plain, grads)
+        facula.set_num_threads(3)
+        turned = [
+            nn.Parameter(parameter(s.T).detach().t() if s.ndim == 2 else parameter(s))
+            for s in start
+        ]
+        gapped = []
+        for s in start:
+            wide = facula.zeros([2 * n for n in s.shape], dtype=facula.float64)
+            view = wide[tuple(slice(None, None, 2) for _ in s.shape)]
+            view.copy_(facula.tensor(s.tolist(), dtype=facula.float64))
+            gapped.append(nn.Parameter(view))
+        for others in (turned, gapped):
+            steps(make, others, grads)
+            for p, q in zip(plain, others, strict=True):
+                np.testing.assert_array_equal(values(p), values(q))
+    finally:
+        facula.set_num_threads(before)
+
+
+def test_a_step_counts_as_a_write():
+    p = parameter([1.0, 2.0])
+    squared = (p * p).sum()
+    p.grad = facula.ones(2, dtype=facula.float64)
+    optim.SGD([p], lr=0.1).step()
+    with pytest.raises(RuntimeError, match="changed"):
+        squared.backward()
+
+
+def test_a_number_that_counted_steps_becomes_a_tensor():
+    p = parameter([1.0])
+    optimizer = steps(KINDS["adam"], [p], [[[1.0]]])
+    state = optimizer.state_dict()
+    state["state"][0] = {**state["state"][0], "step": 5}
+    optimizer.load_state_dict(state)
+    p.grad = facula.ones(1, dtype=facula.float64)
+    optimizer.step()
+    assert optimizer.state[p]["step"].item() == 6.0
+
+
+def test_the_rate_may_be_a_tensor():
+    p, q = parameter([1.0]), parameter([1.0])
+    for param, lr in ((p, 0.25), (q, facula.tensor(0.25))):
+        steps(lambda ps, lr=lr: optim.AdamW(ps, lr=lr), [param], [[[0.5]]])
+    assert p.item() == q.item()
+
+
+def test_sgd_keeps_nothing_without_momentum():
+    p = parameter([1.0])
+    assert steps(lambda ps: optim.SGD(ps, lr=0.5), [p], [[[1.0]]]).state_dict()["state"] == {}
+    assert p.item() == 0.5
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam, optim.AdamW, optim.Adagrad])
+def test_implementations_that_exclude_each_other(kind):
+    for option in ({"foreach": True}, {"fused": True}):
+        kind([parameter([1.0])], lr=0.1, **option)
+    if kind is not optim.Adagrad:
+        with pytest.raises(RuntimeError, match="cannot be `True` together"):
+            kind([parameter([1.0])], lr=0.1, foreach=True, fused=True)
+    with pytest.raises(RuntimeError, match="does not support `differentiable`"):
+        kind([parameter([1.0])], lr=0.1, differentiable=True, fused=True)
+
+
+def test_the_operators_refuse_lists_that_do_not_fit():
+    step = facula._C._ops.sgd_step
+    p, q = facula.ones(3), facula.ones(2)
+    options = (0.1, 0.0, 0.0, 0.0, False, False, False)
+    for params, grads, buffers in (
+        ([p], [], []),
+        ([p], [q], []),
+        ([p], [facula.ones(3, dtype=facula.int64)], []),
+        ([p], [p.to(facula.complex64)], []),
+        ([p], [p], [p]),
+        ([facula.ones(1).expand(3)], [p], []),
+    ):
+        with pytest.raises((RuntimeError, ValueError)):
+            step(params, grads, buffers, *options)
+    leaf = facula.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="leaf"):
+        step([leaf], [p], [], *options)
+    np.testing.assert_array_equal(values(p), np.ones(3))
