@@ -90,6 +90,14 @@ def moves(n: int, dtype: str) -> list[tuple[str, float, Callable[[], Any], Calla
     p, q = f[: side * side].reshape(side, side), t[: side * side].reshape(side, side)
     other = "float32" if dtype == "bfloat16" else "bfloat16"
     ours, theirs = fa.nn.functional, torch.nn.functional
+    c, d = f.reshape(-1, 32768), t.reshape(-1, 32768)
+    classes = torch.randint(0, 32768, (len(d),), device="cuda")
+    targets = fa.tensor(classes.tolist()).to("cuda")
+
+    def both(lib: Any, functions: Any, x: Any, y: Any) -> Any:
+        leaf = x.detach().requires_grad_()
+        return lib.autograd.grad(functions.cross_entropy(leaf, y), [leaf])
+
     return [
         (f"add {dtype}", 3 * n, lambda: fa.add(f, g, out=fo), lambda: torch.add(t, u, out=to)),
         (f"copy {dtype}", 2 * n, lambda: fo.copy_(f), lambda: to.copy_(t)),
@@ -102,6 +110,10 @@ def moves(n: int, dtype: str) -> list[tuple[str, float, Callable[[], Any], Calla
         (f"softmax 1024 {dtype}", 2 * n, lambda: fa.softmax(m, 1), lambda: torch.softmax(v, 1)),
         (f"layer_norm 1024 {dtype}", 2 * n,
          lambda: ours.layer_norm(m, (1024,)), lambda: theirs.layer_norm(v, (1024,))),
+        (f"cross_entropy 32768 {dtype}", n,
+         lambda: ours.cross_entropy(c, targets), lambda: theirs.cross_entropy(d, classes)),
+        (f"cross_entropy both ways {dtype}", 3 * n,
+         lambda: both(fa, ours, c, targets), lambda: both(torch, theirs, d, classes)),
         (f"row broadcast {dtype}", 2 * n, lambda: m + w, lambda: v + x),
         (f"transpose {dtype}", 2 * side * side,
          lambda: p.t().contiguous(), lambda: q.t().contiguous()),
