@@ -51,27 +51,32 @@ int32_t adam(void*, const FaculaCall* call) {
     for (int list = 1; list < (has_largest ? 5 : 4); ++list) {
       if (!same_layout(p, at(list, i))) return FACULA_NOT_SUPPORTED;
     }
-    if (!is_dense(p) || !on_device(p) || at(5, i).dtype != FACULA_FLOAT32) return FACULA_NOT_SUPPORTED;
+    const FaculaTensor& steps = at(5, i);
+    if (!is_dense(p) || !on_device(p) || steps.numel != 1 || !is_floating(steps.dtype)) return FACULA_NOT_SUPPORTED;
+    if (!on_device(steps) && steps.dtype < FACULA_FLOAT32) return FACULA_NOT_SUPPORTED;
     for (const int list : {0, 1, 2, 3}) {
       if (!is_floating(real_type(at(list, i).dtype))) return FACULA_NOT_SUPPORTED;
     }
     if (has_largest && at(4, i).dtype != at(3, i).dtype) return FACULA_NOT_SUPPORTED;
   }
+  Scratch counts(call->index, call->stream);
+  if (count > 0) FACULA_TRY(counts.allocate(static_cast<size_t>(count) * 8));
   for (int32_t i = 0; i < count; ++i) {
     const FaculaTensor &p = at(0, i), &steps = at(5, i);
     const int32_t types[] = {real_type(p.dtype), real_type(at(1, i).dtype), real_type(at(2, i).dtype),
                              real_type(at(3, i).dtype)};
-    float step = 0;
-    float* counter = static_cast<float*>(steps.data);
+    double step = 0;
+    double* counter = nullptr;
     if (on_device(steps)) {
-      Kernel* counts = nullptr;
-      FACULA_TRY(
-          find(*device, "facula_step", 1, {FACULA_FLOAT32, FACULA_FLOAT32, FACULA_FLOAT32, FACULA_FLOAT32}, &counts));
-      void* arguments[] = {&counter};
-      FACULA_TRY(launch(*device, *counts, {1}, {1}, 0, call->stream, arguments));
+      counter = reinterpret_cast<double*>(counts.data()) + i;
+      Kernel* kernel = nullptr;
+      FACULA_TRY(find(*device, "facula_step", 1, {steps.dtype, steps.dtype, steps.dtype, steps.dtype}, &kernel));
+      void* arguments[] = {const_cast<void**>(&steps.data), &counter};
+      FACULA_TRY(launch(*device, *kernel, {1}, {1}, 0, call->stream, arguments));
+    } else if (steps.dtype == FACULA_FLOAT32) {
+      step = *static_cast<float*>(steps.data) += 1;
     } else {
-      step = *counter += 1;
-      counter = nullptr;
+      step = *static_cast<double*>(steps.data) += 1;
     }
     if (p.numel == 0) continue;
     const int64_t n = p.numel * (is_complex(p.dtype) ? 2 : 1);
@@ -80,7 +85,7 @@ int32_t adam(void*, const FaculaCall* call) {
     for (const int list : {1, 2, 3}) params.put(at(list, i).data);
     params.put(has_largest ? at(4, i).data : nullptr);
     params.put(counter);
-    params.put(static_cast<double>(step));
+    params.put(step);
     params.put(n);
     for (int k = 6; k < 11; ++k) params.put(real_of(call->args[k]));
     params.put(call->args[11].at.i);

@@ -10,7 +10,7 @@ struct AdamParams {
   char* mean;
   char* square;
   char* largest;       // or null
-  const float* step;   // on the device, or null: then `count` is the step
+  const double* step;  // on the device, or null: then `count` is the step
   double count;
   int64_t n;
   double lr, beta1, beta2, eps, decay;
@@ -22,7 +22,7 @@ struct AdamParams {
 using namespace facula;
 
 extern "C" __global__ void __launch_bounds__(256) facula_adam(const __grid_constant__ AdamParams p) {
-  const double t = p.step != nullptr ? static_cast<double>(*p.step) : p.count;
+  const double t = p.step != nullptr ? *p.step : p.count;
   const T beta1 = static_cast<T>(p.beta1), beta2 = static_cast<T>(p.beta2), eps = static_cast<T>(p.eps);
   const T rate = static_cast<T>(p.lr / (1 - ::pow(p.beta1, t))), root = static_cast<T>(::sqrt(1 - ::pow(p.beta2, t)));
   const T shrink = static_cast<T>(1 - p.lr * p.decay), decay = static_cast<T>(p.decay);
@@ -51,4 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_adam(const __grid_const
   }
 }
 
-extern "C" __global__ void facula_step(float* step) { *step += 1; }
+extern "C" __global__ void facula_step(P* step, double* count) {
+  *step = element<P>(load<T>(*step) + T(1));
+  *count = load<double>(*step);
+}
