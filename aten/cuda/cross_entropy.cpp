@@ -35,7 +35,8 @@ int32_t run(const Device& device, void* stream, Kind kind, const Loss& x) {
   while (vec > 1 && (x.length % vec != 0 || places % static_cast<uintptr_t>(vec * size) != 0)) vec /= 2;
   RowForm form;
   if (kind != kSum) form = row_form(x.length, vec, 32 * 4 / std::max(4, size));
-  if (kind == kBackward) form.items = 0;
+  form.items = 0;
+  form.lanes = std::min(form.lanes, 256);
   KernelKey key;
   key.name = "cross_entropy.cu";
   key.bits[0] = static_cast<uint64_t>(kind) | form.bits() << 8;
@@ -52,7 +53,8 @@ int32_t run(const Device& device, void* stream, Kind kind, const Loss& x) {
   for (const int64_t n : {x.rows, x.length, x.ignored, x.reduction, x.grad_step}) params.put(n);
   void* arguments[] = {params.data()};
   if (kind == kSum) return launch(device, *kernel, {1}, {1024}, 0, stream, arguments);
-  return launch(device, *kernel, {form.blocks(x.rows)}, {static_cast<unsigned>(form.threads())}, 0, stream, arguments);
+  return launch(device, *kernel, {form.blocks(x.rows, device.processors)}, {static_cast<unsigned>(form.threads())}, 0,
+                stream, arguments);
 }
 
 int64_t reduction_of(const FaculaValue& v) {
@@ -146,8 +148,9 @@ void list(int level, const std::function<void(KernelSource)>& add) {
     for (const int64_t length : {64, 1024, 100000}) {
       for (const int vec : {1, 16 / size}) {
         RowForm form = row_form(length, vec, 32 * 4 / std::max(4, size));
-        add(source(kForward, dtype, FACULA_FLOAT32, FACULA_INT64, dtype, form));
         form.items = 0;
+        form.lanes = std::min(form.lanes, 256);
+        add(source(kForward, dtype, FACULA_FLOAT32, FACULA_INT64, dtype, form));
         add(source(kBackward, dtype, FACULA_FLOAT32, FACULA_INT64, dtype, form));
       }
     }

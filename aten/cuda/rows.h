@@ -11,9 +11,11 @@ namespace facula::cuda {
 struct RowForm {
   int lanes = 32, vec = 1, items = 1;
   int threads() const { return std::max(lanes, 128); }
-  unsigned blocks(int64_t rows) const {
+  // A block goes on to other rows while there are some: what it reads next is on its way by then.
+  unsigned blocks(int64_t rows, int processors) const {
     const int per_block = threads() / lanes;
-    return static_cast<unsigned>(std::min<int64_t>((rows + per_block - 1) / per_block, INT32_MAX));
+    return static_cast<unsigned>(
+        std::clamp<int64_t>((rows + per_block - 1) / per_block, 1, int64_t{processors} * (2048 / threads())));
   }
   uint64_t bits() const {
     return static_cast<uint64_t>(lanes) | static_cast<uint64_t>(vec) << 12 | static_cast<uint64_t>(items) << 20;

@@ -65,10 +65,13 @@ int32_t run(const FaculaCall* call, int kind, const FaculaTensor& in, const Facu
   for (const FaculaTensor* t : all) params.put(t->data);
   params.put(length);
   for (const int64_t s : steps) params.put(s);
+  bool together = side_by_side;
+  for (int k = 0; k < 3; ++k) together &= is_dense(*all[k]);
+  params.put(static_cast<int64_t>(together));
   if (!put_walk(params, walk, 3)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  return launch(*device, *kernel, {form.blocks(walk.count)}, {static_cast<unsigned>(form.threads())}, 0, call->stream,
-                arguments);
+  return launch(*device, *kernel, {form.blocks(walk.count, device->processors)},
+                {static_cast<unsigned>(form.threads())}, 0, call->stream, arguments);
 }
 
 // softmax(self, dim, dtype, out)

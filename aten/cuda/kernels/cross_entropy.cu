@@ -33,53 +33,72 @@ using namespace facula;
 
 #if FACULA_KIND < 2
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __grid_constant__ LossParams p) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.x / FACULA_LANES;
-  const bool real = row < p.rows;
-  const int64_t length = real ? p.length : 0;
-  constexpr int64_t kStep = sizeof(I);
-  const char* const in = p.in + (real ? row * p.length * kStep : 0);
-  const int64_t target = real ? static_cast<int64_t>(p.target[row]) : p.ignored;
-  const T weight = weight_of(p, target);
+  const int64_t blocks = (p.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+  for (int64_t r = blockIdx.x; r < blocks; r += gridDim.x) {
+    const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
+    const bool real = row < p.rows;
+    const int64_t length = real ? p.length : 0;
+    constexpr int64_t kStep = sizeof(I);
+    const char* const in = p.in + (real ? row * p.length * kStep : 0);
+    const int64_t target = real ? static_cast<int64_t>(p.target[row]) : p.ignored;
+    const T weight = weight_of(p, target);
 #if FACULA_KIND == 0
-  T x[kHeld][FACULA_VEC];
-  T top = -math::infinity<T>;
-  each_vector(length, [&](int i, int64_t place) {
-    read_vector<I>(in, place, kStep, x[i]);
+    // one reading: the sum is scaled anew when the largest so far grows
+    constexpr int kAhead = 4;
+    T top = -math::infinity<T>, sum = T(0);
+    const int64_t lane = threadIdx.x % FACULA_LANES;
+    for (int64_t first = 0; first < length; first += kAhead * FACULA_LANES * FACULA_VEC) {
+      Vector<I, FACULA_VEC> v[kAhead];
+      const auto place = [&](int u) { return first + (u * FACULA_LANES + lane) * FACULA_VEC; };
 #pragma unroll
-    for (int k = 0; k < FACULA_VEC; ++k) top = math::maximum(top, x[i][k]);
-  });
-  top = over_row<Largest>(top);
-  T sum = T(0);
-  each_vector(length, [&](int i, int64_t place) {
-    if (FACULA_ITEMS == 0) read_vector<I>(in, place, kStep, x[i]);
+      for (int u = 0; u < kAhead; ++u) {
+        if (place(u) < length) v[u].load(reinterpret_cast<const I*>(in) + place(u));
+      }
 #pragma unroll
-    for (int k = 0; k < FACULA_VEC; ++k) sum += math::exp(x[i][k] - top);
-  });
-  sum = over_row<Add>(sum);
-  if (real && threadIdx.x % FACULA_LANES == 0) {
-    const T lse = math::isinf(top) ? top : top + math::log(sum);
-    p.logsumexp[row] = lse;
-    T loss = T(0);
-    if (weight != T(0)) loss = (lse - load<T>(reinterpret_cast<const I*>(in)[target])) * weight;
-    p.losses[row] = loss;
-    p.weights[row] = weight;
-    if (p.reduction == 0) reinterpret_cast<O*>(p.out)[row] = element<O>(loss);
-  }
-#else
-  T grad = real ? load<T>(*reinterpret_cast<const O*>(p.grad + row * p.grad_step)) : T(0);
-  if (p.reduction == 1) grad = grad / *p.total;
-  const T scale = grad * weight, lse = real ? p.logsumexp[row] : T(0);
-  char* const out = p.out + (real ? row * p.length * kStep : 0);
-  each_vector(length, [&](int, int64_t place) {
-    T x[FACULA_VEC];
-    read_vector<I>(in, place, kStep, x);
+      for (int u = 0; u < kAhead; ++u) {
+        if (place(u) >= length) continue;
+        T x[FACULA_VEC], here = top;
 #pragma unroll
-    for (int k = 0; k < FACULA_VEC; ++k) {
-      x[k] = weight == T(0) ? T(0) : (math::exp(x[k] - lse) - (place + k == target ? T(1) : T(0))) * scale;
+        for (int k = 0; k < FACULA_VEC; ++k) {
+          x[k] = load<T>(v[u].at[k]);
+          here = Largest::join(x[k], here);
+        }
+        if (here > top) {
+          sum *= math::exp(top - here);
+          top = here;
+        }
+        const T base = top == -math::infinity<T> ? T(0) : top;
+#pragma unroll
+        for (int k = 0; k < FACULA_VEC; ++k) sum += math::exp(x[k] - base);
+      }
     }
-    write_vector<I>(out, place, kStep, x);
-  });
+    const T whole = over_row<Largest>(top);
+    sum = over_row<Add>(top == -math::infinity<T> ? sum : sum * math::exp(top - whole));
+    if (real && lane == 0) {
+      const T lse = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? whole : whole + math::log(sum);
+      p.logsumexp[row] = lse;
+      T loss = T(0);
+      if (weight != T(0)) loss = (lse - load<T>(reinterpret_cast<const I*>(in)[target])) * weight;
+      p.losses[row] = loss;
+      p.weights[row] = weight;
+      if (p.reduction == 0) reinterpret_cast<O*>(p.out)[row] = element<O>(loss);
+    }
+#else
+    T grad = real ? load<T>(*reinterpret_cast<const O*>(p.grad + row * p.grad_step)) : T(0);
+    if (p.reduction == 1) grad = grad / *p.total;
+    const T scale = grad * weight, lse = real ? p.logsumexp[row] : T(0);
+    char* const out = p.out + (real ? row * p.length * kStep : 0);
+    each_vector(length, [&](int, int64_t place) {
+      T x[FACULA_VEC];
+      read_vector<I>(in, place, kStep, x);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) {
+        x[k] = weight == T(0) ? T(0) : (math::exp(x[k] - lse) - (place + k == target ? T(1) : T(0))) * scale;
+      }
+      write_vector<I>(out, place, kStep, x);
+    });
 #endif
+  }
 }
 
 #else

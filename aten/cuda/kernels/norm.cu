@@ -21,6 +21,15 @@ using namespace facula;
 #if FACULA_KIND < 2
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __grid_constant__ NormParams p) {
   const int64_t blocks = (p.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+#if FACULA_KIND == 0
+  HeldRow<I> held;
+  const auto ask = [&](int64_t r) {
+    const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
+    const bool real = r < blocks && row < p.rows;
+    held.load(p.in + (real ? row * p.length : 0) * static_cast<int64_t>(sizeof(I)), sizeof(I), real ? p.length : 0);
+  };
+  ask(blockIdx.x);
+#endif
   for (int64_t r = blockIdx.x; r < blocks; r += gridDim.x) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
     const bool real = row < p.rows;
@@ -35,10 +44,11 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
     };
     T mean = T(0);
     each_vector(length, [&](int i, int64_t place) {
-      read_vector<I>(in, place, kStep, x[i]);
+      held.get(i, in, place, kStep, x[i]);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) mean += x[i][k];
     });
+    ask(r + gridDim.x);
 #if FACULA_RMS
     mean = T(0);
 #else

@@ -19,7 +19,7 @@ struct Add {
 struct Largest {
   template <typename A>
   static FD A join(A a, A b) {
-    return math::maximum(a, b);
+    return a > b ? a : b;  // NaN shows in what is summed
   }
 };
 
@@ -50,8 +50,8 @@ FD void each_vector(int64_t length, const F& each) {
   if constexpr (FACULA_ITEMS > 0) {
 #pragma unroll
     for (int i = 0; i < FACULA_ITEMS; ++i) {
-      const int64_t place = (static_cast<int64_t>(i) * FACULA_LANES + lane) * FACULA_VEC;
-      if (place < length) each(i, place);
+      const int place = (i * FACULA_LANES + lane) * FACULA_VEC;
+      if (place < static_cast<int>(length)) each(i, static_cast<int64_t>(place));
     }
   } else {
     for (int64_t place = static_cast<int64_t>(lane) * FACULA_VEC; place < length; place += FACULA_LANES * FACULA_VEC) {
@@ -74,5 +74,26 @@ FD void write_vector(char* line, int64_t place, int64_t step, const T (&x)[FACUL
   v.set(x);
   v.store(reinterpret_cast<S*>(line + place * step));
 }
+
+// The vectors of a row that this thread holds, as they lie in memory: asked for a row ahead.
+template <typename S>
+struct HeldRow {
+  Vector<S, FACULA_VEC> at[kHeld];
+  FD void load(const char* line, int64_t step, int64_t length) {
+    if constexpr (FACULA_ITEMS > 0) {
+      each_vector(length, [&](int i, int64_t place) { at[i].load(reinterpret_cast<const S*>(line + place * step)); });
+    }
+  }
+  // Vector i of the row, which lies at `place` of the line when it is not held.
+  template <typename T>
+  FD void get(int i, const char* line, int64_t place, int64_t step, T (&x)[FACULA_VEC]) const {
+    if constexpr (FACULA_ITEMS > 0) {
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) x[k] = facula::load<T>(at[i].at[k]);
+    } else {
+      read_vector<S>(line, place, step, x);
+    }
+  }
+};
 
 }  // namespace facula
