@@ -11,7 +11,9 @@ namespace facula::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBytesInFlight = 64;  // that a thread asks for before it waits
+// Bytes that a thread asks for before it waits, where all elements have at most 2 bytes and otherwise;
+// measured: long formulas want few values a thread, short ones do not care.
+constexpr int kInFlightShort = 64, kInFlight = 32;
 
 struct Operands {
   int nouts = 0, nins = 0;
@@ -37,9 +39,13 @@ bool is_aligned(const Operands& o, int i, int vec) {
   return reinterpret_cast<uintptr_t>(o.data[i]) % static_cast<uintptr_t>(std::min(16, vec * o.sizes[i])) == 0;
 }
 int unroll_of(const Operands& o, int vec) {
-  int bytes = 0;
-  for (int i = o.nouts; i < o.count(); ++i) bytes += o.is_scalar(i) ? 0 : vec * o.sizes[i];
-  return std::clamp(kBytesInFlight / std::max(bytes, 1), 1, 4);
+  int bytes = 0, widest = 1;
+  for (int i = 0; i < o.count(); ++i) {
+    if (o.is_scalar(i)) continue;
+    widest = std::max(widest, o.sizes[i]);
+    if (i >= o.nouts) bytes += vec * o.sizes[i];
+  }
+  return std::clamp((widest > 2 ? kInFlight : kInFlightShort) / std::max(bytes, 1), 1, 4);
 }
 
 struct Plan {

@@ -72,7 +72,7 @@ void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
       std::fill_n(dtypes, 16, type);
       PointwiseForm form;
       form.vec = 16 / std::max(2, itemsize(type));
-      form.unroll = std::clamp(64 / (16 * f.nins), 1, 4);
+      form.unroll = std::clamp((itemsize(type) > 2 ? 32 : 64) / (form.vec * itemsize(type) * f.nins), 1, 4);
       add(pointwise_source(f, compute, dtypes, form));
       if (std::string_view(f.op) == "copy" || level == 2) {
         PointwiseForm tiled;
