@@ -15,14 +15,16 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    wanted = [item for item in items if item.get_closest_marker("cuda")]
-    if not wanted:
+    here = [item for item in items if HERE in item.path.parents]
+    if not here:
         return
     import facula.cuda
     from facula.cuda import _vendor
 
-    if not facula.cuda.is_available():
-        for item in wanted:
+    for item in here:
+        if not os.path.exists(_vendor.LIBRARY):
+            item.add_marker(pytest.mark.skip(reason="facula was built without CUDA"))
+        elif item.get_closest_marker("cuda") and not facula.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {_vendor.why_not()}"))
 
 

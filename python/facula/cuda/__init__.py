@@ -9,6 +9,19 @@ kept on disk; `python -m facula.cuda.warmup` does so ahead.
     FACULA_CACHE          folder of compiled kernels; FACULA_CACHE_SIZE bounds it, in MiB
 """
 
-from facula import backends as _backends
+import os as _os
 
-_backends._load("cuda")
+from facula import backends as _backends
+from facula.cuda import _vendor
+
+if _os.path.exists(_vendor.LIBRARY):
+    _backends._load("cuda")
+else:  # built without the module: naming the device raises, asking for it does not
+
+    def is_available() -> bool:
+        """Is there at least one such device?"""
+        return False
+
+    def device_count() -> int:
+        """How many there are."""
+        return 0
