@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -9,23 +10,32 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import facula
 import pytest
 
 HERE = Path(__file__).parent
+LIBRARY = Path(facula.__file__).parent / "_cuda.so"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = [item for item in items if HERE in item.path.parents]
     if not here:
         return
-    import facula.cuda
-    from facula.cuda import _vendor
-
+    reason = why_not()
     for item in here:
-        if not os.path.exists(_vendor.LIBRARY):
+        if not LIBRARY.exists():
             item.add_marker(pytest.mark.skip(reason="facula was built without CUDA"))
-        elif item.get_closest_marker("cuda") and not facula.cuda.is_available():
-            item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {_vendor.why_not()}"))
+        elif item.get_closest_marker("cuda") and reason:
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {reason}"))
+
+
+def why_not() -> str:
+    """Why there is no GPU, without registering the device: other tests look at what is there."""
+    if not LIBRARY.exists():
+        return "facula was built without CUDA"
+    text = ctypes.create_string_buffer(1000)
+    ctypes.CDLL(str(LIBRARY)).facula_cuda_why(text, ctypes.c_size_t(len(text)))
+    return text.value.decode()
 
 
 @pytest.fixture(scope="session")

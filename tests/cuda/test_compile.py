@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from facula.cuda import _vendor, warmup
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_every_kernel_compiles(arch: str) -> None:
+    from facula.cuda import _vendor, warmup
+
     if not _vendor.module().facula_cuda_has_compiler():
         pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
     report = warmup.warm(arch, level=-1)
@@ -16,6 +17,8 @@ def test_every_kernel_compiles(arch: str) -> None:
 
 
 def test_newer_architectures_get_ptx() -> None:
+    from facula.cuda import _vendor, warmup
+
     if not _vendor.module().facula_cuda_has_compiler():
         pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
     report = warmup.warm("sm_9999", "copy.cu", level=0)
