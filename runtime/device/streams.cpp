@@ -41,6 +41,10 @@ Device resolved(Device device) {
   if (device.index < 0) device.index = tls_current.index[device.type];
   if (Door* const d = door_or_null(device.type); d != nullptr) {
     const int n = d->count();
+    if (n == 0 && d->api.properties != nullptr) {  // the vendor knows why
+      FaculaProperties none{};
+      d->check(d->api.properties(d->api.context, 0, &none), -1, "there is no device");
+    }
     FACULA_CHECK(device.index < n, Runtime, "there is no device ", to_string(device), "; '", d->name, "' has ", n,
                  n == 1 ? " device" : " devices");
   }

@@ -121,15 +121,22 @@ class profile:
 
 def current_accelerator() -> Any:
     """The device type that pinned memory and defaults are for: the first registered, or None."""
-    known = names()
+    known = [name for name in names() if _C._device_count(name) > 0]
     return _C.device(known[0]) if known else None
 
 
 def entry_points() -> dict[str, Any]:
-    """The devices that installed packages offer, loaded or not."""
+    """The devices that installed packages offer, loaded or not, those of this wheel included."""
+    from glob import glob
+    from importlib.metadata import EntryPoint
     from importlib.metadata import entry_points as find
 
-    return {point.name: point for point in find(group=_GROUP)}
+    here = os.path.dirname(os.path.dirname(__file__))
+    within = (
+        os.path.basename(os.path.dirname(p)) for p in glob(os.path.join(here, "*", "_vendor.py"))
+    )
+    own = {n: EntryPoint(n, f"facula.{n}._vendor:register", _GROUP) for n in within}
+    return own | {point.name: point for point in find(group=_GROUP)}
 
 
 def _load(name: str) -> bool:
@@ -168,12 +175,14 @@ def _is_taken(name: Any) -> bool:
 
 def _publish(name: str) -> None:
     """Give a new device its module, `facula.NAME`, and tensors and modules their methods."""
+    import facula
     from facula.backends import _device_module
 
     module = _device_module.DeviceModule(name)
-    import facula
-
-    if name not in facula.__dir__():
+    package = sys.modules.get(f"facula.{name}")
+    if package is not None:  # a vendor of this wheel has a folder of that name
+        vars(package).update({n: getattr(module, n) for n in (*module.__all__, "__all__")})
+    elif name not in facula.__dir__():
         sys.modules[f"facula.{name}"] = module
         setattr(facula, name, module)
     _device_module.add_methods(name)

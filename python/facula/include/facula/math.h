@@ -4,7 +4,8 @@
 // Each is a branch-free inline function where it can be, so that loops over it vectorise. The
 // functions live in a namespace of the instruction set they are compiled for: a linker must never
 // merge code for a new processor into what an old one runs. A device may define FACULA_MATH, which
-// stands before each function, and FACULA_NOTE_ZERO_DIVISION, for integer divisions by zero.
+// stands before each function, FACULA_MATH_LARGE, before those with loops, and
+// FACULA_NOTE_ZERO_DIVISION, for integer divisions by zero.
 #pragma once
 
 #include <cmath>
@@ -19,6 +20,9 @@
 #endif
 #ifndef FACULA_MATH
 #define FACULA_MATH [[gnu::always_inline]] inline
+#endif
+#ifndef FACULA_MATH_LARGE
+#define FACULA_MATH_LARGE inline
 #endif
 #ifndef FACULA_NOTE_ZERO_DIVISION
 #define FACULA_NOTE_ZERO_DIVISION() (void)0

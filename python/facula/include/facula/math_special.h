@@ -106,7 +106,7 @@ FACULA_MATH double lgamma(double x) {
 }
 
 // Reflection below 1/2, recurrence up to 10, then the asymptotic series in Bernoulli numbers.
-inline double digamma(double x) {
+FACULA_MATH_LARGE double digamma(double x) {
   if (x == 0) return copysign(infinity<double>, -x);
   double shift = 0;
   if (x < 0.5) {
@@ -128,7 +128,7 @@ inline double digamma(double x) {
 inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
 // Hurwitz zeta function, the sum of (q + k)^-x over k >= 0, by Euler-Maclaurin summation.
-inline double zeta(double x, double q) {
+FACULA_MATH_LARGE double zeta(double x, double q) {
   constexpr double kCoefficients[] = {12.0,
                                       -720.0,
                                       30240.0,
@@ -172,7 +172,7 @@ inline double zeta(double x, double q) {
   return sum;
 }
 inline float zeta(float x, float q) { return static_cast<float>(zeta(static_cast<double>(x), static_cast<double>(q))); }
-inline double polygamma(double n, double x) {
+FACULA_MATH_LARGE double polygamma(double n, double x) {
   if (n == 0) return digamma(x);
   if (n == 1 && x < 0.5) {
     const double s = std::sin(pi<double> * (x - std::floor(x)));
@@ -186,7 +186,7 @@ inline float polygamma(float n, float x) {
 }
 
 // M. Giles, "Approximating the erfinv function" (2012), then Newton steps on erfc in double.
-inline double erfinv(double x) {
+FACULA_MATH_LARGE double erfinv(double x) {
   const double size = std::fabs(x);
   if (!(size < 1)) return size == 1 ? copysign(infinity<double>, x) : nan<double>;
   double w = -std::log((1 - size) * (1 + size));
@@ -217,7 +217,7 @@ inline double erfinv(double x) {
 inline float erfinv(float x) { return static_cast<float>(erfinv(static_cast<double>(x))); }
 
 template <size_t N>
-inline double chebyshev(double x, const double (&coefficients)[N]) {
+FACULA_MATH_LARGE double chebyshev(double x, const double (&coefficients)[N]) {
   double b0 = 0, b1 = 0, b2 = 0;
   for (const double c : coefficients) {
     b2 = b1;
@@ -226,12 +226,12 @@ inline double chebyshev(double x, const double (&coefficients)[N]) {
   }
   return 0.5 * (b0 - b2);
 }
-inline double i0e(double x) {
+FACULA_MATH_LARGE double i0e(double x) {
   const double size = std::fabs(x);
   return size <= 8 ? chebyshev(size / 2 - 2, detail::kI0Small)
                    : chebyshev(32 / size - 2, detail::kI0Large) / std::sqrt(size);
 }
-inline double i1e(double x) {
+FACULA_MATH_LARGE double i1e(double x) {
   const double size = std::fabs(x);
   const double value = size <= 8 ? chebyshev(size / 2 - 2, detail::kI1Small) * size
                                  : chebyshev(32 / size - 2, detail::kI1Large) / std::sqrt(size);

@@ -1,0 +1,70 @@
+// Loaded kernels, found by small keys, and their launch.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "compiler.h"
+#include "device.h"
+
+namespace facula::cuda {
+
+struct Kernel {
+  CUfunction function = nullptr;
+  int dynamic_shared = 0;  // what was allowed so far
+};
+
+// All that distinguishes one compiled kernel from another: addresses of constant names, and small
+// numbers. Compared as bytes, so it must be zero where it is not used.
+struct KernelKey {
+  const void* name = nullptr;
+  const void* variant = nullptr;
+  uint64_t bits[4] = {};
+  uint64_t device = 0;
+  bool operator==(const KernelKey& other) const { return std::memcmp(this, &other, sizeof(*this)) == 0; }
+  uint64_t hash() const;
+};
+
+struct KernelSource {
+  Source source;
+  const char* entry;
+};
+
+// The kernel of a key; `make` is called when it is met first in this process.
+int32_t find_kernel_slow(const Device& device, const KernelKey& key, const std::function<KernelSource()>& make,
+                         Kernel** out);
+
+// A cache of this thread's last kernels before the table of all.
+struct RecentKernel {
+  KernelKey key;
+  Kernel* kernel = nullptr;
+};
+inline constexpr size_t kRecent = 256;
+RecentKernel* recent_kernels();
+
+template <typename Make>
+int32_t find_kernel(const Device& device, KernelKey& key, const Make& make, Kernel** out) {
+  key.device = static_cast<uint64_t>(device.index);
+  RecentKernel& r = recent_kernels()[key.hash() % kRecent];
+  if (r.kernel != nullptr && r.key == key) [[likely]] {
+    *out = r.kernel;
+    return FACULA_OK;
+  }
+  FACULA_TRY(find_kernel_slow(device, key, make, out));
+  r = {key, *out};
+  return FACULA_OK;
+}
+
+struct Grid {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+// `arguments`: addresses of the kernel's arguments.
+int32_t launch(const Device& device, Kernel& kernel, Grid grid, Grid block, int shared, void* stream,
+               void* const* arguments);
+
+// The kernel `entry` of an embedded file, with lines of text before it: types and constants.
+KernelSource file_kernel(const char* file, const char* entry, const std::string& before, bool fused = true);
+
+}  // namespace facula::cuda

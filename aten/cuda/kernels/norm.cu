@@ -1,0 +1,161 @@
+// Layer and RMS normalisation of dense rows, and the gradients. Before it stand: I (elements of the input,
+// gradient and results), W (of weight and bias), M (of the statistics), T, FACULA_RMS, FACULA_KIND
+// (0 forward, 1 gradient of the input, 2 of weight and bias).
+#include "facula/cuda/rows.h"
+
+namespace facula {
+
+struct NormParams {
+  const char *in, *grad, *weight, *bias;
+  char *out, *grad_weight, *grad_bias;
+  char *mean, *rstd;
+  T* scratch;  // parts of the sums for weight and bias
+  int64_t rows, length, part;
+  double eps;
+};
+
+}  // namespace facula
+
+using namespace facula;
+
+#if FACULA_KIND < 2
+extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __grid_constant__ NormParams p) {
+  const int64_t blocks = (p.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+#if FACULA_KIND == 0
+  HeldRow<I> held;
+  const auto ask = [&](int64_t r) {
+    const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
+    const bool real = r < blocks && row < p.rows;
+    held.load(p.in + (real ? row * p.length : 0) * static_cast<int64_t>(sizeof(I)), sizeof(I), real ? p.length : 0);
+  };
+  ask(blockIdx.x);
+#endif
+  for (int64_t r = blockIdx.x; r < blocks; r += gridDim.x) {
+    const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
+    const bool real = row < p.rows;
+    const int64_t length = real ? p.length : 0, first = real ? row * p.length : 0;
+    const T count = static_cast<T>(p.length);
+    constexpr int64_t kStep = sizeof(I);
+    const char* const in = p.in + first * kStep;
+    T x[kHeld][FACULA_VEC];
+#if FACULA_KIND == 0
+    const auto read = [&](int i, int64_t place) {
+      if (FACULA_ITEMS == 0) read_vector<I>(in, place, kStep, x[i]);
+    };
+    T mean = T(0);
+    each_vector(length, [&](int i, int64_t place) {
+      held.get(i, in, place, kStep, x[i]);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) mean += x[i][k];
+    });
+    ask(r + gridDim.x);
+#if FACULA_RMS
+    mean = T(0);
+#else
+    mean = over_row<Add>(mean) / count;
+#endif
+    T squares = T(0);
+    each_vector(length, [&](int i, int64_t place) {
+      read(i, place);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) squares += (x[i][k] - mean) * (x[i][k] - mean);
+    });
+    const T rstd = T(1) / math::sqrt(over_row<Add>(squares) / count + static_cast<T>(p.eps));
+    each_vector(length, [&](int i, int64_t place) {
+      read(i, place);
+      T w[FACULA_VEC], b[FACULA_VEC];
+      if (p.weight != nullptr) read_vector<W>(p.weight, place, sizeof(W), w);
+      if (p.bias != nullptr) read_vector<W>(p.bias, place, sizeof(W), b);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) {
+        T v = (x[i][k] - mean) * rstd;
+        if (p.weight != nullptr) v *= w[k];
+        if (p.bias != nullptr) v += b[k];
+        x[i][k] = v;
+      }
+      write_vector<I>(p.out + first * kStep, place, kStep, x[i]);
+    });
+    if (real && threadIdx.x % FACULA_LANES == 0) {
+      if (p.mean != nullptr) reinterpret_cast<M*>(p.mean)[row] = element<M>(mean);
+      reinterpret_cast<M*>(p.rstd)[row] = element<M>(rstd);
+    }
+#else
+    T g[kHeld][FACULA_VEC];
+    const T mean = FACULA_RMS || !real ? T(0) : load<T>(reinterpret_cast<const M*>(p.mean)[row]);
+    const T rstd = real ? load<T>(reinterpret_cast<const M*>(p.rstd)[row]) : T(0);
+    const auto read = [&](int i, int64_t place) {
+      read_vector<I>(in, place, kStep, x[i]);
+      read_vector<I>(p.grad + first * kStep, place, kStep, g[i]);
+      T w[FACULA_VEC];
+      if (p.weight != nullptr) read_vector<W>(p.weight, place, sizeof(W), w);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) {
+        x[i][k] = (x[i][k] - mean) * rstd;
+        if (p.weight != nullptr) g[i][k] *= w[k];
+      }
+    };
+    T sum = T(0), product = T(0);
+    each_vector(length, [&](int i, int64_t place) {
+      read(i, place);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) {
+        sum += g[i][k];
+        product += g[i][k] * x[i][k];
+      }
+    });
+    sum = over_row<Add>(sum) / count;
+    product = over_row<Add>(product) / count;
+    if (FACULA_RMS) sum = T(0);
+    each_vector(length, [&](int i, int64_t place) {
+      if (FACULA_ITEMS == 0) read(i, place);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) x[i][k] = rstd * (g[i][k] - sum - x[i][k] * product);
+      write_vector<I>(p.out + first * kStep, place, kStep, x[i]);
+    });
+#endif
+  }
+}
+
+#else
+// Columns of 32 by 8 threads: blockIdx.y has its part of the rows.
+extern "C" __global__ void __launch_bounds__(256) facula_norm_columns(const __grid_constant__ NormParams p) {
+  __shared__ T weights[8][33], biases[8][33];
+  const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + x;
+  const int64_t begin = blockIdx.y * p.part, end = begin + p.part < p.rows ? begin + p.part : p.rows;
+  T weight = T(0), bias = T(0);
+  if (column < p.length) {
+#pragma unroll 4
+    for (int64_t row = begin + y; row < end; row += 8) {
+      const T g = load<T>(reinterpret_cast<const I*>(p.grad)[row * p.length + column]);
+      const T v = load<T>(reinterpret_cast<const I*>(p.in)[row * p.length + column]);
+      const T mean = FACULA_RMS ? T(0) : load<T>(reinterpret_cast<const M*>(p.mean)[row]);
+      bias += g;
+      weight += g * (v - mean) * load<T>(reinterpret_cast<const M*>(p.rstd)[row]);
+    }
+  }
+  weights[y][x] = weight;
+  biases[y][x] = bias;
+  __syncthreads();
+  if (y != 0 || column >= p.length) return;
+#pragma unroll
+  for (int i = 1; i < 8; ++i) {
+    weight += weights[i][x];
+    bias += biases[i][x];
+  }
+  p.scratch[(blockIdx.y * 2) * p.length + column] = weight;
+  p.scratch[(blockIdx.y * 2 + 1) * p.length + column] = bias;
+}
+extern "C" __global__ void __launch_bounds__(256) facula_norm_finish(const __grid_constant__ NormParams p) {
+  const int64_t parts = (p.rows + p.part - 1) / p.part;
+  for (int64_t column = thread_index(); column < p.length; column += thread_count()) {
+    T weight = T(0), bias = T(0);
+    for (int64_t i = 0; i < parts; ++i) {
+      weight += p.scratch[(2 * i) * p.length + column];
+      bias += p.scratch[(2 * i + 1) * p.length + column];
+    }
+    if (p.grad_weight != nullptr) reinterpret_cast<W*>(p.grad_weight)[column] = element<W>(weight);
+    if (p.grad_bias != nullptr) reinterpret_cast<W*>(p.grad_bias)[column] = element<W>(bias);
+  }
+}
+#endif

@@ -1,0 +1,156 @@
+// Running sums and their kin. Before it stand: I (elements read), O0 (written), T (computed in),
+// FACULA_SCAN (0 sum, 1 product, 2 maximum, 3 minimum, 4 logarithm of sums of exponentials, 5 affine).
+#include "facula/cuda/walk.h"
+
+namespace facula {
+
+struct ScanParams {
+  const char* in;
+  const char* in2;  // of the affine recurrence
+  char* out;
+  char* indices;
+  int64_t length, reverse;
+  int64_t in_step, in2_step, out_step, indices_step;
+  Walk<4> walk;  // rows
+};
+
+using R = math::real_t<T>;
+
+struct Acc {
+  T value;
+#if FACULA_SCAN == 2 || FACULA_SCAN == 3
+  int64_t place;
+#elif FACULA_SCAN == 4 || FACULA_SCAN == 5
+  T other;  // the sum beside its largest exponent; the factor of what came before
+#endif
+};
+
+FD Acc start() {
+  Acc acc;
+#if FACULA_SCAN == 0
+  acc.value = T(0);
+#elif FACULA_SCAN == 1
+  acc.value = T(1);
+#elif FACULA_SCAN == 2 || FACULA_SCAN == 3
+  acc.value = T(0);
+  acc.place = -1;
+#elif FACULA_SCAN == 4
+  acc.value = -math::infinity<T>;
+  acc.other = T(0);
+#else
+  acc.value = T(0);
+  acc.other = T(1);
+#endif
+  return acc;
+}
+FD Acc read(const ScanParams& p, const int64_t (&at)[4], int64_t i) {
+  const int64_t place = p.reverse != 0 ? p.length - 1 - i : i;
+  Acc acc;
+  acc.value = load<T>(*reinterpret_cast<const I*>(p.in + at[0] + place * p.in_step));
+#if FACULA_SCAN == 2 || FACULA_SCAN == 3
+  acc.place = i;
+#elif FACULA_SCAN == 4
+  acc.other = T(1);
+#elif FACULA_SCAN == 5
+  acc.other = acc.value;
+  acc.value = load<T>(*reinterpret_cast<const I*>(p.in2 + at[1] + place * p.in2_step));
+#endif
+  return acc;
+}
+FD Acc combine(Acc a, Acc b) {
+#if FACULA_SCAN == 0
+  a.value = a.value + b.value;
+  return a;
+#elif FACULA_SCAN == 1
+  a.value = a.value * b.value;
+  return a;
+#elif FACULA_SCAN == 2 || FACULA_SCAN == 3
+  if (a.place < 0) return b;
+  if (b.place < 0) return a;
+  // the last among equals; NaN stays
+  const bool takes = math::isnan(b.value) || (!math::isnan(a.value) && (FACULA_SCAN == 2 ? b.value >= a.value : b.value <= a.value));
+  return takes ? b : a;
+#elif FACULA_SCAN == 4
+  const bool b_larger = b.value > a.value;
+  const Acc &large = b_larger ? b : a, &small = b_larger ? a : b;
+  Acc sum;
+  if (math::isnan(a.value) || math::isnan(b.value)) {
+    sum.value = math::nan<T>;
+    sum.other = T(1);
+    return sum;
+  }
+  sum.value = large.value;
+  sum.other = math::isinf(large.value) ? T(1) : large.other + small.other * math::exp(small.value - large.value);
+  if (small.value == -math::infinity<T>) sum.other = large.other;
+  return sum;
+#else
+  Acc c;
+  c.other = a.other * b.other;
+  c.value = b.other * a.value + b.value;
+  return c;
+#endif
+}
+FD void write(const ScanParams& p, const int64_t (&at)[4], int64_t i, Acc acc) {
+  const int64_t place = p.reverse != 0 ? p.length - 1 - i : i;
+#if FACULA_SCAN == 4
+  acc.value = math::isinf(acc.value) ? acc.value : acc.value + math::log(acc.other);
+#endif
+  *reinterpret_cast<O0*>(p.out + at[2] + place * p.out_step) = element<O0>(acc.value);
+#if FACULA_SCAN == 2 || FACULA_SCAN == 3
+  *reinterpret_cast<int64_t*>(p.indices + at[3] + place * p.indices_step) = acc.place;
+#endif
+}
+
+constexpr int kThreads = 256, kItems = 4;
+
+}  // namespace facula
+
+using namespace facula;
+
+// A block a row, in chunks of 1024 elements.
+extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_rows(const __grid_constant__ ScanParams p) {
+  __shared__ Acc totals[2][kThreads];
+  for (int64_t row = blockIdx.x; row < p.walk.count; row += gridDim.x) {
+    int64_t at[4];
+    p.walk.places(row, at);
+    Acc carry = start();
+    for (int64_t first = 0; first < p.length; first += kThreads * kItems) {
+      const int64_t begin = first + static_cast<int64_t>(threadIdx.x) * kItems;
+      Acc mine[kItems];
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) mine[k] = begin + k < p.length ? read(p, at, begin + k) : start();
+#pragma unroll
+      for (int k = 1; k < kItems; ++k) mine[k] = combine(mine[k - 1], mine[k]);
+      int side = 0;
+      totals[0][threadIdx.x] = mine[kItems - 1];
+      __syncthreads();
+      for (int step = 1; step < kThreads; step *= 2) {
+        Acc t = totals[side][threadIdx.x];
+        if (static_cast<int>(threadIdx.x) >= step) t = combine(totals[side][threadIdx.x - step], t);
+        totals[side ^ 1][threadIdx.x] = t;
+        side ^= 1;
+        __syncthreads();
+      }
+      const Acc before = threadIdx.x > 0 ? combine(carry, totals[side][threadIdx.x - 1]) : carry;
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) {
+        if (begin + k < p.length) write(p, at, begin + k, combine(before, mine[k]));
+      }
+      carry = combine(carry, totals[side][kThreads - 1]);
+      __syncthreads();
+    }
+  }
+}
+
+// A thread a row, where neighbouring rows lie side by side or rows are short.
+extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_threads(const __grid_constant__ ScanParams p) {
+  for (int64_t row = thread_index(); row < p.walk.count; row += thread_count()) {
+    int64_t at[4];
+    p.walk.places(row, at);
+    Acc acc = start();
+    for (int64_t i = 0; i < p.length; ++i) {
+      acc = combine(acc, read(p, at, i));
+      write(p, at, i, acc);
+    }
+  }
+}

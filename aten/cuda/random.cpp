@@ -1,0 +1,285 @@
+// Random draws: which kernel, and what of the arguments the host checks.
+#include <cmath>
+
+#include "kernels.h"
+#include "sort.h"
+#include "warm.h"
+
+namespace facula::cuda {
+
+namespace {
+
+enum Draw : int {  // kernels/random.cu
+  kUniform,
+  kNormal,
+  kExponential,
+  kIntegers,
+  kLongIntegers,
+  kBernoulli,
+  kBernoulliOf,
+  kGeometric,
+  kCauchy,
+  kLogNormal,
+  kPoisson,
+  kKeys
+};
+
+struct Drawing {
+  Draw draw = kUniform;
+  double a = 0, b = 1;
+  int64_t low = 0;
+  uint64_t range = 0;
+  const void* chances = nullptr;
+};
+
+int64_t mantissa_bits(int32_t dtype) {
+  return dtype == FACULA_FLOAT16 ? 11 : dtype == FACULA_BFLOAT16 ? 8 : dtype == FACULA_FLOAT64 ? 53 : 24;
+}
+
+bool in_double(Draw draw, int32_t dtype) {
+  return draw == kGeometric || draw == kCauchy || draw == kPoisson ||
+         (dtype == FACULA_FLOAT64 && draw != kBernoulli && draw != kBernoulliOf && draw != kIntegers);
+}
+
+KernelSource source(Draw draw, int32_t dtype) {
+  const bool wide = in_double(draw, dtype);
+  const bool longs = draw == kLongIntegers || (wide && draw != kPoisson);
+  return file_kernel("random.cu", "facula_random",
+                     std::string("using C = ") + (wide ? "double" : "float") + ";\nusing S = " + element_type(dtype) +
+                         ";\n#define FACULA_DRAW " + std::to_string(draw) + "\n#define FACULA_LONG " +
+                         (longs ? "1" : "0") + "\n",
+                     false);
+}
+
+int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& key, const Drawing& d) {
+  if (out.numel == 0) return FACULA_OK;
+  int32_t dtype = out.dtype;
+  int64_t sizes[kMaxTensorDims], strides[kMaxTensorDims];
+  int ndim = out.ndim;
+  const bool pairs = is_complex(dtype);  // drawn as twice as many real numbers
+  for (int i = 0; i < ndim; ++i) {
+    sizes[i] = out.sizes[i];
+    strides[i] = out.strides[i] * (pairs ? 2 : 1);
+  }
+  if (pairs) {
+    dtype = dtype == FACULA_COMPLEX64 ? FACULA_FLOAT32 : FACULA_FLOAT64;
+    if (ndim >= kMaxTensorDims) return FACULA_NOT_SUPPORTED;
+    sizes[ndim] = 2;
+    strides[ndim++] = 1;
+  }
+  const Device* device = nullptr;
+  FACULA_TRY(enter(call->index, &device));
+  KernelKey k;
+  k.name = "random.cu";
+  k.bits[0] = static_cast<uint64_t>(d.draw);
+  k.bits[1] = static_cast<uint64_t>(dtype);
+  Kernel* kernel = nullptr;
+  FACULA_TRY(find_kernel(*device, k, [&] { return source(d.draw, dtype); }, &kernel));
+  Params params;
+  params.put(out.data);
+  params.put(d.chances);
+  params.put(key.at.seed);
+  params.put(key.more.offset);
+  params.put(d.a);
+  params.put(d.b);
+  params.put(pairs && d.draw == kNormal ? int64_t{1} : d.low);
+  params.put(d.range);
+  params.put(mantissa_bits(dtype));
+  params.put(static_cast<int64_t>(is_dense(out)));
+  const int64_t* given[] = {strides};
+  const int item[] = {itemsize(dtype)};
+  const WalkDims walk = make_walk(ndim, sizes, given, item, 1);
+  if (!put_walk(params, walk, 1)) return FACULA_NOT_SUPPORTED;
+  void* arguments[] = {params.data()};
+  const int64_t jobs = d.draw == kPoisson || d.draw == kKeys ? walk.count : (walk.count + 3) / 4;
+  return launch(*device, *kernel, grid_for(*device, jobs, 256), {256}, 0, call->stream, arguments);
+}
+
+const FaculaValue& key_of(const FaculaCall* call) {
+  int i = 0;
+  while (i + 1 < call->nargs && call->args[i].kind != FACULA_RANDOM) ++i;
+  return call->args[i];
+}
+int32_t wrong(const char* text) { return fail(FACULA_DEVICE_ERROR, text); }
+bool takes_real(const FaculaTensor& t) { return is_floating(t.dtype) || is_complex(t.dtype); }
+
+int32_t rand(void*, const FaculaCall* call) { return run(call, result(call), key_of(call), {}); }
+int32_t normal_into(const FaculaCall* call, const FaculaTensor& out, double mean, double std) {
+  Drawing d;
+  d.draw = kNormal;
+  d.a = mean;
+  d.b = is_complex(out.dtype) ? std * std::sqrt(0.5) : std;  // the parts share the variance
+  return run(call, out, key_of(call), d);
+}
+int32_t randn(void*, const FaculaCall* call) { return normal_into(call, result(call), 0, 1); }
+
+// uniform_(self!, from, to, generator)
+int32_t uniform(void*, const FaculaCall* call) {
+  const FaculaTensor& self = tensor(call, 0);
+  const double from = real_of(call->args[1]), to = real_of(call->args[2]);
+  if (!takes_real(self)) return wrong("uniform_(): a tensor of a floating-point dtype is needed");
+  if (!(from <= to)) return wrong("uniform_(): from must not be greater than to");
+  if (!std::isfinite(to - from)) return wrong("uniform_(): to - from must be finite");
+  Drawing d;
+  d.a = from;
+  d.b = to;
+  return run(call, self, key_of(call), d);
+}
+// normal_(self!, mean, std, generator)
+int32_t normal(void*, const FaculaCall* call) {
+  const FaculaTensor& self = tensor(call, 0);
+  const double mean = real_of(call->args[1]), std = real_of(call->args[2]);
+  if (!takes_real(self)) return wrong("normal_(): a tensor of a floating-point dtype is needed");
+  if (!(std >= 0)) return wrong("normal_(): std must not be negative");
+  return normal_into(call, self, mean, std);
+}
+
+int64_t exact_integers(int32_t dtype) {
+  static constexpr int64_t kMost[] = {1, 255, 127, 32767, INT32_MAX, INT64_MAX, 2048, 256, 1 << 24, int64_t{1} << 53};
+  return dtype < FACULA_COMPLEX64 ? kMost[dtype] : INT64_MAX;
+}
+int32_t integers(const FaculaCall* call, const FaculaTensor& out, int64_t from, uint64_t range, const char* op) {
+  if (is_complex(out.dtype)) return wrong((std::string(op) + "(): not implemented for complex tensors").c_str());
+  Drawing d;
+  d.draw = range != 0 && range <= 65536 ? kIntegers : kLongIntegers;
+  d.low = from;
+  d.range = range;
+  return run(call, out, key_of(call), d);
+}
+int32_t range(const FaculaCall* call, const FaculaTensor& out, int64_t from, int64_t to, const char* op) {
+  if (from >= to) return wrong((std::string(op) + "(): from must be less than to").c_str());
+  const int64_t most = exact_integers(out.dtype);
+  if (out.dtype <= FACULA_INT64) {
+    const int64_t least = out.dtype <= FACULA_UINT8 ? 0 : -most - 1;
+    if (from < least || to - 1 > most)
+      return wrong((std::string(op) + "(): the integers do not fit the dtype").c_str());
+  }
+  return integers(call, out, from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from), op);
+}
+// randint.low(low, high, size, generator, dtype, device, out)
+int32_t randint(void*, const FaculaCall* call) {
+  return range(call, result(call), call->args[0].at.i, call->args[1].at.i, "randint");
+}
+int32_t random_all(void*, const FaculaCall* call) {
+  const FaculaTensor& self = tensor(call, 0);
+  const int64_t most = exact_integers(self.dtype);
+  return integers(call, self, 0, static_cast<uint64_t>(most) + 1, "random_");
+}
+int32_t random_to(void*, const FaculaCall* call) {
+  return range(call, tensor(call, 0), 0, call->args[1].at.i, "random_");
+}
+int32_t random_from(void*, const FaculaCall* call) {
+  const FaculaTensor& self = tensor(call, 0);
+  const int64_t from = call->args[1].at.i;
+  if (call->args[2].kind == FACULA_NONE) {
+    const int64_t most = exact_integers(self.dtype);
+    if (from > most) return wrong("random_(): from does not fit the dtype");
+    return integers(call, self, from, static_cast<uint64_t>(most) - static_cast<uint64_t>(from) + 1, "random_");
+  }
+  return range(call, self, from, call->args[2].at.i, "random_");
+}
+
+int32_t with_chances(const FaculaCall* call, const FaculaTensor& p, const FaculaTensor& out, Draw draw) {
+  Scratch scratch(call->index, call->stream);
+  Drawing d;
+  d.draw = draw;
+  FACULA_TRY(dense(p, scratch, call->index, call->stream, &d.chances, FACULA_FLOAT64));
+  return run(call, out, key_of(call), d);
+}
+// bernoulli(self, generator, out)
+int32_t bernoulli(void*, const FaculaCall* call) {
+  return with_chances(call, tensor(call, 0), result(call), kBernoulliOf);
+}
+int32_t poisson(void*, const FaculaCall* call) { return with_chances(call, tensor(call, 0), result(call), kPoisson); }
+// bernoulli_(self!, p, generator)
+int32_t bernoulli_number(void*, const FaculaCall* call) {
+  const double p = real_of(call->args[1]);
+  if (!(p >= 0 && p <= 1)) return wrong("bernoulli_(): p must be in [0, 1]");
+  Drawing d;
+  d.draw = kBernoulli;
+  d.range = static_cast<uint64_t>(std::ldexp(p, 32));
+  return run(call, tensor(call, 0), key_of(call), d);
+}
+int32_t exponential(void*, const FaculaCall* call) {
+  const double lambd = real_of(call->args[1]);
+  if (!(lambd > 0)) return wrong("exponential_(): lambd must be positive");
+  if (!is_floating(tensor(call, 0).dtype)) return wrong("exponential_(): a tensor of a floating-point dtype is needed");
+  Drawing d;
+  d.draw = kExponential;
+  d.a = 1 / lambd;
+  return run(call, tensor(call, 0), key_of(call), d);
+}
+int32_t geometric(void*, const FaculaCall* call) {
+  const double p = real_of(call->args[1]);
+  if (!(p > 0 && p < 1)) return wrong("geometric_(): p must be in (0, 1)");
+  if (is_complex(tensor(call, 0).dtype) || tensor(call, 0).dtype == FACULA_BOOL) return FACULA_NOT_SUPPORTED;
+  Drawing d;
+  d.draw = kGeometric;
+  d.a = -1 / std::log1p(-p);
+  return run(call, tensor(call, 0), key_of(call), d);
+}
+template <int kDraw>
+int32_t two_numbers(void*, const FaculaCall* call) {
+  if (!(real_of(call->args[2]) > 0))
+    return wrong(kDraw == kCauchy ? "cauchy_(): sigma must be positive" : "log_normal_(): std must be positive");
+  if (!is_floating(tensor(call, 0).dtype)) return wrong("a tensor of a floating-point dtype is needed");
+  Drawing d;
+  d.draw = static_cast<Draw>(kDraw);
+  d.a = real_of(call->args[1]);
+  d.b = real_of(call->args[2]);
+  return run(call, tensor(call, 0), key_of(call), d);
+}
+
+// randperm(n, generator, dtype, device, out): the order of random words
+int32_t permutation(void*, const FaculaCall* call) {
+  const FaculaTensor& out = result(call);
+  if (out.numel == 0) return FACULA_OK;
+  Scratch keys(call->index, call->stream), order(call->index, call->stream);
+  FACULA_TRY(keys.allocate(static_cast<size_t>(out.numel) * 8));
+  const int64_t step = 1;
+  const FaculaTensor words{keys.data(), &out.numel,        &step,  out.numel, 1, FACULA_INT64,
+                           call->index, FACULA_CONTIGUOUS, nullptr};
+  Drawing d;
+  d.draw = kKeys;
+  FACULA_TRY(run(call, words, key_of(call), d));
+  const Device* device = nullptr;
+  FACULA_TRY(enter(call->index, &device));
+  FACULA_TRY(order_of(*device, call->stream, reinterpret_cast<const int64_t*>(keys.data()), out.numel, order));
+  return write_back(out, order.data(), FACULA_INT64, call->index, call->stream);
+}
+
+void list(int level, const std::function<void(KernelSource)>& add) {
+  for (int draw = kUniform; draw <= kKeys; ++draw) {
+    for (const int32_t dtype : {FACULA_FLOAT32, FACULA_FLOAT64, FACULA_BFLOAT16, FACULA_FLOAT16, FACULA_INT64}) {
+      if (level == 0 && (draw > kNormal || dtype != FACULA_FLOAT32)) continue;
+      if (level == 1 && dtype > FACULA_FLOAT64) continue;
+      if (draw == kKeys && dtype != FACULA_INT64) continue;
+      if (dtype == FACULA_INT64 && draw != kKeys && (draw < kIntegers || draw > kBernoulliOf)) continue;
+      add(source(static_cast<Draw>(draw), dtype));
+    }
+  }
+}
+const ListsSources lists(list);
+
+const Registers registers{
+    {"rand", rand},
+    {"randn", randn},
+    {"uniform_", uniform},
+    {"normal_", normal},
+    {"randint.low", randint},
+    {"random_", random_all},
+    {"random_.to", random_to},
+    {"random_.from_", random_from},
+    {"bernoulli", bernoulli},
+    {"bernoulli_", bernoulli_number},
+    {"exponential_", exponential},
+    {"geometric_", geometric},
+    {"cauchy_", two_numbers<kCauchy>},
+    {"log_normal_", two_numbers<kLogNormal>},
+    {"poisson", poisson},
+    {"randperm", permutation},
+};
+
+}  // namespace
+
+}  // namespace facula::cuda

@@ -1,0 +1,27 @@
+"""NVIDIA GPUs: the device `cuda`.
+
+A vendor like any other (docs/vendors.md), in facula's own wheel. It needs NVIDIA's driver, and
+NVRTC, which `pip install 'facula[cuda]'` brings. Kernels are compiled when they are first used and
+kept on disk; `python -m facula.cuda.warmup` does so ahead.
+
+    FACULA_CUDA=0         switches it off
+    FACULA_CUDA_SYNC=1    waits for each kernel, so that errors show where they arise
+    FACULA_CACHE          folder of compiled kernels; FACULA_CACHE_SIZE bounds it, in MiB
+"""
+
+import os as _os
+
+from facula import backends as _backends
+from facula.cuda import _vendor
+
+if _os.path.exists(_vendor.LIBRARY):
+    _backends._load("cuda")
+else:  # built without the module: naming the device raises, asking for it does not
+
+    def is_available() -> bool:
+        """Is there at least one such device?"""
+        return False
+
+    def device_count() -> int:
+        """How many there are."""
+        return 0

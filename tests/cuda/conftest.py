@@ -1,0 +1,92 @@
+"""A GPU for the tests that want one, and a driver that only pretends for those that do not."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import facula
+import pytest
+
+HERE = Path(__file__).parent
+LIBRARY = Path(facula.__file__).parent / "_cuda.so"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [item for item in items if HERE in item.path.parents]
+    if not here:
+        return
+    reason = why_not()
+    for item in here:
+        if not LIBRARY.exists():
+            item.add_marker(pytest.mark.skip(reason="facula was built without CUDA"))
+        elif item.get_closest_marker("cuda") and reason:
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {reason}"))
+
+
+def why_not() -> str:
+    """Why there is no GPU, without registering the device: other tests look at what is there."""
+    if not LIBRARY.exists():
+        return "facula was built without CUDA"
+    text = ctypes.create_string_buffer(1000)
+    ctypes.CDLL(str(LIBRARY)).facula_cuda_why(text, ctypes.c_size_t(len(text)))
+    return text.value.decode()
+
+
+@pytest.fixture(scope="session")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a driver that notes launches and runs none."""
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    folder = tmp_path_factory.mktemp("driver")
+    wheel = folder / "nvidia" / "fake" / "lib"
+    wheel.mkdir(parents=True)
+    made = subprocess.run(
+        ["g++", "-std=c++20", "-shared", "-fPIC", str(HERE / "fake_cuda.cpp"),
+         "-o", str(folder / "libcuda.so.1")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    shutil.copy(folder / "libcuda.so.1", wheel / "libnvrtc.so.13")
+    return folder
+
+
+START = """
+import ctypes, os, re
+import facula as fa
+fake = ctypes.CDLL("libcuda.so.1")
+for name in ("fake_launches", "fake_text"):
+    getattr(fake, name).restype = ctypes.c_char_p
+def launched(call):
+    fake.fake_clear()
+    call()
+    return [line.split() for line in fake.fake_launches().decode().splitlines()]
+def form():
+    return dict(re.findall(r"#define FACULA_(FORM|VEC|DIMS|SPLATS|SCALARS|TURNED|WIDE|ROWS) (\\d+)",
+                           fake.fake_text().decode()))
+"""
+
+
+@pytest.fixture
+def run(pretended: Path, tmp_path: Path) -> Callable[..., str]:
+    """Runs a script in a process of its own in which the pretended driver is found."""
+
+    def run_script(script: str, **variables: str) -> str:
+        path = os.pathsep.join([str(pretended), *(p for p in sys.path if p)])
+        env = {
+            **os.environ, "LD_LIBRARY_PATH": str(pretended), "PYTHONPATH": path,
+            "FACULA_CACHE": str(tmp_path / "cache"), **variables,
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", START + script],
+            capture_output=True, text=True, env=env, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        return done.stdout
+
+    return run_script
