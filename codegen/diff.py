@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,12 +16,14 @@ SOURCES = ("ops.yaml", "codegen", "python")
 
 
 class RevisionError(Exception):
-    """The revision is unknown, or its generator fails."""
+    """The revision is unknown, its generator fails, or there is no git."""
 
 
 def texts_at(root: Path, revision: str) -> dict[str, str]:
     """What the generator of a revision makes of that revision's schema."""
     command = ["git", "-C", str(root), "archive", "--format=tar", revision, "--", *SOURCES]
+    if shutil.which("git") is None:
+        raise RevisionError("git is not installed, and holds the revisions")
     archive = subprocess.run(command, capture_output=True, check=False)
     if archive.returncode:
         raise RevisionError(archive.stderr.decode().strip())

@@ -54,18 +54,26 @@ void list_together(const std::function<void(KernelSource)>& add) {
   }
 }
 
+// Element types whose kernels of a class are made ahead.
+std::vector<int32_t> types_of(std::string_view type_class, int level) {
+  const bool all = level == 2;
+  if (type_class == "bool") return {FACULA_BOOL};
+  if (type_class == "int") {
+    return all ? std::vector<int32_t>{FACULA_INT64, FACULA_UINT8, FACULA_INT8, FACULA_INT16, FACULA_INT32}
+               : std::vector<int32_t>{FACULA_INT64};
+  }
+  if (type_class == "float") {
+    return all ? std::vector<int32_t>{FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT64, FACULA_FLOAT16}
+               : std::vector<int32_t>{FACULA_FLOAT32, FACULA_BFLOAT16};
+  }
+  return all ? std::vector<int32_t>{FACULA_COMPLEX64, FACULA_COMPLEX128} : std::vector<int32_t>{FACULA_COMPLEX64};
+}
+
 void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
   for (const FormulaText& f : formula_texts()) {
     const std::string_view c = f.type_class;
-    std::vector<int32_t> types;
-    if (c == "bool") types = {FACULA_BOOL};
-    if (c == "int") types = {FACULA_INT64};
-    if (c == "float") types = {FACULA_FLOAT32, FACULA_BFLOAT16};
-    if (c == "complex") types = {FACULA_COMPLEX64};
     if (level == 0 && c != "float") continue;
-    if (level == 2 && c == "int") types.insert(types.end(), {FACULA_UINT8, FACULA_INT8, FACULA_INT16, FACULA_INT32});
-    if (level == 2 && c == "float") types.insert(types.end(), {FACULA_FLOAT64, FACULA_FLOAT16});
-    if (level == 2 && c == "complex") types.push_back(FACULA_COMPLEX128);
+    const std::vector<int32_t> types = types_of(c, level);
     for (const int32_t type : types) {
       const int32_t compute = type == FACULA_BFLOAT16 || type == FACULA_FLOAT16 ? int32_t{FACULA_FLOAT32} : type;
       int32_t dtypes[16];

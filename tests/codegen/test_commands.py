@@ -60,6 +60,7 @@ def test_unified_and_stat() -> None:
     assert list(stat([])) == ["0 files, +0 -0"]
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 def test_diff_against_a_revision(tmp_path: Path) -> None:
     """The texts of a commit come from that commit's schema and generator."""
     shutil.copytree(ROOT / "codegen", tmp_path / "codegen")

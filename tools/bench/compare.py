@@ -42,6 +42,8 @@ def resolve(argument: str) -> Base:
         return Base(path.name, run=Run.load(path))
     if (path / "facula/__init__.py").is_file():
         return Base(path.resolve().name, site=str(path.resolve()))
+    if shutil.which("git") is None:
+        sys.exit(f"bench: --compare {argument}: no file, no package, and no git to find a revision")
     done = subprocess.run(
         ["git", "rev-parse", "--short", "--verify", f"{argument}^{{commit}}"],
         cwd=ROOT,
