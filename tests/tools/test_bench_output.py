@@ -140,7 +140,7 @@ def test_what_is_compared_with(tmp_path: Path) -> None:
     (tmp_path / "facula").mkdir()
     (tmp_path / "facula/__init__.py").touch()
     assert compare.resolve(str(tmp_path)).site == str(tmp_path)
-    with pytest.raises(SystemExit, match="no (file|git)"):
+    with pytest.raises(SystemExit, match=r"no (file|git)"):
         compare.resolve("no-such-thing")
 
 
