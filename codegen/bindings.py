@@ -210,7 +210,7 @@ def _release_hint(op: Operator) -> str:
             and op.kind in ("factory", "random")
         ):
             return f"size_hint(IntList({_local(argument)}))" if not argument.type.optional else "0"
-    return "0" if op.kind != "factory" else "kReleaseGilNumel"
+    return "0" if op.kind != "factory" else "INT64_MAX"
 
 
 def called(op: Operator) -> str:

@@ -53,8 +53,9 @@ void run(const Geometry& g, bool back, const Pixels<const T>& x, const T* weight
   const int64_t sy = back ? 1 : g.stride[1], sx = back ? 1 : g.stride[2];  // of what is read
   const int64_t dy = back ? g.stride[1] : 1, dx = back ? g.stride[2] : 1;  // of the results
   const std::vector<Phase> down = phases_of(g, 1, back), across = phases_of(g, 2, back);
-  const auto [top, bottom] = reach_of(down);
-  const auto [left, right] = reach_of(across);
+  // Not bindings: clang 16 with OpenMP lets no lambda capture those.
+  const auto vertical = reach_of(down), horizontal = reach_of(across);
+  const int64_t top = vertical.first, bottom = vertical.second, left = horizontal.first, right = horizontal.second;
   const int64_t width = across[0].count, columns = round_up((width - 1) * sx + right - left + 1, sx);
 
   // Panels of weights: by panel of features, tap and channel.
