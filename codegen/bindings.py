@@ -272,21 +272,46 @@ def collect(schema: Schema) -> tuple[list[Binding], list[Callable_], list[Entry]
     return list(bindings.values()), list(callables.values()), entries
 
 
-def slot_bindings(schema: Schema) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
-    """Binary-like slots as (token, slot expression, operator symbol) and unary ones."""
-    binary: list[tuple[str, str, str]] = []
-    unary: list[tuple[str, str]] = []
+@dataclass(frozen=True)
+class Slot:
+    """A sign, the operator that serves it, and the one for a number on the right, if another."""
+
+    token: str
+    place: str
+    symbol: str
+    number_symbol: str
+
+
+def _sign_slots(schema: Schema) -> list[tuple[str, str, Operator]]:
+    found = []
     for op in schema:
         for token in op.python:
             if token in signs.BINARY:
                 slot = signs.BINARY[token].slot
-                binary.append((token, f"binary[{slot}]", op.symbol))
+                found.append((token, f"binary[{slot}]", op))
                 if "inplace" in op.variants:
-                    binary.append((token + "=", f"inplace[{slot}]", op.symbol))
+                    found.append((token + "=", f"inplace[{slot}]", op))
             elif token in signs.COMPARE:
-                binary.append((token, f"compare[{signs.COMPARE[token].slot}]", op.symbol))
-            elif token in signs.UNARY:
-                unary.append((signs.UNARY[token].slot, op.symbol))
+                found.append((token, f"compare[{signs.COMPARE[token].slot}]", op))
+    return found
+
+
+def slot_bindings(schema: Schema) -> tuple[list[Slot], list[tuple[str, str]]]:
+    """Binary-like slots, and unary ones as (slot, operator symbol)."""
+    takers: dict[tuple[str, str], dict[bool, str]] = {}
+    for token, place, op in _sign_slots(schema):
+        takes_number = not op.signature.arguments[1].type.is_tensor
+        takers.setdefault((token, place), {})[takes_number] = op.symbol
+    binary = [
+        Slot(token, place, by.get(False, by.get(True, "")), by.get(True, "") if False in by else "")
+        for (token, place), by in takers.items()
+    ]
+    unary = [
+        (signs.UNARY[token].slot, op.symbol)
+        for op in schema
+        for token in op.python
+        if token in signs.UNARY
+    ]
     return binary, unary
 
 

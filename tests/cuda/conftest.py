@@ -14,7 +14,7 @@ import facula
 import pytest
 
 HERE = Path(__file__).parent
-LIBRARY = Path(facula.__file__).parent / "_cuda.so"
+LIBRARY = Path(facula._C.__file__).parent / "_cuda.so"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

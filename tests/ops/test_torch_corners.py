@@ -385,3 +385,16 @@ def test_products_times_zero_keep_nan(dtype: str) -> None:
         for result in results:
             assert result.isnan().tolist() == missing
             assert result[0].tolist() == [beta] * 5
+
+
+def test_integers_have_no_negative_powers() -> None:
+    """torch raises too; NumPy calls it a ValueError. A float exponent or base is another matter."""
+    x = fa.tensor([2, 1])
+    with pytest.raises(RuntimeError, match=r"pow\(\): .*int64 has no negative integer powers"):
+        x**-1
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        x.clone().pow_(-2)
+    assert (x**-1.0).tolist() == [0.5, 1.0]
+    assert (x.double() ** -1).tolist() == [0.5, 1.0]
+    assert (x**2j).dtype == fa.complex64
+    assert (x**0).tolist() == [1, 1]

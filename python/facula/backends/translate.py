@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-# The schema of this facula; a build before there is one names its own before the first call.
-SCHEMA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ops.json")
+# Another schema than that of the installed facula: a build, before there is one, names its own.
+SCHEMA: str | None = None
 CLASSES = ("bool", "int", "float", "complex")
 DTYPES = {
     "bool": ("bool",),
@@ -115,7 +115,12 @@ class Body:
 
 @lru_cache(maxsize=1)
 def _schema() -> dict[str, Any]:
-    with open(SCHEMA, encoding="utf-8") as file:
+    path = SCHEMA
+    if path is None:
+        from facula import _C
+
+        path = os.path.join(os.path.dirname(_C.__file__), "ops.json")
+    with open(path, encoding="utf-8") as file:
         return json.load(file)
 
 

@@ -8,7 +8,10 @@ import os
 import sys
 from functools import lru_cache
 
-LIBRARY = os.path.join(os.path.dirname(os.path.dirname(__file__)), "_cuda.so")
+from facula import _C
+
+# Beside the compiled module, which an editable install has elsewhere than the Python files.
+LIBRARY = os.path.join(os.path.dirname(_C.__file__), "_cuda.so")
 
 
 def folders() -> list[str]:
