@@ -18,7 +18,8 @@ from facula.optim.optimizer import (
 __all__ = ["Adam", "AdamW", "Adamax", "NAdam"]
 
 
-def _check_common(group: dict[str, Any]) -> None:
+def check_adam_group(group: dict[str, Any]) -> None:
+    """Raise for options that no optimizer of Adam's kind can have."""
     check_range("learning rate", group["lr"])
     check_range("epsilon value", group["eps"])
     check_range("weight_decay value", group["weight_decay"])
@@ -67,7 +68,7 @@ class Adam(Optimizer):
         super().__init__(params, defaults)
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        _check_common(group)
+        check_adam_group(group)
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
@@ -158,7 +159,7 @@ class Adamax(Optimizer):
         super().__init__(params, defaults)
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        _check_common(group)
+        check_adam_group(group)
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
@@ -215,7 +216,7 @@ class NAdam(Optimizer):
         super().__init__(params, defaults)
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        _check_common(group)
+        check_adam_group(group)
         check_range("momentum_decay value", group["momentum_decay"])
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from facula.optim.optimizer import Optimizer, check_range, new_step, zeros_like
+from facula.optim.adam import check_adam_group
+from facula.optim.optimizer import Optimizer, new_step, zeros_like
 
 __all__ = ["RAdam"]
 
@@ -47,11 +48,7 @@ class RAdam(Optimizer):
         super().__init__(params, defaults)
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        check_range("learning rate", group["lr"])
-        check_range("epsilon value", group["eps"])
-        check_range("weight_decay value", group["weight_decay"])
-        for i, beta in enumerate(group["betas"]):
-            check_range(f"beta parameter at index {i}", beta, 0.0, 1.0)
+        check_adam_group(group)
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
