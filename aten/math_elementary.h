@@ -27,6 +27,29 @@ FACULA_MATH float clamp(float x, float low, float high) {
 
 inline constexpr float kExpEnd = 88.7228394f;  // above it exp overflows
 
+// -x sqrt(1/2) - t where t is the product as rounded.
+FACULA_MATH float erfc_argument_rest(float x, float t) {
+#ifdef __FMA__
+  return __builtin_fmaf(x, -1.21016171e-8f, __builtin_fmaf(x, -0.707106769f, -t));
+#else
+  const float head = from_bits(to_bits(x) & ~0xfff);
+  return ((head * -0.70703125f - t) + (x - head) * -0.70703125f) + x * -7.55311868e-05f;
+#endif
+}
+
+// Integers by way of floating point, which has vectors of quotients. They are exact: a quotient that is no
+// integer is further from one than it is rounded by.
+template <Int T>
+FACULA_MATH T quotient(T a, T b) {
+  if constexpr (sizeof(T) <= 2) {
+    return static_cast<T>(static_cast<int32_t>(static_cast<float>(a) / static_cast<float>(b)));
+  } else if constexpr (sizeof(T) == 4) {
+    return static_cast<T>(static_cast<double>(a) / static_cast<double>(b));
+  } else {
+    return static_cast<T>(a / b);
+  }
+}
+
 // x, or 1 where its logarithm is no ordinary number.
 FACULA_MATH float positive(float x) { return choose(mask(x > 0.0f) & mask(x < infinity<float>), x, 1.0f); }
 // The logarithm of x, given that of a positive finite x.

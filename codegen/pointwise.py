@@ -25,6 +25,7 @@ class Loop:
     flags: tuple[tuple[str, int], ...]  # (flag name, index in LoopArgs)
     bindings: tuple[str, ...]
     values: tuple[str, ...]
+    divides: bool  # notes zero divisors
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,10 @@ def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
             flags.append((f"has_{a.name}", index))
     bindings: list[str] = []
     values: list[str] = []
+    divides = False
     for formula in formulas:
         body = scalar_cpp.emit(formula, class_, types)
+        divides |= body.divides
         if len(formulas) > 1:  # locals of several formulas are kept apart by scopes of their own
             body = _scoped(body)
         bindings += body.bindings
@@ -104,6 +107,7 @@ def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
         tuple(flags),
         tuple(bindings),
         tuple(values),
+        divides,
     )
 
 

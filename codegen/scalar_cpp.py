@@ -30,7 +30,9 @@ TYPES: dict[str, tuple[tuple[str, str], ...]] = {
 # Vocabulary whose value is bool, or real for complex arguments.
 PREDICATES = frozenset({"isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit"})
 REAL_VALUED = frozenset({"abs", "real", "imag", "angle"})
-RESERVED = frozenset({"n", "i", "T", "R", "outs", "ins", "args", "out", "math"})
+# Vocabulary that of integers adds to `zeros` whether a divisor is zero.
+DIVISIONS = frozenset({"floor_divide", "trunc_divide", "remainder", "fmod"})
+RESERVED = frozenset({"n", "i", "T", "R", "outs", "ins", "args", "out", "math", "zeros"})
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Body:
 
     bindings: list[str] = field(default_factory=list)
     value: str = ""
+    divides: bool = False  # an integer may be divided by zero
 
 
 def variable(name: str) -> str:
@@ -65,7 +68,7 @@ def emit(formula: Expr, class_: str, types: Mapping[str, str]) -> Body:
     emitter = _Emitter(class_, types)
     emitter.count(formula)
     code = emitter.code(formula)
-    return Body(emitter.bindings, code.text)
+    return Body(emitter.bindings, code.text, emitter.divides)
 
 
 def literal(text: str, real: str = "R") -> str:
@@ -83,6 +86,7 @@ class _Emitter:
         self.counts: Counter[Expr] = Counter()
         self.locals: dict[Expr, Code] = {}
         self.bindings: list[str] = []
+        self.divides = False
 
     def count(self, e: Expr) -> None:
         self.counts[e] += 1
@@ -159,7 +163,14 @@ class _Emitter:
             type_ = "bool"
         elif e.text in REAL_VALUED and self.class_ == "complex":
             type_ = "R"
-        return Code(f"math::{e.text}({', '.join(a.text for a in args)})", type_, atom=True)
+        return self._function(e.text, args, type_)
+
+    def _function(self, name: str, args: list[Code], type_: str) -> Code:
+        texts = [a.text for a in args]
+        if name in DIVISIONS and self.class_ in ("bool", "int"):
+            self.divides = True
+            texts.append("zeros")
+        return Code(f"math::{name}({', '.join(texts)})", type_, atom=True)
 
     def _arithmetic(self, e: Expr) -> Code:
         args = [self.numeric(self.code(a)) for a in e.args]
@@ -171,8 +182,7 @@ class _Emitter:
             return Code(f"math::invert({args[0].text})", type_, atom=True)
         names = {"%": "remainder", "//": "floor_divide", "<<": "shift_left", ">>": "shift_right"}
         if e.head in names:
-            left, right = self._common(*args)
-            return Code(f"math::{names[e.head]}({left.text}, {right.text})", type_, atom=True)
+            return self._function(names[e.head], list(self._common(*args)), type_)
         left, right = args
         product, quotient = e.head == "*" and left.type == "T", e.head == "/"
         if complex_ and right.type == "T" and (product or quotient):

@@ -13,11 +13,24 @@ struct DotLoops {
   T (*dot)(int64_t n, const T* a, const T* b);
 };
 
+// Columns that a strided softmax takes at once: what they hold stays in the cache.
+inline constexpr int64_t kSoftmaxColumns = 128;
+template <typename T>
+__attribute__((always_inline)) inline int64_t softmax_width(int64_t size) {
+  constexpr int64_t kBytes = 1 << 19, kLeast = 64 / sizeof(T);
+  const int64_t fit = kBytes / static_cast<int64_t>(sizeof(T)) / (size > 0 ? size : 1) / kLeast * kLeast;
+  return fit < kLeast ? kLeast : fit > kSoftmaxColumns ? kSoftmaxColumns : fit;
+}
+
 template <typename T>
 struct SoftmaxLoops {
-  // x and out are (outer, size, inner); the softmax, or its logarithm, is over `size`.
-  void (*forward)(int64_t outer, int64_t size, int64_t inner, const T* x, T* out, bool log);
-  void (*backward)(int64_t outer, int64_t size, int64_t inner, const T* grad, const T* out, T* grad_input, bool log);
+  // x and out are (outer, size, inner), of which `columns` inner ones from `first` on are taken; the softmax,
+  // or its logarithm, is over `size`. The buffer serves inner > 1 and holds softmax_width<T>(size) * size numbers,
+  // for backward softmax_width<T>(2 * size) * 2 * size.
+  void (*forward)(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* x, T* out,
+                  T* buffer, bool log, bool stream);
+  void (*backward)(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* grad,
+                   const T* out, T* grad_input, T* buffer, bool log, bool stream);
   T (*log_sum_exp)(int64_t n, const T* x);
   void (*scaled_exp)(int64_t n, const T* x, T shift, T scale, T* out);  // scale exp(x - shift)
 };
@@ -27,27 +40,31 @@ struct GradSums {
   double scaled;  // of dy (x - center)
 };
 
+// With `stream` results are written past the cache (runtime/iterate/stream.h); stream_done() has to follow.
 template <typename T>
 struct NormLoops {
   double (*mean)(int64_t n, const T* x);
-  double (*mean_square)(int64_t n, const T* x, double center);  // of x - center
-  void (*affine)(int64_t n, const T* x, T scale, T shift, T* out);
+  // Of x - center; `ahead` is what will be read next.
+  double (*mean_square)(int64_t n, const T* x, double center, const T* ahead);
+  void (*affine)(int64_t n, const T* x, T scale, T shift, T* out, bool stream);
   // (x - mean) rstd weight + bias; either of weight and bias may be null.
-  void (*normalize)(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out);
+  void (*normalize)(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out, bool stream);
   // Sums of dy w and dy w (x - mean) over a row; w may be null.
   GradSums (*grad_sums)(int64_t n, const T* dy, const T* x, double mean, const T* weight);
-  // dy w a + x b + c; w may be null.
-  void (*backward)(int64_t n, const T* dy, const T* x, const T* weight, T a, T b, T c, T* grad_input);
-  // grad_weight += dy (x - mean) rstd, grad_bias += dy; either may be null.
-  void (*weight_grads)(int64_t n, const T* dy, const T* x, T mean, T rstd, T* grad_weight, T* grad_bias);
+  // dy w a + x b + c; w may be null. What will be read next lies `ahead` elements on.
+  void (*backward)(int64_t n, const T* dy, const T* x, const T* weight, T a, T b, T c, T* grad_input, int64_t ahead,
+                   bool stream);
+  // grad_weight += dy (x - mean) rstd, grad_bias += dy, over rows, which have their mean (0 if null) and rstd.
+  void (*weight_grads)(int64_t rows, int64_t n, const T* dy, const T* x, const T* mean, const T* rstd, T* grad_weight,
+                       T* grad_bias);
   // Per column of (rows, n): mean and sum of squares about it.
   void (*column_moments)(int64_t rows, int64_t n, const T* x, double* mean, double* squares);
   // Per column, added to the sums: of dy and of dy (x - center).
   void (*column_grads)(int64_t rows, int64_t n, int64_t stride, const T* dy, const T* x, const double* center,
                        double* grad, double* scaled);
-  void (*column_affine)(int64_t rows, int64_t n, const T* x, const T* scale, const T* shift, T* out);
+  void (*column_affine)(int64_t rows, int64_t n, const T* x, const T* scale, const T* shift, T* out, bool stream);
   void (*column_backward)(int64_t rows, int64_t n, const T* dy, const T* x, const T* a, const T* b, const T* c,
-                          T* grad_input);
+                          T* grad_input, bool stream);
 };
 
 // Tables of a family for float and double, and a function that picks by type and machine.

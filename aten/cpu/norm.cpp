@@ -6,6 +6,7 @@
 #include "aten/cpu/dense.h"
 #include "aten/cpu/nn_loops.h"
 #include "facula/kernels.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 namespace {
@@ -18,7 +19,8 @@ int64_t product(IntList sizes) {
 
 double rstd_of(double variance, double eps) { return 1.0 / std::sqrt(std::max(variance, 0.0) + eps); }
 
-// Partial sums of `n` columns over pieces of the rows, added in order of the pieces.
+// Work on `rows` rows in pieces, fn(first row, end, a, b), each of which adds to `n` columns a and b of its own; they
+// are added in order of the pieces.
 constexpr int64_t kPieces = 32;
 
 template <typename T, typename F>
@@ -30,18 +32,23 @@ void sum_pieces(int64_t rows, int64_t n, T* a, T* b, const F& fn) {
     for (int64_t p = begin; p < end; ++p) {
       T* pa = partial.get() + 2 * p * n;
       std::fill(pa, pa + 2 * n, T(0));
-      fn(p * height, std::min((p + 1) * height, rows), pa, pa + n);
+      fn(std::min(p * height, rows), std::min((p + 1) * height, rows), pa, pa + n);
     }
   });
-  for (int64_t j = 0; j < n; ++j) {
-    double sa = 0, sb = 0;
-    for (int64_t p = 0; p < pieces; ++p) {
-      sa += static_cast<double>(partial.get()[2 * p * n + j]);
-      sb += static_cast<double>(partial.get()[(2 * p + 1) * n + j]);
-    }
-    if (a != nullptr) a[j] = static_cast<T>(sa);
-    if (b != nullptr) b[j] = static_cast<T>(sb);
+  const TypedBuffer<double> total(2 * n);
+  std::fill(total.get(), total.get() + 2 * n, 0.0);
+  for (int64_t p = 0; p < pieces; ++p) {
+    for (int64_t j = 0; j < 2 * n; ++j) total.get()[j] += static_cast<double>(partial.get()[2 * p * n + j]);
   }
+  for (int64_t j = 0; j < n; ++j) {
+    if (a != nullptr) a[j] = static_cast<T>(total.get()[j]);
+    if (b != nullptr) b[j] = static_cast<T>(total.get()[n + j]);
+  }
+}
+
+// Whether a result is written past the cache.
+bool streams(const Tensor& out, const Tensor& in) {
+  return static_cast<int64_t>(out.nbytes()) >= kStreamBytes && out.raw() != in.raw();
 }
 
 ScalarType compute_of(const Tensor& input) { return compute_type(input.dtype()); }
@@ -60,18 +67,20 @@ void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tens
     visit_compute(c, [&](auto type) {
       using T = typename decltype(type)::type;
       const NormLoops<T>& loops = norm_loops<T>();
+      const bool stream = streams(y, x);
       T* means = out_mean.data<T>();
       T* rstds = out_rstd.data<T>();
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
           const double mean = rms ? 0.0 : loops.mean(n, row);
-          const double rstd = rstd_of(loops.mean_square(n, row, mean), eps);
+          const double rstd = rstd_of(loops.mean_square(n, row, mean, row + n), eps);
           if (!rms) means[i] = static_cast<T>(mean);
           rstds[i] = static_cast<T>(rstd);
           loops.normalize(n, row, static_cast<T>(mean), static_cast<T>(rstd), data_or_null<T>(w), data_or_null<T>(b),
-                          y.data<T>() + i * n);
+                          y.data<T>() + i * n, stream);
         }
+        if (stream) stream_done();
       });
     });
   });
@@ -91,33 +100,46 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
     const NormLoops<T>& loops = norm_loops<T>();
     const T* rstds = scales.data<T>();
     const T* means = rms ? nullptr : centers.data<T>();
-    if (mask[0] && rows > 0 && n > 0) {
-      into_dense(grad_input, c, [&](const Tensor& gi) {
+    const bool wants_input = mask[0] && rows > 0 && n > 0;
+    const bool stream = wants_input && streams(grad_input, x);
+    const auto input_row = [&](int64_t i, T* gi) {
+      const T *row = x.data<T>() + i * n, *g = dy.data<T>() + i * n;
+      const double m = rms ? 0.0 : static_cast<double>(means[i]), r = static_cast<double>(rstds[i]);
+      const GradSums s = loops.grad_sums(n, g, row, m, data_or_null<T>(w));
+      // rstd (g - mean(g) - xhat mean(g xhat)) as g a + x b + c
+      const double factor = -r * r * r * s.scaled / static_cast<double>(n);
+      const double shift = (rms ? 0.0 : -r * s.grad / static_cast<double>(n)) - factor * m;
+      loops.backward(n, g, row, data_or_null<T>(w), static_cast<T>(r), static_cast<T>(factor), static_cast<T>(shift),
+                     gi + i * n, n, stream);
+    };
+    const auto run = [&](T* gi) {
+      if (!wants_weight && !wants_bias) {
         parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            const T* row = x.data<T>() + i * n;
-            const T* g = dy.data<T>() + i * n;
-            const double m = rms ? 0.0 : static_cast<double>(means[i]), r = static_cast<double>(rstds[i]);
-            const GradSums s = loops.grad_sums(n, g, row, m, data_or_null<T>(w));
-            // rstd (g - mean(g) - xhat mean(g xhat)) as g a + x b + c
-            const double factor = -r * r * r * s.scaled / static_cast<double>(n);
-            const double shift = (rms ? 0.0 : -r * s.grad / static_cast<double>(n)) - factor * m;
-            loops.backward(n, g, row, data_or_null<T>(w), static_cast<T>(r), static_cast<T>(factor),
-                           static_cast<T>(shift), gi.data<T>() + i * n);
-          }
+          for (int64_t i = begin; i < end; ++i) input_row(i, gi);
+          if (stream) stream_done();
         });
+        return;
+      }
+      // A few rows at a time serve both sums while they are in the cache.
+      const int64_t strip = std::clamp<int64_t>(8192 / std::max<int64_t>(n, 1) * 4, 4, 256);
+      into_dense({grad_weight, grad_bias}, c, [&](const Tensor& gw, const Tensor& gb) {
+        sum_pieces<T>(rows, n, wants_weight ? gw.data<T>() : nullptr, wants_bias ? gb.data<T>() : nullptr,
+                      [&](int64_t begin, int64_t end, T* pw, T* pb) {
+                        for (int64_t first = begin; first < end; first += strip) {
+                          const int64_t last = std::min(first + strip, end);
+                          for (int64_t i = first; i < last && gi != nullptr; ++i) input_row(i, gi);
+                          loops.weight_grads(last - first, n, dy.data<T>() + first * n, x.data<T>() + first * n,
+                                             rms ? nullptr : means + first, rstds + first, pw, pb);
+                        }
+                        if (stream) stream_done();
+                      });
       });
+    };
+    if (wants_input) {
+      into_dense(grad_input, c, [&](const Tensor& gi) { run(gi.data<T>()); });
+    } else if (wants_weight || wants_bias) {
+      run(nullptr);
     }
-    if (!wants_weight && !wants_bias) return;
-    into_dense({grad_weight, grad_bias}, c, [&](const Tensor& gw, const Tensor& gb) {
-      sum_pieces<T>(rows, n, wants_weight ? gw.data<T>() : nullptr, wants_bias ? gb.data<T>() : nullptr,
-                    [&](int64_t begin, int64_t end, T* pw, T* pb) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        loops.weight_grads(n, dy.data<T>() + i * n, x.data<T>() + i * n, rms ? T(0) : means[i],
-                                           rstds[i], wants_weight ? pw : nullptr, wants_bias ? pb : nullptr);
-                      }
-                    });
-    });
   });
 }
 
@@ -134,11 +156,12 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
     visit_compute(c, [&](auto type) {
       using T = typename decltype(type)::type;
       const NormLoops<T>& loops = norm_loops<T>();
+      const bool stream = streams(y, x);
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
           const double mean = loops.mean(n, row);
-          const double rstd = rstd_of(loops.mean_square(n, row, mean), eps);
+          const double rstd = rstd_of(loops.mean_square(n, row, mean, row + n), eps);
           out_mean.data<T>()[i] = static_cast<T>(mean);
           out_rstd.data<T>()[i] = static_cast<T>(rstd);
           const int64_t first = (i % num_groups) * channels;
@@ -146,9 +169,10 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
             const double scale = rstd * (w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0);
             const double shift = (b.defined() ? static_cast<double>(b.data<T>()[first + k]) : 0.0) - mean * scale;
             loops.affine(inner, row + k * inner, static_cast<T>(scale), static_cast<T>(shift),
-                         y.data<T>() + i * n + k * inner);
+                         y.data<T>() + i * n + k * inner, stream);
           }
         }
+        if (stream) stream_done();
       });
     });
   });
@@ -179,6 +203,7 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
     // Per (sample, channel): sums of dy and dy (x - mean).
     const TypedBuffer<GradSums> sums(rows * channels);
     const auto run = [&](const Tensor& gi) {
+      const bool stream = mask[0] && streams(gi, x);
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
@@ -200,9 +225,10 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
           const double shift = -r * all.grad / static_cast<double>(n) - factor * m;
           for (int64_t k = 0; k < channels; ++k) {
             loops.backward(inner, g + k * inner, row + k * inner, nullptr, static_cast<T>(r * weight_of(k)),
-                           static_cast<T>(factor), static_cast<T>(shift), gi.data<T>() + i * n + k * inner);
+                           static_cast<T>(factor), static_cast<T>(shift), gi.data<T>() + i * n + k * inner, n, stream);
           }
         }
+        if (stream) stream_done();
       });
     };
     if (mask[0]) {

@@ -5,6 +5,7 @@
 #include "aten/cpu/images.h"
 #include "aten/cpu/nn_loops.h"
 #include "facula/kernels.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 namespace {
@@ -69,7 +70,7 @@ void channel_moments(const Planes& p, const T* x, int64_t c, double* mean, doubl
   for (int64_t i = 0; i < p.outer; ++i) {
     const T* plane = x + (i * p.channels + c) * p.inner;
     const double m = loops.mean(p.inner, plane);
-    all.add(n, m, loops.mean_square(p.inner, plane, m) * n);
+    all.add(n, m, loops.mean_square(p.inner, plane, m, plane + p.channels * p.inner) * n);
   }
   mean[c] = all.mean;
   variance[c] = all.squares / all.count;
@@ -100,6 +101,7 @@ template <typename F>
 void for_channels(const Planes& p, const F& fn) {
   parallel_for(0, p.channels, grain_for(p.count(), 32768), [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) fn(c);
+    stream_done();
   });
 }
 
@@ -108,6 +110,7 @@ template <typename F>
 void for_runs(const Planes& p, const F& fn) {
   parallel_for(0, p.outer * p.channels, grain_for(p.inner, 49152), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) fn(i * p.inner, i % p.channels);
+    stream_done();
   });
 }
 
@@ -129,6 +132,7 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
       const NormLoops<T>& loops = norm_loops<T>();
       const T* from = x.data<T>();
       T* to = y.data<T>();
+      const bool stream = static_cast<int64_t>(y.nbytes()) >= kStreamBytes && to != from;
       const auto finish = [&](int64_t k) {
         const double rstd = 1.0 / std::sqrt((training ? std::max(vars[k], 0.0) : vars[k]) + eps);
         out_mean.data<T>()[k] = static_cast<T>(means[k]);
@@ -137,7 +141,7 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
         shift[k] = (b.defined() ? static_cast<double>(b.data<T>()[k]) : 0.0) - means[k] * scale[k];
       };
       const auto run = [&](int64_t at, int64_t k) {
-        loops.affine(p.inner, from + at, static_cast<T>(scale[k]), static_cast<T>(shift[k]), to + at);
+        loops.affine(p.inner, from + at, static_cast<T>(scale[k]), static_cast<T>(shift[k]), to + at, stream);
       };
       const bool together = training && at_once(p);
       if (!training) {
@@ -166,7 +170,8 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
       spread(p, scale, columns.get());
       spread(p, shift, columns.get() + n);
       for_pieces(p, [&](int64_t, int64_t first, int64_t rows) {
-        loops.column_affine(rows, n, from + first * n, columns.get(), columns.get() + n, to + first * n);
+        loops.column_affine(rows, n, from + first * n, columns.get(), columns.get() + n, to + first * n, stream);
+        if (stream) stream_done();
       });
     });
   });
@@ -192,6 +197,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       const NormLoops<T>& loops = norm_loops<T>();
       const T *g = dy.data<T>(), *from = x.data<T>();
       T* to = wanted ? gi.data<T>() : nullptr;
+      const bool stream = wanted && static_cast<int64_t>(gi.nbytes()) >= kStreamBytes && to != from && to != g;
       const double count = static_cast<double>(p.count());
       const auto finish = [&](int64_t k) {
         const double r = 1.0 / std::sqrt(static_cast<double>(spreads.data<T>()[k]) + eps);
@@ -203,7 +209,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       };
       const auto run = [&](int64_t at, int64_t k) {
         loops.backward(p.inner, g + at, from + at, nullptr, static_cast<T>(fa[k]), static_cast<T>(fb[k]),
-                       static_cast<T>(fc[k]), to + at);
+                       static_cast<T>(fc[k]), to + at, p.channels * p.inner, stream);
       };
       for (int64_t k = 0; k < p.channels; ++k) means[k] = static_cast<double>(centers.data<T>()[k]);
       const bool together = wanted && at_once(p);
@@ -252,7 +258,8 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       spread(p, fc, factors.get() + 2 * n);
       for_pieces(p, [&](int64_t, int64_t first, int64_t rows) {
         loops.column_backward(rows, n, g + first * n, from + first * n, factors.get(), factors.get() + n,
-                              factors.get() + 2 * n, to + first * n);
+                              factors.get() + 2 * n, to + first * n, stream);
+        if (stream) stream_done();
       });
     });
   };

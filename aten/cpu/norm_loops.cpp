@@ -1,6 +1,7 @@
 // Rows and columns of layer, group and batch normalisation. Sums are taken in blocks, whose totals
 // add up in double.
 #include "aten/cpu/nn_loops.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 namespace {
@@ -11,16 +12,19 @@ constexpr int64_t kBlock = 2048, kRows = 64;
 
 inline int64_t length(int64_t n, int64_t i, int64_t block) { return n - i < block ? n - i : block; }
 
-// Partial sums of two kinds of terms, term(i, first, second): how many they are does not depend on the
-// vectors that the compiler finds, and so neither does the error.
-constexpr int64_t kSums = 16;
-template <typename T, typename F>
-FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const F& term) {
+// Partial sums of one or two kinds of terms, term(i, first, second): how many they are does not depend on
+// the vectors that the compiler finds, and so neither does the error. They are enough for several vectors,
+// as one sum waits for the last. `ahead` is fetched: passes over a row in the cache leave the memory idle, and its
+// own foresight ends at pages.
+template <typename T, bool kTwo, typename F>
+FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const T* ahead, const F& term) {
+  constexpr int64_t kSums = (kTwo ? 128 : 256) / sizeof(T);
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t end = i + length(n, i, kBlock);
     T a[kSums] = {}, b[kSums] = {};
     int64_t j = i;
     for (; j + kSums <= end; j += kSums) {
+      if (!kTwo) fetch(ahead + j, ahead + j + kSums);
 #pragma omp simd
       for (int64_t k = 0; k < kSums; ++k) term(j + k, a[k], b[k]);
     }
@@ -35,42 +39,36 @@ FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const
 template <typename T>
 double mean(int64_t n, const T* x) {
   double total = 0, none = 0;
-  add_in_blocks<T>(n, total, none, [&](int64_t i, T& sum, T&) { sum += x[i]; });
+  add_in_blocks<T, false>(n, total, none, x, [&](int64_t i, T& sum, T&) { sum += x[i]; });
   return total / static_cast<double>(n);
 }
 
 template <typename T>
-double mean_square(int64_t n, const T* x, double center) {
+double mean_square(int64_t n, const T* x, double center, const T* ahead) {
   const T c = static_cast<T>(center);
   double total = 0, none = 0;
-  add_in_blocks<T>(n, total, none, [&](int64_t i, T& sum, T&) { sum += (x[i] - c) * (x[i] - c); });
+  add_in_blocks<T, false>(n, total, none, ahead, [&](int64_t i, T& sum, T&) { sum += (x[i] - c) * (x[i] - c); });
   // The rounding of `center` to T shifts every difference alike.
   const double shift = center - static_cast<double>(c);
   return total / static_cast<double>(n) - shift * shift;
 }
 
 template <typename T>
-void affine(int64_t n, const T* __restrict x, T scale, T shift, T* __restrict out) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * scale + shift;
+void affine(int64_t n, const T* __restrict x, T scale, T shift, T* __restrict out, bool stream) {
+  write_row(n, out, stream, [&](int64_t i) { return x[i] * scale + shift; });
 }
 
 template <typename T>
 void normalize(int64_t n, const T* __restrict x, T mean, T rstd, const T* __restrict w, const T* __restrict b,
-               T* __restrict out) {
+               T* __restrict out, bool stream) {
   if (w != nullptr && b != nullptr) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * rstd * w[i] + b[i];
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i] + b[i]; });
   } else if (w != nullptr) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * rstd * w[i];
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i]; });
+  } else if (b != nullptr) {
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd + b[i]; });
   } else {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * rstd;
-    if (b != nullptr) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) out[i] += b[i];
-    }
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd; });
   }
 }
 
@@ -83,35 +81,56 @@ GradSums grad_sums(int64_t n, const T* dy, const T* x, double mean, const T* w) 
     scaled += g * (x[i] - c);
   };
   if (w != nullptr) {
-    add_in_blocks<T>(n, total.grad, total.scaled, [&](int64_t i, T& a, T& b) { add(i, dy[i] * w[i], a, b); });
+    add_in_blocks<T, true>(n, total.grad, total.scaled, x, [&](int64_t i, T& a, T& b) { add(i, dy[i] * w[i], a, b); });
   } else {
-    add_in_blocks<T>(n, total.grad, total.scaled, [&](int64_t i, T& a, T& b) { add(i, dy[i], a, b); });
+    add_in_blocks<T, true>(n, total.grad, total.scaled, x, [&](int64_t i, T& a, T& b) { add(i, dy[i], a, b); });
   }
   return total;
 }
 
 template <typename T>
 void norm_backward(int64_t n, const T* __restrict dy, const T* __restrict x, const T* __restrict w, T a, T b, T c,
-                   T* __restrict gi) {
+                   T* __restrict gi, int64_t ahead, bool stream) {
+  const auto next = [&](int64_t i, int64_t end) {
+    fetch(dy + ahead + i, dy + ahead + end);
+    fetch(x + ahead + i, x + ahead + end);
+  };
   if (w != nullptr) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) gi[i] = dy[i] * w[i] * a + (x[i] * b + c);
+    write_row(n, gi, stream, [&](int64_t i) { return dy[i] * w[i] * a + (x[i] * b + c); }, next);
   } else {
+    write_row(n, gi, stream, [&](int64_t i) { return dy[i] * a + (x[i] * b + c); }, next);
+  }
+}
+
+// The rows of a strip are added in registers.
+template <int64_t kHeight, typename T>
+FACULA_INLINE void add_weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, const T* mean,
+                                    const T* rstd, T* __restrict gw, T* __restrict gb) {
+  T m[kHeight], r[kHeight];
+  for (int64_t i = 0; i < kHeight; ++i) m[i] = mean == nullptr ? T(0) : mean[i], r[i] = rstd[i];
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) gi[i] = dy[i] * a + (x[i] * b + c);
+  for (int64_t j = 0; j < n; ++j) {
+    T product = gw[j], sum = gb[j];
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kHeight; ++i) {
+      const T g = dy[i * n + j];
+      product += g * ((x[i * n + j] - m[i]) * r[i]);
+      sum += g;
+    }
+    gw[j] = product;
+    gb[j] = sum;
   }
 }
 
 template <typename T>
-void weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, T mean, T rstd, T* __restrict gw,
-                  T* __restrict gb) {
-  if (gw != nullptr) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) gw[i] += dy[i] * ((x[i] - mean) * rstd);
+void weight_grads(int64_t rows, int64_t n, const T* dy, const T* x, const T* mean, const T* rstd, T* gw, T* gb) {
+  constexpr int64_t kHeight = 4;
+  int64_t i = 0;
+  for (; i + kHeight <= rows; i += kHeight) {
+    add_weight_grads<kHeight>(n, dy + i * n, x + i * n, mean == nullptr ? mean : mean + i, rstd + i, gw, gb);
   }
-  if (gb != nullptr) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) gb[i] += dy[i];
+  for (; i < rows; ++i) {
+    add_weight_grads<1>(n, dy + i * n, x + i * n, mean == nullptr ? mean : mean + i, rstd + i, gw, gb);
   }
 }
 
@@ -202,19 +221,17 @@ void column_grads(int64_t rows, int64_t n, int64_t stride, const T* dy, const T*
 
 template <typename T>
 void column_affine(int64_t rows, int64_t n, const T* __restrict x, const T* __restrict scale, const T* __restrict shift,
-                   T* __restrict out) {
+                   T* __restrict out, bool stream) {
   for (int64_t i = 0; i < rows; ++i, x += n, out += n) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) out[j] = x[j] * scale[j] + shift[j];
+    write_row(n, out, stream, [&](int64_t j) { return x[j] * scale[j] + shift[j]; });
   }
 }
 
 template <typename T>
 void column_backward(int64_t rows, int64_t n, const T* __restrict dy, const T* __restrict x, const T* __restrict a,
-                     const T* __restrict b, const T* __restrict c, T* __restrict gi) {
+                     const T* __restrict b, const T* __restrict c, T* __restrict gi, bool stream) {
   for (int64_t i = 0; i < rows; ++i, dy += n, x += n, gi += n) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) gi[j] = dy[j] * a[j] + (x[j] * b[j] + c[j]);
+    write_row(n, gi, stream, [&](int64_t j) { return dy[j] * a[j] + (x[j] * b[j] + c[j]); });
   }
 }
 

@@ -23,10 +23,9 @@ struct ConvertTable {
   // The same past the cache, for results too large to stay there: writing whole lines without reading
   // them first. dst and dst_pitch are multiples of 64.
   Transpose transpose_stream[5];
+  // A plain copy past the cache; dst is the begin of a line. stream_done() (stream.h) has to follow.
+  void (*stream)(char* dst, const char* src, int64_t bytes);
 };
-
-// Transposed copies from this size on are written past the cache.
-inline constexpr int64_t kStreamBytes = int64_t{16} << 20;
 FACULA_DECLARE_BY_ISA(ConvertTable, convert_table)
 
 inline int size_log2(size_t itemsize) { return __builtin_ctzll(itemsize); }

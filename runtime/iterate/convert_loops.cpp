@@ -3,12 +3,7 @@
 #include <limits>
 
 #include "runtime/iterate/convert.h"
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 
@@ -231,27 +226,7 @@ void transpose_small(char* dst, int64_t dp, const char* src, int64_t sp, int64_t
   if (i < rows) transpose_scalar<kSize>(dst + i * kItem, dp, src + i * sp, sp, rows - i, columns);
 }
 
-inline void stream_line(char* dst, const char* src) {
-#if defined(__AVX512F__)
-  _mm512_stream_si512(reinterpret_cast<__m512i*>(dst), _mm512_loadu_si512(src));
-#elif defined(__AVX2__)
-  for (int i = 0; i < 64; i += 32) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(dst + i),
-                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(src + i)));
-  }
-#elif defined(__SSE2__)
-  for (int i = 0; i < 64; i += 16) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(dst + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i)));
-  }
-#else
-  std::memcpy(dst, src, 64);
-#endif
-}
-inline void stream_done() {
-#if defined(__SSE2__)
-  _mm_sfence();
-#endif
-}
+void stream(char* dst, const char* src, int64_t bytes) { stream_bytes(dst, src, bytes); }
 
 // Squares with a cache line a side, turned in a buffer: with row pitches that are powers of two, lines
 // of the result that are written bit by bit would be evicted half full.
@@ -305,7 +280,8 @@ FACULA_DEFINE_BY_ISA(ConvertTable, convert_table,
                       {transpose_loop<1, false>, transpose_loop<2, false>, transpose_loop<4, false>,
                        transpose_loop<8, false>, transpose_loop<16, false>},
                       {transpose_loop<1, true>, transpose_loop<2, true>, transpose_loop<4, true>,
-                       transpose_loop<8, true>, transpose_loop<16, true>}})
+                       transpose_loop<8, true>, transpose_loop<16, true>},
+                      stream})
 #undef ROW
 
 }  // namespace facula

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "runtime/iterate/convert.h"
+#include "runtime/iterate/stream.h"
 #include "runtime/iterate/tiles.h"
 
 namespace facula {
@@ -10,6 +11,20 @@ namespace {
 
 void copy_dense(char* dst, ScalarType to, const char* src, ScalarType from, int64_t n) {
   const int64_t d = static_cast<int64_t>(itemsize(to)), s = static_cast<int64_t>(itemsize(from));
+  if (n * d >= kStreamBytes && whole_lines(dst)) {
+    const auto stream = FACULA_BY_ISA(convert_table).stream;
+    const int64_t part = kStreamPiece / d;
+    parallel_for(0, (n + part - 1) / part, kGrain / part, [&](int64_t begin, int64_t end) {
+      alignas(64) char piece[kStreamPiece];
+      for (int64_t i = begin * part; i < std::min(end * part, n); i += part) {
+        const int64_t m = std::min(part, n - i);
+        if (to != from) convert_elements(to, piece, from, src + i * s, m);
+        stream(dst + i * d, to == from ? src + i * s : piece, m * d);
+      }
+      stream_done();
+    });
+    return;
+  }
   parallel_for(0, n, kGrain,
                [&](int64_t b, int64_t e) { convert_elements(to, dst + b * d, from, src + b * s, e - b); });
 }
@@ -41,7 +56,7 @@ void convert_box(const StridedPlan& plan, const Box& box, ScalarType to, ScalarT
 
 // A large transposition whose result has lines that can be written whole.
 bool streams(const StridedPlan& plan, const BoxGrid& grid, int64_t item) {
-  if (!grid.transposed || plan.numel * item < kStreamBytes || plan.strides[0][0] != item ||
+  if (!grid.transposed || plan.numel * item < 2 * kStreamBytes || plan.strides[0][0] != item ||
       plan.strides[1][1] != item || reinterpret_cast<uintptr_t>(plan.data[0]) % 64 != 0) {
     return false;
   }

@@ -8,6 +8,7 @@
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/pointwise_rows.h"
 #include "runtime/iterate/pointwise_types.h"
+#include "runtime/iterate/stream.h"
 #include "runtime/iterate/strided.h"
 #include "runtime/iterate/tiles.h"
 
@@ -114,6 +115,18 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
   return s.loop != nullptr;
 }
 
+// Whether results are written past the cache: large ones that begin lines and take the place of no input.
+bool streams(const Short& s, size_t inputs, char* const* outs, size_t noutputs, int64_t out_item) {
+  if (s.numel * out_item < kStreamBytes) return false;
+  for (size_t k = 0; k < noutputs; ++k) {
+    if (!whole_lines(outs[k])) return false;
+    for (size_t i = 0; i < inputs; ++i) {
+      if (s.ins[i] == outs[k]) return false;
+    }
+  }
+  return true;
+}
+
 // More than a few elements: numbers are spread over a tile, long ranges over threads.
 [[gnu::noinline]] void run_short_long(const Short& s, size_t inputs, char* const* outs, size_t noutputs,
                                       ScalarType produced, uint32_t masks, const LoopArgs& args) {
@@ -132,16 +145,23 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
     bases[s.number_at[k]] = tiles[k];
     steps[s.number_at[k]] = 0;
   }
-  const int64_t piece = s.numbers > 0 ? kTile : s.numel;
-  parallel_for(0, s.numel, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; b += piece) {
+  const bool stream = streams(s, inputs, outs, noutputs, out_item);
+  const int64_t piece = stream ? std::min(kTile, kStreamPiece / out_item) : s.numbers > 0 ? kTile : s.numel;
+  const int64_t unit = stream ? piece : 1;  // threads share no piece
+  parallel_for(0, (s.numel + unit - 1) / unit, kGrain / unit, [&](int64_t first, int64_t last) {
+    alignas(64) char made[kMax][kStreamPiece];
+    const int64_t end = std::min(last * unit, s.numel);
+    for (int64_t b = first * unit; b < end; b += piece) {
+      const int64_t n = std::min(piece, end - b);
       const void* in[kMax];
       void* out[kMax];
       for (size_t i = 0; i < inputs; ++i) in[i] = bases[i] + b * steps[i];
-      for (size_t i = 0; i < noutputs; ++i) out[i] = outs[i] + b * out_item;
-      s.loop(std::min(piece, end - b), out, in, args);
+      for (size_t i = 0; i < noutputs; ++i) out[i] = stream ? made[i] : outs[i] + b * out_item;
+      s.loop(n, out, in, args);
       check_int_division();
+      for (size_t i = 0; i < noutputs && stream; ++i) table.stream(outs[i] + b * out_item, made[i], n * out_item);
     }
+    if (stream) stream_done();
   });
 }
 

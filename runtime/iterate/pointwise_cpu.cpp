@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/iterate/convert.h"
+#include "runtime/iterate/stream.h"
 #include "runtime/iterate/tiles.h"
 
 namespace facula::detail {
@@ -18,6 +19,7 @@ struct Operand {
   bool constant = false;       // one element for all
   bool box_dense = false;      // a full box lies in one piece
   bool row_direct = false;     // rows can be used where they lie
+  bool stream = false;         // written past the cache, from a tile
   alignas(16) char value[16];  // of a constant, converted
   bool converts() const { return dtype != want; }
 };
@@ -33,7 +35,7 @@ struct Walk {
   const LoopArgs* args;
 
   void prepare() {
-    bool all_direct = true;
+    bool all_direct = true, any_stream = false;
     int64_t items[kMax];
     for (int k = 0; k < count; ++k) {
       Operand& o = operands[k];
@@ -41,18 +43,29 @@ struct Walk {
       const DimVector& s = plan.strides[k];
       o.constant = k >= outs && std::all_of(s.begin(), s.end(), [](int64_t x) { return x == 0; });
       if (o.constant) convert_elements(o.want, o.value, o.dtype, plan.data[k], 1);
+      o.stream = k < outs && streams(k);
+      any_stream |= o.stream;
       all_direct &= !o.constant && !o.converts() && s[0] == o.want_item;
     }
-    grid = make_grid(plan, std::span<const int64_t>(items, static_cast<size_t>(count)), all_direct ? kGrain : kTile);
+    grid = make_grid(plan, std::span<const int64_t>(items, static_cast<size_t>(count)),
+                     all_direct && !any_stream ? kGrain : kTile);
     box_numel = grid.box_numel();
     bool mixed = false;
     for (int k = 0; k < count; ++k) {
       Operand& o = operands[k];
       o.row_direct = !o.converts() && !o.constant && (plan.strides[k][0] == o.item || plan.sizes[0] == 1);
       o.box_dense = !o.constant && dense_in_box(k);
+      o.stream &= o.box_dense;
       mixed |= o.row_direct && !o.box_dense;
     }
     by_rows = mixed && grid.extents[0] >= 16;
+  }
+
+  // Large results that take the place of no input.
+  bool streams(int k) const {
+    bool apart = plan.numel * operands[k].item >= kStreamBytes;
+    for (int i = outs; i < count; ++i) apart &= plan.data[i] != plan.data[k];
+    return apart;
   }
 
   bool dense_in_box(int k) const {
@@ -116,11 +129,12 @@ struct Walk {
       }
       last = box;
     }
+    stream_done();
   }
 
   // Whether the loop reads or writes the operand where it lies.
   bool used_in_place(const Operand& o) const {
-    return !o.constant && !o.converts() && (o.box_dense || (by_rows && o.row_direct));
+    return !o.constant && !o.converts() && !o.stream && (o.box_dense || (by_rows && o.row_direct));
   }
 
   void load(int k, const Box& box, char* tile, char* raw, DimVector& dense) const {
@@ -140,9 +154,17 @@ struct Walk {
     const Operand& o = operands[k];
     const char* src = tile;
     if (o.converts()) {
-      char* into = o.box_dense ? box.data[k] : raw;
+      char* into = o.box_dense && !o.stream ? box.data[k] : raw;
       convert_elements(o.dtype, into, o.want, tile, box.numel);
       src = into;
+    }
+    if (o.stream) {
+      if (whole_lines(box.data[k])) {
+        FACULA_BY_ISA(convert_table).stream(box.data[k], src, box.numel * o.item);
+      } else {
+        std::memcpy(box.data[k], src, static_cast<size_t>(box.numel * o.item));
+      }
+      return;
     }
     if (!o.box_dense) {
       dense_strides(box.sizes, o.item, dense);

@@ -70,7 +70,11 @@ inline constexpr R pi = R(3.14159265358979323846);
 
 template <typename T>
 FACULA_MATH T where(bool condition, T a, T b) {
-  return condition ? a : b;
+  if constexpr (std::is_same_v<T, bool>) {
+    return (condition & a) | (!condition & b);  // no branch
+  } else {
+    return condition ? a : b;
+  }
 }
 template <typename T>
 FACULA_MATH bool truth(T x) {
@@ -323,43 +327,63 @@ template <Int T>
 FACULA_MATH T negate(T a) {
   return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(a));
 }
-// A divisor that neither traps nor overflows, for divisors 0 (noted) and -1.
+// Integers: without a branch, so that loops vectorise. Division by zero gives that by 1 and is added to
+// `zeros`. The smallest number by -1 is itself.
+namespace detail {
+#ifndef FACULA_MATH_ELEMENTARY
 template <Int T>
-FACULA_MATH T safe_divisor(T b) {
-  if (b == T(0)) [[unlikely]] {
-    FACULA_NOTE_ZERO_DIVISION();
-  }
-  return b == T(0) || b == static_cast<T>(-1) ? T(1) : b;
+FACULA_MATH T quotient(T a, T b) {
+  return static_cast<T>(a / b);
 }
+#endif
+}  // namespace detail
 template <Int T>
-FACULA_MATH T trunc_divide(T a, T b) {
-  const T quotient = static_cast<T>(a / safe_divisor(b));
-  if constexpr (std::is_signed_v<T>) {
+FACULA_MATH T trunc_divide(T a, T b, T& zeros) {
+  zeros = static_cast<T>(zeros | T(b == T(0)));
+  if constexpr (std::is_same_v<T, bool>) {
+    return a;
+  } else if constexpr (std::is_signed_v<T>) {
+    const T quotient = detail::quotient(a, (b == T(0)) | (b == T(-1)) ? T(1) : b);
     return b == T(-1) ? negate(a) : quotient;
   } else {
-    // 255 is no -1 for bytes: dividing by it is ordinary.
-    return b == static_cast<T>(-1) ? static_cast<T>(a / b) : quotient;
+    return detail::quotient(a, b == T(0) ? T(1) : b);
   }
 }
 template <Int T>
-FACULA_MATH T fmod(T a, T b) {
-  if constexpr (std::is_signed_v<T>) {
-    return static_cast<T>(a % safe_divisor(b));  // by -1 as by 1: 0
+FACULA_MATH T fmod(T a, T b, T& zeros) {
+  if constexpr (std::is_same_v<T, bool>) {
+    zeros = zeros | !b;
+    return false;
   } else {
-    return b == static_cast<T>(-1) ? static_cast<T>(a % b) : static_cast<T>(a % safe_divisor(b));
+    using U = std::make_unsigned_t<T>;
+    const T quotient = trunc_divide(a, b, zeros), by = b == T(0) ? T(1) : b;
+    return static_cast<T>(static_cast<U>(a) - static_cast<U>(1u * static_cast<U>(quotient) * static_cast<U>(by)));
   }
 }
 template <Int T>
-FACULA_MATH T remainder(T a, T b) {
-  const T r = fmod(a, b);
-  return r != 0 && ((r < 0) != (b < 0)) ? static_cast<T>(r + b) : r;
+FACULA_MATH T remainder(T a, T b, T& zeros) {
+  const T r = fmod(a, b, zeros);
+  return (r != T(0)) & ((r < T(0)) != (b < T(0))) ? static_cast<T>(r + b) : r;
 }
 template <Int T>
-FACULA_MATH T floor_divide(T a, T b) {
-  const T quotient = trunc_divide(a, b);
-  const T r = fmod(a, b);
-  return r != 0 && ((r < 0) != (b < 0)) ? static_cast<T>(quotient - 1) : quotient;
+FACULA_MATH T floor_divide(T a, T b, T& zeros) {
+  const T quotient = trunc_divide(a, b, zeros), r = fmod(a, b, zeros);
+  return (r != T(0)) & ((r < T(0)) != (b < T(0))) ? static_cast<T>(quotient - 1) : quotient;
 }
+#define FACULA_NOTING_DIVISION(name)   \
+  template <Int T>                     \
+  FACULA_MATH T name(T a, T b) {       \
+    T zeros = T(0);                    \
+    const T value = name(a, b, zeros); \
+    if (zeros != T(0)) [[unlikely]]    \
+      FACULA_NOTE_ZERO_DIVISION();     \
+    return value;                      \
+  }
+FACULA_NOTING_DIVISION(trunc_divide)
+FACULA_NOTING_DIVISION(fmod)
+FACULA_NOTING_DIVISION(remainder)
+FACULA_NOTING_DIVISION(floor_divide)
+#undef FACULA_NOTING_DIVISION
 template <Int T>
 FACULA_MATH uint64_t magnitude(T x) {
   return x < 0 ? 0 - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);

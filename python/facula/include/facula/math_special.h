@@ -56,6 +56,29 @@ template <Complex T>
 FACULA_MATH T sigmoid(T z) {
   return div(T(1), real_t<T>(1) + std::exp(-z));
 }
+
+// The distribution function of the standard normal distribution, erfc(t) / 2 with t = -x sqrt(1/2). Far below 0
+// what t was rounded by counts 2 t^2-fold: the logarithm of erfc has the slope -(2 t + 0.2), or nearly.
+namespace detail {
+#ifndef FACULA_MATH_ELEMENTARY
+FACULA_MATH float erfc_argument_rest(float x, float t) {
+  return ::fmaf(x, -1.21016171e-8f, ::fmaf(x, -0.707106769f, -t));
+}
+#endif
+FACULA_MATH double erfc_argument_rest(double x, double t) {
+  const double head = static_cast<double>(static_cast<float>(x));
+  return ((head * -0.707106769084930419921875 - t) + (x - head) * -0.707106769084930419921875) +
+         x * -1.210161710447896937e-08;
+}
+}  // namespace detail
+template <Float T>
+FACULA_MATH T normal_cdf(T x) {
+  const T t = x * T(-0.70710678118654752440);
+  const T slope = T(2) * t + T(0.2);
+  const T change = detail::erfc_argument_rest(x, t) * (slope > 0 ? slope : T(0));
+  const T value = T(0.5) * erfc(t);
+  return value - value * (std::fabs(change) < T(1e-3) ? change : T(0));  // not of infinities
+}
 // log(1 + exp(x)) without overflow.
 template <Float T>
 FACULA_MATH T log1pexp(T x) {
