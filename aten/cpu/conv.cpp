@@ -2,6 +2,7 @@
 #include "aten/cpu/conv_depthwise.h"
 #include "aten/cpu/conv_direct.h"
 #include "aten/cpu/conv_pointwise.h"
+#include "aten/cpu/conv_shallow.h"
 #include "aten/cpu/conv_strided.h"
 #include "aten/cpu/conv_weight.h"
 #include "aten/cpu/conv_winograd.h"
@@ -64,6 +65,12 @@ void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& 
   if (x.dim() == 4 && strided_pays(g, false)) {
     into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
       strided_forward<T>(g, pixels_of<const T>(x), w.data<T>(), data_or_null<T>(b), pixels_of<T>(y));
+    });
+    return;
+  }
+  if (shallow_pays(g) && is_channels_last(x)) {
+    into_format(out, x.dtype(), true, [&](const Tensor& y) {
+      shallow_forward<T>(g, pixels_of<const T>(x), w.data<T>(), data_or_null<T>(b), pixels_of<T>(y));
     });
     return;
   }
@@ -166,7 +173,10 @@ void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor&
                           IntList stride, IntList padding, IntList dilation, bool transposed, IntList, int64_t groups,
                           const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                           const Tensor& grad_bias) {
-  const Tensor dy = laid_out(grad), x = laid_out(input), w = dense_compute(weight);
+  const Tensor x = laid_out(input), w = dense_compute(weight);
+  // What works channel by channel within a pixel needs both images so.
+  const bool by_pixels = is_channels_last(x) && groups > 1 && groups == x.size(1) && groups == grad.size(1);
+  const Tensor dy = by_pixels ? in_format(grad, x.dtype(), true) : laid_out(grad);
   visit_compute(x.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     const Tensor& wide = transposed ? dy : x;
@@ -182,8 +192,11 @@ void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor&
     if (mask[1]) backward_weight<T>(g, wide, narrow, grad_weight);
     if (mask[2] && bias.defined()) {
       into_dense(grad_bias, x.dtype(), [&](const Tensor& gb) {
-        const Tensor planes = dense(dy);
-        conv::backward_bias<T>(dy.sizes(), planes.data<T>(), gb.data<T>());
+        if (is_channels_last(dy)) {
+          bias_grad_by_pixels<T>(dy.numel() / dy.size(1), dy.size(1), dy.data<T>(), gb.data<T>());
+        } else {
+          conv::backward_bias<T>(dy.sizes(), dy.data<T>(), gb.data<T>());
+        }
       });
     }
   });

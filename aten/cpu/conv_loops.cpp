@@ -62,6 +62,8 @@ void pack_weights(int64_t depth, const int64_t* __restrict offsets, int64_t coun
 }
 
 constexpr int64_t kTile = 64;
+constexpr int kPixelsTogether = 8;
+constexpr int64_t kPixelBlock = 16;
 
 template <typename T>
 void row(int64_t depth, const int64_t* __restrict taps, const T* __restrict weight, T bias, int64_t n,
@@ -187,62 +189,64 @@ void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const 
   }
 }
 
-// One or two vectors of channels; the weights of `N` taps stay in registers over the pixels.
-template <typename T, int N, int V>
-inline __attribute__((always_inline)) void pixels_part(int64_t channels, int64_t n, int64_t step, int64_t count,
-                                                       const int64_t* __restrict at, const int64_t* __restrict place,
-                                                       const T* __restrict x, const T* __restrict weight,
-                                                       const T* __restrict bias, T* __restrict out) {
-  Lanes<T> w[N][V] = {}, b[V] = {};
-  const int64_t kept = count < N ? count : N;
-#pragma GCC unroll 9
-  for (int k = 0; k < N; ++k) {
-    if (k < kept) __builtin_memcpy(w[k], weight + place[k], sizeof(w[k]));
+// All channels of `P` neighbouring pixels, so that memory is read and written line by line; the pixels that follow
+// are fetched meanwhile.
+template <typename T, int P>
+inline __attribute__((always_inline)) void pixels_together(int64_t channels, int64_t step, int64_t count,
+                                                           const int64_t* __restrict at,
+                                                           const int64_t* __restrict place, const T* __restrict x,
+                                                           const T* __restrict weight, const T* __restrict bias,
+                                                           T* __restrict out) {
+  const T* ahead = x + (count > 0 ? at[count - 1] : 0) + kPixelsTogether * step;
+  int64_t c = 0;
+  for (; c + kLanes<T> <= channels; c += kLanes<T>) {
+    Lanes<T> acc[P] = {};
+    if (bias != nullptr) {
+      Lanes<T> b;
+      __builtin_memcpy(&b, bias + c, kBytes);
+#pragma GCC unroll 8
+      for (int i = 0; i < P; ++i) acc[i] = b;
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      Lanes<T> w;
+      __builtin_memcpy(&w, weight + place[k] + c, kBytes);
+      const T* from = x + at[k] + c;
+#pragma GCC unroll 8
+      for (int i = 0; i < P; ++i, from += step) {
+        Lanes<T> a;
+        __builtin_memcpy(&a, from, kBytes);
+        acc[i] += a * w;
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < P; ++i) {
+      __builtin_prefetch(ahead + i * step + c);
+      __builtin_prefetch(out + (kPixelsTogether + i) * channels + c, 1);
+      __builtin_memcpy(out + i * channels + c, &acc[i], kBytes);
+    }
   }
-  if (bias != nullptr) __builtin_memcpy(b, bias, sizeof(b));
-  for (int64_t i = 0; i < n; ++i, x += step, out += channels) {
-    Lanes<T> acc[V];
-    for (int v = 0; v < V; ++v) acc[v] = b[v];
-    if (kept == N) {
-#pragma GCC unroll 9
-      for (int k = 0; k < N; ++k) {
-#pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) {
-          Lanes<T> a;
-          __builtin_memcpy(&a, x + at[k] + v * kLanes<T>, kBytes);
-          acc[v] += a * w[k][v];
-        }
-      }
+  for (; c < channels; ++c) {
+    for (int i = 0; i < P; ++i) {
+      T sum = bias != nullptr ? bias[c] : T(0);
+      for (int64_t k = 0; k < count; ++k) sum += weight[place[k] + c] * x[at[k] + i * step + c];
+      out[i * channels + c] = sum;
     }
-    for (int64_t k = kept == N ? N : 0; k < count; ++k) {
-      for (int v = 0; v < V; ++v) {
-        Lanes<T> a, c;
-        __builtin_memcpy(&a, x + at[k] + v * kLanes<T>, kBytes);
-        __builtin_memcpy(&c, weight + place[k] + v * kLanes<T>, kBytes);
-        acc[v] += a * c;
-      }
-    }
-    __builtin_memcpy(out, acc, sizeof(acc));
   }
 }
 
 template <typename T>
 void pixels(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
             const T* x, const T* weight, const T* bias, T* out) {
-  const auto shifted = [&](int64_t c) { return bias != nullptr ? bias + c : nullptr; };
-  int64_t c = 0;
-  for (; c + 2 * kLanes<T> <= channels; c += 2 * kLanes<T>) {
-    pixels_part<T, kPlaneTaps, 2>(channels, n, step, count, at, place, x + c, weight + c, shifted(c), out + c);
+  int64_t i = 0;
+  for (; i + kPixelsTogether <= n; i += kPixelsTogether) {
+    pixels_together<T, kPixelsTogether>(channels, step, count, at, place, x + i * step, weight, bias,
+                                        out + i * channels);
   }
-  for (; c + kLanes<T> <= channels; c += kLanes<T>) {
-    pixels_part<T, kPlaneTaps, 1>(channels, n, step, count, at, place, x + c, weight + c, shifted(c), out + c);
+  for (; i + 3 <= n; i += 3) {
+    pixels_together<T, 3>(channels, step, count, at, place, x + i * step, weight, bias, out + i * channels);
   }
-  for (; c < channels; ++c) {
-    for (int64_t i = 0; i < n; ++i) {
-      T sum = bias != nullptr ? bias[c] : T(0);
-      for (int64_t k = 0; k < count; ++k) sum += weight[place[k] + c] * x[at[k] + i * step + c];
-      out[i * channels + c] = sum;
-    }
+  for (; i < n; ++i) {
+    pixels_together<T, 1>(channels, step, count, at, place, x + i * step, weight, bias, out + i * channels);
   }
 }
 
@@ -256,6 +260,8 @@ inline __attribute__((always_inline)) void pixel_grads_part(int64_t channels, in
   for (int64_t i = 0; i < n; ++i) {
     Lanes<T> g[V];
     __builtin_memcpy(g, grad + i * channels, sizeof(g));
+    __builtin_prefetch(grad + (i + kPixelBlock) * channels);
+    __builtin_prefetch(x + at[N - 1] + (i + kPixelBlock) * step);
 #pragma GCC unroll 9
     for (int k = 0; k < N; ++k) {
 #pragma GCC unroll 2
@@ -275,8 +281,8 @@ inline __attribute__((always_inline)) void pixel_grads_part(int64_t channels, in
 }
 
 template <typename T>
-void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
-                 const T* x, const T* grad, T* sums) {
+void pixel_grads_block(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at,
+                       const int64_t* place, const T* x, const T* grad, T* sums) {
   int64_t c = 0;
   if (count == kPlaneTaps) {
     for (; c + 2 * kLanes<T> <= channels; c += 2 * kLanes<T>) {
@@ -296,6 +302,16 @@ void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const
       for (int64_t i = 0; i < n; ++i) sum += grad[i * channels + c] * x[at[k] + i * step + c];
       sums[place[k] + c] += sum;
     }
+  }
+}
+
+// By blocks of pixels that stay in the first-level cache over all their channels.
+template <typename T>
+void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
+                 const T* x, const T* grad, T* sums) {
+  for (int64_t i = 0; i < n; i += kPixelBlock) {
+    pixel_grads_block(channels, n - i < kPixelBlock ? n - i : kPixelBlock, step, count, at, place, x + i * step,
+                      grad + i * channels, sums);
   }
 }
 

@@ -1,6 +1,8 @@
 // Convolution by 1 x 1 kernels: a product of the weights with all pixels.
 #include "aten/cpu/conv_pointwise.h"
 
+#include <numeric>
+
 #include "aten/cpu/gemm_loops.h"
 
 namespace facula::cpu {
@@ -9,22 +11,82 @@ namespace {
 constexpr int64_t kDepth = 384;      // of a product at a time
 constexpr int64_t kBytes = 1 << 18;  // of the input that is copied at a time
 
-// Of planes: panels of weights times rows of pixels. Parts of planes are copied first, as neighbouring
-// rows then lie near and a part is read in long runs.
+// Weights by slice of the depth, then by panel of features.
+template <typename T>
+void pack_features(const Conv1x1& g, const Filters<T>& w, int64_t mr, T* packed) {
+  const int64_t padded = round_up(g.features, mr);
+  for (int64_t p = 0; p < g.channels; p += kDepth) {
+    const int64_t np = std::min(kDepth, g.channels - p);
+    parallel_for(0, padded / mr, grain_for(mr * np), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        gemm_loops<T>().pack(np, std::min(mr, g.features - i * mr), mr, w.data + i * mr * w.feature + p * w.channel,
+                             w.feature, w.channel, packed + p * padded + i * mr * np);
+      }
+    });
+  }
+}
+
+// Whether a panel of columns of planes is worth reading where it lies: its rows do not meet in few sets of the
+// second-level cache, and planes end in few panels that are not whole.
+template <typename T>
+bool planes_serve(const Conv1x1& g, const Pixels<const T>& x) {
+  constexpr int64_t kLine = 64, kSets = 1024, kWays = 4;
+  const int64_t lines = std::max<int64_t>(1, x.channel * static_cast<int64_t>(sizeof(T)) / kLine);
+  return g.positions >= 8 * gemm_loops<T>().nr &&
+         std::min(kDepth, g.channels) * std::gcd(lines, kSets) <= kWays * kSets;
+}
+
+// Panels of weights times columns of planes where they lie.
+template <typename T>
+void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, const T* bias, const Pixels<T>& y) {
+  const GemmLoops<T>& loops = gemm_loops<T>();
+  const int64_t mr = even_panel(g.features, loops.mr), nr = loops.nr, padded = round_up(g.features, mr);
+  const TypedBuffer<T> packed(padded * g.channels);
+  pack_features(g, w, mr, packed.get());
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  const int64_t tall = padded / mr, lines = nr / kLine;
+  // Few features: a panel of columns stays in the first-level cache; else results are written in long runs.
+  const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels * nr);
+  const int64_t width = nr * (tall < 8 ? 1 : std::clamp<int64_t>(fit, 1, 16));
+  std::vector<int64_t> taps;
+  for (int64_t p = 0; p < std::min(kDepth, g.channels); ++p) taps.push_back(p * x.channel);
+  const int64_t parts = (g.positions + width - 1) / width, work = std::max<int64_t>(1, g.features * g.channels * width);
+  parallel_for(0, g.batch * parts, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t at = i % parts * width, count = std::min(width, g.positions - at), broad = (count + nr - 1) / nr;
+      const T* from = x.data + i / parts * x.image + at;
+      // What comes next is fetched during the products.
+      const T* next = i + 1 < end ? x.data + (i + 1) / parts * x.image + (i + 1) % parts * width : from;
+      T* to = y.data + i / parts * y.image + at;
+      for (int64_t f = 0; f < g.features && bias != nullptr; ++f) std::fill_n(to + f * y.channel, count, bias[f]);
+      for (int64_t p = 0; p < g.channels; p += kDepth) {
+        const int64_t np = std::min(kDepth, g.channels - p);
+        const bool accumulate = p > 0 || bias != nullptr;
+        for (int64_t call = 0; call < tall * broad; ++call) {
+          const int64_t f = call / broad * mr, j = call % broad * nr, cols = std::min(nr, count - j);
+          const T *a = packed.get() + p * padded + f * np, *b = from + p * x.channel + j;
+          T* c = to + f * y.channel + j;
+          const int64_t height = std::min(mr, g.features - f);
+          if (cols < nr) {
+            loops.strided_tile(np, a, 1, mr, b, x.channel, c, y.channel, height, cols, accumulate);
+          } else {
+            const int64_t line = call / broad;
+            const T* later = line < lines ? next + p * x.channel + j + line * kLine : b;
+            loops.tile_taps(np, a, mr, b, taps.data(), later, c, y.channel, height, cols, accumulate);
+          }
+        }
+      }
+    }
+  });
+}
+
+// The same with parts of planes copied first, as neighbouring rows then lie near and a part is read in long runs.
 template <typename T>
 void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, const T* bias, const Pixels<T>& y) {
   const GemmLoops<T>& loops = gemm_loops<T>();
   const int64_t mr = even_panel(g.features, loops.mr), nr = loops.nr, padded = round_up(g.features, mr);
   const TypedBuffer<T> packed(padded * g.channels);
-  for (int64_t p = 0; p < g.channels; p += kDepth) {
-    const int64_t np = std::min(kDepth, g.channels - p);
-    parallel_for(0, padded / mr, grain_for(mr * np), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        loops.pack(np, std::min(mr, g.features - i * mr), mr, w.data + i * mr * w.feature + p * w.channel, w.feature,
-                   w.channel, packed.get() + p * padded + i * mr * np);
-      }
-    });
-  }
+  pack_features(g, w, mr, packed.get());
   const int64_t columns = g.batch * g.positions;
   const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels) / nr * nr;
   const int64_t width = std::min(std::clamp(fit, nr, 16 * nr), round_up(columns, nr));
@@ -78,11 +140,12 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
             }
           }
           if (at + cols <= g.positions) {
-            loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), y.data + image * y.image + f * y.channel + at,
-                            y.channel, height, cols, accumulate);
+            loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), rows + p * row + j,
+                            y.data + image * y.image + f * y.channel + at, y.channel, height, cols, accumulate);
             continue;
           }
-          loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), apart, nr, height, cols, false);
+          loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), rows + p * row + j, apart, nr, height, cols,
+                          false);
           for_images(first + j, cols, [&](int64_t im, int64_t place, int64_t done, int64_t n) {
             for (int64_t r = 0; r < height; ++r) {
               T* to = y.data + im * y.image + (f + r) * y.channel + place;
@@ -153,6 +216,8 @@ template <typename T>
 void pointwise(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, const T* bias, const Pixels<T>& y) {
   if (x.channel == 1 || y.channel == 1) {
     by_pixels(g, x, w, bias, y);
+  } else if (planes_serve(g, x)) {
+    by_columns(g, x, w, bias, y);
   } else {
     by_planes(g, x, w, bias, y);
   }

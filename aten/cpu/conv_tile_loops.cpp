@@ -54,6 +54,44 @@ void rows_kernel(int64_t taps, const int64_t* __restrict places, int64_t channel
   finish<T, R, V>(acc, c, ldc, accumulate);
 }
 
+// Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
+template <typename T, int R, int V>
+void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run, const T* __restrict from, int64_t step,
+                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc) {
+  constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
+  Lanes<T> acc[R][V] = {};
+  if (bias != nullptr) {
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 8
+      for (int j = 0; j < V; ++j) acc[i][j] = at<T>(bias + j * kLanes<T>);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+    for (int j = 0; j < V; ++j) __builtin_prefetch(c + i * ldc + j * kLanes<T>, 1);
+  }
+  for (int64_t t = 0; t < taps; ++t) {
+    const T* base[kBases];
+    for (int i = 0; i < kBases; ++i) base[i] = from + places[t] + i * kStep * step;
+    for (int64_t p = 0; p < run; ++p) {
+      Lanes<T> v[V];
+#pragma GCC unroll 8
+      for (int j = 0; j < V; ++j) v[j] = at<T>(b + j * kLanes<T>);
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) {
+        const T x = base[i / kStep][i % kStep * step];
+#pragma GCC unroll 8
+        for (int j = 0; j < V; ++j) acc[i][j] += x * v[j];
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < kBases; ++i) ++base[i];
+      b += kColumns<T>;
+    }
+  }
+  finish<T, R, V>(acc, c, ldc, false);
+}
+
 template <typename T, int R, int V>
 void outer_kernel(int64_t depth, const T* __restrict a, const T* __restrict b, const int64_t* __restrict places,
                   T* __restrict c, int64_t ldc, bool accumulate) {
@@ -78,6 +116,9 @@ using Kernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, con
 template <typename T>
 using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, int64_t, bool);
 
+template <typename T>
+using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t);
+
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
 template <typename T, int V, int... R>
@@ -88,6 +129,11 @@ Kernel<T> rows_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
 template <typename T, int V, int... R>
 OuterKernel<T> outer_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
   static constexpr OuterKernel<T> kernels[] = {outer_kernel<T, R + 1, V>...};
+  return kernels[rows - 1];
+}
+template <typename T, int V, int... R>
+WindowsKernel<T> windows_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
+  static constexpr WindowsKernel<T> kernels[] = {windows_kernel<T, R + 1, V>...};
   return kernels[rows - 1];
 }
 
@@ -105,6 +151,14 @@ void multiply_outer(int64_t depth, const T* a, const T* b, const int64_t* places
   const OuterKernel<T> run =
       cols <= kLanes<T> ? outer_kernel_of<T, 1>(rows, kAllRows) : outer_kernel_of<T, kVectors>(rows, kAllRows);
   run(depth, a, b, places, c, ldc, accumulate);
+}
+
+template <typename T>
+void multiply_windows(int64_t taps, const int64_t* places, int64_t run, const T* a, int64_t step, const T* b,
+                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols) {
+  const WindowsKernel<T> kernel =
+      cols <= kLanes<T> ? windows_kernel_of<T, 1>(rows, kAllRows) : windows_kernel_of<T, kVectors>(rows, kAllRows);
+  kernel(taps, places, run, a, step, b, bias, c, ldc);
 }
 
 // ---- Winograd's transforms ----
@@ -280,13 +334,20 @@ void from_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_
 
 }  // namespace
 
-#define FACULA_CONV_TILE(T)                       \
-  {kLanes<T>,           kRows,                    \
-   kColumns<T>,         multiply_rows<T>,         \
-   multiply_outer<T>,   winograd_input<T>,        \
-   winograd_grad<T>,    winograd_output<T>,       \
-   winograd_filters<T>, winograd_filter_grads<T>, \
-   to_pixels<T>,        from_pixels<T>}
+#define FACULA_CONV_TILE(T)  \
+  {kLanes<T>,                \
+   kRows,                    \
+   kColumns<T>,              \
+   multiply_rows<T>,         \
+   multiply_windows<T>,      \
+   multiply_outer<T>,        \
+   winograd_input<T>,        \
+   winograd_grad<T>,         \
+   winograd_output<T>,       \
+   winograd_filters<T>,      \
+   winograd_filter_grads<T>, \
+   to_pixels<T>,             \
+   from_pixels<T>}
 FACULA_DEFINE_BY_ISA(ConvTile<float>, conv_tile_float, FACULA_CONV_TILE(float))
 FACULA_DEFINE_BY_ISA(ConvTile<double>, conv_tile_double, FACULA_CONV_TILE(double))
 #undef FACULA_CONV_TILE

@@ -1,12 +1,14 @@
 #include "aten/cpu/conv_weight.h"
 
 #include "aten/cpu/gemm_loops.h"
+#include "aten/cpu/gemv_loops.h"
 
 namespace facula::cpu {
 namespace {
 
 constexpr int64_t kFeatures = 2 * kPitch;  // of a unit of work
 constexpr int64_t kPixels = 384;           // whose products are summed at a time
+constexpr int64_t kBiasPixels = 256;       // whose gradients are summed in T
 
 }  // namespace
 
@@ -107,6 +109,42 @@ void weight_grad_by_pixels(const conv::Geometry& g, const Pixels<const T>& x, co
   });
 }
 
+template <typename T>
+void bias_grad_by_pixels(int64_t pixels, int64_t channels, const T* grad, T* out) {
+  const auto* loops = [] {
+    if constexpr (std::is_same_v<T, float>) {
+      return &FACULA_BY_ISA(gemv_float);
+    } else {
+      return &FACULA_BY_ISA(gemv_double);
+    }
+  }();
+  const int64_t blocks = (pixels + kBiasPixels - 1) / kBiasPixels;
+  const int64_t pieces = std::min<int64_t>(blocks, 64);  // whatever the number of threads
+  const TypedBuffer<double> sums(pieces * channels);
+  parallel_for(0, pieces, grain_for(channels * kBiasPixels * blocks / std::max<int64_t>(1, pieces)),
+               [&](int64_t begin, int64_t end) {
+                 const TypedBuffer<T> buffer(kBiasPixels + channels);
+                 T *ones = buffer.get(), *part = ones + kBiasPixels;
+                 std::fill_n(ones, kBiasPixels, T(1));
+                 for (int64_t piece = begin; piece < end; ++piece) {
+                   double* to = sums.get() + piece * channels;
+                   std::fill_n(to, channels, 0.0);
+                   for (int64_t b = piece * blocks / pieces; b < (piece + 1) * blocks / pieces; ++b) {
+                     const int64_t first = b * kBiasPixels, n = std::min(kBiasPixels, pixels - first);
+                     loops->sums(n, channels, grad + first * channels, channels, ones, part);
+                     for (int64_t c = 0; c < channels; ++c) to[c] += static_cast<double>(part[c]);
+                   }
+                 }
+               });
+  for (int64_t c = 0; c < channels; ++c) {
+    double sum = 0;
+    for (int64_t piece = 0; piece < pieces; ++piece) sum += sums.get()[piece * channels + c];
+    out[c] = static_cast<T>(sum);
+  }
+}
+
+template void bias_grad_by_pixels<float>(int64_t, int64_t, const float*, float*);
+template void bias_grad_by_pixels<double>(int64_t, int64_t, const double*, double*);
 template void weight_grad_by_pixels<float>(const conv::Geometry&, const Pixels<const float>&,
                                            const Pixels<const float>&, float*);
 template void weight_grad_by_pixels<double>(const conv::Geometry&, const Pixels<const double>&,

@@ -44,7 +44,8 @@ inline __attribute__((always_inline)) void store_part(T* p, const Lanes<T>& v, i
 // columns exist when Part. Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
 template <typename T, int R, int V, bool Taps, bool Part>
 void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
-            const int64_t* __restrict taps, T* __restrict c, int64_t ldc, int64_t last, bool accumulate) {
+            const int64_t* __restrict taps, const T* next, T* __restrict c, int64_t ldc, int64_t last,
+            bool accumulate) {
   using Vector = Lanes<T>;
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
@@ -60,7 +61,9 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
   for (int64_t p = 0; p < depth; ++p) {
     Vector v[V];
     const T* from = Taps ? b + taps[p] : b;
-    if (!Taps) {
+    if (Taps) {
+      __builtin_prefetch(next + taps[p], 0, 2);
+    } else {
       for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);
     }
 #pragma GCC unroll 8
@@ -105,8 +108,8 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
 }
 
 template <typename T>
-using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, T*, int64_t, int64_t,
-                        bool);
+using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const T*, T*, int64_t,
+                        int64_t, bool);
 
 template <typename T, int V, bool Taps, bool Part, int... R>
 Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
@@ -124,7 +127,7 @@ void strided_tile(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const
                         : cols > kN         ? pick<T, kVectors, false, true>(rows, kAllRows)
                         : cols == kN        ? pick<T, 1, false, false>(rows, kAllRows)
                                             : pick<T, 1, false, true>(rows, kAllRows);
-  run(depth, a, a_row, a_col, b, b_row, nullptr, c, ldc, cols > kN ? cols - kN : cols, accumulate);
+  run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, c, ldc, cols > kN ? cols - kN : cols, accumulate);
 }
 
 template <typename T>
@@ -134,15 +137,15 @@ void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ld
 }
 
 template <typename T>
-void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, T* c, int64_t ldc,
-               int64_t rows, int64_t cols, bool accumulate) {
+void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, T* c,
+               int64_t ldc, int64_t rows, int64_t cols, bool accumulate) {
   constexpr int64_t kN = kLanes<T>;
   if (cols == kColumns<T>) {
-    pick<T, kVectors, true, false>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, c, ldc, kN, accumulate);
+    pick<T, kVectors, true, false>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, next, c, ldc, kN, accumulate);
   } else if (cols > kN) {
-    pick<T, kVectors, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, c, ldc, cols - kN, accumulate);
+    pick<T, kVectors, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, next, c, ldc, cols - kN, accumulate);
   } else {
-    pick<T, 1, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, c, ldc, cols, accumulate);
+    pick<T, 1, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, next, c, ldc, cols, accumulate);
   }
 }
 

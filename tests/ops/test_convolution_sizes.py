@@ -68,13 +68,14 @@ class Case:
         self.grad, self.grad_b = grad, grad.sum((0, 2, 3))
         self.grad_x = grad_pad[:, :, padding : padding + height, padding : padding + width]
 
-    def run(self, dtype: str, memory_format: str) -> list[Array]:
+    def run(self, dtype: str, memory_format: str, grad_format: str = "") -> list[Array]:
         form = getattr(fa, memory_format)
         tensors = [
             fa.tensor(a, dtype=getattr(fa, dtype)) for a in (self.x, self.w, self.b, self.grad)
         ]
         x, w, b, grad = tensors
-        x, grad = (t.contiguous(memory_format=form) for t in (x, grad))
+        x = x.contiguous(memory_format=form)
+        grad = grad.contiguous(memory_format=getattr(fa, grad_format or memory_format))
         for t in (x, w, b):
             t.requires_grad_()
         out = fa.nn.functional.conv2d(x, w, b, *self.args)
@@ -83,10 +84,10 @@ class Case:
         out.backward(grad)
         return [out.detach().numpy(), x.grad.numpy(), w.grad.numpy(), b.grad.numpy()]
 
-    def check(self, dtype: str, memory_format: str) -> None:
+    def check(self, dtype: str, memory_format: str, grad_format: str = "") -> None:
         tolerance = 1e-5 if dtype == "float32" else 1e-13
         wanted = [self.out, self.grad_x, self.grad_w, self.grad_b]
-        for got, want in zip(self.run(dtype, memory_format), wanted, strict=True):
+        for got, want in zip(self.run(dtype, memory_format, grad_format), wanted, strict=True):
             assert got.shape == want.shape
             assert np.abs(got - want).max() < tolerance * max(np.abs(want).max(), 1), (
                 self.x.shape,
@@ -145,6 +146,14 @@ TILES = [
     (2, 6, 6, 3, (17, 40), 1, 2, 2, 6),
     (2, 4, 12, 3, (9, 9), 1, 1, 1, 4),
     (2, 40, 48, 3, (9, 9), 1, 1, 1, 2),
+    (2, 3, 32, 7, (17, 37), 2, 3),
+    (1, 5, 48, (3, 5), (21, 9), 1, 2),
+    (3, 2, 16, 1, (5, 7), 3),
+    (2, 35, 35, 3, (9, 40), 1, 1, 1, 35),
+    (2, 64, 64, (5, 4), (8, 23), 1, 2, 2, 64),
+    (2, 17, 30, 1, (19, 31)),
+    (1, 400, 130, 1, (16, 17)),
+    (1, 70, 20, 1, (64, 64)),
 ]
 
 
@@ -156,8 +165,17 @@ def test_convolution(sizes: tuple, dtype: str, memory_format: str, threads: int)
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)
+@pytest.mark.parametrize("sizes", [*TILES[::5], TILES[24], TILES[-5]], ids=str)
+def test_gradient_in_the_other_format(sizes: tuple, memory_format: str) -> None:
+    other = FORMATS[1 - FORMATS.index(memory_format)]
+    case(*sizes).check("float32", memory_format, other)
+
+
+@pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize(
-    "sizes", [*TILES[:5], *TILES[10:15], *TILES[24:28], (8, 64, 64, 3, (28, 28), 1, 1)], ids=str
+    "sizes",
+    [*TILES[:5], *TILES[10:15], *TILES[24:28], *TILES[31:36], (8, 64, 64, 3, (28, 28), 1, 1)],
+    ids=str,
 )
 def test_results_do_not_depend_on_threads(sizes: tuple, memory_format: str) -> None:
     one, before = case(*sizes), fa.get_num_threads()
