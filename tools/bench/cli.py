@@ -7,6 +7,7 @@ import datetime
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--filter", metavar="TEXT", help="only rows whose name has this text")
     p.add_argument("--family", metavar="NAMES", help="only these families, separated by commas")
+    p.add_argument("--device", default="cpu", help='where the rows run: "cpu" or "cuda"')
     p.add_argument("--threads", default="1,2", help="numbers of threads, separated by commas")
     p.add_argument("--quick", action="store_true", help="three short rounds; for a first look")
     p.add_argument("--rounds", type=int, help="rounds of a row, instead of 7 to 11")
@@ -48,7 +50,7 @@ def chosen(args: argparse.Namespace) -> list[Row]:
     for name in names:
         if name not in known:
             sys.exit(f"bench: no family {name!r}; there are {', '.join(known)}")
-    rows = [row for name in names for row in known[name].rows]
+    rows = [row for name in names for row in known[name].rows if row.device == args.device]
     if args.filter:
         rows = [row for row in rows if args.filter in row.name]
     if not rows:
@@ -66,15 +68,16 @@ def about(crew: Crew, threads: list[int]) -> dict[str, Any]:
             if name == "facula":
                 sys.exit(f"bench: facula does not load: {failure}")
             print(f"bench: {name} is left out: {failure}", file=sys.stderr)
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
-    )
+    revision = ""
+    if shutil.which("git"):
+        git = ["git", "describe", "--always", "--dirty"]
+        revision = subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout.strip()
     return {
         "date": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
         "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
-        "revision": git.stdout.strip(),
+        "revision": revision,
         "versions": versions,
         "command": shlex.join(["python", "tools/bench", *sys.argv[1:]]),
     }

@@ -10,8 +10,8 @@ import numpy as np
 class Inputs:
     """Draws in order, so that two libraries that run one setup have the same numbers."""
 
-    def __init__(self, lib: Any, seed: int = 0) -> None:
-        self.lib, self.rng = lib, np.random.default_rng(seed)
+    def __init__(self, lib: Any, seed: int = 0, device: str = "cpu") -> None:
+        self.lib, self.rng, self.device = lib, np.random.default_rng(seed), device
         self.operands: tuple[Any, ...] = ()  # what a setup leaves for its checks
 
     def own(self, array: Any, dtype: str | None = None, grad: bool = False) -> Any:
@@ -19,6 +19,8 @@ class Inputs:
         if self.lib is np:
             return array.astype(dtype) if dtype else array
         tensor = self.lib.from_numpy(np.asarray(array, order="C")).clone()
+        if self.device != "cpu":
+            tensor = tensor.to(self.device)
         if dtype and str(array.dtype) != dtype:
             tensor = tensor.to(getattr(self.lib, dtype))
         return tensor.requires_grad_() if grad else tensor
@@ -38,6 +40,12 @@ class Inputs:
         values = self.rng.standard_normal(shape, dtype=np.float32)
         values *= np.float32(scale)
         return self.own(values, dtype or "float32", grad)
+
+    def tiled(self, size: int, dtype: str = "", grad: bool = False) -> Any:
+        """Normal numbers of which so many are drawn by repeating a million of them."""
+        piece = self.normal(1 << 20, dtype=dtype)
+        tensor = piece.repeat(-(-size // len(piece)))[:size]
+        return tensor.requires_grad_() if grad else tensor
 
     def integers(self, *shape: int, low: int = 0, high: int, dtype: str = "int64") -> Any:
         return self.own(self.rng.integers(low, high, shape).astype(dtype))

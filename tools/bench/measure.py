@@ -11,7 +11,7 @@ from typing import Any
 
 from tools.bench.processes import Busy, Crew, Failed, Process
 from tools.bench.result import Result, Second, paired_ratio, spread
-from tools.bench.row import Check, Row
+from tools.bench.row import KERNELS, Check, Row
 
 PAUSE = 0.005  # seconds before a sample: worker threads of the one before have gone to sleep
 BUSY = ", busy"  # ends the name of a row beside a busy process
@@ -172,7 +172,7 @@ def record(result: Result, samples: dict[str, list[float]]) -> None:
     for name, found in samples.items():
         result.medians[name] = statistics.median(found)
         result.spreads[name] = round(spread(found), 4)
-        if name not in ("facula", "machine"):
+        if name != "facula" and name not in KERNELS:
             result.ratios[name] = paired_ratio(samples["facula"], found)
 
 

@@ -66,12 +66,55 @@ def gpt(lib: Any, vocabulary: int, length: int, width: int, layers: int, heads: 
             self.last, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
 
         def forward(self, x):
-            x = self.tokens(x) + self.places(lib.arange(x.shape[1]))
+            x = self.tokens(x) + self.places(lib.arange(x.shape[1], device=x.device))
             for block in self.blocks:
                 x = block(x)
             return self.head(self.last(x)).flatten(0, 1)
 
     return GPT()
+
+
+def resnet50(lib: Any, classes: int) -> Any:
+    """He et al. 2015, with the stride in the 3x3 convolution as torchvision has it."""
+    nn, functional = lib.nn, lib.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self, before, within, stride):
+            super().__init__()
+            after = 4 * within
+            self.conv1 = nn.Conv2d(before, within, 1, bias=False)
+            self.norm1 = nn.BatchNorm2d(within)
+            self.conv2 = nn.Conv2d(within, within, 3, stride=stride, padding=1, bias=False)
+            self.norm2 = nn.BatchNorm2d(within)
+            self.conv3 = nn.Conv2d(within, after, 1, bias=False)
+            self.norm3 = nn.BatchNorm2d(after)
+            self.short = nn.Sequential()
+            if stride != 1 or before != after:
+                self.short = nn.Sequential(
+                    nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
+                )
+
+        def forward(self, x):
+            y = functional.relu(self.norm1(self.conv1(x)))
+            y = functional.relu(self.norm2(self.conv2(y)))
+            return functional.relu(self.norm3(self.conv3(y)) + self.short(x))
+
+    blocks = []
+    before = 64
+    for within, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(count):
+            blocks.append(Block(before, within, stride if i == 0 else 1))
+            before = 4 * within
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(2048, classes),
+    )
 
 
 def lstm(lib: Any, inputs: int, hidden: int, classes: int) -> Any:

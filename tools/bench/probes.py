@@ -9,6 +9,7 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,11 @@ took = time.perf_counter() - start
 for line in open("/proc/self/status"):
     if line.startswith("VmRSS"):
         print(took, int(line.split()[1]) * 1024, {name}.__file__)
+"""
+FIRST = """
+import {name}
+x = {name}.ones(8, device="{device}")
+(x + x).tolist()
 """
 
 
@@ -60,6 +66,50 @@ def memory(runner: Any, row: Row, threads: int) -> Result:
                 if process is not None:
                     process.close()
     return compared(row, threads, "B", found)
+
+
+def device_memory(runner: Any, row: Row, threads: int) -> Result:
+    """The most that a row holds on its device."""
+    found: dict[str, list[float]] = {}
+    for name in ("facula", *runner.opponents):
+        process = None
+        try:
+            process = runner.crew.fresh(name, threads)
+            found[name] = [process.device_memory(row.key)]
+        except Failed as failure:
+            if name == "facula":
+                return Result(
+                    row.name, row.family, threads, row.goal, "B",
+                    state=failure.kind, note=str(failure),
+                )  # fmt: skip
+        finally:
+            if process is not None:
+                process.close()
+    return compared(row, threads, "B", found)
+
+
+def first_operation(runner: Any, row: Row, threads: int) -> Result:
+    """Wall time of a fresh interpreter that adds two tensors on the device; the first turn fills
+    caches of kernels and files."""
+    times: dict[str, list[float]] = {}
+    for turn in range(1 + max(2, min(5, runner.plan.rounds))):
+        for name in ("facula", *runner.opponents):
+            start = time.perf_counter()
+            done = subprocess.run(
+                [sys.executable, "-c", FIRST.format(name=name.split("@")[0], device=row.device)],
+                env=environment(threads, runner.crew.paths.get(name, "")),
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+            )
+            if done.returncode == 0 and turn > 0:
+                times.setdefault(name, []).append(time.perf_counter() - start)
+            elif done.returncode != 0 and name == "facula":
+                note = done.stderr.strip().splitlines()[-1:]
+                return Result(
+                    row.name, row.family, threads, row.goal, state="error", note="".join(note)
+                )
+    return compared(row, threads, "s", times)
 
 
 def import_time(runner: Any, row: Row, threads: int) -> Result:
@@ -173,6 +223,8 @@ def distribution_size(name: str) -> int:
 
 PROBES: dict[str, Callable[[Any, Row, int], Result]] = {
     "memory": memory,
+    "device memory": device_memory,
+    "first operation": first_operation,
     "import": import_time,
     "size": size,
 }

@@ -26,14 +26,18 @@ from functools import cache
 from typing import Any
 
 Setup = Callable[..., Any]
+# Competitors that are no library, and the modules of their kernels.
+KERNELS = {"machine": "tools.bench.machine", "card": "tools.bench.card"}
 
 
 @dataclass(frozen=True)
 class Versus:
-    """A second competitor in the same rounds: "numpy", or "machine", a kernel of machine.c.
+    """A second competitor in the same rounds: "numpy", "machine", a kernel of machine.c, or "card",
+    a kernel of card.py.
 
-    Against NumPy the value is the ratio of times, at most `limit`. Against the machine it is the
-    ratio of rates, at least `limit`: `work` a call, in what the kernel counts (bytes, operations).
+    Against NumPy the value is the ratio of times, at most `limit`. Against machine and card it is
+    the ratio of rates, at least `limit`: `work` a call, in what the kernel counts (bytes,
+    operations).
     """
 
     rival: str
@@ -47,7 +51,7 @@ class Versus:
 
     @property
     def at_least(self) -> bool:
-        return self.rival == "machine"
+        return self.rival in KERNELS
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class Row:
     moments: bool = False  # compare mean and deviation only
     measure: str = "time"  # or "memory", or the name of a probe
     threads: tuple[int, ...] = ()  # only these; empty: whatever is asked for
+    device: str = "cpu"  # where the inputs are; rows of another are run with --device
 
     @property
     def key(self) -> str:

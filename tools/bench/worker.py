@@ -35,7 +35,8 @@ class Trial:
 
         self.name, self.lib = name, lib
         self.row = row_of(key)
-        self.inputs = Inputs(lib)
+        self.inputs = Inputs(lib, device=self.row.device)
+        self.wait = None if self.row.device == "cpu" else getattr(lib, self.row.device).synchronize
 
     def prepare(self) -> Trial:
         setup = self.row.numpy if self.name == "numpy" else self.row.setup
@@ -45,12 +46,12 @@ class Trial:
         if self.name == "numpy":
             statement = self.row.numpy_statement or statement
         if statement:
-            self.run = compile_loop(statement, made)
+            self.run = waited(compile_loop(statement, made), self.wait)
             value = f"({statement}, {self.row.result})[1]" if self.row.result else statement
             self.call = eval(f"lambda: ({value})", dict(made))
         else:
             self.call = made
-            self.run = loop_of(made)
+            self.run = waited(loop_of(made), self.wait)
         return self
 
     def arrays(self) -> list[Any]:
@@ -75,6 +76,21 @@ def loop_of(function: Callable[[], Any]) -> Callable[[int], int]:
         return time.perf_counter_ns() - start
 
     return run
+
+
+def waited(run: Callable[[int], int], wait: Callable[[], None] | None) -> Callable[[int], int]:
+    """The loop with what it started on a device, and nothing that was started before it."""
+    if wait is None:
+        return run
+
+    def whole(times: int) -> int:
+        wait()
+        start = time.perf_counter_ns()
+        run(times)
+        wait()
+        return time.perf_counter_ns() - start
+
+    return whole
 
 
 def compile_loop(statement: str, names: dict[str, Any]) -> Callable[[int], int]:
@@ -107,7 +123,7 @@ def thinned(value: Any) -> Any:
         value = value.detach()
         if "float16" in str(value.dtype):  # bfloat16 too
             value = value.float()
-        value = value.numpy()
+        value = value.cpu().numpy()
     flat = np.asarray(value).reshape(-1)
     flat = flat[:: max(1, flat.size // KEPT)]
     return flat.astype(np.float64) if flat.dtype.kind == "f" else flat.copy()
@@ -117,9 +133,10 @@ class Worker:
     def __init__(self, name: str, threads: int) -> None:
         self.name, self.threads = name, threads
         self.trial: Any = None
-        module = "tools.bench.machine" if name == "machine" else name.split("@")[0]
-        self.lib = importlib.import_module(module)
-        if name == "machine":
+        from tools.bench.row import KERNELS
+
+        self.lib = importlib.import_module(KERNELS.get(name, name.split("@")[0]))
+        if name in KERNELS:
             self.lib.library()
         elif name != "numpy":
             self.lib.set_num_threads(threads)
@@ -132,9 +149,9 @@ class Worker:
         }
 
     def setup(self, key: str) -> None:
-        if self.name == "machine":
-            from tools.bench.row import Versus, row_of
+        from tools.bench.row import KERNELS, Versus, row_of
 
+        if self.name in KERNELS:
             (rival,) = (a for a in row_of(key).also if isinstance(a, Versus) and a.kernel)
             self.trial = self.lib.Kernel(rival.kernel, self.threads)
         else:
@@ -177,6 +194,15 @@ class Worker:
             trial.run(3)
 
         return peak_of(work)
+
+    def device_memory(self, key: str) -> float:
+        """Bytes that a row holds on its device at most, once it has run once."""
+        trial = Trial(self.name, self.lib, key).prepare()
+        module = getattr(self.lib, trial.row.device)
+        trial.run(1)
+        module.reset_peak_memory_stats()
+        trial.run(2)
+        return float(module.max_memory_allocated())
 
     def work(self) -> float:
         return self.trial.work

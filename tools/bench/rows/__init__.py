@@ -18,4 +18,8 @@ ORDER = [
     "attention",
     "memory",
     "package",
+    "card memory",
+    "card host",
+    "card arithmetic",
+    "card models",
 ]

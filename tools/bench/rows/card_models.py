@@ -1,0 +1,44 @@
+"""Training steps on a graphics card, models and optimizers in bfloat16 throughout: rows with
+autocast come with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tools.bench import models
+from tools.bench.row import Family
+from tools.bench.rows.training import step
+
+rows = Family("card models", device="cuda", threads=(1,), calls=3, tolerance=3e-2)
+TOKENS = 50304
+
+
+def gpt2(lib, inputs, batch, length):
+    model = inputs.fill(models.gpt(lib, TOKENS, 1024, 768, 12, 12)).to("cuda").to(lib.bfloat16)
+    optimizer = lib.optim.AdamW(model.parameters(), lr=1e-4)
+    x = inputs.integers(batch, length, high=TOKENS)
+    return step(lib, model, optimizer, x, inputs.integers(batch * length, high=TOKENS))
+
+
+@rows.add("GPT-2 124M, {batch}x{length} tokens, AdamW", 0.87, batch=[16], length=[1024])
+@rows.add("GPT-2 124M, {batch}x{length} tokens, AdamW", 0.5, batch=[1], length=[64])
+def gpt(lib, inputs, batch, length):
+    return gpt2(lib, inputs, batch, length)
+
+
+@rows.add("ResNet-50, batch {batch}, SGD", 0.95, batch=[128])
+def resnet(lib, inputs, batch):
+    model = inputs.fill(models.resnet50(lib, 1000)).to("cuda").to(lib.bfloat16)
+    model = model.to(memory_format=lib.channels_last)
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+    x = inputs.normal(batch, 3, 224, 224, dtype="bfloat16")
+    x = x.contiguous(memory_format=lib.channels_last)
+    return step(lib, model, optimizer, x, inputs.integers(batch, high=1000))
+
+
+rows.rows += [
+    replace(
+        row, name=f"memory of {row.name}", goal=goal, measure="device memory", tolerance=None
+    )
+    for row, goal in ((rows.rows[1], 0.9), (rows.rows[2], 1.0))
+]
