@@ -47,7 +47,7 @@ def _tensor_from(buffer: Any, dtype: Any, shape: tuple[int, ...], offset: int) -
     """A tensor on the CPU that shares `buffer`'s memory from byte `offset` on."""
     count = math.prod(shape)
     if count == 0:
-        return facula.empty(shape, dtype=dtype)
+        return facula.empty(shape, dtype=dtype, device="cpu")
     return facula.frombuffer(buffer, dtype=dtype, count=count, offset=offset).reshape(shape)
 
 
