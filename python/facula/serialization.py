@@ -497,7 +497,7 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
         return lambda tensor, location: (
             tensor.to(table[location]) if location in table else _restored(tensor, location)
         )
-    if callable(map_location):
+    if callable(map_location) and not isinstance(map_location, facula.device):
 
         def call(tensor: Any, location: str) -> Any:
             moved = map_location(tensor, location)

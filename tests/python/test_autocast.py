@@ -38,7 +38,7 @@ bfloat16
     F.pad(h, (1, 1))   fa.cat([h, h])
 float32
     fa.mv(x, v)   fa.dot(v, v)   fa.addmv(v[:4], x, v)   fa.addr(s, v[:4], v[:4])   fa.outer(v, v)
-    fa.kron(x, x)   x + x   h + x   fa.einsum("ij->i", x)   F.softmax(h, -1, dtype=fa.float32)
+    F.bilinear(x, x, fa.ones(2, 6, 6))   fa.kron(x, x)   x + x   h + x   fa.einsum("ij->i", x)   F.softmax(h, -1, dtype=fa.float32)
     fa.prod(ph)   fa.prod(ph, 0)   F.cross_entropy(h, t)   F.nll_loss(h, t)   F.mse_loss(h, h)
     F.l1_loss(h, h)   F.smooth_l1_loss(h, h)   F.huber_loss(h, h)   F.binary_cross_entropy(ph, ph)
     F.binary_cross_entropy_with_logits(h, ph)   F.kl_div(h, ph)   F.poisson_nll_loss(h, ph)

@@ -25,7 +25,6 @@ MAKERS = {
     "randint": lambda: fa.randint(3, (2,)),
     "randperm": lambda: fa.randperm(3),
     "scalar_tensor": lambda: fa.scalar_tensor(1.0),
-    "tril_indices": lambda: fa.tril_indices(2, 2),
     "empty_strided": lambda: fa.empty_strided((2,), (1,)),
     "tensor": lambda: fa.tensor([1.0, 2.0]),
     "asarray": lambda: fa.asarray([1.0]),
