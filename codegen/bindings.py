@@ -185,7 +185,11 @@ def _convert(op: Operator, i: int, argument: Argument) -> str:
         return f"const {kind} {name} = {call};"
     if argument.default == "None":
         # not kind({}), which for an optional would hold a value
-        return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}{{}};"
+        absent = f"{kind}{{}}"
+        if t.base == "Device" and not stubs.tensor_inputs(op):
+            out = f"slots[{len(op.signature.arguments)}] != nullptr" if "out" in op.variants else ""
+            absent = f"default_device({out})"
+        return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {absent};"
     default = cpp_types.literal(argument.default, t, owned_value=t.base != "str")
     return f"const {kind} {name} = {slot} != nullptr ? {kind}({call}) : {kind}({default});"
 

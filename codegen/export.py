@@ -60,6 +60,7 @@ def operator_record(op: Operator) -> dict[str, Any]:
         "promote": op.promote if op.scalar else "",
         "masks": list(op.masks),
         "kept": list(op.kept),
+        "autocast": dict(op.autocast),
         "reference": op.reference,
         "property": op.property_test,
         "forward": op.forward if op.forward != "none" else "",

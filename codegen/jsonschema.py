@@ -10,7 +10,17 @@ import json
 from typing import Any
 
 from .signature import DTYPES
-from .words import DEVICES, DTYPE_CLASSES, KEYS, KINDS, POLICY_WORDS, PROMOTIONS, VARIANTS
+from .words import (
+    AUTOCAST_DEVICES,
+    AUTOCASTS,
+    DEVICES,
+    DTYPE_CLASSES,
+    KEYS,
+    KINDS,
+    POLICY_WORDS,
+    PROMOTIONS,
+    VARIANTS,
+)
 
 _SIGNATURE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)?\(.*\) -> .+$"
 _FORMULA: dict[str, Any] = {"type": ["string", "number"]}
@@ -60,6 +70,18 @@ def _computing() -> dict[str, Any]:
         "promote": _words(*PROMOTIONS),
         "masks": _list(_TEXT),
         "kept": _list(_TEXT),
+        "autocast": {
+            "anyOf": [
+                _words(*AUTOCASTS),
+                {
+                    "type": "object",
+                    "properties": {device: _words(*AUTOCASTS) for device in AUTOCAST_DEVICES},
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                },
+            ],
+            "description": "the dtype that autocast runs it in, on each kind of device",
+        },
         "shape": {
             **_list(_TEXT, unique=False),
             "description": "shape rule over the arguments, one an output",

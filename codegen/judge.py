@@ -46,6 +46,7 @@ class Judge:
             self.scalar(op)
             self.derivatives(op)
             self.parts(op)
+            self.casts(op)
             self.proof(op)
         self.clashes()
 
@@ -230,6 +231,20 @@ class Judge:
         if "grad_output" not in expr.names(derivative.formula):
             message = "'grad' is the input of that name; the incoming gradient is 'grad_output'"
             self.errors.add(derivative.formula.location, op.name, message)
+
+    def casts(self, op: Operator) -> None:
+        """Autocast casts what functions read; the dtype of what is made or written stays."""
+        if not op.autocast:
+            return
+        message = ""
+        if cpp_types.mutates(op) or op.kind in ("factory", "random", "mutation"):
+            message = "'autocast' is for operators that neither write nor draw"
+        elif not any(a.type.base == "Tensor" for a in op.signature.arguments):
+            message = "'autocast' needs a tensor to cast"
+        elif "float" not in op.dtypes:
+            message = "'autocast' is for operators of floats; 'dtypes' has " + ", ".join(op.dtypes)
+        if message:
+            self.errors.add(op.place("autocast"), op.name, message)
 
     # ---- samples and references ----
 

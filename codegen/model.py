@@ -216,6 +216,7 @@ class Operator:
     promote: str = "same"
     masks: tuple[str, ...] = ()  # tensor inputs that are read as bool and do not promote
     kept: tuple[str, ...] = ()  # results for the backward alone, without gradients of their own
+    autocast: tuple[tuple[str, str], ...] = ()  # (CPU or device, lower, float32 or widest)
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
     composite: Formula | None = None

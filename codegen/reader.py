@@ -25,6 +25,8 @@ from .samples import default_samples
 from .signature import DTYPES
 from .source import Source
 from .words import (
+    AUTOCAST_DEVICES,
+    AUTOCASTS,
     DEFAULT_VARIANTS,
     DTYPE_CLASSES,
     KEYS,
@@ -153,6 +155,7 @@ def _operator(fields: Fields) -> Operator | None:
         "promote": fields.word("promote", PROMOTIONS) or default_promotion,
         "masks": fields.words("masks"),
         "kept": fields.words("kept"),
+        "autocast": _autocast(fields),
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),
         "fold": _fold(fields),
@@ -230,6 +233,38 @@ def _kind(fields: Fields) -> str:
         message = f"missing key 'kind' (or 'scalar', 'composite'): {', '.join(KINDS)}"
         fields.error(fields.location, message)
     return stated or "composite"
+
+
+def _autocast(fields: Fields) -> tuple[tuple[str, str], ...]:
+    """The cast of each class of devices; one word is that of all."""
+    node = fields.take("autocast")
+    if node is None:
+        return ()
+    if isinstance(node, ScalarNode):
+        word = _cast_word(fields, node)
+        return tuple((device, word) for device in AUTOCAST_DEVICES) if word else ()
+    found: list[tuple[str, str]] = []
+    for device, place, value in fields.entries(node, "'autocast'"):
+        word = _cast_word(fields, value)
+        if device not in AUTOCAST_DEVICES:
+            hint = suggestion(device, AUTOCAST_DEVICES)
+            fields.error(place, f"unknown device '{device}' in 'autocast'{hint}")
+        elif word:
+            found.append((device, word))
+    if len(found) == len(AUTOCAST_DEVICES) and len({word for _, word in found}) == 1:
+        fields.error(node, f"'autocast: {found[0][1]}' says it of every device")
+    return tuple(found)
+
+
+def _cast_word(fields: Fields, node: Node) -> str | None:
+    text = fields.record.text(node, "a word of 'autocast'")
+    if text is None:
+        return None
+    if text.value not in AUTOCASTS:
+        hint = suggestion(text.value, AUTOCASTS)
+        fields.error(text, f"unknown word '{text.value}' for 'autocast'{hint}")
+        return None
+    return str(text.value)
 
 
 def _dispatch(fields: Fields) -> tuple[tuple[str, str], ...]:

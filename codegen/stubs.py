@@ -8,6 +8,7 @@ from . import cpp_types, pointwise
 from .compose import Translator
 from .model import Argument, Operator, Schema
 from .values import BOOL, argument_values
+from .words import AUTOCAST_DEVICES
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Stub:
     out_gives_dtype: bool  # a factory takes the dtype of its out unless told another
     kept_arguments: str  # the functional form's, `self` as its backward may keep it
     direct_inplace: bool  # `aliasing: self`: the kernel takes self itself as its out
+    cast: str | None  # arguments of the autocast layer's function, where there is one
+    cast_policies: str  # what it does on the CPU and on other devices
 
     @property
     def functional(self) -> Form:
@@ -268,6 +271,33 @@ def _direct_result(op: Operator) -> tuple[str, str]:
     return ("", mutable[0]) if returns[0].type.mutable else ("auto result_ = ", "result_")
 
 
+def is_castable(op: Operator) -> bool:
+    """Whether autocast may cast its inputs: by its own key, or as a vendor's list says."""
+    if op.autocast:
+        return True
+    return (
+        bool(op.scalar or op.dispatch)
+        and not (op.internal or op.derived_from or cpp_types.mutates(op))
+        and op.kind not in ("factory", "random", "mutation", "view")
+        and bool(tensor_inputs(op))
+        and cpp_types.returns_tensors(op)
+    )
+
+
+def _cast(op: Operator, kind: str, composite: str, differentiable: bool) -> str | None:
+    """Its entry and function; and of a composite that is not cast what its parts decide."""
+    if not is_castable(op):
+        return None
+    own = f"&entries::{op.symbol}_entry, &ops::{cpp_types.identifier(op.symbol)}"
+    return f"{own}, &{composite}" if kind == "composite" and not differentiable else own
+
+
+def _policies(op: Operator) -> str:
+    given = dict(op.autocast)
+    words = (given.get(device, "none") for device in AUTOCAST_DEVICES)
+    return ", ".join(f"CastPolicy::{word.capitalize()}" for word in words)
+
+
 def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
     translator = Translator(schema, op, argument_values(op))
     kind, kernels, returns = _kind(op), dict(op.dispatch), op.signature.returns
@@ -277,6 +307,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
     body = translator.program(op.composite, tuple(r.type for r in returns)) if op.composite else []
     shape = op.shape if kind == "structured" else ()
     direct_return, direct_result = _direct_result(op)
+    composite = f"composite::{op.composite_fn}" if op.composite_fn else f"{op.symbol}_composite"
     return Stub(
         op=op,
         entry=f"{op.symbol}_entry",
@@ -290,9 +321,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         shape=tuple(translator.shape_expression(f) for f in shape),
         body=indented(body),
         composite_result=cpp_types.result_type(returns),
-        composite_symbol=f"composite::{op.composite_fn}"
-        if op.composite_fn
-        else f"{op.symbol}_composite",
+        composite_symbol=composite,
         has_decomposition=decomposes and bool(kernels),
         through_composite=op.through_composite,
         forward_composite=tangents if op.forward == "composite" else "",
@@ -324,4 +353,6 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         ),
         kept_arguments=kept_arguments(op),
         direct_inplace=dict(op.policies).get("aliasing") == "self",
+        cast=_cast(op, kind, composite, differentiable),
+        cast_policies=_policies(op),
     )

@@ -16,6 +16,8 @@ KINDS = (
 )
 DTYPE_CLASSES = ("bool", "int", "float", "complex")
 PROMOTIONS = ("float", "same", "bool", "real", "none")
+AUTOCASTS = ("lower", "float32", "widest")
+AUTOCAST_DEVICES = ("CPU", "device")
 VARIANTS = ("inplace", "out")
 DEFAULT_VARIANTS = {
     "pointwise": ("inplace", "out"),
@@ -36,7 +38,7 @@ POLICY_WORDS = {
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
         *("op", "doc", "kind", "scalar", "fold", "dtypes", "promote", "masks", "kept"),
-        *("shape", "dispatch"),
+        *("autocast", "shape", "dispatch"),
         *("composite", "composite_fn", "derivative", "forward", "variants", "python"),
         *("alias", "internal", "samples", "reference", "property", "tolerance", "checks"),
         *POLICY_WORDS,

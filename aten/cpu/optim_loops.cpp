@@ -179,9 +179,20 @@ void adadelta(int64_t n, const AdadeltaStep& s, T* const* x) {
   }
 }
 
+template <typename T>
+bool unscale(int64_t n, T by, T* x) {
+  T all = T(0);  // stays 0 while x - x is, NaN once it is not
+#pragma omp simd reduction(+ : all)
+  for (int64_t i = 0; i < n; ++i) {
+    all += x[i] - x[i];
+    x[i] *= by;
+  }
+  return all == T(0);
+}
+
 }  // namespace
 
-#define FACULA_OPTIM_LOOPS(T) {sgd<T>, adam<T>, nadam<T>, adamax<T>, rmsprop<T>, adagrad<T>, adadelta<T>}
+#define FACULA_OPTIM_LOOPS(T) {sgd<T>, adam<T>, nadam<T>, adamax<T>, rmsprop<T>, adagrad<T>, adadelta<T>, unscale<T>}
 FACULA_DEFINE_BY_ISA(OptimLoops<float>, optim_loops_float, FACULA_OPTIM_LOOPS(float))
 FACULA_DEFINE_BY_ISA(OptimLoops<double>, optim_loops_double, FACULA_OPTIM_LOOPS(double))
 

@@ -53,6 +53,7 @@ struct OptimLoops {
   void (*rmsprop)(int64_t n, const RmspropStep& step, T* const* x);    // + square, mean, momentum buffer
   void (*adagrad)(int64_t n, const AdagradStep& step, T* const* x);    // + sum of squares
   void (*adadelta)(int64_t n, const AdadeltaStep& step, T* const* x);  // + square, square of the steps
+  bool (*unscale)(int64_t n, T by, T* x);                              // x *= by; were all finite before?
 };
 FACULA_DECLARE_BY_ISA(OptimLoops<float>, optim_loops_float)
 FACULA_DECLARE_BY_ISA(OptimLoops<double>, optim_loops_double)

@@ -169,6 +169,7 @@ void run_back(const RecurrentSteps& steps, const Tensor& weight, const T* dgates
 void lstm_layer(const Tensor& gates, const Tensor& hx, const Tensor& cx, const Tensor& weight, IntList batch_sizes,
                 bool reverse, const Tensor& output, const Tensor& hy, const Tensor& cy, const Tensor& activations,
                 const Tensor& cells) {
+  if (hx.size(1) == 0) return;  // no state: nothing to compute
   const ScalarType type = compute_type(gates.dtype());
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
@@ -194,6 +195,7 @@ void lstm_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const
                          const Tensor& activations, const Tensor& cells, IntList batch_sizes, bool reverse,
                          const std::vector<bool>& mask, const Tensor& grad_gates, const Tensor& grad_hx,
                          const Tensor& grad_cx, const Tensor& grad_weight) {
+  if (hx.size(1) == 0) return;  // no state: nothing to compute
   const ScalarType type = compute_type(gates.dtype());
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
@@ -219,6 +221,7 @@ void lstm_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const
 
 void gru_layer(const Tensor& gates, const Tensor& hx, const Tensor& weight, const Tensor& bias, IntList batch_sizes,
                bool reverse, const Tensor& output, const Tensor& hy, const Tensor& activations) {
+  if (hx.size(1) == 0) return;  // no state: nothing to compute
   const ScalarType type = compute_type(gates.dtype());
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
@@ -241,6 +244,7 @@ void gru_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const 
                         const Tensor& weight, const Tensor& bias, const Tensor& output, const Tensor& activations,
                         IntList batch_sizes, bool reverse, const std::vector<bool>& mask, const Tensor& grad_gates,
                         const Tensor& grad_hx, const Tensor& grad_weight, const Tensor& grad_bias) {
+  if (hx.size(1) == 0) return;  // no state: nothing to compute
   const ScalarType type = compute_type(gates.dtype());
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
@@ -272,6 +276,7 @@ void gru_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const 
 
 void rnn_layer(const Tensor& gates, const Tensor& hx, const Tensor& weight, IntList batch_sizes, bool reverse,
                bool relu, const Tensor& output, const Tensor& hy) {
+  if (hx.size(1) == 0) return;  // no state: nothing to compute
   const ScalarType type = compute_type(gates.dtype());
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);
@@ -293,6 +298,7 @@ void rnn_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const 
                         const Tensor& weight, const Tensor& output, IntList batch_sizes, bool reverse, bool relu,
                         const std::vector<bool>& mask, const Tensor& grad_gates, const Tensor& grad_hx,
                         const Tensor& grad_weight) {
+  if (hx.size(1) == 0) return;  // no state: nothing to compute
   const ScalarType type = compute_type(gates.dtype());
   const RecurrentSteps steps(batch_sizes, reverse);
   const int64_t n = hx.size(1);

@@ -58,6 +58,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.package = "facula";
   backend.flags = FACULA_CACHING | FACULA_CPU_FALLBACK | FACULA_DETERMINISTIC;
   backend.dtypes = FACULA_ALL_DTYPES;
+  backend.autocast_dtype = "float16";  // as torch has it
   describe_device(backend);
   backend.pointwise = pointwise;
   backend.reduction = reduction;

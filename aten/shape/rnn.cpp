@@ -22,7 +22,7 @@ Meta recurrent(const Tensor& gates, const Tensor& hx, const Tensor& cx, const Te
                IntList batch_sizes, int64_t count, std::string_view op) {
   FACULA_CHECK(gates.is_floating_point(), NotImplemented, op, "(): the input is ", dtype_name(gates.dtype()),
                "; it must have a floating-point dtype");
-  FACULA_CHECK(hx.dim() == 2 && hx.size(1) > 0, Runtime, op, "(): the initial state is ", shape_string(hx.sizes()),
+  FACULA_CHECK(hx.dim() == 2, Runtime, op, "(): the initial state is ", shape_string(hx.sizes()),
                ", expected (batch, hidden)");
   FACULA_CHECK(!batch_sizes.empty(), Runtime, op, "(): expected sequence length to be larger than 0");
   const int64_t n = hx.size(1);

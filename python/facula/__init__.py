@@ -77,11 +77,6 @@ def __array_namespace_info__():
     return _import("facula._array_api").Info()
 
 
-def get_default_device():
-    """The device of tensors that are made without one."""
-    return device("cpu")  # noqa: F821
-
-
 def typename(obj):
     """Name of a tensor's type, or of any object's."""
     if is_tensor(obj):  # noqa: F821
@@ -90,4 +85,4 @@ def typename(obj):
 
 
 __all__ = [_n for _n in dir(_C) if _n[0] != "_"]
-__all__ += [*_SOURCES, "e", "get_default_device", "inf", "nan", "newaxis", "pi", "typename"]
+__all__ += [*_SOURCES, "e", "inf", "nan", "newaxis", "pi", "typename"]

@@ -5,7 +5,7 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ autograd backends examples nn optim random serialization testing utils".split()
+    "__config__ amp autograd backends examples nn optim random serialization testing utils".split()
 )
 # Module -> its names that are the package's too.
 ATTRIBUTES = {
@@ -17,6 +17,7 @@ ATTRIBUTES = {
     "facula._tensor_str": "get_printoptions printoptions set_printoptions",
     "facula._type_info": "finfo iinfo",
     "facula._version": "__version__",
+    "facula.amp.autocast_mode": "autocast",
     "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
     "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
     "facula.serialization": "load save",

@@ -48,7 +48,7 @@ def _tensor_from(buffer: Any, dtype: Any, shape: tuple[int, ...], offset: int) -
     """A tensor on the CPU that shares `buffer`'s memory from byte `offset` on."""
     count = math.prod(shape)
     if count == 0:
-        return facula.empty(shape, dtype=dtype)
+        return facula.empty(shape, dtype=dtype, device="cpu")
     return facula.frombuffer(buffer, dtype=dtype, count=count, offset=offset).reshape(shape)
 
 
@@ -512,7 +512,7 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
         return lambda tensor, location: (
             tensor.to(table[location]) if location in table else _restored(tensor, location)
         )
-    if callable(map_location):
+    if callable(map_location) and not isinstance(map_location, facula.device):
 
         def call(tensor: Any, location: str) -> Any:
             moved = map_location(tensor, location)

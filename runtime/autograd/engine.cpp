@@ -88,6 +88,7 @@ std::vector<Tensor> run_here(TensorList roots, TensorList grads, TensorList inpu
   }
   if (!inputs.empty()) task->find_wanted(edges);
 
+  ExcludeLayers plain(layer_bit(Layer::Autocast));  // gradients have the dtypes that the forward chose
   GradMode mode(options.create_graph);
   for (size_t i = 0; i < roots.size(); ++i) {
     Tensor grad = root_gradient(roots[i], grads.empty() ? Tensor() : grads[i], i);

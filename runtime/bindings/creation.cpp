@@ -1,6 +1,7 @@
 // facula.tensor, as_tensor, asarray, from_numpy, frombuffer.
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
+#include "runtime/bindings/default_device.h"
 #include "runtime/bindings/types.h"
 
 namespace facula::python {
@@ -30,7 +31,7 @@ PyObject* function_tensor(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
   if (!bind(kTensor, nullptr, args, n, names, slots)) return nullptr;
   DataOptions options;
   if (slots[1] != nullptr) options.dtype = to_dtype(kTensor, 1, slots[1]);
-  if (slots[2] != nullptr) options.device = to_device(kTensor, 2, slots[2]);
+  options.device = slots[2] != nullptr ? to_device(kTensor, 2, slots[2]) : default_device();
   const bool requires_grad = slots[3] != nullptr && to_bool(kTensor, 3, slots[3]);
   if (slots[4] != nullptr) to_bool(kTensor, 4, slots[4]);  // memory is never pinned without a device that gains by it
   options.copy = true;
@@ -63,7 +64,7 @@ PyObject* function_as_tensor(PyObject*, PyObject* const* args, Py_ssize_t n, PyO
   if (!bind(kAsTensor, nullptr, args, n, names, slots)) return nullptr;
   DataOptions options;
   if (slots[1] != nullptr) options.dtype = to_dtype(kAsTensor, 1, slots[1]);
-  if (slots[2] != nullptr) options.device = to_device(kAsTensor, 2, slots[2]);
+  options.device = slots[2] != nullptr ? to_device(kAsTensor, 2, slots[2]) : default_device();
   if (is_tensor(slots[0])) return wrap(tensor_as(tensor_of(slots[0]), options));
   return wrap(tensor_from_data("as_tensor", slots[0], options));
   FACULA_PY_END(nullptr)
@@ -80,7 +81,7 @@ PyObject* function_asarray(PyObject*, PyObject* const* args, Py_ssize_t n, PyObj
   if (!bind(kAsArray, nullptr, args, n, names, slots)) return nullptr;
   DataOptions options;
   if (slots[1] != nullptr) options.dtype = to_dtype(kAsArray, 1, slots[1]);
-  if (slots[2] != nullptr) options.device = to_device(kAsArray, 2, slots[2]);
+  options.device = slots[2] != nullptr ? to_device(kAsArray, 2, slots[2]) : default_device();
   if (slots[3] != nullptr) options.copy = to_bool(kAsArray, 3, slots[3]);
   const bool requires_grad = slots[4] != nullptr && to_bool(kAsArray, 4, slots[4]);
   Tensor t;

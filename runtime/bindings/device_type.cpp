@@ -1,4 +1,5 @@
 // facula.device: a device type's name and an index.
+#include "runtime/bindings/default_device.h"
 #include "runtime/bindings/types.h"
 
 namespace facula::python {
@@ -67,7 +68,39 @@ PyObject* device_reduce(PyObject* self, PyObject*) {
   return Py_BuildValue("O(N)", reinterpret_cast<PyObject*>(device_type), device_str(self));
 }
 
-PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyObject* device_enter(PyObject* self, PyObject*) {
+  FACULA_PY_TRY
+  push_default_device(device_value(self));
+  return Py_NewRef(self);
+  FACULA_PY_END(nullptr)
+}
+PyObject* device_exit(PyObject*, PyObject*) {
+  pop_default_device();
+  Py_RETURN_NONE;
+}
+// As a decorator.
+PyObject* device_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  FACULA_PY_TRY
+  PyObject* function = nullptr;
+  static const char* const names[] = {"func", nullptr};
+  if (PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", const_cast<char**>(names), &function) == 0) {
+    throw PythonError();
+  }
+  Ref decorate = import_attribute("facula.autograd.grad_mode", "_decorate");
+  // the switch is made anew for each call: it is the device itself
+  Ref make(check(PyObject_GetAttrString(self, "_itself")));
+  return check(PyObject_CallFunctionObjArgs(decorate.get(), make.get(), function, nullptr));
+  FACULA_PY_END(nullptr)
+}
+PyObject* device_itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
+
+PyMethodDef device_methods[] = {
+    {"__reduce__", device_reduce, METH_NOARGS, nullptr},
+    {"__enter__", device_enter, METH_NOARGS, "__enter__($self)\n--\n\nMake tensors here until __exit__."},
+    {"__exit__", device_exit, METH_VARARGS, nullptr},
+    {"_itself", device_itself, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
 PyGetSetDef device_properties[] = {
     {"type", device_type_getter, nullptr, "Name of the device type, such as 'cpu'.", nullptr},
     {"index", device_index, nullptr, "Number of the device, or None for the current one of its type.", nullptr},
@@ -80,8 +113,10 @@ PyType_Slot device_slots[] = {
     {Py_tp_hash, reinterpret_cast<void*>(device_hash)},
     {Py_tp_richcompare, reinterpret_cast<void*>(device_compare)},
     {Py_tp_methods, device_methods},
+    {Py_tp_call, reinterpret_cast<void*>(device_call)},
     {Py_tp_getset, device_properties},
-    {Py_tp_doc, const_cast<char*>("device(type, index=None)\n--\n\nWhere a tensor's memory is: 'cpu', 'cpu:0', ...")},
+    {Py_tp_doc, const_cast<char*>("device(type, index=None)\n--\n\nWhere a tensor's memory is: 'cpu', 'cpu:0', ...\n\n"
+                                   "`with device:` makes tensors there that are made without a device.")},
     {0, nullptr},
 };
 PyType_Spec device_spec = {"facula.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};

@@ -6,6 +6,7 @@
 #include "runtime/bindings/door.h"
 #include "runtime/bindings/types.h"
 #include "runtime/device/memory.h"
+#include "runtime/dispatch/autocast.h"
 
 namespace facula::python {
 
@@ -77,12 +78,10 @@ PyObject* backend_info(PyObject*, PyObject* name) {
   set_item(dict.get(), "fallback", PyBool_FromLong(d.fallback.load()));
   set_item(dict.get(), "pointwise", PyBool_FromLong(d.api.pointwise != nullptr));
   set_item(dict.get(), "reduction", PyBool_FromLong(d.api.reduction != nullptr));
-  const char* dtype = d.api.autocast_dtype;
-  if (dtype != nullptr) {
-    set_item(dict.get(), "autocast_dtype", PyUnicode_FromString(dtype));
-    set_item(dict.get(), "autocast_lower", names_list(d.api.autocast_lower));
-    set_item(dict.get(), "autocast_float32", names_list(d.api.autocast_float32));
-  }
+  const std::string dtype(dtype_name(default_autocast_dtype(d.type)));
+  set_item(dict.get(), "autocast_dtype", PyUnicode_FromString(dtype.c_str()));
+  set_item(dict.get(), "autocast_lower", names_list(d.api.autocast_lower));
+  set_item(dict.get(), "autocast_float32", names_list(d.api.autocast_float32));
   Ref kernels(check(PyList_New(0)));
   for (const OperatorEntry* op : all_operators()) {
     if (d.kernels[op->number].load() == nullptr) continue;

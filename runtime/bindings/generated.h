@@ -3,6 +3,7 @@
 
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/arguments.h"
+#include "runtime/bindings/default_device.h"
 #include "runtime/dispatch/formula.h"
 
 namespace facula::python {

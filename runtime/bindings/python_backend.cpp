@@ -419,11 +419,9 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
   for (const std::string& name : names) kernels.push_back({name.c_str(), kernel});
   api.kernels = kernels.data();
   api.nkernels = kernels.size();
-  if (!made->autocast_dtype.empty()) {
-    api.autocast_dtype = made->autocast_dtype.c_str();
-    api.autocast_lower = made->lower.data();
-    api.autocast_float32 = made->float32.data();
-  }
+  if (!made->autocast_dtype.empty()) api.autocast_dtype = made->autocast_dtype.c_str();
+  api.autocast_lower = made->lower.data();
+  api.autocast_float32 = made->float32.data();
   if (!made->tag.empty()) api.serialization_tag = made->tag.c_str();
   register_checked(api);
   made.release();  // its Door lives for ever

@@ -70,6 +70,8 @@ extern const PyMethodDef exchange_functions[];
 extern const PyMethodDef autograd_functions[];
 extern const PyMethodDef function_functions[];
 extern const PyMethodDef state_functions[];
+extern const PyMethodDef autocast_functions[];
+extern const PyMethodDef default_device_functions[];
 
 // ---- errors and references ----
 // Thrown when a call to Python failed; carries the Python exception across C++ frames.

@@ -8,6 +8,7 @@
 
 #include "runtime/device/kernels.h"
 #include "runtime/device/memory.h"
+#include "runtime/dispatch/autocast.h"
 
 namespace facula {
 
@@ -105,7 +106,43 @@ void install(Door& d) {
   for (OperatorEntry* op : all_operators()) {
     const bool folds = op->fold_dim != kNoFold && d.api.reduction != nullptr;
     op->kernels[d.type] = folds ? op->door : op->device_kernel;
+    set_autocast_policy(*op, d.type, op->autocast_device);
   }
+}
+
+// The dtype of autocast: the package's word, else the first that the device has of bfloat16 and float16.
+ScalarType autocast_dtype_of(const Door& d) {
+  const ScalarType lower[] = {ScalarType::BFloat16, ScalarType::Float16};
+  if (d.api.autocast_dtype == nullptr) return d.supports(lower[0]) || !d.supports(lower[1]) ? lower[0] : lower[1];
+  for (const ScalarType t : lower) {
+    if (std::string_view(d.api.autocast_dtype) != dtype_name(t)) continue;
+    FACULA_CHECK(d.supports(t), Value, "backend '", d.name, "' gives the autocast dtype ", dtype_name(t),
+                 " and has no tensors of it; add it to dtypes");
+    return t;
+  }
+  raise(ErrorKind::Value, "backend '", d.name, "' gives the autocast dtype '", d.api.autocast_dtype,
+        "'; it must be bfloat16 or float16");
+}
+
+// Every name of the lists must be an operator that can be cast, once.
+std::vector<std::pair<OperatorEntry*, CastPolicy>> autocast_lists(const Door& d) {
+  std::vector<std::pair<OperatorEntry*, CastPolicy>> found;
+  const auto add = [&](const char* const* names, const char* list, CastPolicy policy) {
+    for (; names != nullptr && *names != nullptr; ++names) {
+      OperatorEntry* const op = find_operator(*names);
+      FACULA_CHECK(op != nullptr, Value, "backend '", d.name, "': ", list, " has '", *names, "', which is no operator");
+      FACULA_CHECK(is_castable(*op), Value, "backend '", d.name, "': ", list, " has '", *names,
+                   "', which autocast cannot cast: it is made of others (name those), or reads no floats");
+      for (const auto& [other, before] : found) {
+        FACULA_CHECK(other != op || before == policy, Value, "backend '", d.name, "' lists '", *names,
+                     "' in autocast_lower and in autocast_float32; keep one");
+      }
+      found.emplace_back(op, policy);
+    }
+  };
+  add(d.api.autocast_lower, "autocast_lower", CastPolicy::Lower);
+  add(d.api.autocast_float32, "autocast_float32", CastPolicy::Float32);
+  return found;
 }
 
 // After fork() a child has neither the parent's device nor its threads.
@@ -214,9 +251,13 @@ int32_t register_backend(const FaculaBackend* b) {
       FACULA_CHECK(op != nullptr && op->door != nullptr, Value, "backend '", name, "' gives a kernel for '",
                    b->kernels[i].op, "', which is ", op == nullptr ? "no operator" : "an operator without kernels");
     }
+    const ScalarType lower = autocast_dtype_of(*door);
+    const auto cast = autocast_lists(*door);
     door->type = register_device_type(door->name);  // from here on nothing may fail
     forget_in_children();
     install(*door);
+    set_default_autocast_dtype(door->type, lower);
+    for (const auto& [op, policy] : cast) set_autocast_policy(*op, door->type, policy);
     for (size_t i = 0; i < b->nkernels; ++i) {
       OperatorEntry* const op = find_operator(b->kernels[i].op);
       door->kernels[op->number].store(b->kernels[i].kernel);

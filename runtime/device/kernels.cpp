@@ -381,6 +381,7 @@ void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelA
   Door& door = door_of(device.type);
   door.start();
   if (call_kernel(door, op, args, result, device) || call_fold(door, op, args, device)) return;
+  if (op.decomposed != nullptr) return op.decomposed(args, result);
   if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, op);
   call_cpu(door, op, args, result, device);
 }

@@ -15,6 +15,11 @@ inline constexpr int8_t kNoFold = -1;
 
 using AnyFn = void (*)();  // cast back to the operator's own type by generated code
 
+// What autocast does to the inputs of an operator: nothing, to the lower dtype, to float32, to the widest of them.
+enum class CastPolicy : uint8_t { None, Lower, Float32, Widest };
+
+struct KernelArg;
+
 struct OperatorEntry {
   const char* name;                             // "add", "max.dim"
   const char* schema;                           // the signature as written in ops.yaml
@@ -30,6 +35,10 @@ struct OperatorEntry {
   int8_t fold_dim = kNoFold;      // the argument that says which dims a fold takes away
   bool fold_index = false;        // the fold gives the place of an element
   uint32_t number = 0;            // place among all operators
+  // The decomposition of an operator with kernels, called as a kernel of the door is.
+  void (*decomposed)(std::span<const KernelArg> args, const KernelArg& result) = nullptr;
+  CastPolicy autocast[kMaxDeviceTypes] = {};      // by device type
+  CastPolicy autocast_device = CastPolicy::None;  // of a device that says nothing else
 };
 
 FACULA_API void register_operator(OperatorEntry* entry);

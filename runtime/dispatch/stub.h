@@ -5,7 +5,9 @@
 
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
+#include "runtime/dispatch/autocast.h"
 #include "runtime/dispatch/boxing.h"
+#include "runtime/dispatch/decomposed.h"
 #include "runtime/dispatch/formula.h"
 #include "runtime/dispatch/registry.h"
 #include "runtime/dispatch/thunk.h"

@@ -23,6 +23,8 @@ BAD: dict[str, Any] = {
     "unknown key": {**GOOD, "smaples": []},
     "unknown kind": {**GOOD, "kind": "structurd"},
     "unknown dtype class": {**GOOD, "dtypes": ["floats"]},
+    "unknown cast": {**GOOD, "autocast": "lowest"},
+    "cast of an unknown device": {**GOOD, "autocast": {"CUDA": "lower"}},
     "unknown variant": {**GOOD, "variants": ["inplce"]},
     "word twice": {**GOOD, "variants": ["out", "out"]},
     "unknown device": {**GOOD, "dispatch": {"CPUs": "f"}},

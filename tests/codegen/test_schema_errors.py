@@ -258,6 +258,37 @@ case(
     "7:12: new: unknown word 'sane' for 'promote'; did you mean 'same'?",
 )
 case(
+    "unknown cast",
+    pointwise() + "  autocast: lowr\n",
+    "7:13: new: unknown word 'lowr' for 'autocast'; did you mean 'lower'?",
+)
+case(
+    "unknown cast of a device",
+    pointwise() + "  autocast: {CPU: float23}\n",
+    "7:19: new: unknown word 'float23' for 'autocast'; did you mean 'float32'?",
+)
+case(
+    "cast of an unknown device",
+    pointwise() + "  autocast: {CPUs: lower}\n",
+    "7:14: new: unknown device 'CPUs' in 'autocast'; did you mean 'CPU'?",
+)
+case(
+    "one cast of all devices, twice",
+    pointwise() + "  autocast: {CPU: lower, device: lower}\n",
+    "7:13: new: 'autocast: lower' says it of every device",
+)
+case(
+    "cast of integers",
+    pointwise() + "  dtypes: [int]\n  autocast: lower\n",
+    "8:3: new: 'autocast' is for operators of floats; 'dtypes' has int",
+)
+case(
+    "cast without a tensor",
+    composite("zeros([2])").replace("new(Tensor self, int dim=0)", "new(int dim=0)")
+    + "  autocast: lower\n",
+    "6:3: new: 'autocast' needs a tensor to cast",
+)
+case(
     "unknown policy word",
     structured() + "  ties: frist\n",
     "9:9: new: unknown word 'frist' for 'ties'; did you mean 'first'?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -155,3 +156,34 @@ def test_every_formula_translates(language: translate.Language) -> None:
     for formula in (*translate.formulas(), *translate.folds()):
         for class_ in formula.classes:
             assert translate.body(formula, class_, language).outputs
+
+
+def test_a_build_without_the_cuda_module(tmp_path: Path) -> None:
+    """Asking for devices answers no; naming the device says why."""
+    import facula
+
+    package = tmp_path / "facula"
+    package.mkdir()
+    for folder in dict.fromkeys([*facula.__path__, os.path.dirname(facula._C.__file__)]):
+        for entry in os.scandir(folder):
+            if entry.name != "_cuda.so" and not (package / entry.name).exists():
+                (package / entry.name).symlink_to(entry.path)
+    script = """
+import facula as fa
+print(fa.__file__)
+print(fa.cuda.is_available(), fa.cuda.device_count())
+import facula.cuda
+print(facula.cuda.is_available(), facula.cuda.device_count(), fa.backends.names())
+print(fa.amp.is_autocast_available("cuda"))
+for use in (lambda: fa.zeros(2, device="cuda"), lambda: fa.device("cuda"), lambda: fa.ones(2).to("cuda")):
+    try:
+        use()
+    except RuntimeError as error:
+        print(error)
+"""
+    done = run(script, tmp_path)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert lines[0].startswith(str(tmp_path))
+    assert lines[1:4] == ["False 0", "False 0 []", "False"]
+    assert len(lines) == 7 and all("facula was built without CUDA" in line for line in lines[4:])

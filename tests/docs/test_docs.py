@@ -161,6 +161,7 @@ WORDS = {
     "kinds": words.KINDS,
     "dtype classes": words.DTYPE_CLASSES,
     "promotions": words.PROMOTIONS,
+    "casts": (*words.AUTOCASTS, *words.AUTOCAST_DEVICES),
     "variants": words.VARIANTS,
     "types": signature.BASE_TYPES,
     "sample words": tuple(samples.WORDS),

@@ -192,3 +192,18 @@ def adadelta_step(
     ]
     new = [p - lr * d for p, d in zip(params, moves, strict=True)]
     return [new, squares, _squares(moved, moves, rho), [t + 1 for t in steps]]
+
+
+def unscale_grads(grads: Arrays, found_inf: Any, inv_scale: Any) -> list[Any]:
+    bad = not all(np.isfinite(g).all() for g in grads)
+    return [[g * inv_scale for g in grads], np.asarray(1.0 if bad else found_inf)]
+
+
+def update_scale(
+    scale: Any, tracker: Any, found_inf: Any, growth: float, backoff: float, interval: int
+) -> list[Any]:
+    if found_inf:
+        return [scale * backoff, np.zeros_like(tracker)]
+    if tracker + 1 < interval:
+        return [scale, tracker + 1]
+    return [scale * growth, np.zeros_like(tracker)]

@@ -223,3 +223,57 @@ def test_sums_of_a_complex_parameter_start_in_both_parts():
     optimizer.step()
     want = -complex(3 / (start + 9) ** 0.5, 2 / (start + 4) ** 0.5)
     assert p.item() == pytest.approx(want, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["adam_step", "sgd_step", "rmsprop_step"])
+def test_lists_are_named_in_errors(name):
+    """By the names of the signature."""
+    a, b = facula.ones(3), facula.zeros(3)
+    numbers = {"adam_step": [0.1, 0.9, 0.99, 1e-8, 0.0, False, False],
+               "sgd_step": [0.1, 0.9, 0.0, 0.0, False, False, False],
+               "rmsprop_step": [0.1, 0.9, 1e-8, 0.0, 0.0, False]}[name]  # fmt: skip
+    lists = {"adam_step": ["exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "steps"],
+             "sgd_step": ["momentum_buffers"],
+             "rmsprop_step": ["square_avgs", "grad_avgs", "momentum_buffers", "steps"]}[name]  # fmt: skip
+    step = getattr(facula._C._ops, name)
+    for wrong in lists:
+        if wrong == "steps":
+            continue
+        for bad, words in (
+            ([b, b], f"1 parameters come with 2 tensors in {wrong}"),
+            ([facula.ones(4)], rf"parameter 0 is \(3,\) and {wrong}\[0\] \(4,\)"),
+            ([facula.ones(3, dtype=facula.int64)], rf"{wrong}\[0\] int64"),
+        ):
+            state = [bad if k == wrong else [facula.zeros(())] if k == "steps" else [facula.zeros(3)]
+                     for k in lists]  # fmt: skip
+            with pytest.raises((RuntimeError, ValueError), match=words):
+                step([a], [b], *state, *numbers)
+    assert a.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "make", [optim.SGD, optim.Adam, optim.AdamW, optim.NAdam, optim.Adamax, optim.RMSprop,
+             optim.Adagrad, optim.Adadelta], ids=lambda kind: kind.__name__
+)  # fmt: skip
+def test_a_gradient_in_the_parameters_memory_is_refused(make):
+    whole = facula.ones(4)
+    for data, grad in ((whole, whole), (whole[:3], whole[1:]), (whole[:2], whole[:2])):
+        p = data.detach().requires_grad_()
+        p.grad = grad.detach()
+        with pytest.raises(RuntimeError, match=r"params\[0\] and grads\[0\] share memory; clone"):
+            make([p], lr=0.1).step()
+        assert whole.tolist() == [1, 1, 1, 1]
+    p = whole[:2].detach().requires_grad_()  # side by side is no overlap
+    p.grad = whole[2:].detach()
+    make([p], lr=0.1).step()
+    assert whole[0].item() < 1 and whole[2:].tolist() == [1, 1]
+
+
+def test_state_in_the_parameters_memory_is_refused():
+    p = facula.ones(2, requires_grad=True)
+    optimizer = optim.SGD([p], lr=0.1, momentum=0.9)
+    p.grad = facula.ones(2)
+    optimizer.step()
+    optimizer.state[p]["momentum_buffer"] = p.detach()
+    with pytest.raises(RuntimeError, match=r"params\[0\] and momentum_buffers\[0\] share memory"):
+        optimizer.step()

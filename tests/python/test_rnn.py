@@ -298,3 +298,19 @@ def test_sequences_and_states_that_cannot_be():
     with pytest.raises(ValueError, match="expected at least 4611686018427387904 parameters, got 2"):
         weights = [facula.zeros(9, 2), facula.zeros(9, 3)]
         facula.gru(x, h, weights, False, 2**62, 0.0, False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "states"), [(nn.RNNCell, 1), (nn.GRUCell, 1), (nn.LSTMCell, 2)], ids=str
+)
+def test_cells_without_a_hidden_state(kind, states):
+    """As in torch: results of no elements, gradients of zero."""
+    cell = kind(3, 0)
+    x = facula.ones(2, 3, requires_grad=True)
+    made = cell(x)
+    made = made if isinstance(made, tuple) else (made,)
+    assert [m.shape for m in made] == [(2, 0)] * states
+    made[0].sum().backward()
+    assert x.grad.tolist() == [[0.0] * 3] * 2
+    assert cell.weight_hh.grad.shape == (0, 0)
+    assert kind(0, 3)(facula.ones(2, 0)) is not None

@@ -8,6 +8,7 @@ name.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import Any
@@ -190,6 +191,11 @@ def _publish(name: str) -> None:
 
 def _module_or_none(name: str) -> Any:
     """`facula.NAME` of a device, loaded now if a package offers it."""
-    if name in names() or _load(name):
-        return sys.modules.get(f"facula.{name}")
-    return None
+    if name not in names():
+        folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
+        if os.path.exists(os.path.join(folder, "_vendor.py")):
+            # A vendor of this wheel: its package loads the device, if it was built.
+            return importlib.import_module(f"facula.{name}")
+        if not _load(name):
+            return None
+    return sys.modules.get(f"facula.{name}")

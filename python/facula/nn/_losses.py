@@ -8,6 +8,7 @@ from typing import Any
 
 import facula
 from facula import _C
+from facula.amp.autocast_mode import in_float32
 from facula.nn._norms import pairwise_distance
 
 __all__ = [
@@ -39,6 +40,7 @@ def older_reduction(size_average: bool | None, reduce: bool | None, reduction: s
     return "sum" if size_average is False else "mean"
 
 
+@in_float32()
 def margin_ranking_loss(
     input1: Any,
     input2: Any,
@@ -63,6 +65,7 @@ def margin_ranking_loss(
     )
 
 
+@in_float32()
 def hinge_embedding_loss(
     input: Any,
     target: Any,
@@ -78,6 +81,7 @@ def hinge_embedding_loss(
     return _reduce(apart + close, reduction, size_average, reduce, "hinge_embedding_loss")
 
 
+@in_float32()
 def soft_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Any:
@@ -92,6 +96,7 @@ def soft_margin_loss(
     )
 
 
+@in_float32()
 def cosine_embedding_loss(
     input1: Any,
     input2: Any,
@@ -143,6 +148,7 @@ def triplet_margin_with_distance_loss(
     )
 
 
+@in_float32()
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -167,6 +173,7 @@ def triplet_margin_loss(
     )
 
 
+@in_float32()
 def poisson_nll_loss(
     input: Any,
     target: Any,
@@ -227,6 +234,7 @@ def gaussian_nll_loss(
     return _reduce(loss, reduction, None, None, "gaussian_nll_loss")
 
 
+@in_float32()
 def multi_margin_loss(
     input: Any,
     target: Any,
@@ -255,6 +263,7 @@ def multi_margin_loss(
     )
 
 
+@in_float32()
 def multilabel_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Any:

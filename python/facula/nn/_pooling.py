@@ -8,6 +8,7 @@ from typing import Any
 
 import facula
 from facula import _C
+from facula.amp.autocast_mode import in_float32
 
 __all__ = [
     "adaptive_avg_pool2d",
@@ -103,6 +104,7 @@ def _adaptive_max_pool(dims: int) -> Callable[..., Any]:
 def _max_unpool(dims: int) -> Callable[..., Any]:
     name = f"max_unpool{dims}d"
 
+    @in_float32("CPU")
     def function(
         input: Any,
         indices: Any,

@@ -9,6 +9,7 @@ from typing import Any
 
 import facula
 from facula import _C
+from facula.amp.autocast_mode import in_float32
 from facula.nn._pooling import ntuple
 
 __all__ = ["interpolate", "pad", "upsample", "upsample_bilinear", "upsample_nearest"]
@@ -48,6 +49,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     return result
 
 
+@in_float32("CPU")
 def _by_index(input: Any, dim: int, before: int, after: int, mode: str) -> Any:
     if mode == "circular" and min(before, after) < 0:  # what is left after cropping goes round
         cut = max(0, -before), max(0, -after)
@@ -95,6 +97,7 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
+@in_float32("device")
 def interpolate(
     input: Any,
     size: Any = None,

@@ -221,7 +221,7 @@ class NAdam(Optimizer):
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
-        state["mu_product"] = facula.ones((), dtype=facula.float32)
+        state["mu_product"] = facula.ones((), dtype=facula.float32, device="cpu")
         state["exp_avg"] = zeros_like(param)
         state["exp_avg_sq"] = zeros_like(param)
 

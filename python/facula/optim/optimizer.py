@@ -300,7 +300,7 @@ def _register(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> Removab
 def _moved(value: Any, param: Any, key: str | None = None) -> Any:
     """A copy of one parameter's state, its tensors where and as the parameter is."""
     if key == "step" and isinstance(value, (int, float)):  # older files count in numbers
-        return facula.tensor(float(value), dtype=facula.float32)
+        return facula.tensor(float(value), dtype=facula.float32, device="cpu")
     if isinstance(value, facula.Tensor):
         if key == "step":
             step = value.detach().clone()
@@ -332,7 +332,7 @@ def check_implementation(group: dict[str, Any]) -> None:
 
 def new_step() -> Any:
     """A step counter: 0-d float32 on the CPU, as torch keeps it."""
-    return facula.tensor(0.0, dtype=facula.float32)
+    return facula.tensor(0.0, dtype=facula.float32, device="cpu")
 
 
 def zeros_like(param: Any) -> Any:

@@ -216,9 +216,11 @@ typedef struct FaculaBackend {
   int32_t (*range_push)(void* context, const char* name);
   int32_t (*range_pop)(void* context);
 
-  const char* autocast_dtype;              /* "bfloat16", or null for no autocast */
-  const char* const* autocast_lower;       /* operators to run in that dtype; ended by null */
-  const char* const* autocast_float32;     /* operators to run in float32; ended by null */
+  /* Autocast: "bfloat16" or "float16", null for the first that the device has; and operators that
+     run in it, or in float32, whatever facula's own lists say. Lists end in null and may be null. */
+  const char* autocast_dtype;
+  const char* const* autocast_lower;
+  const char* const* autocast_float32;
   const char* serialization_tag;           /* what files say for the device; null: the name */
 } FaculaBackend;
 

@@ -168,7 +168,7 @@ def pack_padded_sequence(
         for start, stop, count in _runs(counts)
     ]
     data = pieces[0] if len(pieces) == 1 else facula.cat(pieces)
-    return PackedSequence(data, facula.tensor(counts), order, None)
+    return PackedSequence(data, facula.tensor(counts, device="cpu"), order, None)
 
 
 def pad_packed_sequence(
@@ -218,7 +218,9 @@ def pad_packed_sequence(
         rest = (total_length - longest, batch, *shape)
         pieces.append(facula.full(rest, padding_value, dtype=data.dtype, device=data.device))
     padded = pieces[0] if len(pieces) == 1 else facula.cat(pieces)
-    lengths = facula.tensor([sum(1 for n in counts if n > i) for i in range(batch)])
+    lengths = facula.tensor(
+        [sum(1 for n in counts if n > i) for i in range(batch)], device="cpu"
+    )
     if back is not None:
         padded, lengths = padded.index_select(1, back), lengths[back.cpu()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths

@@ -176,6 +176,6 @@ def random_split(
         raise ValueError(
             f"the sum of input lengths is {sum(lengths)}, the dataset has {size} samples"
         )
-    order = facula.randperm(size, generator=generator).tolist()
+    order = facula.randperm(size, generator=generator, device="cpu").tolist()
     ends = itertools.accumulate(counts)
     return [Subset(dataset, order[end - n : end]) for end, n in zip(ends, counts, strict=True)]

@@ -34,7 +34,7 @@ def _flag(name: str, value: Any) -> bool:
 
 def new_seed(generator: Any = None) -> int:
     """Draw a seed; the state of the generator moves on by one number."""
-    return int(facula.randint(0, 2**63 - 1, (), dtype=facula.int64, generator=generator).item())
+    return int(facula.randint(0, 2**63 - 1, (), dtype=facula.int64, generator=generator, device="cpu").item())
 
 
 class Sampler(Generic[T_co]):
@@ -94,12 +94,12 @@ class RandomSampler(Sampler[int]):
             for start in range(0, wanted, 1024):
                 count = min(1024, wanted - start)
                 yield from facula.randint(
-                    0, n, (count,), dtype=facula.int64, generator=generator
+                    0, n, (count,), dtype=facula.int64, generator=generator, device="cpu"
                 ).tolist()
             return
         given = 0
         while n and given < wanted:
-            order = facula.randperm(n, generator=generator).tolist()[: wanted - given]
+            order = facula.randperm(n, generator=generator, device="cpu").tolist()[: wanted - given]
             yield from order
             given += len(order)
 
@@ -114,7 +114,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in facula.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in facula.randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class WeightedRandomSampler(Sampler[int]):
     ) -> None:
         self.num_samples = _positive("num_samples", num_samples)
         self.replacement = _flag("replacement", replacement)
-        self.weights = facula.as_tensor(weights, dtype=facula.float64)
+        self.weights = facula.as_tensor(weights, dtype=facula.float64, device="cpu")
         if self.weights.dim() != 1:
             raise ValueError(
                 f"weights should be a 1d sequence but given shape {tuple(self.weights.shape)}"
