@@ -50,6 +50,7 @@ template <typename T>
 struct NormLoops {
   // `ahead` is what will be read next.
   Moments (*moments)(int64_t n, const T* x, const T* ahead);
+  double (*sum)(int64_t n, const T* x);
   double (*sum_squares)(int64_t n, const T* x, const T* ahead);
   void (*affine)(int64_t n, const T* x, T scale, T shift, T* out, bool stream);
   // (x - mean) rstd weight + bias; either of weight and bias may be null.

@@ -59,6 +59,13 @@ Moments moments(int64_t n, const T* x, const T* ahead) {
 }
 
 template <typename T>
+double sum(int64_t n, const T* x) {
+  double total = 0, none = 0;
+  add_in_blocks<T, false>(n, total, none, x, [&](int64_t i, T& a, T&) { a += x[i]; });
+  return total;
+}
+
+template <typename T>
 double sum_squares(int64_t n, const T* x, const T* ahead) {
   double total = 0, none = 0;
   add_in_blocks<T, false>(n, total, none, ahead, [&](int64_t i, T& sum, T&) { sum += x[i] * x[i]; });
@@ -250,12 +257,12 @@ void column_backward(int64_t rows, int64_t n, const T* __restrict dy, const T* _
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(NormLoops<float>, norm_loops_float,
-                     {moments<float>, sum_squares<float>, affine<float>, normalize<float>, grad_sums<float>,
+                     {moments<float>, sum<float>, sum_squares<float>, affine<float>, normalize<float>, grad_sums<float>,
                       norm_backward<float>, weight_grads<float>, column_moments<float>, column_grads<float>,
                       column_affine<float>, column_backward<float>})
 FACULA_DEFINE_BY_ISA(NormLoops<double>, norm_loops_double,
-                     {moments<double>, sum_squares<double>, affine<double>, normalize<double>, grad_sums<double>,
-                      norm_backward<double>, weight_grads<double>, column_moments<double>, column_grads<double>,
-                      column_affine<double>, column_backward<double>})
+                     {moments<double>, sum<double>, sum_squares<double>, affine<double>, normalize<double>,
+                      grad_sums<double>, norm_backward<double>, weight_grads<double>, column_moments<double>,
+                      column_grads<double>, column_affine<double>, column_backward<double>})
 
 }  // namespace facula

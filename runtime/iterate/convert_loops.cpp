@@ -5,6 +5,10 @@
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/stream.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // gcc 12 says so of its own intrinsics
+#endif
+
 namespace facula {
 
 namespace FACULA_ISA {
