@@ -56,41 +56,50 @@ FACULA_AMX void configure() { _tile_loadconfig(&kConfig); }
 
 FACULA_AMX void release() { _tile_release(); }
 
-// Sums (32, 32) = or += two row tiles times two column tiles at each depth; without Rows or Columns the second of
+// Where the tiles of a panel of rows lie: `row` elements between the rows of a tile, `step` between depths.
+struct Rows {
+  const uint16_t* data;
+  int64_t row, step;
+  const uint16_t* second(const uint16_t* first) const { return first + (row == kDepth ? kTile : kSide * row); }
+};
+
+// Sums (32, 32) = or += two row tiles times two column tiles at each depth; without Tall or Wide the second of
 // either is all zeros and left out.
-template <bool Rows, bool Columns>
-FACULA_AMX void multiply(int64_t depth, const uint16_t* a, const uint16_t* b, float* sums, bool accumulate) {
+template <bool Tall, bool Wide>
+FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, float* sums, bool accumulate) {
   float *right = sums + kSide, *below = sums + kSide * kBlock, *corner = below + kSide;
   constexpr int kStep = kBlock * 4;
   if (accumulate) {
     _tile_loadd(0, sums, kStep);
-    if (Columns) _tile_loadd(1, right, kStep);
-    if (Rows) _tile_loadd(2, below, kStep);
-    if (Rows && Columns) _tile_loadd(3, corner, kStep);
+    if (Wide) _tile_loadd(1, right, kStep);
+    if (Tall) _tile_loadd(2, below, kStep);
+    if (Tall && Wide) _tile_loadd(3, corner, kStep);
   } else {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   }
-  for (int64_t p = 0; p < depth; ++p, a += 2 * kTile, b += 2 * kTile) {
-    _tile_loadd(4, a, 64);
+  const int64_t apart = rows.row * 2;
+  const uint16_t *a = rows.data, *below_a = rows.second(a);
+  for (int64_t p = 0; p < depth; ++p, a += rows.step, below_a += rows.step, b += 2 * kTile) {
+    _tile_loadd(4, a, apart);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
-    if (Columns) {
+    if (Wide) {
       _tile_loadd(7, b + kTile, 64);
       _tile_dpbf16ps(1, 4, 7);
     }
-    if (Rows) {
-      _tile_loadd(5, a + kTile, 64);
+    if (Tall) {
+      _tile_loadd(5, below_a, apart);
       _tile_dpbf16ps(2, 5, 6);
-      if (Columns) _tile_dpbf16ps(3, 5, 7);
+      if (Wide) _tile_dpbf16ps(3, 5, 7);
     }
   }
   _tile_stored(0, sums, kStep);
-  if (Columns) _tile_stored(1, right, kStep);
-  if (Rows) _tile_stored(2, below, kStep);
-  if (Rows && Columns) _tile_stored(3, corner, kStep);
+  if (Wide) _tile_stored(1, right, kStep);
+  if (Tall) _tile_stored(2, below, kStep);
+  if (Tall && Wide) _tile_stored(3, corner, kStep);
 }
 
 // Rows of 16 pairs become columns.
@@ -195,10 +204,14 @@ FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha
 // The product's factors as packed panels of up to 32 rows or columns.
 class Product {
  public:
-  Product(int64_t m, int64_t n, int64_t k, float alpha, float beta)
-      : m_(m), n_(n), k_(k), depth_(parts(k, kDepth)), panel_(depth_ * 2 * kTile), alpha_(alpha), beta_(beta) {}
+  Product(int64_t m, int64_t n, int64_t k, float alpha, float beta, Matrix<const BFloat16> a)
+      : m_(m), n_(n), k_(k), depth_(parts(k, kDepth)), panel_(depth_ * 2 * kTile), alpha_(alpha), beta_(beta) {
+    // Rows of neighbouring elements are taken where they lie, as far as whole tiles of them go.
+    if (a.col == 1 && a.row >= k && a.row != kDepth && k % kDepth == 0) first_packed_ = m / kBlock;
+  }
 
   static int64_t parts(int64_t size, int64_t part) { return (size + part - 1) / part; }
+  int64_t first_packed() const { return first_packed_; }
   int64_t row_panels() const { return parts(m_, kBlock); }
   int64_t column_panels() const { return parts(n_, kBlock); }
   int64_t size() const { return (row_panels() + column_panels()) * panel_; }
@@ -216,11 +229,12 @@ class Product {
   }
 
   // Row panels that stay in the second-level cache.
-  int64_t group() const { return std::clamp<int64_t>((1 << 19) / panel_, 1, kMostRows); }
+  int64_t group() const { return std::clamp<int64_t>((1 << 20) / panel_, 1, kMostRows); }
 
   // Row panels [i0, i1) with column panel j: a slice of the column stays in the first-level cache, and the next
   // column comes into the second meanwhile.
-  FACULA_AMX void compute(int64_t i0, int64_t i1, int64_t j, const uint16_t* packed, Matrix<BFloat16> c) const {
+  FACULA_AMX void compute(int64_t i0, int64_t i1, int64_t j, Matrix<const BFloat16> a, const uint16_t* packed,
+                          Matrix<BFloat16> c) const {
     alignas(64) float sums[kMostRows][kBlock * kBlock];
     const uint16_t* columns = packed + (row_panels() + j) * panel_;
     const int64_t cols = std::min(kBlock, n_ - j * kBlock);
@@ -229,7 +243,9 @@ class Product {
     for (int64_t d = 0; d < depth_; d += slice) {
       const int64_t depths = std::min(slice, depth_ - d);
       for (int64_t i = i0; i < i1; ++i) {
-        const uint16_t *x = packed + i * panel_ + d * 2 * kTile, *y = columns + d * 2 * kTile;
+        const uint16_t* y = columns + d * 2 * kTile;
+        const Rows x = i < first_packed_ ? Rows{bits(a) + i * kBlock * a.row + d * kDepth, a.row, kDepth}
+                                         : Rows{packed + i * panel_ + d * 2 * kTile, kDepth, 2 * kTile};
         const bool tall = m_ - i * kBlock > kSide, wide = cols > kSide;
         const uint16_t* ahead = next + d * 2 * kTile + (i - i0) * share;
         for (int64_t e = 0; e < share; e += 32) _mm_prefetch(reinterpret_cast<const char*>(ahead + e), _MM_HINT_T1);
@@ -247,11 +263,11 @@ class Product {
     }
   }
 
-  static constexpr int64_t kMostRows = 16, kSlice = 12;
+  static constexpr int64_t kMostRows = 8, kSlice = 8;
 
  private:
   static const uint16_t* bits(Matrix<const BFloat16> x) { return reinterpret_cast<const uint16_t*>(x.data); }
-  int64_t m_, n_, k_, depth_, panel_;
+  int64_t m_, n_, k_, depth_, panel_, first_packed_ = 0;
   float alpha_, beta_;
 };
 
@@ -268,10 +284,10 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a
     gemm(n, m, k, alpha, b.t(), a.t(), beta, c.t());
     return;
   }
-  const Product product(m, n, k, alpha, beta);
+  const Product product(m, n, k, alpha, beta, a);
   const TypedBuffer<uint16_t> packed(product.size());
   const int64_t rows = product.row_panels(), columns = product.column_panels();
-  parallel_for(0, rows + columns, grain_for(kBlock * k, 1 << 17), [&](int64_t begin, int64_t end) {
+  parallel_for(product.first_packed(), rows + columns, grain_for(kBlock * k, 1 << 17), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) product.prepare(i, a, b, packed.get());
   });
   const int64_t group = product.group(), work = std::max<int64_t>(1, group * kBlock * kBlock * k / 16);
@@ -280,7 +296,7 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a
                  configure();
                  for (int64_t item = begin; item < end; ++item) {
                    const int64_t i = item / columns * group;
-                   product.compute(i, std::min(i + group, rows), item % columns, packed.get(), c);
+                   product.compute(i, std::min(i + group, rows), item % columns, a, packed.get(), c);
                  }
                  release();
                });
@@ -288,14 +304,14 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a
 
 void batch(int64_t count, int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, int64_t stride_a,
            Matrix<const BFloat16> b, int64_t stride_b, float beta, Matrix<BFloat16> c, int64_t stride_c) {
-  const Product product(m, n, k, alpha, beta);
+  const Product product(m, n, k, alpha, beta, a);
   const TypedBuffer<uint16_t> packed(product.size());
   const int64_t rows = product.row_panels(), columns = product.column_panels(), group = product.group();
   configure();
   for (int64_t x = 0; x < count; ++x, a.data += stride_a, b.data += stride_b, c.data += stride_c) {
-    for (int64_t i = 0; i < rows + columns; ++i) product.prepare(i, a, b, packed.get());
+    for (int64_t i = product.first_packed(); i < rows + columns; ++i) product.prepare(i, a, b, packed.get());
     for (int64_t i = 0; i < rows; i += group) {
-      for (int64_t j = 0; j < columns; ++j) product.compute(i, std::min(i + group, rows), j, packed.get(), c);
+      for (int64_t j = 0; j < columns; ++j) product.compute(i, std::min(i + group, rows), j, a, packed.get(), c);
     }
   }
   release();

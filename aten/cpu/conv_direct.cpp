@@ -554,7 +554,7 @@ void backward_bias(IntList sizes, const T* grad, T* out) {
     for (int64_t c = begin; c < end; ++c) {
       double sum = 0;
       for (int64_t n = 0; n < sizes[0] && positions > 0; ++n) {
-        sum += norm_loops<T>().mean(positions, grad + (n * channels + c) * positions) * static_cast<double>(positions);
+        sum += norm_loops<T>().sum(positions, grad + (n * channels + c) * positions);
       }
       out[c] = static_cast<T>(sum);
     }

@@ -1,6 +1,7 @@
 #include "aten/cpu/dropout_loops.h"
 #include "aten/cpu/dense.h"
 #include "facula/kernels.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 
@@ -14,6 +15,7 @@ void native_dropout(const Tensor& input, double p, const Generator& generator, c
     into_dense(out, x.dtype(), [&](const Tensor& y) {
       const DropoutLoops& loops = FACULA_BY_ISA(dropout_loops);
       const int64_t n = x.numel();
+      const bool past = static_cast<int64_t>(y.nbytes()) >= kStreamBytes && y.raw() != x.raw();
       parallel_for(0, (n + kDropoutGroup - 1) / kDropoutGroup, 512, [&](int64_t begin, int64_t end) {
         constexpr int64_t kStep = 16;  // groups whose mask is still in cache when it is applied
         for (int64_t g = begin; g < end; g += kStep) {
@@ -21,12 +23,13 @@ void native_dropout(const Tensor& input, double p, const Generator& generator, c
           bool* k = keep.data<bool>() + at;
           loops.mask(count, static_cast<uint64_t>(g), stream.seed(), stream.offset(), threshold, k);
           if (x.dtype() == ScalarType::Float64) {
-            loops.apply_double(count, x.data<double>() + at, k, 1.0 / (1.0 - p), y.data<double>() + at);
+            loops.apply_double(count, x.data<double>() + at, k, 1.0 / (1.0 - p), y.data<double>() + at, past);
           } else {
-            loops.apply_float(count, x.data<float>() + at, k, static_cast<float>(1.0 / (1.0 - p)),
-                              y.data<float>() + at);
+            loops.apply_float(count, x.data<float>() + at, k, static_cast<float>(1.0 / (1.0 - p)), y.data<float>() + at,
+                              past);
           }
         }
+        if (past) stream_done();
       });
     });
   });

@@ -1,4 +1,5 @@
 #include "aten/cpu/dropout_loops.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 namespace {
@@ -46,9 +47,8 @@ void mask(int64_t n, uint64_t group, uint64_t seed, uint64_t offset, uint64_t th
 }
 
 template <typename T>
-void apply(int64_t n, const T* __restrict x, const bool* __restrict keep, T factor, T* __restrict out) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) out[i] = keep[i] ? x[i] * factor : T(0);
+void apply(int64_t n, const T* __restrict x, const bool* __restrict keep, T factor, T* __restrict out, bool stream) {
+  write_row(n, out, stream, [&](int64_t i) { return keep[i] ? x[i] * factor : T(0); });
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ inline constexpr int64_t kDropoutGroup = 64;
 struct DropoutLoops {
   // keep[i] = word of element 64 * group + i >= threshold, for i < n
   void (*mask)(int64_t n, uint64_t group, uint64_t seed, uint64_t offset, uint64_t threshold, bool* keep);
-  void (*apply_float)(int64_t n, const float* x, const bool* keep, float factor, float* out);
-  void (*apply_double)(int64_t n, const double* x, const bool* keep, double factor, double* out);
+  // With `stream` written past the cache (runtime/iterate/stream.h); stream_done() has to follow.
+  void (*apply_float)(int64_t n, const float* x, const bool* keep, float factor, float* out, bool stream);
+  void (*apply_double)(int64_t n, const double* x, const bool* keep, double factor, double* out, bool stream);
 };
 FACULA_DECLARE_BY_ISA(DropoutLoops, dropout_loops)
 

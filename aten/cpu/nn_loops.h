@@ -35,6 +35,11 @@ struct SoftmaxLoops {
   void (*scaled_exp)(int64_t n, const T* x, T shift, T scale, T* out);  // scale exp(x - shift)
 };
 
+struct Moments {
+  double mean;
+  double squares;  // sum of those about the mean
+};
+
 struct GradSums {
   double grad;    // of dy
   double scaled;  // of dy (x - center)
@@ -43,9 +48,10 @@ struct GradSums {
 // With `stream` results are written past the cache (runtime/iterate/stream.h); stream_done() has to follow.
 template <typename T>
 struct NormLoops {
-  double (*mean)(int64_t n, const T* x);
-  // Of x - center; `ahead` is what will be read next.
-  double (*mean_square)(int64_t n, const T* x, double center, const T* ahead);
+  // `ahead` is what will be read next.
+  Moments (*moments)(int64_t n, const T* x, const T* ahead);
+  double (*sum)(int64_t n, const T* x);
+  double (*sum_squares)(int64_t n, const T* x, const T* ahead);
   void (*affine)(int64_t n, const T* x, T scale, T shift, T* out, bool stream);
   // (x - mean) rstd weight + bias; either of weight and bias may be null.
   void (*normalize)(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out, bool stream);

@@ -73,8 +73,8 @@ void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tens
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
-          const double mean = rms ? 0.0 : loops.mean(n, row);
-          const double rstd = rstd_of(loops.mean_square(n, row, mean, row + n), eps);
+          const Moments of = rms ? Moments{0, loops.sum_squares(n, row, row + n)} : loops.moments(n, row, row + n);
+          const double mean = of.mean, rstd = rstd_of(of.squares / static_cast<double>(n), eps);
           if (!rms) means[i] = static_cast<T>(mean);
           rstds[i] = static_cast<T>(rstd);
           loops.normalize(n, row, static_cast<T>(mean), static_cast<T>(rstd), data_or_null<T>(w), data_or_null<T>(b),
@@ -160,8 +160,8 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
-          const double mean = loops.mean(n, row);
-          const double rstd = rstd_of(loops.mean_square(n, row, mean, row + n), eps);
+          const Moments of = loops.moments(n, row, row + n);
+          const double mean = of.mean, rstd = rstd_of(of.squares / static_cast<double>(n), eps);
           out_mean.data<T>()[i] = static_cast<T>(mean);
           out_rstd.data<T>()[i] = static_cast<T>(rstd);
           const int64_t first = (i % num_groups) * channels;

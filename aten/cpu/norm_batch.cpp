@@ -51,7 +51,7 @@ void spread(const Planes& p, const double* channels, T* columns) {
 }
 
 // Mean and squares about it of values that were taken in parts (Chan, Golub & LeVeque 1983).
-struct Moments {
+struct AllMoments {
   double count = 0, mean = 0, squares = 0;
   void add(double n, double m, double s) {
     if (n == 0) return;
@@ -66,11 +66,11 @@ template <typename T>
 void channel_moments(const Planes& p, const T* x, int64_t c, double* mean, double* variance) {
   const NormLoops<T>& loops = norm_loops<T>();
   const double n = static_cast<double>(p.inner);
-  Moments all;
+  AllMoments all;
   for (int64_t i = 0; i < p.outer; ++i) {
     const T* plane = x + (i * p.channels + c) * p.inner;
-    const double m = loops.mean(p.inner, plane);
-    all.add(n, m, loops.mean_square(p.inner, plane, m, plane + p.channels * p.inner) * n);
+    const Moments of = loops.moments(p.inner, plane, plane + p.channels * p.inner);
+    all.add(n, of.mean, of.squares);
   }
   mean[c] = all.mean;
   variance[c] = all.squares / all.count;
@@ -84,7 +84,7 @@ void column_moments(const Planes& p, const T* x, double* mean, double* variance)
     norm_loops<T>().column_moments(rows, n, x + first * n, parts.get() + 2 * i * n, parts.get() + (2 * i + 1) * n);
   });
   for (int64_t c = 0; c < p.channels; ++c) {
-    Moments all;
+    AllMoments all;
     for (int64_t k = c * p.inner; k < (c + 1) * p.inner; ++k) {
       for (int64_t i = 0; i < pieces; ++i) {
         const double rows = static_cast<double>((i + 1) * p.outer / pieces - i * p.outer / pieces);

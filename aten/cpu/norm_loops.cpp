@@ -36,21 +36,40 @@ FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const
   }
 }
 
+// Mean and squares about it, by blocks that are read once from memory (Chan, Golub & LeVeque 1983).
 template <typename T>
-double mean(int64_t n, const T* x) {
-  double total = 0, none = 0;
-  add_in_blocks<T, false>(n, total, none, x, [&](int64_t i, T& sum, T&) { sum += x[i]; });
-  return total / static_cast<double>(n);
+Moments moments(int64_t n, const T* x, const T* ahead) {
+  Moments all{0, 0};
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t size = length(n, i, kBlock);
+    const T *block = x + i, *next = ahead + i;
+    double sum = 0, squares = 0, none = 0;
+    add_in_blocks<T, false>(size, sum, none, block, [&](int64_t j, T& a, T&) { a += block[j]; });
+    const double mean = sum / static_cast<double>(size);
+    const T c = static_cast<T>(mean);
+    add_in_blocks<T, false>(size, squares, none, next,
+                            [&](int64_t j, T& a, T&) { a += (block[j] - c) * (block[j] - c); });
+    // The rounding of the mean to T shifts every difference alike.
+    const double shift = mean - static_cast<double>(c), off = mean - all.mean;
+    const double share = static_cast<double>(size) / static_cast<double>(i + size);
+    all.mean += off * share;
+    all.squares += squares - shift * shift * static_cast<double>(size) + off * off * static_cast<double>(i) * share;
+  }
+  return all;
 }
 
 template <typename T>
-double mean_square(int64_t n, const T* x, double center, const T* ahead) {
-  const T c = static_cast<T>(center);
+double sum(int64_t n, const T* x) {
   double total = 0, none = 0;
-  add_in_blocks<T, false>(n, total, none, ahead, [&](int64_t i, T& sum, T&) { sum += (x[i] - c) * (x[i] - c); });
-  // The rounding of `center` to T shifts every difference alike.
-  const double shift = center - static_cast<double>(c);
-  return total / static_cast<double>(n) - shift * shift;
+  add_in_blocks<T, false>(n, total, none, x, [&](int64_t i, T& a, T&) { a += x[i]; });
+  return total;
+}
+
+template <typename T>
+double sum_squares(int64_t n, const T* x, const T* ahead) {
+  double total = 0, none = 0;
+  add_in_blocks<T, false>(n, total, none, ahead, [&](int64_t i, T& sum, T&) { sum += x[i] * x[i]; });
+  return total;
 }
 
 template <typename T>
@@ -238,12 +257,12 @@ void column_backward(int64_t rows, int64_t n, const T* __restrict dy, const T* _
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(NormLoops<float>, norm_loops_float,
-                     {mean<float>, mean_square<float>, affine<float>, normalize<float>, grad_sums<float>,
+                     {moments<float>, sum<float>, sum_squares<float>, affine<float>, normalize<float>, grad_sums<float>,
                       norm_backward<float>, weight_grads<float>, column_moments<float>, column_grads<float>,
                       column_affine<float>, column_backward<float>})
 FACULA_DEFINE_BY_ISA(NormLoops<double>, norm_loops_double,
-                     {mean<double>, mean_square<double>, affine<double>, normalize<double>, grad_sums<double>,
-                      norm_backward<double>, weight_grads<double>, column_moments<double>, column_grads<double>,
-                      column_affine<double>, column_backward<double>})
+                     {moments<double>, sum<double>, sum_squares<double>, affine<double>, normalize<double>,
+                      grad_sums<double>, norm_backward<double>, weight_grads<double>, column_moments<double>,
+                      column_grads<double>, column_affine<double>, column_backward<double>})
 
 }  // namespace facula

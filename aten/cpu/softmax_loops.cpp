@@ -54,7 +54,7 @@ void softmax_row(int64_t n, const T* x, T* out, T* __restrict e, bool stream) {
   by_ways<T>(
       n, [&](int64_t i) { fetch(x + n + i, x + n + i + kWays<T>); },
       [&](int64_t i, int64_t k) {
-        const T v = exp_of(x[i] - m);
+        const T v = exp_below(x[i] - m);
         e[i] = v;
         parts[k] += v;
       });
@@ -72,7 +72,7 @@ T log_sum_exp(int64_t n, const T* x, T m) {
   T parts[kWays<T>] = {};
   by_ways<T>(
       n, [&](int64_t i) { fetch(x + n + i, x + n + i + kWays<T>); },
-      [&](int64_t i, int64_t k) { parts[k] += exp_of(x[i] - m); });
+      [&](int64_t i, int64_t k) { parts[k] += exp_below(x[i] - m); });
   return std::log(total(parts));
 }
 
@@ -103,11 +103,11 @@ void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __rest
     T* e = buffer + i * width;
     if (log) {
 #pragma omp simd
-      for (int64_t j = 0; j < width; ++j) sum[j] += exp_of(e[j] - m[j]);
+      for (int64_t j = 0; j < width; ++j) sum[j] += exp_below(e[j] - m[j]);
     } else {
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j) {
-        e[j] = exp_of(e[j] - m[j]);
+        e[j] = exp_below(e[j] - m[j]);
         sum[j] += e[j];
       }
     }
@@ -155,7 +155,7 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
   if (log) {
     by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
     const T sum = total(parts);
-    write_row(n, gi, stream, [&](int64_t i) { return g[i] - exp_of(y[i]) * sum; }, next);
+    write_row(n, gi, stream, [&](int64_t i) { return g[i] - exp_below(y[i]) * sum; }, next);
   } else {
     by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i] * y[i]; });
     const T sum = total(parts);
@@ -193,7 +193,7 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
     T* o = gi + i * inner;
     if (!stream) fetch(o + kAhead * inner, o + kAhead * inner + width);
     if (log) {
-      write_row(width, o, stream, [&](int64_t j) { return gb[j] - exp_of(yb[j]) * sum[j]; });
+      write_row(width, o, stream, [&](int64_t j) { return gb[j] - exp_below(yb[j]) * sum[j]; });
     } else {
       write_row(width, o, stream, [&](int64_t j) { return yb[j] * (gb[j] - sum[j]); });
     }

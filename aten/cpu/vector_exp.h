@@ -87,6 +87,16 @@ inline __attribute__((always_inline)) double exp_within(double x) {
   return bits_of<double>(bits_of<uint64_t>(p) + (bits_of<uint64_t>(shifted) << 52));
 }
 
+// exp of what is not positive, as of differences to a maximum: zero below the normal numbers.
+inline __attribute__((always_inline)) float exp_below(float x) {
+  constexpr float kEnd = -87.3365448f;
+  float shifted;
+  const float p = exp_parts(x < kEnd ? kEnd : x, shifted);
+  const float value = bits_of<float>(bits_of<uint32_t>(p) + (bits_of<uint32_t>(shifted) << 23)) + (x - x);  // NaN stays
+  return x < kEnd ? 0.0f : value;
+}
+inline __attribute__((always_inline)) double exp_below(double x) { return exp_of(x); }
+
 // 2^x for x <= 1 or so, as weights below a maximum are: zero below the normal numbers, within 2 ulp.
 inline __attribute__((always_inline)) float pow2_of(float x) {
   constexpr float kShift = 12582912.0f + 127.0f;  // rounds to a whole number, its exponent's bits in the low ones

@@ -5,6 +5,10 @@
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/stream.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // gcc 12 says so of its own intrinsics
+#endif
+
 namespace facula {
 
 namespace FACULA_ISA {
@@ -61,6 +65,19 @@ void convert_loop(void* dst, const void* src, int64_t n) {
     stored_t<To>* __restrict d = static_cast<stored_t<To>*>(dst);
     const stored_t<From>* __restrict s = static_cast<const stored_t<From>*>(src);
     int64_t i = 0;
+#if defined(__AVX512F__)
+    if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {
+      for (; i + 16 <= n; i += 16) {
+        _mm512_storeu_ps(d + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(s + i))));
+      }
+    }
+    if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Half>) {
+      for (; i + 16 <= n; i += 16) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(d + i),
+                            _mm512_cvtps_ph(_mm512_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
+      }
+    }
+#endif
 #if defined(__F16C__)
     if constexpr (std::is_same_v<From, Half> && std::is_same_v<To, float>) {
       for (; i + 8 <= n; i += 8) {

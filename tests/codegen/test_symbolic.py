@@ -48,6 +48,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "exp2": lambda x: mpf(2) ** x,
     "log2": lambda x: mpmath.log(x, 2),
     "log10": mpmath.log10,
+    "normal_cdf": mpmath.ncdf,
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "reciprocal": lambda x: 1 / x,
     "pow": lambda x, y: x**y,
