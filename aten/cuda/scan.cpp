@@ -11,8 +11,12 @@ namespace {
 
 enum Scan : int { kSum, kProduct, kMaximum, kMinimum, kLogSum, kAffine };  // kernels/scan.cu
 
-KernelSource source(Scan scan, int32_t in, int32_t out, int32_t compute, bool rows) {
-  return file_kernel("scan.cu", rows ? "facula_scan_rows" : "facula_scan_threads",
+enum Entry : int { kThreads, kRows, kParts, kBefore };
+constexpr const char* kEntries[] = {"facula_scan_threads", "facula_scan_rows", "facula_scan_parts",
+                                    "facula_scan_before"};
+
+KernelSource source(Scan scan, int32_t in, int32_t out, int32_t compute, Entry entry) {
+  return file_kernel("scan.cu", kEntries[entry],
                      std::string("using I = ") + element_type(in) + ";\nusing O0 = " + element_type(out) +
                          ";\nusing T = " + compute_type(compute) + ";\n#define FACULA_SCAN " + std::to_string(scan) +
                          "\n");
@@ -62,22 +66,44 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
   const bool side_by_side = steps[0] == items[0];
   const bool rows = side_by_side ? length > 32 : length > 32 && walk.count < int64_t{device->processors} * 64;
   const int32_t compute = compute_of(scan, self.dtype, out.dtype);
-  KernelKey key;
-  key.name = "scan.cu";
-  key.bits[0] = static_cast<uint64_t>(scan) | static_cast<uint64_t>(rows) << 8;
-  key.bits[1] = static_cast<uint64_t>(self.dtype) | static_cast<uint64_t>(out.dtype) << 8;
-  Kernel* kernel = nullptr;
-  FACULA_TRY(find_kernel(*device, key, [&] { return source(scan, self.dtype, out.dtype, compute, rows); }, &kernel));
+  // few long rows go in parts, so that there is work for the whole device
+  const int64_t wanted = int64_t{device->processors} * 8;
+  int64_t chunk = length, chunks = 1;
+  if (rows && walk.count * 4 < wanted && length >= 16384) {
+    chunk = std::max<int64_t>(4096, (length * walk.count + wanted - 1) / wanted);
+    chunk = (chunk + 1023) / 1024 * 1024;
+    chunks = (length + chunk - 1) / chunk;
+  }
+  Scratch parts(call->index, call->stream);
+  constexpr size_t kLargest = 32;  // bytes of what is carried along a row
+  if (chunks > 1) FACULA_TRY(parts.allocate(static_cast<size_t>(walk.count * chunks) * kLargest));
   Params params;
   for (int k = 0; k < 4; ++k) params.put(all[k] != nullptr ? all[k]->data : nullptr);
   params.put(length);
   params.put(static_cast<int64_t>(reverse));
   for (const int64_t step : steps) params.put(step);
+  params.put(chunk);
+  params.put(chunks);
+  params.put(parts.data());
   if (!put_walk(params, walk, 4)) return FACULA_NOT_SUPPORTED;
-  void* arguments[] = {params.data()};
-  const Grid grid =
-      rows ? Grid{static_cast<unsigned>(std::min<int64_t>(walk.count, 65535))} : grid_for(*device, walk.count, 256);
-  return launch(*device, *kernel, grid, {256}, 0, call->stream, arguments);
+  const auto start = [&](Entry entry, Grid grid) -> int32_t {
+    KernelKey key;
+    key.name = "scan.cu";
+    key.bits[0] = static_cast<uint64_t>(scan) | static_cast<uint64_t>(entry) << 8;
+    key.bits[1] = static_cast<uint64_t>(self.dtype) | static_cast<uint64_t>(out.dtype) << 8;
+    Kernel* kernel = nullptr;
+    FACULA_TRY(find_kernel(*device, key, [&] { return source(scan, self.dtype, out.dtype, compute, entry); }, &kernel));
+    void* arguments[] = {params.data()};
+    return launch(*device, *kernel, grid, {256}, 0, call->stream, arguments);
+  };
+  if (!rows) return start(kThreads, grid_for(*device, walk.count, 256));
+  const Grid whole{static_cast<unsigned>(std::min<int64_t>(walk.count, 65535))};
+  const Grid split{static_cast<unsigned>(std::min<int64_t>(walk.count * chunks, 65535))};
+  if (chunks > 1) {
+    FACULA_TRY(start(kParts, split));
+    FACULA_TRY(start(kBefore, whole));
+  }
+  return start(kRows, split);
 }
 
 // cumsum(self, dim, dtype, out) and so on
@@ -103,8 +129,8 @@ void list(int level, const std::function<void(KernelSource)>& add) {
       if (level == 1 && dtype > FACULA_FLOAT32) continue;
       if (scan >= kLogSum && dtype == FACULA_INT64) continue;
       if (scan >= kMaximum && scan <= kLogSum && dtype == FACULA_COMPLEX64) continue;
-      for (const bool rows : {true, false}) {
-        add(source(static_cast<Scan>(scan), dtype, dtype, compute_of(static_cast<Scan>(scan), dtype, dtype), rows));
+      for (const Entry entry : {kRows, kThreads, kParts, kBefore}) {
+        add(source(static_cast<Scan>(scan), dtype, dtype, compute_of(static_cast<Scan>(scan), dtype, dtype), entry));
       }
     }
   }

@@ -78,6 +78,7 @@ const Registers registers{{"sort", sort}};
 }  // namespace
 
 int32_t sort_rows(const Device& device, void* stream, const Sorting& s) {
+  if (radix_fits(s) && s.walk.count > 0) return radix_sort(device, stream, s);
   const bool wide = has_wide_keys(s.dtype, s.length);
   const int tile = s.length <= 64 ? 64 : 1024;
   const int64_t total = s.walk.count * s.length;

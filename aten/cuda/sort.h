@@ -17,6 +17,9 @@ struct Sorting {
   int64_t in_step = 0, values_step = 0, indices_step = 0;
   WalkDims walk;
 };
+// Long rows, by digits of their keys.
+bool radix_fits(const Sorting& sorting);
+int32_t radix_sort(const Device& device, void* stream, const Sorting& sorting);
 int32_t sort_rows(const Device& device, void* stream, const Sorting& sorting);
 
 // The order that sorts n numbers of places, equal ones by their own: int64 in `order`.

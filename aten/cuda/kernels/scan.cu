@@ -4,6 +4,7 @@
 
 namespace facula {
 
+struct Acc;
 struct ScanParams {
   const char* in;
   const char* in2;  // of the affine recurrence
@@ -11,7 +12,9 @@ struct ScanParams {
   char* indices;
   int64_t length, reverse;
   int64_t in_step, in2_step, out_step, indices_step;
-  Walk<4> walk;  // rows
+  int64_t chunk, chunks;  // elements of a row that a block has, and how many such parts there are
+  Acc* parts;             // what stands before each; null where rows are whole
+  Walk<4> walk;           // rows
 };
 
 using R = math::real_t<T>;
@@ -107,37 +110,105 @@ constexpr int kThreads = 256, kItems = 4;
 
 using namespace facula;
 
-// A block a row, in chunks of 1024 elements.
+// The value of the thread `distance` before this one in its warp.
+FD Acc from_before(const Acc& acc, int distance) {
+  static_assert(sizeof(Acc) % 4 == 0);
+  union Words {
+    Acc acc;
+    uint32_t at[sizeof(Acc) / 4];
+    FD Words() {}
+  } words;
+  words.acc = acc;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(Acc) / 4); ++i) {
+    words.at[i] = __shfl_up_sync(0xffffffffu, words.at[i], distance);
+  }
+  return words.acc;
+}
+
+// What stands before this thread's value in the block, and the whole; every thread must come here.
+FD Acc before_in_block(Acc mine, Acc& total) {
+  __shared__ Acc warps[kThreads / 32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const Acc left = from_before(mine, step);
+    if (lane >= step) mine = combine(left, mine);
+  }
+  __syncthreads();
+  if (lane == 31) warps[warp] = mine;
+  __syncthreads();
+  Acc before = start();
+  total = start();
+#pragma unroll
+  for (int i = 0; i < kThreads / 32; ++i) {
+    if (i == warp) before = total;
+    total = combine(total, warps[i]);
+  }
+  const Acc left = from_before(mine, 1);
+  return lane > 0 ? combine(before, left) : before;
+}
+
+// A block a row, or a part of one.
 extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_rows(const __grid_constant__ ScanParams p) {
-  __shared__ Acc totals[2][kThreads];
-  for (int64_t row = blockIdx.x; row < p.walk.count; row += gridDim.x) {
+  for (int64_t job = blockIdx.x; job < p.walk.count * p.chunks; job += gridDim.x) {
+    const int64_t row = job / p.chunks, start_at = (job - row * p.chunks) * p.chunk;
+    const int64_t end = start_at + p.chunk < p.length ? start_at + p.chunk : p.length;
     int64_t at[4];
     p.walk.places(row, at);
-    Acc carry = start();
-    for (int64_t first = 0; first < p.length; first += kThreads * kItems) {
+    Acc carry = p.parts != nullptr ? p.parts[job] : start();
+    for (int64_t first = start_at; first < end; first += kThreads * kItems) {
       const int64_t begin = first + static_cast<int64_t>(threadIdx.x) * kItems;
       Acc mine[kItems];
 #pragma unroll
-      for (int k = 0; k < kItems; ++k) mine[k] = begin + k < p.length ? read(p, at, begin + k) : start();
+      for (int k = 0; k < kItems; ++k) mine[k] = begin + k < end ? read(p, at, begin + k) : start();
 #pragma unroll
       for (int k = 1; k < kItems; ++k) mine[k] = combine(mine[k - 1], mine[k]);
-      int side = 0;
-      totals[0][threadIdx.x] = mine[kItems - 1];
-      __syncthreads();
-      for (int step = 1; step < kThreads; step *= 2) {
-        Acc t = totals[side][threadIdx.x];
-        if (static_cast<int>(threadIdx.x) >= step) t = combine(totals[side][threadIdx.x - step], t);
-        totals[side ^ 1][threadIdx.x] = t;
-        side ^= 1;
-        __syncthreads();
-      }
-      const Acc before = threadIdx.x > 0 ? combine(carry, totals[side][threadIdx.x - 1]) : carry;
+      Acc total;
+      const Acc before = combine(carry, before_in_block(mine[kItems - 1], total));
 #pragma unroll
       for (int k = 0; k < kItems; ++k) {
-        if (begin + k < p.length) write(p, at, begin + k, combine(before, mine[k]));
+        if (begin + k < end) write(p, at, begin + k, combine(before, mine[k]));
       }
-      carry = combine(carry, totals[side][kThreads - 1]);
-      __syncthreads();
+      carry = combine(carry, total);
+    }
+  }
+}
+
+// Each part as a whole ...
+extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_parts(const __grid_constant__ ScanParams p) {
+  for (int64_t job = blockIdx.x; job < p.walk.count * p.chunks; job += gridDim.x) {
+    const int64_t row = job / p.chunks, start_at = (job - row * p.chunks) * p.chunk;
+    const int64_t end = start_at + p.chunk < p.length ? start_at + p.chunk : p.length;
+    int64_t at[4];
+    p.walk.places(row, at);
+    Acc carry = start();
+    for (int64_t first = start_at; first < end; first += kThreads * kItems) {
+      const int64_t begin = first + static_cast<int64_t>(threadIdx.x) * kItems;
+      Acc mine = start();
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) {
+        if (begin + k < end) mine = k == 0 ? read(p, at, begin) : combine(mine, read(p, at, begin + k));
+      }
+      Acc total;
+      before_in_block(mine, total);
+      carry = combine(carry, total);
+    }
+    if (threadIdx.x == 0) p.parts[job] = carry;
+  }
+}
+
+// ... and what stands before it.
+extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_before(const __grid_constant__ ScanParams p) {
+  for (int64_t row = blockIdx.x; row < p.walk.count; row += gridDim.x) {
+    Acc* const parts = p.parts + row * p.chunks;
+    Acc carry = start();
+    for (int64_t first = 0; first < p.chunks; first += kThreads) {
+      const int64_t i = first + threadIdx.x;
+      Acc total;
+      const Acc before = before_in_block(i < p.chunks ? parts[i] : start(), total);
+      if (i < p.chunks) parts[i] = combine(carry, before);
+      carry = combine(carry, total);
     }
   }
 }

@@ -1,0 +1,115 @@
+// Largest values of windows in up to three dims, and their gradient. Before it stand: S (elements), T (their
+// value), X (indices), FACULA_LAST (channels are the fastest dim), FACULA_WIDE (64-bit counts).
+#include "facula/cuda/walk.h"
+
+namespace facula {
+
+#if FACULA_WIDE
+using N = int64_t;
+#else
+using N = uint32_t;
+#endif
+
+struct PoolParams {
+  const char* in;   // of the gradient's pass: the gradient of the output
+  char* out;        // or null
+  X* indices;       // places within the spatial dims as one, in the order of the results' threads; or null
+  int64_t count;    // of threads
+  int64_t channels;
+  int32_t in_sizes[3], out_sizes[3], kernel[3], stride[3], padding[3], dilation[3];
+  int64_t in_steps[5], out_steps[5], index_steps[5];  // elements: batch, channel, three dims
+};
+
+// The place of thread i among tensors of spatial sizes `sizes`.
+FD void place_of(N i, const int32_t (&sizes)[3], int64_t channels, int (&at)[3], int& channel, int& image) {
+  N rest = i;
+#if FACULA_LAST
+  channel = static_cast<int>(rest % static_cast<N>(channels));
+  rest /= static_cast<N>(channels);
+#endif
+#pragma unroll
+  for (int d = 2; d >= 0; --d) {
+    at[d] = static_cast<int>(rest % static_cast<N>(sizes[d]));
+    rest /= static_cast<N>(sizes[d]);
+  }
+#if !FACULA_LAST
+  channel = static_cast<int>(rest % static_cast<N>(channels));
+  rest /= static_cast<N>(channels);
+#endif
+  image = static_cast<int>(rest);
+}
+
+}  // namespace facula
+
+using namespace facula;
+
+extern "C" __global__ void __launch_bounds__(256) facula_max_pool(const __grid_constant__ PoolParams p) {
+  for (int64_t i = thread_index(); i < p.count; i += thread_count()) {
+    int o[3], channel, image;
+    place_of(static_cast<N>(i), p.out_sizes, p.channels, o, channel, image);
+    const S* const in = reinterpret_cast<const S*>(p.in) + image * p.in_steps[0] + channel * p.in_steps[1];
+    T best = -math::infinity<T>;
+    int64_t place = -1;
+    for (int z = 0; z < p.kernel[0]; ++z) {
+      const int a = o[0] * p.stride[0] - p.padding[0] + z * p.dilation[0];
+      if (a < 0 || a >= p.in_sizes[0]) continue;
+      for (int y = 0; y < p.kernel[1]; ++y) {
+        const int b = o[1] * p.stride[1] - p.padding[1] + y * p.dilation[1];
+        if (b < 0 || b >= p.in_sizes[1]) continue;
+        const S* const line = in + a * p.in_steps[2] + b * p.in_steps[3];
+        const int64_t row = (static_cast<int64_t>(a) * p.in_sizes[1] + b) * p.in_sizes[2];
+        for (int x = 0; x < p.kernel[2]; ++x) {
+          const int c = o[2] * p.stride[2] - p.padding[2] + x * p.dilation[2];
+          if (c < 0 || c >= p.in_sizes[2]) continue;
+          const T v = load<T>(line[c * p.in_steps[4]]);
+          // the first of equals; NaN is larger than all
+          if (place < 0 || v > best || v != v) {
+            best = v;
+            place = row + c;
+          }
+        }
+      }
+    }
+    if (p.out != nullptr) {
+      S* const out = reinterpret_cast<S*>(p.out) + image * p.out_steps[0] + channel * p.out_steps[1];
+      out[o[0] * p.out_steps[2] + o[1] * p.out_steps[3] + o[2] * p.out_steps[4]] = element<S>(best);
+    }
+    if (p.indices != nullptr) {
+      X* const to = p.indices + image * p.index_steps[0] + channel * p.index_steps[1];
+      to[o[0] * p.index_steps[2] + o[1] * p.index_steps[3] + o[2] * p.index_steps[4]] = static_cast<X>(place);
+    }
+  }
+}
+
+// A thread for each element of the input: the windows it lies in whose largest it is, in order.
+extern "C" __global__ void __launch_bounds__(256) facula_max_pool_backward(const __grid_constant__ PoolParams p) {
+  for (int64_t i = thread_index(); i < p.count; i += thread_count()) {
+    int at[3], channel, image;
+    place_of(static_cast<N>(i), p.in_sizes, p.channels, at, channel, image);
+    const X mine = static_cast<X>((static_cast<int64_t>(at[0]) * p.in_sizes[1] + at[1]) * p.in_sizes[2] + at[2]);
+    const S* const grad = reinterpret_cast<const S*>(p.in) + image * p.in_steps[0] + channel * p.in_steps[1];
+    const X* const indices = p.indices + image * p.index_steps[0] + channel * p.index_steps[1];
+    // the window in which tap k of dim d is here
+    const auto window = [&](int d, int k, int& o) {
+      const int t = at[d] + p.padding[d] - k * p.dilation[d];
+      o = t / p.stride[d];
+      return t >= 0 && o < p.out_sizes[d] && o * p.stride[d] == t;
+    };
+    T sum = T(0);
+    int o[3];
+    for (int z = p.kernel[0] - 1; z >= 0; --z) {
+      if (!window(0, z, o[0])) continue;
+      for (int y = p.kernel[1] - 1; y >= 0; --y) {
+        if (!window(1, y, o[1])) continue;
+        for (int x = p.kernel[2] - 1; x >= 0; --x) {
+          if (!window(2, x, o[2])) continue;
+          const int64_t from = o[0] * p.index_steps[2] + o[1] * p.index_steps[3] + o[2] * p.index_steps[4];
+          if (indices[from] != mine) continue;
+          sum += load<T>(grad[o[0] * p.in_steps[2] + o[1] * p.in_steps[3] + o[2] * p.in_steps[4]]);
+        }
+      }
+    }
+    S* const out = reinterpret_cast<S*>(p.out) + image * p.out_steps[0] + channel * p.out_steps[1];
+    out[at[0] * p.out_steps[2] + at[1] * p.out_steps[3] + at[2] * p.out_steps[4]] = element<S>(sum);
+  }
+}

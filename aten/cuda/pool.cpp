@@ -1,0 +1,163 @@
+// Largest values of windows, and their gradient.
+#include <algorithm>
+
+#include "kernels.h"
+#include "walk.h"
+#include "warm.h"
+
+namespace facula::cuda {
+
+namespace {
+
+KernelSource source(const char* entry, int32_t dtype, int32_t index, bool last, bool wide) {
+  return file_kernel("pool.cu", entry,
+                     std::string("using S = ") + element_type(dtype) + ";\nusing T = " + compute_type(dtype) +
+                         ";\nusing X = " + element_type(index) + ";\n#define FACULA_LAST " + (last ? "1" : "0") +
+                         "\n#define FACULA_WIDE " + (wide ? "1" : "0") + "\n");
+}
+
+// Windows of the last one to three dims of (C, ...) or (N, C, ...).
+struct Windows {
+  int lead = 0, dims = 0;
+  const FaculaValue *kernel, *stride, *padding, *dilation;
+  Windows(const FaculaCall* call, int first, const FaculaTensor& image)
+      : kernel(&call->args[first]),
+        stride(&call->args[first + 1]),
+        padding(&call->args[first + 2]),
+        dilation(&call->args[first + 3]) {
+    dims = kernel->count;
+    lead = image.ndim - dims;
+  }
+  bool fit() const { return dims >= 1 && dims <= 3 && (lead == 1 || lead == 2); }
+};
+
+// Five steps of a tensor: batch, channel, three dims.
+void put_steps(Params& params, const FaculaTensor* t, const Windows& w) {
+  for (int d = 0; d < 5; ++d) {
+    const int own = d < 2 ? d - (2 - w.lead) : w.lead + d - 2 - (3 - w.dims);
+    const bool has = t != nullptr && own >= 0 && (d < 2 || own >= w.lead);
+    params.put(has ? t->strides[own] : int64_t{0});
+  }
+}
+
+bool channels_fastest(const FaculaTensor& t, const Windows& w) {
+  const int channel = w.lead - 1;
+  return t.sizes[channel] > 1 && t.strides[channel] == 1 && (t.flags & FACULA_CONTIGUOUS) == 0;
+}
+
+struct Pool {
+  const FaculaTensor *wide, *narrow;  // the image, and what the windows make of it
+  const FaculaTensor *in, *out, *indices;
+};
+
+int32_t run(const Device& device, void* stream, bool backward, const Pool& x, const Windows& w) {
+  const FaculaTensor& over = backward ? *x.wide : *x.narrow;
+  if (over.numel == 0) return FACULA_OK;
+  const bool last = channels_fastest(over, w);
+  const bool wide = std::max(x.wide->numel, x.narrow->numel) >= int64_t{1} << 31;
+  const int32_t dtype = x.in->dtype, index = x.indices != nullptr ? x.indices->dtype : int32_t{FACULA_INT32};
+  const char* const entry = backward ? "facula_max_pool_backward" : "facula_max_pool";
+  KernelKey key;
+  key.name = "pool.cu";
+  key.bits[0] = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(index) << 8 | static_cast<uint64_t>(last) << 16 |
+                static_cast<uint64_t>(wide) << 17 | static_cast<uint64_t>(backward) << 18;
+  Kernel* kernel = nullptr;
+  FACULA_TRY(find_kernel(device, key, [&] { return source(entry, dtype, index, last, wide); }, &kernel));
+  Params params;
+  params.put(x.in->data);
+  params.put(x.out != nullptr ? x.out->data : nullptr);
+  params.put(x.indices != nullptr ? x.indices->data : nullptr);
+  params.put(over.numel);
+  params.put(over.sizes[w.lead - 1]);
+  const auto three = [&](const int64_t* values, int64_t missing) {
+    for (int d = 0; d < 3; ++d) {
+      params.put(static_cast<int32_t>(d < 3 - w.dims ? missing : values[d - (3 - w.dims)]));
+    }
+  };
+  three(x.wide->sizes + w.lead, 1);
+  three(x.narrow->sizes + w.lead, 1);
+  three(w.kernel->at.ints, 1);
+  three(w.stride->at.ints, 1);
+  three(w.padding->at.ints, 0);
+  three(w.dilation->at.ints, 1);
+  put_steps(params, x.in, w);
+  put_steps(params, x.out, w);
+  put_steps(params, x.indices, w);
+  void* arguments[] = {params.data()};
+  return launch(device, *kernel, grid_for(device, over.numel, 256), {256}, 0, stream, arguments);
+}
+
+bool fits(const FaculaTensor& wide, const FaculaTensor& narrow, const Windows& w) {
+  if (!w.fit() || !is_floating(wide.dtype) || narrow.dtype != wide.dtype || !on_device(wide) || !on_device(narrow)) {
+    return false;
+  }
+  int64_t spatial = 1;
+  for (int d = 0; d < w.dims; ++d) {
+    spatial *= wide.sizes[w.lead + d];
+    const int64_t reach = wide.sizes[w.lead + d] + w.padding->at.ints[d] + w.kernel->at.ints[d] * w.dilation->at.ints[d];
+    if (reach >= int64_t{1} << 31 || w.stride->at.ints[d] >= int64_t{1} << 31) return false;
+  }
+  return spatial < int64_t{1} << 31;
+}
+
+// max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, output), max_pool_with_indices(..., indices)
+int32_t forward(void*, const FaculaCall* call) {
+  const FaculaTensor &in = tensor(call, 0), &out = result(call, 0);
+  const Windows w(call, 1, in);
+  if (!fits(in, out, w)) return FACULA_NOT_SUPPORTED;
+  const Device* device = nullptr;
+  FACULA_TRY(enter(call->index, &device));
+  const FaculaTensor* const indices = call->nouts > 1 ? &result(call, 1) : nullptr;
+  return run(*device, call->stream, false, {&in, &out, &in, &out, indices}, w);
+}
+
+// max_pool_backward(grad, input, kernel_size, stride, padding, dilation, ceil_mode, grad_input)
+int32_t backward(void*, const FaculaCall* call) {
+  const FaculaTensor &grad = tensor(call, 0), &in = tensor(call, 1), &out = result(call);
+  const Windows w(call, 2, in);
+  if (!fits(in, grad, w) || out.dtype != in.dtype) return FACULA_NOT_SUPPORTED;
+  if (in.numel == 0) return FACULA_OK;
+  const Device* device = nullptr;
+  FACULA_TRY(enter(call->index, &device));
+  // places of the largest, laid out like the gradient where that is dense in some order
+  Scratch scratch(call->index, call->stream);
+  FACULA_TRY(scratch.allocate(static_cast<size_t>(std::max<int64_t>(grad.numel, 1)) * 4));
+  FaculaTensor places = grad;
+  int64_t strides[kMaxTensorDims];
+  const bool last = channels_fastest(in, w);
+  int64_t step = last ? grad.sizes[w.lead - 1] : 1;
+  for (int d = grad.ndim - 1; d >= 0; --d) {
+    if (last && d == w.lead - 1) continue;
+    strides[d] = step;
+    step *= grad.sizes[d];
+  }
+  if (last) strides[w.lead - 1] = 1;
+  places.data = scratch.data();
+  places.dtype = FACULA_INT32;
+  places.strides = strides;
+  places.flags = last ? 0 : uint32_t{FACULA_CONTIGUOUS};
+  FACULA_TRY(run(*device, call->stream, false, {&in, &places, &in, nullptr, &places}, w));
+  FaculaTensor image = in;
+  image.strides = out.strides;
+  image.flags = out.flags;
+  return run(*device, call->stream, true, {&image, &grad, &grad, &out, &places}, w);
+}
+
+void list(int level, const std::function<void(KernelSource)>& add) {
+  for (const int32_t dtype : {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT16, FACULA_FLOAT64}) {
+    if (level < 1 && dtype != FACULA_FLOAT32 && dtype != FACULA_BFLOAT16) continue;
+    for (const bool last : {false, true}) {
+      add(source("facula_max_pool", dtype, FACULA_INT32, last, false));
+      add(source("facula_max_pool_backward", dtype, FACULA_INT32, last, false));
+      if (level > 0) add(source("facula_max_pool", dtype, FACULA_INT64, last, false));
+    }
+  }
+}
+const ListsSources lists(list);
+
+const Registers registers{
+    {"max_pool", forward}, {"max_pool_with_indices", forward}, {"max_pool_backward", backward}};
+
+}  // namespace
+
+}  // namespace facula::cuda

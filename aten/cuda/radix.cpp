@@ -1,0 +1,97 @@
+// Sorting of long rows by the digits of their keys; see kernels/radix.cu.
+#include <utility>
+
+#include "sort.h"
+#include "warm.h"
+
+namespace facula::cuda {
+
+namespace {
+
+int items_of(int32_t dtype) { return itemsize(dtype) == 8 ? 8 : 16; }
+
+KernelSource source(const char* entry, int32_t dtype) {
+  static constexpr const char* kUnsigned[] = {"uint8_t", "uint16_t", "uint32_t", "uint64_t"};
+  const int size = itemsize(dtype);
+  const char* const largest = dtype == FACULA_FLOAT16    ? "0x7c00u"
+                              : dtype == FACULA_BFLOAT16 ? "0x7f80u"
+                              : dtype == FACULA_FLOAT32  ? "0x7f800000u"
+                                                         : "0x7ff0000000000000u";
+  const int kind = is_floating(dtype) ? 2 : dtype == FACULA_BOOL || dtype == FACULA_UINT8 ? 0 : 1;
+  return file_kernel("radix.cu", entry,
+                     std::string("using S = ") + element_type(dtype) + ";\nusing U = " +
+                         kUnsigned[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3] + ";\n#define FACULA_CLASS " +
+                         std::to_string(kind) + "\n#define FACULA_LARGEST " + largest + "\n#define FACULA_ITEMS " +
+                         std::to_string(items_of(dtype)) + "\n");
+}
+
+enum Entry : int { kCount, kSums, kScatter };
+constexpr const char* kEntries[] = {"facula_radix_count", "facula_radix_sums", "facula_radix_scatter"};
+
+void list(int level, const std::function<void(KernelSource)>& add) {
+  for (const int32_t dtype : {FACULA_FLOAT32, FACULA_INT64, FACULA_BFLOAT16, FACULA_UINT8, FACULA_INT32, FACULA_FLOAT16,
+                              FACULA_FLOAT64, FACULA_INT8, FACULA_INT16, FACULA_BOOL}) {
+    if (level == 0 && dtype != FACULA_INT64 && dtype != FACULA_FLOAT32) continue;
+    if (level == 1 && dtype > FACULA_INT64 && dtype != FACULA_FLOAT32) continue;
+    for (const char* entry : kEntries) add(source(entry, dtype));
+  }
+}
+const ListsSources lists(list);
+
+}  // namespace
+
+bool radix_fits(const Sorting& s) {
+  // small ones are sorted in fewer launches by merging
+  return s.length > 2048 && s.length * s.walk.count >= 1 << 18 && s.length < int64_t{1} << 31 &&
+         s.walk.count <= 65535 && !is_complex(s.dtype);
+}
+
+int32_t radix_sort(const Device& device, void* stream, const Sorting& s) {
+  const int size = itemsize(s.dtype), tile = 256 * items_of(s.dtype);
+  const int64_t blocks = (s.length + tile - 1) / tile, rows = s.walk.count;
+  const auto total = static_cast<size_t>(rows * s.length);
+  const auto room = [](size_t n) { return (n + 255) / 256 * 256; };
+  const size_t keys = room(total * static_cast<size_t>(size)), places = room(total * 4);
+  const size_t counts = room(static_cast<size_t>(rows * 256 * blocks) * 4);
+  Scratch scratch(device.index, stream);
+  FACULA_TRY(scratch.allocate((size > 1 ? 2 * (keys + places) : 0) + counts + static_cast<size_t>(rows) * 1024));
+  char* at = scratch.data();
+  const auto take = [&](size_t n) { return std::exchange(at, at + n); };
+  char *key_blocks[2] = {}, *place_blocks[2] = {};
+  for (int i = 0; size > 1 && i < 2; ++i) {
+    key_blocks[i] = take(keys);
+    place_blocks[i] = take(places);
+  }
+  char *const count_block = take(counts), *const total_block = at;
+  for (int pass = 0; pass < size; ++pass) {
+    Params params;
+    params.put(s.in);
+    params.put(s.values);
+    params.put(s.indices);
+    params.put(key_blocks[pass % 2]);
+    params.put(key_blocks[(pass + 1) % 2]);
+    params.put(place_blocks[pass % 2]);
+    params.put(place_blocks[(pass + 1) % 2]);
+    params.put(count_block);
+    params.put(total_block);
+    for (const int64_t n : {s.length, blocks, int64_t{8} * pass, static_cast<int64_t>(s.descending),
+                            static_cast<int64_t>(pass == 0), static_cast<int64_t>(pass == size - 1), s.in_step,
+                            s.values_step, s.indices_step}) {
+      params.put(n);
+    }
+    if (!put_walk(params, s.walk, 3)) return FACULA_NOT_SUPPORTED;
+    void* arguments[] = {params.data()};
+    const Grid tiles{static_cast<unsigned>(blocks), static_cast<unsigned>(rows)};
+    for (const Entry entry : {kCount, kSums, kScatter}) {
+      KernelKey key;
+      key.name = "radix.cu";
+      key.bits[0] = static_cast<uint64_t>(entry) | static_cast<uint64_t>(s.dtype) << 8;
+      Kernel* kernel = nullptr;
+      FACULA_TRY(find_kernel(device, key, [&] { return source(kEntries[entry], s.dtype); }, &kernel));
+      FACULA_TRY(launch(device, *kernel, entry == kSums ? Grid{256, tiles.y} : tiles, {256}, 0, stream, arguments));
+    }
+  }
+  return FACULA_OK;
+}
+
+}  // namespace facula::cuda
