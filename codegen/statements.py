@@ -1,4 +1,4 @@
-"""Programs of tensor formulas -> C++ statements: assignments, `if`, `for`, `raise`, `return`."""
+"""Programs of tensor formulas -> C++: assignments, `if`, `for`, `raise`, `warn`, `return`."""
 
 from __future__ import annotations
 
@@ -124,6 +124,8 @@ class _Program:
                 return self._for_range(name, call, body)
             case ast.Raise(exc=ast.Call(func=ast.Name(id=kind), args=[message]), cause=None):
                 return [self._raise(kind, message, node)]
+            case ast.Expr(value=ast.Call(func=ast.Name(id="warn"), args=[message], keywords=[])):
+                return [f"warn({self._message(message)});"]
             case ast.Expr(value=value):
                 return [self._append(value) or f"{expression(scope, value).code};"]
             case ast.Pass():
@@ -155,16 +157,17 @@ class _Program:
             "}",
         ]
 
-    # ---- raise ----
+    # ---- raise, warn ----
 
     def _raise(self, kind: str, message: ast.expr, node: ast.AST) -> str:
         if kind not in ERRORS:
             raise self.scope.error(node, f"unknown error {kind}; allowed: {', '.join(ERRORS)}")
+        return f"raise(ErrorKind::{ERRORS[kind]}, {self._message(message)});"
+
+    def _message(self, message: ast.expr) -> str:
         if isinstance(message, ast.JoinedStr):
-            text = ", ".join(self._shown(piece, message) for piece in message.values)
-        else:
-            text = self.scope.convert(expression(self.scope, message), STR, message).code
-        return f"raise(ErrorKind::{ERRORS[kind]}, {text});"
+            return ", ".join(self._shown(piece, message) for piece in message.values)
+        return self.scope.convert(expression(self.scope, message), STR, message).code
 
     def _shown(self, piece: ast.expr, whole: ast.expr) -> str:
         """A part of an f-string; versions of Python differ in where a part begins."""

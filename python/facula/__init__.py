@@ -56,7 +56,9 @@ def __getattr__(name):
     ):
         return device_module
     else:
-        raise AttributeError(f"module 'facula' has no attribute '{name}'")
+        # With name and obj, Python proposes what was meant.
+        message = f"module 'facula' has no attribute '{name}'"
+        raise AttributeError(message, name=name, obj=_sys.modules[__name__])
     globals()[name] = value
     return value
 

@@ -8,14 +8,15 @@ Nothing in a file is ever executed.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import secrets
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
 import facula
 from facula.nn.parameter import Parameter
@@ -240,13 +241,15 @@ def _dense(tensor: Any) -> bool:
     return tensor.is_contiguous()
 
 
-def save(obj: Any, f: str | os.PathLike[str]) -> None:
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write `obj` to the file `f`, all of it or nothing.
 
     Args:
         obj: a tensor, number, string or None, or lists, tuples and dictionaries of these, nested:
             state dicts of modules, optimizers and schedulers for example.
         f: path. The file is written beside it and moved there when it is complete and on disk.
+            Or a file open for writing bytes, from its position on; what becomes of it when the
+            writing fails is up to that file.
 
     Tensors that share memory share it again after `load`; of a slice only its own bytes are stored.
     Tensors of other devices than the CPU come back there, unless `load` says otherwise.
@@ -254,8 +257,6 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
     Raises:
         TypeError: something in `obj` is of another type. ValueError: a container holds itself.
     """
-    if hasattr(f, "write"):
-        raise TypeError("save(): f is a file object, expected a path (a file is written at once)")
     writer = _Writer()
     tree = writer.tree(obj, ())
     stored, views = _plan(writer.tensors, writer.codes)
@@ -271,16 +272,32 @@ def save(obj: Any, f: str | os.PathLike[str]) -> None:
     if views:
         note["views"] = views
     metadata = {"format": "pt", _METADATA_KEY: json.dumps(note, allow_nan=False)}
-    _write_atomic(os.fsdecode(f), fmt.header(parts, metadata), [p[3] for p in parts])
+    pieces = [fmt.header(parts, metadata), *(p[3] for p in parts)]
+    if hasattr(f, "write"):
+        _write_stream(f, pieces)
+    else:
+        _write_atomic(os.fsdecode(f), pieces)
 
 
-def _write_atomic(path: str, header: bytes, buffers: list[memoryview]) -> None:
+def _write_stream(stream: Any, pieces: Sequence[Any]) -> None:
+    if isinstance(stream, io.TextIOBase):
+        raise TypeError("save(): f is open for text, expected bytes: open the file in mode 'wb'")
+    for piece in pieces:
+        # An unbuffered file may take a part at a time.
+        rest = memoryview(piece)
+        while rest.nbytes:
+            written = stream.write(rest)
+            if written is None and isinstance(stream, io.RawIOBase):
+                raise BlockingIOError("save(): f takes no more bytes now; open it in blocking mode")
+            rest = rest[len(rest) if written is None else written :]
+
+
+def _write_atomic(path: str, pieces: Sequence[Any]) -> None:
     temporary = f"{path}.{secrets.token_hex(6)}.tmp"
     try:
         with open(temporary, "xb") as file:
-            file.write(header)
-            for buffer in buffers:
-                file.write(buffer)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -301,7 +318,7 @@ def _write_atomic(path: str, header: bytes, buffers: list[memoryview]) -> None:
 
 
 def load(
-    f: str | os.PathLike[str],
+    f: str | os.PathLike[str] | IO[bytes],
     map_location: Any = None,
     *,
     mmap: bool = True,
@@ -311,11 +328,12 @@ def load(
     """Read what `save` wrote, or any safetensors file (as a dictionary of tensors).
 
     Args:
-        f: path.
+        f: path, or a file open for reading bytes: it is read from its position to its end.
         map_location: device (or its name) for all tensors; or a function of (tensor, location) that
             returns a tensor or None; or a dictionary by location. Each goes back where it was by
             default; a location is "cpu" or what a device's package calls it, "acme:0".
-        mmap: read memory from the file as it is used. Writing to a tensor does not change the file.
+        mmap: with a path, read memory from the file as it is used. Writing to a tensor does not
+            change the file.
         verify: compare the data's CRC-32 with the one that `save` noted.
         weights_only: only True: nothing in a file is executed in any case.
 
@@ -325,10 +343,7 @@ def load(
     """
     if not weights_only:
         raise ValueError("load(): weights_only=False is not supported: files hold data, not code")
-    if hasattr(f, "read"):
-        raise TypeError("load(): f is a file object, expected a path")
-    path = os.fspath(f)
-    contents = fmt.read(path, mmap=mmap)
+    contents = fmt.read(f if hasattr(f, "read") else os.fspath(f), mmap=mmap)
     reader = _Reader(contents, map_location, verify)
     try:
         return reader.result()

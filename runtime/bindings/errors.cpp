@@ -1,8 +1,10 @@
 // facula::Error and Python exceptions, translated both ways.
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "runtime/bindings/types.h"
+#include "runtime/core/warning.h"
 
 namespace facula::python {
 
@@ -107,7 +109,35 @@ void set_python_error(const char* caller) noexcept {
   }
 }
 
+void name_in_place(const char* called) noexcept {
+  const Ref error = take_exception();
+  const Ref args(error ? PyObject_GetAttrString(error.get(), "args") : nullptr);
+  PyObject* first = args && PyTuple_Check(args.get()) && PyTuple_GET_SIZE(args.get()) == 1
+                        ? PyTuple_GET_ITEM(args.get(), 0)
+                        : nullptr;
+  const char* text = first != nullptr && PyUnicode_Check(first) ? PyUnicode_AsUTF8(first) : nullptr;
+  if (text != nullptr) {
+    std::string message(text);
+    const std::string call = std::string(called) + "(";
+    // where the message begins, and in the signature below it
+    for (const std::string& before : {std::string(), std::string("signature: ")}) {
+      const size_t at = before.empty() ? 0 : message.find(before + call);
+      if (at == std::string::npos || message.compare(at, before.size() + call.size(), before + call) != 0) continue;
+      message.insert(at + before.size() + call.size() - 1, "_");
+    }
+    const Ref changed(Py_BuildValue("(s)", message.c_str()));
+    if (!changed || PyObject_SetAttrString(error.get(), "args", changed.get()) < 0) PyErr_Clear();
+  } else {
+    PyErr_Clear();
+  }
+  if (error) raise_again(error.get());
+}
+
 bool init_errors(PyObject* module) {
+  warning_handler() = [](const std::string& text) {
+    const AcquireGil gil;
+    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw PythonError();
+  };
   // Caught both by handlers written for MemoryError and by those for RuntimeError.
   Ref bases(PyTuple_Pack(2, PyExc_RuntimeError, PyExc_MemoryError));
   if (!bases) return false;

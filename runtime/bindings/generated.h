@@ -8,6 +8,9 @@
 
 namespace facula::python {
 
+// Gives the error that is set the name of the in-place form.
+void name_in_place(const char* called) noexcept;
+
 inline int64_t size_hint(const Tensor& t) { return t.defined() ? t.numel() : 0; }
 inline int64_t size_hint(const std::vector<Tensor>& list) {
   int64_t n = 0;

@@ -327,6 +327,11 @@ case(
     "4:22: new: a message shows values without conversions and formats",
 )
 case(
+    "program, warning of a tensor",
+    composite("|\n    warn(f'{self}')\n    return self"),
+    "4:10: new: a message cannot show a Tensor",
+)
+case(
     "program, message of a tensor",
     composite("|\n    raise ValueError(f'{self}')"),
     "4:22: new: a message cannot show a Tensor",

@@ -96,6 +96,9 @@ FUZZED = [
 ]
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*they are broadcast")
+
+
 @pytest.fixture(autouse=True)
 def little_memory() -> Iterator[None]:
     """What asks for 2 ** 31 elements shall get a MemoryError here, not the machine's memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -398,3 +399,17 @@ def test_integers_have_no_negative_powers() -> None:
     assert (x.double() ** -1).tolist() == [0.5, 1.0]
     assert (x**2j).dtype == fa.complex64
     assert (x**0).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss])
+def test_a_loss_that_broadcasts_is_warned_of(loss: Callable[..., fa.Tensor]) -> None:
+    column, row = fa.zeros(3, 1), fa.zeros(3)
+    with pytest.warns(
+        UserWarning, match=rf"{loss.__name__}\(\): target is \(3,\) and input \(3, 1\)"
+    ):
+        assert loss(column, row, reduction="none").shape == (3, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(row, row)
+        with pytest.raises(UserWarning, match="broadcast"):
+            loss(column, row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 
 import facula
 import numpy as np
@@ -337,6 +338,19 @@ def rates(make, steps):
 )
 def test_schedules(make, formula):
     np.testing.assert_allclose(rates(make, 12), [0.8 * formula(t) for t in range(12)], atol=1e-12)
+
+
+def test_a_schedule_ahead_of_its_optimizer_is_warned_of():
+    optimizer = optim.SGD([nn.Parameter(facula.zeros(1))], lr=0.1)
+    scheduler = sched.StepLR(optimizer, 1)
+    with pytest.warns(UserWarning, match=r"StepLR.step\(\) comes before the optimizer's first"):
+        scheduler.step()
+    optimizer = optim.SGD([nn.Parameter(facula.zeros(1))], lr=0.1)
+    scheduler = sched.StepLR(optimizer, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step()
+        scheduler.step()
 
 
 def test_one_cycle():

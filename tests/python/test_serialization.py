@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -189,9 +190,48 @@ def test_save_refuses(path, tmp_path):
         save(loop, path)
     with pytest.raises(TypeError, match="a key of"):
         save({(1, 2): 3}, path)
-    with pytest.raises(TypeError, match="expected a path"), open(tmp_path / "f", "wb") as file:
+    with (
+        pytest.raises(TypeError, match="open the file in mode 'wb'"),
+        open(tmp_path / "f", "w") as file,
+    ):
+        save(1, file)
+    with open(tmp_path / "f", "wb") as file:
+        pass
+    with pytest.raises(ValueError, match="closed"):
         save(1, file)
     assert not os.path.exists(path)
+
+
+def test_open_files(tmp_path):
+    value = {"x": facula.arange(5), "n": [1, "two"]}
+    stream = io.BytesIO()
+    stream.write(b"before")
+    save(value, stream)
+    stream.seek(6)
+    back = load(stream)
+    assert_close(back["x"], facula.arange(5))
+    assert back["n"] == [1, "two"]
+    with open(tmp_path / "raw", "wb", buffering=0) as file:
+        save(value, file)
+    with open(tmp_path / "raw", "rb") as file:
+        assert_close(load(file)["x"], facula.arange(5))
+    assert_close(
+        load(tmp_path / "raw", verify=True)["x"], facula.arange(5)
+    )  # same bytes as a path's
+
+
+def test_open_files_that_are_wrong(tmp_path):
+    with pytest.raises(ValueError, match="'BytesIO' cannot be read: it has 3 bytes"):
+        load(io.BytesIO(b"abc"))
+    with pytest.raises(TypeError, match="gives str, expected bytes"):
+        load(io.StringIO("text"))
+    stream = io.BytesIO()
+    save({"x": facula.ones(9)}, stream)
+    with pytest.raises(ValueError, match="cut short"):
+        load(io.BytesIO(stream.getvalue()[:-1]))
+    with pytest.raises(ValueError, match="closed"):
+        stream.close()
+        load(stream)
 
 
 def test_map_location(path):

@@ -117,3 +117,24 @@ def test_geometry_methods():
     version = x._version
     x[0] = 0
     assert x._version == version + 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: x.add_(x, 2), r"^add_\(\) takes at most 1 .*\n  signature: add_\(Tensor self"),
+        (lambda x: x.add_("a"), r"^add_\(\): argument 'other'"),
+        (lambda x: x.mul_(fa.ones(3)), r"^mul_\(\): self is \(2,\) and other is \(3,\)"),
+        (lambda x: x.add(fa.ones(3)), r"^add\(\): self is"),
+    ],
+)
+def test_errors_name_the_in_place_form(call, message):
+    with pytest.raises((TypeError, RuntimeError), match=message):
+        call(fa.ones(2))
+
+
+def test_a_missing_name_is_proposed():
+    with pytest.raises(AttributeError, match="no attribute 'tensr'") as error:
+        fa.tensr  # noqa: B018
+    assert error.value.name == "tensr"
+    assert error.value.obj is fa

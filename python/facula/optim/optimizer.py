@@ -37,6 +37,7 @@ class Optimizer:
         self.defaults = defaults
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
+        self._has_stepped = False
         self._reset_hooks()
         if isinstance(params, facula.Tensor):
             raise TypeError(
@@ -141,6 +142,7 @@ class Optimizer:
         with facula.no_grad():
             for group in self.param_groups:
                 self._step_group(group)
+        self._has_stepped = True
         for hook in list(self._step_post_hooks.values()):
             hook(self, (closure,) if closure is not None else (), {})
         return loss

@@ -10,6 +10,7 @@ header at most 100 MB, no duplicate names, offsets in range that cover the data 
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import mmap as mmap_module
@@ -149,34 +150,21 @@ def _guess(start: bytes) -> str | None:
     return None
 
 
-def read(path: str, mmap: bool = True) -> Contents:
-    """Open and check a file; its data is mapped copy-on-write, or read into memory.
+def read(source: Any, mmap: bool = True) -> Contents:
+    """Read and check a file, named by its path or open for reading bytes.
+
+    The data of a path is mapped copy-on-write, or read into memory; an open file is read to its
+    end.
 
     Raises:
         FormatError: naming the file and what is wrong with it. OSError: it cannot be opened.
     """
-    contents = Contents(path)
-    fault = contents.fault
-    with open(path, "rb") as file:
+    if hasattr(source, "read"):
+        return _read_stream(source)
+    contents = Contents(source)
+    with open(source, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        start = file.read(16)
-        guess = _guess(start)
-        if guess is not None:
-            raise fault(f"{guess}. Convert it to safetensors with the program that wrote it")
-        if len(start) < 8:
-            raise fault(f"it has {size} bytes, expected at least 8")
-        length = int.from_bytes(start[:8], "little")
-        if length > MAX_HEADER:
-            raise fault(
-                f"its header would have {length} bytes, the format allows {MAX_HEADER}: "
-                "it is not a safetensors file"
-            )
-        if 8 + length > size:
-            raise fault(f"it is cut short: {size} bytes, its header alone needs {8 + length}")
-        file.seek(8)
-        table = parse_json(file.read(length), fault)
-        contents.data_start = 8 + length
-        _check(contents, table, size - contents.data_start)
+        _read_header(contents, file, size)
         if mmap:
             # Private pages: in-place operations change the process's copy, never the file.
             contents.buffer = mmap_module.mmap(file.fileno(), size, access=mmap_module.ACCESS_COPY)
@@ -184,8 +172,44 @@ def read(path: str, mmap: bool = True) -> Contents:
             file.seek(0)
             contents.buffer = bytearray(size)
             if file.readinto(contents.buffer) != size:
-                raise fault("it became shorter while it was read")
+                raise contents.fault("it became shorter while it was read")
     return contents
+
+
+def _read_stream(stream: Any) -> Contents:
+    name = getattr(stream, "name", None)
+    contents = Contents(name if isinstance(name, str) else type(stream).__name__)
+    data = stream.read()
+    if not isinstance(data, (bytes, bytearray)):
+        raise TypeError(
+            f"load(): {contents.path!r} gives {type(data).__name__}, expected bytes: open the file "
+            "in binary mode ('rb')"
+        )
+    _read_header(contents, io.BytesIO(data), len(data))
+    contents.buffer = bytearray(data)
+    return contents
+
+
+def _read_header(contents: Contents, file: Any, size: int) -> None:
+    fault = contents.fault
+    start = file.read(16)
+    guess = _guess(start)
+    if guess is not None:
+        raise fault(f"{guess}. Convert it to safetensors with the program that wrote it")
+    if len(start) < 8:
+        raise fault(f"it has {size} bytes, expected at least 8")
+    length = int.from_bytes(start[:8], "little")
+    if length > MAX_HEADER:
+        raise fault(
+            f"its header would have {length} bytes, the format allows {MAX_HEADER}: "
+            "it is not a safetensors file"
+        )
+    if 8 + length > size:
+        raise fault(f"it is cut short: {size} bytes, its header alone needs {8 + length}")
+    file.seek(8)
+    table = parse_json(file.read(length), fault)
+    contents.data_start = 8 + length
+    _check(contents, table, size - contents.data_start)
 
 
 def _natural(value: Any) -> bool:

@@ -231,6 +231,10 @@ class RNNBase(Module):
             return run(x, initial, *options, batch_first)
         return run(x, batch_sizes, initial, *options)
 
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        output, states = self._run(input, None if hx is None else (hx,))
+        return output, states[0]
+
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
         if self.proj_size:
@@ -281,10 +285,6 @@ class RNN(RNNBase):
             dtype=dtype,
         )
         self.nonlinearity = nonlinearity
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        output, states = self._run(input, None if hx is None else (hx,))
-        return output, states[0]
 
 
 class LSTM(RNNBase):
@@ -351,10 +351,6 @@ class GRU(RNNBase):
             device=device,
             dtype=dtype,
         )
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        output, states = self._run(input, None if hx is None else (hx,))
-        return output, states[0]
 
 
 # ---- single steps

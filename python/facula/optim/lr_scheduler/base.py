@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
+
+from facula.optim.optimizer import Optimizer
 
 __all__ = ["LRScheduler"]
 
@@ -51,6 +54,12 @@ class LRScheduler:
         """
         if epoch is None:
             self.last_epoch += 1
+            if self.last_epoch == 1 and _never_stepped(self.optimizer):
+                warnings.warn(
+                    f"{type(self).__name__}.step() comes before the optimizer's first step(): the "
+                    "first rate of the schedule is skipped; call optimizer.step() first",
+                    stacklevel=2,
+                )
             rates = self.get_lr()
         else:
             self.last_epoch = epoch
@@ -73,6 +82,12 @@ class LRScheduler:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over the attributes that `state_dict` returned."""
         self.__dict__.update(state_dict)
+
+
+def _never_stepped(optimizer: Any) -> bool:
+    """Whether the optimizer surely has not stepped; one with a `step` of its own may have."""
+    own = getattr(type(optimizer), "step", None) is not Optimizer.step
+    return not own and not getattr(optimizer, "_has_stepped", True)
 
 
 def is_function(value: Any) -> bool:
