@@ -198,8 +198,9 @@ bool unscale_piece(ScalarType dtype, char* data, int64_t begin, int64_t end, dou
 
 void unscale_grads(TensorList grads, const Tensor& found_inf, const Tensor& inv_scale) {
   for (const Tensor* t : {&found_inf, &inv_scale}) {
-    FACULA_CHECK(t->is_cpu() && t->numel() == 1 && is_floating(t->dtype()), Runtime, "unscale_grads(): ",
-                 t == &found_inf ? "found_inf" : "inv_scale", " must be one floating-point number on the CPU");
+    FACULA_CHECK(t->is_cpu() && t->numel() == 1 && is_floating(t->dtype()), Runtime,
+                 "unscale_grads(): ", t == &found_inf ? "found_inf" : "inv_scale",
+                 " must be one floating-point number on the CPU");
   }
   double by = 0;
   convert_elements(ScalarType::Float64, &by, inv_scale.dtype(), inv_scale.raw(), 1);
@@ -218,6 +219,25 @@ void unscale_grads(TensorList grads, const Tensor& found_inf, const Tensor& inv_
     if (!flat) copy_strided(grad, dense);
   }
   if (!finite.load()) update(found_inf, [](double) { return 1.0; });
+}
+
+void update_scale(const Tensor& scale, const Tensor& growth_tracker, const Tensor& found_inf, double growth_factor,
+                  double backoff_factor, int64_t growth_interval) {
+  for (const Tensor* t : {&scale, &growth_tracker, &found_inf}) {
+    FACULA_CHECK(t->is_cpu() && t->numel() == 1 && !t->is_complex(), Runtime,
+                 "update_scale(): each tensor must be one real number on the CPU");
+  }
+  double found = 0;
+  convert_elements(ScalarType::Float64, &found, found_inf.dtype(), found_inf.raw(), 1);
+  const double calls = update(growth_tracker, [&](double v) { return found != 0 ? 0 : v + 1; });
+  if (found != 0) {
+    update(scale, [&](double v) { return v * backoff_factor; });
+  } else if (calls == static_cast<double>(growth_interval)) {
+    double before = 0;
+    const double grown = update(scale, [&](double v) { return (before = v) * growth_factor; });
+    if (!std::isfinite(grown)) update(scale, [&](double) { return before; });
+    update(growth_tracker, [](double) { return 0.0; });
+  }
 }
 
 void sgd_step(TensorList params, TensorList grads, TensorList momentum_buffers, double lr, double momentum,

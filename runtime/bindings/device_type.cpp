@@ -116,7 +116,7 @@ PyType_Slot device_slots[] = {
     {Py_tp_call, reinterpret_cast<void*>(device_call)},
     {Py_tp_getset, device_properties},
     {Py_tp_doc, const_cast<char*>("device(type, index=None)\n--\n\nWhere a tensor's memory is: 'cpu', 'cpu:0', ...\n\n"
-                                   "`with device:` makes tensors there that are made without a device.")},
+                                  "`with device:` makes tensors there that are made without a device.")},
     {0, nullptr},
 };
 PyType_Spec device_spec = {"facula.device", sizeof(DeviceObject), 0, Py_TPFLAGS_DEFAULT, device_slots};

@@ -127,8 +127,8 @@ CastPlan::CastPlan(const OperatorEntry& op, std::initializer_list<TensorList> in
 
 // As in torch, what is float64 stays so; a number has no dtype of its own.
 bool CastPlan::eligible(const Tensor& t) const {
-  return t.defined() && t.is_floating_point() && t.dtype() != ScalarType::Float64 &&
-         t.device().type == device_.type && !t.is_wrapped_number();
+  return t.defined() && t.is_floating_point() && t.dtype() != ScalarType::Float64 && t.device().type == device_.type &&
+         !t.is_wrapped_number();
 }
 
 Tensor CastPlan::cast(const Tensor& t) const {

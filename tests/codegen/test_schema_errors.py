@@ -282,11 +282,22 @@ case(
     pointwise() + "  dtypes: [int]\n  autocast: lower\n",
     "8:3: new: 'autocast' is for operators of floats; 'dtypes' has int",
 )
+MADE = """\
+- rule: sized(int n) -> Meta
+- op: new(int dim) -> Tensor
+  doc: New.
+  kind: structured
+  autocast: lower
+  shape: sized(dim)
+  dispatch: {CPU: new}
+  samples: ["3"]
+  reference: np.ones(dim)
+"""
+case("cast without a tensor", MADE, "5:3: new: 'autocast' needs a tensor to cast")
 case(
-    "cast without a tensor",
-    composite("zeros([2])").replace("new(Tensor self, int dim=0)", "new(int dim=0)")
-    + "  autocast: lower\n",
-    "6:3: new: 'autocast' needs a tensor to cast",
+    "cast of a factory",
+    MADE.replace("structured", "factory"),
+    "5:3: new: 'autocast' is for operators that neither write nor draw",
 )
 case(
     "unknown policy word",

@@ -10,10 +10,10 @@ import facula as fa
 import numpy as np
 import pytest
 from facula import backends
-from facula.nn import functional as F  # noqa: N812
+from facula.nn import functional as F
 from numpy_device import NumpyDevice, bmm
 
-# torch's list of its autocast for other devices than the CPU (ATen/autocast_mode.h, torch 2.13), run
+# torch's lists of autocast for other devices than the CPU (ATen/autocast_mode.h, torch 2.13), run
 # here in float16, the first lower dtype that the device has.
 TABLE = """
 float16
@@ -65,16 +65,20 @@ def test_dtypes(numpyfied: str, dtype: str, code: str) -> None:
     there = {k: v.to(numpyfied) for k, v in plain.items()}
     with fa.autocast(numpyfied):
         got = eval(code, {"fa": fa, "F": F, "D": numpyfied, **there})
-        assert (x @ plain["y"]).dtype == fa.float32  # autocast of one device type is not that of others
+        assert (x @ plain["y"]).dtype == fa.float32  # one device type is not another
     assert str(got.dtype) == f"facula.{dtype}"
-    wide = {k: v.double() if v.is_floating_point() else v for k, v in plain.items()}
-    with fa.device("cpu"):
-        try:
-            want = eval(code, {"fa": fa, "F": F, "D": "cpu", **wide})
-        except RuntimeError:  # a constant of float32 in the code
-            want = eval(code, {"fa": fa, "F": F, "D": "cpu", **{
-                k: v.float() if v.is_floating_point() else v for k, v in wide.items()}})  # fmt: skip
-    np.testing.assert_allclose(np.array(got.tolist()), np.array(want.tolist()), rtol=2e-2, atol=2e-2)
+
+    def cast(dtype: Any) -> dict[str, Any]:
+        return {k: v.to(dtype) if v.is_floating_point() else v for k, v in plain.items()}
+
+    here = {"fa": fa, "F": F, "D": "cpu"}
+    try:
+        want = eval(code, {**here, **cast(fa.float64)})
+    except RuntimeError:  # a constant of float32 in the code
+        want = eval(code, {**here, **cast(fa.float32)})
+    np.testing.assert_allclose(
+        np.array(got.tolist()), np.array(want.tolist()), rtol=2e-2, atol=2e-2
+    )
 
 
 def test_training(numpyfied: str) -> None:
@@ -142,7 +146,10 @@ def test_lists_of_a_package_in_python() -> None:
         ({"autocast_float32": ["add_"]}, "autocast_float32 has 'add_', which is no operator"),
         ({"autocast_float32": ["copy_"]}, "'copy_', which autocast cannot cast"),
         ({"autocast_lower": ["zeros"]}, "'zeros', which autocast cannot cast"),
-        ({"autocast_lower": ["mm"], "autocast_float32": ["mm"]}, "lists 'mm' in autocast_lower and"),
+        (
+            {"autocast_lower": ["mm"], "autocast_float32": ["mm"]},
+            "lists 'mm' in autocast_lower and",
+        ),
     ],
 )
 def test_lists_that_are_refused(attributes: dict[str, Any], words: str) -> None:

@@ -175,7 +175,9 @@ print(fa.cuda.is_available(), fa.cuda.device_count())
 import facula.cuda
 print(facula.cuda.is_available(), facula.cuda.device_count(), fa.backends.names())
 print(fa.amp.is_autocast_available("cuda"))
-for use in (lambda: fa.zeros(2, device="cuda"), lambda: fa.device("cuda"), lambda: fa.ones(2).to("cuda")):
+uses = [lambda: fa.zeros(2, device="cuda"), lambda: fa.device("cuda")]
+uses += [lambda: fa.ones(2).to("cuda")]
+for use in uses:
     try:
         use()
     except RuntimeError as error:

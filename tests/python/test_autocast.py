@@ -9,7 +9,7 @@ import warnings
 import facula as fa
 import numpy as np
 import pytest
-from facula.nn import functional as F  # noqa: N812
+from facula.nn import functional as F
 
 # x, y, v, s, img, vol: float32; h, ph: bfloat16; d: float64; t: integers
 TABLE = """
@@ -38,7 +38,8 @@ bfloat16
     F.pad(h, (1, 1))   fa.cat([h, h])
 float32
     fa.mv(x, v)   fa.dot(v, v)   fa.addmv(v[:4], x, v)   fa.addr(s, v[:4], v[:4])   fa.outer(v, v)
-    F.bilinear(x, x, fa.ones(2, 6, 6))   fa.kron(x, x)   x + x   h + x   fa.einsum("ij->i", x)   F.softmax(h, -1, dtype=fa.float32)
+    F.bilinear(x, x, fa.ones(2, 6, 6))   fa.kron(x, x)
+    x + x   h + x   fa.einsum("ij->i", x)   F.softmax(h, -1, dtype=fa.float32)
     fa.prod(ph)   fa.prod(ph, 0)   F.cross_entropy(h, t)   F.nll_loss(h, t)   F.mse_loss(h, h)
     F.l1_loss(h, h)   F.smooth_l1_loss(h, h)   F.huber_loss(h, h)   F.binary_cross_entropy(ph, ph)
     F.binary_cross_entropy_with_logits(h, ph)   F.kl_div(h, ph)   F.poisson_nll_loss(h, ph)
@@ -357,3 +358,42 @@ def test_the_functions_below() -> None:
         fa.set_autocast_enabled("cpu", False)
         fa.set_autocast_dtype("cpu", fa.bfloat16)
     assert (fa.ones(2, 2) @ fa.ones(2, 2)).dtype == fa.float32
+
+
+def test_a_thread_may_end_within_the_block() -> None:
+    w = fa.ones(2, 2, requires_grad=True)
+
+    def work() -> None:
+        fa.autocast("cpu").__enter__()
+        (fa.ones(2, 2) @ w).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert w.grad.tolist() == [[8.0, 8.0]] * 2 and not fa.is_autocast_enabled()
+
+
+@pytest.mark.parametrize("layer", ["batch_norm", "layer_norm", "group_norm", "instance_norm"])
+def test_norms_between_convolutions(layer: str) -> None:
+    """Weights in float32 beside inputs in the lower dtype, with gradients."""
+    fa.manual_seed(0)
+    norm = {
+        "batch_norm": fa.nn.BatchNorm2d(3), "layer_norm": fa.nn.LayerNorm([3, 4, 4]),
+        "group_norm": fa.nn.GroupNorm(3, 3), "instance_norm": fa.nn.InstanceNorm2d(3, affine=True),
+    }[layer]  # fmt: skip
+    net = fa.nn.Sequential(fa.nn.Conv2d(2, 3, 3), norm, fa.nn.ReLU(), fa.nn.Conv2d(3, 1, 3))
+    x = fa.rand(2, 2, 6, 6)
+
+    def gradients(cast: bool) -> list[object]:
+        net.zero_grad()
+        with fa.autocast("cpu", enabled=cast):
+            out = net(x)
+        (out.float() ** 2).mean().backward()
+        assert out.dtype == (fa.bfloat16 if cast else fa.float32)
+        return [p.grad.clone() for p in net.parameters()]
+
+    for got, want in zip(gradients(True), gradients(False), strict=True):
+        assert got.dtype == fa.float32
+        np.testing.assert_allclose(got.tolist(), want.tolist(), rtol=0.1, atol=0.02)

@@ -1,4 +1,4 @@
-"""facula.amp.GradScaler: the arithmetic of its scale, skipped steps, errors of misuse as torch's."""
+"""facula.amp.GradScaler: how its scale goes, skipped steps, errors of misuse as torch's."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_several_losses_and_optimizers() -> None:
     first, second = optim.SGD([p], lr=1.0), optim.SGD([q], lr=1.0)
     scaler = GradScaler("cpu", init_scale=2.0)
     a, (b,) = scaler.scale((p.sum(), [q.sum() * float("nan")]))
-    assert list(scaler.scale(x for x in [fa.ones(())]))[0].item() == 2.0
+    assert next(iter(scaler.scale(x for x in [fa.ones(())]))).item() == 2.0
     a.backward()
     b.backward()
     scaler.step(first)
@@ -148,7 +148,7 @@ def test_misuse() -> None:
     optimizer = optim.SGD([p], lr=1.0)
     scaler = GradScaler("cpu")
     for call in (scaler.step, scaler.unscale_):
-        with pytest.raises(AssertionError, match="_scale is None.*scaler.scale"):
+        with pytest.raises(AssertionError, match=r"_scale is None.*scaler.scale"):
             call(optimizer)
     with pytest.raises(AssertionError, match="Attempted update but _scale is None"):
         scaler.update()
@@ -162,14 +162,14 @@ def test_misuse() -> None:
     with pytest.raises(RuntimeError, match="Closure use is not currently supported"):
         scaler.step(optimizer, closure=lambda: None)
     scaler.unscale_(optimizer)
-    with pytest.raises(RuntimeError, match="unscale_.. has already been called"):
+    with pytest.raises(RuntimeError, match=r"unscale_.. has already been called"):
         scaler.unscale_(optimizer)
     with pytest.raises(AssertionError, match="may only be pickled"):
         pickle.dumps(scaler)
     scaler.step(optimizer)
-    with pytest.raises(RuntimeError, match="step.. has already been called"):
+    with pytest.raises(RuntimeError, match=r"step.. has already been called"):
         scaler.step(optimizer)
-    with pytest.raises(RuntimeError, match="unscale_.. is being called after step"):
+    with pytest.raises(RuntimeError, match=r"unscale_.. is being called after step"):
         scaler.unscale_(optimizer)
     with pytest.raises(ValueError, match="outputs must be a Tensor or an iterable of Tensors"):
         scaler.scale(3.0)

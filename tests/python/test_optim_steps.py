@@ -234,7 +234,8 @@ def test_lists_are_named_in_errors(name):
                "rmsprop_step": [0.1, 0.9, 1e-8, 0.0, 0.0, False]}[name]  # fmt: skip
     lists = {"adam_step": ["exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "steps"],
              "sgd_step": ["momentum_buffers"],
-             "rmsprop_step": ["square_avgs", "grad_avgs", "momentum_buffers", "steps"]}[name]  # fmt: skip
+             "rmsprop_step": ["square_avgs", "grad_avgs", "momentum_buffers", "steps"],
+             }[name]  # fmt: skip
     step = getattr(facula._C._ops, name)
     for wrong in lists:
         if wrong == "steps":
@@ -244,8 +245,8 @@ def test_lists_are_named_in_errors(name):
             ([facula.ones(4)], rf"parameter 0 is \(3,\) and {wrong}\[0\] \(4,\)"),
             ([facula.ones(3, dtype=facula.int64)], rf"{wrong}\[0\] int64"),
         ):
-            state = [bad if k == wrong else [facula.zeros(())] if k == "steps" else [facula.zeros(3)]
-                     for k in lists]  # fmt: skip
+            state = [[facula.zeros(() if k == "steps" else 3)] for k in lists]
+            state[lists.index(wrong)] = bad
             with pytest.raises((RuntimeError, ValueError), match=words):
                 step([a], [b], *state, *numbers)
     assert a.tolist() == [1, 1, 1]

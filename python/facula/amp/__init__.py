@@ -1,10 +1,6 @@
 """Automatic mixed precision: operators in a lower dtype where that is safe, and scaled losses.
 
-    with facula.autocast("cuda"):
-        loss = criterion(model(x), y)
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
+`autocast` is for the forward and the loss; `GradScaler` for backward and the optimizer's step.
 """
 
 from facula.amp.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available

@@ -84,9 +84,7 @@ class autocast:
         cache = self._cache_enabled
         if cache is None:
             cache = _C.is_autocast_cache_enabled()
-        self._entered.append(
-            _C._enter_autocast(self.device, self.fast_dtype, self._enabled, cache)
-        )
+        self._entered.append(_C._enter_autocast(self.device, self.fast_dtype, self._enabled, cache))
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -60,7 +60,8 @@ def _unit(like, k):
 
 
 def _random(like):
-    return _from_parts(facula.rand(_count(like), dtype=facula.float64).tolist(), like)
+    parts = facula.rand(_count(like), dtype=facula.float64, device="cpu")
+    return _from_parts(parts.tolist(), like)
 
 
 def _dot(a, b):

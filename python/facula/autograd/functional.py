@@ -88,7 +88,7 @@ def jacobian(
             [
                 facula.stack(row).reshape(tuple(output.shape) + tuple(x.shape))
                 if row
-                else facula.zeros(tuple(output.shape) + tuple(x.shape), dtype=x.dtype)
+                else x.new_zeros(tuple(output.shape) + tuple(x.shape))
                 for row, x in zip(rows, fresh, strict=True)
             ]
         )

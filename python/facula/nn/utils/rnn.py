@@ -218,9 +218,7 @@ def pad_packed_sequence(
         rest = (total_length - longest, batch, *shape)
         pieces.append(facula.full(rest, padding_value, dtype=data.dtype, device=data.device))
     padded = pieces[0] if len(pieces) == 1 else facula.cat(pieces)
-    lengths = facula.tensor(
-        [sum(1 for n in counts if n > i) for i in range(batch)], device="cpu"
-    )
+    lengths = facula.tensor([sum(1 for n in counts if n > i) for i in range(batch)], device="cpu")
     if back is not None:
         padded, lengths = padded.index_select(1, back), lengths[back.cpu()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths

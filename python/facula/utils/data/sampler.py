@@ -34,7 +34,11 @@ def _flag(name: str, value: Any) -> bool:
 
 def new_seed(generator: Any = None) -> int:
     """Draw a seed; the state of the generator moves on by one number."""
-    return int(facula.randint(0, 2**63 - 1, (), dtype=facula.int64, generator=generator, device="cpu").item())
+    return int(
+        facula.randint(
+            0, 2**63 - 1, (), dtype=facula.int64, generator=generator, device="cpu"
+        ).item()
+    )
 
 
 class Sampler(Generic[T_co]):
@@ -114,7 +118,9 @@ class SubsetRandomSampler(Sampler[int]):
         self.indices, self.generator = indices, generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in facula.randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
+        for i in facula.randperm(
+            len(self.indices), generator=self.generator, device="cpu"
+        ).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
