@@ -286,19 +286,19 @@ FACULA_MATH real_t<T> imag(T z) {
 
 template <Real T>
 FACULA_MATH T maximum(T a, T b) {
-  return isnan(a) | (a > b) ? a : b;
+  return (isnan(a) | (a > b)) ? a : b;
 }
 template <Real T>
 FACULA_MATH T minimum(T a, T b) {
-  return isnan(a) | (a < b) ? a : b;
+  return (isnan(a) | (a < b)) ? a : b;
 }
 template <Real T>
 FACULA_MATH T fmax(T a, T b) {
-  return isnan(b) | (a > b) ? a : b;
+  return (isnan(b) | (a > b)) ? a : b;
 }
 template <Real T>
 FACULA_MATH T fmin(T a, T b) {
-  return isnan(b) | (a < b) ? a : b;
+  return (isnan(b) | (a < b)) ? a : b;
 }
 
 // ---- division ----
@@ -306,14 +306,14 @@ FACULA_MATH T fmin(T a, T b) {
 template <Float T>
 FACULA_MATH T remainder(T a, T b) {
   const T r = fmod(a, b);
-  return (r != 0) & ((b < 0) != (r < 0)) ? r + b : r;
+  return ((r != 0) & ((b < 0) != (r < 0))) ? r + b : r;
 }
 // The floor of the exact quotient, as Python's `//`: a / b may round up to an integer.
 template <Float T>
 FACULA_MATH T floor_divide(T a, T b) {
   const T r = fmod(a, b);
   T quotient = (a - r) / b;
-  quotient = (r != 0) & ((b < 0) != (r < 0)) ? quotient - 1 : quotient;
+  quotient = ((r != 0) & ((b < 0) != (r < 0))) ? quotient - 1 : quotient;
   T whole = floor(quotient);
   whole = quotient - whole > T(0.5) ? whole + 1 : whole;
   whole = quotient != 0 ? whole : copysign(T(0), a / b);
@@ -343,7 +343,7 @@ FACULA_MATH T trunc_divide(T a, T b, T& zeros) {
   if constexpr (std::is_same_v<T, bool>) {
     return a;
   } else if constexpr (std::is_signed_v<T>) {
-    const T quotient = detail::quotient(a, (b == T(0)) | (b == T(-1)) ? T(1) : b);
+    const T quotient = detail::quotient(a, ((b == T(0)) | (b == T(-1))) ? T(1) : b);
     return b == T(-1) ? negate(a) : quotient;
   } else {
     return detail::quotient(a, b == T(0) ? T(1) : b);
@@ -363,12 +363,12 @@ FACULA_MATH T fmod(T a, T b, T& zeros) {
 template <Int T>
 FACULA_MATH T remainder(T a, T b, T& zeros) {
   const T r = fmod(a, b, zeros);
-  return (r != T(0)) & ((r < T(0)) != (b < T(0))) ? static_cast<T>(r + b) : r;
+  return ((r != T(0)) & ((r < T(0)) != (b < T(0)))) ? static_cast<T>(r + b) : r;
 }
 template <Int T>
 FACULA_MATH T floor_divide(T a, T b, T& zeros) {
   const T quotient = trunc_divide(a, b, zeros), r = fmod(a, b, zeros);
-  return (r != T(0)) & ((r < T(0)) != (b < T(0))) ? static_cast<T>(quotient - 1) : quotient;
+  return ((r != T(0)) & ((r < T(0)) != (b < T(0)))) ? static_cast<T>(quotient - 1) : quotient;
 }
 #define FACULA_NOTING_DIVISION(name)   \
   template <Int T>                     \

@@ -88,13 +88,13 @@ template <Float T>
 FACULA_MATH T logaddexp(T a, T b) {
   const T top = maximum(a, b);
   const T sum = top + log1p(exp(-abs(a - b)));
-  return (a == b) & isinf(a) ? a : sum;
+  return ((a == b) & isinf(a)) ? a : sum;
 }
 template <Float T>
 FACULA_MATH T logaddexp2(T a, T b) {
   const T top = maximum(a, b);
   const T sum = top + log1p(exp2(-abs(a - b))) * T(1.44269504088896340736);
-  return (a == b) & isinf(a) ? a : sum;
+  return ((a == b) & isinf(a)) ? a : sum;
 }
 template <Float T>
 FACULA_MATH T xlogy(T x, T y) {
