@@ -1,6 +1,8 @@
 #include "aten/cpu/dropout_loops.h"
 #include "runtime/iterate/stream.h"
 
+#include <type_traits>
+
 namespace facula {
 namespace {
 
@@ -48,7 +50,13 @@ void mask(int64_t n, uint64_t group, uint64_t seed, uint64_t offset, uint64_t th
 
 template <typename T>
 void apply(int64_t n, const T* __restrict x, const bool* __restrict keep, T factor, T* __restrict out, bool stream) {
-  write_row(n, out, stream, [&](int64_t i) { return keep[i] ? x[i] * factor : T(0); });
+  using U = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  const auto* ones = reinterpret_cast<const uint8_t*>(keep);
+  write_row(n, out, stream, [=](int64_t i) {
+    // A mask of bits: a choice would become a branch, which random numbers defeat.
+    const U bits = __builtin_bit_cast(U, x[i] * factor);
+    return __builtin_bit_cast(T, bits & (U(0) - static_cast<U>(ones[i])));
+  });
 }
 
 }  // namespace

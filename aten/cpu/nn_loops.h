@@ -26,7 +26,7 @@ template <typename T>
 struct SoftmaxLoops {
   // x and out are (outer, size, inner), of which `columns` inner ones from `first` on are taken; the softmax,
   // or its logarithm, is over `size`. The buffer serves inner > 1 and holds softmax_width<T>(size) * size numbers,
-  // for backward softmax_width<T>(2 * size) * 2 * size.
+  // for backward softmax_width<T>(2 * size) * 2 * size; forward with inner 1 and `stream`, 2 * size.
   void (*forward)(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* x, T* out,
                   T* buffer, bool log, bool stream);
   void (*backward)(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* grad,

@@ -54,7 +54,7 @@ void forward(const Tensor& self, int64_t dim, const Tensor& out, bool log) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       for_slices(s, [&](int64_t at, int64_t n, int64_t first, int64_t columns) {
-        const TypedBuffer<T> buffer(s.inner > 1 ? softmax_width<T>(s.size) * s.size : stream ? s.size : 0);
+        const TypedBuffer<T> buffer(s.inner > 1 ? softmax_width<T>(s.size) * s.size : stream ? 2 * s.size : 0);
         softmax_loops<T>().forward(n, s.size, s.inner, first, columns, x.data<T>() + at, y.data<T>() + at, buffer.get(),
                                    log, stream);
         if (stream) stream_done();

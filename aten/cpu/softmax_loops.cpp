@@ -46,25 +46,53 @@ T row_max(int64_t n, const T* x) {
   return most;
 }
 
-// `e` has room for a row; it is `out`, or a buffer where the result is written past the cache.
+// A row of exponentials that are still to be multiplied and written.
 template <typename T>
-void softmax_row(int64_t n, const T* x, T* out, T* __restrict e, bool stream) {
+struct Pending {
+  const T* e = nullptr;
+  T* out = nullptr;
+  T factor = 0;
+  FACULA_INLINE void write(int64_t i, int64_t end) const {
+    write_row(end - i, out + i, true, [&](int64_t j) { return e[i + j] * factor; });
+  }
+};
+
+// Leaves exponentials in e, which has room for a row, and returns their factor. Meanwhile the row before is
+// written past the cache: arithmetic and memory work at the same time.
+template <typename T>
+T softmax_row(int64_t n, const T* __restrict x, T* __restrict e, const Pending<T>& before) {
   const T m = row_max(n, x);
   T parts[kWays<T>] = {};
   by_ways<T>(
-      n, [&](int64_t i) { fetch(x + n + i, x + n + i + kWays<T>); },
+      n,
+      [&](int64_t i) {
+        fetch(x + n + i, x + n + i + kWays<T>);
+        if (before.out != nullptr) before.write(i, i + kWays<T>);
+      },
       [&](int64_t i, int64_t k) {
         const T v = exp_below(x[i] - m);
         e[i] = v;
         parts[k] += v;
       });
-  const T factor = T(1) / total(parts);
-  if (e == out) {
+  if (before.out != nullptr) before.write(n - n % kWays<T>, n);
+  return T(1) / total(parts);
+}
+
+// `buffer` has room for two rows where the result is written past the cache.
+template <typename T>
+void softmax_rows(int64_t rows, int64_t n, const T* x, T* out, T* buffer, bool stream) {
+  Pending<T> before;
+  for (int64_t i = 0; i < rows; ++i, x += n, out += n) {
+    T* e = !stream ? out : i % 2 == 0 ? buffer : buffer + n;
+    const T factor = softmax_row(n, x, e, before);
+    if (stream) {
+      before = {e, out, factor};
+    } else {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) e[i] *= factor;
-  } else {
-    write_row(n, out, stream, [&](int64_t i) { return e[i] * factor; });
+      for (int64_t j = 0; j < n; ++j) out[j] *= factor;
+    }
   }
+  if (before.out != nullptr) before.write(0, n);
 }
 
 template <typename T>
@@ -129,14 +157,14 @@ void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __rest
 template <typename T>
 void softmax(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* x, T* out, T* buffer,
              bool log, bool stream) {
+  if (inner == 1 && !log) {
+    softmax_rows(outer, size, x, out, buffer, stream);
+    return;
+  }
   const int64_t width = softmax_width<T>(size), end = first + columns;
   for (int64_t o = 0; o < outer; ++o, x += size * inner, out += size * inner) {
     if (inner == 1) {
-      if (log) {
-        log_softmax_row(size, x, out, stream);
-      } else {
-        softmax_row(size, x, out, stream ? buffer : out, stream);
-      }
+      log_softmax_row(size, x, out, stream);
       continue;
     }
     for (int64_t j = first; j < end; j += width) {
