@@ -327,7 +327,7 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a
     for (int64_t i = begin; i < end; ++i) product.prepare(i, a, b, packed.get());
   });
   const int64_t group = product.group(), work = std::max<int64_t>(1, group * kBlock * kBlock * k / 16);
-  parallel_for(0, Product::parts(rows, group) * columns, std::max<int64_t>(1, (1 << 21) / work),
+  parallel_for(0, Product::parts(rows, group) * columns, std::max<int64_t>(1, (1 << 19) / work),
                [&](int64_t begin, int64_t end) {
                  configure();
                  for (int64_t item = begin; item < end; ++item) {

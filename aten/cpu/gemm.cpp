@@ -382,7 +382,9 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
               {c.data + i * stride_c, c.row, c.col});
     }
   };
-  const int64_t work = std::max<int64_t>(1, work_of(m, n, k));
+  // A product takes a time beyond its multiplications, the more where its factors are brought into tiles first.
+  constexpr int64_t kLeast = std::is_same_v<T, BFloat16> ? 1 << 14 : 1 << 12;
+  const int64_t work = std::max(kLeast, work_of(m, n, k));
   // Few large products are split inside, many small ones side by side.
   if (batch < 2 * get_num_threads() && work >= 4 * kParallelWork) {
     run(0, batch);

@@ -56,10 +56,10 @@ class Blocked {
       : loops_(gemm_loops<T>()), m_(m), n_(n), k_(k), alpha_(alpha), beta_(beta), a_(a), b_(b), c_(c), bias_(bias) {
     nr_ = loops_.nr;
     mr_ = even_panel(m, loops_.mr);
-    // A panel of A and one of B fit the first-level cache, a block of B takes three eighths of the second.
+    // A panel of A and one of B fit the first-level cache, a block of B takes half of the second.
     const int64_t most = std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16);
     depth_ = k <= most + most / 8 ? k : std::min(k, round_up(parts_of(k, parts_of(k, most)), 16));
-    const int64_t cols = std::max<int64_t>(4, caches().second * 3 / 8 / (depth_ * nr_ * size_of()));
+    const int64_t cols = std::max<int64_t>(4, caches().second / 2 / (depth_ * nr_ * size_of()));
     const int64_t panels = parts_of(n, nr_);
     cols_ = parts_of(panels, parts_of(panels, cols)) * nr_;
     const int64_t tiles = parts_of(std::min(n_, cols_), nr_);
