@@ -126,11 +126,34 @@ FACULA_AMX inline void transpose_pairs(__m512i (&r)[kSide]) {
   }
 }
 
+// pack() for columns whose 32 lines are neighbours at each depth: pairs of depths are interleaved as they lie.
+FACULA_AMX void pack_whole_pairs(int64_t k, const uint16_t* from, int64_t along, uint16_t* to) {
+  alignas(64) uint16_t order[2][kBlock];
+  for (int i = 0; i < kBlock; ++i) {
+    order[0][i] = static_cast<uint16_t>(i / 2 + i % 2 * kBlock);
+    order[1][i] = static_cast<uint16_t>(order[0][i] + kSide);
+  }
+  const __m512i low = _mm512_load_si512(order[0]), high = _mm512_load_si512(order[1]);
+  for (int64_t p = 0; p < k; p += 2) {
+    const uint16_t* at = from + p * along;
+    _mm_prefetch(reinterpret_cast<const char*>(at + 16 * along), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(at + 17 * along), _MM_HINT_T0);
+    const __m512i even = _mm512_loadu_si512(at), odd = _mm512_loadu_si512(at + along);
+    uint16_t* out = to + p / kDepth * 2 * kTile + p % kDepth / 2 * kBlock;
+    _mm512_storeu_si512(out, _mm512_permutex2var_epi16(even, low, odd));
+    _mm512_storeu_si512(out + kTile, _mm512_permutex2var_epi16(even, high, odd));
+  }
+}
+
 // Up to 32 lines (rows of A, columns of B) as two tiles of each depth, padded with zeros. A tile of A has a line in
 // each row; one of B (`pairs`) has two depths of 16 lines in each row. Either is the other's transpose in pairs.
 // Element (i, p) is from[i * line + p * along].
 FACULA_AMX void pack(int64_t count, int64_t k, const uint16_t* from, int64_t line, int64_t along, bool pairs,
                      uint16_t* to) {
+  if (pairs && line == 1 && count == kBlock && k % kDepth == 0) {
+    pack_whole_pairs(k, from, along, to);
+    return;
+  }
   for (int64_t p = 0; p < k; p += kDepth) {
     const int64_t np = std::min(kDepth, k - p);
     for (int64_t half = 0; half < 2; ++half, to += kTile) {
@@ -179,7 +202,9 @@ FACULA_AMX __m256i round_sums(__m512 v) {
   return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan));
 }
 
-FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha, float beta, Matrix<BFloat16> c) {
+// C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all.
+FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha, float beta, const BFloat16* d,
+                      Matrix<BFloat16> c) {
   for (int64_t i = 0; i < rows; ++i, sums += kBlock) {
     BFloat16* row = c.data + i * c.row;
     if (c.col != 1) {
@@ -193,7 +218,8 @@ FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha
       const auto mask = static_cast<__mmask16>((1u << std::min(kSide, cols - j)) - 1);
       __m512 v = _mm512_mul_ps(_mm512_loadu_ps(sums + j), _mm512_set1_ps(alpha));
       if (beta != 0) {
-        const __m512i old = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, row + j)), 16);
+        const BFloat16* from = (d != nullptr ? d : row) + j;
+        const __m512i old = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16);
         v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_castsi512_ps(old), _mm512_set1_ps(beta)));
       }
       _mm256_mask_storeu_epi16(row + j, mask, round_sums(v));
@@ -204,8 +230,16 @@ FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha
 // The product's factors as packed panels of up to 32 rows or columns.
 class Product {
  public:
-  Product(int64_t m, int64_t n, int64_t k, float alpha, float beta, Matrix<const BFloat16> a)
-      : m_(m), n_(n), k_(k), depth_(parts(k, kDepth)), panel_(depth_ * 2 * kTile), alpha_(alpha), beta_(beta) {
+  Product(int64_t m, int64_t n, int64_t k, float alpha, float beta, Matrix<const BFloat16> a,
+          const BFloat16* bias = nullptr)
+      : m_(m),
+        n_(n),
+        k_(k),
+        depth_(parts(k, kDepth)),
+        panel_(depth_ * 2 * kTile),
+        alpha_(alpha),
+        beta_(bias != nullptr ? 1 : beta),
+        bias_(bias) {
     // Rows of neighbouring elements are taken where they lie, as far as whole tiles of them go.
     if (a.col == 1 && a.row >= k && a.row != kDepth && k % kDepth == 0) first_packed_ = m / kBlock;
   }
@@ -258,6 +292,7 @@ class Product {
         }
         if (d + slice < depth_) continue;
         store(std::min(kBlock, m_ - i * kBlock), cols, sums[i - i0], alpha_, beta_,
+              bias_ != nullptr ? bias_ + j * kBlock : nullptr,
               {c.data + i * kBlock * c.row + j * kBlock * c.col, c.row, c.col});
       }
     }
@@ -269,6 +304,7 @@ class Product {
   static const uint16_t* bits(Matrix<const BFloat16> x) { return reinterpret_cast<const uint16_t*>(x.data); }
   int64_t m_, n_, k_, depth_, panel_, first_packed_ = 0;
   float alpha_, beta_;
+  const BFloat16* bias_;
 };
 
 }  // namespace
@@ -279,19 +315,19 @@ bool available() {
 }
 
 void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, Matrix<const BFloat16> b, float beta,
-          Matrix<BFloat16> c) {
+          Matrix<BFloat16> c, const BFloat16* bias) {
   if (c.col != 1 && c.row == 1) {
     gemm(n, m, k, alpha, b.t(), a.t(), beta, c.t());
     return;
   }
-  const Product product(m, n, k, alpha, beta, a);
+  const Product product(m, n, k, alpha, beta, a, bias);
   const TypedBuffer<uint16_t> packed(product.size());
   const int64_t rows = product.row_panels(), columns = product.column_panels();
   parallel_for(product.first_packed(), rows + columns, grain_for(kBlock * k, 1 << 17), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) product.prepare(i, a, b, packed.get());
   });
   const int64_t group = product.group(), work = std::max<int64_t>(1, group * kBlock * kBlock * k / 16);
-  parallel_for(0, Product::parts(rows, group) * columns, std::max<int64_t>(1, (1 << 21) / work),
+  parallel_for(0, Product::parts(rows, group) * columns, std::max<int64_t>(1, (1 << 19) / work),
                [&](int64_t begin, int64_t end) {
                  configure();
                  for (int64_t item = begin; item < end; ++item) {
@@ -325,7 +361,8 @@ namespace facula::cpu::amx {
 
 bool available() { return false; }
 
-void gemm(int64_t, int64_t, int64_t, float, Matrix<const BFloat16>, Matrix<const BFloat16>, float, Matrix<BFloat16>) {
+void gemm(int64_t, int64_t, int64_t, float, Matrix<const BFloat16>, Matrix<const BFloat16>, float, Matrix<BFloat16>,
+          const BFloat16*) {
   raise(ErrorKind::NotImplemented, "this machine has no tile registers");
 }
 

@@ -10,9 +10,10 @@ namespace facula::cpu::amx {
 
 bool available();
 
-// C (m, n) = alpha A B + beta C, summed in float and rounded once. C is not read when beta is 0.
+// C (m, n) = alpha A B + beta C, summed in float and rounded once. C is not read when beta is 0. With `bias` (n) C is
+// row major, and each row gets that instead.
 void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, Matrix<const BFloat16> b, float beta,
-          Matrix<BFloat16> c);
+          Matrix<BFloat16> c, const BFloat16* bias = nullptr);
 
 // `count` such products one after the other on the calling thread, operands a stride apart.
 void batch(int64_t count, int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a, int64_t stride_a,

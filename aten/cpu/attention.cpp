@@ -17,6 +17,9 @@ namespace facula::cpu {
 namespace {
 
 constexpr int64_t kPanels = 16;  // panels of keys in a block
+constexpr int64_t kFetched = 3;  // rows that are fetched before a product
+template <typename T>
+constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
 
 // (B, H, rows, columns) with contiguous columns.
 template <typename T>
@@ -115,19 +118,20 @@ class Panels {
   int64_t rows_, depth_, width_, count_;
 };
 
-// Scores s (keys, panel of queries) of the panels [i0, i1) of keys, scaled by *scale still to be applied (1
-// after a mask).
+// Scores s (keys, panel of queries; rows `pitch` apart) of the panels [i0, i1) of keys, scaled by *scale still to be
+// applied (1 after a mask).
 template <typename T>
 struct Scores {
   const Problem& p;
   const Mask& mask;
   const Panels<T>& keys;
+  int64_t pitch;
 
   // From keys where they lie, `row` apart.
   void compute_rows(const T* from, int64_t row, const T* packed_queries, int64_t nk, T* s) const {
     const GemmLoops<T>& gemm = gemm_loops<T>();
     for (int64_t i = 0; i < nk; i += keys.width()) {
-      gemm.strided_tile(p.width, from + i * row, row, 1, packed_queries, gemm.nr, s + i * gemm.nr, gemm.nr,
+      gemm.strided_tile(p.width, from + i * row, row, 1, packed_queries, gemm.nr, s + i * pitch, pitch,
                         std::min(keys.width(), nk - i), gemm.nr, false);
     }
   }
@@ -135,24 +139,26 @@ struct Scores {
     const GemmLoops<T>& gemm = gemm_loops<T>();
     for (int64_t i = i0; i < i1; ++i) {
       const int64_t row = (i - i0) * keys.width();
-      gemm.tile(p.width, packed_keys + keys.at(i), keys.width(), packed_queries, s + row * gemm.nr, gemm.nr,
+      gemm.tile(p.width, packed_keys + keys.at(i), keys.width(), packed_queries, s + row * pitch, pitch,
                 std::min(keys.rows(i), nk - row), gemm.nr, false);
     }
   }
   void hide(int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, T* s, T* scale) const {
     const int64_t nr = gemm_loops<T>().nr;
     if (mask.present()) {
-      mask.apply(b, h, q0, nq, k0, nk, *scale, s, nr);
+      mask.apply(b, h, q0, nq, k0, nk, *scale, s, pitch);
       *scale = T(1);
     }
     if (*scale <= 0) {  // so that a maximum stays one, and hidden scores negative
-      for (int64_t i = 0; i < nk * nr; ++i) s[i] *= *scale;
+      for (int64_t k = 0; k < nk; ++k) {
+        for (int64_t i = 0; i < nr; ++i) s[k * pitch + i] *= *scale;
+      }
       *scale = T(1);
     }
     if (!p.causal || k0 + nk <= q0 + 1) return;
     for (int64_t k = std::max<int64_t>(0, q0 + 1 - k0); k < nk; ++k) {
       const int64_t hidden = std::min(nq, k0 + k - q0);
-      std::fill_n(s + k * nr, hidden, -std::numeric_limits<T>::infinity());
+      std::fill_n(s + k * pitch, hidden, -std::numeric_limits<T>::infinity());
     }
   }
 };
@@ -164,7 +170,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
   const GemmLoops<T>& gemm = gemm_loops<T>();
   const int64_t nr = gemm.nr, blocks = (p.queries + nr - 1) / nr;
   const Panels<T> keys(p.keys, p.width);
-  const Scores<T> scores{p, mask, keys};
+  const Scores<T> scores{p, mask, keys, nr};
   const int64_t block = kPanels * keys.width(), rise = even_panel(p.value_width, gemm.mr);
   const int64_t work = std::max<int64_t>(1, nr * p.keys * (p.width + p.value_width));
   parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
@@ -177,6 +183,10 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
       gemm.pack(p.width, nq, nr, q.at(b, h, q0), q.row, 1, panel);
       std::fill_n(maxima, nr, -std::numeric_limits<T>::infinity());
       std::fill_n(sums, nr, T(0));
+      // The place of the results and the queries that come next are fetched between the products, row by row.
+      T* to = out + (bh * p.queries + q0) * p.value_width;
+      const T* next = q.at(b, h, q0 + nr < p.queries ? q0 + nr : q0);
+      int64_t fetched = 0;
       for (int64_t k0 = 0; k0 < visible; k0 += block) {
         const int64_t nk = std::min(block, visible - k0);
         T factor = scale;
@@ -185,6 +195,11 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
         loops.accumulate(nk, factor, s, maxima, sums, shrink);
         if (k0 > 0) loops.scale(p.value_width, shrink, o);
         for (int64_t e = 0; e < p.value_width; e += rise) {
+          for (const int64_t end = std::min(nq, fetched + kFetched); fetched < end; ++fetched) {
+            for (int64_t x = 0; x < p.value_width; x += kLine<T>)
+              __builtin_prefetch(to + fetched * p.value_width + x, 1);
+            for (int64_t x = 0; x < p.width; x += kLine<T>) __builtin_prefetch(next + fetched * q.row + x);
+          }
           gemm.tile(nk, v.at(b, kv, k0) + e, v.row, s, o + e * nr, nr, std::min(rise, p.value_width - e), nr, k0 > 0);
         }
       }
@@ -198,7 +213,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
         }
       }
       loops.scale(p.value_width, shrink, o);
-      gemm.pack(nq, p.value_width, p.value_width, o, nr, 1, out + (bh * p.queries + q0) * p.value_width);
+      gemm.pack(nq, p.value_width, p.value_width, o, nr, 1, to);
     }
   });
 }
@@ -214,18 +229,17 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
   std::fill_n(dk, p.batch * p.kv_heads * p.keys * p.width, T(0));
   std::fill_n(dv, p.batch * p.kv_heads * p.keys * p.value_width, T(0));
   const Panels<T> keys(p.keys, p.width), values(p.keys, p.value_width);
-  const Scores<T> scores{p, mask, keys};
+  const Scores<T> scores{p, mask, keys, span};
   const int64_t mr = keys.width(), block = kPanels * mr, rise = even_panel(p.width, gemm.mr);
   const auto padded = [nr](int64_t n) { return (n + nr - 1) / nr * nr; };
   const int64_t wide = padded(p.width), wide_value = padded(p.value_width);
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> packed(keys.size() + values.size());
-    const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2 * mr + 2) +
-                                128);
+    const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2) + 128);
     T *pk = packed.get(), *pv = pk + keys.size();
     T* free = buffer.get();
     const auto take = [&](int64_t n) { return std::exchange(free, free + n); };
-    T *s = take(span * block), *dp = take(span * block), *left_p = take(span * mr + 16), *left_s = take(span * mr + 16);
+    T *s = take(span * block), *dp = take(span * block);  // by key, then by query
     T *columns_q = take(span * p.width + 16), *columns_g = take(span * p.value_width + 16);
     T *rows_q = take(span * wide), *rows_g = take(span * wide_value);
     T *slopes = take(span * p.width), *delta = take(span), *shift = take(span);
@@ -263,7 +277,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               return std::clamp<int64_t>((last + mr - 1) / mr * mr, 0, nk);
             };
             for (int64_t j = 0; j < panels; ++j) {
-              T *sj = s + j * nr * block, *dpj = dp + j * nr * block;
+              T *sj = s + j * nr, *dpj = dp + j * nr;
               const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first), nkj = seen(j);
               if (nkj == 0) continue;
               const int64_t end = i0 + (nkj + mr - 1) / mr;
@@ -272,16 +286,18 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               scores.hide(b, h, first, nq, k0, nkj, sj, &factor);
               for (int64_t i = i0; i < end; ++i) {
                 const int64_t row = (i - i0) * mr;
-                gemm.tile(p.value_width, pv + values.at(i), mr, columns_g + j * nr * p.value_width, dpj + row * nr, nr,
-                          std::min(keys.rows(i), nkj - row), nr, false);
+                gemm.tile(p.value_width, pv + values.at(i), mr, columns_g + j * nr * p.value_width, dpj + row * span,
+                          span, std::min(keys.rows(i), nkj - row), nr, false);
               }
-              loops.gradient(nkj, factor, shift + j * nr, delta + j * nr, sj, dpj);
+              loops.gradient(nkj, span, factor, shift + j * nr, delta + j * nr, sj, dpj);
               if (factor != scale) {  // the scores had taken the scale, their slopes lack it
-                for (int64_t i = 0; i < nkj * nr; ++i) dpj[i] *= scale;
+                for (int64_t k = 0; k < nkj; ++k) {
+                  for (int64_t i = 0; i < nr; ++i) dpj[k * span + i] *= scale;
+                }
               }
               for (int64_t e = 0; e < p.width; e += rise) {
-                gemm.tile(nkj, k.at(b, kv, k0) + e, k.row, dpj, slopes + (j * p.width + e) * nr, nr,
-                          std::min(rise, p.width - e), nr, k0 > 0);
+                gemm.strided_tile(nkj, k.at(b, kv, k0) + e, 1, k.row, dpj, span, slopes + (j * p.width + e) * nr, nr,
+                                  std::min(rise, p.width - e), nr, k0 > 0);
               }
             }
             for (int64_t i = i0; i < i1; ++i) {
@@ -289,20 +305,16 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               int64_t from = 0;  // the first panel of queries that sees these keys
               while (from < panels && seen(from) <= row) ++from;
               const int64_t depth = count - from * nr;
-              for (int64_t j = from; j < panels; ++j) {
-                const int64_t nq = std::min(nr, count - j * nr);
-                gemm.pack(nq, rows, mr, s + (j * block + row) * nr, nr, 1, left_p + j * nr * mr);
-                gemm.pack(nq, rows, mr, dp + (j * block + row) * nr, nr, 1, left_s + j * nr * mr);
-              }
+              const int64_t first = row * span + from * nr;
               T* dv_rows = dv + (item * p.keys + k0 + row) * p.value_width;
               T* dk_rows = dk + (item * p.keys + k0 + row) * p.width;
               for (int64_t e = 0; e < p.value_width; e += nr) {
-                gemm.tile(depth, left_p + from * nr * mr, mr, rows_g + e * span + from * nr * nr, dv_rows + e,
-                          p.value_width, rows, std::min(nr, p.value_width - e), true);
+                gemm.strided_tile(depth, s + first, span, 1, rows_g + e * span + from * nr * nr, nr, dv_rows + e,
+                                  p.value_width, rows, std::min(nr, p.value_width - e), true);
               }
               for (int64_t e = 0; e < p.width; e += nr) {
-                gemm.tile(depth, left_s + from * nr * mr, mr, rows_q + e * span + from * nr * nr, dk_rows + e, p.width,
-                          rows, std::min(nr, p.width - e), true);
+                gemm.strided_tile(depth, dp + first, span, 1, rows_q + e * span + from * nr * nr, nr, dk_rows + e,
+                                  p.width, rows, std::min(nr, p.width - e), true);
               }
             }
           }

@@ -56,15 +56,15 @@ void scale_rows(int64_t rows, const T* __restrict factor, T* __restrict out) {
 }
 
 template <typename T>
-void gradient(int64_t keys, T scale, const T* __restrict lse, const T* __restrict delta, T* __restrict s,
+void gradient(int64_t keys, int64_t pitch, T scale, const T* __restrict lse, const T* __restrict delta, T* __restrict s,
               T* __restrict dp) {
   constexpr int kN = kColumns<T>;
   const T factor = scale * static_cast<T>(kLog2E);
   T shift[kN];
   for (int i = 0; i < kN; ++i) shift[i] = lse[i] * static_cast<T>(kLog2E);
   for (int64_t k = 0; k < keys; ++k) {
-    T* row = s + k * kN;
-    T* slope = dp + k * kN;
+    T* row = s + k * pitch;
+    T* slope = dp + k * pitch;
 #pragma omp simd
     for (int i = 0; i < kN; ++i) {
       const T p = pow2_of(row[i] * factor - shift[i]);

@@ -16,7 +16,7 @@ struct AttentionLoops {
   // out (rows, queries) *= factor (queries)
   void (*scale)(int64_t rows, const T* factor, T* out);
   // p = exp(scale s - lse), ds = p (dp - delta) scale; s and dp are overwritten with p and ds.
-  void (*gradient)(int64_t keys, T scale, const T* lse, const T* delta, T* s, T* dp);
+  void (*gradient)(int64_t keys, int64_t pitch, T scale, const T* lse, const T* delta, T* s, T* dp);
 };
 FACULA_DECLARE_BY_ISA(AttentionLoops<float>, attention_loops_float)
 FACULA_DECLARE_BY_ISA(AttentionLoops<double>, attention_loops_double)

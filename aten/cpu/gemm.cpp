@@ -336,6 +336,26 @@ void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a,
 }
 
 template <typename T>
+void gemm_bias(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c) {
+  if (m > 1 && n > 1 && k > 0 && c.col == 1 && c.row >= n) {
+    if constexpr (std::is_floating_point_v<T>) {
+      blocked_gemm<T>(m, n, k, T(1), a, b, T(0), c, bias);
+      return;
+    }
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (amx::available()) {
+        amx::gemm(m, n, k, 1, a, b, 0, c, bias);
+        return;
+      }
+    }
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) c.data[i * c.row + j * c.col] = bias[j];
+  }
+  gemm<T>(m, n, k, opmath_t<T>(1), a, b, opmath_t<T>(1), c);
+}
+
+template <typename T>
 void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a,
                   int64_t stride_a, Matrix<const T> b, int64_t stride_b, opmath_t<T> beta, Matrix<T> c,
                   int64_t stride_c) {
@@ -362,7 +382,9 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
               {c.data + i * stride_c, c.row, c.col});
     }
   };
-  const int64_t work = std::max<int64_t>(1, work_of(m, n, k));
+  // A product takes a time beyond its multiplications, the more where its factors are brought into tiles first.
+  constexpr int64_t kLeast = std::is_same_v<T, BFloat16> ? 1 << 14 : 1 << 12;
+  const int64_t work = std::max(kLeast, work_of(m, n, k));
   // Few large products are split inside, many small ones side by side.
   if (batch < 2 * get_num_threads() && work >= 4 * kParallelWork) {
     run(0, batch);
@@ -371,10 +393,11 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
   }
 }
 
-#define FACULA_GEMM_FOR(T)                                                                                     \
-  template void gemm<T>(int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, Matrix<const T>, opmath_t<T>, \
-                        Matrix<T>);                                                                            \
-  template void batched_gemm<T>(int64_t, int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, int64_t,     \
+#define FACULA_GEMM_FOR(T)                                                                                      \
+  template void gemm<T>(int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, Matrix<const T>, opmath_t<T>,  \
+                        Matrix<T>);                                                                             \
+  template void gemm_bias<T>(int64_t, int64_t, int64_t, Matrix<const T>, Matrix<const T>, const T*, Matrix<T>); \
+  template void batched_gemm<T>(int64_t, int64_t, int64_t, int64_t, opmath_t<T>, Matrix<const T>, int64_t,      \
                                 Matrix<const T>, int64_t, opmath_t<T>, Matrix<T>, int64_t);
 FACULA_GEMM_FOR(uint8_t)
 FACULA_GEMM_FOR(uint16_t)

@@ -28,6 +28,10 @@ template <typename T>
 void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a, Matrix<const T> b, opmath_t<T> beta,
           Matrix<T> c);
 
+// C (m, n) = A (m, k) B (k, n) + `bias` (n, contiguous) in each row, for the same types.
+template <typename T>
+void gemm_bias(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c);
+
 // One product after the other, or side by side on threads: matrix i starts at data + i * stride.
 template <typename T>
 void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a,

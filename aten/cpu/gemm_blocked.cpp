@@ -51,14 +51,15 @@ bool stays_cached(int64_t rows, int64_t bytes, int64_t stride) {
 template <typename T>
 class Blocked {
  public:
-  Blocked(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c)
-      : loops_(gemm_loops<T>()), m_(m), n_(n), k_(k), alpha_(alpha), beta_(beta), a_(a), b_(b), c_(c) {
+  Blocked(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
+          const T* bias = nullptr)
+      : loops_(gemm_loops<T>()), m_(m), n_(n), k_(k), alpha_(alpha), beta_(beta), a_(a), b_(b), c_(c), bias_(bias) {
     nr_ = loops_.nr;
     mr_ = even_panel(m, loops_.mr);
-    // A panel of A and one of B fit the first-level cache, a block of B takes three eighths of the second.
+    // A panel of A and one of B fit the first-level cache, a block of B takes half of the second.
     const int64_t most = std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16);
     depth_ = k <= most + most / 8 ? k : std::min(k, round_up(parts_of(k, parts_of(k, most)), 16));
-    const int64_t cols = std::max<int64_t>(4, caches().second * 3 / 8 / (depth_ * nr_ * size_of()));
+    const int64_t cols = std::max<int64_t>(4, caches().second / 2 / (depth_ * nr_ * size_of()));
     const int64_t panels = parts_of(n, nr_);
     cols_ = parts_of(panels, parts_of(panels, cols)) * nr_;
     const int64_t tiles = parts_of(std::min(n_, cols_), nr_);
@@ -166,8 +167,11 @@ class Blocked {
         }
         for (int64_t j = j0; j < j1; j += nr_) {
           const T* columns = direct_b_ ? b_.data + p0 * b_.row + j : from + (j - j0) * np;
-          loops_.strided_tile(np, at, row, col, columns, direct_b_ ? b_.row : nr_, c_.data + i * c_.row + j, c_.row,
-                              rows, std::min(nr_, j1 - j), p0 > 0 || beta_ != T(0));
+          T* to = c_.data + i * c_.row + j;
+          const bool biased = p0 == 0 && bias_ != nullptr;
+          const T* onto = biased ? bias_ + j : p0 > 0 || beta_ != T(0) ? to : nullptr;
+          loops_.tile_onto(np, at, row, col, columns, direct_b_ ? b_.row : nr_, onto, biased ? 0 : c_.row, to, c_.row,
+                           rows, std::min(nr_, j1 - j));
         }
       }
     }
@@ -178,6 +182,7 @@ class Blocked {
   T alpha_, beta_;
   Matrix<const T> a_, b_;
   Matrix<T> c_;
+  const T* bias_;
   int64_t mr_, nr_, depth_, cols_;
   bool direct_a_, direct_b_;
 };
@@ -185,8 +190,9 @@ class Blocked {
 }  // namespace
 
 template <typename T>
-void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
-  Blocked<T>(m, n, k, alpha, a, b, beta, c).run();
+void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
+                  const T* bias) {
+  Blocked<T>(m, n, k, alpha, a, b, beta, c, bias).run();
 }
 
 template <typename T>
@@ -207,9 +213,10 @@ void tiles_gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const
   }
 }
 
-#define FACULA_BLOCKED_FOR(T)                                                                                  \
-  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>); \
-  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);      \
+#define FACULA_BLOCKED_FOR(T)                                                                                 \
+  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>, \
+                                const T*);                                                                    \
+  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);     \
   template void tiles_gemm<T>(int64_t, int64_t, int64_t, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);
 FACULA_BLOCKED_FOR(float)
 FACULA_BLOCKED_FOR(double)

@@ -8,7 +8,8 @@ namespace facula::cpu {
 
 // As gemm(), for c.col == 1, k > 0 and T float or double.
 template <typename T>
-void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c);
+void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
+                  const T* bias = nullptr);
 
 // Small enough to be multiplied where it lies, without any preparation.
 template <typename T>

@@ -41,11 +41,11 @@ inline __attribute__((always_inline)) void store_part(T* p, const Lanes<T>& v, i
 
 // One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
 // columns of depth p are at b + p * b_row, or with Taps at b + taps[p]; of the last vector only `last`
-// columns exist when Part. Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
+// columns exist when Part. C = D plus the product, or the product where D is null. Rows of A are reached from every
+// fifth, as machines scale an index by 1, 2, 4, 8.
 template <typename T, int R, int V, bool Taps, bool Part>
 void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
-            const int64_t* __restrict taps, const T* next, T* __restrict c, int64_t ldc, int64_t last,
-            bool accumulate) {
+            const int64_t* __restrict taps, const T* next, const T* d, int64_t d_row, T* c, int64_t ldc, int64_t last) {
   using Vector = Lanes<T>;
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
@@ -91,14 +91,14 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
       T* at = c + i * ldc + j * kLanes<T>;
       Vector v = acc[i][j], old;
       if (Part && j == V - 1) {
-        if (accumulate) {
-          load_part<T>(old, at, last);
+        if (d != nullptr) {
+          load_part<T>(old, d + i * d_row + j * kLanes<T>, last);
           v += old;
         }
         store_part<T>(at, v, last);
       } else {
-        if (accumulate) {
-          __builtin_memcpy(&old, at, kBytes);
+        if (d != nullptr) {
+          __builtin_memcpy(&old, d + i * d_row + j * kLanes<T>, kBytes);
           v += old;
         }
         __builtin_memcpy(at, &v, kBytes);
@@ -108,8 +108,8 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
 }
 
 template <typename T>
-using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const T*, T*, int64_t,
-                        int64_t, bool);
+using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const T*, const T*,
+                        int64_t, T*, int64_t, int64_t);
 
 template <typename T, int V, bool Taps, bool Part, int... R>
 Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
@@ -120,14 +120,20 @@ Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
 template <typename T>
-void strided_tile(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t ldc,
-                  int64_t rows, int64_t cols, bool accumulate) {
+void tile_onto(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, const T* d,
+               int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols) {
   constexpr int64_t kN = kLanes<T>;
   const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, false, false>(rows, kAllRows)
                         : cols > kN         ? pick<T, kVectors, false, true>(rows, kAllRows)
                         : cols == kN        ? pick<T, 1, false, false>(rows, kAllRows)
                                             : pick<T, 1, false, true>(rows, kAllRows);
-  run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, c, ldc, cols > kN ? cols - kN : cols, accumulate);
+  run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
+}
+
+template <typename T>
+void strided_tile(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t ldc,
+                  int64_t rows, int64_t cols, bool accumulate) {
+  tile_onto<T>(depth, a, a_row, a_col, b, b_row, accumulate ? c : nullptr, ldc, c, ldc, rows, cols);
 }
 
 template <typename T>
@@ -140,13 +146,10 @@ template <typename T>
 void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, T* c,
                int64_t ldc, int64_t rows, int64_t cols, bool accumulate) {
   constexpr int64_t kN = kLanes<T>;
-  if (cols == kColumns<T>) {
-    pick<T, kVectors, true, false>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, next, c, ldc, kN, accumulate);
-  } else if (cols > kN) {
-    pick<T, kVectors, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, next, c, ldc, cols - kN, accumulate);
-  } else {
-    pick<T, 1, true, true>(rows, kAllRows)(depth, a, 1, width, b, 0, taps, next, c, ldc, cols, accumulate);
-  }
+  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, true, false>(rows, kAllRows)
+                        : cols > kN         ? pick<T, kVectors, true, true>(rows, kAllRows)
+                                            : pick<T, 1, true, true>(rows, kAllRows);
+  run(depth, a, 1, width, b, 0, taps, next, accumulate ? c : nullptr, ldc, c, ldc, cols > kN ? cols - kN : cols);
 }
 
 // ---- packing ----
@@ -232,8 +235,10 @@ void pack(int64_t depth, int64_t count, int64_t width, const T* __restrict in, i
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(GemmLoops<float>, gemm_loops_float,
-                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, strided_tile<float>, pack<float>})
+                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, strided_tile<float>, tile_onto<float>,
+                      pack<float>})
 FACULA_DEFINE_BY_ISA(GemmLoops<double>, gemm_loops_double,
-                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, strided_tile<double>, pack<double>})
+                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, strided_tile<double>, tile_onto<double>,
+                      pack<double>})
 
 }  // namespace facula

@@ -146,16 +146,22 @@ void linear(const Tensor& input, const Tensor& weight, const Tensor& bias, const
   const Tensor x = row < 0 ? dense(input) : input;
   const int64_t rows = n > 0 ? out.numel() / n : 0;
   into_dense(out, out.dtype(), [&](const Tensor& c) {
-    if (bias.defined()) {
-      const DimVector shape{rows, n}, strides{n, 1};
-      copy_strided(alias(c, shape, strides, c.offset(), false), bias);
+    Tensor added = dense_as(bias, c.dtype());
+    if (bias.defined() && bias.numel() != n) {  // one number for all
+      added = make_empty(DimVector{n}, c.dtype(), c.device());
+      copy_strided(added, bias);
     }
     visit_product(c.dtype(), "linear", [&](auto type) {
       using T = typename decltype(type)::type;
+      const Matrix<const T> a{static_cast<const T*>(x.raw()), row < 0 ? k : row, x.stride(-1)};
       const Matrix<const T> w{static_cast<const T*>(weight.raw()), weight.stride(-1),
                               weight.dim() == 2 ? weight.stride(0) : 1};
-      gemm<T>(rows, n, k, opmath_t<T>(1), {static_cast<const T*>(x.raw()), row < 0 ? k : row, x.stride(-1)}, w,
-              opmath_t<T>(bias.defined() ? 1 : 0), {static_cast<T*>(c.raw()), n, 1});
+      const Matrix<T> to{static_cast<T*>(c.raw()), n, 1};
+      if (bias.defined()) {
+        gemm_bias<T>(rows, n, k, a, w, static_cast<const T*>(added.raw()), to);
+      } else {
+        gemm<T>(rows, n, k, opmath_t<T>(1), a, w, opmath_t<T>(0), to);
+      }
     });
   });
 }
