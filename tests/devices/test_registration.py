@@ -175,6 +175,13 @@ print(fa.cuda.is_available(), fa.cuda.device_count())
 import facula.cuda
 print(facula.cuda.is_available(), facula.cuda.device_count(), fa.backends.names())
 print(fa.amp.is_autocast_available("cuda"))
+import warnings
+with warnings.catch_warnings(record=True) as told:
+    with fa.autocast("cuda"):
+        print((fa.ones(2, 2) @ fa.ones(2, 2)).dtype)
+    with fa.autocast("cuda", fa.bfloat16, enabled=False):
+        pass
+    print([str(w.message) for w in told], fa.amp.GradScaler("cuda", enabled=False).is_enabled())
 uses = [lambda: fa.zeros(2, device="cuda"), lambda: fa.device("cuda")]
 uses += [lambda: fa.ones(2).to("cuda")]
 for use in uses:
@@ -188,4 +195,8 @@ for use in uses:
     assert done.returncode == 0, done.stderr
     assert lines[0].startswith(str(tmp_path))
     assert lines[1:4] == ["False 0", "False 0 []", "False"]
-    assert len(lines) == 7 and all("facula was built without CUDA" in line for line in lines[4:])
+    assert lines[4:6] == [
+        "facula.float32",
+        "['autocast(): cuda is not available; autocast is disabled'] False",
+    ]
+    assert len(lines) == 9 and all("facula was built without CUDA" in line for line in lines[6:])

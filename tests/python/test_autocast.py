@@ -331,6 +331,8 @@ def test_what_is_refused() -> None:
         fa.autocast(fa.device("cpu"))
     with pytest.raises(RuntimeError, match="'nowhere' is not a device"):
         fa.autocast("nowhere")
+    with pytest.raises(RuntimeError, match="'nowhere' is not a device"):
+        fa.autocast("nowhere", dtype=fa.bfloat16, enabled=False)
     with pytest.raises(RuntimeError, match="'cpu', without an index"):
         fa.autocast("cpu:0")
     with pytest.raises(RuntimeError, match="'meta' has no autocast"):

@@ -22,6 +22,18 @@ def is_autocast_available(device_type: str) -> bool:
     return True
 
 
+def _dtype_in_force(device_type: str) -> Any:
+    """The lower dtype; None of a device whose package is there and cannot be loaded."""
+    try:
+        return _C.get_autocast_dtype(device_type)
+    except RuntimeError:
+        from facula import backends
+
+        if device_type in backends.entry_points():
+            return None
+        raise
+
+
 class autocast:
     """A `with` block, or decorator, in which operators choose the dtype that they run in.
 
@@ -42,7 +54,8 @@ class autocast:
 
     Raises:
         ValueError: `device_type` is no str.
-        RuntimeError: there is no such device type.
+        RuntimeError: there is no such device type. One whose package cannot be loaded here (as
+            "cuda" in a build without it) is told of, and the block does nothing.
 
     >>> w = fa.ones(2, 2, requires_grad=True)
     >>> with fa.autocast("cpu"):
@@ -65,7 +78,14 @@ class autocast:
             kind = type(device_type)
             raise ValueError(f"Expected `device_type` of type `str`, got: `{kind}`")
         self.device = device_type
-        self.fast_dtype = _C.get_autocast_dtype(device_type) if dtype is None else dtype
+        known = _dtype_in_force(device_type)
+        self._there = known is not None
+        if enabled and not self._there:
+            warnings.warn(
+                f"autocast(): {device_type} is not available; autocast is disabled", stacklevel=2
+            )
+            enabled = False
+        self.fast_dtype = dtype or known or _C.float16
         if not isinstance(self.fast_dtype, _C.dtype):
             raise TypeError(f"autocast(): dtype must be a facula dtype, not {dtype!r}")
         if enabled and self.fast_dtype not in (_C.bfloat16, _C.float16):
@@ -84,11 +104,16 @@ class autocast:
         cache = self._cache_enabled
         if cache is None:
             cache = _C.is_autocast_cache_enabled()
-        self._entered.append(_C._enter_autocast(self.device, self.fast_dtype, self._enabled, cache))
+        state = None
+        if self._there:
+            state = _C._enter_autocast(self.device, self.fast_dtype, self._enabled, cache)
+        self._entered.append(state)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _C._exit_autocast(self._entered.pop())
+        state = self._entered.pop()
+        if state is not None:
+            _C._exit_autocast(state)
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         return _decorate(self._again, function)
