@@ -16,8 +16,8 @@ KernelSource source(Kind kind, const char* entry, bool rms, int32_t in, int32_t 
                      std::string("using I = ") + element_type(in) + ";\nusing W = " + element_type(weight) +
                          ";\nusing M = " + element_type(stat) +
                          ";\nusing T = " + (in == FACULA_FLOAT64 ? "double" : "float") + ";\n#define FACULA_RMS " +
-                         (rms ? "1" : "0") + "\n#define FACULA_KIND " + std::to_string(kind) + "\n#define FACULA_SUMS " +
-                         (sums ? "1" : "0") + "\n" + form.text());
+                         (rms ? "1" : "0") + "\n#define FACULA_KIND " + std::to_string(kind) +
+                         "\n#define FACULA_SUMS " + (sums ? "1" : "0") + "\n" + form.text());
 }
 
 struct Norm {
@@ -48,13 +48,12 @@ int32_t find(const Device& device, Kind kind, int number, const char* entry, con
              Kernel** out, bool sums = false) {
   KernelKey key;
   key.name = "norm.cu";
-  key.bits[0] = static_cast<uint64_t>(number) | static_cast<uint64_t>(n.rms) << 4 |
-                static_cast<uint64_t>(sums) << 5 | form.bits() << 8;
+  key.bits[0] = static_cast<uint64_t>(number) | static_cast<uint64_t>(n.rms) << 4 | static_cast<uint64_t>(sums) << 5 |
+                form.bits() << 8;
   key.bits[1] = static_cast<uint64_t>(n.dtype) | static_cast<uint64_t>(n.weight_dtype) << 8 |
                 static_cast<uint64_t>(n.stat_dtype) << 16;
   return find_kernel(
-      device, key, [&] { return source(kind, entry, n.rms, n.dtype, n.weight_dtype, n.stat_dtype, form, sums); },
-      out);
+      device, key, [&] { return source(kind, entry, n.rms, n.dtype, n.weight_dtype, n.stat_dtype, form, sums); }, out);
 }
 
 RowForm form_of(const Norm& n, int held) {

@@ -13,8 +13,8 @@ KernelSource source(const char* entry, int32_t dtype, int32_t index, bool last, 
   return file_kernel("pool.cu", entry,
                      std::string("using S = ") + element_type(dtype) + ";\nusing T = " + compute_type(dtype) +
                          ";\nusing X = " + element_type(index) + ";\n#define FACULA_LAST " + (last ? "1" : "0") +
-                         "\n#define FACULA_VEC " +
-                         std::to_string(vec) + "\n#define FACULA_WIDE " + (wide ? "1" : "0") + "\n");
+                         "\n#define FACULA_VEC " + std::to_string(vec) + "\n#define FACULA_WIDE " + (wide ? "1" : "0") +
+                         "\n");
 }
 
 // Windows of the last one to three dims of (C, ...) or (N, C, ...).
@@ -118,7 +118,8 @@ bool fits(const FaculaTensor& wide, const FaculaTensor& narrow, const Windows& w
   int64_t spatial = 1;
   for (int d = 0; d < w.dims; ++d) {
     spatial *= wide.sizes[w.lead + d];
-    const int64_t reach = wide.sizes[w.lead + d] + w.padding->at.ints[d] + w.kernel->at.ints[d] * w.dilation->at.ints[d];
+    const int64_t reach =
+        wide.sizes[w.lead + d] + w.padding->at.ints[d] + w.kernel->at.ints[d] * w.dilation->at.ints[d];
     if (reach >= int64_t{1} << 31 || w.stride->at.ints[d] >= int64_t{1} << 31) return false;
   }
   return spatial < int64_t{1} << 31;
@@ -180,8 +181,7 @@ void list(int level, const std::function<void(KernelSource)>& add) {
 }
 const ListsSources lists(list);
 
-const Registers registers{
-    {"max_pool", forward}, {"max_pool_with_indices", forward}, {"max_pool_backward", backward}};
+const Registers registers{{"max_pool", forward}, {"max_pool_with_indices", forward}, {"max_pool_backward", backward}};
 
 }  // namespace
 

@@ -55,7 +55,9 @@ def test_batch_norm(size: tuple[int, ...], dtype: fa.dtype, last: bool, training
     g = slope * w.reshape(shape)
     right = g * r
     if training:
-        right = r * (g - g.mean(dims, keepdims=True) - normal * (g * normal).mean(dims, keepdims=True))
+        right = r * (
+            g - g.mean(dims, keepdims=True) - normal * (g * normal).mean(dims, keepdims=True)
+        )
     close(grads[0], right, dtype)
     close(grads[1], (slope * normal).sum(dims), dtype)
     close(grads[2], slope.sum(dims), dtype)
@@ -88,7 +90,8 @@ def test_max_pool(kernel: int, stride: int, padding: int, last: bool, dtype: fa.
 
 
 @pytest.mark.parametrize(
-    "dtype", [fa.float32, fa.bfloat16, fa.float16, fa.float64, fa.int64, fa.int32, fa.uint8, fa.int8]
+    "dtype",
+    [fa.float32, fa.bfloat16, fa.float16, fa.float64, fa.int64, fa.int32, fa.uint8, fa.int8],
 )
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("size", [(300_001,), (5, 70_003), (3, 2, 65_536)])
@@ -144,7 +147,9 @@ def test_topk(size: tuple[int, int], k: int, dtype: fa.dtype, largest: bool) -> 
 
 
 @pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16, fa.float64])
-@pytest.mark.parametrize("size", [(1000, 768), (70, 100), (5000, 24), (3, 1024), (200, 33), (65, 9000)])
+@pytest.mark.parametrize(
+    "size", [(1000, 768), (70, 100), (5000, 24), (3, 1024), (200, 33), (65, 9000)]
+)
 def test_layer_norm(size: tuple[int, int], dtype: fa.dtype) -> None:
     draw = lambda *s: fa.from_numpy(RNG.standard_normal(s)).to(dtype).to(fa.float64).numpy()  # noqa: E731
     a, w, b, slope = draw(*size), draw(size[1]), draw(size[1]), draw(*size)
@@ -155,7 +160,11 @@ def test_layer_norm(size: tuple[int, int], dtype: fa.dtype) -> None:
     close(y, normal * w + b, dtype)
     grads = fa.autograd.grad(y, (x, weight, bias), on_gpu(slope, dtype))
     g = slope * w
-    close(grads[0], r * (g - g.mean(1, keepdims=True) - normal * (g * normal).mean(1, keepdims=True)), dtype)
+    close(
+        grads[0],
+        r * (g - g.mean(1, keepdims=True) - normal * (g * normal).mean(1, keepdims=True)),
+        dtype,
+    )
     close(grads[1], (slope * normal).sum(0), dtype)
     close(grads[2], slope.sum(0), dtype)
 

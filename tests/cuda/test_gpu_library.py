@@ -132,9 +132,7 @@ def test_attention(sizes: tuple[int, ...], causal: bool, dtype: fa.dtype) -> Non
     shapes = (heads, queries), (kv, keys), (kv, keys)
     a, b, c = (rounded(RNG.standard_normal((batch, h, n, width)), dtype) for h, n in shapes)
     # as models have them: heads beside each other in a row
-    q, k, v = (
-        on_gpu(t.swapaxes(1, 2), dtype).transpose(1, 2).requires_grad_() for t in (a, b, c)
-    )
+    q, k, v = (on_gpu(t.swapaxes(1, 2), dtype).transpose(1, 2).requires_grad_() for t in (a, b, c))
     y = fa.nn.functional.scaled_dot_product_attention(
         q, k, v, is_causal=causal, scale=0.2, enable_gqa=kv != heads
     )
