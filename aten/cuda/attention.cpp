@@ -150,13 +150,13 @@ Plan backward_plan(const Device& device, const Problem& p, const std::array<Laid
   const int dq = operand(x[5]), dk = operand(x[6]), dv = operand(x[7]);
   const int scale = g.number(4), lowest = g.number(4), one = g.number(4);
   const Four rows = {p.batch, p.heads, p.queries, p.width}, values = {p.batch, p.heads, p.queries, p.value_width};
-  const int dots = g.tensor(kGraphFloat, r, packed(r));        // of each row's output and gradient
+  const int dots = g.tensor(kGraphFloat, r, packed(r));  // of each row's output and gradient
   const int dq_sum = g.tensor(kGraphFloat, rows, packed(rows));
   const auto wide = [&] { return g.between(kGraphFloat, s, packed(s)); };
 
-  const int products = g.between(kGraphFloat, values,
-                                 Four{p.heads * p.queries * p.value_width, p.queries * p.value_width,
-                                      p.heads * p.value_width, 1});
+  const int products =
+      g.between(kGraphFloat, values,
+                Four{p.heads * p.queries * p.value_width, p.queries * p.value_width, p.heads * p.value_width, 1});
   const int dot = g.between(kGraphFloat, r, packed(r));
   g.pointwise(kGraphMul, {grad, out}, products);
   g.reduce(kGraphSum, products, dot);
@@ -203,15 +203,7 @@ bool read_problem(const FaculaCall* call, int first, Problem& p) {
     return false;
   }
   if (!absent(call, first + 3) || !on_device(q) || !on_device(k) || !on_device(v)) return false;
-  p = {q.sizes[0],
-       q.sizes[1],
-       k.sizes[1],
-       q.sizes[2],
-       k.sizes[2],
-       q.sizes[3],
-       v.sizes[3],
-       false,
-       graph_type(q.dtype)};
+  p = {q.sizes[0], q.sizes[1], k.sizes[1], q.sizes[2], k.sizes[2], q.sizes[3], v.sizes[3], false, graph_type(q.dtype)};
   return p.width % 8 == 0 && p.value_width % 8 == 0 && q.numel > 0 && k.numel > 0 && v.numel > 0;
 }
 
@@ -243,8 +235,8 @@ int32_t attention(void*, const FaculaCall* call) {
   FACULA_TRY(v.read(tensor(call, 2)));
   FACULA_TRY(o.room(out));
   const std::array<Laid, 4> laid{q.laid(), k.laid(), v.laid(), o.laid()};
-  const PlanData* const plan = find_plan(*device, key_of(p, 100, laid.data(), laid.size()),
-                                         [&] { return forward_plan(*device, p, laid); });
+  const PlanData* const plan =
+      find_plan(*device, key_of(p, 100, laid.data(), laid.size()), [&] { return forward_plan(*device, p, laid); });
   if (plan == nullptr) return FACULA_NOT_SUPPORTED;
   float scale = static_cast<float>(call->args[5].at.f), lowest = -kInfinity;
   const std::array ids{int{kQ}, int{kK}, int{kV}, int{kOut}, int{kStats}, int{kScale}, int{kLowest}};
@@ -254,7 +246,8 @@ int32_t attention(void*, const FaculaCall* call) {
   return o.put(out);
 }
 
-// attention_backward(grad, query, key, value, mask, output, logsumexp, is_causal, scale, grad_query, grad_key, grad_value)
+// attention_backward(grad, query, key, value, mask, output, logsumexp, is_causal, scale, grad_query, grad_key,
+// grad_value)
 int32_t attention_backward(void*, const FaculaCall* call) {
   Problem p;
   if (!read_problem(call, 1, p)) return FACULA_NOT_SUPPORTED;
@@ -272,8 +265,8 @@ int32_t attention_backward(void*, const FaculaCall* call) {
   for (size_t i = 0; i < 3; ++i) FACULA_TRY(x[5 + i].room(result(call, static_cast<int>(i))));
   const std::array<Laid, 8> laid{x[0].laid(), x[1].laid(), x[2].laid(), x[3].laid(),
                                  x[4].laid(), x[5].laid(), x[6].laid(), x[7].laid()};
-  const PlanData* const plan = find_plan(*device, key_of(p, 101, laid.data(), laid.size()),
-                                         [&] { return backward_plan(*device, p, laid); });
+  const PlanData* const plan =
+      find_plan(*device, key_of(p, 101, laid.data(), laid.size()), [&] { return backward_plan(*device, p, laid); });
   if (plan == nullptr) return FACULA_NOT_SUPPORTED;
   float scale = static_cast<float>(call->args[8].at.f), lowest = -kInfinity, one = 1;
   const int64_t rows = p.batch * p.heads * p.queries;

@@ -46,10 +46,10 @@ int32_t run(const Device& device, int32_t index, void* stream, const Channels& x
     tiles = (x.channels + f.lanes * f.vec - 1) / (f.lanes * f.vec);
   }
   // rows, or vectors of planes, that a block takes at a time
-  const int64_t steps = x.within ? (x.outer + 256 / f.lanes - 1) / (256 / f.lanes)
-                                 : (x.outer * (x.inner / f.vec) + 255) / 256;
-  const int64_t parts = std::clamp<int64_t>(int64_t{device.processors} * 8 / tiles, 1,
-                                            std::clamp<int64_t>(steps / 4, 1, 65535));
+  const int64_t steps =
+      x.within ? (x.outer + 256 / f.lanes - 1) / (256 / f.lanes) : (x.outer * (x.inner / f.vec) + 255) / 256;
+  const int64_t parts =
+      std::clamp<int64_t>(int64_t{device.processors} * 8 / tiles, 1, std::clamp<int64_t>(steps / 4, 1, 65535));
   const size_t width = x.dtype == FACULA_FLOAT64 ? 8 : 4;
   Scratch scratch(index, stream);
   FACULA_TRY(scratch.allocate(static_cast<size_t>((2 * parts + 3) * x.channels) * width));
@@ -218,8 +218,8 @@ void list(int level, const std::function<void(KernelSource)>& add) {
   for (const int32_t dtype : {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT16, FACULA_FLOAT64}) {
     if (level < 1 && dtype != FACULA_FLOAT32 && dtype != FACULA_BFLOAT16) continue;
     const int32_t given = dtype == FACULA_FLOAT64 ? FACULA_FLOAT64 : FACULA_FLOAT32;
-    for (const Form& f : {Form{16 / itemsize(dtype), 32}, Form{16 / itemsize(dtype), 8}, Form{16 / itemsize(dtype), 0},
-                          Form{1, 0}}) {
+    for (const Form& f :
+         {Form{16 / itemsize(dtype), 32}, Form{16 / itemsize(dtype), 8}, Form{16 / itemsize(dtype), 0}, Form{1, 0}}) {
       for (const bool back : {false, true}) {
         for (const char* entry : {"facula_batch_sums", "facula_batch_finish", "facula_batch_apply"}) {
           add(source(entry, back, dtype, dtype, given, f));

@@ -128,11 +128,12 @@ int32_t library_convolution(const Device& device, void* stream, ConvolutionResul
     key[n++] = static_cast<int64_t>(wanted);
     key[n++] = dtype;
     key[n++] = within;
-    for (const FaculaTensor* t : {x.wide, x.weight, x.narrow}) n = static_cast<size_t>(std::copy_n(t->sizes, t->ndim, key + n) - key);
-    for (const int64_t* v : {w.stride, w.padding, w.dilation}) n = static_cast<size_t>(std::copy_n(v, w.dims, key + n) - key);
-    const PlanData* const plan =
-        find_plan(device, std::string(reinterpret_cast<const char*>(key), n * sizeof(int64_t)),
-                  [&] { return convolution_plan(device, wanted, x, w, within); });
+    for (const FaculaTensor* t : {x.wide, x.weight, x.narrow})
+      n = static_cast<size_t>(std::copy_n(t->sizes, t->ndim, key + n) - key);
+    for (const int64_t* v : {w.stride, w.padding, w.dilation})
+      n = static_cast<size_t>(std::copy_n(v, w.dims, key + n) - key);
+    const PlanData* const plan = find_plan(device, std::string(reinterpret_cast<const char*>(key), n * sizeof(int64_t)),
+                                           [&] { return convolution_plan(device, wanted, x, w, within); });
     if (plan == nullptr) continue;
     Laid laid[3] = {{device.index, stream}, {device.index, stream}, {device.index, stream}};
     const FaculaTensor* const given[3] = {x.wide, x.weight, x.narrow};

@@ -40,6 +40,7 @@ enum : int {
   CUDA_R_16BF = 14,
   CUBLAS_COMPUTE_32F = 68,
   CUBLAS_COMPUTE_64F = 70,
+  CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
   CUBLAS_OP_N = 0,
   CUBLAS_OP_T = 1,
   DESC_TRANSA = 3,
@@ -150,7 +151,10 @@ void prepare(Prepared& p, Handle handle, const Product& x, const Shape& s) {
   const int type = data_type(x.dtype);
   const int scale = x.dtype == FACULA_FLOAT16 || x.dtype == FACULA_BFLOAT16 ? CUDA_R_32F : type;
   const bool wide = x.dtype == FACULA_FLOAT64 || x.dtype == FACULA_COMPLEX128;
-  if (l.cublasLtMatmulDescCreate(&p.description, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, scale) != 0) return;
+  const int compute = wide                                          ? CUBLAS_COMPUTE_64F
+                      : x.dtype == FACULA_FLOAT32 && tf32_allowed() ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                    : CUBLAS_COMPUTE_32F;
+  if (l.cublasLtMatmulDescCreate(&p.description, compute, scale) != 0) return;
   const auto turn = [&](int attribute, bool turned) {
     const int op = turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     l.cublasLtMatmulDescSetAttribute(p.description, attribute, &op, sizeof(op));

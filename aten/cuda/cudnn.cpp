@@ -113,15 +113,15 @@ enum : int {
   NOTE_COUNT = 10
 };
 
-#define FACULA_CUDNN(X)                                                \
-  X(GetVersion, size_t, ())                                            \
-  X(GetLastErrorString, void, (char*, size_t))                         \
-  X(Create, Status, (Handle*))                                         \
-  X(SetStream, Status, (Handle, CUstream))                             \
-  X(BackendCreateDescriptor, Status, (int, void**))                    \
-  X(BackendDestroyDescriptor, Status, (void*))                         \
-  X(BackendFinalize, Status, (void*))                                  \
-  X(BackendSetAttribute, Status, (void*, int, int, int64_t, const void*)) \
+#define FACULA_CUDNN(X)                                                       \
+  X(GetVersion, size_t, ())                                                   \
+  X(GetLastErrorString, void, (char*, size_t))                                \
+  X(Create, Status, (Handle*))                                                \
+  X(SetStream, Status, (Handle, CUstream))                                    \
+  X(BackendCreateDescriptor, Status, (int, void**))                           \
+  X(BackendDestroyDescriptor, Status, (void*))                                \
+  X(BackendFinalize, Status, (void*))                                         \
+  X(BackendSetAttribute, Status, (void*, int, int, int64_t, const void*))     \
   X(BackendGetAttribute, Status, (void*, int, int, int64_t, int64_t*, void*)) \
   X(BackendExecute, Status, (Handle, void*, void*))
 
@@ -145,8 +145,8 @@ const Library& library() {
     std::string ignored;
     open_library({"libcublasLt.so.13", "libcublasLt.so.12"}, "nvidia-cublas", ignored);
     open_library({"libnvrtc.so.13", "libnvrtc.so.12"}, "nvidia-cuda-nvrtc", ignored);
-#define X(name, result, arguments)                                                     \
-  made->name = reinterpret_cast<decltype(made->name)>(dlsym(opened, "cudnn" #name));   \
+#define X(name, result, arguments)                                                   \
+  made->name = reinterpret_cast<decltype(made->name)>(dlsym(opened, "cudnn" #name)); \
   if (made->name == nullptr) made->why = "cuDNN is too old: it has no cudnn" #name;
     FACULA_CUDNN(X)
 #undef X
@@ -246,14 +246,6 @@ int graph_type(int32_t dtype) {
     default:
       return -1;
   }
-}
-
-bool tf32_allowed() {
-  static const bool allowed = [] {
-    const char* const text = std::getenv("FACULA_CUDA_TF32");
-    return text != nullptr && *text != '\0' && std::strcmp(text, "0") != 0;
-  }();
-  return allowed;
 }
 
 struct Graph::Data {

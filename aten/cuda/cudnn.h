@@ -40,9 +40,6 @@ enum class ConvolutionResult : int { kNarrow, kWide, kWeight };
 // cuDNN's type for a dtype, -1 where it has none.
 int graph_type(int32_t dtype);
 
-// Full precision for float32 unless FACULA_CUDA_TF32=1 lets the matrix units round it to 10 bits.
-bool tf32_allowed();
-
 struct PlanData;
 struct PlanDeleter {
   void operator()(PlanData* plan) const;

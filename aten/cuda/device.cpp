@@ -287,6 +287,14 @@ bool synchronous() {
   return on;
 }
 
+bool tf32_allowed() {
+  static const bool allowed = [] {
+    const char* const text = std::getenv("FACULA_CUDA_TF32");
+    return text != nullptr && *text != '\0' && std::strcmp(text, "0") != 0;
+  }();
+  return allowed;
+}
+
 void describe_device(FaculaBackend& b) {
   b.device_count = count_devices;
   b.properties = properties;

@@ -38,6 +38,9 @@ int32_t take_report(const Device& device);
 // FACULA_CUDA_SYNC=1: every kernel is waited for, so that errors show where they arise.
 bool synchronous();
 
+// Full precision for float32 unless FACULA_CUDA_TF32=1 lets the matrix units round it to 10 bits.
+bool tf32_allowed();
+
 // Fills in the functions of devices, memory, streams, events and graphs.
 void describe_device(FaculaBackend& backend);
 

@@ -11,12 +11,13 @@ namespace {
 enum Kind : int { kForward, kBackward, kColumns };
 
 KernelSource source(Kind kind, const char* entry, bool rms, int32_t in, int32_t weight, int32_t stat,
-                    const RowForm& form) {
+                    const RowForm& form, bool sums = false) {
   return file_kernel("norm.cu", entry,
                      std::string("using I = ") + element_type(in) + ";\nusing W = " + element_type(weight) +
                          ";\nusing M = " + element_type(stat) +
                          ";\nusing T = " + (in == FACULA_FLOAT64 ? "double" : "float") + ";\n#define FACULA_RMS " +
-                         (rms ? "1" : "0") + "\n#define FACULA_KIND " + std::to_string(kind) + "\n" + form.text());
+                         (rms ? "1" : "0") + "\n#define FACULA_KIND " + std::to_string(kind) +
+                         "\n#define FACULA_SUMS " + (sums ? "1" : "0") + "\n" + form.text());
 }
 
 struct Norm {
@@ -44,14 +45,15 @@ Params params_of(const Norm& n, void* scratch, int64_t part) {
 }
 
 int32_t find(const Device& device, Kind kind, int number, const char* entry, const Norm& n, const RowForm& form,
-             Kernel** out) {
+             Kernel** out, bool sums = false) {
   KernelKey key;
   key.name = "norm.cu";
-  key.bits[0] = static_cast<uint64_t>(number) | static_cast<uint64_t>(n.rms) << 4 | form.bits() << 8;
+  key.bits[0] = static_cast<uint64_t>(number) | static_cast<uint64_t>(n.rms) << 4 | static_cast<uint64_t>(sums) << 5 |
+                form.bits() << 8;
   key.bits[1] = static_cast<uint64_t>(n.dtype) | static_cast<uint64_t>(n.weight_dtype) << 8 |
                 static_cast<uint64_t>(n.stat_dtype) << 16;
   return find_kernel(
-      device, key, [&] { return source(kind, entry, n.rms, n.dtype, n.weight_dtype, n.stat_dtype, form); }, out);
+      device, key, [&] { return source(kind, entry, n.rms, n.dtype, n.weight_dtype, n.stat_dtype, form, sums); }, out);
 }
 
 RowForm form_of(const Norm& n, int held) {
@@ -78,6 +80,34 @@ int32_t rows(const Device& device, void* stream, Kind kind, const Norm& n) {
                 {static_cast<unsigned>(form.threads())}, 0, stream, arguments);
 }
 
+int32_t finish(const Device& device, void* stream, const Norm& n, void* scratch, int64_t parts) {
+  Params params = params_of(n, scratch, parts);
+  void* arguments[] = {params.data()};
+  Kernel* kernel = nullptr;
+  FACULA_TRY(find(device, kColumns, 3, "facula_norm_finish", n, {}, &kernel));
+  return launch(device, *kernel, {static_cast<unsigned>((n.length + 31) / 32)}, {512}, 0, stream, arguments);
+}
+
+// All gradients in one reading, where a thread keeps its columns: false when it does not.
+bool together(const Device& device, const FaculaCall* call, const Norm& n, int32_t& status) {
+  const RowForm form = form_of(n, 16);
+  if (form.items == 0 || n.rows < 64) return false;
+  const int64_t blocks = std::min<int64_t>(form.blocks(n.rows, device.processors), int64_t{device.processors} * 4);
+  const int64_t parts = blocks * (form.threads() / form.lanes);
+  Scratch scratch(call->index, call->stream);
+  status = [&] {
+    FACULA_TRY(scratch.allocate(static_cast<size_t>(parts * 2 * n.length) * (n.dtype == FACULA_FLOAT64 ? 8 : 4)));
+    Kernel* kernel = nullptr;
+    FACULA_TRY(find(device, kBackward, kBackward, "facula_norm", n, form, &kernel, true));
+    Params params = params_of(n, scratch.data(), 0);
+    void* arguments[] = {params.data()};
+    FACULA_TRY(launch(device, *kernel, {static_cast<unsigned>(blocks)}, {static_cast<unsigned>(form.threads())}, 0,
+                      call->stream, arguments));
+    return finish(device, call->stream, n, scratch.data(), parts);
+  }();
+  return true;
+}
+
 int32_t columns(const Device& device, const FaculaCall* call, const Norm& n) {
   const int64_t tiles = (n.length + 31) / 32;
   const int64_t parts = std::clamp<int64_t>(int64_t{device.processors} * 8 / std::max<int64_t>(tiles, 1), 1,
@@ -89,13 +119,11 @@ int32_t columns(const Device& device, const FaculaCall* call, const Norm& n) {
   FACULA_TRY(scratch.allocate(static_cast<size_t>(used * 2 * n.length) * size));
   Params params = params_of(n, scratch.data(), part);
   void* arguments[] = {params.data()};
-  Kernel *first = nullptr, *second = nullptr;
-  const RowForm none;
-  FACULA_TRY(find(device, kColumns, 2, "facula_norm_columns", n, none, &first));
-  FACULA_TRY(find(device, kColumns, 3, "facula_norm_finish", n, none, &second));
+  Kernel* first = nullptr;
+  FACULA_TRY(find(device, kColumns, 2, "facula_norm_columns", n, {}, &first));
   FACULA_TRY(launch(device, *first, {static_cast<unsigned>(tiles), static_cast<unsigned>(used)}, {256}, 0, call->stream,
                     arguments));
-  return launch(device, *second, grid_for(device, n.length, 256), {256}, 0, call->stream, arguments);
+  return finish(device, call->stream, n, scratch.data(), used);
 }
 
 bool describe(Norm& n, const FaculaCall* call, const FaculaTensor& input, const FaculaValue& shape) {
@@ -164,12 +192,14 @@ int32_t backward(void*, const FaculaCall* call) {
   for (int i = 0; i < 3; ++i) {
     if (mask[i] != 0 && has_result(call, i) && !is_dense(result(call, i))) return FACULA_NOT_SUPPORTED;
   }
-  if (mask[0] != 0 && has_result(call, 0) && input.numel > 0) {
-    n.out = result(call, 0).data;
-    FACULA_TRY(rows(*device, call->stream, kBackward, n));
-  }
   if (mask[1] != 0 && has_result(call, 1)) n.grad_weight = result(call, 1).data;
   if (mask[2] != 0 && has_result(call, 2)) n.grad_bias = result(call, 2).data;
+  if (mask[0] != 0 && has_result(call, 0) && input.numel > 0) {
+    n.out = result(call, 0).data;
+    int32_t status = FACULA_OK;
+    if ((n.grad_weight != nullptr || n.grad_bias != nullptr) && together(*device, call, n, status)) return status;
+    FACULA_TRY(rows(*device, call->stream, kBackward, n));
+  }
   if (n.length == 0 || (n.grad_weight == nullptr && n.grad_bias == nullptr)) return FACULA_OK;
   return columns(*device, call, n);
 }
@@ -186,6 +216,9 @@ void list(int level, const std::function<void(KernelSource)>& add) {
         for (const int64_t length : {64, 1024, 100000}) {
           add(source(kind, "facula_norm", rms, dtype, dtype, stat, row_form(length, 16 / size, held)));
           if (level > 0) add(source(kind, "facula_norm", rms, dtype, dtype, stat, row_form(length, 1, held)));
+          if (kind == kBackward && length < 100000) {
+            add(source(kind, "facula_norm", rms, dtype, dtype, stat, row_form(length, 16 / size, held), true));
+          }
         }
       }
     }

@@ -95,8 +95,7 @@ class Step {
     Kernel* kernel = nullptr;
     FACULA_TRY(find(device_, entry_, number_, types_, vec_, &kernel));
     void* arguments[] = {&params};
-    const int32_t status =
-        launch(device_, *kernel, {static_cast<unsigned>(blocks_)}, {256}, 0, stream_, arguments);
+    const int32_t status = launch(device_, *kernel, {static_cast<unsigned>(blocks_)}, {256}, 0, stream_, arguments);
     params.count = blocks_ = 0;
     return status;
   }
@@ -198,8 +197,7 @@ int32_t adam(void*, const FaculaCall* call) {
       double* const counter = reinterpret_cast<double*>(counts.data()) + i;
       t.step = counter;
       Kernel* kernel = nullptr;
-      FACULA_TRY(
-          find(*device, "facula_step", 1, {steps.dtype, steps.dtype, steps.dtype, steps.dtype}, 1, &kernel));
+      FACULA_TRY(find(*device, "facula_step", 1, {steps.dtype, steps.dtype, steps.dtype, steps.dtype}, 1, &kernel));
       void* arguments[] = {const_cast<void**>(&steps.data), const_cast<double**>(&counter)};
       FACULA_TRY(launch(*device, *kernel, {1}, {1}, 0, call->stream, arguments));
     } else {

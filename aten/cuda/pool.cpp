@@ -9,11 +9,12 @@ namespace facula::cuda {
 
 namespace {
 
-KernelSource source(const char* entry, int32_t dtype, int32_t index, bool last, bool wide) {
+KernelSource source(const char* entry, int32_t dtype, int32_t index, bool last, int vec, bool wide) {
   return file_kernel("pool.cu", entry,
                      std::string("using S = ") + element_type(dtype) + ";\nusing T = " + compute_type(dtype) +
                          ";\nusing X = " + element_type(index) + ";\n#define FACULA_LAST " + (last ? "1" : "0") +
-                         "\n#define FACULA_WIDE " + (wide ? "1" : "0") + "\n");
+                         "\n#define FACULA_VEC " + std::to_string(vec) + "\n#define FACULA_WIDE " + (wide ? "1" : "0") +
+                         "\n");
 }
 
 // Windows of the last one to three dims of (C, ...) or (N, C, ...).
@@ -45,6 +46,17 @@ bool channels_fastest(const FaculaTensor& t, const Windows& w) {
   return t.sizes[channel] > 1 && t.strides[channel] == 1 && (t.flags & FACULA_CONTIGUOUS) == 0;
 }
 
+// `vec` channels of any pixel are one access of memory.
+bool side_by_side(const FaculaTensor& t, const Windows& w, int vec) {
+  if (t.strides[w.lead - 1] != 1) return false;
+  const int64_t bytes = int64_t{vec} * itemsize(t.dtype);
+  if (reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(std::min<int64_t>(bytes, 16)) != 0) return false;
+  for (int d = 0; d < t.ndim; ++d) {
+    if (d != w.lead - 1 && t.sizes[d] != 1 && t.strides[d] % vec != 0) return false;
+  }
+  return true;
+}
+
 struct Pool {
   const FaculaTensor *wide, *narrow;  // the image, and what the windows make of it
   const FaculaTensor *in, *out, *indices;
@@ -54,21 +66,33 @@ int32_t run(const Device& device, void* stream, bool backward, const Pool& x, co
   const FaculaTensor& over = backward ? *x.wide : *x.narrow;
   if (over.numel == 0) return FACULA_OK;
   const bool last = channels_fastest(over, w);
+  // channels side by side, whole vectors of them
+  int vec = 1;
+  const int64_t channels = over.sizes[w.lead - 1];
+  if (last) {
+    vec = 16 / itemsize(x.in->dtype);
+    for (const FaculaTensor* t : {x.in, x.out, x.indices}) {
+      if (t == nullptr) continue;
+      while (vec > 1 && !side_by_side(*t, w, vec)) vec /= 2;
+    }
+    while (channels % vec != 0) vec /= 2;
+  }
   const bool wide = std::max(x.wide->numel, x.narrow->numel) >= int64_t{1} << 31;
   const int32_t dtype = x.in->dtype, index = x.indices != nullptr ? x.indices->dtype : int32_t{FACULA_INT32};
   const char* const entry = backward ? "facula_max_pool_backward" : "facula_max_pool";
   KernelKey key;
   key.name = "pool.cu";
   key.bits[0] = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(index) << 8 | static_cast<uint64_t>(last) << 16 |
-                static_cast<uint64_t>(wide) << 17 | static_cast<uint64_t>(backward) << 18;
+                static_cast<uint64_t>(wide) << 17 | static_cast<uint64_t>(backward) << 18 |
+                static_cast<uint64_t>(vec) << 20;
   Kernel* kernel = nullptr;
-  FACULA_TRY(find_kernel(device, key, [&] { return source(entry, dtype, index, last, wide); }, &kernel));
+  FACULA_TRY(find_kernel(device, key, [&] { return source(entry, dtype, index, last, vec, wide); }, &kernel));
   Params params;
   params.put(x.in->data);
   params.put(x.out != nullptr ? x.out->data : nullptr);
   params.put(x.indices != nullptr ? x.indices->data : nullptr);
-  params.put(over.numel);
-  params.put(over.sizes[w.lead - 1]);
+  params.put(over.numel / vec);
+  params.put(channels);
   const auto three = [&](const int64_t* values, int64_t missing) {
     for (int d = 0; d < 3; ++d) {
       params.put(static_cast<int32_t>(d < 3 - w.dims ? missing : values[d - (3 - w.dims)]));
@@ -84,7 +108,7 @@ int32_t run(const Device& device, void* stream, bool backward, const Pool& x, co
   put_steps(params, x.out, w);
   put_steps(params, x.indices, w);
   void* arguments[] = {params.data()};
-  return launch(device, *kernel, grid_for(device, over.numel, 256), {256}, 0, stream, arguments);
+  return launch(device, *kernel, grid_for(device, over.numel / vec, 256), {256}, 0, stream, arguments);
 }
 
 bool fits(const FaculaTensor& wide, const FaculaTensor& narrow, const Windows& w) {
@@ -94,7 +118,8 @@ bool fits(const FaculaTensor& wide, const FaculaTensor& narrow, const Windows& w
   int64_t spatial = 1;
   for (int d = 0; d < w.dims; ++d) {
     spatial *= wide.sizes[w.lead + d];
-    const int64_t reach = wide.sizes[w.lead + d] + w.padding->at.ints[d] + w.kernel->at.ints[d] * w.dilation->at.ints[d];
+    const int64_t reach =
+        wide.sizes[w.lead + d] + w.padding->at.ints[d] + w.kernel->at.ints[d] * w.dilation->at.ints[d];
     if (reach >= int64_t{1} << 31 || w.stride->at.ints[d] >= int64_t{1} << 31) return false;
   }
   return spatial < int64_t{1} << 31;
@@ -147,16 +172,16 @@ void list(int level, const std::function<void(KernelSource)>& add) {
   for (const int32_t dtype : {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT16, FACULA_FLOAT64}) {
     if (level < 1 && dtype != FACULA_FLOAT32 && dtype != FACULA_BFLOAT16) continue;
     for (const bool last : {false, true}) {
-      add(source("facula_max_pool", dtype, FACULA_INT32, last, false));
-      add(source("facula_max_pool_backward", dtype, FACULA_INT32, last, false));
-      if (level > 0) add(source("facula_max_pool", dtype, FACULA_INT64, last, false));
+      const int vec = last ? 16 / itemsize(dtype) : 1;
+      add(source("facula_max_pool", dtype, FACULA_INT32, last, vec, false));
+      add(source("facula_max_pool_backward", dtype, FACULA_INT32, last, vec, false));
+      if (level > 0) add(source("facula_max_pool", dtype, FACULA_INT64, last, vec, false));
     }
   }
 }
 const ListsSources lists(list);
 
-const Registers registers{
-    {"max_pool", forward}, {"max_pool_with_indices", forward}, {"max_pool_backward", backward}};
+const Registers registers{{"max_pool", forward}, {"max_pool_with_indices", forward}, {"max_pool_backward", backward}};
 
 }  // namespace
 

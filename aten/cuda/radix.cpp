@@ -11,18 +11,8 @@ namespace {
 int items_of(int32_t dtype) { return itemsize(dtype) == 8 ? 8 : 16; }
 
 KernelSource source(const char* entry, int32_t dtype) {
-  static constexpr const char* kUnsigned[] = {"uint8_t", "uint16_t", "uint32_t", "uint64_t"};
-  const int size = itemsize(dtype);
-  const char* const largest = dtype == FACULA_FLOAT16    ? "0x7c00u"
-                              : dtype == FACULA_BFLOAT16 ? "0x7f80u"
-                              : dtype == FACULA_FLOAT32  ? "0x7f800000u"
-                                                         : "0x7ff0000000000000u";
-  const int kind = is_floating(dtype) ? 2 : dtype == FACULA_BOOL || dtype == FACULA_UINT8 ? 0 : 1;
   return file_kernel("radix.cu", entry,
-                     std::string("using S = ") + element_type(dtype) + ";\nusing U = " +
-                         kUnsigned[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3] + ";\n#define FACULA_CLASS " +
-                         std::to_string(kind) + "\n#define FACULA_LARGEST " + largest + "\n#define FACULA_ITEMS " +
-                         std::to_string(items_of(dtype)) + "\n");
+                     sort_keys(dtype, 256) + "#define FACULA_ITEMS " + std::to_string(items_of(dtype)) + "\n");
 }
 
 enum Entry : int { kCount, kSums, kScatter };
@@ -39,6 +29,23 @@ void list(int level, const std::function<void(KernelSource)>& add) {
 const ListsSources lists(list);
 
 }  // namespace
+
+std::string sort_keys(int32_t dtype, int threads) {
+  static constexpr const char* kUnsigned[] = {"uint8_t", "uint16_t", "uint32_t", "uint64_t"};
+  const int size = itemsize(dtype);
+  const char* const largest = dtype == FACULA_FLOAT16    ? "0x7c00u"
+                              : dtype == FACULA_BFLOAT16 ? "0x7f80u"
+                              : dtype == FACULA_FLOAT32  ? "0x7f800000u"
+                                                         : "0x7ff0000000000000u";
+  const int kind = is_floating(dtype) ? 2 : dtype == FACULA_BOOL || dtype == FACULA_UINT8 ? 0 : 1;
+  return std::string("using S = ") + element_type(dtype) + ";\nusing U = " +
+         kUnsigned[size == 1   ? 0
+                   : size == 2 ? 1
+                   : size == 4 ? 2
+                               : 3] +
+         ";\n#define FACULA_CLASS " + std::to_string(kind) + "\n#define FACULA_LARGEST " + largest +
+         "\n#define FACULA_THREADS " + std::to_string(threads) + "\n";
+}
 
 bool radix_fits(const Sorting& s) {
   // small ones are sorted in fewer launches by merging
@@ -74,9 +81,9 @@ int32_t radix_sort(const Device& device, void* stream, const Sorting& s) {
     params.put(place_blocks[(pass + 1) % 2]);
     params.put(count_block);
     params.put(total_block);
-    for (const int64_t n : {s.length, blocks, int64_t{8} * pass, static_cast<int64_t>(s.descending),
-                            static_cast<int64_t>(pass == 0), static_cast<int64_t>(pass == size - 1), s.in_step,
-                            s.values_step, s.indices_step}) {
+    for (const int64_t n :
+         {s.length, blocks, int64_t{8} * pass, static_cast<int64_t>(s.descending), static_cast<int64_t>(pass == 0),
+          static_cast<int64_t>(pass == size - 1), s.in_step, s.values_step, s.indices_step}) {
       params.put(n);
     }
     if (!put_walk(params, s.walk, 3)) return FACULA_NOT_SUPPORTED;

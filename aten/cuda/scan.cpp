@@ -82,6 +82,12 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
   params.put(length);
   params.put(static_cast<int64_t>(reverse));
   for (const int64_t step : steps) params.put(step);
+  bool vectors = scan <= kProduct && !reverse && chunk % 4 == 0;
+  for (const int k : {0, 2}) {
+    vectors = vectors && steps[k] == items[k] && reinterpret_cast<uintptr_t>(all[k]->data) % 16 == 0;
+    for (int d = 0; d < walk.ndim; ++d) vectors = vectors && walk.strides[k][d] % (4 * int64_t{items[k]}) == 0;
+  }
+  params.put(static_cast<int64_t>(vectors));
   params.put(chunk);
   params.put(chunks);
   params.put(parts.data());

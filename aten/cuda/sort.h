@@ -1,6 +1,8 @@
 // Sorting on the device, for the operator and for sums in a fixed order.
 #pragma once
 
+#include <string>
+
 #include "walk.h"
 
 namespace facula::cuda {
@@ -17,6 +19,9 @@ struct Sorting {
   int64_t in_step = 0, values_step = 0, indices_step = 0;
   WalkDims walk;
 };
+// What kernels/keys.h wants before it.
+std::string sort_keys(int32_t dtype, int threads);
+
 // Long rows, by digits of their keys.
 bool radix_fits(const Sorting& sorting);
 int32_t radix_sort(const Device& device, void* stream, const Sorting& sorting);

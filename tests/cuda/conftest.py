@@ -46,12 +46,15 @@ def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("driver")
     wheel = folder / "nvidia" / "fake" / "lib"
     wheel.mkdir(parents=True)
-    made = subprocess.run(
-        ["g++", "-std=c++20", "-shared", "-fPIC", str(HERE / "fake_cuda.cpp"),
-         "-o", str(folder / "libcuda.so.1")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    for source, library in (
+        ("fake_cuda.cpp", folder / "libcuda.so.1"),
+        ("fake_cudnn.cpp", wheel / "libcudnn.so.9"),
+    ):
+        made = subprocess.run(
+            ["g++", "-std=c++20", "-shared", "-fPIC", str(HERE / source), "-o", str(library)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr
     shutil.copy(folder / "libcuda.so.1", wheel / "libnvrtc.so.13")
     return folder
 

@@ -55,7 +55,9 @@ def test_batch_norm(size: tuple[int, ...], dtype: fa.dtype, last: bool, training
     g = slope * w.reshape(shape)
     right = g * r
     if training:
-        right = r * (g - g.mean(dims, keepdims=True) - normal * (g * normal).mean(dims, keepdims=True))
+        right = r * (
+            g - g.mean(dims, keepdims=True) - normal * (g * normal).mean(dims, keepdims=True)
+        )
     close(grads[0], right, dtype)
     close(grads[1], (slope * normal).sum(dims), dtype)
     close(grads[2], slope.sum(dims), dtype)
@@ -88,7 +90,8 @@ def test_max_pool(kernel: int, stride: int, padding: int, last: bool, dtype: fa.
 
 
 @pytest.mark.parametrize(
-    "dtype", [fa.float32, fa.bfloat16, fa.float16, fa.float64, fa.int64, fa.int32, fa.uint8, fa.int8]
+    "dtype",
+    [fa.float32, fa.bfloat16, fa.float16, fa.float64, fa.int64, fa.int32, fa.uint8, fa.int8],
 )
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("size", [(300_001,), (5, 70_003), (3, 2, 65_536)])
@@ -127,3 +130,56 @@ def test_long_scans(size: tuple[int, ...], dtype: fa.dtype) -> None:
     again = fa.cumsum(x / 7, dim) if dtype == fa.float32 else x
     if dtype == fa.float32:
         assert (again == fa.cumsum(x / 7, dim)).all().item()  # the same bits
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16, fa.int64, fa.float64, fa.int8])
+@pytest.mark.parametrize(("size", "k"), [((7, 5000), 3), ((300, 700), 300), ((2, 40_001), 1000)])
+def test_topk(size: tuple[int, int], k: int, dtype: fa.dtype, largest: bool) -> None:
+    a = RNG.integers(-100, 100, size)  # many ties: the first ones count
+    x = on_gpu(a, dtype)
+    order = np.argsort(-a if largest else a, kind="stable", axis=1)[:, :k]
+    found = fa.topk(x, k, 1, largest)
+    np.testing.assert_array_equal(values(found.indices), order)
+    np.testing.assert_array_equal(values(found.values), np.take_along_axis(a, order, 1))
+    turned = fa.topk(x.t().contiguous(), k, 0, largest)
+    np.testing.assert_array_equal(values(turned.indices), order.T)
+
+
+@pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16, fa.float64])
+@pytest.mark.parametrize(
+    "size", [(1000, 768), (70, 100), (5000, 24), (3, 1024), (200, 33), (65, 9000)]
+)
+def test_layer_norm(size: tuple[int, int], dtype: fa.dtype) -> None:
+    draw = lambda *s: fa.from_numpy(RNG.standard_normal(s)).to(dtype).to(fa.float64).numpy()  # noqa: E731
+    a, w, b, slope = draw(*size), draw(size[1]), draw(size[1]), draw(*size)
+    x, weight, bias = (on_gpu(t, dtype).requires_grad_() for t in (a, w, b))
+    y = fa.nn.functional.layer_norm(x, (size[1],), weight, bias, 1e-5)
+    r = 1 / np.sqrt(a.var(1, keepdims=True) + 1e-5)
+    normal = (a - a.mean(1, keepdims=True)) * r
+    close(y, normal * w + b, dtype)
+    grads = fa.autograd.grad(y, (x, weight, bias), on_gpu(slope, dtype))
+    g = slope * w
+    close(
+        grads[0],
+        r * (g - g.mean(1, keepdims=True) - normal * (g * normal).mean(1, keepdims=True)),
+        dtype,
+    )
+    close(grads[1], (slope * normal).sum(0), dtype)
+    close(grads[2], slope.sum(0), dtype)
+
+
+@pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16])
+@pytest.mark.parametrize("size", [(40, 32_768), (300, 1000), (5, 50_304)])
+def test_cross_entropy(size: tuple[int, int], dtype: fa.dtype) -> None:
+    a = fa.from_numpy(3 * RNG.standard_normal(size)).to(dtype).to(fa.float64).numpy()
+    target = RNG.integers(0, size[1], size[0])
+    x = on_gpu(a, dtype).requires_grad_()
+    loss = fa.nn.functional.cross_entropy(x, on_gpu(target, fa.int64))
+    lse = np.log(np.exp(a).sum(1))
+    right = (lse - a[np.arange(size[0]), target]).mean()
+    assert abs(values(loss) - right) <= (1e-5 if dtype == fa.float32 else 8e-3) * right
+    (grad,) = fa.autograd.grad(loss, x)
+    p = np.exp(a - lse[:, None])
+    p[np.arange(size[0]), target] -= 1
+    close(grad, p / size[0], dtype)

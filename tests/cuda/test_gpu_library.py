@@ -1,4 +1,4 @@
-"""What cuDNN computes on a GPU, and what stands in for it: `pytest -m cuda`. Oracles are NumPy's."""
+"""What cuDNN computes on a GPU, and what stands in: `pytest -m cuda`. Oracles are NumPy's."""
 
 from __future__ import annotations
 
@@ -132,9 +132,7 @@ def test_attention(sizes: tuple[int, ...], causal: bool, dtype: fa.dtype) -> Non
     shapes = (heads, queries), (kv, keys), (kv, keys)
     a, b, c = (rounded(RNG.standard_normal((batch, h, n, width)), dtype) for h, n in shapes)
     # as models have them: heads beside each other in a row
-    q, k, v = (
-        on_gpu(t.swapaxes(1, 2), dtype).transpose(1, 2).requires_grad_() for t in (a, b, c)
-    )
+    q, k, v = (on_gpu(t.swapaxes(1, 2), dtype).transpose(1, 2).requires_grad_() for t in (a, b, c))
     y = fa.nn.functional.scaled_dot_product_attention(
         q, k, v, is_causal=causal, scale=0.2, enable_gqa=kv != heads
     )
@@ -157,12 +155,13 @@ def test_attention(sizes: tuple[int, ...], causal: bool, dtype: fa.dtype) -> Non
 
 def test_cudnn_is_used() -> None:
     """Nothing of this falls back to the CPU, and backward goes to the library as well."""
-    backends.reset_fallbacks("cuda") if hasattr(backends, "reset_fallbacks") else None
+    before = dict(backends.fallbacks("cuda"))
     x = fa.randn(2, 8, 16, 16, device="cuda", dtype=fa.bfloat16, requires_grad=True)
     w = fa.randn(8, 8, 3, 3, device="cuda", dtype=fa.bfloat16, requires_grad=True)
     fa.nn.functional.conv2d(x, w, padding=1).sum().backward()
     again = [fa.autograd.grad(fa.nn.functional.conv2d(x, w).sum(), w)[0] for _ in range(2)]
     assert (again[0] == again[1]).all().item()
+    assert dict(backends.fallbacks("cuda")) == before
 
 
 @pytest.mark.parametrize("count", [3, 130])

@@ -31,8 +31,6 @@ class Kernel:
         if name != "copy":
             raise ValueError(f"there is no kernel {name!r}")
         lib = library()
-        source, target = (
-            lib.zeros(BYTES // 4, dtype=lib.float32, device="cuda") for _ in range(2)
-        )
+        source, target = (lib.zeros(BYTES // 4, dtype=lib.float32, device="cuda") for _ in range(2))
         self.work = 2.0 * BYTES
         self.run = waited(loop_of(lambda: target.copy_(source)), lib.cuda.synchronize)

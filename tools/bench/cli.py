@@ -58,7 +58,7 @@ def chosen(args: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def about(crew: Crew, threads: list[int]) -> dict[str, Any]:
+def about(crew: Crew, threads: list[int], device: str = "cpu") -> dict[str, Any]:
     """When, where and of what the figures are."""
     versions = {}
     for name in ("facula", "torch", "numpy"):
@@ -72,9 +72,12 @@ def about(crew: Crew, threads: list[int]) -> dict[str, Any]:
     if shutil.which("git"):
         git = ["git", "describe", "--always", "--dirty"]
         revision = subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    card = ""
+    if device != "cpu":
+        card = f", {crew.get('facula', threads[0]).device_name(device)}"
     return {
         "date": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
-        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}{card}",
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
         "revision": revision,
@@ -101,7 +104,7 @@ def measure(
         plan = Plan(args.rounds, plan.sample, plan.budget if args.quick else 1e9)
     cpus = sorted(os.sched_getaffinity(0))[:2] if args.busy else []
     crew = Crew({base.opponent: base.site} if base and base.site else {}, set(cpus))
-    run = Run(about(crew, threads), [])
+    run = Run(about(crew, threads, args.device), [])
     opponents = tuple(n for n in ("torch", *crew.paths) if n not in crew.missing)
     print(head(run), flush=True)
     width = max(len(row.name) for row in rows) + (len(BUSY) if args.busy else 0)

@@ -148,6 +148,9 @@ class Worker:
             "file": str(getattr(self.lib, "__file__", "")),
         }
 
+    def device_name(self, device: str) -> str:
+        return str(getattr(self.lib, device).get_device_name())
+
     def setup(self, key: str) -> None:
         from tools.bench.row import KERNELS, Versus, row_of
 

@@ -27,6 +27,19 @@ FD T weight_of(const LossParams& p, int64_t target) {
   return p.weight != nullptr ? load<T>(p.weight[target]) : T(1);
 }
 
+// Elements of 16 bits are taken to powers of two, which the hardware has: exp(x) = 2^(x kUnit).
+constexpr bool kPowers = sizeof(I) == 2;
+constexpr T kUnit = static_cast<T>(kPowers ? 1.4426950408889634 : 1.0);
+FD T power(T x) {
+  if constexpr (kPowers) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(static_cast<float>(x)));
+    return static_cast<T>(y);
+  } else {
+    return math::exp(x);
+  }
+}
+
 }  // namespace facula
 
 using namespace facula;
@@ -60,22 +73,22 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
         T x[FACULA_VEC], here = top;
 #pragma unroll
         for (int k = 0; k < FACULA_VEC; ++k) {
-          x[k] = load<T>(v[u].at[k]);
+          x[k] = load<T>(v[u].at[k]) * kUnit;
           here = Largest::join(x[k], here);
         }
         if (here > top) {
-          sum *= math::exp(top - here);
+          sum *= power(top - here);
           top = here;
         }
         const T base = top == -math::infinity<T> ? T(0) : top;
 #pragma unroll
-        for (int k = 0; k < FACULA_VEC; ++k) sum += math::exp(x[k] - base);
+        for (int k = 0; k < FACULA_VEC; ++k) sum += power(x[k] - base);
       }
     }
     const T whole = over_row<Largest>(top);
-    sum = over_row<Add>(top == -math::infinity<T> ? sum : sum * math::exp(top - whole));
+    sum = over_row<Add>(top == -math::infinity<T> ? sum : sum * power(top - whole));
     if (real && lane == 0) {
-      const T lse = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? whole : whole + math::log(sum);
+      const T lse = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? whole : whole / kUnit + math::log(sum);
       p.logsumexp[row] = lse;
       T loss = T(0);
       if (weight != T(0)) loss = (lse - load<T>(reinterpret_cast<const I*>(in)[target])) * weight;
@@ -86,14 +99,14 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
 #else
     T grad = real ? load<T>(*reinterpret_cast<const O*>(p.grad + row * p.grad_step)) : T(0);
     if (p.reduction == 1) grad = grad / *p.total;
-    const T scale = grad * weight, lse = real ? p.logsumexp[row] : T(0);
+    const T scale = grad * weight, lse = real ? p.logsumexp[row] * kUnit : T(0);
     char* const out = p.out + (real ? row * p.length * kStep : 0);
     each_vector(length, [&](int, int64_t place) {
       T x[FACULA_VEC];
       read_vector<I>(in, place, kStep, x);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        x[k] = weight == T(0) ? T(0) : (math::exp(x[k] - lse) - (place + k == target ? T(1) : T(0))) * scale;
+        x[k] = weight == T(0) ? T(0) : (power(x[k] * kUnit - lse) - (place + k == target ? T(1) : T(0))) * scale;
       }
       write_vector<I>(out, place, kStep, x);
     });

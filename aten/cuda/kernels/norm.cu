@@ -1,6 +1,7 @@
 // Layer and RMS normalisation of dense rows, and the gradients. Before it stand: I (elements of the input,
 // gradient and results), W (of weight and bias), M (of the statistics), T, FACULA_RMS, FACULA_KIND
-// (0 forward, 1 gradient of the input, 2 of weight and bias).
+// (0 forward, 1 gradient of the input, 2 of weight and bias), FACULA_SUMS (1: the gradient of the input is made
+// together with parts of the sums for weight and bias, which a thread keeps for its columns).
 #include "facula/cuda/rows.h"
 
 namespace facula {
@@ -9,8 +10,8 @@ struct NormParams {
   const char *in, *grad, *weight, *bias;
   char *out, *grad_weight, *grad_bias;
   char *mean, *rstd;
-  T* scratch;  // parts of the sums for weight and bias
-  int64_t rows, length, part;
+  T* scratch;  // parts of the sums for weight and bias: (part, 2, column)
+  int64_t rows, length, part;  // part: rows of one, or the number of parts when they are joined
   double eps;
 };
 
@@ -29,6 +30,8 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
     held.load(p.in + (real ? row * p.length : 0) * static_cast<int64_t>(sizeof(I)), sizeof(I), real ? p.length : 0);
   };
   ask(blockIdx.x);
+#elif FACULA_SUMS
+  T weights[kHeld][FACULA_VEC] = {}, biases[kHeld][FACULA_VEC] = {};
 #endif
   for (int64_t r = blockIdx.x; r < blocks; r += gridDim.x) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
@@ -91,6 +94,10 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
         x[i][k] = (x[i][k] - mean) * rstd;
+#if FACULA_SUMS
+        weights[i][k] += g[i][k] * x[i][k];
+        biases[i][k] += g[i][k];
+#endif
         if (p.weight != nullptr) g[i][k] *= w[k];
       }
     };
@@ -114,6 +121,16 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
     });
 #endif
   }
+#if FACULA_SUMS
+  const int64_t part = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.x / FACULA_LANES;
+  each_vector(p.length, [&](int i, int64_t place) {
+#pragma unroll
+    for (int k = 0; k < FACULA_VEC; ++k) {
+      p.scratch[(part * 2) * p.length + place + k] = weights[i][k];
+      p.scratch[(part * 2 + 1) * p.length + place + k] = biases[i][k];
+    }
+  });
+#endif
 }
 
 #else
@@ -146,16 +163,29 @@ extern "C" __global__ void __launch_bounds__(256) facula_norm_columns(const __gr
   p.scratch[(blockIdx.y * 2) * p.length + column] = weight;
   p.scratch[(blockIdx.y * 2 + 1) * p.length + column] = bias;
 }
-extern "C" __global__ void __launch_bounds__(256) facula_norm_finish(const __grid_constant__ NormParams p) {
-  const int64_t parts = (p.rows + p.part - 1) / p.part;
-  for (int64_t column = thread_index(); column < p.length; column += thread_count()) {
-    T weight = T(0), bias = T(0);
-    for (int64_t i = 0; i < parts; ++i) {
+// Joins the parts: 32 columns by 16 threads.
+extern "C" __global__ void __launch_bounds__(512) facula_norm_finish(const __grid_constant__ NormParams p) {
+  __shared__ T weights[16][33], biases[16][33];
+  const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + x;
+  T weight = T(0), bias = T(0);
+  if (column < p.length) {
+#pragma unroll 8
+    for (int64_t i = y; i < p.part; i += 16) {
       weight += p.scratch[(2 * i) * p.length + column];
       bias += p.scratch[(2 * i + 1) * p.length + column];
     }
-    if (p.grad_weight != nullptr) reinterpret_cast<W*>(p.grad_weight)[column] = element<W>(weight);
-    if (p.grad_bias != nullptr) reinterpret_cast<W*>(p.grad_bias)[column] = element<W>(bias);
   }
+  weights[y][x] = weight;
+  biases[y][x] = bias;
+  __syncthreads();
+  if (y != 0 || column >= p.length) return;
+#pragma unroll
+  for (int i = 1; i < 16; ++i) {
+    weight += weights[i][x];
+    bias += biases[i][x];
+  }
+  if (p.grad_weight != nullptr) reinterpret_cast<W*>(p.grad_weight)[column] = element<W>(weight);
+  if (p.grad_bias != nullptr) reinterpret_cast<W*>(p.grad_bias)[column] = element<W>(bias);
 }
 #endif

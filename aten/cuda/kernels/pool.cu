@@ -1,5 +1,6 @@
 // Largest values of windows in up to three dims, and their gradient. Before it stand: S (elements), T (their
-// value), X (indices), FACULA_LAST (channels are the fastest dim), FACULA_WIDE (64-bit counts).
+// value), X (indices), FACULA_LAST (channels are the fastest dim), FACULA_VEC (how many of them a thread has: 1
+// unless they lie side by side in all tensors), FACULA_WIDE (64-bit counts).
 #include "facula/cuda/walk.h"
 
 namespace facula {
@@ -24,8 +25,8 @@ struct PoolParams {
 FD void place_of(N i, const int32_t (&sizes)[3], int64_t channels, int (&at)[3], int& channel, int& image) {
   N rest = i;
 #if FACULA_LAST
-  channel = static_cast<int>(rest % static_cast<N>(channels));
-  rest /= static_cast<N>(channels);
+  channel = static_cast<int>(rest % static_cast<N>(channels / FACULA_VEC)) * FACULA_VEC;
+  rest /= static_cast<N>(channels / FACULA_VEC);
 #endif
 #pragma unroll
   for (int d = 2; d >= 0; --d) {
@@ -48,8 +49,13 @@ extern "C" __global__ void __launch_bounds__(256) facula_max_pool(const __grid_c
     int o[3], channel, image;
     place_of(static_cast<N>(i), p.out_sizes, p.channels, o, channel, image);
     const S* const in = reinterpret_cast<const S*>(p.in) + image * p.in_steps[0] + channel * p.in_steps[1];
-    T best = -math::infinity<T>;
-    int64_t place = -1;
+    T best[FACULA_VEC];
+    X place[FACULA_VEC];
+#pragma unroll
+    for (int k = 0; k < FACULA_VEC; ++k) {
+      best[k] = -math::infinity<T>;
+      place[k] = static_cast<X>(-1);
+    }
     for (int z = 0; z < p.kernel[0]; ++z) {
       const int a = o[0] * p.stride[0] - p.padding[0] + z * p.dilation[0];
       if (a < 0 || a >= p.in_sizes[0]) continue;
@@ -61,22 +67,32 @@ extern "C" __global__ void __launch_bounds__(256) facula_max_pool(const __grid_c
         for (int x = 0; x < p.kernel[2]; ++x) {
           const int c = o[2] * p.stride[2] - p.padding[2] + x * p.dilation[2];
           if (c < 0 || c >= p.in_sizes[2]) continue;
-          const T v = load<T>(line[c * p.in_steps[4]]);
-          // the first of equals; NaN is larger than all
-          if (place < 0 || v > best || v != v) {
-            best = v;
-            place = row + c;
+          Vector<S, FACULA_VEC> v;
+          v.load(line + c * p.in_steps[4]);
+#pragma unroll
+          for (int k = 0; k < FACULA_VEC; ++k) {
+            const T t = load<T>(v.at[k]);
+            // the first of equals; NaN is larger than all
+            if (place[k] < 0 || t > best[k] || t != t) {
+              best[k] = t;
+              place[k] = static_cast<X>(row + c);
+            }
           }
         }
       }
     }
     if (p.out != nullptr) {
       S* const out = reinterpret_cast<S*>(p.out) + image * p.out_steps[0] + channel * p.out_steps[1];
-      out[o[0] * p.out_steps[2] + o[1] * p.out_steps[3] + o[2] * p.out_steps[4]] = element<S>(best);
+      Vector<S, FACULA_VEC> v;
+      v.set(best);
+      v.store(out + o[0] * p.out_steps[2] + o[1] * p.out_steps[3] + o[2] * p.out_steps[4]);
     }
     if (p.indices != nullptr) {
       X* const to = p.indices + image * p.index_steps[0] + channel * p.index_steps[1];
-      to[o[0] * p.index_steps[2] + o[1] * p.index_steps[3] + o[2] * p.index_steps[4]] = static_cast<X>(place);
+      Vector<X, FACULA_VEC> v;
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) v.at[k] = place[k];
+      v.store(to + o[0] * p.index_steps[2] + o[1] * p.index_steps[3] + o[2] * p.index_steps[4]);
     }
   }
 }
@@ -95,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_max_pool_backward(const
       o = t / p.stride[d];
       return t >= 0 && o < p.out_sizes[d] && o * p.stride[d] == t;
     };
-    T sum = T(0);
+    T sum[FACULA_VEC] = {};
     int o[3];
     for (int z = p.kernel[0] - 1; z >= 0; --z) {
       if (!window(0, z, o[0])) continue;
@@ -104,12 +120,20 @@ extern "C" __global__ void __launch_bounds__(256) facula_max_pool_backward(const
         for (int x = p.kernel[2] - 1; x >= 0; --x) {
           if (!window(2, x, o[2])) continue;
           const int64_t from = o[0] * p.index_steps[2] + o[1] * p.index_steps[3] + o[2] * p.index_steps[4];
-          if (indices[from] != mine) continue;
-          sum += load<T>(grad[o[0] * p.in_steps[2] + o[1] * p.in_steps[3] + o[2] * p.in_steps[4]]);
+          Vector<X, FACULA_VEC> places;
+          places.load(indices + from);
+          Vector<S, FACULA_VEC> g;
+          g.load(grad + o[0] * p.in_steps[2] + o[1] * p.in_steps[3] + o[2] * p.in_steps[4]);
+#pragma unroll
+          for (int k = 0; k < FACULA_VEC; ++k) {
+            if (places.at[k] == mine) sum[k] += load<T>(g.at[k]);
+          }
         }
       }
     }
     S* const out = reinterpret_cast<S*>(p.out) + image * p.out_steps[0] + channel * p.out_steps[1];
-    out[at[0] * p.out_steps[2] + at[1] * p.out_steps[3] + at[2] * p.out_steps[4]] = element<S>(sum);
+    Vector<S, FACULA_VEC> v;
+    v.set(sum);
+    v.store(out + at[0] * p.out_steps[2] + at[1] * p.out_steps[3] + at[2] * p.out_steps[4]);
   }
 }

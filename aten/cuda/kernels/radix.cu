@@ -1,11 +1,10 @@
 // Sorting of long rows, eight bits of the key at a time from the lowest; each pass keeps the order of equal digits.
-// Before it stand: S (elements), U (unsigned numbers of their size), FACULA_CLASS (0 unsigned, 1 signed, 2 floating),
-// FACULA_LARGEST (of floating bits: infinity), FACULA_ITEMS (of a thread).
-#include "facula/cuda/walk.h"
+// Before it stand: what keys.h wants, FACULA_ITEMS (of a thread).
+#include "facula/cuda/keys.h"
 
 namespace facula {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32, kTile = kThreads * FACULA_ITEMS, kDigits = 256;
+constexpr int kTile = kThreads * FACULA_ITEMS;
 
 struct RadixParams {
   const char* in;
@@ -22,50 +21,9 @@ struct RadixParams {
   Walk<3> walk;                                // rows of the three
 };
 
-// Keys in the order of values: NaN is the largest, -0 equals 0.
-FD U key_of(S element, bool descending) {
-  union {
-    S element;
-    U bits;
-  } x;
-  x.element = element;
-  constexpr U kSign = static_cast<U>(U(1) << (8 * sizeof(U) - 1));
-  U key = x.bits;
-#if FACULA_CLASS == 2
-  if (static_cast<U>(key & static_cast<U>(~kSign)) > static_cast<U>(FACULA_LARGEST)) key = static_cast<U>(~kSign);
-  if (key == kSign) key = 0;
-  key = (key & kSign) != 0 ? static_cast<U>(~key) : static_cast<U>(key | kSign);
-#elif FACULA_CLASS == 1
-  key = static_cast<U>(key ^ kSign);
-#endif
-  return descending ? static_cast<U>(~key) : key;
-}
-FD uint32_t digit_of(U key, int64_t shift) { return static_cast<uint32_t>(key >> shift) & 255u; }
-
 FD U read_key(const RadixParams& p, const int64_t (&at)[3], int64_t row, int64_t i) {
   if (p.first == 0) return p.keys_in[row * p.length + i];
   return key_of(*reinterpret_cast<const S*>(p.in + at[0] + i * p.in_step), p.descending != 0);
-}
-
-// The sum of what the threads before this one have; a block of kThreads.
-FD uint32_t sum_before(uint32_t mine) {
-  __shared__ uint32_t warps[kWarps];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  uint32_t sum = mine;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t left = __shfl_up_sync(0xffffffffu, sum, step);
-    if (lane >= step) sum += left;
-  }
-  __syncthreads();
-  if (lane == 31) warps[warp] = sum;
-  __syncthreads();
-  uint32_t before = sum - mine;
-#pragma unroll
-  for (int i = 0; i < kWarps; ++i) {
-    if (i < warp) before += warps[i];
-  }
-  return before;
 }
 
 }  // namespace facula

@@ -12,6 +12,7 @@ struct ScanParams {
   char* indices;
   int64_t length, reverse;
   int64_t in_step, in2_step, out_step, indices_step;
+  int64_t vectors;        // elements in order, side by side, whole vectors of kItems
   int64_t chunk, chunks;  // elements of a row that a block has, and how many such parts there are
   Acc* parts;             // what stands before each; null where rows are whole
   Walk<4> walk;           // rows
@@ -110,6 +111,36 @@ constexpr int kThreads = 256, kItems = 4;
 
 using namespace facula;
 
+// kItems elements from `begin` on, and as many results there.
+FD void read_items(const ScanParams& p, const int64_t (&at)[4], int64_t begin, int64_t end, Acc (&mine)[kItems]) {
+#if FACULA_SCAN < 2
+  if (p.vectors != 0 && begin + kItems <= end) {
+    Vector<I, kItems> v;
+    v.load(reinterpret_cast<const I*>(p.in + at[0]) + begin);
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) mine[k].value = load<T>(v.at[k]);
+    return;
+  }
+#endif
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) mine[k] = begin + k < end ? read(p, at, begin + k) : start();
+}
+FD void write_items(const ScanParams& p, const int64_t (&at)[4], int64_t begin, int64_t end, Acc (&mine)[kItems]) {
+#if FACULA_SCAN < 2
+  if (p.vectors != 0 && begin + kItems <= end) {
+    Vector<O0, kItems> v;
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) v.at[k] = element<O0>(mine[k].value);
+    v.store(reinterpret_cast<O0*>(p.out + at[2]) + begin);
+    return;
+  }
+#endif
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    if (begin + k < end) write(p, at, begin + k, mine[k]);
+  }
+}
+
 // The value of the thread `distance` before this one in its warp.
 FD Acc from_before(const Acc& acc, int distance) {
   static_assert(sizeof(Acc) % 4 == 0);
@@ -160,16 +191,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_rows(const __
     for (int64_t first = start_at; first < end; first += kThreads * kItems) {
       const int64_t begin = first + static_cast<int64_t>(threadIdx.x) * kItems;
       Acc mine[kItems];
-#pragma unroll
-      for (int k = 0; k < kItems; ++k) mine[k] = begin + k < end ? read(p, at, begin + k) : start();
+      read_items(p, at, begin, end, mine);
 #pragma unroll
       for (int k = 1; k < kItems; ++k) mine[k] = combine(mine[k - 1], mine[k]);
       Acc total;
       const Acc before = combine(carry, before_in_block(mine[kItems - 1], total));
 #pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        if (begin + k < end) write(p, at, begin + k, combine(before, mine[k]));
-      }
+      for (int k = 0; k < kItems; ++k) mine[k] = combine(before, mine[k]);
+      write_items(p, at, begin, end, mine);
       carry = combine(carry, total);
     }
   }
@@ -185,13 +214,12 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_parts(const _
     Acc carry = start();
     for (int64_t first = start_at; first < end; first += kThreads * kItems) {
       const int64_t begin = first + static_cast<int64_t>(threadIdx.x) * kItems;
-      Acc mine = start();
+      Acc mine[kItems];
+      read_items(p, at, begin, end, mine);
 #pragma unroll
-      for (int k = 0; k < kItems; ++k) {
-        if (begin + k < end) mine = k == 0 ? read(p, at, begin) : combine(mine, read(p, at, begin + k));
-      }
+      for (int k = 1; k < kItems; ++k) mine[k] = combine(mine[k - 1], mine[k]);
       Acc total;
-      before_in_block(mine, total);
+      before_in_block(mine[kItems - 1], total);
       carry = combine(carry, total);
     }
     if (threadIdx.x == 0) p.parts[job] = carry;

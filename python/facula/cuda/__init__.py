@@ -6,6 +6,8 @@ kept on disk; `python -m facula.cuda.warmup` does so ahead.
 
     FACULA_CUDA=0         switches it off
     FACULA_CUDA_SYNC=1    waits for each kernel, so that errors show where they arise
+    FACULA_CUDA_TF32=1    lets float32 products and convolutions round their operands to 10 bits
+    FACULA_CUDNN=0        leaves cuDNN alone: kernels of facula's own, and the same bits each time
     FACULA_CACHE          folder of compiled kernels; FACULA_CACHE_SIZE bounds it, in MiB
 """
 

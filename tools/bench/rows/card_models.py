@@ -37,8 +37,6 @@ def resnet(lib, inputs, batch):
 
 
 rows.rows += [
-    replace(
-        row, name=f"memory of {row.name}", goal=goal, measure="device memory", tolerance=None
-    )
+    replace(row, name=f"memory of {row.name}", goal=goal, measure="device memory", tolerance=None)
     for row, goal in ((rows.rows[1], 0.9), (rows.rows[2], 1.0))
 ]
