@@ -30,9 +30,9 @@ TYPES: dict[str, tuple[tuple[str, str], ...]] = {
 # Vocabulary whose value is bool, or real for complex arguments.
 PREDICATES = frozenset({"isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit"})
 REAL_VALUED = frozenset({"abs", "real", "imag", "angle"})
-# Vocabulary that of integers adds to `zeros` whether a divisor is zero.
+# Vocabulary that of integers adds to `by_zero` whether a divisor is zero.
 DIVISIONS = frozenset({"floor_divide", "trunc_divide", "remainder", "fmod"})
-RESERVED = frozenset({"n", "i", "T", "R", "outs", "ins", "args", "out", "math", "zeros"})
+RESERVED = frozenset({"n", "i", "T", "R", "outs", "ins", "args", "out", "math", "by_zero"})
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class _Emitter:
         texts = [a.text for a in args]
         if name in DIVISIONS and self.class_ in ("bool", "int"):
             self.divides = True
-            texts.append("zeros")
+            texts.append("by_zero")
         return Code(f"math::{name}({', '.join(texts)})", type_, atom=True)
 
     def _arithmetic(self, e: Expr) -> Code:

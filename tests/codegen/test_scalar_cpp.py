@@ -18,7 +18,7 @@ CASES = [
     ("x / y", "complex", [], "math::div(x, y)"),
     ("2 * x", "complex", [], "R(2) * x"),
     ("x % y", "float", [], "math::remainder(x, y)"),
-    ("x // y", "int", [], "math::floor_divide(x, y, zeros)"),
+    ("x // y", "int", [], "math::floor_divide(x, y, by_zero)"),
     ("x << y", "int", [], "math::shift_left(x, y)"),
     ("~x", "int", [], "math::invert(x)"),
     ("-x", "float", [], "-x"),

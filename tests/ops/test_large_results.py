@@ -68,7 +68,9 @@ def test_softmax(shape, dim):
     for name in ("softmax", "log_softmax"):
         t = fa.tensor(x, requires_grad=True)
         y = getattr(fa.nn.functional, name)(t, dim)
-        np.testing.assert_allclose(y.detach().numpy(), np.log(want) if name[0] == "l" else want, rtol=3e-6, atol=3e-6)
+        np.testing.assert_allclose(
+            y.detach().numpy(), np.log(want) if name[0] == "l" else want, rtol=3e-6, atol=3e-6
+        )
         (slope,) = fa.autograd.grad(y, t, fa.tensor(g))
         if name == "softmax":
             right = want * (g - (g * want).sum(dim, keepdims=True))
@@ -122,6 +124,8 @@ def test_group_and_batch_norm(groups):
     np.testing.assert_allclose(got, want.reshape(shape), rtol=1e-4, atol=1e-4)
     if groups == 1:
         wide = x.astype(np.float64)
-        want = (wide - wide.mean((0, 2, 3), keepdims=True)) / np.sqrt(wide.var((0, 2, 3), keepdims=True) + 1e-5)
+        want = (wide - wide.mean((0, 2, 3), keepdims=True)) / np.sqrt(
+            wide.var((0, 2, 3), keepdims=True) + 1e-5
+        )
         got = fa.nn.functional.batch_norm(t, None, None, training=True).numpy()
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

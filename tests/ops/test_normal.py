@@ -8,7 +8,24 @@ import numpy as np
 import pytest
 from harness import run_python
 
-POINTS = [-36.9, -25.3, -12.9, -12.1, -8.77, -5.42, -3.0001, -2.1, -1.3, -0.7, -1e-3, 1e-30, 0.3, 1.1, 2.7, 5.9]
+POINTS = [
+    -36.9,
+    -25.3,
+    -12.9,
+    -12.1,
+    -8.77,
+    -5.42,
+    -3.0001,
+    -2.1,
+    -1.3,
+    -0.7,
+    -1e-3,
+    1e-30,
+    0.3,
+    1.1,
+    2.7,
+    5.9,
+]
 
 
 def units(got: np.ndarray, want: list[mpmath.mpf]) -> float:
