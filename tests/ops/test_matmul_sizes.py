@@ -205,3 +205,29 @@ def test_convolution(channels: int) -> None:
         assert np.abs(got - want).max() < 1e-11, (channels, out, size, kernel)
         wide = fa.nn.functional.conv2d(fa.tensor(x).float(), fa.tensor(w).float()).numpy()
         assert np.abs(wide - want).max() < 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_linear_adds_its_bias_once(dtype: str) -> None:
+    """A bias for each feature, one for all, and one with gaps; against NumPy in float64."""
+    rng = np.random.default_rng(5)
+    kind = getattr(fa, dtype)
+    tolerance = {"float32": 2e-5, "float64": 1e-12, "bfloat16": 2e-2, "float16": 3e-3}[dtype]
+    for rows, inward, outward in [
+        (1, 5, 7),
+        (3, 1, 2),
+        (33, 64, 70),
+        (40, 300, 33),
+        (64, 784, 256),
+    ]:
+        x = fa.tensor(rng.normal(size=(rows, inward)), dtype=kind)
+        w = fa.tensor(rng.normal(size=(outward, inward)), dtype=kind)
+        for b in (
+            fa.tensor(rng.normal(size=outward), dtype=kind),
+            fa.tensor(rng.normal(size=2 * outward), dtype=kind)[::2],
+            fa.tensor(rng.normal(size=1), dtype=kind),
+            fa.tensor(3.5, dtype=kind),
+        ):
+            got = fa.nn.functional.linear(x, w, b).double().numpy()
+            want = x.double().numpy() @ w.double().numpy().T + b.double().numpy()
+            assert np.abs(got - want).max() <= tolerance * max(1, np.abs(want).max())
