@@ -8,7 +8,6 @@
 #include "aten/cpu/bytes.h"
 #include "aten/cpu/reduce_walk.h"
 #include "runtime/iterate/convert.h"
-#include "runtime/iterate/stream.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/strided.h"
 
@@ -187,11 +186,6 @@ class Reducer {
           load_(tile + n * compute_item_, data_ + (offset + walk.offset()) * item_, along, m);
           walk.advance(m);
           n += m;
-        }
-        // The tile is reduced in the cache; meanwhile the memory need not be idle.
-        if (along == 1 && begin + n < end) {
-          const char* next = data_ + (offset + walk.offset()) * item_;
-          fetch(next, next + n * item_);
         }
       }
       loops_.rows(x, n, 0, 1, tree.slot(), 1);
