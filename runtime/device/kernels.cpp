@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "runtime/dispatch/refused.h"
 #include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/strided.h"
@@ -290,11 +291,14 @@ bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> a
   return true;
 }
 
-// ---- the CPU in the device's place ----
+// ---- the decomposition or the CPU in the kernel's place ----
 
-Value host_value(const KernelArg& a) {
+// An argument as it is, or as the CPU has it.
+Value value_of(const KernelArg& a, bool host) {
   if (a.at == nullptr) return Value();
-  const auto moved = [](const Tensor& t) { return t.defined() && t.device().type > kMeta ? host_mirror(t) : t; };
+  const auto moved = [host](const Tensor& t) {
+    return host && t.defined() && t.device().type > kMeta ? host_mirror(t) : t;
+  };
   switch (a.kind) {
     case Kind::Tensor:
       return moved(at<Tensor>(a));
@@ -316,17 +320,37 @@ Value host_value(const KernelArg& a) {
     case Kind::Type:
       return at<ScalarType>(a);
     case Kind::Device:
-      return Device{};
+      return host ? Device{} : at<Device>(a);
     case Kind::Format:
       return at<MemoryFormat>(a);
     case Kind::Generator:
-      return Value();  // see call_cpu
+      return host ? Value() : Value(at<Generator>(a));  // see call_cpu
     case Kind::Ints:
       return std::vector<int64_t>(at<IntList>(a).begin(), at<IntList>(a).end());
     case Kind::Bools:
       return at<std::vector<bool>>(a);
   }
   __builtin_unreachable();
+}
+
+void put_first(const Value& value, const KernelArg& result) {
+  if (const Scalar* s = std::get_if<Scalar>(&value)) put_result(result, number(*s));
+  if (const int64_t* v = std::get_if<int64_t>(&value)) put_result(result, number(Scalar(*v)));
+  if (const bool* v = std::get_if<bool>(&value)) put_result(result, number(Scalar(*v)));
+}
+
+void call_below_layers(const OperatorEntry& op, Stack& stack) {
+  ThreadState& s = thread_state();
+  const ThreadState saved = s;
+  s.excluded = static_cast<LayerSet>(~0u);
+  s.included = 0;
+  try {
+    op.boxed(stack);
+  } catch (...) {
+    s = saved;
+    throw;
+  }
+  s = saved;
 }
 
 void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
@@ -337,7 +361,7 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
   std::vector<Tensor> mirrors(inputs);
   Generator source, drawing;  // the CPU goes on in the device's stream of numbers
   for (size_t i = 0; i < inputs; ++i) {
-    stack.push_back(host_value(args[i]));
+    stack.push_back(value_of(args[i], true));
     if (args[i].kind == Kind::Generator) {
       const auto* given = static_cast<const Generator*>(args[i].at);
       source = given != nullptr && *given ? *given : default_generator(device);
@@ -347,19 +371,7 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
     }
     if (const Tensor* t = std::get_if<Tensor>(&stack.back())) mirrors[i] = *t;
   }
-  {
-    ThreadState& s = thread_state();
-    const ThreadState saved = s;
-    s.excluded = static_cast<LayerSet>(~0u);
-    s.included = 0;
-    try {
-      op.boxed(stack);
-    } catch (...) {
-      s = saved;
-      throw;
-    }
-    s = saved;
-  }
+  call_below_layers(op, stack);
   if (source) source->set_state(drawing->state());
   for (size_t i = 0; i < inputs; ++i) {
     if (is_written(op, i) && args[i].at != nullptr) write_mirror(at<Tensor>(args[i]), mirrors[i]);
@@ -367,20 +379,51 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
   for (size_t i = 0; i < static_cast<size_t>(op.outs); ++i) {
     device_copy(at<Tensor>(args[inputs + i]), std::get<Tensor>(stack[i]), false);
   }
-  if (result.at != nullptr && !stack.empty()) {
-    if (const Scalar* s = std::get_if<Scalar>(&stack[0])) put_result(result, number(*s));
-    if (const int64_t* v = std::get_if<int64_t>(&stack[0])) put_result(result, number(Scalar(*v)));
-    if (const bool* v = std::get_if<bool>(&stack[0])) put_result(result, number(Scalar(*v)));
+  if (result.at != nullptr && !stack.empty()) put_first(stack[0], result);
+}
+
+// The operator anew, told to take its decomposition. One that has none comes back here, to go to the CPU.
+void call_decomposition(const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result) {
+  const size_t inputs = args.size() - static_cast<size_t>(op.outs);
+  Stack stack;
+  for (size_t i = 0; i < inputs; ++i) stack.push_back(value_of(args[i], false));
+  refused_operator() = &op;
+  try {
+    call_below_layers(op, stack);
+  } catch (...) {
+    refused_operator() = nullptr;
+    throw;
   }
+  refused_operator() = nullptr;
+  for (size_t i = 0; i < static_cast<size_t>(op.outs); ++i) {
+    const Tensor &to = at<Tensor>(args[inputs + i]), &from = std::get<Tensor>(stack[i]);
+    // results that nobody asked for are placeholders
+    if (to.numel() > 0 && to.sizes() == from.sizes()) device_copy(to, from, false);
+  }
+  if (result.at != nullptr && !stack.empty()) put_first(stack[0], result);
 }
 
 }  // namespace
+
+const OperatorEntry*& refused_operator() {
+  thread_local const OperatorEntry* refused = nullptr;
+  return refused;
+}
 
 void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
   const Device device = device_of_call(args);
   Door& door = door_of(device.type);
   door.start();
-  if (call_kernel(door, op, args, result, device) || call_fold(door, op, args, device)) return;
+  const bool refused = refused_operator() == &op;
+  if (refused) {
+    refused_operator() = nullptr;
+  } else {
+    if (call_kernel(door, op, args, result, device) || call_fold(door, op, args, device)) return;
+    if (op.kernels[device.type] != nullptr) {
+      call_decomposition(op, args, result);
+      return;
+    }
+  }
   if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, op);
   call_cpu(door, op, args, result, device);
 }
