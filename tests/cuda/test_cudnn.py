@@ -67,6 +67,7 @@ rows = e(2, 16, 3 * 32).reshape(2, 16, 3, 4, 8).permute(2, 0, 3, 1, 4)
 assert launched(lambda: attend(*rows)) == []  # heads beside each other are read in place
 assert ran(lambda: attend(*(e(2, 4, 16, 8, dtype=fa.float32) for _ in range(3)))) == []
 assert ran(lambda: attend(*(e(2, 4, 16, 7) for _ in range(3)))) == []
+assert not fa.backends.fallbacks("cuda")                    # the formula served, on the device
 """
     )
     forward, backward, causal, causal_backward = out.splitlines()
@@ -88,6 +89,9 @@ assert [l[0] for l in launched(lambda: conv(x, w))] == ["facula_conv"]
 y = conv(x, w)
 assert ran(lambda: fa.autograd.grad(y, (x, w), e(*y.shape))) == []
 fa.nn.functional.scaled_dot_product_attention(*(e(1, 2, 8, 8) for _ in range(3)))
+fa.topk(e(4, 3000, dtype=fa.float32), 2000)
+fa.nn.functional.batch_norm(e(0, 3, 5), e(3), e(3))
+assert not fa.backends.fallbacks("cuda"), fa.backends.fallbacks("cuda")
 """
     )
     run(script, FAKE_CUDNN_NONE="1")
