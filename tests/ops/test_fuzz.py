@@ -30,7 +30,7 @@ ALLOWED = (
     BufferError,
 )
 # Sizes of gigabytes are honest requests, so there are none between these two scales.
-INTS = [0, 1, -1, 2, -2, 3, 7, 1000, -1000, 1 << 50, (1 << 63) - 1, -(1 << 63), 1 << 64]
+INTS = [0, 1, -1, 2, -2, 3, 7, 100, -1000, 1 << 50, (1 << 63) - 1, -(1 << 63), 1 << 64]
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e308, -1e308, float("inf"), float("-inf"), float("nan"), 5e-324]
 SMALL = [0, 1, -1, 2, -2, 3]
 
