@@ -74,6 +74,15 @@ def gpt(lib: Any, vocabulary: int, length: int, width: int, layers: int, heads: 
     return GPT()
 
 
+def _shortcut(nn: Any, before: int, after: int, stride: int) -> Any:
+    """What a residual block adds: its input, projected where the shape changes."""
+    if stride == 1 and before == after:
+        return nn.Sequential()
+    return nn.Sequential(
+        nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
+    )
+
+
 def resnet50(lib: Any, classes: int) -> Any:
     """He et al. 2015, with the stride in the 3x3 convolution as torchvision has it."""
     nn, functional = lib.nn, lib.nn.functional
@@ -88,11 +97,7 @@ def resnet50(lib: Any, classes: int) -> Any:
             self.norm2 = nn.BatchNorm2d(within)
             self.conv3 = nn.Conv2d(within, after, 1, bias=False)
             self.norm3 = nn.BatchNorm2d(after)
-            self.short = nn.Sequential()
-            if stride != 1 or before != after:
-                self.short = nn.Sequential(
-                    nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
-                )
+            self.short = _shortcut(nn, before, after, stride)
 
         def forward(self, x):
             y = functional.relu(self.norm1(self.conv1(x)))
@@ -143,11 +148,7 @@ def resnet18(lib: Any, classes: int) -> Any:
             self.norm1 = nn.BatchNorm2d(after)
             self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
             self.norm2 = nn.BatchNorm2d(after)
-            self.short = nn.Sequential()
-            if stride != 1 or before != after:
-                self.short = nn.Sequential(
-                    nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
-                )
+            self.short = _shortcut(nn, before, after, stride)
 
         def forward(self, x):
             y = functional.relu(self.norm1(self.conv1(x)))
