@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from . import cpp_types
 from .expressions import expression
 from .model import Formula, Operator, Schema, Type
 from .scope import Scope
@@ -32,7 +33,10 @@ class Translator:
         self._offered = offered  # further names, for messages
 
     def expression(self, formula: Formula, wanted: Type | None = None) -> Value:
-        """A formula that is one expression, as a value of the wanted type."""
+        """A formula as a value; a program, where a type is wanted, is called on the spot."""
+        if wanted is not None and isinstance(formula.tree, ast.Module) and formula.tree.body[1:]:
+            body = " ".join(self.program(formula, (wanted,)))
+            return Value(f"[&]() -> {cpp_types.owned(wanted)} {{ {body} }}()", wanted)
         scope = self._scope(formula)
         body = _single(scope)
         value = expression(scope, body)

@@ -264,12 +264,15 @@ class _Deriver:
         self._note_missing(op, [e for _, e in terms])
         if all(is_zero(e) for _, e in terms):
             return Derivative((input_,), op.location, zero=True)
-        scope = [*tensors, "grad"]
-        text = tensor_form(terms[-1][1], scope)
         variant = next((a.name for a in op.signature.arguments if a.type.base == "str"), "")
-        for key, term in reversed(terms[:-1]):
-            text = f'({tensor_form(term, scope)}) if {variant} == "{key}" else ({text})'
-        stated = expr.synthetic(text, op.location)
+        lines = []
+        for key, term in terms:
+            body = tensor_form(term, [*tensors, "grad"])
+            if key != terms[-1][0]:
+                lines.append(f'if {variant} == "{key}":')
+                body = [f"    {line}" for line in body]
+            lines += body
+        stated = expr.synthetic("\n".join(lines), op.location)
         return Derivative((input_,), op.location, formula=stated)
 
     def _note_missing(self, op: Operator, terms: Sequence[Expr]) -> None:

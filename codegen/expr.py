@@ -109,7 +109,13 @@ def _tree(text: str, mode: str) -> ast.AST:
 
 
 def synthetic(text: str, location: Location) -> Formula:
-    """A formula that the generator wrote; its place is the record it comes from."""
+    """A formula that the generator wrote; its place is the record it comes from.
+
+    A program of one `return` is kept as the expression that it returns.
+    """
+    if "\n" in text:
+        return Formula(text, ast.parse(text), location)
+    text = text.removeprefix("return ")
     return Formula(text, ast.parse(text, mode="eval"), location)
 
 

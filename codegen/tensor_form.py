@@ -15,9 +15,22 @@ from .tree import Expr, call, name
 _LOGIC = {"and": "logical_and", "or": "logical_or", "not": "logical_not"}
 
 
-def tensor_form(e: Expr, tensors: Collection[str]) -> str:
-    """Python text over operators of a tree whose tensor variables are `tensors`."""
-    return _Writer(frozenset(tensors)).text(e)
+def tensor_form(e: Expr, tensors: Collection[str]) -> list[str]:
+    """Lines of a program over operators that returns a tree whose tensor variables are `tensors`.
+
+    What the tree computes several times is assigned to a name first.
+    """
+    parts = _Repeated(_Writer(frozenset(tensors))).of(e)
+    writer = _Writer(frozenset([*tensors, *(n.text for n in parts.values())]))
+    lines = []
+    for part, own_name in parts.items():
+        inside = Expr(part.head, tuple(_named(a, parts) for a in part.args), part.text)
+        lines.append(f"{own_name.text} = {writer.text(inside)}")
+    return [*lines, f"return {writer.text(_named(e, parts))}"]
+
+
+def _named(e: Expr, names: Mapping[Expr, Expr]) -> Expr:
+    return e.map(names.get)
 
 
 def operators_used(e: Expr) -> set[str]:
@@ -41,12 +54,16 @@ class _Writer:
         if e.head == "where":
             text = self._where(e)
             return name(f"({text})" if " if " in text else text)
-        if e.head in _LOGIC and self._is_tensor(e):
+        if e.head in _LOGIC and self.is_tensor(e):
             return call(_LOGIC[e.head], *(a.map(self._replace) for a in e.args))
         return None
 
-    def _is_tensor(self, e: Expr) -> bool:
+    def is_tensor(self, e: Expr) -> bool:
         return bool(e.names() & self.tensors)
+
+    def chooses(self, e: Expr) -> bool:
+        """Whether a condition without tensors decides what of `e` is computed at all."""
+        return e.head == "where" and self._split(*e.args)[0] is not None
 
     def _where(self, e: Expr) -> str:
         c, a, b = e.args
@@ -61,14 +78,38 @@ class _Writer:
 
     def _split(self, c: Expr, a: Expr, b: Expr) -> tuple[Expr | None, Expr, Expr]:
         """Pull a condition without tensors out of `where(c, a, b)`: (it, yes, no)."""
-        if not self._is_tensor(c):
+        if not self.is_tensor(c):
             return c, a, b
-        if c.head in ("and", "or") and any(not self._is_tensor(x) for x in _leaves(c)):
+        if c.head in ("and", "or") and any(not self.is_tensor(x) for x in _leaves(c)):
             left, right = c.args
             if c.head == "and":
                 return self._split(left, Expr("where", (right, a, b)), b)
             return self._split(left, a, Expr("where", (right, a, b)))
         return None, a, b
+
+
+class _Repeated:
+    """Finds the tensors that a tree computes in several places, inner ones first."""
+
+    def __init__(self, writer: _Writer) -> None:
+        self.writer = writer
+        self.uses: dict[Expr, int] = {}
+
+    def of(self, e: Expr) -> dict[Expr, Expr]:
+        """Those trees, each with the name it is to have."""
+        self._count(e)
+        repeated = (part for part, uses in self.uses.items() if uses > 1)
+        return {part: name(f"part{i}") for i, part in enumerate(repeated, 1)}
+
+    def _count(self, e: Expr) -> None:
+        if not e.args or not self.writer.is_tensor(e) or self.writer.chooses(e):
+            return
+        if e in self.uses:
+            self.uses[e] += 1
+            return
+        for inner in e.args:
+            self._count(inner)
+        self.uses[e] = 1
 
 
 def _leaves(c: Expr) -> list[Expr]:

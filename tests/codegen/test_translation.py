@@ -15,6 +15,8 @@ from codegen.facts import facts_of, names_used
 from codegen.model import Location, Schema, Type
 from codegen.scope import TranslationError
 from codegen.signature import parse
+from codegen.tensor_form import tensor_form
+from codegen.tree import from_formula
 from codegen.values import (
     BOOL,
     FLOAT,
@@ -33,6 +35,7 @@ from codegen.values import (
 OPTIONAL_INT, OPTIONAL_TENSOR = Type("int", optional=True), Type("Tensor", optional=True)
 PAIR = Type("int", list_size=2)
 X = Value("x", TENSOR)
+HERE = Location("ops.yaml", 1, 1)
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +77,13 @@ EXPRESSIONS = {
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_expression(text: str, small: Schema) -> None:
     translator = Translator(small, small.operator("new"), VARIABLES)
-    formula = expr.parse(text, Location("ops.yaml", 1, 1))
+    formula = expr.parse(text, HERE)
     assert translator.expression(formula).code == EXPRESSIONS[text]
 
 
 def test_a_formula_leaves_the_next_alone(small: Schema) -> None:
     """Names that a program declares are its own."""
     translator = Translator(small, small.operator("new"), VARIABLES)
-    place = Location("ops.yaml", 1, 1)
     program = expr.parse("y = x + x\nreturn y", place, program=True)
     assert translator.program(program, (TENSOR,)) == [
         "Tensor y_v{};",
@@ -151,3 +153,20 @@ def test_pair() -> None:
     assert pair(signature, [X], {}) is None
     assert pair(signature, [X, one], {"c": one}) is None
     assert pair(signature, [X, one], {"size": two}) is None
+
+
+def test_what_a_tree_repeats_gets_a_name() -> None:
+    tree = from_formula(expr.parse("exp(a * b) + exp(a * b) * c", HERE))
+    lines = ["part1 = exp(a * b)", "return part1 + part1 * c"]
+    assert tensor_form(tree, ["a", "b"]) == lines
+
+
+def test_a_name_in_place_of_tensors_is_a_tensor() -> None:
+    tree = from_formula(expr.parse("where(a + 1 == 0, 0, a + 1)", HERE))
+    assert tensor_form(tree, ["a"]) == ["part1 = a + 1", "return where(part1 == 0, 0, part1)"]
+
+
+def test_a_condition_on_numbers_decides_what_is_computed() -> None:
+    """Neither branch is computed ahead of the condition, as often as it is repeated inside."""
+    tree = from_formula(expr.parse("where(n == 0, 0, exp(a) * exp(a))", HERE))
+    assert tensor_form(tree, ["a"]) == ["return 0 if n == 0 else exp(a) * exp(a)"]
