@@ -25,15 +25,11 @@ class Field:
     saved: bool = False  # SavedTensors, released after backward
     output: bool = False  # initialised after the forward
     list: bool = False
+    inplace: str = ""  # what an in-place form saves instead of what it is about to overwrite
 
     @property
     def inplace_init(self) -> str:
-        """What an in-place form saves of the tensor it is about to overwrite."""
-        if self.type != "SavedTensor" or self.output:
-            return self.init
-        return self.init.replace(
-            f"SavedTensor({self.label}, ", f"SavedTensor(engine_roles().clone({self.label}), "
-        )
+        return self.inplace or self.init
 
 
 @dataclass(frozen=True)
@@ -213,9 +209,9 @@ class _Builder:
             if not whole:
                 self._save_facts(argument, number, facts, variables)
                 return []
-            field = Field(
-                f"{code}_in", "SavedTensor", f"SavedTensor({code}, false)", name, (number,), True
-            )
+            own = f"SavedTensor({code}, false)"
+            copied = f"SavedTensor(engine_roles().clone({code}), false)"
+            field = Field(f"{code}_in", "SavedTensor", own, name, (number,), True, inplace=copied)
             return self._saved(field, t, variables)
         if t.is_tensor_list:
             kind, init = "std::vector<SavedTensor>", f"save_list({code})"

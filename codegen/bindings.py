@@ -41,8 +41,6 @@ class Binding:
     spec: str
     called: str
     params: tuple[str, ...]  # ParamSpec initialisers
-    count: int
-    slots: int
     convert: tuple[str, ...]  # statements that make the C++ arguments
     arguments: str
     out_slot: int | None
@@ -52,7 +50,6 @@ class Binding:
     result: str  # how the C++ result becomes Python's: wrap, self, none, named
     fields: tuple[str, ...]
     forms: tuple[str, ...]
-    result_type: str
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,6 @@ class Entry:
 
 def binding_of(op: Operator) -> Binding:
     params = [_param(op, a) for a in op.signature.arguments]
-    count = len(params)
     out_slot = grad_slot = None
     out_list = len(op.signature.returns) > 1
     if "out" in op.variants:
@@ -106,8 +102,6 @@ def binding_of(op: Operator) -> Binding:
         spec=f"{op.symbol}_spec",
         called=called(op),
         params=tuple(params),
-        count=count,
-        slots=max(len(params), 1),
         convert=convert,
         arguments=", ".join(_call_argument(a) for a in op.signature.arguments),
         out_slot=out_slot,
@@ -117,7 +111,6 @@ def binding_of(op: Operator) -> Binding:
         result=result,
         fields=cpp_types.output_names(op),
         forms=tuple(f.variant for f in stubs.forms_of(op)),
-        result_type=cpp_types.result_type(returns),
     )
 
 

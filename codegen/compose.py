@@ -35,8 +35,8 @@ class Translator:
     def expression(self, formula: Formula, wanted: Type | None = None) -> Value:
         """A formula as a value; a program, where a type is wanted, is called on the spot."""
         if wanted is not None and isinstance(formula.tree, ast.Module) and formula.tree.body[1:]:
-            body = " ".join(self.program(formula, (wanted,)))
-            return Value(f"[&]() -> {cpp_types.owned(wanted)} {{ {body} }}()", wanted)
+            statements = " ".join(self.program(formula, (wanted,)))
+            return Value(f"[&]() -> {cpp_types.owned(wanted)} {{ {statements} }}()", wanted)
         scope = self._scope(formula)
         body = _single(scope)
         value = expression(scope, body)

@@ -36,9 +36,8 @@ Spaces = Mapping[str, Sequence[Function]]
 def kernel_functions(op: Operator) -> Iterator[tuple[str, Function]]:
     """The functions that an operator binds to, each with its namespace below `facula`."""
     for device, symbol in op.dispatch:
-        if device != "CUDA":
-            result, parameters = cpp_types.kernel_result(op), cpp_types.kernel_parameters(op)
-            yield device.lower(), Function(result, symbol, parameters)
+        result, parameters = cpp_types.kernel_result(op), cpp_types.kernel_parameters(op)
+        yield device.lower(), Function(result, symbol, parameters)
     if op.composite_fn:
         result = cpp_types.result_type(op.signature.returns)
         yield "composite", Function(result, op.composite_fn, cpp_types.parameters(op))

@@ -192,7 +192,7 @@ class Judge:
             place = op.place(f"dispatch.{device}")
             if device not in DEVICES:
                 add(place, op.name, f"unknown device '{device}'{suggestion(device, DEVICES)}")
-            elif symbol == "none" and device != "CUDA":
+            elif symbol == "none":
                 add(place, op.name, f"a kernel for {device}, or no entry for it")
         if op.scalar and op.dispatch:
             message = "'scalar' gives the kernels of every device; 'dispatch' has no place"

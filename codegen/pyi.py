@@ -149,6 +149,7 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
             properties=properties,
             exports=exports(schema, table),
             package_methods=table["METHODS"],
+            vendors=table["VENDORS"],
         ),
     }
     for path in namespaces(schema):

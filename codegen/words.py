@@ -26,7 +26,7 @@ DEFAULT_VARIANTS = {
     "matmul": ("out",),
     "structured": ("out",),
 }
-DEVICES = ("CPU", "CUDA", "device", "any")  # device: every one of the device door
+DEVICES = ("CPU", "device", "any")  # device: every one of the device door
 FORWARD = ("elementwise", "linear", "composite")
 POLICY_WORDS = {
     "deterministic": ("true", "false"),

@@ -136,7 +136,6 @@ std::string_view embedded(std::string_view name) {
 }
 
 std::string compiler_missing() { return nvrtc().why; }
-std::string compiler_version() { return std::to_string(nvrtc().major) + "." + std::to_string(nvrtc().minor); }
 
 Compiled compile(const Source& source, const std::string& arch) {
   // A device newer than the compiler runs the newest PTX that it knows, compiled by the driver.

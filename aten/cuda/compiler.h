@@ -29,6 +29,5 @@ Compiled compile(const Source& source, const std::string& arch);
 
 // Why there is no compiler; empty when there is one.
 std::string compiler_missing();
-std::string compiler_version();
 
 }  // namespace facula::cuda

@@ -7,6 +7,8 @@ from facula import _C
 from facula._exports import ATTRIBUTES as _ATTRIBUTES
 from facula._exports import METHODS as _METHODS
 from facula._exports import SUBMODULES as _SUBMODULES
+from facula._exports import VENDORS as _VENDORS
+from facula._moving import add_methods as _add_methods
 
 # Operators, dtypes and types: whatever the compiled module has.
 globals().update({_name: _value for _name, _value in vars(_C).items() if _name[0] != "_"})
@@ -44,6 +46,8 @@ def _method(name):
 
 for _name in _METHODS:
     setattr(_C.Tensor, _name, _method(_name))
+for _name in _VENDORS:
+    _add_methods(_C.Tensor, _name)
 
 
 def __getattr__(name):

@@ -7,6 +7,8 @@ compiled module.
 SUBMODULES = tuple(
     "__config__ amp autograd backends examples nn optim random serialization testing utils".split()
 )
+# Devices of this wheel: each has a folder with a `_vendor.py`.
+VENDORS = ("cuda",)
 # Module -> its names that are the package's too.
 ATTRIBUTES = {
     "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"

@@ -63,11 +63,9 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
         if len(pair) != 2:
             raise RuntimeError("tensordot(): dims is a number or two lists of dims")
         dims_a, dims_b = ([v] if isinstance(v, int) else list(v) for v in pair)
-    result = _C._ops.tensordot_dims(a, b, dims_a, dims_b)
-    return result if out is None else out.copy_(result)
+    return _C._ops.tensordot_dims(a, b, dims_a, dims_b, out=out)
 
 
 def chain_matmul(*matrices: Any, out: Any = None) -> Any:
     """Product of matrices in the order that needs the fewest multiplications."""
-    result = _C._ops.chain_matmul(list(matrices))
-    return result if out is None else out.copy_(result)
+    return _C._ops.chain_matmul(list(matrices), out=out)

@@ -82,11 +82,6 @@ uint32_t Node::add_output(const Tensor& t) {
   return i;
 }
 
-void Node::set_output(uint32_t i, const Tensor& t) {
-  if (i >= outputs_.size()) outputs_.resize(i + 1);
-  outputs_[i] = OutputMeta{DimVector(t.sizes()), t.dtype(), t.device()};
-}
-
 Tensor Node::materialize(const Tensor& grad, size_t i) const {
   if (grad.defined()) return grad;
   return engine_roles().zeros(outputs_[i]);

@@ -90,7 +90,6 @@ class FACULA_API Node : public RefCounted {
   const OutputMeta& output(size_t i) const { return outputs_[i]; }
   // Returns the new output's number.
   uint32_t add_output(const Tensor& t);
-  void set_output(uint32_t i, const Tensor& t);
   // Zeros shaped like output i when `grad` is undefined, else `grad`.
   Tensor materialize(const Tensor& grad, size_t i) const;
 

@@ -53,7 +53,7 @@ PyObject* set_enabled(PyObject*, PyObject* args) {
   const Two two(args, "OO:set_autocast_enabled");
   const DeviceType type = type_argument(two.first, "set_autocast_enabled");
   const bool enabled = truth(two.second);
-  AutocastSetting now = set_autocast(type, {});
+  AutocastSetting now = autocast_setting(type);
   now.enabled = enabled;
   set_autocast(type, now);
   Py_RETURN_NONE;
@@ -64,7 +64,7 @@ PyObject* set_dtype(PyObject*, PyObject* args) {
   const Two two(args, "OO:set_autocast_dtype");
   const DeviceType type = type_argument(two.first, "set_autocast_dtype");
   const std::optional<ScalarType> dtype = dtype_argument(two.second, "set_autocast_dtype");
-  AutocastSetting now = set_autocast(type, {});
+  AutocastSetting now = autocast_setting(type);
   now.dtype = dtype;
   set_autocast(type, now);
   Py_RETURN_NONE;

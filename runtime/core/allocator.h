@@ -18,7 +18,6 @@ class FACULA_API Allocator {
 };
 
 // 64-byte aligned; a thread-local free list for small blocks, a bounded cache for large ones.
-FACULA_API Allocator& cpu_allocator();
 FACULA_API void* cpu_allocate(size_t nbytes);
 FACULA_API void cpu_deallocate(void* data, size_t nbytes) noexcept;
 struct CpuMemoryStats {

@@ -393,9 +393,8 @@ void count_fallback(Door& door, const char* op) {
 
 AnyFn missing_kernel(const OperatorEntry& op, Device device) {
   Door* const door = door_or_null(device.type);
-  if (door == nullptr || op.door == nullptr || !door->fallback.load(std::memory_order_relaxed)) {
-    raise_missing_kernel(op, device);
-  }
+  const bool served = op.decomposed != nullptr || (door != nullptr && door->fallback.load(std::memory_order_relaxed));
+  if (door == nullptr || op.door == nullptr || !served) raise_missing_kernel(op, device);
   return op.door;
 }
 

@@ -62,6 +62,7 @@ bool autocast_enabled() { return is_shown(); }
 ScalarType autocast_dtype(DeviceType type) {
   return state().settings[type].dtype.value_or(default_autocast_dtype(type));
 }
+AutocastSetting autocast_setting(DeviceType type) { return state().settings[type]; }
 AutocastSetting set_autocast(DeviceType type, AutocastSetting setting) {
   const AutocastSetting before = std::exchange(state().settings[type], setting);
   show_layer();

@@ -18,6 +18,7 @@ struct AutocastSetting {
 FACULA_API bool autocast_enabled(DeviceType type);  // also that no layer hides it
 FACULA_API bool autocast_enabled();                 // on any
 FACULA_API ScalarType autocast_dtype(DeviceType type);
+FACULA_API AutocastSetting autocast_setting(DeviceType type);
 // The setting before.
 FACULA_API AutocastSetting set_autocast(DeviceType type, AutocastSetting setting);
 // Below an operator that is cast, and in backward, the layer is hidden; says whether it was.

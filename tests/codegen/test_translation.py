@@ -84,14 +84,14 @@ def test_expression(text: str, small: Schema) -> None:
 def test_a_formula_leaves_the_next_alone(small: Schema) -> None:
     """Names that a program declares are its own."""
     translator = Translator(small, small.operator("new"), VARIABLES)
-    program = expr.parse("y = x + x\nreturn y", place, program=True)
+    program = expr.parse("y = x + x\nreturn y", HERE, program=True)
     assert translator.program(program, (TENSOR,)) == [
         "Tensor y_v{};",
         "y_v = ops::add(x, x, Scalar(int64_t{1}));",
         "return y_v;",
     ]
     with pytest.raises(TranslationError, match="unknown name 'y'"):
-        translator.expression(expr.parse("y", place))
+        translator.expression(expr.parse("y", HERE))
 
 
 def test_facts_keep_no_tensor() -> None:

@@ -212,6 +212,23 @@ def test_a_declined_call_is_decomposed() -> None:
     assert values.tolist() == [3, 5] and places.tolist() == [0, 1]
 
 
+def test_several_results_are_decomposed_into_out() -> None:
+    def argmax(self: Any, dim: Any, keepdim: bool, out: Any) -> None:
+        np.asarray(out)[...] = np.argmax(np.asarray(self), axis=dim, keepdims=keepdim)
+
+    def gather(self: Any, dim: int, index: Any, sparse_grad: bool, out: Any) -> None:
+        np.asarray(out)[...] = np.take_along_axis(np.asarray(self), np.asarray(index), dim)
+
+    name, flags = "two_kernels", NumpyDevice.flags & ~NumpyDevice.CPU_FALLBACK
+    if name not in backends.names():
+        own = {"name": name, "flags": flags, "kernels": {"argmax": argmax, "gather": gather}}
+        backends.register(type("TwoKernels", (NumpyDevice,), own)())
+    x = fa.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]]).to(name)
+    values, places = fa.empty(0, device=name), fa.empty(0, dtype=fa.int64, device=name)
+    fa.max(x, 1, out=(values, places))
+    assert values.tolist() == [3, 5] and places.tolist() == [0, 1]
+
+
 def test_declined_kernels_that_write_are_decomposed() -> None:
     name, asked = declining("declining_to_cpu", fallback=True)
     backends.reset_fallbacks(name)

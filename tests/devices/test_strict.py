@@ -103,6 +103,13 @@ def test_streams_and_events() -> None:
         fa.strict.default_stream().record_event().elapsed_time(end)
 
 
+def test_a_stream_is_left_as_often_as_it_is_entered() -> None:
+    first, side = fa.strict.current_stream(), fa.strict.Stream()
+    with side, side, fa.strict.stream(side):
+        assert fa.strict.current_stream() == side
+    assert fa.strict.current_stream() == first
+
+
 def test_memory_is_reused_in_the_order_of_streams() -> None:
     fa.strict.empty_cache()
     before = fa.strict.memory_stats()

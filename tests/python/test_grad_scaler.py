@@ -11,10 +11,7 @@ import pytest
 from facula import optim
 from facula.amp import GradScaler
 
-OPTIMIZERS = [
-    name for name in ("SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad",
-                      "Adadelta", "ASGD", "Rprop") if hasattr(optim, name)
-]  # fmt: skip
+OPTIMIZERS = sorted({*optim.__all__} - {"Optimizer", "lr_scheduler"})
 
 
 def leaf(values: Any, **options: Any) -> Any:

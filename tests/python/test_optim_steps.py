@@ -70,13 +70,13 @@ def test_a_parameter_without_gradient_waits(make):
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 def test_lower_precision_follows_float64(make, dtype):
     rng = np.random.default_rng(2)
-    start, grads = rng.standard_normal(700), rng.standard_normal((3, 1, 700))
+    start, grads = 0.01 * rng.standard_normal(700), rng.standard_normal((3, 1, 700))
     exact, rounded = parameter(start), parameter(start, dtype)
     for p in (exact, rounded):
         steps(make, [p], grads)
     rtol = {facula.float32: 1e-4, facula.float16: 3e-2, facula.bfloat16: 0.1}[dtype]
-    error = np.abs(values(rounded) - values(exact))
-    assert np.quantile(error, 0.95) < rtol and rounded.dtype == dtype
+    error, moved = np.abs(values(rounded) - values(exact)), np.abs(values(exact) - start)
+    assert np.quantile(error, 0.95) < rtol * np.median(moved) and rounded.dtype == dtype
 
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)

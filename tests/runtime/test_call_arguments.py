@@ -1,5 +1,7 @@
 """How calls are read: synonyms, conversions, and what errors say."""
 
+from functools import partial
+
 import facula as fa
 import numpy as np
 import pytest
@@ -111,7 +113,7 @@ def test_geometry_methods():
     assert x[1].storage_offset() == 3 and x[1].data_ptr() == x.data_ptr() + 12
     assert x.is_contiguous() and not x[:, 1].is_contiguous()
     assert x.type() == "facula.FloatTensor" and x.type(fa.int32).dtype is fa.int32
-    assert x.is_cpu and not x.is_meta and x.cpu() is x
+    assert x.is_cpu and not x.is_meta and not x.is_cuda and x.cpu() is x
     assert x.is_floating_point() and not x.is_complex() and x.is_signed()
     assert x[0]._base is x and x._base is None
     version = x._version
@@ -138,3 +140,13 @@ def test_a_missing_name_is_proposed():
         fa.tensr  # noqa: B018
     assert error.value.name == "tensr"
     assert error.value.obj is fa
+
+
+def test_products_write_out() -> None:
+    """An empty target is resized, one of another shape refused, as by every operator."""
+    a, b = fa.arange(6.0).reshape(2, 3), fa.arange(12.0).reshape(3, 4)
+    for product in (partial(fa.tensordot, a, b, 1), partial(fa.chain_matmul, a, b)):
+        out = fa.empty(0)
+        assert product(out=out) is out and out.tolist() == (a.numpy() @ b.numpy()).tolist()
+        with pytest.raises(RuntimeError, match=r"out is \(5, 2, 4\) and the result \(2, 4\)"):
+            product(out=fa.empty(5, 2, 4))

@@ -51,6 +51,8 @@ def chosen(args: argparse.Namespace) -> list[Row]:
         if name not in known:
             sys.exit(f"bench: no family {name!r}; there are {', '.join(known)}")
     rows = [row for name in names for row in known[name].rows if row.device == args.device]
+    if not rows:
+        sys.exit(f"bench: {', '.join(names)}: no rows for the device {args.device!r}")
     if args.filter:
         rows = [row for row in rows if args.filter in row.name]
     if not rows:

@@ -14,6 +14,8 @@ import sys
 from typing import Any
 
 from facula import _C
+from facula._exports import VENDORS
+from facula._moving import add_methods
 from facula.backends._backend import Backend, Buffer
 
 __all__ = [
@@ -128,15 +130,10 @@ def current_accelerator() -> Any:
 
 def entry_points() -> dict[str, Any]:
     """The devices that installed packages offer, loaded or not, those of this wheel included."""
-    from glob import glob
     from importlib.metadata import EntryPoint
     from importlib.metadata import entry_points as find
 
-    here = os.path.dirname(os.path.dirname(__file__))
-    within = (
-        os.path.basename(os.path.dirname(p)) for p in glob(os.path.join(here, "*", "_vendor.py"))
-    )
-    own = {n: EntryPoint(n, f"facula.{n}._vendor:register", _GROUP) for n in within}
+    own = {n: EntryPoint(n, f"facula.{n}._vendor:register", _GROUP) for n in VENDORS}
     return own | {point.name: point for point in find(group=_GROUP)}
 
 
@@ -178,6 +175,7 @@ def _publish(name: str) -> None:
     """Give a new device its module, `facula.NAME`, and tensors and modules their methods."""
     import facula
     from facula.backends import _device_module
+    from facula.nn import Module
 
     module = _device_module.DeviceModule(name)
     package = sys.modules.get(f"facula.{name}")
@@ -186,15 +184,14 @@ def _publish(name: str) -> None:
     elif name not in facula.__dir__():
         sys.modules[f"facula.{name}"] = module
         setattr(facula, name, module)
-    _device_module.add_methods(name)
+    for owner in (_C.Tensor, Module):
+        add_methods(owner, name)
 
 
 def _module_or_none(name: str) -> Any:
     """`facula.NAME` of a device, loaded now if a package offers it."""
     if name not in names():
-        folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
-        if os.path.exists(os.path.join(folder, "_vendor.py")):
-            # A vendor of this wheel: its package loads the device, if it was built.
+        if name in VENDORS:  # its package loads the device, if it was built
             return importlib.import_module(f"facula.{name}")
         if not _load(name):
             return None

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 from typing import Any, ClassVar
 
 from facula import _C
+from facula._moving import device_of
+
+
+class _Entered(threading.local):
+    """What was current before each `with` block of a stream that this thread is in."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[Any, int]] = []
+
+
+_entered = _Entered()
 
 
 class Stream:
@@ -16,7 +28,7 @@ class Stream:
 
     def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
         self = super().__new__(cls)
-        self.device = _device(cls._type, device)
+        self.device = device_of(cls._type, device)
         handle = kwargs.get("handle")
         self.handle = _C._new_stream(self.device, priority) if handle is None else handle
         return self
@@ -56,13 +68,14 @@ class Stream:
         return hash((self.device, self.handle))
 
     def __enter__(self) -> Stream:
-        self._before = _C._get_stream(self.device), _C._current_device(self.device.type)
+        before = _C._get_stream(self.device), _C._current_device(self.device.type)
         _C._set_device(self.device)
         _C._set_stream(self.device, self.handle)
+        _entered.before.append(before)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        stream, index = self._before
+        stream, index = _entered.before.pop()
         _C._set_stream(self.device, stream)
         _C._set_device(_C.device(self.device.type, index))
 
@@ -143,12 +156,18 @@ class _Capture:
     def __enter__(self) -> None:
         self._graph.reset()
         self._stream.__enter__()
-        _C._graph_begin(self._stream.device, self._stream.handle)
+        try:
+            _C._graph_begin(self._stream.device, self._stream.handle)
+        except BaseException:
+            self._stream.__exit__()
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        self._graph._device = self._stream.device
-        self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
-        self._stream.__exit__()
+        try:
+            self._graph._device = self._stream.device
+            self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
+        finally:
+            self._stream.__exit__()
 
 
 class _DeviceGuard:
@@ -157,7 +176,7 @@ class _DeviceGuard:
     _type = ""
 
     def __init__(self, device: Any) -> None:
-        self._device = None if device is None else _device(self._type, device)
+        self._device = None if device is None else device_of(self._type, device)
 
     def __enter__(self) -> None:
         self._before = _C._current_device(self._type)
@@ -183,19 +202,6 @@ class _StreamGuard:
     def __exit__(self, *exc: object) -> None:
         if self._stream is not None:
             self._stream.__exit__()
-
-
-def _device(name: str, device: Any) -> Any:
-    """The device that an index, a name or nothing stands for."""
-    if device is None:
-        device = _C.device(name)
-    elif isinstance(device, int):
-        device = _C.device(name, device)
-    else:
-        device = _C.device(device)
-        if device.type != name:
-            raise ValueError(f"a device of type '{name}' is expected, not {device}")
-    return _C._resolved_device(device)
 
 
 def _module(name: str) -> Any:
@@ -226,7 +232,7 @@ class DeviceModule(types.ModuleType):
         self.__all__ = sorted({*self._CLASSES, *functions})
 
     def _device(self, device: Any) -> Any:
-        return _device(self._type, device)
+        return device_of(self._type, device)
 
     # ---- devices ----
 
@@ -338,24 +344,3 @@ class DeviceModule(types.ModuleType):
     def set_rng_state(self, new_state: Any, device: Any = None) -> None:
         """Go on from a state that `get_rng_state` gave."""
         self.default_generator(device).set_state(new_state)
-
-
-def add_methods(name: str) -> None:
-    """`tensor.NAME()`, `tensor.is_NAME` and `module.NAME()`."""
-    from facula.nn import Module
-
-    def to_device(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
-        """Itself, or a copy, on the device."""
-        return self.to(_device(name, device), non_blocking=non_blocking)
-
-    def module_to(self: Any, device: Any = None) -> Any:
-        """Move parameters and buffers to the device."""
-        return self.to(_device(name, device))
-
-    tensor = _C.Tensor
-    for owner, function in ((tensor, to_device), (Module, module_to)):
-        if not hasattr(owner, name):
-            function.__name__ = name
-            setattr(owner, name, function)
-    if not hasattr(tensor, f"is_{name}"):
-        setattr(tensor, f"is_{name}", property(lambda self: self.device.type == name))

@@ -178,8 +178,7 @@ class Adadelta(Optimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         check_range("learning rate", group["lr"])
-        if not 0.0 <= group["rho"] <= 1.0:
-            raise ValueError(f"Invalid rho value: {group['rho']}")
+        check_range("rho value", group["rho"], 0.0, 1.0, closed=True)
         check_range("epsilon value", group["eps"])
         check_range("weight_decay value", group["weight_decay"])
 

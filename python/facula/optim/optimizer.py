@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -315,10 +316,14 @@ def _moved(value: Any, param: Any, key: str | None = None) -> Any:
     return copy.deepcopy(value)
 
 
-def check_range(name: str, value: Any, low: float = 0.0, high: float | None = None) -> None:
-    """Raise ValueError unless low <= value (< high)."""
-    if not low <= value or (high is not None and not value < high):
-        raise ValueError(f"Invalid {name}: {value}")
+def check_range(
+    name: str, value: Any, low: float = 0.0, high: float = math.inf, *, closed: bool = False
+) -> None:
+    """Raise ValueError unless low <= value < high, or with `closed` low <= value <= high."""
+    bounded = high < math.inf
+    if not low <= value or (bounded and not (value < high or (closed and value == high))):
+        limit = f" and {'at most' if closed else 'less than'} {high}" if bounded else ""
+        raise ValueError(f"Invalid {name}: {value}; it must be at least {low}{limit}")
 
 
 def check_implementation(group: dict[str, Any]) -> None:

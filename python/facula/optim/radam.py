@@ -15,7 +15,7 @@ class RAdam(Optimizer):
     """Adam whose adaptive part waits until its variance is bounded.
 
     rho_t = rho - 2 t beta2^t / (1 - beta2^t) with rho = 2 / (1 - beta2) - 1. Where rho_t > 5,
-    p -= lr r_t m' / (sqrt(v) / sqrt(1 - beta2^t)) with r_t^2 = (rho_t - 4) (rho_t - 2) rho /
+    p -= lr r_t m' sqrt(1 - beta2^t) / (sqrt(v) + eps) with r_t^2 = (rho_t - 4) (rho_t - 2) rho /
     ((rho - 4) (rho - 2) rho_t); else p -= lr m'. foreach, capturable and differentiable are
     taken for compatibility and have no effect.
     """

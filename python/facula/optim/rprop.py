@@ -43,7 +43,8 @@ class Rprop(Optimizer):
         check_range("learning rate", group["lr"])
         down, up = group["etas"]
         if not 0.0 < down < 1.0 < up:
-            raise ValueError(f"Invalid eta values: {down}, {up}")
+            message = "the first lies between 0 and 1, the second is greater than 1"
+            raise ValueError(f"Invalid eta values: {down}, {up}; {message}")
 
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()

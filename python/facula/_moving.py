@@ -1,0 +1,37 @@
+"""`NAME()` and `is_NAME` of a device on tensors and modules."""
+
+from __future__ import annotations
+
+
+def add_methods(owner: type, device_type: str) -> None:
+    """Give `owner`, Tensor or Module, the method that moves to a device, if it has none yet."""
+    from facula import _C
+
+    def to_device(self, device: object = None, non_blocking: bool = False) -> object:
+        """See `to`; an index or nothing chooses among the devices of this type."""
+        return self.to(device_of(device_type, device), non_blocking=non_blocking)
+
+    def is_there(self) -> bool:
+        return self.device.type == device_type
+
+    if not hasattr(owner, device_type):
+        to_device.__name__ = device_type
+        setattr(owner, device_type, to_device)
+    if owner is _C.Tensor and not hasattr(owner, f"is_{device_type}"):
+        found = property(is_there, doc=f"Is it on a device of the type {device_type}?")
+        setattr(owner, f"is_{device_type}", found)
+
+
+def device_of(device_type: str, device: object) -> object:
+    """The device that an index, a name or nothing stands for."""
+    from facula import _C
+
+    if device is None:
+        device = _C.device(device_type)
+    elif isinstance(device, int):
+        device = _C.device(device_type, device)
+    else:
+        device = _C.device(device)
+        if device.type != device_type:
+            raise ValueError(f"a device of type '{device_type}' is expected, not {device}")
+    return _C._resolved_device(device)
