@@ -25,7 +25,6 @@ extern "C" {
 // Folders of NVIDIA's libraries, with ':' between them.
 FACULA_EXPORT void facula_cuda_folders(const char* folders) { set_library_folders(folders); }
 
-
 // Why there is no device, into `text`.
 FACULA_EXPORT void facula_cuda_why(char* text, size_t size) {
   std::string why;

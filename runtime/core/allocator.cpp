@@ -36,7 +36,6 @@ std::array<std::atomic<Allocator*>, kMaxDeviceTypes>& table() {
 
 void Allocator::copy(void* dst, const void* src, size_t nbytes, Device) { std::memcpy(dst, src, nbytes); }
 
-
 Allocator& allocator_of(DeviceType type) {
   Allocator* a = type < kMaxDeviceTypes ? table()[type].load(std::memory_order_acquire) : nullptr;
   FACULA_CHECK(a != nullptr, Runtime, "device '", device_type_name(type),
