@@ -208,6 +208,7 @@ class _Deriver:
             masks=tuple(m for m in op.masks if m in used),
             internal=True,
             derived_from=op.name,
+            forward="elementwise",
         )
         return new.replace(derivatives=self.second_order(new, formulas))
 

@@ -292,4 +292,10 @@ Tensor tensor_from_data(const char* who, PyObject* data, const DataOptions& opti
   return options.device && options.device->type != kCPU ? converted(t, rest) : t;
 }
 
+Ref array_operand(const char* who, PyObject* o) {
+  if (is_operand(o)) return Ref::borrow(o);
+  if (!PyObject_HasAttrString(o, "__array_interface__")) return Ref();
+  return Ref(wrap(tensor_from_data(who, o, {})));
+}
+
 }  // namespace facula::python

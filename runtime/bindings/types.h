@@ -162,6 +162,13 @@ struct DataOptions {
 };
 // Numbers, nested sequences, arrays, tensors. Never requires grad.
 Tensor tensor_from_data(const char* who, PyObject* data, const DataOptions& options);
+// What stands beside a tensor in `a + b`: a tensor or a number, NumPy's scalars among them.
+inline bool is_operand(PyObject* o) {
+  return is_tensor(o) || PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o) ||
+         (PyNumber_Check(o) && !PyObject_HasAttrString(o, "__len__"));
+}
+// An operand, NumPy's arrays as tensors; null for what Python is to ask the other side about.
+Ref array_operand(const char* who, PyObject* o);
 // Zero-copy from an object with the buffer protocol, __array_interface__ or DLPack; nullopt when it
 // has none of them.
 std::optional<Tensor> tensor_from_exchange(const char* who, PyObject* o);

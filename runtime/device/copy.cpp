@@ -100,8 +100,8 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
 void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
   FACULA_CHECK(!src.is_meta() && !self.is_meta(), NotImplemented, "copy: a tensor on the meta device has no values");
   const DimVector sizes = broadcast_shapes(self.sizes(), src.sizes(), "copy");
-  FACULA_CHECK(sizes == DimVector(self.sizes()), Runtime, "copy: src ", shape_string(src.sizes()),
-               " does not broadcast to ", shape_string(self.sizes()));
+  FACULA_CHECK(sizes == DimVector(self.sizes()), Runtime, "copy: the values are ", shape_string(src.sizes()),
+               " and do not broadcast to the ", shape_string(self.sizes()), " they are written to");
   if (self.numel() == 0 || self.is_same(src)) return;
   if (self.device() == src.device()) {
     if (self.is_cpu()) return copy_strided(self, src);
