@@ -256,7 +256,8 @@ def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tupl
         return (Translator(schema, op, variables).expression(op.forward_formula, TENSOR).code,)
     # elementwise: the reverse formula with the tangent in place of the gradient; a complex slope
     # comes conjugated there, hence the conjugations here
-    variables["grad"] = variables["grad_output"] = Value("t_", TENSOR)
+    variables["grad"] = Value("t_", TENSOR)
+    variables.setdefault("grad_output", variables["grad"])  # unless it is an argument
     translator = Translator(schema, op, variables)
     terms = []
     for derivative in active:

@@ -7,6 +7,17 @@
 
 namespace facula {
 
+namespace {
+
+// Without history, but with the tangent.
+Tensor detached(const Tensor& t) {
+  Tensor result = detach(t);
+  if (tls_state.forward_mode && has_tangent(t)) set_tangent(result, tangent_of(t));
+  return result;
+}
+
+}  // namespace
+
 SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output) {
   if (!t.defined()) return;
   FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime,
@@ -16,7 +27,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
   if (is_output) {
     const AutogradMeta* meta = autograd_meta_or_null(t);
     output_nr_ = (meta != nullptr ? meta->output_nr : 0) & 0x3FFFFFFF;
-    tensor_ = detach(t);
+    tensor_ = detached(t);
   } else {
     tensor_ = t;
   }
@@ -62,7 +73,7 @@ Tensor SavedTensor::unpack_slow(const Node& owner, const char* name) const {
   if (version_ != tensor_.version()) raise_changed(owner, name, tensor_, version_, is_output_);
   if (!is_output_ || !tls_state.grad_enabled || !is_differentiable(tensor_.dtype())) return tensor_;
   // A fresh handle on the output, with the history that the saved one must not own.
-  Tensor t = detach(tensor_);
+  Tensor t = detached(tensor_);
   AutogradMeta& meta = autograd_meta(t);
   meta.grad_fn = intrusive_ptr<Node>::share(const_cast<Node*>(&owner));
   meta.output_nr = output_nr_;

@@ -155,3 +155,39 @@ def test_forward_mode_agrees_with_reverse(op: OpRecord, index: int) -> None:
             float(inner(t, w)) for t, w in zip(tangents, weights, strict=True) if t is not None
         )
     assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize(("op", "index"), FORWARD)
+def test_forward_over_reverse(op: OpRecord, index: int) -> None:
+    """<w, H u>: the tangent of the gradient, and the gradient of <w, gradient>."""
+    function, inputs = prepared(op, index)
+    facula.manual_seed(0)
+    inputs = [i.detach().requires_grad_(i.requires_grad) for i in inputs]
+    moving = [facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs]
+    wanted = [k for k, i in enumerate(inputs) if i.requires_grad]
+    across = [facula.randn(inputs[k].shape, dtype=inputs[k].dtype) for k in wanted]
+    weights = [facula.randn(o.shape, dtype=o.dtype) for o in function(*inputs)]
+
+    def gradients(points: list[facula.Tensor]) -> list[facula.Tensor | None]:
+        total = sum(inner(o, w) for o, w in zip(function(*points), weights, strict=True))
+        leaves = [points[k] for k in wanted]
+        return facula.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
+
+    pairs = [(g, w) for g, w in zip(gradients(inputs), across, strict=True) if g is not None]
+    total = sum(inner(g, w) for g, w in pairs if g.requires_grad)
+    reverse = 0.0
+    if isinstance(total, facula.Tensor):
+        leaves = [inputs[k] for k in wanted]
+        second = facula.autograd.grad(total, leaves, allow_unused=True)
+        pairs = [(h, moving[k]) for h, k in zip(second, wanted, strict=True) if h is not None]
+        reverse = sum(float(inner(h, u)) for h, u in pairs)
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(i, u) for i, u in zip(inputs, moving, strict=True)]
+        try:
+            found = gradients(duals)
+        except NotImplementedError:
+            pytest.skip("its gradient has no forward-mode derivative")
+        tangents = [g if g is None else forward_ad.unpack_dual(g).tangent for g in found]
+        pairs = [(t, w) for t, w in zip(tangents, across, strict=True) if t is not None]
+        forward = sum(float(inner(t, w)) for t, w in pairs)
+    assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
