@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from . import cpp_types
+from . import cpp_types, expr
+from .errors import suggestion
 from .expressions import expression
-from .model import Formula, Operator, Schema, Type
+from .model import Check, Formula, Operator, Schema, Type
 from .scope import Scope
-from .statements import program, returned
-from .values import META, Value, described, fits
+from .statements import message, program, returned
+from .values import BOOL, META, Value, described, fits
+from .words import ERRORS
 
 
 class Translator:
@@ -51,6 +53,36 @@ class Translator:
         scope = self._scope(formula, in_shape=True)
         body = _single(scope)
         return scope.convert(expression(scope, body), META, body).code
+
+    def check(self, check: Check) -> str:
+        """The statement that raises where the arguments do not satisfy a check."""
+        name = self._op.base_name
+        if check.call is not None:
+            return self._check_call(check.call, name)
+        assert check.require is not None and check.error is not None
+        test = self.expression(check.require, BOOL).code
+        words = message(self._scope(check.error), expr.body(check.error))
+        text = f'"{name}(): ", {words}'.replace('(): ", "', "(): ", 1)
+        return f"FACULA_CHECK({test}, {ERRORS[check.raises]}, {text});"
+
+    def _check_call(self, formula: Formula, name: str) -> str:
+        """The call of a rule that only checks; it is told what its arguments are called here."""
+        scope = self._scope(formula, in_shape=True)
+        rules = {n: r for n, r in self._schema.rule_signatures.items() if not r.returns}
+        node = _single(scope)
+        match node:
+            case ast.Call(func=ast.Name(id=rule), args=values, keywords=keywords) if rule in rules:
+                arguments = expression(scope, node).code.removeprefix(f"shape::{rule}(")
+                given = zip((a.name for a in rules[rule].arguments), values, strict=False)
+                texts = {n: ast.unparse(v) for n, v in given}
+                texts |= {str(k.arg): ast.unparse(k.value) for k in keywords}
+                quoted = [cpp_types.quoted(texts.get(a.name, "")) for a in rules[rule].arguments]
+                called = f'Called{{"{name}", {{{", ".join(quoted)}}}}}'
+                return f"shape::{rule}({called}, {arguments};"
+            case ast.Call(func=ast.Name(id=unknown)):
+                hint = suggestion(unknown, list(rules))
+                raise scope.error(node, f"no rule '{unknown}' that returns (){hint}")
+        raise scope.error(node, "a check has 'require' and 'error', or calls a rule")
 
     def joint(self, formula: Formula, wanted: Type, count: int) -> str:
         """A formula of several values of one type, as a C++ tuple."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Collection, Mapping
 
 from .errors import Errors, nearest
@@ -48,6 +49,7 @@ _SCALAR_NODES = (
     ast.expr_context,
 )
 Scopes = Mapping[str, int]
+_SHOWN = re.compile(r"\{([^{}]*)\}")
 _MOST_DEPTH = 100
 _DEEP = f"not a formula: nested more than {_MOST_DEPTH} deep"
 
@@ -88,6 +90,36 @@ def parse(
         return Formula(text, _tree(text, "exec"), location, runs)
     except SyntaxError as error:
         raise FormulaError(*_syntax(text, error)) from None
+
+
+def parse_text(
+    text: str, location: Location, runs: tuple[tuple[int, int, int], ...] = ()
+) -> Formula:
+    """Parse a text with `{values}`, as the f-string it would be in a program."""
+    pieces: list[ast.expr] = []
+    at = 0
+    for match in _SHOWN.finditer(text):
+        pieces.append(ast.Constant(text[at : match.start()]))
+        try:
+            tree = _tree(match[1], "eval")
+        except SyntaxError as error:
+            offset, mistake = _syntax(match[1], error)
+            raise FormulaError(match.start(1) + offset, mistake) from None
+        assert isinstance(tree, ast.Expression)
+        row, column = text.count("\n", 0, match.start(1)), text.rfind("\n", 0, match.start(1)) + 1
+        for node in ast.walk(tree):
+            if hasattr(node, "col_offset"):
+                node.col_offset += len(text[column : match.start(1)].encode())
+                node.lineno += row  # type: ignore[attr-defined]
+        pieces.append(ast.FormattedValue(tree.body, -1))
+        at = match.end()
+    pieces.append(ast.Constant(text[at:]))
+    left = _SHOWN.sub(lambda match: " " * len(match.group()), text)
+    brace = re.search(r"[{}]", left)
+    if brace is not None:
+        raise FormulaError(brace.start(), f"'{brace.group()}' without its partner")
+    found = [p for p in pieces if not isinstance(p, ast.Constant) or p.value]
+    return Formula(text, ast.Expression(ast.JoinedStr(found)), location, runs)
 
 
 def _tree(text: str, mode: str) -> ast.AST:

@@ -113,21 +113,28 @@ class Fields:
             self.error(self.places["signature"].at(error.column), error.message)
             return None
 
-    def formula(self, node: ScalarNode, *, program: bool = False, skip: str = "") -> Formula | None:
-        """Parse the text of a node, without a leading `skip` such as `scalar:`."""
+    def formula(
+        self, node: ScalarNode, *, program: bool = False, skip: str = "", text: bool = False
+    ) -> Formula | None:
+        """Parse what a node says, without a leading `skip` such as `scalar:`.
+
+        It is an expression; with `program` perhaps statements, with `text` words with `{values}`.
+        """
         start = len(skip)
         while skip and node.value[start : start + 1] == " ":
             start += 1
-        text = node.value[start:].rstrip()
+        written = node.value[start:].rstrip()
         runs = tuple(
             (max(o - start, 0), ln, c + max(start - o, 0)) for o, ln, c in self._from(node, start)
         )
         location = Location(self._source.file, *runs[0][1:]) if runs else self.place(node)
-        if not text:
+        if not written:
             self.error(node, "an empty formula")
             return None
         try:
-            return expr.parse(text, location, runs, program=program)
+            if text:
+                return expr.parse_text(written, location, runs)
+            return expr.parse(written, location, runs, program=program)
         except expr.FormulaError as error:
             self.error(Place(location, runs).at(error.offset), error.message)
             return None

@@ -57,7 +57,11 @@ def shape_functions(schema: Schema, *, defaults: bool) -> list[Function]:
     for rule in schema.rules:
         arguments = rule.signature.arguments
         parameters = ", ".join(cpp_types.declared_parameter(a, defaults) for a in arguments)
-        found.append(Function("Meta", rule.signature.name, parameters))
+        if rule.signature.returns:
+            found.append(Function("Meta", rule.signature.name, parameters))
+        else:
+            told = cpp_types.joined("const Called& called", parameters)
+            found.append(Function("void", rule.signature.name, told))
     return found
 
 

@@ -15,6 +15,7 @@ from .words import (
     AUTOCASTS,
     DEVICES,
     DTYPE_CLASSES,
+    ERRORS,
     KEYS,
     KINDS,
     POLICY_WORDS,
@@ -150,10 +151,15 @@ def _proofs() -> dict[str, Any]:
         },
         "checks": _mapping(
             {
-                "type": "object",
-                "properties": {"require": _TEXT, "error": _TEXT},
-                "required": ["require", "error"],
-                "additionalProperties": False,
+                "anyOf": [
+                    {"type": "string", "pattern": r"^\w+\(", "description": "a rule that checks"},
+                    {
+                        "type": "object",
+                        "properties": {"require": _TEXT, "error": _TEXT, "raises": _words(*ERRORS)},
+                        "required": ["require", "error"],
+                        "additionalProperties": False,
+                    },
+                ]
             }
         ),
         **{key: _words(*words) for key, words in POLICY_WORDS.items()},

@@ -178,9 +178,13 @@ class Derivative:
 
 @dataclass(frozen=True)
 class Check:
+    """A condition on the arguments with its error, or `call`: a rule that raises by itself."""
+
     label: str
-    require: Formula
-    error: str
+    require: Formula | None = None
+    error: Formula | None = None  # a text with `{values}`, as an f-string
+    raises: str = "ValueError"
+    call: Formula | None = None
 
 
 @dataclass(frozen=True)

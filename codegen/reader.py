@@ -29,6 +29,7 @@ from .words import (
     AUTOCASTS,
     DEFAULT_VARIANTS,
     DTYPE_CLASSES,
+    ERRORS,
     KEYS,
     KINDS,
     PLACES,
@@ -345,17 +346,28 @@ def _python(fields: Fields) -> tuple[str, ...]:
 def _checks(fields: Fields) -> tuple[Check, ...]:
     found: list[Check] = []
     for label, _, value in fields.entries(fields.take("checks"), "'checks'"):
+        if isinstance(value, ScalarNode):
+            call = fields.formula(value)
+            found += [Check(label, call=call)] if call else []
+            continue
         body = fields.record.mapping(value, f"check '{label}'")
         if body is None:
             continue
-        require, error = body.take("require"), body.take("error")
+        require, error, raises = body.take("require"), body.take("error"), body.take("raises")
         if require is None or error is None or body.left():
-            fields.error(value, f"check '{label}' has the keys 'require' and 'error'")
+            message = f"check '{label}' has the keys 'require' and 'error', and may have 'raises'"
+            fields.error(value, message)
             continue
-        text, message = body.text(require, "'require'"), body.text(error, "'error'")
+        kind = body.text(raises, "'raises'") if raises is not None else None
+        if kind is not None and kind.value not in ERRORS:
+            hint = suggestion(kind.value, tuple(ERRORS))
+            fields.error(kind, f"unknown error '{kind.value}'{hint}")
+            continue
+        text, shown = body.text(require, "'require'"), body.text(error, "'error'")
         formula = fields.formula(text) if text else None
-        if formula and message:
-            found.append(Check(label, formula, message.value))
+        words = fields.formula(shown, text=True) if shown else None
+        if formula and words:
+            found.append(Check(label, formula, words, kind.value if kind else "ValueError"))
     return tuple(found)
 
 

@@ -102,8 +102,8 @@ def parse(text: str, *, rule: bool = False) -> Signature:
     cursor.skip()
     if cursor.at != len(text):
         raise cursor.error(f"nothing may follow the return type, found {text[cursor.at :]!r}")
-    if rule and [str(r.type) for r in returns] != ["Meta"]:
-        raise cursor.error("a shape rule returns Meta", start)
+    if rule and [str(r.type) for r in returns] not in ([], ["Meta"]):
+        raise cursor.error("a rule returns Meta, or () where it checks only", start)
     signature = Signature(name, arguments, returns, parenthesised)
     spelled = str(signature)
     if spelled != text:

@@ -21,15 +21,7 @@ from .values import (
     list_of,
     unwrap,
 )
-
-# Python's exceptions and the kinds that C++ raises them by.
-ERRORS = {
-    "ValueError": "Value",
-    "RuntimeError": "Runtime",
-    "TypeError": "Type",
-    "IndexError": "Index",
-    "NotImplementedError": "NotImplemented",
-}
+from .words import ERRORS
 
 _SHOWN = (*NUMBERS, STR)
 
@@ -71,6 +63,30 @@ def _ends(body: Sequence[ast.stmt]) -> bool:
         case ast.If(body=yes, orelse=no):
             return _ends(yes) and _ends(no)
     return False
+
+
+def message(scope: Scope, node: ast.expr) -> str:
+    """The parts of a text that shows values, as arguments of C++'s `raise`."""
+    if isinstance(node, ast.JoinedStr):
+        return ", ".join(_shown(scope, piece, node) for piece in node.values)
+    return scope.convert(expression(scope, node), STR, node).code
+
+
+def _shown(scope: Scope, piece: ast.expr, whole: ast.expr) -> str:
+    """A part of an f-string; versions of Python differ in where a part begins."""
+    match piece:
+        case ast.Constant(value=str(text)):
+            return cpp_types.quoted(text)
+        case ast.FormattedValue(value=node, conversion=-1, format_spec=None):
+            value = unwrap(expression(scope, node))
+            if value.type == INTS:
+                return f"shape_string({value.code})"
+            if value.type.base == "ScalarType":
+                return f"dtype_name({value.code})"
+            if value.type in _SHOWN:
+                return value.code
+            raise scope.error(whole, f"a message cannot show {described(value.type)}")
+    raise scope.error(whole, "a message shows values without conversions and formats")
 
 
 class _Program:
@@ -164,26 +180,8 @@ class _Program:
             raise self.scope.error(node, f"unknown error {kind}; allowed: {', '.join(ERRORS)}")
         return f"raise(ErrorKind::{ERRORS[kind]}, {self._message(message)});"
 
-    def _message(self, message: ast.expr) -> str:
-        if isinstance(message, ast.JoinedStr):
-            return ", ".join(self._shown(piece, message) for piece in message.values)
-        return self.scope.convert(expression(self.scope, message), STR, message).code
-
-    def _shown(self, piece: ast.expr, whole: ast.expr) -> str:
-        """A part of an f-string; versions of Python differ in where a part begins."""
-        match piece:
-            case ast.Constant(value=str(text)):
-                return cpp_types.quoted(text)
-            case ast.FormattedValue(value=node, conversion=-1, format_spec=None):
-                value = unwrap(expression(self.scope, node))
-                if value.type == INTS:
-                    return f"shape_string({value.code})"
-                if value.type.base == "ScalarType":
-                    return f"dtype_name({value.code})"
-                if value.type in _SHOWN:
-                    return value.code
-                raise self.scope.error(whole, f"a message cannot show {described(value.type)}")
-        raise self.scope.error(whole, "a message shows values without conversions and formats")
+    def _message(self, text: ast.expr) -> str:
+        return message(self.scope, text)
 
     # ---- variables ----
 

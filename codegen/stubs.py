@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from . import cpp_types, pointwise
 from .compose import Translator
 from .model import Argument, Operator, Schema
-from .values import BOOL, argument_values
+from .values import argument_values
 from .words import AUTOCAST_DEVICES
 
 
@@ -44,8 +44,7 @@ class Stub:
     device: str
     pointwise: PointwisePlan | None
     autograd: bool
-    checks: tuple[tuple[str, str], ...]
-    ranges: tuple[str, ...]
+    checks: tuple[str, ...]  # statements that refuse arguments
     self_name: str
     mutable: tuple[str, ...]
     direct_return: str
@@ -328,8 +327,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         device=device_expression(op),
         pointwise=pointwise_plan(op) if op.scalar else None,
         autograd=differentiable,
-        checks=tuple((translator.expression(c.require, BOOL).code, c.error) for c in op.checks),
-        ranges=range_checks(op),
+        checks=(*range_checks(op), *(translator.check(c) for c in op.checks)),
         self_name=cpp_types.names(op).partition(",")[0],
         mutable=cpp_types.mutable_names(op),
         direct_return=direct_return,

@@ -27,6 +27,14 @@ DEFAULT_VARIANTS = {
     "structured": ("out",),
 }
 DEVICES = ("CPU", "device", "any")  # device: every one of the device door
+# Python's exceptions and the kinds that C++ raises them by.
+ERRORS = {
+    "ValueError": "Value",
+    "RuntimeError": "Runtime",
+    "TypeError": "Type",
+    "IndexError": "Index",
+    "NotImplementedError": "NotImplemented",
+}
 FORWARD = ("elementwise", "linear", "composite")
 POLICY_WORDS = {
     "deterministic": ("true", "false"),

@@ -26,44 +26,6 @@ struct Job {
 // Lists in the order of the arrays; an empty one is left out.
 using StepLists = TensorList[kStepArrays];
 
-using ListNames = const char* const[kStepArrays];
-
-// The first `required` lists must be there. `names` are those of the schema.
-void check_lists(const StepLists& lists, const ListNames& names, int required, const char* op) {
-  const TensorList params = lists[0];
-  for (int k = 1; k < kStepArrays; ++k) {
-    if (k >= required && lists[k].empty()) continue;
-    FACULA_CHECK(lists[k].size() == params.size(), Value, op, "(): ", params.size(), " parameters come with ",
-                 lists[k].size(), " tensors in ", names[k], "; there must be one for each");
-  }
-  for (int k = 0; k < kStepArrays; ++k) {
-    for (size_t i = 0; i < lists[k].size(); ++i) {
-      const Tensor &t = lists[k][i], &p = params[i];
-      FACULA_CHECK(t.defined() && t.is_cpu(), Runtime, op, "(): ", names[k], "[", i, "] is not on the CPU");
-      FACULA_CHECK(t.sizes() == p.sizes(), Runtime, op, "(): parameter ", i, " is ", shape_string(p.sizes()), " and ",
-                   names[k], "[", i, "] ", shape_string(t.sizes()));
-      FACULA_CHECK(is_differentiable(t.dtype()) && t.is_complex() == p.is_complex(), Runtime, op, "(): parameter ", i,
-                   " is ", dtype_name(p.dtype()), " and ", names[k], "[", i, "] ", dtype_name(t.dtype()));
-      // one loop writes all but the gradient, so that none may stand in the place of another
-      for (int other = 0; other < k; ++other) {
-        if (lists[other].empty()) continue;
-        const Overlap overlap = overlap_of(t, lists[other][i]);
-        FACULA_CHECK(overlap != Overlap::Full && overlap != Overlap::Partial, Runtime, op, "(): ", names[other], "[", i,
-                     "] and ", names[k], "[", i, "] share memory; clone() one of them");
-      }
-    }
-  }
-}
-
-void check_counters(TensorList counters, size_t count, const char* op) {
-  FACULA_CHECK(counters.size() == count, Value, op, "(): ", count, " parameters come with ", counters.size(),
-               " counters");
-  for (const Tensor& t : counters) {
-    FACULA_CHECK(t.defined() && t.is_cpu() && t.numel() == 1 && is_floating(t.dtype()), Runtime, op,
-                 "(): a counter must be one floating-point number on the CPU");
-  }
-}
-
 // Changes a number that is kept in a tensor; returns the new value as stored.
 template <typename F>
 double update(const Tensor& t, const F& change) {
@@ -197,18 +159,11 @@ bool unscale_piece(ScalarType dtype, char* data, int64_t begin, int64_t end, dou
 }  // namespace
 
 void unscale_grads(TensorList grads, const Tensor& found_inf, const Tensor& inv_scale) {
-  for (const Tensor* t : {&found_inf, &inv_scale}) {
-    FACULA_CHECK(t->is_cpu() && t->numel() == 1 && is_floating(t->dtype()), Runtime,
-                 "unscale_grads(): ", t == &found_inf ? "found_inf" : "inv_scale",
-                 " must be one floating-point number on the CPU");
-  }
   double by = 0;
   convert_elements(ScalarType::Float64, &by, inv_scale.dtype(), inv_scale.raw(), 1);
   std::atomic<bool> finite{true};
   for (size_t i = 0; i < grads.size(); ++i) {
     const Tensor& grad = grads[i];
-    FACULA_CHECK(grad.is_cpu() && is_differentiable(grad.dtype()), Runtime, "unscale_grads(): grads[", i, "] is ",
-                 dtype_name(grad.dtype()), " on ", to_string(grad.device()), "; it must be floating-point on the CPU");
     const bool flat = grad.is_contiguous() || is_non_overlapping_and_dense(grad.sizes(), grad.strides());
     const Tensor dense = flat ? grad : make_empty(grad.sizes(), grad.dtype());
     if (!flat) copy_strided(dense, grad);
@@ -223,10 +178,6 @@ void unscale_grads(TensorList grads, const Tensor& found_inf, const Tensor& inv_
 
 void update_scale(const Tensor& scale, const Tensor& growth_tracker, const Tensor& found_inf, double growth_factor,
                   double backoff_factor, int64_t growth_interval) {
-  for (const Tensor* t : {&scale, &growth_tracker, &found_inf}) {
-    FACULA_CHECK(t->is_cpu() && t->numel() == 1 && !t->is_complex(), Runtime,
-                 "update_scale(): each tensor must be one real number on the CPU");
-  }
   double found = 0;
   convert_elements(ScalarType::Float64, &found, found_inf.dtype(), found_inf.raw(), 1);
   const double calls = update(growth_tracker, [&](double v) { return found != 0 ? 0 : v + 1; });
@@ -243,9 +194,6 @@ void update_scale(const Tensor& scale, const Tensor& growth_tracker, const Tenso
 void sgd_step(TensorList params, TensorList grads, TensorList momentum_buffers, double lr, double momentum,
               double dampening, double weight_decay, bool nesterov, bool maximize, bool first) {
   const StepLists lists = {params, grads, momentum_buffers};
-  check_lists(lists, {"params", "grads", "momentum_buffers"}, 2, "sgd_step");
-  FACULA_CHECK((momentum == 0) == momentum_buffers.empty() || params.empty(), Value, "sgd_step(): momentum is ",
-               momentum, " and there are ", momentum_buffers.size(), " buffers");
   run(
       lists, SgdStep{lr, momentum, dampening, weight_decay, nesterov, maximize, first},
       [](const auto& loops) { return loops.sgd; }, [](size_t, SgdStep&) {});
@@ -255,8 +203,6 @@ void adam_step(TensorList params, TensorList grads, TensorList exp_avgs, TensorL
                TensorList max_exp_avg_sqs, TensorList steps, double lr, double beta1, double beta2, double eps,
                double weight_decay, bool decoupled, bool maximize) {
   const StepLists lists = {params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs};
-  check_lists(lists, {"params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"}, 4, "adam_step");
-  check_counters(steps, params.size(), "adam_step");
   run(
       lists, AdamStep{lr, beta1, beta2, eps, weight_decay, decoupled, maximize},
       [](const auto& loops) { return loops.adam; },
@@ -271,9 +217,6 @@ void nadam_step(TensorList params, TensorList grads, TensorList exp_avgs, Tensor
                 TensorList mu_products, TensorList steps, double lr, double beta1, double beta2, double eps,
                 double weight_decay, double momentum_decay, bool decoupled, bool maximize) {
   const StepLists lists = {params, grads, exp_avgs, exp_avg_sqs};
-  check_lists(lists, {"params", "grads", "exp_avgs", "exp_avg_sqs"}, 4, "nadam_step");
-  check_counters(steps, params.size(), "nadam_step");
-  check_counters(mu_products, params.size(), "nadam_step");
   run(
       lists, NAdamStep{lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled, maximize},
       [](const auto& loops) { return loops.nadam; },
@@ -291,8 +234,6 @@ void nadam_step(TensorList params, TensorList grads, TensorList exp_avgs, Tensor
 void adamax_step(TensorList params, TensorList grads, TensorList exp_avgs, TensorList exp_infs, TensorList steps,
                  double lr, double beta1, double beta2, double eps, double weight_decay, bool maximize) {
   const StepLists lists = {params, grads, exp_avgs, exp_infs};
-  check_lists(lists, {"params", "grads", "exp_avgs", "exp_infs"}, 4, "adamax_step");
-  check_counters(steps, params.size(), "adamax_step");
   run(
       lists, AdamaxStep{lr, beta1, beta2, eps, weight_decay, maximize}, [](const auto& loops) { return loops.adamax; },
       [&](size_t i, AdamaxStep& s) { s.rate = lr / (1 - std::pow(beta1, count(steps[i]))); });
@@ -302,8 +243,6 @@ void rmsprop_step(TensorList params, TensorList grads, TensorList square_avgs, T
                   TensorList momentum_buffers, TensorList steps, double lr, double alpha, double eps,
                   double weight_decay, double momentum, bool maximize) {
   const StepLists lists = {params, grads, square_avgs, grad_avgs, momentum_buffers};
-  check_lists(lists, {"params", "grads", "square_avgs", "grad_avgs", "momentum_buffers"}, 3, "rmsprop_step");
-  check_counters(steps, params.size(), "rmsprop_step");
   run(
       lists, RmspropStep{lr, alpha, eps, weight_decay, momentum, maximize},
       [](const auto& loops) { return loops.rmsprop; }, [&](size_t i, RmspropStep&) { count(steps[i]); });
@@ -312,8 +251,6 @@ void rmsprop_step(TensorList params, TensorList grads, TensorList square_avgs, T
 void adagrad_step(TensorList params, TensorList grads, TensorList sums, TensorList steps, double lr, double lr_decay,
                   double eps, double weight_decay, bool maximize) {
   const StepLists lists = {params, grads, sums};
-  check_lists(lists, {"params", "grads", "sums"}, 3, "adagrad_step");
-  check_counters(steps, params.size(), "adagrad_step");
   run(
       lists, AdagradStep{lr, lr_decay, eps, weight_decay, maximize}, [](const auto& loops) { return loops.adagrad; },
       [&](size_t i, AdagradStep& s) { s.rate = lr / (1 + (count(steps[i]) - 1) * lr_decay); });
@@ -322,8 +259,6 @@ void adagrad_step(TensorList params, TensorList grads, TensorList sums, TensorLi
 void adadelta_step(TensorList params, TensorList grads, TensorList square_avgs, TensorList acc_deltas, TensorList steps,
                    double lr, double rho, double eps, double weight_decay, bool maximize) {
   const StepLists lists = {params, grads, square_avgs, acc_deltas};
-  check_lists(lists, {"params", "grads", "square_avgs", "acc_deltas"}, 4, "adadelta_step");
-  check_counters(steps, params.size(), "adadelta_step");
   run(
       lists, AdadeltaStep{lr, rho, eps, weight_decay, maximize}, [](const auto& loops) { return loops.adadelta; },
       [&](size_t i, AdadeltaStep&) { count(steps[i]); });

@@ -8,6 +8,7 @@
 #include "aten/cpu/bytes.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
+#include "facula/draw_types.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/convert.h"
 
@@ -70,20 +71,6 @@ Tensor as_real(const Tensor& t) {
   return from_storage(t.storage(), sizes, strides, 2 * t.offset(), to_real(t.dtype()));
 }
 
-// Bits that a uniform number of that type has.
-int mantissa_bits(ScalarType t) {
-  switch (t) {
-    case ScalarType::Float16:
-      return 11;
-    case ScalarType::BFloat16:
-      return 8;
-    case ScalarType::Float64:
-      return 53;
-    default:
-      return 24;
-  }
-}
-
 // Draws with a float32 and a float64 form. from_words(words, groups, float*) makes 64 numbers a group,
 // from_longs(longs, groups, double*) 64 numbers from two half groups.
 template <typename W, typename L>
@@ -106,7 +93,7 @@ void draw(const Tensor& out, const Philox& stream, const W& from_words, const L&
 
 void fill_uniform(const Tensor& out, const Philox& stream, double from, double to) {
   const Tensor real = as_real(out);
-  const int bits = mantissa_bits(real.dtype());
+  const int bits = draws::mantissa_bits(static_cast<int>(real.dtype()));
   const bool unit = from == 0 && to == 1;
   // from + u (to - from) may round up to `to`, which is outside.
   const auto stretch = [&]<typename C>(C* x, int64_t n) {
@@ -200,10 +187,6 @@ void fill_integers(const Tensor& out, const Philox& stream, int64_t low, uint64_
   });
 }
 
-void check_probability(double p, const char* op) {
-  FACULA_CHECK(p >= 0 && p <= 1, Runtime, op, "(): p must be in [0, 1], not ", p);
-}
-
 void fill_bernoulli(const Tensor& out, const Philox& stream, double p) {
   const PhiloxKey key = key_of(stream);
   const uint64_t threshold = static_cast<uint64_t>(std::ldexp(p, 32));
@@ -228,13 +211,15 @@ void for_each_uniform(int64_t n, const Philox& stream, const F& fn) {
   });
 }
 
-void bernoulli_of(const Tensor& p, const Tensor& out, const Generator& generator) {
+void bernoulli_of(const Tensor& p, const Tensor& out, const Generator& generator, const char* op) {
   const Tensor chances = dense_as(p, ScalarType::Float64);
   const double* q = chances.data<double>();
-  for (int64_t i = 0; i < chances.numel(); ++i) check_probability(q[i], "bernoulli");
+  for (int64_t i = 0; i < chances.numel(); ++i) {
+    FACULA_CHECK(q[i] >= 0 && q[i] <= 1, Runtime, op, "(): p must be in [0, 1], not ", q[i]);
+  }
   const Tensor draws = make_empty(out.sizes(), ScalarType::Bool);
   bool* to = draws.data<bool>();
-  for_each_uniform(out.numel(), next_stream(generator, "bernoulli"), [&](int64_t i, double u) { to[i] = u < q[i]; });
+  for_each_uniform(out.numel(), next_stream(generator, op), [&](int64_t i, double u) { to[i] = u < q[i]; });
   copy_strided(out, draws);
 }
 
@@ -288,47 +273,13 @@ double poisson_one(double rate, ElementStream& uniform) {
   }
 }
 
-// Largest n such that every integer in [0, n] is a number of that type.
-int64_t exact_integers(ScalarType t) {
-  switch (t) {
-    case ScalarType::Bool:
-      return 1;
-    case ScalarType::UInt8:
-      return 255;
-    case ScalarType::Int8:
-      return 127;
-    case ScalarType::Int16:
-      return 32767;
-    case ScalarType::Int32:
-      return std::numeric_limits<int32_t>::max();
-    case ScalarType::Float16:
-      return 2048;
-    case ScalarType::BFloat16:
-      return 256;
-    case ScalarType::Float32:
-      return 1 << 24;
-    case ScalarType::Float64:
-      return int64_t{1} << 53;
-    default:
-      return std::numeric_limits<int64_t>::max();
-  }
-}
-
-void check_floating(const Tensor& t, const char* op, bool complex = false) {
-  FACULA_CHECK(t.is_floating_point() || (complex && t.is_complex()), Runtime, op,
-               "(): a tensor of a floating-point dtype is needed, not of ", dtype_name(t.dtype()));
-}
-
 void fill_range(const Tensor& self, int64_t from, int64_t to, const Generator& generator, const char* op) {
-  FACULA_CHECK(from < to, Runtime, op, "(): from must be less than to, got from=", from, " and to=", to);
-  FACULA_CHECK(!self.is_complex(), Type, op, "(): not implemented for ", dtype_name(self.dtype()));
-  const int64_t most = exact_integers(self.dtype());
-  if (is_integral(self.dtype(), true)) {
-    const int64_t least = self.dtype() == ScalarType::Bool || self.dtype() == ScalarType::UInt8 ? 0 : -most - 1;
-    FACULA_CHECK(from >= least && to - 1 <= most, Runtime, op, "(): integers from ", from, " to ", to - 1,
-                 " do not fit ", dtype_name(self.dtype()), ", which holds ", least, " to ", most);
-  }
   fill_integers(self, next_stream(generator, op), from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from));
+}
+// To the last integer up to which the dtype has all.
+void fill_from(const Tensor& self, int64_t from, const Generator& generator, const char* op) {
+  const int64_t most = draws::exact_integers(static_cast<int>(self.dtype()));
+  fill_integers(self, next_stream(generator, op), from, static_cast<uint64_t>(most) - static_cast<uint64_t>(from) + 1);
 }
 
 }  // namespace
@@ -388,7 +339,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
 }
 
 void bernoulli(const Tensor& self, const Generator& generator, const Tensor& out) {
-  bernoulli_of(self, out, generator);
+  bernoulli_of(self, out, generator, "bernoulli");
 }
 void poisson(const Tensor& self, const Generator& generator, const Tensor& out) {
   const Philox stream = next_stream(generator, "poisson");
@@ -410,58 +361,34 @@ void poisson(const Tensor& self, const Generator& generator, const Tensor& out) 
 // ---- in place ----
 
 void uniform_(const Tensor& self, double from, double to, const Generator& generator) {
-  check_floating(self, "uniform_", true);
-  FACULA_CHECK(from <= to, Runtime, "uniform_(): from must not be greater than to, got from=", from, " and to=", to);
-  FACULA_CHECK(std::isfinite(to - from), Runtime, "uniform_(): to - from must be finite, got from=", from,
-               " and to=", to);
   fill_uniform(self, next_stream(generator, "uniform_"), from, to);
 }
 void normal_(const Tensor& self, double mean, double std, const Generator& generator) {
-  check_floating(self, "normal_", true);
-  FACULA_CHECK(std >= 0, Runtime, "normal_(): std must not be negative, got ", std);
   fill_normal_scaled(self, next_stream(generator, "normal_"), mean, std);
 }
-void random_(const Tensor& self, const Generator& generator) {
-  FACULA_CHECK(!self.is_complex(), Type, "random_(): not implemented for ", dtype_name(self.dtype()));
-  const int64_t most = exact_integers(self.dtype());
-  fill_integers(self, next_stream(generator, "random_"), 0, static_cast<uint64_t>(most) + 1);
-}
+void random_(const Tensor& self, const Generator& generator) { fill_from(self, 0, generator, "random_"); }
 void random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, const Generator& generator) {
   if (to) return fill_range(self, from, *to, generator, "random_");
-  FACULA_CHECK(!self.is_complex(), Type, "random_(): not implemented for ", dtype_name(self.dtype()));
-  const int64_t most = exact_integers(self.dtype());
-  FACULA_CHECK(from <= most, Runtime, "random_(): from is ", from, ", the greatest ", dtype_name(self.dtype()),
-               " to draw is ", most);
-  fill_integers(self, next_stream(generator, "random_"), from,
-                static_cast<uint64_t>(most) - static_cast<uint64_t>(from) + 1);
+  fill_from(self, from, generator, "random_");
 }
 void random_to(const Tensor& self, int64_t to, const Generator& generator) {
   fill_range(self, 0, to, generator, "random_");
 }
 void bernoulli_tensor_(const Tensor& self, const Tensor& p, const Generator& generator) {
   const Tensor chances = make_empty(self.sizes(), ScalarType::Float64);
-  FACULA_CHECK(IntList(broadcast_shapes(self.sizes(), p.sizes(), "bernoulli_")) == self.sizes(), Runtime,
-               "bernoulli_(): p is ", shape_string(p.sizes()), ", which does not broadcast to self ",
-               shape_string(self.sizes()));
   copy_strided(chances, p);
-  bernoulli_of(chances, self, generator);
+  bernoulli_of(chances, self, generator, "bernoulli_");
 }
 void bernoulli_(const Tensor& self, double p, const Generator& generator) {
-  check_probability(p, "bernoulli_");
   fill_bernoulli(self, next_stream(generator, "bernoulli_"), p);
 }
 void exponential_(const Tensor& self, double lambd, const Generator& generator) {
-  check_floating(self, "exponential_");
-  FACULA_CHECK(lambd > 0, Runtime, "exponential_(): lambd must be positive, got ", lambd);
   fill_exponential(self, next_stream(generator, "exponential_"), [&]<typename C>(C* x, int64_t n) {
     const C scale = static_cast<C>(1 / lambd);
     for (int64_t i = 0; i < n; ++i) x[i] *= scale;
   });
 }
 void geometric_(const Tensor& self, double p, const Generator& generator) {
-  FACULA_CHECK(p > 0 && p < 1, Runtime, "geometric_(): p must be in (0, 1), got ", p);
-  FACULA_CHECK(!self.is_complex() && self.dtype() != ScalarType::Bool, Type, "geometric_(): not implemented for ",
-               dtype_name(self.dtype()));
   const Tensor draws = make_empty(self.sizes(), ScalarType::Float64);
   fill_exponential(draws, next_stream(generator, "geometric_"), [&]<typename C>(C* x, int64_t n) {
     const double scale = -1 / std::log1p(-p);
@@ -470,8 +397,6 @@ void geometric_(const Tensor& self, double p, const Generator& generator) {
   copy_strided(self, draws);
 }
 void cauchy_(const Tensor& self, double median, double sigma, const Generator& generator) {
-  check_floating(self, "cauchy_");
-  FACULA_CHECK(sigma > 0, Runtime, "cauchy_(): sigma must be positive, got ", sigma);
   const Tensor draws = make_empty(self.sizes(), ScalarType::Float64);
   const Philox stream = next_stream(generator, "cauchy_");
   draw(
@@ -485,8 +410,6 @@ void cauchy_(const Tensor& self, double median, double sigma, const Generator& g
   copy_strided(self, draws);
 }
 void log_normal_(const Tensor& self, double mean, double std, const Generator& generator) {
-  check_floating(self, "log_normal_");
-  FACULA_CHECK(std > 0, Runtime, "log_normal_(): std must be positive, got ", std);
   fill_normal(self, next_stream(generator, "log_normal_"), [&]<typename C>(C* x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) x[i] = std::exp(x[i] * static_cast<C>(std) + static_cast<C>(mean));
   });

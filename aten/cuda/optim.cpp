@@ -112,22 +112,14 @@ class Step {
 
 const FaculaTensor& item(const FaculaCall* call, int list, int32_t i) { return call->args[list].at.tensors[i]; }
 
-// Lists [0, lists) hold floating tensors of one length, those of a place in one block form.
-int32_t check(const FaculaCall* call, int lists, const bool* present) {
-  const int32_t count = call->args[0].count;
-  for (int list = 1; list < lists; ++list) {
-    if (present[list] && call->args[list].count != count) {
-      return fail(FACULA_VALUE_ERROR, "the lists must be of one length");
+// Are the tensors of each place in the first `lists` lists in one block form? An empty list has none.
+bool in_blocks(const FaculaCall* call, int lists) {
+  for (int list = 0; list < lists; ++list) {
+    for (int32_t i = 0; i < call->args[list].count; ++i) {
+      if (!same_block(item(call, 0, i), item(call, list, i))) return false;
     }
   }
-  for (int32_t i = 0; i < count; ++i) {
-    for (int list = 0; list < lists; ++list) {
-      if (!present[list]) continue;
-      if (!is_floating(real_type(item(call, list, i).dtype))) return FACULA_NOT_SUPPORTED;
-      if (!same_block(item(call, 0, i), item(call, list, i))) return FACULA_NOT_SUPPORTED;
-    }
-  }
-  return FACULA_OK;
+  return true;
 }
 
 int64_t numbers_of(const FaculaTensor& p) { return p.numel * (is_complex(p.dtype) ? 2 : 1); }
@@ -137,10 +129,8 @@ int32_t sgd(void*, const FaculaCall* call) {
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));
   const int32_t count = call->args[0].count;
-  const bool kept = real_of(call->args[4]) != 0;
-  if (!kept && call->args[2].count > 0) return FACULA_NOT_SUPPORTED;
-  const bool present[] = {true, true, kept};
-  FACULA_TRY(check(call, 3, present));
+  const bool kept = call->args[2].count > 0;
+  if (!in_blocks(call, 3)) return FACULA_NOT_SUPPORTED;
   Step step(*device, "facula_sgd", 2, call->stream);
   StepParams& s = step.params;
   s.lr = real_of(call->args[3]);
@@ -168,13 +158,10 @@ int32_t adam(void*, const FaculaCall* call) {
   FACULA_TRY(enter(call->index, &device));
   const int32_t count = call->args[0].count;
   const bool has_largest = call->args[4].count > 0;
-  const bool present[] = {true, true, true, true, has_largest};
-  FACULA_TRY(check(call, 5, present));
-  if (call->args[5].count != count) return fail(FACULA_VALUE_ERROR, "the lists must be of one length");
+  if (!in_blocks(call, 5)) return FACULA_NOT_SUPPORTED;
   bool counts_here = false;
   for (int32_t i = 0; i < count; ++i) {
     const FaculaTensor& steps = item(call, 5, i);
-    if (steps.numel != 1 || !is_floating(steps.dtype)) return FACULA_NOT_SUPPORTED;
     if (!on_device(steps) && steps.dtype < FACULA_FLOAT32) return FACULA_NOT_SUPPORTED;
     if (has_largest && item(call, 4, i).dtype != item(call, 3, i).dtype) return FACULA_NOT_SUPPORTED;
     counts_here = counts_here || on_device(steps);

@@ -1,6 +1,7 @@
-// Random draws: which kernel, and what of the arguments the host checks.
+// Random draws: which kernel, and its numbers.
 #include <cmath>
 
+#include "facula/draw_types.h"
 #include "kernels.h"
 #include "sort.h"
 #include "warm.h"
@@ -31,10 +32,6 @@ struct Drawing {
   uint64_t range = 0;
   const void* chances = nullptr;
 };
-
-int64_t mantissa_bits(int32_t dtype) {
-  return dtype == FACULA_FLOAT16 ? 11 : dtype == FACULA_BFLOAT16 ? 8 : dtype == FACULA_FLOAT64 ? 53 : 24;
-}
 
 bool in_double(Draw draw, int32_t dtype) {
   return draw == kGeometric || draw == kCauchy || draw == kPoisson ||
@@ -84,7 +81,7 @@ int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& 
   params.put(d.b);
   params.put(pairs && d.draw == kNormal ? int64_t{1} : d.low);
   params.put(d.range);
-  params.put(mantissa_bits(dtype));
+  params.put(int64_t{draws::mantissa_bits(dtype)});
   params.put(static_cast<int64_t>(is_dense(out)));
   const int64_t* given[] = {strides};
   const int item[] = {itemsize(dtype)};
@@ -100,9 +97,6 @@ const FaculaValue& key_of(const FaculaCall* call) {
   while (i + 1 < call->nargs && call->args[i].kind != FACULA_RANDOM) ++i;
   return call->args[i];
 }
-int32_t wrong(const char* text) { return fail(FACULA_DEVICE_ERROR, text); }
-bool takes_real(const FaculaTensor& t) { return is_floating(t.dtype) || is_complex(t.dtype); }
-
 int32_t rand(void*, const FaculaCall* call) { return run(call, result(call), key_of(call), {}); }
 int32_t normal_into(const FaculaCall* call, const FaculaTensor& out, double mean, double std) {
   Drawing d;
@@ -115,68 +109,41 @@ int32_t randn(void*, const FaculaCall* call) { return normal_into(call, result(c
 
 // uniform_(self!, from, to, generator)
 int32_t uniform(void*, const FaculaCall* call) {
-  const FaculaTensor& self = tensor(call, 0);
-  const double from = real_of(call->args[1]), to = real_of(call->args[2]);
-  if (!takes_real(self)) return wrong("uniform_(): a tensor of a floating-point dtype is needed");
-  if (!(from <= to)) return wrong("uniform_(): from must not be greater than to");
-  if (!std::isfinite(to - from)) return wrong("uniform_(): to - from must be finite");
   Drawing d;
-  d.a = from;
-  d.b = to;
-  return run(call, self, key_of(call), d);
+  d.a = real_of(call->args[1]);
+  d.b = real_of(call->args[2]);
+  return run(call, tensor(call, 0), key_of(call), d);
 }
 // normal_(self!, mean, std, generator)
 int32_t normal(void*, const FaculaCall* call) {
-  const FaculaTensor& self = tensor(call, 0);
-  const double mean = real_of(call->args[1]), std = real_of(call->args[2]);
-  if (!takes_real(self)) return wrong("normal_(): a tensor of a floating-point dtype is needed");
-  if (!(std >= 0)) return wrong("normal_(): std must not be negative");
-  return normal_into(call, self, mean, std);
+  return normal_into(call, tensor(call, 0), real_of(call->args[1]), real_of(call->args[2]));
 }
 
-int64_t exact_integers(int32_t dtype) {
-  static constexpr int64_t kMost[] = {1, 255, 127, 32767, INT32_MAX, INT64_MAX, 2048, 256, 1 << 24, int64_t{1} << 53};
-  return dtype < FACULA_COMPLEX64 ? kMost[dtype] : INT64_MAX;
-}
-int32_t integers(const FaculaCall* call, const FaculaTensor& out, int64_t from, uint64_t range, const char* op) {
-  if (is_complex(out.dtype)) return wrong((std::string(op) + "(): not implemented for complex tensors").c_str());
+int32_t integers(const FaculaCall* call, const FaculaTensor& out, int64_t from, uint64_t range) {
   Drawing d;
   d.draw = range != 0 && range <= 65536 ? kIntegers : kLongIntegers;
   d.low = from;
   d.range = range;
   return run(call, out, key_of(call), d);
 }
-int32_t range(const FaculaCall* call, const FaculaTensor& out, int64_t from, int64_t to, const char* op) {
-  if (from >= to) return wrong((std::string(op) + "(): from must be less than to").c_str());
-  const int64_t most = exact_integers(out.dtype);
-  if (out.dtype <= FACULA_INT64) {
-    const int64_t least = out.dtype <= FACULA_UINT8 ? 0 : -most - 1;
-    if (from < least || to - 1 > most)
-      return wrong((std::string(op) + "(): the integers do not fit the dtype").c_str());
-  }
-  return integers(call, out, from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from), op);
+int32_t range(const FaculaCall* call, const FaculaTensor& out, int64_t from, int64_t to) {
+  return integers(call, out, from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from));
+}
+// To the last integer up to which the dtype has all.
+int32_t range_from(const FaculaCall* call, const FaculaTensor& out, int64_t from) {
+  const int64_t most = draws::exact_integers(out.dtype);
+  return integers(call, out, from, static_cast<uint64_t>(most) - static_cast<uint64_t>(from) + 1);
 }
 // randint.low(low, high, size, generator, dtype, device, out)
 int32_t randint(void*, const FaculaCall* call) {
-  return range(call, result(call), call->args[0].at.i, call->args[1].at.i, "randint");
+  return range(call, result(call), call->args[0].at.i, call->args[1].at.i);
 }
-int32_t random_all(void*, const FaculaCall* call) {
-  const FaculaTensor& self = tensor(call, 0);
-  const int64_t most = exact_integers(self.dtype);
-  return integers(call, self, 0, static_cast<uint64_t>(most) + 1, "random_");
-}
-int32_t random_to(void*, const FaculaCall* call) {
-  return range(call, tensor(call, 0), 0, call->args[1].at.i, "random_");
-}
+int32_t random_all(void*, const FaculaCall* call) { return range_from(call, tensor(call, 0), 0); }
+int32_t random_to(void*, const FaculaCall* call) { return range(call, tensor(call, 0), 0, call->args[1].at.i); }
 int32_t random_from(void*, const FaculaCall* call) {
   const FaculaTensor& self = tensor(call, 0);
   const int64_t from = call->args[1].at.i;
-  if (call->args[2].kind == FACULA_NONE) {
-    const int64_t most = exact_integers(self.dtype);
-    if (from > most) return wrong("random_(): from does not fit the dtype");
-    return integers(call, self, from, static_cast<uint64_t>(most) - static_cast<uint64_t>(from) + 1, "random_");
-  }
-  return range(call, self, from, call->args[2].at.i, "random_");
+  return call->args[2].kind == FACULA_NONE ? range_from(call, self, from) : range(call, self, from, call->args[2].at.i);
 }
 
 int32_t with_chances(const FaculaCall* call, const FaculaTensor& p, const FaculaTensor& out, Draw draw) {
@@ -193,36 +160,28 @@ int32_t bernoulli(void*, const FaculaCall* call) {
 int32_t poisson(void*, const FaculaCall* call) { return with_chances(call, tensor(call, 0), result(call), kPoisson); }
 // bernoulli_(self!, p, generator)
 int32_t bernoulli_number(void*, const FaculaCall* call) {
-  const double p = real_of(call->args[1]);
-  if (!(p >= 0 && p <= 1)) return wrong("bernoulli_(): p must be in [0, 1]");
+  // `run` would draw both parts of a complex number
+  if (is_complex(tensor(call, 0).dtype)) return FACULA_NOT_SUPPORTED;
   Drawing d;
   d.draw = kBernoulli;
-  d.range = static_cast<uint64_t>(std::ldexp(p, 32));
+  d.range = static_cast<uint64_t>(std::ldexp(real_of(call->args[1]), 32));
   return run(call, tensor(call, 0), key_of(call), d);
 }
 int32_t exponential(void*, const FaculaCall* call) {
-  const double lambd = real_of(call->args[1]);
-  if (!(lambd > 0)) return wrong("exponential_(): lambd must be positive");
-  if (!is_floating(tensor(call, 0).dtype)) return wrong("exponential_(): a tensor of a floating-point dtype is needed");
   Drawing d;
   d.draw = kExponential;
-  d.a = 1 / lambd;
+  d.a = 1 / real_of(call->args[1]);
   return run(call, tensor(call, 0), key_of(call), d);
 }
 int32_t geometric(void*, const FaculaCall* call) {
-  const double p = real_of(call->args[1]);
-  if (!(p > 0 && p < 1)) return wrong("geometric_(): p must be in (0, 1)");
-  if (is_complex(tensor(call, 0).dtype) || tensor(call, 0).dtype == FACULA_BOOL) return FACULA_NOT_SUPPORTED;
   Drawing d;
   d.draw = kGeometric;
-  d.a = -1 / std::log1p(-p);
+  d.a = -1 / std::log1p(-real_of(call->args[1]));
   return run(call, tensor(call, 0), key_of(call), d);
 }
+// cauchy_(self!, median, sigma, generator), log_normal_(self!, mean, std, generator)
 template <int kDraw>
 int32_t two_numbers(void*, const FaculaCall* call) {
-  if (!(real_of(call->args[2]) > 0))
-    return wrong(kDraw == kCauchy ? "cauchy_(): sigma must be positive" : "log_normal_(): std must be positive");
-  if (!is_floating(tensor(call, 0).dtype)) return wrong("a tensor of a floating-point dtype is needed");
   Drawing d;
   d.draw = static_cast<Draw>(kDraw);
   d.a = real_of(call->args[1]);

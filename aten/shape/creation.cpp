@@ -116,4 +116,21 @@ Meta complex_parts(const Tensor& real, const Tensor& imag) {
   return {broadcast_shapes(real.sizes(), imag.sizes(), "complex"), to_complex(real.dtype()), real.device(), {}};
 }
 
+void broadcasts_to(const Called& called, const Tensor& self, const Tensor& other) {
+  if (other.sizes() == self.sizes()) return;
+  bool fits = other.dim() <= self.dim();
+  for (int64_t i = 1; fits && i <= other.dim(); ++i) fits = other.size(-i) == 1 || other.size(-i) == self.size(-i);
+  FACULA_CHECK(fits, Runtime, called.op, "(): ", called[1], " is ", shape_string(other.sizes()),
+               ", which does not broadcast to ", called[0], ", ", shape_string(self.sizes()));
+}
+
+// May `src` be read while `self` is written?
+void copied(const Called& called, const Tensor& self, const Tensor& src) {
+  broadcasts_to(called, self, src);
+  FACULA_CHECK(!src.is_meta() || self.is_meta(), NotImplemented, called.op, "(): ", called[1],
+               " is on the meta device and has no values");
+  FACULA_CHECK(overlap_of(self, src) != Overlap::Partial, Runtime, called.op, "(): ", called[0], " and ", called[1],
+               " share memory in different places; clone() ", called[1], " first");
+}
+
 }  // namespace facula::shape

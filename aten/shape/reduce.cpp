@@ -1,4 +1,4 @@
-// Shape rules of reductions, scans, ordering and random sampling.
+// Shape rules of reductions, scans and ordering.
 #include <bitset>
 #include <cmath>
 
@@ -47,12 +47,6 @@ void check_ordered(const Tensor& self, Name op) {
                dtype_name(self.dtype()));
 }
 
-void check_sizes(IntList size, Name op) {
-  for (const int64_t s : size) {
-    FACULA_CHECK(s >= 0, Runtime, op, "(): sizes must not be negative, got ", shape_string(size));
-  }
-}
-
 // Reduced dims must have elements where there is no neutral element.
 void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, ErrorKind kind, Name op) {
   if (self.numel() > 0) return;
@@ -69,12 +63,6 @@ void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, 
 int64_t checked_dim(const Tensor& self, int64_t dim, Name op) {
   const std::string name(op);
   return wrap_dim(dim, self.dim(), name.c_str());
-}
-
-ScalarType drawn_type(OptionalType dtype, Name op) {
-  const ScalarType t = dtype.value_or(get_default_dtype());
-  FACULA_CHECK(is_differentiable(t), Runtime, op, "(): dtype must be floating-point or complex, not ", dtype_name(t));
-  return t;
 }
 
 }  // namespace
@@ -224,74 +212,6 @@ Meta histogram(const Tensor& self, int64_t bins, const Scalar& min, const Scalar
                ", ", high, "]");
   FACULA_CHECK(low <= high, Runtime, "histc(): max must not be less than min, got [", low, ", ", high, "]");
   return {DimVector{bins}, self.dtype(), self.device(), {}};
-}
-
-Meta drawn(IntList size, OptionalType dtype, std::optional<Device> device, Name op) {
-  check_sizes(size, op);
-  return {DimVector(size), drawn_type(dtype, op), device.value_or(Device{}), {}};
-}
-
-Meta drawn_integers(int64_t low, int64_t high, IntList size, OptionalType dtype, std::optional<Device> device) {
-  check_sizes(size, "randint");
-  FACULA_CHECK(low < high, Runtime, "randint(): low must be less than high, got low=", low, " and high=", high);
-  return {DimVector(size), dtype.value_or(ScalarType::Int64), device.value_or(Device{}), {}};
-}
-
-Meta permutation(int64_t n, OptionalType dtype, std::optional<Device> device) {
-  const ScalarType type = dtype.value_or(ScalarType::Int64);
-  FACULA_CHECK(!is_complex(type) && type != ScalarType::Bool, Runtime, "randperm(): not implemented for ",
-               dtype_name(type));
-  int64_t most = std::numeric_limits<int64_t>::max();
-  switch (type) {
-    case ScalarType::UInt8:
-      most = 256;
-      break;
-    case ScalarType::Int8:
-      most = 128;
-      break;
-    case ScalarType::Int16:
-      most = 32768;
-      break;
-    case ScalarType::Int32:
-      most = int64_t{1} << 31;
-      break;
-    case ScalarType::Float16:
-      most = 2049;
-      break;
-    case ScalarType::BFloat16:
-      most = 257;
-      break;
-    case ScalarType::Float32:
-      most = (1 << 24) + 1;
-      break;
-    default:
-      break;
-  }
-  FACULA_CHECK(n <= most, Runtime, "randperm(): n is ", n, ", ", dtype_name(type), " holds the numbers below ", most,
-               " only");
-  return {DimVector{n}, type, device.value_or(Device{}), {}};
-}
-
-Meta drawn_like(const Tensor& self, Name op) {
-  FACULA_CHECK(self.is_floating_point(), Runtime, op, "(): self must be floating-point, not ",
-               dtype_name(self.dtype()));
-  return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
-}
-
-Meta sampled(const Tensor& self, int64_t num_samples, bool replacement) {
-  constexpr Name op = "multinomial";
-  FACULA_CHECK(self.is_floating_point(), Runtime, op, "(): self must be floating-point, not ",
-               dtype_name(self.dtype()));
-  FACULA_CHECK(self.dim() == 1 || self.dim() == 2, Runtime, op, "(): self must have one or two dims, but is ",
-               shape_string(self.sizes()));
-  const int64_t categories = self.size(-1);
-  FACULA_CHECK(categories > 0 || (self.dim() == 2 && self.size(0) == 0), Runtime, op,
-               "(): self has no categories, its shape is ", shape_string(self.sizes()));
-  FACULA_CHECK(replacement || num_samples <= categories, Runtime, op, "(): cannot draw ", num_samples, " of ",
-               categories, " categories without replacement");
-  Meta meta{DimVector(self.sizes()), ScalarType::Int64, self.device(), {}};
-  meta.sizes[meta.sizes.size() - 1] = num_samples;
-  return meta;
 }
 
 }  // namespace facula::shape

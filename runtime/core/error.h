@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -45,6 +46,13 @@ template <typename... Parts>
 [[noreturn]] __attribute__((cold, noinline)) void raise(ErrorKind kind, const Parts&... parts) {
   throw Error(kind, concat(parts...));
 }
+
+// What a check calls its operator and arguments: the names of the schema.
+struct Called {
+  const char* op;
+  std::initializer_list<const char*> names;
+  const char* operator[](int i) const { return names.begin()[i]; }
+};
 
 }  // namespace facula
 

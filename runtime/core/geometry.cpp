@@ -118,6 +118,12 @@ DimVector broadcast_shapes(IntList a, IntList b, const char* op) {
 
 namespace {
 
+// Where the first element is; of a tensor without memory, such as one on meta, within its storage.
+const char* place_of(const Tensor& t) {
+  const auto* data = static_cast<const char*>(t.raw());
+  return data != nullptr ? data : reinterpret_cast<const char*>(t.offset() * static_cast<int64_t>(t.itemsize()));
+}
+
 struct Bytes {
   const char *begin, *end;
 };
@@ -129,12 +135,12 @@ Bytes byte_range(const Tensor& t) {
     const int64_t step = (t.sizes()[i] - 1) * t.strides()[i] * item;
     (step < 0 ? low : high) += step;
   }
-  const char* data = static_cast<const char*>(t.raw());
+  const char* data = place_of(t);
   return {data + low, data + high};
 }
 
 bool same_geometry(const Tensor& a, const Tensor& b) {
-  if (a.raw() != b.raw() || a.itemsize() != b.itemsize() || !(a.sizes() == b.sizes())) return false;
+  if (place_of(a) != place_of(b) || a.itemsize() != b.itemsize() || !(a.sizes() == b.sizes())) return false;
   for (size_t i = 0; i < a.sizes().size(); ++i) {
     if (a.sizes()[i] != 1 && a.strides()[i] != b.strides()[i]) return false;
   }
@@ -156,7 +162,9 @@ int64_t common_step(const Tensor& a, const Tensor& b) {
 
 Overlap overlap_of(const Tensor& a, const Tensor& b) {
   if (a.is_same(b)) return Overlap::Full;
-  if (a.raw() == nullptr || b.raw() == nullptr || a.device() != b.device()) return Overlap::No;
+  if (a.device() != b.device()) return Overlap::No;
+  const bool nowhere = a.raw() == nullptr || b.raw() == nullptr;
+  if (nowhere && !(a.is_meta() && a.storage() == b.storage())) return Overlap::No;
   if (a.numel() == 0 || b.numel() == 0) return Overlap::No;
   const Bytes x = byte_range(a), y = byte_range(b);
   if (x.end <= y.begin || y.end <= x.begin) return Overlap::No;
@@ -166,7 +174,7 @@ Overlap overlap_of(const Tensor& a, const Tensor& b) {
   }
   // x[::2] and x[1::2], or two columns of a matrix: interleaved and never equal.
   if (const int64_t g = common_step(a, b); g > 0) {
-    const int64_t distance = static_cast<const char*>(b.raw()) - static_cast<const char*>(a.raw());
+    const int64_t distance = place_of(b) - place_of(a);
     const int64_t r = ((distance % g) + g) % g;
     if (r >= static_cast<int64_t>(a.itemsize()) && g - r >= static_cast<int64_t>(b.itemsize())) return Overlap::No;
   }

@@ -404,7 +404,57 @@ case(
 case(
     "check, unknown key",
     structured() + "  checks: {c1: {requires: dim > 0, error: wrong}}\n",
-    "9:16: new: check 'c1' has the keys 'require' and 'error'",
+    "9:16: new: check 'c1' has the keys 'require' and 'error', and may have 'raises'",
+)
+case(
+    "check, unknown error",
+    structured() + "  checks: {c1: {require: dim > 0, error: wrong, raises: ValuError}}\n",
+    "9:57: new: unknown error 'ValuError'; did you mean 'ValueError'?",
+)
+case(
+    "check, unknown name in its error",
+    structured() + '  checks: {c1: {require: dim > 0, error: "dim is {dmi}, not more"}}\n',
+    "9:51: new: unknown name 'dmi'; did you mean 'dim'?",
+)
+case(
+    "check, no formula in its error",
+    structured() + '  checks: {c1: {require: dim > 0, error: "dim is {dim +}"}}\n',
+    "9:51: new: not a formula: invalid syntax",
+)
+case(
+    "check, a brace alone in its error",
+    structured() + '  checks: {c1: {require: dim > 0, error: "dim is {dim"}}\n',
+    "9:50: new: '{' without its partner",
+)
+case(
+    "check, an error that shows a tensor",
+    structured() + '  checks: {c1: {require: dim > 0, error: "given {self}"}}\n',
+    "9:43: new: a message cannot show a Tensor",
+)
+case(
+    "check that is neither",
+    structured() + "  checks: {c1: dim > 0}\n",
+    "9:16: new: a check has 'require' and 'error', or calls a rule",
+)
+case(
+    "check by an unknown rule",
+    structured() + "  checks: {c1: positve(dim)}\n- rule: positive(int dim) -> ()\n",
+    "9:16: new: no rule 'positve' that returns (); did you mean 'positive'?",
+)
+case(
+    "check by a shape rule",
+    structured() + "  checks: {c1: like(self)}\n- rule: positive(int dim) -> ()\n",
+    "9:16: new: no rule 'like' that returns (); known are positive",
+)
+case(
+    "check by a rule, wrong arity",
+    structured() + "  checks:\n    c1: positive(dim, 1)\n- rule: positive(int dim) -> ()\n",
+    "10:9: new: positive(int, int) does not fit positive(int dim) -> ()",
+)
+case(
+    "shape from a rule that only checks",
+    structured(shape="positive(dim)") + "- rule: positive(int dim) -> ()\n",
+    "4:10: new: a Meta is wanted here, `positive(dim)` is a tuple",
 )
 
 

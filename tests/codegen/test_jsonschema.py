@@ -30,6 +30,11 @@ BAD: dict[str, Any] = {
     "unknown device": {**GOOD, "dispatch": {"CPUs": "f"}},
     "tolerance without reason": {**GOOD, "tolerance": {"float32": 1e-3}},
     "check without error": {**GOOD, "checks": {"c1": {"require": "dim > 0"}}},
+    "check of an unknown error": {
+        **GOOD,
+        "checks": {"c1": {"require": "dim > 0", "error": "wrong", "raises": "Error"}},
+    },
+    "check that calls nothing": {**GOOD, "checks": {"c1": "dim > 0"}},
     "derivative with two keys": {**GOOD, "derivative": {"self": {"none": "x", "scalar": "y"}}},
     "internal as text": {**GOOD, "internal": "yes"},
     "vocabulary without derivative": {"math": "f(x)"},

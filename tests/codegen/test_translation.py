@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 from schemas import BASE, composite
@@ -26,6 +27,7 @@ from codegen.values import (
     SCALAR,
     TENSOR,
     Value,
+    argument_values,
     common,
     convert,
     fits,
@@ -79,6 +81,32 @@ def test_expression(text: str, small: Schema) -> None:
     translator = Translator(small, small.operator("new"), VARIABLES)
     formula = expr.parse(text, HERE)
     assert translator.expression(formula).code == EXPRESSIONS[text]
+
+
+CHECKS = """\
+  checks:
+    plain: {require: dim > 0, error: too few}
+    shown:
+      require: dim > 0
+      error: "{dim} of {self.dtype}, self is {self.shape}"
+      raises: TypeError
+    called: apart(self, n=dim + 1)
+- rule: apart(Tensor self, Tensor? other=None, int? n=None) -> ()
+"""
+
+
+def test_checks(tmp_path: Path) -> None:
+    path = tmp_path / "ops.yaml"
+    path.write_text(composite("self") + CHECKS + BASE, encoding="utf-8")
+    schema = load(path)
+    op = schema.operator("new")
+    translator = Translator(schema, op, argument_values(op))
+    assert [translator.check(c) for c in op.checks] == [
+        'FACULA_CHECK((dim > int64_t{0}), Value, "new(): too few");',
+        'FACULA_CHECK((dim > int64_t{0}), Type, "new(): ", dim, " of ", dtype_name(self.dtype()), '
+        '", self is ", shape_string(self.sizes()));',
+        'shape::apart(Called{"new", {"self", "", "dim + 1"}}, self, {}, (dim + int64_t{1}));',
+    ]
 
 
 def test_a_formula_leaves_the_next_alone(small: Schema) -> None:
