@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from codegen.render import SHARDED
+from tests.plain_imports import prefer
 
 ROOT = Path(__file__).resolve().parent.parent
 POINTWISE = """\
@@ -247,6 +248,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     shutil.copytree(build / "generated" / "facula", site / "facula", dirs_exist_ok=True)
     for module in build.glob("_C*.so"):
         shutil.copy(module, site / "facula")
+    prefer(site)
     compiled = (build / "reuse" / "compiled.txt").read_text(encoding="utf-8").splitlines()
     seconds = time.monotonic() - started
     print(f"\ncompiled {len(compiled)} files; tree ready in {seconds:.0f} s")

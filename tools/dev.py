@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def python(*arguments: str, check: bool = True) -> int:
 
 
 def build(args: argparse.Namespace) -> None:
-    needs = ["scikit-build-core>=0.10", "pyyaml>=6", "jinja2>=3.1", "ninja", "cmake>=3.22"]
+    needs = ["scikit-build-core>=0.10", "pyyaml>=6", "jinja2>=3.1", "ninja>=1.13", "cmake>=3.22"]
     python("-m", "pip", "install", "-q", *needs)
     settings = ["-C", "cmake.define.FACULA_WERROR=ON"] if args.werror else []
     python("-m", "pip", "install", "--no-build-isolation", *settings, "-e", ".[test,examples]")
@@ -55,6 +56,10 @@ def cpp_files() -> list[str]:
 
 
 def check(args: argparse.Namespace) -> None:
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    formatter = shutil.which("clang-format", path=places)
+    if formatter is None:
+        sys.exit("check: no clang-format; pip install -e '.[lint]' brings all that is needed")
     folders = [f for f in PYTHON_FOLDERS if (ROOT / f).exists()]
     fix = ["--fix"] if args.fix else []
     results = [
@@ -62,7 +67,7 @@ def check(args: argparse.Namespace) -> None:
         python("-m", "ruff", "check", *fix, *folders, check=False),
         python("-m", "ruff", "format", *([] if args.fix else ["--check"]), *folders, check=False),
         run(
-            "clang-format",
+            formatter,
             *(["-i"] if args.fix else ["--dry-run", "-Werror"]),
             *cpp_files(),
             check=False,

@@ -79,7 +79,8 @@ Device parse_device(std::string_view text) {
   Device device;
   int type = find_type(name);
   if (type < 0 && device_loader != nullptr && device_loader(name)) type = find_type(name);
-  FACULA_CHECK(type >= 0, Runtime, "'", text, "' is not a device; known device types: ", known_names());
+  FACULA_CHECK(type >= 0, Runtime, "'", text, "' is not a device; known device types: ", known_names(),
+               "; facula.backends.entry_points() has those that installed packages offer");
   device.type = static_cast<DeviceType>(type);
   if (colon != std::string_view::npos) {
     const std::string_view digits = text.substr(colon + 1);

@@ -13,6 +13,8 @@ from device_packages import build, environment
 from facula import backends
 from facula.backends import translate
 
+from tests.plain_imports import prefer
+
 HEADER = """
 #include "facula/backend.h"
 static int32_t count(void*, int32_t* n) { *n = 1; return 0; }
@@ -168,6 +170,7 @@ def test_a_build_without_the_cuda_module(tmp_path: Path) -> None:
         for entry in os.scandir(folder):
             if entry.name != "_cuda.so" and not (package / entry.name).exists():
                 (package / entry.name).symlink_to(entry.path)
+    prefer(tmp_path)
     script = """
 import facula as fa
 print(fa.__file__)

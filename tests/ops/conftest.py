@@ -23,5 +23,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         params = getattr(getattr(item, "callspec", None), "params", {})
         if getattr(params.get("op"), "name", None) == wanted:
             kept.append(item)
+    if not kept:
+        raise pytest.UsageError(
+            f"--op {wanted}: no tests; the facula that is installed has no operator of that name "
+            "(python tools/dev.py build installs what ops.yaml has now)"
+        )
     config.hook.pytest_deselected(items=[i for i in items if i not in kept])
     items[:] = kept

@@ -12,7 +12,7 @@ from pathlib import Path
 import facula
 import pytest
 
-HERE = Path(facula.__file__).parent
+HERE = Path(facula._C.__file__).parent  # beside the compiled module, also in editable installs
 STUBS = sorted(path.name for path in HERE.rglob("*.pyi"))
 
 
