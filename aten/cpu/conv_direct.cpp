@@ -330,10 +330,11 @@ Windows input_windows(const Geometry& g, const Padded<T>& image) {
   return w;
 }
 
+// What a convolution that sees nothing gives: the bias of each feature, zero without one.
 template <typename T>
 void fill_bias(int64_t batch, int64_t features, int64_t positions, const T* bias, T* out) {
   for (int64_t i = 0; i < batch * features; ++i) {
-    std::fill(out + i * positions, out + (i + 1) * positions, bias[i % features]);
+    std::fill(out + i * positions, out + (i + 1) * positions, bias != nullptr ? bias[i % features] : T(0));
   }
 }
 
@@ -343,14 +344,7 @@ template <typename T>
 void forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
   const int64_t positions = product(g.out);
   if (g.batch * g.groups * g.features * positions == 0) return;
-  if (g.channels == 0) {
-    if (bias != nullptr) {
-      fill_bias(g.batch, g.groups * g.features, positions, bias, out);
-    } else {
-      std::fill(out, out + g.batch * g.groups * g.features * positions, T(0));
-    }
-    return;
-  }
+  if (g.channels == 0) return fill_bias(g.batch, g.groups * g.features, positions, bias, out);
   const Padded<T> image(input, g.batch * g.groups * g.channels, g.in, input_margins(g));
   const int64_t depth = g.channels * product(g.kernel);
   Weights<T> weights{weight, g.features * depth, depth, {}};
@@ -359,40 +353,34 @@ void forward(const Geometry& g, const T* input, const T* weight, const T* bias, 
            g.channels * image.plane(), out);
 }
 
-namespace {
-
-// Residue r of the places of one dim: which taps k meet it, from what place of `grad`.
-struct Phase {
-  std::vector<int64_t> taps, offsets;  // k, and the offset of the place in grad to t = (place - r) / stride
-  int64_t first, count;
-};
-Phase phase_of(const Geometry& g, size_t d, int64_t r) {
-  Phase p{{}, {}, r, r < g.in[d] ? (g.in[d] - r + g.stride[d] - 1) / g.stride[d] : 0};
-  for (int64_t k = 0; k < g.kernel[d]; ++k) {
-    const int64_t at = r + g.padding[d] - k * g.dilation[d];
-    if (at % g.stride[d] != 0) continue;
-    p.taps.push_back(k);
-    p.offsets.push_back(at / g.stride[d]);
+std::vector<Phase> phases_of(const Geometry& g, size_t d, bool back) {
+  std::vector<Phase> all;
+  for (int64_t r = 0; r < (back ? std::min(g.stride[d], g.in[d]) : 1); ++r) {
+    Phase p{r, back ? (g.in[d] - r + g.stride[d] - 1) / g.stride[d] : g.out[d], {}, {}};
+    for (int64_t k = 0; k < g.kernel[d]; ++k) {
+      const int64_t at = back ? r + g.padding[d] - k * g.dilation[d] : k * g.dilation[d] - g.padding[d];
+      if (back && at % g.stride[d] != 0) continue;
+      p.taps.push_back(k);
+      p.offsets.push_back(back ? at / g.stride[d] : at);
+    }
+    all.push_back(std::move(p));
   }
-  return p;
+  return all;
 }
-
-}  // namespace
 
 template <typename T>
 void backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
   const int64_t places = product(g.in), channels = g.groups * g.channels;
   if (g.batch * channels * places == 0) return;
   const Three one{1, 1, 1};
-  std::array<std::vector<Phase>, 3> phases;
+  const std::array<std::vector<Phase>, 3> phases{phases_of(g, 0, true), phases_of(g, 1, true), phases_of(g, 2, true)};
   Margins margins;
   for (size_t d = 0; d < 3; ++d) {
     int64_t low = 0, high = 0;  // places of grad that are read
-    for (int64_t r = 0; r < std::min(g.stride[d], g.in[d]); ++r) {
-      phases[d].push_back(phase_of(g, d, r));
-      for (const int64_t offset : phases[d].back().offsets) {
+    for (const Phase& p : phases[d]) {
+      for (const int64_t offset : p.offsets) {
         low = std::min(low, offset);
-        high = std::max(high, offset + phases[d].back().count - 1);
+        high = std::max(high, offset + p.count - 1);
       }
     }
     margins.origin[d] = low;
@@ -429,10 +417,7 @@ void backward_input(const Geometry& g, const T* grad, const T* weight, const T* 
         const TypedBuffer<T> part(direct ? 0 : g.batch * channels * positions);
         T* result = direct ? out : part.get();
         if (w.taps.empty()) {
-          for (int64_t i = 0; i < g.batch * channels; ++i) {
-            std::fill(result + i * positions, result + (i + 1) * positions,
-                      bias != nullptr ? bias[i % channels] : T(0));
-          }
+          fill_bias(g.batch, channels, positions, bias, result);
         } else {
           multiply(w, g.batch, g.groups, g.channels, weights, bias, image.data(), g.features * image.plane(), result);
         }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "runtime/core/tensor.h"
 
@@ -43,6 +44,14 @@ inline Geometry geometry(IntList input, IntList output, IntList weight, IntList 
   }
   return g;
 }
+
+// Along one dim: results first, first + step, ... (`count` of them); number i reads i * stride + offsets[k]
+// for the kernel's places taps[k]. The gradient of the input has a phase for each residue.
+struct Phase {
+  int64_t first, count;
+  std::vector<int64_t> taps, offsets;
+};
+std::vector<Phase> phases_of(const Geometry& g, size_t d, bool back);
 
 template <typename T>
 void forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out);

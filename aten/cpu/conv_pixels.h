@@ -5,10 +5,9 @@
 
 #include "aten/cpu/conv_tile.h"
 #include "aten/cpu/dense.h"
+#include "aten/cpu/rounding.h"
 
 namespace facula::cpu {
-
-inline int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Images in either layout: strides of image, channel and pixel; rows lie width * pixel apart.
 template <typename T>

@@ -6,28 +6,8 @@ namespace facula::cpu {
 namespace {
 
 using conv::Geometry;
-
-// Along one dim: results first, first + step, ... (`count` of them); number i reads i * stride + offsets[k]
-// for the kernel's places taps[k]. The gradient of the input has a phase for each residue.
-struct Phase {
-  int64_t first, count;
-  std::vector<int64_t> taps, offsets;
-};
-
-std::vector<Phase> phases_of(const Geometry& g, size_t d, bool back) {
-  std::vector<Phase> all;
-  for (int64_t r = 0; r < (back ? std::min(g.stride[d], g.in[d]) : 1); ++r) {
-    Phase p{r, back ? (g.in[d] - r + g.stride[d] - 1) / g.stride[d] : g.out[d], {}, {}};
-    for (int64_t k = 0; k < g.kernel[d]; ++k) {
-      const int64_t at = back ? r + g.padding[d] - k * g.dilation[d] : k * g.dilation[d] - g.padding[d];
-      if (back && at % g.stride[d] != 0) continue;
-      p.taps.push_back(k);
-      p.offsets.push_back(back ? at / g.stride[d] : at);
-    }
-    all.push_back(std::move(p));
-  }
-  return all;
-}
+using conv::Phase;
+using conv::phases_of;
 
 // Lowest and highest place that any of the phases reads for their first result.
 std::pair<int64_t, int64_t> reach_of(const std::vector<Phase>& phases) {

@@ -54,11 +54,11 @@ void copy_matrix(int64_t rows, int64_t cols, Matrix<const From> from, Matrix<To>
 }
 
 template <typename T>
-void scale(int64_t m, int64_t n, T beta, Matrix<T> c) {
+void scale(int64_t m, int64_t n, opmath_t<T> beta, Matrix<T> c) {
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       T& v = c.data[i * c.row + j * c.col];
-      v = beta == T(0) ? T(0) : multiply(beta, v);
+      v = beta == opmath_t<T>(0) ? T() : static_cast<T>(multiply(beta, static_cast<opmath_t<T>>(v)));
     }
   }
 }
@@ -316,12 +316,7 @@ void gemm(int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a,
           Matrix<T> c) {
   if (m == 0 || n == 0) return;
   if (k == 0) {
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        T& v = c.data[i * c.row + j * c.col];
-        v = beta == opmath_t<T>(0) ? T() : static_cast<T>(multiply(beta, static_cast<opmath_t<T>>(v)));
-      }
-    }
+    scale(m, n, beta, c);
   } else if constexpr (is_reduced_float_v<T>) {
     half_gemm(m, n, k, alpha, a, b, beta, c);
   } else if constexpr (std::is_integral_v<T>) {

@@ -7,6 +7,7 @@
 
 #include "aten/cpu/dense.h"
 #include "aten/cpu/gemm_loops.h"
+#include "aten/cpu/rounding.h"
 #include "runtime/iterate/parallel.h"
 
 namespace facula::cpu {
@@ -30,9 +31,6 @@ const Caches& caches() {
   return found;
 }
 
-int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
-int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
-
 // What a piece for a thread should have at least, in multiplications.
 constexpr int64_t kPieceWork = 1 << 21;
 // Elements of B that are packed at once when threads share them.
@@ -44,7 +42,7 @@ bool stays_cached(int64_t rows, int64_t bytes, int64_t stride) {
   constexpr int64_t kLine = 64, kSets = 64, kWays = 8;
   const int64_t lines = bytes / kLine + 1, gap = std::gcd(stride / kLine % kSets, kSets), places = kSets / gap;
   const int64_t used =
-      places >= rows ? rows * lines / kSets + 2 : parts_of(rows, places) * parts_of(lines, std::max<int64_t>(gap, 1));
+      places >= rows ? rows * lines / kSets + 2 : ceil_div(rows, places) * ceil_div(lines, std::max<int64_t>(gap, 1));
   return used <= kWays;
 }
 
@@ -58,11 +56,11 @@ class Blocked {
     mr_ = even_panel(m, loops_.mr);
     // A panel of A and one of B fit the first-level cache, a block of B takes half of the second.
     const int64_t most = std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16);
-    depth_ = k <= most + most / 8 ? k : std::min(k, round_up(parts_of(k, parts_of(k, most)), 16));
+    depth_ = k <= most + most / 8 ? k : std::min(k, round_up(ceil_div(k, ceil_div(k, most)), 16));
     const int64_t cols = std::max<int64_t>(4, caches().second / 2 / (depth_ * nr_ * size_of()));
-    const int64_t panels = parts_of(n, nr_);
-    cols_ = parts_of(panels, parts_of(panels, cols)) * nr_;
-    const int64_t tiles = parts_of(std::min(n_, cols_), nr_);
+    const int64_t panels = ceil_div(n, nr_);
+    cols_ = ceil_div(panels, ceil_div(panels, cols)) * nr_;
+    const int64_t tiles = ceil_div(std::min(n_, cols_), nr_);
     // A read once or twice is not worth packing.
     direct_a_ = alpha == T(1) && a.row >= 0 && a.col >= 0 &&
                 (a.col == 1   ? stays_cached(mr_, tiles <= 2 ? 64 : depth_ * size_of(), a.row * size_of())
@@ -84,12 +82,12 @@ class Blocked {
     const int64_t wanted = std::max<int64_t>(
         2, std::min<int64_t>(get_num_threads() * int64_t{8}, static_cast<int64_t>(work / kPieceWork)));
     if (direct_b_) {
-      const int64_t rows = parts_of(parts_of(m_, mr_), wanted) * mr_;
-      const int64_t across = parts_of(wanted, parts_of(m_, rows));
-      split(rows, std::max(nr_, round_up(parts_of(n_, across), nr_)), nullptr, 0, n_);
-    } else if (direct_a_ && work < 64.0 * kPieceWork && parts_of(n_, nr_) >= 2 * get_num_threads()) {
+      const int64_t rows = ceil_div(ceil_div(m_, mr_), wanted) * mr_;
+      const int64_t across = ceil_div(wanted, ceil_div(m_, rows));
+      split(rows, std::max(nr_, round_up(ceil_div(n_, across), nr_)), nullptr, 0, n_);
+    } else if (direct_a_ && work < 64.0 * kPieceWork && ceil_div(n_, nr_) >= 2 * get_num_threads()) {
       // Each thread packs the columns of B that it needs.
-      split(m_, std::min(cols_, round_up(parts_of(n_, wanted), nr_)), nullptr, 0, n_);
+      split(m_, std::min(cols_, round_up(ceil_div(n_, wanted), nr_)), nullptr, 0, n_);
     } else {
       share(wanted);
     }
@@ -101,26 +99,26 @@ class Blocked {
   // B packed once, by all threads, in strips of columns that are not too large.
   void share(int64_t wanted) {
     const int64_t strip = std::max(cols_, kShared / k_ / cols_ * cols_);
-    const int64_t panels = parts_of(std::min(strip, n_), nr_);
+    const int64_t panels = ceil_div(std::min(strip, n_), nr_);
     const TypedBuffer<T> packed(panels * nr_ * k_);
     for (int64_t j0 = 0; j0 < n_; j0 += strip) {
-      const int64_t nj = std::min(strip, n_ - j0), count = parts_of(nj, nr_), wide = count * nr_;
-      const int64_t slices = parts_of(k_, depth_);
+      const int64_t nj = std::min(strip, n_ - j0), count = ceil_div(nj, nr_), wide = count * nr_;
+      const int64_t slices = ceil_div(k_, depth_);
       parallel_for(0, count * slices, grain_for(depth_ * nr_), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t p0 = i / count * depth_, j = i % count * nr_, np = std::min(depth_, k_ - p0);
           pack_panel(np, p0, j0 + j, packed.get() + p0 * wide + j * np);
         }
       });
-      const int64_t across = parts_of(nj, cols_);
-      const int64_t down = std::min(parts_of(m_, mr_), std::max(parts_of(wanted, across), parts_of(m_, 16 * mr_)));
-      split(parts_of(parts_of(m_, mr_), down) * mr_, cols_, packed.get(), j0, nj);
+      const int64_t across = ceil_div(nj, cols_);
+      const int64_t down = std::min(ceil_div(m_, mr_), std::max(ceil_div(wanted, across), ceil_div(m_, 16 * mr_)));
+      split(ceil_div(ceil_div(m_, mr_), down) * mr_, cols_, packed.get(), j0, nj);
     }
   }
 
   // Pieces of rows x cols of the columns [j0, j0 + nj), side by side.
   void split(int64_t rows, int64_t cols, const T* packed, int64_t j0, int64_t nj) {
-    const int64_t down = parts_of(m_, rows), across = parts_of(nj, cols);
+    const int64_t down = ceil_div(m_, rows), across = ceil_div(nj, cols);
     parallel_for(0, down * across, 1, [&](int64_t begin, int64_t end) {
       for (int64_t item = begin; item < end; ++item) {
         const int64_t i = item % down * rows, j = item / down * cols;
