@@ -16,7 +16,6 @@ CONSTANTS: dict[str, float] = {
     "e": math.e,
     "inf": math.inf,
     "nan": math.nan,
-    "largest": 1.7976931348623157e308,  # in loops: the largest number of the compute type
     "euler_gamma": 0.577215664901532860606512090082,
     "M_SQRT2": math.sqrt(2),
     "M_SQRT1_2": math.sqrt(0.5),

@@ -92,7 +92,7 @@ def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
     values: list[str] = []
     divides = False
     for formula in formulas:
-        body = scalar_cpp.emit(formula, class_, types)
+        body = scalar_cpp.emit(formula, class_, types, [n for n, _, _ in scalars])
         divides |= body.divides
         if len(formulas) > 1:  # locals of several formulas are kept apart by scopes of their own
             body = _scoped(body)

@@ -8,7 +8,7 @@ and one is chosen, so that loops vectorise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from . import expr
@@ -62,10 +62,13 @@ def variable(name: str) -> str:
     return f"{name}_" if name in RESERVED or is_local else name
 
 
-def emit(formula: Expr, class_: str, types: Mapping[str, str]) -> Body:
+def emit(
+    formula: Expr, class_: str, types: Mapping[str, str], numbers: Collection[str] = ()
+) -> Body:
     """C++ of a formula for a class of compute types; `types` maps names to `T`, `R` or `bool`
-    and names of presence flags of optional arguments to themselves."""
-    emitter = _Emitter(class_, types)
+    and names of presence flags of optional arguments to themselves, `numbers` are the names of
+    what is one number for all elements."""
+    emitter = _Emitter(class_, types, numbers)
     emitter.count(formula)
     code = emitter.code(formula)
     return Body(emitter.bindings, code.text, emitter.divides)
@@ -80,9 +83,12 @@ def literal(text: str, real: str = "R") -> str:
 
 
 class _Emitter:
-    def __init__(self, class_: str, types: Mapping[str, str]) -> None:
+    def __init__(
+        self, class_: str, types: Mapping[str, str], numbers: Collection[str] = ()
+    ) -> None:
         self.class_ = class_
         self.types = types
+        self.numbers = numbers
         self.counts: Counter[Expr] = Counter()
         self.locals: dict[Expr, Code] = {}
         self.bindings: list[str] = []
@@ -147,8 +153,7 @@ class _Emitter:
         if text in self.types:
             return Code(variable(text), self.types[text], atom=True)
         value = expr.CONSTANTS[text]
-        special = {name: f"math::{name}<R>" for name in ("nan", "largest")}
-        special["inf"] = "math::infinity<R>"
+        special = {"nan": "math::nan<R>", "inf": "math::infinity<R>"}
         return Code(special.get(text) or literal(repr(value)), "R", atom=True)
 
     def _call(self, e: Expr) -> Code:
@@ -188,6 +193,8 @@ class _Emitter:
         if complex_ and right.type == "T" and (product or quotient):
             # The compiler's own complex product and quotient call library functions.
             name = "mul" if product else "div"
+            if product and e.args[0].head == "name" and e.args[0].text in self.numbers:
+                name = "scale"
             return Code(f"math::{name}({left.text}, {right.text})", "T", atom=True)
         return self._narrow(Code(f"{left} {e.head} {right}", type_))
 

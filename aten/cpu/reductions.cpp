@@ -156,13 +156,23 @@ void sum(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType>, 
   reduce({ReduceOp::Sum, sum_type(out.dtype())}, self, reduced_dims(dim, self.dim()), out);
 }
 
+// The elements in double, with zeros for NaN.
+Tensor without_nan(const Tensor& self) {
+  Tensor t = make_empty(self.sizes(), ScalarType::Float64);
+  copy_strided(t, self);
+  double* x = t.data<double>();
+  for (int64_t i = 0; i < t.numel(); ++i) x[i] = std::isnan(x[i]) ? 0 : x[i];
+  return t;
+}
+
 void nansum(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType>, const Tensor& out) {
   if (out.numel() == 0) return;
   if (self.numel() == 0) return fill(out, 0);
   const ScalarType compute = sum_type(out.dtype());
-  const bool floating = is_floating(self.dtype()) && is_floating(compute);
-  reduce({ReduceOp::Sum, compute, floating ? Preload::NanToZero : Preload::None}, self, reduced_dims(dim, self.dim()),
-         out);
+  const DimSet dims = reduced_dims(dim, self.dim());
+  if (!is_floating(self.dtype())) return reduce({ReduceOp::Sum, compute}, self, dims, out);
+  if (is_floating(compute)) return reduce({ReduceOp::Sum, compute, Preload::NanToZero}, self, dims, out);
+  reduce({ReduceOp::Sum, compute}, without_nan(self), dims, out);  // no integer is NaN
 }
 
 void mean(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType>, const Tensor& out) {

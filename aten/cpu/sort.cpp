@@ -294,10 +294,14 @@ void mode(const Tensor& self, int64_t dim, bool, const Tensor& out0, const Tenso
     pick_lines<C>(self, dim, out0, out1, 0, [&](const C* x, char*) {
       SortedLine<C> sorted(n, false, false);
       sorted.sort(x);
+      const auto is_nan = [&](int64_t i) {
+        const C v = sorted.value(i);
+        return v != v;
+      };
       int64_t best = 0, position = 0;
       for (int64_t i = 0; i < n;) {
         int64_t j = i + 1;
-        while (j < n && !sorted.differs(j)) ++j;
+        while (j < n && (!sorted.differs(j) || (is_nan(j) && is_nan(j - 1)))) ++j;
         if (j - i > best) {
           best = j - i;
           position = sorted.position(j - 1);

@@ -53,8 +53,9 @@ int32_t mean(void*, const FaculaCall* call) {
 }
 // nansum(self, dim, keepdim, dtype, out)
 int32_t nansum(void*, const FaculaCall* call) {
-  if (is_complex(result(call).dtype)) return FACULA_NOT_SUPPORTED;
-  return run(call, kNanSum, tensor(call, 0), call->args[1], computed(result(call).dtype));
+  const int32_t to = result(call).dtype;
+  if (is_complex(to) || (is_floating(tensor(call, 0).dtype) && !is_floating(to))) return FACULA_NOT_SUPPORTED;
+  return run(call, kNanSum, tensor(call, 0), call->args[1], computed(to));
 }
 // count_nonzero(self, dim, out)
 int32_t count_nonzero(void*, const FaculaCall* call) {

@@ -135,6 +135,10 @@ bool bind_slots(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py
   return true;
 }
 
+bool is_number(ArgType type) {
+  return type == ArgType::Scalar || type == ArgType::Float || type == ArgType::Int || type == ArgType::Bool;
+}
+
 }  // namespace
 
 bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
@@ -143,10 +147,12 @@ bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize
 }
 
 bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-             PyObject** slots) {
+             PyObject** slots, bool exactly) {
   if (!bind_slots<true>(f, self, args, nargs, kwnames, slots)) return false;
   for (size_t i = 0; i < f.params.size(); ++i) {
-    if (slots[i] != nullptr && !fits(f, i, slots[i])) return false;
+    if (slots[i] == nullptr) continue;
+    if (!fits(f, i, slots[i])) return false;
+    if (exactly && is_number(f.params[i].type) && !is_varargs(slots[i]) && is_tensor(slots[i])) return false;
   }
   return true;
 }

@@ -67,9 +67,9 @@ bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize
           PyObject** slots);
 
 // Overload resolution: binds and checks every given argument's type without converting; returns
-// false with no error set when the call does not fit.
+// false with no error set when the call does not fit. `exactly`: no tensor stands for a number.
 bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-             PyObject** slots);
+             PyObject** slots, bool exactly);
 // TypeError that lists what was given and every signature.
 void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self, PyObject* const* args,
                        Py_ssize_t nargs, PyObject* kwnames);

@@ -77,6 +77,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "fmax": max,
     "fmin": min,
     "copysign": lambda x, y: abs(x) * sign(y),
+    "ldexp": lambda x, y: x * mpf(2) ** y,
     "abs": abs,
     "sign": sign,
     "sgn": sign,

@@ -413,3 +413,166 @@ def test_a_loss_that_broadcasts_is_warned_of(loss: Callable[..., fa.Tensor]) -> 
         loss(row, row)
         with pytest.raises(UserWarning, match="broadcast"):
             loss(column, row)
+
+
+def test_nansum_skips_nan_before_it_converts() -> None:
+    x = fa.tensor([[1.0, NAN, 2.0], [NAN, NAN, NAN]])
+    total = fa.nansum(x, dtype=fa.int64)
+    assert total.item() == 3 and total.dtype is fa.int64
+    assert fa.nansum(x, 1, dtype=fa.int32).tolist() == [3, 0]
+    assert fa.nansum(x, 1, dtype=fa.bool).tolist() == [True, False]
+    assert fa.nansum(x.half().t(), 0, True, dtype=fa.int64).tolist() == [[3, 0]]
+
+
+HALVES = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+
+
+@HALVES
+def test_finite_numbers_of_half_types(dtype: str) -> None:
+    half = getattr(fa, dtype)
+    most = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}[dtype]
+    x = fa.tensor([INF, -INF, NAN, 2.0], dtype=half)
+    assert x.nan_to_num().tolist() == [most, -most, 0.0, 2.0]
+    assert x.nan_to_num(1.0, neginf=-3.0).tolist() == [most, -3.0, 1.0, 2.0]
+    out = fa.empty(4, dtype=half)
+    assert fa.nan_to_num(x, out=out) is out and out.tolist()[0] == most
+    assert x.nan_to_num_().tolist() == [most, -most, 0.0, 2.0]
+    assert gradient(fa.nan_to_num, [INF, NAN, 1.0]) == [0.0, 0.0, 1.0]
+    assert fa.nan_to_num(fa.tensor([1, 2])).tolist() == [1, 2]
+
+
+@HALVES
+def test_nextafter_steps_in_half_types(dtype: str) -> None:
+    """The next larger magnitude is the next larger pattern of bits."""
+    half = getattr(fa, dtype)
+    bits = np.arange(0x7C00 if dtype == "float16" else 0x7F80, dtype=np.int16)  # 0 to the largest
+    x = fa.from_numpy(np.append(bits, bits[-1] + 1).astype(np.int16)).view(half)  # and infinity
+    low, high = x[:-1], x[1:]
+    inf = fa.tensor(INF, dtype=half)
+    assert fa.equal(fa.nextafter(low, inf), high)
+    assert fa.equal(fa.nextafter(high, -inf), low)
+    assert fa.equal(fa.nextafter(-low, -inf), -high)
+    assert fa.equal(fa.nextafter(-high, inf), -low)
+    assert fa.equal(fa.nextafter(x, x), x)
+    nan = fa.tensor(NAN, dtype=half)
+    assert fa.nextafter(x, nan).isnan().all() and fa.nextafter(nan, x).isnan().all()
+    one = fa.ones(1, dtype=half)
+    assert one.nextafter_(inf).item() == 1 + fa.finfo(half).eps
+    assert fa.nextafter(one, fa.ones(1)).dtype is fa.float32
+
+
+def test_real_alpha_makes_no_nan_of_complex_infinity() -> None:
+    """As NumPy adds them."""
+    z, one = np.array([complex(INF, 0), complex(1, INF)]), np.array([1 + 2j, 2.0])
+    t, u = fa.from_numpy(z), fa.from_numpy(one)
+    cases = (
+        (1j + fa.tensor([INF]), 1j + np.array([INF])),
+        (fa.tensor([INF]) + 1j, np.array([INF]) + 1j),
+        (2 + t, 2 + z),
+        (t + 2, 2 + z),
+        (2 - t, 2 - z),
+        (fa.rsub(t, 2), 2 - z),
+        (1j - fa.tensor([INF]), 1j - np.array([INF])),
+        (u + t, one + z),
+        (u - t, one - z),
+    )
+    for got, want in cases:
+        np.testing.assert_array_equal(got.numpy(), want)
+    np.testing.assert_array_equal(fa.add(u, t, alpha=2).numpy(), [complex(INF, 2), complex(4, INF)])
+    assert fa.add(u, u, alpha=2j).tolist() == [(-3 + 4j), (2 + 4j)]
+
+
+def test_tensors_of_no_dims_promote_as_tensors() -> None:
+    """Also where an overload takes a number: the result's dtype depends on no value."""
+    small, five = fa.tensor(3, dtype=fa.int8), fa.tensor(5)
+    two = fa.tensor(2.0, dtype=fa.float64)
+    assert fa.pow(small, five).item() == 243 and fa.pow(small, five).dtype is fa.int64
+    assert small.pow(fa.tensor(2)).dtype is fa.int64
+    assert fa.pow(fa.tensor([3]), two).dtype is fa.float64
+    assert fa.pow(fa.tensor([3]), exponent=two).dtype is fa.float64
+    assert fa.pow(fa.tensor([3], dtype=fa.int8), five).dtype is fa.int8
+    assert fa.pow(small, 2).dtype is fa.int8
+    for clamp in (fa.clamp, fa.clip, fa.clamp_min):
+        assert clamp(small, five).item() == 5 and clamp(small, five).dtype is fa.int64
+        assert clamp(fa.tensor([3]), two).dtype is fa.float64
+        assert clamp(fa.tensor([3]), two).tolist() == [3.0]
+        assert clamp(small, 2).dtype is fa.int8
+    assert fa.clamp(fa.tensor([3], dtype=fa.uint8), max=fa.tensor(300)).tolist() == [3]
+    assert fa.clamp_max(small, five).item() == 3 and fa.clamp_max(small, five).dtype is fa.int64
+    assert fa.clamp(fa.tensor([3.0]), fa.tensor(4.0), 5).tolist() == [
+        4.0
+    ]  # with a number, a number
+    x = fa.tensor([1.0, 3.0], requires_grad=True)
+    low = fa.tensor(2.0, requires_grad=True)
+    x.clamp_min(low).sum().backward()
+    assert x.grad.tolist() == [0.0, 1.0] and low.grad.item() == 1.0
+
+
+def test_ldexp_keeps_to_the_range() -> None:
+    """As C's ldexp."""
+    for dtype, to in ((fa.float32, np.float32), (fa.float64, np.float64)):
+        x = np.array([0.0, -0.0, 1e-30, 1e-45, 3e38, 1.5, -INF, NAN, 1.0, 1e-38], to)
+        n = np.array([200, 2000, 140, 277, -280, -148, -5000, 3, 1 << 20, -20])
+        got = fa.ldexp(fa.from_numpy(x), fa.from_numpy(n))
+        assert got.dtype is dtype
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(got.numpy(), np.ldexp(x, n.astype(np.int32)))
+    assert fa.ldexp(fa.tensor([2.0]), fa.tensor([0.5])).item() == pytest.approx(2 * 2**0.5)
+    assert fa.ldexp(fa.tensor([2.0]), fa.tensor([-1.5])).item() == pytest.approx(2 * 2**-1.5)
+    ends = fa.ldexp(fa.tensor([1.0, 1.0, 1.0]), fa.tensor([INF, -INF, NAN])).tolist()
+    assert ends[:2] == [INF, 0.0] and math.isnan(ends[2])
+    assert gradient(lambda x: fa.ldexp(x, fa.tensor([3, -2])), [0.0, 1.0]) == [8.0, 0.25]
+    slope = gradient(lambda y: fa.ldexp(fa.tensor([0.0, 3.0], dtype=fa.float64), y), [2000.0, 2.0])
+    assert slope == pytest.approx([0.0, 12 * math.log(2)])
+
+
+def test_hardtanh_of_integers() -> None:
+    x = fa.tensor([-3, 0, 5])
+    assert F.hardtanh(x).dtype is fa.int64 and F.hardtanh(x).tolist() == [-1, 0, 1]
+    assert F.hardtanh(x, -1.5, 2.7).tolist() == [-1, 0, 2]
+    assert F.hardtanh(x, -INF, 4.0).tolist() == [-3, 0, 4]
+    assert F.hardtanh(x.to(fa.int8), -1000, 1000).tolist() == [-3, 0, 5]
+    assert F.hardtanh(x.clone(), inplace=True).tolist() == [-1, 0, 1]
+
+
+def test_mode_counts_nan_as_one_value() -> None:
+    """torch's answer depends on the order here; scipy.stats.mode has it so."""
+    for values, value, index in (
+        ([NAN, NAN, 1.0], NAN, 1),
+        ([NAN, 1.0, NAN, 1.0, NAN], NAN, 4),
+        ([1.0, 1.0, NAN, NAN], 1.0, 1),
+        ([NAN, 1.0], 1.0, 1),
+        ([NAN], NAN, 0),
+    ):
+        for dtype in (fa.float32, fa.float64, fa.float16):
+            got = fa.mode(fa.tensor(values, dtype=dtype))
+            np.testing.assert_equal(got.values.item(), value)
+            assert got.indices.item() == index
+
+
+def test_gradient_of_logsumexp_at_infinity() -> None:
+    np.testing.assert_equal(gradient(lambda x: x.logsumexp(0), [INF, 1.0, 2.0]), [NAN, 0.0, 0.0])
+    np.testing.assert_equal(gradient(lambda x: x.logsumexp(0), [-INF, -INF]), [NAN, NAN])
+    assert gradient(lambda x: x.logsumexp(0), [-INF, 1.0]) == [0.0, 1.0]
+
+
+def test_interpolate_by_a_factor_that_keeps_the_size() -> None:
+    """Linear modes copy such a dim, "nearest" in two dims, where doubling is exact as well."""
+    x = fa.tensor([[[1.0, 2.0, 3.0, 4.0, 5.0, 7.0]]])
+    same = x.tolist()
+    assert F.interpolate(x, scale_factor=1.1, mode="linear").tolist() == same
+    assert F.interpolate(x, scale_factor=1.1, mode="nearest").tolist() == [[[1, 1, 2, 3, 4, 5]]]
+    flat = x[:, :, None].expand(1, 1, 2, 6)
+    for mode in ("bilinear", "nearest"):
+        assert F.interpolate(flat, scale_factor=1.1, mode=mode).tolist() == flat.tolist()
+    assert (
+        F.interpolate(x[:, :, None, None], scale_factor=1.1, mode="trilinear")[0, 0, 0].tolist()
+        == same[0]
+    )
+    small = fa.arange(3.0).reshape(1, 1, 1, 3)
+    twice = [[[[0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2]]]]
+    assert F.interpolate(small, scale_factor=2.2, mode="nearest").tolist() == twice
+    assert F.interpolate(small[0], scale_factor=2.2).tolist() == [[[0, 0, 0, 1, 1, 2]]]
+    wide = F.interpolate(flat, scale_factor=(1.1, 2.5), mode="bilinear")[0, 0, 1].tolist()
+    want = [1, 1.1, 1.5, 1.9, 2.3, 2.7, 3.1, 3.5, 3.9, 4.3, 4.7, 5.2, 6.0, 6.8, 7]
+    assert wide == pytest.approx(want)

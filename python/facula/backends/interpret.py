@@ -49,10 +49,6 @@ class Interpreter:
         names = dict(zip(formula.inputs, inputs, strict=True))
         for (name, kind, _), v in zip(formula.values, values, strict=True):
             names[name] = v if v is None or kind == "bool" else np.asarray(v).astype(dtype)
-        kind = np.dtype(dtype).kind
-        names["largest"] = (
-            np.finfo(dtype).max if kind in "fc" else 1 if kind == "b" else np.iinfo(dtype).max
-        )
         return [self.value(_tree(text), names) for text in formula.texts]
 
     def fold(self, op: str, start: Any, elements: Any) -> Any:
@@ -147,6 +143,6 @@ class Interpreter:
         if name == "reciprocal":
             return 1 / args[0]
         found = getattr(np, self.RENAMED.get(name, name), None)
-        if found is None or name in ("gcd", "lcm", "pow", "fmod", "angle", "sgn", "sign"):
+        if found is None or name in ("gcd", "lcm", "ldexp", "pow", "fmod", "angle", "sgn", "sign"):
             raise NotImplementedError(name)
         return found(*args)

@@ -13,6 +13,7 @@ import ast
 import json
 import os
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -46,7 +47,6 @@ class Language:
     choice: str  # {test}, {yes}, {no}
     infinity: str
     nan: str
-    largest: str
 
     def call(self, name: str, *args: str) -> str:
         return f"{self.function.format(name=name)}({', '.join(args)})"
@@ -54,12 +54,12 @@ class Language:
 
 CPP = Language(
     "math::{name}", "{type}({value})", "math::where({test}, {yes}, {no})",
-    "math::infinity<R>", "math::nan<R>", "math::largest<R>",
+    "math::infinity<R>", "math::nan<R>",
 )  # fmt: skip
 """C++ and its kin (CUDA, HIP, Metal): overloaded functions in a namespace `math`."""
 C = Language(
     "FA({name})", "(({type})({value}))", "(({test}) ? ({yes}) : ({no}))",
-    "FA_INFINITY", "FA_NAN", "FA_LARGEST",
+    "FA_INFINITY", "FA_NAN",
 )  # fmt: skip
 """C and its kin (OpenCL C): a macro `FA(name)` gives the function for the kernel's `T`."""
 
@@ -205,7 +205,7 @@ def body(formula: Formula | Fold, class_: str, language: Language = CPP) -> Body
             continue
         types[name] = "bool" if kind == "bool" else "T"
         values.append((_variable(name), types[name], place, f"has_{name}" if optional else None))
-    emitter = _Emitter(class_, types, language)
+    emitter = _Emitter(class_, types, language, {v[0] for v in formula.values})
     output_type = {"bool": "bool", "real": "R"}.get(formula.promote, "T")
     for tree in trees:
         emitter.count(tree)
@@ -223,8 +223,11 @@ def _variable(name: str) -> str:
 class _Emitter:
     """Text of expressions with their types; what is written twice becomes a statement."""
 
-    def __init__(self, class_: str, types: dict[str, str], language: Language) -> None:
+    def __init__(
+        self, class_: str, types: dict[str, str], language: Language, numbers: Collection[str] = ()
+    ) -> None:
         self.class_, self.types, self.language = class_, types, language
+        self.numbers = numbers  # names of what is one number for all elements
         self.statements: list[str] = []
         self.counts: Counter[str] = Counter()
         self.known: dict[str, tuple[str, str]] = {}
@@ -286,7 +289,8 @@ class _Emitter:
             case ast.BinOp(left=left, op=ast.Pow(), right=right):
                 return self.power(left, right)
             case ast.BinOp(left=left, op=op, right=right):
-                return self.binary(type(op), self.code(left), self.code(right))
+                number = isinstance(left, ast.Name) and left.id in self.numbers
+                return self.binary(type(op), self.code(left), self.code(right), number)
         raise ValueError(f"{ast.unparse(node)} is no formula of elements")
 
     def literal(self, value: float) -> str:
@@ -296,10 +300,7 @@ class _Emitter:
     def name(self, text: str) -> tuple[str, str]:
         if text in self.types:
             return _variable(text), self.types[text]
-        special = {
-            "inf": self.language.infinity, "nan": self.language.nan,
-            "largest": self.language.largest,
-        }  # fmt: skip
+        special = {"inf": self.language.infinity, "nan": self.language.nan}
         return special.get(text) or self.literal(constants()[text]), "R"
 
     def where(self, test: ast.expr, yes: ast.expr, no: ast.expr) -> tuple[str, str]:
@@ -327,7 +328,9 @@ class _Emitter:
             left = right
         return (parts[0] if len(parts) == 1 else f"({' & '.join(parts)})"), "bool"
 
-    def binary(self, op: type, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:
+    def binary(
+        self, op: type, a: tuple[str, str], b: tuple[str, str], number: bool = False
+    ) -> tuple[str, str]:
         a, b = self.numeric(a), self.numeric(b)
         type_ = "T" if "T" in (a[1], b[1]) else "R"
         if op in _FUNCTIONS:
@@ -338,7 +341,8 @@ class _Emitter:
             and b[1] == "T"
             and (op is ast.Div or (op is ast.Mult and a[1] == "T"))
         ):
-            return self.language.call("mul" if op is ast.Mult else "div", a[0], b[0]), "T"
+            word = "div" if op is ast.Div else "scale" if number else "mul"
+            return self.language.call(word, a[0], b[0]), "T"
         return self.narrow(f"({a[0]} {_SIGNS[op]} {b[0]})", type_)
 
     def power(self, left: ast.expr, right: ast.expr) -> tuple[str, str]:

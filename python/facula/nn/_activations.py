@@ -87,6 +87,9 @@ def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: b
     """x limited to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError(f"hardtanh(): min_val {min_val} is greater than max_val {max_val}")
+    if not (input.is_floating_point() or input.is_complex() or input.dtype == facula.bool):
+        span = facula.iinfo(input.dtype)  # integers stay integers
+        min_val, max_val = (int(max(span.min, min(v, span.max))) for v in (min_val, max_val))
     if inplace:
         return _ops.hardtanh_(input, min_val, max_val)
     return _ops.hardtanh(input, min_val, max_val)

@@ -142,7 +142,13 @@ def interpolate(
         return getattr(_C._nn_functional, f"adaptive_avg_pool{space}d")(input, sizes)
     result = input
     for i in range(space):
-        result = _resample(result, 2 + i, sizes[i], scales[i], mode, bool(align_corners))
+        length = input.shape[2 + i]
+        # A factor that leaves a size as it is, or in two dims doubles it, counts as exact; not in
+        # the modes "bicubic" and "nearest-exact".
+        exact = sizes[i] == length and mode.endswith("linear")
+        exact |= sizes[i] in (length, 2 * length) and mode == "nearest" and space == 2
+        scale = None if exact else scales[i]
+        result = _resample(result, 2 + i, sizes[i], scale, mode, bool(align_corners))
     return result
 
 

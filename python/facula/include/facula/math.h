@@ -62,8 +62,6 @@ inline constexpr R infinity = std::numeric_limits<R>::infinity();
 template <typename R>
 inline constexpr R nan = std::numeric_limits<R>::quiet_NaN();
 template <typename R>
-inline constexpr R largest = std::numeric_limits<R>::max();
-template <typename R>
 inline constexpr R pi = R(3.14159265358979323846);
 
 // ---- choice and truth ----
@@ -451,6 +449,12 @@ template <typename R>
 FACULA_MATH std::complex<R> mul(std::complex<R> a, std::complex<R> b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
+// A number times an element: a real number makes no NaN of the zero beside an infinity.
+template <typename R>
+FACULA_MATH std::complex<R> scale(std::complex<R> number, std::complex<R> z) {
+  const std::complex<R> scaled(number.real() * z.real(), number.real() * z.imag());
+  return number.imag() == 0 ? scaled : mul(number, z);
+}
 template <typename R>
 FACULA_MATH std::complex<R> div(std::complex<R> a, std::complex<R> b) {
   const R c = b.real(), d = b.imag();
@@ -506,6 +510,24 @@ FACULA_MATH T log2(T z) {
 template <Complex T>
 FACULA_MATH T exp2(T z) {
   return std::exp(z * real_t<T>(0.69314718055994530942));
+}
+// x * 2^y: no step leaves the range of numbers that the result keeps to, and whole powers are exact.
+template <Float T>
+FACULA_MATH T ldexp(T x, T y) {
+  const T most = T(1 << 13);  // any number is 0 or infinite after as many doublings
+  const T whole = minimum(maximum(isnan(y) ? T(0) : trunc(y), -most), most);
+  const T rest = isinf(y) ? T(0) : y - trunc(y);
+  const T factor = rest == 0 ? T(1) : exp2(rest);
+  const int n = static_cast<int>(whole);
+  if constexpr (sizeof(T) == 4) {
+    return n > 0 ? ::ldexpf(x, n) * factor : ::ldexpf(x * factor, n);
+  } else {
+    return n > 0 ? ::ldexp(x, n) * factor : ::ldexp(x * factor, n);
+  }
+}
+template <Complex T>
+FACULA_MATH T ldexp(T z, T w) {
+  return mul(z, pow(T(2), w));
 }
 // Accurate near 0: exp(x + iy) - 1 = expm1(x) cos y - 2 sin^2(y / 2) + i exp(x) sin y.
 template <Complex T>
