@@ -378,12 +378,14 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
 
 void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
   const Device device = device_of_call(args);
-  Door& door = door_of(device.type);
-  door.start();
-  if (call_kernel(door, op, args, result, device) || call_fold(door, op, args, device)) return;
+  Door* const door = door_or_null(device.type);
+  if (door != nullptr) {
+    door->start();
+    if (call_kernel(*door, op, args, result, device) || call_fold(*door, op, args, device)) return;
+  }
   if (op.decomposed != nullptr) return op.decomposed(args, result);
-  if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, op);
-  call_cpu(door, op, args, result, device);
+  if (door == nullptr || !door->fallback.load(std::memory_order_relaxed)) raise_missing_kernel(op, device);
+  call_cpu(*door, op, args, result, device);
 }
 
 void count_fallback(Door& door, const char* op) {
@@ -394,7 +396,7 @@ void count_fallback(Door& door, const char* op) {
 AnyFn missing_kernel(const OperatorEntry& op, Device device) {
   Door* const door = door_or_null(device.type);
   const bool served = op.decomposed != nullptr || (door != nullptr && door->fallback.load(std::memory_order_relaxed));
-  if (door == nullptr || op.door == nullptr || !served) raise_missing_kernel(op, device);
+  if (op.door == nullptr || !served) raise_missing_kernel(op, device);
   return op.door;
 }
 

@@ -208,8 +208,30 @@ def test_numpy_scalars_as_numbers():
     for scalar in (np.float32(2), np.float64(2), np.int64(2), np.uint8(2)):
         assert (t * scalar).tolist() == [2.0, 4.0] and (scalar * t).tolist() == [2.0, 4.0]
         assert isinstance(scalar * t, fa.Tensor)
-    with pytest.raises(TypeError):
-        np.ones(2) * t
+
+
+@pytest.mark.parametrize("sign", ["+", "-", "*", "/", "**", "//", "%", "==", "!=", "<", ">="])
+def test_a_tensor_beside_an_array(sign: str) -> None:
+    """Whichever stands first, the result is a tensor with NumPy's values, and gradients flow."""
+    x, y = np.array([1.5, -2.0, 3.0], np.float32), np.array([2.0, 3.0, 3.0])
+    t, u = fa.tensor(x.tolist()).requires_grad_(), fa.tensor(y.tolist(), dtype=fa.float64)
+    wanted = eval(f"x {sign} y", {"x": x, "y": y})
+    for got in (eval(f"t {sign} y", {"t": t, "y": y}), eval(f"x {sign} u", {"x": x, "u": u})):
+        assert isinstance(got, fa.Tensor) and str(got.dtype) == f"facula.{wanted.dtype}"
+        np.testing.assert_array_equal(got.tolist(), wanted.tolist())
+    if sign == "*":
+        (x[::-1] * t).sum().backward()
+        assert t.grad.tolist() == x[::-1].tolist()
+
+
+def test_arrays_that_no_tensor_is() -> None:
+    for other in (np.array(["a"]), np.array([object()])):
+        with pytest.raises(TypeError, match="dtype|type"):
+            fa.ones(1) + other
+    with pytest.raises(RuntimeError, match="differ at dim"):
+        np.ones(2) + fa.ones(3)
+    a = np.ones((2, 2))
+    assert (a @ fa.eye(2, dtype=fa.float64)).tolist() == a.tolist()
 
 
 LENDERS = {
