@@ -77,7 +77,8 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   const bool same_shape = dst.sizes() == src.sizes();
   FACULA_CHECK(same_shape || (src.dim() <= dst.dim() &&
                               broadcast_shapes(dst.sizes(), src.sizes(), "copy") == DimVector(dst.sizes())),
-               Runtime, "copy: the values are ", shape_string(src.sizes()), " and do not broadcast to the ", shape_string(dst.sizes()), " they are written to");
+               Runtime, "copy: the values are ", shape_string(src.sizes()), " and do not broadcast to the ",
+               shape_string(dst.sizes()), " they are written to");
   if (dst.numel() == 0 || (out == in && to == from && same_shape && dst.strides() == src.strides())) return;
   if (same_shape && dst.is_contiguous() && src.is_contiguous()) {
     if (dst.numel() < 2 * kGrain) {
