@@ -1,5 +1,7 @@
-"""Python that runs at awkward moments: destructors, __index__, other threads. Each case runs in a process
-of its own, since a fault may crash or hang it."""
+"""Python that runs at awkward moments: destructors, __index__, other threads.
+
+Each case runs in a process of its own, since a fault may crash or hang it.
+"""
 
 import subprocess
 import sys
@@ -233,8 +235,8 @@ def test_subinterpreters_are_refused():
         code = f"""{first}import _xxsubinterpreters as si
 i = si.create()
 try:
-    si.run_string(i, "try:\\n import facula\\nexcept ImportError as e: assert 'subinterpreter' in str(e), e\\n"
-                     "else: assert 0")
+    si.run_string(i, "try:\\n import facula\\nexcept ImportError as e:\\n"
+                     " assert 'subinterpreter' in str(e), e\\nelse: assert 0")
 finally:
     si.destroy(i)
 """
