@@ -10,6 +10,7 @@ from facula._exports import SUBMODULES as _SUBMODULES
 from facula._exports import VENDORS as _VENDORS
 from facula._moving import add_methods as _add_methods
 
+_C._check_interpreter()
 # Operators, dtypes and types: whatever the compiled module has.
 globals().update({_name: _value for _name, _value in vars(_C).items() if _name[0] != "_"})
 

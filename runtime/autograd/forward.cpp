@@ -18,7 +18,7 @@ thread_local std::shared_ptr<DualLevel> tls_level;
 
 void remove_tangent(TensorImpl& t) {
   if (!detail::owns_tangent(&t)) return;
-  t.autograd->forward.reset();
+  const auto old = std::move(t.autograd->forward);  // dropped last: that may run Python, which may drop `t`
   if (!t.requires_grad) t.layers &= static_cast<LayerSet>(~layer_bit(Layer::Autograd));
 }
 
@@ -46,12 +46,18 @@ Tensor zeros_like_layout(const Tensor& t) {
 
 }  // namespace
 
-void TangentDeleter::operator()(TangentRecord* r) const noexcept {
-  if (r->level) {
-    std::lock_guard lock(r->level->lock);
-    (r->previous != nullptr ? r->previous->next : r->level->first) = r->next;
-    if (r->next != nullptr) r->next->previous = r->previous;
+void detail::unlink_tangent(TangentRecord& r) noexcept {
+  if (!r.level) return;
+  {
+    std::lock_guard lock(r.level->lock);
+    (r.previous != nullptr ? r.previous->next : r.level->first) = r.next;
+    if (r.next != nullptr) r.next->previous = r.previous;
   }
+  r.level.reset();
+}
+
+void TangentDeleter::operator()(TangentRecord* r) const noexcept {
+  detail::unlink_tangent(*r);
   delete r;
 }
 

@@ -15,8 +15,8 @@ void CustomNode::apply(std::span<const Tensor> grads, std::span<Tensor> results)
   backward(whole, results);
 }
 
-void CustomNode::release_saved() {
-  for (SavedTensor& s : saved_) s.release();
+void CustomNode::release_saved(Released& out) {
+  for (SavedTensor& s : saved_) s.release(out);
 }
 
 std::vector<Tensor> CustomNode::saved_tensors() const {

@@ -12,7 +12,7 @@ class FACULA_API CustomNode : public Node {
   virtual void backward(std::span<const Tensor> grads, std::span<Tensor> results) = 0;
 
   void apply(std::span<const Tensor> grads, std::span<Tensor> results) final;
-  void release_saved() override;
+  void release_saved(Released& out) override;
   bool runs_without_grad() const override { return materialize_grads; }
 
   // ctx.needs_input_grad: also false where this backward pass does not ask for it.

@@ -150,8 +150,9 @@ void run_tensor_hook(NodeHook& hook, Tensor& grad) {
 }
 
 void store_retained(const Node::Hooks& hooks, std::span<const Tensor> grads) {
-  for (size_t i = 0;; ++i) {
-    // Outside the lock: the addition is an operator. The tensor may die meanwhile, so look again.
+  for (size_t i = 0;;) {
+    // Outside the lock: the addition is an operator. The tensor may die or be given another gradient
+    // meanwhile, so look again.
     AutogradMeta* meta = nullptr;
     Tensor before, grad;
     {
@@ -159,14 +160,17 @@ void store_retained(const Node::Hooks& hooks, std::span<const Tensor> grads) {
       if (i >= hooks.retain.size()) return;
       meta = hooks.retain[i].second;
       grad = grads[hooks.retain[i].first];
-      before = meta->grad;
+      before = meta->grad();
     }
-    if (!grad.defined()) continue;
+    if (!grad.defined()) {
+      ++i;
+      continue;
+    }
     Tensor after = before.defined() ? engine_roles().accumulate(before, grad) : engine_roles().clone(grad);
     std::lock_guard lock(detail::retain_lock());
     const bool alive =
         std::any_of(hooks.retain.begin(), hooks.retain.end(), [&](const auto& entry) { return entry.second == meta; });
-    if (alive) std::swap(meta->grad, after);
+    if (!alive || meta->replace_grad(before, after)) ++i;
   }
 }
 
@@ -222,6 +226,20 @@ void check_nan(const Node& node, std::span<const Tensor> results) {
     FACULA_CHECK(!results[i].defined() || !has_nan(results[i]), Runtime, node.name(), made_at(node),
                  " returned nan values in gradient ", i);
   }
+}
+
+// Operators of a formula name themselves, which says nothing to who wrote the forward pass.
+[[noreturn]] void raise_from(const Node& node, const Error& e) {
+  std::string cause;
+  for (const auto& [name, saved] : node.saved()) {
+    if (saved->reshaped()) {
+      cause =
+          concat(" `.data = ...` gave `", name, "`, which it saved, another shape or dtype after the forward pass.");
+      break;
+    }
+  }
+  if (cause.empty()) throw;
+  raise(e.kind(), node.name(), made_at(node), ": its gradient cannot be computed.", cause, " ", e.message());
 }
 
 class InUse {
@@ -299,14 +317,18 @@ void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted)
   results.resize(n);
   {
     InUse use(node, !options_.keep_graph);
-    if (wanted == nullptr) {
-      node.apply(grads, results);
-    } else {
-      InlineVector<bool, 16> mask;
-      mask.resize(n);
-      for (size_t i = 0; i < n; ++i) mask[i] = node.edge(i) && is_wanted(node.edge(i).node.get());
-      WantedScope scope(&node, mask.data());
-      node.apply(grads, results);
+    try {
+      if (wanted == nullptr) {
+        node.apply(grads, results);
+      } else {
+        InlineVector<bool, 16> mask;
+        mask.resize(n);
+        for (size_t i = 0; i < n; ++i) mask[i] = node.edge(i) && is_wanted(node.edge(i).node.get());
+        WantedScope scope(&node, mask.data());
+        node.apply(grads, results);
+      }
+    } catch (const Error& e) {
+      raise_from(node, e);
     }
     use.done();
   }

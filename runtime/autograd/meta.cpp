@@ -97,6 +97,19 @@ intrusive_ptr<Node> accumulator_of(const Tensor& leaf) {
 
 // ---- the record ----
 
+namespace {
+
+// Records of this thread that wait for deletion. Python that runs meanwhile finds a small depth, and what
+// it drops dies at once.
+struct DeadRecords {
+  AutogradMeta* first = nullptr;
+  int depth = 0;
+};
+constinit thread_local DeadRecords tls_dead __attribute__((tls_model("initial-exec")));
+constexpr int kMaxDepth = 16;
+
+}  // namespace
+
 void* AutogradMeta::operator new(size_t size) { return pool_allocate(size); }
 void AutogradMeta::operator delete(void* p, size_t size) noexcept { pool_deallocate(p, size); }
 
@@ -105,7 +118,22 @@ void AutogradMetaDeleter::operator()(AutogradMeta* meta) const noexcept {
     std::lock_guard lock(detail::retain_lock());
     std::erase_if(meta->grad_fn->hooks().retain, [&](const auto& entry) { return entry.second == meta; });
   }
+  if (!meta->has_chain()) [[likely]] {
+    delete meta;
+    return;
+  }
+  // Gradients of gradients and tangents of tangents may be a chain of a million tensors, which must not use
+  // a million stack frames.
+  DeadRecords& dead = tls_dead;
+  if (dead.depth >= kMaxDepth) {
+    if (meta->forward) detail::unlink_tangent(*meta->forward);  // its owner is gone before it is
+    meta->next_dead = std::exchange(dead.first, meta);
+    return;
+  }
+  ++dead.depth;
   delete meta;
+  while (dead.depth == 1 && dead.first != nullptr) delete std::exchange(dead.first, dead.first->next_dead);
+  --dead.depth;
 }
 
 AutogradMeta& autograd_meta(const Tensor& t) {
@@ -154,7 +182,10 @@ void set_requires_grad(const Tensor& t, bool requires_grad) {
   mark(*t.impl(), requires_grad);
 }
 
-Tensor& grad_of(const Tensor& t) { return autograd_meta(t).grad; }
+Tensor grad_of(const Tensor& t) {
+  const AutogradMeta* meta = autograd_meta_or_null(t);
+  return meta != nullptr ? meta->grad() : Tensor();
+}
 
 void set_grad(const Tensor& t, Tensor grad) {
   if (grad.defined()) {
@@ -168,7 +199,7 @@ void set_grad(const Tensor& t, Tensor grad) {
   } else if (!t.impl()->autograd) {
     return;
   }
-  autograd_meta(t).grad = std::move(grad);
+  const Tensor old = autograd_meta(t).exchange_grad(std::move(grad));
 }
 
 void retain_grad(const Tensor& t) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/autograd/locks.h"
 #include "runtime/autograd/node.h"
 #include "runtime/core/thread_state.h"
 
@@ -23,6 +24,10 @@ struct FACULA_API TangentDeleter {
   void operator()(TangentRecord* r) const noexcept;
 };
 
+namespace detail {
+void unlink_tangent(TangentRecord& record) noexcept;
+}
+
 struct LeafHooks {
   HookList tensor;           // on the gradient, before it is accumulated
   HookList post_accumulate;  // on the leaf, after
@@ -34,11 +39,38 @@ struct FACULA_API AutogradMeta {
   uint32_t output_nr = 0;
   uint32_t view_version = 0;  // storage version grad_fn was made for (views)
   bool retains_grad = false;
-  std::atomic<uint32_t> accumulating{0};  // a lock; in the leaf, since accumulators come and go
-  Tensor grad;
-  Node* accumulator = nullptr;  // weak; cleared by ~AccumulateGrad
+  bool reshaped = false;  // by `.data = ...`; for messages
+
+ private:
+  mutable detail::YieldLock grad_lock_;  // held for no longer than a copy or an exchange of the pointer
+  Tensor grad_;
+
+ public:
+  std::atomic<uint32_t> accumulating{0};  // the thread that adds; in the leaf, since accumulators come and go
+  Node* accumulator = nullptr;            // weak; cleared by ~AccumulateGrad
   std::unique_ptr<LeafHooks> leaf_hooks;
   std::unique_ptr<TangentRecord, TangentDeleter> forward;
+  AutogradMeta* next_dead = nullptr;
+
+  // Threads without the GIL add to `.grad` while others set it, so that it is only ever copied or exchanged.
+  Tensor grad() const {
+    std::lock_guard lock(grad_lock_);
+    return grad_;
+  }
+  // The old one comes back, to be dropped by a caller who holds no lock: that may run Python.
+  [[nodiscard]] Tensor exchange_grad(Tensor grad) {
+    std::lock_guard lock(grad_lock_);
+    std::swap(grad_, grad);
+    return grad;
+  }
+  // Puts `grad` in the place of `before`, and then holds that in `grad`; false if another is there.
+  bool replace_grad(const Tensor& before, Tensor& grad) {
+    std::lock_guard lock(grad_lock_);
+    if (!grad_.is_same(before)) return false;
+    std::swap(grad_, grad);
+    return true;
+  }
+  bool has_chain() const { return grad_.defined() || forward; }  // for the deleter
 
   static void* operator new(size_t size);
   static void operator delete(void* p, size_t size) noexcept;
@@ -53,7 +85,7 @@ FACULA_API bool is_leaf(const Tensor& t);
 FACULA_API intrusive_ptr<Node> grad_fn(const Tensor& t);
 FACULA_API Edge gradient_edge(const Tensor& t);  // to grad_fn or the leaf's accumulator; null if none
 FACULA_API void set_requires_grad(const Tensor& t, bool requires_grad);  // checks leaf and dtype
-FACULA_API Tensor& grad_of(const Tensor& t);                             // the .grad slot
+FACULA_API Tensor grad_of(const Tensor& t);
 FACULA_API void set_grad(const Tensor& t, Tensor grad);  // checks shape, dtype and device; undefined clears
 FACULA_API void retain_grad(const Tensor& t);
 FACULA_API bool retains_grad(const Tensor& t);

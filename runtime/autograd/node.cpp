@@ -102,7 +102,8 @@ void Node::enter() const {
 void Node::leave(bool release) {
   uint32_t alone = 1;
   if (release && users_.compare_exchange_strong(alone, kReleasing, std::memory_order_acquire)) {
-    release_saved();
+    Released released;  // dropped when the node is open again
+    release_saved(released);
     users_.fetch_sub(kReleasing, std::memory_order_release);
   } else {
     users_.fetch_sub(1, std::memory_order_release);
@@ -151,13 +152,39 @@ bool same_layout(const Tensor& grad, const Tensor& leaf) {
   return true;
 }
 
+// What `.grad` becomes when it was undefined: `grad` itself where nobody else holds its memory.
+Tensor first_gradient(const Tensor& grad, const Tensor& leaf) {
+  const EngineRoles& roles = engine_roles();
+  if (tls_state.grad_enabled) return roles.clone(grad);
+  if (is_exclusive(grad) && same_layout(grad, leaf)) {
+    grad.impl()->base.reset();
+    grad.impl()->no_grad_view = false;
+    return grad.requires_grad() ? detach(grad) : grad;
+  }
+  Tensor fresh = make_empty_strided(grad.sizes(), grad_strides(leaf), grad.dtype(), grad.device());
+  roles.copy_into(fresh, grad);
+  return fresh;
+}
+
+constinit thread_local uint32_t tls_number __attribute__((tls_model("initial-exec"))) = 0;  // 0: none yet
+
+// One thread at a time adds to a gradient in place. The thread that does may come again, since operators
+// may run Python.
 class BusyGuard {
  public:
   explicit BusyGuard(std::atomic<uint32_t>& busy) : busy_(busy) {
-    // An addition may be long, so that waiters sleep.
-    while (busy_.exchange(1, std::memory_order_acquire) != 0) busy_.wait(1, std::memory_order_relaxed);
+    static constinit std::atomic<uint32_t> threads{0};
+    if (tls_number == 0) tls_number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
+    for (uint32_t user = 0; !busy_.compare_exchange_strong(user, tls_number, std::memory_order_acquire); user = 0) {
+      if (user == tls_number) {
+        nested_ = true;
+        return;
+      }
+      busy_.wait(user, std::memory_order_relaxed);  // an addition may be long, so that waiters sleep
+    }
   }
   ~BusyGuard() {
+    if (nested_) return;
     busy_.store(0, std::memory_order_release);
     busy_.notify_one();
   }
@@ -166,6 +193,7 @@ class BusyGuard {
 
  private:
   std::atomic<uint32_t>& busy_;
+  bool nested_ = false;
 };
 
 }  // namespace
@@ -175,27 +203,19 @@ void AccumulateGrad::accumulate(Tensor grad) {
   FACULA_CHECK(grad.sizes() == leaf_.sizes(), Runtime, "the gradient is ", shape_string(grad.sizes()),
                " and its leaf is now ", shape_string(leaf_.sizes()), "; its data were replaced after the forward pass");
   AutogradMeta& meta = autograd_meta(leaf_);
-  const EngineRoles& roles = engine_roles();
-  {
+  for (bool done = false; !done;) {
+    Tensor before, after;  // dropped after the guard: that may run Python
     BusyGuard guard(meta.accumulating);
-    if (meta.grad.defined()) {
-      if (tls_state.grad_enabled) {
-        meta.grad = roles.accumulate(meta.grad, grad);
-      } else {
-        roles.accumulate_into(meta.grad, grad);
-      }
-    } else if (tls_state.grad_enabled) {
-      meta.grad = roles.clone(grad);
-    } else if (is_exclusive(grad) && same_layout(grad, leaf_)) {
-      grad.impl()->base.reset();
-      grad.impl()->no_grad_view = false;
-      meta.grad = grad.requires_grad() ? detach(grad) : std::move(grad);
-    } else {
-      Tensor fresh = make_empty_strided(grad.sizes(), grad_strides(leaf_), grad.dtype(), grad.device());
-      roles.copy_into(fresh, grad);
-      meta.grad = std::move(fresh);
+    before = meta.grad();
+    if (before.defined() && !tls_state.grad_enabled) {
+      engine_roles().accumulate_into(before, grad);
+      break;
     }
+    after = before.defined() ? engine_roles().accumulate(before, grad) : first_gradient(grad, leaf_);
+    done = meta.replace_grad(before, after);          // unless it was set meanwhile
+    if (!done && after.is_same(grad)) after.reset();  // still ours alone
   }
+  grad.reset();
   const LeafHooks* hooks = meta.leaf_hooks.get();
   if (hooks == nullptr || hooks->post_accumulate.empty()) return;
   const HookList list = hooks->post_accumulate;  // a hook may remove itself

@@ -69,8 +69,8 @@ class FACULA_API Node : public RefCounted {
   // with runs_without_grad()). Sets `results[i]` for every input i with needs(i), or leaves it
   // undefined where the gradient is zero; sums, casts and checks are the engine's.
   virtual void apply(std::span<const Tensor> grads, std::span<Tensor> results) = 0;
-  // Frees what was saved; a later apply() raises "backward a second time".
-  virtual void release_saved() {}
+  // Hands out what was saved, to be freed; a later apply() raises "backward a second time".
+  virtual void release_saved(Released&) {}
   // Tensors saved under their schema names, for Python's `grad_fn._saved_*` and for messages.
   virtual std::vector<std::pair<const char*, const SavedTensor*>> saved() const { return {}; }
   // Must apply() run although no gradient reached the node? (Python functions that materialize.)

@@ -65,6 +65,11 @@ namespace {
 
 }  // namespace
 
+bool SavedTensor::reshaped() const {
+  const AutogradMeta* meta = tensor_.defined() ? autograd_meta_or_null(tensor_) : nullptr;
+  return meta != nullptr && meta->reshaped;
+}
+
 Tensor SavedTensor::unpack_slow(const Node& owner, const char* name) const {
   if (!tensor_.defined()) {
     if (released_) raise_released(owner, name);

@@ -1,11 +1,16 @@
 // A tensor kept for backward, with the version it had.
 #pragma once
 
+#include "runtime/autograd/inline_vector.h"
 #include "runtime/core/tensor.h"
 
 namespace facula {
 
 class Node;
+
+// Tensors on their way out of a node. Dropping one may run Python, which may run this very node, so
+// that they die once the node is done with.
+using Released = InlineVector<Tensor, 4>;
 
 class FACULA_API SavedTensor {
  public:
@@ -21,11 +26,14 @@ class FACULA_API SavedTensor {
       return tensor_;
     return unpack_slow(owner, name);
   }
-  void release() {
-    released_ |= tensor_.defined();
-    tensor_.reset();
+  void release(Released& out) {
+    if (!tensor_.defined()) return;
+    released_ = true;
+    out.push_back(std::move(tensor_));
   }
   bool defined() const { return tensor_.defined() || released_; }
+  // Did `t.data = ...` give the tensor another shape or dtype?
+  bool reshaped() const;
 
  private:
   Tensor unpack_slow(const Node& owner, const char* name) const;

@@ -46,7 +46,7 @@ class FACULA_API CopySlices final : public Node {
   CopySlices(const Tensor& base, const Tensor& view, intrusive_ptr<Node> change);
   const char* name() const override { return "CopySlices"; }
   void apply(std::span<const Tensor> grads, std::span<Tensor> results) override;
-  void release_saved() override { change_->release_saved(); }
+  void release_saved(Released& out) override { change_->release_saved(out); }
   bool runs_without_grad() const override { return change_->runs_without_grad(); }
   const Node& change() const { return *change_; }
 

@@ -125,6 +125,7 @@ PyObject* method_register_hook(PyObject* self, PyObject* function) {
   FACULA_CHECK(t.requires_grad(), Runtime, "register_hook(): the tensor does not require grad, so none will come");
   auto hook = make_hook(HookKind::Tensor, function);
   add_tensor_hook(t, hook);
+  track(self);
   return wrap_handle(std::move(hook));
   FACULA_PY_END(nullptr)
 }
@@ -135,6 +136,7 @@ PyObject* method_register_post_hook(PyObject* self, PyObject* function) {
                "register_post_accumulate_grad_hook(): gradients accumulate in leaves that require grad only");
   auto hook = make_hook(HookKind::PostAccumulate, function);
   add_post_accumulate_hook(t, hook);
+  track(self);
   return wrap_handle(std::move(hook));
   FACULA_PY_END(nullptr)
 }
@@ -212,9 +214,12 @@ const PyMethodDef tensor_autograd_methods[] = {
 
 // _drop_grads(tensors): sets .grad to None
 PyObject* function_drop_grads(PyObject*, PyObject* tensors) try {
-  const Ref list(check(PySequence_Fast(tensors, "zero_grad(): expected a sequence of tensors")));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(list.get(), i);
+  const Ref list(PySequence_Tuple(tensors));  // dropping a gradient may run Python, which may change a list
+  FACULA_CHECK(list || PyErr_ExceptionMatches(PyExc_TypeError) == 0, Type,
+               "zero_grad(): expected a sequence of tensors");
+  check(list.get());
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list.get()); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(list.get(), i);
     FACULA_CHECK(PyObject_TypeCheck(item, tensor_type), Type, "zero_grad(): expected tensors, got ",
                  Py_TYPE(item)->tp_name);
     if (autograd_meta_or_null(tensor_of(item)) != nullptr) set_grad(tensor_of(item), Tensor());

@@ -97,8 +97,12 @@ size_t extent_bytes(IntList sizes, IntList strides, size_t itemsize) {
   int64_t last = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return 0;
-    last += (sizes[i] - 1) * strides[i];
+    int64_t step = 0;
+    FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) && !__builtin_add_overflow(last, step, &last),
+                 Value, "the strides ", shape_string(strides), " of shape ", shape_string(sizes), " overflow");
   }
+  FACULA_CHECK(last < PTRDIFF_MAX / static_cast<int64_t>(itemsize), Value, "an array of shape ", shape_string(sizes),
+               " and strides ", shape_string(strides), " would reach over more bytes than can be addressed");
   return static_cast<size_t>(last + 1) * itemsize;
 }
 
@@ -148,32 +152,43 @@ Py_ssize_t as_size(PyObject* o) {
 
 Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
   FACULA_CHECK(PyDict_Check(interface), Type, who, "(): __array_interface__ must be a dict");
-  const auto get = [&](const char* key) { return PyDict_GetItemString(interface, key); };
-  PyObject* typestr = get("typestr");
-  PyObject* shape = get("shape");
-  PyObject* data = get("data");
-  FACULA_CHECK(typestr != nullptr && PyUnicode_Check(typestr) && shape != nullptr && PyTuple_Check(shape) &&
-                   data != nullptr && PyTuple_Check(data) && PyTuple_GET_SIZE(data) == 2,
+  // Owned: the elements' __index__ may change the dict.
+  const auto get = [&](const char* key) { return Ref::borrow(PyDict_GetItemString(interface, key)); };
+  const Ref typestr = get("typestr");
+  const Ref shape = get("shape");
+  const Ref data = get("data");
+  FACULA_CHECK(typestr && PyUnicode_Check(typestr.get()) && shape && PyTuple_Check(shape.get()) && data &&
+                   PyTuple_Check(data.get()) && PyTuple_GET_SIZE(data.get()) == 2,
                Type, who, "(): __array_interface__ must have typestr, shape and data");
-  const char* text = PyUnicode_AsUTF8(typestr);
+  const char* text = PyUnicode_AsUTF8(typestr.get());
   if (text == nullptr) throw PythonError();
   const size_t size = std::strlen(text) > 2 ? static_cast<size_t>(std::atoi(text + 2)) : 0;
   const std::optional<ScalarType> dtype =
       size > 0 && (text[0] != '>' || size == 1) ? dtype_of_code(text[1], size) : std::nullopt;
   if (!dtype) unsupported(who, concat("'", text, "'"));
   DimVector sizes;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i) sizes.push_back(as_size(PyTuple_GET_ITEM(shape, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape.get()); ++i) {
+    const Py_ssize_t size_here = as_size(PyTuple_GET_ITEM(shape.get(), i));
+    FACULA_CHECK(size_here >= 0, Value, who, "(): __array_interface__ has a negative size, ", size_here,
+                 ", for dimension ", i);
+    sizes.push_back(size_here);
+  }
+  const int64_t numel = numel_of(sizes);
   DimVector strides = contiguous_strides(sizes);
-  if (PyObject* given = get("strides"); given != nullptr && given != Py_None) {
-    FACULA_CHECK(PyTuple_Check(given) && PyTuple_GET_SIZE(given) == PyTuple_GET_SIZE(shape), Type, who,
-                 "(): __array_interface__ has strides that do not go with its shape");
+  if (const Ref given = get("strides"); given && given.get() != Py_None) {
+    FACULA_CHECK(PyTuple_Check(given.get()) && PyTuple_GET_SIZE(given.get()) == PyTuple_GET_SIZE(shape.get()), Type,
+                 who, "(): __array_interface__ has strides that do not go with its shape");
     std::vector<Py_ssize_t> bytes;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) bytes.push_back(as_size(PyTuple_GET_ITEM(given, i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); ++i) {
+      bytes.push_back(as_size(PyTuple_GET_ITEM(given.get(), i)));
+    }
     strides = element_strides(who, bytes, sizes, size);
   }
-  void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
+  void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data.get(), 0));
   if (address == nullptr && PyErr_Occurred() != nullptr) throw PythonError();
-  const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));
+  FACULA_CHECK(numel == 0 || address != nullptr, Value, who,
+               "(): __array_interface__ has elements but no memory: its address is 0");
+  const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data.get(), 1));
   check(read_only);
   return over_memory(Ref::borrow(o), address, sizes, strides, *dtype, read_only != 0);
 }

@@ -115,9 +115,10 @@ bool is_float_like(PyObject* o) {
 template <typename Test>
 bool all_items(PyObject* o, const Test& test) {
   if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
-  PyObject** items = PySequence_Fast_ITEMS(o);
-  for (Py_ssize_t i = 0, n = PySequence_Fast_GET_SIZE(o); i < n; ++i) {
-    if (!test(items[i])) return false;
+  // The size is read again each time: a test may run Python (__getattr__ of an element), which may change a list.
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+    const Ref item = Ref::borrow(PySequence_Fast_ITEMS(o)[i]);
+    if (!test(item.get())) return false;
   }
   return true;
 }
@@ -315,7 +316,8 @@ std::vector<bool> to_bool_list(const FunctionSpec& f, size_t i, PyObject* o) {
   if (!all_items(o, is_bool_like)) wrong_type(f, i, o);
   std::vector<bool> list;
   for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) {
-    list.push_back(scalar_from(PySequence_Fast_ITEMS(o)[k], f.name).to<bool>());
+    const Ref item = Ref::borrow(PySequence_Fast_ITEMS(o)[k]);
+    list.push_back(scalar_from(item.get(), f.name).to<bool>());
   }
   return list;
 }

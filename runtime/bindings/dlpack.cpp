@@ -215,12 +215,18 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
     if (d.strides != nullptr && sizes[i] > 1) strides[i] = d.strides[i];
     FACULA_CHECK(strides[i] >= 0, Buffer, "from_dlpack(): negative strides are not supported: dimension ", i,
                  " has stride ", strides[i]);
-    last += (sizes[i] - 1) * strides[i];
+    int64_t step = 0;
+    FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) && !__builtin_add_overflow(last, step, &last),
+                 Buffer, "from_dlpack(): the strides overflow");
   }
+  FACULA_CHECK(d.byte_offset <= PTRDIFF_MAX, Buffer, "from_dlpack(): byte_offset ", d.byte_offset,
+               " leads out of any memory");
   char* data = d.data != nullptr ? static_cast<char*>(d.data) + d.byte_offset : nullptr;
   FACULA_CHECK(empty || data != nullptr, Buffer, "from_dlpack(): the tensor has elements but no memory");
   FACULA_CHECK(empty || reinterpret_cast<uintptr_t>(data) % type_info(dtype).alignment == 0, Buffer,
                "from_dlpack(): the memory is not aligned for ", dtype_name(dtype));
+  FACULA_CHECK(last < PTRDIFF_MAX / static_cast<int64_t>(itemsize(dtype)), Buffer,
+               "from_dlpack(): the tensor would reach over more bytes than can be addressed");
   const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * itemsize(dtype);
   check(PyCapsule_SetName(capsule, used_name));
   Storage storage = StorageImpl::wrap(data, bytes, Device{kCPU}, release_import<Struct>, managed, read_only);

@@ -120,6 +120,14 @@ PyType_Slot context_slots[] = {
 PyType_Spec context_spec = {"facula._C._FunctionCtx", sizeof(ContextObject), 0,
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, context_slots};
 
+// What a function returned, as a tuple: a list may change while its items are used.
+Ref items_of(PyObject* o) {
+  return Ref(check(PyTuple_Check(o) || PyList_Check(o) ? PySequence_Tuple(o) : PyTuple_Pack(1, o)));
+}
+std::span<PyObject* const> span_of(PyObject* tuple) {
+  return {PySequence_Fast_ITEMS(tuple), static_cast<size_t>(PyTuple_GET_SIZE(tuple))};
+}
+
 // Forward under no_grad; with setup_context, forward does not see ctx.
 Ref run_forward(PyObject* function, PyObject* context, PyObject* args, bool separate) {
   GradMode off(false);
@@ -169,19 +177,21 @@ PyObject* function_apply(PyObject*, PyObject* arguments) {
 
   Ref output = run_forward(function, context, args, separate != 0);
   const bool single = !PyTuple_Check(output.get()) && !PyList_Check(output.get());
-  PyObject* lone[] = {output.get()};
-  const std::span<PyObject* const> items =
-      single ? std::span<PyObject* const>(lone)
-             : std::span<PyObject* const>(PySequence_Fast_ITEMS(output.get()),
-                                          static_cast<size_t>(PySequence_Fast_GET_SIZE(output.get())));
+  const Ref held = items_of(output.get());
+  const std::span<PyObject* const> items = span_of(held.get());
   std::vector<Tensor> outputs;
   for (PyObject* o : items) outputs.push_back(is_tensor(o) ? tensor_of(o) : Tensor());
   finish_function(node, inputs, outputs, record);
-  if (single) return outputs[0].defined() ? wrap(std::move(outputs[0])) : output.release();
+  const auto wrap_output = [&](size_t i) {
+    if (!outputs[i].defined()) return Ref::borrow(items[i]).release();
+    PyObject* o = check(wrap(std::move(outputs[i])));
+    if (record) track(o);  // its ctx may hold it
+    return o;
+  };
+  if (single) return wrap_output(0);
   Ref result(check(PyTuple_New(static_cast<Py_ssize_t>(items.size()))));
   for (size_t i = 0; i < items.size(); ++i) {
-    PyObject* o = outputs[i].defined() ? check(wrap(std::move(outputs[i]))) : Ref::borrow(items[i]).release();
-    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), o);
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), wrap_output(i));
   }
   return result.release();
   FACULA_PY_END(nullptr)
@@ -216,12 +226,8 @@ void PythonFunctionNode::backward(std::span<const Tensor> grads, std::span<Tenso
   }
   Ref function(check(PyObject_GetAttrString(function_, "backward")));
   Ref result(check(PyObject_Call(function.get(), args.get(), nullptr)));
-  PyObject* lone[] = {result.get()};
-  const bool many = PyTuple_Check(result.get()) || PyList_Check(result.get());
-  const std::span<PyObject* const> items =
-      many ? std::span<PyObject* const>(PySequence_Fast_ITEMS(result.get()),
-                                        static_cast<size_t>(PySequence_Fast_GET_SIZE(result.get())))
-           : std::span<PyObject* const>(lone);
+  const Ref held = items_of(result.get());
+  const std::span<PyObject* const> items = span_of(held.get());
   for (size_t i = 0; i < items.size(); ++i) {
     if (items[i] == Py_None) continue;
     FACULA_CHECK(is_tensor(items[i]), Type, name_, ": backward() must return Tensors or None, but result ", i, " is ",

@@ -1,6 +1,7 @@
 #include "runtime/bindings/hooks.h"
 
 #include "runtime/autograd/meta.h"
+#include "runtime/bindings/function.h"
 
 namespace facula::python {
 
@@ -48,7 +49,7 @@ class PythonHook final : public NodeHook {
 
   void remove() {
     removed = true;
-    Py_CLEAR(function_);
+    Py_CLEAR(function_);  // and nothing after: it may run Python, which may drop this hook
   }
   int traverse(visitproc visit, void* arg) const {
     Py_VISIT(function_);
@@ -58,17 +59,16 @@ class PythonHook final : public NodeHook {
  private:
   static void replace(std::vector<Tensor>& grads, PyObject* result) {
     if (result == Py_None) return;
-    PyObject* const* items = &result;
-    size_t n = 1;
-    if (PyTuple_Check(result) || PyList_Check(result)) {
-      items = PySequence_Fast_ITEMS(result);
-      n = static_cast<size_t>(PySequence_Fast_GET_SIZE(result));
-    }
+    // Dropping an old gradient may run Python, which may change a list.
+    const bool many = PyTuple_Check(result) || PyList_Check(result);
+    const Ref items(check(many ? PySequence_Tuple(result) : PyTuple_Pack(1, result)));
+    const auto n = static_cast<size_t>(PyTuple_GET_SIZE(items.get()));
     FACULA_CHECK(n == grads.size(), Runtime, "a hook returned ", n, " gradients, but it was given ", grads.size());
     for (size_t i = 0; i < n; ++i) {
-      if (items[i] == Py_None) continue;
-      FACULA_CHECK(is_tensor(items[i]), Type, "a hook must return Tensors or None, not ", Py_TYPE(items[i])->tp_name);
-      grads[i] = tensor_of(items[i]);
+      PyObject* item = PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i));
+      if (item == Py_None) continue;
+      FACULA_CHECK(is_tensor(item), Type, "a hook must return Tensors or None, not ", Py_TYPE(item)->tp_name);
+      grads[i] = tensor_of(item);
     }
   }
 
@@ -128,30 +128,46 @@ std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function) {
 }
 
 namespace {
-template <typename F>
-int each_leaf_hook(const Tensor& t, const F& f) {
+// The node that dies with `t`, if any: nobody else can reach it, so that it may be read without a lock.
+Node* own_node(const AutogradMeta& meta) {
+  Node* node = meta.grad_fn.get();
+  return node != nullptr && node->use_count() == 1 ? node : nullptr;
+}
+
+std::vector<std::shared_ptr<NodeHook>> hooks_of(const Tensor& t) {
+  std::vector<std::shared_ptr<NodeHook>> all;
   const AutogradMeta* meta = t.defined() ? autograd_meta_or_null(t) : nullptr;
-  if (meta == nullptr || meta->leaf_hooks == nullptr) return 0;
-  for (const HookList* list : {&meta->leaf_hooks->tensor, &meta->leaf_hooks->post_accumulate}) {
-    for (const std::shared_ptr<NodeHook>& hook : *list) {
-      auto* python = dynamic_cast<PythonHook*>(hook.get());
-      if (python == nullptr) continue;
-      if (const int stop = f(*python); stop != 0) return stop;
-    }
+  if (meta == nullptr) return all;
+  const auto add = [&](const HookList& list) { all.insert(all.end(), list.begin(), list.end()); };
+  if (meta->leaf_hooks) {
+    add(meta->leaf_hooks->tensor);
+    add(meta->leaf_hooks->post_accumulate);
   }
-  return 0;
+  if (const Node* node = own_node(*meta); node != nullptr && node->hooks_or_null() != nullptr) {
+    for (const auto& [nr, hook] : node->hooks_or_null()->tensor) all.push_back(hook);
+    add(node->hooks_or_null()->pre);
+    add(node->hooks_or_null()->post);
+  }
+  return all;
 }
 }  // namespace
 
 int traverse_hooks(const Tensor& t, visitproc visit, void* arg) {
-  return each_leaf_hook(t, [&](PythonHook& hook) { return hook.traverse(visit, arg); });
+  for (const auto& hook : hooks_of(t)) {
+    const auto* python = dynamic_cast<const PythonHook*>(hook.get());
+    // A hook that is registered twice, or whose handle is alive, has other holders.
+    if (python == nullptr) continue;
+    if (const int stop = python->traverse(visit, arg); stop != 0) return stop;
+  }
+  const AutogradMeta* meta = t.defined() ? autograd_meta_or_null(t) : nullptr;
+  const auto* function = meta != nullptr ? dynamic_cast<const PythonFunctionNode*>(own_node(*meta)) : nullptr;
+  return function != nullptr ? visit(function->context(), arg) : 0;
 }
 
 void clear_hooks(const Tensor& t) {
-  each_leaf_hook(t, [](PythonHook& hook) {
-    hook.remove();
-    return 0;
-  });
+  for (const auto& hook : hooks_of(t)) {
+    if (auto* python = dynamic_cast<PythonHook*>(hook.get())) python->remove();
+  }
 }
 
 PyObject* wrap_handle(std::shared_ptr<NodeHook> hook) {

@@ -94,6 +94,20 @@ void remember_package_folders() {
   set_package_folders(std::move(folders));
 }
 
+// Types and locks of the module are the process's, not an interpreter's.
+bool in_main_interpreter() {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
+  PyErr_SetString(PyExc_ImportError, "facula cannot be imported in a subinterpreter; use a process of its own");
+  return false;
+}
+
+// An interpreter that comes second gets a copy of the module without PyInit__C().
+PyObject* check_interpreter(PyObject*, PyObject*) {
+  if (!in_main_interpreter()) return nullptr;
+  Py_RETURN_NONE;
+}
+const PyMethodDef check_interpreter_def = {"_check_interpreter", check_interpreter, METH_NOARGS, nullptr};
+
 bool init(PyObject* module) {
   register_generated();
   remember_package_folders();
@@ -105,7 +119,8 @@ bool init(PyObject* module) {
   }
   init_state();
   init_door();
-  return add_functions(module);
+  const Ref owner(PyUnicode_InternFromString("facula._C"));
+  return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module);
 }
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,
@@ -123,6 +138,7 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 }  // namespace facula::python
 
 PyMODINIT_FUNC PyInit__C() {
+  if (!facula::python::in_main_interpreter()) return nullptr;
   PyObject* module = PyModule_Create(&facula::python::definition);
   if (module == nullptr) return nullptr;
   try {

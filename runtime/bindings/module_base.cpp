@@ -27,9 +27,9 @@ PyObject* module_getattr(PyObject* self, PyObject* name) {
   if (!dict) return nullptr;
   bool ready = false;
   for (PyObject* kind : kept_names) {
-    PyObject* kept = PyDict_GetItemWithError(dict.get(), kind);
-    if (kept != nullptr && PyDict_Check(kept)) {
-      if (PyObject* found = PyDict_GetItemWithError(kept, name); found != nullptr) return Py_NewRef(found);
+    const Ref kept = Ref::borrow(PyDict_GetItemWithError(dict.get(), kind));  // a key's __eq__ may drop it
+    if (kept && PyDict_Check(kept.get())) {
+      if (PyObject* found = PyDict_GetItemWithError(kept.get(), name); found != nullptr) return Py_NewRef(found);
       ready = true;
     }
     if (PyErr_Occurred() != nullptr) return nullptr;

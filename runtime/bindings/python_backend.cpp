@@ -333,7 +333,8 @@ std::vector<std::string> texts_of(PyObject* object, const char* name) {
                " must be a list or tuple of names, not ", Py_TYPE(value.get())->tp_name);
   std::vector<std::string> found;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value.get()); ++i) {
-    found.push_back(text_from(PySequence_Fast_GET_ITEM(value.get(), i), name));
+    const Ref item = Ref::borrow(PySequence_Fast_GET_ITEM(value.get(), i));
+    found.push_back(text_from(item.get(), name));
   }
   return found;
 }

@@ -47,6 +47,7 @@ PyObject* method_copy(PyObject* self, PyObject*) {
   Ref result(check(wrap_as(Py_TYPE(self), std::move(copy))));
   if (PyObject* dict = as_tensor_object(self)->dict; dict != nullptr) {
     as_tensor_object(result.get())->dict = check(PyDict_Copy(dict));
+    track(result.get());
   }
   return result.release();
   FACULA_PY_END(nullptr)
@@ -79,14 +80,15 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   }
   check(PyDict_SetItem(memo, id.get(), result.get()));
   Ref deepcopy = import_attribute("copy", "deepcopy");
-  if (const AutogradMeta* meta = autograd_meta_or_null(t); meta != nullptr && meta->grad.defined()) {
-    Ref grad(check(wrap(Tensor(meta->grad))));
+  if (Tensor own = grad_of(t); own.defined()) {
+    Ref grad(check(wrap(std::move(own))));
     Ref copied(check(PyObject_CallFunctionObjArgs(deepcopy.get(), grad.get(), memo, nullptr)));
     check(PyObject_SetAttrString(result.get(), "grad", copied.get()));
   }
-  if (PyObject* dict = as_tensor_object(self)->dict; dict != nullptr && PyDict_GET_SIZE(dict) > 0) {
-    Ref copied(check(PyObject_CallFunctionObjArgs(deepcopy.get(), dict, memo, nullptr)));
+  if (const Ref dict = Ref::borrow(as_tensor_object(self)->dict); dict && PyDict_GET_SIZE(dict.get()) > 0) {
+    Ref copied(check(PyObject_CallFunctionObjArgs(deepcopy.get(), dict.get(), memo, nullptr)));
     Py_XSETREF(as_tensor_object(result.get())->dict, copied.release());
+    track(result.get());
   }
   return result.release();
   FACULA_PY_END(nullptr)
@@ -96,6 +98,7 @@ PyObject* method_setstate(PyObject* self, PyObject* state) {
   FACULA_PY_TRY
   if (state == Py_None) Py_RETURN_NONE;
   FACULA_CHECK(PyDict_Check(state), Type, "__setstate__(): the state must be a dict");
+  track(self);
   Ref dict(check(PyObject_GenericGetDict(self, nullptr)));
   check(PyDict_Update(dict.get(), state));
   Py_RETURN_NONE;

@@ -6,6 +6,15 @@ namespace facula::python {
 
 namespace {
 
+PyObject* get_dict(PyObject* self, void* context) {
+  track(self);
+  return PyObject_GenericGetDict(self, context);
+}
+int set_dict(PyObject* self, PyObject* value, void* context) {
+  track(self);
+  return PyObject_GenericSetDict(self, value, context);
+}
+
 PyObject* get_shape(PyObject* self, void*) { return wrap(tensor_of(self).sizes()); }
 PyObject* get_dtype(PyObject* self, void*) { return wrap(tensor_of(self).dtype()); }
 PyObject* get_device(PyObject* self, void*) { return wrap(tensor_of(self).device()); }
@@ -51,6 +60,7 @@ PyObject* get_grad_fn(PyObject* self, void*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
   if (autograd_meta_or_null(t) == nullptr && !t.is_view()) Py_RETURN_NONE;
+  track(self);  // who asks may register a hook
   return wrap(grad_fn(t));
   FACULA_PY_END(nullptr)
 }
@@ -59,7 +69,7 @@ PyObject* get_grad(PyObject* self, void*) {
   FACULA_PY_TRY
   const AutogradMeta* meta = autograd_meta_or_null(tensor_of(self));
   if (meta == nullptr) Py_RETURN_NONE;
-  return wrap(Tensor(meta->grad));
+  return wrap(meta->grad());
   FACULA_PY_END(nullptr)
 }
 int set_grad_property(PyObject* self, PyObject* value, void*) {
@@ -92,7 +102,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
   FACULA_CHECK(!tensor_of(self).is_view(), Runtime, "data: cannot replace the memory of a view");
   FACULA_CHECK(!to->storage || !to->storage->lent() || to->storage->use_count() > 1, Runtime,
                "data: the memory was given to others through __array_interface__; use a new tensor");
-  to->storage = from->storage;
+  if (to->dtype != from->dtype || to->sizes != from->sizes) autograd_meta(tensor_of(self)).reshaped = true;
+  const Storage old = std::exchange(to->storage, from->storage);
   to->offset = from->offset;
   to->sizes = from->sizes;
   to->strides = from->strides;
@@ -106,7 +117,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
 }  // namespace
 
 const PyGetSetDef tensor_properties[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"__dict__", get_dict, set_dict, nullptr, nullptr},
     {"shape", get_shape, nullptr, "The sizes of its dimensions, a facula.Size.", nullptr},
     {"dtype", get_dtype, nullptr, "The type of its elements.", nullptr},
     {"device", get_device, nullptr, "Where its memory is.", nullptr},

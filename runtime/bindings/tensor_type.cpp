@@ -23,13 +23,18 @@ int free_count = 0;
 TensorObject* allocate(PyTypeObject* type) {
   TensorObject* o;
   if (type == tensor_type) [[likely]] {
-    void* memory = free_count > 0 ? free_list[--free_count] : PyObject_Malloc(sizeof(TensorObject));
-    if (memory == nullptr) throw std::bad_alloc();
-    o = reinterpret_cast<TensorObject*>(PyObject_Init(static_cast<PyObject*>(memory), type));
+    if (free_count > 0) [[likely]] {
+      o = reinterpret_cast<TensorObject*>(PyObject_Init(static_cast<PyObject*>(free_list[--free_count]), type));
+    } else {
+      o = PyObject_GC_New(TensorObject, type);
+      if (o == nullptr) throw PythonError();
+    }
     o->dict = nullptr;
     o->weakrefs = nullptr;
+    o->tracked = false;
   } else {
     o = reinterpret_cast<TensorObject*>(check(type->tp_alloc(type, 0)));
+    o->tracked = true;
   }
   new (&o->tensor) Tensor();
   return o;
@@ -56,16 +61,17 @@ void take_from_tensor(TensorImpl* impl) {
 }
 
 void tensor_finalize(PyObject* self) {
-  // Reached for subclasses only, and once if they are known to the garbage collector, before it
-  // clears their __slots__; later times are tensor_dealloc's. The caller holds a reference, and another
+  // Reached for subclasses, before their __slots__ are cleared, and from the garbage collector; once only,
+  // later times are tensor_dealloc's. The caller holds a reference, and another
   // one keeps the object alive.
   if (give_to_tensor(as_tensor_object(self))) Py_INCREF(self);
 }
 
-// Python makes subclasses known to its garbage collector, and these two are called for them. While
-// C++ holds the tensor too, what hangs off it is in use, whatever Python's references say.
+// Called for what the garbage collector knows: objects of subclasses, and others after track(). While C++ holds the
+// tensor too, what hangs off it is in use, whatever Python's references say.
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   const TensorObject* o = as_tensor_object(self);
+  Py_VISIT(Py_TYPE(self));
   if (o->tensor.defined() && (o->tensor.impl()->owns_pyobject || o->tensor.impl()->use_count() > 1)) return 0;
   Py_VISIT(o->dict);
   return traverse_hooks(o->tensor, visit, arg);
@@ -84,12 +90,16 @@ void tensor_dealloc(PyObject* self) {
     _Py_NewReference(self);  // alive again, with one reference: the tensor's
     return;
   }
+  PyTypeObject* type = Py_TYPE(self);
+  const bool tracked = o->tracked || type != tensor_type;  // the latter after `x.__class__ = ...`
+  if (tracked) [[unlikely]]
+    PyObject_GC_UnTrack(self);
   if (o->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   if (TensorImpl* impl = o->tensor.impl(); impl != nullptr) impl->pyobject = nullptr;
   o->tensor.~Tensor();
   Py_CLEAR(o->dict);
-  PyTypeObject* type = Py_TYPE(self);
-  if (type == tensor_type && free_count < kMaxFree) {
+  // The collector keeps a mark in memory that it has seen.
+  if (!tracked && free_count < kMaxFree) {
     free_list[free_count++] = self;
   } else {
     type->tp_free(self);
@@ -207,6 +217,13 @@ int tensor_contains(PyObject* self, PyObject* element) {
   FACULA_PY_END(-1)
 }
 
+// Attributes make a cycle possible.
+int tensor_setattr(PyObject* self, PyObject* name, PyObject* value) {
+  const int status = PyObject_GenericSetAttr(self, name, value);
+  if (as_tensor_object(self)->dict != nullptr) track(self);
+  return status;
+}
+
 PyObject* tensor_str(PyObject* self) { return tensor_repr(self); }
 
 PyMemberDef tensor_members[] = {
@@ -247,6 +264,13 @@ void* slot(F* f) {
 
 bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubtype(Py_TYPE(o), tensor_type) != 0; }
 
+void track(PyObject* tensor) {
+  TensorObject* o = as_tensor_object(tensor);
+  if (o->tracked) return;
+  o->tracked = true;
+  if (PyObject_GC_IsTracked(tensor) == 0) PyObject_GC_Track(tensor);
+}
+
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   FACULA_ASSERT(t.impl()->pyobject == nullptr);
   TensorObject* o = allocate(type);
@@ -267,6 +291,10 @@ PyObject* wrap(Tensor t) {
     return o;
   }
   TensorObject* o = allocate(tensor_type);
+  if (impl->pyobject != nullptr) [[unlikely]] {  // the allocation ran the garbage collector, and that Python
+    Py_DECREF(reinterpret_cast<PyObject*>(o));
+    return wrap(std::move(t));
+  }
   impl->pyobject = reinterpret_cast<PyObject*>(o);
   o->tensor = std::move(t);
   return reinterpret_cast<PyObject*>(o);
@@ -347,7 +375,8 @@ bool init_tensor_type(PyObject* module) {
       {Py_tp_finalize, slot(tensor_finalize)},
       {Py_tp_traverse, slot(tensor_traverse)},
       {Py_tp_clear, slot(tensor_clear)},
-      {Py_tp_free, slot(PyObject_Free)},
+      {Py_tp_free, slot(PyObject_GC_Del)},
+      {Py_tp_setattro, slot(tensor_setattr)},
       {Py_tp_repr, slot(tensor_repr)},
       {Py_tp_str, slot(tensor_str)},
       {Py_tp_hash, slot(PyBaseObject_Type.tp_hash)},
@@ -374,7 +403,8 @@ bool init_tensor_type(PyObject* module) {
     if (f != nullptr) slots.push_back({id, f});
   }
   slots.push_back({0, nullptr});
-  PyType_Spec spec = {"facula.Tensor", sizeof(TensorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots.data()};
+  PyType_Spec spec = {"facula.Tensor", sizeof(TensorObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   tensor_type = add_type(module, &spec);
   if (tensor_type == nullptr) return false;
   // NumPy's operators then leave mixed expressions to us.

@@ -16,10 +16,14 @@ struct TensorObject {
   PyObject_HEAD Tensor tensor;
   PyObject* dict;
   PyObject* weakrefs;
+  bool tracked;  // by track(), or from the start as an object of a subclass
 };
 extern PyTypeObject* tensor_type;
 inline TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 inline const Tensor& tensor_of(PyObject* o) { return as_tensor_object(o)->tensor; }
+// Makes the object known to Python's garbage collector: once it holds Python objects (attributes, hooks), of
+// which a cycle may come. Plain tensors stay unknown to it, which keeps them cheap.
+void track(PyObject* tensor);
 // A new object of `type` (a subtype of Tensor) for a tensor that has none yet.
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
 

@@ -74,6 +74,8 @@ std::string_view device_type_name(DeviceType type) {
 }
 
 Device parse_device(std::string_view text) {
+  FACULA_CHECK(text.find('\0') == std::string_view::npos, Runtime, "'", text.substr(0, text.find('\0')),
+               "\\0...' is not a device: the text has a null character in it");
   const size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
   Device device;

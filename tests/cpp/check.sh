@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 CXX=${CXX:-g++}
 BUILD=${BUILD:-build-cpp}
 mkdir -p "$BUILD"
-FLAGS="-std=c++20 -O2 -g -fPIC -fno-math-errno -fno-trapping-math -fvisibility=hidden -Wall -Wextra -Werror -I. -Itests/cpp"
+FLAGS="-std=c++20 -O2 -g -fPIC -fno-math-errno -fno-trapping-math -fopenmp-simd -fvisibility=hidden -Wall -Wextra -Werror -I. -Itests/cpp"
 case $(uname -m) in x86_64) LEVELS="v3 v4"; FLAGS="$FLAGS -DFACULA_HAVE_V3 -DFACULA_HAVE_V4" ;; *) LEVELS="" ;; esac
 FLAGS="$FLAGS $*"
 OBJECTS=""

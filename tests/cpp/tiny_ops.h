@@ -120,9 +120,9 @@ inline void add_(const Tensor& a, const Tensor& b) {
 struct Mul final : Node {
   SavedTensor self, other;
   const char* name() const override { return "Mul"; }
-  void release_saved() override {
-    self.release();
-    other.release();
+  void release_saved(Released& out) override {
+    self.release(out);
+    other.release(out);
   }
   std::vector<std::pair<const char*, const SavedTensor*>> saved() const override {
     return {{"self", &self}, {"other", &other}};
@@ -159,7 +159,7 @@ inline void mul_(const Tensor& a, const Tensor& b) {
 struct Exp final : Node {
   SavedTensor result;
   const char* name() const override { return "Exp"; }
-  void release_saved() override { result.release(); }
+  void release_saved(Released& out) override { result.release(out); }
   void apply(std::span<const Tensor> g, std::span<Tensor> r) override {
     if (needs(0)) r[0] = mul(g[0], result.unpack(*this, "result"));
   }

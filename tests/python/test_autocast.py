@@ -399,3 +399,8 @@ def test_norms_between_convolutions(layer: str) -> None:
     for got, want in zip(gradients(True), gradients(False), strict=True):
         assert got.dtype == fa.float32
         np.testing.assert_allclose(got.tolist(), want.tolist(), rtol=0.1, atol=0.02)
+
+
+def test_exit_without_enter():
+    with pytest.raises(RuntimeError, match="without an __enter__"):
+        fa.autocast("cpu").__exit__(None, None, None)

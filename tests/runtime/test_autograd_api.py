@@ -509,3 +509,13 @@ def test_anomaly_mode():
         with fa.autograd.set_detect_anomaly(False):
             assert not fa.is_anomaly_enabled()
     assert not fa.is_anomaly_enabled()
+
+
+def test_data_of_another_shape_is_blamed_on_the_node_that_saved_it():
+    y = fa.ones(3, requires_grad=True) * 2
+    s = (y * y).sum()
+    y.data = fa.ones(5)
+    with pytest.raises(
+        RuntimeError, match=r"MulBackward.*\.data = .*`(self|other)`.*another shape"
+    ):
+        s.backward()

@@ -282,3 +282,18 @@ def test_addresses_that_were_read_stay() -> None:
         t.resize_(1_000_000)
     with pytest.raises(RuntimeError, match="__array_interface__"):
         t.data = fa.zeros(3)
+
+
+def test_dlpack_byte_offset_beyond_memory():
+    import ctypes
+
+    capsule = fa.tensor([1.0, 2.0]).__dlpack__()
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    # data, device (2 x int32), ndim (int32), dtype (4 bytes), shape, strides, byte_offset
+    offset = ctypes.c_uint64.from_address(get(capsule, b"dltensor") + 40)
+    offset.value = 2**63
+    with pytest.raises(BufferError, match="byte_offset"):
+        fa.from_dlpack(capsule)
+    offset.value = 0
+    assert fa.from_dlpack(capsule).tolist() == [1.0, 2.0]

@@ -60,7 +60,9 @@ def test_device():
     assert d != "cpu"
 
 
-@pytest.mark.parametrize("bad", ["", "nope", "cpu:", "cpu:x", "cpu:-1", "cpu:999", ":0"])
+@pytest.mark.parametrize(
+    "bad", ["", "nope", "cpu:", "cpu:x", "cpu:-1", "cpu:999", ":0", "cpu\0", "cpu:0\0"]
+)
 def test_bad_device(bad):
     with pytest.raises((RuntimeError, ValueError)):
         fa.device(bad)
@@ -188,3 +190,8 @@ def test_memory_formats_and_layout():
 def test_out_of_memory_is_both():
     assert issubclass(fa.OutOfMemoryError, MemoryError)
     assert issubclass(fa.OutOfMemoryError, RuntimeError)
+
+
+def test_null_character_in_a_device_is_told():
+    with pytest.raises(RuntimeError, match="null character"):
+        fa.device("cpu\0:1")

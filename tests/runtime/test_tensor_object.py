@@ -231,3 +231,117 @@ def test_copy_shares_memory():
     x = leaf([1.0, 2.0], Tagged)
     y = copy.copy(x)
     assert type(y) is Tagged and y.data_ptr() == x.data_ptr() and y.requires_grad and y is not x
+
+
+# ---- cycles ----
+class KeepsOutput(fa.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.result = x * 1
+        return ctx.result
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def cycle_of_attribute(x):
+    y = x * 2
+    y.bar = y
+    return y
+
+
+def cycle_of_saved_output(x):
+    y = x.exp()
+    y.bar = y
+    return y
+
+
+def cycle_of_leaf_hook(x):
+    x.register_hook(lambda g, x=x: None)
+    return x
+
+
+def cycle_of_post_hook(x):
+    x.register_post_accumulate_grad_hook(lambda p, x=x: None)
+    return x
+
+
+def cycle_of_tensor_hook(x):
+    y = x * 2
+    y.register_hook(lambda g, y=y: None)
+    return y
+
+
+def cycle_of_node_hook(x):
+    y = x * 2
+    y.grad_fn.register_hook(lambda a, b, y=y: None)
+    return y
+
+
+def cycle_of_context(x):
+    return KeepsOutput.apply(x)
+
+
+def cycle_of_dict(x):
+    vars(x)["me"] = x
+    return x
+
+
+def cycle_of_copy(x):
+    x.box = []
+    y = copy.copy(x)
+    x.box.append(y)
+    return y
+
+
+@pytest.mark.parametrize(
+    "make", [f for name, f in sorted(globals().items()) if name.startswith("cycle_of_")]
+)
+def test_cycles_through_plain_tensors_are_collected(make):
+    y = make(fa.ones(3, requires_grad=True))
+    ref = weakref.ref(y)
+    del y
+    gc.collect()
+    assert ref() is None
+
+
+@pytest.mark.parametrize(
+    "make", [f for name, f in sorted(globals().items()) if name.startswith("cycle_of_")]
+)
+def test_cycles_that_cpp_holds_are_kept(make):
+    y = make(fa.ones(3, requires_grad=True))
+    ref, identity = weakref.ref(y), id(y)
+    z = y * y
+    del y
+    for _ in range(3):
+        gc.collect()
+    assert ref() is not None and id(ref()) == identity
+    z.sum().backward()
+    del z
+    gc.collect()
+    assert ref() is None
+
+
+def test_plain_tensors_are_unknown_to_the_collector():
+    x = fa.ones(3, requires_grad=True)
+    y = (x * 2).sum()
+    assert not gc.is_tracked(x) and not gc.is_tracked(y)
+    y.name_of_mine = 1
+    assert gc.is_tracked(y)
+    del y
+    assert not gc.is_tracked(fa.ones(2))
+
+
+def test_class_of_a_tensor_may_change_and_change_back():
+    for _ in range(300):
+        x = fa.ones(2)
+        try:
+            x.__class__ = Tagged
+        except TypeError:
+            return
+        x.__class__ = fa.Tensor
+        del x
+    tensors = [fa.ones(2) for _ in range(300)]
+    gc.collect()
+    assert sum(t.sum().item() for t in tensors) == 600

@@ -111,6 +111,8 @@ class autocast:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if not self._entered:
+            raise RuntimeError("autocast: __exit__() without an __enter__() before it")
         state = self._entered.pop()
         if state is not None:
             _C._exit_autocast(state)
