@@ -226,7 +226,7 @@ def test_a_tensor_beside_an_array(sign: str) -> None:
 
 def test_arrays_that_no_tensor_is() -> None:
     for other in (np.array(["a"]), np.array([object()])):
-        with pytest.raises(TypeError, match="dtype|type"):
+        with pytest.raises(TypeError, match="type"):
             fa.ones(1) + other
     with pytest.raises(RuntimeError, match="differ at dim"):
         np.ones(2) + fa.ones(3)
