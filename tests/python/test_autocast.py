@@ -208,9 +208,9 @@ def casts(result: object) -> int:
     seen, stack, count = set(), [result.grad_fn], 0
     while stack:
         node = stack.pop()
-        if node is None or id(node) in seen:
+        if node is None or node in seen:
             continue
-        seen.add(id(node))
+        seen.add(node)
         count += "Copy" in node.name() or node.name().startswith("To")
         stack += [n for n, _ in node.next_functions]
     return count
