@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import facula
 import pytest
 from facula.autograd import forward_ad, gradcheck, gradgradcheck
@@ -113,6 +115,15 @@ def test_second_gradient(op: OpRecord, index: int) -> None:
     assert gradgradcheck(function, inputs, fast_mode=True)
 
 
+def directed(op: OpRecord, index: int) -> tuple[Any, list[facula.Tensor], list[facula.Tensor]]:
+    """The function, fresh leaves for it, and a direction to move each that is differentiable."""
+    function, inputs = prepared(op, index)
+    facula.manual_seed(0)
+    inputs = [i.detach().requires_grad_(i.requires_grad) for i in inputs]
+    moving = [facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs]
+    return function, inputs, moving
+
+
 def inner(a: facula.Tensor, b: facula.Tensor) -> facula.Tensor:
     """The real inner product of two tensors."""
     product = a * b.conj()
@@ -127,10 +138,7 @@ FORWARD = [
 @pytest.mark.parametrize(("op", "index"), FORWARD)
 def test_forward_mode_agrees_with_reverse(op: OpRecord, index: int) -> None:
     """<v, J u> computed both ways."""
-    function, inputs = prepared(op, index)
-    facula.manual_seed(0)
-    inputs = [i.detach().requires_grad_(i.requires_grad) for i in inputs]
-    directions = [facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs]
+    function, inputs, directions = directed(op, index)
     outputs = function(*inputs)
     weights = [facula.randn(o.shape, dtype=o.dtype) for o in outputs]
     total = sum(inner(o, w) for o, w in zip(outputs, weights, strict=True))
@@ -160,10 +168,7 @@ def test_forward_mode_agrees_with_reverse(op: OpRecord, index: int) -> None:
 @pytest.mark.parametrize(("op", "index"), FORWARD)
 def test_forward_over_reverse(op: OpRecord, index: int) -> None:
     """<w, H u>: the tangent of the gradient, and the gradient of <w, gradient>."""
-    function, inputs = prepared(op, index)
-    facula.manual_seed(0)
-    inputs = [i.detach().requires_grad_(i.requires_grad) for i in inputs]
-    moving = [facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs]
+    function, inputs, moving = directed(op, index)
     wanted = [k for k, i in enumerate(inputs) if i.requires_grad]
     across = [facula.randn(inputs[k].shape, dtype=inputs[k].dtype) for k in wanted]
     weights = [facula.randn(o.shape, dtype=o.dtype) for o in function(*inputs)]
