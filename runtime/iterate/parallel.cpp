@@ -23,7 +23,7 @@ namespace {
 constinit thread_local bool tls_inside __attribute__((tls_model("initial-exec"))) = false;
 
 // CPUs that this process may use: affinity, then the quota of its control group.
-int usable_cpus() {
+int count_usable_cpus() {
   int n = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) n = CPU_COUNT(&set);
@@ -45,6 +45,11 @@ int usable_cpus() {
   }
   if (quota > 0 && period > 0) n = std::min(n, static_cast<int>((quota + period - 1) / period));
   return std::clamp(n, 1, 1024);
+}
+
+int usable_cpus() {
+  static const int n = count_usable_cpus();
+  return n;
 }
 
 int initial_threads() {
@@ -71,8 +76,7 @@ inline void pause() {
 // than many a piece of work. Not where threads share processors: there waiting holds up what it waits for.
 template <typename F>
 bool await_briefly(const F& done) {
-  static const int cpus = usable_cpus();
-  if (get_num_threads() > cpus) return done();
+  if (get_num_threads() > usable_cpus()) return done();
   constexpr auto kPatience = std::chrono::microseconds(50);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   do {
@@ -84,6 +88,36 @@ bool await_briefly(const F& done) {
   return done();
 }
 
+// Kernels of virtual machines take a CPU that sleeps for one that was taken away, and wake a thread beside the one
+// that called it, where it stays: both then share a CPU while another idles. So threads of a job see to it that
+// each has a CPU of its own. Adds this thread's to those taken, or, if it is among them, a free one to move to;
+// the latter is returned, else -1.
+int claim_cpu(cpu_set_t& taken) {
+  const int here = sched_getcpu();
+  if (here < 0 || here >= CPU_SETSIZE) return -1;
+  if (!CPU_ISSET(here, &taken)) {
+    CPU_SET(here, &taken);
+    return -1;
+  }
+  cpu_set_t allowed;
+  if (get_num_threads() > usable_cpus() || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return -1;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || CPU_ISSET(cpu, &taken)) continue;
+    CPU_SET(cpu, &taken);
+    return cpu;
+  }
+  return -1;
+}
+
+// Moves this thread, which may leave again: what it is allowed stays as it was.
+void move_to(int cpu) {
+  cpu_set_t allowed, target;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  CPU_ZERO(&target);
+  CPU_SET(cpu, &target);
+  if (sched_setaffinity(0, sizeof(target), &target) == 0) sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
 // One parallel_for; lives on its caller's stack.
 struct Job {
   int64_t end, chunk;
@@ -91,6 +125,7 @@ struct Job {
   void* context;
   std::atomic<int64_t> next;
   int seats;                    // helpers that may still join; under the pool's mutex
+  cpu_set_t cpus{};             // where threads work on it; under the pool's mutex
   std::exception_ptr error{};   // under the pool's mutex
   std::atomic<int> active = 0;  // helpers inside; changed under the pool's mutex
 
@@ -130,7 +165,9 @@ struct Pool {
       Job* job = jobs.front();
       if (--job->seats == 0) remove(jobs.begin());
       job->active.fetch_add(1, std::memory_order_relaxed);
+      const int cpu = claim_cpu(job->cpus);
       lock.unlock();
+      if (cpu >= 0) move_to(cpu);
       job->work(mutex);
       lock.lock();
       // The last touch of the job: its caller may return and end it right after.
@@ -160,6 +197,7 @@ struct Pool {
     {
       std::lock_guard lock(mutex);
       if (workers < job.seats) grow(job.seats);
+      claim_cpu(job.cpus);
       sleepers = std::min(asleep, job.seats);
       jobs.push_back(&job);
       waiting.store(static_cast<int>(jobs.size()), std::memory_order_relaxed);
