@@ -53,8 +53,7 @@ int32_t run(const Device& device, void* stream, Kind kind, const Loss& x) {
   for (const int64_t n : {x.rows, x.length, x.ignored, x.reduction, x.grad_step}) params.put(n);
   void* arguments[] = {params.data()};
   if (kind == kSum) return launch(device, *kernel, {1}, {1024}, 0, stream, arguments);
-  return launch(device, *kernel, {form.blocks(x.rows, device.processors)}, {static_cast<unsigned>(form.threads())}, 0,
-                stream, arguments);
+  return launch(device, *kernel, {form.blocks(x.rows)}, {static_cast<unsigned>(form.threads())}, 0, stream, arguments);
 }
 
 int64_t reduction_of(const FaculaValue& v) {

@@ -81,6 +81,7 @@ enum : int {
   X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                           \
   X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))                  \
   X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                           \
+  X(OccupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, size_t)) \
   X(LaunchKernel, cuLaunchKernel,                                                                           \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
 

@@ -1,5 +1,6 @@
 #include "kernel.h"
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
@@ -98,6 +99,18 @@ int32_t launch(const Device& device, Kernel& kernel, Grid grid, Grid block, int 
       return take_report(device);
     }
   }
+  return FACULA_OK;
+}
+
+int32_t resident_blocks(const Device& device, Kernel& kernel, int threads, int64_t* out) {
+  int each = kernel.resident.load(std::memory_order_relaxed);
+  if (each == 0) {
+    FACULA_TRY(status_of(driver()->OccupancyMaxActiveBlocks(&each, kernel.function, threads, 0),
+                         "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+    each = std::max(each, 1);
+    kernel.resident.store(each, std::memory_order_relaxed);
+  }
+  *out = int64_t{each} * device.processors;
   return FACULA_OK;
 }
 

@@ -1,6 +1,7 @@
 // Loaded kernels, found by small keys, and their launch.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -12,7 +13,8 @@ namespace facula::cuda {
 
 struct Kernel {
   CUfunction function = nullptr;
-  int dynamic_shared = 0;  // what was allowed so far
+  int dynamic_shared = 0;       // what was allowed so far
+  std::atomic<int> resident{};  // see resident_blocks()
 };
 
 // All that distinguishes one compiled kernel from another: addresses of constant names, and small
@@ -63,6 +65,10 @@ struct Grid {
 // `arguments`: addresses of the kernel's arguments.
 int32_t launch(const Device& device, Kernel& kernel, Grid grid, Grid block, int shared, void* stream,
                void* const* arguments);
+
+// Blocks that the device runs at a time of a kernel which is always launched with `threads` of them and no dynamic
+// shared memory: what goes on from row to row has that many, so that none waits for another to end.
+int32_t resident_blocks(const Device& device, Kernel& kernel, int threads, int64_t* out);
 
 // The kernel `entry` of an embedded file, with lines of text before it: types and constants.
 KernelSource file_kernel(const char* file, const char* entry, const std::string& before, bool fused = true);

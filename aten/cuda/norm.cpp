@@ -74,10 +74,8 @@ int32_t rows(const Device& device, void* stream, Kind kind, const Norm& n) {
   Kernel* kernel = nullptr;
   FACULA_TRY(find(device, kind, kind, "facula_norm", n, form, &kernel));
   Params params = params_of(n, nullptr, 0);
-  // rows of wider elements fill the device without reading ahead (measured)
   void* arguments[] = {params.data()};
-  return launch(device, *kernel, {form.blocks(n.rows, itemsize(n.dtype) < 4 ? device.processors : 1 << 16)},
-                {static_cast<unsigned>(form.threads())}, 0, stream, arguments);
+  return launch(device, *kernel, {form.blocks(n.rows)}, {static_cast<unsigned>(form.threads())}, 0, stream, arguments);
 }
 
 int32_t finish(const Device& device, void* stream, const Norm& n, void* scratch, int64_t parts) {
@@ -92,17 +90,18 @@ int32_t finish(const Device& device, void* stream, const Norm& n, void* scratch,
 bool together(const Device& device, const FaculaCall* call, const Norm& n, int32_t& status) {
   const RowForm form = form_of(n, 16);
   if (form.items == 0 || n.rows < 64) return false;
-  const int64_t blocks = std::min<int64_t>(form.blocks(n.rows, device.processors), int64_t{device.processors} * 4);
-  const int64_t parts = blocks * (form.threads() / form.lanes);
   Scratch scratch(call->index, call->stream);
   status = [&] {
-    FACULA_TRY(scratch.allocate(static_cast<size_t>(parts * 2 * n.length) * (n.dtype == FACULA_FLOAT64 ? 8 : 4)));
     Kernel* kernel = nullptr;
     FACULA_TRY(find(device, kBackward, kBackward, "facula_norm", n, form, &kernel, true));
+    int64_t resident = 0;
+    FACULA_TRY(resident_blocks(device, *kernel, form.threads(), &resident));
+    const unsigned blocks = form.blocks(n.rows, resident);
+    const int64_t parts = int64_t{blocks} * form.rows_of_block();
+    FACULA_TRY(scratch.allocate(static_cast<size_t>(parts * 2 * n.length) * (n.dtype == FACULA_FLOAT64 ? 8 : 4)));
     Params params = params_of(n, scratch.data(), 0);
     void* arguments[] = {params.data()};
-    FACULA_TRY(launch(device, *kernel, {static_cast<unsigned>(blocks)}, {static_cast<unsigned>(form.threads())}, 0,
-                      call->stream, arguments));
+    FACULA_TRY(launch(device, *kernel, {blocks}, {static_cast<unsigned>(form.threads())}, 0, call->stream, arguments));
     return finish(device, call->stream, n, scratch.data(), parts);
   }();
   return true;

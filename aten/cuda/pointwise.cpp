@@ -109,6 +109,8 @@ void plan_tiled(Plan& p, const Operands& o, int dim, uint32_t turned) {
     for (int d = 0; d < l.ndim; ++d) pairs &= d == (turns ? 1 : 0) || l.strides[d][i] % 2 == 0;
   }
   p.form.vec = pairs ? 2 : 1;
+  // whole lines of 256 bytes both ways, where the tile fits in shared memory
+  if (pairs && largest == 3 && l.sizes[0] >= 128 && l.sizes[1] >= 128) p.form.tile = 128;
   p.form.dims = std::max(2, l.ndim);
   p.count = (l.sizes[0] + p.form.tile - 1) / p.form.tile * ((l.sizes[1] + p.form.tile - 1) / p.form.tile);
   for (int d = 2; d < l.ndim; ++d) p.count *= l.sizes[d];
@@ -154,8 +156,8 @@ void plan_strided(Plan& p, const Operands& o) {
 
 uint64_t bits_of(const PointwiseForm& f) {
   return static_cast<uint64_t>(f.kind) | static_cast<uint64_t>(f.vec) << 2 | static_cast<uint64_t>(f.unroll) << 8 |
-         static_cast<uint64_t>(f.dims) << 12 | static_cast<uint64_t>(f.tile == 64) << 16 |
-         static_cast<uint64_t>(f.wide) << 17 | static_cast<uint64_t>(f.scalars) << 20 |
+         static_cast<uint64_t>(f.dims) << 12 | static_cast<uint64_t>(f.tile / 64) << 16 |
+         static_cast<uint64_t>(f.wide) << 18 | static_cast<uint64_t>(f.scalars) << 20 |
          static_cast<uint64_t>(f.splats) << 32 | static_cast<uint64_t>(f.turned) << 44;
 }
 

@@ -70,8 +70,8 @@ int32_t run(const FaculaCall* call, int kind, const FaculaTensor& in, const Facu
   params.put(static_cast<int64_t>(together));
   if (!put_walk(params, walk, 3)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  return launch(*device, *kernel, {form.blocks(walk.count, device->processors)},
-                {static_cast<unsigned>(form.threads())}, 0, call->stream, arguments);
+  return launch(*device, *kernel, {form.blocks(walk.count)}, {static_cast<unsigned>(form.threads())}, 0, call->stream,
+                arguments);
 }
 
 // softmax(self, dim, dtype, out)

@@ -135,6 +135,7 @@ EXPORT int cuModuleGetGlobal_v2(Address* p, size_t* n, Module* m, const char*) {
   return *p = reinterpret_cast<Address>(&m->errors), *n = 8, 0;
 }
 EXPORT int cuFuncSetAttribute(void*, int, int) { return 0; }
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int, size_t) { return *blocks = 4, 0; }
 EXPORT int cuLaunchKernel(Function* f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned,
                           void*, void**, void**) {
   if (fail_launches > 0) return --fail_launches, 719;

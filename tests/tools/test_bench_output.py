@@ -177,9 +177,12 @@ def test_many_rows_make_a_line_a_family() -> None:
 # ---- the page ----
 
 
-def test_a_run_is_put_into_the_page(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    source = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_run_is_put_into_the_page(tmp_path: Path, device: str) -> None:
+    run = run_of()
+    run.about["device"] = device
+    page = tmp_path / pages.page_of(run).name
+    source = pages.page_of(run).read_text(encoding="utf-8")
     page.write_text(source, encoding="utf-8")
     for ratio in ("0.111", "0.222"):  # the second time replaces the first
         pages.publish(run_of(made("a", float(ratio)), made("late", 0.7)), page)

@@ -78,6 +78,7 @@ def about(crew: Crew, threads: list[int], device: str = "cpu") -> dict[str, Any]
     if device != "cpu":
         card = f", {crew.get('facula', threads[0]).device_name(device)}"
     return {
+        "device": device,
         "date": datetime.datetime.now().strftime("%Y-%m-%d %H:%M"),
         "machine": f"{processor()}, {os.cpu_count()} cores, {platform.system()}{card}",
         "python": platform.python_version(),

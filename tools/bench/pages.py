@@ -1,4 +1,4 @@
-"""Puts a run's figures into docs/benchmarks.md: between its markers, nothing by hand."""
+"""Puts a run's figures into the page of its device: between markers, nothing by hand."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ FOLDER = "images"
 MARKED = r"(<!-- bench: {name} -->\n).*?(<!-- bench: end -->)"
 
 
-def publish(run: Run, page: Path = PAGE) -> list[Path]:
+def page_of(run: Run) -> Path:
+    """Where figures of the run's device stand."""
+    device = run.about.get("device", "cpu")
+    return PAGE if device == "cpu" else PAGE.with_stem(f"{PAGE.stem}_{device}")
+
+
+def publish(run: Run, page: Path | None = None) -> list[Path]:
     """Writes the page and its pictures; returns what it wrote."""
+    page = page or page_of(run)
     images = page.parent / FOLDER
     images.mkdir(exist_ok=True)
-    written = [images / "benchmarks.svg"]
+    written = [images / f"{page.stem}.svg"]
     written[0].write_text(chart.chart(run), encoding="utf-8")
     text = page.read_text(encoding="utf-8")
     text = put(text, "run", described(run))

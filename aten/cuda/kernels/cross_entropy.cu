@@ -47,6 +47,9 @@ using namespace facula;
 #if FACULA_KIND < 2
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __grid_constant__ LossParams p) {
   const int64_t blocks = (p.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+#if FACULA_KIND == 0
+  RowFold fold;
+#endif
   for (int64_t r = blockIdx.x; r < blocks; r += gridDim.x) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
     const bool real = row < p.rows;
@@ -85,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
         for (int k = 0; k < FACULA_VEC; ++k) sum += power(x[k] - base);
       }
     }
-    const T whole = over_row<Largest>(top);
-    sum = over_row<Add>(top == -math::infinity<T> ? sum : sum * power(top - whole));
+    const T whole = fold.over<Largest>(top);
+    sum = fold.over<Add>(top == -math::infinity<T> ? sum : sum * power(top - whole));
     if (real && lane == 0) {
       const T lse = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? whole : whole / kUnit + math::log(sum);
       p.logsumexp[row] = lse;

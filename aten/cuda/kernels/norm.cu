@@ -10,7 +10,7 @@ struct NormParams {
   const char *in, *grad, *weight, *bias;
   char *out, *grad_weight, *grad_bias;
   char *mean, *rstd;
-  T* scratch;  // parts of the sums for weight and bias: (part, 2, column)
+  T* scratch;                  // parts of the sums for weight and bias: (part, 2, column)
   int64_t rows, length, part;  // part: rows of one, or the number of parts when they are joined
   double eps;
 };
@@ -22,15 +22,18 @@ using namespace facula;
 #if FACULA_KIND < 2
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __grid_constant__ NormParams p) {
   const int64_t blocks = (p.rows + kRowsOfBlock - 1) / kRowsOfBlock;
-#if FACULA_KIND == 0
-  HeldRow<I> held;
+  RowFold fold;
+#if FACULA_KIND == 1
+  RowsAhead<I, 2> ahead;
   const auto ask = [&](int64_t r) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
     const bool real = r < blocks && row < p.rows;
-    held.load(p.in + (real ? row * p.length : 0) * static_cast<int64_t>(sizeof(I)), sizeof(I), real ? p.length : 0);
+    const int64_t first = (real ? row * p.length : 0) * static_cast<int64_t>(sizeof(I));
+    ahead.load({p.in + first, p.grad + first}, real ? p.length : 0);
   };
-  ask(blockIdx.x);
-#elif FACULA_SUMS
+  ahead.start(ask);
+#endif
+#if FACULA_SUMS
   T weights[kHeld][FACULA_VEC] = {}, biases[kHeld][FACULA_VEC] = {};
 #endif
   for (int64_t r = blockIdx.x; r < blocks; r += gridDim.x) {
@@ -45,17 +48,18 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
     const auto read = [&](int i, int64_t place) {
       if (FACULA_ITEMS == 0) read_vector<I>(in, place, kStep, x[i]);
     };
+    HeldRow<I> held;
+    held.load(in, kStep, length);
     T mean = T(0);
     each_vector(length, [&](int i, int64_t place) {
       held.get(i, in, place, kStep, x[i]);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) mean += x[i][k];
     });
-    ask(r + gridDim.x);
 #if FACULA_RMS
     mean = T(0);
 #else
-    mean = over_row<Add>(mean) / count;
+    mean = fold.over<Add>(mean) / count;
 #endif
     T squares = T(0);
     each_vector(length, [&](int i, int64_t place) {
@@ -63,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) squares += (x[i][k] - mean) * (x[i][k] - mean);
     });
-    const T rstd = T(1) / math::sqrt(over_row<Add>(squares) / count + static_cast<T>(p.eps));
+    const T rstd = T(1) / math::sqrt(fold.over<Add>(squares) / count + static_cast<T>(p.eps));
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);
       T w[FACULA_VEC], b[FACULA_VEC];
@@ -83,12 +87,13 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
       reinterpret_cast<M*>(p.rstd)[row] = element<M>(rstd);
     }
 #else
+    ahead.wait();
     T g[kHeld][FACULA_VEC];
     const T mean = FACULA_RMS || !real ? T(0) : load<T>(reinterpret_cast<const M*>(p.mean)[row]);
     const T rstd = real ? load<T>(reinterpret_cast<const M*>(p.rstd)[row]) : T(0);
     const auto read = [&](int i, int64_t place) {
-      read_vector<I>(in, place, kStep, x[i]);
-      read_vector<I>(p.grad + first * kStep, place, kStep, g[i]);
+      ahead.get(0, i, in, place, x[i]);
+      ahead.get(1, i, p.grad + first * kStep, place, g[i]);
       T w[FACULA_VEC];
       if (p.weight != nullptr) read_vector<W>(p.weight, place, sizeof(W), w);
 #pragma unroll
@@ -101,18 +106,18 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
         if (p.weight != nullptr) g[i][k] *= w[k];
       }
     };
-    T sum = T(0), product = T(0);
+    T sums[2] = {};  // of the slopes, and of the slopes times the normalised input
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        sum += g[i][k];
-        product += g[i][k] * x[i][k];
+        sums[0] += g[i][k];
+        sums[1] += g[i][k] * x[i][k];
       }
     });
-    sum = over_row<Add>(sum) / count;
-    product = over_row<Add>(product) / count;
-    if (FACULA_RMS) sum = T(0);
+    ask(ahead.after(r));
+    fold.over<Add>(sums);
+    const T sum = FACULA_RMS ? T(0) : sums[0] / count, product = sums[1] / count;
     each_vector(length, [&](int i, int64_t place) {
       if (FACULA_ITEMS == 0) read(i, place);
 #pragma unroll

@@ -23,25 +23,45 @@ struct Largest {
   }
 };
 
-// Over the threads of a row; all of them get it. Every thread of the block must come here.
-template <typename Join, typename A>
-FD A over_row(A x) {
+// Reductions over the threads of a row; all of them get the results. Every thread of the block must come here.
+// One barrier each: what is passed on lies in one of two places by turns, and by the time that the first is
+// written again all threads have been through the other's barrier.
+class RowFold {
+  int turn_ = 0;
+
+ public:
+  template <typename Join, typename A, int N>
+  FD void over(A (&x)[N]) {
 #pragma unroll
-  for (int distance = (FACULA_LANES < 32 ? FACULA_LANES : 32) / 2; distance > 0; distance /= 2) {
-    x = Join::join(x, __shfl_xor_sync(0xffffffffu, x, distance));
-  }
-  if constexpr (FACULA_LANES > 32) {
-    __shared__ A warps[kRowThreads / 32];
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
-    __syncthreads();
-    const int first = threadIdx.x / FACULA_LANES * (FACULA_LANES / 32);
-    x = warps[first];
+    for (int distance = (FACULA_LANES < 32 ? FACULA_LANES : 32) / 2; distance > 0; distance /= 2) {
 #pragma unroll
-    for (int i = 1; i < FACULA_LANES / 32; ++i) x = Join::join(x, warps[first + i]);
+      for (int n = 0; n < N; ++n) x[n] = Join::join(x[n], __shfl_xor_sync(0xffffffffu, x[n], distance));
+    }
+    if constexpr (FACULA_LANES > 32) {
+      __shared__ A places[2][N][kRowThreads / 32];
+      A(&warps)[N][kRowThreads / 32] = places[turn_];
+      turn_ ^= 1;
+      if (threadIdx.x % 32 == 0) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) warps[n][threadIdx.x / 32] = x[n];
+      }
+      __syncthreads();
+      const int first = threadIdx.x / FACULA_LANES * (FACULA_LANES / 32);
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        x[n] = warps[n][first];
+#pragma unroll
+        for (int i = 1; i < FACULA_LANES / 32; ++i) x[n] = Join::join(x[n], warps[n][first + i]);
+      }
+    }
   }
-  return x;
-}
+  template <typename Join, typename A>
+  FD A over(A x) {
+    A one[1] = {x};
+    over<Join>(one);
+    return one[0];
+  }
+};
 
 // Calls each(held index, place, V) for the vectors of this thread.
 template <typename F>
@@ -75,7 +95,7 @@ FD void write_vector(char* line, int64_t place, int64_t step, const T (&x)[FACUL
   v.store(reinterpret_cast<S*>(line + place * step));
 }
 
-// The vectors of a row that this thread holds, as they lie in memory: asked for a row ahead.
+// The vectors of a row that a thread holds, as they lie in memory: all are asked for before the first is used.
 template <typename S>
 struct HeldRow {
   Vector<S, FACULA_VEC> at[kHeld];
@@ -92,6 +112,67 @@ struct HeldRow {
       for (int k = 0; k < FACULA_VEC; ++k) x[k] = facula::load<T>(at[i].at[k]);
     } else {
       read_vector<S>(line, place, step, x);
+    }
+  }
+};
+
+// The vectors of a thread of the next rows of kOperands lines, asked for ahead and kept in shared memory as they
+// lie: it takes more on its way than registers have room for. A thread reads only what it asked for itself, so there
+// is no barrier. Rows whose vectors have no whole words or do not fit are read when they are used.
+template <typename S, int kOperands>
+class RowsAhead {
+  using Held = Vector<S, FACULA_VEC>;
+  static constexpr int kRoom = 46 << 10;  // of the 48 KiB of a block
+  static constexpr int kBytes = kRowThreads * kHeld * Held::kBytes * kOperands;
+  static constexpr bool kUsed = FACULA_ITEMS > 0 && Held::kBytes >= 4 && Held::kBytes <= 16 && kBytes <= kRoom;
+  static constexpr int kRows = !kUsed ? 1 : kRoom / kBytes < 3 ? kRoom / kBytes : 3;  // three measured best
+
+  int row_ = 0;  // place of the oldest row
+
+  static FD typename Held::Word* slot(int row, int operand, int i) {
+    __shared__ typename Held::Word slots[kUsed ? kRows * kOperands * kHeld * kRowThreads : 1];
+    return slots + ((row * kOperands + operand) * kHeld + i) * kRowThreads + threadIdx.x;
+  }
+
+ public:
+  // Calls ask(row) for the first rows of this block; it calls load().
+  template <typename F>
+  static FD void start(const F& ask) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) ask(blockIdx.x + static_cast<int64_t>(i) * gridDim.x);
+  }
+  // The row to ask for when row r has been read.
+  static FD int64_t after(int64_t r) { return r + static_cast<int64_t>(kRows) * gridDim.x; }
+
+  FD void load(const char* const (&lines)[kOperands], int64_t length) {
+    if constexpr (kUsed) {
+      each_vector(length, [&](int i, int64_t place) {
+#pragma unroll
+        for (int n = 0; n < kOperands; ++n) {
+          const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(slot(row_, n, i)));
+          asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to),
+                       "l"(reinterpret_cast<const S*>(lines[n]) + place), "n"(Held::kBytes)
+                       : "memory");
+        }
+      });
+      asm volatile("cp.async.commit_group;" ::: "memory");
+      row_ = row_ + 1 < kRows ? row_ + 1 : 0;
+    }
+  }
+  // Until the oldest row is there.
+  FD void wait() const {
+    if constexpr (kUsed) asm volatile("cp.async.wait_group %0;" ::"n"(kRows - 1) : "memory");
+  }
+  // Vector i of the oldest row of an operand, which lies at `place` of its line.
+  template <typename T>
+  FD void get(int operand, int i, const char* line, int64_t place, T (&x)[FACULA_VEC]) const {
+    if constexpr (kUsed) {
+      Held v;
+      v.words[0] = *slot(row_, operand, i);
+#pragma unroll
+      for (int k = 0; k < FACULA_VEC; ++k) x[k] = facula::load<T>(v.at[k]);
+    } else {
+      read_vector<S>(line, place, sizeof(S), x);
     }
   }
 };

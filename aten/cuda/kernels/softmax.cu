@@ -33,35 +33,27 @@ using namespace facula;
 
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const __grid_constant__ SoftmaxParams p) {
   const int64_t rows = (p.walk.count + kRowsOfBlock - 1) / kRowsOfBlock;
-#if FACULA_KIND < 2
-  HeldRow<I> held;
-  const auto ask = [&](int64_t r, int64_t (&at)[3]) {
-    const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
-    const bool real = r < rows && row < p.walk.count;
-    row_places(p, real ? row : 0, at);
-    held.load(p.in + at[0], p.steps[0], real ? p.length : 0);
-  };
-  int64_t next[3];
-  ask(blockIdx.x, next);
-#endif
+  RowFold fold;
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
     const bool real = row < p.walk.count;
     const int64_t length = real ? p.length : 0;
     T x[kHeld][FACULA_VEC];
+    int64_t at[3];
+    row_places(p, real ? row : 0, at);
 #if FACULA_KIND < 2
-    const int64_t at[3] = {next[0], next[1], next[2]};
     const auto read = [&](int i, int64_t place) {
       if (FACULA_ITEMS == 0) read_vector<I>(p.in + at[0], place, p.steps[0], x[i]);
     };
+    HeldRow<I> held;
+    held.load(p.in + at[0], p.steps[0], length);
     T top = -math::infinity<T>;
     each_vector(length, [&](int i, int64_t place) {
       held.get(i, p.in + at[0], place, p.steps[0], x[i]);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) top = Largest::join(x[i][k], top);
     });
-    ask(r + gridDim.x, next);
-    top = over_row<Largest>(top);
+    top = fold.over<Largest>(top);
     T sum = T(0);
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);
@@ -75,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
 #endif
       }
     });
-    sum = over_row<Add>(sum);
+    sum = fold.over<Add>(sum);
     const T scale = FACULA_KIND == 0 ? T(1) / sum : math::log(sum);
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);
@@ -87,17 +79,19 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
       write_vector<O>(p.out + at[2], place, p.steps[2], x[i]);
     });
 #else
-    int64_t at[3];
-    row_places(p, real ? row : 0, at);
+    HeldRow<I> slopes;
+    HeldRow<J> results;
+    slopes.load(p.in + at[0], p.steps[0], length);
+    results.load(p.other + at[1], p.steps[1], length);
     T y[kHeld][FACULA_VEC];
     T sum = T(0);
     each_vector(length, [&](int i, int64_t place) {
-      read_vector<I>(p.in + at[0], place, p.steps[0], x[i]);
-      read_vector<J>(p.other + at[1], place, p.steps[1], y[i]);
+      slopes.get(i, p.in + at[0], place, p.steps[0], x[i]);
+      results.get(i, p.other + at[1], place, p.steps[1], y[i]);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) sum += FACULA_KIND == 2 ? x[i][k] * y[i][k] : x[i][k];
     });
-    sum = over_row<Add>(sum);
+    sum = fold.over<Add>(sum);
     each_vector(length, [&](int i, int64_t place) {
       if (FACULA_ITEMS == 0) {
         read_vector<I>(p.in + at[0], place, p.steps[0], x[i]);
