@@ -1,4 +1,4 @@
-"""Training steps on a graphics card, models and optimizers in bfloat16 throughout."""
+"""Training steps on a graphics card: in bfloat16 throughout, or in float32 with autocast to it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,31 @@ from tools.bench.rows.training import step
 rows = Family("card models", device="cuda", threads=(1,), calls=3, tolerance=3e-2)
 TOKENS = 50304
 GPT2, RESNET = "GPT-2 124M", "ResNet-50"
-MEMORY = {f"{GPT2}, 16x1024": 0.9, RESNET: 1.0}  # beginnings of names, goals
+MEMORY = {
+    f"{GPT2}, 16x1024": 0.9,
+    f"{GPT2} autocast": 0.9,
+    RESNET: 1.0,
+}  # beginnings of names, goals
 
 
 @rows.add(f"{GPT2}, {{batch}}x{{length}} tokens, AdamW", 0.87, batch=[16], length=[1024])
 @rows.add(f"{GPT2}, {{batch}}x{{length}} tokens, AdamW", 0.5, batch=[1], length=[64])
 def gpt2(lib, inputs, batch, length):
-    model = inputs.fill(models.gpt(lib, TOKENS, 1024, 768, 12, 12)).to("cuda").to(lib.bfloat16)
+    return gpt2_step(lib, inputs, batch, length, lib.bfloat16)
+
+
+@rows.add(f"{GPT2} autocast, {{batch}}x{{length}} tokens, AdamW", 0.87, batch=[16], length=[1024])
+def gpt2_autocast(lib, inputs, batch, length):
+    autocast = lib.autocast("cuda", dtype=lib.bfloat16)
+    return gpt2_step(lib, inputs, batch, length, lib.float32, autocast)
+
+
+def gpt2_step(lib, inputs, batch, length, dtype, autocast=None):
+    model = inputs.fill(models.gpt(lib, TOKENS, 1024, 768, 12, 12)).to("cuda").to(dtype)
     optimizer = lib.optim.AdamW(model.parameters(), lr=1e-4)
     x = inputs.integers(batch, length, high=TOKENS)
-    return step(lib, model, optimizer, x, inputs.integers(batch * length, high=TOKENS))
+    target = inputs.integers(batch * length, high=TOKENS)
+    return step(lib, model, optimizer, x, target, autocast)
 
 
 @rows.add(f"{RESNET}, batch {{batch}}, SGD", 0.95, batch=[128])

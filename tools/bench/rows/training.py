@@ -9,12 +9,19 @@ from tools.bench.row import Family
 rows = Family("training", calls=3, tolerance=1e-3)
 
 
-def step(lib, model, optimizer, x, target):
+def step(lib, model, optimizer, x, target, autocast=None):
+    """A training step; `autocast` is the decorator of its forward pass."""
     loss_of = lib.nn.functional.cross_entropy
+
+    def forward():
+        return loss_of(model(x), target)
+
+    if autocast is not None:
+        forward = autocast(forward)
 
     def run():
         optimizer.zero_grad()
-        loss = loss_of(model(x), target)
+        loss = forward()
         loss.backward()
         optimizer.step()
         return loss
