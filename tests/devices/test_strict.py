@@ -142,6 +142,16 @@ def test_memory_is_reused_in_the_order_of_streams() -> None:
     assert fa.strict.memory_reserved() == fa.strict.memory_allocated()
 
 
+def test_memory_is_summed_up() -> None:
+    fa.strict.empty_cache()
+    x = fa.zeros(3 << 20, dtype=fa.uint8, device="strict:1")
+    text = fa.strict.memory_summary(1)
+    stats = fa.strict.memory_stats(x.device)
+    assert text.startswith("memory of strict:1\n")
+    assert f"{stats['allocated'] / 2**20:,.2f} MiB" in text and stats["allocated"] >= 3 << 20
+    assert f"{stats['allocations']:,}\n" in text
+
+
 def test_out_of_memory(strict: ctypes.CDLL) -> None:
     fa.strict.empty_cache()
     strict.set_memory(0, ctypes.c_size_t(64 << 20))

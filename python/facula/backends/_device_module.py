@@ -306,6 +306,27 @@ class DeviceModule(types.ModuleType):
         """Bytes taken from the device, kept ones included."""
         return self.memory_stats(device)["reserved"]
 
+    def memory_summary(self, device: Any = None) -> str:
+        """A table of `memory_stats`, to print."""
+        device = self._device(device)
+        stats = self.memory_stats(device)
+        kept = stats["reserved"] - stats["allocated"]
+        sizes = {
+            "in use by tensors": stats["allocated"],
+            "in use by tensors, at most": stats["peak"],
+            "taken from the device": stats["reserved"],
+            "of it kept for reuse": kept,
+        }
+        counts = {
+            "allocations": stats["allocations"],
+            "of them from what was kept": stats["reused"],
+            "tried again without what was kept": stats["retries"],
+        }
+        lines = [f"memory of {device}", "-" * 52]
+        lines += [f"{name:34}{size / 2**20:14,.2f} MiB" for name, size in sizes.items()]
+        lines += [f"{name:34}{count:14,}" for name, count in counts.items()]
+        return "\n".join(lines) + "\n"
+
     def reset_peak_memory_stats(self, device: Any = None) -> None:
         """Start measuring the most memory anew."""
         _C._reset_peak(self._device(device))
