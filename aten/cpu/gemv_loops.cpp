@@ -27,8 +27,10 @@ inline __attribute__((always_inline)) float number(const uint16_t* p) {
 }
 
 constexpr int kRowsAtOnce = 8;
+constexpr int64_t kNear = 1 << 20;  // bytes that the second-level cache has room for
 
-template <typename T, typename S, int R>
+// kFar: the rows come from memory, and are asked for ahead.
+template <bool kFar, int R, typename T, typename S>
 void dots_of(int64_t cols, const T* __restrict a, int64_t lda, const S* __restrict x, S* __restrict y) {
   constexpr int64_t kN = kLanes<S>, kAhead = 1024 / static_cast<int64_t>(sizeof(T));
   Lanes<S> acc[R] = {};
@@ -39,7 +41,7 @@ void dots_of(int64_t cols, const T* __restrict a, int64_t lda, const S* __restri
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
       Lanes<S> v;
-      __builtin_prefetch(a + i * lda + j + kAhead);
+      if constexpr (kFar) __builtin_prefetch(a + i * lda + j + kAhead);
       load(v, a + i * lda + j);
       acc[i] += v * xv;
     }
@@ -52,11 +54,16 @@ void dots_of(int64_t cols, const T* __restrict a, int64_t lda, const S* __restri
   }
 }
 
+template <bool kFar, typename T, typename S>
+void dots_from(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y) {
+  int64_t i = 0;
+  for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce) dots_of<kFar, kRowsAtOnce>(cols, a + i * lda, lda, x, y + i);
+  for (; i < rows; ++i) dots_of<kFar, 1>(cols, a + i * lda, lda, x, y + i);
+}
 template <typename T, typename S>
 void dots(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y) {
-  int64_t i = 0;
-  for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce) dots_of<T, S, kRowsAtOnce>(cols, a + i * lda, lda, x, y + i);
-  for (; i < rows; ++i) dots_of<T, S, 1>(cols, a + i * lda, lda, x, y + i);
+  const bool far = rows * cols * static_cast<int64_t>(sizeof(T)) > kNear;
+  far ? dots_from<true>(rows, cols, a, lda, x, y) : dots_from<false>(rows, cols, a, lda, x, y);
 }
 
 template <typename T, typename S, int R>
