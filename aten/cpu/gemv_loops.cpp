@@ -27,7 +27,12 @@ inline __attribute__((always_inline)) float number(const uint16_t* p) {
 }
 
 constexpr int kRowsAtOnce = 8;
-constexpr int64_t kNear = 1 << 20;  // bytes that the second-level cache has room for
+
+// Whether a matrix comes from memory rather than the second-level cache.
+template <typename T>
+bool is_far(int64_t rows, int64_t cols) {
+  return rows * cols * static_cast<int64_t>(sizeof(T)) > 1 << 20;
+}
 
 // kFar: the rows come from memory, and are asked for ahead.
 template <bool kFar, int R, typename T, typename S>
@@ -62,11 +67,10 @@ void dots_from(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, 
 }
 template <typename T, typename S>
 void dots(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y) {
-  const bool far = rows * cols * static_cast<int64_t>(sizeof(T)) > kNear;
-  far ? dots_from<true>(rows, cols, a, lda, x, y) : dots_from<false>(rows, cols, a, lda, x, y);
+  is_far<T>(rows, cols) ? dots_from<true>(rows, cols, a, lda, x, y) : dots_from<false>(rows, cols, a, lda, x, y);
 }
 
-template <typename T, typename S, int R>
+template <bool kFar, int R, typename T, typename S>
 void add_rows(int64_t cols, const T* __restrict a, int64_t lda, const S* __restrict x, S* __restrict y) {
   constexpr int64_t kN = kLanes<S>, kAhead = 512 / static_cast<int64_t>(sizeof(T));
   int64_t j = 0;
@@ -76,7 +80,7 @@ void add_rows(int64_t cols, const T* __restrict a, int64_t lda, const S* __restr
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
       Lanes<S> v;
-      __builtin_prefetch(a + i * lda + j + kAhead);
+      if constexpr (kFar) __builtin_prefetch(a + i * lda + j + kAhead);
       load(v, a + i * lda + j);
       sum += x[i] * v;
     }
@@ -88,17 +92,21 @@ void add_rows(int64_t cols, const T* __restrict a, int64_t lda, const S* __restr
 }
 
 // Columns in blocks whose sums stay in the first-level cache.
-template <typename T, typename S>
-void sums(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y) {
+template <bool kFar, typename T, typename S>
+void sums_from(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y) {
   constexpr int64_t kBlock = 2048;
   for (int64_t j = 0; j < cols; j += kBlock) {
     const int64_t nj = cols - j < kBlock ? cols - j : kBlock;
     for (int64_t l = 0; l < nj; ++l) y[j + l] = 0;
     int64_t i = 0;
     for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce)
-      add_rows<T, S, kRowsAtOnce>(nj, a + i * lda + j, lda, x + i, y + j);
-    for (; i < rows; ++i) add_rows<T, S, 1>(nj, a + i * lda + j, lda, x + i, y + j);
+      add_rows<kFar, kRowsAtOnce>(nj, a + i * lda + j, lda, x + i, y + j);
+    for (; i < rows; ++i) add_rows<kFar, 1>(nj, a + i * lda + j, lda, x + i, y + j);
   }
+}
+template <typename T, typename S>
+void sums(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y) {
+  is_far<T>(rows, cols) ? sums_from<true>(rows, cols, a, lda, x, y) : sums_from<false>(rows, cols, a, lda, x, y);
 }
 
 }  // namespace
