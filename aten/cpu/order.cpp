@@ -10,17 +10,14 @@ namespace facula::cpu {
 namespace {
 
 constexpr int64_t kShared = 1 << 16;  // lines from here on are sorted by all threads
-// From here on numbers are moved by whole cache lines: the buckets of dense keys are powers of two apart,
-// so that their lines push each other out of the cache. From kAround on these lines go around the cache.
-constexpr int64_t kCombined = 1 << 19, kAround = 1 << 21;
+constexpr int64_t kAround = 1 << 21;  // numbers are moved around the cache
 // Numbers of 8 bytes that fill cache lines.
 int64_t whole_lines(int64_t n) { return (n + 7) / 8 * 8; }
 
 const OrderTable& table() { return FACULA_BY_ISA(order_table); }
 
 // One pass of a radix sort: `bits` bits from `shift` on. Each thread counts and moves its own part.
-void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shift, int bits, uint32_t* counts,
-                uint64_t* lines) {
+void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shift, int bits, uint32_t* counts) {
   const int64_t buckets = int64_t{1} << bits, step = 2 * buckets;
   const uint64_t mask = static_cast<uint64_t>(buckets - 1);
   parts.each([=](int64_t p, int64_t begin, int64_t end) {
@@ -28,19 +25,31 @@ void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shif
     std::memset(count, 0, static_cast<size_t>(buckets) * sizeof(uint32_t));
     for (int64_t i = begin; i < end; ++i) ++count[(from[i] >> shift) & mask];
   });
+  // The buckets of dense keys are a power of two apart, so that their lines share a few sets of the cache and
+  // push each other out: then whole lines are collected first.
+  constexpr size_t kSets = 512;
+  uint16_t sets[kSets] = {};
+  int64_t used = 0, crowded = 0;
   uint32_t sum = 0;
   for (int64_t b = 0; b < buckets; ++b) {
+    const uint32_t start = sum;
     for (int64_t p = 0; p < parts.count; ++p) {
       const uint32_t c = counts[p * step + b];
       counts[p * step + b] = sum;
       sum += c;
     }
+    if (sum - start < 8) continue;
+    ++used;
+    crowded += ++sets[start / 8 % kSets] > 8 ? 1 : 0;
   }
+  const bool around = parts.n >= kAround, collect = around || (parts.n >= kShared && 2 * crowded > used);
+  const Bytes memory(collect ? static_cast<size_t>(parts.count * buckets) * 64 : 0);
+  uint64_t* lines = memory.as<uint64_t>();
   parts.each([=](int64_t p, int64_t begin, int64_t end) {
     uint32_t* count = counts + p * step;
-    if (lines != nullptr) {
-      return table().scatter(from + begin, end - begin, shift, bits, parts.n >= kAround, count, lines + p * buckets * 8,
-                             to);
+    if (collect) {
+      table().scatter(from + begin, end - begin, shift, bits, around, count, lines + p * buckets * 8, to);
+      return;
     }
     for (int64_t i = begin; i < end; ++i) {
       const uint64_t v = from[i];
@@ -121,19 +130,17 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool
   const int high = 64 - std::countl_zero(mask);
   int low = std::countr_zero(mask);
   if (even) low = std::max(low, high - 22);
-  const bool combine = n >= kCombined;
-  const int most = combine ? 12 : n >= (1 << 14) ? 11 : 8;
+  const int most = n >= kAround ? 12 : n >= (1 << 14) ? 11 : 8;
   const int passes = (high - low + most - 1) / most;
   if (n < 150 || n > std::numeric_limits<uint32_t>::max()) {
     std::sort(data, data + n);
     return;
   }
   const int bits = (high - low + passes - 1) / passes;
-  const size_t buckets = static_cast<size_t>(parts.count << bits);
-  Bytes counts(2 * buckets * sizeof(uint32_t)), lines(combine ? buckets * 64 : 0);
+  Bytes counts(2 * static_cast<size_t>(parts.count << bits) * sizeof(uint32_t));
   uint64_t *from = data, *to = scratch;
   for (int shift = low; shift < high; shift += bits) {
-    radix_pass(from, to, parts, 32 + shift, std::min(bits, high - shift), counts.as<uint32_t>(), lines.as<uint64_t>());
+    radix_pass(from, to, parts, 32 + shift, std::min(bits, high - shift), counts.as<uint32_t>());
     std::swap(from, to);
   }
   if (from != data) std::memcpy(data, from, static_cast<size_t>(n) * sizeof(uint64_t));
