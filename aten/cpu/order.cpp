@@ -16,7 +16,21 @@ int64_t whole_lines(int64_t n) { return (n + 7) / 8 * 8; }
 
 const OrderTable& table() { return FACULA_BY_ISA(order_table); }
 
-// One pass of a radix sort: `bits` bits from `shift` on. Each thread counts and moves its own part.
+// Do the buckets begin in a few sets of the cache? Those of dense keys do, being a power of two apart.
+bool crowded(const uint32_t* starts, int64_t buckets) {
+  constexpr size_t kSets = 512;
+  uint16_t sets[kSets] = {};
+  int64_t used = 0, crowd = 0;
+  for (int64_t b = 0; b + 1 < buckets; ++b) {
+    if (starts[b + 1] - starts[b] < 8) continue;
+    ++used;
+    crowd += ++sets[starts[b] / 8 % kSets] > 8 ? 1 : 0;
+  }
+  return 2 * crowd > used;
+}
+
+// One pass of a radix sort: `bits` bits from `shift` on. Each thread counts and moves its own part. Numbers are
+// collected to whole cache lines first where the lines that buckets grow in would push each other out.
 void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shift, int bits, uint32_t* counts) {
   const int64_t buckets = int64_t{1} << bits, step = 2 * buckets;
   const uint64_t mask = static_cast<uint64_t>(buckets - 1);
@@ -25,24 +39,15 @@ void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shif
     std::memset(count, 0, static_cast<size_t>(buckets) * sizeof(uint32_t));
     for (int64_t i = begin; i < end; ++i) ++count[(from[i] >> shift) & mask];
   });
-  // The buckets of dense keys are a power of two apart, so that their lines share a few sets of the cache and
-  // push each other out: then whole lines are collected first.
-  constexpr size_t kSets = 512;
-  uint16_t sets[kSets] = {};
-  int64_t used = 0, crowded = 0;
   uint32_t sum = 0;
   for (int64_t b = 0; b < buckets; ++b) {
-    const uint32_t start = sum;
     for (int64_t p = 0; p < parts.count; ++p) {
       const uint32_t c = counts[p * step + b];
       counts[p * step + b] = sum;
       sum += c;
     }
-    if (sum - start < 8) continue;
-    ++used;
-    crowded += ++sets[start / 8 % kSets] > 8 ? 1 : 0;
   }
-  const bool around = parts.n >= kAround, collect = around || (parts.n >= kShared && 2 * crowded > used);
+  const bool around = parts.n >= kAround, collect = around || (parts.n >= kShared && crowded(counts, buckets));
   const Bytes memory(collect ? static_cast<size_t>(parts.count * buckets) * 64 : 0);
   uint64_t* lines = memory.as<uint64_t>();
   parts.each([=](int64_t p, int64_t begin, int64_t end) {

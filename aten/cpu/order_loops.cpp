@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include "aten/cpu/vector.h"
+
 namespace facula {
 
 namespace FACULA_ISA {
@@ -244,15 +246,20 @@ void scatter(const uint64_t* from, int64_t n, int shift, int bits, bool around, 
 
 template <int N>
 void rank_sort_of(uint64_t* data, int64_t n) {
-  uint64_t x[N];
-  uint64_t rank[N];
+  constexpr int kBytes = FACULA_VECTOR_BYTES, kWidth = kBytes / 8;
+  using V = cpu::Vector<uint64_t, kBytes>;
+  alignas(64) uint64_t x[N];
+  alignas(64) int64_t rank[N];
   // Padding sorts last.
   for (int64_t i = 0; i < N; ++i) x[i] = i < n ? data[i] : ~uint64_t{0};
-  for (int64_t i = 0; i < N; ++i) rank[i] = 0;
+  V values[N / kWidth];
+  cpu::Vector<int64_t, kBytes> smaller[N / kWidth] = {};
+  for (int i = 0; i < N / kWidth; ++i) cpu::load<kBytes>(x + i * kWidth, values[i]);
   for (int64_t j = 0; j < n; ++j) {
-    const uint64_t v = x[j];
-    for (int64_t i = 0; i < N; ++i) rank[i] += v < x[i] ? 1u : 0u;
+    const V v = V{} + x[j];
+    for (int i = 0; i < N / kWidth; ++i) smaller[i] -= v < values[i];
   }
+  for (int i = 0; i < N / kWidth; ++i) cpu::store<kBytes>(rank + i * kWidth, smaller[i]);
   for (int64_t i = 0; i < n; ++i) data[rank[i]] = x[i];
 }
 void rank_sort(uint64_t* data, int64_t n) {

@@ -75,11 +75,14 @@ void filter_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* d
   K limit = bound + 1;  // if limited, keys from here on do not count; with k elements those at the bound neither
   for (int64_t i = 0; i < n;) {
     if (limited) i += loops.skip(x + i, n - i, flip, limit);
-    for (const int64_t end = std::min(n, i + 16); i < end; ++i) {
-      const K key = to_key(x[i]) ^ flip;
-      data[held] = static_cast<P>(key) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
-      held += !limited || key < limit ? 1 : 0;
+    K keys[16];
+    const int64_t m = std::min<int64_t>(16, n - i);
+    loops.keys(x + i, m, flip, keys);
+    for (int64_t j = 0; j < m; ++j) {
+      data[held] = static_cast<P>(keys[j]) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i + j));
+      held += !limited || keys[j] < limit ? 1 : 0;
     }
+    i += m;
     if (held < k) continue;
     if (!full) {
       limit = bound;
