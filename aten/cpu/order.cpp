@@ -109,7 +109,7 @@ bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
 Parts::Parts(int64_t size, bool shared)
     : n(size),
       count(shared && size >= kShared && !in_parallel_region() ? get_num_threads() : 1),
-      length((size + count - 1) / count) {}
+      length(count == 1 ? size : (size + count - 1) / count) {}
 
 void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even) {
   if (n <= 64) {

@@ -3,11 +3,7 @@
 
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
-#include "aten/cpu/vector.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 
@@ -192,18 +188,6 @@ void range64(const uint64_t* __restrict keys, int64_t n, uint64_t* low_out, uint
   *high_out = high;
 }
 
-// One line of 64 bytes, aligned.
-inline void stream_line(const uint64_t* from, uint64_t* to) {
-#if defined(__AVX512F__)
-  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_load_si512(from));
-#elif defined(__SSE2__)
-  for (int i = 0; i < 8; i += 2) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_load_si128(reinterpret_cast<const __m128i*>(from + i)));
-  }
-#else
-  for (int i = 0; i < 8; ++i) to[i] = from[i];
-#endif
-}
 template <bool Around>
 void scatter_lines(const uint64_t* __restrict from, int64_t n, int shift, int bits, uint32_t* __restrict count,
                    uint64_t* __restrict lines, uint64_t* __restrict to) {
@@ -219,7 +203,7 @@ void scatter_lines(const uint64_t* __restrict from, int64_t n, int shift, int bi
     if (at % 8 != 7) continue;
     uint64_t* place = to + (at - 7);
     if (skipped[b] == 0 && Around) {
-      stream_line(line, place);
+      stream_line(reinterpret_cast<char*>(place), reinterpret_cast<const char*>(line));
     } else if (skipped[b] == 0) {
       std::memcpy(place, line, 64);
     } else {
@@ -231,9 +215,7 @@ void scatter_lines(const uint64_t* __restrict from, int64_t n, int shift, int bi
     const uint32_t end = count[b] % 8;
     for (uint32_t j = skipped[b]; j < end; ++j) to[count[b] - end + j] = lines[8 * b + j];
   }
-#if defined(__SSE2__)
-  if (Around) _mm_sfence();
-#endif
+  if (Around) stream_done();
 }
 void scatter(const uint64_t* from, int64_t n, int shift, int bits, bool around, uint32_t* count, uint64_t* lines,
              uint64_t* to) {
@@ -246,20 +228,16 @@ void scatter(const uint64_t* from, int64_t n, int shift, int bits, bool around, 
 
 template <int N>
 void rank_sort_of(uint64_t* data, int64_t n) {
-  constexpr int kBytes = FACULA_VECTOR_BYTES, kWidth = kBytes / 8;
-  using V = cpu::Vector<uint64_t, kBytes>;
-  alignas(64) uint64_t x[N];
-  alignas(64) int64_t rank[N];
+  uint64_t x[N];
+  uint64_t rank[N];
   // Padding sorts last.
   for (int64_t i = 0; i < N; ++i) x[i] = i < n ? data[i] : ~uint64_t{0};
-  V values[N / kWidth];
-  cpu::Vector<int64_t, kBytes> smaller[N / kWidth] = {};
-  for (int i = 0; i < N / kWidth; ++i) cpu::load<kBytes>(x + i * kWidth, values[i]);
+  for (int64_t i = 0; i < N; ++i) rank[i] = 0;
   for (int64_t j = 0; j < n; ++j) {
-    const V v = V{} + x[j];
-    for (int i = 0; i < N / kWidth; ++i) smaller[i] -= v < values[i];
+    const uint64_t v = x[j];
+#pragma omp simd  // else gcc unrolls 16 of them instead
+    for (int64_t i = 0; i < N; ++i) rank[i] += v < x[i] ? 1u : 0u;
   }
-  for (int i = 0; i < N / kWidth; ++i) cpu::store<kBytes>(rank + i * kWidth, smaller[i]);
   for (int64_t i = 0; i < n; ++i) data[rank[i]] = x[i];
 }
 void rank_sort(uint64_t* data, int64_t n) {
