@@ -95,11 +95,10 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
   int64_t* place = places.data<int64_t>();
   int64_t k = 0;
   for (int64_t i = 0; i < n; ++i) {
-    if (i == 0 || sorted.differs(i)) {
-      value[k] = sorted.value(i);
-      if (counts) start[k] = i;
-      ++k;
-    }
+    // What does not start a run is overwritten: no branch to guess.
+    value[k] = sorted.value(i);
+    if (counts) start[k] = i;
+    k += i == 0 || sorted.differs(i) ? 1 : 0;
     if (inverse) place[sorted.position(i)] = k - 1;
   }
   const Tensor output = make_empty({k}, self.dtype()), numbers = make_empty({counts ? k : 0}, ScalarType::Int64);

@@ -1,5 +1,6 @@
 #include "aten/cpu/dropout_loops.h"
 #include "aten/cpu/dense.h"
+#include "aten/cpu/random.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/stream.h"
 
@@ -16,12 +17,15 @@ void native_dropout(const Tensor& input, double p, const Generator& generator, c
       const DropoutLoops& loops = FACULA_BY_ISA(dropout_loops);
       const int64_t n = x.numel();
       const bool past = static_cast<int64_t>(y.nbytes()) >= kStreamBytes && y.raw() != x.raw();
-      parallel_for(0, (n + kDropoutGroup - 1) / kDropoutGroup, 512, [&](int64_t begin, int64_t end) {
+      parallel_for(0, (n + kRandomGroup - 1) / kRandomGroup, 512, [&](int64_t begin, int64_t end) {
         constexpr int64_t kStep = 16;  // groups whose mask is still in cache when it is applied
+        uint32_t words[kStep * kRandomGroup];
         for (int64_t g = begin; g < end; g += kStep) {
-          const int64_t at = g * kDropoutGroup, count = std::min(std::min(g + kStep, end) * kDropoutGroup, n) - at;
+          const int64_t last = std::min(g + kStep, end);
+          const int64_t at = g * kRandomGroup, count = std::min(last * kRandomGroup, n) - at;
           bool* k = keep.data<bool>() + at;
-          loops.mask(count, static_cast<uint64_t>(g), stream.seed(), stream.offset(), threshold, k);
+          FACULA_BY_ISA(random_table).words({stream.seed(), stream.offset()}, g, last, words);
+          loops.mask(count, words, threshold, k);
           if (x.dtype() == ScalarType::Float64) {
             loops.apply_double(count, x.data<double>() + at, k, 1.0 / (1.0 - p), y.data<double>() + at, past);
           } else {

@@ -1,47 +1,64 @@
 #include "aten/cpu/order.h"
 
+#include <atomic>
 #include <cstring>
 #include <limits>
-
-#include "runtime/iterate/parallel.h"
+#include <vector>
 
 namespace facula::cpu {
 
 namespace {
 
 constexpr int64_t kShared = 1 << 16;  // lines from here on are sorted by all threads
+constexpr int64_t kAround = 1 << 21;  // numbers are moved around the cache
+// Numbers of 8 bytes that fill cache lines.
+int64_t whole_lines(int64_t n) { return (n + 7) / 8 * 8; }
 
 const OrderTable& table() { return FACULA_BY_ISA(order_table); }
 
-// One pass of a radix sort: `bits` bits from `shift` on. Each thread counts and moves its own part.
-void radix_pass(const uint64_t* from, uint64_t* to, int64_t n, int shift, int bits, int64_t parts, uint32_t* counts) {
-  const int64_t buckets = int64_t{1} << bits;
+// Do the buckets begin in a few sets of the cache? Those of dense keys do, being a power of two apart.
+bool crowded(const uint32_t* starts, int64_t buckets) {
+  constexpr size_t kSets = 512;
+  uint16_t sets[kSets] = {};
+  int64_t used = 0, crowd = 0;
+  for (int64_t b = 0; b + 1 < buckets; ++b) {
+    if (starts[b + 1] - starts[b] < 8) continue;
+    ++used;
+    crowd += ++sets[starts[b] / 8 % kSets] > 8 ? 1 : 0;
+  }
+  return 2 * crowd > used;
+}
+
+// One pass of a radix sort: `bits` bits from `shift` on. Each thread counts and moves its own part. Numbers are
+// collected to whole cache lines first where the lines that buckets grow in would push each other out.
+void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shift, int bits, uint32_t* counts) {
+  const int64_t buckets = int64_t{1} << bits, step = 2 * buckets;
   const uint64_t mask = static_cast<uint64_t>(buckets - 1);
-  const int64_t length = (n + parts - 1) / parts;
-  parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      uint32_t* count = counts + p * buckets;
-      std::memset(count, 0, static_cast<size_t>(buckets) * sizeof(uint32_t));
-      const int64_t last = std::min(n, (p + 1) * length);
-      for (int64_t i = p * length; i < last; ++i) ++count[(from[i] >> shift) & mask];
-    }
+  parts.each([=](int64_t p, int64_t begin, int64_t end) {
+    uint32_t* count = counts + p * step;
+    std::memset(count, 0, static_cast<size_t>(buckets) * sizeof(uint32_t));
+    for (int64_t i = begin; i < end; ++i) ++count[(from[i] >> shift) & mask];
   });
   uint32_t sum = 0;
   for (int64_t b = 0; b < buckets; ++b) {
-    for (int64_t p = 0; p < parts; ++p) {
-      const uint32_t c = counts[p * buckets + b];
-      counts[p * buckets + b] = sum;
+    for (int64_t p = 0; p < parts.count; ++p) {
+      const uint32_t c = counts[p * step + b];
+      counts[p * step + b] = sum;
       sum += c;
     }
   }
-  parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      uint32_t* count = counts + p * buckets;
-      const int64_t last = std::min(n, (p + 1) * length);
-      for (int64_t i = p * length; i < last; ++i) {
-        const uint64_t v = from[i];
-        to[count[(v >> shift) & mask]++] = v;
-      }
+  const bool around = parts.n >= kAround, collect = around || (parts.n >= kShared && crowded(counts, buckets));
+  const Bytes memory(collect ? static_cast<size_t>(parts.count * buckets) * 64 : 0);
+  uint64_t* lines = memory.as<uint64_t>();
+  parts.each([=](int64_t p, int64_t begin, int64_t end) {
+    uint32_t* count = counts + p * step;
+    if (collect) {
+      table().scatter(from + begin, end - begin, shift, bits, around, count, lines + p * buckets * 8, to);
+      return;
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      const uint64_t v = from[i];
+      to[count[(v >> shift) & mask]++] = v;
     }
   });
 }
@@ -49,10 +66,17 @@ void radix_pass(const uint64_t* from, uint64_t* to, int64_t n, int shift, int bi
 // Order of 64-bit keys into packed[i]. True when all keys lie within 2^32 of the least: then the upper
 // halves are their distances from it, else only the positions are of use.
 bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* scratch, bool shared, uint64_t& low) {
-  uint64_t high;
-  table().range64(keys, n, &low, &high);
+  const Parts parts(n, shared);
+  std::vector<uint64_t> lows(static_cast<size_t>(parts.count)), highs(lows.size());
+  parts.each([&](int64_t p, int64_t begin, int64_t end) {
+    table().range64(keys + begin, end - begin, &lows[static_cast<size_t>(p)], &highs[static_cast<size_t>(p)]);
+  });
+  low = *std::min_element(lows.begin(), lows.end());
+  const uint64_t high = *std::max_element(highs.begin(), highs.end());
   const int shift = std::max(0, static_cast<int>(std::bit_width(high - low)) - 32);
-  table().pack64(keys, n, low, shift, packed);
+  parts.each([&](int64_t, int64_t begin, int64_t end) {
+    table().pack64(keys + begin, end - begin, begin, low, shift, packed + begin);
+  });
   sort_packed(packed, scratch, n, shared);
   if (shift == 0) return true;
   // Where the upper bits agree the lower ones decide.
@@ -61,13 +85,14 @@ bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
     while (j < n && (packed[j] >> 32) == (packed[i] >> 32)) ++j;
     const int64_t run = j - i;
     if (run > 256) {
-      Bytes memory(static_cast<size_t>(3 * run) * 8);
+      const int64_t room = whole_lines(run);
+      Bytes memory(static_cast<size_t>(3 * room) * 8);
       uint64_t* sub = memory.as<uint64_t>();
       for (int64_t k = 0; k < run; ++k) sub[k] = keys[position_of(packed[i + k])];
       std::memcpy(scratch + i, packed + i, static_cast<size_t>(run) * 8);
       uint64_t least;
-      sort_keys64(sub, run, sub + run, sub + 2 * run, false, least);
-      for (int64_t k = 0; k < run; ++k) packed[i + k] = scratch[i + position_of(sub[run + k])];
+      sort_keys64(sub, run, sub + room, sub + 2 * room, false, least);
+      for (int64_t k = 0; k < run; ++k) packed[i + k] = scratch[i + position_of(sub[room + k])];
     } else if (run > 1) {
       std::sort(packed + i, packed + j, [&](uint64_t a, uint64_t b) {
         const uint64_t ka = keys[position_of(a)], kb = keys[position_of(b)];
@@ -81,36 +106,46 @@ bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
 
 }  // namespace
 
+Parts::Parts(int64_t size, bool shared)
+    : n(size),
+      count(shared && size >= kShared && !in_parallel_region() ? get_num_threads() : 1),
+      length(count == 1 ? size : (size + count - 1) / count) {}
+
 void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even) {
   if (n <= 64) {
     if (n > 1) table().rank_sort(data, n);
     return;
   }
   // Positions come in order already, so only key bits that differ need a pass.
-  uint64_t differ = 0;
-  bool sorted = true;
-  for (int64_t i = 1; i < n; ++i) {
-    differ |= data[i] ^ data[0];
-    sorted &= data[i - 1] < data[i];
-  }
-  if (sorted) return;
-  const uint64_t mask = differ >> 32;
+  const Parts parts(n, shared);
+  std::atomic<uint64_t> differ_any = 0;
+  std::atomic<bool> sorted_all = true;
+  parts.each([&](int64_t, int64_t begin, int64_t end) {
+    uint64_t differ = 0;
+    bool sorted = true;
+    for (int64_t i = std::max<int64_t>(1, begin); i < end; ++i) {
+      differ |= data[i] ^ data[0];
+      sorted &= data[i - 1] < data[i];
+    }
+    differ_any |= differ;
+    if (!sorted) sorted_all = false;
+  });
+  if (sorted_all) return;
+  const uint64_t mask = differ_any >> 32;
   const int high = 64 - std::countl_zero(mask);
   int low = std::countr_zero(mask);
   if (even) low = std::max(low, high - 22);
-  const int most = n >= (1 << 14) ? 11 : 8;
+  const int most = n >= kAround ? 12 : n >= (1 << 14) ? 11 : 8;
   const int passes = (high - low + most - 1) / most;
   if (n < 150 || n > std::numeric_limits<uint32_t>::max()) {
     std::sort(data, data + n);
     return;
   }
   const int bits = (high - low + passes - 1) / passes;
-  const int64_t parts = shared && n >= kShared && !in_parallel_region() ? get_num_threads() : 1;
-  Bytes counts(static_cast<size_t>(parts << bits) * sizeof(uint32_t));
+  Bytes counts(2 * static_cast<size_t>(parts.count << bits) * sizeof(uint32_t));
   uint64_t *from = data, *to = scratch;
-  for (int k = 0; k < passes; ++k) {
-    const int shift = low + k * bits;
-    radix_pass(from, to, n, 32 + shift, std::min(bits, high - shift), parts, counts.as<uint32_t>());
+  for (int shift = low; shift < high; shift += bits) {
+    radix_pass(from, to, parts, 32 + shift, std::min(bits, high - shift), counts.as<uint32_t>());
     std::swap(from, to);
   }
   if (from != data) std::memcpy(data, from, static_cast<size_t>(n) * sizeof(uint64_t));
@@ -197,7 +232,7 @@ SortedLine<C>::SortedLine(int64_t n, bool descending, bool shared)
     : n_(n),
       flip_(descending ? ~KeyOf<C>(0) : KeyOf<C>(0)),
       shared_(shared),
-      memory_(static_cast<size_t>(sizeof(C) == 8 ? 3 * n : 2 * n) * 8) {
+      memory_(static_cast<size_t>(whole_lines(n) * (sizeof(C) == 8 ? 3 : 2)) * 8) {
   FACULA_CHECK(n <= (int64_t{1} << 32), Runtime, "sorting more than 2^32 elements along one dim is not supported");
 }
 
@@ -205,15 +240,26 @@ template <typename C>
 void SortedLine<C>::sort(const C* x) {
   x_ = x;
   uint64_t* packed = memory_.as<uint64_t>();
-  uint64_t* scratch = packed + n_;
+  uint64_t* scratch = packed + whole_lines(n_);
   if constexpr (sizeof(C) == 4) {
-    uint32_t* keys = reinterpret_cast<uint32_t*>(scratch);
-    exact_ = loops_of<C>(table()).keys(x, n_, flip_, keys);
-    table().pack32(keys, n_, packed);
+    std::atomic<bool> exact = true;
+    parts().each([&](int64_t, int64_t begin, int64_t end) {
+      uint32_t keys[1024];
+      for (int64_t i = begin; i < end; i += 1024) {
+        const int64_t m = std::min<int64_t>(1024, end - i);
+        if (!loops_of<C>(table()).keys(x + i, m, flip_, keys)) exact = false;
+        table().pack32(keys, m, i, packed + i);
+      }
+    });
+    exact_ = exact;
     sort_packed(packed, scratch, n_, shared_);
   } else {
-    uint64_t* keys = scratch + n_;
-    exact_ = loops_of<C>(table()).keys(x, n_, flip_, keys);
+    uint64_t* keys = scratch + whole_lines(n_);
+    std::atomic<bool> exact = true;
+    parts().each([&](int64_t, int64_t begin, int64_t end) {
+      if (!loops_of<C>(table()).keys(x + begin, end - begin, flip_, keys + begin)) exact = false;
+    });
+    exact_ = exact;
     exact_ &= sort_keys64(keys, n_, packed, scratch, shared_, base_);
   }
 }

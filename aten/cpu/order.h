@@ -13,6 +13,7 @@
 #include "aten/cpu/order_loops.h"
 #include "aten/cpu/reduce.h"
 #include "runtime/core/tensor.h"
+#include "runtime/iterate/parallel.h"
 
 namespace facula::cpu {
 
@@ -29,8 +30,21 @@ inline int64_t position_of(P p) {
 template <typename C>
 using PackedOf = std::conditional_t<sizeof(C) == 8, uint128, uint64_t>;
 
-// Sorts n packed elements with different positions; `scratch` has room for as many. `shared`: among
-// threads. `even`: keys are spread evenly, so that few agree in their upper bits.
+// [0, n) in parts, one a thread if `shared` and worth it.
+struct Parts {
+  Parts(int64_t size, bool shared);
+  // fn(part, begin, end)
+  template <typename F>
+  void each(const F& fn) const {
+    parallel_for(0, count, 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) fn(p, std::min(n, p * length), std::min(n, (p + 1) * length));
+    });
+  }
+  int64_t n, count, length;
+};
+
+// Sorts n packed elements with different positions; `scratch` has room for as many; both are
+// 64-byte aligned. `shared`: among threads. `even`: keys are spread evenly, so that few agree in their upper bits.
 void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even = false);
 
 // Moves the k first elements in order to the front, in any order; the k-th ends up at data[k - 1].
@@ -50,6 +64,7 @@ class SortedLine {
  public:
   SortedLine(int64_t n, bool descending, bool shared);
   void sort(const C* x);
+  Parts parts() const { return {n_, shared_}; }
   int64_t position(int64_t i) const { return position_of(packed()[i]); }
   C value(int64_t i) const {
     return exact_ ? from_key<C>(static_cast<KeyOf<C>>((packed()[i] >> 32) + base_) ^ flip_) : x_[position(i)];

@@ -43,6 +43,8 @@ struct OrderLoops {
   // First index i, a multiple of 16, such that a key of x[i ... i + 15] is below `limit`; or where that
   // is not known, n - n % 64. Keys are flipped as above.
   int64_t (*skip)(const C* x, int64_t n, KeyOf<C> flip, KeyOf<C> limit);
+  // A key that at least k (at most 64) of n (at least 128) elements do not exceed; often few others do not.
+  KeyOf<C> (*bound)(const C* x, int64_t n, KeyOf<C> flip, int64_t k);
   // Insertion points of `count` (at most 32) values in a sorted line.
   void (*search)(const C* line, int64_t n, const C* values, int64_t count, bool right, int64_t* out);
   // One step down a tree of groups of 16: at[j], a group of `level` (n elements), becomes 16 at[j] plus
@@ -55,10 +57,15 @@ struct OrderTable {
   OrderLoops<double> f64;
   OrderLoops<int32_t> i32;
   OrderLoops<int64_t> i64;
-  // out[i] = (keys[i] - base) >> shift in the upper half, i in the lower.
-  void (*pack32)(const uint32_t* keys, int64_t n, uint64_t* out);
-  void (*pack64)(const uint64_t* keys, int64_t n, uint64_t base, int shift, uint64_t* out);
+  // out[i] = (keys[i] - base) >> shift in the upper half, first + i in the lower.
+  void (*pack32)(const uint32_t* keys, int64_t n, int64_t first, uint64_t* out);
+  void (*pack64)(const uint64_t* keys, int64_t n, int64_t first, uint64_t base, int shift, uint64_t* out);
   void (*range64)(const uint64_t* keys, int64_t n, uint64_t* low, uint64_t* high);
+  // Moves each number v of `from` to `to` at count[b]++, b = v >> shift & (2^bits - 1), by whole cache lines
+  // that `lines` (64 bytes a b) collects; `count` has room for as many again. `around`: around the cache.
+  // `to` and `lines` are 64-byte aligned.
+  void (*scatter)(const uint64_t* from, int64_t n, int shift, int bits, bool around, uint32_t* count, uint64_t* lines,
+                  uint64_t* to);
   // Sorts at most 64 different numbers by counting the smaller ones.
   void (*rank_sort)(uint64_t* data, int64_t n);
 };

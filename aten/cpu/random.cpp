@@ -11,6 +11,7 @@
 #include "facula/draw_types.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/convert.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 
@@ -29,35 +30,41 @@ Philox next_stream(const Generator& generator, const char* op) {
 PhiloxKey key_of(const Philox& p) { return {p.seed(), p.offset()}; }
 
 // Fills `out` in logical order. make(first, groups, C* to) writes `per_group` numbers for each of the
-// groups first ... first + groups - 1.
+// groups first ... first + groups - 1. `light`: in less time than the cache takes to load lines that are
+// written, so that large results go past it.
 template <typename C, typename F>
-void fill_groups(const Tensor& out, int64_t per_group, const F& make) {
+void fill_groups(const Tensor& out, int64_t per_group, bool light, const F& make) {
   const ScalarType compute = dtype_of_v<C>;
   const int64_t n = out.numel();
   if (n == 0) return;
   if (!out.is_contiguous()) {
     const Tensor copy = make_empty(out.sizes(), out.dtype());
-    fill_groups<C>(copy, per_group, make);
+    fill_groups<C>(copy, per_group, light, make);
     copy_strided(out, copy);
     return;
   }
   char* data = static_cast<char*>(out.raw());
   const int64_t item = static_cast<int64_t>(out.itemsize());
   const bool direct = out.dtype() == compute;
+  const bool past = light && direct && n * item >= kStreamBytes && whole_lines(data);
   parallel_for(0, (n + per_group - 1) / per_group, std::max<int64_t>(1, kGrain / 4 / per_group),
                [&](int64_t begin, int64_t end) {
-                 C part[kGroups * kRandomGroup];
+                 alignas(64) C part[kGroups * kRandomGroup];
                  for (int64_t g = begin; g < end; g += kGroups) {
                    const int64_t groups = std::min(kGroups, end - g);
                    const int64_t first = g * per_group, count = std::min(groups * per_group, n - first);
                    char* to = data + first * item;
-                   if (direct && count == groups * per_group) {
+                   if (past) {
+                     make(g, groups, part);
+                     stream_bytes(to, part, count * item);
+                   } else if (direct && count == groups * per_group) {
                      make(g, groups, reinterpret_cast<C*>(to));
                    } else {
                      make(g, groups, part);
                      convert_elements(out.dtype(), to, compute, part, count);
                    }
                  }
+                 if (past) stream_done();
                });
 }
 
@@ -74,16 +81,16 @@ Tensor as_real(const Tensor& t) {
 // Draws with a float32 and a float64 form. from_words(words, groups, float*) makes 64 numbers a group,
 // from_longs(longs, groups, double*) 64 numbers from two half groups.
 template <typename W, typename L>
-void draw(const Tensor& out, const Philox& stream, const W& from_words, const L& from_longs) {
+void draw(const Tensor& out, const Philox& stream, bool light, const W& from_words, const L& from_longs) {
   const PhiloxKey key = key_of(stream);
   if (out.dtype() == ScalarType::Float64) {
-    fill_groups<double>(out, 64, [&](int64_t first, int64_t groups, double* to) {
+    fill_groups<double>(out, 64, light, [&](int64_t first, int64_t groups, double* to) {
       uint64_t longs[kGroups * 64];
       table().longs(key, 2 * first, 2 * (first + groups), longs);
       from_longs(longs, groups, to);
     });
   } else {
-    fill_groups<float>(out, 64, [&](int64_t first, int64_t groups, float* to) {
+    fill_groups<float>(out, 64, light, [&](int64_t first, int64_t groups, float* to) {
       uint32_t words[kGroups * 64];
       table().words(key, first, first + groups, words);
       from_words(words, groups, to);
@@ -106,7 +113,7 @@ void fill_uniform(const Tensor& out, const Philox& stream, double from, double t
     }
   };
   draw(
-      real, stream,
+      real, stream, true,
       [&](const uint32_t* words, int64_t groups, float* x) {
         table().uniform_f32(words, groups * 64, bits, x);
         stretch(x, groups * 64);
@@ -121,7 +128,7 @@ void fill_uniform(const Tensor& out, const Philox& stream, double from, double t
 template <typename F>
 void fill_normal(const Tensor& out, const Philox& stream, const F& post) {
   draw(
-      as_real(out), stream,
+      as_real(out), stream, false,
       [&](const uint32_t* words, int64_t groups, float* x) {
         table().normal_f32(words, groups, x);
         post(x, groups * 64);
@@ -155,7 +162,7 @@ void fill_normal_scaled(const Tensor& out, const Philox& stream, double mean, do
 template <typename F>
 void fill_exponential(const Tensor& out, const Philox& stream, const F& post) {
   draw(
-      out, stream,
+      out, stream, false,
       [&](const uint32_t* words, int64_t groups, float* x) {
         table().exponential_f32(words, groups * 64, x);
         post(x, groups * 64);
@@ -170,14 +177,14 @@ void fill_exponential(const Tensor& out, const Philox& stream, const F& post) {
 void fill_integers(const Tensor& out, const Philox& stream, int64_t low, uint64_t range) {
   const PhiloxKey key = key_of(stream);
   if (range != 0 && range <= 65536) {
-    fill_groups<int64_t>(out, 64, [&](int64_t first, int64_t groups, int64_t* to) {
+    fill_groups<int64_t>(out, 64, true, [&](int64_t first, int64_t groups, int64_t* to) {
       uint32_t words[kGroups * 64];
       table().words(key, first, first + groups, words);
       table().integers(words, groups * 64, low, static_cast<uint32_t>(range), to);
     });
     return;
   }
-  fill_groups<int64_t>(out, 32, [&](int64_t first, int64_t groups, int64_t* to) {
+  fill_groups<int64_t>(out, 32, true, [&](int64_t first, int64_t groups, int64_t* to) {
     uint64_t longs[kGroups * 32];
     table().longs(key, first, first + groups, longs);
     for (int64_t i = 0; i < groups * 32; ++i) {
@@ -190,7 +197,7 @@ void fill_integers(const Tensor& out, const Philox& stream, int64_t low, uint64_
 void fill_bernoulli(const Tensor& out, const Philox& stream, double p) {
   const PhiloxKey key = key_of(stream);
   const uint64_t threshold = static_cast<uint64_t>(std::ldexp(p, 32));
-  fill_groups<uint8_t>(out, 64, [&](int64_t first, int64_t groups, uint8_t* to) {
+  fill_groups<uint8_t>(out, 64, true, [&](int64_t first, int64_t groups, uint8_t* to) {
     uint32_t words[kGroups * 64];
     table().words(key, first, first + groups, words);
     table().below(words, groups * 64, threshold, to);
@@ -400,7 +407,7 @@ void cauchy_(const Tensor& self, double median, double sigma, const Generator& g
   const Tensor draws = make_empty(self.sizes(), ScalarType::Float64);
   const Philox stream = next_stream(generator, "cauchy_");
   draw(
-      draws, stream, [](const uint32_t*, int64_t, float*) {},
+      draws, stream, false, [](const uint32_t*, int64_t, float*) {},
       [&](const uint64_t* longs, int64_t groups, double* x) {
         table().uniform_f64(longs, groups * 64, x);
         for (int64_t i = 0; i < groups * 64; ++i) {

@@ -31,6 +31,7 @@ constexpr int kWide = 8;
 using U = __m512i;
 inline U splat(uint64_t v) { return _mm512_set1_epi64(static_cast<long long>(v)); }
 inline U load64(const uint64_t* p) { return _mm512_loadu_si512(p); }
+inline U add64(U a, U b) { return _mm512_add_epi64(a, b); }
 inline U mul32(U a, U b) { return _mm512_mul_epu32(a, b); }
 inline U high(U a) { return _mm512_srli_epi64(a, 32); }
 inline U xor3(U a, U b, U c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
@@ -40,6 +41,7 @@ constexpr int kWide = 4;
 using U = __m256i;
 inline U splat(uint64_t v) { return _mm256_set1_epi64x(static_cast<long long>(v)); }
 inline U load64(const uint64_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+inline U add64(U a, U b) { return _mm256_add_epi64(a, b); }
 inline U mul32(U a, U b) { return _mm256_mul_epu32(a, b); }
 inline U high(U a) { return _mm256_srli_epi64(a, 32); }
 inline U xor3(U a, U b, U c) { return _mm256_xor_si256(_mm256_xor_si256(a, b), c); }
@@ -52,6 +54,7 @@ constexpr int kWide = 2;
 using U = __m128i;
 inline U splat(uint64_t v) { return _mm_set1_epi64x(static_cast<long long>(v)); }
 inline U load64(const uint64_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+inline U add64(U a, U b) { return _mm_add_epi64(a, b); }
 inline U mul32(U a, U b) { return _mm_mul_epu32(a, b); }
 inline U high(U a) { return _mm_srli_epi64(a, 32); }
 inline U xor3(U a, U b, U c) { return _mm_xor_si128(_mm_xor_si128(a, b), c); }
@@ -63,6 +66,7 @@ constexpr int kWide = 1;
 using U = uint64_t;
 inline U splat(uint64_t v) { return v; }
 inline U load64(const uint64_t* p) { return *p; }
+inline U add64(U a, U b) { return a + b; }
 inline U mul32(U a, U b) { return static_cast<uint64_t>(static_cast<uint32_t>(a)) * static_cast<uint32_t>(b); }
 inline U high(U a) { return a >> 32; }
 inline U xor3(U a, U b, U c) { return a ^ b ^ c; }
@@ -80,17 +84,16 @@ void words(PhiloxKey key, int64_t begin, int64_t end, uint32_t* out) {
     k0[r] = splat(a);
     k1[r] = splat(b);
   }
+  constexpr uint64_t kLanes[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  const U lanes = load64(kLanes);
   const U c2 = splat(static_cast<uint32_t>(key.offset)), c3 = splat(key.offset >> 32);
   for (int64_t g = begin; g < end; ++g, out += 64) {
     for (int v = 0; v < kVectors; v += kBatch) {
       U c[kBatch][4];
 #pragma GCC unroll 8
       for (int i = 0; i < kBatch; ++i) {
-        uint64_t index[8];
-        for (int l = 0; l < kWide; ++l) {
-          index[l] = 16 * static_cast<uint64_t>(g) + static_cast<uint64_t>((v + i) * kWide + l);
-        }
-        c[i][0] = load64(index);
+        const uint64_t block = 16 * static_cast<uint64_t>(g) + static_cast<uint64_t>((v + i) * kWide);
+        c[i][0] = add64(splat(block), lanes);
         c[i][1] = high(c[i][0]);
         c[i][2] = c2;
         c[i][3] = c3;

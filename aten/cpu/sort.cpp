@@ -58,35 +58,47 @@ void write_line(int64_t n, const Tensor& values, char* to_values, int64_t value_
   }
 }
 
-// Packs elements that may be among the k first of a line: those before the k-th first seen so far.
-// `data` has room for candidate_room(k) elements.
+// The k first elements of a line in order, for k small against n: of those before the k-th first seen so
+// far. `data` has room for candidate_room(k) elements.
 int64_t candidate_room(int64_t k) { return 4 * k + 128; }
 template <typename C>
-int64_t candidates(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* data) {
+void filter_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* data) {
   using K = KeyOf<C>;
   using P = PackedOf<C>;
-  const OrderLoops<C>& loops = loops_of<C>(FACULA_BY_ISA(order_table));
+  const OrderTable& table = FACULA_BY_ISA(order_table);
+  const OrderLoops<C>& loops = loops_of<C>(table);
   const K flip = largest ? ~K(0) : K(0);
   const int64_t room = candidate_room(k);
   int64_t held = 0;
-  bool full = false;
-  K limit = 0;
+  const K bound = k <= 64 ? loops.bound(x, std::min<int64_t>(n, 4096), flip, k) : ~K(0);
+  bool limited = bound != ~K(0), full = false;
+  K limit = bound + 1;  // if limited, keys from here on do not count; with k elements those at the bound neither
   for (int64_t i = 0; i < n;) {
-    if (full) i += loops.skip(x + i, n - i, flip, limit);
-    const int64_t end = std::min(n, i + (full ? 16 : 64));
-    for (; i < end; ++i) {
-      const K key = to_key(x[i]) ^ flip;
-      if (full && key >= limit) continue;
-      data[held++] = static_cast<P>(key) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
+    if (limited) i += loops.skip(x + i, n - i, flip, limit);
+    K keys[16];
+    const int64_t m = std::min<int64_t>(16, n - i);
+    loops.keys(x + i, m, flip, keys);
+    for (int64_t j = 0; j < m; ++j) {
+      data[held] = static_cast<P>(keys[j]) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i + j));
+      held += !limited || keys[j] < limit ? 1 : 0;
     }
-    if (held + 64 > room) {
+    i += m;
+    if (held < k) continue;
+    if (!full) {
+      limit = bound;
+      limited = full = true;
+    }
+    if (held + 16 > room) {
       select_packed(data, held, k);
       limit = static_cast<K>(data[k - 1] >> kHalfBits<P>);
-      full = true;
       held = k;
     }
   }
-  return held;
+  if constexpr (sizeof(P) == 8) {
+    if (held <= 64) return table.rank_sort(data, held);
+  }
+  select_packed(data, held, k);
+  std::sort(data, data + k);
 }
 
 template <typename C>
@@ -114,30 +126,6 @@ void select_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* d
     sort_packed(data, data + n, k, false);
   } else {
     std::sort(data, data + k);
-  }
-}
-
-// The k first elements of a line in order, for small k: each that is before the last one moves in.
-template <typename C>
-void insert_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* data) {
-  using K = KeyOf<C>;
-  using P = PackedOf<C>;
-  const OrderLoops<C>& loops = loops_of<C>(FACULA_BY_ISA(order_table));
-  const K flip = largest ? ~K(0) : K(0);
-  int64_t held = 0;
-  K limit = 0;
-  for (int64_t i = 0; i < n;) {
-    if (held == k) i += loops.skip(x + i, n - i, flip, limit);
-    const int64_t end = std::min(n, i + 16);
-    for (; i < end; ++i) {
-      const K key = to_key(x[i]) ^ flip;
-      if (held == k && key >= limit) continue;
-      const P v = static_cast<P>(key) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
-      int64_t j = held < k ? held++ : k - 1;
-      for (; j > 0 && v < data[j - 1]; --j) data[j] = data[j - 1];
-      data[j] = v;
-      limit = static_cast<K>(data[held - 1] >> kHalfBits<P>);
-    }
   }
 }
 
@@ -203,7 +191,7 @@ void pick(Pick what, const char* name, const Tensor& self, int64_t k, int64_t di
 void sort(const Tensor& self, int64_t dim, bool descending, std::optional<bool>, const Tensor& out0,
           const Tensor& out1) {
   if (self.numel() == 0) return;
-  const int64_t n = line_size(self, dim);
+  const int64_t n = line_size(self, dim), item = static_cast<int64_t>(out0.itemsize());
   const DimLines lines = dim_lines({&out0, &out1, &self}, dim);
   const bool shared = n >= kShared && self.numel() / n < 2 * get_num_threads();
   visit_ordered(self.dtype(), "sort", [&]<typename C>(std::type_identity<C>) {
@@ -215,11 +203,15 @@ void sort(const Tensor& self, int64_t dim, bool descending, std::optional<bool>,
           for (int64_t l = 0; l < count; ++l) {
             const C* x = contiguous_line<C>(self.dtype(), ptrs[2] + l * strides[2], lines.along[2], n, memory.as<C>());
             sorted.sort(x);
-            write_line<C>(n, out0, ptrs[0] + l * strides[0], lines.along[0], ptrs[1] + l * strides[1], lines.along[1],
-                          [&](int64_t i, C& value, int64_t& at) {
-                            value = sorted.value(i);
-                            at = sorted.position(i);
-                          });
+            char *to_values = ptrs[0] + l * strides[0], *to_indices = ptrs[1] + l * strides[1];
+            sorted.parts().each([&](int64_t, int64_t begin, int64_t end) {
+              write_line<C>(end - begin, out0, to_values + begin * lines.along[0] * item, lines.along[0],
+                            to_indices + begin * lines.along[1] * 8, lines.along[1],
+                            [&](int64_t i, C& value, int64_t& at) {
+                              value = sorted.value(begin + i);
+                              at = sorted.position(begin + i);
+                            });
+            });
           }
         },
         shared ? lines.plan.numel : std::max<int64_t>(1, kGrain / 16 / n));
@@ -232,14 +224,14 @@ void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const 
   const int64_t n = line_size(self, dim);
   const DimLines lines = dim_lines({&out0, &out1, &self}, dim);
   const bool few = k < n / 3 && n > 128;
-  const bool rare = k < n / 32;  // worth looking for the elements that may count
+  const bool rare = k < n / 32 || k <= 64;  // worth looking for the elements that may count
   const bool shared = !few && n >= kShared && self.numel() / n < 2 * get_num_threads();
   visit_ordered(self.dtype(), "topk", [&]<typename C>(std::type_identity<C>) {
     using P = PackedOf<C>;
     for_each_row(
         lines.plan,
         [&](char** ptrs, const int64_t* strides, int64_t count) {
-          const int64_t held_most = rare || k <= 64 ? candidate_room(k) : 2 * n;
+          const int64_t held_most = rare ? candidate_room(k) : 2 * n;
           const size_t room = few ? static_cast<size_t>(held_most) * sizeof(P) : 0;
           Bytes memory(static_cast<size_t>(n) * sizeof(C) + room);
           P* data = memory.as<P>();
@@ -249,12 +241,8 @@ void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const 
             const C* x = contiguous_line<C>(self.dtype(), ptrs[2] + l * strides[2], lines.along[2], n, buffer);
             char *to_values = ptrs[0] + l * strides[0], *to_indices = ptrs[1] + l * strides[1];
             if (few) {
-              if (k <= 64) {
-                insert_first(x, n, largest, k, data);
-              } else if (rare) {
-                const int64_t held = candidates(x, n, largest, k, data);
-                select_packed(data, held, k);
-                std::sort(data, data + k);
+              if (rare) {
+                filter_first(x, n, largest, k, data);
               } else {
                 select_first(x, n, largest, k, data);
               }

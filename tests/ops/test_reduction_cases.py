@@ -228,6 +228,64 @@ def test_sort_of_wide_and_skewed_integers() -> None:
         assert fa.argsort(fa.tensor(a.tolist())).tolist() == order.tolist()
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("n", [2**17, 2**17 + 3, 2**21 + 5])
+def test_sort_of_dense_keys(n: int, threads: int) -> None:
+    rng = np.random.default_rng(5)
+    before = fa.get_num_threads()
+    fa.set_num_threads(threads)
+    try:
+        for a in (rng.permutation(n), rng.integers(0, n, n), rng.permutation(n).astype("float32")):
+            order = np.argsort(a, kind="stable")
+            values, indices = fa.sort(fa.from_numpy(a))
+            np.testing.assert_array_equal(indices.numpy(), order)
+            np.testing.assert_array_equal(values.numpy(), a[order])
+            found, inverse, counts = fa.unique(
+                fa.from_numpy(a), return_inverse=True, return_counts=True
+            )
+            for got, want in zip(
+                (found, inverse, counts),
+                np.unique(a, return_inverse=True, return_counts=True),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(got.numpy(), want)
+    finally:
+        fa.set_num_threads(before)
+
+
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_topk_of_ordered_equal_and_last_elements(dtype: str, largest: bool) -> None:
+    rng = np.random.default_rng(6)
+    for n in (129, 192, 1000, 9000):
+        line = np.arange(n)
+        if dtype.startswith("float"):
+            last = -INF if largest else NAN
+        else:
+            last = np.iinfo(dtype).min if largest else np.iinfo(dtype).max
+        mostly_last = np.full(n, last, dtype)
+        mostly_last[rng.permutation(n)[:5]] = 7
+        for a in (
+            line,
+            line[::-1],
+            line // 40,
+            line % 32,
+            line * 0,
+            mostly_last,
+            rng.permutation(n),
+        ):
+            a = a.astype(dtype)
+            order = np.argsort(a, kind="stable")
+            if largest:
+                order = n - 1 - np.argsort(a[::-1], kind="stable")[::-1]
+                if dtype.startswith("float"):
+                    order = np.argsort(-a, kind="stable")
+            for k in (1, 5, 10, 16, 17, 32, 33, 42, 64, 65):
+                if k < n / 3:
+                    top = fa.topk(fa.from_numpy(a), k, 0, largest)
+                    assert top.indices.tolist() == order[:k].tolist()
+
+
 def test_signed_zeros_and_nan_survive_sorting() -> None:
     x = fa.tensor([0.0, -0.0, NAN, -1.0, -0.0])
     values, indices = fa.sort(x)
