@@ -68,6 +68,31 @@ bool streams(const StridedPlan& plan, const BoxGrid& grid, int64_t item) {
 
 }  // namespace
 
+void move_rows(const StridedPlan& plan, size_t itemsize) {
+  if (plan.numel == 0) return;
+  const ConvertTable& table = FACULA_BY_ISA(convert_table);
+  const auto move = table.move[size_log2(itemsize)];
+  const int64_t item = static_cast<int64_t>(itemsize), part = kStreamPiece / item;
+  const bool stream = plan.numel * item >= kStreamBytes && plan.strides[0][0] == item;
+  parallel_for(0, plan.numel, kGrain, [&](int64_t begin, int64_t end) {
+    detail::walk_rows(plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
+      if (!stream || !whole_lines(p[0])) {
+        move(p[0], s[0], p[1], s[1], n);
+      } else if (s[1] == item) {
+        table.stream(p[0], p[1], n * item);
+      } else {
+        alignas(64) char piece[kStreamPiece];
+        for (int64_t i = 0; i < n; i += part) {
+          const int64_t m = std::min(part, n - i);
+          move(piece, item, p[1] + i * s[1], s[1], m);
+          table.stream(p[0] + i * item, piece, m * item);
+        }
+      }
+    });
+    if (stream) stream_done();
+  });
+}
+
 void copy_strided(const Tensor& dst, const Tensor& src) {
   FACULA_CHECK(dst.is_cpu() && src.is_cpu(), Runtime, "copy: both tensors must be on cpu, not ",
                to_string(dst.device()), " and ", to_string(src.device()));
@@ -97,6 +122,10 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   }
   const bool converts = to != from;
   BoxGrid grid = make_grid(plan, items, converts ? kTile : kGrain);
+  if (!converts && !grid.transposed && plan.sizes[0] >= kLongRow) {
+    move_rows(plan, itemsize(to));
+    return;
+  }
   const bool stream = !converts && streams(plan, grid, items[0]);
   if (stream) {  // one line of dst by a long run of src, which the hardware reads ahead
     grid.set_extent(plan, 0, 64 / items[0]);
