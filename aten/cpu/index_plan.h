@@ -46,6 +46,11 @@ void index_read(const IndexPlan& plan);
 void index_write(const IndexPlan& plan);
 // table[indices] += dense, in order. `dtype` of both; not a 16-bit float.
 void index_accumulate(const IndexPlan& plan, ScalarType dtype);
+// Whether there are terms enough, of dense rows, for the following.
+bool sums_by_rows(const IndexPlan& plan);
+// table = origin, as dense as the table, or zeros when null; then the same. A row is read and written once, however
+// many terms meet in it.
+void index_sum_rows(const IndexPlan& plan, ScalarType dtype, const void* origin);
 
 // Smallest of 0 and the indices (dense int64); raises IndexError when one is not in [low, size).
 int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op);

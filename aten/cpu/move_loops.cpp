@@ -2,9 +2,7 @@
 
 #include <cstring>
 
-#ifdef __AVX512VL__
-#include <immintrin.h>
-#endif
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 namespace {
@@ -140,14 +138,76 @@ int64_t count(const uint8_t* mask, int64_t n) {
   return total;
 }
 
+template <typename T>
+inline T sum(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return static_cast<int>(a) | static_cast<int>(b);
+  } else if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+  } else {
+    return a + b;
+  }
+}
+
+// Columns [j, j + width) of a row, of the rows of side at order[i] to order[end].
+template <typename T>
+inline __attribute__((always_inline)) void sum_columns(const RowSums& s, int64_t r, int64_t i, int64_t end, int64_t j,
+                                                       int64_t width) {
+  constexpr int64_t kAhead = 8;
+  alignas(64) T total[256 / sizeof(T)] = {};
+  const size_t bytes = static_cast<size_t>(width) * sizeof(T);
+  const int64_t at = r * s.n + j;
+  if (s.origin != nullptr) std::memcpy(total, static_cast<const T*>(s.origin) + at, bytes);
+  for (; i < end; ++i) {
+    const T* x = reinterpret_cast<const T*>(s.side + s.order[i] * s.step) + j;
+    if (i + kAhead < s.count) {  // rows of side lie anywhere
+      const T* next = reinterpret_cast<const T*>(s.side + s.order[i + kAhead] * s.step) + j;
+      fetch(next, next + width);
+    }
+#pragma omp simd
+    for (int64_t k = 0; k < width; ++k) total[k] = sum(total[k], x[k]);
+  }
+  T* const out = static_cast<T*>(s.out) + at;
+  if (s.stream) {
+    stream_bytes(out, total, static_cast<int64_t>(bytes));
+  } else {
+    std::memcpy(out, total, bytes);
+  }
+}
+
+template <typename T>
+void sum_rows(const RowSums& s, int64_t begin, int64_t end) {
+  if constexpr (is_complex_v<T>) {
+    RowSums parts = s;
+    parts.n *= 2;
+    sum_rows<typename T::value_type>(parts, begin, end);
+  } else if constexpr (!is_reduced_float_v<T>) {
+    constexpr int64_t kColumns = 256 / sizeof(T);
+    int64_t i = begin == 0 ? 0 : s.ends[begin - 1];
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t last = s.ends[r];
+      if (i == last && s.origin == s.out) continue;
+      int64_t j = 0;
+      for (; j + kColumns <= s.n; j += kColumns) sum_columns<T>(s, r, i, last, j, kColumns);
+      if (j < s.n) sum_columns<T>(s, r, i, last, j, s.n - j);
+      i = last;
+    }
+    if (s.stream) stream_done();
+  }
+}
+
 }  // namespace
 
+#define ROW(T, name, text) sum_rows<T>,
 FACULA_DEFINE_BY_ISA(MoveLoops, move_loops,
                      {range,
                       {select<uint8_t>, select<uint16_t>, select<uint32_t>, select<uint64_t>, select<Wide>},
                       {compact<uint8_t>, compact<uint16_t>, compact<uint32_t>, compact<uint64_t>, compact<Wide>},
                       positions,
                       within,
-                      count})
+                      count,
+                      {FACULA_FORALL_TYPES(ROW)}})
+#undef ROW
 
 }  // namespace facula

@@ -3,11 +3,26 @@
 
 #include <cstdint>
 
+#include "runtime/core/dtype.h"
 #include "runtime/iterate/isa.h"
 
 namespace facula {
 
 inline constexpr int64_t kCompactRun = 1024;
+
+// Row r of `out` is that of `origin`, or zeros, plus the rows of `side` at order[ends[r - 1]] to order[ends[r]], in
+// that order. Rows of out and origin have n elements and follow one another.
+struct RowSums {
+  void* out;
+  const void* origin;
+  const char* side;
+  int64_t step;  // bytes from one row of side to the next
+  int64_t n;
+  const int32_t* ends;
+  const int32_t* order;
+  int64_t count;  // of order
+  bool stream;    // past the cache; rows of out are whole lines
+};
 
 struct MoveLoops {
   // Smallest (at most 0) and largest (at least -1) of n numbers.
@@ -25,6 +40,8 @@ struct MoveLoops {
                     int64_t high);
   // How many masks are set.
   int64_t (*count)(const uint8_t* mask, int64_t n);
+  // Rows [begin, end); not for 16-bit floats.
+  void (*sum_rows[kNumScalarTypes])(const RowSums& sums, int64_t begin, int64_t end);
 };
 FACULA_DECLARE_BY_ISA(MoveLoops, move_loops)
 
