@@ -36,8 +36,8 @@ void read(const Tensor& table, TensorList given, bool wrap, const char* op, cons
   copy_strided(out, fresh);
 }
 
-// table = origin, or zeros when undefined; then table[given] = values or += values. `values` broadcasts to the layout's
-// sizes. Bad indices raise before anything is written.
+// table = origin; then table[given] = values or += values. Sums start from zeros where the origin is undefined.
+// `values` broadcasts to the layout's sizes. Bad indices raise before anything is written.
 void write(const Tensor& table, const Tensor& origin, TensorList given, const Tensor& values, bool accumulate,
            bool wrap, const char* op) {
   IndexPlan plan;
@@ -65,9 +65,10 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
     side = spread;
     make_index_plan(target, side, indices, layout, plan);
   }
-  const bool zeros = !origin.defined(), by_rows = accumulate && sums_by_rows(plan);
+  const bool zeros = !origin.defined(), by_rows = goes_by_rows(plan);
+  const std::optional<ScalarType> sum = accumulate ? std::optional(type) : std::nullopt;
   if (by_rows && (zeros || (origin.dtype() == type && origin.is_contiguous() && target.is_contiguous()))) {
-    index_sum_rows(plan, type, zeros ? nullptr : origin.raw());
+    index_by_rows(plan, sum, zeros ? nullptr : origin.raw());
   } else {
     if (zeros) {
       fill(target, 0, target);
@@ -75,7 +76,7 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
       copy_strided(target, origin);
     }
     if (by_rows) {
-      index_sum_rows(plan, type, target.raw());
+      index_by_rows(plan, sum, target.raw());
     } else if (accumulate) {
       index_accumulate(plan, type);
     } else {

@@ -138,6 +138,8 @@ int64_t count(const uint8_t* mask, int64_t n) {
   return total;
 }
 
+constexpr int64_t kAhead = 8;  // rows of side lie anywhere: so many terms ahead they are fetched
+
 template <typename T>
 inline T sum(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -152,16 +154,15 @@ inline T sum(T a, T b) {
 
 // Columns [j, j + width) of a row, of the rows of side at order[i] to order[end].
 template <typename T>
-inline __attribute__((always_inline)) void sum_columns(const RowSums& s, int64_t r, int64_t i, int64_t end, int64_t j,
+inline __attribute__((always_inline)) void sum_columns(const RowTerms& s, int64_t r, int64_t i, int64_t end, int64_t j,
                                                        int64_t width) {
-  constexpr int64_t kAhead = 8;
   alignas(64) T total[256 / sizeof(T)] = {};
   const size_t bytes = static_cast<size_t>(width) * sizeof(T);
   const int64_t at = r * s.n + j;
   if (s.origin != nullptr) std::memcpy(total, static_cast<const T*>(s.origin) + at, bytes);
   for (; i < end; ++i) {
     const T* x = reinterpret_cast<const T*>(s.side + s.order[i] * s.step) + j;
-    if (i + kAhead < s.count) {  // rows of side lie anywhere
+    if (i + kAhead < s.count) {
       const T* next = reinterpret_cast<const T*>(s.side + s.order[i + kAhead] * s.step) + j;
       fetch(next, next + width);
     }
@@ -177,9 +178,9 @@ inline __attribute__((always_inline)) void sum_columns(const RowSums& s, int64_t
 }
 
 template <typename T>
-void sum_rows(const RowSums& s, int64_t begin, int64_t end) {
+void sum_rows(const RowTerms& s, int64_t begin, int64_t end) {
   if constexpr (is_complex_v<T>) {
-    RowSums parts = s;
+    RowTerms parts = s;
     parts.n *= 2;
     sum_rows<typename T::value_type>(parts, begin, end);
   } else if constexpr (!is_reduced_float_v<T>) {
@@ -197,6 +198,30 @@ void sum_rows(const RowSums& s, int64_t begin, int64_t end) {
   }
 }
 
+void last_rows(const RowTerms& s, int64_t begin, int64_t end) {
+  int64_t i = begin == 0 ? 0 : s.ends[begin - 1];
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t last = s.ends[r];
+    const char* from = static_cast<const char*>(s.origin) + r * s.n;
+    if (i < last) {
+      from = s.side + s.order[last - 1] * s.step;
+      if (last + kAhead < s.count) {
+        const char* next = s.side + s.order[last + kAhead] * s.step;
+        fetch(next, next + (s.n < 512 ? s.n : 512));
+      }
+    }
+    i = last;
+    char* const to = static_cast<char*>(s.out) + r * s.n;
+    if (from == to) continue;
+    if (s.stream) {
+      stream_bytes(to, from, s.n);
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(s.n));
+    }
+  }
+  if (s.stream) stream_done();
+}
+
 }  // namespace
 
 #define ROW(T, name, text) sum_rows<T>,
@@ -207,7 +232,8 @@ FACULA_DEFINE_BY_ISA(MoveLoops, move_loops,
                       positions,
                       within,
                       count,
-                      {FACULA_FORALL_TYPES(ROW)}})
+                      {FACULA_FORALL_TYPES(ROW)},
+                      last_rows})
 #undef ROW
 
 }  // namespace facula

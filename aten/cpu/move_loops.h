@@ -10,9 +10,9 @@ namespace facula {
 
 inline constexpr int64_t kCompactRun = 1024;
 
-// Row r of `out` is that of `origin`, or zeros, plus the rows of `side` at order[ends[r - 1]] to order[ends[r]], in
-// that order. Rows of out and origin have n elements and follow one another.
-struct RowSums {
+// Row r of `out` is made of that of `origin`, or of zeros, and the rows of `side` at order[ends[r - 1]] to
+// order[ends[r]], in that order. Rows of out and origin have n elements and follow one another.
+struct RowTerms {
   void* out;
   const void* origin;
   const char* side;
@@ -40,8 +40,10 @@ struct MoveLoops {
                     int64_t high);
   // How many masks are set.
   int64_t (*count)(const uint8_t* mask, int64_t n);
-  // Rows [begin, end); not for 16-bit floats.
-  void (*sum_rows[kNumScalarTypes])(const RowSums& sums, int64_t begin, int64_t end);
+  // Rows [begin, end). The sum of all; not for 16-bit floats.
+  void (*sum_rows[kNumScalarTypes])(const RowTerms& terms, int64_t begin, int64_t end);
+  // The last of all, elements being bytes.
+  void (*last_rows)(const RowTerms& terms, int64_t begin, int64_t end);
 };
 FACULA_DECLARE_BY_ISA(MoveLoops, move_loops)
 
