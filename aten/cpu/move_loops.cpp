@@ -4,6 +4,10 @@
 
 #include "runtime/iterate/stream.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // gcc 12 says so of its own intrinsics
+#endif
+
 namespace facula {
 namespace {
 
@@ -19,6 +23,35 @@ void range(const int64_t* v, int64_t n, int64_t* least, int64_t* most) {
   }
   *least = low;
   *most = high;
+}
+
+// Indices are fetched so far ahead: what is gathered is written past the cache between two calls, and the memory's own
+// foresight starts anew at each.
+constexpr int64_t kGathered = 512;
+
+template <typename T>
+bool gather(void* out, const void* table, int64_t size, const int64_t* index, int64_t n) {
+  T* o = static_cast<T*>(out);
+  const T* t = static_cast<const T*>(table);
+  int64_t i = 0;
+#ifdef __AVX512VL__
+  if constexpr (sizeof(T) == 4) {
+    const __m512i sizes = _mm512_set1_epi64(size);
+    for (; i + 16 <= n && size <= INT32_MAX; i += 16) {
+      fetch(index + i + kGathered, index + i + kGathered + 16);
+      const __m512i a = _mm512_loadu_si512(index + i), b = _mm512_loadu_si512(index + i + 8);
+      if ((_mm512_cmpge_epu64_mask(a, sizes) | _mm512_cmpge_epu64_mask(b, sizes)) != 0) return false;
+      const __m512i at =
+          _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(a)), _mm512_cvtepi64_epi32(b), 1);
+      _mm512_storeu_si512(o + i, _mm512_i32gather_epi32(at, t, 4));
+    }
+  }
+#endif
+  int64_t least, most;
+  range(index + i, n - i, &least, &most);
+  if (least < 0 || most >= size) return false;
+  for (; i < n; ++i) o[i] = t[index[i]];
+  return true;
 }
 
 template <typename T>
@@ -227,6 +260,7 @@ void last_rows(const RowTerms& s, int64_t begin, int64_t end) {
 #define ROW(T, name, text) sum_rows<T>,
 FACULA_DEFINE_BY_ISA(MoveLoops, move_loops,
                      {range,
+                      {gather<uint8_t>, gather<uint16_t>, gather<uint32_t>, gather<uint64_t>, gather<Wide>},
                       {select<uint8_t>, select<uint16_t>, select<uint32_t>, select<uint64_t>, select<Wide>},
                       {compact<uint8_t>, compact<uint16_t>, compact<uint32_t>, compact<uint64_t>, compact<Wide>},
                       positions,

@@ -27,6 +27,8 @@ struct RowTerms {
 struct MoveLoops {
   // Smallest (at most 0) and largest (at least -1) of n numbers.
   void (*range)(const int64_t* v, int64_t n, int64_t* least, int64_t* most);
+  // By log2 of the element size. out[i] = table[index[i]], or false when one is not in [0, size).
+  bool (*gather[5])(void* out, const void* table, int64_t size, const int64_t* index, int64_t n);
   // By log2 of the element size. out[i] = mask[i] ? *value : self[i]; out may be self.
   void (*select[5])(void* out, const void* self, const uint8_t* mask, const void* value, int64_t n);
   // A mask is set where its byte is not 0. The elements whose mask is set, one after another; returns their number. n

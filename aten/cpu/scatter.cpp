@@ -139,28 +139,23 @@ void combine_into(const Tensor& out, const Tensor& origin, int64_t dim, const Te
 template <typename T>
 bool gather_line(const Walk& w, const char* table, char* side, const int64_t* index, int64_t n) {
   const MoveLoops& loops = FACULA_BY_ISA(move_loops);
-  constexpr int64_t kItem = sizeof(T), kPart = std::min(kCompactRun, kStreamPiece / kItem);
-  const bool streams = w.streams && w.side_step == kItem && whole_lines(side);
+  constexpr int64_t kItem = sizeof(T), kPart = kStreamPiece / kItem;
+  const bool dense = w.table_step == kItem && w.side_step == kItem, streams = dense && w.streams && whole_lines(side);
+  alignas(64) char part[kStreamPiece];
   for (int64_t first = 0; first < n; first += kPart) {
     const int64_t m = std::min(n - first, kPart);
-    int64_t least, most;
-    loops.range(index + first, m, &least, &most);
-    if (least < 0 || most >= w.size) return false;
     const int64_t* v = index + first;
-    char* to = side + first * w.side_step;
-    if (streams) {
-      alignas(64) T part[kPart];
-      const T* from = reinterpret_cast<const T*>(table);
-      if (w.table_step == kItem) {
-        for (int64_t i = 0; i < m; ++i) part[i] = from[v[i]];
-      } else {
-        for (int64_t i = 0; i < m; ++i) part[i] = *reinterpret_cast<const T*>(table + v[i] * w.table_step);
-      }
-      FACULA_BY_ISA(convert_table).stream(to, reinterpret_cast<const char*>(part), m * kItem);
-    } else {
-      for (int64_t i = 0; i < m; ++i) {
-        *reinterpret_cast<T*>(to + i * w.side_step) = *reinterpret_cast<const T*>(table + v[i] * w.table_step);
-      }
+    char* const to = side + first * w.side_step;
+    if (dense) {
+      if (!loops.gather[size_log2(sizeof(T))](streams ? part : to, table, w.size, v, m)) return false;
+      if (streams) FACULA_BY_ISA(convert_table).stream(to, part, m * kItem);
+      continue;
+    }
+    int64_t least, most;
+    loops.range(v, m, &least, &most);
+    if (least < 0 || most >= w.size) return false;
+    for (int64_t i = 0; i < m; ++i) {
+      *reinterpret_cast<T*>(to + i * w.side_step) = *reinterpret_cast<const T*>(table + v[i] * w.table_step);
     }
   }
   return true;
