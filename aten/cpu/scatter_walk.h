@@ -28,21 +28,33 @@ struct Walk {
   // Raises when an index was out of range.
   void finish(const char* op) const;
 
-  // n elements with all four running in byte steps; `step` bytes of the table to one index.
+  // n elements with all four running in byte steps; `step` bytes of the table to one index. Pieces are checked just
+  // before they are used, and the next one is fetched meanwhile.
   template <typename F>
   void line(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index, int64_t is, int64_t n,
             const F& element) const {
-    if (checks && !in_range(index, is, n)) {
-      good.store(false, std::memory_order_relaxed);
-      return;
-    }
-    if (ts == 0 && is == static_cast<int64_t>(sizeof(int64_t))) {
-      const int64_t* v = reinterpret_cast<const int64_t*>(index);
-      for (int64_t i = 0; i < n; ++i, side += ss) element(table + v[i] * step, side);
-      return;
-    }
-    for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {
-      element(table + *reinterpret_cast<const int64_t*>(index) * step, side);
+    for (int64_t first = 0; first < n; first += kPiece) {
+      const int64_t m = std::min(n - first, kPiece);
+      if (checks && !in_range(index, is, m)) {
+        good.store(false, std::memory_order_relaxed);
+        return;
+      }
+      if (ts == 0 && is == static_cast<int64_t>(sizeof(int64_t))) {
+        const int64_t* v = reinterpret_cast<const int64_t*>(index);
+        int64_t i = 0;
+        for (; i + kBlock <= m; i += kBlock) {
+          fetch_run(index + (i + kPiece) * is, is, kBlock);
+          fetch_run(side + kPiece * ss, ss, kBlock);
+#pragma GCC unroll 32
+          for (int64_t k = 0; k < kBlock; ++k, side += ss) element(table + v[i + k] * step, side);
+        }
+        for (; i < m; ++i, side += ss) element(table + v[i] * step, side);
+        index += m * is;
+        continue;
+      }
+      for (int64_t i = 0; i < m; ++i, table += ts, side += ss, index += is) {
+        element(table + *reinterpret_cast<const int64_t*>(index) * step, side);
+      }
     }
   }
 
@@ -66,7 +78,12 @@ struct Walk {
   static constexpr int64_t kStrip = int64_t{1} << 20;  // bytes of the table that fit the second-level cache
   static constexpr int64_t kLine = int64_t{1} << 14;   // and the first-level one
   static constexpr int64_t kAhead = 8;
+  static constexpr int64_t kPiece = 1024, kBlock = 32;  // elements of a line
 
+  // n elements, where they touch or nearly so.
+  static void fetch_run(const char* p, int64_t step, int64_t n) {
+    if (step > 0 && step <= 16) fetch(p, p + n * step);
+  }
   bool in_range(const char* index, int64_t step, int64_t n) const;
   void move(char* dst, int64_t ds, const char* src, int64_t ss, int64_t n) const {
     FACULA_BY_ISA(convert_table).move[size_log2(static_cast<size_t>(item))](dst, ds, src, ss, n);
@@ -98,20 +115,17 @@ struct Walk {
       char* const at = packed ? strip.data() : table;
       const int64_t ts = packed ? item : s[0], step = packed ? m * item : table_step;
       for (int64_t r = 0; r < size && (packed || fresh); ++r) {
-        const char* next = origin + (r + kAhead) * origin_step;
-        fetch(next, next + m * item);
+        fetch_run(origin + (r + kAhead) * origin_step, s[3], m);
         move(at + r * step, ts, origin + r * origin_step, s[3], m);
       }
       for (int64_t j = 0; j < count; ++j) {
-        const char* next = index + (j + kAhead) * index_step;
-        fetch(next, next + m * s[2]);
+        fetch_run(index + (j + kAhead) * index_step, s[2], m);
         char* const x = side + j * side_step;
         if (reads && packed && s[1] == item) {
           line(at, ts, step, part, item, index + j * index_step, s[2], m, element);
           put(x, item, part, m);
         } else {
-          const char* next_side = x + kAhead * side_step;
-          fetch(next_side, next_side + m * s[1]);
+          fetch_run(x + kAhead * side_step, s[1], m);
           line(at, ts, step, x, s[1], index + j * index_step, s[2], m, element);
         }
       }
