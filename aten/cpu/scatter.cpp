@@ -29,7 +29,8 @@ struct Begun {
 };
 Begun begin(const Tensor& out, const Tensor& self, const Tensor& index, int64_t dim, const char* op) {
   bool covers = index.numel() > 0 && self.dim() > 0 && out.raw() != self.raw() && self.dtype() == out.dtype() &&
-                !is_reduced_float(self.dtype()) && self.numel() >= kLines * self.size(dim);
+                !is_reduced_float(self.dtype()) && self.numel() >= kLines * self.size(dim) &&
+                index.size(-1) >= Walk::kLongRow;
   for (int64_t d = 0; d < self.dim(); ++d) covers = covers && (d == dim || index.size(d) == self.size(d));
   const Tensor plain = checked_index(index, self, dim, op, out, !covers);
   if (!covers && !out.is_same(self)) copy_strided(out, self);
@@ -166,9 +167,11 @@ bool gather_line(const Walk& w, const char* table, char* side, const int64_t* in
 void gather(const Tensor& self, int64_t dim, const Tensor& index, bool, const Tensor& out) {
   dim = wrap_dim(dim, self.dim());
   const bool along = dim == index.dim() - 1 || index.dim() == 0;  // lines of the index are dense
-  const Tensor plain = checked_index(index, self, dim, "gather", out, false);
+  const bool checks = along || index.size(-1) >= Walk::kLongRow;
+  const Tensor plain = checked_index(index, self, dim, "gather", out, !checks);
   Walk w(self, out, plain, dim, self);
-  w.checks = w.reads = true;
+  w.checks = checks;
+  w.reads = true;
   if (w.plan.numel == 0 || w.count == 0) return;
   visit_bits(out.itemsize(), [&]<typename T>(std::type_identity<T>) {
     if (!along) {

@@ -17,7 +17,7 @@ struct Walk {
   int64_t count = 1, size = 1, item = 1;
   int64_t table_step = 0, side_step = 0, index_step = 0, origin_step = 0;  // bytes along the dim
   bool fresh = false;                                                      // the table has yet to become the origin
-  bool checks = false;  // indices are checked just before they are used
+  bool checks = false;  // indices are checked just before they are used; for long rows
   bool reads = false;   // the table stays as it is, the side is written
   bool streams = false;
   mutable std::atomic<bool> good{true};
@@ -28,33 +28,42 @@ struct Walk {
   // Raises when an index was out of range.
   void finish(const char* op) const;
 
-  // n elements with all four running in byte steps; `step` bytes of the table to one index. Pieces are checked just
-  // before they are used, and the next one is fetched meanwhile.
+  // n elements across the dim, with all four running in byte steps; `step` bytes of the table to one index.
   template <typename F>
-  void line(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index, int64_t is, int64_t n,
-            const F& element) const {
-    for (int64_t first = 0; first < n; first += kPiece) {
-      const int64_t m = std::min(n - first, kPiece);
-      if (checks && !in_range(index, is, m)) {
+  void cross(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index, int64_t is, int64_t n,
+             const F& element) const {
+    if (checks && !in_range(index, is, n)) {
+      good.store(false, std::memory_order_relaxed);
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {
+      element(table + *reinterpret_cast<const int64_t*>(index) * step, side);
+    }
+  }
+
+  // All elements along the dim. Pieces are checked just before they are used, and the next one is fetched meanwhile.
+  template <typename F>
+  void line(char* table, int64_t step, char* side, const char* index, const F& element) const {
+    const int64_t ss = side_step, is = index_step;
+    for (int64_t first = 0; first < count; first += kPiece) {
+      const int64_t m = std::min(count - first, kPiece);
+      if (is != static_cast<int64_t>(sizeof(int64_t))) {
+        cross(table, 0, step, side + first * ss, ss, index + first * is, is, m, element);
+        continue;
+      }
+      const int64_t* v = reinterpret_cast<const int64_t*>(index) + first;
+      if (checks && !in_range(reinterpret_cast<const char*>(v), is, m)) {
         good.store(false, std::memory_order_relaxed);
         return;
       }
-      if (ts == 0 && is == static_cast<int64_t>(sizeof(int64_t))) {
-        const int64_t* v = reinterpret_cast<const int64_t*>(index);
-        int64_t i = 0;
-        for (; i + kBlock <= m; i += kBlock) {
-          fetch_run(index + (i + kPiece) * is, is, kBlock);
-          fetch_run(side + kPiece * ss, ss, kBlock);
+      int64_t i = 0;
+      for (; i + kBlock <= m; i += kBlock) {
+        fetch(v + i + kPiece, v + i + kPiece + kBlock);
+        fetch_run(side + kPiece * ss, ss, kBlock);
 #pragma GCC unroll 32
-          for (int64_t k = 0; k < kBlock; ++k, side += ss) element(table + v[i + k] * step, side);
-        }
-        for (; i < m; ++i, side += ss) element(table + v[i] * step, side);
-        index += m * is;
-        continue;
+        for (int64_t k = 0; k < kBlock; ++k, side += ss) element(table + v[i + k] * step, side);
       }
-      for (int64_t i = 0; i < m; ++i, table += ts, side += ss, index += is) {
-        element(table + *reinterpret_cast<const int64_t*>(index) * step, side);
-      }
+      for (; i < m; ++i, side += ss) element(table + v[i] * step, side);
     }
   }
 
@@ -73,6 +82,8 @@ struct Walk {
     });
     if (streams) stream_done();
   }
+
+  static constexpr int64_t kLongRow = 64;  // elements
 
  private:
   static constexpr int64_t kStrip = int64_t{1} << 20;  // bytes of the table that fit the second-level cache
@@ -97,15 +108,16 @@ struct Walk {
     }
   }
 
-  // A row across the indexed dim goes in strips of the table. They are made dense: at pitches that are powers of two
-  // elements would drive each other out of the cache.
+  // A row across the indexed dim goes in strips of the table. Where it is large they are made dense: at pitches that
+  // are powers of two elements would drive each other out of the cache.
   template <typename F>
   void across(char** p, const int64_t* s, int64_t n, const F& element) const {
     const int64_t lines = 64 / item;
     const int64_t fit = kStrip / (std::max<int64_t>(size, 1) * item) / lines * lines;
     const int64_t width = std::min(n, std::clamp(fit, lines, kStreamPiece / item));
     const int64_t bytes = size * width * item;
-    const bool packed = s[0] == item && s[3] == item && width >= lines && bytes <= 2 * kStrip && 2 * count >= size;
+    const bool packed = s[0] == item && s[3] == item && size * table_step > kStrip && width >= lines &&
+                        bytes <= 2 * kStrip && 2 * count >= size;
     Scratch strip(packed ? static_cast<size_t>(bytes) : 0);
     alignas(64) char part[kStreamPiece];
     for (int64_t low = 0; low < n; low += width) {
@@ -115,18 +127,18 @@ struct Walk {
       char* const at = packed ? strip.data() : table;
       const int64_t ts = packed ? item : s[0], step = packed ? m * item : table_step;
       for (int64_t r = 0; r < size && (packed || fresh); ++r) {
-        fetch_run(origin + (r + kAhead) * origin_step, s[3], m);
+        if (packed) fetch_run(origin + (r + kAhead) * origin_step, s[3], m);
         move(at + r * step, ts, origin + r * origin_step, s[3], m);
       }
       for (int64_t j = 0; j < count; ++j) {
-        fetch_run(index + (j + kAhead) * index_step, s[2], m);
+        if (packed) fetch_run(index + (j + kAhead) * index_step, s[2], m);
         char* const x = side + j * side_step;
         if (reads && packed && s[1] == item) {
-          line(at, ts, step, part, item, index + j * index_step, s[2], m, element);
+          cross(at, ts, step, part, item, index + j * index_step, s[2], m, element);
           put(x, item, part, m);
         } else {
-          fetch_run(x + kAhead * side_step, s[1], m);
-          line(at, ts, step, x, s[1], index + j * index_step, s[2], m, element);
+          if (packed) fetch_run(x + kAhead * side_step, s[1], m);
+          cross(at, ts, step, x, s[1], index + j * index_step, s[2], m, element);
         }
       }
       for (int64_t r = 0; r < size && packed && !reads; ++r) put(table + r * table_step, s[0], at + r * step, m);
@@ -138,12 +150,12 @@ struct Walk {
     if (fresh && streams && table_step == item && size * item <= kLine) {
       alignas(64) char whole[kLine];
       move(whole, item, origin, origin_step, size);
-      line(whole, 0, item, side, side_step, index, index_step, count, element);
+      line(whole, item, side, index, element);
       put(table, item, whole, size);
       return;
     }
     if (fresh) move(table, table_step, origin, origin_step, size);
-    line(table, 0, table_step, side, side_step, index, index_step, count, element);
+    line(table, table_step, side, index, element);
   }
 };
 
