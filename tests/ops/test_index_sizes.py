@@ -1,4 +1,4 @@
-"""Indexing large enough for strips, rows and writing past the cache, at one thread and at several."""
+"""Indexing that reaches strips, rows and writing past the cache, at one thread and at several."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CASES = [
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8"])
 def test_gather_and_scatter(rng, shape, dim, count, dtype):
     x = rng.integers(0, 100, shape).astype(dtype)
-    many = shape[:dim] + (count,) + shape[dim + 1 :]
+    many = (*shape[:dim], count, *shape[dim + 1 :])
     index = rng.integers(0, shape[dim], many)
     values = rng.integers(0, 100, many).astype(dtype)
     t, i, v = fa.tensor(x), fa.tensor(index), fa.tensor(values)
@@ -60,7 +60,7 @@ def test_gather_and_scatter(rng, shape, dim, count, dtype):
     want = x.copy()
     want[at] = 7
     np.testing.assert_array_equal(t.scatter(dim, i, 7).numpy(), want)
-    # The last of several values stays.
+    # Places that are written once, as NumPy promises no order.
     unique = rng.permuted(
         np.broadcast_to(np.arange(shape[dim]), many[:dim] + many[dim + 1 :] + shape[dim : dim + 1]),
         axis=-1,
