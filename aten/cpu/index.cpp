@@ -36,19 +36,18 @@ void read(const Tensor& table, TensorList given, bool wrap, const char* op, cons
   copy_strided(out, fresh);
 }
 
-// table[given] = values or += values. `values` broadcasts to the layout's sizes.
-void write(const Tensor& table, TensorList given, const Tensor& values, bool accumulate, bool wrap, const char* op) {
+// table = origin; then table[given] = values or += values. Sums start from zeros where the origin is undefined.
+// `values` broadcasts to the layout's sizes. Bad indices raise before anything is written.
+void write(const Tensor& table, const Tensor& origin, TensorList given, const Tensor& values, bool accumulate,
+           bool wrap, const char* op) {
   IndexPlan plan;
   const IndexLayout layout = index_layout(table.sizes(), given, op);
   const std::vector<Tensor> indices = prepare_indices(table, given, wrap, op, &plan.negative);
   // 16-bit floats are summed in float, and rounded once.
   const bool wide = accumulate && is_reduced_float(table.dtype());
   const ScalarType type = wide ? ScalarType::Float32 : table.dtype();
-  Tensor target = table, side = values;
-  if (wide) {
-    target = make_empty(table.sizes(), type);
-    copy_strided(target, table);
-  }
+  const Tensor target = wide ? make_empty(table.sizes(), type) : table;
+  Tensor side = values;
   if (side.dtype() != type) {
     const Tensor converted = make_empty(side.sizes(), type);
     copy_strided(converted, side);
@@ -66,17 +65,25 @@ void write(const Tensor& table, TensorList given, const Tensor& values, bool acc
     side = spread;
     make_index_plan(target, side, indices, layout, plan);
   }
-  if (accumulate) {
-    index_accumulate(plan, type);
+  const bool zeros = !origin.defined(), by_rows = goes_by_rows(plan);
+  const std::optional<ScalarType> sum = accumulate ? std::optional(type) : std::nullopt;
+  if (by_rows && (zeros || (origin.dtype() == type && origin.is_contiguous() && target.is_contiguous()))) {
+    index_by_rows(plan, sum, zeros ? nullptr : origin.raw());
   } else {
-    index_write(plan);
+    if (zeros) {
+      fill(target, 0, target);
+    } else if (!target.is_same(origin)) {
+      copy_strided(target, origin);
+    }
+    if (by_rows) {
+      index_by_rows(plan, sum, target.raw());
+    } else if (accumulate) {
+      index_accumulate(plan, type);
+    } else {
+      index_write(plan);
+    }
   }
   if (wide) copy_strided(table, target);
-}
-
-// What in-place and functional forms share: out starts as self.
-void start_as(const Tensor& out, const Tensor& self) {
-  if (!out.is_same(self)) copy_strided(out, self);
 }
 
 }  // namespace
@@ -84,12 +91,7 @@ void start_as(const Tensor& out, const Tensor& self) {
 void index_long(const Tensor& self, TensorList indices, const Tensor& out) { read(self, indices, true, "index", out); }
 
 void index_put_long(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate, const Tensor& out) {
-  if (!out.is_same(self)) {  // bad indices must raise before anything is written
-    bool negative;
-    prepare_indices(self, indices, true, "index_put", &negative);
-  }
-  start_as(out, self);
-  write(out, indices, values, accumulate, true, "index_put");
+  write(out, self, indices, values, accumulate, true, "index_put");
 }
 
 void index_select(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
@@ -100,9 +102,6 @@ void index_select(const Tensor& self, int64_t dim, const Tensor& index, const Te
 void index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha,
                const Tensor& out) {
   dim = wrap_dim(dim, self.dim());
-  const std::vector<Tensor> indices = at_dim(dim, at_least_1d(index));
-  bool negative;
-  prepare_indices(at_least_1d(self), indices, false, "index_add", &negative);
   Tensor values = at_least_1d(source);
   if (!alpha.equals(1)) {
     const ScalarType type = compute_type(self.dtype());
@@ -119,19 +118,13 @@ void index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tenso
     });
     values = scaled;
   }
-  values = apart_from(values, out);
-  start_as(out, self);
-  write(at_least_1d(out), indices, values, true, false, "index_add");
+  write(at_least_1d(out), at_least_1d(self), at_dim(dim, at_least_1d(index)), values, true, false, "index_add");
 }
 
 void index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out) {
   dim = wrap_dim(dim, self.dim());
-  const std::vector<Tensor> indices = at_dim(dim, at_least_1d(index));
-  bool negative;
-  prepare_indices(at_least_1d(self), indices, false, "index_copy", &negative);
-  const Tensor values = apart_from(at_least_1d(source), out);
-  start_as(out, self);
-  write(at_least_1d(out), indices, values, false, false, "index_copy");
+  write(at_least_1d(out), at_least_1d(self), at_dim(dim, at_least_1d(index)), at_least_1d(source), false, false,
+        "index_copy");
 }
 
 void index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, const Tensor& out) {
@@ -139,11 +132,7 @@ void index_fill(const Tensor& self, int64_t dim, const Tensor& index, const Scal
   const Element element = element_of(value, self.dtype(), "index_fill");
   const Tensor values = make_empty({}, self.dtype());
   std::memcpy(values.raw(), element.bytes, values.itemsize());
-  const std::vector<Tensor> indices = at_dim(dim, at_least_1d(index));
-  bool negative;
-  prepare_indices(at_least_1d(self), indices, true, "index_fill", &negative);
-  start_as(out, self);
-  write(at_least_1d(out), indices, values, false, true, "index_fill");
+  write(at_least_1d(out), at_least_1d(self), at_dim(dim, at_least_1d(index)), values, false, true, "index_fill");
 }
 
 void index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value, const Tensor& out) {
@@ -162,10 +151,7 @@ void embedding_backward(const Tensor& grad, const Tensor& indices, int64_t num_w
   const int64_t columns = out.sizes()[1];
   const size_t row = static_cast<size_t>(columns) * sum.itemsize();
   char* const data = static_cast<char*>(sum.raw());
-  parallel_for(0, num_weights, std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1)), [&](int64_t b, int64_t e) {
-    std::memset(data + static_cast<size_t>(b) * row, 0, static_cast<size_t>(e - b) * row);
-  });
-  write(sum, TensorList(&indices, 1), grad, true, false, "embedding_backward");
+  write(sum, Tensor(), TensorList(&indices, 1), grad, true, false, "embedding_backward");
   if (padding_idx >= 0 && padding_idx < num_weights) std::memset(data + static_cast<size_t>(padding_idx) * row, 0, row);
   if (scale_grad_by_freq) {
     std::vector<int64_t> counts(static_cast<size_t>(num_weights), 0);

@@ -6,6 +6,7 @@
 #include "aten/cpu/bits.h"
 #include "aten/cpu/move_loops.h"
 #include "aten/geometry.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 
@@ -378,6 +379,32 @@ void index_accumulate(const IndexPlan& plan, ScalarType dtype) {
       visit<AddIn<T>, true>(plan);
     }
   });
+}
+
+bool goes_by_rows(const IndexPlan& plan) {
+  const int64_t item = static_cast<int64_t>(plan.item), n = plan.inner.numel;
+  return plan.dims.size() == 1 && plan.outer.numel == 1 && plan.inner.sizes.size() == 1 && n * item >= 128 &&
+         plan.inner.strides[0][0] == item && plan.inner.strides[1][0] == item && plan.dims[0].stride == n * item &&
+         plan.n >= 4096 && plan.n < INT32_MAX && plan.dims[0].size <= 2 * plan.n;
+}
+
+void index_by_rows(const IndexPlan& plan, std::optional<ScalarType> sum, const void* origin) {
+  const int64_t* const index = plan.dims[0].index;
+  const int64_t size = plan.dims[0].size, n = plan.inner.numel;
+  const auto row_of = [&](int64_t k) { return static_cast<size_t>(index[k] + (index[k] < 0 ? size : 0)); };
+  // A stable sort by counting. At the end ends[r] is the end of row r and the begin of the next.
+  std::vector<int32_t> ends(static_cast<size_t>(size) + 1), order(static_cast<size_t>(plan.n));
+  for (int64_t k = 0; k < plan.n; ++k) ++ends[row_of(k) + 1];
+  for (size_t r = 1; r < ends.size(); ++r) ends[r] += ends[r - 1];
+  for (int64_t k = 0; k < plan.n; ++k) order[static_cast<size_t>(ends[row_of(k)]++)] = static_cast<int32_t>(k);
+  char *table, *side;
+  at_outer(plan.outer, 0, &table, &side);
+  const int64_t row = n * static_cast<int64_t>(plan.item);
+  const bool stream = table != origin && size * row >= kStreamBytes && whole_lines(table) && row % 64 == 0;
+  const MoveLoops& loops = FACULA_BY_ISA(move_loops);
+  const auto run = sum ? loops.sum_rows[static_cast<size_t>(*sum)] : loops.last_rows;
+  const RowTerms terms{table, origin, side, plan.step, sum ? n : row, ends.data(), order.data(), plan.n, stream};
+  parallel_for(0, size, std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) { run(terms, begin, end); });
 }
 
 }  // namespace facula::cpu

@@ -1,6 +1,7 @@
 // Advanced indexing: a table (the indexed tensor) and a dense side (result or values) walked together.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "runtime/core/tensor.h"
@@ -46,6 +47,11 @@ void index_read(const IndexPlan& plan);
 void index_write(const IndexPlan& plan);
 // table[indices] += dense, in order. `dtype` of both; not a 16-bit float.
 void index_accumulate(const IndexPlan& plan, ScalarType dtype);
+// Whether there are positions enough, of dense rows, for the following.
+bool goes_by_rows(const IndexPlan& plan);
+// table = origin, as dense as the table, or zeros when null; then the same as index_accumulate or, without a dtype,
+// index_write. A row is written once, however many positions meet in it.
+void index_by_rows(const IndexPlan& plan, std::optional<ScalarType> sum, const void* origin);
 
 // Smallest of 0 and the indices (dense int64); raises IndexError when one is not in [low, size).
 int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op);

@@ -84,10 +84,7 @@ void flip(const Tensor& self, IntList dims, const Tensor& out) {
     data[1] += (self.sizes()[d] - 1) * strides[1][d];
     strides[1][d] = -strides[1][d];
   }
-  const StridedPlan plan = make_plan(out.sizes(), strides, data);
-  const auto move = FACULA_BY_ISA(convert_table).move[size_log2(out.itemsize())];
-  for_each_row(plan,
-               [move](char** ptrs, const int64_t* steps, int64_t n) { move(ptrs[0], steps[0], ptrs[1], steps[1], n); });
+  move_rows(make_plan(out.sizes(), strides, data), out.itemsize());
 }
 
 }  // namespace facula::cpu

@@ -2,8 +2,10 @@
 
 #include <cstring>
 
-#ifdef __AVX512VL__
-#include <immintrin.h>
+#include "runtime/iterate/stream.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // gcc 12 says so of its own intrinsics
 #endif
 
 namespace facula {
@@ -21,6 +23,35 @@ void range(const int64_t* v, int64_t n, int64_t* least, int64_t* most) {
   }
   *least = low;
   *most = high;
+}
+
+// Indices are fetched so far ahead: what is gathered is written past the cache between two calls, and the memory's own
+// foresight starts anew at each.
+constexpr int64_t kGathered = 512;
+
+template <typename T>
+bool gather(void* out, const void* table, int64_t size, const int64_t* index, int64_t n) {
+  T* o = static_cast<T*>(out);
+  const T* t = static_cast<const T*>(table);
+  int64_t i = 0;
+#ifdef __AVX512VL__
+  if constexpr (sizeof(T) == 4) {
+    const __m512i sizes = _mm512_set1_epi64(size);
+    for (; i + 16 <= n && size <= INT32_MAX; i += 16) {
+      fetch(index + i + kGathered, index + i + kGathered + 16);
+      const __m512i a = _mm512_loadu_si512(index + i), b = _mm512_loadu_si512(index + i + 8);
+      if ((_mm512_cmpge_epu64_mask(a, sizes) | _mm512_cmpge_epu64_mask(b, sizes)) != 0) return false;
+      const __m512i at =
+          _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(a)), _mm512_cvtepi64_epi32(b), 1);
+      _mm512_storeu_si512(o + i, _mm512_i32gather_epi32(at, t, 4));
+    }
+  }
+#endif
+  int64_t least, most;
+  range(index + i, n - i, &least, &most);
+  if (least < 0 || most >= size) return false;
+  for (; i < n; ++i) o[i] = t[index[i]];
+  return true;
 }
 
 template <typename T>
@@ -140,14 +171,103 @@ int64_t count(const uint8_t* mask, int64_t n) {
   return total;
 }
 
+constexpr int64_t kAhead = 8;  // rows of side lie anywhere: so many terms ahead they are fetched
+
+template <typename T>
+inline T sum(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return static_cast<int>(a) | static_cast<int>(b);
+  } else if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+  } else {
+    return a + b;
+  }
+}
+
+// Columns [j, j + width) of a row, of the rows of side at order[i] to order[end].
+template <typename T>
+inline __attribute__((always_inline)) void sum_columns(const RowTerms& s, int64_t r, int64_t i, int64_t end, int64_t j,
+                                                       int64_t width) {
+  alignas(64) T total[256 / sizeof(T)] = {};
+  const size_t bytes = static_cast<size_t>(width) * sizeof(T);
+  const int64_t at = r * s.n + j;
+  if (s.origin != nullptr) std::memcpy(total, static_cast<const T*>(s.origin) + at, bytes);
+  for (; i < end; ++i) {
+    const T* x = reinterpret_cast<const T*>(s.side + s.order[i] * s.step) + j;
+    if (i + kAhead < s.count) {
+      const T* next = reinterpret_cast<const T*>(s.side + s.order[i + kAhead] * s.step) + j;
+      fetch(next, next + width);
+    }
+#pragma omp simd
+    for (int64_t k = 0; k < width; ++k) total[k] = sum(total[k], x[k]);
+  }
+  T* const out = static_cast<T*>(s.out) + at;
+  if (s.stream) {
+    stream_bytes(out, total, static_cast<int64_t>(bytes));
+  } else {
+    std::memcpy(out, total, bytes);
+  }
+}
+
+template <typename T>
+void sum_rows(const RowTerms& s, int64_t begin, int64_t end) {
+  if constexpr (is_complex_v<T>) {
+    RowTerms parts = s;
+    parts.n *= 2;
+    sum_rows<typename T::value_type>(parts, begin, end);
+  } else if constexpr (!is_reduced_float_v<T>) {
+    constexpr int64_t kColumns = 256 / sizeof(T);
+    int64_t i = begin == 0 ? 0 : s.ends[begin - 1];
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t last = s.ends[r];
+      if (i == last && s.origin == s.out) continue;
+      int64_t j = 0;
+      for (; j + kColumns <= s.n; j += kColumns) sum_columns<T>(s, r, i, last, j, kColumns);
+      if (j < s.n) sum_columns<T>(s, r, i, last, j, s.n - j);
+      i = last;
+    }
+    if (s.stream) stream_done();
+  }
+}
+
+void last_rows(const RowTerms& s, int64_t begin, int64_t end) {
+  int64_t i = begin == 0 ? 0 : s.ends[begin - 1];
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t last = s.ends[r];
+    const char* from = static_cast<const char*>(s.origin) + r * s.n;
+    if (i < last) {
+      from = s.side + s.order[last - 1] * s.step;
+      if (last + kAhead < s.count) {
+        const char* next = s.side + s.order[last + kAhead] * s.step;
+        fetch(next, next + (s.n < 512 ? s.n : 512));
+      }
+    }
+    i = last;
+    char* const to = static_cast<char*>(s.out) + r * s.n;
+    if (from == to) continue;
+    if (s.stream) {
+      stream_bytes(to, from, s.n);
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(s.n));
+    }
+  }
+  if (s.stream) stream_done();
+}
+
 }  // namespace
 
+#define ROW(T, name, text) sum_rows<T>,
 FACULA_DEFINE_BY_ISA(MoveLoops, move_loops,
                      {range,
+                      {gather<uint8_t>, gather<uint16_t>, gather<uint32_t>, gather<uint64_t>, gather<Wide>},
                       {select<uint8_t>, select<uint16_t>, select<uint32_t>, select<uint64_t>, select<Wide>},
                       {compact<uint8_t>, compact<uint16_t>, compact<uint32_t>, compact<uint64_t>, compact<Wide>},
                       positions,
                       within,
-                      count})
+                      count,
+                      {FACULA_FORALL_TYPES(ROW)},
+                      last_rows})
+#undef ROW
 
 }  // namespace facula

@@ -8,6 +8,8 @@
 
 namespace facula {
 
+struct StridedPlan;
+
 struct ConvertTable {
   // Contiguous, not overlapping. Float to integer truncates; what does not fit gives the smallest
   // int32 or int64, or the low bits of a 32-bit result for narrower types, and never traps.
@@ -38,5 +40,8 @@ inline void convert_elements(ScalarType to, void* dst, ScalarType from, const vo
 // transposed planes are recognised.
 void move_box(size_t itemsize, int ndim, const int64_t* sizes, char* dst, const int64_t* dst_strides, const char* src,
               const int64_t* src_strides);
+
+// Operand 0 of the plan = operand 1, row by row and shared among threads; large results past the cache.
+void move_rows(const StridedPlan& plan, size_t itemsize);
 
 }  // namespace facula

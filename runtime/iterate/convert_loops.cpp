@@ -116,6 +116,8 @@ void move_loop(char* __restrict dst, int64_t ds, const char* __restrict src, int
       for (int64_t i = 0; i < n; ++i) std::memcpy(dst + i * kItem, &value, kSize);
     } else if (ss == 2 * kItem) {
       for (int64_t i = 0; i < n; ++i) move_one<kSize>(dst + i * kItem, src + 2 * i * kItem);
+    } else if (ss == -kItem) {
+      for (int64_t i = 0; i < n; ++i) move_one<kSize>(dst + i * kItem, src - i * kItem);
     } else {
       for (int64_t i = 0; i < n; ++i) move_one<kSize>(dst + i * kItem, src + i * ss);
     }

@@ -1,4 +1,5 @@
 // copy_strided: one tensor into another of any layout and dtype.
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/iterate/convert.h"
@@ -13,12 +14,15 @@ void copy_dense(char* dst, ScalarType to, const char* src, ScalarType from, int6
   const int64_t d = static_cast<int64_t>(itemsize(to)), s = static_cast<int64_t>(itemsize(from));
   if (n * d >= kStreamBytes && whole_lines(dst)) {
     const auto stream = FACULA_BY_ISA(convert_table).stream;
-    const int64_t part = kStreamPiece / d;
+    const int64_t part = kStreamPiece / std::max(d, s);
     parallel_for(0, (n + part - 1) / part, kGrain / part, [&](int64_t begin, int64_t end) {
       alignas(64) char piece[kStreamPiece];
       for (int64_t i = begin * part; i < std::min(end * part, n); i += part) {
         const int64_t m = std::min(part, n - i);
-        if (to != from) convert_elements(to, piece, from, src + i * s, m);
+        if (to != from) {
+          fetch(src + (i + part) * s, src + (i + 2 * part) * s);
+          convert_elements(to, piece, from, src + i * s, m);
+        }
         stream(dst + i * d, to == from ? src + i * s : piece, m * d);
       }
       stream_done();
@@ -68,6 +72,34 @@ bool streams(const StridedPlan& plan, const BoxGrid& grid, int64_t item) {
 
 }  // namespace
 
+void move_rows(const StridedPlan& plan, size_t itemsize) {
+  if (plan.numel == 0) return;
+  const ConvertTable& table = FACULA_BY_ISA(convert_table);
+  const auto move = table.move[size_log2(itemsize)];
+  const int64_t item = static_cast<int64_t>(itemsize), part = kStreamPiece / item;
+  const bool stream = plan.numel * item >= kStreamBytes && plan.strides[0][0] == item;
+  // Pieces and short rows end before the memory's own foresight has begun: what is read next is fetched.
+  const int64_t next = plan.sizes.size() > 1 ? plan.strides[1][1] : 0;
+  parallel_for(0, plan.numel, kGrain, [&](int64_t begin, int64_t end) {
+    detail::walk_rows(plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
+      if (!stream || !whole_lines(p[0])) {
+        move(p[0], s[0], p[1], s[1], n);
+        return;
+      }
+      alignas(64) char piece[kStreamPiece];
+      for (int64_t i = 0; i < n; i += part) {
+        const int64_t m = std::min(part, n - i);
+        const char* from = p[1] + i * s[1];
+        const char* ahead = i + part < n ? from + part * s[1] : p[1] + next;
+        if (std::abs(s[1]) == item) fetch(std::min(ahead, ahead + m * s[1]), std::max(ahead, ahead + m * s[1]));
+        if (s[1] != item) move(piece, item, from, s[1], m);
+        table.stream(p[0] + i * item, s[1] == item ? from : piece, m * item);
+      }
+    });
+    if (stream) stream_done();
+  });
+}
+
 void copy_strided(const Tensor& dst, const Tensor& src) {
   FACULA_CHECK(dst.is_cpu() && src.is_cpu(), Runtime, "copy: both tensors must be on cpu, not ",
                to_string(dst.device()), " and ", to_string(src.device()));
@@ -97,6 +129,10 @@ void copy_strided(const Tensor& dst, const Tensor& src) {
   }
   const bool converts = to != from;
   BoxGrid grid = make_grid(plan, items, converts ? kTile : kGrain);
+  if (!converts && !grid.transposed && plan.sizes[0] >= kLongRow) {
+    move_rows(plan, itemsize(to));
+    return;
+  }
   const bool stream = !converts && streams(plan, grid, items[0]);
   if (stream) {  // one line of dst by a long run of src, which the hardware reads ahead
     grid.set_extent(plan, 0, 64 / items[0]);

@@ -1,0 +1,158 @@
+"""Indexing that reaches strips, rows and writing past the cache, at one thread and at several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import facula as fa
+import numpy as np
+import pytest
+
+
+@pytest.fixture(params=[1, 3], autouse=True)
+def threads(request) -> Iterator[None]:
+    before = fa.get_num_threads()
+    fa.set_num_threads(request.param)
+    yield
+    fa.set_num_threads(before)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def places(index: np.ndarray, dim: int) -> tuple:
+    grid = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+    grid[dim] = index
+    return tuple(grid)
+
+
+# The table's shape and how many indices stand along the dim.
+CASES = [
+    ((2048, 1100), 0, 2048),
+    ((2048, 1100), 1, 1100),
+    ((2100, 1024), 0, 500),
+    ((70, 30_011), 0, 100),
+    ((5, 300, 37), 1, 200),
+    ((129, 1), 0, 4),
+    ((3, 70_001), 1, 70_001),
+]
+
+
+@pytest.mark.parametrize(("shape", "dim", "count"), CASES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "uint8"])
+def test_gather_and_scatter(rng, shape, dim, count, dtype):
+    x = rng.integers(0, 100, shape).astype(dtype)
+    many = (*shape[:dim], count, *shape[dim + 1 :])
+    index = rng.integers(0, shape[dim], many)
+    values = rng.integers(0, 100, many).astype(dtype)
+    t, i, v = fa.tensor(x), fa.tensor(index), fa.tensor(values)
+    at = places(index, dim)
+    np.testing.assert_array_equal(t.gather(dim, i).numpy(), x[at])
+    want = x.copy()
+    np.add.at(want, at, values)
+    np.testing.assert_array_equal(t.scatter_add(dim, i, v).numpy(), want)
+    np.testing.assert_array_equal(t.clone().scatter_add_(dim, i, v).numpy(), want)
+    want = x.copy()
+    np.maximum.at(want, at, values)
+    np.testing.assert_array_equal(t.scatter_reduce(dim, i, v, "amax").numpy(), want)
+    want = x.copy()
+    want[at] = 7
+    np.testing.assert_array_equal(t.scatter(dim, i, 7).numpy(), want)
+    # Places that are written once, as NumPy promises no order.
+    unique = rng.permuted(
+        np.broadcast_to(np.arange(shape[dim]), many[:dim] + many[dim + 1 :] + shape[dim : dim + 1]),
+        axis=-1,
+    )
+    unique = np.moveaxis(unique, -1, dim).take(range(min(count, shape[dim])), dim)
+    i, v = fa.tensor(unique.copy()), v.narrow(dim, 0, unique.shape[dim])
+    want = x.copy()
+    want[places(unique, dim)] = v.numpy()
+    np.testing.assert_array_equal(t.scatter(dim, i, v).numpy(), want)
+    np.testing.assert_array_equal(t.numpy(), x)
+
+
+def test_other_layouts(rng):
+    x, values = rng.integers(0, 100, (2, 2048, 1100)).astype(np.float32)
+    index = rng.integers(0, 1100, (2048, 1100))
+    t, i, v = fa.tensor(x), fa.tensor(index), fa.tensor(values)
+    columns = [a.t().contiguous().t() for a in (t, i, v)]
+    want = x.copy()
+    np.add.at(want, places(index, 1), values)
+    for a, b, c in [columns, (t, columns[1], v), (columns[0], i, v), (t, i, columns[2])]:
+        np.testing.assert_array_equal(a.gather(1, b).numpy(), x[places(index, 1)])
+        np.testing.assert_array_equal(a.scatter_add(1, b, c).numpy(), want)
+    out = fa.empty(1100, 2048).t()
+    fa.scatter_add(t, 1, i, v, out=out)
+    np.testing.assert_array_equal(out.numpy(), want)
+    np.testing.assert_array_equal(t.scatter_add(1, i[:1000, :70], v).numpy()[1000:], x[1000:])
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("bad", [-1, 1024])
+def test_bad_index_far_in(rng, dim, bad):
+    x = fa.tensor(rng.random((1024, 1024), dtype=np.float32))
+    index = rng.integers(0, 1024, (1024, 1024))
+    index[900, 901] = index[1000, 3] = bad
+    i, before = fa.tensor(index), x.numpy().copy()
+    match = f"index {bad} is out of range for dim {dim} of size 1024"
+    for call in (
+        lambda: x.gather(dim, i),
+        lambda: x.scatter(dim, i, x.clone()),
+        lambda: x.scatter(dim, i, 0),
+        lambda: x.scatter_add(dim, i, x.clone()),
+        lambda: x.scatter_add_(dim, i, x.clone()),
+        lambda: x.scatter_reduce(dim, i, x.clone(), "mean", include_self=False),
+    ):
+        with pytest.raises(IndexError, match=match):
+            call()
+    np.testing.assert_array_equal(x.numpy(), before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8", "complex64", "bool"])
+@pytest.mark.parametrize("width", [64, 77, 130, 400])
+def test_rows(rng, dtype, width):
+    rows, count = 8192, 9000
+    x = rng.integers(-9, 9, (rows, width)).astype(dtype)
+    values = rng.integers(-9, 9, (count, width)).astype(dtype)
+    index = rng.integers(-rows, rows, count)
+    t, i, v = fa.tensor(x), fa.tensor(index), fa.tensor(values)
+    total = x.copy()
+    np.add.at(total, index, values)
+    last = x.copy()
+    for k, row in enumerate(index):
+        last[row] = values[k]
+    for accumulate, want in ((True, total), (False, last)):
+        np.testing.assert_array_equal(t.index_put((i,), v, accumulate=accumulate).numpy(), want)
+        c = t.clone()
+        c.index_put_((i,), v, accumulate=accumulate)
+        np.testing.assert_array_equal(c.numpy(), want)
+    from_zero = fa.tensor(index % rows)
+    np.testing.assert_array_equal(t.index_copy(0, from_zero, v).numpy(), last)
+    np.testing.assert_array_equal(t.index_add(0, from_zero, v).numpy(), total)
+    out = fa.zeros(rows, width + 3, dtype=t.dtype)
+    fa.index_add(t, 0, from_zero, v, out=out[:, 2:-1])
+    np.testing.assert_array_equal(out[:, 2:-1].numpy(), total)
+    np.testing.assert_array_equal(t.numpy(), x)
+
+
+def test_embedding_gradient(rng):
+    index, grad = rng.integers(0, 5000, 9000), rng.integers(-9, 9, (9000, 48)).astype(np.float32)
+    weight = fa.zeros(5000, 48, requires_grad=True)
+    out = fa.nn.functional.embedding(fa.tensor(index), weight)
+    want = np.zeros((5000, 48), np.float32)
+    np.add.at(want, index, grad)
+    (got,) = fa.autograd.grad(out, weight, fa.tensor(grad))
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "complex128"])
+def test_rows_in_other_orders(rng, dtype):
+    x = rng.integers(0, 100, (3, 1700, 1601)).astype(dtype)
+    t = fa.tensor(x)
+    for dims in ([0], [1], [2], [0, 2], [0, 1, 2]):
+        np.testing.assert_array_equal(t.flip(dims).numpy(), np.flip(x, dims))
+    np.testing.assert_array_equal(t.permute(1, 0, 2).contiguous().numpy(), x.transpose(1, 0, 2))
+    np.testing.assert_array_equal(t[:, :, ::3].contiguous().numpy(), x[:, :, ::3])
+    np.testing.assert_array_equal(t[:, 1::2, 5:].contiguous().numpy(), x[:, 1::2, 5:])
