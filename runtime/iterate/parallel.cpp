@@ -109,6 +109,29 @@ int claim_cpu(cpu_set_t& taken) {
   return -1;
 }
 
+// Where a thread may run while it sleeps: not where its last caller is, beside which it would be woken, and wait.
+class AwayFrom {
+  cpu_set_t allowed_{}, narrowed_{};
+  bool is_narrowed_ = false;
+
+ public:
+  explicit AwayFrom(int cpu) {
+    if (cpu < 0 || get_num_threads() > usable_cpus()) return;
+    if (sched_getaffinity(0, sizeof(allowed_), &allowed_) != 0 || !CPU_ISSET(cpu, &allowed_)) return;
+    narrowed_ = allowed_;
+    CPU_CLR(cpu, &narrowed_);
+    is_narrowed_ = CPU_COUNT(&narrowed_) > 0 && sched_setaffinity(0, sizeof(narrowed_), &narrowed_) == 0;
+  }
+  AwayFrom(const AwayFrom&) = delete;
+  AwayFrom& operator=(const AwayFrom&) = delete;
+  ~AwayFrom() {
+    cpu_set_t now;
+    // Another's choice, made meanwhile, stays.
+    if (!is_narrowed_ || sched_getaffinity(0, sizeof(now), &now) != 0 || !CPU_EQUAL(&now, &narrowed_)) return;
+    sched_setaffinity(0, sizeof(allowed_), &allowed_);
+  }
+};
+
 // Moves this thread, which may leave again: what it is allowed stays as it was.
 void move_to(int cpu) {
   cpu_set_t allowed, target;
@@ -124,8 +147,9 @@ struct Job {
   detail::RangeFn fn;
   void* context;
   std::atomic<int64_t> next;
-  int seats;                    // helpers that may still join; under the pool's mutex
-  cpu_set_t cpus{};             // where threads work on it; under the pool's mutex
+  int seats;         // helpers that may still join; under the pool's mutex
+  cpu_set_t cpus{};  // where threads work on it; under the pool's mutex
+  int caller = sched_getcpu();
   std::exception_ptr error{};   // under the pool's mutex
   std::atomic<int> active = 0;  // helpers inside; changed under the pool's mutex
 
@@ -156,15 +180,15 @@ struct Pool {
 
   void serve() {
     tls_inside = true;
+    int caller = -1;
     while (true) {
-      await_briefly([&] { return waiting.load(std::memory_order_relaxed) > 0; });
+      if (!await_briefly([&] { return waiting.load(std::memory_order_relaxed) > 0; })) sleep(caller);
       std::unique_lock lock(mutex);
-      ++asleep;
-      wake.wait(lock, [&] { return !jobs.empty(); });
-      --asleep;
+      if (jobs.empty()) continue;
       Job* job = jobs.front();
       if (--job->seats == 0) remove(jobs.begin());
       job->active.fetch_add(1, std::memory_order_relaxed);
+      caller = job->caller;
       const int cpu = claim_cpu(job->cpus);
       lock.unlock();
       if (cpu >= 0) move_to(cpu);
@@ -173,6 +197,15 @@ struct Pool {
       // The last touch of the job: its caller may return and end it right after.
       if (job->active.fetch_sub(1, std::memory_order_release) == 1) left.notify_all();
     }
+  }
+
+  // Until there is a job.
+  void sleep(int caller) {
+    const AwayFrom away(caller);
+    std::unique_lock lock(mutex);
+    ++asleep;
+    wake.wait(lock, [&] { return !jobs.empty(); });
+    --asleep;
   }
 
   void remove(std::vector<Job*>::iterator at) {

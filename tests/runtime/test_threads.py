@@ -13,7 +13,7 @@ TASKS = Path("/proc/self/task")
 
 @pytest.mark.skipif(not TASKS.exists(), reason="threads are listed by Linux")
 def test_threads_keep_what_they_may_use() -> None:
-    """A thread that woke beside its caller moves to another CPU, and is then as free as it was."""
+    """Threads move to CPUs of their own among those of the program; its own thread is left alone."""
     before, threads = os.sched_getaffinity(0), fa.get_num_threads()
     fa.set_num_threads(2)
     try:
@@ -24,4 +24,4 @@ def test_threads_keep_what_they_may_use() -> None:
         fa.set_num_threads(threads)
     assert os.sched_getaffinity(0) == before
     for task in TASKS.iterdir():
-        assert os.sched_getaffinity(int(task.name)) == before
+        assert os.sched_getaffinity(int(task.name)) <= before
