@@ -254,8 +254,11 @@ bool gemv(int64_t m, int64_t k, opmath_t<T> alpha, Matrix<const T> a, const T* x
   const auto* data = reinterpret_cast<const Stored*>(a.data);
   const auto& loops = gemv_loops<T>();
   // Pieces end at whole groups of rows, so that each sum is rounded alike on any number of threads.
-  constexpr int64_t kGroup = 64;
-  parallel_for(0, (m + kGroup - 1) / kGroup, grain_for(kGroup * k, kParallelWork / 8), [&](int64_t begin, int64_t end) {
+  constexpr int64_t kGroup = 64, kRun = 8192 / (kGroup * sizeof(T));
+  const int64_t groups = (m + kGroup - 1) / kGroup, threads = get_num_threads();
+  // Columns are shared out in runs of whole pages, which the hardware reads ahead.
+  const int64_t least = by_row ? 1 : std::min(kRun, (groups + threads - 1) / threads);
+  parallel_for(0, groups, std::max(least, grain_for(kGroup * k, kParallelWork / 8)), [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kGroup, count = std::min(m, end * kGroup) - first;
     if (by_row) {
       loops.dots(count, k, data + first * a.row, a.row, factors, sums + first);
