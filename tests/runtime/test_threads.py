@@ -13,7 +13,7 @@ TASKS = Path("/proc/self/task")
 
 @pytest.mark.skipif(not TASKS.exists(), reason="threads are listed by Linux")
 def test_threads_keep_what_they_may_use() -> None:
-    """Threads move to CPUs of their own among those of the program; its own thread is left alone."""
+    """Threads move to CPUs of their own among those of the program; its own thread is let be."""
     before, threads = os.sched_getaffinity(0), fa.get_num_threads()
     fa.set_num_threads(2)
     try:
