@@ -25,10 +25,6 @@ void range(const int64_t* v, int64_t n, int64_t* least, int64_t* most) {
   *most = high;
 }
 
-// Indices are fetched so far ahead: what is gathered is written past the cache between two calls, and the memory's own
-// foresight starts anew at each.
-constexpr int64_t kGathered = 512;
-
 template <typename T>
 bool gather(void* out, const void* table, int64_t size, const int64_t* index, int64_t n) {
   T* o = static_cast<T*>(out);
@@ -36,6 +32,9 @@ bool gather(void* out, const void* table, int64_t size, const int64_t* index, in
   int64_t i = 0;
 #ifdef __AVX512VL__
   if constexpr (sizeof(T) == 4) {
+    // Indices are fetched so far ahead: what is gathered is written past the cache between two calls, and the
+    // memory's own foresight starts anew at each.
+    constexpr int64_t kGathered = 512;
     const __m512i sizes = _mm512_set1_epi64(size);
     for (; i + 16 <= n && size <= INT32_MAX; i += 16) {
       fetch(index + i + kGathered, index + i + kGathered + 16);
