@@ -257,7 +257,7 @@ bool gemv(int64_t m, int64_t k, opmath_t<T> alpha, Matrix<const T> a, const T* x
   constexpr int64_t kGroup = 64, kRun = 8192 / (kGroup * sizeof(T));
   const int64_t groups = (m + kGroup - 1) / kGroup, threads = get_num_threads();
   // Columns are shared out in runs of whole pages, which the hardware reads ahead.
-  const int64_t least = by_row ? 1 : std::min(kRun, (groups + threads - 1) / threads);
+  const int64_t least = by_row ? 1 : std::clamp<int64_t>(groups / threads, 1, kRun);
   parallel_for(0, groups, std::max(least, grain_for(kGroup * k, kParallelWork / 8)), [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kGroup, count = std::min(m, end * kGroup) - first;
     if (by_row) {

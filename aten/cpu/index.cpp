@@ -42,7 +42,10 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
            bool wrap, const char* op) {
   IndexPlan plan;
   const IndexLayout layout = index_layout(table.sizes(), given, op);
-  const std::vector<Tensor> indices = prepare_indices(table, given, wrap, op, &plan.negative);
+  std::vector<Tensor> indices = prepare_indices(table, given, wrap, op, &plan.negative);
+  for (Tensor& t : indices) {  // what was checked must not be overwritten
+    if (t.defined()) t = apart_from(t, table);
+  }
   // 16-bit floats are summed in float, and rounded once.
   const bool wide = accumulate && is_reduced_float(table.dtype());
   const ScalarType type = wide ? ScalarType::Float32 : table.dtype();

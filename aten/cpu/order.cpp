@@ -5,14 +5,15 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/iterate/stream.h"
+
 namespace facula::cpu {
 
 namespace {
 
-constexpr int64_t kShared = 1 << 16;  // lines from here on are sorted by all threads
 constexpr int64_t kAround = 1 << 21;  // numbers are moved around the cache
 // Numbers of 8 bytes that fill cache lines.
-int64_t whole_lines(int64_t n) { return (n + 7) / 8 * 8; }
+int64_t padded(int64_t n) { return (n + 7) / 8 * 8; }
 
 const OrderTable& table() { return FACULA_BY_ISA(order_table); }
 
@@ -47,7 +48,8 @@ void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shif
       sum += c;
     }
   }
-  const bool around = parts.n >= kAround, collect = around || (parts.n >= kShared && crowded(counts, buckets));
+  const bool around = parts.n >= kAround && whole_lines(to),
+             collect = around || (parts.n >= kShared && crowded(counts, buckets));
   const Bytes memory(collect ? static_cast<size_t>(parts.count * buckets) * 64 : 0);
   uint64_t* lines = memory.as<uint64_t>();
   parts.each([=](int64_t p, int64_t begin, int64_t end) {
@@ -85,7 +87,7 @@ bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
     while (j < n && (packed[j] >> 32) == (packed[i] >> 32)) ++j;
     const int64_t run = j - i;
     if (run > 256) {
-      const int64_t room = whole_lines(run);
+      const int64_t room = padded(run);
       Bytes memory(static_cast<size_t>(3 * room) * 8);
       uint64_t* sub = memory.as<uint64_t>();
       for (int64_t k = 0; k < run; ++k) sub[k] = keys[position_of(packed[i + k])];
@@ -232,7 +234,7 @@ SortedLine<C>::SortedLine(int64_t n, bool descending, bool shared)
     : n_(n),
       flip_(descending ? ~KeyOf<C>(0) : KeyOf<C>(0)),
       shared_(shared),
-      memory_(static_cast<size_t>(whole_lines(n) * (sizeof(C) == 8 ? 3 : 2)) * 8) {
+      memory_(static_cast<size_t>(padded(n) * (sizeof(C) == 8 ? 3 : 2)) * 8) {
   FACULA_CHECK(n <= (int64_t{1} << 32), Runtime, "sorting more than 2^32 elements along one dim is not supported");
 }
 
@@ -240,7 +242,7 @@ template <typename C>
 void SortedLine<C>::sort(const C* x) {
   x_ = x;
   uint64_t* packed = memory_.as<uint64_t>();
-  uint64_t* scratch = packed + whole_lines(n_);
+  uint64_t* scratch = packed + padded(n_);
   if constexpr (sizeof(C) == 4) {
     std::atomic<bool> exact = true;
     parts().each([&](int64_t, int64_t begin, int64_t end) {
@@ -254,7 +256,7 @@ void SortedLine<C>::sort(const C* x) {
     exact_ = exact;
     sort_packed(packed, scratch, n_, shared_);
   } else {
-    uint64_t* keys = scratch + whole_lines(n_);
+    uint64_t* keys = scratch + padded(n_);
     std::atomic<bool> exact = true;
     parts().each([&](int64_t, int64_t begin, int64_t end) {
       if (!loops_of<C>(table()).keys(x + begin, end - begin, flip_, keys + begin)) exact = false;

@@ -30,6 +30,8 @@ inline int64_t position_of(P p) {
 template <typename C>
 using PackedOf = std::conditional_t<sizeof(C) == 8, uint128, uint64_t>;
 
+inline constexpr int64_t kShared = 1 << 16;  // lines from here on are sorted by all threads
+
 // [0, n) in parts, one a thread if `shared` and worth it.
 struct Parts {
   Parts(int64_t size, bool shared);
@@ -43,8 +45,9 @@ struct Parts {
   int64_t n, count, length;
 };
 
-// Sorts n packed elements with different positions; `scratch` has room for as many; both are
-// 64-byte aligned. `shared`: among threads. `even`: keys are spread evenly, so that few agree in their upper bits.
+// Sorts n packed elements with different positions; `scratch` has room for as many, and
+// large ones are faster where both begin a cache line. `shared`: among threads. `even`: keys are spread evenly, so that
+// few agree in their upper bits.
 void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even = false);
 
 // Moves the k first elements in order to the front, in any order; the k-th ends up at data[k - 1].

@@ -28,9 +28,9 @@ struct Begun {
   Tensor index, origin;
 };
 Begun begin(const Tensor& out, const Tensor& self, const Tensor& index, int64_t dim, const char* op) {
-  bool covers = index.numel() > 0 && self.dim() > 0 && out.raw() != self.raw() && self.dtype() == out.dtype() &&
-                !is_reduced_float(self.dtype()) && self.numel() >= kLines * self.size(dim) &&
-                index.size(-1) >= Walk::kLongRow;
+  bool covers = index.numel() > 0 && index.dim() > 0 && self.dim() > 0 && out.raw() != self.raw() &&
+                self.dtype() == out.dtype() && !is_reduced_float(self.dtype()) &&
+                self.numel() >= kLines * self.size(dim) && index.size(-1) >= Walk::kLongRow;
   for (int64_t d = 0; d < self.dim(); ++d) covers = covers && (d == dim || index.size(d) == self.size(d));
   const Tensor plain = checked_index(index, self, dim, op, out, !covers);
   if (!covers && !out.is_same(self)) copy_strided(out, self);

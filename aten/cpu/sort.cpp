@@ -13,8 +13,6 @@ namespace facula::cpu {
 
 namespace {
 
-constexpr int64_t kShared = 1 << 16;  // lines from here on are sorted by all threads
-
 // The lines of several tensors along one dim, which may have different sizes in that dim.
 struct DimLines {
   StridedPlan plan;

@@ -90,6 +90,10 @@ void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
         tiled.tile = itemsize(type) <= 4 ? 64 : 32;
         tiled.vec = itemsize(type) == 2 ? 2 : 1;
         add(pointwise_source(f, compute, dtypes, tiled));
+        if (tiled.vec == 2) {
+          tiled.tile = 128;
+          add(pointwise_source(f, compute, dtypes, tiled));
+        }
       }
       if (level == 0 || (level == 1 && types.size() > 1 && type != types[0])) continue;
       form.kind = PointwiseForm::kStrided;

@@ -101,7 +101,8 @@ int claim_cpu(cpu_set_t& taken) {
   }
   cpu_set_t allowed;
   if (get_num_threads() > usable_cpus() || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return -1;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+  for (int i = 1; i < CPU_SETSIZE; ++i) {
+    const int cpu = (here + i) % CPU_SETSIZE;
     if (!CPU_ISSET(cpu, &allowed) || CPU_ISSET(cpu, &taken)) continue;
     CPU_SET(cpu, &taken);
     return cpu;

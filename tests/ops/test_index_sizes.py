@@ -156,3 +156,35 @@ def test_rows_in_other_orders(rng, dtype):
     np.testing.assert_array_equal(t.permute(1, 0, 2).contiguous().numpy(), x.transpose(1, 0, 2))
     np.testing.assert_array_equal(t[:, :, ::3].contiguous().numpy(), x[:, :, ::3])
     np.testing.assert_array_equal(t[:, 1::2, 5:].contiguous().numpy(), x[:, 1::2, 5:])
+
+
+def test_a_table_that_is_its_own_index():
+    """What is written into it must not be read as an index."""
+    far = 10**9
+    want = np.array([1, 0])
+    want[want.copy()] = [far, 5]
+    x = fa.tensor([1, 0])
+    x[x] = fa.tensor([far, 5])
+    np.testing.assert_array_equal(x.numpy(), want)
+    want = np.array([1, 0])
+    np.add.at(want, want.copy(), [far, far])
+    for name in ("index_add_", "index_copy_"):
+        x = fa.tensor([1, 0])
+        getattr(x, name)(0, x, fa.tensor([far, far]))
+        np.testing.assert_array_equal(x.numpy(), want if name == "index_add_" else [far, far])
+    x = fa.tensor([1, 0])
+    x.index_put_((x,), fa.tensor([far, far]), accumulate=True)
+    np.testing.assert_array_equal(x.numpy(), want)
+    x = fa.tensor([1, 0])
+    x.put_(x, fa.tensor([far, far]))
+    x = fa.tensor([1, 0])
+    x.index_fill_(0, x, far)
+    assert x.tolist() == [far, far]
+
+
+def test_columns_of_any_number_are_shared_out(rng):
+    for columns in (64, 65, 130, 1088, 2049, 4100):
+        a, x = rng.integers(-3, 4, (33, columns)), rng.integers(-3, 4, 33)
+        for dtype in (fa.float32, fa.float64, fa.bfloat16):
+            found = fa.tensor(x).to(dtype) @ fa.tensor(a).to(dtype)
+            np.testing.assert_array_equal(found.double().numpy(), fa.tensor(x @ a).to(dtype).double().numpy())

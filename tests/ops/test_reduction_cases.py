@@ -286,6 +286,15 @@ def test_topk_of_ordered_equal_and_last_elements(dtype: str, largest: bool) -> N
                     assert top.indices.tolist() == order[:k].tolist()
 
 
+def test_topk_of_millions() -> None:
+    """Enough of them that they are written past the cache; a line of odd length."""
+    n, k = 6_400_001, 2_100_003
+    a = np.random.default_rng(8).integers(0, 60_000, n).astype(np.int32)
+    top = fa.topk(fa.from_numpy(a), k)
+    np.testing.assert_array_equal(top.values.numpy(), np.sort(a)[::-1][:k])
+    np.testing.assert_array_equal(a[top.indices.numpy()], top.values.numpy())
+
+
 def test_signed_zeros_and_nan_survive_sorting() -> None:
     x = fa.tensor([0.0, -0.0, NAN, -1.0, -0.0])
     values, indices = fa.sort(x)

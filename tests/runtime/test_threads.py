@@ -1,4 +1,4 @@
-"""The threads that share work: what they may use, and that they do share."""
+"""The threads that share work keep to the CPUs that they may use."""
 
 from __future__ import annotations
 
