@@ -187,4 +187,5 @@ def test_columns_of_any_number_are_shared_out(rng):
         a, x = rng.integers(-3, 4, (33, columns)), rng.integers(-3, 4, 33)
         for dtype in (fa.float32, fa.float64, fa.bfloat16):
             found = fa.tensor(x).to(dtype) @ fa.tensor(a).to(dtype)
-            np.testing.assert_array_equal(found.double().numpy(), fa.tensor(x @ a).to(dtype).double().numpy())
+            want = fa.tensor(x @ a).to(dtype)
+            np.testing.assert_array_equal(found.double().numpy(), want.double().numpy())
