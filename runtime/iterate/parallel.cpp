@@ -110,36 +110,34 @@ int claim_cpu(cpu_set_t& taken) {
   return -1;
 }
 
-// Where a thread may run while it sleeps: not where its last caller is, beside which it would be woken, and wait.
-class AwayFrom {
-  cpu_set_t allowed_{}, narrowed_{};
+// Narrows the CPUs that this thread may run on, for a while. Another's choice, made meanwhile, stays.
+class Narrowed {
+  cpu_set_t before_{}, now_{};
   bool is_narrowed_ = false;
 
  public:
-  explicit AwayFrom(int cpu) {
-    if (cpu < 0 || get_num_threads() > usable_cpus()) return;
-    if (sched_getaffinity(0, sizeof(allowed_), &allowed_) != 0 || !CPU_ISSET(cpu, &allowed_)) return;
-    narrowed_ = allowed_;
-    CPU_CLR(cpu, &narrowed_);
-    is_narrowed_ = CPU_COUNT(&narrowed_) > 0 && sched_setaffinity(0, sizeof(narrowed_), &narrowed_) == 0;
+  template <typename F>
+  explicit Narrowed(const F& narrow) {
+    if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
+    now_ = before_;
+    narrow(now_);
+    is_narrowed_ = CPU_COUNT(&now_) > 0 && sched_setaffinity(0, sizeof(now_), &now_) == 0;
   }
-  AwayFrom(const AwayFrom&) = delete;
-  AwayFrom& operator=(const AwayFrom&) = delete;
-  ~AwayFrom() {
-    cpu_set_t now;
-    // Another's choice, made meanwhile, stays.
-    if (!is_narrowed_ || sched_getaffinity(0, sizeof(now), &now) != 0 || !CPU_EQUAL(&now, &narrowed_)) return;
-    sched_setaffinity(0, sizeof(allowed_), &allowed_);
+  Narrowed(const Narrowed&) = delete;
+  Narrowed& operator=(const Narrowed&) = delete;
+  ~Narrowed() {
+    cpu_set_t found;
+    if (!is_narrowed_ || sched_getaffinity(0, sizeof(found), &found) != 0 || !CPU_EQUAL(&found, &now_)) return;
+    sched_setaffinity(0, sizeof(before_), &before_);
   }
 };
 
-// Moves this thread, which may leave again: what it is allowed stays as it was.
+// Moves this thread, which may leave again.
 void move_to(int cpu) {
-  cpu_set_t allowed, target;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  CPU_ZERO(&target);
-  CPU_SET(cpu, &target);
-  if (sched_setaffinity(0, sizeof(target), &target) == 0) sched_setaffinity(0, sizeof(allowed), &allowed);
+  const Narrowed there([&](cpu_set_t& cpus) {
+    CPU_ZERO(&cpus);
+    CPU_SET(cpu, &cpus);
+  });
 }
 
 // One parallel_for; lives on its caller's stack.
@@ -200,9 +198,11 @@ struct Pool {
     }
   }
 
-  // Until there is a job.
+  // Until there is a job; not where the last caller is, beside which this thread would be woken, and wait.
   void sleep(int caller) {
-    const AwayFrom away(caller);
+    const Narrowed away([&](cpu_set_t& cpus) {
+      if (caller >= 0 && get_num_threads() <= usable_cpus()) CPU_CLR(caller, &cpus);
+    });
     std::unique_lock lock(mutex);
     ++asleep;
     wake.wait(lock, [&] { return !jobs.empty(); });
