@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "aten/cpu/ahead.h"
 #include "aten/cpu/attention_loops.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/gemm_loops.h"
@@ -16,10 +17,8 @@
 namespace facula::cpu {
 namespace {
 
-constexpr int64_t kPanels = 16;  // panels of keys in a block
-constexpr int64_t kFetched = 3;  // rows that are fetched before a product
-template <typename T>
-constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+constexpr int64_t kPanels = 16;              // panels of keys in a block
+constexpr int64_t kNear = int64_t{1} << 19;  // bytes of keys and values that a second-level cache takes beside others
 
 // (B, H, rows, columns) with contiguous columns.
 template <typename T>
@@ -45,6 +44,10 @@ struct Problem {
   int64_t batch, heads, kv_heads, queries, keys, width, value_width;
   bool causal;
   int64_t group() const { return heads / kv_heads; }
+  template <typename T>
+  bool near() const {
+    return keys * (width + value_width) * static_cast<int64_t>(sizeof(T)) <= kNear;
+  }
   // Keys that the queries from `first` on can see.
   int64_t visible(int64_t first, int64_t count) const { return causal ? std::min(keys, first + count) : keys; }
 };
@@ -128,19 +131,22 @@ struct Scores {
   int64_t pitch;
 
   // From keys where they lie, `row` apart.
-  void compute_rows(const T* from, int64_t row, const T* packed_queries, int64_t nk, T* s) const {
+  void compute_rows(const T* from, int64_t row, const T* packed_queries, int64_t nk, T* s, Ahead* ahead) const {
     const GemmLoops<T>& gemm = gemm_loops<T>();
     for (int64_t i = 0; i < nk; i += keys.width()) {
-      gemm.strided_tile(p.width, from + i * row, row, 1, packed_queries, gemm.nr, s + i * pitch, pitch,
-                        std::min(keys.width(), nk - i), gemm.nr, false);
+      ahead->step();
+      gemm.near_tile(p.width, from + i * row, row, 1, packed_queries, gemm.nr, s + i * pitch, pitch,
+                     std::min(keys.width(), nk - i), gemm.nr, false);
     }
   }
-  void compute(const T* packed_keys, const T* packed_queries, int64_t i0, int64_t i1, int64_t nk, T* s) const {
+  void compute(const T* packed_keys, const T* packed_queries, int64_t i0, int64_t i1, int64_t nk, T* s,
+               Ahead* ahead) const {
     const GemmLoops<T>& gemm = gemm_loops<T>();
     for (int64_t i = i0; i < i1; ++i) {
+      ahead->step();
       const int64_t row = (i - i0) * keys.width();
-      gemm.tile(p.width, packed_keys + keys.at(i), keys.width(), packed_queries, s + row * pitch, pitch,
-                std::min(keys.rows(i), nk - row), gemm.nr, false);
+      gemm.near_tile(p.width, packed_keys + keys.at(i), 1, keys.width(), packed_queries, gemm.nr, s + row * pitch,
+                     pitch, std::min(keys.rows(i), nk - row), gemm.nr, false);
     }
   }
   void hide(int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, T* s, T* scale) const {
@@ -163,6 +169,15 @@ struct Scores {
   }
 };
 
+// Part `i` of `parts` of a head's keys and values.
+template <typename T>
+void add_keys(const Problem& p, const Heads<const T>& k, const Heads<const T>& v, int64_t b, int64_t kv, int64_t i,
+              int64_t parts, Ahead* ahead) {
+  const int64_t first = i * p.keys / parts, rows = (i + 1) * p.keys / parts - first;
+  ahead->add(k.at(b, kv, first), rows, p.width, k.row);
+  ahead->add(v.at(b, kv, first), rows, p.value_width, v.row);
+}
+
 template <typename T>
 void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k, const Heads<const T>& v,
              const Mask& mask, T scale, T* out, T* lse) {
@@ -173,6 +188,12 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
   const Scores<T> scores{p, mask, keys, nr};
   const int64_t block = kPanels * keys.width(), rise = even_panel(p.value_width, gemm.mr);
   const int64_t work = std::max<int64_t>(1, nr * p.keys * (p.width + p.value_width));
+  // The next head's first queries, and part `i` of its keys and values.
+  const auto add_next = [&](int64_t bh, int64_t i, Ahead* ahead) {
+    const int64_t b = bh / p.heads, h = bh % p.heads;
+    if (i + 1 == blocks) ahead->add(q.at(b, h, 0), std::min(nr, p.queries), p.width, q.row);
+    if (h % p.group() == 0 && p.near<T>()) add_keys(p, k, v, b, h / p.group(), i, blocks, ahead);
+  };
   parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> buffer(nr * (block + p.width + p.value_width + 3) + 16);
     T *s = buffer.get(), *o = s + nr * block, *panel = o + nr * p.value_width, *maxima = panel + nr * p.width + 16;
@@ -183,24 +204,22 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
       gemm.pack(p.width, nq, nr, q.at(b, h, q0), q.row, 1, panel);
       std::fill_n(maxima, nr, -std::numeric_limits<T>::infinity());
       std::fill_n(sums, nr, T(0));
-      // The place of the results and the queries that come next are fetched between the products, row by row.
       T* to = out + (bh * p.queries + q0) * p.value_width;
-      const T* next = q.at(b, h, q0 + nr < p.queries ? q0 + nr : q0);
-      int64_t fetched = 0;
+      Ahead ahead;
+      ahead.add(to, nq, p.value_width, p.value_width, true);
+      if (q0 + nr < p.queries) ahead.add(q.at(b, h, q0 + nr), std::min(nr, p.queries - q0 - nr), p.width, q.row);
+      if ((bh + 1) * blocks < end) add_next(bh + 1, item % blocks, &ahead);
+      ahead.spread((visible + keys.width() - 1) / keys.width());
       for (int64_t k0 = 0; k0 < visible; k0 += block) {
         const int64_t nk = std::min(block, visible - k0);
         T factor = scale;
-        scores.compute_rows(k.at(b, kv, k0), k.row, panel, nk, s);
+        scores.compute_rows(k.at(b, kv, k0), k.row, panel, nk, s, &ahead);
         scores.hide(b, h, q0, nq, k0, nk, s, &factor);
         loops.accumulate(nk, factor, s, maxima, sums, shrink);
         if (k0 > 0) loops.scale(p.value_width, shrink, o);
         for (int64_t e = 0; e < p.value_width; e += rise) {
-          for (const int64_t end = std::min(nq, fetched + kFetched); fetched < end; ++fetched) {
-            for (int64_t x = 0; x < p.value_width; x += kLine<T>)
-              __builtin_prefetch(to + fetched * p.value_width + x, 1);
-            for (int64_t x = 0; x < p.width; x += kLine<T>) __builtin_prefetch(next + fetched * q.row + x);
-          }
-          gemm.tile(nk, v.at(b, kv, k0) + e, v.row, s, o + e * nr, nr, std::min(rise, p.value_width - e), nr, k0 > 0);
+          gemm.near_tile(nk, v.at(b, kv, k0) + e, 1, v.row, s, nr, o + e * nr, nr, std::min(rise, p.value_width - e),
+                         nr, k0 > 0);
         }
       }
       if (visible == 0) std::fill_n(o, nr * p.value_width, T(0));
@@ -226,13 +245,11 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
   const GemmLoops<T>& gemm = gemm_loops<T>();
   constexpr int64_t kTwo = 2;  // panels of queries that are taken together
   const int64_t nr = gemm.nr, span = kTwo * nr;
-  std::fill_n(dk, p.batch * p.kv_heads * p.keys * p.width, T(0));
-  std::fill_n(dv, p.batch * p.kv_heads * p.keys * p.value_width, T(0));
   const Panels<T> keys(p.keys, p.width), values(p.keys, p.value_width);
   const Scores<T> scores{p, mask, keys, span};
   const int64_t mr = keys.width(), block = kPanels * mr, rise = even_panel(p.width, gemm.mr);
   const auto padded = [nr](int64_t n) { return (n + nr - 1) / nr * nr; };
-  const int64_t wide = padded(p.width), wide_value = padded(p.value_width);
+  const int64_t wide = padded(p.width), wide_value = padded(p.value_width), spans = (p.queries + span - 1) / span;
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> packed(keys.size() + values.size());
     const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2) + 128);
@@ -245,6 +262,8 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
     T *slopes = take(span * p.width), *delta = take(span), *shift = take(span);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t b = item / p.kv_heads, kv = item % p.kv_heads;
+      std::fill_n(dk + item * p.keys * p.width, p.keys * p.width, T(0));
+      std::fill_n(dv + item * p.keys * p.value_width, p.keys * p.value_width, T(0));
       keys.pack(k.at(b, kv, 0), k.row, pk);
       values.pack(v.at(b, kv, 0), v.row, pv);
       for (int64_t h = kv * p.group(); h < (kv + 1) * p.group(); ++h) {
@@ -252,6 +271,17 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
         for (int64_t q0 = 0; q0 < p.queries; q0 += span) {
           const int64_t count = std::min(span, p.queries - q0), panels = (count + nr - 1) / nr;
           const int64_t visible = p.visible(q0, count);
+          Ahead ahead;
+          ahead.add(dq + (bh * p.queries + q0) * p.width, count, p.width, p.width, true);
+          if (const int64_t q1 = q0 + span, after = std::min(span, p.queries - q1); after > 0) {
+            ahead.add(q.at(b, h, q1), after, p.width, q.row);
+            ahead.add(dy.at(b, h, q1), after, p.value_width, dy.row);
+            ahead.add(out + (bh * p.queries + q1) * p.value_width, after, p.value_width, p.value_width);
+          }
+          if (h + 1 == (kv + 1) * p.group() && item + 1 < end && p.near<T>()) {
+            add_keys(p, k, v, (item + 1) / p.kv_heads, (item + 1) % p.kv_heads, q0 / span, spans, &ahead);
+          }
+          ahead.spread(panels * ((visible + mr - 1) / mr));
           for (int64_t j = 0; j < panels; ++j) {
             const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
             gemm.pack(p.width, nq, nr, q.at(b, h, first), q.row, 1, columns_q + j * nr * p.width);
@@ -282,12 +312,12 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               if (nkj == 0) continue;
               const int64_t end = i0 + (nkj + mr - 1) / mr;
               T factor = scale;
-              scores.compute(pk, columns_q + j * nr * p.width, i0, end, nkj, sj);
+              scores.compute(pk, columns_q + j * nr * p.width, i0, end, nkj, sj, &ahead);
               scores.hide(b, h, first, nq, k0, nkj, sj, &factor);
               for (int64_t i = i0; i < end; ++i) {
                 const int64_t row = (i - i0) * mr;
-                gemm.tile(p.value_width, pv + values.at(i), mr, columns_g + j * nr * p.value_width, dpj + row * span,
-                          span, std::min(keys.rows(i), nkj - row), nr, false);
+                gemm.near_tile(p.value_width, pv + values.at(i), 1, mr, columns_g + j * nr * p.value_width, nr,
+                               dpj + row * span, span, std::min(keys.rows(i), nkj - row), nr, false);
               }
               loops.gradient(nkj, span, factor, shift + j * nr, delta + j * nr, sj, dpj);
               if (factor != scale) {  // the scores had taken the scale, their slopes lack it
@@ -296,8 +326,8 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
                 }
               }
               for (int64_t e = 0; e < p.width; e += rise) {
-                gemm.strided_tile(nkj, k.at(b, kv, k0) + e, 1, k.row, dpj, span, slopes + (j * p.width + e) * nr, nr,
-                                  std::min(rise, p.width - e), nr, k0 > 0);
+                gemm.near_tile(nkj, k.at(b, kv, k0) + e, 1, k.row, dpj, span, slopes + (j * p.width + e) * nr, nr,
+                               std::min(rise, p.width - e), nr, k0 > 0);
               }
             }
             for (int64_t i = i0; i < i1; ++i) {
@@ -309,12 +339,12 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               T* dv_rows = dv + (item * p.keys + k0 + row) * p.value_width;
               T* dk_rows = dk + (item * p.keys + k0 + row) * p.width;
               for (int64_t e = 0; e < p.value_width; e += nr) {
-                gemm.strided_tile(depth, s + first, span, 1, rows_g + e * span + from * nr * nr, nr, dv_rows + e,
-                                  p.value_width, rows, std::min(nr, p.value_width - e), true);
+                gemm.near_tile(depth, s + first, span, 1, rows_g + e * span + from * nr * nr, nr, dv_rows + e,
+                               p.value_width, rows, std::min(nr, p.value_width - e), true);
               }
               for (int64_t e = 0; e < p.width; e += nr) {
-                gemm.strided_tile(depth, dp + first, span, 1, rows_q + e * span + from * nr * nr, nr, dk_rows + e,
-                                  p.width, rows, std::min(nr, p.width - e), true);
+                gemm.near_tile(depth, dp + first, span, 1, rows_q + e * span + from * nr * nr, nr, dk_rows + e, p.width,
+                               rows, std::min(nr, p.width - e), true);
               }
             }
           }

@@ -205,8 +205,8 @@ void tiles_gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const
   const int64_t mr = even_panel(m, loops.mr), nr = loops.nr;
   for (int64_t i = 0; i < m; i += mr) {
     for (int64_t j = 0; j < n; j += nr) {
-      loops.strided_tile(k, a.data + i * a.row, a.row, a.col, b.data + j, b.row, c.data + i * c.row + j, c.row,
-                         std::min(mr, m - i), std::min(nr, n - j), accumulate);
+      loops.near_tile(k, a.data + i * a.row, a.row, a.col, b.data + j, b.row, c.data + i * c.row + j, c.row,
+                      std::min(mr, m - i), std::min(nr, n - j), accumulate);
     }
   }
 }

@@ -39,14 +39,17 @@ inline __attribute__((always_inline)) void store_part(T* p, const Lanes<T>& v, i
 #endif
 }
 
-// One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
-// columns of depth p are at b + p * b_row, or with Taps at b + taps[p]; of the last vector only `last`
-// columns exist when Part. C = D plus the product, or the product where D is null. Rows of A are reached from every
-// fifth, as machines scale an index by 1, 2, 4, 8.
-template <typename T, int R, int V, bool Taps, bool Part>
+// Where the columns of depth p are: at b + p * b_row, fetched on the way or near already, or at b + taps[p].
+enum class From { Stream, Near, Taps };
+
+// One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. Of the last vector
+// only `last` columns exist when Part. C = D plus the product, or the product where D is null. Rows of A are reached
+// from every fifth, as machines scale an index by 1, 2, 4, 8.
+template <typename T, int R, int V, From B, bool Part>
 void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
             const int64_t* __restrict taps, const T* next, const T* d, int64_t d_row, T* c, int64_t ldc, int64_t last) {
   using Vector = Lanes<T>;
+  constexpr bool Taps = B == From::Taps;
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
   Vector acc[R][V] = {};
@@ -63,7 +66,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
     const T* from = Taps ? b + taps[p] : b;
     if (Taps) {
       __builtin_prefetch(next + taps[p], 0, 2);
-    } else {
+    } else if (B == From::Stream) {
       for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);
     }
 #pragma GCC unroll 8
@@ -111,9 +114,9 @@ template <typename T>
 using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const T*, const T*,
                         int64_t, T*, int64_t, int64_t);
 
-template <typename T, int V, bool Taps, bool Part, int... R>
+template <typename T, int V, From B, bool Part, int... R>
 Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
-  static constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V, Taps, Part>...};
+  static constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V, B, Part>...};
   return kernels[rows - 1];
 }
 
@@ -123,10 +126,10 @@ template <typename T>
 void tile_onto(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, const T* d,
                int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols) {
   constexpr int64_t kN = kLanes<T>;
-  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, false, false>(rows, kAllRows)
-                        : cols > kN         ? pick<T, kVectors, false, true>(rows, kAllRows)
-                        : cols == kN        ? pick<T, 1, false, false>(rows, kAllRows)
-                                            : pick<T, 1, false, true>(rows, kAllRows);
+  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, From::Stream, false>(rows, kAllRows)
+                        : cols > kN         ? pick<T, kVectors, From::Stream, true>(rows, kAllRows)
+                        : cols == kN        ? pick<T, 1, From::Stream, false>(rows, kAllRows)
+                                            : pick<T, 1, From::Stream, true>(rows, kAllRows);
   run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
 }
 
@@ -134,6 +137,17 @@ template <typename T>
 void strided_tile(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t ldc,
                   int64_t rows, int64_t cols, bool accumulate) {
   tile_onto<T>(depth, a, a_row, a_col, b, b_row, accumulate ? c : nullptr, ldc, c, ldc, rows, cols);
+}
+
+template <typename T>
+void near_tile(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c, int64_t ldc,
+               int64_t rows, int64_t cols, bool accumulate) {
+  if (cols < kColumns<T>) {
+    strided_tile<T>(depth, a, a_row, a_col, b, b_row, c, ldc, rows, cols, accumulate);
+    return;
+  }
+  pick<T, kVectors, From::Near, false>(rows, kAllRows)(depth, a, a_row, a_col, b, b_row, nullptr, nullptr,
+                                                       accumulate ? c : nullptr, ldc, c, ldc, kLanes<T>);
 }
 
 template <typename T>
@@ -146,9 +160,9 @@ template <typename T>
 void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, T* c,
                int64_t ldc, int64_t rows, int64_t cols, bool accumulate) {
   constexpr int64_t kN = kLanes<T>;
-  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, true, false>(rows, kAllRows)
-                        : cols > kN         ? pick<T, kVectors, true, true>(rows, kAllRows)
-                                            : pick<T, 1, true, true>(rows, kAllRows);
+  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, From::Taps, false>(rows, kAllRows)
+                        : cols > kN         ? pick<T, kVectors, From::Taps, true>(rows, kAllRows)
+                                            : pick<T, 1, From::Taps, true>(rows, kAllRows);
   run(depth, a, 1, width, b, 0, taps, next, accumulate ? c : nullptr, ldc, c, ldc, cols > kN ? cols - kN : cols);
 }
 
@@ -235,10 +249,10 @@ void pack(int64_t depth, int64_t count, int64_t width, const T* __restrict in, i
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(GemmLoops<float>, gemm_loops_float,
-                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, strided_tile<float>, tile_onto<float>,
-                      pack<float>})
+                     {kRows, kColumns<float>, tile<float>, tile_taps<float>, strided_tile<float>, near_tile<float>,
+                      tile_onto<float>, pack<float>})
 FACULA_DEFINE_BY_ISA(GemmLoops<double>, gemm_loops_double,
-                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, strided_tile<double>, tile_onto<double>,
-                      pack<double>})
+                     {kRows, kColumns<double>, tile<double>, tile_taps<double>, strided_tile<double>, near_tile<double>,
+                      tile_onto<double>, pack<double>})
 
 }  // namespace facula

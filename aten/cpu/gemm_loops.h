@@ -23,6 +23,9 @@ struct GemmLoops {
   // b + p * b_row.
   void (*strided_tile)(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
                        int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
+  // The same where B stays in the first-level cache.
+  void (*near_tile)(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
+                    int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
   // The same with C = D plus the product, row i of D at d + i * d_row.
   void (*tile_onto)(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, const T* d,
                     int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols);
