@@ -35,6 +35,8 @@ const Caches& caches() {
 constexpr int64_t kPieceWork = 1 << 21;
 // Elements of B that are packed at once when threads share them.
 constexpr int64_t kShared = int64_t{1} << 24;
+// Rows of B that are read together.
+constexpr int64_t kRowsRead = 8;
 
 // Whether `rows` runs of `bytes`, `stride` bytes apart, stay in a first-level cache of 64 sets: at multiples of
 // 4096 bytes they all meet in the same sets.
@@ -104,10 +106,20 @@ class Blocked {
     for (int64_t j0 = 0; j0 < n_; j0 += strip) {
       const int64_t nj = std::min(strip, n_ - j0), count = ceil_div(nj, nr_), wide = count * nr_;
       const int64_t slices = ceil_div(k_, depth_);
-      parallel_for(0, count * slices, grain_for(depth_ * nr_), [&](int64_t begin, int64_t end) {
+      // By rows of B where they are contiguous, else by panels.
+      const bool rows = b_.col == 1;
+      const int64_t parts = rows ? ceil_div(depth_, kRowsRead) : count;
+      const int64_t grain = grain_for(rows ? kRowsRead * nj : depth_ * nr_);
+      parallel_for(0, parts * slices, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t p0 = i / count * depth_, j = i % count * nr_, np = std::min(depth_, k_ - p0);
-          pack_panel(np, p0, j0 + j, packed.get() + p0 * wide + j * np);
+          const int64_t p0 = i / parts * depth_, np = std::min(depth_, k_ - p0), at = i % parts;
+          T* to = packed.get() + p0 * wide;
+          if (rows) {
+            const int64_t p = at * kRowsRead;
+            pack_columns(p0 + p, std::min(kRowsRead, np - p), j0, j0 + nj, np, to + p * nr_);
+          } else {
+            pack_columns(p0, np, j0 + at * nr_, j0 + std::min(nj, (at + 1) * nr_), np, to + at * nr_ * np);
+          }
         }
       });
       const int64_t across = ceil_div(nj, cols_);
@@ -130,8 +142,16 @@ class Blocked {
     });
   }
 
-  void pack_panel(int64_t np, int64_t p0, int64_t j, T* to) const {
-    loops_.pack(np, std::min(nr_, n_ - j), nr_, b_.data + p0 * b_.row + j * b_.col, b_.col, b_.row, to);
+  // Columns [j0, j1) of the depths [p0, p0 + np) of B as panels of `pitch` depths from `to` on: rows are read whole, as
+  // they lie, a few at a time.
+  void pack_columns(int64_t p0, int64_t np, int64_t j0, int64_t j1, int64_t pitch, T* to) const {
+    const int64_t step = b_.col == 1 ? kRowsRead : np;
+    for (int64_t p = 0; p < np; p += step) {
+      for (int64_t j = j0; j < j1; j += nr_) {
+        loops_.pack(std::min(step, np - p), std::min(nr_, n_ - j), nr_, b_.data + (p0 + p) * b_.row + j * b_.col,
+                    b_.col, b_.row, to + (j - j0) * pitch + p * nr_);
+      }
+    }
   }
 
   // C rows [i0, i1), columns [j0, j1), at most cols_ wide; `packed` holds the `wide` columns of B from `origin` on,
@@ -150,7 +170,7 @@ class Blocked {
       const int64_t np = std::min(depth_, k_ - p0);
       const T* from = packed != nullptr ? packed + p0 * wide + (j0 - origin) * np : pb;
       if (own > 0) {
-        for (int64_t j = j0; j < j1; j += nr_) pack_panel(np, p0, j, pb + (j - j0) * np);
+        pack_columns(p0, np, j0, j1, np, pb);
       }
       for (int64_t i = i0; i < i1; i += mr_) {
         const int64_t rows = std::min(mr_, i1 - i);
