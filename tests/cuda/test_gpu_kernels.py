@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import facula as fa
 import numpy as np
 import pytest
@@ -183,3 +185,19 @@ def test_cross_entropy(size: tuple[int, int], dtype: fa.dtype) -> None:
     p = np.exp(a - lse[:, None])
     p[np.arange(size[0]), target] -= 1
     close(grad, p / size[0], dtype)
+
+
+@pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16, fa.float16])
+def test_normal_distribution(dtype: fa.dtype) -> None:
+    """Its function and gelu are right in the tail, and of NaN and infinities."""
+    low = -5.0 if dtype == fa.float16 else -12.0  # normal numbers of the dtype
+    x = fa.linspace(low, 8.0, 20011).to(dtype)
+    exact = np.array([math.erfc(-v / math.sqrt(2)) / 2 for v in values(x)])
+    one_rounding = {fa.float32: 2e-6, fa.bfloat16: 2**-8, fa.float16: 2**-10}[dtype]
+    for got, right in (
+        (fa.special.ndtr(x.to("cuda")), exact),
+        (fa.nn.functional.gelu(x.to("cuda")), values(x) * exact),
+    ):
+        assert (np.abs(values(got) - right) <= one_rounding * np.abs(right) + 1e-30).all()
+    odd = fa.tensor([-np.inf, np.inf, np.nan, 0.0, 300.0, -300.0], dtype=dtype, device="cuda")
+    np.testing.assert_array_equal(values(fa.special.ndtr(odd)), [0, 1, np.nan, 0.5, 1, 0])

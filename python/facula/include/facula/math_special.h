@@ -71,6 +71,9 @@ FACULA_MATH double erfc_argument_rest(double x, double t) {
          x * -1.210161710447896937e-08;
 }
 }  // namespace detail
+#ifdef FACULA_NORMAL_CDF  // a device's own, of floats
+FACULA_MATH float normal_cdf(float x) { return FACULA_NORMAL_CDF(x); }
+#endif
 template <Float T>
 FACULA_MATH T normal_cdf(T x) {
   const T t = x * T(-0.70710678118654752440);
