@@ -43,18 +43,15 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
     const T count = static_cast<T>(p.length);
     constexpr int64_t kStep = sizeof(I);
     const char* const in = p.in + first * kStep;
-    T x[kHeld][FACULA_VEC];
 #if FACULA_KIND == 0
-    const auto read = [&](int i, int64_t place) {
-      if (FACULA_ITEMS == 0) read_vector<I>(in, place, kStep, x[i]);
-    };
-    HeldRow<I> held;
+    HeldRow<I> held;  // as they lie: of 16 bits they take half the registers of what they are computed in
     held.load(in, kStep, length);
     T mean = T(0);
     each_vector(length, [&](int i, int64_t place) {
-      held.get(i, in, place, kStep, x[i]);
+      T x[FACULA_VEC];
+      held.get(i, in, place, kStep, x);
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) mean += x[i][k];
+      for (int k = 0; k < FACULA_VEC; ++k) mean += x[k];
     });
 #if FACULA_RMS
     mean = T(0);
@@ -63,24 +60,24 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
 #endif
     T squares = T(0);
     each_vector(length, [&](int i, int64_t place) {
-      read(i, place);
+      T x[FACULA_VEC];
+      held.get(i, in, place, kStep, x);
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) squares += (x[i][k] - mean) * (x[i][k] - mean);
+      for (int k = 0; k < FACULA_VEC; ++k) squares += (x[k] - mean) * (x[k] - mean);
     });
     const T rstd = T(1) / math::sqrt(fold.over<Add>(squares) / count + static_cast<T>(p.eps));
     each_vector(length, [&](int i, int64_t place) {
-      read(i, place);
-      T w[FACULA_VEC], b[FACULA_VEC];
+      T x[FACULA_VEC], w[FACULA_VEC], b[FACULA_VEC];
+      held.get(i, in, place, kStep, x);
       if (p.weight != nullptr) read_vector<W>(p.weight, place, sizeof(W), w);
       if (p.bias != nullptr) read_vector<W>(p.bias, place, sizeof(W), b);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        T v = (x[i][k] - mean) * rstd;
-        if (p.weight != nullptr) v *= w[k];
-        if (p.bias != nullptr) v += b[k];
-        x[i][k] = v;
+        x[k] = (x[k] - mean) * rstd;
+        if (p.weight != nullptr) x[k] *= w[k];
+        if (p.bias != nullptr) x[k] += b[k];
       }
-      write_vector<I>(p.out + first * kStep, place, kStep, x[i]);
+      write_vector<I>(p.out + first * kStep, place, kStep, x);
     });
     if (real && threadIdx.x % FACULA_LANES == 0) {
       if (p.mean != nullptr) reinterpret_cast<M*>(p.mean)[row] = element<M>(mean);
@@ -88,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
     }
 #else
     ahead.wait();
-    T g[kHeld][FACULA_VEC];
+    T x[kHeld][FACULA_VEC], g[kHeld][FACULA_VEC];
     const T mean = FACULA_RMS || !real ? T(0) : load<T>(reinterpret_cast<const M*>(p.mean)[row]);
     const T rstd = real ? load<T>(reinterpret_cast<const M*>(p.rstd)[row]) : T(0);
     const auto read = [&](int i, int64_t place) {
