@@ -85,8 +85,12 @@ bool fits(const Matrix& m, int64_t rows, int64_t columns, bool& turned, int64_t&
   return false;
 }
 
+// One tile of our own kernel: the library's choice of an algorithm would take longer than the product.
+bool is_small(const Sizes& n) { return n.batch <= 16 && n.rows <= 32 && n.columns <= 32 && n.inner <= 64; }
+
 int32_t product(const Device& device, void* stream, int32_t dtype, const Sizes& n, const Matrix& a, const Matrix& b,
                 const Matrix& out, const Numbers& numbers, const void* bias) {
+  if (bias == nullptr && is_small(n)) return own_product(device, stream, dtype, n, a, b, out, numbers);
   Product p;
   bool out_turned = false;
   if (n.inner > 0 && fits(a, n.rows, n.inner, p.a_turned, p.a_step) &&

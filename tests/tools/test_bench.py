@@ -25,6 +25,19 @@ def test_a_ratio_is_of_rounds_and_not_of_medians() -> None:
     assert result.paired_ratio(ours, theirs) == 0.5
 
 
+def test_beyond_a_kernel_is_what_is_left_of_each_round() -> None:
+    goal = row.Beyond("card", 2e-6, "launch", part=0.5)
+    samples = {
+        "facula": [5e-6, 6e-6, 5e-6],
+        "torch": [9e-6, 9e-6, 8e-6],
+        "card": [4e-6, 5e-6, 3e-6],
+    }
+    ours, part = measure.beyond(goal, samples)
+    assert (ours.value, ours.torch, ours.met) == (pytest.approx(1.0), pytest.approx(5.0), True)
+    assert part.value == pytest.approx(1 / 4) and part.limit == 0.5  # of 1/5, 1/4 and 2/5
+    assert measure.beyond(goal, {"facula": [1.0]}) == []
+
+
 def test_spread_is_half_the_distance_of_quartiles() -> None:
     assert result.spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx((4 - 2) / 2 / 3)
     assert result.spread([7.0, 7.0, 7.0]) == 0

@@ -1,12 +1,16 @@
-"""What a graphics card does at best: kernels that rates of rows are compared with."""
+"""What a graphics card does at best: kernels that rows are compared with."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import time
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 BYTES = 1 << 30
+LAUNCHER = Path(__file__).with_name("launch.c")
 
 
 @cache
@@ -23,14 +27,33 @@ def library() -> Any:
 
 
 class Kernel:
-    """A copy from one block of memory to another; `work` is the bytes read and written."""
+    """`copy` from one block of memory to another, of `work` bytes read and written; or `launch`,
+    the driver's call that starts a kernel of nothing."""
+
+    work = 0.0
 
     def __init__(self, name: str, threads: int) -> None:
+        self.run = {"copy": self.copy, "launch": self.launch}[name]()
+
+    def copy(self) -> Any:
         from tools.bench.worker import loop_of, waited
 
-        if name != "copy":
-            raise ValueError(f"there is no kernel {name!r}")
         lib = library()
         source, target = (lib.zeros(BYTES // 4, dtype=lib.float32, device="cuda") for _ in range(2))
         self.work = 2.0 * BYTES
-        self.run = waited(loop_of(lambda: target.copy_(source)), lib.cuda.synchronize)
+        return waited(loop_of(lambda: target.copy_(source)), lib.cuda.synchronize)
+
+    def launch(self) -> Any:
+        from tools.bench.machine import compiled
+
+        driver = compiled(LAUNCHER)
+        if status := driver.open_card():
+            raise ImportError(f"launches are not measured: the driver says {status}")
+
+        def run(times: int) -> int:
+            start = time.perf_counter_ns()
+            if status := driver.launch(ctypes.c_size_t(times)):
+                raise RuntimeError(f"cuLaunchKernel failed: {status}")
+            return time.perf_counter_ns() - start
+
+        return run

@@ -11,7 +11,7 @@ from typing import Any
 
 from tools.bench.processes import Busy, Crew, Failed, Process
 from tools.bench.result import Result, Second, paired_ratio, spread
-from tools.bench.row import KERNELS, Check, Row
+from tools.bench.row import KERNELS, Beyond, Check, Row
 
 PAUSE = 0.005  # seconds before a sample: worker threads of the one before have gone to sleep
 BUSY = ", busy"  # ends the name of a row beside a busy process
@@ -136,6 +136,8 @@ class Runner:
             if isinstance(goal, Check):
                 value, beside = checked["facula"][goal.label], checked["torch"].get(goal.label)
                 result.also.append(Second(goal.label, value, goal.limit, goal.at_least, beside))
+            elif isinstance(goal, Beyond):
+                result.also += beyond(goal, samples)
             elif goal.rival in samples:
                 value = paired_ratio(samples["facula"], samples[goal.rival])
                 if goal.at_least:  # rates: ours to the machine's
@@ -174,6 +176,24 @@ def record(result: Result, samples: dict[str, list[float]]) -> None:
         result.spreads[name] = round(spread(found), 4)
         if name != "facula" and name not in KERNELS:
             result.ratios[name] = paired_ratio(samples["facula"], found)
+
+
+def beyond(goal: Beyond, samples: dict[str, list[float]]) -> list[Second]:
+    """Microseconds beyond the kernel, and what part of torch's they are."""
+    rest = {
+        name: [a - b for a, b in zip(samples[name], samples[goal.rival], strict=True)]
+        for name in ("facula", "torch")
+        if name in samples and goal.rival in samples
+    }
+    middle = {name: statistics.median(found) * 1e6 for name, found in rest.items()}
+    if "facula" not in middle:
+        return []
+    label = f"us beyond {goal.kernel}"
+    found = [Second(label, middle["facula"], goal.limit * 1e6, torch=middle.get("torch"))]
+    if "torch" in rest:
+        part = paired_ratio(rest["facula"], rest["torch"])
+        found.append(Second(f"part of torch's beyond {goal.kernel}", part, goal.part))
+    return found
 
 
 def add_note(note: str, more: str) -> str:

@@ -55,6 +55,18 @@ class Versus:
 
 
 @dataclass(frozen=True)
+class Beyond(Versus):
+    """What a call takes beyond the kernel that it cannot do without: at most `limit` seconds, and
+    at most `part` of what torch's call takes beyond it."""
+
+    part: float = 1.0
+
+    @property
+    def at_least(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
 class Check:
     """A property of facula's result, at most `limit`: `measure(trial)` says how much."""
 
