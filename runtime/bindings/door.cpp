@@ -299,7 +299,7 @@ PyObject* graph_begin(PyObject*, PyObject* args) {
   const Door& d = door_of(s.device.type);
   FACULA_CHECK(d.api.begin_capture != nullptr, NotImplemented, "device '", d.name, "' has no graphs");
   d.check(d.api.begin_capture(d.api.context, s.device.index, s.stream), s.device.index, "beginning a capture failed");
-  Py_RETURN_NONE;
+  return PyLong_FromUnsignedLongLong(d.memory->begin_graph(s.device.index, s.stream));
   FACULA_PY_END(nullptr)
 }
 PyObject* graph_end(PyObject*, PyObject* args) {
@@ -307,9 +307,21 @@ PyObject* graph_end(PyObject*, PyObject* args) {
   const StreamArgument s = stream_arguments(args, "OO:_graph_end");
   const Door& d = door_of(s.device.type);
   void* graph = nullptr;
+  d.memory->end_graph(s.device.index, s.stream);
   d.check(d.api.end_capture(d.api.context, s.device.index, s.stream, &graph), s.device.index,
           "ending a capture failed");
   return PyLong_FromVoidPtr(graph);
+  FACULA_PY_END(nullptr)
+}
+// _graph_free(device, number): the memory that _graph_begin's number stands for serves others again
+PyObject* graph_free(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  PyObject* device;
+  unsigned long long number;
+  if (PyArg_ParseTuple(args, "OK:_graph_free", &device, &number) == 0) throw PythonError();
+  const Device d = device_argument(device);
+  door_of(d.type).memory->destroy_graph(d.index, number);
+  Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
 // _graph_run(device, graph): launches it on the current stream; _graph_destroy(device, graph)
@@ -338,10 +350,10 @@ PyObject* door_memory_stats(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const Device d = device_argument(o);
   const DeviceMemoryStats s = door_of(d.type).memory->stats(d.index);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", static_cast<long long>(s.allocated), "peak",
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", static_cast<long long>(s.allocated), "peak",
                        static_cast<long long>(s.peak), "reserved", static_cast<long long>(s.reserved), "allocations",
                        static_cast<long long>(s.allocations), "reused", static_cast<long long>(s.reused), "retries",
-                       static_cast<long long>(s.retries));
+                       static_cast<long long>(s.retries), "largest_free", static_cast<long long>(s.largest_free));
   FACULA_PY_END(nullptr)
 }
 PyObject* reset_peak(PyObject*, PyObject* o) {
@@ -474,6 +486,7 @@ const PyMethodDef door_functions[] = {
     {"_door_memory_stats", door_memory_stats, METH_O, nullptr},
     {"_reset_peak", reset_peak, METH_O, nullptr},
     {"_door_empty_cache", door_empty_cache, METH_O, nullptr},
+    {"_graph_free", graph_free, METH_VARARGS, nullptr},
     {"_record_stream", record_stream, METH_VARARGS, nullptr},
     {"_pin", pin, METH_VARARGS, nullptr},
     {"_is_pinned", pinned, METH_O, nullptr},

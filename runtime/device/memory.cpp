@@ -1,26 +1,25 @@
 #include "runtime/device/memory.h"
 
 #include <algorithm>
-#include <bit>
+#include <cstdlib>
+#include <cstring>
 
 namespace facula {
-
-namespace {
-
-// Few distinct sizes, so that freed blocks serve again: at most an eighth is lost.
-size_t rounded(size_t nbytes) {
-  if (nbytes <= 512) return 512;
-  const size_t step = std::max<size_t>(512, std::bit_floor(nbytes) / 8);
-  return (nbytes + step - 1) / step * step;
-}
-
-}  // namespace
 
 DeviceMemory::Pool& DeviceMemory::pool(int index) {
   std::lock_guard lock(mutex_);
   std::unique_ptr<Pool>& p = pools_[index];
   if (!p) p = std::make_unique<Pool>();
   return *p;
+}
+
+// FACULA_DEVICE_CACHE=0: each block is the vendor's own, so that tools that watch its memory see where one ends.
+bool DeviceMemory::caching() const {
+  static const bool wanted = [] {
+    const char* const text = std::getenv("FACULA_DEVICE_CACHE");
+    return text == nullptr || std::strcmp(text, "0") != 0;
+  }();
+  return wanted && door_.has(FACULA_CACHING);
 }
 
 void* DeviceMemory::raw_allocate(size_t nbytes, int index, void* stream, int32_t& status) {
@@ -32,10 +31,10 @@ void* DeviceMemory::raw_allocate(size_t nbytes, int index, void* stream, int32_t
 
 // Blocks that other streams used come back when their events have passed.
 void DeviceMemory::collect(Pool& pool, bool wait) {
-  std::vector<Waiting> waiting, still;
-  std::vector<Block> done;
+  std::vector<Waiting> waiting, still, done;
   {
     std::lock_guard lock(pool.mutex);
+    if (pool.waiting.empty()) return;
     waiting.swap(pool.waiting);
   }
   for (Waiting& w : waiting) {
@@ -43,113 +42,123 @@ void DeviceMemory::collect(Pool& pool, bool wait) {
       for (const auto& e : w.events) e->synchronize();
     }
     const auto passed = [](const auto& e) { return e->done(); };
-    if (wait || std::all_of(w.events.begin(), w.events.end(), passed)) {
-      done.push_back(std::move(w.block));
-    } else {
-      still.push_back(std::move(w));
-    }
+    const bool all = wait || std::all_of(w.events.begin(), w.events.end(), passed);
+    (all ? done : still).push_back(std::move(w));
   }
   std::lock_guard lock(pool.mutex);
-  for (Block& b : done) pool.free[{b.stream, b.size}].push_back(std::move(b));
+  for (const Waiting& w : done) pool.blocks.give(w.block);
   for (Waiting& w : still) pool.waiting.push_back(std::move(w));
 }
 
 void DeviceMemory::release(Pool& pool, int index) {
   collect(pool, true);
-  std::map<std::pair<void*, size_t>, std::vector<Block>> free;
+  std::vector<Blocks::Piece> pieces;
   {
     std::lock_guard lock(pool.mutex);
-    free.swap(pool.free);
+    pieces = pool.blocks.release();
   }
   int64_t bytes = 0;
-  for (auto& [key, blocks] : free) {
-    for (const Block& b : blocks) {
-      door_.ignore(door_.api.deallocate(door_.api.context, index, b.data, b.size, b.stream));
-      bytes += static_cast<int64_t>(b.size);
-    }
+  for (const Blocks::Piece& piece : pieces) {
+    door_.ignore(door_.api.deallocate(door_.api.context, index, piece.data, piece.size, piece.stream));
+    bytes += static_cast<int64_t>(piece.size);
   }
   std::lock_guard lock(pool.mutex);
   pool.stats.reserved -= bytes;
+}
+
+Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const Arena& arena) {
+  const bool kept = caching();
+  size_t bytes = kept ? Blocks::piece_for(size) : size;
+  int32_t status = FACULA_OK;
+  void* data = raw_allocate(bytes, d.index, arena.stream, status);
+  bool retried = false;
+  if (status == FACULA_OUT_OF_MEMORY && kept) {
+    retried = true;
+    release(p, d.index);
+    synchronize(d);  // vendors may give memory back in the order of its stream
+    data = raw_allocate(bytes, d.index, arena.stream, status);
+    if (status == FACULA_OUT_OF_MEMORY && bytes > size) {
+      bytes = size;
+      data = raw_allocate(bytes, d.index, arena.stream, status);
+    }
+  }
+  if (data == nullptr) {
+    if (status != FACULA_OUT_OF_MEMORY) door_.check(status, d.index, "allocating memory failed");
+    const std::string why = take_door_error();
+    const DeviceMemoryStats s = stats(d.index);
+    raise(ErrorKind::OutOfMemory, to_string(d), " is out of memory: ", nbytes, " bytes were asked for, ", s.allocated,
+          " are in use by tensors, ", s.reserved - s.allocated, " are kept for reuse, at most ", s.largest_free,
+          " of them side by side", why.empty() ? "" : ". ", why);
+  }
+  std::lock_guard lock(p.mutex);
+  Block* const block = p.blocks.add(data, bytes, size, arena);
+  FACULA_CHECK(block != nullptr, Runtime, "device '", to_string(d), "' gave memory that is in use: its ",
+               "allocate returned an address within memory that it has given before");
+  p.stats.reserved += static_cast<int64_t>(bytes);
+  p.stats.retries += retried;
+  return block;
 }
 
 void* DeviceMemory::allocate(size_t nbytes, Device device) {
   door_.start();
   const Device d = resolved(device);
   Pool& p = pool(d.index);
-  void* const stream = current_stream(d);
-  const bool caching = door_.has(FACULA_CACHING);
-  const size_t size = caching ? rounded(nbytes) : nbytes;
-  Block block{nullptr, size, stream, {}};
-  if (caching) {
+  Arena arena{current_stream(d), 0};
+  const bool kept = caching();
+  const size_t size = kept ? Blocks::rounded(nbytes) : nbytes;
+  Block* block = nullptr;
+  if (kept) {
     collect(p, false);
     std::lock_guard lock(p.mutex);
-    if (const auto at = p.free.find({stream, size}); at != p.free.end() && !at->second.empty()) {
-      block.data = at->second.back().data;
-      at->second.pop_back();
-      ++p.stats.reused;
-    }
+    if (const auto at = p.graphs.find(arena.stream); at != p.graphs.end()) arena.graph = at->second;
+    block = p.blocks.take(size, arena);
+    p.stats.reused += block != nullptr;
   }
-  const bool fresh = block.data == nullptr;
-  bool retried = false;
-  if (fresh) {
-    int32_t status = FACULA_OK;
-    block.data = raw_allocate(size, d.index, stream, status);
-    if (status == FACULA_OUT_OF_MEMORY && caching) {
-      retried = true;
-      release(p, d.index);
-      synchronize(d);  // vendors may give memory back in the order of its stream
-      block.data = raw_allocate(size, d.index, stream, status);
-    }
-    if (block.data == nullptr) {
-      if (status != FACULA_OUT_OF_MEMORY) door_.check(status, d.index, "allocating memory failed");
-      const std::string why = take_door_error();
-      raise(ErrorKind::OutOfMemory, to_string(d), " is out of memory: ", nbytes, " bytes were asked for, ",
-            stats(d.index).allocated, " are in use by tensors", why.empty() ? "" : ". ", why);
-    }
-  }
+  if (block == nullptr) block = fresh(p, d, nbytes, size, arena);
   std::lock_guard lock(p.mutex);
-  FACULA_CHECK(!p.live.contains(block.data), Runtime, "device '", to_string(d), "' gave memory that is in use: its ",
-               "allocate returned the address of a tensor that lives");
-  if (fresh) p.stats.reserved += static_cast<int64_t>(size);
-  p.stats.retries += retried;
   ++p.stats.allocations;
-  p.stats.allocated += static_cast<int64_t>(size);
+  p.stats.allocated += static_cast<int64_t>(block->size);
   p.stats.peak = std::max(p.stats.peak, p.stats.allocated);
-  void* const data = block.data;
-  p.live.insert_or_assign(data, std::move(block));
-  return data;
+  return block->data;
 }
 
 void DeviceMemory::deallocate(void* data, size_t, Device device) noexcept {
   if (data == nullptr || door_.forked.load(std::memory_order_relaxed)) return;  // the parent's memory
   try {
     Pool& p = pool(device.index);
-    Waiting w;
+    Waiting w{nullptr, {}};
+    std::vector<void*> others;
     {
       std::lock_guard lock(p.mutex);
-      const auto at = p.live.find(data);
-      if (at == p.live.end()) return;
-      w.block = std::move(at->second);
-      p.live.erase(at);
-      p.stats.allocated -= static_cast<int64_t>(w.block.size);
-      if (!door_.has(FACULA_CACHING)) p.stats.reserved -= static_cast<int64_t>(w.block.size);
+      Block* const block = p.blocks.live(data);
+      if (block == nullptr) return;
+      p.stats.allocated -= static_cast<int64_t>(block->size);
+      if (caching() && block->others.empty()) {
+        p.blocks.give(block);
+        return;
+      }
+      block->state = Block::State::Waiting;
+      others.swap(block->others);
+      w.block = block;
     }
-    for (void* other : w.block.others) {
+    for (void* other : others) {
       w.events.push_back(std::make_unique<DeviceEvent>(device));
       w.events.back()->record(other);
     }
-    w.block.others.clear();
-    if (!door_.has(FACULA_CACHING)) {
-      for (const auto& e : w.events) e->wait(device, w.block.stream);
-      door_.ignore(door_.api.deallocate(door_.api.context, device.index, data, w.block.size, w.block.stream));
+    if (caching()) {
+      std::lock_guard lock(p.mutex);
+      p.waiting.push_back(std::move(w));
       return;
     }
-    std::lock_guard lock(p.mutex);
-    if (w.events.empty()) {
-      p.free[{w.block.stream, w.block.size}].push_back(std::move(w.block));
-    } else {
-      p.waiting.push_back(std::move(w));
+    const size_t size = w.block->size;
+    void* const stream = w.block->arena.stream;
+    for (const auto& e : w.events) e->wait(device, stream);
+    {
+      std::lock_guard lock(p.mutex);
+      p.stats.reserved -= static_cast<int64_t>(size);
+      p.blocks.forget(w.block);  // before its address can come again
     }
+    door_.ignore(door_.api.deallocate(door_.api.context, device.index, data, size, stream));
   } catch (...) {  // a device that has failed: its memory is lost with it
   }
 }
@@ -161,9 +170,27 @@ void DeviceMemory::copy(void* dst, const void* src, size_t nbytes, Device device
 void DeviceMemory::record_stream(void* data, Device device, void* stream) {
   Pool& p = pool(device.index);
   std::lock_guard lock(p.mutex);
-  if (const auto at = p.live.find(data); at != p.live.end() && at->second.stream != stream) {
-    at->second.others.insert(stream);
+  Block* const block = p.blocks.live(data);
+  if (block == nullptr || block->arena.stream == stream) return;
+  if (std::find(block->others.begin(), block->others.end(), stream) == block->others.end()) {
+    block->others.push_back(stream);
   }
+}
+
+uint64_t DeviceMemory::begin_graph(int index, void* stream) {
+  Pool& p = pool(index);
+  std::lock_guard lock(p.mutex);
+  return p.graphs[stream] = ++p.captured;
+}
+void DeviceMemory::end_graph(int index, void* stream) {
+  Pool& p = pool(index);
+  std::lock_guard lock(p.mutex);
+  p.graphs.erase(stream);
+}
+void DeviceMemory::destroy_graph(int index, uint64_t graph) {
+  Pool& p = pool(index);
+  std::lock_guard lock(p.mutex);
+  p.blocks.end_graph(graph);
 }
 
 void DeviceMemory::empty_cache() {
@@ -178,6 +205,7 @@ void DeviceMemory::empty_cache() {
 DeviceMemoryStats DeviceMemory::stats(int index) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
+  p.stats.largest_free = static_cast<int64_t>(p.blocks.largest_free());
   return p.stats;
 }
 void DeviceMemory::reset_peak(int index) {

@@ -3,17 +3,16 @@
 
 #include <map>
 #include <mutex>
-#include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/core/allocator.h"
+#include "runtime/device/blocks.h"
 #include "runtime/device/door.h"
 
 namespace facula {
 
 struct DeviceMemoryStats {
-  int64_t allocated = 0, peak = 0, reserved = 0, allocations = 0, reused = 0, retries = 0;
+  int64_t allocated = 0, peak = 0, reserved = 0, allocations = 0, reused = 0, retries = 0, largest_free = 0;
 };
 
 class DeviceMemory final : public Allocator {
@@ -24,33 +23,36 @@ class DeviceMemory final : public Allocator {
   void copy(void* dst, const void* src, size_t nbytes, Device device) override;
   // Another stream uses the block too: it is not handed out again before that work is done.
   void record_stream(void* data, Device device, void* stream);
+  // What is allocated for the stream from now on is kept for one captured graph, until that is destroyed. Returns the
+  // graph's number.
+  uint64_t begin_graph(int index, void* stream);
+  void end_graph(int index, void* stream);
+  void destroy_graph(int index, uint64_t graph);
   void empty_cache();
   DeviceMemoryStats stats(int index);
   void reset_peak(int index);
 
  private:
-  struct Block {
-    void* data = nullptr;
-    size_t size = 0;
-    void* stream = nullptr;
-    std::set<void*> others;
-  };
   struct Waiting {
-    Block block;
+    Block* block;
     std::vector<std::unique_ptr<DeviceEvent>> events;
   };
   struct Pool {
     std::mutex mutex;
-    std::unordered_map<void*, Block> live;
-    std::map<std::pair<void*, size_t>, std::vector<Block>> free;  // by stream and size
+    Blocks blocks;
     std::vector<Waiting> waiting;
+    std::map<void*, uint64_t> graphs;  // that are being captured, by stream
+    uint64_t captured = 0;             // graphs so far
     DeviceMemoryStats stats;
   };
   Pool& pool(int index);
+  // A vendor's piece for `size` bytes, as large as pieces are or, where that is too much, just as large.
+  Block* fresh(Pool& pool, Device device, size_t nbytes, size_t size, const Arena& arena);
   void* raw_allocate(size_t nbytes, int index, void* stream, int32_t& status);
   void release(Pool& pool, int index);
   // Vendors' functions are called without the lock: one written in Python waits for Python's own.
   static void collect(Pool& pool, bool wait);
+  bool caching() const;
 
   Door& door_;
   std::mutex mutex_;

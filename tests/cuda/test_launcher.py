@@ -143,11 +143,11 @@ def test_memory_is_asked_for_again(run: Run) -> None:
 x = fa.empty(1000, device="cuda")
 del x
 fake.fake_fail(ctypes.c_int64(1), ctypes.c_int64(0))
-y = fa.empty(100000, device="cuda")
+y = fa.empty(1000000, device="cuda")                               # beyond the pieces of small blocks
 assert fa.cuda.memory_stats()["retries"] == 1
 before = fake.fake_allocations()
 del y
-z = fa.empty(100000, device="cuda")
+z = fa.empty(1000000, device="cuda")
 assert fake.fake_allocations() == before                          # kept memory serves again
 """
     )

@@ -137,9 +137,77 @@ def test_memory_is_reused_in_the_order_of_streams() -> None:
     assert (v == 1).all().item()
     after = fa.strict.memory_stats()
     assert after["reused"] > before["reused"]
+    before = fa.strict.memory_reserved()
     del others, v
     fa.strict.empty_cache()
-    assert fa.strict.memory_reserved() == fa.strict.memory_allocated()
+    assert fa.strict.memory_reserved() < before
+
+
+def test_blocks_are_split_and_merged() -> None:
+    fa.strict.empty_cache()
+    at_first = fa.strict.memory_reserved()
+
+    def block(mib: int) -> fa.Tensor:
+        return fa.empty(mib << 20, dtype=fa.uint8, device="strict")
+
+    whole = block(64)
+    start, reserved = whole.data_ptr(), fa.strict.memory_reserved()
+    del whole
+    parts = [block(16) for _ in range(4)]
+    assert [p.data_ptr() - start for p in parts] == [i << 24 for i in range(4)]
+    del parts[1:3]  # neighbours
+    middle = block(30)
+    assert middle.data_ptr() - start == 1 << 24
+    parts.append(block(2))
+    assert parts[-1].data_ptr() - start == 46 << 20
+    del parts, middle
+    assert block(64).data_ptr() == start
+    assert fa.strict.memory_reserved() == reserved
+    small = [fa.ones(8, device="strict") for _ in range(100)]  # share a piece
+    assert fa.strict.memory_reserved() <= reserved + (2 << 20)
+    assert (fa.stack(small) == 1).all().item()
+    del small
+    fa.strict.empty_cache()
+    assert fa.strict.memory_reserved() == at_first
+
+
+def test_random_blocks_do_not_overlap() -> None:
+    """Each keeps what was written to it, whatever is freed and split beside it."""
+    rng = np.random.default_rng(11)
+    held: dict[int, fa.Tensor] = {}
+    for turn in range(600):
+        if held and rng.random() < 0.48:
+            key = int(rng.choice(list(held)))
+            assert (held.pop(key) == key).all().item()
+        else:
+            size = int(2 ** rng.uniform(0, 21))
+            held[turn] = fa.full((size,), float(turn), device="strict")
+    for key, tensor in held.items():
+        assert (tensor == key).all().item()
+
+
+def test_a_graph_keeps_its_memory() -> None:
+    side = fa.strict.Stream()
+    x = fa.full((5000,), 3.0, device="strict")
+    fa.strict.empty_cache()
+    before = fa.strict.memory_reserved()
+    graph = fa.strict.Graph()
+    with graph.capture(side):
+        between = x + 1
+        inside = between.data_ptr()
+        y = between * 2
+        del between
+    fa.strict.empty_cache()
+    with side:  # the same stream, where nothing else would keep the block from it
+        others = [fa.zeros(5000, device="strict") for _ in range(20)]
+    assert inside not in [o.data_ptr() for o in others]
+    graph.replay()
+    fa.strict.synchronize()
+    assert (y == 8).all().item() and not any(o.any().item() for o in others)
+    graph.reset()
+    del y, others
+    fa.strict.empty_cache()
+    assert fa.strict.memory_reserved() == before
 
 
 def test_memory_is_summed_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import types
@@ -121,7 +122,8 @@ class Event:
 
 
 class Graph:
-    """Work of a device recorded once and launched many times.
+    """Work of a device recorded once and launched many times. The memory that it allocated is kept
+    for it until `reset`.
 
     >>> with graph.capture(): ...    # doctest: +SKIP
     >>> graph.replay()               # doctest: +SKIP
@@ -131,6 +133,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._graph: int | None = None
+        self._memory: int | None = None  # the number of what its work allocated
 
     def capture(self, stream: Stream | None = None) -> _Capture:
         """A `with` block whose work is recorded, and not run, on a stream of its own."""
@@ -143,10 +146,19 @@ class Graph:
         _C._graph_run(self._device, self._graph)
 
     def reset(self) -> None:
-        """Give back what was recorded."""
-        if self._graph is not None:
-            _C._graph_destroy(self._device, self._graph)
-            self._graph = None
+        """Give back what was recorded, and its memory."""
+        graph, self._graph = self._graph, None
+        memory, self._memory = self._memory, None
+        try:
+            if graph is not None:
+                _C._graph_destroy(self._device, graph)
+        finally:
+            if memory is not None:
+                _C._graph_free(self._device, memory)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # the device may be gone already
+            self.reset()
 
 
 class _Capture:
@@ -157,14 +169,14 @@ class _Capture:
         self._graph.reset()
         self._stream.__enter__()
         try:
-            _C._graph_begin(self._stream.device, self._stream.handle)
+            self._graph._device = self._stream.device
+            self._graph._memory = _C._graph_begin(self._stream.device, self._stream.handle)
         except BaseException:
             self._stream.__exit__()
             raise
 
     def __exit__(self, *exc: object) -> None:
         try:
-            self._graph._device = self._stream.device
             self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
         finally:
             self._stream.__exit__()
@@ -316,6 +328,7 @@ class DeviceModule(types.ModuleType):
             "in use by tensors, at most": stats["peak"],
             "taken from the device": stats["reserved"],
             "of it kept for reuse": kept,
+            "the largest free block": stats["largest_free"],
         }
         counts = {
             "allocations": stats["allocations"],
