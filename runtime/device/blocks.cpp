@@ -18,7 +18,7 @@ size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
 size_t Blocks::rounded(size_t nbytes) {
   if (nbytes <= kUnit) return kUnit;
-  return round_up(nbytes, std::max(kUnit, std::bit_floor(nbytes) / 64));
+  return round_up(nbytes, std::clamp(std::bit_floor(nbytes) / 64, kUnit, kSmallPiece));
 }
 
 size_t Blocks::piece_for(size_t size) {

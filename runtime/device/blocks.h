@@ -40,7 +40,8 @@ class Blocks {
     void* stream;
   };
 
-  // Not too many distinct sizes, so that freed blocks serve again as they are: at most one part in 64 is lost.
+  // Not too many distinct sizes, so that freed blocks serve again as they are: at most one part in 64, or 2 MiB, is
+  // lost.
   static size_t rounded(size_t nbytes);
   // What to ask the vendor for when no free block has `size`.
   static size_t piece_for(size_t size);
