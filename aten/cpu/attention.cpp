@@ -3,8 +3,10 @@
 //
 // Scores are kept by key, a panel of queries wide, as keys times queries: so they leave one product
 // as its result, pass the softmax in whole vectors, and enter the next as its second factor.
+#include <array>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "aten/cpu/ahead.h"
@@ -30,6 +32,21 @@ struct Heads {
 template <typename T>
 Heads<T> heads(const Tensor& t) {
   return {t.data<T>(), t.stride(0), t.stride(1), t.size(2) == 1 ? std::max<int64_t>(t.size(3), 1) : t.stride(2)};
+}
+
+// Calls fn with tensors that stand for `outs`: they have their dtype and contiguous columns.
+template <size_t N, typename F>
+void into_rows(const Tensor (&outs)[N], ScalarType dtype, const F& fn) {
+  std::array<Tensor, N> rows;
+  for (size_t i = 0; i < N; ++i) {
+    const Tensor& t = outs[i];
+    const bool serves = t.dtype() == compute_type(dtype) && (t.stride(3) == 1 || t.size(3) == 1);
+    rows[i] = serves ? t : make_empty(t.sizes(), compute_type(dtype), t.device());
+  }
+  std::apply(fn, rows);
+  for (size_t i = 0; i < N; ++i) {
+    if (rows[i].impl() != outs[i].impl()) copy_strided(outs[i], rows[i]);
+  }
 }
 
 // As it is when its columns are contiguous and of the compute type, and its rows do not meet in one set of a cache.
@@ -178,9 +195,17 @@ void add_keys(const Problem& p, const Heads<const T>& k, const Heads<const T>& v
   ahead->add(v.at(b, kv, first), rows, p.value_width, v.row);
 }
 
+// Turns `count` columns of o (width, nr) into rows of the result; `apart` has room for them.
+template <typename T>
+void write_rows(const T* o, int64_t nr, int64_t count, int64_t width, T* to, int64_t row, T* apart) {
+  T* const dense = row == width ? to : apart;
+  gemm_loops<T>().pack(count, width, width, o, nr, 1, dense);
+  for (int64_t i = 0; dense != to && i < count; ++i) std::copy_n(dense + i * width, width, to + i * row);
+}
+
 template <typename T>
 void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k, const Heads<const T>& v,
-             const Mask& mask, T scale, T* out, T* lse) {
+             const Mask& mask, T scale, const Heads<T>& out, T* lse) {
   const AttentionLoops<T>& loops = attention_loops<T>();
   const GemmLoops<T>& gemm = gemm_loops<T>();
   const int64_t nr = gemm.nr, blocks = (p.queries + nr - 1) / nr;
@@ -195,18 +220,17 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
     if (h % p.group() == 0 && p.near<T>()) add_keys(p, k, v, b, h / p.group(), i, blocks, ahead);
   };
   parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> buffer(nr * (block + p.width + p.value_width + 3) + 16);
+    const TypedBuffer<T> buffer(nr * (block + p.width + 2 * p.value_width + 3) + 16);
     T *s = buffer.get(), *o = s + nr * block, *panel = o + nr * p.value_width, *maxima = panel + nr * p.width + 16;
-    T *sums = maxima + nr, *shrink = sums + nr;
+    T *sums = maxima + nr, *shrink = sums + nr, *apart = shrink + nr;
     for (int64_t item = begin; item < end; ++item) {
       const int64_t q0 = item % blocks * nr, bh = item / blocks, b = bh / p.heads, h = bh % p.heads;
       const int64_t kv = h / p.group(), nq = std::min(nr, p.queries - q0), visible = p.visible(q0, nq);
       gemm.pack(p.width, nq, nr, q.at(b, h, q0), q.row, 1, panel);
       std::fill_n(maxima, nr, -std::numeric_limits<T>::infinity());
       std::fill_n(sums, nr, T(0));
-      T* to = out + (bh * p.queries + q0) * p.value_width;
       Ahead ahead;
-      ahead.add(to, nq, p.value_width, p.value_width, true);
+      ahead.add(out.at(b, h, q0), nq, p.value_width, out.row, true);
       if (q0 + nr < p.queries) ahead.add(q.at(b, h, q0 + nr), std::min(nr, p.queries - q0 - nr), p.width, q.row);
       if ((bh + 1) * blocks < end) add_next(bh + 1, item % blocks, &ahead);
       ahead.spread((visible + keys.width() - 1) / keys.width());
@@ -232,14 +256,15 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
         }
       }
       loops.scale(p.value_width, shrink, o);
-      gemm.pack(nq, p.value_width, p.value_width, o, nr, 1, to);
+      write_rows(o, nr, nq, p.value_width, out.at(b, h, q0), out.row, apart);
     }
   });
 }
 
 template <typename T>
 void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k, const Heads<const T>& v,
-              const Heads<const T>& dy, const T* out, const T* lse, const Mask& mask, T scale, T* dq, T* dk, T* dv) {
+              const Heads<const T>& dy, const Heads<const T>& out, const T* lse, const Mask& mask, T scale,
+              const Heads<T>& dq, const Heads<T>& dk, const Heads<T>& dv) {
   const AttentionLoops<T>& loops = attention_loops<T>();
   const DotLoops<T>& dots = dot_loops<T>();
   const GemmLoops<T>& gemm = gemm_loops<T>();
@@ -262,8 +287,10 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
     T *slopes = take(span * p.width), *delta = take(span), *shift = take(span);
     for (int64_t item = begin; item < end; ++item) {
       const int64_t b = item / p.kv_heads, kv = item % p.kv_heads;
-      std::fill_n(dk + item * p.keys * p.width, p.keys * p.width, T(0));
-      std::fill_n(dv + item * p.keys * p.value_width, p.keys * p.value_width, T(0));
+      for (int64_t i = 0; i < p.keys; ++i) {
+        std::fill_n(dk.at(b, kv, i), p.width, T(0));
+        std::fill_n(dv.at(b, kv, i), p.value_width, T(0));
+      }
       keys.pack(k.at(b, kv, 0), k.row, pk);
       values.pack(v.at(b, kv, 0), v.row, pv);
       for (int64_t h = kv * p.group(); h < (kv + 1) * p.group(); ++h) {
@@ -272,11 +299,11 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           const int64_t count = std::min(span, p.queries - q0), panels = (count + nr - 1) / nr;
           const int64_t visible = p.visible(q0, count);
           Ahead ahead;
-          ahead.add(dq + (bh * p.queries + q0) * p.width, count, p.width, p.width, true);
+          ahead.add(dq.at(b, h, q0), count, p.width, dq.row, true);
           if (const int64_t q1 = q0 + span, after = std::min(span, p.queries - q1); after > 0) {
             ahead.add(q.at(b, h, q1), after, p.width, q.row);
             ahead.add(dy.at(b, h, q1), after, p.value_width, dy.row);
-            ahead.add(out + (bh * p.queries + q1) * p.value_width, after, p.value_width, p.value_width);
+            ahead.add(out.at(b, h, q1), after, p.value_width, out.row);
           }
           if (h + 1 == (kv + 1) * p.group() && item + 1 < end && p.near<T>()) {
             add_keys(p, k, v, (item + 1) / p.kv_heads, (item + 1) % p.kv_heads, q0 / span, spans, &ahead);
@@ -290,7 +317,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               const int64_t at = bh * p.queries + first + i;
               shift[j * nr + i] = i < nq ? lse[at] : std::numeric_limits<T>::infinity();
               delta[j * nr + i] =
-                  i < nq ? dots.dot(p.value_width, dy.at(b, h, first + i), out + at * p.value_width) : T(0);
+                  i < nq ? dots.dot(p.value_width, dy.at(b, h, first + i), out.at(b, h, first + i)) : T(0);
             }
           }
           for (int64_t e = 0; e < p.width; e += nr) {
@@ -336,25 +363,24 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               while (from < panels && seen(from) <= row) ++from;
               const int64_t depth = count - from * nr;
               const int64_t first = row * span + from * nr;
-              T* dv_rows = dv + (item * p.keys + k0 + row) * p.value_width;
-              T* dk_rows = dk + (item * p.keys + k0 + row) * p.width;
+              T *dv_rows = dv.at(b, kv, k0 + row), *dk_rows = dk.at(b, kv, k0 + row);
               for (int64_t e = 0; e < p.value_width; e += nr) {
-                gemm.near_tile(depth, s + first, span, 1, rows_g + e * span + from * nr * nr, nr, dv_rows + e,
-                               p.value_width, rows, std::min(nr, p.value_width - e), true);
+                gemm.near_tile(depth, s + first, span, 1, rows_g + e * span + from * nr * nr, nr, dv_rows + e, dv.row,
+                               rows, std::min(nr, p.value_width - e), true);
               }
               for (int64_t e = 0; e < p.width; e += nr) {
-                gemm.near_tile(depth, dp + first, span, 1, rows_q + e * span + from * nr * nr, nr, dk_rows + e, p.width,
+                gemm.near_tile(depth, dp + first, span, 1, rows_q + e * span + from * nr * nr, nr, dk_rows + e, dk.row,
                                rows, std::min(nr, p.width - e), true);
               }
             }
           }
           for (int64_t j = 0; j < panels; ++j) {
             const int64_t nq = std::min(nr, count - j * nr);
-            T* to = dq + (bh * p.queries + q0 + j * nr) * p.width;
+            T* const to = dq.at(b, h, q0 + j * nr);
             if (visible == 0) {
-              std::fill_n(to, nq * p.width, T(0));
+              for (int64_t i = 0; i < nq; ++i) std::fill_n(to + i * dq.row, p.width, T(0));
             } else {
-              gemm.pack(nq, p.width, p.width, slopes + j * p.width * nr, nr, 1, to);
+              write_rows(slopes + j * p.width * nr, nr, nq, p.width, to, dq.row, columns_q);
             }
           }
         }
@@ -370,11 +396,11 @@ void attention(const Tensor& query, const Tensor& key, const Tensor& value, cons
   const Tensor q = rows_dense(query), k = rows_dense(key), v = rows_dense(value);
   const Problem p = problem_of(q, k, v, is_causal);
   if (p.batch * p.heads * p.queries == 0) return;
-  into_dense(out, q.dtype(), [&](const Tensor& o) {
+  into_rows({out}, q.dtype(), [&](const Tensor& o) {
     visit_compute(q.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       forward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), Mask(mask, p), static_cast<T>(scale),
-                 o.data<T>(), out_lse.data<T>());
+                 heads<T>(o), out_lse.data<T>());
     });
   });
 }
@@ -383,13 +409,13 @@ void attention_backward(const Tensor& grad, const Tensor& query, const Tensor& k
                         const Tensor& mask, const Tensor& output, const Tensor& logsumexp, bool is_causal, double scale,
                         const Tensor& grad_query, const Tensor& grad_key, const Tensor& grad_value) {
   const Tensor q = rows_dense(query), k = rows_dense(key), v = rows_dense(value), dy = rows_dense(grad);
-  const Tensor o = dense_compute(output), lse = dense_as(logsumexp, q.dtype());
+  const Tensor o = rows_dense(output), lse = dense_as(logsumexp, q.dtype());
   const Problem p = problem_of(q, k, v, is_causal);
-  into_dense({grad_query, grad_key, grad_value}, q.dtype(), [&](const Tensor& dq, const Tensor& dk, const Tensor& dv) {
+  into_rows({grad_query, grad_key, grad_value}, q.dtype(), [&](const Tensor& dq, const Tensor& dk, const Tensor& dv) {
     visit_compute(q.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
-      backward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(dy), o.data<T>(),
-                  lse.data<T>(), Mask(mask, p), static_cast<T>(scale), dq.data<T>(), dk.data<T>(), dv.data<T>());
+      backward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(dy), heads<const T>(o),
+                  lse.data<T>(), Mask(mask, p), static_cast<T>(scale), heads<T>(dq), heads<T>(dk), heads<T>(dv));
     });
   });
 }

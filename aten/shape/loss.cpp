@@ -142,6 +142,19 @@ Meta dropout(const Tensor& input) {
 
 Meta dropout_mask(const Tensor& input) { return meta(input.sizes(), ScalarType::Bool, input); }
 
+namespace {
+
+// Heads of one token side by side, where the other has them so: what gathers the heads then need not copy.
+Meta laid_as(Meta m, const Tensor& other) {
+  if (other.size(1) > 1 && other.size(2) > 1 && other.stride(1) > 0 && other.stride(1) < other.stride(2)) {
+    const int64_t heads = m.sizes[1], length = m.sizes[2], width = m.sizes[3];
+    m.strides = {heads * length * width, width, heads * width, 1};
+  }
+  return m;
+}
+
+}  // namespace
+
 Meta attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask) {
   bool fits = query.is_floating_point() && query.dim() == 4;
   for (const Tensor* t : {&key, &value}) {
@@ -163,7 +176,7 @@ Meta attention(const Tensor& query, const Tensor& key, const Tensor& value, cons
                  "attention(): mask must be bool or ", dtype_name(query.dtype()), " and broadcast to ",
                  shape_string(IntList(sizes)), "; it is ", dtype_name(mask.dtype()), " of shape ", shape_string(given));
   }
-  return meta({query.size(0), query.size(1), query.size(2), value.size(3)}, query.dtype(), query);
+  return laid_as(meta({query.size(0), query.size(1), query.size(2), value.size(3)}, query.dtype(), query), query);
 }
 
 Meta attention_lse(const Tensor& query) {
@@ -180,7 +193,9 @@ Meta attention_backward(const Tensor& grad, const Tensor& query, const Tensor& k
   }
   FACULA_CHECK(logsumexp.sizes() == IntList(lse.sizes), Runtime, "attention_backward(): logsumexp is ",
                shape_string(logsumexp.sizes()), ", expected ", shape_string(lse.sizes));
-  return meta(query.sizes(), grad.dtype(), grad);
+  return attention_grad(query, grad);
 }
+
+Meta attention_grad(const Tensor& of, const Tensor& grad) { return laid_as(meta(of.sizes(), grad.dtype(), grad), of); }
 
 }  // namespace facula::shape

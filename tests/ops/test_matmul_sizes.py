@@ -158,6 +158,24 @@ def test_attention(width: int) -> None:
             assert np.abs(a.numpy() - b.numpy()).max() < 1e-10
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_attention_keeps_the_layout_of_tokens(dtype: str) -> None:
+    """Results and gradients lie as query, key and value do, and are those of dense operands."""
+    rng = np.random.default_rng(5)
+    x = fa.tensor(rng.normal(size=(2, 37, 3 * 4 * 24))).to(getattr(fa, dtype))
+    q, k, v = (t.view(2, 37, 4, 24).transpose(1, 2).requires_grad_() for t in x.split(96, 2))
+    got = fa.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert got.transpose(1, 2).is_contiguous()
+    g = fa.tensor(rng.normal(size=got.shape)).to(got.dtype)
+    grads = fa.autograd.grad(got, [q, k, v], g)
+    assert all(t.transpose(1, 2).is_contiguous() for t in grads)
+    dense = [t.detach().contiguous().requires_grad_() for t in (q, k, v)]
+    want = fa.nn.functional.scaled_dot_product_attention(*dense, is_causal=True)
+    assert want.is_contiguous()
+    for a, b in zip([got, *grads], [want, *fa.autograd.grad(want, dense, g)], strict=True):
+        np.testing.assert_array_equal(a.detach().double().numpy(), b.detach().double().numpy())
+
+
 @pytest.mark.parametrize("scale", [None, 0.0, -0.3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_attention_hides_keys(dtype: str, scale: float | None) -> None:
