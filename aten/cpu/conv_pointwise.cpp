@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "aten/cpu/conv_starts.h"
 #include "aten/cpu/gemm_loops.h"
 
 namespace facula::cpu {
@@ -43,6 +44,7 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
   const int64_t mr = even_panel(g.features, loops.mr), nr = loops.nr, padded = round_up(g.features, mr);
   const TypedBuffer<T> packed(padded * g.channels);
   pack_features(g, w, mr, packed.get());
+  const Starts<T> starts(g.features, padded, nr, bias);
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
   const int64_t tall = padded / mr, lines = nr / kLine;
   // Few features: a panel of columns stays in the first-level cache; else results are written in long runs.
@@ -58,21 +60,20 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
       // What comes next is fetched during the products.
       const T* next = i + 1 < end ? x.data + (i + 1) / parts * x.image + (i + 1) % parts * width : from;
       T* to = y.data + i / parts * y.image + at;
-      for (int64_t f = 0; f < g.features && bias != nullptr; ++f) std::fill_n(to + f * y.channel, count, bias[f]);
       for (int64_t p = 0; p < g.channels; p += kDepth) {
         const int64_t np = std::min(kDepth, g.channels - p);
-        const bool accumulate = p > 0 || bias != nullptr;
         for (int64_t call = 0; call < tall * broad; ++call) {
           const int64_t f = call / broad * mr, j = call % broad * nr, cols = std::min(nr, count - j);
           const T *a = packed.get() + p * padded + f * np, *b = from + p * x.channel + j;
           T* c = to + f * y.channel + j;
-          const int64_t height = std::min(mr, g.features - f);
+          const T* d = p > 0 ? c : starts.at(f);
+          const int64_t height = std::min(mr, g.features - f), d_row = p > 0 ? y.channel : nr;
           if (cols < nr) {
-            loops.strided_tile(np, a, 1, mr, b, x.channel, c, y.channel, height, cols, accumulate);
+            loops.tile_onto(np, a, 1, mr, b, x.channel, d, d_row, c, y.channel, height, cols);
           } else {
             const int64_t line = call / broad;
             const T* later = line < lines ? next + p * x.channel + j + line * kLine : b;
-            loops.tile_taps(np, a, mr, b, taps.data(), later, c, y.channel, height, cols, accumulate);
+            loops.tile_taps(np, a, mr, b, taps.data(), later, d, d_row, c, y.channel, height, cols);
           }
         }
       }
@@ -87,6 +88,7 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
   const int64_t mr = even_panel(g.features, loops.mr), nr = loops.nr, padded = round_up(g.features, mr);
   const TypedBuffer<T> packed(padded * g.channels);
   pack_features(g, w, mr, packed.get());
+  const Starts<T> starts(g.features, padded, nr, bias);
   const int64_t columns = g.batch * g.positions;
   const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels) / nr * nr;
   const int64_t width = std::min(std::clamp(fit, nr, 16 * nr), round_up(columns, nr));
@@ -113,9 +115,6 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
         for (int64_t c = 0; c < g.channels; ++c) {
           std::copy(from + c * x.channel, from + c * x.channel + n, rows + c * row + done);
         }
-        for (int64_t f = 0; f < g.features && bias != nullptr; ++f) {
-          std::fill_n(y.data + image * y.image + f * y.channel + at, n, bias[f]);
-        }
       });
       // What comes next is fetched during the products.
       const int64_t after = first + width;
@@ -124,13 +123,12 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
                           : nullptr;
       for (int64_t p = 0; p < g.channels; p += kDepth) {
         const int64_t np = std::min(kDepth, g.channels - p);
-        const bool accumulate = p > 0 || bias != nullptr;
         const int64_t tall = padded / mr, broad = (count + nr - 1) / nr, calls = tall * broad;
         for (int64_t call = 0; call < calls; ++call) {
           // Few features: each panel of columns stays in the first-level cache; else results are written in long runs.
           const int64_t f = (tall < 8 ? call % tall : call / broad) * mr,
                         j = (tall < 8 ? call / tall : call % broad) * nr;
-          const T* a = packed.get() + p * padded + f * np;
+          const T *a = packed.get() + p * padded + f * np, *b = rows + p * row + j;
           const int64_t height = std::min(mr, g.features - f);
           const int64_t cols = std::min(nr, count - j), image = (first + j) / g.positions,
                         at = (first + j) % g.positions;
@@ -140,18 +138,16 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
             }
           }
           if (at + cols <= g.positions) {
-            loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), rows + p * row + j,
-                            y.data + image * y.image + f * y.channel + at, y.channel, height, cols, accumulate);
+            T* c = y.data + image * y.image + f * y.channel + at;
+            loops.tile_taps(np, a, mr, b, taps.data(), b, p > 0 ? c : starts.at(f), p > 0 ? y.channel : nr, c,
+                            y.channel, height, cols);
             continue;
           }
-          loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), rows + p * row + j, apart, nr, height, cols,
-                          false);
+          loops.tile_taps(np, a, mr, b, taps.data(), b, p > 0 ? nullptr : starts.at(f), nr, apart, nr, height, cols);
           for_images(first + j, cols, [&](int64_t im, int64_t place, int64_t done, int64_t n) {
             for (int64_t r = 0; r < height; ++r) {
               T* to = y.data + im * y.image + (f + r) * y.channel + place;
-              for (int64_t k = 0; k < n; ++k) {
-                to[k] = accumulate ? to[k] + apart[r * nr + done + k] : apart[r * nr + done + k];
-              }
+              for (int64_t k = 0; k < n; ++k) to[k] = (p > 0 ? to[k] : T(0)) + apart[r * nr + done + k];
             }
           });
         }

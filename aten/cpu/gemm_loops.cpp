@@ -143,13 +143,13 @@ void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ld
 }
 
 template <typename T>
-void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, T* c,
-               int64_t ldc, int64_t rows, int64_t cols, bool accumulate) {
+void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, const T* d,
+               int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols) {
   constexpr int64_t kN = kLanes<T>;
   const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, true, false>(rows, kAllRows)
                         : cols > kN         ? pick<T, kVectors, true, true>(rows, kAllRows)
                                             : pick<T, 1, true, true>(rows, kAllRows);
-  run(depth, a, 1, width, b, 0, taps, next, accumulate ? c : nullptr, ldc, c, ldc, cols > kN ? cols - kN : cols);
+  run(depth, a, 1, width, b, 0, taps, next, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
 }
 
 // ---- packing ----

@@ -16,10 +16,11 @@ struct GemmLoops {
   // (depth, nr).
   void (*tile)(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
                bool accumulate);
-  // The same with the columns of depth p at b + taps[p], nr of them readable; next + taps[p] is fetched for later.
-  void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, T* c,
-                    int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
-  // The same with A and B where they lie: element (i, p) of A at a + i * a_row + p * a_col, the columns of depth p at
+  // C = D (null: 0), row i at d + i * d_row, plus A panel times columns of depth p at b + taps[p], nr of them readable;
+  // next + taps[p] is fetched for later.
+  void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next,
+                    const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols);
+  // Like `tile` with A and B where they lie: element (i, p) of A at a + i * a_row + p * a_col, the columns of depth p at
   // b + p * b_row.
   void (*strided_tile)(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
                        int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
