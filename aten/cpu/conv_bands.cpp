@@ -124,7 +124,7 @@ void bands_forward(const Geometry& g, const T* x, const T* weight, const T* bias
           T* row = y + (i / band.bands() * g.features + f) * positions + (first + r) * width;
           for (int64_t w = 0; w < width; w += nr) {
             const T* b = patch.get() + r * step + w;
-            loops.tile_taps(np, a + p * padded + f * np, mr, b, taps.data() + p, b,
+            loops.tile_taps(np, a + p * padded + f * np, mr, b, taps.data() + p, {b, taps.data() + p, 0},
                             p > 0 ? row + w : starts.at(feature), p > 0 ? positions : nr, row + w, positions,
                             std::min(mr, g.features - f), std::min(nr, width - w));
           }

@@ -327,10 +327,10 @@ void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(ConvLoops<float>, conv_loops_float,
-                     {pack_windows<float>, gather_rows<float>, pack_weights<float>, every<float>, row<float>, correlate<float>,
-                      plane<float>, pixels<float>, pixel_grads<float>, plane_grads<float>})
+                     {pack_windows<float>, gather_rows<float>, pack_weights<float>, every<float>, row<float>,
+                      correlate<float>, plane<float>, pixels<float>, pixel_grads<float>, plane_grads<float>})
 FACULA_DEFINE_BY_ISA(ConvLoops<double>, conv_loops_double,
-                     {pack_windows<double>, gather_rows<double>, pack_weights<double>, every<double>, row<double>, correlate<double>,
-                      plane<double>, pixels<double>, pixel_grads<double>, plane_grads<double>})
+                     {pack_windows<double>, gather_rows<double>, pack_weights<double>, every<double>, row<double>,
+                      correlate<double>, plane<double>, pixels<double>, pixel_grads<double>, plane_grads<double>})
 
 }  // namespace facula

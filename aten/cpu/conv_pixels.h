@@ -76,6 +76,23 @@ void load_pixels(const Pixels<const T>& x, int64_t n, int64_t height, int64_t wi
   }
 }
 
+// What is fetched during the products of a piece of work: so much for each of their depths, from `next` on, until
+// `left` is done.
+template <typename T>
+struct Fetching {
+  const T* next;
+  int64_t left, pace;
+  Fetching(const T* from, int64_t count, int64_t depths) : next(from), left(count), pace(ceil_div(count, depths)) {}
+  // What a product of that depth is given.
+  std::pair<const T*, int64_t> take(int64_t depth) {
+    const std::pair<const T*, int64_t> now{next, left > 0 ? pace : 0};
+    const int64_t n = std::min(left, now.second * depth);
+    next += n;
+    left -= n;
+    return now;
+  }
+};
+
 // Rows [first, last), counted through all images, in parts of one image each.
 struct Part {
   int64_t image, first, count;

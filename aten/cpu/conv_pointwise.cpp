@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "aten/cpu/conv_starts.h"
+#include "aten/cpu/gemm_blocked.h"
 #include "aten/cpu/gemm_loops.h"
 
 namespace facula::cpu {
@@ -46,7 +47,11 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
   pack_features(g, w, mr, packed.get());
   const Starts<T> starts(g.features, padded, nr, bias);
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  const int64_t tall = padded / mr, lines = nr / kLine;
+  const int64_t tall = padded / mr, lines = std::max<int64_t>(1, nr / kLine), lanes = conv_tile<T>().lanes;
+  // Each panel of features fetches a line of one in `shares` rows of the columns that come next.
+  int64_t shift = 0;
+  while (lines << (shift + 1) <= tall) ++shift;
+  const int64_t shares = int64_t{1} << shift;
   // Few features: a panel of columns stays in the first-level cache; else results are written in long runs.
   const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels * nr);
   const int64_t width = nr * (tall < 8 ? 1 : std::clamp<int64_t>(fit, 1, 16));
@@ -68,12 +73,13 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
           T* c = to + f * y.channel + j;
           const T* d = p > 0 ? c : starts.at(f);
           const int64_t height = std::min(mr, g.features - f), d_row = p > 0 ? y.channel : nr;
-          if (cols < nr) {
+          if (cols % lanes != 0) {
             loops.tile_onto(np, a, 1, mr, b, x.channel, d, d_row, c, y.channel, height, cols);
           } else {
-            const int64_t line = call / broad;
+            const int64_t line = call / broad / shares, share = call / broad % shares;
             const T* later = line < lines ? next + p * x.channel + j + line * kLine : b;
-            loops.tile_taps(np, a, mr, b, taps.data(), later, d, d_row, c, y.channel, height, cols);
+            loops.tile_taps(np, a, mr, b, taps.data(), {later, taps.data() + share * (np / shares), shift}, d, d_row, c,
+                            y.channel, height, cols);
           }
         }
       }
@@ -139,11 +145,12 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
           }
           if (at + cols <= g.positions) {
             T* c = y.data + image * y.image + f * y.channel + at;
-            loops.tile_taps(np, a, mr, b, taps.data(), b, p > 0 ? c : starts.at(f), p > 0 ? y.channel : nr, c,
-                            y.channel, height, cols);
+            loops.tile_taps(np, a, mr, b, taps.data(), {b, taps.data(), 0}, p > 0 ? c : starts.at(f),
+                            p > 0 ? y.channel : nr, c, y.channel, height, cols);
             continue;
           }
-          loops.tile_taps(np, a, mr, b, taps.data(), b, p > 0 ? nullptr : starts.at(f), nr, apart, nr, height, cols);
+          loops.tile_taps(np, a, mr, b, taps.data(), {b, taps.data(), 0}, p > 0 ? nullptr : starts.at(f), nr, apart, nr,
+                          height, cols);
           for_images(first + j, cols, [&](int64_t im, int64_t place, int64_t done, int64_t n) {
             for (int64_t r = 0; r < height; ++r) {
               T* to = y.data + im * y.image + (f + r) * y.channel + place;
@@ -173,20 +180,41 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
   });
   const int64_t none = 0;
   const bool direct = y.channel == 1 && g.features % loops.lanes == 0;
+  // Rows that do not meet in few sets of the first-level cache are read where they lie.
+  const bool in_place =
+      direct && x.channel == 1 && stays_cached(loops.mr, 1, x.pixel * static_cast<int64_t>(sizeof(T)));
   const int64_t blocks = (g.channels + kPitch - 1) / kPitch, parts = (g.positions + kPixels - 1) / kPixels;
   const int64_t work = std::max<int64_t>(1, g.features * g.channels * std::min(kPixels, g.positions));
   parallel_for(0, g.batch * parts, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> buffer(blocks * kPixels * kPitch + (direct ? 0 : kPixels * pitch));
+    const TypedBuffer<T> buffer((in_place ? 0 : blocks * kPixels * kPitch) + (direct ? 0 : kPixels * pitch));
     T *v = buffer.get(), *result = v + blocks * kPixels * kPitch;
     std::vector<int64_t> places;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t image = i / parts, first = i % parts * kPixels, count = std::min(kPixels, g.positions - first);
+      const int64_t mr = even_panel(count, loops.mr);
+      if (in_place) {
+        const T* from = x.data + image * x.image + first * x.pixel;
+        T* to = y.data + image * y.image + first * y.pixel;
+        // The pixels that come next are fetched during the products.
+        const int64_t later = i + 1 < end ? (i + 1) % parts * kPixels : g.positions;
+        Fetching<T> ahead(x.data + (i + 1) / parts * x.image + later * x.pixel,
+                          std::min(kPixels, g.positions - later) * x.pixel, panels * ceil_div(count, mr) * g.channels);
+        for (int64_t f = 0; f < g.features; f += nr) {
+          for (int64_t r = 0; r < count; r += mr) {
+            const auto [next, pace] = ahead.take(g.channels);
+            loops.windows(1, &none, g.channels, from + r * x.pixel, x.pixel, packed.get() + f * g.channels,
+                          bias != nullptr ? bias + f : nullptr, to + r * y.pixel + f, y.pixel, std::min(mr, count - r),
+                          std::min(nr, g.features - f), next, pace);
+          }
+        }
+        continue;
+      }
       for (int64_t c = 0; c < g.channels; c += kPitch) {
         load_pixels<T>({x.data + c * x.channel, x.image, x.channel, x.pixel}, image, 1, g.positions,
                        std::min(kPitch, g.channels - c), 0, 1, first, count, v + c * kPixels, kPitch, places);
       }
       T* to = direct ? y.data + image * y.image + first * y.pixel : result;
-      const int64_t step = direct ? y.pixel : pitch, mr = even_panel(count, loops.mr);
+      const int64_t step = direct ? y.pixel : pitch;
       for (int64_t p = 0; p < count && bias != nullptr; ++p) std::copy(bias, bias + g.features, to + p * step);
       for (int64_t f = 0; f < g.features; f += nr) {
         for (int64_t r = 0; r < count; r += mr) {

@@ -57,7 +57,8 @@ void rows_kernel(int64_t taps, const int64_t* __restrict places, int64_t channel
 // Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
 template <typename T, int R, int V>
 void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run, const T* __restrict from, int64_t step,
-                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc) {
+                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc, const T* next,
+                    int64_t pace) {
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   Lanes<T> acc[R][V] = {};
   if (bias != nullptr) {
@@ -87,6 +88,8 @@ void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run,
 #pragma GCC unroll 8
       for (int i = 0; i < kBases; ++i) ++base[i];
       b += kColumns<T>;
+      __builtin_prefetch(next, 0, 2);
+      next += pace;
     }
   }
   finish<T, R, V>(acc, c, ldc, false);
@@ -117,7 +120,8 @@ template <typename T>
 using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, int64_t, bool);
 
 template <typename T>
-using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t);
+using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t,
+                               const T*, int64_t);
 
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
@@ -155,10 +159,10 @@ void multiply_outer(int64_t depth, const T* a, const T* b, const int64_t* places
 
 template <typename T>
 void multiply_windows(int64_t taps, const int64_t* places, int64_t run, const T* a, int64_t step, const T* b,
-                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols) {
+                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace) {
   const WindowsKernel<T> kernel =
       cols <= kLanes<T> ? windows_kernel_of<T, 1>(rows, kAllRows) : windows_kernel_of<T, kVectors>(rows, kAllRows);
-  kernel(taps, places, run, a, step, b, bias, c, ldc);
+  kernel(taps, places, run, a, step, b, bias, c, ldc, next, pace);
 }
 
 // ---- Winograd's transforms ----

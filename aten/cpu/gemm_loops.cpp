@@ -45,11 +45,13 @@ inline __attribute__((always_inline)) void store_part(T* p, const Lanes<T>& v, i
 // fifth, as machines scale an index by 1, 2, 4, 8.
 template <typename T, int R, int V, bool Taps, bool Part>
 void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
-            const int64_t* __restrict taps, const T* next, const T* d, int64_t d_row, T* c, int64_t ldc, int64_t last) {
+            const int64_t* __restrict taps, const Ahead<T>* ahead, const T* d, int64_t d_row, T* c, int64_t ldc,
+            int64_t last) {
   using Vector = Lanes<T>;
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
   Vector acc[R][V] = {};
+  const Ahead<T> later = Taps ? *ahead : Ahead<T>{};
   const T* base[kBases];
   for (int i = 0; i < kBases; ++i) base[i] = a + i * kStep * a_row;
   if (depth > 96) {  // time enough for C to come near
@@ -62,7 +64,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
     Vector v[V];
     const T* from = Taps ? b + taps[p] : b;
     if (Taps) {
-      __builtin_prefetch(next + taps[p], 0, 2);
+      __builtin_prefetch(later.base + later.offsets[p >> later.shift], 0, 2);
     } else {
       for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);
     }
@@ -108,8 +110,8 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
 }
 
 template <typename T>
-using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const T*, const T*,
-                        int64_t, T*, int64_t, int64_t);
+using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const Ahead<T>*,
+                        const T*, int64_t, T*, int64_t, int64_t);
 
 template <typename T, int V, bool Taps, bool Part, int... R>
 Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
@@ -143,13 +145,13 @@ void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ld
 }
 
 template <typename T>
-void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, const T* d,
-               int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols) {
+void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const Ahead<T>& ahead,
+               const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols) {
   constexpr int64_t kN = kLanes<T>;
   const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, true, false>(rows, kAllRows)
                         : cols > kN         ? pick<T, kVectors, true, true>(rows, kAllRows)
                                             : pick<T, 1, true, true>(rows, kAllRows);
-  run(depth, a, 1, width, b, 0, taps, next, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
+  run(depth, a, 1, width, b, 0, taps, &ahead, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
 }
 
 // ---- packing ----
