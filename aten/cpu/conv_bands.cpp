@@ -27,7 +27,10 @@ struct Band {
     columns = g.out[2] + (g.kernel[2] - 1) * g.dilation[2] / g.stride[2];
     const int64_t halo = (g.kernel[1] - 1) * g.dilation[1] + 1;
     const int64_t row = g.channels * columns * g.stride[2] * static_cast<int64_t>(sizeof(T));
-    const int64_t most = std::clamp<int64_t>((kPatch / row - halo) / g.stride[1] + 1, 1, g.out[1]);
+    // Rows that two bands read should be few.
+    const auto fit = [&](int64_t bytes) { return (bytes / row - halo) / g.stride[1] + 1; };
+    const int64_t few = std::min(2 * halo / g.stride[1], fit(4 * kPatch));
+    const int64_t most = std::clamp<int64_t>(std::max(fit(kPatch), few), 1, g.out[1]);
     height = ceil_div(g.out[1], ceil_div(g.out[1], most));
     rows = (height - 1) * g.stride[1] + halo;
   }
@@ -124,7 +127,7 @@ void bands_forward(const Geometry& g, const T* x, const T* weight, const T* bias
           T* row = y + (i / band.bands() * g.features + f) * positions + (first + r) * width;
           for (int64_t w = 0; w < width; w += nr) {
             const T* b = patch.get() + r * step + w;
-            loops.tile_taps(np, a + p * padded + f * np, mr, b, taps.data() + p, {b, taps.data() + p, 0},
+            loops.tile_taps(np, a + p * padded + f * np, mr, b, taps.data() + p, {},
                             p > 0 ? row + w : starts.at(feature), p > 0 ? positions : nr, row + w, positions,
                             std::min(mr, g.features - f), std::min(nr, width - w));
           }

@@ -165,13 +165,11 @@ void multiply_straight(const Windows& w, int64_t batch, int64_t groups, int64_t 
             const T* from = image + bg * group_stride + c;
             const int64_t cols = std::min(nr, last - c), y = c / row, x = c % row;
             T* to = block + f * positions + y * w.out[2] + x;
-            const Ahead<T> none{from, w.taps.data() + p, 0};
             if (x + cols <= w.out[2] && p > 0) {
-              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, none, to, positions, to, positions, rows,
-                             cols);
+              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, to, positions, to, positions, rows, cols);
               continue;
             }
-            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, none, nullptr, 0, apart.get(), nr, rows, cols);
+            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, nullptr, 0, apart.get(), nr, rows, cols);
             for (int64_t k = 0; k < cols;) {  // the part of each row
               const int64_t yk = (c + k) / row, xk = (c + k) % row;
               const int64_t n = std::min(cols - k, row - xk), valid = std::min(n, w.out[2] - xk);

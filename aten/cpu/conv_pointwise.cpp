@@ -63,7 +63,7 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
       const int64_t at = i % parts * width, count = std::min(width, g.positions - at), broad = (count + nr - 1) / nr;
       const T* from = x.data + i / parts * x.image + at;
       // What comes next is fetched during the products.
-      const T* next = i + 1 < end ? x.data + (i + 1) / parts * x.image + (i + 1) % parts * width : from;
+      const T* next = i + 1 < end ? x.data + (i + 1) / parts * x.image + (i + 1) % parts * width : nullptr;
       T* to = y.data + i / parts * y.image + at;
       for (int64_t p = 0; p < g.channels; p += kDepth) {
         const int64_t np = std::min(kDepth, g.channels - p);
@@ -77,7 +77,7 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
             loops.tile_onto(np, a, 1, mr, b, x.channel, d, d_row, c, y.channel, height, cols);
           } else {
             const int64_t line = call / broad / shares, share = call / broad % shares;
-            const T* later = line < lines ? next + p * x.channel + j + line * kLine : b;
+            const T* later = next != nullptr && line < lines ? next + p * x.channel + j + line * kLine : nullptr;
             loops.tile_taps(np, a, mr, b, taps.data(), {later, taps.data() + share * (np / shares), shift}, d, d_row, c,
                             y.channel, height, cols);
           }
@@ -145,12 +145,11 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
           }
           if (at + cols <= g.positions) {
             T* c = y.data + image * y.image + f * y.channel + at;
-            loops.tile_taps(np, a, mr, b, taps.data(), {b, taps.data(), 0}, p > 0 ? c : starts.at(f),
-                            p > 0 ? y.channel : nr, c, y.channel, height, cols);
+            loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? c : starts.at(f), p > 0 ? y.channel : nr, c,
+                            y.channel, height, cols);
             continue;
           }
-          loops.tile_taps(np, a, mr, b, taps.data(), {b, taps.data(), 0}, p > 0 ? nullptr : starts.at(f), nr, apart, nr,
-                          height, cols);
+          loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? nullptr : starts.at(f), nr, apart, nr, height, cols);
           for_images(first + j, cols, [&](int64_t im, int64_t place, int64_t done, int64_t n) {
             for (int64_t r = 0; r < height; ++r) {
               T* to = y.data + im * y.image + (f + r) * y.channel + place;

@@ -40,21 +40,13 @@ void shallow_forward(const Geometry& g, const Pixels<const T>& x, const T* weigh
           load_pixels<T>(x, image, g.in[1], g.in[2], channels, first * g.stride[1] - g.padding[1],
                          (count - 1) * g.stride[1] + reach, -g.padding[2], columns, patch.get(), channels, places);
           T* to = y.data + image * y.image + first * g.out[2] * y.pixel;
-          // The rows that come next are fetched during the products.
-          const int64_t later = std::min(i + 1, end - 1), top = later % bands * kBand * g.stride[1] - g.padding[1];
-          const int64_t from = std::clamp<int64_t>(top, 0, g.in[1]),
-                        to_row = std::clamp(top + kBand * g.stride[1] + reach, from, g.in[1]);
-          Fetching<T> ahead(x.data + later / bands * x.image + from * g.in[2] * x.pixel,
-                            later > i ? (to_row - from) * g.in[2] * x.pixel : 0,
-                            count * ceil_div(g.out[2], mr) * panels * depth);
           for (int64_t r = 0; r < count; ++r, to += g.out[2] * y.pixel) {
             const T* rows = patch.get() + r * g.stride[1] * row;
             for (int64_t w = 0; w < g.out[2]; w += mr) {
               for (int64_t f = 0; f < g.features; f += nr) {
-                const auto [next, pace] = ahead.take(depth);
                 loops.windows(g.kernel[1], at.data(), run, rows + w * step, step, packed.get() + f / nr * panel,
                               bias != nullptr ? bias + f : nullptr, to + w * y.pixel + f, y.pixel,
-                              std::min(mr, g.out[2] - w), std::min(nr, g.features - f), next, pace);
+                              std::min(mr, g.out[2] - w), std::min(nr, g.features - f), nullptr, 0);
               }
             }
           }

@@ -41,9 +41,9 @@ inline __attribute__((always_inline)) void store_part(T* p, const Lanes<T>& v, i
 
 // One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. The
 // columns of depth p are at b + p * b_row, or with Taps at b + taps[p]; of the last vector only `last`
-// columns exist when Part. C = D plus the product, or the product where D is null. Rows of A are reached from every
-// fifth, as machines scale an index by 1, 2, 4, 8.
-template <typename T, int R, int V, bool Taps, bool Part>
+// columns exist when Part; `ahead` is fetched when Fetch. C = D plus the product, or the product where D is null. Rows
+// of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
+template <typename T, int R, int V, bool Taps, bool Part, bool Fetch>
 void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
             const int64_t* __restrict taps, const Ahead<T>* ahead, const T* d, int64_t d_row, T* c, int64_t ldc,
             int64_t last) {
@@ -51,7 +51,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
   Vector acc[R][V] = {};
-  const Ahead<T> later = Taps ? *ahead : Ahead<T>{};
+  const Ahead<T> later = Fetch ? *ahead : Ahead<T>{};
   const T* base[kBases];
   for (int i = 0; i < kBases; ++i) base[i] = a + i * kStep * a_row;
   if (depth > 96) {  // time enough for C to come near
@@ -63,9 +63,10 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
   for (int64_t p = 0; p < depth; ++p) {
     Vector v[V];
     const T* from = Taps ? b + taps[p] : b;
-    if (Taps) {
+    if (Fetch) {
       __builtin_prefetch(later.base + later.offsets[p >> later.shift], 0, 2);
-    } else {
+    }
+    if (!Taps) {
       for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);
     }
 #pragma GCC unroll 8
@@ -113,9 +114,9 @@ template <typename T>
 using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const Ahead<T>*,
                         const T*, int64_t, T*, int64_t, int64_t);
 
-template <typename T, int V, bool Taps, bool Part, int... R>
+template <typename T, int V, bool Taps, bool Part, bool Fetch, int... R>
 Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
-  static constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V, Taps, Part>...};
+  static constexpr Kernel<T> kernels[] = {kernel<T, R + 1, V, Taps, Part, Fetch>...};
   return kernels[rows - 1];
 }
 
@@ -125,10 +126,10 @@ template <typename T>
 void tile_onto(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, const T* d,
                int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols) {
   constexpr int64_t kN = kLanes<T>;
-  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, false, false>(rows, kAllRows)
-                        : cols > kN         ? pick<T, kVectors, false, true>(rows, kAllRows)
-                        : cols == kN        ? pick<T, 1, false, false>(rows, kAllRows)
-                                            : pick<T, 1, false, true>(rows, kAllRows);
+  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, false, false, false>(rows, kAllRows)
+                        : cols > kN         ? pick<T, kVectors, false, true, false>(rows, kAllRows)
+                        : cols == kN        ? pick<T, 1, false, false, false>(rows, kAllRows)
+                                            : pick<T, 1, false, true, false>(rows, kAllRows);
   run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
 }
 
@@ -144,13 +145,18 @@ void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ld
   strided_tile<T>(depth, a, 1, width, b, kColumns<T>, c, ldc, rows, cols, accumulate);
 }
 
+template <typename T, bool Fetch>
+Kernel<T> pick_taps(int64_t rows, int64_t cols) {
+  return cols == kColumns<T> ? pick<T, kVectors, true, false, Fetch>(rows, kAllRows)
+         : cols > kLanes<T>  ? pick<T, kVectors, true, true, Fetch>(rows, kAllRows)
+                             : pick<T, 1, true, true, Fetch>(rows, kAllRows);
+}
+
 template <typename T>
 void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const Ahead<T>& ahead,
                const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols) {
   constexpr int64_t kN = kLanes<T>;
-  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, true, false>(rows, kAllRows)
-                        : cols > kN         ? pick<T, kVectors, true, true>(rows, kAllRows)
-                                            : pick<T, 1, true, true>(rows, kAllRows);
+  const Kernel<T> run = ahead.base != nullptr ? pick_taps<T, true>(rows, cols) : pick_taps<T, false>(rows, cols);
   run(depth, a, 1, width, b, 0, taps, &ahead, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
 }
 

@@ -8,7 +8,8 @@
 
 namespace facula {
 
-// What a product fetches for later: base + offsets[p >> shift] at its depth p, so that the memory is kept busy evenly.
+// What a product fetches for later: base + offsets[p >> shift] at its depth p, so that the memory is kept busy evenly;
+// nothing where the base is null.
 template <typename T>
 struct Ahead {
   const T* base;
