@@ -2,11 +2,10 @@
 // lie, a row of results at a time. Nothing is gathered, and what is copied stays in the second-level cache.
 #include "aten/cpu/conv_bands.h"
 
+#include "aten/cpu/conv_pixels.h"
 #include "aten/cpu/conv_row.h"
 #include "aten/cpu/conv_starts.h"
-#include "aten/cpu/conv_tile.h"
 #include "aten/cpu/gemm_loops.h"
-#include "aten/cpu/rounding.h"
 
 namespace facula::cpu {
 
@@ -16,6 +15,8 @@ namespace {
 
 constexpr int64_t kDepth = 384;      // of a product at a time
 constexpr int64_t kPatch = 1 << 17;  // bytes of a band
+constexpr int64_t kMost = 1 << 19;   // bytes of one whose neighbours read much of it too
+constexpr int64_t kWork = 1 << 24;   // multiplications of a band
 constexpr int64_t kLine = 64;
 
 // The part of an image that a band of results reads.
@@ -23,14 +24,15 @@ template <typename T>
 struct Band {
   const Geometry& g;
   int64_t height, rows, columns;  // results; rows of the image; places of a residue in a row
-  Band(const Geometry& of) : g(of) {
+  explicit Band(const Geometry& of) : g(of) {
     columns = g.out[2] + (g.kernel[2] - 1) * g.dilation[2] / g.stride[2];
     const int64_t halo = (g.kernel[1] - 1) * g.dilation[1] + 1;
-    const int64_t row = g.channels * columns * g.stride[2] * static_cast<int64_t>(sizeof(T));
+    const int64_t line = g.channels * row() * static_cast<int64_t>(sizeof(T));
+    const auto fit = [&](int64_t bytes) { return (bytes / line - halo) / g.stride[1] + 1; };
+    const int64_t work = g.out[2] * g.features * g.channels * g.kernel[1] * g.kernel[2];
     // Rows that two bands read should be few.
-    const auto fit = [&](int64_t bytes) { return (bytes / row - halo) / g.stride[1] + 1; };
-    const int64_t few = std::min(2 * halo / g.stride[1], fit(4 * kPatch));
-    const int64_t most = std::clamp<int64_t>(std::max(fit(kPatch), few), 1, g.out[1]);
+    const int64_t few = std::min(2 * halo / g.stride[1], fit(kMost));
+    const int64_t most = std::clamp<int64_t>(std::max(std::min(fit(kPatch), kWork / work), few), 1, g.out[1]);
     height = ceil_div(g.out[1], ceil_div(g.out[1], most));
     rows = (height - 1) * g.stride[1] + halo;
   }
@@ -60,6 +62,10 @@ struct Band {
       for (int64_t j = 0; j < g.in[2]; j += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(from + j, 0, 2);
     }
   }
+  // Whether one row of results is small enough for that.
+  bool fits() const {
+    return ((g.kernel[1] - 1) * g.dilation[1] + 1) * g.channels * row() * static_cast<int64_t>(sizeof(T)) <= kMost;
+  }
   std::vector<int64_t> taps() const {
     std::vector<int64_t> at;
     for (int64_t c = 0; c < g.channels; ++c) {
@@ -82,7 +88,7 @@ template <typename T>
 bool bands_pay(const Geometry& g) {
   const int64_t whole = round_up(g.out[2], conv_tile<T>().lanes);
   return g.in[0] == 1 && g.kernel[0] == 1 && g.padding[0] == 0 && g.channels > 0 && !conv::few(g.groups, g.features) &&
-         (whole - g.out[2]) * g.features < 12 * whole;
+         g.out[1] > 1 && (whole - g.out[2]) * g.features < 12 * whole && Band<T>(g).fits();
 }
 
 template <typename T>
@@ -106,6 +112,7 @@ void bands_forward(const Geometry& g, const T* x, const T* weight, const T* bias
   const Band<T> band(g);
   const std::vector<int64_t> taps = band.taps();
   const int64_t step = g.stride[1] * band.row(), source = g.channels * g.in[1] * g.in[2];
+  const bool stream = depth <= kDepth && streams_lines(y, width, g.batch * g.groups * g.features * positions);
   const int64_t work = band.height * width * g.features * depth;
   parallel_for(0, g.batch * g.groups * band.bands(), grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> patch(band.size() + nr);
@@ -129,11 +136,12 @@ void bands_forward(const Geometry& g, const T* x, const T* weight, const T* bias
             const T* b = patch.get() + r * step + w;
             loops.tile_taps(np, a + p * padded + f * np, mr, b, taps.data() + p, {},
                             p > 0 ? row + w : starts.at(feature), p > 0 ? positions : nr, row + w, positions,
-                            std::min(mr, g.features - f), std::min(nr, width - w));
+                            std::min(mr, g.features - f), std::min(nr, width - w), stream);
           }
         }
       }
     }
+    if (stream) stream_done();
   });
 }
 

@@ -166,10 +166,12 @@ void multiply_straight(const Windows& w, int64_t batch, int64_t groups, int64_t 
             const int64_t cols = std::min(nr, last - c), y = c / row, x = c % row;
             T* to = block + f * positions + y * w.out[2] + x;
             if (x + cols <= w.out[2] && p > 0) {
-              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, to, positions, to, positions, rows, cols);
+              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, to, positions, to, positions, rows, cols,
+                             false);
               continue;
             }
-            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, nullptr, 0, apart.get(), nr, rows, cols);
+            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, nullptr, 0, apart.get(), nr, rows, cols,
+                           false);
             for (int64_t k = 0; k < cols;) {  // the part of each row
               const int64_t yk = (c + k) / row, xk = (c + k) % row;
               const int64_t n = std::min(cols - k, row - xk), valid = std::min(n, w.out[2] - xk);

@@ -6,6 +6,7 @@
 #include "aten/cpu/conv_tile.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/rounding.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 
@@ -92,6 +93,14 @@ struct Fetching {
     return now;
   }
 };
+
+// Whether a result of `count` elements is written past the cache: it is large, and runs that are `step` apart consist
+// of whole lines.
+template <typename T>
+bool streams_lines(const T* to, int64_t step, int64_t count) {
+  return count * static_cast<int64_t>(sizeof(T)) >= kStreamBytes && whole_lines(to) &&
+         step * static_cast<int64_t>(sizeof(T)) % 64 == 0;
+}
 
 // Rows [first, last), counted through all images, in parts of one image each.
 struct Part {

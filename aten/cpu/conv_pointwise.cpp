@@ -79,7 +79,7 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
             const int64_t line = call / broad / shares, share = call / broad % shares;
             const T* later = next != nullptr && line < lines ? next + p * x.channel + j + line * kLine : nullptr;
             loops.tile_taps(np, a, mr, b, taps.data(), {later, taps.data() + share * (np / shares), shift}, d, d_row, c,
-                            y.channel, height, cols);
+                            y.channel, height, cols, false);
           }
         }
       }
@@ -146,10 +146,11 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
           if (at + cols <= g.positions) {
             T* c = y.data + image * y.image + f * y.channel + at;
             loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? c : starts.at(f), p > 0 ? y.channel : nr, c,
-                            y.channel, height, cols);
+                            y.channel, height, cols, false);
             continue;
           }
-          loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? nullptr : starts.at(f), nr, apart, nr, height, cols);
+          loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? nullptr : starts.at(f), nr, apart, nr, height, cols,
+                          false);
           for_images(first + j, cols, [&](int64_t im, int64_t place, int64_t done, int64_t n) {
             for (int64_t r = 0; r < height; ++r) {
               T* to = y.data + im * y.image + (f + r) * y.channel + place;
@@ -182,6 +183,7 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
   // Rows that do not meet in few sets of the first-level cache are read where they lie.
   const bool in_place =
       direct && x.channel == 1 && stays_cached(loops.mr, 1, x.pixel * static_cast<int64_t>(sizeof(T)));
+  const bool stream = in_place && streams_lines(y.data, y.pixel, g.batch * g.positions * g.features);
   const int64_t blocks = (g.channels + kPitch - 1) / kPitch, parts = (g.positions + kPixels - 1) / kPixels;
   const int64_t work = std::max<int64_t>(1, g.features * g.channels * std::min(kPixels, g.positions));
   parallel_for(0, g.batch * parts, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
@@ -203,7 +205,7 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
             const auto [next, pace] = ahead.take(g.channels);
             loops.windows(1, &none, g.channels, from + r * x.pixel, x.pixel, packed.get() + f * g.channels,
                           bias != nullptr ? bias + f : nullptr, to + r * y.pixel + f, y.pixel, std::min(mr, count - r),
-                          std::min(nr, g.features - f), next, pace);
+                          std::min(nr, g.features - f), next, pace, stream);
           }
         }
         continue;
@@ -230,6 +232,7 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
       for (int64_t p = 0; p < count; ++p)
         std::copy(result + p * pitch, result + p * pitch + g.features, out + p * y.pixel);
     }
+    if (stream) stream_done();
   });
 }
 

@@ -1,6 +1,7 @@
 #include "aten/cpu/conv_tile.h"
 
 #include "aten/cpu/transpose.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 namespace {
@@ -58,7 +59,7 @@ void rows_kernel(int64_t taps, const int64_t* __restrict places, int64_t channel
 template <typename T, int R, int V, bool Fetch>
 void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run, const T* __restrict from, int64_t step,
                     const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc, const T* next,
-                    int64_t pace) {
+                    int64_t pace, bool stream) {
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   Lanes<T> acc[R][V] = {};
   if (bias != nullptr) {
@@ -69,7 +70,7 @@ void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run,
     }
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < R; ++i) {
+  for (int i = 0; i < R && !stream; ++i) {
     for (int j = 0; j < V; ++j) __builtin_prefetch(c + i * ldc + j * kLanes<T>, 1);
   }
   for (int64_t t = 0; t < taps; ++t) {
@@ -92,7 +93,12 @@ void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run,
       next += pace;
     }
   }
-  finish<T, R, V>(acc, c, ldc, false);
+  if (kColumns<T> * sizeof(T) < 64 || !stream) return finish<T, R, V>(acc, c, ldc, false);
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) stream_vector(c + i * ldc + j * kLanes<T>, acc[i][j]);
+  }
 }
 
 template <typename T, int R, int V>
@@ -121,7 +127,7 @@ using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, in
 
 template <typename T>
 using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t,
-                               const T*, int64_t);
+                               const T*, int64_t, bool);
 
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
@@ -165,10 +171,11 @@ WindowsKernel<T> windows_kernel_of(int64_t rows, int64_t cols) {
 
 template <typename T>
 void multiply_windows(int64_t taps, const int64_t* places, int64_t run, const T* a, int64_t step, const T* b,
-                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace) {
+                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace,
+                      bool stream) {
   const WindowsKernel<T> kernel =
       pace > 0 ? windows_kernel_of<T, true>(rows, cols) : windows_kernel_of<T, false>(rows, cols);
-  kernel(taps, places, run, a, step, b, bias, c, ldc, next, pace);
+  kernel(taps, places, run, a, step, b, bias, c, ldc, next, pace, stream);
 }
 
 // ---- Winograd's transforms ----

@@ -26,9 +26,9 @@ struct GemmLoops {
   void (*tile)(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
                bool accumulate);
   // C = D (null: 0), row i at d + i * d_row, plus A panel times columns of depth p at b + taps[p], of which whole
-  // vectors are readable.
+  // vectors are readable. With `stream`, which wants C in whole lines, it is written past the cache.
   void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const Ahead<T>& ahead,
-                    const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols);
+                    const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols, bool stream);
   // Like `tile` with A and B where they lie: element (i, p) of A at a + i * a_row + p * a_col, the columns of depth p
   // at b + p * b_row.
   void (*strided_tile)(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
