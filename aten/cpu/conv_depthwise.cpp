@@ -30,7 +30,7 @@ class Plane {
     for (int64_t r = first; r < last; ++r) {
       const T* row = from + (r - top_) * width;
       T* to = buffer_.get() + r * columns_ * split_;
-      copy_row(row, width, -left_, split_, columns_, to);
+      copy_row<false>(row, width, -left_, split_, columns_, to);
     }
   }
   const T* data() const { return buffer_.get(); }
