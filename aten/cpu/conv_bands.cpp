@@ -62,10 +62,6 @@ struct Band {
       for (int64_t j = 0; j < g.in[2]; j += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(from + j, 0, 2);
     }
   }
-  // Whether one row of results is small enough for that.
-  bool fits() const {
-    return ((g.kernel[1] - 1) * g.dilation[1] + 1) * g.channels * row() * static_cast<int64_t>(sizeof(T)) <= kMost;
-  }
   std::vector<int64_t> taps() const {
     std::vector<int64_t> at;
     for (int64_t c = 0; c < g.channels; ++c) {
@@ -87,8 +83,14 @@ struct Band {
 template <typename T>
 bool bands_pay(const Geometry& g) {
   const int64_t whole = round_up(g.out[2], conv_tile<T>().lanes);
-  return g.in[0] == 1 && g.kernel[0] == 1 && g.padding[0] == 0 && g.channels > 0 && !conv::few(g.groups, g.features) &&
-         g.out[1] > 1 && (whole - g.out[2]) * g.features < 12 * whole && Band<T>(g).fits();
+  if (g.in[0] != 1 || g.kernel[0] != 1 || g.padding[0] != 0 || g.channels == 0 || conv::few(g.groups, g.features) ||
+      g.out[1] == 1 || (whole - g.out[2]) * g.features >= 12 * whole) {
+    return false;
+  }
+  // What one row of results reads is small enough; margins may be larger than any memory.
+  const auto reach = [&](size_t d) { return static_cast<double>((g.kernel[d] - 1) * g.dilation[d] + 1); };
+  const double row = static_cast<double>((g.out[2] - 1) * g.stride[2]) + reach(2);
+  return static_cast<double>(g.channels) * reach(1) * row * static_cast<double>(sizeof(T)) <= kMost;
 }
 
 template <typename T>

@@ -156,7 +156,8 @@ TILES = [
     (1, 70, 20, 1, (64, 64)),
 ]
 
-# Rows of results that fill vectors, in several bands and slices of the depth; pixels that are read where they lie.
+# Rows of results that fill vectors, in several bands and slices of the depth; pixels that are read
+# where they lie.
 ROWS = [
     (2, 3, 20, 5, (37, 68), 2, 1),
     (1, 4, 9, 3, (133, 100), 3, 2, 2),
