@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "aten/cpu/ahead.h"
+#include "aten/cpu/fetch_ahead.h"
 #include "aten/cpu/attention_loops.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/gemm_loops.h"
@@ -148,7 +148,7 @@ struct Scores {
   int64_t pitch;
 
   // From keys where they lie, `row` apart.
-  void compute_rows(const T* from, int64_t row, const T* packed_queries, int64_t nk, T* s, Ahead* ahead) const {
+  void compute_rows(const T* from, int64_t row, const T* packed_queries, int64_t nk, T* s, FetchAhead* ahead) const {
     const GemmLoops<T>& gemm = gemm_loops<T>();
     for (int64_t i = 0; i < nk; i += keys.width()) {
       ahead->step();
@@ -157,7 +157,7 @@ struct Scores {
     }
   }
   void compute(const T* packed_keys, const T* packed_queries, int64_t i0, int64_t i1, int64_t nk, T* s,
-               Ahead* ahead) const {
+               FetchAhead* ahead) const {
     const GemmLoops<T>& gemm = gemm_loops<T>();
     for (int64_t i = i0; i < i1; ++i) {
       ahead->step();
@@ -189,7 +189,7 @@ struct Scores {
 // Part `i` of `parts` of a head's keys and values.
 template <typename T>
 void add_keys(const Problem& p, const Heads<const T>& k, const Heads<const T>& v, int64_t b, int64_t kv, int64_t i,
-              int64_t parts, Ahead* ahead) {
+              int64_t parts, FetchAhead* ahead) {
   const int64_t first = i * p.keys / parts, rows = (i + 1) * p.keys / parts - first;
   ahead->add(k.at(b, kv, first), rows, p.width, k.row);
   ahead->add(v.at(b, kv, first), rows, p.value_width, v.row);
@@ -214,7 +214,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
   const int64_t block = kPanels * keys.width(), rise = even_panel(p.value_width, gemm.mr);
   const int64_t work = std::max<int64_t>(1, nr * p.keys * (p.width + p.value_width));
   // The next head's first queries, and part `i` of its keys and values.
-  const auto add_next = [&](int64_t bh, int64_t i, Ahead* ahead) {
+  const auto add_next = [&](int64_t bh, int64_t i, FetchAhead* ahead) {
     const int64_t b = bh / p.heads, h = bh % p.heads;
     if (i + 1 == blocks) ahead->add(q.at(b, h, 0), std::min(nr, p.queries), p.width, q.row);
     if (h % p.group() == 0 && p.near<T>()) add_keys(p, k, v, b, h / p.group(), i, blocks, ahead);
@@ -229,7 +229,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
       gemm.pack(p.width, nq, nr, q.at(b, h, q0), q.row, 1, panel);
       std::fill_n(maxima, nr, -std::numeric_limits<T>::infinity());
       std::fill_n(sums, nr, T(0));
-      Ahead ahead;
+      FetchAhead ahead;
       ahead.add(out.at(b, h, q0), nq, p.value_width, out.row, true);
       if (q0 + nr < p.queries) ahead.add(q.at(b, h, q0 + nr), std::min(nr, p.queries - q0 - nr), p.width, q.row);
       if ((bh + 1) * blocks < end) add_next(bh + 1, item % blocks, &ahead);
@@ -298,7 +298,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
         for (int64_t q0 = 0; q0 < p.queries; q0 += span) {
           const int64_t count = std::min(span, p.queries - q0), panels = (count + nr - 1) / nr;
           const int64_t visible = p.visible(q0, count);
-          Ahead ahead;
+          FetchAhead ahead;
           ahead.add(dq.at(b, h, q0), count, p.width, dq.row, true);
           if (const int64_t q1 = q0 + span, after = std::min(span, p.queries - q1); after > 0) {
             ahead.add(q.at(b, h, q1), after, p.width, q.row);

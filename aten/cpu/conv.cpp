@@ -1,4 +1,5 @@
 // Convolution, transposed convolution and their gradients: which method serves which case.
+#include "aten/cpu/conv_bands.h"
 #include "aten/cpu/conv_depthwise.h"
 #include "aten/cpu/conv_direct.h"
 #include "aten/cpu/conv_pointwise.h"
@@ -84,6 +85,10 @@ void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& 
   into_dense(out, x.dtype(), [&](const Tensor& y) {
     if (is_depthwise(g)) {
       depthwise_forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+      return;
+    }
+    if (bands_pay<T>(g)) {
+      bands_forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
       return;
     }
     conv::forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());

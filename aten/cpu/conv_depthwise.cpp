@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "aten/cpu/conv_loops.h"
+#include "aten/cpu/conv_row.h"
 #include "aten/cpu/dense.h"
 
 namespace facula::cpu {
@@ -30,16 +30,7 @@ class Plane {
     for (int64_t r = first; r < last; ++r) {
       const T* row = from + (r - top_) * width;
       T* to = buffer_.get() + r * columns_ * split_;
-      for (int64_t s = 0; s < split_; ++s, to += columns_) {
-        // Element i stands for column i * split + s - left.
-        const int64_t low = std::clamp<int64_t>((left_ - s + split_ - 1) / split_, 0, columns_);
-        const int64_t high = std::clamp<int64_t>((width + left_ - s + split_ - 1) / split_, low, columns_);
-        if (split_ == 1) {
-          std::copy(row + low - left_, row + high - left_, to + low);
-        } else {
-          for (int64_t i = low; i < high; ++i) to[i] = row[i * split_ + s - left_];
-        }
-      }
+      copy_row<false>(row, width, -left_, split_, columns_, to);
     }
   }
   const T* data() const { return buffer_.get(); }

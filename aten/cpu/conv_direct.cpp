@@ -12,6 +12,7 @@
 
 #include "aten/cpu/conv_loops.h"
 #include "aten/cpu/conv_pixels.h"
+#include "aten/cpu/conv_row.h"
 #include "aten/cpu/gemm.h"
 #include "aten/cpu/gemm_loops.h"
 #include "aten/cpu/nn_loops.h"
@@ -20,10 +21,8 @@ namespace facula::cpu {
 namespace conv {
 namespace {
 
-constexpr int64_t kDepth = 384;      // of a packed panel
-constexpr int64_t kColumns = 8;      // panels of output positions that are packed at a time
-constexpr int64_t kFewChannels = 6;  // groups up to here are summed row by row
-bool few(int64_t groups, int64_t features) { return features == 1 || (groups > 1 && features <= kFewChannels); }
+constexpr int64_t kDepth = 384;     // of a packed panel
+constexpr int64_t kColumns = 8;     // panels of output positions that are packed at a time
 constexpr int64_t kWork = 1 << 21;  // multiplications that a piece for a thread should have
 
 // ---- images with margins ----
@@ -67,20 +66,7 @@ class Padded {
           out = std::fill_n(out, columns_ * split_, T(0));
           continue;
         }
-        const T* row = from + (sd * n[1] + sh) * n[2];
-        for (int64_t r = 0; r < split_; ++r, out += columns_) {
-          // Element i stands for column first + i * split.
-          const int64_t first = to.origin[2] + r;
-          const int64_t low = std::clamp<int64_t>((-first + split_ - 1) / split_, 0, columns_);
-          const int64_t high = std::clamp<int64_t>((n[2] - first + split_ - 1) / split_, low, columns_);
-          std::fill(out, out + low, T(0));
-          if (split_ == 1) {
-            std::copy(row + first + low, row + first + high, out + low);
-          } else {
-            for (int64_t i = low; i < high; ++i) out[i] = row[first + i * split_];
-          }
-          std::fill(out + high, out + columns_, T(0));
-        }
+        out = copy_row(from + (sd * n[1] + sh) * n[2], n[2], to.origin[2], split_, columns_, out);
       }
     }
   }
@@ -180,10 +166,12 @@ void multiply_straight(const Windows& w, int64_t batch, int64_t groups, int64_t 
             const int64_t cols = std::min(nr, last - c), y = c / row, x = c % row;
             T* to = block + f * positions + y * w.out[2] + x;
             if (x + cols <= w.out[2] && p > 0) {
-              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, from, to, positions, rows, cols, true);
+              gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, to, positions, to, positions, rows, cols,
+                             false);
               continue;
             }
-            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, from, apart.get(), nr, rows, cols, false);
+            gemm.tile_taps(np, a + f * np, mr, from, w.taps.data() + p, {}, nullptr, 0, apart.get(), nr, rows, cols,
+                           false);
             for (int64_t k = 0; k < cols;) {  // the part of each row
               const int64_t yk = (c + k) / row, xk = (c + k) % row;
               const int64_t n = std::min(cols - k, row - xk), valid = std::min(n, w.out[2] - xk);

@@ -25,6 +25,9 @@ inline Three extend(IntList list, int64_t fill) {
   return r;
 }
 
+// Groups that are summed row by row.
+inline bool few(int64_t groups, int64_t features) { return features == 1 || (groups > 1 && features <= 6); }
+
 // `input` and `output` are those of the plain convolution: for a transposed one, its output and input.
 inline Geometry geometry(IntList input, IntList output, IntList weight, IntList stride, IntList padding,
                          IntList dilation, int64_t groups) {

@@ -61,6 +61,15 @@ void pack_weights(int64_t depth, const int64_t* __restrict offsets, int64_t coun
   }
 }
 
+template <typename T>
+void every(int64_t n, int64_t step, const T* __restrict in, T* __restrict out) {
+  if (step == 2) {  // a step that the compiler knows is done in vectors
+    for (int64_t i = 0; i < n; ++i) out[i] = in[2 * i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i] = in[step * i];
+  }
+}
+
 constexpr int64_t kTile = 64;
 constexpr int kPixelsTogether = 8;
 constexpr int64_t kPixelBlock = 16;
@@ -318,10 +327,10 @@ void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(ConvLoops<float>, conv_loops_float,
-                     {pack_windows<float>, gather_rows<float>, pack_weights<float>, row<float>, correlate<float>,
-                      plane<float>, pixels<float>, pixel_grads<float>, plane_grads<float>})
+                     {pack_windows<float>, gather_rows<float>, pack_weights<float>, every<float>, row<float>,
+                      correlate<float>, plane<float>, pixels<float>, pixel_grads<float>, plane_grads<float>})
 FACULA_DEFINE_BY_ISA(ConvLoops<double>, conv_loops_double,
-                     {pack_windows<double>, gather_rows<double>, pack_weights<double>, row<double>, correlate<double>,
-                      plane<double>, pixels<double>, pixel_grads<double>, plane_grads<double>})
+                     {pack_windows<double>, gather_rows<double>, pack_weights<double>, every<double>, row<double>,
+                      correlate<double>, plane<double>, pixels<double>, pixel_grads<double>, plane_grads<double>})
 
 }  // namespace facula

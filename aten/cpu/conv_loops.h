@@ -33,6 +33,8 @@ struct ConvLoops {
   // Panel (depth, width) of weights: out[p * width + i] = in[offsets[p] + i * step], i < count; the rest is zero.
   void (*pack_weights)(int64_t depth, const int64_t* offsets, int64_t count, int64_t step, int64_t width, const T* in,
                        T* out);
+  // out[i] = in[i * step], i < n
+  void (*every)(int64_t n, int64_t step, const T* in, T* out);
   // out[i] = bias + sum over p of weight[p] image[taps[p] + i], i < n
   void (*row)(int64_t depth, const int64_t* taps, const T* weight, T bias, int64_t n, const T* image, T* out);
   // sum over i of a[i] b[i]

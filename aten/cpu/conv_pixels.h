@@ -6,6 +6,7 @@
 #include "aten/cpu/conv_tile.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/rounding.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 
@@ -74,6 +75,31 @@ void load_pixels(const Pixels<const T>& x, int64_t n, int64_t height, int64_t wi
     conv_tile<T>().to_pixels(together * (high - low), channels, source + left + low, x.channel, places.data(),
                              out + r * row);
   }
+}
+
+// What is fetched during the products of a piece of work: so much for each of their depths, from `next` on, until
+// `left` is done.
+template <typename T>
+struct Fetching {
+  const T* next;
+  int64_t left, pace;
+  Fetching(const T* from, int64_t count, int64_t depths) : next(from), left(count), pace(ceil_div(count, depths)) {}
+  // What a product of that depth is given.
+  std::pair<const T*, int64_t> take(int64_t depth) {
+    const std::pair<const T*, int64_t> now{next, left > 0 ? pace : 0};
+    const int64_t n = std::min(left, now.second * depth);
+    next += n;
+    left -= n;
+    return now;
+  }
+};
+
+// Whether a result of `count` elements is written past the cache: it is large, and runs that are `step` apart consist
+// of whole lines.
+template <typename T>
+bool streams_lines(const T* to, int64_t step, int64_t count) {
+  return count * static_cast<int64_t>(sizeof(T)) >= kStreamBytes && whole_lines(to) &&
+         step * static_cast<int64_t>(sizeof(T)) % 64 == 0;
 }
 
 // Rows [first, last), counted through all images, in parts of one image each.

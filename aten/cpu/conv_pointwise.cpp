@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "aten/cpu/conv_starts.h"
+#include "aten/cpu/gemm_blocked.h"
 #include "aten/cpu/gemm_loops.h"
 
 namespace facula::cpu {
@@ -43,8 +45,13 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
   const int64_t mr = even_panel(g.features, loops.mr), nr = loops.nr, padded = round_up(g.features, mr);
   const TypedBuffer<T> packed(padded * g.channels);
   pack_features(g, w, mr, packed.get());
+  const Starts<T> starts(g.features, padded, nr, bias);
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  const int64_t tall = padded / mr, lines = nr / kLine;
+  const int64_t tall = padded / mr, lines = std::max<int64_t>(1, nr / kLine), lanes = conv_tile<T>().lanes;
+  // Each panel of features fetches a line of one in `shares` rows of the columns that come next.
+  int64_t shift = 0;
+  while (lines << (shift + 1) <= tall) ++shift;
+  const int64_t shares = int64_t{1} << shift;
   // Few features: a panel of columns stays in the first-level cache; else results are written in long runs.
   const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels * nr);
   const int64_t width = nr * (tall < 8 ? 1 : std::clamp<int64_t>(fit, 1, 16));
@@ -56,23 +63,23 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
       const int64_t at = i % parts * width, count = std::min(width, g.positions - at), broad = (count + nr - 1) / nr;
       const T* from = x.data + i / parts * x.image + at;
       // What comes next is fetched during the products.
-      const T* next = i + 1 < end ? x.data + (i + 1) / parts * x.image + (i + 1) % parts * width : from;
+      const T* next = i + 1 < end ? x.data + (i + 1) / parts * x.image + (i + 1) % parts * width : nullptr;
       T* to = y.data + i / parts * y.image + at;
-      for (int64_t f = 0; f < g.features && bias != nullptr; ++f) std::fill_n(to + f * y.channel, count, bias[f]);
       for (int64_t p = 0; p < g.channels; p += kDepth) {
         const int64_t np = std::min(kDepth, g.channels - p);
-        const bool accumulate = p > 0 || bias != nullptr;
         for (int64_t call = 0; call < tall * broad; ++call) {
           const int64_t f = call / broad * mr, j = call % broad * nr, cols = std::min(nr, count - j);
           const T *a = packed.get() + p * padded + f * np, *b = from + p * x.channel + j;
           T* c = to + f * y.channel + j;
-          const int64_t height = std::min(mr, g.features - f);
-          if (cols < nr) {
-            loops.strided_tile(np, a, 1, mr, b, x.channel, c, y.channel, height, cols, accumulate);
+          const T* d = p > 0 ? c : starts.at(f);
+          const int64_t height = std::min(mr, g.features - f), d_row = p > 0 ? y.channel : nr;
+          if (cols % lanes != 0) {
+            loops.tile_onto(np, a, 1, mr, b, x.channel, d, d_row, c, y.channel, height, cols);
           } else {
-            const int64_t line = call / broad;
-            const T* later = line < lines ? next + p * x.channel + j + line * kLine : b;
-            loops.tile_taps(np, a, mr, b, taps.data(), later, c, y.channel, height, cols, accumulate);
+            const int64_t line = call / broad / shares, share = call / broad % shares;
+            const T* later = next != nullptr && line < lines ? next + p * x.channel + j + line * kLine : nullptr;
+            loops.tile_taps(np, a, mr, b, taps.data(), {later, taps.data() + share * (np / shares), shift}, d, d_row, c,
+                            y.channel, height, cols, false);
           }
         }
       }
@@ -87,6 +94,7 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
   const int64_t mr = even_panel(g.features, loops.mr), nr = loops.nr, padded = round_up(g.features, mr);
   const TypedBuffer<T> packed(padded * g.channels);
   pack_features(g, w, mr, packed.get());
+  const Starts<T> starts(g.features, padded, nr, bias);
   const int64_t columns = g.batch * g.positions;
   const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels) / nr * nr;
   const int64_t width = std::min(std::clamp(fit, nr, 16 * nr), round_up(columns, nr));
@@ -113,9 +121,6 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
         for (int64_t c = 0; c < g.channels; ++c) {
           std::copy(from + c * x.channel, from + c * x.channel + n, rows + c * row + done);
         }
-        for (int64_t f = 0; f < g.features && bias != nullptr; ++f) {
-          std::fill_n(y.data + image * y.image + f * y.channel + at, n, bias[f]);
-        }
       });
       // What comes next is fetched during the products.
       const int64_t after = first + width;
@@ -124,13 +129,12 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
                           : nullptr;
       for (int64_t p = 0; p < g.channels; p += kDepth) {
         const int64_t np = std::min(kDepth, g.channels - p);
-        const bool accumulate = p > 0 || bias != nullptr;
         const int64_t tall = padded / mr, broad = (count + nr - 1) / nr, calls = tall * broad;
         for (int64_t call = 0; call < calls; ++call) {
           // Few features: each panel of columns stays in the first-level cache; else results are written in long runs.
           const int64_t f = (tall < 8 ? call % tall : call / broad) * mr,
                         j = (tall < 8 ? call / tall : call % broad) * nr;
-          const T* a = packed.get() + p * padded + f * np;
+          const T *a = packed.get() + p * padded + f * np, *b = rows + p * row + j;
           const int64_t height = std::min(mr, g.features - f);
           const int64_t cols = std::min(nr, count - j), image = (first + j) / g.positions,
                         at = (first + j) % g.positions;
@@ -140,18 +144,17 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
             }
           }
           if (at + cols <= g.positions) {
-            loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), rows + p * row + j,
-                            y.data + image * y.image + f * y.channel + at, y.channel, height, cols, accumulate);
+            T* c = y.data + image * y.image + f * y.channel + at;
+            loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? c : starts.at(f), p > 0 ? y.channel : nr, c,
+                            y.channel, height, cols, false);
             continue;
           }
-          loops.tile_taps(np, a, mr, rows + p * row + j, taps.data(), rows + p * row + j, apart, nr, height, cols,
+          loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? nullptr : starts.at(f), nr, apart, nr, height, cols,
                           false);
           for_images(first + j, cols, [&](int64_t im, int64_t place, int64_t done, int64_t n) {
             for (int64_t r = 0; r < height; ++r) {
               T* to = y.data + im * y.image + (f + r) * y.channel + place;
-              for (int64_t k = 0; k < n; ++k) {
-                to[k] = accumulate ? to[k] + apart[r * nr + done + k] : apart[r * nr + done + k];
-              }
+              for (int64_t k = 0; k < n; ++k) to[k] = (p > 0 ? to[k] : T(0)) + apart[r * nr + done + k];
             }
           });
         }
@@ -177,20 +180,42 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
   });
   const int64_t none = 0;
   const bool direct = y.channel == 1 && g.features % loops.lanes == 0;
+  // Rows that do not meet in few sets of the first-level cache are read where they lie.
+  const bool in_place =
+      direct && x.channel == 1 && stays_cached(loops.mr, 1, x.pixel * static_cast<int64_t>(sizeof(T)));
+  const bool stream = in_place && streams_lines(y.data, y.pixel, g.batch * g.positions * g.features);
   const int64_t blocks = (g.channels + kPitch - 1) / kPitch, parts = (g.positions + kPixels - 1) / kPixels;
   const int64_t work = std::max<int64_t>(1, g.features * g.channels * std::min(kPixels, g.positions));
   parallel_for(0, g.batch * parts, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> buffer(blocks * kPixels * kPitch + (direct ? 0 : kPixels * pitch));
+    const TypedBuffer<T> buffer((in_place ? 0 : blocks * kPixels * kPitch) + (direct ? 0 : kPixels * pitch));
     T *v = buffer.get(), *result = v + blocks * kPixels * kPitch;
     std::vector<int64_t> places;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t image = i / parts, first = i % parts * kPixels, count = std::min(kPixels, g.positions - first);
+      const int64_t mr = even_panel(count, loops.mr);
+      if (in_place) {
+        const T* from = x.data + image * x.image + first * x.pixel;
+        T* to = y.data + image * y.image + first * y.pixel;
+        // The pixels that come next are fetched during the products.
+        const int64_t later = i + 1 < end ? (i + 1) % parts * kPixels : g.positions;
+        Fetching<T> ahead(x.data + (i + 1) / parts * x.image + later * x.pixel,
+                          std::min(kPixels, g.positions - later) * x.pixel, panels * ceil_div(count, mr) * g.channels);
+        for (int64_t f = 0; f < g.features; f += nr) {
+          for (int64_t r = 0; r < count; r += mr) {
+            const auto [next, pace] = ahead.take(g.channels);
+            loops.windows(1, &none, g.channels, from + r * x.pixel, x.pixel, packed.get() + f * g.channels,
+                          bias != nullptr ? bias + f : nullptr, to + r * y.pixel + f, y.pixel, std::min(mr, count - r),
+                          std::min(nr, g.features - f), next, pace, stream);
+          }
+        }
+        continue;
+      }
       for (int64_t c = 0; c < g.channels; c += kPitch) {
         load_pixels<T>({x.data + c * x.channel, x.image, x.channel, x.pixel}, image, 1, g.positions,
                        std::min(kPitch, g.channels - c), 0, 1, first, count, v + c * kPixels, kPitch, places);
       }
       T* to = direct ? y.data + image * y.image + first * y.pixel : result;
-      const int64_t step = direct ? y.pixel : pitch, mr = even_panel(count, loops.mr);
+      const int64_t step = direct ? y.pixel : pitch;
       for (int64_t p = 0; p < count && bias != nullptr; ++p) std::copy(bias, bias + g.features, to + p * step);
       for (int64_t f = 0; f < g.features; f += nr) {
         for (int64_t r = 0; r < count; r += mr) {
@@ -207,6 +232,7 @@ void by_pixels(const Conv1x1& all, const Pixels<const T>& x, const Filters<T>& w
       for (int64_t p = 0; p < count; ++p)
         std::copy(result + p * pitch, result + p * pitch + g.features, out + p * y.pixel);
     }
+    if (stream) stream_done();
   });
 }
 

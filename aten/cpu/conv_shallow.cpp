@@ -27,6 +27,7 @@ void shallow_forward(const Geometry& g, const Pixels<const T>& x, const T* weigh
   }
   const int64_t columns = (g.out[2] - 1) * g.stride[2] + g.kernel[2], row = columns * channels;
   const int64_t run = g.kernel[2] * channels, step = g.stride[2] * channels, mr = even_panel(g.out[2], loops.mr);
+  const bool stream = streams_lines(y.data, y.pixel, g.batch * g.out[1] * g.out[2] * g.features);
   std::vector<int64_t> at;
   for (int64_t k = 0; k < g.kernel[1]; ++k) at.push_back(k * g.dilation[1] * row);
   constexpr int64_t kBand = 8;  // rows of results whose rows of the image are copied at a time
@@ -46,11 +47,12 @@ void shallow_forward(const Geometry& g, const Pixels<const T>& x, const T* weigh
               for (int64_t f = 0; f < g.features; f += nr) {
                 loops.windows(g.kernel[1], at.data(), run, rows + w * step, step, packed.get() + f / nr * panel,
                               bias != nullptr ? bias + f : nullptr, to + w * y.pixel + f, y.pixel,
-                              std::min(mr, g.out[2] - w), std::min(nr, g.features - f));
+                              std::min(mr, g.out[2] - w), std::min(nr, g.features - f), nullptr, 0, stream);
               }
             }
           }
         }
+        if (stream) stream_done();
       });
 }
 

@@ -1,6 +1,7 @@
 #include "aten/cpu/conv_tile.h"
 
 #include "aten/cpu/transpose.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 namespace {
@@ -55,9 +56,10 @@ void rows_kernel(int64_t taps, const int64_t* __restrict places, int64_t channel
 }
 
 // Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
-template <typename T, int R, int V>
+template <typename T, int R, int V, bool Fetch>
 void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run, const T* __restrict from, int64_t step,
-                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc) {
+                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc, const T* next,
+                    int64_t pace, bool stream) {
   constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
   Lanes<T> acc[R][V] = {};
   if (bias != nullptr) {
@@ -68,7 +70,7 @@ void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run,
     }
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < R; ++i) {
+  for (int i = 0; i < R && !stream; ++i) {
     for (int j = 0; j < V; ++j) __builtin_prefetch(c + i * ldc + j * kLanes<T>, 1);
   }
   for (int64_t t = 0; t < taps; ++t) {
@@ -87,9 +89,16 @@ void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run,
 #pragma GCC unroll 8
       for (int i = 0; i < kBases; ++i) ++base[i];
       b += kColumns<T>;
+      if (Fetch) __builtin_prefetch(next, 0, 2);
+      next += pace;
     }
   }
-  finish<T, R, V>(acc, c, ldc, false);
+  if (kColumns<T> * sizeof(T) < 64 || !stream) return finish<T, R, V>(acc, c, ldc, false);
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) stream_vector(c + i * ldc + j * kLanes<T>, acc[i][j]);
+  }
 }
 
 template <typename T, int R, int V>
@@ -117,7 +126,8 @@ template <typename T>
 using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, int64_t, bool);
 
 template <typename T>
-using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t);
+using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t,
+                               const T*, int64_t, bool);
 
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
@@ -131,9 +141,9 @@ OuterKernel<T> outer_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
   static constexpr OuterKernel<T> kernels[] = {outer_kernel<T, R + 1, V>...};
   return kernels[rows - 1];
 }
-template <typename T, int V, int... R>
+template <typename T, int V, bool Fetch, int... R>
 WindowsKernel<T> windows_kernel_of(int64_t rows, std::integer_sequence<int, R...>) {
-  static constexpr WindowsKernel<T> kernels[] = {windows_kernel<T, R + 1, V>...};
+  static constexpr WindowsKernel<T> kernels[] = {windows_kernel<T, R + 1, V, Fetch>...};
   return kernels[rows - 1];
 }
 
@@ -153,12 +163,19 @@ void multiply_outer(int64_t depth, const T* a, const T* b, const int64_t* places
   run(depth, a, b, places, c, ldc, accumulate);
 }
 
+template <typename T, bool Fetch>
+WindowsKernel<T> windows_kernel_of(int64_t rows, int64_t cols) {
+  return cols <= kLanes<T> ? windows_kernel_of<T, 1, Fetch>(rows, kAllRows)
+                           : windows_kernel_of<T, kVectors, Fetch>(rows, kAllRows);
+}
+
 template <typename T>
 void multiply_windows(int64_t taps, const int64_t* places, int64_t run, const T* a, int64_t step, const T* b,
-                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols) {
+                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace,
+                      bool stream) {
   const WindowsKernel<T> kernel =
-      cols <= kLanes<T> ? windows_kernel_of<T, 1>(rows, kAllRows) : windows_kernel_of<T, kVectors>(rows, kAllRows);
-  kernel(taps, places, run, a, step, b, bias, c, ldc);
+      pace > 0 ? windows_kernel_of<T, true>(rows, cols) : windows_kernel_of<T, false>(rows, cols);
+  kernel(taps, places, run, a, step, b, bias, c, ldc, next, pace, stream);
 }
 
 // ---- Winograd's transforms ----

@@ -38,16 +38,6 @@ constexpr int64_t kShared = int64_t{1} << 24;
 // Rows of B that are read together.
 constexpr int64_t kRowsRead = 8;
 
-// Whether `rows` runs of `bytes`, `stride` bytes apart, stay in a first-level cache of 64 sets: at multiples of
-// 4096 bytes they all meet in the same sets.
-bool stays_cached(int64_t rows, int64_t bytes, int64_t stride) {
-  constexpr int64_t kLine = 64, kSets = 64, kWays = 8;
-  const int64_t lines = bytes / kLine + 1, gap = std::gcd(stride / kLine % kSets, kSets), places = kSets / gap;
-  const int64_t used =
-      places >= rows ? rows * lines / kSets + 2 : ceil_div(rows, places) * ceil_div(lines, std::max<int64_t>(gap, 1));
-  return used <= kWays;
-}
-
 template <typename T>
 class Blocked {
  public:
@@ -206,6 +196,14 @@ class Blocked {
 };
 
 }  // namespace
+
+bool stays_cached(int64_t rows, int64_t bytes, int64_t stride) {
+  constexpr int64_t kLine = 64, kSets = 64, kWays = 8;
+  const int64_t lines = bytes / kLine + 1, gap = std::gcd(stride / kLine % kSets, kSets), places = kSets / gap;
+  const int64_t used =
+      places >= rows ? rows * lines / kSets + 2 : ceil_div(rows, places) * ceil_div(lines, std::max<int64_t>(gap, 1));
+  return used <= kWays;
+}
 
 template <typename T>
 void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,

@@ -11,6 +11,10 @@ template <typename T>
 void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
                   const T* bias = nullptr);
 
+// Whether `rows` runs of `bytes`, `stride` bytes apart, stay in a first-level cache of 64 sets: at multiples of
+// 4096 bytes they all meet in the same sets.
+bool stays_cached(int64_t rows, int64_t bytes, int64_t stride);
+
 // Small enough to be multiplied where it lies, without any preparation.
 template <typename T>
 bool fits_tiles(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, Matrix<T> c);

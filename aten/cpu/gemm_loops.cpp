@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "aten/cpu/transpose.h"
+#include "runtime/iterate/stream.h"
 
 namespace facula {
 namespace {
@@ -39,34 +40,40 @@ inline __attribute__((always_inline)) void store_part(T* p, const Lanes<T>& v, i
 #endif
 }
 
-// Where the columns of depth p are: at b + p * b_row, fetched on the way or near already, or at b + taps[p].
-enum class From { Stream, Near, Taps };
+// Where the columns of depth p are: at b + p * b_row, fetched on the way or near already, or at b + taps[p], with what
+// is `ahead` fetched or without.
+enum class From { Stream, Near, Taps, TapsAhead };
 
 // One tile of R rows and V vectors of columns; the accumulators stay in registers over the depth. Of the last vector
-// only `last` columns exist when Part. C = D plus the product, or the product where D is null. Rows of A are reached
-// from every fifth, as machines scale an index by 1, 2, 4, 8.
+// only `last` columns exist when Part. C = D plus the product, or the product where D is null. With taps the rows of A
+// lie side by side, else they are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
 template <typename T, int R, int V, From B, bool Part>
 void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, const T* __restrict b, int64_t b_row,
-            const int64_t* __restrict taps, const T* next, const T* d, int64_t d_row, T* c, int64_t ldc, int64_t last) {
+            const int64_t* __restrict taps, const Ahead<T>* ahead, const T* d, int64_t d_row, T* c, int64_t ldc,
+            int64_t last, bool stream) {
   using Vector = Lanes<T>;
-  constexpr bool Taps = B == From::Taps;
-  constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
+  constexpr bool Fetch = B == From::TapsAhead, Taps = B == From::Taps || Fetch;
+  constexpr int kStep = Taps ? R : 5, kBases = (R + kStep - 1) / kStep;
   constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
+  constexpr bool kLines = Taps && kColumns<T> * sizeof(T) >= 64;
   Vector acc[R][V] = {};
+  const Ahead<T> later = Fetch ? *ahead : Ahead<T>{};
   const T* base[kBases];
   for (int i = 0; i < kBases; ++i) base[i] = a + i * kStep * a_row;
-  if (depth > 96) {  // time enough for C to come near
+  if (depth > 96 && !stream) {  // time enough for C to come near
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
       for (int j = 0; j < V; ++j) __builtin_prefetch(c + i * ldc + j * kLanes<T>, 1);
     }
   }
+#pragma GCC unroll 2
   for (int64_t p = 0; p < depth; ++p) {
     Vector v[V];
     const T* from = Taps ? b + taps[p] : b;
-    if (Taps) {
-      __builtin_prefetch(next + taps[p], 0, 2);
-    } else if (B == From::Stream) {
+    if (Fetch) {
+      __builtin_prefetch(later.base + later.offsets[p >> later.shift], 0, 2);
+    }
+    if (B == From::Stream) {
       for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);
     }
 #pragma GCC unroll 8
@@ -79,7 +86,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
     }
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
-      const T x = base[i / kStep][i % kStep * a_row];
+      const T x = base[i / kStep][Taps ? i : i % kStep * a_row];
 #pragma GCC unroll 8
       for (int j = 0; j < V; ++j) acc[i][j] += x * v[j];
     }
@@ -93,17 +100,21 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
     for (int j = 0; j < V; ++j) {
       T* at = c + i * ldc + j * kLanes<T>;
       Vector v = acc[i][j], old;
-      if (Part && j == V - 1) {
-        if (d != nullptr) {
-          load_part<T>(old, d + i * d_row + j * kLanes<T>, last);
-          v += old;
+      const bool part = Part && j == V - 1;
+      if (d != nullptr) {
+        const T* onto = d + i * d_row + j * kLanes<T>;
+        if (part) {
+          load_part<T>(old, onto, last);
+        } else {
+          __builtin_memcpy(&old, onto, kBytes);
         }
+        v += old;
+      }
+      if (kLines && stream) {
+        stream_vector(at, v);
+      } else if (part) {
         store_part<T>(at, v, last);
       } else {
-        if (d != nullptr) {
-          __builtin_memcpy(&old, d + i * d_row + j * kLanes<T>, kBytes);
-          v += old;
-        }
         __builtin_memcpy(at, &v, kBytes);
       }
     }
@@ -111,8 +122,8 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
 }
 
 template <typename T>
-using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const T*, const T*,
-                        int64_t, T*, int64_t, int64_t);
+using Kernel = void (*)(int64_t, const T*, int64_t, int64_t, const T*, int64_t, const int64_t*, const Ahead<T>*,
+                        const T*, int64_t, T*, int64_t, int64_t, bool);
 
 template <typename T, int V, From B, bool Part, int... R>
 Kernel<T> pick(int64_t rows, std::integer_sequence<int, R...>) {
@@ -130,7 +141,7 @@ void tile_onto(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T*
                         : cols > kN         ? pick<T, kVectors, From::Stream, true>(rows, kAllRows)
                         : cols == kN        ? pick<T, 1, From::Stream, false>(rows, kAllRows)
                                             : pick<T, 1, From::Stream, true>(rows, kAllRows);
-  run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, d, d_row, c, ldc, cols > kN ? cols - kN : cols);
+  run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, d, d_row, c, ldc, cols > kN ? cols - kN : cols, false);
 }
 
 template <typename T>
@@ -146,8 +157,8 @@ void near_tile(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T*
     strided_tile<T>(depth, a, a_row, a_col, b, b_row, c, ldc, rows, cols, accumulate);
     return;
   }
-  pick<T, kVectors, From::Near, false>(rows, kAllRows)(depth, a, a_row, a_col, b, b_row, nullptr, nullptr,
-                                                       accumulate ? c : nullptr, ldc, c, ldc, kLanes<T>);
+  const Kernel<T> run = pick<T, kVectors, From::Near, false>(rows, kAllRows);
+  run(depth, a, a_row, a_col, b, b_row, nullptr, nullptr, accumulate ? c : nullptr, ldc, c, ldc, kLanes<T>, false);
 }
 
 template <typename T>
@@ -156,14 +167,20 @@ void tile(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ld
   strided_tile<T>(depth, a, 1, width, b, kColumns<T>, c, ldc, rows, cols, accumulate);
 }
 
+template <typename T, From B>
+Kernel<T> pick_taps(int64_t rows, int64_t cols) {
+  return cols == kColumns<T> ? pick<T, kVectors, B, false>(rows, kAllRows)
+         : cols > kLanes<T>  ? pick<T, kVectors, B, true>(rows, kAllRows)
+                             : pick<T, 1, B, true>(rows, kAllRows);
+}
+
 template <typename T>
-void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, T* c,
-               int64_t ldc, int64_t rows, int64_t cols, bool accumulate) {
+void tile_taps(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const Ahead<T>& ahead,
+               const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols, bool stream) {
   constexpr int64_t kN = kLanes<T>;
-  const Kernel<T> run = cols == kColumns<T> ? pick<T, kVectors, From::Taps, false>(rows, kAllRows)
-                        : cols > kN         ? pick<T, kVectors, From::Taps, true>(rows, kAllRows)
-                                            : pick<T, 1, From::Taps, true>(rows, kAllRows);
-  run(depth, a, 1, width, b, 0, taps, next, accumulate ? c : nullptr, ldc, c, ldc, cols > kN ? cols - kN : cols);
+  const Kernel<T> run =
+      ahead.base != nullptr ? pick_taps<T, From::TapsAhead>(rows, cols) : pick_taps<T, From::Taps>(rows, cols);
+  run(depth, a, 1, width, b, 0, taps, &ahead, d, d_row, c, ldc, cols > kN ? cols - kN : cols, stream);
 }
 
 // ---- packing ----

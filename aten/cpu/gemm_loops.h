@@ -8,6 +8,15 @@
 
 namespace facula {
 
+// What a product fetches for later: base + offsets[p >> shift] at its depth p, so that the memory is kept busy evenly;
+// nothing where the base is null.
+template <typename T>
+struct Ahead {
+  const T* base;
+  const int64_t* offsets;
+  int64_t shift;
+};
+
 template <typename T>
 struct GemmLoops {
   // Panels hold up to `mr` rows of A or `nr` columns of B, one depth after the other.
@@ -16,11 +25,12 @@ struct GemmLoops {
   // (depth, nr).
   void (*tile)(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
                bool accumulate);
-  // The same with the columns of depth p at b + taps[p], nr of them readable; next + taps[p] is fetched for later.
-  void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const T* next, T* c,
-                    int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
-  // The same with A and B where they lie: element (i, p) of A at a + i * a_row + p * a_col, the columns of depth p at
-  // b + p * b_row.
+  // C = D (null: 0), row i at d + i * d_row, plus A panel times columns of depth p at b + taps[p], of which whole
+  // vectors are readable. With `stream`, which wants C in whole lines, it is written past the cache.
+  void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const Ahead<T>& ahead,
+                    const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols, bool stream);
+  // Like `tile` with A and B where they lie: element (i, p) of A at a + i * a_row + p * a_col, the columns of depth p
+  // at b + p * b_row.
   void (*strided_tile)(int64_t depth, const T* a, int64_t a_row, int64_t a_col, const T* b, int64_t b_row, T* c,
                        int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
   // The same where B stays in the first-level cache.

@@ -48,13 +48,14 @@ struct GradSums {
 // With `stream` results are written past the cache (runtime/iterate/stream.h); stream_done() has to follow.
 template <typename T>
 struct NormLoops {
-  // `ahead` is what will be read next.
+  // `ahead` is what will be read next, fetched meanwhile; null where another fetches it.
   Moments (*moments)(int64_t n, const T* x, const T* ahead);
   double (*sum)(int64_t n, const T* x);
   double (*sum_squares)(int64_t n, const T* x, const T* ahead);
   void (*affine)(int64_t n, const T* x, T scale, T shift, T* out, bool stream);
   // (x - mean) rstd weight + bias; either of weight and bias may be null.
-  void (*normalize)(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out, bool stream);
+  void (*normalize)(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out, const T* ahead,
+                    bool stream);
   // Sums of dy w and dy w (x - mean) over a row; w may be null.
   GradSums (*grad_sums)(int64_t n, const T* dy, const T* x, double mean, const T* weight);
   // dy w a + x b + c; w may be null. What will be read next lies `ahead` elements on.

@@ -12,10 +12,22 @@ constexpr int64_t kBlock = 2048, kRows = 64;
 
 inline int64_t length(int64_t n, int64_t i, int64_t block) { return n - i < block ? n - i : block; }
 
+// Side by side, as each of a row of additions waits for the one before.
+template <int64_t kCount, typename T>
+FACULA_INLINE double total(const T* a) {
+  constexpr int64_t kLanes = 8;
+  double sums[kLanes] = {};
+  for (int64_t i = 0; i < kCount; i += kLanes) {
+#pragma omp simd
+    for (int64_t k = 0; k < kLanes; ++k) sums[k] += static_cast<double>(a[i + k]);
+  }
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
 // Partial sums of one or two kinds of terms, term(i, first, second): how many they are does not depend on
 // the vectors that the compiler finds, and so neither does the error. They are enough for several vectors,
-// as one sum waits for the last. `ahead` is fetched: passes over a row in the cache leave the memory idle, and its
-// own foresight ends at pages.
+// as one sum waits for the last. `ahead` (or null) is fetched: passes over a row in the cache leave the memory idle,
+// and its own foresight ends at pages.
 template <typename T, bool kTwo, typename F>
 FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const T* ahead, const F& term) {
   constexpr int64_t kSums = (kTwo ? 128 : 256) / sizeof(T);
@@ -24,15 +36,13 @@ FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const
     T a[kSums] = {}, b[kSums] = {};
     int64_t j = i;
     for (; j + kSums <= end; j += kSums) {
-      if (!kTwo) fetch(ahead + j, ahead + j + kSums);
+      if (!kTwo && ahead != nullptr) fetch(ahead + j, ahead + j + kSums);
 #pragma omp simd
       for (int64_t k = 0; k < kSums; ++k) term(j + k, a[k], b[k]);
     }
     for (int64_t k = 0; j < end; ++j, ++k) term(j, a[k], b[k]);
-    for (int64_t k = 0; k < kSums; ++k) {
-      first += static_cast<double>(a[k]);
-      second += static_cast<double>(b[k]);
-    }
+    first += total<kSums>(a);
+    if (kTwo) second += total<kSums>(b);
   }
 }
 
@@ -42,9 +52,9 @@ Moments moments(int64_t n, const T* x, const T* ahead) {
   Moments all{0, 0};
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t size = length(n, i, kBlock);
-    const T *block = x + i, *next = ahead + i;
+    const T *block = x + i, *next = ahead != nullptr ? ahead + i : nullptr;
     double sum = 0, squares = 0, none = 0;
-    add_in_blocks<T, false>(size, sum, none, block, [&](int64_t j, T& a, T&) { a += block[j]; });
+    add_in_blocks<T, false>(size, sum, none, nullptr, [&](int64_t j, T& a, T&) { a += block[j]; });
     const double mean = sum / static_cast<double>(size);
     const T c = static_cast<T>(mean);
     add_in_blocks<T, false>(size, squares, none, next,
@@ -61,7 +71,7 @@ Moments moments(int64_t n, const T* x, const T* ahead) {
 template <typename T>
 double sum(int64_t n, const T* x) {
   double total = 0, none = 0;
-  add_in_blocks<T, false>(n, total, none, x, [&](int64_t i, T& a, T&) { a += x[i]; });
+  add_in_blocks<T, false>(n, total, none, nullptr, [&](int64_t i, T& a, T&) { a += x[i]; });
   return total;
 }
 
@@ -79,15 +89,16 @@ void affine(int64_t n, const T* __restrict x, T scale, T shift, T* __restrict ou
 
 template <typename T>
 void normalize(int64_t n, const T* __restrict x, T mean, T rstd, const T* __restrict w, const T* __restrict b,
-               T* __restrict out, bool stream) {
+               T* __restrict out, const T* ahead, bool stream) {
+  const auto next = [&](int64_t i, int64_t end) { fetch(ahead + i, ahead + end); };
   if (w != nullptr && b != nullptr) {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i] + b[i]; });
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i] + b[i]; }, next);
   } else if (w != nullptr) {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i]; });
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i]; }, next);
   } else if (b != nullptr) {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd + b[i]; });
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd + b[i]; }, next);
   } else {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd; });
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd; }, next);
   }
 }
 

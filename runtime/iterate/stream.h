@@ -42,6 +42,21 @@ FACULA_STREAM void stream_line(char* dst, const char* src) {
 #endif
 }
 
+// A vector of the widest registers, to a multiple of its size. Vectors of a line should follow one another.
+template <typename V>
+FACULA_STREAM void stream_vector(void* dst, const V& v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) return _mm512_stream_si512(static_cast<__m512i*>(dst), __builtin_bit_cast(__m512i, v));
+#elif defined(__AVX2__)
+  if constexpr (sizeof(V) == 32) {
+    return _mm256_stream_si256(static_cast<__m256i*>(dst), __builtin_bit_cast(__m256i, v));
+  }
+#elif defined(__SSE2__)
+  if constexpr (sizeof(V) == 16) return _mm_stream_si128(static_cast<__m128i*>(dst), __builtin_bit_cast(__m128i, v));
+#endif
+  std::memcpy(dst, &v, sizeof(V));
+}
+
 // Before another thread may read what was streamed.
 FACULA_STREAM void stream_done() {
 #if defined(__SSE2__)

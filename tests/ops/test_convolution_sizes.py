@@ -156,10 +156,26 @@ TILES = [
     (1, 70, 20, 1, (64, 64)),
 ]
 
+# Rows of results that fill vectors, in several bands and slices of the depth; pixels that are read
+# where they lie.
+ROWS = [
+    (2, 3, 20, 5, (37, 68), 2, 1),
+    (1, 4, 9, 3, (133, 100), 3, 2, 2),
+    (3, 8, 16, 5, (20, 32), 1, 2),
+    (1, 12, 40, (6, 7), (90, 98), 2, 1),
+    (2, 24, 33, 3, (12, 32), 1, 1, 1, 3),
+    (1, 3, 64, 7, (150, 224), 2, 3),
+    (2, 256, 48, 1, (9, 13)),
+    (1, 1024, 16, 1, (5, 6)),
+    (3, 70, 64, 1, (16, 24)),
+]
+# Results that are written past the cache.
+LARGE = [(1, 2, 32, 5, (260, 260), 1), (1, 32, 34, 1, (256, 256)), (2, 24, 32, 1, (256, 160))]
+
 
 @pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("sizes", TILES, ids=str)
+@pytest.mark.parametrize("sizes", [*TILES, *ROWS, *LARGE], ids=str)
 def test_convolution(sizes: tuple, dtype: str, memory_format: str, threads: int) -> None:
     case(*sizes).check(dtype, memory_format)
 
@@ -174,7 +190,15 @@ def test_gradient_in_the_other_format(sizes: tuple, memory_format: str) -> None:
 @pytest.mark.parametrize("memory_format", FORMATS)
 @pytest.mark.parametrize(
     "sizes",
-    [*TILES[:5], *TILES[10:15], *TILES[24:28], *TILES[31:36], (8, 64, 64, 3, (28, 28), 1, 1)],
+    [
+        *TILES[:5],
+        *TILES[10:15],
+        *TILES[24:28],
+        *TILES[31:36],
+        *ROWS,
+        *LARGE,
+        (8, 64, 64, 3, (28, 28), 1, 1),
+    ],
     ids=str,
 )
 def test_results_do_not_depend_on_threads(sizes: tuple, memory_format: str) -> None:

@@ -7,7 +7,7 @@
 
 namespace facula::cpu {
 
-class Ahead {
+class FetchAhead {
  public:
   // `rows` runs of `count` elements, `stride` elements apart; to be written rather than read.
   template <typename T>
