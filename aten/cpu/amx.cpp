@@ -216,6 +216,16 @@ FACULA_AMX __m256i round_sums(__m512 v) {
   return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan));
 }
 
+// 16 of them as results: alpha times a sum plus beta times what `from` has where the mask is set.
+FACULA_AMX inline __m256i results(const float* sums, float alpha, float beta, const BFloat16* from, __mmask16 mask) {
+  __m512 v = _mm512_mul_ps(_mm512_loadu_ps(sums), _mm512_set1_ps(alpha));
+  if (beta != 0) {
+    const __m512i old = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16);
+    v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_castsi512_ps(old), _mm512_set1_ps(beta)));
+  }
+  return round_sums(v);
+}
+
 // C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all. `stream`: past the cache.
 FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha, float beta, const BFloat16* d,
                       Matrix<BFloat16> c, bool stream) {
@@ -228,19 +238,18 @@ FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha
       }
       continue;
     }
-    alignas(64) __m256i line[2];
+    const BFloat16* from = d != nullptr ? d : row;
+    if (cols == kBlock) {
+      const __m256i low = results(sums, alpha, beta, from, 0xFFFF);
+      const __m256i high = results(sums + kSide, alpha, beta, from + kSide, 0xFFFF);
+      const __m512i line = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+      stream ? _mm512_stream_si512(reinterpret_cast<__m512i*>(row), line) : _mm512_storeu_si512(row, line);
+      continue;
+    }
     for (int64_t j = 0; j < cols; j += kSide) {
       const auto mask = static_cast<__mmask16>((1u << std::min(kSide, cols - j)) - 1);
-      __m512 v = _mm512_mul_ps(_mm512_loadu_ps(sums + j), _mm512_set1_ps(alpha));
-      if (beta != 0) {
-        const BFloat16* from = (d != nullptr ? d : row) + j;
-        const __m512i old = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16);
-        v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_castsi512_ps(old), _mm512_set1_ps(beta)));
-      }
-      line[j / kSide] = round_sums(v);
-      if (!stream) _mm256_mask_storeu_epi16(row + j, mask, line[j / kSide]);
+      _mm256_mask_storeu_epi16(row + j, mask, results(sums + j, alpha, beta, from + j, mask));
     }
-    if (stream) _mm512_stream_si512(reinterpret_cast<__m512i*>(row), _mm512_load_si512(line));
   }
 }
 
