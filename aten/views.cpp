@@ -145,7 +145,9 @@ Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
 Tensor t(const Tensor& self) {
   FACULA_CHECK(self.dim() <= 2, Runtime, "t(): self must have at most 2 dims, not ", self.dim(),
                "; use transpose() or permute()");
-  return self.dim() == 2 ? transpose(self, 0, 1) : alias(self, self.sizes(), self.strides(), self.offset());
+  const IntList sizes = self.sizes(), strides = self.strides();
+  return self.dim() == 2 ? alias(self, {sizes[1], sizes[0]}, {strides[1], strides[0]}, self.offset())
+                         : alias(self, sizes, strides, self.offset());
 }
 
 namespace {

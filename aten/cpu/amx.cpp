@@ -2,6 +2,7 @@
 
 #include "aten/cpu/dense.h"
 #include "runtime/iterate/isa.h"
+#include "runtime/iterate/stream.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 
@@ -63,10 +64,18 @@ struct Rows {
   const uint16_t* second(const uint16_t* first) const { return first + (row == kDepth ? kTile : kSide * row); }
 };
 
+// Lines that the next column is going to read, fetched a few at each depth: at once they would fill all the places for
+// lines on their way, and the tiles wait.
+struct Ahead {
+  const char* at;
+  int64_t each;
+};
+
 // Sums (32, 32) = or += two row tiles times two column tiles at each depth; without Tall or Wide the second of
-// either is all zeros and left out.
+// either is all zeros and left out. Rows are loaded as a stream, which leaves the columns in the first-level cache.
 template <bool Tall, bool Wide>
-FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, float* sums, bool accumulate) {
+FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, float* sums, bool accumulate,
+                         Ahead& ahead) {
   float *right = sums + kSide, *below = sums + kSide * kBlock, *corner = below + kSide;
   constexpr int kStep = kBlock * 4;
   if (accumulate) {
@@ -83,7 +92,8 @@ FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, flo
   const int64_t apart = rows.row * 2;
   const uint16_t *a = rows.data, *below_a = rows.second(a);
   for (int64_t p = 0; p < depth; ++p, a += rows.step, below_a += rows.step, b += 2 * kTile) {
-    _tile_loadd(4, a, apart);
+    for (int64_t i = 0; i < ahead.each; ++i, ahead.at += 64) _mm_prefetch(ahead.at, _MM_HINT_T1);
+    _tile_stream_loadd(4, a, apart);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
     if (Wide) {
@@ -91,7 +101,7 @@ FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, flo
       _tile_dpbf16ps(1, 4, 7);
     }
     if (Tall) {
-      _tile_loadd(5, below_a, apart);
+      _tile_stream_loadd(5, below_a, apart);
       _tile_dpbf16ps(2, 5, 6);
       if (Wide) _tile_dpbf16ps(3, 5, 7);
     }
@@ -126,18 +136,22 @@ FACULA_AMX inline void transpose_pairs(__m512i (&r)[kSide]) {
   }
 }
 
+struct alignas(64) Interleaved {
+  uint16_t low[kBlock], high[kBlock];
+  constexpr Interleaved() : low(), high() {
+    for (int i = 0; i < kBlock; ++i) {
+      low[i] = static_cast<uint16_t>(i / 2 + i % 2 * kBlock);
+      high[i] = static_cast<uint16_t>(low[i] + kSide);
+    }
+  }
+};
+constexpr Interleaved kInterleaved;
+
 // pack() for columns whose 32 lines are neighbours at each depth: pairs of depths are interleaved as they lie.
 FACULA_AMX void pack_whole_pairs(int64_t k, const uint16_t* from, int64_t along, uint16_t* to) {
-  alignas(64) uint16_t order[2][kBlock];
-  for (int i = 0; i < kBlock; ++i) {
-    order[0][i] = static_cast<uint16_t>(i / 2 + i % 2 * kBlock);
-    order[1][i] = static_cast<uint16_t>(order[0][i] + kSide);
-  }
-  const __m512i low = _mm512_load_si512(order[0]), high = _mm512_load_si512(order[1]);
+  const __m512i low = _mm512_load_si512(kInterleaved.low), high = _mm512_load_si512(kInterleaved.high);
   for (int64_t p = 0; p < k; p += 2) {
     const uint16_t* at = from + p * along;
-    _mm_prefetch(reinterpret_cast<const char*>(at + 16 * along), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(at + 17 * along), _MM_HINT_T0);
     const __m512i even = _mm512_loadu_si512(at), odd = _mm512_loadu_si512(at + along);
     uint16_t* out = to + p / kDepth * 2 * kTile + p % kDepth / 2 * kBlock;
     _mm512_storeu_si512(out, _mm512_permutex2var_epi16(even, low, odd));
@@ -202,9 +216,19 @@ FACULA_AMX __m256i round_sums(__m512 v) {
   return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), nan));
 }
 
-// C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all.
+// 16 of them as results: alpha times a sum plus beta times what `from` has where the mask is set.
+FACULA_AMX inline __m256i results(const float* sums, float alpha, float beta, const BFloat16* from, __mmask16 mask) {
+  __m512 v = _mm512_mul_ps(_mm512_loadu_ps(sums), _mm512_set1_ps(alpha));
+  if (beta != 0) {
+    const __m512i old = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16);
+    v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_castsi512_ps(old), _mm512_set1_ps(beta)));
+  }
+  return round_sums(v);
+}
+
+// C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all. `stream`: past the cache.
 FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha, float beta, const BFloat16* d,
-                      Matrix<BFloat16> c) {
+                      Matrix<BFloat16> c, bool stream) {
   for (int64_t i = 0; i < rows; ++i, sums += kBlock) {
     BFloat16* row = c.data + i * c.row;
     if (c.col != 1) {
@@ -214,15 +238,17 @@ FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha
       }
       continue;
     }
+    const BFloat16* from = d != nullptr ? d : row;
+    if (cols == kBlock) {
+      const __m256i low = results(sums, alpha, beta, from, 0xFFFF);
+      const __m256i high = results(sums + kSide, alpha, beta, from + kSide, 0xFFFF);
+      const __m512i line = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+      stream ? _mm512_stream_si512(reinterpret_cast<__m512i*>(row), line) : _mm512_storeu_si512(row, line);
+      continue;
+    }
     for (int64_t j = 0; j < cols; j += kSide) {
       const auto mask = static_cast<__mmask16>((1u << std::min(kSide, cols - j)) - 1);
-      __m512 v = _mm512_mul_ps(_mm512_loadu_ps(sums + j), _mm512_set1_ps(alpha));
-      if (beta != 0) {
-        const BFloat16* from = (d != nullptr ? d : row) + j;
-        const __m512i old = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from)), 16);
-        v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_castsi512_ps(old), _mm512_set1_ps(beta)));
-      }
-      _mm256_mask_storeu_epi16(row + j, mask, round_sums(v));
+      _mm256_mask_storeu_epi16(row + j, mask, results(sums + j, alpha, beta, from + j, mask));
     }
   }
 }
@@ -250,20 +276,31 @@ class Product {
   int64_t column_panels() const { return parts(n_, kBlock); }
   int64_t size() const { return (row_panels() + column_panels()) * panel_; }
 
-  // Panel i of the rows, and after them those of the columns.
-  void prepare(int64_t i, Matrix<const BFloat16> a, Matrix<const BFloat16> b, uint16_t* packed) const {
-    const int64_t j = i - row_panels();
-    if (j < 0) {
-      pack(std::min(kBlock, m_ - i * kBlock), k_, bits(a) + i * kBlock * a.row, a.row, a.col, false,
-           packed + i * panel_);
-    } else {
-      pack(std::min(kBlock, n_ - j * kBlock), k_, bits(b) + j * kBlock * b.col, b.col, b.row, true,
-           packed + i * panel_);
-    }
+  void prepare_rows(int64_t i, Matrix<const BFloat16> a, uint16_t* packed) const {
+    pack(std::min(kBlock, m_ - i * kBlock), k_, bits(a) + i * kBlock * a.row, a.row, a.col, false, packed + i * panel_);
   }
 
-  // Row panels that stay in the second-level cache.
-  int64_t group() const { return std::clamp<int64_t>((1 << 20) / panel_, 1, kMostRows); }
+  // Column panels are packed a depth of tiles at a time, in the order in which B lies in memory.
+  int64_t column_pieces() const { return column_panels() * depth_; }
+  void prepare_columns(int64_t piece, Matrix<const BFloat16> b, uint16_t* packed) const {
+    const int64_t columns = column_panels();
+    const bool across = b.col == 1;
+    const int64_t j = across ? piece % columns : piece / depth_, d = across ? piece / columns : piece % depth_;
+    pack(std::min(kBlock, n_ - j * kBlock), std::min(kDepth, k_ - d * kDepth),
+         bits(b) + j * kBlock * b.col + d * kDepth * b.row, b.col, b.row, true,
+         packed + (row_panels() + j) * panel_ + d * 2 * kTile);
+  }
+
+  // Row panels of a group: they stay in the second-level cache beside the columns that pass through it.
+  int64_t group() const {
+    const int64_t most = std::clamp<int64_t>(kGroupBytes / (panel_ * 2), 1, kMostRows);
+    return parts(row_panels(), parts(row_panels(), most));
+  }
+
+  // Whether C is written past the cache, in whole lines.
+  bool streams(Matrix<BFloat16> c) const {
+    return m_ * n_ * 2 >= kStreamBytes && c.col == 1 && c.row % kBlock == 0 && whole_lines(c.data);
+  }
 
   // Row panels [i0, i1) with column panel j: a slice of the column stays in the first-level cache, and the next
   // column comes into the second meanwhile.
@@ -272,8 +309,10 @@ class Product {
     alignas(64) float sums[kMostRows][kBlock * kBlock];
     const uint16_t* columns = packed + (row_panels() + j) * panel_;
     const int64_t cols = std::min(kBlock, n_ - j * kBlock);
-    const uint16_t* next = j + 1 < column_panels() ? columns + panel_ : columns;
-    const int64_t slices = parts(depth_, kSlice), slice = parts(depth_, slices), share = slice * 2 * kTile / (i1 - i0);
+    const int64_t slice = parts(depth_, parts(depth_, kSlice));
+    const bool stream = cols == kBlock && streams(c);
+    Ahead ahead{reinterpret_cast<const char*>(columns + panel_),
+                j + 1 < column_panels() ? parts(2 * kTile * 2 / 64, i1 - i0) : 0};
     for (int64_t d = 0; d < depth_; d += slice) {
       const int64_t depths = std::min(slice, depth_ - d);
       for (int64_t i = i0; i < i1; ++i) {
@@ -281,24 +320,22 @@ class Product {
         const Rows x = i < first_packed_ ? Rows{bits(a) + i * kBlock * a.row + d * kDepth, a.row, kDepth}
                                          : Rows{packed + i * panel_ + d * 2 * kTile, kDepth, 2 * kTile};
         const bool tall = m_ - i * kBlock > kSide, wide = cols > kSide;
-        const uint16_t* ahead = next + d * 2 * kTile + (i - i0) * share;
-        for (int64_t e = 0; e < share; e += 32) _mm_prefetch(reinterpret_cast<const char*>(ahead + e), _MM_HINT_T1);
         if (tall) {
-          wide ? multiply<true, true>(depths, x, y, sums[i - i0], d > 0)
-               : multiply<true, false>(depths, x, y, sums[i - i0], d > 0);
+          wide ? multiply<true, true>(depths, x, y, sums[i - i0], d > 0, ahead)
+               : multiply<true, false>(depths, x, y, sums[i - i0], d > 0, ahead);
         } else {
-          wide ? multiply<false, true>(depths, x, y, sums[i - i0], d > 0)
-               : multiply<false, false>(depths, x, y, sums[i - i0], d > 0);
+          wide ? multiply<false, true>(depths, x, y, sums[i - i0], d > 0, ahead)
+               : multiply<false, false>(depths, x, y, sums[i - i0], d > 0, ahead);
         }
         if (d + slice < depth_) continue;
         store(std::min(kBlock, m_ - i * kBlock), cols, sums[i - i0], alpha_, beta_,
               bias_ != nullptr ? bias_ + j * kBlock : nullptr,
-              {c.data + i * kBlock * c.row + j * kBlock * c.col, c.row, c.col});
+              {c.data + i * kBlock * c.row + j * kBlock * c.col, c.row, c.col}, stream);
       }
     }
   }
 
-  static constexpr int64_t kMostRows = 8, kSlice = 8;
+  static constexpr int64_t kMostRows = 16, kSlice = 16, kGroupBytes = 768 << 10;
 
  private:
   static const uint16_t* bits(Matrix<const BFloat16> x) { return reinterpret_cast<const uint16_t*>(x.data); }
@@ -323,8 +360,11 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a
   const Product product(m, n, k, alpha, beta, a, bias);
   const TypedBuffer<uint16_t> packed(product.size());
   const int64_t rows = product.row_panels(), columns = product.column_panels();
-  parallel_for(product.first_packed(), rows + columns, grain_for(kBlock * k, 1 << 17), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) product.prepare(i, a, b, packed.get());
+  parallel_for(product.first_packed(), rows, grain_for(kBlock * k, 1 << 17), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product.prepare_rows(i, a, packed.get());
+  });
+  parallel_for(0, product.column_pieces(), grain_for(kBlock * kDepth, 1 << 17), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) product.prepare_columns(i, b, packed.get());
   });
   const int64_t group = product.group(), work = std::max<int64_t>(1, group * kBlock * kBlock * k / 16);
   parallel_for(0, Product::parts(rows, group) * columns, std::max<int64_t>(1, (1 << 19) / work),
@@ -335,6 +375,7 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a
                    product.compute(i, std::min(i + group, rows), item % columns, a, packed.get(), c);
                  }
                  release();
+                 if (product.streams(c)) stream_done();
                });
 }
 
@@ -345,7 +386,8 @@ void batch(int64_t count, int64_t m, int64_t n, int64_t k, float alpha, Matrix<c
   const int64_t rows = product.row_panels(), columns = product.column_panels(), group = product.group();
   configure();
   for (int64_t x = 0; x < count; ++x, a.data += stride_a, b.data += stride_b, c.data += stride_c) {
-    for (int64_t i = product.first_packed(); i < rows + columns; ++i) product.prepare(i, a, b, packed.get());
+    for (int64_t i = product.first_packed(); i < rows; ++i) product.prepare_rows(i, a, packed.get());
+    for (int64_t i = 0; i < product.column_pieces(); ++i) product.prepare_columns(i, b, packed.get());
     for (int64_t i = 0; i < rows; i += group) {
       for (int64_t j = 0; j < columns; ++j) product.compute(i, std::min(i + group, rows), j, a, packed.get(), c);
     }

@@ -20,7 +20,7 @@ namespace facula {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kMapped = size_t{4} << 20;  // from here on blocks are mappings of their own
+constexpr size_t kMapped = kHugePage;        // from here on blocks are mappings of their own
 constexpr size_t kSlack = size_t{64} << 20;  // may be held beyond the peak of live bytes
 constexpr int kStepsLog = 3;                 // eight sizes a doubling: at most 12.5 % unused
 constexpr int kNumClasses = (63 - 16) << kStepsLog;
@@ -35,7 +35,7 @@ LargeClass large_class(size_t nbytes) {
   const size_t step = size_t{1} << (log - kStepsLog);
   const size_t k = (nbytes - (size_t{1} << log) + step - 1) / step;
   size_t bytes = (size_t{1} << log) + k * step;
-  if (bytes >= kMapped) bytes = (bytes + kHugePage - 1) & ~(kHugePage - 1);
+  if (bytes >= 2 * kHugePage) bytes = (bytes + kHugePage - 1) & ~(kHugePage - 1);
   return {((log - 16) << kStepsLog) + static_cast<int>(k), bytes};
 }
 

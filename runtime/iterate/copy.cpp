@@ -76,7 +76,10 @@ void move_rows(const StridedPlan& plan, size_t itemsize) {
   if (plan.numel == 0) return;
   const ConvertTable& table = FACULA_BY_ISA(convert_table);
   const auto move = table.move[size_log2(itemsize)];
-  const int64_t item = static_cast<int64_t>(itemsize), part = kStreamPiece / item;
+  const int64_t item = static_cast<int64_t>(itemsize), apart = std::abs(plan.strides[1][0]);
+  const bool near = apart >= item && apart <= 4 * item;  // all lines from the first to the last element are read
+  // Elements of a piece: whole lines of the result, made of what is fetched at once.
+  const int64_t part = near ? kStreamPiece / apart / (64 / item) * (64 / item) : kStreamPiece / item;
   const bool stream = plan.numel * item >= kStreamBytes && plan.strides[0][0] == item;
   // Pieces and short rows end before the memory's own foresight has begun: what is read next is fetched.
   const int64_t next = plan.sizes.size() > 1 ? plan.strides[1][1] : 0;
@@ -91,7 +94,7 @@ void move_rows(const StridedPlan& plan, size_t itemsize) {
         const int64_t m = std::min(part, n - i);
         const char* from = p[1] + i * s[1];
         const char* ahead = i + part < n ? from + part * s[1] : p[1] + next;
-        if (std::abs(s[1]) == item) fetch(std::min(ahead, ahead + m * s[1]), std::max(ahead, ahead + m * s[1]));
+        if (near) fetch(std::min(ahead, ahead + m * s[1]), std::max(ahead, ahead + m * s[1]));
         if (s[1] != item) move(piece, item, from, s[1], m);
         table.stream(p[0] + i * item, s[1] == item ? from : piece, m * item);
       }

@@ -31,6 +31,7 @@ struct Walk {
   int outs, count;
   int64_t box_numel = 1;
   bool by_rows = false;  // the loop is called once a row of a box
+  bool ahead = false;    // operands of the next box are asked for while this one is computed
   PointwiseLoop loop;
   const LoopArgs* args;
 
@@ -57,8 +58,10 @@ struct Walk {
       o.box_dense = !o.constant && dense_in_box(k);
       o.stream &= o.box_dense;
       mixed |= o.row_direct && !o.box_dense;
+      ahead |= any_stream && fetched(k);
     }
     by_rows = mixed && grid.extents[0] >= 16;
+    ahead &= !by_rows;
   }
 
   // Large results that take the place of no input.
@@ -103,11 +106,13 @@ struct Walk {
       }
     }
     char* const raw = next;
-    Box box, last;
+    Box box, last, next_box;
     std::fill(std::begin(last.data), std::end(last.data), nullptr);
     DimVector dense;
+    locate_box(plan, grid, begin, next_box);
     for (int64_t b = begin; b < end; ++b) {
-      locate_box(plan, grid, b, box);
+      box = next_box;
+      if (b + 1 < end) locate_box(plan, grid, b + 1, next_box);
       const bool same_sizes = b != begin && box.sizes == last.sizes;
       void* ptrs[kMax];
       for (int k = 0; k < count; ++k) {
@@ -120,6 +125,8 @@ struct Walk {
       }
       if (by_rows) {
         call_rows(box, ptrs);
+      } else if (ahead && b + 1 < end) {
+        call_parts(box, next_box, ptrs);
       } else {
         loop(box.numel, ptrs, const_cast<const void* const*>(ptrs + outs), *args);
         check_int_division();
@@ -135,6 +142,25 @@ struct Walk {
   // Whether the loop reads or writes the operand where it lies.
   bool used_in_place(const Operand& o) const {
     return !o.constant && !o.converts() && !o.stream && (o.box_dense || (by_rows && o.row_direct));
+  }
+
+  // Operands that are converted are read in bursts with pauses, in which memory would have nothing to do.
+  bool fetched(int k) const { return k >= outs && operands[k].converts() && operands[k].box_dense; }
+
+  // A box in parts, each of which asks for a part of the next box: no more lines than can be on their way at once.
+  void call_parts(const Box& box, const Box& next, void* const* ptrs) const {
+    constexpr int64_t kPart = 256;
+    for (int64_t i = 0; i < box.numel; i += kPart) {
+      const int64_t n = std::min(kPart, box.numel - i);
+      void* now[kMax];
+      for (int k = 0; k < count; ++k) {
+        const Operand& o = operands[k];
+        now[k] = static_cast<char*>(ptrs[k]) + i * o.want_item;
+        if (fetched(k)) fetch(next.data[k] + i * o.item, next.data[k] + (i + n) * o.item);
+      }
+      loop(n, now, const_cast<const void* const*>(now + outs), *args);
+    }
+    check_int_division();
   }
 
   void load(int k, const Box& box, char* tile, char* raw, DimVector& dense) const {

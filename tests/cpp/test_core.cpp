@@ -44,7 +44,7 @@ void test_memory() {
   const int64_t before = cpu_memory_stats().live_bytes;
   {
     std::vector<Tensor> kept;
-    for (int64_t n : {0, 1, 15, 16, 17, 1000, 15900, 16000, 16384, 20000, 300000, 2000000}) {
+    for (int64_t n : {0, 1, 15, 16, 17, 1000, 15900, 16000, 16384, 20000, 300000, 600000, 2000000}) {
       const Tensor t = make_empty({n}, ScalarType::Float32);
       CHECK(reinterpret_cast<uintptr_t>(t.raw()) % 64 == 0);
       if (n > 0) std::memset(t.raw(), 7, t.nbytes());

@@ -52,6 +52,59 @@ def test_layouts(x):
     assert wide.numpy()[:, :512].sum() == 0 and wide.numpy()[:, 1536:].sum() == 0
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_converted_operands(x, dtype):
+    """Numbers of 16 bits are computed in float32 and rounded: each step is one of NumPy's."""
+    kind = getattr(fa, dtype)
+    a = fa.tensor(np.tile(x, 3)[: (1 << 22) + 9300]).to(kind)
+    b, row = a.flip(0), a[:300]
+    wide = a.float().numpy()
+    for got, want in [
+        (a + b, wide + wide[::-1]),
+        (a * 3 - b, fa.tensor(wide * np.float32(3)).to(kind).float().numpy() - wide[::-1]),
+        (fa.where(a > b, a, b), np.maximum(wide, wide[::-1])),
+        (a.view(-1, 4)[:, :2] + b.view(-1, 4)[:, 2:], None),
+    ]:
+        if want is None:
+            want = wide.reshape(-1, 4)[:, :2] + wide[::-1].reshape(-1, 4)[:, 2:]
+        assert fa.equal(got, fa.tensor(np.ascontiguousarray(want)).to(kind))
+    whole = a[: 300 * 13_990].view(-1, 300)
+    want = wide[: 300 * 13_990].reshape(-1, 300) + row.float().numpy()
+    assert fa.equal(whole + row, fa.tensor(want).to(kind))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32", "complex128"])
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 9])
+def test_steps(dtype, step):
+    """Every so many columns, in rows that are no whole number of pieces."""
+    kind = getattr(fa, dtype)
+    columns = 1543
+    rows = (8 << 20) // (columns * fa.empty((), dtype=kind).element_size()) + 2
+    x = np.random.default_rng(5).integers(0, 100, size=(rows, columns * step)).astype(np.uint8)
+    t = fa.tensor(x).to(kind)
+    for got, want in [
+        (t[:, ::step], x[:, ::step]),
+        (t[:, 1::step].flip(1), x[:, 1::step][:, ::-1]),
+    ]:
+        assert fa.equal(got.contiguous(), fa.tensor(np.ascontiguousarray(want)).to(kind))
+
+
+@pytest.mark.parametrize("shape", [(2100, 70, 2048), (2049, 1056, 2080), (2048, 32, 2050)])
+def test_products(shape):
+    """Of small whole numbers, whose sums are exact in float32, so that results are rounded once."""
+    m, k, n = shape
+    rng = np.random.default_rng(6)
+    x, y = rng.integers(-8, 9, size=(m, k)), rng.integers(-8, 9, size=(k, n))
+    want = fa.tensor(x.astype(np.float32) @ y.astype(np.float32)).to(fa.bfloat16)
+    a, b = (fa.tensor(v.astype(np.float32)).to(fa.bfloat16) for v in (x, y))
+    assert fa.equal(a @ b, want)
+    assert fa.equal(a @ b.t().contiguous().t(), want)
+    assert fa.equal(a.t().contiguous().t() @ b, want)
+    c = want.clone()
+    fa.addmm(c, a, b, out=c)
+    assert fa.equal(c, (want.float() + fa.tensor((x @ y).astype(np.float32))).to(fa.bfloat16))
+
+
 def softmax(x, axis):
     x = x.astype(np.float64)
     e = np.exp(x - x.max(axis, keepdims=True))
