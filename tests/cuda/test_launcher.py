@@ -143,7 +143,7 @@ def test_memory_is_asked_for_again(run: Run) -> None:
 x = fa.empty(1000, device="cuda")
 del x
 fake.fake_fail(ctypes.c_int64(1), ctypes.c_int64(0))
-y = fa.empty(1000000, device="cuda")                               # beyond the pieces of small blocks
+y = fa.empty(1000000, device="cuda")  # more than pieces of small ones have
 assert fa.cuda.memory_stats()["retries"] == 1
 before = fake.fake_allocations()
 del y
