@@ -17,7 +17,7 @@ constexpr int64_t kDepth = 384;      // of a product at a time
 constexpr int64_t kPatch = 1 << 17;  // bytes of a band
 constexpr int64_t kMost = 1 << 19;   // bytes of one whose neighbours read much of it too
 constexpr int64_t kWork = 1 << 24;   // multiplications of a band
-constexpr int64_t kLine = 64;
+constexpr int64_t kBurst = 1 << 13;  // bytes that are fetched at a time
 
 // The part of an image that a band of results reads.
 template <typename T>
@@ -33,7 +33,9 @@ struct Band {
     // Rows that two bands read should be few.
     const int64_t few = std::min(2 * halo / g.stride[1], fit(kMost));
     const int64_t most = std::clamp<int64_t>(std::max(std::min(fit(kPatch), kWork / work), few), 1, g.out[1]);
-    height = ceil_div(g.out[1], ceil_div(g.out[1], most));
+    // Each thread has some.
+    const int64_t shared = ceil_div(g.batch * g.groups * g.out[1], 4 * int64_t{get_num_threads()});
+    height = ceil_div(g.out[1], ceil_div(g.out[1], std::min(most, shared)));
     rows = (height - 1) * g.stride[1] + halo;
   }
   int64_t row() const { return columns * g.stride[2]; }
@@ -54,12 +56,13 @@ struct Band {
   }
   // Fetches share number i of n.
   void fetch(const T* x, int64_t first, int64_t i, int64_t n) const {
-    const int64_t all = g.channels * rows;
-    for (int64_t k = i * all / n; k < (i + 1) * all / n; ++k) {
+    const int64_t all = g.channels * rows, begin = i * all / n, bytes = g.in[2] * static_cast<int64_t>(sizeof(T));
+    const int64_t end = std::min((i + 1) * all / n, begin + ceil_div(kBurst, bytes));
+    for (int64_t k = begin; k < end; ++k) {
       const int64_t at = first * g.stride[1] - g.padding[1] + k % rows;
       if (at < 0 || at >= g.in[1]) continue;
       const T* from = x + (k / rows * g.in[1] + at) * g.in[2];
-      for (int64_t j = 0; j < g.in[2]; j += kLine / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(from + j, 0, 2);
+      fetch_later(from, from + g.in[2]);
     }
   }
   std::vector<int64_t> taps() const {

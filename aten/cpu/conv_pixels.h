@@ -83,7 +83,8 @@ template <typename T>
 struct Fetching {
   const T* next;
   int64_t left, pace;
-  Fetching(const T* from, int64_t count, int64_t depths) : next(from), left(count), pace(ceil_div(count, depths)) {}
+  Fetching(const T* from, int64_t count, int64_t depths)
+      : next(from), left(count), pace(std::min<int64_t>(ceil_div(count, depths), 64 / sizeof(T))) {}
   // What a product of that depth is given.
   std::pair<const T*, int64_t> take(int64_t depth) {
     const std::pair<const T*, int64_t> now{next, left > 0 ? pace : 0};

@@ -99,7 +99,6 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
   const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels) / nr * nr;
   const int64_t width = std::min(std::clamp(fit, nr, 16 * nr), round_up(columns, nr));
   const int64_t row = width + loops.nr / 2;  // rows do not compete for the same places in the cache
-  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
   std::vector<int64_t> taps;
   for (int64_t p = 0; p < std::min(kDepth, g.channels); ++p) taps.push_back(p * row);
   const int64_t work = std::max<int64_t>(1, g.features * g.channels * width);
@@ -140,7 +139,7 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
                         at = (first + j) % g.positions;
           if (p == 0 && next != nullptr) {
             for (int64_t c = call * g.channels / calls; c < (call + 1) * g.channels / calls; ++c) {
-              for (int64_t k = 0; k < width; k += kLine) __builtin_prefetch(next + c * x.channel + k, 0, 2);
+              fetch_later(next + c * x.channel, next + c * x.channel + width);
             }
           }
           if (at + cols <= g.positions) {

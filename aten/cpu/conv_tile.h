@@ -21,8 +21,8 @@ struct ConvTile {
   void (*rows)(int64_t taps, const int64_t* at, int64_t channels, const T* a, int64_t block, const T* b, T* c,
                int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
   // C (rows <= mr, cols: nr or lanes) = bias (or 0) + sum over taps of A (rows, run) times B panel (taps, run, nr), A
-  // at a + at[tap], its rows `step` apart. Meanwhile `pace` elements from `next` on are fetched for each depth.
-  // With `stream`, which wants C in whole lines, it is written past the cache.
+  // at a + at[tap], its rows `step` apart. Meanwhile a line is fetched for each depth, `pace` elements apart from
+  // `next` on. With `stream`, which wants C in whole lines, it is written past the cache.
   void (*windows)(int64_t taps, const int64_t* at, int64_t run, const T* a, int64_t step, const T* b, const T* bias,
                   T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace, bool stream);
   // C (rows <= mr, cols: nr or lanes) = or += sum over t < depth of a[t * kPitch + row] b[at[t] + col]

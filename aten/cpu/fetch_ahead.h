@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "runtime/iterate/stream.h"
+
 namespace facula::cpu {
 
 class FetchAhead {
@@ -25,13 +27,11 @@ class FetchAhead {
     for (size_t i = 0; i < used_; ++i) {
       const Run& run = runs_[i];
       for (int64_t row = done_; row < done_ + share_ && row < run.rows; ++row) {
-        const char* at = run.first + row * run.stride;
-        for (int64_t x = 0; x < run.bytes; x += kLine) {
-          if (run.write) {
-            __builtin_prefetch(at + x, 1);
-          } else {
-            __builtin_prefetch(at + x, 0, 2);
-          }
+        const char* const at = run.first + row * run.stride;
+        if (run.write) {
+          for (int64_t x = 0; x < run.bytes; x += kLine) __builtin_prefetch(at + x, 1);
+        } else {
+          fetch_later(at, at + run.bytes);
         }
       }
     }

@@ -35,8 +35,8 @@ const Caches& caches() {
 constexpr int64_t kPieceWork = 1 << 21;
 // Elements of B that are packed at once when threads share them.
 constexpr int64_t kShared = int64_t{1} << 24;
-// Rows of B that are read together.
-constexpr int64_t kRowsRead = 8;
+// Rows of B that are read together, and panels of columns of them.
+constexpr int64_t kRowsRead = 8, kRunRead = 32;
 
 template <typename T>
 class Blocked {
@@ -98,15 +98,17 @@ class Blocked {
       const int64_t slices = ceil_div(k_, depth_);
       // By rows of B where they are contiguous, else by panels.
       const bool rows = b_.col == 1;
-      const int64_t parts = rows ? ceil_div(depth_, kRowsRead) : count;
-      const int64_t grain = grain_for(rows ? kRowsRead * nj : depth_ * nr_);
+      const int64_t run = kRunRead * nr_, runs = ceil_div(nj, run);
+      const int64_t parts = rows ? ceil_div(depth_, kRowsRead) * runs : count;
+      const int64_t grain = grain_for(rows ? kRowsRead * std::min(run, nj) : depth_ * nr_);
       parallel_for(0, parts * slices, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t p0 = i / parts * depth_, np = std::min(depth_, k_ - p0), at = i % parts;
           T* to = packed.get() + p0 * wide;
           if (rows) {
-            const int64_t p = at * kRowsRead;
-            pack_columns(p0 + p, std::min(kRowsRead, np - p), j0, j0 + nj, np, to + p * nr_);
+            const int64_t p = at / runs * kRowsRead, j = at % runs * run;
+            pack_columns(p0 + p, std::min(kRowsRead, np - p), j0 + j, j0 + std::min(nj, j + run), np,
+                         to + j * np + p * nr_);
           } else {
             pack_columns(p0, np, j0 + at * nr_, j0 + std::min(nj, (at + 1) * nr_), np, to + at * nr_ * np);
           }

@@ -51,7 +51,7 @@ struct NormLoops {
   // `ahead` is what will be read next, fetched meanwhile; null where another fetches it.
   Moments (*moments)(int64_t n, const T* x, const T* ahead);
   double (*sum)(int64_t n, const T* x);
-  double (*sum_squares)(int64_t n, const T* x, const T* ahead);
+  double (*sum_squares)(int64_t n, const T* x);
   void (*affine)(int64_t n, const T* x, T scale, T shift, T* out, bool stream);
   // (x - mean) rstd weight + bias; either of weight and bias may be null.
   void (*normalize)(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out, const T* ahead,

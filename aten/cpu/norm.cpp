@@ -73,7 +73,7 @@ void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tens
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
-          const Moments of = rms ? Moments{0, loops.sum_squares(n, row, nullptr)} : loops.moments(n, row, nullptr);
+          const Moments of = rms ? Moments{0, loops.sum_squares(n, row)} : loops.moments(n, row, nullptr);
           const double mean = of.mean, rstd = rstd_of(of.squares / static_cast<double>(n), eps);
           if (!rms) means[i] = static_cast<T>(mean);
           rstds[i] = static_cast<T>(rstd);

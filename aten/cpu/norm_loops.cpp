@@ -76,9 +76,9 @@ double sum(int64_t n, const T* x) {
 }
 
 template <typename T>
-double sum_squares(int64_t n, const T* x, const T* ahead) {
+double sum_squares(int64_t n, const T* x) {
   double total = 0, none = 0;
-  add_in_blocks<T, false>(n, total, none, ahead, [&](int64_t i, T& sum, T&) { sum += x[i] * x[i]; });
+  add_in_blocks<T, false>(n, total, none, nullptr, [&](int64_t i, T& sum, T&) { sum += x[i] * x[i]; });
   return total;
 }
 

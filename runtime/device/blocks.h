@@ -40,8 +40,8 @@ class Blocks {
     void* stream;
   };
 
-  // Not too many distinct sizes, so that freed blocks serve again as they are: at most one part in 64, or 2 MiB, is
-  // lost.
+  // Not too many distinct sizes, so that freed blocks serve again as they are: whole units of 512 bytes, of a 64th of
+  // what is larger, of 2 MiB.
   static size_t rounded(size_t nbytes);
   // What to ask the vendor for when no free block has `size`.
   static size_t piece_for(size_t size);

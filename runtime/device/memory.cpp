@@ -37,17 +37,27 @@ void DeviceMemory::collect(Pool& pool, bool wait) {
     if (pool.waiting.empty()) return;
     waiting.swap(pool.waiting);
   }
-  for (Waiting& w : waiting) {
-    if (wait) {
-      for (const auto& e : w.events) e->synchronize();
+  const auto put_back = [&] {
+    std::lock_guard lock(pool.mutex);
+    for (const Waiting& w : done) pool.blocks.give(w.block);
+    for (Waiting& w : still) pool.waiting.push_back(std::move(w));
+  };
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    Waiting& w = waiting[i];
+    bool passed = true;
+    try {
+      for (const auto& e : w.events) {
+        if (wait) e->synchronize();
+        passed = passed && (wait || e->done());
+      }
+    } catch (...) {
+      for (; i < waiting.size(); ++i) still.push_back(std::move(waiting[i]));
+      put_back();
+      throw;
     }
-    const auto passed = [](const auto& e) { return e->done(); };
-    const bool all = wait || std::all_of(w.events.begin(), w.events.end(), passed);
-    (all ? done : still).push_back(std::move(w));
+    (passed ? done : still).push_back(std::move(w));
   }
-  std::lock_guard lock(pool.mutex);
-  for (const Waiting& w : done) pool.blocks.give(w.block);
-  for (Waiting& w : still) pool.waiting.push_back(std::move(w));
+  put_back();
 }
 
 void DeviceMemory::release(Pool& pool, int index) {
@@ -71,11 +81,14 @@ Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const 
   size_t bytes = kept ? Blocks::piece_for(size) : size;
   int32_t status = FACULA_OK;
   void* data = raw_allocate(bytes, d.index, arena.stream, status);
-  bool retried = false;
   if (status == FACULA_OUT_OF_MEMORY && kept) {
-    retried = true;
     release(p, d.index);
     synchronize(d);  // vendors may give memory back in the order of its stream
+    {                // what came back may lie beside blocks that live
+      std::lock_guard lock(p.mutex);
+      ++p.stats.retries;
+      if (Block* const block = p.blocks.take(size, arena)) return block;
+    }
     data = raw_allocate(bytes, d.index, arena.stream, status);
     if (status == FACULA_OUT_OF_MEMORY && bytes > size) {
       bytes = size;
@@ -95,7 +108,6 @@ Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const 
   FACULA_CHECK(block != nullptr, Runtime, "device '", to_string(d), "' gave memory that is in use: its ",
                "allocate returned an address within memory that it has given before");
   p.stats.reserved += static_cast<int64_t>(bytes);
-  p.stats.retries += retried;
   return block;
 }
 
@@ -110,9 +122,12 @@ void* DeviceMemory::allocate(size_t nbytes, Device device) {
   if (kept) {
     collect(p, false);
     std::lock_guard lock(p.mutex);
-    if (const auto at = p.graphs.find(arena.stream); at != p.graphs.end()) arena.graph = at->second;
+    arena.graph = graph_of(p, arena.stream);
     block = p.blocks.take(size, arena);
     p.stats.reused += block != nullptr;
+  } else {
+    std::lock_guard lock(p.mutex);
+    arena.graph = graph_of(p, arena.stream);
   }
   if (block == nullptr) block = fresh(p, d, nbytes, size, arena);
   std::lock_guard lock(p.mutex);
@@ -133,7 +148,7 @@ void DeviceMemory::deallocate(void* data, size_t, Device device) noexcept {
       Block* const block = p.blocks.live(data);
       if (block == nullptr) return;
       p.stats.allocated -= static_cast<int64_t>(block->size);
-      if (caching() && block->others.empty()) {
+      if (keeps(*block) && block->others.empty()) {
         p.blocks.give(block);
         return;
       }
@@ -145,10 +160,12 @@ void DeviceMemory::deallocate(void* data, size_t, Device device) noexcept {
       w.events.push_back(std::make_unique<DeviceEvent>(device));
       w.events.back()->record(other);
     }
-    if (caching()) {
+    {
       std::lock_guard lock(p.mutex);
-      p.waiting.push_back(std::move(w));
-      return;
+      if (keeps(*w.block)) {
+        p.waiting.push_back(std::move(w));
+        return;
+      }
     }
     const size_t size = w.block->size;
     void* const stream = w.block->arena.stream;
@@ -180,17 +197,28 @@ void DeviceMemory::record_stream(void* data, Device device, void* stream) {
 uint64_t DeviceMemory::begin_graph(int index, void* stream) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
-  return p.graphs[stream] = ++p.captured;
+  p.captures.push_back({stream, std::this_thread::get_id(), ++p.captured});
+  return p.captured;
 }
 void DeviceMemory::end_graph(int index, void* stream) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
-  p.graphs.erase(stream);
+  std::erase_if(p.captures, [&](const Pool::Capture& c) { return c.stream == stream; });
+}
+uint64_t DeviceMemory::graph_of(const Pool& p, void* stream) {
+  for (const Pool::Capture& c : p.captures) {
+    if (c.stream == stream || c.thread == std::this_thread::get_id()) return c.graph;
+  }
+  return 0;
 }
 void DeviceMemory::destroy_graph(int index, uint64_t graph) {
+  if (door_.forked.load(std::memory_order_relaxed)) return;  // the parent's
   Pool& p = pool(index);
-  std::lock_guard lock(p.mutex);
-  p.blocks.end_graph(graph);
+  {
+    std::lock_guard lock(p.mutex);
+    p.blocks.end_graph(graph);
+  }
+  if (!caching()) release(p, index);
 }
 
 void DeviceMemory::empty_cache() {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "runtime/core/allocator.h"
@@ -23,10 +24,11 @@ class DeviceMemory final : public Allocator {
   void copy(void* dst, const void* src, size_t nbytes, Device device) override;
   // Another stream uses the block too: it is not handed out again before that work is done.
   void record_stream(void* data, Device device, void* stream);
-  // What is allocated for the stream from now on is kept for one captured graph, until that is destroyed. Returns the
-  // graph's number.
+  // What is allocated for the stream, or by this thread, from now on is kept for one captured graph until that is
+  // destroyed. Returns the graph's number.
   uint64_t begin_graph(int index, void* stream);
   void end_graph(int index, void* stream);
+  // The device must have done the graph's work.
   void destroy_graph(int index, uint64_t graph);
   void empty_cache();
   DeviceMemoryStats stats(int index);
@@ -41,8 +43,13 @@ class DeviceMemory final : public Allocator {
     std::mutex mutex;
     Blocks blocks;
     std::vector<Waiting> waiting;
-    std::map<void*, uint64_t> graphs;  // that are being captured, by stream
-    uint64_t captured = 0;             // graphs so far
+    struct Capture {
+      void* stream;
+      std::thread::id thread;  // its other streams take part too
+      uint64_t graph;
+    };
+    std::vector<Capture> captures;  // going on
+    uint64_t captured = 0;          // graphs so far
     DeviceMemoryStats stats;
   };
   Pool& pool(int index);
@@ -53,6 +60,9 @@ class DeviceMemory final : public Allocator {
   // Vendors' functions are called without the lock: one written in Python waits for Python's own.
   static void collect(Pool& pool, bool wait);
   bool caching() const;
+  // Whether a freed block stays in the books rather than go back to the vendor.
+  bool keeps(const Block& block) const { return block.arena.graph != 0 || caching(); }
+  static uint64_t graph_of(const Pool& pool, void* stream);
 
   Door& door_;
   std::mutex mutex_;

@@ -210,6 +210,50 @@ def test_a_graph_keeps_its_memory() -> None:
     assert fa.strict.memory_reserved() == before
 
 
+def test_a_capture_owns_what_its_other_streams_allocate() -> None:
+    other = fa.strict.Stream()
+    x = fa.full((5000,), 3.0, device="strict")
+    fa.strict.synchronize()
+    graph = fa.strict.Graph()
+    with graph.capture(), other:
+        inside = fa.empty(5000, device="strict").data_ptr()
+    with other:
+        assert fa.empty(5000, device="strict").data_ptr() != inside
+    del graph  # waits, and gives it back
+    with other:
+        assert (x + 1 == 4).all().item()
+
+
+CACHELESS = """
+import facula as fa
+x = fa.full((5000,), 3.0, device="strict")
+y = x + 1
+del y
+assert fa.strict.memory_reserved() == fa.strict.memory_allocated()
+graph = fa.strict.Graph()
+with graph.capture():
+    between = x + 1
+    z = between * 2
+    del between
+graph.replay()
+fa.strict.synchronize()
+assert (z == 8).all().item()
+del z
+graph.reset()
+assert fa.strict.memory_reserved() == fa.strict.memory_allocated()
+"""
+
+
+def test_without_a_cache(strict_library: Path) -> None:
+    load = f"from facula import backends; backends.load_library({str(strict_library)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", load + CACHELESS],
+        env={**environment(), "FACULA_DEVICE_CACHE": "0"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_is_summed_up() -> None:
     fa.strict.empty_cache()
     x = fa.zeros(3 << 20, dtype=fa.uint8, device="strict:1")

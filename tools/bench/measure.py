@@ -190,7 +190,7 @@ def beyond(goal: Beyond, samples: dict[str, list[float]]) -> list[Second]:
         return []
     label = f"us beyond {goal.kernel}"
     found = [Second(label, middle["facula"], goal.limit * 1e6, torch=middle.get("torch"))]
-    if "torch" in rest:
+    if min(rest["facula"]) > 0 and min(rest.get("torch", [0.0])) > 0:
         part = paired_ratio(rest["facula"], rest["torch"])
         found.append(Second(f"part of torch's beyond {goal.kernel}", part, goal.part))
     return found

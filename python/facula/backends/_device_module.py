@@ -22,6 +22,15 @@ class _Entered(threading.local):
 _entered = _Entered()
 
 
+class _Capturing:
+    """How many graphs are being captured, in all threads."""
+
+    graphs = 0
+
+
+_capturing = _Capturing()
+
+
 class Stream:
     """A queue of work of a device: calls run in order, beside those of other streams."""
 
@@ -146,9 +155,11 @@ class Graph:
         _C._graph_run(self._device, self._graph)
 
     def reset(self) -> None:
-        """Give back what was recorded, and its memory."""
+        """Give back what was recorded, and its memory, when the device has done its work."""
         graph, self._graph = self._graph, None
         memory, self._memory = self._memory, None
+        if graph is not None:
+            _C._synchronize(self._device)
         try:
             if graph is not None:
                 _C._graph_destroy(self._device, graph)
@@ -157,6 +168,8 @@ class Graph:
                 _C._graph_free(self._device, memory)
 
     def __del__(self) -> None:
+        if _capturing.graphs:  # waiting for the device would spoil it
+            return
         with contextlib.suppress(Exception):  # the device may be gone already
             self.reset()
 
@@ -171,6 +184,7 @@ class _Capture:
         try:
             self._graph._device = self._stream.device
             self._graph._memory = _C._graph_begin(self._stream.device, self._stream.handle)
+            _capturing.graphs += 1
         except BaseException:
             self._stream.__exit__()
             raise
@@ -179,6 +193,7 @@ class _Capture:
         try:
             self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
         finally:
+            _capturing.graphs -= 1
             self._stream.__exit__()
 
 
