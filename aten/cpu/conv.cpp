@@ -23,7 +23,7 @@ template <typename T>
 Pixels<T> pixels_of(const Tensor& t) {
   const int64_t channels = t.size(1), places = t.size(2) * t.size(3);
   T* data = const_cast<T*>(t.data<std::remove_const_t<T>>());
-  if (t.is_contiguous()) return {data, channels * places, places, 1};
+  if (t.is_contiguous() && places != 1) return {data, channels * places, places, 1};
   return {data, channels * places, 1, channels};
 }
 

@@ -307,9 +307,9 @@ PyObject* graph_end(PyObject*, PyObject* args) {
   const StreamArgument s = stream_arguments(args, "OO:_graph_end");
   const Door& d = door_of(s.device.type);
   void* graph = nullptr;
-  d.memory->end_graph(s.device.index, s.stream);
-  d.check(d.api.end_capture(d.api.context, s.device.index, s.stream, &graph), s.device.index,
-          "ending a capture failed");
+  const int32_t status = d.api.end_capture(d.api.context, s.device.index, s.stream, &graph);
+  d.memory->end_graph(s.device, s.stream);
+  d.check(status, s.device.index, "ending a capture failed");
   return PyLong_FromVoidPtr(graph);
   FACULA_PY_END(nullptr)
 }

@@ -139,7 +139,7 @@ bool Blocks::merge(const Arena& arena) {
   return any;
 }
 
-std::vector<Blocks::Piece> Blocks::release() {
+std::vector<Blocks::Piece> Blocks::release(const std::function<bool(void* stream)>& may) {
   std::vector<Arena> arenas;
   for (const auto& [bin, blocks] : bins_) {
     if (arenas.empty() || arenas.back() != bin.arena) arenas.push_back(bin.arena);
@@ -147,7 +147,7 @@ std::vector<Blocks::Piece> Blocks::release() {
   for (const Arena& arena : arenas) merge(arena);
   std::vector<Piece> whole;
   for (auto& [key, free] : free_) {
-    if (key.first.graph != 0) continue;
+    if (key.first.graph != 0 || !may(key.first.stream)) continue;
     for (auto at = free.begin(); at != free.end();) {
       Block* const block = *at;
       if (block->before != nullptr || block->after != nullptr) {

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -55,8 +56,8 @@ class Blocks {
   Block* live(void* data);
   // Takes a block that is a whole piece out of the books.
   void forget(Block* block);
-  // Pieces without a live block, but for those of graphs; they are forgotten.
-  std::vector<Piece> release();
+  // Pieces without a live block, of no graph and of the streams that `may` give theirs; they are forgotten.
+  std::vector<Piece> release(const std::function<bool(void* stream)>& may);
   // What was a graph's belongs to its stream.
   void end_graph(uint64_t graph);
   size_t largest_free() const;

@@ -65,7 +65,8 @@ void DeviceMemory::release(Pool& pool, int index) {
   std::vector<Blocks::Piece> pieces;
   {
     std::lock_guard lock(pool.mutex);
-    pieces = pool.blocks.release();
+    // In a stream that is being captured the vendor's work would be part of the graph.
+    pieces = pool.blocks.release([&](void* stream) { return graph_of(pool, stream) == 0; });
   }
   int64_t bytes = 0;
   for (const Blocks::Piece& piece : pieces) {
@@ -141,11 +142,11 @@ void DeviceMemory::deallocate(void* data, size_t, Device device) noexcept {
   if (data == nullptr || door_.forked.load(std::memory_order_relaxed)) return;  // the parent's memory
   try {
     Pool& p = pool(device.index);
-    Waiting w{nullptr, {}};
+    Block* block = nullptr;
     std::vector<void*> others;
     {
       std::lock_guard lock(p.mutex);
-      Block* const block = p.blocks.live(data);
+      block = p.blocks.live(data);
       if (block == nullptr) return;
       p.stats.allocated -= static_cast<int64_t>(block->size);
       if (keeps(*block) && block->others.empty()) {
@@ -154,30 +155,38 @@ void DeviceMemory::deallocate(void* data, size_t, Device device) noexcept {
       }
       block->state = Block::State::Waiting;
       others.swap(block->others);
-      w.block = block;
-    }
-    for (void* other : others) {
-      w.events.push_back(std::make_unique<DeviceEvent>(device));
-      w.events.back()->record(other);
-    }
-    {
-      std::lock_guard lock(p.mutex);
-      if (keeps(*w.block)) {
-        p.waiting.push_back(std::move(w));
+      if (!p.captures.empty()) {
+        p.deferred.emplace_back(block, std::move(others));
         return;
       }
     }
-    const size_t size = w.block->size;
-    void* const stream = w.block->arena.stream;
-    for (const auto& e : w.events) e->wait(device, stream);
-    {
-      std::lock_guard lock(p.mutex);
-      p.stats.reserved -= static_cast<int64_t>(size);
-      p.blocks.forget(w.block);  // before its address can come again
-    }
-    door_.ignore(door_.api.deallocate(door_.api.context, device.index, data, size, stream));
+    retire(p, device, block, others);
   } catch (...) {  // a device that has failed: its memory is lost with it
   }
+}
+
+void DeviceMemory::retire(Pool& p, Device device, Block* block, const std::vector<void*>& others) {
+  Waiting w{block, {}};
+  for (void* other : others) {
+    w.events.push_back(std::make_unique<DeviceEvent>(device));
+    w.events.back()->record(other);
+  }
+  {
+    std::lock_guard lock(p.mutex);
+    if (keeps(*block)) {
+      p.waiting.push_back(std::move(w));
+      return;
+    }
+  }
+  void *const data = block->data, *const stream = block->arena.stream;
+  const size_t size = block->size;
+  for (const auto& e : w.events) e->wait(device, stream);
+  {
+    std::lock_guard lock(p.mutex);
+    p.stats.reserved -= static_cast<int64_t>(size);
+    p.blocks.forget(block);  // before its address can come again
+  }
+  door_.ignore(door_.api.deallocate(door_.api.context, device.index, data, size, stream));
 }
 
 void DeviceMemory::copy(void* dst, const void* src, size_t nbytes, Device device) {
@@ -200,10 +209,20 @@ uint64_t DeviceMemory::begin_graph(int index, void* stream) {
   p.captures.push_back({stream, std::this_thread::get_id(), ++p.captured});
   return p.captured;
 }
-void DeviceMemory::end_graph(int index, void* stream) {
+void DeviceMemory::end_graph(Device device, void* stream) {
+  Pool& p = pool(device.index);
+  decltype(p.deferred) deferred;
+  {
+    std::lock_guard lock(p.mutex);
+    std::erase_if(p.captures, [&](const Pool::Capture& c) { return c.stream == stream; });
+    if (p.captures.empty()) deferred.swap(p.deferred);
+  }
+  for (const auto& [block, others] : deferred) retire(p, device, block, others);
+}
+bool DeviceMemory::is_captured(int index, void* stream) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
-  std::erase_if(p.captures, [&](const Pool::Capture& c) { return c.stream == stream; });
+  return graph_of(p, stream) != 0;
 }
 uint64_t DeviceMemory::graph_of(const Pool& p, void* stream) {
   for (const Pool::Capture& c : p.captures) {
@@ -251,6 +270,7 @@ struct Pinned {
   char* data;
   size_t nbytes;
   std::vector<std::unique_ptr<DeviceEvent>> events;
+  bool in_graphs = false;
 };
 struct PinnedTable {
   std::mutex mutex;
@@ -275,7 +295,8 @@ void release_pinned(void* context) {
     std::lock_guard lock(t.mutex);
     t.by_start.erase(p->data);
   }
-  if (p->door->forked.load(std::memory_order_relaxed)) return;
+  // A graph reads it at each replay, and nobody says when the last one was: it stays.
+  if (p->in_graphs || p->door->forked.load(std::memory_order_relaxed)) return;
   try {
     for (const auto& e : p->events) e->synchronize();
   } catch (...) {
@@ -311,12 +332,16 @@ bool is_pinned(const void* data) {
 
 bool use_pinned(const void* data, Device device, void* stream) {
   if (!is_pinned(data)) return false;
-  auto event = std::make_unique<DeviceEvent>(device);
-  event->record(stream);
+  std::unique_ptr<DeviceEvent> event;
+  if (!door_of(device.type).memory->is_captured(device.index, stream)) {
+    event = std::make_unique<DeviceEvent>(device);
+    event->record(stream);
+  }
   PinnedTable& t = pinned_table();
   std::lock_guard lock(t.mutex);
   Pinned* const p = find_pinned(t, data);
-  if (p != nullptr) p->events.push_back(std::move(event));
+  if (p != nullptr && event == nullptr) p->in_graphs = true;
+  if (p != nullptr && event != nullptr) p->events.push_back(std::move(event));
   return p != nullptr;
 }
 

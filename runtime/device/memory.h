@@ -27,9 +27,10 @@ class DeviceMemory final : public Allocator {
   // What is allocated for the stream, or by this thread, from now on is kept for one captured graph until that is
   // destroyed. Returns the graph's number.
   uint64_t begin_graph(int index, void* stream);
-  void end_graph(int index, void* stream);
+  void end_graph(Device device, void* stream);  // when the vendor has ended the capture
   // The device must have done the graph's work.
   void destroy_graph(int index, uint64_t graph);
+  bool is_captured(int index, void* stream);
   void empty_cache();
   DeviceMemoryStats stats(int index);
   void reset_peak(int index);
@@ -49,7 +50,9 @@ class DeviceMemory final : public Allocator {
       uint64_t graph;
     };
     std::vector<Capture> captures;  // going on
-    uint64_t captured = 0;          // graphs so far
+    // Freed during one, while other streams used them: an event of now would be part of the graph.
+    std::vector<std::pair<Block*, std::vector<void*>>> deferred;
+    uint64_t captured = 0;  // graphs so far
     DeviceMemoryStats stats;
   };
   Pool& pool(int index);
@@ -62,6 +65,8 @@ class DeviceMemory final : public Allocator {
   bool caching() const;
   // Whether a freed block stays in the books rather than go back to the vendor.
   bool keeps(const Block& block) const { return block.arena.graph != 0 || caching(); }
+  // Waits for the streams `others` before the block serves again.
+  void retire(Pool& pool, Device device, Block* block, const std::vector<void*>& others);
   static uint64_t graph_of(const Pool& pool, void* stream);
 
   Door& door_;

@@ -224,6 +224,63 @@ def test_a_capture_owns_what_its_other_streams_allocate() -> None:
         assert (x + 1 == 4).all().item()
 
 
+def test_a_graph_that_is_dropped_has_done_its_work() -> None:
+    side, x = fa.strict.Stream(), fa.full((5000,), 3.0, device="strict")
+    out = fa.zeros(5000, device="strict")
+    fa.strict.synchronize()
+    for _ in range(10):
+        graph = fa.strict.Graph()
+        with graph.capture(side):
+            between = x + 1
+            out.copy_(between * 2)
+            del between
+        graph.replay()
+        del graph
+        with side:
+            others = [fa.full((5000,), 7.0, device="strict") for _ in range(6)]
+        fa.strict.synchronize()
+        assert (out == 8).all().item() and all((o == 7).all().item() for o in others)
+
+
+def test_memory_during_a_capture() -> None:
+    """What it frees, waits for or gives back does not become part of the graph."""
+    side = fa.strict.Stream()
+    with side:
+        t = fa.ones(3 << 20, device="strict")
+        del t
+    x = fa.full((5000,), 3.0, device="strict")
+    y = fa.full((5000,), 4.0, device="strict")
+    fa.strict.synchronize()
+    graph = fa.strict.Graph()
+    with graph.capture(side):
+        z = x + y
+        fa.strict.empty_cache()
+        y.record_stream(side)
+        del y
+        z = z * 2
+        with pytest.raises(RuntimeError, match="is being captured already"):
+            fa.strict.Graph().capture(side).__enter__()
+    fa.strict.empty_cache()
+    for _ in range(3):
+        graph.replay()
+    fa.strict.synchronize()
+    assert z.shape == (5000,)
+    graph.reset()
+
+
+def test_a_graph_reads_pinned_memory_at_each_replay() -> None:
+    p = fa.full((10000,), 5.0).pin_memory("strict")
+    x = fa.zeros(10000, device="strict")
+    fa.strict.synchronize()
+    graph = fa.strict.Graph()
+    with graph.capture():
+        x.copy_(p, non_blocking=True)
+    del p  # neither waits for ever nor takes the memory from the graph
+    graph.replay()
+    fa.strict.synchronize()
+    assert (x == 5).all().item()
+
+
 CACHELESS = """
 import facula as fa
 x = fa.full((5000,), 3.0, device="strict")

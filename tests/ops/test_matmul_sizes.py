@@ -204,6 +204,41 @@ def test_attention_hides_keys(dtype: str, scale: float | None) -> None:
         assert np.abs(got - want).max() < {"float32": 5e-6, "float64": 1e-13}[dtype]
 
 
+@pytest.mark.parametrize("channels", [1, 3, 8, 64])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("last", [False, True])
+def test_convolution_of_single_pixels(channels: int, dtype: str, last: bool) -> None:
+    """As in squeeze and excite: images of one pixel, of which nothing says how it lies."""
+    rng = np.random.default_rng(channels)
+    kind, form = getattr(fa, dtype), fa.channels_last if last else fa.contiguous_format
+    for batch, features, kernel, padding in [
+        (4, 6, 1, 0),
+        (3, 16, 3, 1),
+        (1, 2, 1, 0),
+        (5, 32, 1, 0),
+    ]:
+        x = (
+            fa.tensor(rng.normal(size=(batch, channels, 1, 1)))
+            .to(kind)
+            .contiguous(memory_format=form)
+        )
+        w = fa.tensor(rng.normal(size=(features, channels, kernel, kernel))).to(kind)
+        x, w = x.requires_grad_(), w.requires_grad_()
+        got = fa.nn.functional.conv2d(x, w, padding=padding)
+        middle = w.detach().double().numpy()[:, :, kernel // 2, kernel // 2]
+        flat = x.detach().double().numpy()[:, :, 0, 0]
+        g = rng.normal(size=(batch, features))
+        got.backward(fa.tensor(g).to(kind)[:, :, None, None])
+        g = fa.tensor(g).to(kind).double().numpy()
+        near = {"float32": 1e-5, "float64": 1e-12, "bfloat16": 3e-2}[dtype]
+        for a, b in [
+            (got.detach()[:, :, 0, 0], flat @ middle.T),
+            (x.grad[:, :, 0, 0], g @ middle),
+            (w.grad[:, :, kernel // 2, kernel // 2], g.T @ flat),
+        ]:
+            assert np.abs(a.double().numpy() - b).max() <= near * max(1, np.abs(b).max())
+
+
 @pytest.mark.parametrize("channels", [1, 2, 3, 7, 16, 19, 33])
 def test_convolution(channels: int) -> None:
     """Against a sum over the kernel's places of shifted products."""

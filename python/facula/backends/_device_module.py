@@ -23,9 +23,10 @@ _entered = _Entered()
 
 
 class _Capturing:
-    """How many graphs are being captured, in all threads."""
+    """The streams that are being captured, by whatever thread."""
 
-    graphs = 0
+    def __init__(self) -> None:
+        self.streams: set[Stream] = set()
 
 
 _capturing = _Capturing()
@@ -168,7 +169,7 @@ class Graph:
                 _C._graph_free(self._device, memory)
 
     def __del__(self) -> None:
-        if _capturing.graphs:  # waiting for the device would spoil it
+        if _capturing.streams:  # waiting for the device would spoil it
             return
         with contextlib.suppress(Exception):  # the device may be gone already
             self.reset()
@@ -179,12 +180,14 @@ class _Capture:
         self._graph, self._stream = graph, stream
 
     def __enter__(self) -> None:
+        if self._stream in _capturing.streams:
+            raise RuntimeError(f"capture(): {self._stream} is being captured already")
         self._graph.reset()
         self._stream.__enter__()
         try:
             self._graph._device = self._stream.device
             self._graph._memory = _C._graph_begin(self._stream.device, self._stream.handle)
-            _capturing.graphs += 1
+            _capturing.streams.add(self._stream)
         except BaseException:
             self._stream.__exit__()
             raise
@@ -193,7 +196,7 @@ class _Capture:
         try:
             self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
         finally:
-            _capturing.graphs -= 1
+            _capturing.streams.discard(self._stream)
             self._stream.__exit__()
 
 
