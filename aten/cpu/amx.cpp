@@ -1,6 +1,7 @@
 #include "aten/cpu/amx.h"
 
 #include "aten/cpu/dense.h"
+#include "aten/cpu/rounding.h"
 #include "runtime/iterate/isa.h"
 #include "runtime/iterate/stream.h"
 
@@ -261,7 +262,7 @@ class Product {
       : m_(m),
         n_(n),
         k_(k),
-        depth_(parts(k, kDepth)),
+        depth_(ceil_div(k, kDepth)),
         panel_(depth_ * 2 * kTile),
         alpha_(alpha),
         beta_(bias != nullptr ? 1 : beta),
@@ -270,10 +271,9 @@ class Product {
     if (a.col == 1 && a.row >= k && a.row != kDepth && k % kDepth == 0) first_packed_ = m / kBlock;
   }
 
-  static int64_t parts(int64_t size, int64_t part) { return (size + part - 1) / part; }
   int64_t first_packed() const { return first_packed_; }
-  int64_t row_panels() const { return parts(m_, kBlock); }
-  int64_t column_panels() const { return parts(n_, kBlock); }
+  int64_t row_panels() const { return ceil_div(m_, kBlock); }
+  int64_t column_panels() const { return ceil_div(n_, kBlock); }
   int64_t size() const { return (row_panels() + column_panels()) * panel_; }
 
   void prepare_rows(int64_t i, Matrix<const BFloat16> a, uint16_t* packed) const {
@@ -294,7 +294,7 @@ class Product {
   // Row panels of a group: they stay in the second-level cache beside the columns that pass through it.
   int64_t group() const {
     const int64_t most = std::clamp<int64_t>(kGroupBytes / (panel_ * 2), 1, kMostRows);
-    return parts(row_panels(), parts(row_panels(), most));
+    return ceil_div(row_panels(), ceil_div(row_panels(), most));
   }
 
   // Whether C is written past the cache, in whole lines.
@@ -309,10 +309,10 @@ class Product {
     alignas(64) float sums[kMostRows][kBlock * kBlock];
     const uint16_t* columns = packed + (row_panels() + j) * panel_;
     const int64_t cols = std::min(kBlock, n_ - j * kBlock);
-    const int64_t slice = parts(depth_, parts(depth_, kSlice));
+    const int64_t slice = ceil_div(depth_, ceil_div(depth_, kSlice));
     const bool stream = cols == kBlock && streams(c);
     Ahead ahead{reinterpret_cast<const char*>(columns + panel_),
-                j + 1 < column_panels() ? parts(2 * kTile * 2 / 64, i1 - i0) : 0};
+                j + 1 < column_panels() ? ceil_div(2 * kTile * 2 / 64, i1 - i0) : 0};
     for (int64_t d = 0; d < depth_; d += slice) {
       const int64_t depths = std::min(slice, depth_ - d);
       for (int64_t i = i0; i < i1; ++i) {
@@ -367,7 +367,7 @@ void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix<const BFloat16> a
     for (int64_t i = begin; i < end; ++i) product.prepare_columns(i, b, packed.get());
   });
   const int64_t group = product.group(), work = std::max<int64_t>(1, group * kBlock * kBlock * k / 16);
-  parallel_for(0, Product::parts(rows, group) * columns, std::max<int64_t>(1, (1 << 19) / work),
+  parallel_for(0, ceil_div(rows, group) * columns, std::max<int64_t>(1, (1 << 19) / work),
                [&](int64_t begin, int64_t end) {
                  configure();
                  for (int64_t item = begin; item < end; ++item) {

@@ -3,17 +3,16 @@
 //
 // Scores are kept by key, a panel of queries wide, as keys times queries: so they leave one product
 // as its result, pass the softmax in whole vectors, and enter the next as its second factor.
-#include <array>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <utility>
 
-#include "aten/cpu/fetch_ahead.h"
 #include "aten/cpu/attention_loops.h"
 #include "aten/cpu/dense.h"
+#include "aten/cpu/fetch_ahead.h"
 #include "aten/cpu/gemm_loops.h"
 #include "aten/cpu/nn_loops.h"
+#include "aten/cpu/rounding.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
@@ -34,25 +33,12 @@ Heads<T> heads(const Tensor& t) {
   return {t.data<T>(), t.stride(0), t.stride(1), t.size(2) == 1 ? std::max<int64_t>(t.size(3), 1) : t.stride(2)};
 }
 
-// Calls fn with tensors that stand for `outs`: they have their dtype and contiguous columns.
-template <size_t N, typename F>
-void into_rows(const Tensor (&outs)[N], ScalarType dtype, const F& fn) {
-  std::array<Tensor, N> rows;
-  for (size_t i = 0; i < N; ++i) {
-    const Tensor& t = outs[i];
-    const bool serves = t.dtype() == compute_type(dtype) && (t.stride(3) == 1 || t.size(3) == 1);
-    rows[i] = serves ? t : make_empty(t.sizes(), compute_type(dtype), t.device());
-  }
-  std::apply(fn, rows);
-  for (size_t i = 0; i < N; ++i) {
-    if (rows[i].impl() != outs[i].impl()) copy_strided(outs[i], rows[i]);
-  }
-}
+bool has_rows(const Tensor& t) { return t.stride(3) == 1 || t.size(3) == 1; }
 
 // As it is when its columns are contiguous and of the compute type, and its rows do not meet in one set of a cache.
 Tensor rows_dense(const Tensor& t) {
   const int64_t apart = t.stride(2) * static_cast<int64_t>(itemsize(t.dtype()));
-  const bool fits = compute_type(t.dtype()) == t.dtype() && (t.stride(3) == 1 || t.size(3) == 1) &&
+  const bool fits = compute_type(t.dtype()) == t.dtype() && has_rows(t) &&
                     (t.size(2) == 1 || (t.stride(2) >= t.size(3) && (apart % 4096 != 0 || t.stride(2) == t.size(3))));
   return fits ? t : dense_compute(t);
 }
@@ -233,7 +219,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
       ahead.add(out.at(b, h, q0), nq, p.value_width, out.row, true);
       if (q0 + nr < p.queries) ahead.add(q.at(b, h, q0 + nr), std::min(nr, p.queries - q0 - nr), p.width, q.row);
       if ((bh + 1) * blocks < end) add_next(bh + 1, item % blocks, &ahead);
-      ahead.spread((visible + keys.width() - 1) / keys.width());
+      ahead.spread(ceil_div(visible, keys.width()));
       for (int64_t k0 = 0; k0 < visible; k0 += block) {
         const int64_t nk = std::min(block, visible - k0);
         T factor = scale;
@@ -274,7 +260,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
   const Scores<T> scores{p, mask, keys, span};
   const int64_t mr = keys.width(), block = kPanels * mr, rise = even_panel(p.width, gemm.mr);
   const auto padded = [nr](int64_t n) { return (n + nr - 1) / nr * nr; };
-  const int64_t wide = padded(p.width), wide_value = padded(p.value_width), spans = (p.queries + span - 1) / span;
+  const int64_t wide = padded(p.width), wide_value = padded(p.value_width), spans = ceil_div(p.queries, span);
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> packed(keys.size() + values.size());
     const TypedBuffer<T> buffer(span * (2 * block + 2 * p.width + p.value_width + wide + wide_value + 2) + 128);
@@ -308,7 +294,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           if (h + 1 == (kv + 1) * p.group() && item + 1 < end && p.near<T>()) {
             add_keys(p, k, v, (item + 1) / p.kv_heads, (item + 1) % p.kv_heads, q0 / span, spans, &ahead);
           }
-          ahead.spread(panels * ((visible + mr - 1) / mr));
+          ahead.spread(panels * ceil_div(visible, mr));
           for (int64_t j = 0; j < panels; ++j) {
             const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
             gemm.pack(p.width, nq, nr, q.at(b, h, first), q.row, 1, columns_q + j * nr * p.width);
@@ -396,7 +382,7 @@ void attention(const Tensor& query, const Tensor& key, const Tensor& value, cons
   const Tensor q = rows_dense(query), k = rows_dense(key), v = rows_dense(value);
   const Problem p = problem_of(q, k, v, is_causal);
   if (p.batch * p.heads * p.queries == 0) return;
-  into_rows({out}, q.dtype(), [&](const Tensor& o) {
+  into_serving({out}, q.dtype(), has_rows, [&](const Tensor& o) {
     visit_compute(q.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       forward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), Mask(mask, p), static_cast<T>(scale),
@@ -411,13 +397,15 @@ void attention_backward(const Tensor& grad, const Tensor& query, const Tensor& k
   const Tensor q = rows_dense(query), k = rows_dense(key), v = rows_dense(value), dy = rows_dense(grad);
   const Tensor o = rows_dense(output), lse = dense_as(logsumexp, q.dtype());
   const Problem p = problem_of(q, k, v, is_causal);
-  into_rows({grad_query, grad_key, grad_value}, q.dtype(), [&](const Tensor& dq, const Tensor& dk, const Tensor& dv) {
-    visit_compute(q.dtype(), [&](auto type) {
-      using T = typename decltype(type)::type;
-      backward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(dy), heads<const T>(o),
-                  lse.data<T>(), Mask(mask, p), static_cast<T>(scale), heads<T>(dq), heads<T>(dk), heads<T>(dv));
-    });
-  });
+  into_serving({grad_query, grad_key, grad_value}, q.dtype(), has_rows,
+               [&](const Tensor& dq, const Tensor& dk, const Tensor& dv) {
+                 visit_compute(q.dtype(), [&](auto type) {
+                   using T = typename decltype(type)::type;
+                   backward<T>(p, heads<const T>(q), heads<const T>(k), heads<const T>(v), heads<const T>(dy),
+                               heads<const T>(o), lse.data<T>(), Mask(mask, p), static_cast<T>(scale), heads<T>(dq),
+                               heads<T>(dk), heads<T>(dv));
+                 });
+               });
 }
 
 }  // namespace facula::cpu

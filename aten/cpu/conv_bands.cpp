@@ -13,7 +13,6 @@ using conv::Geometry;
 
 namespace {
 
-constexpr int64_t kDepth = 384;      // of a product at a time
 constexpr int64_t kPatch = 1 << 17;  // bytes of a band
 constexpr int64_t kMost = 1 << 19;   // bytes of one whose neighbours read much of it too
 constexpr int64_t kWork = 1 << 24;   // multiplications of a band
@@ -106,8 +105,8 @@ void bands_forward(const Geometry& g, const T* x, const T* weight, const T* bias
   parallel_for(0, g.groups * panels, grain_for(mr * depth), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t group = i / panels, f = i % panels * mr;
-      for (int64_t p = 0; p < depth; p += kDepth) {
-        const int64_t np = std::min(kDepth, depth - p);
+      for (int64_t p = 0; p < depth; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, depth - p);
         loops.pack(np, std::min(mr, g.features - f), mr, weight + (group * g.features + f) * depth + p, depth, 1,
                    packed.get() + group * padded * depth + p * padded + f * np);
       }
@@ -117,7 +116,7 @@ void bands_forward(const Geometry& g, const T* x, const T* weight, const T* bias
   const Band<T> band(g);
   const std::vector<int64_t> taps = band.taps();
   const int64_t step = g.stride[1] * band.row(), source = g.channels * g.in[1] * g.in[2];
-  const bool stream = depth <= kDepth && streams_lines(y, width, g.batch * g.groups * g.features * positions);
+  const bool stream = depth <= kPanelDepth && streams_lines(y, width, g.batch * g.groups * g.features * positions);
   const int64_t work = band.height * width * g.features * depth;
   parallel_for(0, g.batch * g.groups * band.bands(), grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> patch(band.size() + nr);
@@ -129,14 +128,14 @@ void bands_forward(const Geometry& g, const T* x, const T* weight, const T* bias
       // What comes next is fetched during the products.
       const int64_t next = std::min(i + 1, end - 1), calls = panels * count;
       const T* a = packed.get() + group * padded * depth;
-      for (int64_t p = 0; p < depth; p += kDepth) {
-        const int64_t np = std::min(kDepth, depth - p);
+      for (int64_t p = 0; p < depth; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, depth - p);
         for (int64_t call = 0; call < calls; ++call) {
           const int64_t f = call / count * mr, r = call % count, feature = group * g.features + f;
           if (p == 0 && next > i) {
             band.fetch(x + next / band.bands() * source, next % band.bands() * band.height, call, calls);
           }
-          T* row = y + (i / band.bands() * g.features + f) * positions + (first + r) * width;
+          T* row = y + (image * g.features + f) * positions + (first + r) * width;
           for (int64_t w = 0; w < width; w += nr) {
             const T* b = patch.get() + r * step + w;
             loops.tile_taps(np, a + p * padded + f * np, mr, b, taps.data() + p, {},

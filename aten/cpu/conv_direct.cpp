@@ -21,7 +21,6 @@ namespace facula::cpu {
 namespace conv {
 namespace {
 
-constexpr int64_t kDepth = 384;     // of a packed panel
 constexpr int64_t kColumns = 8;     // panels of output positions that are packed at a time
 constexpr int64_t kWork = 1 << 21;  // multiplications that a piece for a thread should have
 
@@ -156,8 +155,8 @@ void multiply_straight(const Windows& w, int64_t batch, int64_t groups, int64_t 
     for (int64_t i = begin; i < end; ++i) {
       const int64_t bg = i / tiles, g = bg % groups, first = i % tiles * width, last = std::min(first + width, columns);
       T* block = out + bg * features * positions;
-      for (int64_t p = 0; p < depth; p += kDepth) {
-        const int64_t np = std::min(kDepth, depth - p);
+      for (int64_t p = 0; p < depth; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, depth - p);
         const T* a = packed + g * padded * depth + p * padded;
         for (int64_t f = 0; f < features; f += mr) {
           const int64_t rows = std::min(mr, features - f);
@@ -210,8 +209,8 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
   parallel_for(0, groups * (padded / mr), grain_for(mr * depth), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t g = i / (padded / mr), first = i % (padded / mr) * mr;
-      for (int64_t p = 0; p < depth; p += kDepth) {
-        const int64_t np = std::min(kDepth, depth - p);
+      for (int64_t p = 0; p < depth; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, depth - p);
         conv_loops<T>().pack_weights(np, weights.offsets.data() + p, std::min(mr, features - first), weights.row, mr,
                                      weights.data + g * weights.group + first * weights.row,
                                      packed.get() + g * padded * depth + p * padded + first * np);
@@ -226,8 +225,8 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
   const int64_t tiles = (columns + width - 1) / width;
   const int64_t work = std::max<int64_t>(1, features * depth * width);
   parallel_for(0, groups * tiles, std::max<int64_t>(1, kWork / work), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> buffer(width * std::min(depth, kDepth) + kSlack + mr * nr);
-    T *panels = buffer.get(), *apart = panels + width * std::min(depth, kDepth) + kSlack;
+    const TypedBuffer<T> buffer(width * std::min(depth, kPanelDepth) + kSlack + mr * nr);
+    T *panels = buffer.get(), *apart = panels + width * std::min(depth, kPanelDepth) + kSlack;
     std::vector<Run> runs;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t g = i / tiles, first = i % tiles * width, count = std::min(width, columns - first);
@@ -243,8 +242,8 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t features,
           c += n;
         }
       }
-      for (int64_t p = 0; p < depth; p += kDepth) {
-        const int64_t np = std::min(kDepth, depth - p);
+      for (int64_t p = 0; p < depth; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, depth - p);
         const bool accumulate = p > 0 || bias != nullptr;
         for (int64_t j = 0; j < count; j += nr) {
           runs_of(w, first + j, std::min(nr, count - j), runs);

@@ -10,15 +10,14 @@
 namespace facula::cpu {
 namespace {
 
-constexpr int64_t kDepth = 384;      // of a product at a time
 constexpr int64_t kBytes = 1 << 18;  // of the input that is copied at a time
 
 // Weights by slice of the depth, then by panel of features.
 template <typename T>
 void pack_features(const Conv1x1& g, const Filters<T>& w, int64_t mr, T* packed) {
   const int64_t padded = round_up(g.features, mr);
-  for (int64_t p = 0; p < g.channels; p += kDepth) {
-    const int64_t np = std::min(kDepth, g.channels - p);
+  for (int64_t p = 0; p < g.channels; p += kPanelDepth) {
+    const int64_t np = std::min(kPanelDepth, g.channels - p);
     parallel_for(0, padded / mr, grain_for(mr * np), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         gemm_loops<T>().pack(np, std::min(mr, g.features - i * mr), mr, w.data + i * mr * w.feature + p * w.channel,
@@ -35,7 +34,7 @@ bool planes_serve(const Conv1x1& g, const Pixels<const T>& x) {
   constexpr int64_t kLine = 64, kSets = 1024, kWays = 4;
   const int64_t lines = std::max<int64_t>(1, x.channel * static_cast<int64_t>(sizeof(T)) / kLine);
   return g.positions >= 8 * gemm_loops<T>().nr &&
-         std::min(kDepth, g.channels) * std::gcd(lines, kSets) <= kWays * kSets;
+         std::min(kPanelDepth, g.channels) * std::gcd(lines, kSets) <= kWays * kSets;
 }
 
 // Panels of weights times columns of planes where they lie.
@@ -56,7 +55,7 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
   const int64_t fit = kBytes / (static_cast<int64_t>(sizeof(T)) * g.channels * nr);
   const int64_t width = nr * (tall < 8 ? 1 : std::clamp<int64_t>(fit, 1, 16));
   std::vector<int64_t> taps;
-  for (int64_t p = 0; p < std::min(kDepth, g.channels); ++p) taps.push_back(p * x.channel);
+  for (int64_t p = 0; p < std::min(kPanelDepth, g.channels); ++p) taps.push_back(p * x.channel);
   const int64_t parts = (g.positions + width - 1) / width, work = std::max<int64_t>(1, g.features * g.channels * width);
   parallel_for(0, g.batch * parts, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -65,8 +64,8 @@ void by_columns(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w,
       // What comes next is fetched during the products.
       const T* next = i + 1 < end ? x.data + (i + 1) / parts * x.image + (i + 1) % parts * width : nullptr;
       T* to = y.data + i / parts * y.image + at;
-      for (int64_t p = 0; p < g.channels; p += kDepth) {
-        const int64_t np = std::min(kDepth, g.channels - p);
+      for (int64_t p = 0; p < g.channels; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, g.channels - p);
         for (int64_t call = 0; call < tall * broad; ++call) {
           const int64_t f = call / broad * mr, j = call % broad * nr, cols = std::min(nr, count - j);
           const T *a = packed.get() + p * padded + f * np, *b = from + p * x.channel + j;
@@ -100,7 +99,7 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
   const int64_t width = std::min(std::clamp(fit, nr, 16 * nr), round_up(columns, nr));
   const int64_t row = width + loops.nr / 2;  // rows do not compete for the same places in the cache
   std::vector<int64_t> taps;
-  for (int64_t p = 0; p < std::min(kDepth, g.channels); ++p) taps.push_back(p * row);
+  for (int64_t p = 0; p < std::min(kPanelDepth, g.channels); ++p) taps.push_back(p * row);
   const int64_t work = std::max<int64_t>(1, g.features * g.channels * width);
   parallel_for(0, (columns + width - 1) / width, grain_for(work, 1 << 20), [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> buffer(row * g.channels + nr + mr * nr);
@@ -126,8 +125,8 @@ void by_planes(const Conv1x1& g, const Pixels<const T>& x, const Filters<T>& w, 
       const T* next = after + width <= columns && after % g.positions + width <= g.positions
                           ? x.data + after / g.positions * x.image + after % g.positions
                           : nullptr;
-      for (int64_t p = 0; p < g.channels; p += kDepth) {
-        const int64_t np = std::min(kDepth, g.channels - p);
+      for (int64_t p = 0; p < g.channels; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, g.channels - p);
         const int64_t tall = padded / mr, broad = (count + nr - 1) / nr, calls = tall * broad;
         for (int64_t call = 0; call < calls; ++call) {
           // Few features: each panel of columns stays in the first-level cache; else results are written in long runs.

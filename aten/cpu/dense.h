@@ -33,18 +33,22 @@ void into_dense(const Tensor& out, ScalarType dtype, const F& fn) {
   copy_strided(out, copy);
 }
 
-// Several at once: fn(tensor for outs[0], tensor for outs[1], ...).
+// Several at once, each itself where it has the dtype and serves(it), else dense: fn(tensor for outs[0], ...).
+template <size_t N, typename Serves, typename F>
+void into_serving(const Tensor (&outs)[N], ScalarType dtype, const Serves& serves, const F& fn) {
+  std::array<Tensor, N> used;
+  for (size_t i = 0; i < N; ++i) {
+    const bool itself = outs[i].dtype() == dtype && serves(outs[i]);
+    used[i] = itself ? outs[i] : make_empty(outs[i].sizes(), dtype, outs[i].device());
+  }
+  std::apply(fn, used);
+  for (size_t i = 0; i < N; ++i) {
+    if (used[i].impl() != outs[i].impl()) copy_strided(outs[i], used[i]);
+  }
+}
 template <size_t N, typename F>
 void into_dense(const Tensor (&outs)[N], ScalarType dtype, const F& fn) {
-  std::array<Tensor, N> dense;
-  for (size_t i = 0; i < N; ++i) {
-    const bool serves = outs[i].is_contiguous() && outs[i].dtype() == dtype;
-    dense[i] = serves ? outs[i] : make_empty(outs[i].sizes(), dtype, outs[i].device());
-  }
-  std::apply(fn, dense);
-  for (size_t i = 0; i < N; ++i) {
-    if (dense[i].impl() != outs[i].impl()) copy_strided(outs[i], dense[i]);
-  }
+  into_serving(outs, dtype, [](const Tensor& t) { return t.is_contiguous(); }, fn);
 }
 
 // fn(type_identity<float or double>) for a compute type.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "aten/cpu/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
@@ -20,7 +21,7 @@ class FetchAhead {
     if (rows > most_) most_ = rows;
   }
   // In how many steps all is to be fetched.
-  void spread(int64_t steps) { share_ = steps > 0 ? (most_ + steps - 1) / steps : most_; }
+  void spread(int64_t steps) { share_ = steps > 0 ? ceil_div(most_, steps) : most_; }
 
   void step() {
     if (done_ >= most_) return;

@@ -42,6 +42,9 @@ struct GemmLoops {
   // Panel of `count` rows or columns (padded with zeros to `width`): out[p * width + i] = in[i * step + p * along].
   void (*pack)(int64_t depth, int64_t count, int64_t width, const T* in, int64_t step, int64_t along, T* out);
 };
+// Depth of a product of packed panels at a time, so that they stay in the first-level cache.
+inline constexpr int64_t kPanelDepth = 384;
+
 FACULA_DECLARE_BY_ISA(GemmLoops<float>, gemm_loops_float)
 FACULA_DECLARE_BY_ISA(GemmLoops<double>, gemm_loops_double)
 

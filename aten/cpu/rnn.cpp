@@ -24,8 +24,8 @@ class PackedFactor {
         panels_((cols + loops_.nr - 1) / loops_.nr),
         data_(depth * panels_ * loops_.nr) {
     const int64_t nr = loops_.nr;
-    for (int64_t p = 0; p < depth; p += kDepth) {
-      const int64_t np = std::min(kDepth, depth - p);
+    for (int64_t p = 0; p < depth; p += kPanelDepth) {
+      const int64_t np = std::min(kPanelDepth, depth - p);
       parallel_for(0, panels_, std::max<int64_t>(1, 32768 / (np * nr)), [&](int64_t begin, int64_t end) {
         for (int64_t j = begin; j < end; ++j) {
           const T* from = b.data + p * b.row + j * nr * b.col;
@@ -40,8 +40,8 @@ class PackedFactor {
     const int64_t nr = loops_.nr, mr = even_panel(rows, loops_.mr);
     for (int64_t i = 0; i < rows; i += mr) {
       const int64_t ni = std::min(mr, rows - i);
-      for (int64_t p = 0; p < depth_; p += kDepth) {
-        const int64_t np = std::min(kDepth, depth_ - p);
+      for (int64_t p = 0; p < depth_; p += kPanelDepth) {
+        const int64_t np = std::min(kPanelDepth, depth_ - p);
         for (int64_t j = 0; j < panels_; ++j) {
           loops_.strided_tile(np, a + i * lda + p, lda, 1, panel(p, np, j), nr, c + i * ldc + j * nr, ldc, ni,
                               std::min(nr, cols_ - j * nr), accumulate || p > 0);
@@ -51,7 +51,6 @@ class PackedFactor {
   }
 
  private:
-  static constexpr int64_t kDepth = 384;  // a panel of A of that depth stays in the first-level cache
   T* panel(int64_t p, int64_t np, int64_t j) const { return data_.get() + (p * panels_ + j * np) * loops_.nr; }
 
   const GemmLoops<T>& loops_;

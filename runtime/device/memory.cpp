@@ -120,15 +120,12 @@ void* DeviceMemory::allocate(size_t nbytes, Device device) {
   const bool kept = caching();
   const size_t size = kept ? Blocks::rounded(nbytes) : nbytes;
   Block* block = nullptr;
-  if (kept) {
-    collect(p, false);
+  if (kept) collect(p, false);
+  {
     std::lock_guard lock(p.mutex);
     arena.graph = graph_of(p, arena.stream);
-    block = p.blocks.take(size, arena);
+    if (kept) block = p.blocks.take(size, arena);
     p.stats.reused += block != nullptr;
-  } else {
-    std::lock_guard lock(p.mutex);
-    arena.graph = graph_of(p, arena.stream);
   }
   if (block == nullptr) block = fresh(p, d, nbytes, size, arena);
   std::lock_guard lock(p.mutex);
@@ -252,8 +249,9 @@ void DeviceMemory::empty_cache() {
 DeviceMemoryStats DeviceMemory::stats(int index) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
-  p.stats.largest_free = static_cast<int64_t>(p.blocks.largest_free());
-  return p.stats;
+  DeviceMemoryStats now = p.stats;
+  now.largest_free = static_cast<int64_t>(p.blocks.largest_free());
+  return now;
 }
 void DeviceMemory::reset_peak(int index) {
   Pool& p = pool(index);

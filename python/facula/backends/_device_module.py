@@ -20,16 +20,7 @@ class _Entered(threading.local):
 
 
 _entered = _Entered()
-
-
-class _Capturing:
-    """The streams that are being captured, by whatever thread."""
-
-    def __init__(self) -> None:
-        self.streams: set[Stream] = set()
-
-
-_capturing = _Capturing()
+_capturing: set[Stream] = set()  # the streams that are being captured, by whatever thread
 
 
 class Stream:
@@ -169,7 +160,7 @@ class Graph:
                 _C._graph_free(self._device, memory)
 
     def __del__(self) -> None:
-        if _capturing.streams:  # waiting for the device would spoil it
+        if _capturing:  # waiting for the device would spoil it
             return
         with contextlib.suppress(Exception):  # the device may be gone already
             self.reset()
@@ -180,14 +171,14 @@ class _Capture:
         self._graph, self._stream = graph, stream
 
     def __enter__(self) -> None:
-        if self._stream in _capturing.streams:
+        if self._stream in _capturing:
             raise RuntimeError(f"capture(): {self._stream} is being captured already")
         self._graph.reset()
         self._stream.__enter__()
         try:
             self._graph._device = self._stream.device
             self._graph._memory = _C._graph_begin(self._stream.device, self._stream.handle)
-            _capturing.streams.add(self._stream)
+            _capturing.add(self._stream)
         except BaseException:
             self._stream.__exit__()
             raise
@@ -196,7 +187,7 @@ class _Capture:
         try:
             self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
         finally:
-            _capturing.streams.discard(self._stream)
+            _capturing.discard(self._stream)
             self._stream.__exit__()
 
 
