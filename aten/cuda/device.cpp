@@ -54,6 +54,8 @@ std::string open(Device& device, int index) {
   return {};
 }
 
+constexpr size_t kGranule = size_t{2} << 20;  // of mapped memory, on all devices
+
 CUstream stream_of(void* stream) { return static_cast<CUstream>(stream); }
 CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
@@ -75,18 +77,20 @@ int32_t properties(void*, int32_t index, FaculaProperties* out) {
   return FACULA_OK;
 }
 
+// Of a call that makes memory; what is said of none left is how much there is.
+int32_t memory_status(CUresult r, const char* doing) {
+  if (r != CUDA_ERROR_OUT_OF_MEMORY) return status_of(r, doing);
+  size_t free = 0, total = 0;
+  driver()->MemGetInfo(&free, &total);
+  return fail(FACULA_OUT_OF_MEMORY,
+              "the device has " + std::to_string(total) + " bytes, of which " + std::to_string(free) + " are free");
+}
+
 int32_t allocate(void*, int32_t index, size_t nbytes, void*, void** out) {
   const Device* device = nullptr;
   FACULA_TRY(enter(index, &device));
   CUdeviceptr p = 0;
-  const CUresult r = driver()->MemAlloc(&p, nbytes == 0 ? 1 : nbytes);
-  if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-    size_t free = 0, total = 0;
-    driver()->MemGetInfo(&free, &total);
-    return fail(FACULA_OUT_OF_MEMORY,
-                "the device has " + std::to_string(total) + " bytes, of which " + std::to_string(free) + " are free");
-  }
-  FACULA_TRY(status_of(r, "cuMemAlloc"));
+  FACULA_TRY(memory_status(driver()->MemAlloc(&p, nbytes == 0 ? 1 : nbytes), "cuMemAlloc"));
   *out = reinterpret_cast<void*>(p);
   return FACULA_OK;
 }
@@ -95,6 +99,45 @@ int32_t deallocate(void*, int32_t index, void* data, size_t, void*) {
   const Device* device = nullptr;
   FACULA_TRY(enter(index, &device));
   return status_of(driver()->MemFree(address(data)), "cuMemFree");
+}
+
+int32_t reserve(void*, int32_t index, void** out, size_t* nbytes) {
+  const Device* device = nullptr;
+  FACULA_TRY(enter(index, &device));
+  int able = 0;
+  driver()->DeviceGetAttribute(&able, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->id);
+  if (able == 0) return FACULA_NOT_SUPPORTED;
+  *nbytes = (device->total + kGranule - 1) / kGranule * kGranule;
+  CUdeviceptr p = 0;
+  FACULA_TRY(status_of(driver()->MemAddressReserve(&p, *nbytes, kGranule, 0, 0), "cuMemAddressReserve"));
+  *out = reinterpret_cast<void*>(p);
+  return FACULA_OK;
+}
+
+int32_t map(void*, int32_t index, void* data, size_t nbytes) {
+  const Device* device = nullptr;
+  FACULA_TRY(enter(index, &device));
+  const Driver& d = *driver();
+  CUmemAllocationProp what{};
+  what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  what.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->id};
+  CUmemGenericAllocationHandle memory = 0;
+  FACULA_TRY(memory_status(d.MemCreate(&memory, nbytes, &what, 0), "cuMemCreate"));
+  const CUresult r = d.MemMap(address(data), nbytes, 0, memory, 0);
+  d.MemRelease(memory);  // it stays until it is unmapped
+  FACULA_TRY(memory_status(r, "cuMemMap"));
+  const CUmemAccessDesc access{what.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  if (const CUresult failed = d.MemSetAccess(address(data), nbytes, &access, 1)) {
+    d.MemUnmap(address(data), nbytes);
+    return memory_status(failed, "cuMemSetAccess");
+  }
+  return FACULA_OK;
+}
+
+int32_t unmap(void*, int32_t index, void* data, size_t nbytes) {
+  const Device* device = nullptr;
+  FACULA_TRY(enter(index, &device));
+  return status_of(driver()->MemUnmap(address(data), nbytes), "cuMemUnmap");
 }
 
 int32_t copy(void*, const FaculaCopy* c) {
@@ -319,6 +362,9 @@ void describe_device(FaculaBackend& b) {
   b.end_capture = end_capture;
   b.launch_graph = launch_graph;
   b.destroy_graph = destroy_graph;
+  b.reserve = reserve;
+  b.map = map;
+  b.unmap = unmap;
 }
 
 }  // namespace facula::cuda

@@ -18,6 +18,21 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
+using CUmemGenericAllocationHandle = unsigned long long;
+
+struct CUmemLocation {
+  int type, id;
+};
+struct CUmemAllocationProp {
+  int type, requested_handle_types;
+  CUmemLocation location;
+  void* win32_handle_metadata;
+  unsigned char flags[8];
+};
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags;
+};
 
 enum : int {
   CUDA_SUCCESS = 0,
@@ -31,58 +46,68 @@ enum : int {
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+  CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+  CU_MEM_LOCATION_TYPE_DEVICE = 1,
+  CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
 };
 
 // name in this program, exported name, arguments
-#define FACULA_CUDA_DRIVER(X)                                                                               \
-  X(Init, cuInit, (unsigned))                                                                               \
-  X(DriverGetVersion, cuDriverGetVersion, (int*))                                                           \
-  X(GetErrorName, cuGetErrorName, (CUresult, const char**))                                                 \
-  X(GetErrorString, cuGetErrorString, (CUresult, const char**))                                             \
-  X(DeviceGetCount, cuDeviceGetCount, (int*))                                                               \
-  X(DeviceGet, cuDeviceGet, (CUdevice*, int))                                                               \
-  X(DeviceGetName, cuDeviceGetName, (char*, int, CUdevice))                                                 \
-  X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                               \
-  X(DeviceGetAttribute, cuDeviceGetAttribute, (int*, int, CUdevice))                                        \
-  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                               \
-  X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                           \
-  X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                            \
-  X(CtxSynchronize, cuCtxSynchronize, ())                                                                   \
-  X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                                        \
-  X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                                        \
-  X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                                   \
-  X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                               \
-  X(MemFreeHost, cuMemFreeHost, (void*))                                                                    \
-  X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, (CUdeviceptr*, void*, unsigned))                 \
-  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))                    \
-  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                          \
-  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                    \
-  X(MemcpyPeerAsync, cuMemcpyPeerAsync, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)) \
-  X(MemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr, const void*, size_t))                                        \
-  X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                         \
-  X(StreamCreateWithPriority, cuStreamCreateWithPriority, (CUstream*, unsigned, int))                       \
-  X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                                     \
-  X(StreamQuery, cuStreamQuery, (CUstream))                                                                 \
-  X(StreamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                      \
-  X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, int))                                           \
-  X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph*))                                             \
-  X(StreamIsCapturing, cuStreamIsCapturing, (CUstream, int*))                                               \
-  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))    \
-  X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                                    \
-  X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                                    \
-  X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                                \
-  X(EventCreate, cuEventCreate, (CUevent*, unsigned))                                                       \
-  X(EventDestroy, cuEventDestroy_v2, (CUevent))                                                             \
-  X(EventRecord, cuEventRecord, (CUevent, CUstream))                                                        \
-  X(EventQuery, cuEventQuery, (CUevent))                                                                    \
-  X(EventSynchronize, cuEventSynchronize, (CUevent))                                                        \
-  X(EventElapsedTime, cuEventElapsedTime, (float*, CUevent, CUevent))                                       \
-  X(ModuleLoadData, cuModuleLoadData, (CUmodule*, const void*))                                             \
-  X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                           \
-  X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))                  \
-  X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                           \
-  X(OccupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, size_t)) \
-  X(LaunchKernel, cuLaunchKernel,                                                                           \
+#define FACULA_CUDA_DRIVER(X)                                                                                        \
+  X(Init, cuInit, (unsigned))                                                                                        \
+  X(DriverGetVersion, cuDriverGetVersion, (int*))                                                                    \
+  X(GetErrorName, cuGetErrorName, (CUresult, const char**))                                                          \
+  X(GetErrorString, cuGetErrorString, (CUresult, const char**))                                                      \
+  X(DeviceGetCount, cuDeviceGetCount, (int*))                                                                        \
+  X(DeviceGet, cuDeviceGet, (CUdevice*, int))                                                                        \
+  X(DeviceGetName, cuDeviceGetName, (char*, int, CUdevice))                                                          \
+  X(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                                        \
+  X(DeviceGetAttribute, cuDeviceGetAttribute, (int*, int, CUdevice))                                                 \
+  X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                                        \
+  X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                                    \
+  X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                                     \
+  X(CtxSynchronize, cuCtxSynchronize, ())                                                                            \
+  X(MemGetInfo, cuMemGetInfo_v2, (size_t*, size_t*))                                                                 \
+  X(MemAlloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                                                 \
+  X(MemFree, cuMemFree_v2, (CUdeviceptr))                                                                            \
+  X(MemAddressReserve, cuMemAddressReserve, (CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long))         \
+  X(MemCreate, cuMemCreate, (CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long)) \
+  X(MemRelease, cuMemRelease, (CUmemGenericAllocationHandle))                                                        \
+  X(MemMap, cuMemMap, (CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long))               \
+  X(MemUnmap, cuMemUnmap, (CUdeviceptr, size_t))                                                                     \
+  X(MemSetAccess, cuMemSetAccess, (CUdeviceptr, size_t, const CUmemAccessDesc*, size_t))                             \
+  X(MemHostAlloc, cuMemHostAlloc, (void**, size_t, unsigned))                                                        \
+  X(MemFreeHost, cuMemFreeHost, (void*))                                                                             \
+  X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, (CUdeviceptr*, void*, unsigned))                          \
+  X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))                             \
+  X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                                   \
+  X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))                             \
+  X(MemcpyPeerAsync, cuMemcpyPeerAsync, (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))          \
+  X(MemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr, const void*, size_t))                                                 \
+  X(MemsetD8Async, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                  \
+  X(StreamCreateWithPriority, cuStreamCreateWithPriority, (CUstream*, unsigned, int))                                \
+  X(StreamSynchronize, cuStreamSynchronize, (CUstream))                                                              \
+  X(StreamQuery, cuStreamQuery, (CUstream))                                                                          \
+  X(StreamWaitEvent, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                               \
+  X(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream, int))                                                    \
+  X(StreamEndCapture, cuStreamEndCapture, (CUstream, CUgraph*))                                                      \
+  X(StreamIsCapturing, cuStreamIsCapturing, (CUstream, int*))                                                        \
+  X(GraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))             \
+  X(GraphLaunch, cuGraphLaunch, (CUgraphExec, CUstream))                                                             \
+  X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec))                                                             \
+  X(GraphDestroy, cuGraphDestroy, (CUgraph))                                                                         \
+  X(EventCreate, cuEventCreate, (CUevent*, unsigned))                                                                \
+  X(EventDestroy, cuEventDestroy_v2, (CUevent))                                                                      \
+  X(EventRecord, cuEventRecord, (CUevent, CUstream))                                                                 \
+  X(EventQuery, cuEventQuery, (CUevent))                                                                             \
+  X(EventSynchronize, cuEventSynchronize, (CUevent))                                                                 \
+  X(EventElapsedTime, cuEventElapsedTime, (float*, CUevent, CUevent))                                                \
+  X(ModuleLoadData, cuModuleLoadData, (CUmodule*, const void*))                                                      \
+  X(ModuleGetFunction, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                                    \
+  X(ModuleGetGlobal, cuModuleGetGlobal_v2, (CUdeviceptr*, size_t*, CUmodule, const char*))                           \
+  X(FuncSetAttribute, cuFuncSetAttribute, (CUfunction, int, int))                                                    \
+  X(OccupancyMaxActiveBlocks, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, CUfunction, int, size_t))          \
+  X(LaunchKernel, cuLaunchKernel,                                                                                    \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**))
 
 struct Driver {

@@ -320,7 +320,7 @@ PyObject* graph_free(PyObject*, PyObject* args) {
   unsigned long long number;
   if (PyArg_ParseTuple(args, "OK:_graph_free", &device, &number) == 0) throw PythonError();
   const Device d = device_argument(device);
-  door_of(d.type).memory->destroy_graph(d.index, number);
+  door_of(d.type).memory->destroy_graph(d, number);
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }

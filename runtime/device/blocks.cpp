@@ -51,39 +51,53 @@ Block* Blocks::fit(size_t size, const Arena& arena) {
   return block;
 }
 
-// The block keeps `size` bytes; what is beyond them is free, where it is worth it.
-void Blocks::split(Block* block, size_t size) {
-  const size_t rest = block->size - size;
-  if (rest < (block->small ? kUnit : kRest)) return;
+// The block keeps `size` bytes; what is beyond them is another, in the same state and in no set.
+Block* Blocks::cut(Block* block, size_t size) {
   auto made = std::make_unique<Block>();
-  made->data = block->data + size;
-  made->size = rest;
-  made->arena = block->arena;
-  made->small = block->small;
-  made->state = Block::State::Free;
-  made->before = block;
-  made->after = block->after;
-  if (made->after != nullptr) made->after->before = made.get();
-  block->after = made.get();
+  Block* const rest = made.get();
+  rest->data = block->data + size;
+  rest->size = block->size - size;
+  rest->arena = block->arena;
+  rest->small = block->small;
+  rest->range = block->range;
+  rest->state = block->state;
+  rest->before = block;
+  rest->after = block->after;
+  if (rest->after != nullptr) rest->after->before = rest;
+  block->after = rest;
   block->size = size;
-  free_of(*made).insert(made.get());
-  all_[made->data] = std::move(made);
+  all_[rest->data] = std::move(made);
+  return rest;
 }
 
-Block* Blocks::add(void* data, size_t bytes, size_t size, const Arena& arena) {
-  char* const begin = static_cast<char*>(data);
-  const auto next = pieces_.upper_bound(begin);
-  if (next != pieces_.end() && begin + bytes > next->first) return nullptr;
-  if (next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second > begin) return nullptr;
+// What the block has beyond `size` bytes is free, where it is worth it.
+void Blocks::split(Block* block, size_t size) {
+  if (block->size - size < (block->small ? kUnit : kRest)) return;
+  Block* const rest = cut(block, size);
+  rest->state = Block::State::Free;
+  free_of(*rest).insert(rest);
+}
+
+// The one block of a new piece or range; null when it overlaps others.
+Block* Blocks::begin(void* data, size_t bytes, size_t size, const Arena& arena) {
+  char* const first = static_cast<char*>(data);
+  const auto next = pieces_.upper_bound(first);
+  if (next != pieces_.end() && first + bytes > next->first) return nullptr;
+  if (next != pieces_.begin() && std::prev(next)->first + std::prev(next)->second > first) return nullptr;
   auto made = std::make_unique<Block>();
   Block* const block = made.get();
-  block->data = begin;
+  block->data = first;
   block->size = bytes;
   block->arena = arena;
   block->small = size <= kSmall;
   all_[data] = std::move(made);
-  pieces_[begin] = bytes;
-  split(block, size);
+  pieces_[first] = bytes;
+  return block;
+}
+
+Block* Blocks::add(void* data, size_t bytes, size_t size, const Arena& arena) {
+  Block* const block = begin(data, bytes, size, arena);
+  if (block != nullptr) split(block, size);
   return block;
 }
 
@@ -103,15 +117,17 @@ void Blocks::forget(Block* block) {
   all_.erase(block->data);
 }
 
+// Two neighbours become one.
+Block* Blocks::join(Block* first, Block* second) {
+  first->size += second->size;
+  first->after = second->after;
+  if (first->after != nullptr) first->after->before = first;
+  all_.erase(second->data);
+  return first;
+}
+
 // Joins a free block with the free ones beside it; the result is in no set.
 Block* Blocks::absorb(Block* block) {
-  const auto join = [&](Block* first, Block* second) {
-    first->size += second->size;
-    first->after = second->after;
-    if (first->after != nullptr) first->after->before = first;
-    all_.erase(second->data);
-    return first;
-  };
   if (Block* const after = block->after; after != nullptr && after->state == Block::State::Free) {
     free_of(*after).erase(after);
     join(block, after);
@@ -139,18 +155,18 @@ bool Blocks::merge(const Arena& arena) {
   return any;
 }
 
+void Blocks::merge_all() {
+  while (!bins_.empty()) merge(bins_.begin()->first.arena);
+}
+
 std::vector<Blocks::Piece> Blocks::release(const std::function<bool(void* stream)>& may) {
-  std::vector<Arena> arenas;
-  for (const auto& [bin, blocks] : bins_) {
-    if (arenas.empty() || arenas.back() != bin.arena) arenas.push_back(bin.arena);
-  }
-  for (const Arena& arena : arenas) merge(arena);
+  merge_all();
   std::vector<Piece> whole;
   for (auto& [key, free] : free_) {
     if (key.first.graph != 0 || !may(key.first.stream)) continue;
     for (auto at = free.begin(); at != free.end();) {
       Block* const block = *at;
-      if (block->before != nullptr || block->after != nullptr) {
+      if (block->range != nullptr || block->before != nullptr || block->after != nullptr) {
         ++at;
         continue;
       }
@@ -160,6 +176,80 @@ std::vector<Blocks::Piece> Blocks::release(const std::function<bool(void* stream
     }
   }
   return whole;
+}
+
+size_t Blocks::chunk_of(bool small) { return small ? kSmallPiece : kMediumPiece; }
+
+bool Blocks::add_range(void* data, size_t bytes, size_t size, const Arena& arena) {
+  Block* const block = begin(data, bytes, size, arena);
+  if (block == nullptr) return false;
+  block->range = block->data;
+  unmapped(block);
+  return true;
+}
+
+Block* Blocks::claim(size_t size, const Arena& arena) {
+  auto& holes = unmapped_[{arena, size <= kSmall}];
+  for (auto at = holes.begin(); at != holes.end(); ++at) {
+    Block* const block = *at;
+    const Block* const before = block->before;
+    const size_t have = before != nullptr && before->state == Block::State::Free ? before->size : 0;
+    const size_t bytes = round_up(size - have, chunk_of(block->small));
+    if (block->size < bytes) continue;
+    holes.erase(at);
+    block->state = Block::State::Waiting;
+    if (block->size > bytes) unmapped(cut(block, bytes));
+    return block;
+  }
+  return nullptr;
+}
+
+std::vector<Block*> Blocks::retract() {
+  merge_all();
+  std::vector<Block*> whole;
+  for (auto& [key, free] : free_) {
+    const size_t chunk = chunk_of(key.second);
+    for (auto at = free.begin(); at != free.end();) {
+      Block* block = *at++;
+      if (block->range == nullptr) continue;
+      const size_t start = static_cast<size_t>(block->data - block->range);
+      const size_t first = round_up(start, chunk), last = (start + block->size) / chunk * chunk;
+      if (first >= last) continue;
+      free.erase(block);
+      if (first > start) {
+        Block* const rest = cut(block, first - start);
+        free.insert(block);
+        block = rest;
+      }
+      if (block->size > last - first) free.insert(cut(block, last - first));
+      block->state = Block::State::Waiting;
+      whole.push_back(block);
+    }
+  }
+  return whole;
+}
+
+void Blocks::mapped(Block* block, size_t bytes) {
+  if (bytes == 0) return unmapped(block);
+  if (bytes < block->size) unmapped(cut(block, bytes));
+  block->state = Block::State::Free;
+  block = absorb(block);
+  free_of(*block).insert(block);
+}
+
+void Blocks::unmapped(Block* block) {
+  auto& holes = unmapped_[{block->arena, block->small}];
+  block->state = Block::State::Unmapped;
+  const auto is_hole = [](const Block* b) { return b != nullptr && b->state == Block::State::Unmapped; };
+  if (is_hole(block->after)) {
+    holes.erase(block->after);
+    join(block, block->after);
+  }
+  if (is_hole(block->before)) {
+    join(block->before, block);
+  } else {
+    holes.insert(block);
+  }
 }
 
 void Blocks::end_graph(uint64_t graph) {

@@ -22,15 +22,17 @@ struct Arena {
 };
 
 struct Block {
-  enum class State : uint8_t { Live, Waiting, Binned, Free };  // waiting for other streams
+  // Waiting: for other streams, or for the vendor to map or unmap it. Unmapped: addresses without memory.
+  enum class State : uint8_t { Live, Waiting, Binned, Free, Unmapped };
 
   char* data = nullptr;
   size_t size = 0;
   Arena arena;
-  Block *before = nullptr, *after = nullptr;  // neighbours in the vendor's piece
+  Block *before = nullptr, *after = nullptr;  // neighbours in the vendor's piece or range
   std::vector<void*> others;                  // streams beside the arena's that use it
   State state = State::Live;
-  bool small = false;  // in a piece for small blocks, so that they do not cut up the large ones
+  bool small = false;     // in a piece for small blocks, so that they do not cut up the large ones
+  char* range = nullptr;  // where the range begins that it lies in; null in a piece
 };
 
 class Blocks {
@@ -58,6 +60,20 @@ class Blocks {
   void forget(Block* block);
   // Pieces without a live block, of no graph and of the streams that `may` give theirs; they are forgotten.
   std::vector<Piece> release(const std::function<bool(void* stream)>& may);
+
+  // Ranges: addresses behind which memory is mapped in chunks, so that a block can grow where a piece ends.
+  static size_t chunk_of(bool small);
+  // A range for blocks as large as `size`, without memory yet. False when it overlaps what is there.
+  bool add_range(void* data, size_t bytes, size_t size, const Arena& arena);
+  // Addresses to map so that `size` bytes lie side by side, together with what is free before them: whole chunks, of
+  // nobody until mapped() or unmapped(). Null where no range has room.
+  Block* claim(size_t size, const Arena& arena);
+  // Whole chunks that nobody uses, likewise of nobody.
+  std::vector<Block*> retract();
+  // The first `bytes` are free memory now, what is beyond them are addresses alone.
+  void mapped(Block* block, size_t bytes);
+  void unmapped(Block* block);
+
   // What was a graph's belongs to its stream.
   void end_graph(uint64_t graph);
   size_t largest_free() const;
@@ -75,16 +91,25 @@ class Blocks {
     auto operator<=>(const Bin&) const = default;
   };
 
+  struct ByPlace {
+    bool operator()(const Block* a, const Block* b) const { return a->data < b->data; }
+  };
+
   Block* fit(size_t size, const Arena& arena);
   bool merge(const Arena& arena);
+  void merge_all();
+  Block* begin(void* data, size_t bytes, size_t size, const Arena& arena);
+  Block* cut(Block* block, size_t size);
   void split(Block* block, size_t size);
+  Block* join(Block* first, Block* second);
   Block* absorb(Block* block);
   Free& free_of(const Block& block) { return free_[{block.arena, block.small}]; }
 
   std::unordered_map<void*, std::unique_ptr<Block>> all_;  // by where they begin
-  std::map<char*, size_t> pieces_;
-  std::map<Bin, std::vector<Block*>> bins_;  // just freed, as they are
+  std::map<char*, size_t> pieces_;                         // and ranges
+  std::map<Bin, std::vector<Block*>> bins_;                // just freed, as they are
   std::map<std::pair<Arena, bool>, Free> free_;
+  std::map<std::pair<Arena, bool>, std::set<Block*, ByPlace>> unmapped_;
 };
 
 }  // namespace facula

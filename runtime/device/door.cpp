@@ -79,6 +79,8 @@ void check_complete(const FaculaBackend& b) {
   need(b.allocate != nullptr && b.deallocate != nullptr, "allocate and deallocate");
   need(b.copy != nullptr, "copy");
   need((b.pin == nullptr) == (b.unpin == nullptr), "pin and unpin, both or neither");
+  need((b.reserve == nullptr) == (b.map == nullptr) && (b.map == nullptr) == (b.unmap == nullptr),
+       "reserve, map and unmap, all or none");
   const bool streams[] = {b.create_stream != nullptr, b.synchronize_stream != nullptr, b.synchronize_device != nullptr,
                           b.create_event != nullptr,  b.destroy_event != nullptr,      b.record_event != nullptr,
                           b.wait_event != nullptr,    b.query_event != nullptr,        b.synchronize_event != nullptr};

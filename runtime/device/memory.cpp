@@ -13,20 +13,22 @@ DeviceMemory::Pool& DeviceMemory::pool(int index) {
   return *p;
 }
 
+// The variable's word where it is set: "0" is no, all else yes.
+static bool is_wanted(const char* variable, bool otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr || *text == '\0' ? otherwise : std::strcmp(text, "0") != 0;
+}
+
 // FACULA_DEVICE_CACHE=0: each block is the vendor's own, so that tools that watch its memory see where one ends.
 bool DeviceMemory::caching() const {
-  static const bool wanted = [] {
-    const char* const text = std::getenv("FACULA_DEVICE_CACHE");
-    return text == nullptr || std::strcmp(text, "0") != 0;
-  }();
+  static const bool wanted = is_wanted("FACULA_DEVICE_CACHE", true);
   return wanted && door_.has(FACULA_CACHING);
 }
 
-void* DeviceMemory::raw_allocate(size_t nbytes, int index, void* stream, int32_t& status) {
-  void* data = nullptr;
-  status = door_.api.allocate(door_.api.context, index, nbytes, stream, &data);
-  if (status == FACULA_OK && data == nullptr) status = FACULA_OUT_OF_MEMORY;
-  return status == FACULA_OK ? data : nullptr;
+// FACULA_DEVICE_EXPANDABLE=1: memory is mapped behind addresses where it is wanted, for less of it in pieces.
+bool DeviceMemory::expandable() const {
+  static const bool wanted = is_wanted("FACULA_DEVICE_EXPANDABLE", false);
+  return wanted && caching() && door_.api.reserve != nullptr;
 }
 
 // Blocks that other streams used come back when their events have passed.
@@ -60,7 +62,7 @@ void DeviceMemory::collect(Pool& pool, bool wait) {
   put_back();
 }
 
-void DeviceMemory::release(Pool& pool, int index) {
+void DeviceMemory::release(Pool& pool, Device device) {
   collect(pool, true);
   std::vector<Blocks::Piece> pieces;
   {
@@ -70,46 +72,132 @@ void DeviceMemory::release(Pool& pool, int index) {
   }
   int64_t bytes = 0;
   for (const Blocks::Piece& piece : pieces) {
-    door_.ignore(door_.api.deallocate(door_.api.context, index, piece.data, piece.size, piece.stream));
+    door_.ignore(door_.api.deallocate(door_.api.context, device.index, piece.data, piece.size, piece.stream));
     bytes += static_cast<int64_t>(piece.size);
   }
-  std::lock_guard lock(pool.mutex);
-  pool.stats.reserved -= bytes;
+  {
+    std::lock_guard lock(pool.mutex);
+    pool.stats.reserved -= bytes;
+  }
+  unmap(pool, device);
 }
 
-Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const Arena& arena) {
-  const bool kept = caching();
-  size_t bytes = kept ? Blocks::piece_for(size) : size;
-  int32_t status = FACULA_OK;
-  void* data = raw_allocate(bytes, d.index, arena.stream, status);
-  if (status == FACULA_OUT_OF_MEMORY && kept) {
-    release(p, d.index);
-    synchronize(d);  // vendors may give memory back in the order of its stream
-    {                // what came back may lie beside blocks that live
-      std::lock_guard lock(p.mutex);
-      ++p.stats.retries;
-      if (Block* const block = p.blocks.take(size, arena)) return block;
-    }
-    data = raw_allocate(bytes, d.index, arena.stream, status);
-    if (status == FACULA_OUT_OF_MEMORY && bytes > size) {
-      bytes = size;
-      data = raw_allocate(bytes, d.index, arena.stream, status);
+// Takes the memory from behind chunks that nobody uses.
+void DeviceMemory::unmap(Pool& pool, Device device) {
+  std::vector<Block*> whole;
+  {
+    std::lock_guard lock(pool.mutex);
+    if (pool.captures.empty()) whole = pool.blocks.retract();  // one lets nobody wait for the device
+  }
+  if (whole.empty()) return;
+  try {
+    synchronize(device);  // it is done in no stream's order
+  } catch (...) {
+    std::lock_guard lock(pool.mutex);
+    for (Block* const block : whole) pool.blocks.mapped(block, block->size);
+    throw;
+  }
+  for (Block* const block : whole) {
+    const size_t chunk = Blocks::chunk_of(block->small);
+    for (size_t at = 0; at < block->size; at += chunk) {
+      door_.ignore(door_.api.unmap(door_.api.context, device.index, block->data + at, chunk));
     }
   }
-  if (data == nullptr) {
-    if (status != FACULA_OUT_OF_MEMORY) door_.check(status, d.index, "allocating memory failed");
-    const std::string why = take_door_error();
-    const DeviceMemoryStats s = stats(d.index);
-    raise(ErrorKind::OutOfMemory, to_string(d), " is out of memory: ", nbytes, " bytes were asked for, ", s.allocated,
-          " are in use by tensors, ", s.reserved - s.allocated, " are kept for reuse, at most ", s.largest_free,
-          " of them side by side", why.empty() ? "" : ". ", why);
+  std::lock_guard lock(pool.mutex);
+  for (Block* const block : whole) {
+    pool.stats.reserved -= static_cast<int64_t>(block->size);
+    pool.blocks.unmapped(block);
   }
+}
+
+Block* DeviceMemory::piece(Pool& p, Device d, size_t bytes, size_t size, const Arena& arena) {
+  void* data = nullptr;
+  const int32_t status = door_.api.allocate(door_.api.context, d.index, bytes, arena.stream, &data);
+  if (status == FACULA_OUT_OF_MEMORY || (status == FACULA_OK && data == nullptr)) return nullptr;
+  door_.check(status, d.index, "allocating memory failed");
   std::lock_guard lock(p.mutex);
   Block* const block = p.blocks.add(data, bytes, size, arena);
   FACULA_CHECK(block != nullptr, Runtime, "device '", to_string(d), "' gave memory that is in use: its ",
                "allocate returned an address within memory that it has given before");
   p.stats.reserved += static_cast<int64_t>(bytes);
   return block;
+}
+
+// A new range for the arena; false when there is none to be had that is large enough.
+bool DeviceMemory::reserve(Pool& p, Device d, size_t size, const Arena& arena) {
+  void* data = nullptr;
+  size_t bytes = 0;
+  const int32_t status = door_.api.reserve(door_.api.context, d.index, &data, &bytes);
+  door_.ignore(status);
+  const size_t chunk = Blocks::chunk_of(false);
+  bytes = bytes / chunk * chunk;
+  if (status != FACULA_OK || data == nullptr || bytes < size) return false;
+  std::lock_guard lock(p.mutex);
+  FACULA_CHECK(p.blocks.add_range(data, bytes, size, arena), Runtime, "device '", to_string(d),
+               "' gave addresses that are in use: its reserve returned some that it has given before");
+  return true;
+}
+
+Block* DeviceMemory::mapped(Pool& p, Device d, size_t size, const Arena& arena) {
+  while (true) {
+    Block* hole = nullptr;
+    {
+      std::lock_guard lock(p.mutex);
+      if (Block* const block = p.blocks.take(size, arena)) return block;
+      hole = p.blocks.claim(size, arena);
+    }
+    if (hole == nullptr) {
+      if (reserve(p, d, size, arena)) continue;
+      return piece(p, d, Blocks::piece_for(size), size, arena);
+    }
+    const size_t chunk = Blocks::chunk_of(hole->small);
+    size_t done = 0;
+    int32_t status = FACULA_OK;
+    while (done < hole->size && status == FACULA_OK) {
+      status = door_.api.map(door_.api.context, d.index, hole->data + done, chunk);
+      if (status == FACULA_OK) done += chunk;
+    }
+    {
+      std::lock_guard lock(p.mutex);
+      p.stats.reserved += static_cast<int64_t>(done);
+      p.blocks.mapped(hole, done);
+    }
+    if (status == FACULA_OUT_OF_MEMORY) return nullptr;
+    door_.check(status, d.index, "mapping memory failed");
+  }
+}
+
+Block* DeviceMemory::grown(Pool& p, Device d, size_t size, const Arena& arena) {
+  if (!caching()) return piece(p, d, size, size, arena);
+  // A captured graph's memory is a graph's for long: it takes none of the addresses.
+  if (expandable() && arena.graph == 0) return mapped(p, d, size, arena);
+  return piece(p, d, Blocks::piece_for(size), size, arena);
+}
+
+Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const Arena& arena) {
+  Block* block = grown(p, d, size, arena);
+  if (block == nullptr && caching()) {
+    release(p, d);
+    bool capturing = false;
+    {
+      std::lock_guard lock(p.mutex);
+      capturing = !p.captures.empty();
+    }
+    if (!capturing) synchronize(d);  // vendors may give memory back in the order of its stream
+    {                                // what came back may lie beside blocks that live
+      std::lock_guard lock(p.mutex);
+      ++p.stats.retries;
+      block = p.blocks.take(size, arena);
+    }
+    if (block == nullptr) block = grown(p, d, size, arena);
+    if (block == nullptr) block = piece(p, d, size, size, arena);  // without a rest to share
+  }
+  if (block != nullptr) return block;
+  const std::string why = take_door_error();
+  const DeviceMemoryStats s = stats(d.index);
+  raise(ErrorKind::OutOfMemory, to_string(d), " is out of memory: ", nbytes, " bytes were asked for, ", s.allocated,
+        " are in use by tensors, ", s.reserved - s.allocated, " are kept for reuse, at most ", s.largest_free,
+        " of them side by side", why.empty() ? "" : ". ", why);
 }
 
 void* DeviceMemory::allocate(size_t nbytes, Device device) {
@@ -227,14 +315,14 @@ uint64_t DeviceMemory::graph_of(const Pool& p, void* stream) {
   }
   return 0;
 }
-void DeviceMemory::destroy_graph(int index, uint64_t graph) {
+void DeviceMemory::destroy_graph(Device device, uint64_t graph) {
   if (door_.forked.load(std::memory_order_relaxed)) return;  // the parent's
-  Pool& p = pool(index);
+  Pool& p = pool(device.index);
   {
     std::lock_guard lock(p.mutex);
     p.blocks.end_graph(graph);
   }
-  if (!caching()) release(p, index);
+  if (!caching()) release(p, device);
 }
 
 void DeviceMemory::empty_cache() {
@@ -243,7 +331,7 @@ void DeviceMemory::empty_cache() {
     std::lock_guard lock(mutex_);
     for (auto& [index, p] : pools_) all.emplace_back(index, p.get());
   }
-  for (const auto& [index, p] : all) release(*p, index);
+  for (const auto& [index, p] : all) release(*p, Device{door_.type, static_cast<int8_t>(index)});
 }
 
 DeviceMemoryStats DeviceMemory::stats(int index) {

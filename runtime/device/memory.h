@@ -29,7 +29,7 @@ class DeviceMemory final : public Allocator {
   uint64_t begin_graph(int index, void* stream);
   void end_graph(Device device, void* stream);  // when the vendor has ended the capture
   // The device must have done the graph's work.
-  void destroy_graph(int index, uint64_t graph);
+  void destroy_graph(Device device, uint64_t graph);
   bool is_captured(int index, void* stream);
   void empty_cache();
   DeviceMemoryStats stats(int index);
@@ -56,13 +56,19 @@ class DeviceMemory final : public Allocator {
     DeviceMemoryStats stats;
   };
   Pool& pool(int index);
-  // A vendor's piece for `size` bytes, as large as pieces are or, where that is too much, just as large.
+  // A block of memory new to the pool.
   Block* fresh(Pool& pool, Device device, size_t nbytes, size_t size, const Arena& arena);
-  void* raw_allocate(size_t nbytes, int index, void* stream, int32_t& status);
-  void release(Pool& pool, int index);
+  // These give null where the vendor has no more.
+  Block* grown(Pool& pool, Device device, size_t size, const Arena& arena);
+  Block* piece(Pool& pool, Device device, size_t bytes, size_t size, const Arena& arena);
+  Block* mapped(Pool& pool, Device device, size_t size, const Arena& arena);
+  bool reserve(Pool& pool, Device device, size_t size, const Arena& arena);
+  void release(Pool& pool, Device device);
+  void unmap(Pool& pool, Device device);
   // Vendors' functions are called without the lock: one written in Python waits for Python's own.
   static void collect(Pool& pool, bool wait);
   bool caching() const;
+  bool expandable() const;
   // Whether a freed block stays in the books rather than go back to the vendor.
   bool keeps(const Block& block) const { return block.arena.graph != 0 || caching(); }
   // Waits for the streams `others` before the block serves again.

@@ -1,5 +1,7 @@
 // A CUDA driver and an NVRTC for tests without either: memory is the host's, "compiled code" is the
 // source itself, and launches are only noted. Built twice, as libcuda.so.1 and as libnvrtc.so.13.
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -25,6 +27,7 @@ struct Function {
 std::string launches;   // a line a launch: name, grid, block
 std::string last_text;  // the source of the last launch
 int64_t allocations = 0, fail_allocations = 0, fail_launches = 0;
+std::map<unsigned long long, size_t> mappings;
 thread_local void* current = nullptr;
 
 }  // namespace
@@ -34,6 +37,7 @@ EXPORT const char* fake_text() { return last_text.c_str(); }
 EXPORT void fake_clear() { launches.clear(); }
 EXPORT void fake_fail(int64_t allocation, int64_t launch) { fail_allocations = allocation, fail_launches = launch; }
 EXPORT int64_t fake_allocations() { return allocations; }
+EXPORT int64_t fake_mappings() { return static_cast<int64_t>(mappings.size()); }
 
 // ---- NVRTC ----
 EXPORT int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
@@ -68,7 +72,7 @@ EXPORT int cuDeviceGet(int* device, int index) { return *device = index, 0; }
 EXPORT int cuDeviceGetName(char* to, int n, int) { return std::strncpy(to, "Fake H200", static_cast<size_t>(n)), 0; }
 EXPORT int cuDeviceTotalMem_v2(size_t* n, int) { return *n = size_t{1} << 30, 0; }
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
-  return *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : 0, 0;
+  return *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 132 : attribute == 102, 0;
 }
 EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
   static int contexts[2];
@@ -86,6 +90,29 @@ EXPORT int cuMemAlloc_v2(Address* p, size_t n) {
          std::memset(reinterpret_cast<void*>(*p), 0, n), 0;
 }
 EXPORT int cuMemFree_v2(Address p) { return std::free(reinterpret_cast<void*>(p)), 0; }
+// Ranges are the host's addresses; a chunk of them can be touched while memory is mapped behind it.
+EXPORT int cuMemAddressReserve(Address* p, size_t n, size_t align, Address, unsigned long long) {
+  void* const whole = mmap(nullptr, n + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return *p = (reinterpret_cast<Address>(whole) + align - 1) / align * align, whole == MAP_FAILED ? 2 : 0;
+}
+EXPORT int cuMemCreate(size_t** memory, size_t n, const void*, unsigned long long) {
+  ++allocations;
+  if (fail_allocations > 0) return --fail_allocations, 2;
+  return *memory = new size_t{n}, 0;
+}
+EXPORT int cuMemRelease(size_t* memory) { return delete memory, 0; }
+EXPORT int cuMemMap(Address p, size_t n, size_t offset, const size_t* memory, unsigned long long) {
+  return offset != 0 || *memory != n || !mappings.emplace(p, n).second;
+}
+EXPORT int cuMemSetAccess(Address p, size_t n, const void*, size_t) {
+  return mprotect(reinterpret_cast<void*>(p), n, PROT_READ | PROT_WRITE);
+}
+EXPORT int cuMemUnmap(Address p, size_t n) {
+  const auto at = mappings.find(p);
+  if (at == mappings.end() || at->second != n) return 1;
+  mappings.erase(at);
+  return mprotect(reinterpret_cast<void*>(p), n, PROT_NONE);
+}
 EXPORT int cuMemHostAlloc(void** p, size_t n, unsigned) { return *p = std::calloc(n, 1), 0; }
 EXPORT int cuMemFreeHost(void* p) { return std::free(p), 0; }
 EXPORT int cuMemHostGetDevicePointer_v2(Address* to, void* p, unsigned) {

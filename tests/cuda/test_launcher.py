@@ -153,6 +153,34 @@ assert fake.fake_allocations() == before                          # kept memory 
     )
 
 
+def test_memory_grows_in_place(run: Run) -> None:
+    """With chunks mapped behind addresses; they are given back chunk by chunk."""
+    run(
+        """
+MiB = 1 << 20
+before = fake.fake_mappings()
+x = fa.zeros(60 * MiB, dtype=fa.uint8, device="cuda")
+start = x.data_ptr()
+assert fake.fake_mappings() == 3 and fa.cuda.memory_reserved() == 60 * MiB
+assert start % (2 * MiB) == 0
+del x
+y = fa.zeros(70 * MiB, dtype=fa.uint8, device="cuda")
+assert y.data_ptr() == start and fake.fake_mappings() == 4
+small = fa.ones(3, device="cuda")
+assert fake.fake_mappings() == 5 and fa.cuda.memory_reserved() == 82 * MiB
+del y
+fake.fake_fail(ctypes.c_int64(1), ctypes.c_int64(0))
+with fa.cuda.Stream():
+    z = fa.zeros(30 * MiB, dtype=fa.uint8, device="cuda")
+assert fa.cuda.memory_stats()["retries"] == 1 and fa.cuda.memory_reserved() == 42 * MiB
+del z, small
+fa.cuda.empty_cache()
+assert fake.fake_mappings() == 0 and fa.cuda.memory_reserved() == 0
+""",
+        FACULA_DEVICE_EXPANDABLE="1",
+    )
+
+
 def test_module(run: Run) -> None:
     out = run(
         """

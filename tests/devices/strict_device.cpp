@@ -25,7 +25,7 @@ const FaculaHost* host = nullptr;
 namespace {
 
 constexpr int kDevices = 2;
-constexpr size_t kArena = size_t{2} << 30, kPage = 4096;
+constexpr size_t kMemory = size_t{2} << 30, kArena = size_t{32} << 30, kPage = 4096;  // addresses are plentiful
 
 // ---- memory: pages handed out, poisoned when they come back ----
 
@@ -33,8 +33,8 @@ struct Arena {
   char* held = nullptr;  // PROT_NONE: what facula sees
   char* used = nullptr;  // the same pages for kernels
   std::mutex mutex;
-  std::map<char*, size_t> free;  // by start
-  size_t limit = kArena, taken = 0;
+  std::map<char*, size_t> free, mapped;  // by start
+  size_t limit = kMemory, taken = 0;
   Arena() {
     const int fd = memfd_create("@NAME@", 0);
     if (fd < 0 || ftruncate(fd, kArena) != 0) std::abort();
@@ -53,23 +53,30 @@ Arena& arena(int32_t index) {
 // A page beyond each block stays unused, and poisoned bytes fill what was not asked for.
 size_t pages(size_t nbytes) { return (nbytes + kPage - 1) / kPage * kPage + kPage; }
 
-int32_t allocate(void*, int32_t index, size_t nbytes, void*, void** out) {
-  Arena& a = arena(index);
-  std::lock_guard lock(a.mutex);
-  const size_t size = pages(nbytes);
-  if (a.taken + size > a.limit) return host->fail(FACULA_OUT_OF_MEMORY, "the strict device is full");
+// Addresses that nobody has, or null.
+char* find_addresses(Arena& a, size_t size) {
   for (auto it = a.free.begin(); it != a.free.end(); ++it) {
     if (it->second < size) continue;
     char* const start = it->first;
     const size_t rest = it->second - size;
     a.free.erase(it);
     if (rest > 0) a.free[start + size] = rest;
-    a.taken += size;
-    std::memset(start - a.held + a.used, 0xA5, size);
-    *out = start;
-    return FACULA_OK;
+    return start;
   }
-  return host->fail(FACULA_OUT_OF_MEMORY, "the strict device is in pieces");
+  return nullptr;
+}
+
+int32_t allocate(void*, int32_t index, size_t nbytes, void*, void** out) {
+  Arena& a = arena(index);
+  std::lock_guard lock(a.mutex);
+  const size_t size = pages(nbytes);
+  if (a.taken + size > a.limit) return host->fail(FACULA_OUT_OF_MEMORY, "the strict device is full");
+  char* const start = find_addresses(a, size);
+  if (start == nullptr) return host->fail(FACULA_OUT_OF_MEMORY, "the strict device is in pieces");
+  a.taken += size;
+  std::memset(start - a.held + a.used, 0xA5, size);
+  *out = start;
+  return FACULA_OK;
 }
 
 // ---- streams: a thread each, which waits a little before it works ----
@@ -175,7 +182,7 @@ int32_t device_count(void*, int32_t* count) {
 }
 int32_t properties(void*, int32_t index, FaculaProperties* out) {
   std::snprintf(out->name, sizeof(out->name), "Strict %d", index);
-  out->total_memory = kArena;
+  out->total_memory = kMemory;
   out->major = 1;
   out->processors = 1;
   return FACULA_OK;
@@ -211,6 +218,41 @@ int32_t deallocate(void*, int32_t index, void* data, size_t nbytes, void* stream
   });
   return FACULA_OK;
 }
+
+// ---- ranges: their addresses fault in kernels too while no memory is behind them ----
+
+int32_t reserve(void*, int32_t index, void** out, size_t* nbytes) {
+  Arena& a = arena(index);
+  std::lock_guard lock(a.mutex);
+  char* const start = find_addresses(a, kMemory);
+  if (start == nullptr) return FACULA_NOT_SUPPORTED;
+  mprotect(start - a.held + a.used, kMemory, PROT_NONE);
+  *out = start;
+  *nbytes = kMemory;
+  return FACULA_OK;
+}
+int32_t map(void*, int32_t index, void* data, size_t nbytes) {
+  Arena& a = arena(index);
+  std::lock_guard lock(a.mutex);
+  if (a.taken + nbytes > a.limit) return host->fail(FACULA_OUT_OF_MEMORY, "the strict device is full");
+  if (!a.mapped.emplace(static_cast<char*>(data), nbytes).second) std::abort();
+  a.taken += nbytes;
+  mprotect(address(data), nbytes, PROT_READ | PROT_WRITE);
+  std::memset(address(data), 0xA5, nbytes);
+  return FACULA_OK;
+}
+int32_t unmap(void*, int32_t index, void* data, size_t nbytes) {
+  Arena& a = arena(index);
+  std::lock_guard lock(a.mutex);
+  const auto at = a.mapped.find(static_cast<char*>(data));
+  if (at == a.mapped.end() || at->second != nbytes) std::abort();
+  a.mapped.erase(at);
+  a.taken -= nbytes;
+  std::memset(address(data), 0x5A, nbytes);
+  mprotect(address(data), nbytes, PROT_NONE);
+  return FACULA_OK;
+}
+
 int32_t copy(void*, const FaculaCopy* c) {
   const int32_t lead = c->src_index != FACULA_HOST ? c->src_index : c->dst_index;
   void* const dst = c->dst;
@@ -382,6 +424,9 @@ void describe(FaculaBackend& b) {
   b.end_capture = end_capture;
   b.launch_graph = launch_graph;
   b.destroy_graph = destroy_graph;
+  b.reserve = reserve;
+  b.map = map;
+  b.unmap = unmap;
   b.range_push = range_push;
   b.range_pop = range_pop;
   b.autocast_dtype = "bfloat16";

@@ -59,6 +59,7 @@ def load(tmp_path: Path, name: str, change: str) -> None:
         ("b.size = 40;", "a structure of 40 bytes"),
         ("b.copy = nullptr;", "gives no copy"),
         ("b.create_event = reinterpret_cast<decltype(b.create_event)>(&count);", "all or none"),
+        ("b.map = [](void*, int32_t, void*, size_t) { return 0; };", "reserve, map and unmap, all"),
         ('static const FaculaKernelEntry k[] = {{"cumsun", 0}}; b.kernels = k; b.nkernels = 1;',
          "a kernel for 'cumsun', which is no operator"),
         ('b.name = "cpu";', "registered already"),

@@ -22,6 +22,21 @@ pytestmark = pytest.mark.usefixtures("strict")
 KERNELS = {"arange.start", "bmm", "index_long", "index_put_long", "gather"}
 
 
+def in_process(library: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a process of its own, with other environment variables."""
+    start = f"""
+import ctypes
+import facula as fa, numpy as np
+from facula import backends
+library = ctypes.CDLL({str(library)!r})
+backends.load_library({str(library)!r})
+"""
+    return subprocess.run(
+        [sys.executable, "-c", start + script],
+        capture_output=True, text=True, env={**environment(), **variables}, check=False,
+    )  # fmt: skip
+
+
 def test_conformance() -> None:
     report = conformance.run("strict")
     assert not report.failures, "\n".join(map(str, report.failures[:20]))
@@ -51,18 +66,10 @@ def test_memory_faults(strict_library: Path, touch: str) -> None:
     """Outside of kernels no byte can be reached."""
     act = "string_at(p, 1)" if touch == "read" else "memset(p, 0, 1)"
     script = (
-        f"import ctypes, facula as fa\nfrom facula import backends\n"
-        f"backends.load_library({str(strict_library)!r})\n"
         "x = fa.ones(4, device='strict')\np = x.data_ptr()\n"
         f"print(x.sum().item(), flush=True)\nctypes.{act}"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-    )
+    done = in_process(strict_library, script)
     assert done.stdout == "4.0\n" and done.returncode == -11
 
 
@@ -282,7 +289,6 @@ def test_a_graph_reads_pinned_memory_at_each_replay() -> None:
 
 
 CACHELESS = """
-import facula as fa
 x = fa.full((5000,), 3.0, device="strict")
 y = x + 1
 del y
@@ -302,13 +308,87 @@ assert fa.strict.memory_reserved() == fa.strict.memory_allocated()
 
 
 def test_without_a_cache(strict_library: Path) -> None:
-    load = f"from facula import backends; backends.load_library({str(strict_library)!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", load + CACHELESS],
-        env={**environment(), "FACULA_DEVICE_CACHE": "0"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = in_process(strict_library, CACHELESS, FACULA_DEVICE_CACHE="0")
     assert done.returncode == 0, done.stderr
+
+
+EXPANDABLE = """
+def block(mib):
+    return fa.full((mib << 18,), float(mib), device="strict")
+
+def holds(tensor, mib):
+    return (tensor.cpu() == mib).all().item()
+
+library.set_memory(0, ctypes.c_size_t(100 << 20))
+first = block(60)
+del first
+kept = block(30)
+try:
+    y = block(60)  # what is free beside the kept one serves, and more behind it
+    assert holds(y, 60) and holds(kept, 30)
+    print("fits", fa.strict.memory_reserved() >> 20)
+    del kept  # in front: its chunks can go, and others stand behind the last
+    fa.strict.empty_cache()
+    assert fa.strict.memory_reserved() == 80 << 20
+    z = block(15)
+    assert holds(y, 60) and holds(z, 15)
+    try:
+        block(60)
+        raise SystemExit("no error")
+    except fa.OutOfMemoryError as error:
+        assert "is full" in str(error)
+    assert holds(y, 60) and holds(z, 15)
+    del y, z
+    with fa.strict.Stream():  # what the other stream keeps is given back first
+        assert holds(block(80), 80)
+except fa.OutOfMemoryError:
+    print("out of memory")
+    del kept
+fa.strict.empty_cache()
+assert fa.strict.memory_reserved() == 0, fa.strict.memory_stats()
+library.set_memory(0, ctypes.c_size_t(2 << 30))
+
+rng = np.random.default_rng(5)
+held = {}
+streams = [fa.strict.default_stream(), fa.strict.Stream()]
+for turn in range(400):
+    if held and rng.random() < 0.48:
+        key = int(rng.choice(list(held)))
+        stream, tensor = held.pop(key)
+        with stream:
+            assert (tensor == key).all().item()
+    else:
+        stream = streams[int(rng.integers(2))]
+        with stream:
+            size = int(2 ** rng.uniform(0, 23))
+            held[turn] = stream, fa.full((size,), float(turn), device="strict")
+    if turn % 50 == 49:
+        fa.strict.empty_cache()
+for key, (stream, tensor) in held.items():
+    with stream:
+        assert (tensor == key).all().item()
+del held, tensor
+graph = fa.strict.Graph()
+x = fa.full((5000,), 3.0, device="strict")
+fa.strict.synchronize()
+with graph.capture():
+    y = (x + 1) * 2
+    fa.strict.empty_cache()
+graph.replay()
+fa.strict.synchronize()
+assert (y == 8).all().item()
+graph.reset()
+del x, y
+fa.strict.empty_cache()
+assert fa.strict.memory_reserved() == 0, fa.strict.memory_stats()
+"""
+
+
+@pytest.mark.parametrize(("wanted", "found"), [("0", "out of memory"), ("1", "fits 100")])
+def test_segments_expand(strict_library: Path, wanted: str, found: str) -> None:
+    done = in_process(strict_library, EXPANDABLE, FACULA_DEVICE_EXPANDABLE=wanted)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == found
 
 
 def test_memory_is_summed_up() -> None:
