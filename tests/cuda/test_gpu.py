@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -141,17 +142,66 @@ def test_errors_leave_the_device_alive() -> None:
     assert x.sum().item() == 45
 
 
+def in_process(script: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", "import facula as fa\n" + script],
+        capture_output=True, text=True, check=False, env={**os.environ, **variables},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_sync_shows_the_operator() -> None:
     script = (
-        "import facula as fa\nx = fa.arange(3, device='cuda')\n"
+        "x = fa.arange(3, device='cuda')\n"
         "try: x[fa.tensor([9], device='cuda')]\nexcept IndexError as e: print(e)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True, text=True, check=False,
-        env={**__import__("os").environ, "FACULA_CUDA_SYNC": "1"},
-    )  # fmt: skip
-    assert "index_long" in done.stdout, done.stdout + done.stderr
+    assert "index_long" in in_process(script, FACULA_CUDA_SYNC="1")
+
+
+def test_segments_expand() -> None:
+    """Memory mapped behind addresses: it grows in place, is given back and serves graphs."""
+    script = """
+import random
+MiB = 1 << 20
+kept = []
+for mib in range(30, 400, 7):  # each larger than the one before
+    x = fa.full((mib << 18,), float(mib), device="cuda")
+    kept.append((mib, x[: 1 << 18].clone()))
+    del x
+assert fa.cuda.memory_reserved() < 480 * MiB, fa.cuda.memory_stats()
+assert all((t == mib).all().item() for mib, t in kept)
+del kept, t
+held, rng, streams = {}, random.Random(3), [fa.cuda.default_stream(), fa.cuda.Stream()]
+for turn in range(300):
+    with streams[turn % 2]:
+        if rng.random() < 0.45 and turn - 2 in held:
+            assert (held.pop(turn - 2) == turn - 2).all().item()
+        else:
+            held[turn] = fa.full((int(2 ** rng.uniform(0, 24)),), float(turn), device="cuda")
+    if turn % 40 == 39:
+        fa.cuda.empty_cache()
+for turn, t in held.items():
+    with streams[turn % 2]:
+        assert (t == turn).all().item()
+del held, t
+x, graph = fa.ones(1000, 1000, device="cuda"), fa.cuda.Graph()
+fa.cuda.synchronize()
+with graph.capture():
+    y = (x @ x).sum()
+    fa.cuda.empty_cache()
+graph.replay()
+fa.cuda.synchronize()
+assert abs(y.item() - 1e9) < 1e4
+graph.reset()
+p = fa.arange(1e6).pin_memory().to("cuda", non_blocking=True)
+assert p.cpu()[-1].item() == 999999
+del x, y, p
+fa.cuda.empty_cache()
+print(fa.cuda.memory_reserved() // MiB)
+"""
+    # what is left is the workspace of products
+    assert int(in_process(script, FACULA_DEVICE_EXPANDABLE="1")) <= 64
 
 
 def test_streams_graphs_and_pinned_memory() -> None:
