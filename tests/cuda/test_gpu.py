@@ -171,7 +171,7 @@ for mib in range(30, 400, 7):  # each larger than the one before
     del x
 assert fa.cuda.memory_reserved() < 480 * MiB, fa.cuda.memory_stats()
 assert all((t == mib).all().item() for mib, t in kept)
-del kept, t
+del kept
 held, rng, streams = {}, random.Random(3), [fa.cuda.default_stream(), fa.cuda.Stream()]
 for turn in range(300):
     with streams[turn % 2]:
