@@ -116,6 +116,21 @@ def test_long_sorts(size: tuple[int, ...], descending: bool, dtype: fa.dtype) ->
     np.testing.assert_array_equal(values(turned)[..., 1], order)
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_long_sorts_skip_digits_that_are_alike(descending: bool) -> None:
+    """Rows with passes of their own: none, the lowest, one in the middle, the highest, all."""
+    n = 70_001
+    a = np.full((5, n), -3, np.int64)
+    a[1] = RNG.integers(0, 50_000, n)
+    a[2] += RNG.integers(0, 9, n) << 24
+    a[3] = RNG.integers(-100, 100, n) << 56
+    a[4] = RNG.integers(-(2**63), 2**63 - 1, n)
+    found = fa.sort(fa.from_numpy(a).to("cuda"), stable=True, descending=descending)
+    order = np.argsort(~a if descending else a, kind="stable", axis=1)
+    np.testing.assert_array_equal(found.indices.cpu().numpy(), order)
+    np.testing.assert_array_equal(found.values.cpu().numpy(), np.take_along_axis(a, order, 1))
+
+
 @pytest.mark.parametrize("size", [(1_000_003,), (3, 200_000), (20_000, 3)])
 @pytest.mark.parametrize("dtype", [fa.float32, fa.int64, fa.bfloat16])
 def test_long_scans(size: tuple[int, ...], dtype: fa.dtype) -> None:

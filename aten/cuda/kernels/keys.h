@@ -27,6 +27,25 @@ FD U key_of(S element, bool descending) {
 #endif
   return descending ? static_cast<U>(~key) : key;
 }
+// The element of a key; false where several have it.
+FD bool element_of_key(U key, bool descending, S& element) {
+  union {
+    S element;
+    U bits;
+  } x;
+  constexpr U kSign = static_cast<U>(U(1) << (8 * sizeof(U) - 1));
+  if (descending) key = static_cast<U>(~key);
+#if FACULA_CLASS == 2
+  if (key == kSign || key == static_cast<U>(~U(0))) return false;  // zeros, NaNs
+  x.bits = (key & kSign) != 0 ? static_cast<U>(key ^ kSign) : static_cast<U>(~key);
+#elif FACULA_CLASS == 1
+  x.bits = static_cast<U>(key ^ kSign);
+#else
+  x.bits = key;
+#endif
+  element = x.element;
+  return true;
+}
 FD uint32_t digit_of(U key, int64_t shift) { return static_cast<uint32_t>(key >> shift) & 255u; }
 
 // The sum of what the threads before this one have; a block of kThreads.
