@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -10,6 +11,7 @@ namespace facula::cuda {
 namespace {
 
 struct Slot {
+  std::atomic<bool> ready{false};  // open, without an error
   std::once_flag once;
   Device device;
   std::string error;
@@ -292,8 +294,11 @@ int32_t enter(int32_t index, const Device** out) {
     return fail(FACULA_DEVICE_ERROR, all.empty() ? "the driver finds no NVIDIA GPU" : "there is no such device");
   }
   Slot& s = all[static_cast<size_t>(index)];
-  std::call_once(s.once, [&] { s.error = open(s.device, index); });
-  if (!s.error.empty()) return fail(FACULA_DEVICE_ERROR, s.error);
+  if (!s.ready.load(std::memory_order_acquire)) [[unlikely]] {
+    std::call_once(s.once, [&] { s.error = open(s.device, index); });
+    if (!s.error.empty()) return fail(FACULA_DEVICE_ERROR, s.error);
+    s.ready.store(true, std::memory_order_release);
+  }
   // another library may have chosen another context for this thread
   CUcontext now = nullptr;
   driver()->CtxGetCurrent(&now);

@@ -31,17 +31,22 @@ def translator(ops_json: str) -> ModuleType:
     return module
 
 
+def asks_presence(body: Any) -> bool:
+    return any(flag for _, _, _, flag in body.values)
+
+
 def formula_text(body: Any) -> str:
     """The function that the pointwise template calls, in the types T and R."""
-    lines = [f"#define FACULA_NUMBERS {max(len(body.values), 1)}"]
+    lines = [f"#define FACULA_NUMBERS {len(body.values)}"]
     arguments = [f"A{i} {name}" for i, (name, _) in enumerate(body.inputs)]
+    if body.values:
+        present = " uint32_t present;" if asks_presence(body) else ""
+        lines.append(f"struct Numbers {{ Slot at[FACULA_NUMBERS];{present} }};")
+        arguments.insert(0, "const Numbers& numbers")
     lines += [f"using A{i} = {type_};" for i, (_, type_) in enumerate(body.inputs)]
     lines += [f"using Y{i} = {body.output_type};" for i in range(len(body.outputs))]
     arguments += [f"Y{i}& y{i}" for i in range(len(body.outputs))]
-    lines += [
-        "struct Numbers { uint32_t present; Slot at[FACULA_NUMBERS]; };",
-        "FACULA_MATH void formula(const Numbers& numbers, " + ", ".join(arguments) + ") {",
-    ]
+    lines.append("FACULA_MATH void formula(" + ", ".join(arguments) + ") {")
     for i, (name, type_, _, flag) in enumerate(body.values):
         lines.append(f"  const {type_} {name} = numbers.at[{i}].get<{type_}>();")
         if flag:
@@ -94,7 +99,8 @@ def main(ops: str, out: str) -> None:
             )
             lines.append(
                 f'{{"{f.op}", "{f.variant}", "{class_}", {len(f.inputs)}, {len(f.texts)}, '
-                f"{len(body.values)}, {{{places}}}, {literal(formula_text(body))}}},"
+                f"{len(body.values)}, {str(asks_presence(body)).lower()}, {{{places}}}, "
+                f"{literal(formula_text(body))}}},"
             )
     lines += ["};", "const FoldText kFolds[] = {"]
     for f in translate.folds():

@@ -21,6 +21,8 @@ Table& table() {
 }
 
 int32_t load(const Device& device, const KernelSource& made, Kernel& kernel) {
+  if (made.entry == nullptr) return FACULA_NOT_SUPPORTED;
+  kernel.formula = made.formula;
   const Compiled compiled = compile(made.source, device.arch);
   if (compiled.status != FACULA_OK) return fail(compiled.status, compiled.error);
   const Driver& d = *driver();
@@ -37,19 +39,6 @@ int32_t load(const Device& device, const KernelSource& made, Kernel& kernel) {
 }
 
 }  // namespace
-
-uint64_t KernelKey::hash() const {
-  uint64_t h = 0x9e3779b97f4a7c15u;
-  const auto mix = [&](uint64_t v) {
-    h = (h ^ v) * 0xff51afd7ed558ccdu;
-    h ^= h >> 32;
-  };
-  mix(reinterpret_cast<uint64_t>(name));
-  mix(reinterpret_cast<uint64_t>(variant));
-  for (const uint64_t b : bits) mix(b);
-  mix(device);
-  return h;
-}
 
 RecentKernel* recent_kernels() {
   thread_local RecentKernel recent[kRecent];

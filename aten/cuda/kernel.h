@@ -8,13 +8,15 @@
 
 #include "compiler.h"
 #include "device.h"
+#include "texts.h"
 
 namespace facula::cuda {
 
 struct Kernel {
   CUfunction function = nullptr;
-  int dynamic_shared = 0;       // what was allowed so far
-  std::atomic<int> resident{};  // see resident_blocks()
+  const FormulaText* formula = nullptr;  // of the pointwise template
+  int dynamic_shared = 0;                // what was allowed so far
+  std::atomic<int> resident{};           // see resident_blocks()
 };
 
 // All that distinguishes one compiled kernel from another: addresses of constant names, and small
@@ -25,12 +27,20 @@ struct KernelKey {
   uint64_t bits[4] = {};
   uint64_t device = 0;
   bool operator==(const KernelKey& other) const { return std::memcmp(this, &other, sizeof(*this)) == 0; }
-  uint64_t hash() const;
+  // Products that do not wait for each other; the highest bits depend on all others, and the lowest on those.
+  uint64_t hash() const {
+    const uint64_t sum = reinterpret_cast<uint64_t>(name) * 0x9e3779b97f4a7c15u +
+                         reinterpret_cast<uint64_t>(variant) * 0xff51afd7ed558ccdu + bits[0] * 0xc4ceb9fe1a85ec53u +
+                         bits[1] * 0xbf58476d1ce4e5b9u + bits[2] * 0x94d049bb133111ebu + bits[3] * 0xd6e8feb86659fd93u +
+                         device * 0xa0761d6478bd642fu;
+    return sum ^ sum >> 56;
+  }
 };
 
 struct KernelSource {
   Source source;
-  const char* entry;
+  const char* entry;  // null: there is no such kernel, FACULA_NOT_SUPPORTED
+  const FormulaText* formula = nullptr;
 };
 
 // The kernel of a key; `make` is called when it is met first in this process.

@@ -5,7 +5,7 @@
 
 namespace facula::cuda {
 
-Layout collapse(int ndim, const int64_t* sizes, const int64_t* const* strides, int operands) {
+void collapse(int ndim, const int64_t* sizes, const int64_t* const* strides, int operands, Layout& out) {
   Layout all;
   all.operands = operands;
   for (int d = ndim - 1; d >= 0; --d) {
@@ -14,16 +14,20 @@ Layout collapse(int ndim, const int64_t* sizes, const int64_t* const* strides, i
     all.sizes[to] = sizes[d];
     for (int i = 0; i < operands; ++i) all.strides[to][i] = strides[i] != nullptr ? strides[i][d] : 0;
   }
-  int order[kMaxTensorDims];
-  for (int d = 0; d < all.ndim; ++d) order[d] = d;
-  std::stable_sort(order, order + all.ndim, [&](int a, int b) {
+  const auto inside = [&](int a, int b) {
     for (int i = 0; i < operands; ++i) {
       const int64_t x = std::abs(all.strides[a][i]), y = std::abs(all.strides[b][i]);
       if (x != y && x != 0 && y != 0) return x < y;
     }
     return false;
-  });
-  Layout out;
+  };
+  int order[kMaxTensorDims];
+  for (int d = 0; d < all.ndim; ++d) {
+    int at = d;
+    for (; at > 0 && inside(d, order[at - 1]); --at) order[at] = order[at - 1];
+    order[at] = d;
+  }
+  out.ndim = 0;
   out.operands = operands;
   for (int k = 0; k < all.ndim; ++k) {
     const int d = order[k];
@@ -39,7 +43,6 @@ Layout collapse(int ndim, const int64_t* sizes, const int64_t* const* strides, i
     std::copy_n(all.strides[d], operands, out.strides[out.ndim]);
     ++out.ndim;
   }
-  return out;
 }
 
 int64_t reach(const Layout& layout, int i, int itemsize) {

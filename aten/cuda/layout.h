@@ -13,7 +13,7 @@ inline constexpr int kMaxKernelDims = 8;  // kernels/types.h
 
 struct Layout {
   int ndim = 0;
-  int operands = 0;
+  int operands = 0;  // kilobytes follow: it is not for copying
   int64_t sizes[kMaxTensorDims];
   int64_t strides[kMaxTensorDims][kMaxOperands];  // in elements; dim 0 is the fastest
 
@@ -27,7 +27,7 @@ struct Layout {
 // `strides[i]` are operand i's over `sizes`, outermost first; null for an operand without any. Dims
 // come out in the order of operand 0's strides (of the next one's where they are equal), those that
 // run on from each other are one.
-Layout collapse(int ndim, const int64_t* sizes, const int64_t* const* strides, int operands);
+void collapse(int ndim, const int64_t* sizes, const int64_t* const* strides, int operands, Layout& out);
 
 // Bytes from the first to the last element of operand `i`.
 int64_t reach(const Layout& layout, int i, int itemsize);

@@ -11,6 +11,7 @@ namespace facula::cuda {
 namespace {
 
 enum Kind : int { kMean, kVariance, kNorm, kNanSum, kCount };
+constexpr int kVarianceNumbers = 2;
 constexpr const char* kNames[] = {"mean", "variance", "norm", "nansum", "count"};
 
 int32_t computed(int32_t dtype) {
@@ -34,8 +35,11 @@ int32_t run(const FaculaCall* call, Kind kind, const FaculaTensor& self, const F
   const FaculaTensor* outs[2] = {&result(call, 0), call->nouts > 1 ? &result(call, 1) : nullptr};
   take_dims(f, self, dim, outs);
   f.compute = compute;
-  f.numbers[0] = first;
-  f.numbers[1] = second;
+  if (kind == kVariance) {
+    f.nnumbers = kVarianceNumbers;
+    f.numbers[0] = first;
+    f.numbers[1] = second;
+  }
   f.index = call->index;
   f.stream = call->stream;
   f.extra = static_cast<uint64_t>(norm);
@@ -89,6 +93,7 @@ void list(int level, const std::function<void(KernelSource)>& add) {
                         : type == FACULA_COMPLEX64 && kind != kMean ? int32_t{FACULA_FLOAT32}
                                                                     : int32_t{type};
       f.compute = computed(type);
+      f.nnumbers = kind == kVariance ? kVarianceNumbers : 0;
       for (const int norm : {0, 1, 2, 3, 4, 5}) {
         if (kind != kNorm && norm != 2) continue;
         const FoldDefinition d = definition(kind, norm, 3);

@@ -88,6 +88,7 @@ int64_t integer_of(const FaculaValue& v) {
 void Params::put_number(const FaculaValue& v, int32_t compute) {
   align(16);
   const size_t start = size_;
+  std::memset(bytes_ + start, 0, 16);
   const bool real = v.kind == FACULA_FLOAT || v.kind == FACULA_COMPLEX;
   switch (compute) {
     case FACULA_BOOL:

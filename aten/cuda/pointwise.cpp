@@ -163,18 +163,35 @@ uint64_t bits_of(const PointwiseForm& f) {
 
 // Numbers of the call in the order that the formula uses them.
 void put_numbers(Params& params, const FormulaText& f, const FaculaPointwise& call) {
-  params.align(16);
   uint32_t present = 0;
   for (int i = 0; i < f.nnumbers; ++i) {
-    const int place = f.numbers[i].place;
-    present |= static_cast<uint32_t>(place < call.nvalues && call.values[place].kind != FACULA_NONE) << i;
-  }
-  params.put(present);
-  params.align(16);
-  for (int i = 0; i < std::max(f.nnumbers, 1); ++i) {
+    const NumberText& number = f.numbers[i];
     FaculaValue v{};
-    if (i < f.nnumbers && (present >> i & 1u) != 0) v = call.values[f.numbers[i].place];
-    params.put_number(v, i < f.nnumbers && f.numbers[i].truth ? FACULA_BOOL : call.compute);
+    if (number.place < call.nvalues) v = call.values[number.place];
+    present |= static_cast<uint32_t>(v.kind != FACULA_NONE) << i;
+    params.put_number(v, number.truth ? FACULA_BOOL : call.compute);
+  }
+  if (f.optional) {
+    params.put(present);
+    params.align(16);
+  }
+}
+
+// Strides and sizes as the form has them in kernels/pointwise.cu; dims that the layout lacks have one element.
+void put_dims(Params& params, const Plan& plan, const Operands& o) {
+  const PointwiseForm& form = plan.form;
+  const Layout& l = plan.layout;
+  const bool narrow = form.kind == PointwiseForm::kStrided && !form.wide;
+  const auto size_of = [&](int d) { return d < l.ndim ? l.sizes[d] : 1; };
+  for (int d = 0; d < form.dims; ++d) {
+    for (int i = 0; i < o.count(); ++i) {
+      const int64_t stride = d < l.ndim ? l.strides[d][i] * o.sizes[i] : 0;
+      narrow ? params.put(static_cast<int32_t>(stride)) : params.put(stride);
+    }
+  }
+  for (int d = 0; !narrow && d < form.dims; ++d) params.put(size_of(d));
+  for (int d = 0; narrow && d < std::max(form.dims - 1, 1); ++d) {
+    params.put(divisor_of(static_cast<uint32_t>(size_of(d))));
   }
 }
 
@@ -186,7 +203,7 @@ KernelSource pointwise_source(const FormulaText& f, int32_t compute, const int32
   std::string text = is_short ? "#define FACULA_SHORT 1\n" : "";
   text += "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
   text += std::string("using T = ") + compute_type(compute) + ";\nusing R = math::real_t<T>;\n";
-  std::string each_in, each_out, arguments;
+  std::string each_in, each_out, arguments = f.nnumbers > 0 ? "p.numbers, " : "";
   for (int i = 0; i < f.nouts; ++i) {
     text += "using O" + std::to_string(i) + " = " + element_type(dtypes[i]) + ";\n";
     each_out += " X(" + std::to_string(i) + ")";
@@ -217,7 +234,7 @@ KernelSource pointwise_source(const FormulaText& f, int32_t compute, const int32
   define("FACULA_TURNED", std::to_string(form.turned) + "u");
   text += f.text;
   text += "}\n#include \"facula/cuda/pointwise.cu\"\n";
-  return {{std::string(f.op) + ".cu", text, true}, "facula_pointwise"};
+  return {{std::string(f.op) + ".cu", text, true}, "facula_pointwise", &f};
 }
 
 int32_t pointwise(void*, const FaculaPointwise* call) {
@@ -249,7 +266,7 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   if (contiguous) {
     plan_linear(plan, o, lead.numel, 0);
   } else {
-    plan.layout = collapse(lead.ndim, lead.sizes, strides, o.count());
+    collapse(lead.ndim, lead.sizes, strides, o.count(), plan.layout);
     const Layout& l = plan.layout;
     if (l.ndim > kMaxKernelDims) return FACULA_NOT_SUPPORTED;
     uint32_t splats = 0, turned = 0;
@@ -272,8 +289,6 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
 
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));
-  const FormulaText* const f = find_formula(call->op, call->variant, class_of(call->compute));
-  if (f == nullptr) return FACULA_NOT_SUPPORTED;
   KernelKey key;
   key.name = call->op;
   key.variant = call->variant;
@@ -281,33 +296,23 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   key.bits[1] = dtypes;
   key.bits[2] = static_cast<uint64_t>(call->compute);
   Kernel* kernel = nullptr;
-  FACULA_TRY(
-      find_kernel(*device, key, [&] { return pointwise_source(*f, call->compute, o.dtypes, plan.form); }, &kernel));
+  const auto make = [&]() -> KernelSource {
+    const FormulaText* const f = find_formula(call->op, call->variant, class_of(call->compute));
+    if (f == nullptr) return {{}, nullptr};
+    return pointwise_source(*f, call->compute, o.dtypes, plan.form);
+  };
+  FACULA_TRY(find_kernel(*device, key, make, &kernel));
 
   Params params;
   for (int i = 0; i < o.count(); ++i) params.put(o.is_scalar(i) ? nullptr : o.data[i]);
   params.put(plan.count);
-  put_numbers(params, *f, *call);
+  put_numbers(params, *kernel->formula, *call);
   for (int i = 0; i < o.nins; ++i) {
-    FaculaValue none{};
-    if ((o.scalars >> i & 1u) != 0) {
-      const bool mask = (call->masks >> i & 1u) != 0;
-      params.put_element(o.data[o.nouts + i], o.dtypes[o.nouts + i], mask ? FACULA_BOOL : call->compute);
-    } else {
-      params.put_number(none, FACULA_INT64);
-    }
+    if ((o.scalars >> i & 1u) == 0) continue;
+    const bool mask = (call->masks >> i & 1u) != 0;
+    params.put_element(o.data[o.nouts + i], o.dtypes[o.nouts + i], mask ? FACULA_BOOL : call->compute);
   }
-  if (plan.form.kind != PointwiseForm::kLinear) {
-    const Layout& l = plan.layout;
-    for (int d = 0; d < plan.form.dims; ++d) {
-      for (int i = 0; i < o.count(); ++i) params.put(d < l.ndim ? l.strides[d][i] * o.sizes[i] : int64_t{0});
-    }
-    for (int d = 0; d < plan.form.dims; ++d) params.put(d < l.ndim ? l.sizes[d] : int64_t{1});
-    for (int d = 0; d < plan.form.dims; ++d) {
-      const int64_t size = d < l.ndim ? l.sizes[d] : 1;
-      params.put(size < int64_t{1} << 31 ? divisor_of(static_cast<uint32_t>(size)) : Divisor{1, 1, 0});
-    }
-  }
+  if (plan.form.kind != PointwiseForm::kLinear) put_dims(params, plan, o);
   void* arguments[] = {params.data()};
   return launch(*device, *kernel, {static_cast<unsigned>(plan.blocks)}, {kThreads}, 0, call->stream, arguments);
 }

@@ -24,8 +24,8 @@ struct Plan {
 int32_t make_plan(const Folding& f, int processors, Plan& p) {
   const int64_t* kept_strides[] = {f.in_strides, f.out_strides[0], f.out_strides[1]};
   const int64_t* reduced_strides[] = {f.in_strides + f.kept};
-  p.kept = collapse(static_cast<int>(f.kept), f.sizes, kept_strides, 1 + f.nouts);
-  p.reduced = collapse(static_cast<int>(f.reduced), f.sizes + f.kept, reduced_strides, 1);
+  collapse(static_cast<int>(f.kept), f.sizes, kept_strides, 1 + f.nouts, p.kept);
+  collapse(static_cast<int>(f.reduced), f.sizes + f.kept, reduced_strides, 1, p.reduced);
   if (p.kept.ndim > kMaxKernelDims || p.reduced.ndim > kMaxKernelDims) return FACULA_NOT_SUPPORTED;
   p.outputs = p.kept.numel();
   p.length = p.reduced.numel();
@@ -79,6 +79,35 @@ uint64_t bits_of(const FoldForm& f) {
 }
 
 FoldDefinition schema_fold(const FoldText& text) { return {text.op, text.text, "facula/cuda/fold.h"}; }
+
+// The layout as `dims` dims, one element in those that it lacks.
+int64_t size_at(const Layout& l, int d) { return d < l.ndim ? l.sizes[d] : 1; }
+int64_t stride_at(const Layout& l, int d, int operand) { return d < l.ndim ? l.strides[d][operand] : 0; }
+
+// As kernels/reduce.h has them.
+void put_params(Params& params, const Folding& f, const Plan& p, const void* scratch) {
+  params.put(f.in);
+  for (int i = 0; i < f.nouts; ++i) params.put(f.out[i]);
+  params.put(scratch);
+  for (const int64_t n : {p.outputs, p.length, p.part, p.parts}) params.put(n);
+  for (int i = 0; i < f.nnumbers; ++i) params.put(f.numbers[i]);
+  const FoldForm& form = p.form;
+  const int in_size = itemsize(f.in_dtype);
+  for (int d = 0; d < form.kept; ++d) params.put(stride_at(p.kept, d, 0) * in_size);
+  for (int d = 0; d < form.kept; ++d) {
+    for (int i = 0; i < f.nouts; ++i) params.put(stride_at(p.kept, d, 1 + i) * itemsize(f.out_dtypes[i]));
+  }
+  for (int d = 0; d < form.reduced; ++d) params.put(stride_at(p.reduced, d, 0) * in_size);
+  for (int d = 0; d + 1 < form.kept; ++d) params.put(size_at(p.kept, d));
+  for (int d = 0; d + 1 < form.reduced; ++d) {
+    const int64_t n = size_at(p.reduced, d);
+    if (form.wide) {
+      params.put(n);
+    } else {
+      params.put(n > 0 && n < int64_t{1} << 31 ? divisor_of(static_cast<uint32_t>(n)) : Divisor{1, 1, 0});
+    }
+  }
+}
 
 void list_folds(int level, const std::function<void(KernelSource)>& add) {
   for (const FoldText& t : fold_texts()) {
@@ -134,6 +163,7 @@ KernelSource fold_source(const std::string& name, const Folding& f, const FoldFo
   define("FACULA_KEPT", form.kept);
   define("FACULA_REDUCED", form.reduced);
   define("FACULA_WIDE", form.wide);
+  define("FACULA_NUMBERS", f.nnumbers);
   text += before + "}\n#define FACULA_FOLD_FILE \"" + file + "\"\n#include \"facula/cuda/reduce.h\"\n";
   return {{name + ".cu", text, true}, entry};
 }
@@ -154,7 +184,7 @@ int32_t fold(const Folding& f, const std::function<FoldDefinition()>& definition
   key.bits[2] = f.extra;
   const auto make = [&](const char* entry) {
     const FoldDefinition d = definition();
-    return fold_source(d.name, f, p.form, d.before, d.file, entry);
+    return d.file == nullptr ? KernelSource{{}, nullptr} : fold_source(d.name, f, p.form, d.before, d.file, entry);
   };
   Kernel *first = nullptr, *second = nullptr;
   FACULA_TRY(find_kernel(*device, key, [&] { return make("facula_reduce"); }, &first));
@@ -165,35 +195,7 @@ int32_t fold(const Folding& f, const std::function<FoldDefinition()>& definition
     FACULA_TRY(scratch.allocate(static_cast<size_t>(p.parts * p.outputs) * kLargestAcc));
   }
   Params params;
-  params.put(f.in);
-  for (int i = 0; i < f.nouts; ++i) params.put(f.out[i]);
-  params.put(scratch.data());
-  for (const int64_t n : {p.outputs, p.length, p.part, p.parts}) params.put(n);
-  for (const double n : f.numbers) {
-    FaculaValue v{};
-    v.kind = FACULA_FLOAT;
-    v.at.f = n;
-    params.put_number(v, FACULA_FLOAT64);
-  }
-  const auto sizes = [&](const Layout& l, int dims) {
-    for (int d = 0; d < dims; ++d) params.put(d < l.ndim ? l.sizes[d] : int64_t{1});
-  };
-  const int in_size = itemsize(f.in_dtype);
-  sizes(p.kept, p.form.kept);
-  for (int d = 0; d < p.form.kept; ++d) params.put(d < p.kept.ndim ? p.kept.strides[d][0] * in_size : int64_t{0});
-  for (int d = 0; d < p.form.kept; ++d) {
-    for (int i = 0; i < f.nouts; ++i) {
-      params.put(d < p.kept.ndim ? p.kept.strides[d][1 + i] * itemsize(f.out_dtypes[i]) : int64_t{0});
-    }
-  }
-  sizes(p.reduced, p.form.reduced);
-  for (int d = 0; d < p.form.reduced; ++d) {
-    params.put(d < p.reduced.ndim ? p.reduced.strides[d][0] * in_size : int64_t{0});
-  }
-  for (int d = 0; d < p.form.reduced; ++d) {
-    const int64_t n = d < p.reduced.ndim ? p.reduced.sizes[d] : 1;
-    params.put(n > 0 && n < int64_t{1} << 31 ? divisor_of(static_cast<uint32_t>(n)) : Divisor{1, 1, 0});
-  }
+  put_params(params, f, p, scratch.data());
   void* arguments[] = {params.data()};
   FACULA_TRY(launch(*device, *first, {static_cast<unsigned>(p.blocks), static_cast<unsigned>(p.parts)}, {kThreads}, 0,
                     f.stream, arguments));
@@ -236,8 +238,7 @@ void take_dims(Folding& f, const FaculaTensor& self, const FaculaValue& dim, con
 
 int32_t reduction(void*, const FaculaReduction* call) {
   const FaculaTensor &in = *call->in, &out = *call->out;
-  const FoldText* const text = find_fold(call->op, class_of(call->compute));
-  if (text == nullptr || in.ndim > kMaxTensorDims) return FACULA_NOT_SUPPORTED;
+  if (in.ndim > kMaxTensorDims) return FACULA_NOT_SUPPORTED;
   Folding f;
   f.name = call->op;
   f.reduced = call->nreduced;
@@ -252,7 +253,10 @@ int32_t reduction(void*, const FaculaReduction* call) {
   f.compute = call->compute;
   f.index = call->index;
   f.stream = call->stream;
-  return fold(f, [&] { return schema_fold(*text); });
+  return fold(f, [call]() -> FoldDefinition {
+    const FoldText* const text = find_fold(call->op, class_of(call->compute));
+    return text != nullptr ? schema_fold(*text) : FoldDefinition{{}, {}, nullptr};
+  });
 }
 
 }  // namespace facula::cuda

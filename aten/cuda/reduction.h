@@ -20,7 +20,8 @@ struct Folding {
   void* out[2] = {};
   int nouts = 1;
   int32_t in_dtype = 0, out_dtypes[2] = {}, compute = 0;
-  double numbers[2] = {};
+  double numbers[2] = {};  // the first `nnumbers` go to the kernel
+  int nnumbers = 0;
   int32_t index = 0;
   void* stream = nullptr;
 };
@@ -38,7 +39,7 @@ KernelSource fold_source(const std::string& name, const Folding& f, const FoldFo
 // Runs it; text(), called when the kernel is new, gives `before` and the file.
 struct FoldDefinition {
   std::string name, before;
-  const char* file;
+  const char* file;  // null: there is no such fold, FACULA_NOT_SUPPORTED
 };
 int32_t fold(const Folding& f, const std::function<FoldDefinition()>& definition);
 

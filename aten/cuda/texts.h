@@ -19,6 +19,7 @@ struct FormulaText {
   const char* variant;
   const char* type_class;
   int nins, nouts, nnumbers;
+  bool optional;  // whether it asks which of the numbers are given
   NumberText numbers[16];
   const char* text;
 };

@@ -25,19 +25,20 @@ KernelSource formulas_together(const std::string& type_class, int32_t compute, s
     if (f.type_class != type_class || number++ < first || number > last) continue;
     const std::string n = "formula" + std::to_string(number);
     text += "#undef FACULA_NUMBERS\nnamespace " + n + " {\n" + f.text + "}\n";
-    std::string arguments, results, stores;
+    const std::string numbers = f.nnumbers > 0 ? ", const " + n + "::Numbers numbers" : "";
+    std::string arguments = f.nnumbers > 0 ? "numbers, " : "", results, stores;
     for (int i = 0; i < f.nins; ++i) {
       const std::string k = std::to_string(i);
-      arguments += ", reinterpret_cast<const " + n + "::A" + k + "*>(in)[" + k + "]";
+      arguments += "reinterpret_cast<const " + n + "::A" + k + "*>(in)[" + k + "], ";
     }
     for (int i = 0; i < f.nouts; ++i) {
       const std::string k = std::to_string(i);
       results += n + "::Y" + k + " y" + k + ";";
-      arguments += ", y" + k;
+      arguments += (i == 0 ? "y" : ", y") + k;
       stores += "reinterpret_cast<" + n + "::Y" + k + "*>(out)[" + k + "] = y" + k + ";";
     }
-    text += "extern \"C\" __global__ void " + n + "_kernel(const char* in, char* out, const " + n +
-            "::Numbers numbers) { " + results + " " + n + "::formula(numbers" + arguments + "); " + stores + " }\n";
+    text += "extern \"C\" __global__ void " + n + "_kernel(const char* in, char* out" + numbers + ") { " + results +
+            " " + n + "::formula(" + arguments + "); " + stores + " }\n";
   }
   return {{"formulas of " + type_class + ".cu", text + "}\n", true}, "formula1_kernel"};
 }

@@ -1,6 +1,6 @@
 #include "runtime/device/kernels.h"
 
-#include <deque>
+#include <forward_list>
 
 #include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise_cpu.h"
@@ -37,6 +37,16 @@ FaculaTensor plain(const Tensor& t) {
           &t};
 }
 
+// The same elements with their dims in another order, or without some of one element.
+FaculaTensor plain(const Tensor& t, const DimVector& sizes, const DimVector& strides) {
+  FaculaTensor p = plain(t);
+  p.sizes = sizes.data();
+  p.strides = strides.data();
+  p.ndim = static_cast<int32_t>(sizes.size());
+  p.flags = is_contiguous(sizes, strides) ? uint32_t{FACULA_CONTIGUOUS} : 0u;
+  return p;
+}
+
 FaculaValue number(const Scalar& s) {
   FaculaValue v{};
   switch (s.kind()) {
@@ -65,6 +75,11 @@ FaculaValue number(const Scalar& s) {
 // The arguments of a call as the vendor sees them, with what they point to.
 class Arguments {
  public:
+  explicit Arguments(std::span<const KernelArg> args) {
+    size_t n = 0;
+    for (const KernelArg& a : args) n += a.kind == Kind::Tensor ? 1 : a.kind == Kind::Tensors ? a.count : 0;
+    tensors_.reserve(n);  // they stay where they are
+  }
   FaculaValue value(const KernelArg& a, Device device) {
     FaculaValue v{};
     v.count = static_cast<int32_t>(a.count);
@@ -95,7 +110,7 @@ class Arguments {
         break;
       case Kind::String:
         v.kind = FACULA_STRING;
-        v.at.text = texts_.emplace_back(at<std::string_view>(a)).c_str();
+        v.at.text = texts_.emplace_front(at<std::string_view>(a)).c_str();
         break;
       case Kind::Scalar:
         v = number(at<Scalar>(a));
@@ -126,7 +141,7 @@ class Arguments {
         break;
       }
       case Kind::Bools: {
-        std::vector<int64_t>& list = ints_.emplace_back();
+        std::vector<int64_t>& list = ints_.emplace_front();
         for (const bool b : at<std::vector<bool>>(a)) list.push_back(b);
         v.kind = FACULA_TRUTHS;
         v.count = static_cast<int32_t>(list.size());
@@ -138,14 +153,13 @@ class Arguments {
 
  private:
   const FaculaTensor* tensors(const Tensor* list, size_t n) {
-    std::vector<FaculaTensor>& made = tensors_.emplace_back();
-    made.reserve(n);
-    for (size_t i = 0; i < n; ++i) made.push_back(list[i].defined() ? plain(list[i]) : absent_tensor());
-    return made.data();
+    const size_t first = tensors_.size();
+    for (size_t i = 0; i < n; ++i) tensors_.push_back(list[i].defined() ? plain(list[i]) : absent_tensor());
+    return tensors_.data() + first;
   }
-  std::deque<std::vector<FaculaTensor>> tensors_;
-  std::deque<std::vector<int64_t>> ints_;
-  std::deque<std::string> texts_;
+  SmallVector<FaculaTensor, 8> tensors_;
+  std::forward_list<std::vector<int64_t>> ints_;
+  std::forward_list<std::string> texts_;
 };
 
 // Marks a call for the vendor's profiler.
@@ -208,8 +222,8 @@ bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg>
                  Device device) {
   const FaculaKernel kernel = door.kernels[op.number].load(std::memory_order_acquire);
   if (kernel == nullptr) return false;
-  Arguments store;
-  std::vector<FaculaValue> values;
+  Arguments store(args);
+  SmallVector<FaculaValue, 16> values;
   values.reserve(args.size());
   for (const KernelArg& a : args) values.push_back(store.value(a, device));
   FaculaValue answer{};
@@ -246,36 +260,30 @@ bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> a
   } else {
     reduced = ~uint64_t{0};
   }
-  DimVector sizes, strides, out_sizes, out_strides, last, last_strides;
-  const bool keeps = out.dim() == self.dim();
-  for (int64_t d = 0, o = 0; d < self.dim(); ++d) {
-    const size_t i = static_cast<size_t>(d);
-    if ((reduced >> d & 1u) != 0) {
-      last.push_back(self.sizes()[i]);
-      last_strides.push_back(self.strides()[i]);
-      o += keeps;
-      continue;
-    }
-    sizes.push_back(self.sizes()[i]);
-    strides.push_back(self.strides()[i]);
-    out_sizes.push_back(out.sizes()[static_cast<size_t>(o)]);
-    out_strides.push_back(out.strides()[static_cast<size_t>(o)]);
-    ++o;
-  }
-  for (size_t i = 0; i < last.size(); ++i) {
-    sizes.push_back(last[i]);
-    strides.push_back(last_strides[i]);
-  }
   if (out.numel() == 0) return true;
-  const Tensor in = alias(self, sizes, strides, self.offset(), false);
-  const Tensor kept = alias(out, out_sizes, out_strides, out.offset(), false);
-  const FaculaTensor in_plain = plain(in), out_plain = plain(kept);
+  DimVector sizes, strides, out_sizes, out_strides;
+  const bool keeps = out.dim() == self.dim();
+  for (const bool folded : {false, true}) {
+    for (size_t d = 0, o = 0; d < self.sizes().size(); ++d) {
+      const bool folds = (reduced >> d & 1u) != 0;
+      if (folds == folded) {
+        sizes.push_back(self.sizes()[d]);
+        strides.push_back(self.strides()[d]);
+        if (!folds) {
+          out_sizes.push_back(out.sizes()[o]);
+          out_strides.push_back(out.strides()[o]);
+        }
+      }
+      o += !folds || keeps;
+    }
+  }
+  const FaculaTensor in_plain = plain(self, sizes, strides), out_plain = plain(out, out_sizes, out_strides);
   // an index says nothing of what is compared; sums and products are taken in the result's dtype
   const ScalarType compute = op.fold_index ? self.dtype() : out.dtype();
   const FaculaReduction call{op.name,
                              &in_plain,
                              &out_plain,
-                             static_cast<int32_t>(last.size()),
+                             static_cast<int32_t>(sizes.size() - out_sizes.size()),
                              static_cast<int32_t>(compute_type(compute)),
                              device.index,
                              0,
@@ -413,31 +421,28 @@ bool run_template(Door& door, const char* name, const char* variant, uint32_t ma
   const Tensor& lead = *outs[0];
   const Device device = lead.device();
   FaculaTensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
-  DimVector strides[kMaxPointwiseOperands];
+  DimVector strides;  // of inputs that broadcast, one after the other
   const size_t ndim = lead.sizes().size();
+  strides.reserve(ndim * inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
     ins[i] = plain(t);
+    if (t.sizes() == lead.sizes() && !t.is_cpu()) continue;
     const size_t missing = ndim - t.sizes().size();
-    strides[i].resize(ndim, 0);
-    bool same = missing == 0;
-    for (size_t d = 0; d < t.sizes().size(); ++d) {
-      same &= t.sizes()[d] == lead.sizes()[missing + d];
-      strides[i][missing + d] = t.sizes()[d] == 1 && lead.sizes()[missing + d] != 1 ? 0 : t.strides()[d];
-    }
-    if (t.is_cpu()) strides[i] = DimVector(ndim, 0);
     ins[i].sizes = lead.sizes().data();
-    ins[i].strides = strides[i].data();
+    ins[i].strides = strides.end();
     ins[i].ndim = static_cast<int32_t>(ndim);
     ins[i].numel = lead.numel();
-    if (!same) ins[i].flags &= ~uint32_t{FACULA_CONTIGUOUS};
+    if (!(t.sizes() == lead.sizes())) ins[i].flags &= ~uint32_t{FACULA_CONTIGUOUS};
+    for (size_t d = 0; d < ndim; ++d) {
+      const bool moves = d >= missing && !t.is_cpu() && (t.sizes()[d - missing] != 1 || lead.sizes()[d] == 1);
+      strides.push_back(moves ? t.strides()[d - missing] : 0);
+    }
   }
   for (size_t i = 0; i < outs.size(); ++i) results[i] = plain(*outs[i]);
-  FaculaValue values[16]{};
+  FaculaValue values[16];
   const size_t nvalues = std::min<size_t>(args.values.size(), 16);
-  for (size_t i = 0; i < nvalues; ++i) {
-    if (args.has(i)) values[i] = number(args.values[i]);
-  }
+  for (size_t i = 0; i < nvalues; ++i) values[i] = args.has(i) ? number(args.values[i]) : FaculaValue{};
   const FaculaPointwise call{name,
                              variant,
                              ins,

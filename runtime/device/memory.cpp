@@ -7,10 +7,14 @@
 namespace facula {
 
 DeviceMemory::Pool& DeviceMemory::pool(int index) {
-  std::lock_guard lock(mutex_);
-  std::unique_ptr<Pool>& p = pools_[index];
-  if (!p) p = std::make_unique<Pool>();
-  return *p;
+  FACULA_CHECK(index >= 0 && index < std::ssize(pools_), Runtime, "device '", door_.name, "' has no memory of number ",
+               index);
+  std::atomic<Pool*>& slot = pools_[index];
+  if (Pool* const p = slot.load(std::memory_order_acquire); p != nullptr) [[likely]]
+    return *p;
+  std::lock_guard lock(making_);
+  if (slot.load(std::memory_order_relaxed) == nullptr) slot.store(new Pool, std::memory_order_release);
+  return *slot.load(std::memory_order_relaxed);
 }
 
 // The variable's word where it is set: "0" is no, all else yes.
@@ -207,16 +211,20 @@ void* DeviceMemory::allocate(size_t nbytes, Device device) {
   Arena arena{current_stream(d), 0};
   const bool kept = caching();
   const size_t size = kept ? Blocks::rounded(nbytes) : nbytes;
-  Block* block = nullptr;
-  if (kept) collect(p, false);
-  {
-    std::lock_guard lock(p.mutex);
-    arena.graph = graph_of(p, arena.stream);
-    if (kept) block = p.blocks.take(size, arena);
-    p.stats.reused += block != nullptr;
+  std::unique_lock lock(p.mutex);
+  if (kept && !p.waiting.empty()) {
+    lock.unlock();
+    collect(p, false);
+    lock.lock();
   }
-  if (block == nullptr) block = fresh(p, d, nbytes, size, arena);
-  std::lock_guard lock(p.mutex);
+  arena.graph = graph_of(p, arena.stream);
+  Block* block = kept ? p.blocks.take(size, arena) : nullptr;
+  p.stats.reused += block != nullptr;
+  if (block == nullptr) {
+    lock.unlock();
+    block = fresh(p, d, nbytes, size, arena);
+    lock.lock();
+  }
   ++p.stats.allocations;
   p.stats.allocated += static_cast<int64_t>(block->size);
   p.stats.peak = std::max(p.stats.peak, p.stats.allocated);
@@ -326,12 +334,10 @@ void DeviceMemory::destroy_graph(Device device, uint64_t graph) {
 }
 
 void DeviceMemory::empty_cache() {
-  std::vector<std::pair<int, Pool*>> all;
-  {
-    std::lock_guard lock(mutex_);
-    for (auto& [index, p] : pools_) all.emplace_back(index, p.get());
+  for (size_t i = 0; i < std::size(pools_); ++i) {
+    if (Pool* const p = pools_[i].load(std::memory_order_acquire); p != nullptr)
+      release(*p, Device{door_.type, static_cast<int8_t>(i)});
   }
-  for (const auto& [index, p] : all) release(*p, Device{door_.type, static_cast<int8_t>(index)});
 }
 
 DeviceMemoryStats DeviceMemory::stats(int index) {

@@ -1,7 +1,7 @@
 // Device memory: the vendor's functions, with a cache of freed blocks where the vendor wants one.
 #pragma once
 
-#include <map>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -76,8 +76,8 @@ class DeviceMemory final : public Allocator {
   static uint64_t graph_of(const Pool& pool, void* stream);
 
   Door& door_;
-  std::mutex mutex_;
-  std::map<int, std::unique_ptr<Pool>> pools_;
+  std::mutex making_;
+  std::atomic<Pool*> pools_[128] = {};  // by index, made when first asked for; they live for ever, as the Door does
 };
 
 // Page-locked host memory of `door`'s making; freed when copies from and to it have been done.

@@ -203,13 +203,24 @@ void run(const PointwiseOp& op, const detail::PointwiseTypes& types, Device devi
   kernel(op, inputs, outs, types.compute, args);
 }
 
+// Whether the first input with dims is contiguous and has the result's shape without dims of one element: its strides
+// then tell of any two dims which is inside, and the result is contiguous too.
+bool leads_in_order(std::span<const Tensor* const> inputs, const DimVector& sizes) {
+  for (const Tensor* t : inputs) {
+    if (t->dim() == 0) continue;
+    return t->is_contiguous() && same_sizes(t->impl()->sizes, sizes) &&
+           std::find(sizes.begin(), sizes.end(), 1) == sizes.end() && t->numel() > 0;
+  }
+  return false;
+}
+
 [[gnu::noinline]] void pointwise_general(const PointwiseOp& op, std::span<const Tensor* const> inputs,
                                          std::span<Tensor> results, const LoopArgs& args) {
   const Device device = detail::common_device(op, inputs);
   const DimVector sizes = detail::common_shape(op, inputs);
   const detail::PointwiseTypes types = detail::pointwise_types(op, inputs, args);
   DimVector strides;
-  if (sizes.size() > 1) {  // dense, dims in the order that the inputs' strides tell
+  if (sizes.size() > 1 && !leads_in_order(inputs, sizes)) {  // dense, dims in the order that the inputs' strides tell
     DimVector in_strides[kMax];
     for (size_t i = 0; i < inputs.size(); ++i) broadcast_strides(*inputs[i], sizes.size(), in_strides[i]);
     const DimVector order = iteration_order(sizes, std::span<const DimVector>(in_strides, inputs.size()));

@@ -44,10 +44,10 @@ struct Fold {
   }
   // numbers: the correction, and 1 for the root of the variance
   static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
-    const R below = R(p.length) - R(p.numbers[0].get<double>());
+    const R below = R(p.length) - R(p.numbers[0]);
     R var = acc.squares / (below > 0 ? below : R(0));
     if (p.length == 0) var = math::nan<R>;
-    if (p.numbers[1].get<double>() != 0) var = math::sqrt(var);
+    if (p.numbers[1] != 0) var = math::sqrt(var);
     *reinterpret_cast<O0*>(out[0]) = element<O0>(var);
 #if FACULA_OUTS > 1
     *reinterpret_cast<O1*>(out[1]) = element<O1>(p.length == 0 ? T(math::nan<R>) : acc.mean);

@@ -3,7 +3,8 @@
 //   FACULA_INS, FACULA_OUTS, FACULA_SCALARS (inputs that are numbers of the host),
 //   FACULA_SPLATS (inputs that stay along a vector), FACULA_VEC, FACULA_UNROLL, FACULA_DIMS,
 //   FACULA_FORM (0 linear, 1 strided, 2 tiled), FACULA_WIDE (64-bit offsets),
-//   FACULA_EACH_IN(X), FACULA_EACH_OUT(X) and FACULA_ARGS(k), which lists in0[k], ..., out0[k].
+//   FACULA_EACH_IN(X), FACULA_EACH_OUT(X) and FACULA_ARGS(k), which lists p.numbers where the formula has any
+//   (FACULA_NUMBERS), in0[k], ..., out0[k].
 #include "facula/cuda/types.h"
 
 namespace facula {
@@ -15,18 +16,32 @@ using Offset = int64_t;
 using Offset = int32_t;
 #endif
 
+constexpr bool is_scalar(int i) { return (FACULA_SCALARS >> i & 1) != 0; }
+constexpr bool is_splat(int i) { return (FACULA_SPLATS >> i & 1) != 0; }
+constexpr int scalars_before(int i) {
+  int n = 0;
+  for (int k = 0; k < i; ++k) n += is_scalar(k);
+  return n;
+}
+
+// Nothing that the form does not read: the driver copies all of it at each launch.
 struct Params {
   char* data[kOperands];  // outputs first
   int64_t count;          // vectors in all
+#if FACULA_NUMBERS
   Numbers numbers;
-  Slot scalars[FACULA_INS];
-  int64_t strides[FACULA_DIMS][kOperands];  // in bytes
+#endif
+#if FACULA_SCALARS
+  Slot scalars[scalars_before(FACULA_INS)];
+#endif
+#if FACULA_FORM == 1 && !FACULA_WIDE
+  int32_t strides[FACULA_DIMS][kOperands];                    // in bytes
+  Divisor divisors[FACULA_DIMS > 1 ? FACULA_DIMS - 1 : 1];  // by the sizes of all dims but the last
+#elif FACULA_FORM
+  int64_t strides[FACULA_DIMS][kOperands];
   int64_t sizes[FACULA_DIMS];
-  Divisor divisors[FACULA_DIMS];
+#endif
 };
-
-constexpr bool is_scalar(int i) { return (FACULA_SCALARS >> i & 1) != 0; }
-constexpr bool is_splat(int i) { return (FACULA_SPLATS >> i & 1) != 0; }
 
 template <typename A, typename S, int V, int kInput>
 struct Input {
@@ -41,9 +56,10 @@ struct Input {
     }
   }
   FD A get(const Params& p, int k) const {
-    if constexpr (is_scalar(kInput)) {
-      return p.scalars[kInput].template get<A>();
-    } else if constexpr (is_splat(kInput)) {
+#if FACULA_SCALARS
+    if constexpr (is_scalar(kInput)) return p.scalars[scalars_before(kInput)].template get<A>();
+#endif
+    if constexpr (is_splat(kInput)) {
       return facula::load<A>(one);
     } else {
       return facula::load<A>(x.at[k]);
@@ -67,7 +83,7 @@ struct Work {
     FACULA_EACH_OUT(X)
 #undef X
 #pragma unroll
-    for (int k = 0; k < V; ++k) formula(p.numbers, FACULA_ARGS(k));
+    for (int k = 0; k < V; ++k) formula(FACULA_ARGS(k));
 #define X(i)                                                     \
   {                                                              \
     Vector<O##i, V> out;                                         \
@@ -257,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_pointwise(const __
   }
           FACULA_EACH_IN(X)
 #undef X
-          formula(p.numbers, FACULA_ARGS(k));
+          formula(FACULA_ARGS(k));
         }
 #define X(i)                                                                                            \
   {                                                                                                     \

@@ -18,10 +18,19 @@ struct ReduceParams {
   int64_t length;   // elements folded into each
   int64_t part;     // elements of a part
   int64_t parts;
-  Slot numbers[2];
-  int64_t kept_sizes[FACULA_KEPT], kept_in[FACULA_KEPT], kept_out[FACULA_KEPT][FACULA_OUTS];
-  int64_t reduced_sizes[FACULA_REDUCED], reduced_in[FACULA_REDUCED];
-  Divisor reduced_divisors[FACULA_REDUCED];
+#if FACULA_NUMBERS
+  double numbers[FACULA_NUMBERS];
+#endif
+  int64_t kept_in[FACULA_KEPT], kept_out[FACULA_KEPT][FACULA_OUTS], reduced_in[FACULA_REDUCED];
+  // Sizes of all dims but the last, which needs none.
+#if FACULA_KEPT > 1
+  int64_t kept_sizes[FACULA_KEPT - 1];
+#endif
+#if FACULA_REDUCED > 1 && FACULA_WIDE
+  int64_t reduced_sizes[FACULA_REDUCED - 1];
+#elif FACULA_REDUCED > 1
+  Divisor reduced_divisors[FACULA_REDUCED - 1];
+#endif
 };
 
 }  // namespace facula
@@ -32,27 +41,32 @@ namespace facula {
 
 using Acc = Fold::Acc;
 
-FD const char* input_of(const ReduceParams& p, int64_t output) {
-  const char* at = p.in;
+// Calls fn(dim, index) with the index of an output along each dim that stays.
+template <typename F>
+FD void each_kept(const ReduceParams& p, int64_t output, const F& fn) {
+#if FACULA_KEPT > 1
 #pragma unroll
-  for (int d = 0; d < FACULA_KEPT; ++d) {
-    const int64_t next = d + 1 < FACULA_KEPT ? output / p.kept_sizes[d] : 0;
-    at += (output - next * p.kept_sizes[d]) * p.kept_in[d];
+  for (int d = 0; d < FACULA_KEPT - 1; ++d) {
+    const int64_t next = output / p.kept_sizes[d];
+    fn(d, output - next * p.kept_sizes[d]);
     output = next;
   }
+#endif
+  fn(FACULA_KEPT - 1, output);
+}
+FD const char* input_of(const ReduceParams& p, int64_t output) {
+  const char* at = p.in;
+  each_kept(p, output, [&](int d, int64_t index) { at += index * p.kept_in[d]; });
   return at;
 }
 FD void finish(const ReduceParams& p, int64_t output, Acc acc) {
   char* out[FACULA_OUTS];
 #pragma unroll
   for (int i = 0; i < FACULA_OUTS; ++i) out[i] = p.out[i];
+  each_kept(p, output, [&](int d, int64_t index) {
 #pragma unroll
-  for (int d = 0; d < FACULA_KEPT; ++d) {
-    const int64_t next = d + 1 < FACULA_KEPT ? output / p.kept_sizes[d] : 0;
-#pragma unroll
-    for (int i = 0; i < FACULA_OUTS; ++i) out[i] += (output - next * p.kept_sizes[d]) * p.kept_out[d][i];
-    output = next;
-  }
+    for (int i = 0; i < FACULA_OUTS; ++i) out[i] += index * p.kept_out[d][i];
+  });
   Fold::finish(acc, p, out);
 }
 // Where element `i` of those to fold lies.
@@ -62,22 +76,22 @@ FD int64_t place_of(const ReduceParams& p, int64_t i) {
 #elif FACULA_WIDE
   int64_t at = 0;
 #pragma unroll
-  for (int d = 0; d < FACULA_REDUCED; ++d) {
-    const int64_t next = d + 1 < FACULA_REDUCED ? i / p.reduced_sizes[d] : 0;
+  for (int d = 0; d < FACULA_REDUCED - 1; ++d) {
+    const int64_t next = i / p.reduced_sizes[d];
     at += (i - next * p.reduced_sizes[d]) * p.reduced_in[d];
     i = next;
   }
-  return at;
+  return at + i * p.reduced_in[FACULA_REDUCED - 1];
 #else
   int64_t at = 0;
   uint32_t rest = static_cast<uint32_t>(i);
 #pragma unroll
-  for (int d = 0; d < FACULA_REDUCED; ++d) {
-    const uint32_t next = d + 1 < FACULA_REDUCED ? p.reduced_divisors[d].divide(rest) : 0;
+  for (int d = 0; d < FACULA_REDUCED - 1; ++d) {
+    const uint32_t next = p.reduced_divisors[d].divide(rest);
     at += static_cast<int64_t>(rest - next * p.reduced_divisors[d].d) * p.reduced_in[d];
     rest = next;
   }
-  return at;
+  return at + static_cast<int64_t>(rest) * p.reduced_in[FACULA_REDUCED - 1];
 #endif
 }
 
