@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+# Parameters and buffers of facula.nn: a method of the name would keep modules from having them.
+PARAMETERS = frozenset(
+    "bias bias_hh bias_ih bias_k bias_v in_proj_bias in_proj_weight k_proj_weight"
+    " num_batches_tracked pos_weight q_proj_weight running_mean running_var v_proj_weight weight"
+    " weight_hh weight_ih".split()
+)
+
 
 def add_methods(owner: type, device_type: str) -> None:
     """Give `owner`, Tensor or Module, the method that moves to a device, if it has none yet."""
@@ -14,7 +21,7 @@ def add_methods(owner: type, device_type: str) -> None:
     def is_there(self) -> bool:
         return self.device.type == device_type
 
-    if not hasattr(owner, device_type):
+    if not hasattr(owner, device_type) and device_type not in PARAMETERS:
         to_device.__name__ = device_type
         setattr(owner, device_type, to_device)
     if owner is _C.Tensor and not hasattr(owner, f"is_{device_type}"):

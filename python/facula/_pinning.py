@@ -31,4 +31,9 @@ def is_pinned(self: Any, device: Any = None) -> bool:
 
 def record_stream(self: Any, stream: Any) -> None:
     """Tell that `stream` uses it: its memory serves no one else before that work is done."""
+    from facula.backends._device_module import Stream, expect
+
+    expect("record_stream", stream, Stream)
+    if stream.device.type != self.device.type:
+        raise RuntimeError(f"record_stream(): the tensor is on {self.device}, and {stream} is not")
     _C._record_stream(self, stream.handle)

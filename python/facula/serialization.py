@@ -487,16 +487,20 @@ def _location(device: Any) -> str:
     return tag if device.index is None else f"{tag}:{device.index}"
 
 
-def _restored(tensor: Any, location: str) -> Any:
-    """The tensor on the device that a file names."""
+def _device_name(location: str) -> str:
+    """The name of the device that a file means by a tag; the tag where no package has it."""
     from facula import backends
 
+    tag, colon, index = location.partition(":")
+    return (backends._name_of_tag(tag) or tag) + colon + index
+
+
+def _restored(tensor: Any, location: str) -> Any:
+    """The tensor on the device that a file names."""
     if location == "cpu":
         return tensor
-    tag, colon, index = location.partition(":")
-    names = [n for n in backends.names() if backends.info(n)["tag"] == tag]
     try:
-        return tensor.to((names[0] if names else tag) + colon + index)
+        return tensor.to(_device_name(location))
     except RuntimeError as error:
         raise RuntimeError(
             f"load(): a tensor was saved on '{location}', where it cannot go ({error}); pass "
@@ -509,9 +513,14 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
         return _restored
     if isinstance(map_location, Mapping):
         table = {str(key): value for key, value in map_location.items()}
-        return lambda tensor, location: (
-            tensor.to(table[location]) if location in table else _restored(tensor, location)
-        )
+
+        def look_up(tensor: Any, location: str) -> Any:
+            for key in (location, _device_name(location)):
+                if key in table:
+                    return tensor.to(table[key])
+            return _restored(tensor, location)
+
+        return look_up
     if callable(map_location) and not isinstance(map_location, facula.device):
 
         def call(tensor: Any, location: str) -> Any:

@@ -129,6 +129,16 @@ PyObject* wrap(Device d) {
   return reinterpret_cast<PyObject*>(o);
 }
 
+// An index alone is one of the accelerator.
+static Device of_accelerator(PyObject* index) {
+  const Ref function = import_attribute("facula.accelerator", "current_accelerator");
+  const Ref found(check(PyObject_CallNoArgs(function.get())));
+  FACULA_CHECK(found.get() != Py_None, Runtime,
+               "device(): an index alone is one of the accelerator, and there is none; ",
+               "name the device, as in 'cpu' or 'acme:0'");
+  return with_index(device_value(found.get()), index);
+}
+
 Device device_value(PyObject* o) {
   if (Py_TYPE(o) == device_type) return reinterpret_cast<DeviceObject*>(o)->value;
   if (PyUnicode_Check(o)) {
@@ -137,7 +147,7 @@ Device device_value(PyObject* o) {
     if (text == nullptr) throw PythonError();
     return parse_device({text, static_cast<size_t>(size)});
   }
-  return with_index(Device{}, o);
+  return PyLong_Check(o) ? of_accelerator(o) : with_index(Device{}, o);
 }
 
 bool init_device_type(PyObject* module) {

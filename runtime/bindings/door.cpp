@@ -75,6 +75,7 @@ PyObject* backend_info(PyObject*, PyObject* name) {
   set_item(dict.get(), "streams", PyBool_FromLong(d.has_streams()));
   set_item(dict.get(), "graphs", PyBool_FromLong(d.api.begin_capture != nullptr));
   set_item(dict.get(), "pins", PyBool_FromLong(d.api.pin != nullptr));
+  set_item(dict.get(), "started", PyBool_FromLong(d.used.load()));
   set_item(dict.get(), "fallback", PyBool_FromLong(d.fallback.load()));
   set_item(dict.get(), "pointwise", PyBool_FromLong(d.api.pointwise != nullptr));
   set_item(dict.get(), "reduction", PyBool_FromLong(d.api.reduction != nullptr));

@@ -106,7 +106,7 @@ PyObject* generator_clone(PyObject* self, PyObject*) {
 PyObject* generator_device(PyObject* self, void*) { return wrap(generator(self)->device()); }
 PyObject* generator_reduce(PyObject* self, PyObject*) {
   const GeneratorImpl::State state = generator(self)->state();
-  return Py_BuildValue("O()(KK)", reinterpret_cast<PyObject*>(generator_type),
+  return Py_BuildValue("O(N)(KK)", reinterpret_cast<PyObject*>(generator_type), wrap(generator(self)->device()),
                        static_cast<unsigned long long>(state.seed), static_cast<unsigned long long>(state.offset));
 }
 PyObject* generator_setstate(PyObject* self, PyObject* state) {

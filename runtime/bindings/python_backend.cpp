@@ -83,6 +83,23 @@ int32_t call_quietly(const char* method, const F& fn) noexcept {
   });
 }
 
+// What a function returned that computes `op`: results are written, not returned, unless it `gives` a number.
+PyObject* computed(const Backend& b, const char* op, PyObject* result, bool gives = false) {
+  if (result == nullptr && PyErr_ExceptionMatches(PyExc_MemoryError) != 0) {
+    const Ref error = take_exception();
+    const Ref words(PyObject_Str(error.get()));
+    const char* const text = words ? PyUnicode_AsUTF8(words.get()) : nullptr;
+    PyErr_Clear();
+    const bool told = text != nullptr && *text != '\0';
+    door_host().fail(FACULA_OUT_OF_MEMORY, concat("it ran out of memory", told ? ": " : "", told ? text : "").c_str());
+    raise_again(error.get());
+  }
+  if (result == nullptr || result == Py_None || result == Py_NotImplemented || gives) return result;
+  const Ref unused(result);
+  raise(ErrorKind::Type, op, "(): the kernel of device '", b.name, "' returned ", Py_TYPE(result)->tp_name,
+        "; it must write into its results, which are its last arguments, and return None");
+}
+
 unsigned long long address(const void* p) { return reinterpret_cast<uintptr_t>(p); }
 
 PyObject* tuple_of(const int64_t* values, int32_t n) {
@@ -276,16 +293,18 @@ int32_t pointwise(void* c, const FaculaPointwise* k) {
     Ref ins(buffers_of(b, k->ins, k->nins)), outs(buffers_of(b, k->outs, k->nouts));
     Ref values(check(PyTuple_New(k->nvalues)));
     for (int32_t i = 0; i < k->nvalues; ++i) PyTuple_SET_ITEM(values.get(), i, value_of(b, k->values[i]));
-    return METHOD("pointwise", "ssOOOOIK", k->op, k->variant, ins.get(), outs.get(), values.get(),
-                  dtype_object(static_cast<ScalarType>(k->compute)), k->masks, address(k->stream));
+    return computed(b, k->op,
+                    METHOD("pointwise", "ssOOOOIK", k->op, k->variant, ins.get(), outs.get(), values.get(),
+                           dtype_object(static_cast<ScalarType>(k->compute)), k->masks, address(k->stream)));
   });
 }
 int32_t reduction(void* c, const FaculaReduction* k) {
   return call([&] {
     const Backend& b = self_of(c);
     Ref in(buffer_of(b, *k->in)), out(buffer_of(b, *k->out));
-    return METHOD("reduction", "sOOiOK", k->op, in.get(), out.get(), k->nreduced,
-                  dtype_object(static_cast<ScalarType>(k->compute)), address(k->stream));
+    return computed(b, k->op,
+                    METHOD("reduction", "sOOiOK", k->op, in.get(), out.get(), k->nreduced,
+                           dtype_object(static_cast<ScalarType>(k->compute)), address(k->stream)));
   });
 }
 int32_t kernel(void* c, const FaculaCall* k) {
@@ -295,7 +314,7 @@ int32_t kernel(void* c, const FaculaCall* k) {
     Ref function(check(PyMapping_GetItemString(kernels.get(), k->op)));
     Ref args(check(PyTuple_New(k->nargs)));
     for (int32_t i = 0; i < k->nargs; ++i) PyTuple_SET_ITEM(args.get(), i, value_of(b, k->args[i]));
-    Ref result(check(PyObject_CallObject(function.get(), args.get())));
+    Ref result(check(computed(b, k->op, PyObject_CallObject(function.get(), args.get()), k->nouts == 0)));
     if (result.get() != Py_None && result.get() != Py_NotImplemented && k->nouts == 0) {
       read_number(result.get(), *k->result);
     }

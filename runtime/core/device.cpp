@@ -1,5 +1,6 @@
 #include "runtime/core/device.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -10,6 +11,12 @@ namespace facula {
 bool (*device_loader)(std::string_view name) = nullptr;
 
 namespace {
+
+constexpr size_t kMostLetters = 64;
+constexpr std::string_view kPythonWords[] = {
+    "and",      "as",     "assert",  "async", "await", "break",  "class", "continue", "def",  "del",  "elif",
+    "else",     "except", "finally", "for",   "from",  "global", "if",    "import",   "in",   "is",   "lambda",
+    "nonlocal", "not",    "or",      "pass",  "raise", "return", "try",   "while",    "with", "yield"};
 
 // Names are written once, before `count` makes them visible, and never change.
 struct DeviceNames {
@@ -51,8 +58,11 @@ int find_type(std::string_view name) {
 DeviceType register_device_type(std::string_view name) {
   const bool valid = !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
                      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
-  FACULA_CHECK(valid, Value, "register_device_type(): '", name,
-               "' is not a device name; use lower-case letters, digits and '_', a letter first");
+  FACULA_CHECK(valid && name.size() <= kMostLetters, Value, "register_device_type(): '", name.substr(0, kMostLetters),
+               name.size() > kMostLetters ? "...'" : "'",
+               " is not a device name; use at most 64 lower-case letters, digits and '_', a letter first");
+  FACULA_CHECK(std::ranges::find(kPythonWords, name) == std::end(kPythonWords), Value, "register_device_type(): '",
+               name, "' is not a device name, as it is a word of Python's: facula.", name, " could not be written");
   DeviceNames& r = registry();
   std::lock_guard lock(r.mutex);
   const int n = r.count.load(std::memory_order_relaxed);

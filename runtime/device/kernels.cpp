@@ -401,6 +401,15 @@ void count_fallback(Door& door, const char* op) {
   ++door.fallbacks[op];
 }
 
+// Declared in registry.cpp, whose error lists the devices.
+bool has_own_kernel(const OperatorEntry& op, DeviceType type) {
+  const Door* const door = door_or_null(type);
+  if (op.kernels[type] == nullptr || door == nullptr) return op.kernels[type] != nullptr;
+  const bool folds = op.fold_dim != kNoFold && door->api.reduction != nullptr;
+  const bool formula = op.kernels[type] != op.door && door->api.pointwise != nullptr;
+  return door->kernels[op.number].load(std::memory_order_acquire) != nullptr || folds || formula;
+}
+
 AnyFn missing_kernel(const OperatorEntry& op, Device device) {
   Door* const door = door_or_null(device.type);
   const bool served = op.decomposed != nullptr || (door != nullptr && door->fallback.load(std::memory_order_relaxed));

@@ -7,6 +7,9 @@
 
 namespace facula {
 
+// Whether the device computes it itself, rather than by other operators or on the CPU; in device/kernels.cpp.
+bool has_own_kernel(const OperatorEntry& op, DeviceType type);
+
 namespace {
 
 struct Registry {
@@ -57,7 +60,7 @@ void raise_missing_kernel(const OperatorEntry& op, Device device) {
                "tensors with data");
   std::string have;
   for (int type = 0; type < kMaxDeviceTypes; ++type) {
-    if (op.kernels[type] == nullptr) continue;
+    if (type == device.type || !has_own_kernel(op, static_cast<DeviceType>(type))) continue;
     if (!have.empty()) have += ", ";
     have += device_type_name(static_cast<DeviceType>(type));
   }

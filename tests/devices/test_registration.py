@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from device_packages import build, environment
+from device_packages import build, environment, run
 from facula import backends
 from facula.backends import translate
 
@@ -89,14 +89,6 @@ def test_unknown_names() -> None:
         fa.device("nowhere:1")
     with pytest.raises(AttributeError):
         fa.nowhere  # noqa: B018
-
-
-def run(script: str, *folders: Path) -> subprocess.CompletedProcess[str]:
-    env = environment()
-    env["PYTHONPATH"] = ":".join([*map(str, folders), env["PYTHONPATH"]])
-    return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=env, check=False
-    )
 
 
 def test_entry_points(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ name.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 from facula import _C
 from facula._exports import VENDORS
-from facula._moving import add_methods
+from facula._moving import PARAMETERS, add_methods
 from facula.backends._backend import Backend, Buffer
 
 __all__ = [
@@ -68,6 +69,11 @@ def register(backend: Backend) -> None:
     name = getattr(backend, "name", None)
     if _is_taken(name):
         raise ValueError(f"register(): facula.{name} exists and is no device; name it otherwise")
+    if name in PARAMETERS:
+        raise ValueError(
+            f"register(): '{name}' is taken: modules have parameters of that name, where a device "
+            "has its method; name it otherwise"
+        )
     _C._register_backend(backend)
     _publish(backend.name)
 
@@ -160,6 +166,22 @@ def _load(name: str) -> bool:
     if name not in names():
         raise RuntimeError(f"device '{name}': {point.value} ran and did not register it")
     return True
+
+
+def _name_of_tag(tag: str) -> str | None:
+    """The device whose files say `tag`; packages are loaded one by one until one has it."""
+
+    def known() -> str | None:
+        return next((n for n in names() if _C._backend_info(n)["tag"] == tag), None)
+
+    offered = entry_points()
+    for name in sorted(offered, key=lambda n: n != tag):  # most have their name as their tag
+        if (found := known()) is not None:
+            return found
+        # one that does not load is not asked for here; `_load` tells when its name is used
+        with contextlib.suppress(RuntimeError):
+            _load(name)
+    return known()
 
 
 def _is_taken(name: Any) -> bool:

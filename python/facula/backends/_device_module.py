@@ -6,9 +6,10 @@ import contextlib
 import sys
 import threading
 import types
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from facula import _C
+from facula import _C, backends
 from facula._moving import device_of
 
 
@@ -23,15 +24,20 @@ _entered = _Entered()
 _capturing: set[Stream] = set()  # the streams that are being captured, by whatever thread
 
 
+def expect(call: str, value: Any, kind: type) -> None:
+    """A TypeError unless the argument of `call` is a Stream, an Event, ..."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{call}(): a {kind.__name__} is expected, not {type(value).__name__}")
+
+
 class Stream:
     """A queue of work of a device: calls run in order, beside those of other streams."""
 
     _type = ""
 
-    def __new__(cls, device: Any = None, priority: int = 0, **kwargs: Any) -> Stream:
+    def __new__(cls, device: Any = None, priority: int = 0, *, handle: int | None = None) -> Stream:
         self = super().__new__(cls)
         self.device = device_of(cls._type, device)
-        handle = kwargs.get("handle")
         self.handle = _C._new_stream(self.device, priority) if handle is None else handle
         return self
 
@@ -49,15 +55,18 @@ class Stream:
     def record_event(self, event: Event | None = None) -> Event:
         """An event that comes to pass when the work so far is done."""
         event = event if event is not None else _module(self.device.type).Event()
+        expect("record_event", event, Event)
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
         """Later work waits for the event."""
+        expect("wait_event", event, Event)
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
         """Later work waits for the work that `stream` has now."""
+        expect("wait_stream", stream, Stream)
         self.wait_event(stream.record_event())
 
     def __eq__(self, other: object) -> bool:
@@ -68,6 +77,17 @@ class Stream:
 
     def __hash__(self) -> int:
         return hash((self.device, self.handle))
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self} cannot be pickled: it is of this process; make one where it is used"
+        )
+
+    def __copy__(self) -> Stream:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Stream:
+        return self
 
     def __enter__(self) -> Stream:
         before = _C._get_stream(self.device), _C._current_device(self.device.type)
@@ -90,7 +110,11 @@ class Event:
 
     _type = ""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> None:
+        if interprocess:
+            raise NotImplementedError("Event(): events cannot be shared between processes")
         self._timing, self._event = enable_timing, None
 
     def record(self, stream: Stream | None = None) -> None:
@@ -135,6 +159,9 @@ class Graph:
     def __init__(self) -> None:
         self._graph: int | None = None
         self._memory: int | None = None  # the number of what its work allocated
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Graph can be neither copied nor pickled; capture its work again")
 
     def capture(self, stream: Stream | None = None) -> _Capture:
         """A `with` block whose work is recorded, and not run, on a stream of its own."""
@@ -214,6 +241,8 @@ class _StreamGuard:
     _type = ""
 
     def __init__(self, stream: Stream | None) -> None:
+        if stream is not None:
+            expect("stream", stream, Stream)
         self._stream = stream
 
     def __enter__(self) -> None:
@@ -223,6 +252,29 @@ class _StreamGuard:
     def __exit__(self, *exc: object) -> None:
         if self._stream is not None:
             self._stream.__exit__()
+
+
+class _DeviceOf(_DeviceGuard):
+    """The `with` block in which the device of a tensor is the current one, if of this type."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.device if obj.device.type == self._type else None)
+
+
+class _Generators(Sequence):
+    """The generators that draw for the devices of a type when none is given, by index."""
+
+    def __init__(self, device_type: str) -> None:
+        self._type = device_type
+
+    def __len__(self) -> int:
+        return _C._device_count(self._type)
+
+    def __getitem__(self, index: Any) -> Any:
+        chosen = range(len(self))[index]
+        if isinstance(index, slice):
+            return [self[i] for i in chosen]
+        return _C._generator_of(_C.device(self._type, chosen))
 
 
 def _module(name: str) -> Any:
@@ -236,7 +288,9 @@ class DeviceModule(types.ModuleType):
         "Stream": Stream,
         "Event": Event,
         "Graph": Graph,
+        "StreamContext": _StreamGuard,
         "device": _DeviceGuard,
+        "device_of": _DeviceOf,
         "stream": _StreamGuard,
     }
     Stream: type[Stream]
@@ -250,7 +304,11 @@ class DeviceModule(types.ModuleType):
         functions = [n for n in vars(type(self)) if n[0] != "_" and n not in self._CLASSES]
         for function in functions:  # into the module's own names, where `dir` and `vars` look
             setattr(self, function, getattr(self, function))
-        self.__all__ = sorted({*self._CLASSES, *functions})
+        self.default_generators = _Generators(name)
+        self.OutOfMemoryError = _C.OutOfMemoryError
+        self.__all__ = sorted(
+            {*self._CLASSES, *functions, "OutOfMemoryError", "default_generators"}
+        )
 
     def _device(self, device: Any) -> Any:
         return device_of(self._type, device)
@@ -264,6 +322,23 @@ class DeviceModule(types.ModuleType):
     def device_count(self) -> int:
         """How many there are."""
         return _C._device_count(self._type)
+
+    def init(self) -> None:
+        """Start the device, which its first use does too.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        if not self.is_available():
+            raise RuntimeError(f"init(): there is no device of type '{self._type}'")
+
+    def is_initialized(self) -> bool:
+        """Has it been used?"""
+        return backends.info(self._type)["started"]
+
+    def is_bf16_supported(self, including_emulation: bool = True) -> bool:
+        """Has it tensors of bfloat16?"""
+        return _C.bfloat16 in backends.info(self._type)["dtypes"]
 
     def current_device(self) -> int:
         """The index that is meant where none is said, in this thread."""
@@ -301,9 +376,20 @@ class DeviceModule(types.ModuleType):
         """The stream that calls go to unless another is chosen."""
         return self.Stream(self._device(device), handle=0)
 
-    def set_stream(self, stream: Stream) -> None:
-        """Choose the stream of this thread."""
+    def set_stream(self, stream: Stream | None) -> None:
+        """Choose the stream of this thread; None changes nothing."""
+        if stream is None:
+            return
+        expect("set_stream", stream, self.Stream)
         _C._set_stream(stream.device, stream.handle)
+
+    def is_current_stream_capturing(self) -> bool:
+        """Is a graph being captured on the current stream?"""
+        return self.current_stream() in _capturing
+
+    def graph(self, cuda_graph: Graph, *, stream: Stream | None = None) -> Any:
+        """`cuda_graph.capture(stream)`, by torch's name: a `with` block that is recorded."""
+        return cuda_graph.capture(stream)
 
     # ---- memory ----
 
@@ -353,8 +439,10 @@ class DeviceModule(types.ModuleType):
         """Start measuring the most memory anew."""
         _C._reset_peak(self._device(device))
 
-    def empty_cache(self) -> None:
-        """Give freed memory that is kept for reuse back to the device."""
+    def empty_cache(self, device: Any = None) -> None:
+        """Give freed memory that is kept for reuse back, on all devices of the type."""
+        if device is not None:
+            self._device(device)
         _C._door_empty_cache(self._type)
 
     # ---- random numbers ----
@@ -376,9 +464,22 @@ class DeviceModule(types.ModuleType):
         """Take a seed from the system; returns it."""
         return self.default_generator().seed()
 
+    def seed_all(self) -> None:
+        """Give the generators of all its devices one seed of the system's."""
+        self.manual_seed_all(self.seed())
+
     def initial_seed(self) -> int:
         """The seed last set."""
         return self.default_generator().initial_seed()
+
+    def get_rng_state_all(self) -> list[Any]:
+        """States of the generators of all its devices."""
+        return [generator.get_state() for generator in self.default_generators]
+
+    def set_rng_state_all(self, new_states: Sequence[Any]) -> None:
+        """Go on from states that `get_rng_state_all` gave."""
+        for i, state in enumerate(new_states):
+            self.default_generator(i).set_state(state)
 
     def get_rng_state(self, device: Any = None) -> Any:
         """State of a device's generator."""

@@ -4,13 +4,15 @@
 
 Values in the dtypes that the device has, strided and empty inputs, `out=` and in-place forms,
 gradients, work on a second stream, and errors. The table tells how each operator runs there: by a
-kernel of its own, by formula (the device's two templates), decomposed into others, on the CPU, or
-not at all.
+kernel of its own, by formula (the device's two templates), decomposed into others, in part on the
+CPU (for some dtypes or samples), on the CPU, or not at all. Operators that only others call have no
+samples; what the samples of those others met says how they run.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections import Counter
@@ -22,9 +24,10 @@ import numpy as np
 
 import facula
 from facula import backends
+from facula.backends import translate
 from facula.testing._samples import Named, OpRecord, Sample, Varying, operators
 
-WAYS = ("native", "by formula", "view", "decomposed", "fallback", "missing", "untested")
+WAYS = ("native", "by formula", "view", "decomposed", "in part", "fallback", "missing", "untested")
 _DTYPES = {
     "float": ("float32", "float64", "float16", "bfloat16"),
     "int": ("int64", "int32", "uint8"),
@@ -40,6 +43,9 @@ _TOLERANCE = {
     "complex64": (2e-4, 2e-5),
     "complex128": (1e-8, 1e-9),
 }
+
+
+_NO_KERNEL = re.compile(r"([\w.]+)\(\) has no kernel")
 
 
 @dataclass(frozen=True)
@@ -65,21 +71,27 @@ class Report:
     failures: list[Failure] = field(default_factory=list)
     checks: int = 0
     fallbacks: Counter[str] = field(default_factory=Counter)
+    in_part: dict[str, str] = field(default_factory=dict)
+    """Kernels and formulas of the device's that the CPU stands in for too, and for what."""
+    missing: set[str] = field(default_factory=set)
+    """Kernels that were asked for in vain."""
     seconds: float = 0.0
 
     def table(self) -> str:
         counts = Counter(self.ways.values())
         failed = Counter(f.op for f in self.failures)
-        lines = [f"{way:<12}{counts[way]:5}" for way in WAYS if counts[way]]
+        lines = [f"{way:<12}{counts[way]:5}" for way in WAYS if counts[way] or way == "missing"]
         lines.append(
             f"{'checks':<12}{self.checks:5}, {len(self.failures)} failed in {len(failed)} operators"
         )
         if self.fallbacks:
             shown = ", ".join(f"{op} ({n})" for op, n in self.fallbacks.most_common())
             lines.append(f"kernels that ran on the CPU: {shown}")
-        missing = [op for op, way in self.ways.items() if way == "missing"]
-        if missing:
-            lines.append(f"kernels to write: {', '.join(missing)}")
+        if self.in_part:
+            shown = ", ".join(f"{op} ({what})" for op, what in self.in_part.items())
+            lines.append(f"in part on the CPU: {shown}")
+        if self.missing:
+            lines.append(f"kernels to write: {', '.join(sorted(self.missing))}")
         return "\n".join(
             [f"{self.device}: {len(self.ways)} operators, {self.seconds:.0f} s", *lines]
         )
@@ -101,7 +113,11 @@ def run(device: str, ops: list[str] | None = None, *, fallback: bool = True) -> 
                 continue
             suite.operator(op)
         if not ops:
-            suite.device_itself()
+            suite.called_by_others()
+            try:
+                suite.device_itself()
+            except NotImplementedError as error:
+                suite.lacks(error)
     suite.report.seconds = time.perf_counter() - start
     return suite.report
 
@@ -123,14 +139,40 @@ class _Suite:
         if call is None or not op.samples():
             self.report.ways[op.name] = "untested"
             return
-        self.missing = self.fell = False
+        self.missing = False
+        self.own, self.fell = (
+            set[str](),
+            set[str](),
+        )  # dtypes of values that came from here, the CPU
         for index in range(len(op.data["samples"])):
             self.sample(op, call, index)
-        self.report.ways[op.name] = "missing" if self.missing else self.way(op, self.fell)
+        if self.missing:
+            self.report.ways[op.name] = "missing"
+        elif self.own and self.fell:
+            self.report.ways[op.name] = "in part"
+            if self.way(op) in ("native", "by formula"):  # others are what these make them
+                dtypes = ", ".join(d for d in self.dtypes if d in self.fell - self.own)
+                self.report.in_part[op.name] = dtypes or "some samples"
+        else:
+            self.report.ways[op.name] = "fallback" if self.fell else self.way(op)
 
-    def way(self, op: OpRecord, fell: bool) -> str:
-        if fell:
-            return "fallback"
+    def called_by_others(self) -> None:
+        """How operators without samples ran where those of others reached them."""
+        for op in operators():
+            if self.report.ways.get(op.name) != "untested" or not op.internal:
+                continue
+            fell, native = op.name in self.report.fallbacks, op.name in self.info["kernels"]
+            if op.name in self.report.missing:
+                self.report.ways[op.name] = "missing"
+            elif fell and native:
+                self.report.ways[op.name] = "in part"
+                self.report.in_part[op.name] = "as others call it"
+            elif fell:
+                self.report.ways[op.name] = "fallback"
+            elif native or op.name not in translate.primitives():
+                self.report.ways[op.name] = self.way(op)
+
+    def way(self, op: OpRecord) -> str:
         if op.name in self.info["kernels"]:
             return "native"
         if op.scalar or (op.fold and self.info["reduction"]):
@@ -155,7 +197,7 @@ class _Suite:
                 try:
                     check(op, call, made, dtype)
                 except NotImplementedError as error:
-                    if "kernel" not in str(error):
+                    if not self.lacks(error):
                         self.fail(op, name, text, dtype, error)
                     self.missing = True
                 except _Skip:
@@ -168,11 +210,15 @@ class _Suite:
                 self.report.checks += 1
                 if self.missing:
                     return
-                if (
-                    name == "value" and number == 0
-                ):  # how the first dtype runs tells how the operator does
-                    self.fell |= bool(backends.fallbacks(self.name))
+                if name == "value":
+                    (self.fell if backends.fallbacks(self.name) else self.own).add(dtype)
             self.report.fallbacks.update(backends.fallbacks(self.name))
+
+    def lacks(self, error: NotImplementedError) -> bool:
+        """Note the kernel that is missing, if that is what the error says."""
+        found = _NO_KERNEL.findall(str(error))
+        self.report.missing.update(found)
+        return bool(found)
 
     def fail(self, op: OpRecord, check: str, text: str, dtype: str, error: Exception) -> None:
         message = f"{type(error).__name__}: {error}".strip().replace("\n", " ")
