@@ -112,7 +112,7 @@ PyObject* load_library(PyObject*, PyObject* path) {
 Device device_argument(PyObject* o) {
   const Device d = device_value(o);
   FACULA_CHECK(d.type > kMeta, Value, "'", to_string(d), "' has no streams and no memory of its own");
-  door_of(d.type);
+  started_door(d.type);
   return resolved(d);
 }
 

@@ -73,8 +73,7 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
   if (nbytes == 0) return;
   const bool to_host = to.type <= kMeta, from_host = from.type <= kMeta;
   const Device lead = from_host ? to : from;
-  Door& door = door_of(lead.type);
-  door.start();
+  Door& door = started_door(lead.type);
   void* const stream = current_stream(lead);
   const bool peers = !to_host && !from_host && !(to == from);
   if (peers) {  // the memory of `to` is ready when its stream comes here

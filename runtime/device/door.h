@@ -42,6 +42,8 @@ struct Door {
 // Null for the CPU, meta and names without a package. The Door lives for ever.
 FACULA_API Door* door_or_null(DeviceType type);
 FACULA_API Door& door_of(DeviceType type);  // raises
+// For calls of the vendor's functions: raises in a child process that the device has not followed.
+FACULA_API Door& started_door(DeviceType type);
 FACULA_API std::vector<Door*> all_doors();
 
 // Checks versions and required functions; the status is FACULA_OK or the text is in door_error().

@@ -472,8 +472,7 @@ bool door_convert(Door& door, const Tensor& out, const Tensor& in) {
 void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
                     ScalarType compute, LoopArgs args) {
   if (outs[0]->numel() == 0) return;
-  Door& door = door_of(outs[0]->device().type);
-  door.start();
+  Door& door = started_door(outs[0]->device().type);
   if (run_template(door, op.entry->name, op.variant, op.masks, inputs, outs, compute, args)) return;
   if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, *op.entry);
   count_fallback(door, op.entry->name);

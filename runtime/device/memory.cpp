@@ -343,6 +343,7 @@ DeviceMemoryStats DeviceMemory::stats(int index) {
 }
 void DeviceMemory::reset_peak(int index) {
   Pool& p = pool(index);
+  if (!all.empty()) door_.start();
   std::lock_guard lock(p.mutex);
   p.stats.peak = p.stats.allocated;
 }

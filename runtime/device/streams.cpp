@@ -64,7 +64,7 @@ void set_current_stream(Device device, void* stream) {
 }
 
 void* pooled_stream(Device device, int priority) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   FACULA_CHECK(d.has_streams(), NotImplemented, "device '", d.name, "' has one stream only, the default one");
   device = resolved(device);
   Pools& p = pools();
@@ -81,20 +81,20 @@ void* pooled_stream(Device device, int priority) {
 }
 
 void synchronize(Device device) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   device = resolved(device);
   if (d.api.synchronize_device == nullptr) return;
   d.check(d.api.synchronize_device(d.api.context, device.index), device.index, "work on the device failed");
 }
 
 void synchronize_stream(Device device, void* stream) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   if (!d.has_streams()) return;
   d.check(d.api.synchronize_stream(d.api.context, device.index, stream), device.index, "work on the device failed");
 }
 
 DeviceEvent::DeviceEvent(Device device, bool timing) : device_(resolved(device)) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   if (!d.has_streams()) return;
   if (!timing) {
     Pools& p = pools();
@@ -125,29 +125,29 @@ DeviceEvent::~DeviceEvent() {
 
 void DeviceEvent::record(void* stream) {
   if (event_ == nullptr) return;
-  Door& d = door_of(device_.type);
+  Door& d = started_door(device_.type);
   d.check(d.api.record_event(d.api.context, device_.index, event_, stream), device_.index, "recording an event failed");
 }
 void DeviceEvent::wait(Device device, void* stream) const {
+  Door& d = started_door(device_.type);
   if (event_ == nullptr) return;
-  Door& d = door_of(device_.type);
   d.check(d.api.wait_event(d.api.context, device.index, event_, stream), device.index, "waiting for an event failed");
 }
 bool DeviceEvent::done() const {
+  Door& d = started_door(device_.type);
   if (event_ == nullptr) return true;
-  Door& d = door_of(device_.type);
   const int32_t status = d.api.query_event(d.api.context, device_.index, event_);
   if (status == FACULA_NOT_READY) return false;
   d.check(status, device_.index, "work on the device failed");
+  Door& d = started_door(device_.type);
   return true;
 }
 void DeviceEvent::synchronize() const {
   if (event_ == nullptr) return;
-  Door& d = door_of(device_.type);
   d.check(d.api.synchronize_event(d.api.context, device_.index, event_), device_.index, "work on the device failed");
 }
 double DeviceEvent::elapsed_to(const DeviceEvent& end) const {
-  Door& d = door_of(device_.type);
+  Door& d = started_door(device_.type);
   FACULA_CHECK(timing_ && end.timing_ && d.api.elapsed != nullptr, Runtime,
                "elapsed_time(): both events need enable_timing=True");
   double ms = 0;

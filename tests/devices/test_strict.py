@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import os
 import subprocess
 import sys
 import threading
@@ -588,19 +587,6 @@ def test_threads() -> None:
     for t in threads:
         t.join()
     assert not wrong
-
-
-def test_fork() -> None:
-    x = fa.ones(2, device="strict")
-    pid = os.fork()
-    if pid == 0:
-        try:
-            x + x
-        except RuntimeError as error:
-            os._exit(0 if "forked" in str(error) and fa.ones(2).sum().item() == 2 else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert (x + x).sum().item() == 4
 
 
 def test_language_model_trains(tmp_path: Path) -> None:
