@@ -61,7 +61,7 @@ void copy_within(const Tensor& self, const Tensor& src) {
     raise(ErrorKind::NotImplemented, "device '", door.name, "' has no template for ", dtype_name(src.dtype()), " to ",
           dtype_name(self.dtype()), " copies; its package must serve the formula \"copy\" in `pointwise`");
   }
-  count_fallback(door, "copy");
+  count_fallback(door, "copy", self.device());
   const Tensor target = host_mirror(self);
   copy_strided(target, host_mirror(src));
   write_mirror(self, target);
@@ -75,6 +75,12 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
   const Device lead = from_host ? to : from;
   Door& door = started_door(lead.type);
   void* const stream = current_stream(lead);
+  if ((to_host || from_host) && door.memory->is_captured(lead.index, stream) &&
+      !(non_blocking && is_pinned(to_host ? dst : src))) {
+    raise_in_capture(lead, to_host ? "its values can be read on the host when the graph has been replayed"
+                                   : "copy from the host before the capture, or with non_blocking=True from "
+                                     "pinned memory of the same dtype and layout");
+  }
   const bool peers = !to_host && !from_host && !(to == from);
   if (peers) {  // the memory of `to` is ready when its stream comes here
     DeviceEvent ready(to);

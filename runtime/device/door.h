@@ -104,7 +104,8 @@ FACULA_API Scalar device_scalar(const Tensor& self);
 FACULA_API Tensor host_mirror(const Tensor& t);
 FACULA_API void write_mirror(const Tensor& t, const Tensor& host);
 
-void count_fallback(Door& door, const char* op);
+// Before the CPU does the operator's work; raises where that cannot be.
+void count_fallback(Door& door, const char* op, Device device);
 [[noreturn]] void raise_no_door_kernel(const Door& door, const OperatorEntry& op);
 
 }  // namespace facula

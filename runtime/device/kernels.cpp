@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "runtime/device/memory.h"
 #include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/strided.h"
@@ -331,7 +332,7 @@ Value host_value(const KernelArg& a) {
 
 void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
               Device device) {
-  count_fallback(door, op.name);
+  count_fallback(door, op.name, device);
   const size_t inputs = args.size() - static_cast<size_t>(op.outs);
   Stack stack;
   std::vector<Tensor> mirrors(inputs);
@@ -388,7 +389,10 @@ void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelA
   call_cpu(*door, op, args, result, device);
 }
 
-void count_fallback(Door& door, const char* op) {
+void count_fallback(Door& door, const char* op, Device device) {
+  if (door.memory->is_captured(device.index, current_stream(device))) {
+    raise_in_capture(device, concat(op, "() has no kernel there, and the CPU's work is not recorded").c_str());
+  }
   std::lock_guard lock(door.counting);
   ++door.fallbacks[op];
 }
@@ -475,7 +479,7 @@ void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs
   Door& door = started_door(outs[0]->device().type);
   if (run_template(door, op.entry->name, op.variant, op.masks, inputs, outs, compute, args)) return;
   if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, *op.entry);
-  count_fallback(door, op.entry->name);
+  count_fallback(door, op.entry->name, outs[0]->device());
   Tensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
   const Tensor* in_ptrs[kMaxPointwiseOperands];
   const Tensor* out_ptrs[kMaxPointwiseOperands];

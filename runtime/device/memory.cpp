@@ -178,13 +178,8 @@ Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const 
   Block* block = grown(p, d, size, arena);
   if (block == nullptr && caching()) {
     release(p, d);
-    bool capturing = false;
-    {
-      std::lock_guard lock(p.mutex);
-      capturing = !p.captures.empty();
-    }
-    if (!capturing) synchronize(d);  // vendors may give memory back in the order of its stream
-    {                                // what came back may lie beside blocks that live
+    if (!is_captured(d.index)) synchronize(d);  // vendors may give memory back in the order of its stream
+    {                                           // what came back may lie beside blocks that live
       std::lock_guard lock(p.mutex);
       ++p.stats.retries;
       block = p.blocks.take(size, arena);
@@ -292,6 +287,7 @@ uint64_t DeviceMemory::begin_graph(int index, void* stream) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
   p.captures.push_back({stream, std::this_thread::get_id(), ++p.captured});
+  ++captures_;
   return p.captured;
 }
 void DeviceMemory::end_graph(Device device, void* stream) {
@@ -299,21 +295,37 @@ void DeviceMemory::end_graph(Device device, void* stream) {
   decltype(p.deferred) deferred;
   {
     std::lock_guard lock(p.mutex);
-    std::erase_if(p.captures, [&](const Pool::Capture& c) { return c.stream == stream; });
+    captures_ -=
+        static_cast<int>(std::erase_if(p.captures, [&](const Pool::Capture& c) { return c.stream == stream; }));
     if (p.captures.empty()) deferred.swap(p.deferred);
   }
   for (const auto& [block, others] : deferred) retire(p, device, block, others);
 }
 bool DeviceMemory::is_captured(int index, void* stream) {
+  if (captures_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
   return graph_of(p, stream) != 0;
 }
+bool DeviceMemory::is_captured(int index) {
+  if (captures_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
+  Pool& p = pool(index);
+  std::lock_guard lock(p.mutex);
+  return !p.captures.empty();
+}
 uint64_t DeviceMemory::graph_of(const Pool& p, void* stream) {
+  uint64_t newest = 0;  // of this thread
   for (const Pool::Capture& c : p.captures) {
-    if (c.stream == stream || c.thread == std::this_thread::get_id()) return c.graph;
+    if (c.stream == stream) return c.graph;
+    if (c.thread == std::this_thread::get_id()) newest = c.graph;
   }
-  return 0;
+  return newest;
+}
+void raise_in_capture(Device device, const char* what) {
+  raise(ErrorKind::Runtime, "a graph is being captured on ", to_string(device),
+        ", which records the work and does not run it: ", what);
 }
 void DeviceMemory::destroy_graph(Device device, uint64_t graph) {
   if (door_.forked.load(std::memory_order_relaxed)) return;  // the parent's
@@ -331,6 +343,7 @@ void DeviceMemory::empty_cache() {
     std::lock_guard lock(mutex_);
     for (auto& [index, p] : pools_) all.emplace_back(index, p.get());
   }
+  if (!all.empty()) door_.start();
   for (const auto& [index, p] : all) release(*p, Device{door_.type, static_cast<int8_t>(index)});
 }
 
@@ -343,7 +356,6 @@ DeviceMemoryStats DeviceMemory::stats(int index) {
 }
 void DeviceMemory::reset_peak(int index) {
   Pool& p = pool(index);
-  if (!all.empty()) door_.start();
   std::lock_guard lock(p.mutex);
   p.stats.peak = p.stats.allocated;
 }

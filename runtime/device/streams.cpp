@@ -2,6 +2,7 @@
 #include <map>
 
 #include "runtime/device/door.h"
+#include "runtime/device/memory.h"
 
 namespace facula {
 
@@ -84,12 +85,16 @@ void synchronize(Device device) {
   Door& d = started_door(device.type);
   device = resolved(device);
   if (d.api.synchronize_device == nullptr) return;
+  if (d.memory->is_captured(device.index)) raise_in_capture(device, "wait for the device when the capture has ended");
   d.check(d.api.synchronize_device(d.api.context, device.index), device.index, "work on the device failed");
 }
 
 void synchronize_stream(Device device, void* stream) {
   Door& d = started_door(device.type);
   if (!d.has_streams()) return;
+  if (d.memory->is_captured(device.index, stream)) {
+    raise_in_capture(device, "wait for the stream when the capture has ended");
+  }
   d.check(d.api.synchronize_stream(d.api.context, device.index, stream), device.index, "work on the device failed");
 }
 
@@ -124,8 +129,8 @@ DeviceEvent::~DeviceEvent() {
 }
 
 void DeviceEvent::record(void* stream) {
-  if (event_ == nullptr) return;
   Door& d = started_door(device_.type);
+  if (event_ == nullptr) return;
   d.check(d.api.record_event(d.api.context, device_.index, event_, stream), device_.index, "recording an event failed");
 }
 void DeviceEvent::wait(Device device, void* stream) const {
@@ -139,10 +144,10 @@ bool DeviceEvent::done() const {
   const int32_t status = d.api.query_event(d.api.context, device_.index, event_);
   if (status == FACULA_NOT_READY) return false;
   d.check(status, device_.index, "work on the device failed");
-  Door& d = started_door(device_.type);
   return true;
 }
 void DeviceEvent::synchronize() const {
+  Door& d = started_door(device_.type);
   if (event_ == nullptr) return;
   d.check(d.api.synchronize_event(d.api.context, device_.index, event_), device_.index, "work on the device failed");
 }
