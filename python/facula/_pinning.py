@@ -31,4 +31,4 @@ def is_pinned(self: Any, device: Any = None) -> bool:
 
 def record_stream(self: Any, stream: Any) -> None:
     """Tell that `stream` uses it: its memory serves no one else before that work is done."""
-    _C._record_stream(self, stream.handle)
+    _C._record_stream(self, stream.device, stream.handle)

@@ -368,7 +368,11 @@ struct Pinned {
   Door* door;
   char* data;
   size_t nbytes;
-  std::vector<std::unique_ptr<DeviceEvent>> events;
+  struct Use {
+    void* stream;
+    std::unique_ptr<DeviceEvent> last;  // its last copy from or to here
+  };
+  std::vector<Use> uses;  // one of each stream
   bool in_graphs = false;
 };
 struct PinnedTable {
@@ -397,7 +401,7 @@ void release_pinned(void* context) {
   // A graph reads it at each replay, and nobody says when the last one was: it stays.
   if (p->in_graphs || p->door->forked.load(std::memory_order_relaxed)) return;
   try {
-    for (const auto& e : p->events) e->synchronize();
+    for (const Pinned::Use& use : p->uses) use.last->synchronize();
   } catch (...) {
   }
   p->door->ignore(p->door->api.unpin(p->door->api.context, p->data, p->nbytes));
@@ -430,18 +434,29 @@ bool is_pinned(const void* data) {
 }
 
 bool use_pinned(const void* data, Device device, void* stream) {
-  if (!is_pinned(data)) return false;
-  std::unique_ptr<DeviceEvent> event;
-  if (!door_of(device.type).memory->is_captured(device.index, stream)) {
-    event = std::make_unique<DeviceEvent>(device);
-    event->record(stream);
-  }
+  const bool captured = door_of(device.type).memory->is_captured(device.index, stream);
   PinnedTable& t = pinned_table();
+  Pinned* p = nullptr;
+  Pinned::Use use{stream, nullptr};
+  {
+    std::lock_guard lock(t.mutex);
+    p = find_pinned(t, data);
+    if (p == nullptr) return false;
+    p->in_graphs = p->in_graphs || captured;
+    if (captured) return true;
+    const auto at = std::find_if(p->uses.begin(), p->uses.end(), [&](const Pinned::Use& u) {
+      return u.stream == stream && u.last->device() == device;
+    });
+    if (at != p->uses.end()) {  // recorded anew, it stands for the copies before too
+      use = std::move(*at);
+      p->uses.erase(at);
+    }
+  }
+  if (use.last == nullptr) use.last = std::make_unique<DeviceEvent>(device);
+  use.last->record(stream);
   std::lock_guard lock(t.mutex);
-  Pinned* const p = find_pinned(t, data);
-  if (p != nullptr && event == nullptr) p->in_graphs = true;
-  if (p != nullptr && event != nullptr) p->events.push_back(std::move(event));
-  return p != nullptr;
+  p->uses.push_back(std::move(use));
+  return true;
 }
 
 }  // namespace facula

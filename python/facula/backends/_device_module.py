@@ -92,19 +92,24 @@ class Event:
     _type = ""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
-        self._timing, self._event = enable_timing, None
+        self._timing, self._event, self._device = enable_timing, None, None
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the end of the stream's work so far."""
-        stream = stream if stream is not None else _module(self._type).current_stream()
+        stream = _stream_of(self._type, stream, "record")
         if self._event is None:
-            self._event = _C._new_event(stream.device, self._timing)
+            self._event, self._device = _C._new_event(stream.device, self._timing), stream.device
+        elif self._device != stream.device:
+            raise RuntimeError(
+                f"record(): the event was first recorded on {self._device}, and the stream is of "
+                f"{stream.device}; make another event"
+            )
         _C._event_record(self._event, stream.handle)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let the stream's later work wait for the event."""
+        stream = _stream_of(self._type, stream, "wait")
         if self._event is not None:
-            stream = stream if stream is not None else _module(self._type).current_stream()
             _C._event_wait(self._event, stream.device, stream.handle)
 
     def query(self) -> bool:
@@ -134,12 +139,12 @@ class Graph:
     _type = ""
 
     def __init__(self) -> None:
+        self._device: Any = None
         self._graph: int | None = None
         self._memory: int | None = None  # the number of what its work allocated
 
     def capture(self, stream: Stream | None = None) -> _Capture:
         """A `with` block whose work is recorded, and not run, on a stream of its own."""
-        self._device: Any = None
         if stream is None:
             stream = _module(self._type).Stream()
         return _Capture(self, _stream_of(self._type, stream, "capture"))
@@ -191,18 +196,13 @@ class _Capture:
         whole = False
         try:
             self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
-        finally:
-            del _capturing[self._stream]
-            self._stream.__exit__()
-
-
             whole = kind is None
         except Exception:
             if kind is None:  # else the block's own is the one to see
                 raise
-class _DeviceGuard:
-    """The `with` block in which a device is the current one of its type; None changes nothing."""
-
+        finally:
+            del _capturing[self._stream]
+            self._stream.__exit__()
             with contextlib.suppress(Exception):
                 if not whole:
                     self._graph.reset()
@@ -228,6 +228,11 @@ def _stream_of(device_type: str, stream: Stream | None, caller: str) -> Stream:
     if not isinstance(stream, Stream) or stream.device.type != device_type:
         raise ValueError(f"{caller}(): a stream of '{device_type}' is expected, not {stream!r}")
     return stream
+
+
+class _DeviceGuard:
+    """The `with` block in which a device is the current one of its type; None changes nothing."""
+
     _type = ""
 
     def __init__(self, device: Any) -> None:
