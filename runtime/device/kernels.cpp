@@ -63,9 +63,14 @@ FaculaValue number(const Scalar& s) {
   return v;
 }
 
+GeneratorImpl& generator_of(const KernelArg& a, Device device, const char* op) {
+  return generator_for(a.at != nullptr ? at<Generator>(a) : Generator(), device, op);
+}
+
 // The arguments of a call as the vendor sees them, with what they point to.
 class Arguments {
  public:
+  explicit Arguments(const char* op) : op_(op) {}
   FaculaValue value(const KernelArg& a, Device device) {
     FaculaValue v{};
     v.count = static_cast<int32_t>(a.count);
@@ -114,8 +119,7 @@ class Arguments {
         v.at.i = static_cast<int64_t>(at<MemoryFormat>(a));
         break;
       case Kind::Generator: {
-        const Generator* given = static_cast<const Generator*>(a.at);
-        const Philox key = (given != nullptr && *given ? *given : default_generator(device))->next();
+        const Philox key = generator_of(a, device, op_).next();
         v.kind = FACULA_RANDOM;
         v.at.seed = key.seed();
         v.more.offset = key.offset();
@@ -144,6 +148,7 @@ class Arguments {
     for (size_t i = 0; i < n; ++i) made.push_back(list[i].defined() ? plain(list[i]) : absent_tensor());
     return made.data();
   }
+  const char* op_;
   std::deque<std::vector<FaculaTensor>> tensors_;
   std::deque<std::vector<int64_t>> ints_;
   std::deque<std::string> texts_;
@@ -209,7 +214,7 @@ bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg>
                  Device device) {
   const FaculaKernel kernel = door.kernels[op.number].load(std::memory_order_acquire);
   if (kernel == nullptr) return false;
-  Arguments store;
+  Arguments store(op.name);
   std::vector<FaculaValue> values;
   values.reserve(args.size());
   for (const KernelArg& a : args) values.push_back(store.value(a, device));
@@ -336,12 +341,12 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
   const size_t inputs = args.size() - static_cast<size_t>(op.outs);
   Stack stack;
   std::vector<Tensor> mirrors(inputs);
-  Generator source, drawing;  // the CPU goes on in the device's stream of numbers
+  GeneratorImpl* source = nullptr;
+  Generator drawing;  // the CPU goes on in the device's stream of numbers
   for (size_t i = 0; i < inputs; ++i) {
     stack.push_back(host_value(args[i]));
     if (args[i].kind == Kind::Generator) {
-      const auto* given = static_cast<const Generator*>(args[i].at);
-      source = given != nullptr && *given ? *given : default_generator(device);
+      source = &generator_of(args[i], device, op.name);
       drawing = make_intrusive<GeneratorImpl>(Device{});
       drawing->set_state(source->state());
       stack.back() = drawing;
@@ -361,7 +366,7 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
     }
     s = saved;
   }
-  if (source) source->set_state(drawing->state());
+  if (source != nullptr) source->set_state(drawing->state());
   for (size_t i = 0; i < inputs; ++i) {
     if (is_written(op, i) && args[i].at != nullptr) write_mirror(at<Tensor>(args[i]), mirrors[i]);
   }
