@@ -117,6 +117,11 @@ void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
     device_copy(middle, src, false);
     return device_copy(self, middle, false);
   }
+  if (src.is_cpu() && !door_of(self.device().type).supports(src.dtype())) {
+    const Tensor converted = make_empty(src.sizes(), self.dtype());
+    copy_strided(converted, src);
+    return device_copy(self, converted, non_blocking);
+  }
   if (src.is_cpu() && src.numel() == 1 && door_convert(door_of(self.device().type), self, src)) return;
   const Tensor moved = dense(src);
   const bool direct = same_layout(self, moved) && is_non_overlapping_and_dense(self.sizes(), self.strides());
