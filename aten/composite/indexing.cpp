@@ -42,7 +42,7 @@ std::vector<Tensor> positions(const Tensor& self, TensorList indices, const char
                self.dim(), " dims");
   // Indices may come from another device, as torch allows for those on the CPU.
   for (Tensor& t : result) {
-    if (t.defined() && t.device() != self.device()) t = ops::to_device(t, self.device(), std::nullopt);
+    if (t.defined() && t.device() != self.device()) t = ops::to_device(t, self.device(), ScalarType::Int64);
   }
   return result;
 }

@@ -8,8 +8,7 @@ namespace facula::cpu {
 
 void native_dropout(const Tensor& input, double p, const Generator& generator, const Tensor& out, const Tensor& mask) {
   // One draw from the stream, whatever the size.
-  GeneratorImpl& source = generator ? *generator : *default_generator(input.device());
-  const Philox stream = source.next();
+  const Philox stream = generator_for(generator, input.device(), "dropout").next();
   const auto threshold = static_cast<uint64_t>(p * 4294967296.0 + 0.5);
   const Tensor x = dense_compute(input);
   into_dense(mask, ScalarType::Bool, [&](const Tensor& keep) {

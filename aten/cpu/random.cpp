@@ -21,12 +21,7 @@ constexpr int64_t kGroups = 16;  // worked on at a time
 
 const RandomTable& table() { return FACULA_BY_ISA(random_table); }
 
-Philox next_stream(const Generator& generator, const char* op) {
-  const Generator& g = generator ? generator : default_generator();
-  FACULA_CHECK(g->device().type == kCPU, Runtime, op, "(): the generator is of device ", to_string(g->device()),
-               ", the tensor is on the CPU");
-  return g->next();
-}
+Philox next_stream(const Generator& generator, const char* op) { return generator_for(generator, Device{}, op).next(); }
 PhiloxKey key_of(const Philox& p) { return {p.seed(), p.offset()}; }
 
 // Fills `out` in logical order. make(first, groups, C* to) writes `per_group` numbers for each of the

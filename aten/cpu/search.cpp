@@ -183,8 +183,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
     FACULA_CHECK(replacement || possible >= num_samples, Runtime, "multinomial(): cannot draw ", num_samples,
                  " categories without replacement, row ", r, " has ", possible, " of positive weight");
   }
-  const Generator& g = generator ? generator : default_generator();
-  const Philox stream = g->next();
+  const Philox stream = generator_for(generator, Device{}, "multinomial").next();
   const PhiloxKey key{stream.seed(), stream.offset()};
   const RandomTable& table = FACULA_BY_ISA(random_table);
   const int64_t per_row = replacement ? num_samples : n;

@@ -34,6 +34,4 @@ def record_stream(self: Any, stream: Any) -> None:
     from facula.backends._device_module import Stream, expect
 
     expect("record_stream", stream, Stream)
-    if stream.device.type != self.device.type:
-        raise RuntimeError(f"record_stream(): the tensor is on {self.device}, and {stream} is not")
-    _C._record_stream(self, stream.handle)
+    _C._record_stream(self, stream.device, stream.handle)

@@ -113,7 +113,7 @@ PyObject* load_library(PyObject*, PyObject* path) {
 Device device_argument(PyObject* o) {
   const Device d = device_value(o);
   FACULA_CHECK(d.type > kMeta, Value, "'", to_string(d), "' has no streams and no memory of its own");
-  door_of(d.type);
+  started_door(d.type);
   return resolved(d);
 }
 
@@ -243,9 +243,12 @@ PyObject* new_event(PyObject*, PyObject* args) {
   PyObject* device;
   int timing = 0;
   if (PyArg_ParseTuple(args, "Op:_new_event", &device, &timing) == 0) throw PythonError();
-  auto event = std::make_unique<DeviceEvent>(device_argument(device), timing != 0);
-  PyObject* capsule = check(PyCapsule_New(
-      event.get(), kEvent, [](PyObject* o) { delete static_cast<DeviceEvent*>(PyCapsule_GetPointer(o, kEvent)); }));
+  const Device d = device_argument(device);
+  auto event = unlocked([&] { return std::make_unique<DeviceEvent>(d, timing != 0); });
+  PyObject* capsule = check(PyCapsule_New(event.get(), kEvent, [](PyObject* o) {
+    const auto* const e = static_cast<DeviceEvent*>(PyCapsule_GetPointer(o, kEvent));
+    unlocked([&] { delete e; });
+  }));
   event.release();
   return capsule;
   FACULA_PY_END(nullptr)
@@ -288,7 +291,8 @@ PyObject* event_elapsed(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   PyObject *start, *end;
   if (PyArg_ParseTuple(args, "OO:_event_elapsed", &start, &end) == 0) throw PythonError();
-  return PyFloat_FromDouble(event_argument(start).elapsed_to(event_argument(end)));
+  const DeviceEvent &from = event_argument(start), &to = event_argument(end);
+  return PyFloat_FromDouble(unlocked([&] { return from.elapsed_to(to); }));
   FACULA_PY_END(nullptr)
 }
 
@@ -299,19 +303,23 @@ PyObject* graph_begin(PyObject*, PyObject* args) {
   const StreamArgument s = stream_arguments(args, "OO:_graph_begin");
   const Door& d = door_of(s.device.type);
   FACULA_CHECK(d.api.begin_capture != nullptr, NotImplemented, "device '", d.name, "' has no graphs");
-  d.check(d.api.begin_capture(d.api.context, s.device.index, s.stream), s.device.index, "beginning a capture failed");
-  return PyLong_FromUnsignedLongLong(d.memory->begin_graph(s.device.index, s.stream));
+  return PyLong_FromUnsignedLongLong(unlocked([&] {
+    d.check(d.api.begin_capture(d.api.context, s.device.index, s.stream), s.device.index, "beginning a capture failed");
+    return d.memory->begin_graph(s.device.index, s.stream);
+  }));
   FACULA_PY_END(nullptr)
 }
 PyObject* graph_end(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const StreamArgument s = stream_arguments(args, "OO:_graph_end");
   const Door& d = door_of(s.device.type);
-  void* graph = nullptr;
-  const int32_t status = d.api.end_capture(d.api.context, s.device.index, s.stream, &graph);
-  d.memory->end_graph(s.device, s.stream);
-  d.check(status, s.device.index, "ending a capture failed");
-  return PyLong_FromVoidPtr(graph);
+  return PyLong_FromVoidPtr(unlocked([&] {
+    void* graph = nullptr;
+    const int32_t status = d.api.end_capture(d.api.context, s.device.index, s.stream, &graph);
+    d.memory->end_graph(s.device, s.stream);
+    d.check(status, s.device.index, "ending a capture failed");
+    return graph;
+  }));
   FACULA_PY_END(nullptr)
 }
 // _graph_free(device, number): the memory that _graph_begin's number stands for serves others again
@@ -321,7 +329,7 @@ PyObject* graph_free(PyObject*, PyObject* args) {
   unsigned long long number;
   if (PyArg_ParseTuple(args, "OK:_graph_free", &device, &number) == 0) throw PythonError();
   const Device d = device_argument(device);
-  door_of(d.type).memory->destroy_graph(d, number);
+  unlocked([&] { door_of(d.type).memory->destroy_graph(d, number); });
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -340,7 +348,8 @@ PyObject* graph_destroy(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const StreamArgument s = stream_arguments(args, "OO:_graph_destroy");
   const Door& d = door_of(s.device.type);
-  d.check(d.api.destroy_graph(d.api.context, s.device.index, s.stream), s.device.index, "destroying a graph failed");
+  d.check(unlocked([&] { return d.api.destroy_graph(d.api.context, s.device.index, s.stream); }), s.device.index,
+          "destroying a graph failed");
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -373,11 +382,14 @@ PyObject* door_empty_cache(PyObject*, PyObject* name) {
 }
 PyObject* record_stream(PyObject*, PyObject* args) {
   FACULA_PY_TRY
-  PyObject *tensor, *stream;
-  if (PyArg_ParseTuple(args, "O!O:_record_stream", tensor_type, &tensor, &stream) == 0) throw PythonError();
+  PyObject *tensor, *device, *stream;
+  if (PyArg_ParseTuple(args, "O!OO:_record_stream", tensor_type, &tensor, &device, &stream) == 0) throw PythonError();
   const Tensor& t = tensor_of(tensor);
   FACULA_CHECK(t.device().type > kMeta, Runtime, "record_stream(): the tensor is on ", to_string(t.device()),
                ", which has no streams");
+  const Device d = device_argument(device);
+  FACULA_CHECK(d == t.device(), Value, "record_stream(): the tensor is on ", to_string(t.device()),
+               ", the stream is of ", to_string(d));
   door_of(t.device().type).memory->record_stream(t.storage()->data(), t.device(), PyLong_AsVoidPtr(stream));
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
@@ -392,7 +404,9 @@ PyObject* pin(PyObject*, PyObject* args) {
                to_string(t.device()));
   if (is_pinned(t.raw())) return wrap(Tensor(t));
   const DimVector strides = preserved_strides(t);
-  const Tensor made = from_storage(allocate_pinned(door_argument(name), t.nbytes()), t.sizes(), strides, 0, t.dtype());
+  Door& door = door_argument(name);
+  const Storage storage = unlocked([&] { return allocate_pinned(door, t.nbytes()); });
+  const Tensor made = from_storage(storage, t.sizes(), strides, 0, t.dtype());
   GradMode off(false);
   engine_roles().copy_into(made, detach(t));
   return wrap(Tensor(made));

@@ -22,4 +22,13 @@ Generator& default_generator(Device device) {
   return g;
 }
 
+GeneratorImpl& generator_for(const Generator& given, Device device, const char* op) {
+  if (!given) return *default_generator(device);
+  const Device of = given->device();
+  const bool fits = of.type == device.type && (of.index < 0 || device.index < 0 || of.index == device.index);
+  FACULA_CHECK(fits, Runtime, op, "(): the generator is of device ", to_string(of), ", the tensor is on ",
+               to_string(device), "; make one with facula.Generator(device)");
+  return *given;
+}
+
 }  // namespace facula

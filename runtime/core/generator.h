@@ -73,5 +73,7 @@ class FACULA_API GeneratorImpl final : public RefCounted {
 
 using Generator = intrusive_ptr<GeneratorImpl>;
 FACULA_API Generator& default_generator(Device device = {});
+// The one that `op` draws from on the device: the one given, which must be of that device, or its default.
+FACULA_API GeneratorImpl& generator_for(const Generator& given, Device device, const char* op);
 
 }  // namespace facula

@@ -61,7 +61,7 @@ void copy_within(const Tensor& self, const Tensor& src) {
     raise(ErrorKind::NotImplemented, "device '", door.name, "' has no template for ", dtype_name(src.dtype()), " to ",
           dtype_name(self.dtype()), " copies; its package must serve the formula \"copy\" in `pointwise`");
   }
-  count_fallback(door, "copy");
+  count_fallback(door, "copy", self.device());
   const Tensor target = host_mirror(self);
   copy_strided(target, host_mirror(src));
   write_mirror(self, target);
@@ -73,9 +73,14 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
   if (nbytes == 0) return;
   const bool to_host = to.type <= kMeta, from_host = from.type <= kMeta;
   const Device lead = from_host ? to : from;
-  Door& door = door_of(lead.type);
-  door.start();
+  Door& door = started_door(lead.type);
   void* const stream = current_stream(lead);
+  if ((to_host || from_host) && door.memory->is_captured(lead.index, stream) &&
+      !(non_blocking && is_pinned(to_host ? dst : src))) {
+    raise_in_capture(lead, to_host ? "its values can be read on the host when the graph has been replayed"
+                                   : "copy from the host before the capture, or with non_blocking=True from "
+                                     "pinned memory of the same dtype and layout");
+  }
   const bool peers = !to_host && !from_host && !(to == from);
   if (peers) {  // the memory of `to` is ready when its stream comes here
     DeviceEvent ready(to);
@@ -111,6 +116,11 @@ void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
     const Tensor middle = make_empty(src.sizes(), src.dtype());
     device_copy(middle, src, false);
     return device_copy(self, middle, false);
+  }
+  if (src.is_cpu() && !door_of(self.device().type).supports(src.dtype())) {
+    const Tensor converted = make_empty(src.sizes(), self.dtype());
+    copy_strided(converted, src);
+    return device_copy(self, converted, non_blocking);
   }
   if (src.is_cpu() && src.numel() == 1 && door_convert(door_of(self.device().type), self, src)) return;
   const Tensor moved = dense(src);

@@ -218,6 +218,12 @@ Door& door_of(DeviceType type) {
   return *d;
 }
 
+Door& started_door(DeviceType type) {
+  Door& d = door_of(type);
+  d.start();
+  return d;
+}
+
 std::vector<Door*> all_doors() {
   std::vector<Door*> found;
   for (std::atomic<Door*>& slot : g_doors) {

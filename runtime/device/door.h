@@ -42,6 +42,8 @@ struct Door {
 // Null for the CPU, meta and names without a package. The Door lives for ever.
 FACULA_API Door* door_or_null(DeviceType type);
 FACULA_API Door& door_of(DeviceType type);  // raises
+// For calls of the vendor's functions: raises in a child process that the device has not followed.
+FACULA_API Door& started_door(DeviceType type);
 FACULA_API std::vector<Door*> all_doors();
 
 // Checks versions and required functions; the status is FACULA_OK or the text is in door_error().
@@ -102,7 +104,8 @@ FACULA_API Scalar device_scalar(const Tensor& self);
 FACULA_API Tensor host_mirror(const Tensor& t);
 FACULA_API void write_mirror(const Tensor& t, const Tensor& host);
 
-void count_fallback(Door& door, const char* op);
+// Before the CPU does the operator's work; raises where that cannot be.
+void count_fallback(Door& door, const char* op, Device device);
 [[noreturn]] void raise_no_door_kernel(const Door& door, const OperatorEntry& op);
 
 }  // namespace facula

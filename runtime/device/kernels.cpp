@@ -2,6 +2,7 @@
 
 #include <forward_list>
 
+#include "runtime/device/memory.h"
 #include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/strided.h"
@@ -72,10 +73,14 @@ FaculaValue number(const Scalar& s) {
   return v;
 }
 
+GeneratorImpl& generator_of(const KernelArg& a, Device device, const char* op) {
+  return generator_for(a.at != nullptr ? at<Generator>(a) : Generator(), device, op);
+}
+
 // The arguments of a call as the vendor sees them, with what they point to.
 class Arguments {
  public:
-  explicit Arguments(std::span<const KernelArg> args) {
+  Arguments(const char* op, std::span<const KernelArg> args) : op_(op) {
     size_t n = 0;
     for (const KernelArg& a : args) n += a.kind == Kind::Tensor ? 1 : a.kind == Kind::Tensors ? a.count : 0;
     tensors_.reserve(n);  // they stay where they are
@@ -128,8 +133,7 @@ class Arguments {
         v.at.i = static_cast<int64_t>(at<MemoryFormat>(a));
         break;
       case Kind::Generator: {
-        const Generator* given = static_cast<const Generator*>(a.at);
-        const Philox key = (given != nullptr && *given ? *given : default_generator(device))->next();
+        const Philox key = generator_of(a, device, op_).next();
         v.kind = FACULA_RANDOM;
         v.at.seed = key.seed();
         v.more.offset = key.offset();
@@ -157,6 +161,7 @@ class Arguments {
     for (size_t i = 0; i < n; ++i) tensors_.push_back(list[i].defined() ? plain(list[i]) : absent_tensor());
     return tensors_.data() + first;
   }
+  const char* op_;
   SmallVector<FaculaTensor, 8> tensors_;
   std::forward_list<std::vector<int64_t>> ints_;
   std::forward_list<std::string> texts_;
@@ -222,7 +227,7 @@ bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg>
                  Device device) {
   const FaculaKernel kernel = door.kernels[op.number].load(std::memory_order_acquire);
   if (kernel == nullptr) return false;
-  Arguments store(args);
+  Arguments store(op.name, args);
   SmallVector<FaculaValue, 16> values;
   values.reserve(args.size());
   for (const KernelArg& a : args) values.push_back(store.value(a, device));
@@ -339,16 +344,16 @@ Value host_value(const KernelArg& a) {
 
 void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
               Device device) {
-  count_fallback(door, op.name);
+  count_fallback(door, op.name, device);
   const size_t inputs = args.size() - static_cast<size_t>(op.outs);
   Stack stack;
   std::vector<Tensor> mirrors(inputs);
-  Generator source, drawing;  // the CPU goes on in the device's stream of numbers
+  GeneratorImpl* source = nullptr;
+  Generator drawing;  // the CPU goes on in the device's stream of numbers
   for (size_t i = 0; i < inputs; ++i) {
     stack.push_back(host_value(args[i]));
     if (args[i].kind == Kind::Generator) {
-      const auto* given = static_cast<const Generator*>(args[i].at);
-      source = given != nullptr && *given ? *given : default_generator(device);
+      source = &generator_of(args[i], device, op.name);
       drawing = make_intrusive<GeneratorImpl>(Device{});
       drawing->set_state(source->state());
       stack.back() = drawing;
@@ -368,7 +373,7 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
     }
     s = saved;
   }
-  if (source) source->set_state(drawing->state());
+  if (source != nullptr) source->set_state(drawing->state());
   for (size_t i = 0; i < inputs; ++i) {
     if (is_written(op, i) && args[i].at != nullptr) write_mirror(at<Tensor>(args[i]), mirrors[i]);
   }
@@ -396,7 +401,10 @@ void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelA
   call_cpu(*door, op, args, result, device);
 }
 
-void count_fallback(Door& door, const char* op) {
+void count_fallback(Door& door, const char* op, Device device) {
+  if (door.memory->is_captured(device.index, current_stream(device))) {
+    raise_in_capture(device, concat(op, "() has no kernel there, and the CPU's work is not recorded").c_str());
+  }
   std::lock_guard lock(door.counting);
   ++door.fallbacks[op];
 }
@@ -486,11 +494,10 @@ bool door_convert(Door& door, const Tensor& out, const Tensor& in) {
 void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
                     ScalarType compute, LoopArgs args) {
   if (outs[0]->numel() == 0) return;
-  Door& door = door_of(outs[0]->device().type);
-  door.start();
+  Door& door = started_door(outs[0]->device().type);
   if (run_template(door, op.entry->name, op.variant, op.masks, inputs, outs, compute, args)) return;
   if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, *op.entry);
-  count_fallback(door, op.entry->name);
+  count_fallback(door, op.entry->name, outs[0]->device());
   Tensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
   const Tensor* in_ptrs[kMaxPointwiseOperands];
   const Tensor* out_ptrs[kMaxPointwiseOperands];

@@ -182,13 +182,8 @@ Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const 
   Block* block = grown(p, d, size, arena);
   if (block == nullptr && caching()) {
     release(p, d);
-    bool capturing = false;
-    {
-      std::lock_guard lock(p.mutex);
-      capturing = !p.captures.empty();
-    }
-    if (!capturing) synchronize(d);  // vendors may give memory back in the order of its stream
-    {                                // what came back may lie beside blocks that live
+    if (!is_captured(d.index)) synchronize(d);  // vendors may give memory back in the order of its stream
+    {                                           // what came back may lie beside blocks that live
       std::lock_guard lock(p.mutex);
       ++p.stats.retries;
       block = p.blocks.take(size, arena);
@@ -300,6 +295,7 @@ uint64_t DeviceMemory::begin_graph(int index, void* stream) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
   p.captures.push_back({stream, std::this_thread::get_id(), ++p.captured});
+  ++captures_;
   return p.captured;
 }
 void DeviceMemory::end_graph(Device device, void* stream) {
@@ -307,21 +303,37 @@ void DeviceMemory::end_graph(Device device, void* stream) {
   decltype(p.deferred) deferred;
   {
     std::lock_guard lock(p.mutex);
-    std::erase_if(p.captures, [&](const Pool::Capture& c) { return c.stream == stream; });
+    captures_ -=
+        static_cast<int>(std::erase_if(p.captures, [&](const Pool::Capture& c) { return c.stream == stream; }));
     if (p.captures.empty()) deferred.swap(p.deferred);
   }
   for (const auto& [block, others] : deferred) retire(p, device, block, others);
 }
 bool DeviceMemory::is_captured(int index, void* stream) {
+  if (captures_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
   return graph_of(p, stream) != 0;
 }
+bool DeviceMemory::is_captured(int index) {
+  if (captures_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
+  Pool& p = pool(index);
+  std::lock_guard lock(p.mutex);
+  return !p.captures.empty();
+}
 uint64_t DeviceMemory::graph_of(const Pool& p, void* stream) {
+  uint64_t newest = 0;  // of this thread
   for (const Pool::Capture& c : p.captures) {
-    if (c.stream == stream || c.thread == std::this_thread::get_id()) return c.graph;
+    if (c.stream == stream) return c.graph;
+    if (c.thread == std::this_thread::get_id()) newest = c.graph;
   }
-  return 0;
+  return newest;
+}
+void raise_in_capture(Device device, const char* what) {
+  raise(ErrorKind::Runtime, "a graph is being captured on ", to_string(device),
+        ", which records the work and does not run it: ", what);
 }
 void DeviceMemory::destroy_graph(Device device, uint64_t graph) {
   if (door_.forked.load(std::memory_order_relaxed)) return;  // the parent's
@@ -335,8 +347,10 @@ void DeviceMemory::destroy_graph(Device device, uint64_t graph) {
 
 void DeviceMemory::empty_cache() {
   for (size_t i = 0; i < std::size(pools_); ++i) {
-    if (Pool* const p = pools_[i].load(std::memory_order_acquire); p != nullptr)
-      release(*p, Device{door_.type, static_cast<int8_t>(i)});
+    Pool* const p = pools_[i].load(std::memory_order_acquire);
+    if (p == nullptr) continue;
+    door_.start();
+    release(*p, Device{door_.type, static_cast<int8_t>(i)});
   }
 }
 
@@ -361,7 +375,11 @@ struct Pinned {
   Door* door;
   char* data;
   size_t nbytes;
-  std::vector<std::unique_ptr<DeviceEvent>> events;
+  struct Use {
+    void* stream;
+    std::unique_ptr<DeviceEvent> last;  // its last copy from or to here
+  };
+  std::vector<Use> uses;  // one of each stream
   bool in_graphs = false;
 };
 struct PinnedTable {
@@ -390,7 +408,7 @@ void release_pinned(void* context) {
   // A graph reads it at each replay, and nobody says when the last one was: it stays.
   if (p->in_graphs || p->door->forked.load(std::memory_order_relaxed)) return;
   try {
-    for (const auto& e : p->events) e->synchronize();
+    for (const Pinned::Use& use : p->uses) use.last->synchronize();
   } catch (...) {
   }
   p->door->ignore(p->door->api.unpin(p->door->api.context, p->data, p->nbytes));
@@ -423,18 +441,29 @@ bool is_pinned(const void* data) {
 }
 
 bool use_pinned(const void* data, Device device, void* stream) {
-  if (!is_pinned(data)) return false;
-  std::unique_ptr<DeviceEvent> event;
-  if (!door_of(device.type).memory->is_captured(device.index, stream)) {
-    event = std::make_unique<DeviceEvent>(device);
-    event->record(stream);
-  }
+  const bool captured = door_of(device.type).memory->is_captured(device.index, stream);
   PinnedTable& t = pinned_table();
+  Pinned* p = nullptr;
+  Pinned::Use use{stream, nullptr};
+  {
+    std::lock_guard lock(t.mutex);
+    p = find_pinned(t, data);
+    if (p == nullptr) return false;
+    p->in_graphs = p->in_graphs || captured;
+    if (captured) return true;
+    const auto at = std::find_if(p->uses.begin(), p->uses.end(), [&](const Pinned::Use& u) {
+      return u.stream == stream && u.last->device() == device;
+    });
+    if (at != p->uses.end()) {  // recorded anew, it stands for the copies before too
+      use = std::move(*at);
+      p->uses.erase(at);
+    }
+  }
+  if (use.last == nullptr) use.last = std::make_unique<DeviceEvent>(device);
+  use.last->record(stream);
   std::lock_guard lock(t.mutex);
-  Pinned* const p = find_pinned(t, data);
-  if (p != nullptr && event == nullptr) p->in_graphs = true;
-  if (p != nullptr && event != nullptr) p->events.push_back(std::move(event));
-  return p != nullptr;
+  p->uses.push_back(std::move(use));
+  return true;
 }
 
 }  // namespace facula

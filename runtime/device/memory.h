@@ -30,7 +30,9 @@ class DeviceMemory final : public Allocator {
   void end_graph(Device device, void* stream);  // when the vendor has ended the capture
   // The device must have done the graph's work.
   void destroy_graph(Device device, uint64_t graph);
+  // Is work for the stream, or of this thread, being recorded? Without a stream: any of the device's?
   bool is_captured(int index, void* stream);
+  bool is_captured(int index);
   void empty_cache();
   DeviceMemoryStats stats(int index);
   void reset_peak(int index);
@@ -74,11 +76,15 @@ class DeviceMemory final : public Allocator {
   // Waits for the streams `others` before the block serves again.
   void retire(Pool& pool, Device device, Block* block, const std::vector<void*>& others);
   static uint64_t graph_of(const Pool& pool, void* stream);
+  static inline std::atomic<int> captures_{0};  // going on, of all devices
 
   Door& door_;
   std::mutex making_;
   std::atomic<Pool*> pools_[128] = {};  // by index, made when first asked for; they live for ever, as the Door does
 };
+
+// Raises for what a graph cannot record; `what` ends the sentence.
+[[noreturn]] void raise_in_capture(Device device, const char* what);
 
 // Page-locked host memory of `door`'s making; freed when copies from and to it have been done.
 FACULA_API Storage allocate_pinned(Door& door, size_t nbytes);

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "runtime/device/door.h"
+#include "runtime/device/memory.h"
 
 namespace facula {
 
@@ -64,7 +65,7 @@ void set_current_stream(Device device, void* stream) {
 }
 
 void* pooled_stream(Device device, int priority) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   FACULA_CHECK(d.has_streams(), NotImplemented, "device '", d.name, "' has one stream only, the default one");
   device = resolved(device);
   Pools& p = pools();
@@ -81,20 +82,24 @@ void* pooled_stream(Device device, int priority) {
 }
 
 void synchronize(Device device) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   device = resolved(device);
   if (d.api.synchronize_device == nullptr) return;
+  if (d.memory->is_captured(device.index)) raise_in_capture(device, "wait for the device when the capture has ended");
   d.check(d.api.synchronize_device(d.api.context, device.index), device.index, "work on the device failed");
 }
 
 void synchronize_stream(Device device, void* stream) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   if (!d.has_streams()) return;
+  if (d.memory->is_captured(device.index, stream)) {
+    raise_in_capture(device, "wait for the stream when the capture has ended");
+  }
   d.check(d.api.synchronize_stream(d.api.context, device.index, stream), device.index, "work on the device failed");
 }
 
 DeviceEvent::DeviceEvent(Device device, bool timing) : device_(resolved(device)) {
-  Door& d = door_of(device.type);
+  Door& d = started_door(device.type);
   if (!d.has_streams()) return;
   if (!timing) {
     Pools& p = pools();
@@ -124,32 +129,34 @@ DeviceEvent::~DeviceEvent() {
 }
 
 void DeviceEvent::record(void* stream) {
+  Door& d = started_door(device_.type);
   if (event_ == nullptr) return;
-  Door& d = door_of(device_.type);
   d.check(d.api.record_event(d.api.context, device_.index, event_, stream), device_.index, "recording an event failed");
 }
 void DeviceEvent::wait(Device device, void* stream) const {
+  Door& d = started_door(device_.type);
   if (event_ == nullptr) return;
-  Door& d = door_of(device_.type);
   d.check(d.api.wait_event(d.api.context, device.index, event_, stream), device.index, "waiting for an event failed");
 }
 bool DeviceEvent::done() const {
+  Door& d = started_door(device_.type);
   if (event_ == nullptr) return true;
-  Door& d = door_of(device_.type);
   const int32_t status = d.api.query_event(d.api.context, device_.index, event_);
   if (status == FACULA_NOT_READY) return false;
   d.check(status, device_.index, "work on the device failed");
   return true;
 }
 void DeviceEvent::synchronize() const {
+  Door& d = started_door(device_.type);
   if (event_ == nullptr) return;
-  Door& d = door_of(device_.type);
   d.check(d.api.synchronize_event(d.api.context, device_.index, event_), device_.index, "work on the device failed");
 }
 double DeviceEvent::elapsed_to(const DeviceEvent& end) const {
-  Door& d = door_of(device_.type);
+  Door& d = started_door(device_.type);
   FACULA_CHECK(timing_ && end.timing_ && d.api.elapsed != nullptr, Runtime,
                "elapsed_time(): both events need enable_timing=True");
+  FACULA_CHECK(device_ == end.device_, Runtime, "elapsed_time(): the events are of ", to_string(device_), " and ",
+               to_string(end.device_), "; time is measured on one device");
   double ms = 0;
   d.check(d.api.elapsed(d.api.context, device_.index, event_, end.event_, &ms), device_.index, "elapsed_time() failed");
   return ms;

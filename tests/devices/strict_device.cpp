@@ -3,9 +3,11 @@
 // kernels use the other mapping. Streams are threads that dawdle; two devices; failures on demand.
 #include "device.h"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -144,6 +146,11 @@ Stream& stream_of(int32_t index, void* stream) {
 
 int failing_launches = 0;
 int64_t launches = 0, ranges = 0;
+std::atomic<int64_t> events{0}, locked{0};  // events made; calls of those below that came with Python's lock
+void note_lock() {
+  static const auto held = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  if (held != nullptr && held() != 0) ++locked;
+}
 std::mutex failing_mutex;
 bool fails_now() {
   std::lock_guard lock(failing_mutex);
@@ -264,6 +271,7 @@ int32_t copy(void*, const FaculaCopy* c) {
   });
 }
 int32_t pin(void*, size_t nbytes, void** out) {
+  note_lock();
   *out = std::aligned_alloc(64, (nbytes + 63) / 64 * 64);
   return *out != nullptr ? FACULA_OK : FACULA_OUT_OF_MEMORY;
 }
@@ -312,10 +320,15 @@ struct Event {
 };
 Event& event_of(void* e) { return *static_cast<Event*>(e); }
 int32_t create_event(void*, int32_t, int32_t, void** out) {
+  note_lock();
+  ++events;
   *out = new Event;
   return FACULA_OK;
 }
-int32_t destroy_event(void*, int32_t, void*) { return FACULA_OK; }  // a stream may still come to it
+int32_t destroy_event(void*, int32_t, void*) {
+  note_lock();
+  return FACULA_OK;  // a stream may still come to it
+}
 int32_t record_event(void*, int32_t index, void* event, void* stream) {
   Event& e = event_of(event);
   Stream& s = stream_of(index, stream);
@@ -363,18 +376,21 @@ int32_t synchronize_event(void*, int32_t, void* event) {
   return FACULA_OK;
 }
 int32_t elapsed(void*, int32_t, void* start, void* end, double* ms) {
+  note_lock();
   *ms = std::chrono::duration<double, std::milli>(event_of(end).time - event_of(start).time).count();
   return FACULA_OK;
 }
 
 using Graph = std::vector<std::function<int32_t()>>;
 int32_t begin_capture(void*, int32_t index, void* stream) {
+  note_lock();
   Stream& s = stream_of(index, stream);
   std::lock_guard lock(s.mutex);
   s.capture = new Graph;
   return FACULA_OK;
 }
 int32_t end_capture(void*, int32_t index, void* stream, void** graph) {
+  note_lock();
   Stream& s = stream_of(index, stream);
   std::lock_guard lock(s.mutex);
   *graph = std::exchange(s.capture, nullptr);
@@ -385,6 +401,7 @@ int32_t launch_graph(void*, int32_t index, void* graph, void* stream) {
   return FACULA_OK;
 }
 int32_t destroy_graph(void*, int32_t, void* graph) {
+  note_lock();
   delete static_cast<Graph*>(graph);
   return FACULA_OK;
 }
@@ -452,4 +469,6 @@ FACULA_EXPORT void set_memory(int index, size_t nbytes) {
 }
 FACULA_EXPORT int64_t count_launches() { return @NAME@::launches; }
 FACULA_EXPORT int64_t count_ranges() { return @NAME@::ranges; }
+FACULA_EXPORT int64_t count_events() { return @NAME@::events; }
+FACULA_EXPORT int64_t count_locked() { return @NAME@::locked; }
 }

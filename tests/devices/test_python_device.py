@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import facula as fa
+import numpy as np
 import pytest
 from facula import backends
 from facula.testing import conformance
+from numpy_device import NumpyDevice
 
 
 def test_conformance(numpyfied: str) -> None:
@@ -55,3 +57,79 @@ def test_pickle_and_deepcopy(numpyfied: str) -> None:
         assert y.device == x.device and y.tolist() == [0, 1, 2, 3]
     x.resize_(6)
     assert x.shape == (6,) and x[:4].tolist() == [0, 1, 2, 3]
+
+
+class Limited(NumpyDevice):
+    """Without float64 and int32."""
+
+    name = "limited"
+    dtypes = (fa.float32, fa.int64, fa.bool)
+    flags = backends.Backend.HOST_MEMORY | backends.Backend.CPU_FALLBACK
+
+
+def test_host_data_of_a_dtype_that_the_device_has_not() -> None:
+    backends.register(Limited())
+    x = fa.tensor(np.arange(3.0))
+    assert x.to("limited", fa.float32).tolist() == [0, 1, 2]
+    assert x.to("limited", fa.float32, non_blocking=True).tolist() == [0, 1, 2]
+    assert fa.empty(3, device="limited").copy_(x).tolist() == [0, 1, 2]
+    assert fa.empty(3, device="limited").copy_(x[2]).tolist() == [2, 2, 2]
+    assert fa.empty(2, 2, device="limited").t().copy_(x[1:]).tolist() == [[1, 2], [1, 2]]
+    y = fa.arange(3.0, device="limited")
+    assert y[fa.tensor([2, 0], dtype=fa.int32)].tolist() == [2, 0]
+    assert (y + fa.tensor(1.5, dtype=fa.float64)).tolist() == [1.5, 2.5, 3.5]
+    with pytest.raises(TypeError, match="device 'limited' has no tensors of float64"):
+        x.to("limited")
+
+
+class Calling(NumpyDevice):
+    """With functions that facula calls without Python's lock, which they take."""
+
+    name = "calling"
+    flags = backends.Backend.CACHING
+    calls: list[str] = []  # noqa: RUF012
+
+    def pin(self, nbytes: int) -> int:
+        return self.allocate(0, nbytes, 0)
+
+    def unpin(self, data: int, nbytes: int) -> None:
+        self.deallocate(0, data, nbytes, 0)
+
+    def create_event(self, index: int, timing: bool) -> int:
+        return 7
+
+    def elapsed(self, index: int, start: int, end: int) -> float:
+        return 2.5
+
+    def query_event(self, index: int, event: int) -> bool:
+        return True
+
+    def destroy_event(self, index: int, event: int) -> None:
+        self.calls.append("destroy_event")
+
+    def nothing(self, *args: int) -> int:
+        return 0
+
+    create_stream = synchronize_stream = query_stream = synchronize_device = nothing
+    record_event = wait_event = synchronize_event = nothing
+
+
+def test_events_and_pinned_memory() -> None:
+    backends.register(Calling())
+    start, end = (fa.calling.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) == 2.5
+    with pytest.raises(ValueError, match="mine"):  # they are dropped while it is on its way
+        _raise_with(start, end)
+    del start, end
+    assert Calling.calls == ["destroy_event"] * 4
+    assert fa.ones(3).pin_memory("calling").to("calling", non_blocking=True).tolist() == [1, 1, 1]
+
+
+def _raise_with(*given: object) -> None:
+    mine = [fa.calling.Event(enable_timing=True) for _ in given]
+    for event in mine:
+        event.record()
+    raise ValueError("mine")

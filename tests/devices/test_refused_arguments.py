@@ -292,3 +292,26 @@ def test_scales_of_gradients(device: str) -> None:
             numbers[k] = bad
             text = f"update_scale(): {name} is {shown}; it must be one real number"
             refused(RuntimeError, text, lambda n=numbers: update(*n, 2.0, 0.5, 3))
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize(("where", "other"), [
+    ("strict:0", "cpu"), ("strict:0", "strict:1"), ("cpu", "strict:0"),
+])  # fmt: skip
+def test_generators_of_other_devices(where: str, other: str) -> None:
+    theirs, own = fa.Generator(other), fa.Generator(where)
+    draws: dict[str, Callable[[fa.Generator], fa.Tensor]] = {
+        "rand": lambda g: fa.rand(3, device=where, generator=g),
+        "uniform_": lambda g: fa.empty(3, device=where).uniform_(generator=g),
+        "randperm": lambda g: fa.randperm(4, device=where, generator=g),
+        "multinomial": lambda g: fa.multinomial(fa.ones(4, device=where), 2, generator=g),
+    }
+    for name, draw in draws.items():
+        with pytest.raises(RuntimeError) as error:
+            draw(theirs)
+        assert str(error.value).endswith(
+            f"(): the generator is of device {other}, the tensor is on {where}; "
+            "make one with facula.Generator(device)"
+        ), name
+        assert draw(own).device == fa.device(where)
+    assert fa.rand(2, device="strict:1", generator=fa.Generator("strict")).device.index == 1

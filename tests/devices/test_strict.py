@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import os
 import subprocess
 import sys
 import threading
@@ -191,101 +190,6 @@ def test_random_blocks_do_not_overlap() -> None:
             held[turn] = fa.full((size,), float(turn), device="strict")
     for key, tensor in held.items():
         assert (tensor == key).all().item()
-
-
-def test_a_graph_keeps_its_memory() -> None:
-    side = fa.strict.Stream()
-    x = fa.full((5000,), 3.0, device="strict")
-    fa.strict.empty_cache()
-    before = fa.strict.memory_reserved()
-    graph = fa.strict.Graph()
-    with graph.capture(side):
-        between = x + 1
-        inside = between.data_ptr()
-        y = between * 2
-        del between
-    fa.strict.empty_cache()
-    with side:  # the same stream, where nothing else would keep the block from it
-        others = [fa.zeros(5000, device="strict") for _ in range(20)]
-    assert inside not in [o.data_ptr() for o in others]
-    graph.replay()
-    fa.strict.synchronize()
-    assert (y == 8).all().item() and not any(o.any().item() for o in others)
-    graph.reset()
-    del y, others
-    fa.strict.empty_cache()
-    assert fa.strict.memory_reserved() == before
-
-
-def test_a_capture_owns_what_its_other_streams_allocate() -> None:
-    other = fa.strict.Stream()
-    x = fa.full((5000,), 3.0, device="strict")
-    fa.strict.synchronize()
-    graph = fa.strict.Graph()
-    with graph.capture(), other:
-        inside = fa.empty(5000, device="strict").data_ptr()
-    with other:
-        assert fa.empty(5000, device="strict").data_ptr() != inside
-    del graph  # waits, and gives it back
-    with other:
-        assert (x + 1 == 4).all().item()
-
-
-def test_a_graph_that_is_dropped_has_done_its_work() -> None:
-    side, x = fa.strict.Stream(), fa.full((5000,), 3.0, device="strict")
-    out = fa.zeros(5000, device="strict")
-    fa.strict.synchronize()
-    for _ in range(10):
-        graph = fa.strict.Graph()
-        with graph.capture(side):
-            between = x + 1
-            out.copy_(between * 2)
-            del between
-        graph.replay()
-        del graph
-        with side:
-            others = [fa.full((5000,), 7.0, device="strict") for _ in range(6)]
-        fa.strict.synchronize()
-        assert (out == 8).all().item() and all((o == 7).all().item() for o in others)
-
-
-def test_memory_during_a_capture() -> None:
-    """What it frees, waits for or gives back does not become part of the graph."""
-    side = fa.strict.Stream()
-    with side:
-        t = fa.ones(3 << 20, device="strict")
-        del t
-    x = fa.full((5000,), 3.0, device="strict")
-    y = fa.full((5000,), 4.0, device="strict")
-    fa.strict.synchronize()
-    graph = fa.strict.Graph()
-    with graph.capture(side):
-        z = x + y
-        fa.strict.empty_cache()
-        y.record_stream(side)
-        del y
-        z = z * 2
-        with pytest.raises(RuntimeError, match="is being captured already"):
-            fa.strict.Graph().capture(side).__enter__()
-    fa.strict.empty_cache()
-    for _ in range(3):
-        graph.replay()
-    fa.strict.synchronize()
-    assert z.shape == (5000,)
-    graph.reset()
-
-
-def test_a_graph_reads_pinned_memory_at_each_replay() -> None:
-    p = fa.full((10000,), 5.0).pin_memory("strict")
-    x = fa.zeros(10000, device="strict")
-    fa.strict.synchronize()
-    graph = fa.strict.Graph()
-    with graph.capture():
-        x.copy_(p, non_blocking=True)
-    del p  # neither waits for ever nor takes the memory from the graph
-    graph.replay()
-    fa.strict.synchronize()
-    assert (x == 5).all().item()
 
 
 CACHELESS = """
@@ -479,20 +383,6 @@ def test_pinned_memory() -> None:
         assert batch.is_pinned() and more["a"].is_pinned()
 
 
-def test_graphs() -> None:
-    x = fa.ones(4, device="strict")
-    y = fa.zeros(4, device="strict")
-    fa.strict.synchronize()
-    graph = fa.strict.Graph()
-    with graph.capture():
-        y += x
-    assert y.sum().item() == 0
-    for _ in range(3):
-        graph.replay()
-    assert y.sum().item() == 12
-    graph.reset()
-
-
 def test_random_numbers() -> None:
     fa.strict.manual_seed(3)
     a, b = fa.rand(100, device="strict"), fa.rand(100, device="strict")
@@ -588,19 +478,6 @@ def test_threads() -> None:
     for t in threads:
         t.join()
     assert not wrong
-
-
-def test_fork() -> None:
-    x = fa.ones(2, device="strict")
-    pid = os.fork()
-    if pid == 0:
-        try:
-            x + x
-        except RuntimeError as error:
-            os._exit(0 if "forked" in str(error) and fa.ones(2).sum().item() == 2 else 1)
-        os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert (x + x).sum().item() == 4
 
 
 def test_language_model_trains(tmp_path: Path) -> None:

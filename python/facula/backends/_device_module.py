@@ -21,7 +21,8 @@ class _Entered(threading.local):
 
 
 _entered = _Entered()
-_capturing: set[Stream] = set()  # the streams that are being captured, by whatever thread
+_capturing: dict[Stream, Graph] = {}  # what is being captured, by whatever thread
+_dropped: list[tuple[Any, int | None, int | None]] = []  # graphs that were reset meanwhile
 
 
 def expect(call: str, value: Any, kind: type) -> None:
@@ -115,19 +116,24 @@ class Event:
     ) -> None:
         if interprocess:
             raise NotImplementedError("Event(): events cannot be shared between processes")
-        self._timing, self._event = enable_timing, None
+        self._timing, self._event, self._device = enable_timing, None, None
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the end of the stream's work so far."""
-        stream = stream if stream is not None else _module(self._type).current_stream()
+        stream = _stream_of(self._type, stream, "record")
         if self._event is None:
-            self._event = _C._new_event(stream.device, self._timing)
+            self._event, self._device = _C._new_event(stream.device, self._timing), stream.device
+        elif self._device != stream.device:
+            raise RuntimeError(
+                f"record(): the event was first recorded on {self._device}, and the stream is of "
+                f"{stream.device}; make another event"
+            )
         _C._event_record(self._event, stream.handle)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let the stream's later work wait for the event."""
+        stream = _stream_of(self._type, stream, "wait")
         if self._event is not None:
-            stream = stream if stream is not None else _module(self._type).current_stream()
             _C._event_wait(self._event, stream.device, stream.handle)
 
     def query(self) -> bool:
@@ -157,15 +163,18 @@ class Graph:
     _type = ""
 
     def __init__(self) -> None:
+        self._device: Any = None
         self._graph: int | None = None
         self._memory: int | None = None  # the number of what its work allocated
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> Any:  # two objects would give the same graph back
         raise TypeError("a Graph can be neither copied nor pickled; capture its work again")
 
     def capture(self, stream: Stream | None = None) -> _Capture:
         """A `with` block whose work is recorded, and not run, on a stream of its own."""
-        return _Capture(self, stream if stream is not None else _module(self._type).Stream())
+        if stream is None:
+            stream = _module(self._type).Stream()
+        return _Capture(self, _stream_of(self._type, stream, "capture"))
 
     def replay(self) -> None:
         """Run the recorded work on the current stream."""
@@ -174,21 +183,18 @@ class Graph:
         _C._graph_run(self._device, self._graph)
 
     def reset(self) -> None:
-        """Give back what was recorded, and its memory, when the device has done its work."""
-        graph, self._graph = self._graph, None
-        memory, self._memory = self._memory, None
-        if graph is not None:
-            _C._synchronize(self._device)
-        try:
-            if graph is not None:
-                _C._graph_destroy(self._device, graph)
-        finally:
-            if memory is not None:
-                _C._graph_free(self._device, memory)
+        """Give back what was recorded, and its memory, when the device has done its work. During a
+        capture, which may not wait for the device, that is left for its end."""
+        if self in _capturing.values():
+            raise RuntimeError("reset(): the graph is being captured")
+        held = self._device, self._graph, self._memory
+        self._graph = self._memory = None
+        if _capturing:
+            _dropped.append(held)
+        else:
+            _free_graph(*held)
 
     def __del__(self) -> None:
-        if _capturing:  # waiting for the device would spoil it
-            return
         with contextlib.suppress(Exception):  # the device may be gone already
             self.reset()
 
@@ -205,17 +211,47 @@ class _Capture:
         try:
             self._graph._device = self._stream.device
             self._graph._memory = _C._graph_begin(self._stream.device, self._stream.handle)
-            _capturing.add(self._stream)
+            _capturing[self._stream] = self._graph
         except BaseException:
             self._stream.__exit__()
             raise
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type | None, *exc: object) -> None:
+        whole = False
         try:
             self._graph._graph = _C._graph_end(self._stream.device, self._stream.handle)
+            whole = kind is None
+        except Exception:
+            if kind is None:  # else the block's own is the one to see
+                raise
         finally:
-            _capturing.discard(self._stream)
+            del _capturing[self._stream]
             self._stream.__exit__()
+            with contextlib.suppress(Exception):
+                if not whole:
+                    self._graph.reset()
+                while _dropped and not _capturing:
+                    _free_graph(*_dropped.pop())
+
+
+def _free_graph(device: Any, graph: int | None, memory: int | None) -> None:
+    if graph is not None:
+        _C._synchronize(device)
+    try:
+        if graph is not None:
+            _C._graph_destroy(device, graph)
+    finally:
+        if memory is not None:
+            _C._graph_free(device, memory)
+
+
+def _stream_of(device_type: str, stream: Stream | None, caller: str) -> Stream:
+    """The stream, or the current one for None; raises for one of another type of device."""
+    if stream is None:
+        return _module(device_type).current_stream()
+    if not isinstance(stream, Stream) or stream.device.type != device_type:
+        raise ValueError(f"{caller}(): a stream of '{device_type}' is expected, not {stream!r}")
+    return stream
 
 
 class _DeviceGuard:

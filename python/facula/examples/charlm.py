@@ -85,8 +85,9 @@ class CharGPT(nn.Module):
         with fa.no_grad():
             for _ in range(count):
                 scores = self(tokens[:, -self.config.context :])[:, -1] / temperature
-                drawn = fa.multinomial(scores.softmax(-1), 1, generator=generator)
-                tokens = fa.cat([tokens, drawn], 1)
+                # on the CPU, where the generator is
+                drawn = fa.multinomial(scores.softmax(-1).cpu(), 1, generator=generator)
+                tokens = fa.cat([tokens, drawn.to(tokens.device)], 1)
         return tokens
 
 
