@@ -9,6 +9,7 @@ from typing import Any
 
 import facula as fa
 import pytest
+from device_packages import run
 
 pytestmark = pytest.mark.usefixtures("strict")
 
@@ -93,7 +94,14 @@ def test_names_of_torch() -> None:
     side = fa.strict.Stream()
     with fa.strict.StreamContext(side):
         assert fa.strict.current_stream() == side
+    x, graph = fa.zeros(4, device="strict"), fa.strict.Graph()
+    fa.strict.synchronize()
+    with fa.strict.graph(graph, stream=side):
+        assert fa.strict.is_current_stream_capturing()
+        x += 1
     assert not fa.strict.is_current_stream_capturing()
+    graph.replay()
+    assert x.tolist() == [1, 1, 1, 1]
 
 
 def test_accelerator() -> None:
@@ -117,3 +125,6 @@ def test_an_index_alone_is_of_the_accelerator() -> None:
     where = fa.accelerator.current_accelerator().type
     assert fa.device(0) == fa.device(where, 0)
     assert fa.ones(1).to(0).device == fa.device(where, 0)
+    done = run("import facula as fa; print(fa.accelerator.is_available()); fa.ones(1).to(0)")
+    if done.stdout == "False\n":
+        assert "an index alone is one of the accelerator, and there is none" in done.stderr
