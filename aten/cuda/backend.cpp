@@ -58,6 +58,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.flags = FACULA_CACHING | FACULA_CPU_FALLBACK;
   backend.dtypes = FACULA_ALL_DTYPES;
   backend.autocast_dtype = "float16";  // as torch has it
+  backend.dlpack_type = 2;             // kDLCUDA
   describe_device(backend);
   backend.pointwise = pointwise;
   backend.reduction = reduction;

@@ -18,6 +18,7 @@ __all__ = [
     "empty_cache",
     "is_available",
     "max_memory_allocated",
+    "max_memory_reserved",
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
@@ -80,4 +81,5 @@ memory_stats = _function("memory_stats")
 memory_allocated = _function("memory_allocated")
 max_memory_allocated = _function("max_memory_allocated")
 memory_reserved = _function("memory_reserved")
+max_memory_reserved = _function("max_memory_reserved")
 reset_peak_memory_stats = _function("reset_peak_memory_stats")

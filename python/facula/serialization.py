@@ -492,7 +492,7 @@ def _device_name(location: str) -> str:
     from facula import backends
 
     tag, colon, index = location.partition(":")
-    return (backends._name_of_tag(tag) or tag) + colon + index
+    return (backends._name_with("tag", tag) or tag) + colon + index
 
 
 def _restored(tensor: Any, location: str) -> Any:

@@ -4,6 +4,7 @@
 
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types.h"
+#include "runtime/device/door.h"
 
 namespace facula::python {
 
@@ -78,6 +79,49 @@ ScalarType from_dl(dl::DataType d) {
         " bits, ", d.lanes, " lanes");
 }
 
+// Null without one.
+Door* door_with(int32_t type) {
+  for (Door* d : all_doors()) {
+    if (type != 0 && d->api.dlpack_type == type) return d;
+  }
+  return nullptr;
+}
+
+dl::Device to_dl(const Tensor& t, const char* call) {
+  if (t.is_cpu()) return {dl::kCpu, 0};
+  const Door* const d = door_or_null(t.device().type);
+  FACULA_CHECK(d != nullptr && d->api.dlpack_type != 0, Buffer, call, "(): the tensor is on ", to_string(t.device()),
+               ", which has no DLPack number");
+  return {d->api.dlpack_type, t.device().index};
+}
+
+Device from_dl(dl::Device device) {
+  if (device.type == dl::kCpu) return Device{kCPU};
+  Door* d = door_with(device.type);
+  if (d == nullptr) {  // its package may not have been loaded yet
+    Ref find = import_attribute("facula.backends", "_name_with");
+    Ref name(check(PyObject_CallFunction(find.get(), "si", "dlpack_type", device.type)));
+    d = door_with(device.type);
+  }
+  FACULA_CHECK(d != nullptr, Buffer, "from_dlpack(): the memory is on DLPack device ", device.type,
+               ", which no device of facula's has (the CPU has ", dl::kCpu, "); copy it to the CPU first");
+  return resolved(Device{d->type, static_cast<int8_t>(device.id)});
+}
+
+// Streams as the protocol has them: 0 and 1 are the default one, -1 asks for no order.
+constexpr intptr_t kNoOrder = -1;
+void* stream_of(intptr_t number) { return number <= 1 ? nullptr : reinterpret_cast<void*>(number); }
+
+// The consumer's stream goes on after what the producer's has now.
+void hand_over(Device device, intptr_t number) {
+  void *const from = current_stream(device), *const to = stream_of(number);
+  if (number == kNoOrder || from == to || !door_of(device.type).has_streams()) return;
+  ReleaseGil released;
+  DeviceEvent event(device);
+  event.record(from);
+  event.wait(device, to);
+}
+
 // What an exported capsule keeps.
 template <typename Struct>
 struct Exported {
@@ -115,7 +159,7 @@ PyObject* export_tensor(const Tensor& t, bool copied) {
   e->managed.deleter = delete_exported<Struct>;
   dl::Tensor& d = e->managed.tensor;
   d.data = t.numel() > 0 ? t.raw() : nullptr;
-  d.device = {dl::kCpu, 0};
+  d.device = to_dl(t, "__dlpack__");
   d.ndim = static_cast<int32_t>(t.dim());
   d.dtype = to_dl(t.dtype());
   d.shape = e->sizes.data();
@@ -134,8 +178,7 @@ PyObject* export_tensor(const Tensor& t, bool copied) {
 
 void check_exportable(const Tensor& t) {
   FACULA_CHECK(!t.requires_grad(), Buffer, "__dlpack__(): the tensor requires grad; use t.detach()");
-  FACULA_CHECK(t.is_cpu(), Buffer, "__dlpack__(): only CPU tensors can be exported, not one on ",
-               to_string(t.device()));
+  to_dl(t, "__dlpack__");
 }
 
 PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
@@ -148,14 +191,22 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   FACULA_PY_TRY
   Tensor t = tensor_of(self);
   check_exportable(t);
-  FACULA_CHECK(stream == Py_None, Value, "__dlpack__(): argument 'stream' must be None for a CPU tensor");
+  FACULA_CHECK(stream == Py_None || !t.is_cpu(), Value,
+               "__dlpack__(): argument 'stream' must be None for a CPU tensor");
+  bool copied = copy == Py_True;
   if (device != Py_None) {
     int type = 0, id = 0;
     if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ii", &type, &id)) {
       PyErr_Clear();
       raise(ErrorKind::Type, "__dlpack__(): argument 'dl_device' must be a tuple of two ints");
     }
-    FACULA_CHECK(type == dl::kCpu, Buffer, "__dlpack__(): a CPU tensor cannot be exported to DLPack device ", type);
+    if (type == dl::kCpu && !t.is_cpu() && copy != Py_False) {
+      t = engine_roles().cast(t, t.dtype(), Device{kCPU});
+      copied = true;
+    }
+    const dl::Device own = to_dl(t, "__dlpack__");
+    FACULA_CHECK(type == own.type && id == own.id, Buffer, "__dlpack__(): a tensor on ", to_string(t.device()),
+                 " cannot be exported to DLPack device ", type, ":", id, copy == Py_False ? " without a copy" : "");
   }
   bool versioned = false;
   if (max_version != Py_None) {
@@ -166,8 +217,12 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     versioned = major >= 1;
   }
-  const bool copied = copy == Py_True;
-  if (copied) t = engine_roles().clone(t);
+  if (copy == Py_True && t.storage() == tensor_of(self).storage()) t = engine_roles().clone(t);
+  if (!t.is_cpu()) {
+    const intptr_t number = stream == Py_None ? 0 : PyLong_AsSsize_t(stream);
+    check(PyErr_Occurred() == nullptr ? 0 : -1);
+    hand_over(t.device(), number);
+  }
   if (versioned) return check(export_tensor<dl::ManagedVersioned>(t, copied));
   FACULA_CHECK(!t.storage()->read_only(), Buffer,
                "__dlpack__(): the tensor is read-only, which only DLPack version 1 can say; the consumer asked for an "
@@ -178,9 +233,8 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 PyObject* method_dlpack_device(PyObject* self, PyObject*) {
   FACULA_PY_TRY
-  FACULA_CHECK(tensor_of(self).is_cpu(), Buffer, "__dlpack_device__(): the tensor is on ",
-               to_string(tensor_of(self).device()), ", which has no DLPack number");
-  return Py_BuildValue("(ii)", dl::kCpu, 0);
+  const dl::Device device = to_dl(tensor_of(self), "__dlpack_device__");
+  return Py_BuildValue("(ii)", device.type, device.id);
   FACULA_PY_END(nullptr)
 }
 
@@ -202,10 +256,13 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
   auto* managed = static_cast<Struct*>(PyCapsule_GetPointer(capsule, name));
   if (managed == nullptr) throw PythonError();
   const dl::Tensor& d = managed->tensor;
-  FACULA_CHECK(d.device.type == dl::kCpu, Buffer, "from_dlpack(): the memory is on DLPack device ", d.device.type,
-               "; only CPU memory (1) can be taken");
+  const Device device = from_dl(d.device);
   FACULA_CHECK(d.ndim >= 0 && (d.ndim == 0 || d.shape != nullptr), Buffer, "from_dlpack(): malformed tensor");
   const ScalarType dtype = from_dl(d.dtype);
+  if (const Door* const door = door_or_null(device.type)) {
+    FACULA_CHECK(door->supports(dtype), Buffer, "from_dlpack(): device '", door->name, "' has no tensors of ",
+                 dtype_name(dtype));
+  }
   const auto n = static_cast<size_t>(d.ndim);
   DimVector sizes(d.shape, d.shape + n);
   DimVector strides = contiguous_strides(sizes);
@@ -229,7 +286,7 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
                "from_dlpack(): the tensor would reach over more bytes than can be addressed");
   const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * itemsize(dtype);
   check(PyCapsule_SetName(capsule, used_name));
-  Storage storage = StorageImpl::wrap(data, bytes, Device{kCPU}, release_import<Struct>, managed, read_only);
+  Storage storage = StorageImpl::wrap(data, bytes, device, release_import<Struct>, managed, read_only);
   return from_storage(std::move(storage), sizes, strides, 0, dtype);
 }
 
@@ -277,6 +334,24 @@ PyObject* function_to_dlpack(PyObject*, PyObject* o) {
   FACULA_PY_END(nullptr)
 }
 
+// Where a producer's memory is; the CPU where it does not say.
+Device device_of(PyObject* o) {
+  Ref pair(PyObject_CallMethod(o, "__dlpack_device__", nullptr));
+  if (!pair && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+    PyErr_Clear();
+    return Device{kCPU};
+  }
+  check(pair.get() != nullptr ? 0 : -1);
+  // the type may be an enumeration
+  Ref numbers(check(PySequence_Tuple(pair.get())));
+  FACULA_CHECK(PyTuple_GET_SIZE(numbers.get()) == 2, Type, "from_dlpack(): __dlpack_device__ of ", Py_TYPE(o)->tp_name,
+               " gave no pair of a type and an index");
+  const long type = PyLong_AsLong(PyTuple_GET_ITEM(numbers.get(), 0));
+  const long id = PyLong_AsLong(PyTuple_GET_ITEM(numbers.get(), 1));
+  check(PyErr_Occurred() == nullptr ? 0 : -1);
+  return from_dl(dl::Device{static_cast<int32_t>(type), static_cast<int32_t>(id)});
+}
+
 }  // namespace
 
 Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
@@ -292,6 +367,12 @@ Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
   Ref none(PyTuple_New(0));
   Ref kwargs(check(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)));
   if (copy) check(PyDict_SetItemString(kwargs.get(), "copy", *copy ? Py_True : Py_False));
+  if (const Device device = device_of(o); device.type != kCPU) {
+    if (void* const stream = current_stream(device)) {  // without the argument it is the default one
+      Ref number(check(PyLong_FromVoidPtr(stream)));
+      check(PyDict_SetItemString(kwargs.get(), "stream", number.get()));
+    }
+  }
   bool copied = copy.has_value();
   Ref capsule(PyObject_Call(method.get(), none.get(), kwargs.get()));
   if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {

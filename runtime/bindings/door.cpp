@@ -22,20 +22,8 @@ Door& door_argument(PyObject* o) {
 // Runs without Python's lock, so that a backend written in Python, or another thread, can go on.
 template <typename F>
 auto unlocked(F&& fn) {
-  PyThreadState* const state = PyEval_SaveThread();
-  try {
-    if constexpr (std::is_void_v<decltype(fn())>) {
-      fn();
-      PyEval_RestoreThread(state);
-    } else {
-      auto result = fn();
-      PyEval_RestoreThread(state);
-      return result;
-    }
-  } catch (...) {
-    PyEval_RestoreThread(state);
-    throw;
-  }
+  ReleaseGil released;
+  return fn();
 }
 
 void set_item(PyObject* dict, const char* key, PyObject* value) {
@@ -70,6 +58,7 @@ PyObject* backend_info(PyObject*, PyObject* name) {
   set_item(dict.get(), "name", PyUnicode_FromString(d.name.c_str()));
   set_item(dict.get(), "package", PyUnicode_FromString(d.package.c_str()));
   set_item(dict.get(), "tag", PyUnicode_FromString(d.tag.c_str()));
+  set_item(dict.get(), "dlpack_type", PyLong_FromLong(d.api.dlpack_type));
   set_item(dict.get(), "flags", PyLong_FromUnsignedLongLong(d.api.flags));
   set_item(dict.get(), "dtypes", PyLong_FromUnsignedLongLong(d.api.dtypes));
   set_item(dict.get(), "streams", PyBool_FromLong(d.has_streams()));
@@ -360,10 +349,11 @@ PyObject* door_memory_stats(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const Device d = device_argument(o);
   const DeviceMemoryStats s = door_of(d.type).memory->stats(d.index);
-  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", static_cast<long long>(s.allocated), "peak",
-                       static_cast<long long>(s.peak), "reserved", static_cast<long long>(s.reserved), "allocations",
-                       static_cast<long long>(s.allocations), "reused", static_cast<long long>(s.reused), "retries",
-                       static_cast<long long>(s.retries), "largest_free", static_cast<long long>(s.largest_free));
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", static_cast<long long>(s.allocated), "peak",
+                       static_cast<long long>(s.peak), "reserved", static_cast<long long>(s.reserved), "peak_reserved",
+                       static_cast<long long>(s.peak_reserved), "allocations", static_cast<long long>(s.allocations),
+                       "reused", static_cast<long long>(s.reused), "retries", static_cast<long long>(s.retries),
+                       "largest_free", static_cast<long long>(s.largest_free));
   FACULA_PY_END(nullptr)
 }
 PyObject* reset_peak(PyObject*, PyObject* o) {

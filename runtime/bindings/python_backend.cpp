@@ -443,6 +443,7 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
   api.autocast_lower = made->lower.data();
   api.autocast_float32 = made->float32.data();
   if (!made->tag.empty()) api.serialization_tag = made->tag.c_str();
+  api.dlpack_type = static_cast<int32_t>(bits_of(object, "dlpack_type"));
   register_checked(api);
   made.release();  // its Door lives for ever
   Py_RETURN_NONE;

@@ -114,6 +114,11 @@ void DeviceMemory::unmap(Pool& pool, Device device) {
   }
 }
 
+static void count_reserved(DeviceMemoryStats& stats, size_t more) {
+  stats.reserved += static_cast<int64_t>(more);
+  stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
+}
+
 Block* DeviceMemory::piece(Pool& p, Device d, size_t bytes, size_t size, const Arena& arena) {
   void* data = nullptr;
   const int32_t status = door_.api.allocate(door_.api.context, d.index, bytes, arena.stream, &data);
@@ -123,7 +128,7 @@ Block* DeviceMemory::piece(Pool& p, Device d, size_t bytes, size_t size, const A
   Block* const block = p.blocks.add(data, bytes, size, arena);
   FACULA_CHECK(block != nullptr, Runtime, "device '", to_string(d), "' gave memory that is in use: its ",
                "allocate returned an address within memory that it has given before");
-  p.stats.reserved += static_cast<int64_t>(bytes);
+  count_reserved(p.stats, bytes);
   return block;
 }
 
@@ -163,7 +168,7 @@ Block* DeviceMemory::mapped(Pool& p, Device d, size_t size, const Arena& arena) 
     }
     {
       std::lock_guard lock(p.mutex);
-      p.stats.reserved += static_cast<int64_t>(done);
+      count_reserved(p.stats, done);
       p.blocks.mapped(hole, done);
     }
     if (status == FACULA_OUT_OF_MEMORY) return nullptr;
@@ -365,6 +370,7 @@ void DeviceMemory::reset_peak(int index) {
   Pool& p = pool(index);
   std::lock_guard lock(p.mutex);
   p.stats.peak = p.stats.allocated;
+  p.stats.peak_reserved = p.stats.reserved;
 }
 
 // ---- pinned host memory ----

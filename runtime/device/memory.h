@@ -12,8 +12,9 @@
 
 namespace facula {
 
-struct DeviceMemoryStats {
-  int64_t allocated = 0, peak = 0, reserved = 0, allocations = 0, reused = 0, retries = 0, largest_free = 0;
+struct DeviceMemoryStats {  // bytes, then numbers of calls
+  int64_t allocated = 0, peak = 0, reserved = 0, peak_reserved = 0, allocations = 0, reused = 0, retries = 0,
+          largest_free = 0;
 };
 
 class DeviceMemory final : public Allocator {

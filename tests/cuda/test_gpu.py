@@ -251,3 +251,24 @@ def test_nothing_runs_on_the_cpu() -> None:
     conv.to("cuda")
     conv(x).relu().mean().backward()
     assert backends.fallbacks("cuda") == {}
+
+
+def test_memory_is_shared_with_torch() -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch.arange(12.0, device="cuda").reshape(3, 4).t()
+    x = fa.from_dlpack(theirs)
+    assert x.device == fa.device("cuda:0") and x.data_ptr() == theirs.data_ptr()
+    x *= 2
+    assert theirs.sum().item() == 132 and x.stride() == theirs.stride()
+    back = torch.from_dlpack(x)
+    assert back.data_ptr() == theirs.data_ptr() and back.is_cuda
+    side, total = torch.cuda.Stream(), torch.zeros(1 << 20, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        for _ in range(100):
+            total += 1
+        ours = fa.from_dlpack(total)
+    assert (ours.sum() / ours.numel()).item() == 100
+    del theirs, back, total
+    assert x.sum().item() == 132
+    assert torch.from_dlpack(fa.ones(3, device="cuda", dtype=fa.bfloat16)).dtype == torch.bfloat16

@@ -450,6 +450,7 @@ void describe(FaculaBackend& b) {
   b.autocast_lower = kLower;
   b.autocast_float32 = kFloat32;
   b.serialization_tag = "strict-device";
+  b.dlpack_type = 12;  // kDLExtDev
 }
 
 }  // namespace @NAME@

@@ -13,7 +13,7 @@ from numpy_device import NumpyDevice
 
 
 class Limited(NumpyDevice):
-    name = "partial"
+    name = "sparing"
     flags = backends.Backend.HOST_MEMORY  # no CPU in its place
     kernels: dict[str, Any] = {}  # noqa: RUF012
 
@@ -23,7 +23,7 @@ class Limited(NumpyDevice):
 
 @pytest.fixture
 def kernels() -> Iterator[dict[str, Any]]:
-    if "partial" not in backends.names():
+    if "sparing" not in backends.names():
         Limited.kernels["bmm"] = lambda *args: NotImplemented
         backends.register(Limited())
     before = dict(Limited.kernels)
@@ -40,30 +40,30 @@ def fail(error: BaseException) -> Any:
 
 
 def test_a_result_that_is_returned(kernels: dict[str, Any]) -> None:
-    x = fa.ones(1, 2, 2, device="partial")
+    x = fa.ones(1, 2, 2, device="sparing")
     kernels["bmm"] = lambda self, mat2, out: np.matmul(np.asarray(self), np.asarray(mat2))
     words = (
-        r"bmm\(\): the kernel of device 'partial' returned numpy.ndarray; it must write into its"
+        r"bmm\(\): the kernel of device 'sparing' returned numpy.ndarray; it must write into its"
     )
     with pytest.raises(TypeError, match=words):
         x.bmm(x)
 
 
 def test_out_of_memory(kernels: dict[str, Any]) -> None:
-    x = fa.ones(1, 2, 2, device="partial")
+    x = fa.ones(1, 2, 2, device="sparing")
     for error, words in ((MemoryError(), "memory"), (MemoryError("1 TiB"), "memory: 1 TiB")):
         kernels["bmm"] = fail(error)
-        with pytest.raises(fa.OutOfMemoryError, match=f"partial:0: bmm: it ran out of {words}$"):
+        with pytest.raises(fa.OutOfMemoryError, match=f"sparing:0: bmm: it ran out of {words}$"):
             x.bmm(x)
 
 
 def test_kernels_that_there_are(kernels: dict[str, Any], numpyfied: str) -> None:
-    x = fa.ones(1, 2, 2, device="partial")
+    x = fa.ones(1, 2, 2, device="sparing")
     with pytest.raises(NotImplementedError, match=rf"kernels for cpu.*, {numpyfied}.*\) and"):
         x.bmm(x)
-    with pytest.raises(NotImplementedError, match=r"has no kernel for device 'partial'") as raised:
+    with pytest.raises(NotImplementedError, match=r"has no kernel for device 'sparing'") as raised:
         x.sum()
-    assert "partial" not in str(raised.value).partition("(it has")[2].partition(")")[0]
+    assert "sparing" not in str(raised.value).partition("(it has")[2].partition(")")[0]
     with pytest.raises(NotImplementedError) as raised:
         x.sort()
     assert numpyfied not in str(raised.value)

@@ -301,6 +301,7 @@ def test_memory_is_summed_up() -> None:
     text = fa.strict.memory_summary(1)
     stats = fa.strict.memory_stats(x.device)
     assert text.startswith("memory of strict:1\n")
+    assert fa.strict.max_memory_reserved(1) == stats["peak_reserved"] >= stats["reserved"]
     assert f"{stats['allocated'] / 2**20:,.2f} MiB" in text and stats["allocated"] >= 3 << 20
     assert f"{stats['allocations']:,}\n" in text
 

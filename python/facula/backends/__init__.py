@@ -168,14 +168,14 @@ def _load(name: str) -> bool:
     return True
 
 
-def _name_of_tag(tag: str) -> str | None:
-    """The device whose files say `tag`; packages are loaded one by one until one has it."""
+def _name_with(key: str, value: Any) -> str | None:
+    """The device whose `info` has the value; packages are loaded one by one until one has."""
 
     def known() -> str | None:
-        return next((n for n in names() if _C._backend_info(n)["tag"] == tag), None)
+        return next((n for n in names() if _C._backend_info(n)[key] == value), None)
 
     offered = entry_points()
-    for name in sorted(offered, key=lambda n: n != tag):  # most have their name as their tag
+    for name in sorted(offered, key=lambda n: n != value):  # most have their name as their tag
         if (found := known()) is not None:
             return found
         # one that does not load is not asked for here; `_load` tells when its name is used

@@ -60,6 +60,8 @@ class Backend:
     autocast_lower: Sequence[str] = ()
     autocast_float32: Sequence[str] = ()
     serialization_tag: str | None = None
+    dlpack_type: int = 0
+    """The DLDeviceType by which other libraries name this memory; 0: it is not shared."""
 
     def device_count(self) -> int:
         return 1

@@ -434,7 +434,8 @@ class DeviceModule(types.ModuleType):
         return _C._memory_info(self._device(device))
 
     def memory_stats(self, device: Any = None) -> dict[str, int]:
-        """Bytes allocated (now, at most) and reserved; numbers of allocations, reuses, retries."""
+        """Bytes `allocated` and `reserved`, the most of both (`peak`, `peak_reserved`) and the
+        `largest_free` block; numbers of `allocations`, `reused` blocks and `retries`."""
         return _C._door_memory_stats(self._device(device))
 
     def memory_allocated(self, device: Any = None) -> int:
@@ -449,6 +450,10 @@ class DeviceModule(types.ModuleType):
         """Bytes taken from the device, kept ones included."""
         return self.memory_stats(device)["reserved"]
 
+    def max_memory_reserved(self, device: Any = None) -> int:
+        """The most bytes that were taken from the device at a time."""
+        return self.memory_stats(device)["peak_reserved"]
+
     def memory_summary(self, device: Any = None) -> str:
         """A table of `memory_stats`, to print."""
         device = self._device(device)
@@ -459,6 +464,7 @@ class DeviceModule(types.ModuleType):
             "in use by tensors, at most": stats["peak"],
             "taken from the device": stats["reserved"],
             "of it kept for reuse": kept,
+            "taken from the device, at most": stats["peak_reserved"],
             "the largest free block": stats["largest_free"],
         }
         counts = {

@@ -229,6 +229,9 @@ typedef struct FaculaBackend {
   int32_t (*reserve)(void* context, int32_t index, void** address, size_t* nbytes);
   int32_t (*map)(void* context, int32_t index, void* address, size_t nbytes);
   int32_t (*unmap)(void* context, int32_t index, void* address, size_t nbytes);
+
+  int32_t dlpack_type; /* DLDeviceType by which other libraries name this memory; 0: it is not shared */
+  int32_t reserved;
 } FaculaBackend;
 
 /* ---- what facula gives the package ---- */
