@@ -19,6 +19,7 @@ Tensor view(const Tensor& self, IntList size) {
 
 // The same bytes as another dtype.
 Tensor view_dtype(const Tensor& self, ScalarType dtype) {
+  if (self.device().type > kMeta) place_on_device(self.device(), dtype);  // refuses what the device has not
   const int64_t from = static_cast<int64_t>(self.itemsize()), to = static_cast<int64_t>(itemsize(dtype));
   DimVector sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.offset();

@@ -71,8 +71,7 @@ int32_t find_kernel_slow(const Device& device, const KernelKey& key, const std::
 int32_t launch(const Device& device, Kernel& kernel, Grid grid, Grid block, int shared, void* stream,
                void* const* arguments) {
   const Driver& d = *driver();
-  // Beyond 48 KiB, what the kernel declares counted in, the driver wants to be told.
-  if (shared > 32 * 1024 && shared > kernel.dynamic_shared) {
+  if (shared > 48 * 1024 && shared > kernel.dynamic_shared) {
     FACULA_TRY(status_of(d.FuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared),
                          "cuFuncSetAttribute"));
     kernel.dynamic_shared = shared;

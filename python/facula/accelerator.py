@@ -34,8 +34,6 @@ def current_accelerator(check_available: bool = False) -> Any:
 
     `check_available` is taken as torch takes it: only what is available is looked at.
     """
-    if facula.cuda.is_available():
-        return facula.device("cuda")
     return backends.current_accelerator()
 
 

@@ -515,10 +515,9 @@ def _placer(map_location: Any) -> Callable[[Any, str], Any]:
         table = {str(key): value for key, value in map_location.items()}
 
         def look_up(tensor: Any, location: str) -> Any:
-            for key in (location, _device_name(location)):
-                if key in table:
-                    return tensor.to(table[key])
-            return _restored(tensor, location)
+            known = location in table or location == "cpu"
+            key = location if known else _device_name(location)
+            return tensor.to(table[key]) if key in table else _restored(tensor, location)
 
         return look_up
     if callable(map_location) and not isinstance(map_location, facula.device):

@@ -117,7 +117,7 @@ void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
     device_copy(middle, src, false);
     return device_copy(self, middle, false);
   }
-  if (src.is_cpu() && !door_of(self.device().type).supports(src.dtype())) {
+  if (src.is_cpu() && src.dtype() != self.dtype() && !door_of(self.device().type).supports(src.dtype())) {
     const Tensor converted = make_empty(src.sizes(), self.dtype());
     copy_strided(converted, src);
     return device_copy(self, converted, non_blocking);

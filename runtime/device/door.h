@@ -88,8 +88,10 @@ class DeviceEvent {
 
  private:
   Device device_;
+  void refuse_captured() const;
   void* event_ = nullptr;
   bool timing_ = false;
+  bool captured_ = false;  // recorded last in a graph
 };
 
 // ---- copies and kernels ----

@@ -88,29 +88,45 @@ void DeviceMemory::release(Pool& pool, Device device) {
 
 // Takes the memory from behind chunks that nobody uses.
 void DeviceMemory::unmap(Pool& pool, Device device) {
-  std::vector<Block*> whole;
+  std::vector<std::pair<Block*, size_t>> whole;  // with what is mapped of each
   {
     std::lock_guard lock(pool.mutex);
-    if (pool.captures.empty()) whole = pool.blocks.retract();  // one lets nobody wait for the device
+    for (Block* const block : pool.blocks.retract()) whole.emplace_back(block, block->size);
   }
   if (whole.empty()) return;
-  try {
-    synchronize(device);  // it is done in no stream's order
-  } catch (...) {
+  const auto put_back = [&] {
     std::lock_guard lock(pool.mutex);
-    for (Block* const block : whole) pool.blocks.mapped(block, block->size);
+    for (const auto& [block, left] : whole) {
+      pool.stats.reserved -= static_cast<int64_t>(block->size - left);
+      pool.blocks.mapped(block, left);
+    }
+  };
+  try {
+    if (settle(device)) {  // it is done in no stream's order
+      for (auto& [block, left] : whole) {
+        const size_t chunk = Blocks::chunk_of(block->small);
+        while (left > 0) {
+          const int32_t status = door_.api.unmap(door_.api.context, device.index, block->data + left - chunk, chunk);
+          door_.ignore(status);
+          if (status != FACULA_OK) break;
+          left -= chunk;
+        }
+      }
+    }
+  } catch (...) {
+    put_back();
     throw;
   }
-  for (Block* const block : whole) {
-    const size_t chunk = Blocks::chunk_of(block->small);
-    for (size_t at = 0; at < block->size; at += chunk) {
-      door_.ignore(door_.api.unmap(door_.api.context, device.index, block->data + at, chunk));
-    }
-  }
-  std::lock_guard lock(pool.mutex);
-  for (Block* const block : whole) {
-    pool.stats.reserved -= static_cast<int64_t>(block->size);
-    pool.blocks.unmapped(block);
+  put_back();
+}
+
+bool DeviceMemory::settle(Device device) {
+  try {
+    synchronize(device);
+    return true;
+  } catch (...) {
+    if (is_captured(device.index)) return false;
+    throw;
   }
 }
 
@@ -134,17 +150,20 @@ Block* DeviceMemory::piece(Pool& p, Device d, size_t bytes, size_t size, const A
 
 // A new range for the arena; false when there is none to be had that is large enough.
 bool DeviceMemory::reserve(Pool& p, Device d, size_t size, const Arena& arena) {
+  if (size > p.largest_range.load(std::memory_order_relaxed)) return false;
   void* data = nullptr;
   size_t bytes = 0;
   const int32_t status = door_.api.reserve(door_.api.context, d.index, &data, &bytes);
   door_.ignore(status);
   const size_t chunk = Blocks::chunk_of(false);
   bytes = bytes / chunk * chunk;
-  if (status != FACULA_OK || data == nullptr || bytes < size) return false;
+  if (status != FACULA_OK || data == nullptr) return false;
+  p.largest_range.store(bytes, std::memory_order_relaxed);
+  if (bytes == 0) return false;
   std::lock_guard lock(p.mutex);
   FACULA_CHECK(p.blocks.add_range(data, bytes, size, arena), Runtime, "device '", to_string(d),
                "' gave addresses that are in use: its reserve returned some that it has given before");
-  return true;
+  return bytes >= size;
 }
 
 Block* DeviceMemory::mapped(Pool& p, Device d, size_t size, const Arena& arena) {
@@ -187,8 +206,8 @@ Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const 
   Block* block = grown(p, d, size, arena);
   if (block == nullptr && caching()) {
     release(p, d);
-    if (!is_captured(d.index)) synchronize(d);  // vendors may give memory back in the order of its stream
-    {                                           // what came back may lie beside blocks that live
+    settle(d);  // vendors may give memory back in the order of its stream
+    {           // what came back may lie beside blocks that live
       std::lock_guard lock(p.mutex);
       ++p.stats.retries;
       block = p.blocks.take(size, arena);
@@ -465,10 +484,18 @@ bool use_pinned(const void* data, Device device, void* stream) {
       p->uses.erase(at);
     }
   }
+  const auto keep = [&] {
+    std::lock_guard lock(t.mutex);
+    p->uses.push_back(std::move(use));
+  };
   if (use.last == nullptr) use.last = std::make_unique<DeviceEvent>(device);
-  use.last->record(stream);
-  std::lock_guard lock(t.mutex);
-  p->uses.push_back(std::move(use));
+  try {
+    use.last->record(stream);
+  } catch (...) {
+    keep();  // for the copies before
+    throw;
+  }
+  keep();
   return true;
 }
 

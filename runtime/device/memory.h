@@ -56,6 +56,7 @@ class DeviceMemory final : public Allocator {
     // Freed during one, while other streams used them: an event of now would be part of the graph.
     std::vector<std::pair<Block*, std::vector<void*>>> deferred;
     uint64_t captured = 0;  // graphs so far
+    std::atomic<size_t> largest_range{SIZE_MAX};
     DeviceMemoryStats stats;
   };
   Pool& pool(int index);
@@ -68,6 +69,8 @@ class DeviceMemory final : public Allocator {
   bool reserve(Pool& pool, Device device, size_t size, const Arena& arena);
   void release(Pool& pool, Device device);
   void unmap(Pool& pool, Device device);
+  // Waits for the device; false where a capture forbids it.
+  bool settle(Device device);
   // Vendors' functions are called without the lock: one written in Python waits for Python's own.
   static void collect(Pool& pool, bool wait);
   bool caching() const;
@@ -77,7 +80,7 @@ class DeviceMemory final : public Allocator {
   // Waits for the streams `others` before the block serves again.
   void retire(Pool& pool, Device device, Block* block, const std::vector<void*>& others);
   static uint64_t graph_of(const Pool& pool, void* stream);
-  static inline std::atomic<int> captures_{0};  // going on, of all devices
+  std::atomic<int> captures_{0};  // going on
 
   Door& door_;
   std::mutex making_;

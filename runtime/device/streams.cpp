@@ -131,6 +131,7 @@ DeviceEvent::~DeviceEvent() {
 void DeviceEvent::record(void* stream) {
   Door& d = started_door(device_.type);
   if (event_ == nullptr) return;
+  captured_ = d.memory->is_captured(device_.index, stream);
   d.check(d.api.record_event(d.api.context, device_.index, event_, stream), device_.index, "recording an event failed");
 }
 void DeviceEvent::wait(Device device, void* stream) const {
@@ -138,9 +139,14 @@ void DeviceEvent::wait(Device device, void* stream) const {
   if (event_ == nullptr) return;
   d.check(d.api.wait_event(d.api.context, device.index, event_, stream), device.index, "waiting for an event failed");
 }
+void DeviceEvent::refuse_captured() const {
+  FACULA_CHECK(!captured_, Runtime, "the event is part of a graph that was captured on ", to_string(device_),
+               ", and nothing tells when that has run; record it outside of the capture");
+}
 bool DeviceEvent::done() const {
   Door& d = started_door(device_.type);
   if (event_ == nullptr) return true;
+  refuse_captured();
   const int32_t status = d.api.query_event(d.api.context, device_.index, event_);
   if (status == FACULA_NOT_READY) return false;
   d.check(status, device_.index, "work on the device failed");
@@ -149,6 +155,7 @@ bool DeviceEvent::done() const {
 void DeviceEvent::synchronize() const {
   Door& d = started_door(device_.type);
   if (event_ == nullptr) return;
+  refuse_captured();
   d.check(d.api.synchronize_event(d.api.context, device_.index, event_), device_.index, "work on the device failed");
 }
 double DeviceEvent::elapsed_to(const DeviceEvent& end) const {

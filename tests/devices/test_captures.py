@@ -21,6 +21,8 @@ REFUSED: dict[str, tuple[Callable[[fa.Tensor], object], str]] = {
     "fallback": (lambda x: (x + 1).sort(), r"sort\(\) has no kernel there"),
     "synchronize": (lambda x: fa.strict.synchronize(), "wait for the device"),
     "stream": (lambda x: fa.strict.current_stream().synchronize(), "wait for the stream"),
+    "event": (lambda x: fa.strict.current_stream().record_event().synchronize(), "outside"),
+    "query": (lambda x: fa.strict.current_stream().record_event().query(), "outside"),
 }
 PAGE_LOCKED: list[fa.Tensor] = []
 

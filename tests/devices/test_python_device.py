@@ -80,6 +80,9 @@ def test_host_data_of_a_dtype_that_the_device_has_not() -> None:
     assert (y + fa.tensor(1.5, dtype=fa.float64)).tolist() == [1.5, 2.5, 3.5]
     with pytest.raises(TypeError, match="device 'limited' has no tensors of float64"):
         x.to("limited")
+    for see in (lambda: y.view(fa.int32), lambda: y.long().view(fa.float64)):
+        with pytest.raises(TypeError, match="device 'limited' has no tensors of"):
+            see()
 
 
 class Calling(NumpyDevice):

@@ -41,5 +41,14 @@ def test_tags(tmp_path: Path) -> None:
     ]:
         done = run(script.format(str(file), more), tmp_path, here)
         assert done.stdout.strip() == device, done.stderr
+    host = tmp_path / "host"  # no package is asked for what is on the CPU
+    script = f"""
+import facula as fa
+fa.save(fa.ones(2), {str(host)!r})
+fa.load({str(host)!r}, map_location={{'tagged:1': 'cpu'}})
+print(fa.backends.names())
+"""
+    assert run(script, tmp_path, here).stdout.strip() == "[]"
+    script = "import facula as fa; print(fa.load({!r}{}).device)"
     without = run(script.format(str(file), ""), here)
     assert "saved on 'tag-of-its-own:1', where it cannot go" in without.stderr

@@ -129,8 +129,12 @@ class profile:
 
 
 def current_accelerator() -> Any:
-    """The device type that pinned memory and defaults are for: the first registered, or None."""
-    known = [name for name in names() if _C._device_count(name) > 0]
+    """The device type that pinned memory and an index alone are for: one of this wheel where there
+    is one, else the first registered; None without one."""
+    import facula
+
+    own = [name for name in VENDORS if getattr(facula, name).is_available()]
+    known = own or [name for name in names() if _C._device_count(name) > 0]
     return _C.device(known[0]) if known else None
 
 
@@ -174,14 +178,15 @@ def _name_with(key: str, value: Any) -> str | None:
     def known() -> str | None:
         return next((n for n in names() if _C._backend_info(n)[key] == value), None)
 
-    offered = entry_points()
-    for name in sorted(offered, key=lambda n: n != value):  # most have their name as their tag
-        if (found := known()) is not None:
-            return found
+    if (found := known()) is not None:
+        return found
+    for name in sorted(entry_points(), key=lambda n: n != value):  # a tag is mostly the name
         # one that does not load is not asked for here; `_load` tells when its name is used
         with contextlib.suppress(RuntimeError):
             _load(name)
-    return known()
+        if (found := known()) is not None:
+            return found
+    return None
 
 
 def _is_taken(name: Any) -> bool:

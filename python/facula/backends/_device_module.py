@@ -189,10 +189,7 @@ class Graph:
             raise RuntimeError("reset(): the graph is being captured")
         held = self._device, self._graph, self._memory
         self._graph = self._memory = None
-        if _capturing:
-            _dropped.append(held)
-        else:
-            _free_graph(*held)
+        _free_graph(*held)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # the device may be gone already
@@ -227,22 +224,41 @@ class _Capture:
         finally:
             del _capturing[self._stream]
             self._stream.__exit__()
-            with contextlib.suppress(Exception):
-                if not whole:
+            if not whole:
+                with contextlib.suppress(Exception):
                     self._graph.reset()
-                while _dropped and not _capturing:
-                    _free_graph(*_dropped.pop())
+            for _ in range(len(_dropped)):
+                with contextlib.suppress(Exception):  # another thread may have taken it
+                    _free_graph(*_dropped.pop(0))
 
 
 def _free_graph(device: Any, graph: int | None, memory: int | None) -> None:
-    if graph is not None:
-        _C._synchronize(device)
+    def is_captured() -> bool:
+        return any(stream.device == device for stream in list(_capturing))
+
+    def free() -> None:
+        try:
+            if graph is not None:
+                _C._graph_destroy(device, graph)
+        finally:
+            if memory is not None:
+                _C._graph_free(device, memory)
+
+    if graph is None and memory is None:
+        return
+    if is_captured():
+        _dropped.append((device, graph, memory))
+        return
     try:
         if graph is not None:
-            _C._graph_destroy(device, graph)
-    finally:
-        if memory is not None:
-            _C._graph_free(device, memory)
+            _C._synchronize(device)
+    except Exception:
+        if is_captured():  # it began meanwhile
+            _dropped.append((device, graph, memory))
+            return
+        free()
+        raise
+    free()
 
 
 def _stream_of(device_type: str, stream: Stream | None, caller: str) -> Stream:

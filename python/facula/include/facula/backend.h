@@ -224,8 +224,8 @@ typedef struct FaculaBackend {
   const char* serialization_tag;           /* what files say for the device; null: the name */
 
   /* Addresses first, memory behind them later: optional as a whole, for FACULA_CACHING. `reserve` gives a range about as
-     large as the device's memory, at 2 MiB or a multiple; `map` puts memory behind `nbytes` of it, 2 or 20 MiB, and
-     `unmap` takes it away from the same bytes, when the device has nothing to do. Ranges stay for ever. */
+     large as the device's memory (20 MiB at least), at 2 MiB or a multiple; `map` puts memory behind `nbytes` of it, 2 or
+     20 MiB, and `unmap` takes it away from the same bytes, when the device has nothing to do. Ranges stay for ever. */
   int32_t (*reserve)(void* context, int32_t index, void** address, size_t* nbytes);
   int32_t (*map)(void* context, int32_t index, void* address, size_t nbytes);
   int32_t (*unmap)(void* context, int32_t index, void* address, size_t nbytes);
