@@ -31,6 +31,30 @@ FD S element_of(const RadixParams& p, const int64_t (&at)[3], int64_t i) {
   return *reinterpret_cast<const S*>(p.in + at[0] + i * p.in_step);
 }
 
+// The lanes of the warp with the same digit; votes are faster here than __match_any_sync.
+FD uint32_t peers_of(uint32_t digit) {
+  uint32_t peers = 0xffffffffu;
+#pragma unroll
+  for (int bit = 0; bit < 8; ++bit) {
+    const bool set = (digit >> bit & 1u) != 0;
+    const uint32_t alike = __ballot_sync(0xffffffffu, set);
+    peers &= set ? alike : ~alike;
+  }
+  return peers;
+}
+
+// How many of a digit the tiles before `tile` have, from what they said of it.
+FD uint32_t count_before(const volatile uint32_t* said, int64_t tile) {
+  uint32_t before = 0;
+  for (int64_t t = tile - 1; t >= 0; --t) {
+    uint32_t s = 0;
+    while (s == 0) s = said[t * kDigits];
+    before += s & kNumber;
+    if ((s & kAll) != 0) break;
+  }
+  return before;
+}
+
 }  // namespace facula
 
 using namespace facula;
@@ -125,14 +149,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4) facula_radix_sweep(con
 #pragma unroll
   for (int i = 0; i < FACULA_ITEMS; ++i) {
     const uint32_t digit = digit_of(key[i], shift);
-    // Those of the warp with the same digit; votes are faster here than __match_any_sync.
-    uint32_t peers = 0xffffffffu;
-#pragma unroll
-    for (int bit = 0; bit < 8; ++bit) {
-      const bool set = (digit >> bit & 1u) != 0;
-      const uint32_t alike = __ballot_sync(0xffffffffu, set);
-      peers &= set ? alike : ~alike;
-    }
+    const uint32_t peers = peers_of(digit);
     const int leader = 31 - __clz(static_cast<int>(peers));
     uint32_t known = 0;
     if (lane == leader) {
@@ -163,13 +180,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4) facula_radix_sweep(con
     keys[local] = key[i];
     places[local] = place[i];
   }
-  uint32_t before = 0;
-  for (int64_t t = tile - 1; t >= 0; --t) {
-    uint32_t s = 0;
-    while (s == 0) s = said[t * kDigits];
-    before += s & kNumber;
-    if ((s & kAll) != 0) break;
-  }
+  const uint32_t before = count_before(said, tile);
   if (tile > 0) said[tile * kDigits] = kAll | (before + total);
   __syncthreads();
   starts[threadIdx.x] = p.starts[job * kDigits + threadIdx.x] + before - start;
