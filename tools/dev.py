@@ -113,15 +113,18 @@ STRUCTURED = """
 
 def new_op(args: argparse.Namespace) -> None:
     entry = (STRUCTURED if args.structured else POINTWISE).format(name=args.name)
-    with (ROOT / "ops.yaml").open("a", encoding="utf-8") as file:
-        file.write(entry)
+    schema = ROOT / "ops.yaml"
+    before = schema.read_text(encoding="utf-8")
+    schema.write_text(before + entry, encoding="utf-8")
+    if python("-m", "codegen", "check", check=False):
+        schema.write_text(before, encoding="utf-8")
+        sys.exit("new-op: nothing was added")
     print(f"appended to ops.yaml:{entry}")
     if args.structured:
         print(
             "now write, in a file of aten/cpu/:\n"
             f"  void {args.name}(const Tensor& self, int64_t dim, const Tensor& out)"
         )
-    python("-m", "codegen", "check", check=False)
 
 
 def diff(args: argparse.Namespace) -> None:

@@ -9,8 +9,9 @@ is where a driver goes, `formulas.py` where the text of another kernel language 
 
 from __future__ import annotations
 
+import argparse
+import keyword
 import re
-import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "backend"
@@ -18,8 +19,12 @@ SOURCE = Path(__file__).resolve().parent / "backend"
 
 def write(name: str, folder: Path) -> list[Path]:
     """The files of the package for the device `name`, below `folder`."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise SystemExit(f"'{name}' is no device name: lower-case letters, digits and '_'")
+    if not re.fullmatch(r"[a-z][a-z0-9_]{,63}", name):
+        raise SystemExit(
+            f"'{name}' is no device name: at most 64 lower-case letters, digits and '_'"
+        )
+    if keyword.iskeyword(name) or name in ("cpu", "meta", "cuda"):
+        raise SystemExit(f"'{name}' means something else already; name the device otherwise")
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder} exists and is not empty")
     written = []
@@ -38,11 +43,13 @@ def write(name: str, folder: Path) -> list[Path]:
 
 
 def main() -> None:
-    if len(sys.argv) not in (2, 3):
-        raise SystemExit(__doc__)
-    name = sys.argv[1]
-    folder = Path(sys.argv[2] if len(sys.argv) == 3 else f"facula-{name}")
-    for path in write(name, folder):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("name")
+    parser.add_argument("folder", nargs="?", type=Path, help="facula-NAME unless given")
+    args = parser.parse_args()
+    for path in write(args.name, args.folder or Path(f"facula-{args.name}")):
         print(path)
 
 

@@ -91,7 +91,7 @@ dl::Device to_dl(const Tensor& t, const char* call) {
   if (t.is_cpu()) return {dl::kCpu, 0};
   const Door* const d = door_or_null(t.device().type);
   FACULA_CHECK(d != nullptr && d->api.dlpack_type != 0, Buffer, call, "(): the tensor is on ", to_string(t.device()),
-               ", which has no DLPack number");
+               ", which shares no memory (it has no DLPack number); copy it to the CPU first, with .cpu()");
   return {d->api.dlpack_type, t.device().index};
 }
 

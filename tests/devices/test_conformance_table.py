@@ -55,3 +55,18 @@ def test_without_the_cpu(partial: str) -> None:
     assert {"sort", "uniform_", "convolution", "nonzero_fill"} <= report.missing
     assert report.ways["nonzero_fill"] == report.ways["argsort"] == "missing"
     assert "untested" not in report.ways.values()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--device", "partial", "--op", "nope"], "no operator is called nope"),
+        (["--device", "nope"], "'nope' is not a device"),
+    ],
+)
+def test_what_it_refuses(
+    partial: str, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        conformance.main(arguments)
+    assert stop.value.code == 2 and words in capsys.readouterr().err

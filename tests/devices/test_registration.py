@@ -127,6 +127,15 @@ print("good")
     assert run(module_first, tmp_path, Path(__file__).parent).stdout == "2\n"
 
 
+@pytest.mark.parametrize("name", ["Acme", "class", "cpu", "a" * 65, "acme-2"])
+def test_names_that_the_scaffold_refuses(tmp_path: Path, name: str) -> None:
+    import new_backend
+
+    with pytest.raises(SystemExit, match=f"'{name}' (is no device name|means something else)"):
+        new_backend.write(name, tmp_path / "package")
+    assert not (tmp_path / "package").exists()
+
+
 @pytest.mark.usefixtures("strict_library")
 def test_scaffold(tmp_path: Path) -> None:
     """What tools/new_backend.py writes builds and passes the tests that it comes with."""

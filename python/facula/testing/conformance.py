@@ -105,6 +105,9 @@ def run(device: str, ops: list[str] | None = None, *, fallback: bool = True) -> 
         ops: names of operators, all by default.
         fallback: may operators without a kernel run on the CPU?
     """
+    known = {name for op in operators() for name in (op.name, op.base_name)}
+    if unknown := sorted(set(ops or ()) - known):
+        raise ValueError(f"run(): no operator is called {', '.join(unknown)}; ops.json lists them")
     suite = _Suite(device)
     start = time.perf_counter()
     with backends.allow_fallback(suite.name, fallback):
@@ -448,7 +451,8 @@ def _tensor(value: Any, dtype: str) -> Any:
         array = array > 0
     elif "int" in dtype:
         array = np.rint(array * 3)
-        array = (np.abs(array) if dtype == "uint8" else array).astype(np.int64)
+        with np.errstate(invalid="ignore"):  # what no integer holds
+            array = (np.abs(array) if dtype == "uint8" else array).astype(np.int64)
     return facula.tensor(array.tolist()).reshape(array.shape).to(getattr(facula, dtype))
 
 
@@ -505,9 +509,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--no-fallback", action="store_true", help="nothing may run on the CPU")
     parser.add_argument("--list", action="store_true", help="how each operator runs")
     args = parser.parse_args(argv)
-    if args.library:
-        backends.load_library(args.library)
-    report = run(args.device, args.op, fallback=not args.no_fallback)
+    try:
+        if args.library:
+            backends.load_library(args.library)
+        facula.device(args.device)
+        report = run(args.device, args.op, fallback=not args.no_fallback)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
     if args.list:
         print("\n".join(f"{op:<40}{way}" for op, way in report.ways.items()))
     print("\n".join(str(f) for f in report.failures))
