@@ -4,7 +4,7 @@
 
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types.h"
-#include "runtime/device/door.h"
+#include "runtime/device/memory.h"
 
 namespace facula::python {
 
@@ -105,21 +105,33 @@ Device from_dl(dl::Device device) {
   }
   FACULA_CHECK(d != nullptr, Buffer, "from_dlpack(): the memory is on DLPack device ", device.type,
                ", which no device of facula's has (the CPU has ", dl::kCpu, "); copy it to the CPU first");
-  return resolved(Device{d->type, static_cast<int8_t>(device.id)});
+  FACULA_CHECK(device.id >= 0 && device.id < d->count(), Buffer, "from_dlpack(): the memory is on DLPack device ",
+               device.type, " number ", device.id, ", and '", d->name, "' has ", d->count(), " devices");
+  return Device{d->type, static_cast<int8_t>(device.id)};
 }
 
 // Streams as the protocol has them: 0 and 1 are the default one, -1 asks for no order.
 constexpr intptr_t kNoOrder = -1;
 void* stream_of(intptr_t number) { return number <= 1 ? nullptr : reinterpret_cast<void*>(number); }
 
-// The consumer's stream goes on after what the producer's has now.
-void hand_over(Device device, intptr_t number) {
+// The consumer's stream goes on after what the producer's has now, and the memory is kept for its work.
+void hand_over(const Tensor& t, intptr_t number) {
+  const Device device = t.device();
+  const Door& door = started_door(device.type);
+  FACULA_CHECK(number >= kNoOrder, Value, "__dlpack__(): a stream of number ", number,
+               " is not known; -1 asks for no order, 1 is the default one");
   void *const from = current_stream(device), *const to = stream_of(number);
-  if (number == kNoOrder || from == to || !door_of(device.type).has_streams()) return;
-  ReleaseGil released;
-  DeviceEvent event(device);
-  event.record(from);
-  event.wait(device, to);
+  if (number == kNoOrder || !door.has_streams()) return;
+  if (from != to) {
+    if (door.memory->is_captured(device.index, from)) {
+      raise_in_capture(device, "share the tensor when the capture has ended");
+    }
+    ReleaseGil released;
+    DeviceEvent event(device);
+    event.record(from);
+    event.wait(device, to);
+  }
+  door.memory->record_stream(t.storage()->data(), device, to);
 }
 
 // What an exported capsule keeps.
@@ -193,20 +205,22 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   check_exportable(t);
   FACULA_CHECK(stream == Py_None || !t.is_cpu(), Value,
                "__dlpack__(): argument 'stream' must be None for a CPU tensor");
-  bool copied = copy == Py_True;
+  const int wanted = copy == Py_None ? -1 : PyObject_IsTrue(copy);
+  check(copy == Py_None ? 0 : wanted);
+  bool copied = wanted == 1;
   if (device != Py_None) {
     int type = 0, id = 0;
     if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ii", &type, &id)) {
       PyErr_Clear();
       raise(ErrorKind::Type, "__dlpack__(): argument 'dl_device' must be a tuple of two ints");
     }
-    if (type == dl::kCpu && !t.is_cpu() && copy != Py_False) {
+    if (type == dl::kCpu && !t.is_cpu() && wanted != 0) {
       t = engine_roles().cast(t, t.dtype(), Device{kCPU});
       copied = true;
     }
     const dl::Device own = to_dl(t, "__dlpack__");
     FACULA_CHECK(type == own.type && id == own.id, Buffer, "__dlpack__(): a tensor on ", to_string(t.device()),
-                 " cannot be exported to DLPack device ", type, ":", id, copy == Py_False ? " without a copy" : "");
+                 " cannot be exported to DLPack device ", type, ":", id, wanted == 0 ? " without a copy" : "");
   }
   bool versioned = false;
   if (max_version != Py_None) {
@@ -217,11 +231,11 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     versioned = major >= 1;
   }
-  if (copy == Py_True && t.storage() == tensor_of(self).storage()) t = engine_roles().clone(t);
+  if (wanted == 1 && t.storage() == tensor_of(self).storage()) t = engine_roles().clone(t);
   if (!t.is_cpu()) {
     const intptr_t number = stream == Py_None ? 0 : PyLong_AsSsize_t(stream);
     check(PyErr_Occurred() == nullptr ? 0 : -1);
-    hand_over(t.device(), number);
+    hand_over(t, number);
   }
   if (versioned) return check(export_tensor<dl::ManagedVersioned>(t, copied));
   FACULA_CHECK(!t.storage()->read_only(), Buffer,
@@ -316,7 +330,8 @@ PyObject* function_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
   if (copy != Py_None) copying = PyObject_IsTrue(copy) != 0;
   Tensor t = from_dlpack(x, copying);
   if (device != Py_None) {
-    if (const Device d = device_value(device); d.type != t.device().type) {
+    const Device named = device_value(device), d = named.type > kMeta ? resolved(named) : named;
+    if (d.type > kMeta ? d != t.device() : d.type != t.device().type) {
       FACULA_CHECK(!copying || *copying, Value, "from_dlpack(): copy=False, but moving to ", to_string(d),
                    " needs a copy");
       t = engine_roles().cast(t, t.dtype(), d);
@@ -349,6 +364,9 @@ Device device_of(PyObject* o) {
   const long type = PyLong_AsLong(PyTuple_GET_ITEM(numbers.get(), 0));
   const long id = PyLong_AsLong(PyTuple_GET_ITEM(numbers.get(), 1));
   check(PyErr_Occurred() == nullptr ? 0 : -1);
+  FACULA_CHECK(type == static_cast<int32_t>(type) && id == static_cast<int32_t>(id), Buffer,
+               "from_dlpack(): __dlpack_device__ of ", Py_TYPE(o)->tp_name, " gave ", type, " and ", id,
+               ", which are no type and index");
   return from_dl(dl::Device{static_cast<int32_t>(type), static_cast<int32_t>(id)});
 }
 
@@ -378,7 +396,9 @@ Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
   if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear();  // a producer from before max_version and copy
     copied = false;
-    capsule = Ref(PyObject_CallNoArgs(method.get()));
+    check(PyDict_DelItemString(kwargs.get(), "max_version"));
+    if (copy) check(PyDict_DelItemString(kwargs.get(), "copy"));
+    capsule = Ref(PyObject_Call(method.get(), none.get(), kwargs.get()));
   }
   check(capsule.get() != nullptr ? 0 : -1);
   FACULA_CHECK(PyCapsule_CheckExact(capsule.get()), Type, "from_dlpack(): __dlpack__ of ", Py_TYPE(o)->tp_name,

@@ -182,10 +182,10 @@ StreamArgument stream_arguments(PyObject* args, const char* format) {
 PyObject* new_stream(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   PyObject* device;
-  int priority = 0;
-  if (PyArg_ParseTuple(args, "Oi:_new_stream", &device, &priority) == 0) throw PythonError();
+  int priority = 0, own = 0;
+  if (PyArg_ParseTuple(args, "Oi|p:_new_stream", &device, &priority, &own) == 0) throw PythonError();
   const Device d = device_argument(device);
-  return PyLong_FromVoidPtr(unlocked([&] { return pooled_stream(d, priority); }));
+  return PyLong_FromVoidPtr(unlocked([&] { return own != 0 ? make_stream(d, priority) : pooled_stream(d, priority); }));
   FACULA_PY_END(nullptr)
 }
 PyObject* get_stream(PyObject*, PyObject* o) {

@@ -69,6 +69,7 @@ FACULA_API void set_current_stream(Device device, void* stream);
 FACULA_API Device resolved(Device device);
 // Streams live as long as the process; a few for each device and priority are handed out in turn.
 FACULA_API void* pooled_stream(Device device, int priority);
+FACULA_API void* make_stream(Device device, int priority);  // one more
 FACULA_API void synchronize(Device device);
 FACULA_API void synchronize_stream(Device device, void* stream);
 

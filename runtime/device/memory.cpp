@@ -1,6 +1,7 @@
 #include "runtime/device/memory.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -203,13 +204,21 @@ Block* DeviceMemory::grown(Pool& p, Device d, size_t size, const Arena& arena) {
 }
 
 Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const Arena& arena) {
+  struct Counted {
+    std::atomic<int>& n;
+    explicit Counted(std::atomic<int>& of) : n(of) { ++n; }
+    ~Counted() { --n; }
+  } const counted(p.growing);
   Block* block = grown(p, d, size, arena);
-  if (block == nullptr && caching()) {
+  // What one thread gives back another may take: so long as others ask too, it is tried again, for a while.
+  constexpr int kTries = 50;
+  for (int i = 0; block == nullptr && caching() && i < kTries && (i == 0 || p.growing.load() > 1); ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     release(p, d);
     settle(d);  // vendors may give memory back in the order of its stream
     {           // what came back may lie beside blocks that live
       std::lock_guard lock(p.mutex);
-      ++p.stats.retries;
+      p.stats.retries += i == 0;
       block = p.blocks.take(size, arena);
     }
     if (block == nullptr) block = grown(p, d, size, arena);

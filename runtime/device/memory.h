@@ -57,6 +57,7 @@ class DeviceMemory final : public Allocator {
     std::vector<std::pair<Block*, std::vector<void*>>> deferred;
     uint64_t captured = 0;  // graphs so far
     std::atomic<size_t> largest_range{SIZE_MAX};
+    std::atomic<int> growing{0};  // threads that ask the vendor for memory
     DeviceMemoryStats stats;
   };
   Pool& pool(int index);

@@ -64,9 +64,16 @@ void set_current_stream(Device device, void* stream) {
   if (stream != nullptr) tls_current.streams.emplace_back(device, stream);
 }
 
-void* pooled_stream(Device device, int priority) {
+void* make_stream(Device device, int priority) {
   Door& d = started_door(device.type);
   FACULA_CHECK(d.has_streams(), NotImplemented, "device '", d.name, "' has one stream only, the default one");
+  device = resolved(device);
+  void* stream = nullptr;
+  d.check(d.api.create_stream(d.api.context, device.index, priority, &stream), device.index, "making a stream failed");
+  return stream;
+}
+
+void* pooled_stream(Device device, int priority) {
   device = resolved(device);
   Pools& p = pools();
   {
@@ -74,8 +81,7 @@ void* pooled_stream(Device device, int priority) {
     StreamPool& pool = p.streams[{device.type, device.index, priority}];
     if (pool.streams.size() >= kPooled) return pool.streams[pool.next++ % kPooled];
   }
-  void* stream = nullptr;
-  d.check(d.api.create_stream(d.api.context, device.index, priority, &stream), device.index, "making a stream failed");
+  void* const stream = make_stream(device, priority);
   std::lock_guard lock(p.mutex);
   p.streams[{device.type, device.index, priority}].streams.push_back(stream);
   return stream;

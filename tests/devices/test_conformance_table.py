@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import facula as fa
 import numpy as np
 import pytest
+from device_packages import environment
 from facula import backends
 from facula.testing import conformance
 from numpy_device import NumpyDevice
@@ -70,3 +74,18 @@ def test_what_it_refuses(
     with pytest.raises(SystemExit) as stop:
         conformance.main(arguments)
     assert stop.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_processes_share_the_operators(strict_library: Path) -> None:
+    """And find together what one of them finds."""
+    ops = [f"--op={op}" for op in ("add", "sort", "bmm", "sum", "median", "max", "gelu", "cat")]
+    tables = []
+    for jobs in ("1", "2"):
+        kit = [sys.executable, "-m", "facula.testing.conformance", "--device", "strict"]
+        done = subprocess.run(
+            [*kit, "--library", str(strict_library), "--jobs", jobs, "--list", *ops],
+            capture_output=True, text=True, env=environment(), check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
+        tables.append([line for line in done.stdout.splitlines() if not line.startswith("strict:")])
+    assert tables[0] == tables[1] and any(line.startswith("checks") for line in tables[0])

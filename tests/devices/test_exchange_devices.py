@@ -59,13 +59,48 @@ def test_streams_are_put_in_order() -> None:
     assert source.asked[1:] == [None]
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_memory_waits_for_the_consumer(old: bool) -> None:
+    """What the producer frees serves nobody before the consumer's work is done."""
+
+    class Old(Other):
+        def __dlpack__(self, stream: Any = None) -> Any:
+            return super().__dlpack__(stream=stream)
+
+    theirs, ours = fa.strict.default_stream(), fa.strict.Stream()
+    for _ in range(10):
+        x = fa.full((5000,), 3.0, device="strict")
+        with ours:
+            y = fa.from_dlpack((Old if old else Other)(x, stream=theirs))
+            z = y * 2
+            for _ in range(50):
+                z = z * 1
+            del y
+        del x
+        others = [fa.zeros(5000, device="strict") for _ in range(3)]
+        with ours:
+            assert (z == 6).all().item()
+        del others
+
+
 def test_what_is_refused(numpyfied: str) -> None:
     x = fa.ones(3, device="strict")
     with pytest.raises(BufferError, match="DLPack device 99, which no device"):
         fa.from_dlpack(Other(x, (99, 0)))
-    with pytest.raises(RuntimeError, match="2 devices"):
-        fa.from_dlpack(Other(x, (12, 5)))
-    with pytest.raises(BufferError, match="no DLPack number"):
+    for id in (5, -1, 256, 1 << 20):
+        with pytest.raises(BufferError, match=rf"number {id}, and 'strict' has 2 devices"):
+            fa.from_dlpack(Other(x, (12, id)))
+    with pytest.raises(BufferError, match="no type and index"):
+        fa.from_dlpack(Other(x, ((1 << 32) + 12, 0)))
+    with pytest.raises(ValueError, match="stream of number -5"):
+        x.__dlpack__(stream=-5)
+    with pytest.raises(ValueError, match="copy=False"):
+        fa.from_dlpack(x, device="strict:1", copy=False)
+    assert fa.from_dlpack(x, device="strict:1").device.index == 1
+    graph = fa.strict.Graph()
+    with graph.capture(), pytest.raises(RuntimeError, match="captured on strict:0"):
+        x.__dlpack__()
+    with pytest.raises(BufferError, match=r"no DLPack number.*cpu"):
         fa.ones(3, device=numpyfied).__dlpack__()
     with pytest.raises(BufferError, match="without a copy"):
         x.__dlpack__(dl_device=(1, 0), copy=False)

@@ -22,13 +22,17 @@ class _Entered(threading.local):
 
 _entered = _Entered()
 _capturing: dict[Stream, Graph] = {}  # what is being captured, by whatever thread
+_idle: list[Stream] = []  # made for captures, and free for the next
 _dropped: list[tuple[Any, int | None, int | None]] = []  # graphs that were reset meanwhile
 
 
 def expect(call: str, value: Any, kind: type) -> None:
     """A TypeError unless the argument of `call` is a Stream, an Event, ..."""
     if not isinstance(value, kind):
-        raise TypeError(f"{call}(): a {kind.__name__} is expected, not {type(value).__name__}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise TypeError(
+            f"{call}(): {article} {kind.__name__} is expected, not {type(value).__name__}"
+        )
 
 
 class Stream:
@@ -147,6 +151,7 @@ class Event:
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds between two events that measure time and have come to pass."""
+        expect("elapsed_time", end_event, Event)
         if self._event is None or end_event._event is None:
             raise RuntimeError("elapsed_time(): both events must have been recorded")
         return _C._event_elapsed(self._event, end_event._event)
@@ -172,9 +177,7 @@ class Graph:
 
     def capture(self, stream: Stream | None = None) -> _Capture:
         """A `with` block whose work is recorded, and not run, on a stream of its own."""
-        if stream is None:
-            stream = _module(self._type).Stream()
-        return _Capture(self, _stream_of(self._type, stream, "capture"))
+        return _Capture(self, None if stream is None else _stream_of(self._type, stream, "capture"))
 
     def replay(self) -> None:
         """Run the recorded work on the current stream."""
@@ -197,10 +200,11 @@ class Graph:
 
 
 class _Capture:
-    def __init__(self, graph: Graph, stream: Stream) -> None:
-        self._graph, self._stream = graph, stream
+    def __init__(self, graph: Graph, stream: Stream | None) -> None:
+        self._graph, self._given = graph, stream
 
     def __enter__(self) -> None:
+        self._stream = self._given or _stream_for_a_capture(self._graph._type)
         if self._stream in _capturing:
             raise RuntimeError(f"capture(): {self._stream} is being captured already")
         self._graph.reset()
@@ -224,12 +228,25 @@ class _Capture:
         finally:
             del _capturing[self._stream]
             self._stream.__exit__()
+            if self._given is None:
+                _idle.append(self._stream)
             if not whole:
                 with contextlib.suppress(Exception):
                     self._graph.reset()
             for _ in range(len(_dropped)):
                 with contextlib.suppress(Exception):  # another thread may have taken it
                     _free_graph(*_dropped.pop(0))
+
+
+def _stream_for_a_capture(device_type: str) -> Stream:
+    """One that nobody else works on: those that Stream() gives serve several times."""
+    module = _module(device_type)
+    device = _C.device(device_type, module.current_device())
+    for i, stream in enumerate(_idle):
+        if stream.device == device:
+            with contextlib.suppress(IndexError):  # another thread may take it
+                return _idle.pop(i)
+    return module.Stream(device, handle=_C._new_stream(device, 0, True))
 
 
 def _free_graph(device: Any, graph: int | None, memory: int | None) -> None:
@@ -536,6 +553,10 @@ class DeviceModule(types.ModuleType):
 
     def set_rng_state_all(self, new_states: Sequence[Any]) -> None:
         """Go on from states that `get_rng_state_all` gave."""
+        if len(new_states) != self.device_count():
+            raise ValueError(
+                f"set_rng_state_all(): {len(new_states)} states for {self.device_count()} devices"
+            )
         for i, state in enumerate(new_states):
             self.default_generator(i).set_state(state)
 

@@ -1,6 +1,7 @@
 """Does a device do what the CPU does? Runs every operator's samples on both and compares.
 
     python -m facula.testing.conformance --device acme [--op NAME]... [--no-fallback] [--list]
+                                         [--jobs N]
 
 Values in the dtypes that the device has, strided and empty inputs, `out=` and in-place forms,
 gradients, work on a second stream, and errors. The table tells how each operator runs there: by a
@@ -12,6 +13,11 @@ samples; what the samples of those others met says how they run.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import contextlib
+import functools
+import importlib
+import multiprocessing
 import re
 import sys
 import time
@@ -45,6 +51,7 @@ _TOLERANCE = {
 }
 
 
+_NAME = "facula.testing.conformance"
 _NO_KERNEL = re.compile(r"([\w.]+)\(\) has no kernel")
 
 
@@ -77,6 +84,15 @@ class Report:
     """Kernels that were asked for in vain."""
     seconds: float = 0.0
 
+    def add(self, other: Report) -> None:
+        """Take in what a run of other operators found."""
+        self.ways.update(other.ways)
+        self.failures += other.failures
+        self.checks += other.checks
+        self.fallbacks.update(other.fallbacks)
+        self.in_part.update(other.in_part)
+        self.missing |= other.missing
+
     def table(self) -> str:
         counts = Counter(self.ways.values())
         failed = Counter(f.op for f in self.failures)
@@ -97,24 +113,42 @@ class Report:
         )
 
 
-def run(device: str, ops: list[str] | None = None, *, fallback: bool = True) -> Report:
-    """Run the kit on a device.
+def run(
+    device: str,
+    ops: list[str] | None = None,
+    *,
+    fallback: bool = True,
+    jobs: int = 1,
+    library: str | None = None,
+) -> Report:
+    """Run the kit on a device. On a terminal it shows how far it is.
 
     Args:
         device: "acme" or "acme:1".
         ops: names of operators, all by default.
         fallback: may operators without a kernel run on the CPU?
+        jobs: processes that share the operators, for devices that compile their kernels.
+        library: what each of them loads first, for a device that is not installed.
     """
     known = {name for op in operators() for name in (op.name, op.base_name)}
     if unknown := sorted(set(ops or ()) - known):
         raise ValueError(f"run(): no operator is called {', '.join(unknown)}; ops.json lists them")
+    if library:
+        backends.load_library(library)
     suite = _Suite(device)
     start = time.perf_counter()
-    with backends.allow_fallback(suite.name, fallback):
-        for op in operators():
-            if op.derived_from or (ops and op.name not in ops and op.base_name not in ops):
-                continue
-            suite.operator(op)
+    names = [
+        op.name
+        for op in operators()
+        if not op.derived_from and (not ops or op.name in ops or op.base_name in ops)
+    ]
+    chunks = [names[i : i + 8] for i in range(0, len(names), 8)]
+    with backends.allow_fallback(suite.name, fallback), _pool(jobs) as pool:
+        part = functools.partial(_part, device, fallback, library if jobs > 1 else None)
+        for i, report in enumerate(pool(part, chunks)):
+            suite.report.add(report)
+            _show(f"{min(8 * (i + 1), len(names))} of {len(names)} operators")
+        _show("")
         if not ops:
             suite.called_by_others()
             try:
@@ -123,6 +157,34 @@ def run(device: str, ops: list[str] | None = None, *, fallback: bool = True) -> 
                 suite.lacks(error)
     suite.report.seconds = time.perf_counter() - start
     return suite.report
+
+
+def _part(device: str, fallback: bool, library: str | None, names: list[str]) -> Report:
+    """What some operators do; in a process of its own where there are several."""
+    if library:
+        backends.load_library(library)
+    suite = _Suite(device)
+    with backends.allow_fallback(suite.name, fallback):
+        for op in operators():
+            if op.name in names and not op.derived_from:
+                suite.operator(op)
+    return suite.report
+
+
+@contextlib.contextmanager
+def _pool(jobs: int) -> Iterator[Callable[..., Iterator[Report]]]:
+    """`map` over so many processes; this one alone for 1."""
+    if jobs <= 1:
+        yield map
+        return
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as executor:
+        yield executor.map
+
+
+def _show(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text:<40}\r", end="", file=sys.stderr, flush=True)
 
 
 class _Suite:
@@ -507,13 +569,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--op", action="append", help="only this operator")
     parser.add_argument("--no-fallback", action="store_true", help="nothing may run on the CPU")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the operators")
     parser.add_argument("--list", action="store_true", help="how each operator runs")
     args = parser.parse_args(argv)
     try:
-        if args.library:
-            backends.load_library(args.library)
-        facula.device(args.device)
-        report = run(args.device, args.op, fallback=not args.no_fallback)
+        options = {"fallback": not args.no_fallback, "jobs": args.jobs, "library": args.library}
+        # by the module's name, under which other processes find it
+        report = importlib.import_module(_NAME).run(args.device, args.op, **options)
     except (RuntimeError, ValueError) as error:
         parser.error(str(error))
     if args.list:
