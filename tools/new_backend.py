@@ -12,9 +12,11 @@ from __future__ import annotations
 import argparse
 import keyword
 import re
+import runpy
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent / "backend"
+EXPORTS = SOURCE.parents[1] / "python" / "facula" / "_exports.py"
 
 
 def write(name: str, folder: Path) -> list[Path]:
@@ -23,7 +25,7 @@ def write(name: str, folder: Path) -> list[Path]:
         raise SystemExit(
             f"'{name}' is no device name: at most 64 lower-case letters, digits and '_'"
         )
-    if keyword.iskeyword(name) or name in ("cpu", "meta", "cuda"):
+    if keyword.iskeyword(name) or name in ("cpu", "meta", *runpy.run_path(str(EXPORTS))["VENDORS"]):
         raise SystemExit(f"'{name}' means something else already; name the device otherwise")
     if folder.exists() and any(folder.iterdir()):
         raise SystemExit(f"{folder} exists and is not empty")

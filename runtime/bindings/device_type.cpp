@@ -131,7 +131,7 @@ PyObject* wrap(Device d) {
 
 // An index alone is one of the accelerator.
 static Device of_accelerator(PyObject* index) {
-  const Ref function = import_attribute("facula.accelerator", "current_accelerator");
+  const Ref function = import_attribute("facula.backends", "current_accelerator");
   const Ref found(check(PyObject_CallNoArgs(function.get())));
   FACULA_CHECK(found.get() != Py_None, Runtime, "an index alone is one of the accelerator, and there is none; ",
                "name the device, as in 'cpu' or 'acme:0'");

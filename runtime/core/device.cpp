@@ -59,8 +59,8 @@ DeviceType register_device_type(std::string_view name) {
   const bool valid = !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
                      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
   FACULA_CHECK(valid && name.size() <= kMostLetters, Value, "register_device_type(): '", name.substr(0, kMostLetters),
-               name.size() > kMostLetters ? "...'" : "'",
-               " is not a device name; use at most 64 lower-case letters, digits and '_', a letter first");
+               name.size() > kMostLetters ? "...'" : "'", " is not a device name; use at most ", kMostLetters,
+               " lower-case letters, digits and '_', a letter first");
   FACULA_CHECK(std::ranges::find(kPythonWords, name) == std::end(kPythonWords), Value, "register_device_type(): '",
                name, "' is not a device name, as it is a word of Python's: facula.", name, " could not be written");
   DeviceNames& r = registry();

@@ -201,8 +201,8 @@ int Door::count() {
   start();
   int32_t n = 0;
   check(api.device_count(api.context, &n), -1, "counting the devices failed");
-  FACULA_CHECK(n >= 0 && n <= 128, Value, "device '", name, "' says that there are ", n,
-               " devices; it must be from 0 to 128");
+  FACULA_CHECK(n >= 0 && n <= kMostDevices, Value, "device '", name, "' says that there are ", n,
+               " devices; it must be from 0 to ", kMostDevices);
   known_count.store(n, std::memory_order_relaxed);
   return n;
 }

@@ -16,6 +16,8 @@ namespace facula {
 
 class DeviceMemory;
 
+inline constexpr int kMostDevices = 128;  // of a type
+
 struct Door {
   FaculaBackend api{};
   std::string name, package, tag;
@@ -88,8 +90,8 @@ class DeviceEvent {
   Device device() const { return device_; }
 
  private:
-  Device device_;
   void refuse_captured() const;
+  Device device_;
   void* event_ = nullptr;
   bool timing_ = false;
   bool captured_ = false;  // recorded last in a graph

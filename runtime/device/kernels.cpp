@@ -409,7 +409,6 @@ void count_fallback(Door& door, const char* op, Device device) {
   ++door.fallbacks[op];
 }
 
-// Declared in registry.cpp, whose error lists the devices.
 bool has_own_kernel(const OperatorEntry& op, DeviceType type) {
   const Door* const door = door_or_null(type);
   if (op.kernels[type] == nullptr || door == nullptr) return op.kernels[type] != nullptr;

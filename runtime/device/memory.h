@@ -85,7 +85,8 @@ class DeviceMemory final : public Allocator {
 
   Door& door_;
   std::mutex making_;
-  std::atomic<Pool*> pools_[128] = {};  // by index, made when first asked for; they live for ever, as the Door does
+  std::atomic<Pool*> pools_[kMostDevices] =
+      {};  // by index, made when first asked for; they live for ever, as the Door does
 };
 
 // Raises for what a graph cannot record; `what` ends the sentence.

@@ -7,9 +7,6 @@
 
 namespace facula {
 
-// Whether the device computes it itself, rather than by other operators or on the CPU; in device/kernels.cpp.
-bool has_own_kernel(const OperatorEntry& op, DeviceType type);
-
 namespace {
 
 struct Registry {

@@ -49,6 +49,8 @@ FACULA_API std::span<OperatorEntry* const> all_operators();
 [[noreturn]] FACULA_API void raise_missing_kernel(const OperatorEntry& op, Device device);
 // The way through the CPU where the device allows it; else raises.
 FACULA_API AnyFn missing_kernel(const OperatorEntry& op, Device device);
+// Whether devices of the type compute it themselves, rather than by other operators or on the CPU.
+bool has_own_kernel(const OperatorEntry& op, DeviceType type);
 
 // Layers to pass for inputs whose layers were OR-ed together.
 inline LayerSet active_layers(LayerSet from_inputs) {

@@ -39,6 +39,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PATH": tools}
 
 
+def install(folder: Path, module: str, text: str, **devices: str) -> None:
+    """A package in `folder` that offers devices, each by a function of its one module."""
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    name = module.replace("_", "-")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [f"{device} = {module}:{start}\n" for device, start in devices.items()]
+    (info / "entry_points.txt").write_text("[facula.backends]\n" + "".join(lines))
+    (folder / f"{module}.py").write_text(text)
+
+
 def run(script: str, *folders: Path) -> subprocess.CompletedProcess[str]:
     """Runs a script in a process of its own, with more folders to import from."""
     env = environment()

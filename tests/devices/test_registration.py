@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from device_packages import build, environment, run
+from device_packages import build, environment, install, run
 from facula import backends
 from facula.backends import translate
 
@@ -93,17 +93,12 @@ def test_unknown_names() -> None:
 
 def test_entry_points(tmp_path: Path) -> None:
     """A package loads when its device is named first, and only then."""
-    info = tmp_path / "lazy_vendor-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy-vendor\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[facula.backends]\nlazy = lazy_vendor:start\nbroken = lazy_vendor:fail\n"
-    )
-    (tmp_path / "lazy_vendor.py").write_text(
+    text = (
         "import numpy_device\n"
         "def start():\n    numpy_device.NumpyDevice.name = 'lazy'\n    numpy_device.start()\n"
         "def fail():\n    raise ImportError('no driver')\n"
     )
+    install(tmp_path, "lazy_vendor", text, lazy="start", broken="fail")
     script = """
 import sys, facula as fa
 from facula import backends

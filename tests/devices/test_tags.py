@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from device_packages import run
+from device_packages import install, run
 
 PACKAGE = """
 import numpy_device
@@ -21,13 +21,7 @@ def fail():
 
 
 def test_tags(tmp_path: Path) -> None:
-    info = tmp_path / "tagged_vendor-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tagged-vendor\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[facula.backends]\nbroken = tagged_vendor:fail\ntagged = tagged_vendor:start\n"
-    )
-    (tmp_path / "tagged_vendor.py").write_text(PACKAGE)
+    install(tmp_path, "tagged_vendor", PACKAGE, broken="fail", tagged="start")
     here, file = Path(__file__).parent, tmp_path / "file"
     saved = run(f"import facula as fa; fa.save(fa.ones(2, device='tagged:1'), {str(file)!r})",
                 tmp_path, here)  # fmt: skip

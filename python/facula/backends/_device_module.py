@@ -250,9 +250,6 @@ def _stream_for_a_capture(device_type: str) -> Stream:
 
 
 def _free_graph(device: Any, graph: int | None, memory: int | None) -> None:
-    def is_captured() -> bool:
-        return any(stream.device == device for stream in list(_capturing))
-
     def free() -> None:
         try:
             if graph is not None:
@@ -261,16 +258,11 @@ def _free_graph(device: Any, graph: int | None, memory: int | None) -> None:
             if memory is not None:
                 _C._graph_free(device, memory)
 
-    if graph is None and memory is None:
-        return
-    if is_captured():
-        _dropped.append((device, graph, memory))
-        return
     try:
         if graph is not None:
             _C._synchronize(device)
     except Exception:
-        if is_captured():  # it began meanwhile
+        if any(stream.device == device for stream in list(_capturing)):  # nobody may wait now
             _dropped.append((device, graph, memory))
             return
         free()

@@ -52,6 +52,7 @@ _TOLERANCE = {
 
 
 _NAME = "facula.testing.conformance"
+_CHUNK = 8  # operators that a process takes at a time
 _NO_KERNEL = re.compile(r"([\w.]+)\(\) has no kernel")
 
 
@@ -142,12 +143,12 @@ def run(
         for op in operators()
         if not op.derived_from and (not ops or op.name in ops or op.base_name in ops)
     ]
-    chunks = [names[i : i + 8] for i in range(0, len(names), 8)]
+    chunks = [names[i : i + _CHUNK] for i in range(0, len(names), _CHUNK)]
     with backends.allow_fallback(suite.name, fallback), _pool(jobs) as pool:
         part = functools.partial(_part, device, fallback, library if jobs > 1 else None)
-        for i, report in enumerate(pool(part, chunks)):
+        for report in pool(part, chunks):
             suite.report.add(report)
-            _show(f"{min(8 * (i + 1), len(names))} of {len(names)} operators")
+            _show(f"{len(suite.report.ways)} of {len(names)} operators")
         _show("")
         if not ops:
             suite.called_by_others()
