@@ -195,7 +195,7 @@ class _Writer:
         if isinstance(key, facula.Tensor):
             raise TypeError(
                 f"save(): a key of {'.'.join(path) or 'the object itself'} is a Tensor, which "
-                "would not be found again; expected strings, numbers, bytes, None, or tuples of them"
+                "would not be found again; expected strings, numbers, bytes, None, or their tuples"
             )
         for part in key if isinstance(key, (tuple, frozenset)) else ():
             self._key(part, path)
