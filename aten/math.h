@@ -15,6 +15,12 @@
 // and not at another.
 #define FACULA_MATH_LARGE [[gnu::noinline]] inline
 
+#ifdef __has_builtin
+#if __has_builtin(__builtin_assoc_barrier)
+#define FACULA_ROUNDED(x) __builtin_assoc_barrier(x)
+#endif
+#endif
+
 #define FACULA_MATH_ELEMENTARY "aten/math_elementary.h"  // single precision of our own
 
 #include "facula/math.h"

@@ -26,6 +26,12 @@ def check_probability(p: float, who: str) -> None:
         raise ValueError(f"{who}: p must be in [0, 1], not {p}")
 
 
+def _kept(input: Any, p: float, scale: float, shape: list[int]) -> tuple[Any, Any]:
+    """input * scale, zero with probability p whatever the input; and what was kept."""
+    keep = facula.empty(shape, dtype=facula.bool, device=input.device).bernoulli_(1.0 - p)
+    return facula._C._ops.dropout_backward(input, keep, scale), keep
+
+
 def _channels(input: Any, p: float, training: bool, inplace: bool, name: str, space: int) -> Any:
     check_probability(p, f"{name}()")
     if input.dim() not in (space + 1, space + 2):
@@ -36,11 +42,8 @@ def _channels(input: Any, p: float, training: bool, inplace: bool, name: str, sp
     if not training or p == 0.0:
         return input
     kept = [*input.shape[: input.dim() - space], *([1] * space)]
-    noise = facula.empty(kept, dtype=input.dtype, device=input.device)
-    noise.bernoulli_(1.0 - p)
-    if p < 1.0:
-        noise.div_(1.0 - p)
-    return input.mul_(noise) if inplace else input * noise
+    out = _kept(input, p, 1.0 / (1.0 - p) if p < 1.0 else 0.0, kept)[0]
+    return input.copy_(out) if inplace else out
 
 
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
@@ -67,14 +70,13 @@ def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int]
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return input.zero_() if inplace else input * 0.0
-    keep = facula.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1.0 - p)
+        return input.zero_() if inplace else facula.dropout(input, 1.0)
     # Scale and shift give back zero mean and unit variance.
     a = ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** -0.5
     b = -a * _ALPHA * p
-    noise = (keep - 1).mul_(-_ALPHA * a).add_(b)
-    keep = keep * a
-    return input.mul_(keep).add_(noise) if inplace else input * keep + noise
+    scaled, keep = _kept(input, p, a, shape)
+    out = scaled.add_((keep.to(input.dtype) - 1).mul_(-_ALPHA * a).add_(b))
+    return input.copy_(out) if inplace else out
 
 
 def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:

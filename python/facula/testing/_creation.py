@@ -55,7 +55,9 @@ def make_tensor(
         part = real.get(str(dtype).rpartition(".")[2], dtype)
 
         def draw() -> Any:
-            return facula.rand(full, dtype=part, device=device) * (high - low) + low
+            drawn = facula.rand(full, dtype=part, device=device) * (high - low) + low
+            # Where rounding reaches the end, which is outside; low itself where nothing else is left.
+            return facula.where(drawn < high, drawn, low)
 
         result = facula.complex(draw(), draw()) if dtype.is_complex else draw()
     else:
