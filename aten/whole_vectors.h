@@ -33,10 +33,14 @@ consteval LoopShape loop_shape(int outs) {
 template <typename F>
 [[gnu::always_inline]] inline void visit_bytes(size_t bytes, const F& fn) {
   switch (bytes) {
-    case 1: return fn(uint8_t{});
-    case 4: return fn(uint32_t{});
-    case 8: return fn(uint64_t{});
-    default: return fn(std::array<uint64_t, 2>{});
+    case 1:
+      return fn(uint8_t{});
+    case 4:
+      return fn(uint32_t{});
+    case 8:
+      return fn(uint64_t{});
+    default:
+      return fn(std::array<uint64_t, 2>{});
   }
 }
 
@@ -79,8 +83,8 @@ template <typename... S>
 consteval LoopShape loop_shape(int) {
   return {};
 }
-inline void in_whole_vectors(PointwiseLoop body, const LoopShape&, int64_t n, void* const* outs,
-                             const void* const* ins, const LoopArgs& args) {
+inline void in_whole_vectors(PointwiseLoop body, const LoopShape&, int64_t n, void* const* outs, const void* const* ins,
+                             const LoopArgs& args) {
   body(n, outs, ins, args);
 }
 

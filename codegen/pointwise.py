@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from . import cpp_types, scalar_cpp
@@ -65,7 +65,7 @@ def table_names(op: Operator) -> tuple[str, ...]:
     return tuple(f"{op.symbol}_{key}" for key, _ in op.scalar)
 
 
-def tables(op: Operator, alike: Collection[tuple[str, str]]) -> tuple[Table, ...]:
+def tables(op: Operator, alike: Set[tuple[str, str]]) -> tuple[Table, ...]:
     """The loops of an operator; `alike` has the functions that need no vector (Schema.alike)."""
     if op.scalar_variants:
         groups: list[tuple[tuple[str, Formula], ...]] = [(one,) for one in op.scalar]
@@ -89,7 +89,7 @@ def tables(op: Operator, alike: Collection[tuple[str, str]]) -> tuple[Table, ...
 
 
 def _loop(
-    op: Operator, formulas: tuple[Expr, ...], class_: str, alike: Collection[tuple[str, str]]
+    op: Operator, formulas: tuple[Expr, ...], class_: str, alike: Set[tuple[str, str]]
 ) -> Loop:
     types: dict[str, str] = {}
     inputs = []

@@ -173,8 +173,8 @@ void fill_integers(const Tensor& out, const Philox& stream, int64_t low, uint64_
   const int64_t last = static_cast<int64_t>(static_cast<uint64_t>(low) + range - 1);
   const draws::Limits<int64_t> within = draws::integers_within(dtype, low, last);
   // Of a floating dtype the numbers thin out: what rounds to one outside is the one at that end.
-  const bool thin = draws::is_floating(dtype) &&
-                    (low < -draws::exact_integers(dtype) || last > draws::exact_integers(dtype));
+  const bool thin =
+      draws::is_floating(dtype) && (low < -draws::exact_integers(dtype) || last > draws::exact_integers(dtype));
   const auto limit = [&](int64_t* to, int64_t n) {
     for (int64_t i = 0; i < n && thin; ++i) to[i] = draws::limited(to[i], within.least, within.most);
   };

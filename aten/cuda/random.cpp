@@ -45,8 +45,8 @@ KernelSource source(Draw draw, int32_t dtype) {
   return file_kernel("random.cu", "facula_random",
                      std::string("using C = ") + (wide ? "double" : "float") + ";\nusing S = " + element_type(dtype) +
                          ";\n#define FACULA_DRAW " + std::to_string(draw) + "\n#define FACULA_LONG " +
-                         (longs ? "1" : "0") + "\n#define FACULA_FLOATING " +
-                         (draws::is_floating(dtype) ? "1" : "0") + "\n",
+                         (longs ? "1" : "0") + "\n#define FACULA_FLOATING " + (draws::is_floating(dtype) ? "1" : "0") +
+                         "\n",
                      false);
 }
 

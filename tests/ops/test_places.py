@@ -1,9 +1,9 @@
-"""An element's value depends on nothing but the elements that it is made of: not on its place, on how many
-others there are, on layout, form of the call or threads. Every pointwise formula of the schema, bit for bit."""
+"""An element's value depends on nothing but the elements that it is made of: not on its place, on
+how many others there are, on layout, form of the call or threads. Every pointwise formula of the
+schema, bit for bit."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""A row's result does not depend on which row it is, on how many there are, on where it lies in memory or on
-threads: what docs/users.md says of batches, bit for bit."""
+"""A row's result does not depend on which row it is, on how many there are, on where it lies in
+memory or on threads: what docs/users.md says of batches, bit for bit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ CASES: dict[str, tuple[Callable[[fa.Tensor], Any], tuple[int, ...]]] = {
         for name in (*REDUCTIONS, "softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp")
         for shape in (SHORT, (33,), LONG, PLANE)
     },
-    **{f"{name} of all": (of(name, dim=(1, 2)), PLANE) for name in REDUCTIONS[:-1] if name != "prod"},
+    **{
+        f"{name} of all": (of(name, dim=(1, 2)), PLANE)
+        for name in REDUCTIONS[:-1]
+        if name != "prod"
+    },
     "norm of order 3": (of("norm", 3, dim=1), LONG),
     "layer_norm": (lambda x: F.layer_norm(x, x.shape[1:], like(x, 257), like(x, 257)), (257,)),
     "rms_norm": (lambda x: F.rms_norm(x, x.shape[1:], like(x, 257)), (257,)),

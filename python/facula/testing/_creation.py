@@ -56,7 +56,7 @@ def make_tensor(
 
         def draw() -> Any:
             drawn = facula.rand(full, dtype=part, device=device) * (high - low) + low
-            # Where rounding reaches the end, which is outside; low itself where nothing else is left.
+            # Rounding may reach the end, which is outside.
             return facula.where(drawn < high, drawn, low)
 
         result = facula.complex(draw(), draw()) if dtype.is_complex else draw()
