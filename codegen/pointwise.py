@@ -26,6 +26,7 @@ class Loop:
     bindings: tuple[str, ...]
     values: tuple[str, ...]
     divides: bool  # notes zero divisors
+    limits: tuple[tuple[str, str], ...]  # that elements are noted not to be within
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,11 @@ def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
     bindings: list[str] = []
     values: list[str] = []
     divides = False
+    limits: list[tuple[str, str]] = []
     for formula in formulas:
         body = scalar_cpp.emit(formula, class_, types, [n for n, _, _ in scalars])
         divides |= body.divides
+        limits += body.limits
         if len(formulas) > 1:  # locals of several formulas are kept apart by scopes of their own
             body = _scoped(body)
         bindings += body.bindings
@@ -108,6 +111,7 @@ def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
         tuple(bindings),
         tuple(values),
         divides,
+        tuple(limits),
     )
 
 
