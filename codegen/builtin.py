@@ -42,6 +42,8 @@ RUNTIME: dict[str, tuple[tuple[Type, ...], Type]] = {
     "grad_enabled": ((), BOOL),
     "inverse_permutation": ((INTS,), INTS),
     "result_dtype": ((TENSOR, TENSOR), DTYPE),
+    "ten_to": ((INT,), FLOAT),
+    "number_result_dtype": ((TENSOR, SCALAR), DTYPE),
     "contiguous_strides": ((INTS,), INTS),
     "sizes_along": ((TENSORS, INT), INTS),
 }

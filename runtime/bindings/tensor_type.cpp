@@ -273,6 +273,7 @@ void track(PyObject* tensor) {
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   FACULA_ASSERT(t.impl()->pyobject == nullptr);
+  if (!subclasses_in_use && type != tensor_type) note_subclass(type);
   TensorObject* o = allocate(type);
   t.impl()->pyobject = reinterpret_cast<PyObject*>(o);
   o->tensor = std::move(t);

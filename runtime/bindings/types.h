@@ -27,6 +27,21 @@ void track(PyObject* tensor);
 // A new object of `type` (a subtype of Tensor) for a tensor that has none yet.
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
 
+// ---- subclasses ----
+// Whether there was an object of a subclass whose operations give objects of the class: results are looked after
+// from then on.
+extern bool subclasses_in_use;
+void note_subclass(PyTypeObject* type);
+// `result` (stolen, may be null) as the classes of what was given have it.
+PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result);
+PyObject* in_class_of_object(PyObject* self, PyObject* result);
+inline PyObject* in_class_of(const FunctionSpec& spec, PyObject* const* slots, PyObject* result) {
+  return subclasses_in_use ? in_class_of_slots(spec, slots, result) : result;
+}
+inline PyObject* in_class_of(PyObject* self, PyObject* result) {
+  return subclasses_in_use ? in_class_of_object(self, result) : result;
+}
+
 // ---- small types ----
 extern PyTypeObject* dtype_type;
 extern PyTypeObject* device_type;

@@ -137,6 +137,13 @@ inline ScalarType result_dtype(const Tensor& a, const Tensor& b) {
   const Tensor* both[] = {&a, &b};
   return result_type(both);
 }
+inline ScalarType number_result_dtype(const Tensor& t, const Scalar& number) {
+  ResultType type;
+  type.add(t);
+  type.add(number);
+  return type.get();
+}
+inline double ten_to(int64_t n) { return std::pow(10.0, static_cast<double>(n)); }
 inline bool grad_enabled() { return GradMode::enabled(); }
 
 }  // namespace facula

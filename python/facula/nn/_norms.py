@@ -39,6 +39,8 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     """
     if input.dim() != 2:
         raise ValueError(f"pdist(): input is {tuple(input.shape)}, expected (N, M)")
+    if not p >= 0:
+        raise ValueError(f"pdist(): p must not be negative, got {p}")
     first, second = facula.triu_indices(len(input), len(input), 1, device=input.device)
     return facula.linalg.vector_norm(input[first] - input[second], p, -1)
 
@@ -88,6 +90,8 @@ def local_response_norm(
         raise ValueError(
             f"local_response_norm(): input is {tuple(input.shape)}, expected (N, C, *)"
         )
+    if size < 1:
+        raise ValueError(f"local_response_norm(): size must be at least 1, not {size}")
     before = size // 2
     square = pad(input.square().transpose(1, -1), (before, size - 1 - before))
     mean = square.unfold(-1, size, 1).mean(-1).transpose(1, -1)

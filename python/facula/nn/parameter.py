@@ -24,6 +24,8 @@ class Parameter(facula.Tensor):
     Operations on a parameter give plain tensors.
     """
 
+    _results_are_plain = True
+
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = facula.empty(0)
@@ -54,6 +56,7 @@ class Buffer(facula.Tensor):
     """
 
     persistent: bool
+    _results_are_plain = True
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         if data is None:

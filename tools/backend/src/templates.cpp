@@ -6,9 +6,11 @@
 #include "templates.h"
 
 namespace @NAME@ {
-static thread_local bool divided_by_zero = false;
+static thread_local bool divided_by_zero = false, negative_power = false, outside = false;
 }
 #define FACULA_NOTE_ZERO_DIVISION() @NAME@::divided_by_zero = true
+#define FACULA_NOTE_NEGATIVE_POWER() @NAME@::negative_power = true
+#define FACULA_NOTE_OUTSIDE(low, high) @NAME@::outside = true
 #include "facula/math.h"
 
 namespace @NAME@ {
@@ -89,7 +91,7 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   std::vector<FaculaValue> values(call->values, call->values + call->nvalues);
   const uint32_t masks = call->masks;
   return enqueue(call->index, call->stream, [=] {
-    divided_by_zero = false;
+    divided_by_zero = negative_power = outside = false;
     std::vector<Tile> in_tiles(ins.size()), out_tiles(outs.size());
     std::vector<const void*> in_ptrs;
     std::vector<void*> out_ptrs;
@@ -119,6 +121,8 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
       }
     });
     if (divided_by_zero) return fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
+    if (outside) return fail(FACULA_DEVICE_ERROR, "an element is not within the limits that the operator states");
+    if (negative_power) return fail(FACULA_DEVICE_ERROR, "integers have no negative integer powers");
     return int32_t{FACULA_OK};
   });
 }
