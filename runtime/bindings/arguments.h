@@ -124,12 +124,15 @@ void set_python_error(const char* caller = nullptr) noexcept;
     return failure;                                                              \
   }
 
+// PyEval_RestoreThread for a thread that may have outlived the interpreter: then it waits for the process to end.
+void restore_thread(PyThreadState* state) noexcept;
+
 // Releases the GIL for work on tensors large enough to be worth it.
 class ReleaseGil {
  public:
   explicit ReleaseGil(bool release = true) : state_(release ? PyEval_SaveThread() : nullptr) {}
   ~ReleaseGil() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
+    if (state_ != nullptr) restore_thread(state_);
   }
   ReleaseGil(const ReleaseGil&) = delete;
   ReleaseGil& operator=(const ReleaseGil&) = delete;

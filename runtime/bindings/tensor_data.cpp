@@ -2,6 +2,7 @@
 #include "aten/indexing.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
+#include "runtime/core/interrupt.h"
 
 namespace facula::python {
 
@@ -14,6 +15,7 @@ PyObject* nested_list(const Tensor& t, size_t dim, const char* p) {
   Ref guard(list);
   const bool last = dim + 1 == t.sizes().size();
   for (int64_t i = 0; i < n; ++i, p += step) {
+    count_step();
     PyList_SET_ITEM(list, i, last ? check(element_object(p, t.dtype())) : nested_list(t, dim + 1, p));
   }
   return guard.release();

@@ -73,6 +73,7 @@ bool init_return_types(PyObject* module);
 bool init_errors(PyObject* module);
 bool init_module_base(PyObject* module);
 void init_state();
+bool init_leave();
 
 // Method and property tables of Tensor, ended by an empty entry.
 extern const PyMethodDef tensor_methods[];
@@ -139,9 +140,12 @@ inline void check(int status) {
     throw PythonError();
 }
 
+// PyGILState_Ensure for a thread that may have outlived the interpreter: then it waits for the process to end.
+PyGILState_STATE ensure_gil() noexcept;
+
 class AcquireGil {
  public:
-  AcquireGil() : state_(PyGILState_Ensure()) {}
+  AcquireGil() : state_(ensure_gil()) {}
   ~AcquireGil() { PyGILState_Release(state_); }
   AcquireGil(const AcquireGil&) = delete;
   AcquireGil& operator=(const AcquireGil&) = delete;

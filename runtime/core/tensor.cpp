@@ -1,5 +1,6 @@
 #include "runtime/core/tensor.h"
 
+#include "runtime/core/interrupt.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/thread_state.h"
 
@@ -93,6 +94,7 @@ int64_t Tensor::size(int64_t d) const { return impl_->sizes[static_cast<size_t>(
 int64_t Tensor::stride(int64_t d) const { return impl_->strides[static_cast<size_t>(wrap_dim(d, dim(), "stride"))]; }
 
 Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
+  count_step();  // each operator makes a tensor, also those of a long composition
   device = normalized(device, dtype);
   const int64_t numel = numel_of(sizes);
   Storage storage = StorageImpl::allocate(bytes_of(numel, dtype, sizes), device);
@@ -117,6 +119,7 @@ Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
 }
 
 Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Device device) {
+  count_step();
   check_geometry(sizes, strides);
   numel_of(sizes);
   const Extent e = extent_of(sizes, strides, 0);
