@@ -17,6 +17,7 @@ struct TensorObject {
   PyObject* dict;
   PyObject* weakrefs;
   bool tracked;  // by track(), or from the start as an object of a subclass
+  uint32_t vertex;  // in the search for cycles that goes on, 0 if none; see cycles.h
 };
 extern PyTypeObject* tensor_type;
 inline TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
@@ -26,6 +27,13 @@ inline const Tensor& tensor_of(PyObject* o) { return as_tensor_object(o)->tensor
 void track(PyObject* tensor);
 // A new object of `type` (a subtype of Tensor) for a tensor that has none yet.
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
+
+// The Python object of a node of the backward graph; there may be several.
+struct NodeObject {
+  PyObject_HEAD intrusive_ptr<Node> node;
+  PyObject* metadata;
+  uint32_t vertex;  // as of a TensorObject
+};
 
 // ---- small types ----
 extern PyTypeObject* dtype_type;
@@ -59,6 +67,7 @@ bool init_errors(PyObject* module);
 bool init_module_base(PyObject* module);
 void init_state();
 bool init_leave();
+bool init_cycles(PyObject* module);
 
 // Method and property tables of Tensor, ended by an empty entry.
 extern const PyMethodDef tensor_methods[];
