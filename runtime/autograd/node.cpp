@@ -220,6 +220,7 @@ void AccumulateGrad::accumulate(Tensor grad) {
       break;
     }
     after = before.defined() ? engine_roles().accumulate(before, grad) : first_gradient(grad, leaf_);
+    if (after.requires_grad()) suspect_cycle(leaf_);  // the gradient's graph may lead back
     done = meta.replace_grad(before, after);          // unless it was set meanwhile
     if (!done && after.is_same(grad)) after.reset();  // still ours alone
   }

@@ -65,6 +65,7 @@ bool init_leave() {
   const unsigned long thread = PyLong_AsUnsignedLong(ident.get());
   if (PyErr_Occurred() != nullptr) return false;
   set_interrupt_handler(handle_signals, thread);
+  pthread_atfork(nullptr, nullptr, ReleaseGil::forget_others);
   return true;
 }
 

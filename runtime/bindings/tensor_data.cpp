@@ -41,7 +41,19 @@ struct IteratorObject {
   PyObject_HEAD PyObject* tensor;
   int64_t next, end;
 };
+int iterator_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<IteratorObject*>(self)->tensor);
+  return 0;
+}
+int iterator_clear(PyObject* self) {
+  auto* it = reinterpret_cast<IteratorObject*>(self);
+  it->end = it->next;
+  Py_CLEAR(it->tensor);
+  return 0;
+}
 void iterator_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<IteratorObject*>(self)->tensor);
   type->tp_free(self);
@@ -62,13 +74,15 @@ PyMethodDef iterator_methods[] = {{"__length_hint__", iterator_hint, METH_NOARGS
                                   {nullptr, nullptr, 0, nullptr}};
 PyType_Slot iterator_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(iterator_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(iterator_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(iterator_clear)},
     {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
     {Py_tp_iternext, reinterpret_cast<void*>(iterator_next)},
     {Py_tp_methods, iterator_methods},
     {0, nullptr},
 };
 PyType_Spec iterator_spec = {"facula.tensor_iterator", sizeof(IteratorObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, iterator_slots};
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, iterator_slots};
 
 // ---- NumPy ----
 void check_readable(const Tensor& t, const char* who) {
