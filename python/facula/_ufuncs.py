@@ -1,4 +1,4 @@
-"""NumPy's element-wise functions of tensors: signs beside an array, in-place ones, and all others."""
+"""NumPy's element-wise functions of tensors: signs beside an array, in place, and all others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SIGNS = {
 
 
 def call(ufunc: Any, method: str, inputs: tuple[Any, ...], **kwargs: Any) -> Any:
-    """`array + tensor` is a tensor; with `out`, as `array += tensor` has it, and elsewhere NumPy computes."""
+    """`array + tensor` is a tensor; with `out`, as in `array += tensor`, NumPy computes."""
     if method == "__call__" and not kwargs and ufunc.__name__ in _SIGNS and len(inputs) == 2:
         left, right = _SIGNS[ufunc.__name__]
         a, b = inputs
@@ -40,7 +40,8 @@ def call(ufunc: Any, method: str, inputs: tuple[Any, ...], **kwargs: Any) -> Any
         return getattr(a, left)(b) if first else getattr(b, right)(a)
     if any(isinstance(o, facula.Tensor) for o in kwargs.get("out", ())):
         raise TypeError(
-            f"{ufunc.__name__}(): NumPy cannot write into a Tensor; pass t.numpy() as out, which shares its memory"
+            f"{ufunc.__name__}(): NumPy cannot write into a Tensor; pass t.numpy() as out, "
+            "which shares its memory"
         )
     given = [_array(x) for x in inputs]
     return getattr(ufunc, method)(*given, **{k: _array(v) for k, v in kwargs.items()})

@@ -1,8 +1,8 @@
 """Derivatives of what looks through windows, over sweeps of its arguments.
 
-Gradients, gradients of gradients, forward mode and forward mode over gradients of convolution, pooling, padding,
-resizing and rearranging are compared with finite differences. A convolution is linear in each input, so a second
-order that is wrong shows in any direction.
+Gradients, gradients of gradients, forward mode and forward mode over gradients of convolution,
+pooling, padding, resizing and rearranging are compared with finite differences. A convolution is
+linear in each input, so a second order that is wrong shows in any direction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def leaf(*shape: int) -> fa.Tensor:
 
 
 def apart(*shape: int) -> fa.Tensor:
-    """Distinct numbers, far enough from each other that a step does not change which is the largest."""
+    """Distinct numbers, far enough from each other that a step does not change which is the
+    largest."""
     count = 1
     for n in shape:
         count *= n
@@ -107,7 +108,8 @@ def test_convolution_in_more_dims(dims: int, part: int) -> None:
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_output_padding_of_a_stride_and_more(dims: int) -> None:
-    """Of x = 3, w = (2, 5) in the last dim: d(y . y)/dx = 2 x (w . w), of which the square is differentiated."""
+    """Of x = 3, w = (2, 5) in the last dim: d(y . y)/dx = 2 x (w . w), of which the square is
+    differentiated."""
     x = fa.full([1] * (dims + 2), 3.0, dtype=fa.float64, requires_grad=True)
     w = fa.tensor([2.0, 5.0], dtype=fa.float64).reshape([1] * (dims + 1) + [2])
     rest = {"output_padding": [0] * (dims - 1) + [1], "dilation": [1] * (dims - 1) + [2]}
@@ -233,7 +235,8 @@ def test_pad(mode: str, dims: int) -> None:
 RESIZED = [
     (mode, dims, corners)
     for mode, dims in (
-        ("nearest", 1), ("nearest", 2), ("nearest", 3), ("nearest-exact", 1), ("nearest-exact", 2), ("area", 1),
+        ("nearest", 1), ("nearest", 2), ("nearest", 3), ("nearest-exact", 1), ("nearest-exact", 2),
+        ("area", 1),
         ("area", 2), ("area", 3), ("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3),
     )
     for corners in ((None, True) if mode.endswith(("linear", "cubic")) else (None,))
