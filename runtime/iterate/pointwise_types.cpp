@@ -1,5 +1,6 @@
 #include "runtime/iterate/pointwise_types.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -141,6 +142,12 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
   if (to_float && is_integral(common, true)) common = get_default_dtype();
 
   PointwiseTypes types;
+  types.number = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(),
+                                                [](const Tensor* t) { return t->is_wrapped_number(); });
+  // What is made of numbers alone loses nothing before it meets a tensor.
+  if (types.number && is_differentiable(common)) {
+    common = is_complex(common) ? ScalarType::Complex128 : ScalarType::Float64;
+  }
   types.compute = compute_type(common);
   types.result = op.promotion == Promotion::Bool   ? ScalarType::Bool
                  : op.promotion == Promotion::Real ? to_real(common)

@@ -463,6 +463,25 @@ FACULA_MATH T shift_right(T x, T by) {
   }
 }
 
+namespace detail {
+// x * y - p without rounding, for the product p as rounded, of numbers below 1e38.
+FACULA_MATH double product_rest(double x, double y, double p) {
+#ifdef __FMA__
+  return __builtin_fma(x, y, -p);
+#else
+  const double a = static_cast<float>(x), b = static_cast<float>(y);
+  return ((a * b - p) + a * (y - b) + (x - a) * b) + (x - a) * (y - b);
+#endif
+}
+FACULA_MATH float product_rest(float x, float y, float p) {
+#ifdef __FMA__
+  return __builtin_fmaf(x, y, -p);
+#else
+  return static_cast<float>(static_cast<double>(x) * static_cast<double>(y) - static_cast<double>(p));
+#endif
+}
+}  // namespace detail
+
 // ---- complex arithmetic: the textbook product, and Smith's quotient against overflow ----
 
 // A product that is rounded before anything is added to it: GCC's vectors of differences and sums in turn
@@ -541,7 +560,15 @@ FACULA_MATH T log2(T z) {
 }
 template <Complex T>
 FACULA_MATH T exp2(T z) {
-  return std::exp(z * real_t<T>(0.69314718055994530942));
+  using R = real_t<T>;
+  const double y = z.imag(), angle = y * 0.69314718055994530942;
+  // What the angle was rounded by, for it may be many turns.
+  const double rest = detail::product_rest(y, 0.69314718055994530942, angle) + y * 2.3190468138462996e-17;
+  const double turn = std::fabs(y) < 1e15 ? rest : 0.0, turned = 1 - turn * turn / 2;
+  const double s = std::sin(angle), c = std::cos(angle);
+  const R size = exp2(z.real());
+  return y == 0 ? T(size, z.imag())
+                : T(size * static_cast<R>(c * turned - s * turn), size * static_cast<R>(s * turned + c * turn));
 }
 // x * 2^y: no step leaves the range of numbers that the result keeps to, and whole powers are exact.
 template <Float T>
@@ -605,3 +632,4 @@ FACULA_MATH T rsqrt(T z) {
 }  // namespace facula::math
 
 #include "facula/math_special.h"
+#include "facula/math_slopes.h"
