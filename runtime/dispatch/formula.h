@@ -138,5 +138,7 @@ inline ScalarType result_dtype(const Tensor& a, const Tensor& b) {
   return result_type(both);
 }
 inline bool grad_enabled() { return GradMode::enabled(); }
+// float64 where the device has it, else the widest of what it has: for what wants more than the result's digits.
+FACULA_API ScalarType widest_float(std::optional<Device> device);
 
 }  // namespace facula
