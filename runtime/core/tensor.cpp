@@ -184,6 +184,7 @@ Tensor from_storage(Storage storage, IntList sizes, IntList strides, int64_t off
   FACULA_CHECK(lies_within(extent_of(sizes, strides, offset), itemsize(dtype), storage->nbytes()), Runtime,
                "a tensor of shape ", shape_string(sizes), " with strides ", shape_string(strides), " from offset ",
                offset, " needs more than the ", storage->nbytes(), " bytes of its memory");
+  normalized(storage->device(), dtype);  // refuses what the device has not
   return make_over(std::move(storage), sizes, strides, offset, dtype);
 }
 
