@@ -24,6 +24,7 @@ struct Norm {
   const void *in = nullptr, *grad = nullptr, *weight = nullptr, *bias = nullptr;
   void *out = nullptr, *grad_weight = nullptr, *grad_bias = nullptr;
   const void *mean = nullptr, *rstd = nullptr;
+  const void* shifts = nullptr;
   int64_t rows = 0, length = 0;
   double eps = 0;
   bool rms = false;
@@ -37,6 +38,7 @@ Params params_of(const Norm& n, void* scratch, int64_t part) {
   p.put(n.mean);
   p.put(n.rstd);
   p.put(scratch);
+  p.put(n.shifts);
   p.put(n.rows);
   p.put(n.length);
   p.put(part);
@@ -175,7 +177,7 @@ int32_t backward(void*, const FaculaCall* call) {
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));
   Scratch a(call->index, call->stream), b(call->index, call->stream), c(call->index, call->stream),
-      d(call->index, call->stream), e(call->index, call->stream);
+      d(call->index, call->stream), e(call->index, call->stream), f(call->index, call->stream);
   n.rms = call->args[8].at.i != 0;
   n.stat_dtype = tensor(call, 4).dtype;
   FACULA_TRY(dense(input, a, call->index, call->stream, &n.in));
@@ -198,6 +200,10 @@ int32_t backward(void*, const FaculaCall* call) {
     n.out = result(call, 0).data;
     int32_t status = FACULA_OK;
     if ((n.grad_weight != nullptr || n.grad_bias != nullptr) && together(*device, call, n, status)) return status;
+    if (!n.rms && (n.grad_weight != nullptr || n.grad_bias != nullptr)) {
+      FACULA_TRY(f.allocate(static_cast<size_t>(n.rows) * (n.dtype == FACULA_FLOAT64 ? 8 : 4)));
+      n.shifts = f.data();
+    }
     FACULA_TRY(rows(*device, call->stream, kBackward, n));
   }
   if (n.length == 0 || (n.grad_weight == nullptr && n.grad_bias == nullptr)) return FACULA_OK;
