@@ -1,5 +1,6 @@
 // facula::Error and Python exceptions, translated both ways.
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -89,6 +90,13 @@ static bool names(std::string_view text, std::string_view caller) {
   return bare(text.substr(0, text.find_first_of(":(' "))) == bare(caller);
 }
 
+// Of lists and tables, not of tensors.
+static void set_out_of_memory(const char* caller) noexcept {
+  const bool named = caller != nullptr;
+  PyErr_Format(out_of_memory_error, "%s%scannot allocate what is needed besides tensors on cpu", named ? caller : "",
+               named ? "(): " : "");
+}
+
 void set_python_error(const char* caller) noexcept {
   try {
     throw;
@@ -101,7 +109,9 @@ void set_python_error(const char* caller) noexcept {
       PyErr_Format(exception_type(e.kind()), "%s(): %s", caller, e.what());
     }
   } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+    set_out_of_memory(caller);
+  } catch (const std::length_error&) {  // a list longer than memory could hold
+    set_out_of_memory(caller);
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {

@@ -88,7 +88,10 @@ def local_response_norm(
         raise ValueError(
             f"local_response_norm(): input is {tuple(input.shape)}, expected (N, C, *)"
         )
-    before = size // 2
-    square = pad(input.square().transpose(1, -1), (before, size - 1 - before))
-    mean = square.unfold(-1, size, 1).mean(-1).transpose(1, -1)
+    if size < 1:
+        raise ValueError(f"local_response_norm(): size must be at least 1, got {size}")
+    # No channel has more neighbours than there are channels.
+    before, after = (min(n, input.shape[1]) for n in (size // 2, size - 1 - size // 2))
+    square = pad(input.square().transpose(1, -1), (before, after))
+    mean = square.unfold(-1, before + 1 + after, 1).sum(-1).transpose(1, -1) / float(size)
     return input / (mean * alpha + k) ** beta
