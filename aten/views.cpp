@@ -66,7 +66,8 @@ Tensor view_as_real(const Tensor& self) {
   for (int64_t& s : strides) s = checked_mul(s, 2);
   sizes.push_back(2);
   strides.push_back(1);
-  return retyped(self, to_real(self.dtype()), std::move(sizes), std::move(strides), checked_mul(self.offset(), 2), true);
+  return retyped(self, to_real(self.dtype()), std::move(sizes), std::move(strides), checked_mul(self.offset(), 2),
+                 true);
 }
 
 Tensor view_as_complex(const Tensor& self) {

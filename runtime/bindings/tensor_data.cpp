@@ -82,7 +82,8 @@ PyType_Slot iterator_slots[] = {
     {0, nullptr},
 };
 PyType_Spec iterator_spec = {"facula.tensor_iterator", sizeof(IteratorObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, iterator_slots};
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             iterator_slots};
 
 // ---- NumPy ----
 void check_readable(const Tensor& t, const char* who) {

@@ -16,7 +16,7 @@ struct TensorObject {
   PyObject_HEAD Tensor tensor;
   PyObject* dict;
   PyObject* weakrefs;
-  bool tracked;  // by track(), or from the start as an object of a subclass
+  bool tracked;     // by track(), or from the start as an object of a subclass
   uint32_t vertex;  // in the search for cycles that goes on, 0 if none; see cycles.h
 };
 extern PyTypeObject* tensor_type;
