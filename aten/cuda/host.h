@@ -16,6 +16,8 @@ extern const FaculaHost* host;  // set at registration; null in tests of the lau
 inline int32_t fail(int32_t status, const std::string& text) {
   return host != nullptr ? host->fail(status, text.c_str()) : status;
 }
+// A kernel reads place 0 in the stead of an index that it reports; here there is none.
+inline int32_t fail_any_index() { return fail(FACULA_INDEX_ERROR, "any index is out of range for a dim of size 0"); }
 
 inline constexpr int kItemSizes[FACULA_DTYPES] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
 inline int itemsize(int32_t dtype) { return kItemSizes[dtype]; }

@@ -124,6 +124,7 @@ class Run {
     const int both[] = {itemsize(x_.table->dtype), itemsize(x_.side->dtype)};
     row_ = make_walk(x_.row_ndim, x_.row_sizes, rows, both, 2);
     if (tuples_.count == 0 || row_.count == 0) return FACULA_OK;
+    if (std::find(x_.sizes, x_.sizes + x_.indices, 0) != x_.sizes + x_.indices) return fail_any_index();
     const int arrays = ids ? 3 : 2;
     FACULA_TRY(memory_.allocate(static_cast<size_t>(tuples_.count) * 8 * static_cast<size_t>(arrays)));
     table_places_ = reinterpret_cast<int64_t*>(memory_.data());

@@ -58,7 +58,7 @@ class Run {
     const int64_t* strides[] = {table, side, index_.strides, ids};
     const int items[] = {itemsize(table_.dtype), itemsize(side_.dtype), itemsize(index_.dtype), 1};
     walk_ = make_walk(ndim, sizes, strides, items, 4);
-    return FACULA_OK;
+    return size_ == 0 && walk_.count > 0 ? fail_any_index() : int32_t{FACULA_OK};
   }
 
   int64_t count() const { return walk_.count; }

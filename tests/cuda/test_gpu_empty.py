@@ -35,7 +35,7 @@ def placed(value: Any, device: str, wants: bool) -> Any:
         return type(value)(placed(v, device, wants) for v in value)
     if not isinstance(value, fa.Tensor):
         return value
-    moved = value.to(device)
+    moved = value.to(device).clone()
     return moved.detach().requires_grad_() if wants and moved.is_floating_point() else moved
 
 
@@ -82,7 +82,8 @@ def test_empty_operands(op: OpRecord) -> None:
                     if g is not None:
                         assert g[:2] == r[:2], sample
                         if has_one_value:
-                            fa.testing.assert_close(g[2], r[2], equal_nan=True)
+                            loose = {"rtol": 0.05, "atol": 0.01} if dtype == "bfloat16" else {}
+                            fa.testing.assert_close(g[2], r[2], equal_nan=True, **loose)
 
 
 def test_rows_that_are_not_there() -> None:
