@@ -94,7 +94,8 @@ def _scalar(code: str, data: bytes) -> Any:
 
     if not _SCALAR_DTYPE.fullmatch(code):
         raise ValueError(f"no scalar has the dtype {code!r}")
-    return numpy.frombuffer(data, numpy.dtype(code), 1)[0] if data else numpy.dtype(code).type()
+    dtype = numpy.dtype(code)
+    return numpy.frombuffer(data, dtype, 1)[0] if dtype.itemsize else dtype.type()
 
 
 def _tensor_of_bytes(value: bytes | bytearray) -> Any:
@@ -156,11 +157,12 @@ class _Writer:
 
     def _numpy(self, value: Any, path: tuple[str, ...]) -> Any:
         """An array as a tensor, whose memory it shares; a scalar as its dtype and its bytes."""
-        if not hasattr(value, "setflags") or type(value).__name__ != "ndarray":
-            code = value.dtype.str
-            if not _SCALAR_DTYPE.fullmatch(code):
-                raise self._refused(value, path)
+        numpy = sys.modules["numpy"]
+        code = value.dtype.str
+        if isinstance(value, numpy.generic) and _SCALAR_DTYPE.fullmatch(code):
             return {"scalar": [code, value.tobytes().hex()]}
+        if type(value) is not numpy.ndarray:
+            raise self._refused(value, path)
         try:
             tensor = facula.as_tensor(value)
         except (TypeError, ValueError) as error:

@@ -472,9 +472,8 @@ def test_one_cycle_ends_at_its_lowest(steps, anneal, rise):
         optimizer.step()
         last = optimizer.param_groups[0]["lr"]
         scheduler.step()
-    if steps > 1 and rise < 1:
-        assert last == pytest.approx(1 / 25 / 1e4)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(min(last, 1.0))
+    lowest = pytest.approx(1 / 25 / 1e4)
+    assert last == (1 if rise == 1 else lowest) and optimizer.param_groups[0]["lr"] == lowest
     with pytest.raises(ValueError, match="OneCycleLR"):
         scheduler.step()
 

@@ -67,7 +67,7 @@ class LRScheduler:
         """
         if epoch is None:
             self.last_epoch += 1
-            if self.last_epoch == 1 and _never_stepped(self.optimizer):
+            if self.last_epoch == 1 and self._last_lr and _never_stepped(self.optimizer):
                 warnings.warn(
                     f"{type(self).__name__}.step() comes before the optimizer's first step(): the "
                     "first rate of the schedule is skipped; call optimizer.step() first",

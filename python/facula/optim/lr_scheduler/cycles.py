@@ -246,8 +246,7 @@ class OneCycleLR(_Cycle):
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
-                f"OneCycleLR: step() was called {step} times, but the cycle has {self.total_steps} "
-                "steps (total_steps)"
+                f"OneCycleLR: step() was called {step} times, but total_steps is {self.total_steps}"
             )
         rates = []
         for group in self.optimizer.param_groups:
