@@ -26,7 +26,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, (facula.Tensor, str, bytes)):
         return data
     if _is_array(data):
-        return data if _array_kind(data) in "SUOV" else facula.as_tensor(data)
+        return data if _array_kind(data) in "SUOVMm" else facula.as_tensor(data)
     if isinstance(data, Mapping):
         return {key: default_convert(value) for key, value in data.items()}
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -49,7 +49,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, facula.Tensor):
         return facula.stack(list(batch), 0)
     if _is_array(first):
-        if _array_kind(first) in "SUOV":
+        if _array_kind(first) in "SUOVMm":
             raise TypeError(f"default_collate: cannot join arrays of dtype {first.dtype}")
         return facula.stack([facula.as_tensor(b) for b in batch], 0)
     if isinstance(first, bool):
