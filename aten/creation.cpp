@@ -108,8 +108,8 @@ void resize(const Tensor& self, IntList size, std::optional<MemoryFormat> memory
                                                            self.itemsize(), &needed),
                Runtime, "resize_(): ", shape_string(size), " is too large");
   if (needed > impl.storage->nbytes()) {
-    FACULA_CHECK(!self.is_view() && impl.storage->users() == 1, Runtime, "resize_(): ", shape_string(size),
-                 " needs ", needed, " bytes, more than the ", impl.storage->nbytes(),
+    FACULA_CHECK(!self.is_view() && impl.storage->users() == 1, Runtime, "resize_(): ", shape_string(size), " needs ",
+                 needed, " bytes, more than the ", impl.storage->nbytes(),
                  " of memory that other tensors use as well; make a new tensor");
     impl.storage->resize(needed);
   }

@@ -198,7 +198,8 @@ struct AddIn {  // table += dense
   }
 };
 
-// Byte offsets in the table of up to kCompactRun positions. Each index is read once, so what is checked is what is used.
+// Byte offsets in the table of up to kCompactRun positions. Each index is read once, so what is checked is what is
+// used.
 class Offsets {
  public:
   // The values of dim `last` stay in reach.
@@ -385,7 +386,8 @@ void visit_in_order(const IndexPlan& plan) {
         continue;
       }
       const int64_t* index = one ? by.index + begin : offsets.values();
-      const int64_t count = within(own, value, reinterpret_cast<const char*>(index), sizeof(int64_t), n, wrap, low, high);
+      const int64_t count =
+          within(own, value, reinterpret_cast<const char*>(index), sizeof(int64_t), n, wrap, low, high);
       for (int64_t i = 0; i < count && !one; ++i) value[i] = offsets.parts()[own[i]];
       const int64_t scale = one ? by.stride : 1;
       for (int64_t o = 0; o < plan.outer.numel; ++o) {

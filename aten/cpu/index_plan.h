@@ -23,7 +23,7 @@ struct IndexPlan {
   int64_t n = 1;
   int64_t step = 0;  // bytes from one position to the next on the dense side
   size_t item = 1;
-  bool wrap = false;                      // indices below zero count from the end
+  bool wrap = false;                     // indices below zero count from the end
   mutable std::atomic<bool> good{true};  // false after a walk: an index was out of range, its position was left out
   std::vector<Tensor> keep;
 };

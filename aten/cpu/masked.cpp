@@ -116,10 +116,9 @@ void nonzero_fill(const Tensor& self, int64_t count, const Tensor& out) {
   const std::vector<int64_t> starts = block_starts(where, mask.numel(), count);
   const auto positions = FACULA_BY_ISA(move_loops).positions;
   if (ndim == 1) {
-    for_each_run(mask.numel(), starts,
-                 [&](int64_t i, int64_t n, int64_t k, int64_t room) {
-                   return positions(found + k, i, where + i, n, room);
-                 });
+    for_each_run(mask.numel(), starts, [&](int64_t i, int64_t n, int64_t k, int64_t room) {
+      return positions(found + k, i, where + i, n, room);
+    });
   } else {
     const IntList sizes = self.sizes();
     const int64_t last = sizes[ndim - 1], width = static_cast<int64_t>(ndim);

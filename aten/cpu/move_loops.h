@@ -37,8 +37,8 @@ struct MoveLoops {
   int64_t (*compact[5])(void* out, const void* from, const uint8_t* mask, int64_t n, int64_t room);
   // first + i for those i whose mask is set.
   int64_t (*positions)(int64_t* out, int64_t first, const uint8_t* mask, int64_t n, int64_t room);
-  // out[i] = index[i], plus `wrap` when it is negative; false when one is then not in [0, size). `stride` bytes from one
-  // index to the next.
+  // out[i] = index[i], plus `wrap` when it is negative; false when one is then not in [0, size). `stride` bytes from
+  // one index to the next.
   bool (*checked)(int64_t* out, const char* index, int64_t stride, int64_t n, int64_t wrap, int64_t size);
   // The i < n (at most kCompactRun) whose index, plus `wrap` when it is negative, is in [low, high), into `at`, and
   // these indices into `value`; both have room for n + 8. Returns their number.

@@ -11,9 +11,7 @@ namespace facula::cpu {
 namespace {
 
 // int64, dense, apart from `out`.
-Tensor plain_index(const Tensor& index, const Tensor& out) {
-  return apart_from(dense(index, ScalarType::Int64), out);
-}
+Tensor plain_index(const Tensor& index, const Tensor& out) { return apart_from(dense(index, ScalarType::Int64), out); }
 void check_index(const Tensor& index, const Tensor& table, int64_t dim, const char* op) {
   check_range(index, 0, table.dim() > 0 ? table.sizes()[static_cast<size_t>(dim)] : 1, dim, op);
 }
@@ -22,8 +20,8 @@ void check_index(const Tensor& index, const Tensor& table, int64_t dim, const ch
 constexpr int64_t kLines = 64;
 
 // What the operators that write begin with. Where a walk over the index visits all of `out`, it starts the table as
-// `self`; else that is done here. The walk checks the index on its way, but for a table that must stay as it is where an
-// index is bad. A source that shares memory with `out` has to be copied before.
+// `self`; else that is done here. The walk checks the index on its way, but for a table that must stay as it is where
+// an index is bad. A source that shares memory with `out` has to be copied before.
 struct Begun {
   Tensor index, origin;
 };

@@ -19,8 +19,9 @@ struct Walk {
   int64_t count = 1, size = 1, item = 1;
   int64_t table_step = 0, side_step = 0, index_step = 0, origin_step = 0;  // bytes along the dim
   bool fresh = false;                                                      // the table has yet to become the origin
-  bool checks = false;  // whole pieces of the index are checked before their elements: for what has not been checked yet
-  bool reads = false;   // the table stays as it is, the side is written
+  bool checks =
+      false;           // whole pieces of the index are checked before their elements: for what has not been checked yet
+  bool reads = false;  // the table stays as it is, the side is written
   bool streams = false;
   mutable std::atomic<bool> good{true};
   const Tensor& index;  // dense
@@ -33,8 +34,8 @@ struct Walk {
   // n elements across the dim, with all four running in byte steps; `step` bytes of the table to one index.
   // Not inlined, nor is a line, so that all they need is in registers.
   template <typename F>
-  [[gnu::noinline]] void cross(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index, int64_t is, int64_t n,
-             const F& element) const {
+  [[gnu::noinline]] void cross(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index,
+                               int64_t is, int64_t n, const F& element) const {
     if (!checks || n <= kFew) {
       const uint64_t most = static_cast<uint64_t>(size);
       for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {

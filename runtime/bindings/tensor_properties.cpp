@@ -111,7 +111,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
                "data: the memory was given to others through __array_interface__; use a new tensor");
   if (to->dtype != from->dtype || to->sizes != from->sizes) autograd_meta(tensor_of(self)).reshaped = true;
   if (to == from) return 0;
-  old = std::exchange(to->storage, from->storage ? StorageImpl::share(from->storage, tensor_of(self).version()) : nullptr);
+  old = std::exchange(to->storage,
+                      from->storage ? StorageImpl::share(from->storage, tensor_of(self).version()) : nullptr);
   to->offset = from->offset;
   to->sizes = from->sizes;
   to->strides = from->strides;
@@ -149,7 +150,8 @@ const PyGetSetDef tensor_properties[] = {
     {"_grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
     {"grad", get_grad, set_grad_property, "The gradient that backward() summed up, or None.", nullptr},
     {"_grad", get_grad, set_grad_property, nullptr, nullptr},
-    {"data", get_data, set_data, "The same memory without history and with a version of its own; assigning replaces the memory.", nullptr},
+    {"data", get_data, set_data,
+     "The same memory without history and with a version of its own; assigning replaces the memory.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

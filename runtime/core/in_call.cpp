@@ -133,7 +133,8 @@ Others look_at_others(const TensorImpl* t, const ThreadCalls* own) {
     }
     Others found = Others::Busy;
     if (wanted != nullptr) {
-      const bool crossed = own != nullptr && wanted != t && holds(*own, 0, own->depth.load(std::memory_order_relaxed), wanted);
+      const bool crossed =
+          own != nullptr && wanted != t && holds(*own, 0, own->depth.load(std::memory_order_relaxed), wanted);
       found = crossed ? Others::Crossed : Others::Waiting;
     }
     all = std::max(all, found);

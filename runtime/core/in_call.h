@@ -16,7 +16,7 @@ namespace detail {
 
 struct ThreadCalls {
   static constexpr uint32_t kMost = 224, kSingle = 24;
-  std::atomic<uint32_t> depth{0};    // of `tensors`
+  std::atomic<uint32_t> depth{0};     // of `tensors`
   std::atomic<uint32_t> unlisted{0};  // calls with more tensors than fit: as if they were at work on every one
   std::atomic<const TensorImpl*> waits_for{nullptr};  // what this thread is about to change
   std::atomic<const TensorImpl*> tensors[kMost + kSingle];

@@ -58,8 +58,8 @@ void StorageImpl::drop_root(void* root) { Storage::adopt(static_cast<StorageImpl
 Storage StorageImpl::share(const Storage& of, uint32_t version) {
   // Sharers of sharers hold the owner, so that there are no chains.
   auto* const root = const_cast<StorageImpl*>(of->owner());
-  Storage shared = wrap(of->data_, of->nbytes_, of->device_, &drop_root, Storage::share(root).release(),
-                        of->read_only_);
+  Storage shared =
+      wrap(of->data_, of->nbytes_, of->device_, &drop_root, Storage::share(root).release(), of->read_only_);
   shared->version_.store(version, std::memory_order_relaxed);
   return shared;
 }
@@ -81,7 +81,7 @@ void StorageImpl::resize(size_t nbytes) {
   FACULA_CHECK(resizable(), Runtime, "resize: the memory belongs to another library (an array or buffer)");
   FACULA_CHECK(nbytes <= static_cast<size_t>(std::numeric_limits<int64_t>::max()), Runtime, "resize: ", nbytes,
                " bytes are too many");
-  const size_t available = device_.type == kMeta   ? nbytes
+  const size_t available = device_.type == kMeta ? nbytes
                            : deleter_ != nullptr ? nbytes_
                            : capacity_ != 0      ? capacity_
                            : data_ != nullptr    ? block_ - kHeader
@@ -90,8 +90,8 @@ void StorageImpl::resize(size_t nbytes) {
     nbytes_ = nbytes;
     return;
   }
-  FACULA_CHECK(data_ == nullptr || (users() == 1 && !lent() && owner()->deleter_ == nullptr), Runtime, "resize: ", nbytes,
-               " bytes are more than the ", available,
+  FACULA_CHECK(data_ == nullptr || (users() == 1 && !lent() && owner()->deleter_ == nullptr), Runtime,
+               "resize: ", nbytes, " bytes are more than the ", available,
                " of memory that other tensors or arrays use as well; make a new tensor");
   Allocator& allocator = allocator_of(device_.type);
   void* fresh = allocator.allocate(nbytes, device_);

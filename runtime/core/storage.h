@@ -47,9 +47,7 @@ class FACULA_API StorageImpl final : public RefCounted {
  private:
   StorageImpl() = default;
   static void drop_root(void* root);  // the deleter of a shared one, whose context is the owner of the memory
-  const StorageImpl* owner() const {
-    return deleter_ == &drop_root ? static_cast<const StorageImpl*>(context_) : this;
-  }
+  const StorageImpl* owner() const { return deleter_ == &drop_root ? static_cast<const StorageImpl*>(context_) : this; }
   std::atomic<uint32_t> version_{0};
   void* data_ = nullptr;
   size_t nbytes_ = 0;

@@ -1,11 +1,13 @@
 """Calls while another thread writes to their tensors, or gives these other sizes and memory.
 
-Run as a program, since a fault is a crash: `other_threads.py PART OF [SECONDS]` does every OF-th case from PART on,
-each for so many seconds, and says on stderr which one it is at. Results are anybody's guess; the process must live.
+Run as a program, since a fault is a crash: `other_threads.py PART OF [SECONDS]` does every OF-th
+case from PART on, each for so many seconds, and says on stderr which one it is at. Results are
+anybody's guess; the process must live.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -37,6 +39,15 @@ def tensors_of(values: Any) -> list[fa.Tensor]:
     if isinstance(values, dict):
         values = list(values.values())
     return [t for v in values for t in tensors_of(v)] if isinstance(values, list | tuple) else []
+
+
+def own(values: Any) -> Any:
+    """The same arguments with tensors that are no views, whose memory may be replaced."""
+    if isinstance(values, fa.Tensor):
+        return values.clone()
+    if isinstance(values, dict):
+        return {k: own(v) for k, v in values.items()}
+    return type(values)(own(v) for v in values) if isinstance(values, list | tuple) else values
 
 
 def wild_numbers(dtype: fa.dtype, n: int) -> list[Any]:
@@ -90,10 +101,8 @@ class Beside(threading.Thread):
     def run(self) -> None:
         while not self.over:
             for work in self.work:
-                try:
+                with contextlib.suppress(ALLOWED):
                     work()
-                except ALLOWED:
-                    pass
 
     def __enter__(self) -> None:
         self.start()
@@ -130,10 +139,13 @@ def _cases_of(op: OpRecord, i: int) -> Iterator[tuple[str, Call, list[fa.Tensor]
     function = op.function()
     assert function is not None
     for recorded in (False, True):
-        _, args, kwargs = arguments(op.sample(i), "float32" if not op.dtypes or "float" in op.dtypes else None)
+        _, args, kwargs = arguments(
+            op.sample(i), "float32" if not op.dtypes or "float" in op.dtypes else None
+        )
+        args, kwargs = own(args), own(kwargs)
         given = [t for t in tensors_of([args, kwargs]) if t.numel() > 0]
         leaves = [t.requires_grad_() for t in given if recorded and t.is_floating_point()]
-        if not given or recorded and not (leaves and op.differentiable):
+        if not given or (recorded and not (leaves and op.differentiable)):
             continue
 
         def call(args: Any = args, kwargs: Any = kwargs) -> Any:
@@ -242,10 +254,8 @@ def main(part: int, of: int, seconds: float) -> None:
             with Beside([work(t) for t in given]):
                 end = time.monotonic() + seconds
                 while True:
-                    try:
+                    with contextlib.suppress(ALLOWED):
                         call()
-                    except ALLOWED:
-                        pass
                     if time.monotonic() > end:
                         break
             for t, data in zip(given, held, strict=True):

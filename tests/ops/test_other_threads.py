@@ -40,7 +40,9 @@ def test_a_bad_index_leaves_the_table_as_it_was() -> None:
             lambda: table.scatter_(0, at.unsqueeze(1), 1.0),
             lambda: table.scatter_add_(0, at.unsqueeze(1), fa.ones(5000, 1)),
         ):
-            with pytest.raises(IndexError, match=f"index {bad} is out of range for dim 0 of size 5000"):
+            with pytest.raises(
+                IndexError, match=f"index {bad} is out of range for dim 0 of size 5000"
+            ):
                 call()
         assert table.sum().item() == 0
 

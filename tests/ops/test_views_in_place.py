@@ -1,4 +1,4 @@
-"""In-place changes of views and of what they are views of: gradients, versions and what was saved."""
+"""In-place changes of views and of their bases: gradients, versions and what was saved."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from harness import arguments
 
 def view_of(op: OpRecord, i: int) -> tuple[fa.Tensor, Any]:
     """A leaf, and a function from a tensor like it to the views."""
-    _, args, kwargs = arguments(op.sample(i), "float64" if "float" in (op.dtypes or "float") else None)
-    if not (args and isinstance(args[0], fa.Tensor) and (args[0].is_floating_point() or args[0].is_complex())):
+    _, args, kwargs = arguments(
+        op.sample(i), "float64" if "float" in (op.dtypes or "float") else None
+    )
+    if not (
+        args
+        and isinstance(args[0], fa.Tensor)
+        and (args[0].is_floating_point() or args[0].is_complex())
+    ):
         raise LookupError("no tensor that may have a gradient")
 
     def function(x: fa.Tensor) -> list[fa.Tensor]:
@@ -53,7 +59,9 @@ def is_writable(view: fa.Tensor) -> bool:
 
 def real_sum(tensors: list[fa.Tensor]) -> fa.Tensor:
     parts = [fa.view_as_real(t) if t.is_complex() else t for t in tensors]
-    return sum((p * fa.arange(1.0, p.numel() + 1, dtype=p.dtype).reshape(p.shape)).sum() for p in parts)
+    return sum(
+        (p * fa.arange(1.0, p.numel() + 1, dtype=p.dtype).reshape(p.shape)).sum() for p in parts
+    )
 
 
 @pytest.mark.parametrize(("op", "i"), views())
@@ -222,7 +230,12 @@ def test_materialized_gradients(used: int, materialize: bool, create_graph: bool
             assert g is None
         else:
             assert g is not None
-            assert (g.shape, g.dtype, g.requires_grad, g.grad_fn) == (out.shape, out.dtype, False, None)
+            assert (g.shape, g.dtype, g.requires_grad, g.grad_fn) == (
+                out.shape,
+                out.dtype,
+                False,
+                None,
+            )
             assert g.sum().item() == 0
     if create_graph and used & 1:
         (second,) = fa.autograd.grad(grad.sum(), x)
