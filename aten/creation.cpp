@@ -2,6 +2,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/core/in_call.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/iterate/strided.h"
 
@@ -98,6 +99,7 @@ void resize(const Tensor& self, IntList size, std::optional<MemoryFormat> memory
   const int64_t numel = numel_of(size);
   DimVector strides = memory_format ? format_strides(size, *memory_format, "resize_") : DimVector();
   if (strides.empty()) strides = contiguous_strides(size);
+  const Changing changing(self);
   TensorImpl& impl = *self.impl();
   if (self.sizes() == size && IntList(strides) == self.strides()) return;
   FACULA_CHECK(!needs_grad(self), Runtime, "resize_(): self requires grad; detach() it first");
@@ -106,8 +108,8 @@ void resize(const Tensor& self, IntList size, std::optional<MemoryFormat> memory
                                                            self.itemsize(), &needed),
                Runtime, "resize_(): ", shape_string(size), " is too large");
   if (needed > impl.storage->nbytes()) {
-    FACULA_CHECK(!self.is_view() && impl.storage->use_count() == 1, Runtime, "resize_(): ", shape_string(size),
-                 " needs ", needed, " bytes, more than the ", impl.storage->nbytes(),
+    FACULA_CHECK(!self.is_view() && impl.storage->users() == 1, Runtime, "resize_(): ", shape_string(size), " needs ",
+                 needed, " bytes, more than the ", impl.storage->nbytes(),
                  " of memory that other tensors use as well; make a new tensor");
     impl.storage->resize(needed);
   }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from . import cpp_types
 from .compose import Translator
-from .facts import ATTRIBUTES, facts_of, names_used
+from .facts import facts_of, kept, names_used
 from .model import Argument, Derivative, Formula, Operator, Schema, Type
 from .values import BOOLS, INT, INTS, TENSOR, TENSORS, Value, argument_values
 
@@ -229,7 +229,7 @@ class _Builder:
         name, code = argument.name, cpp_types.identifier(argument.name)
         variables[name] = Value(code, argument.type)
         for attribute in sorted(facts):
-            fact = ATTRIBUTES[attribute]
+            fact = kept(attribute)
             init = f"to_field({code}.{fact.code})"
             field = f"{code}_{attribute}"
             self._add(Field(field, cpp_types.owned(fact.type), init, name, (number,)))

@@ -1,7 +1,7 @@
 """Facts of tensors that are no operators: attributes and methods of shape, dtype and device.
 
-A backward may keep a fact alone, without the tensor: then the formula's variables hold it under its
-whole text, such as `x.shape`.
+A backward may keep a fact alone, without the tensor: then the formula's variables hold it under the
+tensor's text and its own name, such as `x.shape` or, of a method, `x.strides`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ METHODS = {
 # Methods of one dim.
 ITEMS = {
     "size": Fact(INT, "size({})", "shape", "list_item({}, {})"),
-    "stride": Fact(INT, "stride({})"),
+    "stride": Fact(INT, "stride({})", "strides", "list_item({}, {})"),
 }
 
 
@@ -57,7 +57,7 @@ def attribute(variables: Variables, owner: Value, text: str, name: str) -> Value
 
 def method(variables: Variables, owner: Value, text: str, name: str) -> Value:
     fact = METHODS[name]
-    source = variables.get(f"{text}.{fact.source}")
+    source = variables.get(f"{text}.{fact.source or name}")
     if source is not None:
         return Value(fact.from_source.format(source.code), fact.type)
     return Value(f"{owner.code}.{fact.code}", fact.type)
@@ -100,8 +100,14 @@ def facts_of(tree: ast.AST, name: str) -> tuple[bool, set[str]]:
 
 
 def _source(method: str) -> str:
+    """What is to be kept for a method; "" where that is the tensor."""
     fact = METHODS.get(method) or ITEMS.get(method)
-    return fact.source if fact else ""
+    return (fact.source or method) if fact else ""
+
+
+def kept(name: str) -> Fact:
+    """A fact that a backward keeps, by its name."""
+    return ATTRIBUTES.get(name) or METHODS[name]
 
 
 def names_used(tree: ast.AST, but: Sequence[ast.AST] = ()) -> set[str]:

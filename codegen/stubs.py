@@ -51,6 +51,8 @@ class Stub:
     direct_result: str
     out_names: tuple[str, ...]
     lists: str  # every tensor input as a TensorList
+    tensors: str  # every tensor input
+    all_tensors: str  # and the tensors of out=
     device_kernel: str | None  # what devices of the door have without writing it
     writes: int  # bit i: argument i is written to
     outs: int  # results of the kernel that it is given to fill
@@ -334,6 +336,8 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         direct_result=direct_result,
         out_names=cpp_types.out_names(op),
         lists=", ".join(f"as_list({name})" for name in inputs),
+        tensors=", ".join(inputs),
+        all_tensors=", ".join((*inputs, *cpp_types.out_names(op))),
         device_kernel=f"device::{kernels['device']}" if "device" in kernels else None,
         writes=sum(1 << i for i, a in enumerate(op.signature.arguments) if a.type.mutable),
         outs=len(returns) if cpp_types.returns_tensors(op) and kind != "view" else 0,

@@ -123,7 +123,9 @@ Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bo
   const int64_t width = n == 0 ? 0 : rows.numel() / n;
   Runs runs(n, inverse, counts);
   cpu::visit_ordered(self.dtype(), op, [&]<typename T>(std::type_identity<T>) {
-    const Tensor lines = cpu::dense_as(rows, dtype_of_v<T>);
+    // A copy of our own: a sort of what another thread writes to meanwhile would leave its bounds.
+    const Tensor lines = make_empty(rows.sizes(), dtype_of_v<T>);
+    if (n > 0) copy_strided(lines, rows);
     const T* x = lines.data<T>();
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);

@@ -53,6 +53,12 @@ inline Element element_of(const Scalar& value, ScalarType dtype, const char* op)
   return e;
 }
 
+// A number that other threads may write meanwhile, read once: what was checked is what is used.
+template <typename T>
+inline T read_once(const T* p) {
+  return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
 // `t` itself, or a copy when `out` shares memory with it.
 Tensor apart_from(const Tensor& t, const Tensor& out);
 // Dense, in row-major order, of that dtype; `t` itself when it is so already.

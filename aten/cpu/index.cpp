@@ -25,15 +25,20 @@ Tensor at_least_1d(const Tensor& t) {
 void read(const Tensor& table, TensorList given, bool wrap, const char* op, const Tensor& out) {
   IndexPlan plan;
   const IndexLayout layout = index_layout(table.sizes(), given, op);
-  const std::vector<Tensor> indices = prepare_indices(table, given, wrap, op, &plan.negative);
-  if (make_index_plan(table, out, indices, layout, plan)) {
-    index_read(plan);
+  const std::vector<Tensor> indices = prepare_indices(given, op);
+  plan.wrap = wrap;
+  if (out.numel() == 0) {  // nothing is read, but indices there may be
+    check_indices(table, indices, wrap, op);
     return;
   }
-  const Tensor fresh = make_empty(out.sizes(), out.dtype());
-  make_index_plan(table, fresh, indices, layout, plan);
+  Tensor to = out;
+  if (!make_index_plan(table, to, indices, layout, plan)) {
+    to = make_empty(out.sizes(), out.dtype());
+    make_index_plan(table, to, indices, layout, plan);
+  }
   index_read(plan);
-  copy_strided(out, fresh);
+  if (!plan.good.load()) raise_bad_index(table, indices, wrap, op);
+  if (!to.is_same(out)) copy_strided(out, to);
 }
 
 // table = origin; then table[given] = values or += values. Sums start from zeros where the origin is undefined.
@@ -42,7 +47,9 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
            bool wrap, const char* op) {
   IndexPlan plan;
   const IndexLayout layout = index_layout(table.sizes(), given, op);
-  std::vector<Tensor> indices = prepare_indices(table, given, wrap, op, &plan.negative);
+  std::vector<Tensor> indices = prepare_indices(given, op);
+  check_indices(table, indices, wrap, op);
+  plan.wrap = wrap;
   for (Tensor& t : indices) {  // what was checked must not be overwritten
     if (t.defined()) t = apart_from(t, table);
   }
@@ -86,6 +93,7 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
       index_write(plan);
     }
   }
+  if (!plan.good.load()) raise_bad_index(table, indices, wrap, op);
   if (wide) copy_strided(table, target);
 }
 
@@ -159,7 +167,11 @@ void embedding_backward(const Tensor& grad, const Tensor& indices, int64_t num_w
   if (scale_grad_by_freq) {
     std::vector<int64_t> counts(static_cast<size_t>(num_weights), 0);
     const Tensor flat = dense(indices, ScalarType::Int64);
-    for (int64_t i = 0; i < flat.numel(); ++i) ++counts[static_cast<size_t>(flat.data<int64_t>()[i])];
+    for (int64_t i = 0; i < flat.numel(); ++i) {
+      const int64_t row = read_once(flat.data<int64_t>() + i);
+      if (row < 0 || row >= num_weights) raise_out_of_range(flat, 0, num_weights, 0, "embedding_backward");
+      ++counts[static_cast<size_t>(row)];
+    }
     visit_floating(type, "embedding_backward", [&]<typename T>(std::type_identity<T>) {
       for (int64_t r = 0; r < num_weights; ++r) {
         const int64_t c = counts[static_cast<size_t>(r)];

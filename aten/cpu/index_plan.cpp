@@ -1,6 +1,5 @@
 #include "aten/cpu/index_plan.h"
 
-#include <atomic>
 #include <cstring>
 
 #include "aten/cpu/bits.h"
@@ -10,35 +9,27 @@
 
 namespace facula::cpu {
 
-namespace {
-
-[[noreturn]] void raise_out_of_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op) {
-  const int64_t* v = index.data<int64_t>();
+void raise_out_of_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op) {
+  const int64_t* p = index.data<int64_t>();
   for (int64_t i = 0; i < index.numel(); ++i) {
-    if (v[i] < low || v[i] >= size) {
-      raise(ErrorKind::Index, op, "(): index ", v[i], " is out of range for dim ", dim, " of size ", size);
+    const int64_t v = read_once(p + i);
+    if (v < low || v >= size) {
+      raise(ErrorKind::Index, op, "(): index ", v, " is out of range for dim ", dim, " of size ", size);
     }
   }
-  raise(ErrorKind::Index, op, "(): an index is out of range for dim ", dim, " of size ", size);
+  raise(ErrorKind::Index, op, "(): an index was out of range for dim ", dim, " of size ", size,
+        " while another thread wrote to it");
 }
 
-}  // namespace
-
-// Smallest index; raises when one is out of range.
-int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op) {
+void check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op) {
   const int64_t* v = index.data<int64_t>();
-  std::atomic<int64_t> smallest{0};
   std::atomic<bool> bad{false};
   parallel_for(0, index.numel(), kGrain, [&](int64_t b, int64_t e) {
     int64_t least, most;
     FACULA_BY_ISA(move_loops).range(v + b, e - b, &least, &most);
     if (least < low || most >= size) bad.store(true, std::memory_order_relaxed);
-    int64_t seen = smallest.load(std::memory_order_relaxed);
-    while (least < seen && !smallest.compare_exchange_weak(seen, least, std::memory_order_relaxed)) {
-    }
   });
   if (bad.load()) raise_out_of_range(index, low, size, dim, op);
-  return smallest.load();
 }
 
 namespace {
@@ -55,33 +46,38 @@ DimVector joined_shape(IntList a, IntList b, const char* op) {
 
 }  // namespace
 
-std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, bool wrap, const char* op,
-                                    bool* negative) {
+std::vector<Tensor> prepare_indices(TensorList indices, const char* op) {
   DimVector shape;
   std::vector<Tensor> plain(indices.size());
-  *negative = false;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
     shape = joined_shape(shape, indices[d].sizes(), op);
     plain[d] = dense(indices[d], ScalarType::Int64);
   }
-  if (numel_of(shape) == 0) {
-    for (Tensor& t : plain) {
-      if (t.defined()) t = make_empty(shape, ScalarType::Int64);
-    }
-    return plain;
-  }
-  for (size_t d = 0; d < plain.size(); ++d) {
-    if (!plain[d].defined()) continue;
-    const int64_t size = table.sizes()[d];
-    *negative |= check_range(plain[d], wrap ? -size : 0, size, static_cast<int64_t>(d), op) < 0;
-    if (!(plain[d].sizes() == IntList(shape))) {
-      const Tensor spread = make_empty(shape, ScalarType::Int64);
-      copy_strided(spread, plain[d]);
-      plain[d] = spread;
-    }
+  const bool none = numel_of(shape) == 0;
+  for (Tensor& t : plain) {
+    if (!t.defined() || t.sizes() == IntList(shape)) continue;
+    const Tensor spread = make_empty(shape, ScalarType::Int64);
+    if (!none) copy_strided(spread, t);
+    t = spread;
   }
   return plain;
+}
+
+void check_indices(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op) {
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!indices[d].defined()) continue;
+    const int64_t size = table.sizes()[d];
+    check_range(indices[d], wrap ? -size : 0, size, static_cast<int64_t>(d), op);
+  }
+}
+
+void raise_bad_index(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op) {
+  check_indices(table, indices, wrap, op);
+  size_t d = 0;
+  while (!indices[d].defined()) ++d;
+  const int64_t size = table.sizes()[d];
+  raise_out_of_range(indices[d], wrap ? -size : 0, size, static_cast<int64_t>(d), op);
 }
 
 IndexLayout index_layout(IntList table, TensorList indices, const char* op) {
@@ -202,37 +198,41 @@ struct AddIn {  // table += dense
   }
 };
 
-// Byte offset in the table of position k.
-struct Offsets {
-  const IndexPlan& plan;
-  int64_t operator()(int64_t k) const {
-    int64_t offset = 0;
-    for (const IndexedDim& d : plan.dims) {
-      int64_t v = d.index[k];
-      v += v < 0 ? d.size : 0;
-      offset += v * d.stride;
+// Byte offsets in the table of up to kCompactRun positions. Each index is read once, so what is checked is what is
+// used.
+class Offsets {
+ public:
+  // The values of dim `last` stay in reach.
+  explicit Offsets(const IndexPlan& plan, size_t last = 0)
+      : plan_(plan), last_(last), scale_(plan.dims.size() == 1 ? plan.dims[0].stride : 1) {}
+  // Of positions [begin, begin + n); false when an index is out of range.
+  bool load(int64_t begin, int64_t n) {
+    const size_t count = plan_.dims.size();
+    if (count == 1) return read(plan_.dims[0], begin, n, offset_);
+    bool good = true;
+    for (size_t d = 0, done = 0; done < count; ++done) {
+      d = done + 1 == count ? last_ : done < last_ ? done : done + 1;
+      const IndexedDim& dim = plan_.dims[d];
+      good &= read(dim, begin, n, value_);
+      for (int64_t i = 0; i < n; ++i) offset_[i] = (done == 0 ? 0 : offset_[i]) + value_[i] * dim.stride;
     }
-    return offset;
+    return good;
   }
-};
-struct TwoOffsets {
-  IndexedDim a, b;
-  explicit TwoOffsets(const IndexPlan& plan) : a(plan.dims[0]), b(plan.dims[1]) {}
-  int64_t operator()(int64_t k) const {
-    int64_t v = a.index[k], w = b.index[k];
-    v += v < 0 ? a.size : 0;
-    w += w < 0 ? b.size : 0;
-    return v * a.stride + w * b.stride;
+  // Offsets are these times the scale.
+  const int64_t* parts() const { return offset_; }
+  int64_t scale() const { return scale_; }
+  const int64_t* values() const { return plan_.dims.size() == 1 ? offset_ : value_; }
+
+ private:
+  bool read(const IndexedDim& dim, int64_t begin, int64_t n, int64_t* to) const {
+    return FACULA_BY_ISA(move_loops)
+        .checked(to, reinterpret_cast<const char*>(dim.index + begin), sizeof(int64_t), n, plan_.wrap ? dim.size : 0,
+                 dim.size);
   }
-};
-struct OneOffset {
-  IndexedDim d;
-  explicit OneOffset(const IndexPlan& plan) : d(plan.dims[0]) {}
-  int64_t operator()(int64_t k) const {
-    int64_t v = d.index[k];
-    v += v < 0 ? d.size : 0;
-    return v * d.stride;
-  }
+  const IndexPlan& plan_;
+  size_t last_;
+  int64_t scale_;  // of what offset_ holds: of one dim the index itself
+  int64_t offset_[kCompactRun], value_[kCompactRun];
 };
 
 // One position: the inner elements.
@@ -267,48 +267,102 @@ void at_outer(const StridedPlan& outer, int64_t o, char** table, char** side) {
   }
 }
 
+// One element a position. Not inlined, so that all it needs is in registers.
+template <typename Op>
+[[gnu::noinline]] void visit_elements(char* table, const int64_t* __restrict at, int64_t scale, char* side,
+                                      int64_t step, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) Op::element(table + at[k] * scale, side + k * step);
+}
+// The same of one index that has been checked; false when one is out of range all the same.
+template <typename Op>
+[[gnu::noinline]] bool visit_known(char* table, const IndexedDim& dim, int64_t wrap, char* side, int64_t step,
+                                   int64_t n) {
+  const uint64_t size = static_cast<uint64_t>(dim.size);
+  const int64_t* const index = dim.index;
+  const int64_t scale = dim.stride;
+  for (int64_t k = 0; k < n; ++k) {
+    int64_t v = read_once(index + k);
+    v += (v >> 63) & wrap;
+    if (static_cast<uint64_t>(v) >= size) [[unlikely]]
+      return false;
+    Op::element(table + v * scale, side + k * step);
+  }
+  return true;
+}
+// The same of the positions `own`.
+template <typename Op>
+[[gnu::noinline]] void visit_own(char* table, const int64_t* __restrict at, int64_t scale, char* side, int64_t step,
+                                 const int32_t* __restrict own, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) Op::element(table + at[i] * scale, side + own[i] * step);
+}
+
+// Positions [low, high) at each of `rows` outer positions from o on, block by block.
+template <typename Op>
+void visit_block(const IndexPlan& plan, Inner<Op>& inner, Offsets& offsets, int64_t o, int64_t rows, int64_t low,
+                 int64_t high) {
+  for (int64_t first = low; first < high; first += kCompactRun) {
+    const int64_t n = std::min(high - first, kCompactRun);
+    if (!offsets.load(first, n)) {
+      plan.good.store(false, std::memory_order_relaxed);
+      continue;
+    }
+    const int64_t* const at = offsets.parts();
+    const int64_t scale = offsets.scale(), step = plan.step;
+    for (int64_t r = 0; r < rows; ++r) {
+      char *table, *side;
+      at_outer(plan.outer, o + r, &table, &side);
+      side += first * step;
+      if (inner.single) {
+        visit_elements<Op>(table, at, scale, side, step, n);
+      } else {
+        for (int64_t k = 0; k < n; ++k) inner(table + at[k] * scale, side + k * step);
+      }
+    }
+  }
+}
+
 // Positions in any order: for reading.
-template <typename Op, typename Offset>
-void visit_all(const IndexPlan& plan, const Offset& offset) {
+template <typename Op>
+void visit_all(const IndexPlan& plan) {
   const int64_t work = plan.inner.numel;
   parallel_for(0, plan.outer.numel * plan.n, std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1)),
                [&](int64_t begin, int64_t end) {
                  Inner<Op> inner(plan.inner);
+                 Offsets offsets(plan);
                  while (begin < end) {
                    const int64_t o = begin / plan.n, low = begin % plan.n;
+                   const int64_t rows = low > 0 ? 1 : std::max<int64_t>(1, (end - begin) / plan.n);
                    const int64_t high = std::min(plan.n, low + (end - begin));
-                   char *table, *side;
-                   at_outer(plan.outer, o, &table, &side);
-                   if (inner.single) {
-                     for (int64_t k = low; k < high; ++k) Op::element(table + offset(k), side + k * plan.step);
-                   } else {
-                     for (int64_t k = low; k < high; ++k) inner(table + offset(k), side + k * plan.step);
-                   }
-                   begin += high - low;
+                   visit_block(plan, inner, offsets, o, rows, low, high);
+                   begin += rows * (high - low);
                  }
                });
 }
 
 // Positions in order wherever two of them may meet: the table is shared out among the threads, by
 // outer dims or by the values of one index, and each thread goes through the positions that are its.
-template <typename Op, typename Offset>
-void visit_in_order(const IndexPlan& plan, const Offset& offset) {
+template <typename Op>
+void visit_in_order(const IndexPlan& plan) {
   const int64_t total = plan.outer.numel * plan.n * plan.inner.numel;
   const int64_t threads = total < 2 * kGrain || in_parallel_region() ? 1 : get_num_threads();
-  const auto all = [&](int64_t first, int64_t last) {
-    Inner<Op> inner(plan.inner);
-    for (int64_t o = first; o < last; ++o) {
-      char *table, *side;
-      at_outer(plan.outer, o, &table, &side);
-      if (inner.single) {
-        for (int64_t k = 0; k < plan.n; ++k) Op::element(table + offset(k), side + k * plan.step);
-      } else {
-        for (int64_t k = 0; k < plan.n; ++k) inner(table + offset(k), side + k * plan.step);
-      }
-    }
-  };
   if (threads == 1 || plan.outer.numel >= threads || plan.dims.empty()) {
-    parallel_for(0, plan.outer.numel, std::max<int64_t>(1, kGrain / (plan.n * plan.inner.numel + 1)), all);
+    parallel_for(0, plan.outer.numel, std::max<int64_t>(1, kGrain / (plan.n * plan.inner.numel + 1)),
+                 [&](int64_t first, int64_t last) {
+                   Inner<Op> inner(plan.inner);
+                   Offsets offsets(plan);
+                   if (plan.dims.size() != 1 || !inner.single) {
+                     visit_block(plan, inner, offsets, first, last - first, 0, plan.n);
+                     return;
+                   }
+                   const IndexedDim& dim = plan.dims[0];
+                   for (int64_t o = first; o < last; ++o) {
+                     char *table, *side;
+                     at_outer(plan.outer, o, &table, &side);
+                     if (!visit_known<Op>(table, dim, plan.wrap ? dim.size : 0, side, plan.step, plan.n)) {
+                       plan.good.store(false, std::memory_order_relaxed);
+                     }
+                   }
+                 });
     return;
   }
   size_t widest = 0;
@@ -316,67 +370,61 @@ void visit_in_order(const IndexPlan& plan, const Offset& offset) {
     if (plan.dims[i].size > plan.dims[widest].size) widest = i;
   }
   const IndexedDim& by = plan.dims[widest];
-  const int64_t parts = std::min(threads, by.size);
+  const bool one = plan.dims.size() == 1;
+  const int64_t parts = std::min(threads, by.size), wrap = one && plan.wrap ? by.size : 0;
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     const int64_t low = by.size * first / parts, high = by.size * last / parts;
+    const auto within = FACULA_BY_ISA(move_loops).within;
     Inner<Op> inner(plan.inner);
-    for (int64_t o = 0; o < plan.outer.numel; ++o) {
-      char *table, *side;
-      at_outer(plan.outer, o, &table, &side);
-      for (int64_t begin = 0; begin < plan.n; begin += kCompactRun) {
-        const int64_t end = std::min(plan.n, begin + kCompactRun);
-        int32_t own[kCompactRun + 8];  // positions that are this thread's
-        const int64_t count = FACULA_BY_ISA(move_loops)
-                                  .within(own, reinterpret_cast<const char*>(by.index + begin), sizeof(int64_t),
-                                          end - begin, by.size, low, high);
+    Offsets offsets(plan, widest);
+    int32_t own[kCompactRun + 8];  // positions that are this thread's
+    int64_t value[kCompactRun + 8];
+    for (int64_t begin = 0; begin < plan.n; begin += kCompactRun) {
+      const int64_t n = std::min(plan.n - begin, kCompactRun);
+      if (!one && !offsets.load(begin, n)) {
+        plan.good.store(false, std::memory_order_relaxed);
+        continue;
+      }
+      const int64_t* index = one ? by.index + begin : offsets.values();
+      const int64_t count =
+          within(own, value, reinterpret_cast<const char*>(index), sizeof(int64_t), n, wrap, low, high);
+      for (int64_t i = 0; i < count && !one; ++i) value[i] = offsets.parts()[own[i]];
+      const int64_t scale = one ? by.stride : 1;
+      for (int64_t o = 0; o < plan.outer.numel; ++o) {
+        char *table, *side;
+        at_outer(plan.outer, o, &table, &side);
+        side += begin * plan.step;
         if (inner.single) {
-          for (int64_t i = 0; i < count; ++i) {
-            Op::element(table + offset(begin + own[i]), side + (begin + own[i]) * plan.step);
-          }
+          visit_own<Op>(table, value, scale, side, plan.step, own, count);
         } else {
-          for (int64_t i = 0; i < count; ++i)
-            inner(table + offset(begin + own[i]), side + (begin + own[i]) * plan.step);
+          for (int64_t i = 0; i < count; ++i) inner(table + value[i] * scale, side + own[i] * plan.step);
         }
       }
     }
   });
 }
 
-template <typename Op, bool kOrdered>
-void visit(const IndexPlan& plan) {
-  if (plan.outer.numel * plan.n * plan.inner.numel == 0) return;
-  const auto go = [&](const auto& offset) {
-    if constexpr (kOrdered) {
-      visit_in_order<Op>(plan, offset);
-    } else {
-      visit_all<Op>(plan, offset);
-    }
-  };
-  if (plan.dims.size() == 1) {
-    go(OneOffset(plan));
-  } else if (plan.dims.size() == 2) {
-    go(TwoOffsets(plan));
-  } else {
-    go(Offsets{plan});
-  }
-}
+bool has_work(const IndexPlan& plan) { return plan.outer.numel * plan.n * plan.inner.numel > 0; }
 
 }  // namespace
 
 void index_read(const IndexPlan& plan) {
-  visit_bits(plan.item, [&]<typename T>(std::type_identity<T>) { visit<CopyOut<T>, false>(plan); });
+  if (!has_work(plan)) return;
+  visit_bits(plan.item, [&]<typename T>(std::type_identity<T>) { visit_all<CopyOut<T>>(plan); });
 }
 
 void index_write(const IndexPlan& plan) {
-  visit_bits(plan.item, [&]<typename T>(std::type_identity<T>) { visit<CopyIn<T>, true>(plan); });
+  if (!has_work(plan)) return;
+  visit_bits(plan.item, [&]<typename T>(std::type_identity<T>) { visit_in_order<CopyIn<T>>(plan); });
 }
 
 void index_accumulate(const IndexPlan& plan, ScalarType dtype) {
+  if (!has_work(plan)) return;
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (is_reduced_float_v<T>) {
       FACULA_ASSERT(false);
     } else {
-      visit<AddIn<T>, true>(plan);
+      visit_in_order<AddIn<T>>(plan);
     }
   });
 }
@@ -389,14 +437,25 @@ bool goes_by_rows(const IndexPlan& plan) {
 }
 
 void index_by_rows(const IndexPlan& plan, std::optional<ScalarType> sum, const void* origin) {
-  const int64_t* const index = plan.dims[0].index;
   const int64_t size = plan.dims[0].size, n = plan.inner.numel;
-  const auto row_of = [&](int64_t k) { return static_cast<size_t>(index[k] + (index[k] < 0 ? size : 0)); };
   // A stable sort by counting. At the end ends[r] is the end of row r and the begin of the next.
   std::vector<int32_t> ends(static_cast<size_t>(size) + 1), order(static_cast<size_t>(plan.n));
-  for (int64_t k = 0; k < plan.n; ++k) ++ends[row_of(k) + 1];
+  std::vector<uint32_t> rows(order.size());
+  Offsets offsets(plan);
+  for (int64_t first = 0; first < plan.n; first += kCompactRun) {
+    const int64_t m = std::min(plan.n - first, kCompactRun);
+    if (!offsets.load(first, m)) {
+      plan.good.store(false, std::memory_order_relaxed);
+      return;
+    }
+    for (int64_t i = 0; i < m; ++i) {
+      const size_t row = static_cast<size_t>(offsets.values()[i]);
+      rows[static_cast<size_t>(first + i)] = static_cast<uint32_t>(row);
+      ++ends[row + 1];
+    }
+  }
   for (size_t r = 1; r < ends.size(); ++r) ends[r] += ends[r - 1];
-  for (int64_t k = 0; k < plan.n; ++k) order[static_cast<size_t>(ends[row_of(k)]++)] = static_cast<int32_t>(k);
+  for (size_t k = 0; k < rows.size(); ++k) order[static_cast<size_t>(ends[rows[k]]++)] = static_cast<int32_t>(k);
   char *table, *side;
   at_outer(plan.outer, 0, &table, &side);
   const int64_t row = n * static_cast<int64_t>(plan.item);

@@ -1,6 +1,7 @@
 // Advanced indexing: a table (the indexed tensor) and a dense side (result or values) walked together.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <vector>
 
@@ -22,13 +23,17 @@ struct IndexPlan {
   int64_t n = 1;
   int64_t step = 0;  // bytes from one position to the next on the dense side
   size_t item = 1;
-  bool negative = false;  // indices below zero occur
+  bool wrap = false;                     // indices below zero count from the end
+  mutable std::atomic<bool> good{true};  // false after a walk: an index was out of range, its position was left out
   std::vector<Tensor> keep;
 };
 
-// The indices as dense int64 tensors of their common shape; undefined ones stay. With `wrap`, values
-// from -size on are allowed, else from 0; others raise IndexError naming value, dim and size.
-std::vector<Tensor> prepare_indices(const Tensor& table, TensorList indices, bool wrap, const char* op, bool* negative);
+// The indices as dense int64 tensors of their common shape; undefined ones stay.
+std::vector<Tensor> prepare_indices(TensorList indices, const char* op);
+// With `wrap`, values from -size on are allowed, else from 0; others raise IndexError naming value, dim and size.
+void check_indices(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op);
+// The same after a walk that met one; raises in any case, for it may have been written to since.
+[[noreturn]] void raise_bad_index(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op);
 // Where the index dims stand in the result: {first dim, their number}, {0, number} when scattered.
 struct IndexLayout {
   size_t first = 0, index_ndim = 0;
@@ -41,6 +46,8 @@ IndexLayout index_layout(IntList table, TensorList indices, const char* op);
 bool make_index_plan(const Tensor& table, const Tensor& dense, const std::vector<Tensor>& indices,
                      const IndexLayout& layout, IndexPlan& plan);
 
+// The following check each index as they use it, for other threads may have written to it since any earlier check, and
+// leave their verdict in `plan.good`.
 // dense = table[indices]
 void index_read(const IndexPlan& plan);
 // table[indices] = dense; the last of several values for one place stays, at any number of threads.
@@ -53,7 +60,8 @@ bool goes_by_rows(const IndexPlan& plan);
 // index_write. A row is written once, however many positions meet in it.
 void index_by_rows(const IndexPlan& plan, std::optional<ScalarType> sum, const void* origin);
 
-// Smallest of 0 and the indices (dense int64); raises IndexError when one is not in [low, size).
-int64_t check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op);
+// Raises IndexError when an index (dense int64) is not in [low, size).
+void check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op);
+[[noreturn]] void raise_out_of_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, const char* op);
 
 }  // namespace facula::cpu

@@ -1,4 +1,5 @@
 // Negative log likelihood of class indices, alone and with the softmax before it.
+#include "aten/cpu/bits.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/nn_loops.h"
 #include "facula/kernels.h"
@@ -17,13 +18,17 @@ Classes classes_of(IntList sizes) {
   return c;
 }
 
-// Targets as int64, checked before anything is written.
+// Targets as int64, checked before anything is written; a copy, for other threads may write to the targets.
 Tensor checked(const Tensor& target, const Classes& c, int64_t ignore_index, const char* op = "nll_loss") {
-  const Tensor t = dense_as(target, ScalarType::Int64);
-  const int64_t* p = t.data<int64_t>();
-  for (int64_t i = 0; i < t.numel(); ++i) {
-    FACULA_CHECK((p[i] >= 0 && p[i] < c.classes) || p[i] == ignore_index, Index, op, "(): target ", p[i],
-                 " is out of range for ", c.classes, " classes");
+  const Tensor given = dense_as(target, ScalarType::Int64);
+  const Tensor t = make_empty(given.sizes(), ScalarType::Int64);
+  const int64_t* p = given.data<int64_t>();
+  int64_t* to = t.data<int64_t>();
+  for (int64_t i = 0, n = t.numel(); i < n; ++i) {
+    const int64_t k = read_once(p + i);
+    FACULA_CHECK((k >= 0 && k < c.classes) || k == ignore_index, Index, op, "(): target ", k, " is out of range for ",
+                 c.classes, " classes");
+    to[i] = k;
   }
   return t;
 }

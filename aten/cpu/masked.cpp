@@ -1,4 +1,5 @@
 // Operators steered by a mask, and the places where a tensor is not zero.
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -35,18 +36,25 @@ std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n, int64_t count)
   return starts;
 }
 
-// fn(i, n, k): elements [i, i + n) of the mask, before which k are true. Pieces of at most kCompactRun
-// elements, run in parallel; fn returns the number of true ones in its piece.
+// fn(i, n, k, room): elements [i, i + n) of the mask, before which k are true. Pieces of at most kCompactRun
+// elements, run in parallel; fn returns the number of true ones in its piece, of which `room` have a place: others
+// become true when another thread writes to the mask after they were counted.
 template <typename F>
 void for_each_run(int64_t n, const std::vector<int64_t>& starts, const F& fn) {
+  std::atomic<bool> changed{false};
   parallel_for(0, static_cast<int64_t>(starts.size()) - 1, 1, [&](int64_t first, int64_t last) {
     for (int64_t block = first; block < last; ++block) {
       int64_t k = starts[static_cast<size_t>(block)];
-      if (k == starts[static_cast<size_t>(block) + 1]) continue;
+      const int64_t full = starts[static_cast<size_t>(block) + 1];
+      if (k == full) continue;
       const int64_t end = std::min(n, (block + 1) * kBlock);
-      for (int64_t i = block * kBlock; i < end; i += kCompactRun) k += fn(i, std::min(kCompactRun, end - i), k);
+      for (int64_t i = block * kBlock; i < end && k <= full; i += kCompactRun) {
+        k += fn(i, std::min(kCompactRun, end - i), k, full - k);
+      }
+      if (k != full) changed.store(true, std::memory_order_relaxed);
     }
   });
+  FACULA_CHECK(!changed.load(), Runtime, "another thread wrote to the mask while its true elements were collected");
 }
 
 // The mask over `sizes`, dense.
@@ -108,14 +116,15 @@ void nonzero_fill(const Tensor& self, int64_t count, const Tensor& out) {
   const std::vector<int64_t> starts = block_starts(where, mask.numel(), count);
   const auto positions = FACULA_BY_ISA(move_loops).positions;
   if (ndim == 1) {
-    for_each_run(mask.numel(), starts,
-                 [&](int64_t i, int64_t n, int64_t k) { return positions(found + k, i, where + i, n); });
+    for_each_run(mask.numel(), starts, [&](int64_t i, int64_t n, int64_t k, int64_t room) {
+      return positions(found + k, i, where + i, n, room);
+    });
   } else {
     const IntList sizes = self.sizes();
     const int64_t last = sizes[ndim - 1], width = static_cast<int64_t>(ndim);
-    for_each_run(mask.numel(), starts, [&](int64_t i, int64_t n, int64_t k) {
+    for_each_run(mask.numel(), starts, [&](int64_t i, int64_t n, int64_t k, int64_t room) {
       int64_t flat[kCompactRun];
-      const int64_t hits = positions(flat, i, where + i, n);
+      const int64_t all = positions(flat, i, where + i, n, kCompactRun), hits = std::min(all, room);
       int64_t begin = 0, end = 0;  // the row of the last dim that `outer` belongs to
       DimVector outer(ndim - 1, 0);
       int64_t* row = found + k * width;
@@ -133,7 +142,7 @@ void nonzero_fill(const Tensor& self, int64_t count, const Tensor& out) {
         for (size_t d = 0; d + 1 < ndim; ++d) row[d] = outer[d];
         row[ndim - 1] = flat[h] - begin;
       }
-      return hits;
+      return all;
     });
   }
   if (!target.is_same(out)) copy_strided(out, target);
@@ -148,9 +157,10 @@ void masked_gather(const Tensor& self, const Tensor& mask, int64_t count, const 
   const uint8_t* const mask_data = where.data<uint8_t>();
   const char* const source = static_cast<const char*>(from.raw());
   char* const found = static_cast<char*>(target.raw());
-  for_each_run(where.numel(), block_starts(mask_data, where.numel(), count), [&](int64_t i, int64_t n, int64_t k) {
-    return compact(found + k * item, source + i * item, mask_data + i, n);
-  });
+  for_each_run(where.numel(), block_starts(mask_data, where.numel(), count),
+               [&](int64_t i, int64_t n, int64_t k, int64_t room) {
+                 return compact(found + k * item, source + i * item, mask_data + i, n, room);
+               });
   if (!target.is_same(out)) copy_strided(out, target);
 }
 
@@ -166,12 +176,14 @@ void masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source
     const T* values = from.data<T>();
     T* to = target.data<T>();
     const uint8_t* const mask_data = where.data<uint8_t>();
-    for_each_run(where.numel(), starts, [&](int64_t i, int64_t n, int64_t k) {
-      const int64_t before = k;
+    for_each_run(where.numel(), starts, [&](int64_t i, int64_t n, int64_t k, int64_t room) {
+      int64_t hits = 0;
       for (int64_t j = i; j < i + n; ++j) {
-        if (mask_data[j] != 0) to[j] = values[k++];
+        if (mask_data[j] == 0) continue;
+        if (hits < room) to[j] = values[k + hits];
+        ++hits;
       }
-      return k - before;
+      return hits;
     });
   });
   if (!target.is_same(out)) copy_strided(out, target);

@@ -25,6 +25,30 @@ void range(const int64_t* v, int64_t n, int64_t* least, int64_t* most) {
   *most = high;
 }
 
+inline int64_t read_once(const char* p) {
+  return __atomic_load_n(reinterpret_cast<const int64_t*>(p), __ATOMIC_RELAXED);
+}
+
+bool checked(int64_t* out, const char* index, int64_t stride, int64_t n, int64_t wrap, int64_t size) {
+  const uint64_t last = static_cast<uint64_t>(size) - 1;
+  uint64_t bad = 0;  // its top bit
+  int64_t* __restrict to = out;
+  const auto take = [&](int64_t i, int64_t value) __attribute__((always_inline)) {
+    value += value < 0 ? wrap : 0;
+    to[i] = value;
+    const uint64_t v = static_cast<uint64_t>(value);
+    bad |= v | (last - v);
+  };
+  if (stride == static_cast<int64_t>(sizeof(int64_t))) {
+    const int64_t* __restrict from = reinterpret_cast<const int64_t*>(index);
+#pragma omp simd reduction(| : bad)
+    for (int64_t i = 0; i < n; ++i) take(i, from[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) take(i, read_once(index + i * stride));
+  }
+  return (bad >> 63) == 0;
+}
+
 template <typename T>
 bool gather(void* out, const void* table, int64_t size, const int64_t* index, int64_t n) {
   T* o = static_cast<T*>(out);
@@ -38,7 +62,8 @@ bool gather(void* out, const void* table, int64_t size, const int64_t* index, in
     const __m512i sizes = _mm512_set1_epi64(size);
     for (; i + 16 <= n && size <= INT32_MAX; i += 16) {
       fetch(index + i + kGathered, index + i + kGathered + 16);
-      const __m512i a = _mm512_loadu_si512(index + i), b = _mm512_loadu_si512(index + i + 8);
+      __m512i a = _mm512_loadu_si512(index + i), b = _mm512_loadu_si512(index + i + 8);
+      asm("" : "+v"(a), "+v"(b));  // neither is read a second time
       if ((_mm512_cmpge_epu64_mask(a, sizes) | _mm512_cmpge_epu64_mask(b, sizes)) != 0) return false;
       const __m512i at =
           _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(a)), _mm512_cvtepi64_epi32(b), 1);
@@ -46,10 +71,15 @@ bool gather(void* out, const void* table, int64_t size, const int64_t* index, in
     }
   }
 #endif
-  int64_t least, most;
-  range(index + i, n - i, &least, &most);
-  if (least < 0 || most >= size) return false;
-  for (; i < n; ++i) o[i] = t[index[i]];
+  int64_t at[kCompactRun];
+  while (i < n) {
+    const int64_t m = n - i < kCompactRun ? n - i : kCompactRun;
+    if (!checked(at, reinterpret_cast<const char*>(index + i), sizeof(int64_t), m, 0, size)) return false;
+    const int64_t* __restrict from = at;
+    T* __restrict to = o + i;
+    for (int64_t k = 0; k < m; ++k) to[k] = t[from[k]];
+    i += m;
+  }
   return true;
 }
 
@@ -84,7 +114,7 @@ inline int64_t append(T* buffer, int64_t k, const uint8_t* mask, int64_t i, int6
 }
 
 template <typename T>
-int64_t compact(void* out, const void* from, const uint8_t* mask, int64_t n) {
+int64_t compact(void* out, const void* from, const uint8_t* mask, int64_t n, int64_t room) {
   T buffer[kCompactRun + 16];
   const T* s = static_cast<const T*>(from);
   int64_t k = 0, i = 0;
@@ -106,11 +136,11 @@ int64_t compact(void* out, const void* from, const uint8_t* mask, int64_t n) {
   }
 #endif
   k = append(buffer, k, mask, i, n, [s](int64_t j) { return s[j]; });
-  std::memcpy(out, buffer, static_cast<size_t>(k) * sizeof(T));
+  std::memcpy(out, buffer, static_cast<size_t>(k < room ? k : room) * sizeof(T));
   return k;
 }
 
-int64_t positions(int64_t* out, int64_t first, const uint8_t* mask, int64_t n) {
+int64_t positions(int64_t* out, int64_t first, const uint8_t* mask, int64_t n, int64_t room) {
   int64_t buffer[kCompactRun + 16];
   int64_t k = 0, i = 0;
 #ifdef __AVX512VL__
@@ -124,33 +154,36 @@ int64_t positions(int64_t* out, int64_t first, const uint8_t* mask, int64_t n) {
   }
 #endif
   k = append(buffer, k, mask, i, n, [first](int64_t j) { return first + j; });
-  std::memcpy(out, buffer, static_cast<size_t>(k) * sizeof(int64_t));
+  std::memcpy(out, buffer, static_cast<size_t>(k < room ? k : room) * sizeof(int64_t));
   return k;
 }
 
-int64_t within(int32_t* out, const char* index, int64_t stride, int64_t n, int64_t size, int64_t low, int64_t high) {
+int64_t within(int32_t* at, int64_t* value, const char* index, int64_t stride, int64_t n, int64_t wrap, int64_t low,
+               int64_t high) {
   const uint64_t width = static_cast<uint64_t>(high - low);
   int64_t k = 0, i = 0;
 #ifdef __AVX512VL__
   if (stride == 8) {
-    const __m512i sizes = _mm512_set1_epi64(size), lows = _mm512_set1_epi64(low);
+    const __m512i wraps = _mm512_set1_epi64(wrap), lows = _mm512_set1_epi64(low);
     const __m512i widths = _mm512_set1_epi64(static_cast<int64_t>(width));
-    __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     for (; i + 8 <= n; i += 8, index += 64) {
       __m512i v = _mm512_loadu_si512(index);
-      v = _mm512_mask_add_epi64(v, _mm512_movepi64_mask(v), v, sizes);
+      asm("" : "+v"(v));  // it is not read a second time
+      v = _mm512_mask_add_epi64(v, _mm512_movepi64_mask(v), v, wraps);
       const __mmask8 hit = _mm512_cmplt_epu64_mask(_mm512_sub_epi64(v, lows), widths);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + k), _mm256_maskz_compress_epi32(hit, at));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(at + k), _mm256_maskz_compress_epi32(hit, place));
+      _mm512_storeu_si512(value + k, _mm512_maskz_compress_epi64(hit, v));
       k += __builtin_popcount(hit);
-      at = _mm256_add_epi32(at, _mm256_set1_epi32(8));
+      place = _mm256_add_epi32(place, _mm256_set1_epi32(8));
     }
   }
 #endif
   for (; i < n; ++i, index += stride) {
-    int64_t v;
-    std::memcpy(&v, index, sizeof(v));
-    v += (v >> 63) & size;
-    out[k] = static_cast<int32_t>(i);
+    int64_t v = read_once(index);
+    v += (v >> 63) & wrap;
+    at[k] = static_cast<int32_t>(i);
+    value[k] = v;
     const int64_t inside = static_cast<uint64_t>(v - low) < width;
     k += inside;
   }
@@ -263,6 +296,7 @@ FACULA_DEFINE_BY_ISA(MoveLoops, move_loops,
                       {select<uint8_t>, select<uint16_t>, select<uint32_t>, select<uint64_t>, select<Wide>},
                       {compact<uint8_t>, compact<uint16_t>, compact<uint32_t>, compact<uint64_t>, compact<Wide>},
                       positions,
+                      checked,
                       within,
                       count,
                       {FACULA_FORALL_TYPES(ROW)},

@@ -10,20 +10,18 @@ namespace facula::cpu {
 
 namespace {
 
-// int64, dense, in range, apart from `out`.
-Tensor checked_index(const Tensor& index, const Tensor& table, int64_t dim, const char* op, const Tensor& out,
-                     bool check = true) {
-  const Tensor plain = apart_from(dense(index, ScalarType::Int64), out);
-  if (check) check_range(plain, 0, table.dim() > 0 ? table.sizes()[static_cast<size_t>(dim)] : 1, dim, op);
-  return plain;
+// int64, dense, apart from `out`.
+Tensor plain_index(const Tensor& index, const Tensor& out) { return apart_from(dense(index, ScalarType::Int64), out); }
+void check_index(const Tensor& index, const Tensor& table, int64_t dim, const char* op) {
+  check_range(index, 0, table.dim() > 0 ? table.sizes()[static_cast<size_t>(dim)] : 1, dim, op);
 }
 
 // Fewer lines than these may be shared out by the values of the index (walk_in_order).
 constexpr int64_t kLines = 64;
 
 // What the operators that write begin with. Where a walk over the index visits all of `out`, it starts the table as
-// `self` and checks the index on its way; else both are done here. A source that shares memory with `out` has to be
-// copied before.
+// `self`; else that is done here. The walk checks the index on its way, but for a table that must stay as it is where
+// an index is bad. A source that shares memory with `out` has to be copied before.
 struct Begun {
   Tensor index, origin;
 };
@@ -32,7 +30,8 @@ Begun begin(const Tensor& out, const Tensor& self, const Tensor& index, int64_t 
                 self.dtype() == out.dtype() && !is_reduced_float(self.dtype()) &&
                 self.numel() >= kLines * self.size(dim) && index.size(-1) >= Walk::kLongRow;
   for (int64_t d = 0; d < self.dim(); ++d) covers = covers && (d == dim || index.size(d) == self.size(d));
-  const Tensor plain = checked_index(index, self, dim, op, out, !covers);
+  const Tensor plain = plain_index(index, out);
+  if (!covers) check_index(plain, self, dim, op);
   if (!covers && !out.is_same(self)) copy_strided(out, self);
   return {plain, covers ? self : out};
 }
@@ -141,6 +140,7 @@ template <typename T>
 bool gather_line(const Walk& w, const char* table, char* side, const int64_t* index, int64_t n) {
   const MoveLoops& loops = FACULA_BY_ISA(move_loops);
   constexpr int64_t kItem = sizeof(T), kPart = kStreamPiece / kItem;
+  int64_t at[kPart];
   const bool dense = w.table_step == kItem && w.side_step == kItem, streams = dense && w.streams && whole_lines(side);
   alignas(64) char part[kStreamPiece];
   for (int64_t first = 0; first < n; first += kPart) {
@@ -152,11 +152,9 @@ bool gather_line(const Walk& w, const char* table, char* side, const int64_t* in
       if (streams) FACULA_BY_ISA(convert_table).stream(to, part, m * kItem);
       continue;
     }
-    int64_t least, most;
-    loops.range(v, m, &least, &most);
-    if (least < 0 || most >= w.size) return false;
+    if (!loops.checked(at, reinterpret_cast<const char*>(v), sizeof(int64_t), m, 0, w.size)) return false;
     for (int64_t i = 0; i < m; ++i) {
-      *reinterpret_cast<T*>(to + i * w.side_step) = *reinterpret_cast<const T*>(table + v[i] * w.table_step);
+      *reinterpret_cast<T*>(to + i * w.side_step) = *reinterpret_cast<const T*>(table + at[i] * w.table_step);
     }
   }
   return true;
@@ -167,10 +165,9 @@ bool gather_line(const Walk& w, const char* table, char* side, const int64_t* in
 void gather(const Tensor& self, int64_t dim, const Tensor& index, bool, const Tensor& out) {
   dim = wrap_dim(dim, self.dim());
   const bool along = dim == index.dim() - 1 || index.dim() == 0;  // lines of the index are dense
-  const bool checks = along || index.size(-1) >= Walk::kLongRow;
-  const Tensor plain = checked_index(index, self, dim, "gather", out, !checks);
+  const Tensor plain = plain_index(index, out);
   Walk w(self, out, plain, dim, self);
-  w.checks = checks;
+  w.checks = true;
   w.reads = true;
   if (w.plan.numel == 0 || w.count == 0) return;
   visit_bits(out.itemsize(), [&]<typename T>(std::type_identity<T>) {

@@ -33,20 +33,7 @@ Walk::Walk(const Tensor& table, const Tensor& side, const Tensor& given, int64_t
 }
 
 void Walk::finish(const char* op) const {
-  if (!good.load()) check_range(index, 0, size, dim, op);
-}
-
-bool Walk::in_range(const char* v, int64_t step, int64_t n) const {
-  int64_t least = 0, most = -1;
-  if (step == static_cast<int64_t>(sizeof(int64_t))) {
-    FACULA_BY_ISA(move_loops).range(reinterpret_cast<const int64_t*>(v), n, &least, &most);
-  } else {
-    for (int64_t i = 0; i < n; ++i, v += step) {
-      least = std::min(least, *reinterpret_cast<const int64_t*>(v));
-      most = std::max(most, *reinterpret_cast<const int64_t*>(v));
-    }
-  }
-  return least >= 0 && most < size;
+  if (!good.load()) raise_out_of_range(index, 0, size, dim, op);
 }
 
 }  // namespace facula::cpu

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "aten/cpu/bits.h"
 #include "aten/cpu/move_loops.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/stream.h"
@@ -11,14 +12,16 @@
 namespace facula::cpu {
 
 // Operand 0: table at index 0 of the dim, 1: dense side, 2: index, 3: origin, what the table starts as. The plan walks
-// all dims but the indexed one; `count` elements along that one follow from each of its elements.
+// all dims but the indexed one; `count` elements along that one follow from each of its elements. Each index is read
+// once, and checked as it is used: other threads may have written to it since any earlier check.
 struct Walk {
   StridedPlan plan;
   int64_t count = 1, size = 1, item = 1;
   int64_t table_step = 0, side_step = 0, index_step = 0, origin_step = 0;  // bytes along the dim
   bool fresh = false;                                                      // the table has yet to become the origin
-  bool checks = false;  // indices are checked just before they are used; for long rows
-  bool reads = false;   // the table stays as it is, the side is written
+  bool checks =
+      false;           // whole pieces of the index are checked before their elements: for what has not been checked yet
+  bool reads = false;  // the table stays as it is, the side is written
   bool streams = false;
   mutable std::atomic<bool> good{true};
   const Tensor& index;  // dense
@@ -29,42 +32,83 @@ struct Walk {
   void finish(const char* op) const;
 
   // n elements across the dim, with all four running in byte steps; `step` bytes of the table to one index.
+  // Not inlined, nor is a line, so that all they need is in registers.
   template <typename F>
-  void cross(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index, int64_t is, int64_t n,
-             const F& element) const {
-    if (checks && !in_range(index, is, n)) {
-      good.store(false, std::memory_order_relaxed);
+  [[gnu::noinline]] void cross(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index,
+                               int64_t is, int64_t n, const F& element) const {
+    if (!checks || n <= kFew) {
+      const uint64_t most = static_cast<uint64_t>(size);
+      for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {
+        const int64_t v = read_once(reinterpret_cast<const int64_t*>(index));
+        if (static_cast<uint64_t>(v) >= most) [[unlikely]]
+          return found_bad();
+        element(table + v * step, side);
+      }
       return;
     }
-    for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {
-      element(table + *reinterpret_cast<const int64_t*>(index) * step, side);
+    int64_t at[kPiece];
+    for (int64_t first = 0; first < n; first += kPiece) {
+      const int64_t m = std::min(n - first, kPiece);
+      if (!FACULA_BY_ISA(move_loops).checked(at, index + first * is, is, m, 0, size)) return found_bad();
+      for (int64_t i = 0; i < m; ++i, table += ts, side += ss) element(table + at[i] * step, side);
     }
   }
 
   // All elements along the dim. Pieces are checked just before they are used, and the next one is fetched meanwhile.
   template <typename F>
-  void line(char* table, int64_t step, char* side, const char* index, const F& element) const {
+  [[gnu::noinline]] void line(char* table, int64_t step, char* const sides, const char* index, const F& element) const {
     const int64_t ss = side_step, is = index_step;
+    char* side = sides;
+    int64_t at[kPiece];
     for (int64_t first = 0; first < count; first += kPiece) {
       const int64_t m = std::min(count - first, kPiece);
-      if (is != static_cast<int64_t>(sizeof(int64_t))) {
-        cross(table, 0, step, side + first * ss, ss, index + first * is, is, m, element);
+      if (is != static_cast<int64_t>(sizeof(int64_t)) || m <= kFew) {
+        cross(table, 0, step, sides + first * ss, ss, index + first * is, is, m, element);
         continue;
       }
       const int64_t* v = reinterpret_cast<const int64_t*>(index) + first;
-      if (checks && !in_range(reinterpret_cast<const char*>(v), is, m)) {
-        good.store(false, std::memory_order_relaxed);
-        return;
+      if (!checks) {
+        if (!known_piece(v, m, table, step, sides + first * ss, element)) return found_bad();
+        continue;
       }
+      if (!FACULA_BY_ISA(move_loops).checked(at, reinterpret_cast<const char*>(v), is, m, 0, size)) return found_bad();
+      side = sides + first * ss;
       int64_t i = 0;
       for (; i + kBlock <= m; i += kBlock) {
         fetch(v + i + kPiece, v + i + kPiece + kBlock);
         fetch_run(side + kPiece * ss, ss, kBlock);
 #pragma GCC unroll 32
-        for (int64_t k = 0; k < kBlock; ++k, side += ss) element(table + v[i + k] * step, side);
+        for (int64_t k = 0; k < kBlock; ++k, side += ss) element(table + at[i + k] * step, side);
       }
-      for (; i < m; ++i, side += ss) element(table + v[i] * step, side);
+      for (; i < m; ++i, side += ss) element(table + at[i] * step, side);
     }
+  }
+
+  // A piece of a dense index that has been checked; false when one is out of range all the same.
+  template <typename F>
+  bool known_piece(const int64_t* v, int64_t m, char* table, int64_t step, char* side, const F& element) const {
+    const int64_t ss = side_step;
+    const uint64_t most = static_cast<uint64_t>(size);
+    const auto one = [&](const int64_t* p) __attribute__((always_inline)) {
+      const int64_t at = read_once(p);
+      if (static_cast<uint64_t>(at) >= most) [[unlikely]]
+        return false;
+      element(table + at * step, side);
+      return true;
+    };
+    int64_t i = 0;
+    for (; i + kBlock <= m; i += kBlock) {
+      fetch(v + i + kPiece, v + i + kPiece + kBlock);
+      fetch_run(side + kPiece * ss, ss, kBlock);
+#pragma GCC unroll 32
+      for (int64_t k = 0; k < kBlock; ++k, side += ss) {
+        if (!one(v + i + k)) return false;
+      }
+    }
+    for (; i < m; ++i, side += ss) {
+      if (!one(v + i)) return false;
+    }
+    return true;
   }
 
   // Elements [begin, end) of the plan with all that follow from them.
@@ -89,13 +133,13 @@ struct Walk {
   static constexpr int64_t kStrip = int64_t{1} << 20;  // bytes of the table that fit the second-level cache
   static constexpr int64_t kLine = int64_t{1} << 14;   // and the first-level one
   static constexpr int64_t kAhead = 8;
-  static constexpr int64_t kPiece = 1024, kBlock = 32;  // elements of a line
+  static constexpr int64_t kPiece = 1024, kBlock = 32, kFew = 16;  // elements of a line
 
   // n elements, where they touch or nearly so.
   static void fetch_run(const char* p, int64_t step, int64_t n) {
     if (step > 0 && step <= 16) fetch(p, p + n * step);
   }
-  bool in_range(const char* index, int64_t step, int64_t n) const;
+  void found_bad() const { good.store(false, std::memory_order_relaxed); }
   void move(char* dst, int64_t ds, const char* src, int64_t ss, int64_t n) const {
     FACULA_BY_ISA(convert_table).move[size_log2(static_cast<size_t>(item))](dst, ds, src, ss, n);
   }
@@ -180,13 +224,12 @@ void walk_in_order(const Walk& w, const F& element) {
         for (int64_t first_j = 0; first_j < w.count; first_j += kCompactRun) {
           const int64_t end_j = std::min(w.count, first_j + kCompactRun);
           int32_t own[kCompactRun + 8];  // positions that are this thread's
+          int64_t value[kCompactRun + 8];
           const int64_t k =
               FACULA_BY_ISA(move_loops)
-                  .within(own, index + first_j * w.index_step, w.index_step, end_j - first_j, w.size, low, high);
+                  .within(own, value, index + first_j * w.index_step, w.index_step, end_j - first_j, 0, low, high);
           for (int64_t o = 0; o < k; ++o) {
-            const int64_t j = first_j + own[o];
-            const int64_t v = *reinterpret_cast<const int64_t*>(index + j * w.index_step);
-            element(table + v * w.table_step, side + j * w.side_step);
+            element(table + value[o] * w.table_step, side + (first_j + own[o]) * w.side_step);
           }
         }
       }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "aten/cpu/bits.h"
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
 #include "aten/cpu/random.h"
@@ -79,7 +80,7 @@ Tensor rearranged(const Tensor& sequence, const Tensor& sorter) {
   const Tensor order = dense(sorter), result = make_empty(sequence.sizes(), sequence.dtype());
   const int64_t n = sequence.size(-1);
   for (int64_t i = 0; i < order.numel(); ++i) {
-    const int64_t at = order.data<int64_t>()[i];
+    const int64_t at = read_once(order.data<int64_t>() + i);
     FACULA_CHECK(at >= 0 && at < n, Index, "searchsorted(): sorter holds ", at, ", the sorted sequence has ", n,
                  " elements");
     result.data<C>()[i] = sequence.data<C>()[i / n * n + at];

@@ -92,6 +92,8 @@ void filter_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* d
       held = k;
     }
   }
+  // The bound does not hold where another thread has written to the line since: any k elements do.
+  for (; held < k; ++held) data[held] = ~P(0) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(held));
   if constexpr (sizeof(P) == 8) {
     if (held <= 64) return table.rank_sort(data, held);
   }
@@ -140,8 +142,8 @@ int64_t picked_position(Pick what, const C* x, int64_t n, int64_t k, PackedOf<C>
       numbers = 0;
       for (int64_t i = 0; i < n; ++i) numbers += x[i] == x[i];
       if (numbers < n) {
-        first_nan = 0;
-        while (x[first_nan] == x[first_nan]) ++first_nan;
+        first_nan = 0;  // elements may change meanwhile
+        while (first_nan < n - 1 && x[first_nan] == x[first_nan]) ++first_nan;
       }
     }
     if (first_nan >= 0 && (what == Pick::Median || numbers == 0)) return first_nan;

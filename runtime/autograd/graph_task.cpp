@@ -101,7 +101,7 @@ namespace {
 // May the sum be written over `t`?
 bool can_overwrite(const Tensor& t, const Tensor& other) {
   const TensorImpl& impl = *t.impl();
-  return !tls_state.grad_enabled && impl.use_count() == 1 && impl.storage && impl.storage->use_count() == 1 &&
+  return !tls_state.grad_enabled && impl.use_count() == 1 && impl.storage && impl.storage->users() == 1 &&
          !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad && impl.dtype == other.dtype() &&
          (impl.contiguous || is_non_overlapping_and_dense(impl.sizes, impl.strides)) && !has_tangent(t) &&
          !has_tangent(other);

@@ -134,7 +134,7 @@ namespace {
 bool is_exclusive(const Tensor& t) {
   const TensorImpl& impl = *t.impl();
   if (impl.use_count() != 1 || !impl.storage || impl.wrapped_number || impl.pyobject != nullptr) return false;
-  const uint32_t holders = impl.storage->use_count();
+  const uint32_t holders = impl.storage->users();
   // A view made in the backward pass still holds the tensor it was made from.
   return holders == 1 || (impl.base && impl.base->use_count() == 1 && holders == 2);
 }

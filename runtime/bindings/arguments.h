@@ -152,6 +152,7 @@ class ReleaseGil {
   PyThreadState* state_ = nullptr;
 };
 inline constexpr int64_t kReleaseGilNumel = 4096;
+extern int64_t release_gil_numel;  // this, unless a test wants it of small tensors too
 
 // ---- what generated code hands to the module ----
 enum BinarySlot : uint8_t {

@@ -231,7 +231,7 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     versioned = major >= 1;
   }
-  if (wanted == 1 && t.storage() == tensor_of(self).storage()) t = engine_roles().clone(t);
+  if (wanted == 1 && t.storage()->shares_with(*tensor_of(self).storage())) t = engine_roles().clone(t);
   if (!t.is_cpu()) {
     const intptr_t number = stream == Py_None ? 0 : PyLong_AsSsize_t(stream);
     check(PyErr_Occurred() == nullptr ? 0 : -1);

@@ -3,6 +3,7 @@
 #include "aten/cpu/blas.h"
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types.h"
+#include "runtime/core/in_call.h"
 #include "runtime/core/allocator.h"
 #include "runtime/dispatch/registry.h"
 #include "runtime/iterate/isa.h"
@@ -12,6 +13,7 @@
 #include <frameobject.h>
 
 #include <string>
+#include <utility>
 
 namespace facula::python {
 
@@ -176,6 +178,21 @@ PyObject* swap_cpu_kernel(PyObject*, PyObject* args) {
   FACULA_PY_END(nullptr)
 }
 
+// _set_release_gil_numel(n): tensors from that size on let other threads of Python run; returns what it was. For tests.
+PyObject* set_release_numel(PyObject*, PyObject* value) {
+  FACULA_PY_TRY
+  const int64_t fresh = PyLong_AsLongLong(value);
+  if (fresh == -1 && PyErr_Occurred() != nullptr) throw PythonError();
+  return check(PyLong_FromLongLong(std::exchange(release_gil_numel, fresh)));
+  FACULA_PY_END(nullptr)
+}
+
+// Who waits for a thread without Python's lock must not keep it.
+void wait_without_gil(void (*wait)(void* context), void* context) {
+  const ReleaseGil gil(interpreter_alive() && PyGILState_Check() != 0);
+  wait(context);
+}
+
 // "file.py:12" of the innermost Python frame outside this package, for anomaly mode's messages.
 std::string caller_location() {
   if (!interpreter_alive()) return {};
@@ -198,10 +215,16 @@ std::string caller_location() {
 
 }  // namespace
 
-void init_state() { engine_roles().location = caller_location; }
+int64_t release_gil_numel = kReleaseGilNumel;
+
+void init_state() {
+  engine_roles().location = caller_location;
+  wait_aside = wait_without_gil;
+}
 
 const PyMethodDef state_functions[] = {
     {"_swap_cpu_kernel", swap_cpu_kernel, METH_VARARGS, nullptr},
+    {"_set_release_gil_numel", set_release_numel, METH_O, nullptr},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "is_grad_enabled()\n--\n\nDoes this thread record operations?"},
     {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
     {"is_inference_mode_enabled", is_inference_mode, METH_NOARGS,

@@ -5,6 +5,7 @@
 #include "aten/indexing.h"
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types.h"
+#include "runtime/core/in_call.h"
 
 namespace facula::python {
 
@@ -177,7 +178,8 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   const std::span<const Item> parsed = parse(key, t, items);
   // Views cost nothing; gathers may be long.
   Tensor result = [&] {
-    ReleaseGil gil(t.numel() >= kReleaseGilNumel);
+    ReleaseGil gil(t.numel() >= release_gil_numel);
+    const InCall in_call(t);
     return indexing::get(t, parsed);
   }();
   return in_class_of(self, wrap(std::move(result)));
@@ -197,7 +199,8 @@ int tensor_ass_subscript(PyObject* self, PyObject* key, PyObject* value) {
   const Tensor v = value_tensor(value, t);
   Items items;
   const std::span<const Item> parsed = parse(key, t, items);
-  ReleaseGil gil(t.numel() >= kReleaseGilNumel);
+  ReleaseGil gil(t.numel() >= release_gil_numel);
+  const InCall in_call(t);
   indexing::set(t, parsed, v);
   return 0;
   FACULA_PY_END(-1)

@@ -1,6 +1,7 @@
 // Properties of Tensor that say what it is: geometry, dtype, device, autograd state.
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
+#include "runtime/core/in_call.h"
 
 namespace facula::python {
 
@@ -90,7 +91,10 @@ int set_grad_property(PyObject* self, PyObject* value, void*) {
 
 PyObject* get_data(PyObject* self, void*) {
   FACULA_PY_TRY
-  return in_class_of(self, wrap(detach(tensor_of(self))));
+  const InCall in_call(tensor_of(self));
+  const Tensor t = detach(tensor_of(self));
+  if (t.storage()) t.impl()->storage = StorageImpl::share(t.storage(), 0);
+  return in_class_of(self, wrap(t));
   FACULA_PY_END(nullptr)
 }
 // `t.data = other`: t keeps its identity, gradient and history, and shows other's memory.
@@ -98,15 +102,20 @@ int set_data(PyObject* self, PyObject* value, void*) {
   FACULA_PY_TRY
   FACULA_CHECK(value != nullptr && is_tensor(value), Type, "data must be a Tensor, not ",
                value == nullptr ? "deleted" : Py_TYPE(value)->tp_name);
+  Storage old;  // dropped when the change is over
+  const InCall in_call(tensor_of(value));
+  const Changing changing(tensor_of(self));
   TensorImpl* to = tensor_of(self).impl();
   const TensorImpl* from = tensor_of(value).impl();
   FACULA_CHECK(!tensor_of(self).requires_grad() || is_differentiable(from->dtype), Runtime,
                "data: a tensor that requires grad cannot take data of dtype ", dtype_name(from->dtype));
   FACULA_CHECK(!tensor_of(self).is_view(), Runtime, "data: cannot replace the memory of a view");
-  FACULA_CHECK(!to->storage || !to->storage->lent() || to->storage->use_count() > 1, Runtime,
+  FACULA_CHECK(!to->storage || !to->storage->lent() || to->storage->users() > 1, Runtime,
                "data: the memory was given to others through __array_interface__; use a new tensor");
   if (to->dtype != from->dtype || to->sizes != from->sizes) autograd_meta(tensor_of(self)).reshaped = true;
-  const Storage old = std::exchange(to->storage, from->storage);
+  if (to == from) return 0;
+  old = std::exchange(to->storage,
+                      from->storage ? StorageImpl::share(from->storage, tensor_of(self).version()) : nullptr);
   to->offset = from->offset;
   to->sizes = from->sizes;
   to->strides = from->strides;
@@ -144,7 +153,8 @@ const PyGetSetDef tensor_properties[] = {
     {"_grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
     {"grad", get_grad, set_grad_property, "The gradient that backward() summed up, or None.", nullptr},
     {"_grad", get_grad, set_grad_property, nullptr, nullptr},
-    {"data", get_data, set_data, "The same memory without history; assigning replaces the memory.", nullptr},
+    {"data", get_data, set_data,
+     "The same memory without history and with a version of its own; assigning replaces the memory.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -165,7 +165,8 @@ Overlap overlap_of(const Tensor& a, const Tensor& b) {
   if (a.is_same(b)) return Overlap::Full;
   if (a.device() != b.device()) return Overlap::No;
   const bool nowhere = a.raw() == nullptr || b.raw() == nullptr;
-  if (nowhere && !(a.is_meta() && a.storage() == b.storage())) return Overlap::No;
+  if (nowhere && !(a.is_meta() && a.storage() && b.storage() && a.storage()->shares_with(*b.storage())))
+    return Overlap::No;
   if (a.numel() == 0 || b.numel() == 0) return Overlap::No;
   const Bytes x = byte_range(a), y = byte_range(b);
   if (x.end <= y.begin || y.end <= x.begin) return Overlap::No;

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "runtime/core/memory_internal.h"
 #include "runtime/core/pool.h"
@@ -52,6 +53,17 @@ intrusive_ptr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device d
   return intrusive_ptr<StorageImpl>::adopt(s);
 }
 
+void StorageImpl::drop_root(void* root) { Storage::adopt(static_cast<StorageImpl*>(root)); }
+
+Storage StorageImpl::share(const Storage& of, uint32_t version) {
+  // Sharers of sharers hold the owner, so that there are no chains.
+  auto* const root = const_cast<StorageImpl*>(of->owner());
+  Storage shared =
+      wrap(of->data_, of->nbytes_, of->device_, &drop_root, Storage::share(root).release(), of->read_only_);
+  shared->version_.store(version, std::memory_order_relaxed);
+  return shared;
+}
+
 void StorageImpl::dispose(StorageImpl* s) noexcept {
   if (s->deleter_ != nullptr) {
     s->deleter_(s->context_);
@@ -70,6 +82,7 @@ void StorageImpl::resize(size_t nbytes) {
   FACULA_CHECK(nbytes <= static_cast<size_t>(std::numeric_limits<int64_t>::max()), Runtime, "resize: ", nbytes,
                " bytes are too many");
   const size_t available = device_.type == kMeta ? nbytes
+                           : deleter_ != nullptr ? nbytes_
                            : capacity_ != 0      ? capacity_
                            : data_ != nullptr    ? block_ - kHeader
                                                  : 0;
@@ -77,13 +90,16 @@ void StorageImpl::resize(size_t nbytes) {
     nbytes_ = nbytes;
     return;
   }
-  FACULA_CHECK(data_ == nullptr || (use_count() == 1 && !lent_), Runtime, "resize: ", nbytes,
-               " bytes are more than the ", available,
+  FACULA_CHECK(data_ == nullptr || (users() == 1 && !lent() && owner()->deleter_ == nullptr), Runtime,
+               "resize: ", nbytes, " bytes are more than the ", available,
                " of memory that other tensors or arrays use as well; make a new tensor");
   Allocator& allocator = allocator_of(device_.type);
   void* fresh = allocator.allocate(nbytes, device_);
   if (nbytes_ > 0) allocator.copy(fresh, data_, nbytes_, device_);
-  if (capacity_ != 0) {
+  if (deleter_ != nullptr) {
+    deleter_ = nullptr;
+    drop_root(std::exchange(context_, nullptr));
+  } else if (capacity_ != 0) {
     allocator.deallocate(data_, capacity_, device_);
   } else if (data_ != nullptr) {
     detail::count_small(-static_cast<int64_t>(block_ - kHeader));

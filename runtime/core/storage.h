@@ -1,4 +1,4 @@
-// The bytes behind tensors. All views of one storage share its version counter.
+// The bytes behind tensors. All views of one storage share its version counter; those of `.data` count for themselves.
 #pragma once
 
 #include <atomic>
@@ -17,6 +17,8 @@ class FACULA_API StorageImpl final : public RefCounted {
   // Foreign memory: `deleter(context)` runs once when the last reference goes.
   static intrusive_ptr<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context,
                                          bool read_only = false);
+  // The memory of `of`, with a version of its own that begins at `version`.
+  static intrusive_ptr<StorageImpl> share(const intrusive_ptr<StorageImpl>& of, uint32_t version);
   static void dispose(StorageImpl* s) noexcept;
   bool drop() const { return drop_unweak(); }
 
@@ -24,10 +26,17 @@ class FACULA_API StorageImpl final : public RefCounted {
   size_t nbytes() const { return nbytes_; }
   Device device() const { return device_; }
   bool read_only() const { return read_only_; }
-  bool resizable() const { return deleter_ == nullptr; }
+  bool resizable() const { return deleter_ == nullptr || deleter_ == &drop_root; }
   // Whether somebody outside keeps the address, who does not hold the storage.
-  bool lent() const { return lent_; }
-  void lend() { lent_ = true; }
+  bool lent() const { return owner()->lent_; }
+  void lend() { const_cast<StorageImpl*>(owner())->lent_ = true; }
+  // How many hold the memory: this storage and those that share it.
+  uint32_t users() const {
+    const StorageImpl* o = owner();
+    return use_count() + (o == this ? 0 : o->use_count() - 1);
+  }
+  // Is it the same memory as that of `o`, whatever the versions?
+  bool shares_with(const StorageImpl& o) const { return owner() == o.owner(); }
   // Grows or shrinks owned memory, keeping the common prefix; the pointer may change, which other
   // holders of the memory would not notice: with them it does not grow.
   void resize(size_t nbytes);
@@ -37,6 +46,8 @@ class FACULA_API StorageImpl final : public RefCounted {
 
  private:
   StorageImpl() = default;
+  static void drop_root(void* root);  // the deleter of a shared one, whose context is the owner of the memory
+  const StorageImpl* owner() const { return deleter_ == &drop_root ? static_cast<const StorageImpl*>(context_) : this; }
   std::atomic<uint32_t> version_{0};
   void* data_ = nullptr;
   size_t nbytes_ = 0;

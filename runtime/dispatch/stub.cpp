@@ -53,6 +53,8 @@ Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::ini
     FACULA_CHECK(out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Runtime, op, "(): out is ",
                  shape_string(out.sizes()), " and the result ", shape_string(meta.sizes),
                  "; pass out of that shape, or an empty tensor to be resized");
+    const Changing changing(out);
+    FACULA_CHECK(out.numel() == 0, Runtime, op, "(): another thread gave out another size meanwhile");
     TensorImpl& impl = *out.impl();
     impl.storage->resize(static_cast<size_t>(numel_of(meta.sizes)) * out.itemsize());
     impl.sizes = meta.sizes;

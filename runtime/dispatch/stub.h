@@ -5,6 +5,7 @@
 
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
+#include "runtime/core/in_call.h"
 #include "runtime/dispatch/autocast.h"
 #include "runtime/dispatch/boxing.h"
 #include "runtime/dispatch/decomposed.h"

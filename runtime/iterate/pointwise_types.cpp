@@ -1,3 +1,4 @@
+#include "runtime/core/in_call.h"
 #include "runtime/iterate/pointwise_types.h"
 
 #include <algorithm>
@@ -248,6 +249,8 @@ void check_out(const PointwiseOp& op, const Tensor& out, const DimVector& sizes,
     int64_t bytes = 0;
     FACULA_CHECK(!__builtin_mul_overflow(numel_of(sizes), static_cast<int64_t>(out.itemsize()), &bytes), Runtime, call,
                  "(): the result ", shape_string(sizes), " is too large");
+    const Changing changing(out);
+    FACULA_CHECK(out.numel() == 0, Runtime, call, "(): another thread gave ", name, " another size meanwhile");
     impl.storage->resize(static_cast<size_t>(bytes));
     impl.sizes = sizes;
     impl.strides = strides;

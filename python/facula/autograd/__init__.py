@@ -90,7 +90,7 @@ def grad(
 
         given = (inputs,) if _C.is_tensor(inputs) else inputs
         result = tuple(
-            facula.zeros_like(x, requires_grad=True) if g is None else g
+            facula.zeros_like(x, requires_grad=create_graph) if g is None else g
             for g, x in zip(result, given, strict=True)
         )
     return result
