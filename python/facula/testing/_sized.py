@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +28,12 @@ from facula.testing._arguments import (
     tensors,
 )
 from facula.testing._samples import OpRecord
-from facula.testing._sizes import Grown
+from facula.testing._sizes import TILES, Grown
 
 if TYPE_CHECKING:
     from facula.testing.conformance import _Suite
 
 _LARGE = 10**7  # elements of a result
-_CURVES = 3  # of the joint sizes, how many have their gradients checked
 
 
 class Sized:
@@ -66,8 +66,9 @@ class Sized:
             return
         turns = list(_sizes.together(text))
         if self.own:
-            for i, grown in enumerate(turns):
-                yield grown, "layouts out dtypes" + (" gradient" if i >= len(turns) - _CURVES else "")
+            for i, grown in enumerate(turns):  # in one of them all sizes are large
+                all_of_it = i in (3, (number + 4) % len(TILES))
+                yield grown, "layouts out dtypes gradient" if all_of_it else "plain"
             for grown in _sizes.each_dim(self.op, turns[3 % len(turns)]):
                 yield grown, "plain"
         else:  # the first, in which all are large; the others in turn
@@ -80,9 +81,13 @@ class Sized:
         if self.own and number < 3:
             along = along or _sizes.symbols(text)[-1:]
             yield from ((g, "plain") for g in _sizes.alone(text, along[-1:], _sizes.ROWS))
-            yield from ((g, "plain") for g in _sizes.alone(text, _sizes.symbols(text), _sizes.TILES))
+            for g in _sizes.alone(text, _sizes.symbols(text), _sizes.TILES):
+                yield g, "layouts out gradient" if g.sizes[0][1] == 17 else "plain"
         elif number == 0:  # each length with some operators of the kind
-            some = list(_sizes.ROWS)[sum(map(ord, self.op.name)) % 10 :: 10]
+            number_of = zlib.crc32(self.op.name.encode())
+            some = list(_sizes.ROWS)[number_of % 10 :: 10]
+            some += [2**16 + 17] if number_of % 4 == 0 else []
+            some += [_sizes.LONG] if number_of % 16 == 0 else []
             yield from ((g, "plain") for g in _sizes.alone(text, _sizes.symbols(text)[-1:], some))
         if self.own and number < 2:
             yield from ((g, "plain") for g in _sizes.long_rows(self.op, text, along))
@@ -94,27 +99,35 @@ class Sized:
         if not dtypes:
             return
         for dtype in dtypes if "dtypes" in checks else dtypes[:1]:
-            for literals in (False, True):
-                grown = Grown(grown.text, grown.sizes, literals, grown.dim, grown.data)
-                sample = grown.sample(self.op)
+            for variant in grown.variants():
+                sample = variant.sample(self.op)
                 if sample is None:
                     continue
                 args, kwargs = made(sample, dtype)
-                if not self.sensible(args, kwargs):
+                if not self.sensible(args, kwargs, variant.data):
                     continue
+                watched = "layouts" in checks or not all(new for _, new in variant.sizes)
                 layouts = LAYOUTS if "layouts" in checks and dtype == dtypes[0] else LAYOUTS[:1]
                 for layout in layouts:
-                    suite.checked(self.op, f"{layout} sizes", str(grown), dtype,
-                                  lambda a=args, k=kwargs, d=dtype, lay=layout: self.values(a, k, d, lay))  # fmt: skip
+                    suite.checked(self.op, f"{layout} sizes", str(variant), dtype,
+                                  lambda a=args, k=kwargs, d=dtype, lay=layout, w=layout == "plain" and watched: self.values(a, k, d, lay, w))  # fmt: skip
                 if "out" in checks and "out" in (self.op.variants or ()) and dtype == dtypes[0]:
-                    suite.checked(self.op, "out= of other sizes", str(grown), dtype,
+                    suite.checked(self.op, "out= of other sizes", str(variant), dtype,
                                   lambda a=args, k=kwargs, d=dtype: self.into(a, k, d))  # fmt: skip
-                if "gradient" in checks and dtype in ("float32", "float64") and self.op.differentiable:
-                    suite.checked(self.op, "gradient of other sizes", str(grown), dtype,
+                if "out" in checks and suite.has_inplace(self.op) and dtype == dtypes[0]:
+                    for layout in ("offset", "sliced"):
+                        suite.checked(self.op, f"in-place, {layout} of other sizes", str(variant), dtype,
+                                      lambda a=args, k=kwargs, d=dtype, lay=layout: self.values(a, k, d, lay, False, True))  # fmt: skip
+                if (
+                    "gradient" in checks
+                    and dtype in ("float32", "float64")
+                    and self.op.differentiable
+                ):
+                    suite.checked(self.op, "gradient of other sizes", str(variant), dtype,
                                   lambda s=sample, d=dtype: suite.gradient(self.op, self.call, s, d))  # fmt: skip
                 break
 
-    def sensible(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    def sensible(self, args: list[Any], kwargs: dict[str, Any], data: str) -> bool:
         """Does the CPU take these sizes, and at a cost that can be borne?"""
         suite = self.suite
         sizes = [t.numel() for t in tensors((args, kwargs))]
@@ -142,14 +155,20 @@ class Sized:
             if again[0] != again[1]:
                 return False
         self.given, suite.explained = [args, kwargs], self.explained
+        self.wanted = [array(t) for t in tensors([self.want])]
+        floats = [w for w in self.wanted if w.dtype.kind in "fc"]
+        if data:  # tell even small values from 0
+            suite.slack *= min([1.0, *(float(np.abs(w).max(initial=0)) for w in floats)])
+        self.overflows = not all(np.isfinite(w).all() for w in floats) and all(
+            np.isfinite(array(t)).all() for t in tensors(self.given)
+        )
         suite.named = {dtype_name(t.dtype) for t in tensors((args, kwargs, [self.want]))}
         return True
 
     def explained(self, a: Any, b: Any, rtol: float, atol: float) -> bool:
         """Would rounding of the arguments change the CPU's result as much, or did it overflow?"""
-        finite = np.isfinite(b)
-        if not finite.all() and all(np.isfinite(array(t)).all() for t in tensors(self.given)):
-            return True  # the order of what overflows is the device's
+        if self.overflows and any(b is w for w in self.wanted):
+            return True  # in which order is the device's to choose
         rng = np.random.default_rng(0)
         most = 0.0
         for _ in range(2):
@@ -157,13 +176,15 @@ class Sized:
             def rounded(t: Any) -> Any:
                 if not t.is_floating_point():
                     return t.clone()
-                noise = facula.tensor(rng.uniform(-1, 1, tuple(t.shape)) * 2 * facula.finfo(t.dtype).eps)
+                noise = facula.tensor(
+                    rng.uniform(-1, 1, tuple(t.shape)) * 2 * facula.finfo(t.dtype).eps
+                )
                 return (t.double() * (1 + noise)).to(t.dtype)
 
             found = self.call(*mapped(self.given[0], rounded), **mapped(self.given[1], rounded))
-            for x, y in zip(tensors([found]), tensors([self.want]), strict=True):
-                if x.is_floating_point() and x.numel() > 0 and array(y).shape == b.shape:
-                    most = max(most, float(np.abs(array(x) - array(y)).max()))
+            for x, y in zip(tensors([found]), self.wanted, strict=True):
+                if x.is_floating_point() and x.numel() > 0 and y.shape == b.shape:
+                    most = max(most, float(np.abs(array(x) - y).max()))
         with np.errstate(all="ignore"):
             return bool((np.abs(a - b) <= atol + rtol * np.abs(b) + 8 * most).all())
 
@@ -171,9 +192,12 @@ class Sized:
         """The CPU's result; of its own copies where the operator writes to them."""
         return self.call(*mapped(args, lambda t: t.clone()), **mapped(kwargs, lambda t: t.clone()))
 
-    def values(self, args: Any, kwargs: Any, dtype: str, layout: str) -> None:
+    def values(
+        self, args: Any, kwargs: Any, dtype: str, layout: str, watched: bool, inplace: bool = False
+    ) -> None:
         """The result, the arguments afterwards, and the memory beside all of them."""
         suite = self.suite
+        call = suite.inplace_form(self.op) if inplace else self.call
         pairs: list[tuple[Any, Any]] = []
 
         def place(t: Any) -> tuple[Any, Any]:
@@ -190,21 +214,24 @@ class Sized:
             if layout != "offset":
                 raise suite.skip
         try:
-            want = self.call(*here[0], **here[1])
+            want = call(*here[0], **here[1])
         except Exception:
             raise suite.skip from None
-        around = Around(tensors([want]) if layout == "plain" else [], suite.device)
+        around = Around(tensors([want]) if watched else [], suite.device)
         if self.random and self.op.kind == "mutation":
             for t in tensors(there):
                 if t.is_floating_point():
                     t.fill_(math.nan)
         elsewhere = {} if tensors(there) else suite.elsewhere(self.op)
-        got = self.call(*there[0], **there[1], **elsewhere)
+        got = call(*there[0], **there[1], **elsewhere)
         if self.random:
             _alike(got, want)
             around.check()
             return
-        suite.compare(self.op, got, want, dtype)
+        self.wanted = [array(t) for t in tensors([want])]
+        for g, w, values in zip(tensors([got]), tensors([want]), self.wanted, strict=True):
+            suite.same_kind(g, w)
+            suite.close(self.op, array(g.cpu()), values, dtype, w.dtype)
         for base, moved in pairs:
             suite.close(self.op, array(moved.cpu()), array(base), dtype, base.dtype,
                         "an argument, or memory beside it: ")  # fmt: skip
@@ -266,4 +293,6 @@ def _alike(got: Any, want: Any) -> None:
         both = np.concatenate([a, b])
         apart = [np.searchsorted(x, both, side="right") / x.size for x in (a, b)]
         most = np.abs(apart[0] - apart[1]).max()
-        assert most < 3 * math.sqrt(2 / a.size), f"distributed otherwise than the CPU's ({most:.2f})"
+        assert most < 3 * math.sqrt(2 / a.size), (
+            f"distributed otherwise than the CPU's ({most:.2f})"
+        )
