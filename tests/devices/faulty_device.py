@@ -1,8 +1,9 @@
-"""A device whose kernels are the CPU's, for every operator that can have one, and faults to plant."""
+"""A device whose kernels are the CPU's, for all operators that can have one; faults to plant."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -76,7 +77,7 @@ class Call:
 
 
 class FaultyDevice(NumpyDevice):
-    """`fault(call)` runs each call, rightly or wrongly; `struck` counts the operators where it was wrong."""
+    """`fault(call)` runs each call, rightly or wrongly; `struck` counts where it was wrong."""
 
     name = "faulty"
     flags = Backend.CACHING | Backend.HOST_MEMORY | Backend.CPU_FALLBACK
@@ -212,10 +213,7 @@ def strides_ignored(call: Call) -> None:
     """Operands are read as if they were contiguous."""
 
     def change(b: Buffer) -> Buffer:
-        dense = []
-        for n in reversed(b.shape):
-            dense.insert(0, 1 if not dense else dense[0] * last)
-            last = max(n, 1)
+        dense = [math.prod(b.shape[d + 1 :]) for d in range(len(b.shape))]
         at_stake = [s for s, n in zip(b.strides, b.shape, strict=True) if n > 1]
         return b if 0 in at_stake or 0 in b.shape else b._replace(strides=tuple(dense))
 

@@ -1,4 +1,4 @@
-"""What modules of devices show to the rest of a process: their entry points, and nothing of the C++ library."""
+"""What modules of devices show to others: their entry points, nothing of the C++ library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_module_shows_its_entry_points_alone(strict_library: Path) -> None:
 
 
 def test_also_with_the_library_inside(strict_library: Path, tmp_path: Path) -> None:
-    """Linked as compilers of other distributions do it, where there is a symbol of each kind to leak."""
+    """As with -static-libstdc++, where there is a symbol of each kind to leak."""
     commands = subprocess.run(
         ["ninja", "-C", str(strict_library.parent), "-t", "commands"],
         capture_output=True, text=True, check=True, env=environment(),

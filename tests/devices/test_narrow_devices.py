@@ -1,4 +1,4 @@
-"""Devices with few dtypes: compositions, decompositions and gradients ask for none that they have not."""
+"""Devices with few dtypes: what is made of others asks for none that they have not."""
 
 from __future__ import annotations
 

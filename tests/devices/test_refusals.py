@@ -1,4 +1,4 @@
-"""What a device has not, or has and refuses: exceptions that say it in attributes, and the kit's report."""
+"""What a device has not, or has and refuses: attributes of exceptions, and the kit's report."""
 
 from __future__ import annotations
 

@@ -488,7 +488,7 @@ def test_threads() -> None:
 
 
 def test_language_model_trains(tmp_path: Path) -> None:
-    """Forward, backward, clipping and optimizer, by the scaffold's templates and three kernels alone."""
+    """Forward, backward and optimizer, by the scaffold's templates and three kernels alone."""
     from facula.examples import charlm
 
     pytest.importorskip("tqdm")

@@ -42,11 +42,19 @@ class Grown:
             made = evaluate(_replaced(self.text, dict(self.sizes), self.literals), rng)
         except (ValueError, MemoryError):  # say, integers from an empty interval
             return None
+        arrays = [a for a in made.args if isinstance(a, np.ndarray)]
+        if max((a.size for a in arrays), default=0) > 8 * _MOST and not self.far:
+            return None
         if self.dim is not None and not _put(op, made, "dim", self.dim):
             return None
         if self.data:
             made.args = [_long(a, self.data) for a in made.args]
         return made
+
+    @property
+    def far(self) -> bool:
+        """Is one of the sizes itself that large?"""
+        return any(new > _MOST for _, new in self.sizes)
 
     def variants(self) -> Iterator[Grown]:
         """What the sizes may mean for other numbers of the sample, the likeliest first."""

@@ -379,7 +379,7 @@ class _Suite:
         return lambda self, *a, **k: getattr(self, f"{op.base_name}_")(*a, **k)
 
     def stream(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
-        """Inputs that a stream's work still makes, after other work, where there was junk before."""
+        """Inputs that a stream still makes, after other work, where there was junk before."""
         args, kwargs = made(sample, dtype)
         lacking = [t for t in tensors((args, kwargs)) if self.lacks_dtype(t.dtype)]
         if lacking:
