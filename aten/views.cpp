@@ -4,6 +4,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "runtime/autograd/meta.h"
+#include "runtime/core/checked.h"
 
 namespace facula::any {
 
@@ -46,7 +47,7 @@ Tensor view_dtype(const Tensor& self, ScalarType dtype) {
     const bool wider = to > from;
     const int64_t ratio = wider ? to / from : from / to;
     const auto scale = [&](int64_t v, const char* what) {
-      if (!wider) return v * ratio;
+      if (!wider) return checked_mul(v, ratio);
       FACULA_CHECK(v % ratio == 0, Runtime, "view(): the ", what, " (", v, ") must be a multiple of ", ratio,
                    " to see ", dtype_name(self.dtype()), " as ", dtype_name(dtype));
       return v / ratio;
@@ -62,10 +63,11 @@ Tensor view_dtype(const Tensor& self, ScalarType dtype) {
 Tensor view_as_real(const Tensor& self) {
   FACULA_CHECK(self.is_complex(), Runtime, "view_as_real(): self must be complex, not ", dtype_name(self.dtype()));
   DimVector sizes(self.sizes()), strides(self.strides());
-  for (int64_t& s : strides) s *= 2;
+  for (int64_t& s : strides) s = checked_mul(s, 2);
   sizes.push_back(2);
   strides.push_back(1);
-  return retyped(self, to_real(self.dtype()), std::move(sizes), std::move(strides), self.offset() * 2, true);
+  return retyped(self, to_real(self.dtype()), std::move(sizes), std::move(strides), checked_mul(self.offset(), 2),
+                 true);
 }
 
 Tensor view_as_complex(const Tensor& self) {
@@ -175,11 +177,20 @@ Tensor squeeze_dims(const Tensor& self, IntList dim) {
 Tensor unsqueeze(const Tensor& self, int64_t dim) {
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim() + 1, "unsqueeze"));
   DimVector sizes(self.sizes()), strides(self.strides());
-  const int64_t stride = d < sizes.size() ? sizes[d] * strides[d] : 1;
+  const int64_t stride = d < sizes.size() ? wrapped_mul(sizes[d], strides[d]) : 1;
   sizes.insert(sizes.begin() + d, 1);
   strides.insert(strides.begin() + d, stride);
   return alias(self, sizes, strides, self.offset());
 }
+
+namespace {
+
+// Where element `index` along a dim of that stride lies; empty tensors may have any stride.
+int64_t place_at(const Tensor& self, int64_t index, int64_t stride) {
+  return self.numel() == 0 ? self.offset() : self.offset() + index * stride;
+}
+
+}  // namespace
 
 Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   FACULA_CHECK(self.dim() > 0, Index, "select(): a 0-d tensor has no dim to select from");
@@ -187,7 +198,7 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   const size_t d = static_cast<size_t>(dim);
   index = wrap_index(index, self.sizes()[d], dim, "select");
   DimVector sizes(self.sizes()), strides(self.strides());
-  const int64_t offset = self.offset() + index * strides[d];
+  const int64_t offset = place_at(self, index, strides[d]);
   sizes.erase(sizes.begin() + d);
   strides.erase(strides.begin() + d);
   return alias(self, sizes, strides, offset);
@@ -198,9 +209,9 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std:
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "slice"));
   DimVector sizes(self.sizes()), strides(self.strides());
   const Span s = resolve_slice(sizes[d], start, end, step, "slice");
-  const int64_t offset = self.offset() + (s.length > 0 ? s.start * strides[d] : 0);
+  const int64_t offset = s.length > 0 ? place_at(self, s.start, strides[d]) : self.offset();
   sizes[d] = s.length;
-  if (s.length > 1) strides[d] *= step;  // cannot overflow: the second element lies in the tensor
+  if (s.length > 1) strides[d] = wrapped_mul(strides[d], step);  // the second element lies in the tensor
   return alias(self, sizes, strides, offset);
 }
 
@@ -222,10 +233,11 @@ Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) 
   const int64_t rows = self.sizes()[a], columns = self.sizes()[b];
   const int64_t down = offset < 0 ? -std::max(offset, -rows) : 0, right = offset > 0 ? std::min(offset, columns) : 0;
   const int64_t length = std::min(rows - down, columns - right);
-  const int64_t start = length > 0 ? down * self.strides()[a] + right * self.strides()[b] : 0;
   sizes.push_back(length);
-  strides.push_back(self.strides()[a] + self.strides()[b]);
-  return alias(self, sizes, strides, self.offset() + start);
+  strides.push_back(wrapped_add(self.strides()[a], self.strides()[b]));
+  int64_t place = self.offset();
+  if (length > 0 && self.numel() > 0) place += down * self.strides()[a] + right * self.strides()[b];
+  return alias(self, sizes, strides, place);
 }
 
 Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
@@ -239,7 +251,7 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
   const int64_t windows = (have - size) / step + 1;
   if (!scalar) {
     sizes[d] = windows;
-    if (windows > 1) strides[d] *= step;
+    if (windows > 1) strides[d] = wrapped_mul(strides[d], step);
   }
   sizes.push_back(size);
   strides.push_back(unit);
@@ -265,7 +277,7 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntList split_sizes, in
   start = 0;
   for (const int64_t s : split_sizes) {
     sizes[d] = s;
-    parts.push_back(alias(self, sizes, self.strides(), self.offset() + (s > 0 ? start * stride : 0)));
+    parts.push_back(alias(self, sizes, self.strides(), s > 0 ? place_at(self, start, stride) : self.offset()));
     start += s;
   }
   return parts;
@@ -276,11 +288,12 @@ std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "unbind"));
   DimVector sizes(self.sizes()), strides(self.strides());
   const int64_t n = sizes[d], stride = strides[d];
+  check_parts(n, "unbind");
   sizes.erase(sizes.begin() + d);
   strides.erase(strides.begin() + d);
   std::vector<Tensor> parts;
   parts.reserve(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) parts.push_back(alias(self, sizes, strides, self.offset() + i * stride));
+  for (int64_t i = 0; i < n; ++i) parts.push_back(alias(self, sizes, strides, place_at(self, i, stride)));
   return parts;
 }
 

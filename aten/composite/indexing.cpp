@@ -4,6 +4,7 @@
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/dispatch/formula.h"
+#include "runtime/core/checked.h"
 
 namespace facula::composite {
 
@@ -263,7 +264,7 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
     const int64_t largest = ops::local_scalar(ops::max(self)).to<int64_t>();
     FACULA_CHECK(num_classes == -1 || largest < num_classes, Runtime, "one_hot(): class ", largest,
                  " is out of range for ", num_classes, " classes");
-    if (num_classes == -1) num_classes = largest + 1;
+    if (num_classes == -1) num_classes = checked_add(largest, 1);
   }
   FACULA_CHECK(num_classes > 0, NotImplemented,
                "one_hot(): num_classes depends on the values, which a meta tensor does "
@@ -285,7 +286,7 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   if (bins.numel() > 0) {
     FACULA_CHECK(ops::local_scalar(ops::min(bins)).to<int64_t>() >= 0, Runtime,
                  "bincount(): self must not hold negative numbers");
-    size = std::max(size, ops::local_scalar(ops::max(bins)).to<int64_t>() + 1);
+    size = std::max(size, checked_add(ops::local_scalar(ops::max(bins)).to<int64_t>(), 1));
   }
   const ScalarType type = !weights.defined()                       ? ScalarType::Int64
                           : weights.dtype() == ScalarType::Float32 ? ScalarType::Float32

@@ -1,5 +1,6 @@
 // facula::Error and Python exceptions, translated both ways.
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -109,6 +110,13 @@ static void set_facts(std::initializer_list<std::pair<const char*, std::string>>
   raise_again(error.get());
 }
 
+// Of lists and tables, not of tensors.
+static void set_out_of_memory(const char* caller) noexcept {
+  const bool named = caller != nullptr;
+  PyErr_Format(out_of_memory_error, "%s%scannot allocate what is needed besides tensors on cpu", named ? caller : "",
+               named ? "(): " : "");
+}
+
 void set_python_error(const char* caller) noexcept {
   try {
     throw;
@@ -123,7 +131,9 @@ void set_python_error(const char* caller) noexcept {
   } catch (const Error& e) {
     set_text(exception_type(e.kind()), e, caller);
   } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+    set_out_of_memory(caller);
+  } catch (const std::length_error&) {  // a list longer than memory could hold
+    set_out_of_memory(caller);
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {
