@@ -136,12 +136,17 @@ class FaultyDevice(NumpyDevice):
         return result
 
     def pointwise(self, op: str, variant: str, inputs: Any, outputs: Any, *rest: Any) -> None:
-        self.run(Call(op, list(inputs), list(outputs), lambda c: super(FaultyDevice, self).pointwise(
-            op, variant, tuple(c.ins), tuple(c.outs), *rest)))  # fmt: skip
+        def right(c: Call) -> None:
+            template = super(FaultyDevice, self).pointwise
+            template(op, variant, tuple(c.ins), tuple(c.outs), *rest)
+
+        self.run(Call(op, list(inputs), list(outputs), right))
 
     def reduction(self, op: str, input: Buffer, output: Buffer, *rest: Any) -> None:
-        self.run(Call(op, [input], [output], lambda c: super(FaultyDevice, self).reduction(
-            op, c.ins[0], c.outs[0], *rest)))  # fmt: skip
+        def right(c: Call) -> None:
+            super(FaultyDevice, self).reduction(op, c.ins[0], c.outs[0], *rest)
+
+        self.run(Call(op, [input], [output], right))
 
 
 def on_cpu(op: OpRecord, given: list[Any], outs: list[Any]) -> Any:
@@ -303,8 +308,10 @@ def one_dtype(call: Call) -> None:
             a[...] = 0
 
 
-FAULTS = [zeroed_fast_path, forgotten_tail, one_length, strides_ignored, offsets_refused, beyond_2_to_16,
-          beyond_2_to_20, empty_unwritten, written_outside, input_changed, other_dims, one_dtype]  # fmt: skip
+FAULTS = [
+    zeroed_fast_path, forgotten_tail, one_length, strides_ignored, offsets_refused, beyond_2_to_16,
+    beyond_2_to_20, empty_unwritten, written_outside, input_changed, other_dims, one_dtype,
+]  # fmt: skip
 
 
 # ---- faults of the template's formula "copy" ----
@@ -374,7 +381,7 @@ COPY_FAULTS = [source_strides_ignored, target_strides_ignored, cast_rounds, cast
 
 
 class LazyDevice(NumpyDevice):
-    """Nothing runs before it is waited for; `racing` kernels and templates run at once, in no order."""
+    """Nothing runs before it is waited for; `racing` kernels and templates run at once."""
 
     name = "lazy"
     flags = Backend.CACHING | Backend.HOST_MEMORY | Backend.CPU_FALLBACK
@@ -408,22 +415,17 @@ class LazyDevice(NumpyDevice):
 
         return late
 
-    def pointwise(self, op: str, variant: str, ins: Any, outs: Any, values: Any, compute: Any, masks: int,
-                  stream: int) -> None:  # fmt: skip
-        def work() -> Any:
-            return super(LazyDevice, self).pointwise(
-                op, variant, ins, outs, values, compute, masks, stream
-            )
+    def pointwise(self, op: str, *rest: Any) -> None:
+        self._order(op, rest[-1], lambda: super(LazyDevice, self).pointwise(op, *rest))
 
-        work() if self.racing == op else self.push(stream, work)
+    def reduction(self, op: str, *rest: Any) -> None:
+        self._order(op, rest[-1], lambda: super(LazyDevice, self).reduction(op, *rest))
 
-    def reduction(
-        self, op: str, input: Buffer, output: Buffer, nreduced: int, compute: Any, stream: int
-    ) -> None:
-        def work() -> Any:
-            return super(LazyDevice, self).reduction(op, input, output, nreduced, compute, stream)
-
-        work() if self.racing == op else self.push(stream, work)
+    def _order(self, op: str, stream: int, work: Callable[[], Any]) -> None:
+        if self.racing == op:
+            work()
+        else:
+            self.push(stream, work)
 
     def copy(
         self, dst: int, dst_index: int, src: int, src_index: int, nbytes: int, stream: int

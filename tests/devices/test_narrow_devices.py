@@ -44,10 +44,17 @@ def test_the_widest_float_serves(narrow: str) -> None:
             "bernoulli_": fa.zeros(2, device=narrow).bernoulli_(fa.tensor([0.0, 1.0]).to(narrow)),
             "geometric_": fa.zeros(4, device=narrow).geometric_(1 - 1e-7),
             "isclose": fa.isclose(fa.tensor([1, 2]).to(narrow), fa.tensor([1, 3]).to(narrow)),
-            "bincount": fa.bincount(fa.tensor([1, 1]).to(narrow), fa.tensor([1, 2]).to(narrow)),
+            "bincount": fa.tensor([1, 1]).to(narrow).bincount(fa.tensor([1, 2]).to(narrow)),
         }
-    want = {"linspace": [0, 0.25, 0.5, 0.75, 1], "logspace": [1, 10, 100], "bernoulli": [0, 1],
-            "bernoulli_": [0, 1], "geometric_": [1] * 4, "isclose": [True, False], "bincount": [0, 3]}  # fmt: skip
+    want = {
+        "linspace": [0, 0.25, 0.5, 0.75, 1],
+        "logspace": [1, 10, 100],
+        "bernoulli": [0, 1],
+        "bernoulli_": [0, 1],
+        "geometric_": [1] * 4,
+        "isclose": [True, False],
+        "bincount": [0, 3],
+    }
     for name, values in want.items():
         assert made[name].tolist() == pytest.approx(values), name
     assert made["bincount"].dtype == fa.float32

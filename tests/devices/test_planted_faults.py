@@ -14,8 +14,8 @@ from faulty_device import FaultyDevice, LazyDevice
 # One of each kind of kernel that a vendor writes: products, windows, folds, scans, orders, indices,
 # rows, joins, triangles, tables, losses, optimizers; and the pointwise template.
 KERNELS = [
-    "bmm", "convolution", "max_pool", "sum", "cumsum", "sort", "gather", "index_put_long", "softmax", "cat",
-    "tril", "embedding", "nll_loss_forward", "adam_step", "add",
+    "bmm", "convolution", "max_pool", "sum", "cumsum", "sort", "gather", "index_put_long",
+    "softmax", "cat", "tril", "embedding", "nll_loss_forward", "adam_step", "add",
 ]  # fmt: skip
 ROWS = [
     "bmm",

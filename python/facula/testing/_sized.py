@@ -171,7 +171,7 @@ class Sized:
         if data:  # tell even small values from 0
             floats = [w for w in self.wanted if w.dtype.kind in "fc"]
             suite.slack *= min([1.0, *(float(np.abs(w).max(initial=0)) for w in floats)])
-        suite.named = {dtype_name(t.dtype) for t in tensors((args, kwargs, [self.want]))}
+        suite.names((args, kwargs, self.want))
         return True
 
     def explained(self, a: Any, b: Any, rtol: float, atol: float) -> bool:

@@ -295,14 +295,13 @@ class _Suite:
         spread_out: bool = False,
     ) -> tuple[Any, Any]:
         """The CPU's result (or error) and the device's."""
+        self.names((args, kwargs))
         if spread_out:
             args, kwargs = mapped(args, spread), mapped(kwargs, spread)
         moved = self.moved(args), self.moved(kwargs)
         if spread_out:
             moved = mapped(moved, spread)
         there = {} if tensors((args, kwargs)) else self.elsewhere(op)
-        self.named = {dtype_name(t.dtype) for t in tensors((args, kwargs))}
-        self.named |= {dtype_name(v) for v in leaves((args, kwargs)) if isinstance(v, facula.dtype)}
         try:
             want = call(*args, **kwargs)
         except Exception as error:
@@ -318,12 +317,17 @@ class _Suite:
             raise AssertionError(
                 f"the CPU raises {type(error).__name__} and the device does not"
             ) from None
-        self.named |= {dtype_name(t.dtype) for t in tensors([want])}
+        self.names((args, kwargs, want))
         got = call(*moved[0], **moved[1], **there)
         for given, mine in zip(tensors((args, kwargs)), tensors(moved), strict=True):
             if self.fixed:
                 self.close(op, array(mine.cpu()), array(given), "", given.dtype, "an argument: ")
         return want, got
+
+    def names(self, values: Any) -> None:
+        """Note the dtypes that a check names, in its arguments and results, and may not find."""
+        self.named = {dtype_name(t.dtype) for t in tensors(values)}
+        self.named |= {dtype_name(v) for v in leaves(values) if isinstance(v, facula.dtype)}
 
     def elsewhere(self, op: OpRecord) -> dict[str, Any]:
         """What says the device where no tensor does."""
@@ -395,7 +399,7 @@ class _Suite:
                 want = call(*args, **kwargs)
             except Exception:
                 raise _Skip from None
-            self.named = {dtype_name(t.dtype) for t in tensors((args, kwargs, [want]))}
+            self.names((args, kwargs, want))
             elsewhere = {} if tensors(there) else self.elsewhere(op)
             got = call(*there[0], **there[1], **elsewhere)
             self.side.synchronize()
@@ -418,7 +422,6 @@ class _Suite:
 
     def gradient(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
         args, kwargs = made(sample, dtype)
-        self.named = {dtype_name(t.dtype) for t in tensors((args, kwargs))}
         names = op.argument_names
         inputs = [
             (i, a) for i, a in enumerate(args)
@@ -434,6 +437,8 @@ class _Suite:
             for i, _ in inputs:
                 given[i] = given[i].detach().requires_grad_()
                 leaves.append(given[i])
+            if not results:
+                self.names((args, kwargs, call(*args, **kwargs)))
             values = [t for t in tensors([call(*given, **place(kwargs))]) if t.requires_grad]
             if not values:
                 raise _Skip

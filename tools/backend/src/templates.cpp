@@ -5,16 +5,17 @@
 #include "loops.h"
 #include "templates.h"
 
-namespace @NAME @{static thread_local bool divided_by_zero = false, negative_power = false, outside = false;
+namespace @NAME@ {
+static thread_local bool divided_by_zero = false, negative_power = false, outside = false;
 }
-#define FACULA_NOTE_ZERO_DIVISION() @NAME @ ::divided_by_zero = true
-#define FACULA_NOTE_NEGATIVE_POWER() @NAME @ ::negative_power = true
-#define FACULA_NOTE_OUTSIDE(low, high) @NAME @ ::outside = true
+#define FACULA_NOTE_ZERO_DIVISION() @NAME@::divided_by_zero = true
+#define FACULA_NOTE_NEGATIVE_POWER() @NAME@::negative_power = true
+#define FACULA_NOTE_OUTSIDE(low, high) @NAME@::outside = true
 #include "facula/math.h"
 
-namespace @NAME @{
+namespace @NAME@ {
 
-    namespace math = facula::math;
+namespace math = facula::math;
 
 namespace {
 
