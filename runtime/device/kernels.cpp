@@ -3,6 +3,7 @@
 #include <forward_list>
 
 #include "runtime/device/memory.h"
+#include "runtime/dispatch/decomposed.h"
 #include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/strided.h"
@@ -419,8 +420,8 @@ void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelA
       if (refusal.empty()) throw;
       const std::string before = concat(op.name, "(): ", refusal, "; made of others: ");
       throw MissingKernel(before + e.message(), e.op, e.device, e.refusal.empty() ? refusal : e.refusal);
-    } catch (const Error& e) {  // it is for other arguments than these
-      if (e.kind() != ErrorKind::NotImplemented) throw;
+    } catch (const Error& e) {
+      pass_refusal(e);
       if (!refusal.empty()) refusal += ", and ";
       refusal += concat("its decomposition does not serve them (", e.message(), ")");
     }

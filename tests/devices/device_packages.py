@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,10 @@ def build(name: str, folder: Path, device: Path | None = None) -> Path:
     if device is not None:
         text = device.read_text(encoding="utf-8").replace("@NAME@", name)
         (folder / "src" / "device.cpp").write_text(text, encoding="utf-8")
+        exports = folder / "exports.map"
+        more = "".join(f" {name};" for name in exported(text))
+        shown = exports.read_text().replace("global:", f"global:{more}")
+        exports.write_text(shown, encoding="utf-8")
     made = folder / "build"
     for command in (
         ["cmake", "-S", str(folder), "-B", str(made), "-G", "Ninja",
@@ -31,6 +36,19 @@ def build(name: str, folder: Path, device: Path | None = None) -> Path:
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return next(made.glob(f"{name}*.so"))
+
+
+def exported(source: str) -> list[str]:
+    """The functions that a source shows."""
+    return re.findall(r"FACULA_EXPORT [\w ]+?(\w+)\(", source)
+
+
+def shown(library: Path) -> list[tuple[str, str]]:
+    """The symbols that a library defines for others, each with its kind."""
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    )
+    return [(line.split()[-1], line.split()[-2]) for line in done.stdout.splitlines()]
 
 
 def environment() -> dict[str, str]:

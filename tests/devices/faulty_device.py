@@ -1,8 +1,9 @@
-"""A device whose kernels are the CPU's, for every operator that can have one, and faults to plant."""
+"""A device whose kernels are the CPU's, for all operators that can have one; faults to plant."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -38,7 +39,9 @@ def buffers(value: Any) -> Iterator[Buffer]:
 class Call:
     """One call of a kernel or a template, as a fault sees and changes it."""
 
-    def __init__(self, op: str, ins: list[Any], outs: list[Any], right: Callable[[Call], Any]) -> None:
+    def __init__(
+        self, op: str, ins: list[Any], outs: list[Any], right: Callable[[Call], Any]
+    ) -> None:
         self.op, self.ins, self.outs, self.right = op, ins, outs, right
         self.held: list[np.ndarray] = []  # memory of replaced arguments
 
@@ -64,11 +67,17 @@ class Call:
     def copied(self, b: Buffer, array: np.ndarray) -> Buffer:
         self.held.append(np.ascontiguousarray(array))
         last = self.held[-1]
-        return Buffer(last.ctypes.data, b.shape, tuple(s // last.itemsize for s in last.strides), b.dtype, b.index)
+        return Buffer(
+            last.ctypes.data,
+            b.shape,
+            tuple(s // last.itemsize for s in last.strides),
+            b.dtype,
+            b.index,
+        )
 
 
 class FaultyDevice(NumpyDevice):
-    """`fault(call)` runs each call, rightly or wrongly; `struck` counts the operators where it was wrong."""
+    """`fault(call)` runs each call, rightly or wrongly; `struck` counts where it was wrong."""
 
     name = "faulty"
     flags = Backend.CACHING | Backend.HOST_MEMORY | Backend.CPU_FALLBACK
@@ -98,7 +107,9 @@ class FaultyDevice(NumpyDevice):
 
             def right(call: Call) -> Any:
                 given = list(call.ins)
-                for i, value in zip(written, call.outs[len(call.outs) - len(written) :], strict=True):
+                for i, value in zip(
+                    written, call.outs[len(call.outs) - len(written) :], strict=True
+                ):
                     given[i] = value
                 return on_cpu(op, given, call.outs[: len(call.outs) - len(written)])
 
@@ -116,18 +127,26 @@ class FaultyDevice(NumpyDevice):
             a[...] = old
         told = FaultyDevice.fault(call)
         found, after = call.results(), call.reads()
-        wrong = [*zip(want, found, strict=True), *(zip(reads, after, strict=True) if not call.held else ())]
+        wrong = [
+            *zip(want, found, strict=True),
+            *(zip(reads, after, strict=True) if not call.held else ()),
+        ]
         if told or not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in wrong):
             self.struck[call.op] += 1
         return result
 
     def pointwise(self, op: str, variant: str, inputs: Any, outputs: Any, *rest: Any) -> None:
-        self.run(Call(op, list(inputs), list(outputs), lambda c: super(FaultyDevice, self).pointwise(
-            op, variant, tuple(c.ins), tuple(c.outs), *rest)))  # fmt: skip
+        def right(c: Call) -> None:
+            template = super(FaultyDevice, self).pointwise
+            template(op, variant, tuple(c.ins), tuple(c.outs), *rest)
+
+        self.run(Call(op, list(inputs), list(outputs), right))
 
     def reduction(self, op: str, input: Buffer, output: Buffer, *rest: Any) -> None:
-        self.run(Call(op, [input], [output], lambda c: super(FaultyDevice, self).reduction(
-            op, c.ins[0], c.outs[0], *rest)))  # fmt: skip
+        def right(c: Call) -> None:
+            super(FaultyDevice, self).reduction(op, c.ins[0], c.outs[0], *rest)
+
+        self.run(Call(op, [input], [output], right))
 
 
 def on_cpu(op: OpRecord, given: list[Any], outs: list[Any]) -> Any:
@@ -199,10 +218,7 @@ def strides_ignored(call: Call) -> None:
     """Operands are read as if they were contiguous."""
 
     def change(b: Buffer) -> Buffer:
-        dense = []
-        for n in reversed(b.shape):
-            dense.insert(0, 1 if not dense else dense[0] * last)
-            last = max(n, 1)
+        dense = [math.prod(b.shape[d + 1 :]) for d in range(len(b.shape))]
         at_stake = [s for s, n in zip(b.strides, b.shape, strict=True) if n > 1]
         return b if 0 in at_stake or 0 in b.shape else b._replace(strides=tuple(dense))
 
@@ -273,7 +289,9 @@ def input_changed(call: Call) -> None:
 def other_dims(call: Call) -> None:
     """Wrong along every dim but the last."""
     call.run()
-    names = [a["name"] for a in records()[call.op].data["arguments"]] if call.op in records() else []
+    names = (
+        [a["name"] for a in records()[call.op].data["arguments"]] if call.op in records() else []
+    )
     if "dim" not in names or not call.reads():
         return
     dim = call.ins[names.index("dim")] if len(call.ins) == len(names) else None
@@ -290,5 +308,161 @@ def one_dtype(call: Call) -> None:
             a[...] = 0
 
 
-FAULTS = [zeroed_fast_path, forgotten_tail, one_length, strides_ignored, offsets_refused, beyond_2_to_16,
-          beyond_2_to_20, empty_unwritten, written_outside, input_changed, other_dims, one_dtype]  # fmt: skip
+FAULTS = [
+    zeroed_fast_path, forgotten_tail, one_length, strides_ignored, offsets_refused, beyond_2_to_16,
+    beyond_2_to_20, empty_unwritten, written_outside, input_changed, other_dims, one_dtype,
+]  # fmt: skip
+
+
+# ---- faults of the template's formula "copy" ----
+
+
+def _copies(call: Call) -> bool:
+    if call.op != "copy":
+        call.run()
+        return False
+    return True
+
+
+def source_strides_ignored(call: Call) -> None:
+    if _copies(call):
+        strides_ignored(call)
+
+
+def target_strides_ignored(call: Call) -> None:
+    """The target is written as if it were contiguous, which leaves what it is alone."""
+    if not _copies(call):
+        return
+    call.run()
+    for a in call.results():
+        dense = np.ascontiguousarray(a)
+        if not a.flags.c_contiguous and a.size:
+            memory = np.lib.stride_tricks.as_strided(a, a.shape, dense.strides)
+            memory[...] = dense
+
+
+def cast_rounds(call: Call) -> None:
+    """To integers by rounding, not towards zero."""
+    if not _copies(call):
+        return
+    call.run()
+    (a,), (out,) = call.reads() or [np.zeros(0)], call.results()
+    if out.dtype.kind in "iu" and a.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            out[...] = np.rint(a)
+
+
+def cast_to_bool_by_int(call: Call) -> None:
+    """Of 0.25 a False."""
+    if not _copies(call):
+        return
+    call.run()
+    (a,), (out,) = call.reads() or [np.zeros(0)], call.results()
+    if out.dtype == bool and a.dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            out[...] = np.where(np.isfinite(a), np.trunc(a), 1) != 0
+
+
+def cast_through_float32(call: Call) -> None:
+    """Integers lose their last digits on the way."""
+    if not _copies(call):
+        return
+    call.run()
+    (a,), (out,) = call.reads() or [np.zeros(0)], call.results()
+    if a.dtype == np.int64 and out.dtype == np.int32:
+        out[...] = a.astype(np.float32).astype(np.int64).astype(np.int32)
+
+
+COPY_FAULTS = [source_strides_ignored, target_strides_ignored, cast_rounds, cast_to_bool_by_int,
+               cast_through_float32]  # fmt: skip
+
+
+# ---- streams ----
+
+
+class LazyDevice(NumpyDevice):
+    """Nothing runs before it is waited for; `racing` kernels and templates run at once."""
+
+    name = "lazy"
+    flags = Backend.CACHING | Backend.HOST_MEMORY | Backend.CPU_FALLBACK
+    dtypes = (fa.bool, fa.int32, fa.int64, fa.float32, fa.float64)
+    racing: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queues: dict[int, list[Callable[[], Any]]] = {}
+        self.streams = self.events = 0
+        self.done: dict[int, tuple[int, int]] = {}  # event: its stream, what that has yet to do
+        self.kernels = {name: self._late(name, k) for name, k in NumpyDevice.kernels.items()}
+
+    def device_count(self) -> int:
+        return 1
+
+    def push(self, stream: int, work: Callable[[], Any]) -> None:
+        self.queues.setdefault(stream, []).append(work)
+
+    def finish(self, stream: int) -> None:
+        queue = self.queues.setdefault(stream, [])
+        while queue:
+            queue.pop(0)()
+
+    def _late(self, name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def late(*args: Any) -> None:
+            if self.racing == name:
+                kernel(*args)
+            else:
+                self.push(fa.lazy.current_stream().handle, lambda: kernel(*args))
+
+        return late
+
+    def pointwise(self, op: str, *rest: Any) -> None:
+        self._order(op, rest[-1], lambda: super(LazyDevice, self).pointwise(op, *rest))
+
+    def reduction(self, op: str, *rest: Any) -> None:
+        self._order(op, rest[-1], lambda: super(LazyDevice, self).reduction(op, *rest))
+
+    def _order(self, op: str, stream: int, work: Callable[[], Any]) -> None:
+        if self.racing == op:
+            work()
+        else:
+            self.push(stream, work)
+
+    def copy(
+        self, dst: int, dst_index: int, src: int, src_index: int, nbytes: int, stream: int
+    ) -> None:
+        self.push(stream, lambda: ctypes.memmove(dst, src, nbytes))
+
+    def create_stream(self, index: int, priority: int) -> int:
+        self.streams += 1
+        return self.streams
+
+    def synchronize_stream(self, index: int, stream: int) -> None:
+        self.finish(stream)
+
+    def query_stream(self, index: int, stream: int) -> bool:
+        return not self.queues.get(stream)
+
+    def synchronize_device(self, index: int) -> None:
+        for stream in list(self.queues):
+            self.finish(stream)
+
+    def create_event(self, index: int, timing: bool) -> int:
+        self.events += 1
+        return self.events
+
+    def destroy_event(self, index: int, event: int) -> None:
+        pass
+
+    def record_event(self, index: int, event: int, stream: int) -> None:
+        self.done[event] = (stream, False)
+        self.push(stream, lambda: self.done.__setitem__(event, (stream, True)))
+
+    def wait_event(self, index: int, event: int, stream: int) -> None:
+        self.push(stream, lambda: self.synchronize_event(index, event))
+
+    def query_event(self, index: int, event: int) -> bool:
+        return event not in self.done or bool(self.done[event][1])
+
+    def synchronize_event(self, index: int, event: int) -> None:
+        while not self.query_event(index, event):
+            self.queues[self.done[event][0]].pop(0)()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -85,15 +86,25 @@ class Around:
     """
 
     def __init__(self, wanted: list[Any], device: Any) -> None:
-        self.watched = []
+        self.watched: list[Any] = []
+        self.held: list[Any] = []
         holes = []
         for t in wanted:
             if t.numel() == 0 or t.dtype == facula.bool:
                 continue
-            parts = [facula.full(t.shape, junk(t.dtype), dtype=t.dtype, device=device)
-                     for _ in range(3)]  # fmt: skip
-            holes.append(parts.pop(1))
-            self.watched += parts
+            if t.nbytes % 512:  # what the cache adds to a block is nobody's
+                holes.append(facula.full(t.shape, junk(t.dtype), dtype=t.dtype, device=device))
+                continue
+            parts: list[Any] = []
+            for _ in range(24):  # what is free elsewhere is taken first
+                parts.append(facula.full(t.shape, junk(t.dtype), dtype=t.dtype, device=device))
+                places = [p.data_ptr() for p in parts[-3:]]
+                steps = {b - a for a, b in itertools.pairwise(places)}
+                if len(places) == 3 and len(steps) == 1 and 0 < steps.pop() < t.nbytes + 4096:
+                    holes.append(parts.pop(-2))
+                    self.watched += parts[-2:]
+                    break
+            self.held += parts
 
     def check(self) -> None:
         for t in self.watched:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +27,13 @@ from facula.testing._arguments import (
     mapped,
     tensors,
 )
-from facula.testing._samples import OpRecord
-from facula.testing._sizes import Grown
+from facula.testing._samples import OpRecord, Sample
+from facula.testing._sizes import TILES, Grown
 
 if TYPE_CHECKING:
     from facula.testing.conformance import _Suite
 
 _LARGE = 10**7  # elements of a result
-_CURVES = 3  # of the joint sizes, how many have their gradients checked
 
 
 class Sized:
@@ -66,23 +66,31 @@ class Sized:
             return
         turns = list(_sizes.together(text))
         if self.own:
-            for i, grown in enumerate(turns):
-                yield grown, "layouts out dtypes" + (" gradient" if i >= len(turns) - _CURVES else "")
+            for i, grown in enumerate(turns):  # in one of them all sizes are large
+                all_of_it = i in (3, (number + 4) % len(TILES))
+                yield grown, "layouts out dtypes gradient" if all_of_it else "plain"
             for grown in _sizes.each_dim(self.op, turns[3 % len(turns)]):
                 yield grown, "plain"
         else:  # the first, in which all are large; the others in turn
             picked = [turns[3 % len(turns)], *turns[number::3][:2]]
             for i, grown in enumerate(dict.fromkeys(picked)):
-                yield grown, "layouts out" + (" gradient" if i == 0 else "")
+                yield grown, "layouts out" + (" gradient dtypes" if i == 0 else "")
         for grown in _sizes.empty(text):
             yield grown, "plain out"
         along = _sizes.rows(self.op, index, self.suite.shapes.get(index, []))
         if self.own and number < 3:
             along = along or _sizes.symbols(text)[-1:]
             yield from ((g, "plain") for g in _sizes.alone(text, along[-1:], _sizes.ROWS))
-            yield from ((g, "plain") for g in _sizes.alone(text, _sizes.symbols(text), _sizes.TILES))
+            for g in _sizes.alone(text, _sizes.symbols(text), _sizes.TILES):
+                yield g, "layouts out gradient" if g.sizes[0][1] == 17 else "plain"
+            if "out" not in (self.op.variants or ()):  # results that fill their blocks of memory
+                for g in _sizes.alone(text, _sizes.symbols(text), (128,)):
+                    yield g, "watched"
         elif number == 0:  # each length with some operators of the kind
-            some = list(_sizes.ROWS)[sum(map(ord, self.op.name)) % 10 :: 10]
+            number_of = zlib.crc32(self.op.name.encode())
+            some = list(_sizes.ROWS)[number_of % 10 :: 10]
+            some += [2**16 + 17] if number_of % 4 == 0 else []
+            some += [_sizes.LONG] if number_of % 16 == 0 else []
             yield from ((g, "plain") for g in _sizes.alone(text, _sizes.symbols(text)[-1:], some))
         if self.own and number < 2:
             yield from ((g, "plain") for g in _sizes.long_rows(self.op, text, along))
@@ -94,27 +102,43 @@ class Sized:
         if not dtypes:
             return
         for dtype in dtypes if "dtypes" in checks else dtypes[:1]:
-            for literals in (False, True):
-                grown = Grown(grown.text, grown.sizes, literals, grown.dim, grown.data)
-                sample = grown.sample(self.op)
+            for variant in grown.variants():
+                sample = variant.sample(self.op)
                 if sample is None:
                     continue
                 args, kwargs = made(sample, dtype)
-                if not self.sensible(args, kwargs):
-                    continue
-                layouts = LAYOUTS if "layouts" in checks and dtype == dtypes[0] else LAYOUTS[:1]
-                for layout in layouts:
-                    suite.checked(self.op, f"{layout} sizes", str(grown), dtype,
-                                  lambda a=args, k=kwargs, d=dtype, lay=layout: self.values(a, k, d, lay))  # fmt: skip
-                if "out" in checks and "out" in (self.op.variants or ()) and dtype == dtypes[0]:
-                    suite.checked(self.op, "out= of other sizes", str(grown), dtype,
-                                  lambda a=args, k=kwargs, d=dtype: self.into(a, k, d))  # fmt: skip
-                if "gradient" in checks and dtype in ("float32", "float64") and self.op.differentiable:
-                    suite.checked(self.op, "gradient of other sizes", str(grown), dtype,
-                                  lambda s=sample, d=dtype: suite.gradient(self.op, self.call, s, d))  # fmt: skip
-                break
+                if self.sensible(args, kwargs, variant.data):
+                    self.each(variant, sample, args, kwargs, dtype, checks, dtype == dtypes[0])
+                    break
 
-    def sensible(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    def each(
+        self,
+        grown: Grown,
+        sample: Sample,
+        args: Any,
+        kwargs: Any,
+        dtype: str,
+        checks: str,
+        all_: bool,
+    ) -> None:
+        suite, op = self.suite, self.op
+
+        def check(name: str, run: Callable[..., None], *given: Any) -> None:
+            suite.checked(op, f"{name} of other sizes", str(grown), dtype, lambda: run(*given))
+
+        watched = checks != "plain" or not all(new for _, new in grown.sizes)
+        for layout in LAYOUTS if "layouts" in checks and all_ else LAYOUTS[:1]:
+            place = (args, kwargs, dtype, layout)
+            check(layout, self.values, *place, watched and layout == "plain")
+            if "out" in checks and suite.has_inplace(op) and layout in ("offset", "sliced"):
+                check(f"in-place, {layout}", self.values, *place, False, True)
+        if "out" in checks and "out" in (op.variants or ()) and all_:
+            check("out=", self.into, args, kwargs, dtype)
+        real = dtype in ("float32", "float64")
+        if "gradient" in checks and real and op.differentiable:
+            check("gradient", suite.gradient, op, self.call, sample, dtype)
+
+    def sensible(self, args: list[Any], kwargs: dict[str, Any], data: str) -> bool:
         """Does the CPU take these sizes, and at a cost that can be borne?"""
         suite = self.suite
         sizes = [t.numel() for t in tensors((args, kwargs))]
@@ -123,13 +147,14 @@ class Sized:
         suite.slack = 1.0 if self.op.kind == "pointwise" else math.sqrt(max([1, *shape]))
         if any(suite.lacks_dtype(t.dtype) for t in tensors((args, kwargs))):
             return False
-        try:
-            meta = self.call(*mapped(args, _to_meta), **mapped(kwargs, _to_meta))
-            sizes += [t.numel() for t in tensors([meta])]
-        except Exception:  # what depends on values
-            pass
-        if max([0, *sizes]) > _LARGE:
-            return False
+        if max([0, *sizes]) > 1 << 12:
+            try:
+                meta = self.call(*mapped(args, _to_meta), **mapped(kwargs, _to_meta))
+                sizes += [t.numel() for t in tensors([meta])]
+            except Exception:  # what depends on values
+                pass
+            if max(sizes) > _LARGE:
+                return False
         try:
             self.want = self.on_cpu(args, kwargs)
         except Exception:
@@ -141,15 +166,19 @@ class Sized:
                 again.append([array(t).tobytes() for t in tensors([self.on_cpu(args, kwargs)])])
             if again[0] != again[1]:
                 return False
-        self.given, suite.explained = [args, kwargs], self.explained
-        suite.named = {dtype_name(t.dtype) for t in tensors((args, kwargs, [self.want]))}
+        self.given, self.wanted = [args, kwargs], [array(t) for t in tensors([self.want])]
+        suite.explained = self.explained
+        if data:  # tell even small values from 0
+            floats = [w for w in self.wanted if w.dtype.kind in "fc"]
+            suite.slack *= min([1.0, *(float(np.abs(w).max(initial=0)) for w in floats)])
+        suite.names((args, kwargs, self.want))
         return True
 
     def explained(self, a: Any, b: Any, rtol: float, atol: float) -> bool:
-        """Would rounding of the arguments change the CPU's result as much, or did it overflow?"""
-        finite = np.isfinite(b)
-        if not finite.all() and all(np.isfinite(array(t)).all() for t in tensors(self.given)):
-            return True  # the order of what overflows is the device's
+        """Would rounding of the arguments change the CPU's result as much?
+
+        Where a sum or product of finite numbers overflows, it does so in an order of the device's.
+        """
         rng = np.random.default_rng(0)
         most = 0.0
         for _ in range(2):
@@ -157,23 +186,32 @@ class Sized:
             def rounded(t: Any) -> Any:
                 if not t.is_floating_point():
                     return t.clone()
-                noise = facula.tensor(rng.uniform(-1, 1, tuple(t.shape)) * 2 * facula.finfo(t.dtype).eps)
+                noise = facula.tensor(
+                    rng.uniform(-1, 1, tuple(t.shape)) * 2 * facula.finfo(t.dtype).eps
+                )
                 return (t.double() * (1 + noise)).to(t.dtype)
 
             found = self.call(*mapped(self.given[0], rounded), **mapped(self.given[1], rounded))
-            for x, y in zip(tensors([found]), tensors([self.want]), strict=True):
-                if x.is_floating_point() and x.numel() > 0 and array(y).shape == b.shape:
-                    most = max(most, float(np.abs(array(x) - array(y)).max()))
+            for x, y in zip(tensors([found]), self.wanted, strict=True):
+                if x.is_floating_point() and x.numel() > 0 and y.shape == b.shape:
+                    most = max(most, float(np.abs(array(x) - y).max()))
+        finite = all(np.isfinite(array(t)).all() for t in tensors(self.given))
+        free = finite and self.op.kind != "pointwise" and any(b is w for w in self.wanted)
         with np.errstate(all="ignore"):
-            return bool((np.abs(a - b) <= atol + rtol * np.abs(b) + 8 * most).all())
+            near = (a == b) | (np.abs(a - b) <= atol + rtol * np.abs(b) + 8 * most)
+            near |= np.isnan(a) & np.isnan(b)
+            return bool((near | (free & ~np.isfinite(b))).all())
 
     def on_cpu(self, args: Any, kwargs: Any) -> Any:
         """The CPU's result; of its own copies where the operator writes to them."""
         return self.call(*mapped(args, lambda t: t.clone()), **mapped(kwargs, lambda t: t.clone()))
 
-    def values(self, args: Any, kwargs: Any, dtype: str, layout: str) -> None:
+    def values(
+        self, args: Any, kwargs: Any, dtype: str, layout: str, watched: bool, inplace: bool = False
+    ) -> None:
         """The result, the arguments afterwards, and the memory beside all of them."""
         suite = self.suite
+        call = suite.inplace_form(self.op) if inplace else self.call
         pairs: list[tuple[Any, Any]] = []
 
         def place(t: Any) -> tuple[Any, Any]:
@@ -185,26 +223,31 @@ class Sized:
 
         placed = mapped([args, kwargs], lambda t: _Pair(place(t)))
         here, there = (_unpaired(placed, i) for i in (0, 1))
-        if layout != "plain" and not any(b.shape != t.shape or not b.is_contiguous()
-                                          for b, t in zip(tensors(here), tensors([args, kwargs]), strict=True)):  # fmt: skip
-            if layout != "offset":
-                raise suite.skip
-        try:
-            want = self.call(*here[0], **here[1])
-        except Exception:
-            raise suite.skip from None
-        around = Around(tensors([want]) if layout == "plain" else [], suite.device)
+        other = layout == "offset" or any(not h.is_contiguous() for h in tensors(here))
+        if layout != "plain" and not other:  # no operand has dims for it
+            raise suite.skip
+        want = self.want
+        if layout != "plain" or inplace or self.op.kind == "mutation":
+            self.given = mapped(here, lambda t: t.clone())
+            try:
+                want = call(*here[0], **here[1])
+            except Exception:
+                raise suite.skip from None
+        around = Around(tensors([want]) if watched else [], suite.device)
         if self.random and self.op.kind == "mutation":
             for t in tensors(there):
                 if t.is_floating_point():
                     t.fill_(math.nan)
         elsewhere = {} if tensors(there) else suite.elsewhere(self.op)
-        got = self.call(*there[0], **there[1], **elsewhere)
+        got = call(*there[0], **there[1], **elsewhere)
         if self.random:
             _alike(got, want)
             around.check()
             return
-        suite.compare(self.op, got, want, dtype)
+        self.wanted = [array(t) for t in tensors([want])]
+        for g, w, values in zip(tensors([got]), tensors([want]), self.wanted, strict=True):
+            suite.same_kind(g, w)
+            suite.close(self.op, array(g.cpu()), values, dtype, w.dtype)
         for base, moved in pairs:
             suite.close(self.op, array(moved.cpu()), array(base), dtype, base.dtype,
                         "an argument, or memory beside it: ")  # fmt: skip
@@ -266,4 +309,6 @@ def _alike(got: Any, want: Any) -> None:
         both = np.concatenate([a, b])
         apart = [np.searchsorted(x, both, side="right") / x.size for x in (a, b)]
         most = np.abs(apart[0] - apart[1]).max()
-        assert most < 3 * math.sqrt(2 / a.size), f"distributed otherwise than the CPU's ({most:.2f})"
+        assert most < 3 * math.sqrt(2 / a.size), (
+            f"distributed otherwise than the CPU's ({most:.2f})"
+        )

@@ -42,11 +42,34 @@ class Grown:
             made = evaluate(_replaced(self.text, dict(self.sizes), self.literals), rng)
         except (ValueError, MemoryError):  # say, integers from an empty interval
             return None
+        arrays = [a for a in made.args if isinstance(a, np.ndarray)]
+        if max((a.size for a in arrays), default=0) > 8 * _MOST and not self.far:
+            return None
         if self.dim is not None and not _put(op, made, "dim", self.dim):
             return None
         if self.data:
             made.args = [_long(a, self.data) for a in made.args]
         return made
+
+    @property
+    def far(self) -> bool:
+        """Is one of the sizes itself that large?"""
+        return any(new > _MOST for _, new in self.sizes)
+
+    def variants(self) -> Iterator[Grown]:
+        """What the sizes may mean for other numbers of the sample, the likeliest first."""
+        changed = dict(self.sizes)
+        multiples = {}
+        for size in symbols(self.text):
+            for old in sorted(changed, reverse=True):
+                if size not in changed and size % old == 0:  # say, 4 gates of 3
+                    multiples[size] = size // old * changed[old]
+                    break
+        more = [{}, multiples, *({s: n} for s, n in multiples.items() if len(multiples) > 1)]
+        for added in more[: 1 if not multiples else 5]:
+            for literals in (False, True):
+                sizes = tuple({**changed, **added}.items())
+                yield Grown(self.text, sizes, literals, self.dim, self.data)
 
     def __str__(self) -> str:
         changes = ", ".join(f"{old} as {new}" for old, new in self.sizes)
@@ -124,10 +147,11 @@ def _put(op: OpRecord, sample: Sample, name: str, value: int) -> bool:
     return True
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def _different(n: int) -> np.ndarray:
     """Different in float32, with a product near 1."""
-    order = np.random.default_rng(n).permutation(n)
+    step = next(s for s in range(611953, 2 * n) if math.gcd(s, n) == 1)
+    order = np.arange(n) * step % n
     return 1.00066 + (order - (n - 1) / 2) * 2.0**-23
 
 

@@ -94,7 +94,9 @@ def run(
     ]
     chunks = [names[i : i + _CHUNK] for i in range(0, len(names), _CHUNK)]
     with backends.allow_fallback(suite.name, fallback), _pool(jobs) as pool:
-        part = functools.partial(_part, device, (fallback, sizes, first), library if jobs > 1 else None)
+        part = functools.partial(
+            _part, device, (fallback, sizes, first), library if jobs > 1 else None
+        )
         for report in pool(part, chunks):
             suite.report.add(report)
             _show(f"{len(suite.report.ways)} of {len(names)} operators")
@@ -285,17 +287,21 @@ class _Suite:
     # ---- checks ----
 
     def both(
-        self, op: OpRecord, call: Callable[..., Any], args: Any, kwargs: Any, spread_out: bool = False
+        self,
+        op: OpRecord,
+        call: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        spread_out: bool = False,
     ) -> tuple[Any, Any]:
         """The CPU's result (or error) and the device's."""
+        self.names((args, kwargs))
         if spread_out:
             args, kwargs = mapped(args, spread), mapped(kwargs, spread)
         moved = self.moved(args), self.moved(kwargs)
         if spread_out:
             moved = mapped(moved, spread)
         there = {} if tensors((args, kwargs)) else self.elsewhere(op)
-        self.named = {dtype_name(t.dtype) for t in tensors((args, kwargs))}
-        self.named |= {dtype_name(v) for v in leaves((args, kwargs)) if isinstance(v, facula.dtype)}
         try:
             want = call(*args, **kwargs)
         except Exception as error:
@@ -311,12 +317,17 @@ class _Suite:
             raise AssertionError(
                 f"the CPU raises {type(error).__name__} and the device does not"
             ) from None
-        self.named |= {dtype_name(t.dtype) for t in tensors([want])}
+        self.names((args, kwargs, want))
         got = call(*moved[0], **moved[1], **there)
         for given, mine in zip(tensors((args, kwargs)), tensors(moved), strict=True):
             if self.fixed:
                 self.close(op, array(mine.cpu()), array(given), "", given.dtype, "an argument: ")
         return want, got
+
+    def names(self, values: Any) -> None:
+        """Note the dtypes that a check names, in its arguments and results, and may not find."""
+        self.named = {dtype_name(t.dtype) for t in tensors(values)}
+        self.named |= {dtype_name(v) for v in leaves(values) if isinstance(v, facula.dtype)}
 
     def elsewhere(self, op: OpRecord) -> dict[str, Any]:
         """What says the device where no tensor does."""
@@ -359,17 +370,20 @@ class _Suite:
         self.compare(op, got, want, dtype)
 
     def inplace(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
-        if "inplace" not in (op.variants or ()) or f"Tensor.{op.base_name}" not in op.python:
-            raise _Skip
         args, kwargs = made(sample, dtype)
-        if not args or not isinstance(args[0], facula.Tensor):
+        if not self.has_inplace(op) or not args or not isinstance(args[0], facula.Tensor):
             raise _Skip
-        name = f"{op.base_name}_"
-        want, got = self.both(op, lambda self, *a, **k: getattr(self, name)(*a, **k), args, kwargs)
+        want, got = self.both(op, self.inplace_form(op), args, kwargs)
         self.compare(op, got, want, dtype)
 
+    def has_inplace(self, op: OpRecord) -> bool:
+        return "inplace" in (op.variants or ()) and f"Tensor.{op.base_name}" in op.python
+
+    def inplace_form(self, op: OpRecord) -> Callable[..., Any]:
+        return lambda self, *a, **k: getattr(self, f"{op.base_name}_")(*a, **k)
+
     def stream(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
-        """Inputs that a stream's work still makes, after other work, where there was junk before."""
+        """Inputs that a stream still makes, after other work, where there was junk before."""
         args, kwargs = made(sample, dtype)
         lacking = [t for t in tensors((args, kwargs)) if self.lacks_dtype(t.dtype)]
         if lacking:
@@ -385,7 +399,7 @@ class _Suite:
                 want = call(*args, **kwargs)
             except Exception:
                 raise _Skip from None
-            self.named = {dtype_name(t.dtype) for t in tensors((args, kwargs, [want]))}
+            self.names((args, kwargs, want))
             elsewhere = {} if tensors(there) else self.elsewhere(op)
             got = call(*there[0], **there[1], **elsewhere)
             self.side.synchronize()
@@ -408,7 +422,6 @@ class _Suite:
 
     def gradient(self, op: OpRecord, call: Callable[..., Any], sample: Sample, dtype: str) -> None:
         args, kwargs = made(sample, dtype)
-        self.named = {dtype_name(t.dtype) for t in tensors((args, kwargs))}
         names = op.argument_names
         inputs = [
             (i, a) for i, a in enumerate(args)
@@ -424,6 +437,8 @@ class _Suite:
             for i, _ in inputs:
                 given[i] = given[i].detach().requires_grad_()
                 leaves.append(given[i])
+            if not results:
+                self.names((args, kwargs, call(*args, **kwargs)))
             values = [t for t in tensors([call(*given, **place(kwargs))]) if t.requires_grad]
             if not values:
                 raise _Skip
@@ -447,16 +462,17 @@ class _Suite:
             if isinstance(want, float) and op.reference:
                 np.testing.assert_allclose(got, want, *_TOLERANCE["float32"])
             return
-        assert got.device.type == self.name, f"the result is on {got.device}"
-        assert got.shape == want.shape, f"shape {tuple(got.shape)}, the CPU has {tuple(want.shape)}"
-        assert got.dtype == want.dtype, f"{got.dtype}, the CPU has {want.dtype}"
+        self.same_kind(got, want)
         a = array(got.cpu())
         if self.fixed:
             self.close(op, a, array(want), dtype, want.dtype)
 
-    def close(
-        self, op: OpRecord, a: Any, b: Any, dtype: str, stored: Any, what: str = ""
-    ) -> None:
+    def same_kind(self, got: Any, want: Any) -> None:
+        assert got.device.type == self.name, f"the result is on {got.device}"
+        assert got.shape == want.shape, f"shape {tuple(got.shape)}, the CPU has {tuple(want.shape)}"
+        assert got.dtype == want.dtype, f"{got.dtype}, the CPU has {want.dtype}"
+
+    def close(self, op: OpRecord, a: Any, b: Any, dtype: str, stored: Any, what: str = "") -> None:
         """Raise AssertionError unless two arrays are the same but for rounding."""
         assert a.shape == b.shape, f"{what}shape {a.shape}, the CPU has {b.shape}"
         equal = a == b
@@ -515,7 +531,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--op", action="append", help="only this operator")
     parser.add_argument("--no-fallback", action="store_true", help="nothing may run on the CPU")
     parser.add_argument("--quick", action="store_true", help="the samples' own sizes alone")
-    parser.add_argument("--first", action="store_true", help="an operator's first failure is enough")
+    parser.add_argument(
+        "--first", action="store_true", help="an operator's first failure is enough"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the operators")
     parser.add_argument("--list", action="store_true", help="how each operator runs")
     args = parser.parse_args(argv)

@@ -1,4 +1,5 @@
-// Kernels of single operators, and the registration. Write here what facula.backends.fallbacks() lists.
+// Kernels of single operators, and the registration. Write here what facula.backends.fallbacks() lists. These three train
+// a language model; what they do not take they refuse, saying why, and facula goes the next way.
 #include <algorithm>
 
 #include "loops.h"
@@ -8,33 +9,15 @@ namespace @NAME@ {
 
 namespace {
 
-bool is_float(int32_t dtype) { return dtype == FACULA_FLOAT32 || dtype == FACULA_FLOAT64; }
+// The call is left to the next way; the text is for facula's reports.
+int32_t refuse(const char* why) { return fail(FACULA_NOT_SUPPORTED, why); }
 
-// arange.start(start, end, step, dtype, device, out)
-int32_t arange(void*, const FaculaCall* call) {
-  const FaculaValue start = call->args[0], step = call->args[2];
-  const Operand out(*call->args[call->nargs - 1].at.tensors);
-  const bool whole = start.kind == FACULA_INT && step.kind == FACULA_INT;
-  return enqueue(call->index, call->stream, [=] {
-    const auto real = [](const FaculaValue& v) { return v.kind == FACULA_FLOAT ? v.at.f : static_cast<double>(v.at.i); };
-    for (int64_t i = 0; i < out.numel; ++i) {
-      char* const p = out.at({i});
-      if (whole) {
-        const int64_t v = start.at.i + i * step.at.i;
-        store(out.dtype, p, 0, 1, &v);
-      } else {
-        const double v = real(start) + static_cast<double>(i) * real(step);
-        store(out.dtype, p, 0, 1, &v);
-      }
-    }
-    return int32_t{FACULA_OK};
-  });
-}
+bool is_float(int32_t dtype) { return dtype == FACULA_FLOAT32 || dtype == FACULA_FLOAT64; }
 
 // bmm(self, mat2, out)
 int32_t bmm(void*, const FaculaCall* call) {
   const Operand a(*call->args[0].at.tensors), b(*call->args[1].at.tensors), out(*call->args[2].at.tensors);
-  if (!is_float(out.dtype) || a.dtype != out.dtype || b.dtype != out.dtype) return FACULA_NOT_SUPPORTED;
+  if (!is_float(out.dtype) || a.dtype != out.dtype || b.dtype != out.dtype) return refuse("float32 and float64 alone");
   return enqueue(call->index, call->stream, [=] {
     const auto run = [&]<typename T>(T) {
       const int64_t inner = a.sizes[2], columns = out.sizes[2];
@@ -67,7 +50,7 @@ bool wrap(int64_t& i, int64_t size) {
 // index_long(self, indices, out): rows of self
 int32_t index_long(void*, const FaculaCall* call) {
   const FaculaTensor* const given = only_index(call->args[1]);
-  if (given == nullptr || given->dtype != FACULA_INT64) return FACULA_NOT_SUPPORTED;
+  if (given == nullptr || given->dtype != FACULA_INT64) return refuse("one int64 index of the first dim alone");
   const Operand self(*call->args[0].at.tensors), index(*given), out(*call->args[2].at.tensors);
   return enqueue(call->index, call->stream, [=] {
     int32_t status = FACULA_OK;
@@ -89,12 +72,12 @@ int32_t index_long(void*, const FaculaCall* call) {
 // index_put_long(self, indices, values, accumulate, out): the same places written
 int32_t index_put_long(void*, const FaculaCall* call) {
   const FaculaTensor* const given = only_index(call->args[1]);
-  if (given == nullptr || given->dtype != FACULA_INT64) return FACULA_NOT_SUPPORTED;
+  if (given == nullptr || given->dtype != FACULA_INT64) return refuse("one int64 index of the first dim alone");
   const Operand self(*call->args[0].at.tensors), index(*given), values(*call->args[2].at.tensors),
       out(*call->args[4].at.tensors);
   const bool accumulate = call->args[3].at.i != 0;
-  if (accumulate && !is_float(out.dtype)) return FACULA_NOT_SUPPORTED;
-  if (values.dtype != out.dtype) return FACULA_NOT_SUPPORTED;
+  if (accumulate && !is_float(out.dtype)) return refuse("sums of float32 and float64 alone");
+  if (values.dtype != out.dtype) return refuse("values of the dtype of self alone");
   return enqueue(call->index, call->stream, [=] {
     int32_t status = FACULA_OK;
     if (self.data != out.data) {
@@ -130,31 +113,10 @@ int32_t index_put_long(void*, const FaculaCall* call) {
   });
 }
 
-// gather(self, dim, index, sparse_grad, out)
-int32_t gather(void*, const FaculaCall* call) {
-  const Operand self(*call->args[0].at.tensors), index(*call->args[2].at.tensors), out(*call->args[4].at.tensors);
-  if (self.sizes.empty() || out.sizes.empty() || index.dtype != FACULA_INT64) return FACULA_NOT_SUPPORTED;
-  const size_t dim = static_cast<size_t>(call->args[1].at.i < 0 ? call->args[1].at.i + static_cast<int64_t>(self.sizes.size())
-                                                                : call->args[1].at.i);
-  return enqueue(call->index, call->stream, [=] {
-    int32_t status = FACULA_OK;
-    for_each_index(out.sizes, 0, [&](std::vector<int64_t> at) {
-      char* const place = out.at(at);
-      int64_t i = *reinterpret_cast<const int64_t*>(index.at(at));
-      if (i < 0 || i >= self.sizes[dim]) {
-        status = FACULA_INDEX_ERROR;
-        return;
-      }
-      at[dim] = i;
-      std::memcpy(place, self.at(at), itemsize(out.dtype));
-    });
-    return status == FACULA_OK ? status : fail(status, "gather(): an index is out of range");
-  });
-}
-
 const FaculaKernelEntry kKernels[] = {
-    {"arange.start", arange}, {"bmm", bmm},       {"index_long", index_long},
-    {"index_put_long", index_put_long}, {"gather", gather},
+    {"bmm", bmm},
+    {"index_long", index_long},
+    {"index_put_long", index_put_long},
 };
 
 }  // namespace

@@ -5,16 +5,17 @@
 #include "loops.h"
 #include "templates.h"
 
-namespace @NAME @{static thread_local bool divided_by_zero = false, negative_power = false, outside = false;
+namespace @NAME@ {
+static thread_local bool divided_by_zero = false, negative_power = false, outside = false;
 }
-#define FACULA_NOTE_ZERO_DIVISION() @NAME @ ::divided_by_zero = true
-#define FACULA_NOTE_NEGATIVE_POWER() @NAME @ ::negative_power = true
-#define FACULA_NOTE_OUTSIDE(low, high) @NAME @ ::outside = true
+#define FACULA_NOTE_ZERO_DIVISION() @NAME@::divided_by_zero = true
+#define FACULA_NOTE_NEGATIVE_POWER() @NAME@::negative_power = true
+#define FACULA_NOTE_OUTSIDE(low, high) @NAME@::outside = true
 #include "facula/math.h"
 
-namespace @NAME @{
+namespace @NAME@ {
 
-    namespace math = facula::math;
+namespace math = facula::math;
 
 namespace {
 
@@ -80,16 +81,16 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
       table_of(kPointwise, [](const PointwiseEntry& e) { return key(e.op, e.variant, e.compute); });
   const int32_t compute = computed(call->compute);
   const auto found = table.find(key(call->op, call->variant, compute));
-  if (found == table.end()) return FACULA_NOT_SUPPORTED;
+  if (found == table.end()) return fail(FACULA_NOT_SUPPORTED, "no formula in this dtype");
   const PointwiseEntry* const entry = found->second;
   std::vector<Operand> ins, outs;
   for (int32_t i = 0; i < call->nins; ++i) ins.emplace_back(call->ins[i]);
   for (int32_t i = 0; i < call->nouts; ++i) outs.emplace_back(call->outs[i]);
   for (const Operand& o : ins) {
-    if (o.dtype >= FACULA_COMPLEX64) return FACULA_NOT_SUPPORTED;
+    if (o.dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no complex numbers");
   }
   for (const Operand& o : outs) {
-    if (o.dtype >= FACULA_COMPLEX64) return FACULA_NOT_SUPPORTED;
+    if (o.dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no complex numbers");
   }
   std::vector<FaculaValue> values(call->values, call->values + call->nvalues);
   const uint32_t masks = call->masks;
@@ -134,7 +135,7 @@ int32_t reduction(void*, const FaculaReduction* call) {
   const int32_t compute = computed(call->compute);
   const auto found = table.find(key(call->op, "", compute));
   const Operand in(*call->in), out(*call->out);
-  if (found == table.end() || in.dtype >= FACULA_COMPLEX64) return FACULA_NOT_SUPPORTED;
+  if (found == table.end() || in.dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no fold in this dtype");
   const FoldEntry* const entry = found->second;
   const size_t nreduced = static_cast<size_t>(call->nreduced);
   return enqueue(call->index, call->stream, [=] {

@@ -1,0 +1,109 @@
+"""The kit is red where a device is wrong: faults in kernels, templates, copies, streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import faulty_device as planted
+import pytest
+from facula import backends
+from facula.testing import _memory, conformance
+from faulty_device import FaultyDevice, LazyDevice
+
+# One of each kind of kernel that a vendor writes: products, windows, folds, scans, orders, indices,
+# rows, joins, triangles, tables, losses, optimizers; and the pointwise template.
+KERNELS = [
+    "bmm", "convolution", "max_pool", "sum", "cumsum", "sort", "gather", "index_put_long",
+    "softmax", "cat", "tril", "embedding", "nll_loss_forward", "adam_step", "add",
+]  # fmt: skip
+ROWS = [
+    "bmm",
+    "sum",
+    "cumsum",
+    "sort",
+    "gather",
+    "softmax",
+]  # that have rows, whose length may count
+ONLY = {
+    "one_length": ROWS,
+    "beyond_2_to_16": ROWS,
+    "beyond_2_to_20": ROWS,
+    "empty_unwritten": ["bmm", "sum", "index_put_long", "cat"],  # whose result is not empty then
+    "other_dims": ["cumsum", "sort", "gather", "softmax", "cat"],
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def devices() -> None:
+    for device in (FaultyDevice, LazyDevice):
+        if device.name not in backends.names():
+            backends.register(device())
+
+
+@pytest.fixture
+def plant() -> Iterator[Callable[[Any], None]]:
+    def put(fault: Any) -> None:
+        FaultyDevice.struck.clear()
+        FaultyDevice.fault = fault
+
+    yield put
+    FaultyDevice.fault = None
+
+
+def test_without_a_fault_it_is_green() -> None:
+    report = conformance.run("faulty", ["bmm", "sort", "add"])
+    assert not report.failures, "\n".join(map(str, report.failures[:20]))
+
+
+@pytest.mark.parametrize("fault", planted.FAULTS, ids=lambda f: f.__name__)
+def test_a_kernel(plant: Callable[[Any], None], fault: Any) -> None:
+    ops = ONLY.get(fault.__name__, KERNELS)
+    plant(fault)
+    report = conformance.run("faulty", ops, first=True)
+    green = set(ops) - {f.op for f in report.failures}
+    assert not green, f"wrong and green: {green & set(FaultyDevice.struck)}; never wrong: {green}"
+
+
+@pytest.mark.parametrize(
+    "fault", [planted.one_length, planted.beyond_2_to_16], ids=lambda f: f.__name__
+)
+def test_the_template(plant: Callable[[Any], None], fault: Any) -> None:
+    """Each formula sees some lengths of rows, and all of them together each."""
+    plant(fault)
+    ops = [
+        "neg",
+        "abs",
+        "sqrt",
+        "square",
+        "floor",
+        "ceil",
+        "trunc",
+        "sin",
+        "cos",
+        "exp",
+        "log",
+        "mul",
+        "sub",
+    ]
+    report = conformance.run(
+        "faulty", [*ops, "maximum", "minimum", "hypot", "lt", "eq"], first=True
+    )
+    assert FaultyDevice.struck and report.failures
+
+
+@pytest.mark.parametrize("fault", planted.COPY_FAULTS, ids=lambda f: f.__name__)
+def test_copies(plant: Callable[[Any], None], fault: Any) -> None:
+    plant(fault)
+    suite = conformance._Suite("faulty")
+    _memory.check(suite, True)
+    assert FaultyDevice.struck["copy"] and suite.report.failures
+
+
+@pytest.mark.parametrize("op", ["add", "mul", "relu", "sum", "bmm", "cumsum"])
+def test_a_stream_that_is_ignored(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = conformance.run("lazy", [op], sizes=False)
+    assert not report.failures, "\n".join(map(str, report.failures[:20]))
+    monkeypatch.setattr(LazyDevice, "racing", op)
+    report = conformance.run("lazy", [op], sizes=False)
+    assert any(f.op == op and f.check == "stream" for f in report.failures)
