@@ -25,6 +25,9 @@ class FACULA_API StorageImpl final : public RefCounted {
   Device device() const { return device_; }
   bool read_only() const { return read_only_; }
   bool resizable() const { return deleter_ == nullptr; }
+  // What wrap() was given.
+  Deleter deleter() const { return deleter_; }
+  void* context() const { return context_; }
   // Whether somebody outside keeps the address, who does not hold the storage.
   bool lent() const { return lent_; }
   void lend() { lent_ = true; }
