@@ -192,3 +192,21 @@ for t in threads: t.join()
 assert len(results) == 6
 for r in results: assert fa.allclose(r.sum(1), a @ a.sum(1))
 """)
+
+
+def test_half_written_counts_as_written() -> None:
+    """A graph that saved what was being changed refuses to go backward with it."""
+    run("""
+x = fa.rand(30000000, dtype=fa.float64)
+w = fa.ones(30000000, dtype=fa.float64, requires_grad=True)
+for change in (lambda: x.polygamma_(3), lambda: fa.polygamma(3, x, out=x), lambda: [x.copy_(x.flip(0)) for _ in range(200)],
+               lambda: [x.normal_() for _ in range(100)]):
+    y = (w * x).sum()
+    interrupted("change", change)
+    try:
+        y.backward()
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+    else:
+        raise AssertionError("backward went through")
+""")
