@@ -22,10 +22,10 @@ struct Vertex {
   Tensor tensor;
   intrusive_ptr<Node> node;
   Storage storage;
-  uint32_t references = 0;     // C++ ones, without the search's
+  uint32_t references = 0;      // C++ ones, without the search's
   uint32_t first = 0, end = 0;  // of the edges
-  PyObject* object = nullptr;  // whom the collector sees
-  bool is_ours = false;        // a VertexObject
+  PyObject* object = nullptr;   // whom the collector sees
+  bool is_ours = false;         // a VertexObject
   uint32_t count() const {
     return (node ? node->use_count() : storage ? storage->use_count() : tensor.impl()->use_count()) - 1;
   }

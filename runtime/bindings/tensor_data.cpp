@@ -63,7 +63,7 @@ PyObject* iterator_next(PyObject* self) {
   auto* it = reinterpret_cast<IteratorObject*>(self);
   FACULA_PY_TRY
   if (it->next >= it->end) return nullptr;
-  return wrap(indexing::select(tensor_of(it->tensor), 0, it->next++));
+  return in_class_of(it->tensor, wrap(indexing::select(tensor_of(it->tensor), 0, it->next++)));
   FACULA_PY_END(nullptr)
 }
 PyObject* iterator_hint(PyObject* self, PyObject*) {
@@ -82,7 +82,8 @@ PyType_Slot iterator_slots[] = {
     {0, nullptr},
 };
 PyType_Spec iterator_spec = {"facula.tensor_iterator", sizeof(IteratorObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, iterator_slots};
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             iterator_slots};
 
 // ---- NumPy ----
 void check_readable(const Tensor& t, const char* who) {

@@ -90,7 +90,7 @@ int set_grad_property(PyObject* self, PyObject* value, void*) {
 
 PyObject* get_data(PyObject* self, void*) {
   FACULA_PY_TRY
-  return wrap(detach(tensor_of(self)));
+  return in_class_of(self, wrap(detach(tensor_of(self))));
   FACULA_PY_END(nullptr)
 }
 // `t.data = other`: t keeps its identity, gradient and history, and shows other's memory.

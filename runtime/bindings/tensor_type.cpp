@@ -3,6 +3,8 @@
 #include "runtime/bindings/cycles.h"
 #include "runtime/bindings/hooks.h"
 #include "runtime/bindings/types.h"
+#include "runtime/iterate/result_type.h"
+#include "runtime/iterate/strided.h"
 
 #include <structmember.h>
 
@@ -287,6 +289,15 @@ std::vector<Def> merge(std::span<const Def> generated, std::initializer_list<con
   return all;
 }
 
+// A number that leaves for Python becomes a tensor of its own, of the dtype that numbers have.
+[[gnu::noinline]] Tensor number_as_tensor(const Tensor& number) {
+  ResultType type;
+  type.add(number);
+  Tensor t = make_empty({}, type.get());
+  copy_strided(t, number);
+  return t;
+}
+
 template <typename F>
 void* slot(F* f) {
   return reinterpret_cast<void*>(f);
@@ -305,6 +316,7 @@ void track(PyObject* tensor) {
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   FACULA_ASSERT(t.impl()->pyobject == nullptr);
+  if (!subclasses_in_use && type != tensor_type) note_subclass(type);
   TensorObject* o = allocate(type);
   t.impl()->pyobject = reinterpret_cast<PyObject*>(o);
   o->tensor = std::move(t);
@@ -314,6 +326,10 @@ PyObject* wrap_as(PyTypeObject* type, Tensor t) {
 PyObject* wrap(Tensor t) {
   TensorImpl* impl = t.impl();
   if (impl == nullptr) Py_RETURN_NONE;
+  if (impl->wrapped_number) [[unlikely]] {
+    t = number_as_tensor(t);
+    impl = t.impl();
+  }
   if (PyObject* o = impl->pyobject; o != nullptr) {
     if (impl->owns_pyobject) {
       take_from_tensor(impl);  // the tensor's reference to the object becomes the caller's

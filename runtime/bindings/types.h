@@ -16,7 +16,7 @@ struct TensorObject {
   PyObject_HEAD Tensor tensor;
   PyObject* dict;
   PyObject* weakrefs;
-  bool tracked;  // by track(), or from the start as an object of a subclass
+  bool tracked;     // by track(), or from the start as an object of a subclass
   uint32_t vertex;  // in the search for cycles that goes on, 0 if none; see cycles.h
 };
 extern PyTypeObject* tensor_type;
@@ -28,6 +28,20 @@ void track(PyObject* tensor);
 // A new object of `type` (a subtype of Tensor) for a tensor that has none yet.
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
 
+// ---- subclasses ----
+// Whether there was an object of a subclass whose operations give objects of the class: results are looked after
+// from then on.
+extern bool subclasses_in_use;
+void note_subclass(PyTypeObject* type);
+// `result` (stolen, may be null) as the classes of what was given have it.
+PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result);
+PyObject* in_class_of_object(PyObject* self, PyObject* result);
+inline PyObject* in_class_of(const FunctionSpec& spec, PyObject* const* slots, PyObject* result) {
+  return subclasses_in_use ? in_class_of_slots(spec, slots, result) : result;
+}
+inline PyObject* in_class_of(PyObject* self, PyObject* result) {
+  return subclasses_in_use ? in_class_of_object(self, result) : result;
+}
 // The Python object of a node of the backward graph; there may be several.
 struct NodeObject {
   PyObject_HEAD intrusive_ptr<Node> node;

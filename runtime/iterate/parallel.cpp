@@ -145,8 +145,8 @@ void move_to(int cpu) {
 
 // Cuts pieces whose work is long, so that a signal is noticed soon, and tells how much of one to do at a time.
 class Slices {
-  static constexpr int64_t kFirst = 16;              // a part of the first piece is done to see how long it takes
-  static constexpr double kLong = 20e6, kSoon = 2;   // nanoseconds; growth from one to the next
+  static constexpr int64_t kFirst = 16;             // a part of the first piece is done to see how long it takes
+  static constexpr double kLong = 20e6, kSoon = 2;  // nanoseconds; growth from one to the next
   int64_t grain_, size_ = 0;
 
  public:
