@@ -1,4 +1,4 @@
-"""The process ends while streams and daemon threads work on devices: with status 0 and nothing said."""
+"""The process ends while streams and threads work on devices: with status 0, saying nothing."""
 
 from __future__ import annotations
 

@@ -23,16 +23,16 @@ def test_graphs_die() -> None:
         if not roots:
             return
         try:
-            facula.autograd.backward(
-                roots, [facula.ones_like(r) for r in roots], create_graph=True
-            )
+            facula.autograd.backward(roots, [facula.ones_like(r) for r in roots], create_graph=True)
         except RuntimeError:  # no second derivative
             facula.autograd.backward(roots, [facula.ones_like(r) for r in roots])
         for what, tensors in (("input", inputs), ("result", roots)):
             for t in tensors:
                 t.tag = t
                 refs.append((f"{op.name}-{index}: {what}", weakref.ref(t)))
-        refs.extend((f"{op.name}-{index}: grad", weakref.ref(t.grad)) for t in inputs if t.grad is not None)
+        refs.extend(
+            (f"{op.name}-{index}: grad", weakref.ref(t.grad)) for t in inputs if t.grad is not None
+        )
 
     for op in DIFFERENTIABLE:
         for index in range(len(op.data["samples"])):

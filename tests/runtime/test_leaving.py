@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-# What daemon threads may be in: kernels, backward, hooks, Python called from C++, warnings, destructors.
+# What daemon threads may be in: kernels, backward, hooks, Python called from C++, destructors.
 WORK = """
 import os, sys, threading, time, warnings
 import facula as fa
@@ -121,7 +121,9 @@ def test_forked_children() -> None:
     run("""
 start(kernel, backward, hook, text)
 shared = fa.ones(1000, requires_grad=True)
-threading.Thread(target=lambda: [(shared * 2).sum().backward() for _ in iter(int, 1)], daemon=True).start()
+def add():
+    while True: (shared * 2).sum().backward()
+threading.Thread(target=add, daemon=True).start()
 warnings.simplefilter("ignore")  # of Python, about fork and threads
 for i in range(20):
     time.sleep(0.002)
