@@ -279,6 +279,8 @@ bool in_search(uint32_t vertex) {
   return vertex != 0 && current != nullptr && vertex < current->vertices.size() && current->check();
 }
 
+PyObject* object_of(uint32_t vertex) { return current->vertices[vertex].object; }
+
 int visit_vertex(uint32_t vertex, visitproc visit, void* arg) {
   const Vertex& v = current->vertices[vertex];
   for (uint32_t i = v.first; i < v.end; ++i) Py_VISIT(current->vertices[current->edges[i]].object);
