@@ -14,7 +14,6 @@ import math
 import os
 import re
 import sys
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
@@ -338,7 +337,7 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
         code, shape, data = stored[name]
         buffer = data()
         parts.append((name, code, shape, buffer))
-        crc = zlib.crc32(buffer, crc)
+        crc = fmt.crc32(buffer, crc)
     note = {"version": _VERSION, "crc32": crc, "tree": tree}
     if views:
         note["views"] = views
@@ -347,20 +346,24 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     if hasattr(f, "write"):
         _write_stream(f, pieces)
     else:
-        write_file(os.fsdecode(f), lambda file: file.writelines(pieces))
+        few = (part for piece in pieces for part in fmt.in_parts(piece))
+        write_file(os.fsdecode(f), lambda file: file.writelines(few))
 
 
 def _write_stream(stream: Any, pieces: Sequence[Any]) -> None:
     if isinstance(stream, io.TextIOBase):
         raise TypeError("save(): f is open for text, expected bytes: open the file in mode 'wb'")
     for piece in pieces:
-        # An unbuffered file may take a part at a time.
-        rest = memoryview(piece)
-        while rest.nbytes:
-            written = stream.write(rest)
-            if written is None and isinstance(stream, io.RawIOBase):
-                raise BlockingIOError("save(): f takes no more bytes now; open it in blocking mode")
-            rest = rest[len(rest) if written is None else written :]
+        for part in fmt.in_parts(piece):
+            # An unbuffered file may take a part at a time.
+            rest = part
+            while rest.nbytes:
+                written = stream.write(rest)
+                if written is None and isinstance(stream, io.RawIOBase):
+                    raise BlockingIOError(
+                        "save(): f takes no more bytes now; open it in blocking mode"
+                    )
+                rest = rest[len(rest) if written is None else written :]
 
 
 # ---- loading

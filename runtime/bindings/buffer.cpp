@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/bindings/types.h"
+#include "runtime/bindings/hooks.h"
 #include "runtime/core/checked.h"
 
 namespace facula::python {
@@ -112,6 +112,16 @@ void release_object(void* o) {
   AcquireGil gil;
   Py_DECREF(static_cast<PyObject*>(o));
 }
+void release_leading_object(void* o) {
+  --python_links;
+  release_object(o);
+}
+
+// May the collector find others through it? Not through a plain array.
+bool leads(PyObject* o) {
+  if (PyMemoryView_Check(o) != 0) o = PyMemoryView_GET_BUFFER(o)->obj;
+  return o != nullptr && PyObject_IS_GC(o) != 0;
+}
 
 // A tensor over foreign memory that `owner` (a reference that is taken) keeps alive.
 Tensor over_memory(Ref owner, void* data, IntList sizes, IntList strides, ScalarType dtype, bool read_only) {
@@ -119,9 +129,7 @@ Tensor over_memory(Ref owner, void* data, IntList sizes, IntList strides, Scalar
   FACULA_CHECK(reinterpret_cast<uintptr_t>(data) % type_info(dtype).alignment == 0, Value,
                "the array's memory is not aligned for its dtype; pass array.copy()");
   const size_t bytes = extent_bytes(sizes, strides, itemsize(dtype));
-  Storage storage = StorageImpl::wrap(data, bytes, Device{kCPU}, release_object, owner.get(), read_only);
-  owner.release();
-  return from_storage(std::move(storage), sizes, strides, 0, dtype);
+  return from_storage(storage_of(std::move(owner), data, bytes, read_only), sizes, strides, 0, dtype);
 }
 
 [[noreturn]] void unsupported(const char* who, std::string_view type) {
@@ -303,5 +311,18 @@ const PyGetSetDef exchange_properties[] = {
     {"__array_interface__", get_array_interface, nullptr, "The memory as NumPy describes it.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
+
+Storage storage_of(Ref owner, void* data, size_t bytes, bool read_only) {
+  const bool leading = leads(owner.get());
+  Storage s = StorageImpl::wrap(data, bytes, Device{kCPU}, leading ? release_leading_object : release_object,
+                                owner.get(), read_only);
+  owner.release();
+  python_links += leading ? 1 : 0;
+  return s;
+}
+
+PyObject* leading_owner(const StorageImpl& s) {
+  return s.deleter() == release_leading_object ? static_cast<PyObject*>(s.context()) : nullptr;
+}
 
 }  // namespace facula::python

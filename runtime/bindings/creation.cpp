@@ -145,15 +145,7 @@ PyObject* function_frombuffer(PyObject*, PyObject* const* args, Py_ssize_t n, Py
   FACULA_CHECK(numel == 0 || reinterpret_cast<uintptr_t>(data) % type_info(dtype).alignment == 0, Value,
                "frombuffer(): the memory at the offset is not aligned for ", dtype_name(dtype));
   const bool read_only = b->readonly != 0;
-  Storage storage = StorageImpl::wrap(
-      data, static_cast<size_t>(numel * size), Device{kCPU},
-      [](void* o) {
-        if (!interpreter_alive()) return;
-        AcquireGil gil;
-        Py_DECREF(static_cast<PyObject*>(o));
-      },
-      view.get(), read_only);
-  view.release();
+  Storage storage = storage_of(std::move(view), data, static_cast<size_t>(numel * size), read_only);
   Tensor t = from_storage(std::move(storage), {numel}, {1}, 0, dtype);
   if (requires_grad) set_requires_grad(t, true);
   return wrap(std::move(t));

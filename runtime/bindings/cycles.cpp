@@ -12,20 +12,23 @@ namespace {
 
 PyTypeObject* vertex_type = nullptr;
 
-// Stands for a node, or for a tensor without an object, while a collection goes on.
+// Stands for a node, for memory of Python's, or for a tensor without an object, while a collection goes on.
 struct VertexObject {
   PyObject_HEAD uint32_t vertex;
 };
 
-// A tensor or a node, which the search holds, with what it had when the search began.
+// A tensor, a node or memory, which the search holds, with what it had when the search began.
 struct Vertex {
   Tensor tensor;
   intrusive_ptr<Node> node;
+  Storage storage;
   uint32_t references = 0;      // C++ ones, without the search's
   uint32_t first = 0, end = 0;  // of the edges
   PyObject* object = nullptr;   // whom the collector sees
   bool is_ours = false;         // a VertexObject
-  uint32_t count() const { return (node ? node->use_count() : tensor.impl()->use_count()) - 1; }
+  uint32_t count() const {
+    return (node ? node->use_count() : storage ? storage->use_count() : tensor.impl()->use_count()) - 1;
+  }
 };
 
 struct Search {
@@ -46,7 +49,9 @@ Search* current = nullptr;  // guarded by the GIL
 
 // ---- before a collection ----
 
-bool may_lead_on(const TensorImpl& t) { return t.base || t.autograd; }
+PyObject* owner_of(const TensorImpl& t) { return t.storage ? leading_owner(*t.storage) : nullptr; }
+
+bool may_lead_on(const TensorImpl& t) { return t.base || t.autograd || owner_of(t) != nullptr; }
 
 // The tensors and nodes that Python's objects hold.
 class Roots {
@@ -114,6 +119,14 @@ class Builder {
     }
     return at->second;
   }
+  uint32_t add(StorageImpl* s) {
+    const auto [at, fresh] = index_.try_emplace(s, static_cast<uint32_t>(search_.vertices.size()));
+    if (fresh) {
+      Vertex& v = search_.vertices.emplace_back();
+      v.storage = Storage::share(s);
+    }
+    return at->second;
+  }
   // All that those added lead to.
   void follow() {
     Kept kept;
@@ -126,9 +139,10 @@ class Builder {
         node->kept(kept);
         for (TensorImpl* t : kept.tensors) to(t);
         for (Node* n : kept.nodes) to(n);
-      } else {
+      } else if (!search_.vertices[i].storage) {
         const TensorImpl& t = *search_.vertices[i].tensor.impl();
         to(t.base.get());
+        if (owner_of(t) != nullptr) to(t.storage.get());
         if (const AutogradMeta* meta = t.autograd.get(); meta != nullptr) {
           to(meta->grad().impl());
           to(meta->grad_fn.get());
@@ -265,10 +279,16 @@ bool in_search(uint32_t vertex) {
   return vertex != 0 && current != nullptr && vertex < current->vertices.size() && current->check();
 }
 
+PyObject* object_of(uint32_t vertex) { return current->vertices[vertex].object; }
+
 int visit_vertex(uint32_t vertex, visitproc visit, void* arg) {
   const Vertex& v = current->vertices[vertex];
   for (uint32_t i = v.first; i < v.end; ++i) Py_VISIT(current->vertices[current->edges[i]].object);
   if (v.node) return visit_hooks(*v.node, visit, arg);
+  if (v.storage) {
+    Py_VISIT(leading_owner(*v.storage));
+    return 0;
+  }
   const AutogradMeta* meta = autograd_meta_or_null(v.tensor);
   return meta != nullptr ? visit_hooks(*meta, visit, arg) : 0;
 }
@@ -281,6 +301,7 @@ bool is_unchanged(uint32_t vertex) {
 void clear_vertex(uint32_t vertex) {
   const Vertex& v = current->vertices[vertex];
   if (v.node) return clear_hooks(*v.node);
+  if (v.storage) return;
   if (const AutogradMeta* meta = autograd_meta_or_null(v.tensor)) clear_hooks(*meta);
   let_go(v.tensor);
 }

@@ -10,6 +10,8 @@ namespace facula::python {
 
 // Is a collection going on that knows this vertex, and has nothing changed since it began?
 bool in_search(uint32_t vertex);
+// The object that stands for it.
+PyObject* object_of(uint32_t vertex);
 // What the tensor or the node behind it holds.
 int visit_vertex(uint32_t vertex, visitproc visit, void* arg);
 // Has nobody taken hold of it since?

@@ -17,7 +17,7 @@ int visit_hooks(const AutogradMeta& meta, visitproc visit, void* arg);
 int visit_hooks(const Node& node, visitproc visit, void* arg);
 void clear_hooks(const AutogradMeta& meta);
 void clear_hooks(const Node& node);
-// How many hooks and functions of Python's there are.
+// How many hooks, functions and owners of memory there are of Python's.
 extern std::atomic<int64_t> python_links;
 bool init_hook_type(PyObject* module);
 

@@ -17,7 +17,10 @@ int node_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   const auto* o = reinterpret_cast<const NodeObject*>(self);
   Py_VISIT(o->metadata);
-  if (in_search(o->vertex)) return visit_vertex(o->vertex, visit, arg);
+  if (in_search(o->vertex)) {
+    Py_VISIT(object_of(o->vertex));  // the node's, which visits on
+    return 0;
+  }
   return o->node && o->node->use_count() == 1 ? visit_hooks(*o->node, visit, arg) : 0;
 }
 int node_clear(PyObject* self) {

@@ -210,6 +210,11 @@ std::optional<ScalarType> buffer_dtype(PyObject* o);
 int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags);
 void tensor_releasebuffer(PyObject* self, Py_buffer* view);
 
+// Memory of an object of Python's, a reference to which is taken.
+Storage storage_of(Ref owner, void* data, size_t bytes, bool read_only);
+// The object whose memory it is, if that may hold others; null if not.
+PyObject* leading_owner(const StorageImpl& s);
+
 // ---- mapping slots ----
 PyObject* tensor_subscript(PyObject* self, PyObject* key);
 int tensor_ass_subscript(PyObject* self, PyObject* key, PyObject* value);

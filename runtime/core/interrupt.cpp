@@ -69,7 +69,12 @@ void detail::look_for_signals() {
   const int64_t time = now();
   if (time - watch.checked < kPeriod) return;
   watch.checked = time;
-  handler();
+  try {
+    handler();
+  } catch (...) {
+    ++watch.raised;
+    throw;
+  }
   watch.checked = now();  // the handler may have taken its time
 }
 

@@ -24,6 +24,7 @@ struct Watch {
   bool idle = false;                             // this thread handles no signals
   bool known = false;                            // whether it does
   int64_t checked = 0;                           // milliseconds
+  uint32_t raised = 0;                           // how often a computation of this thread was ended
   const std::atomic<bool>* cancelled = nullptr;  // of the job that this thread helps with
 };
 extern FACULA_API constinit thread_local Watch tls_watch __attribute__((tls_model("initial-exec")));

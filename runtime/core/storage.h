@@ -27,6 +27,9 @@ class FACULA_API StorageImpl final : public RefCounted {
   Device device() const { return device_; }
   bool read_only() const { return read_only_; }
   bool resizable() const { return deleter_ == nullptr || deleter_ == &drop_root; }
+  // What wrap() was given.
+  Deleter deleter() const { return deleter_; }
+  void* context() const { return context_; }
   // Whether somebody outside keeps the address, who does not hold the storage.
   bool lent() const { return owner()->lent_; }
   void lend() { const_cast<StorageImpl*>(owner())->lent_ = true; }

@@ -7,6 +7,7 @@
 
 #include "runtime/core/device.h"
 #include "runtime/core/dtype.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/core/scalar.h"
 #include "runtime/core/small_vector.h"
 #include "runtime/core/storage.h"
@@ -132,6 +133,26 @@ struct Meta {
 
 // Fills in the index of a device of the door, and raises when it holds no such dtype. Set by runtime/device.
 extern FACULA_API Device (*place_on_device)(Device device, ScalarType dtype);
+
+// While a kernel writes: what an interrupt leaves half written counts as written.
+class HalfWritten {
+ public:
+  explicit HalfWritten(TensorList written) : written_(written), raised_(detail::tls_watch.raised) {}
+  explicit HalfWritten(const Tensor& written) : HalfWritten(TensorList(&written, 1)) {}
+  ~HalfWritten() {
+    if (detail::tls_watch.raised == raised_) [[likely]]
+      return;
+    for (const Tensor& t : written_) {
+      if (t.defined()) t.bump_version();
+    }
+  }
+  HalfWritten(const HalfWritten&) = delete;
+  HalfWritten& operator=(const HalfWritten&) = delete;
+
+ private:
+  TensorList written_;
+  uint32_t raised_;
+};
 
 // ---- making tensors (no autograd, no dispatch) ----
 FACULA_API Tensor make_empty(IntList sizes, ScalarType dtype, Device device = {});

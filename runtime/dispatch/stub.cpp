@@ -73,6 +73,7 @@ Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::ini
 }
 
 void finish_out(const Tensor& out, const Tensor& target) {
+  const HalfWritten half(out);
   if (!target.is_same(out) && !out.is_meta()) {
     if (!out.is_cpu() || !target.is_cpu()) return engine_roles().copy_into(out, target);  // marks the write itself
     copy_strided(out, target);

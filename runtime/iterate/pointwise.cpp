@@ -333,8 +333,17 @@ void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     safe[i] = detail::separate_from(op, i, *inputs[i], outs, copies[i]);
   }
-  run(op, types, device, std::span<const Tensor* const>(safe, inputs.size()), outs, args);
-  for (const Tensor* out : outs) out->bump_version();
+  const uint32_t raised = detail::tls_watch.raised;
+  const auto mark = [&] {
+    for (const Tensor* out : outs) out->bump_version();
+  };
+  try {
+    run(op, types, device, std::span<const Tensor* const>(safe, inputs.size()), outs, args);
+  } catch (...) {
+    if (detail::tls_watch.raised != raised) mark();  // half written
+    throw;
+  }
+  mark();
 }
 
 }  // namespace facula

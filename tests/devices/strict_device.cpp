@@ -48,7 +48,7 @@ struct Arena {
   }
 };
 Arena& arena(int32_t index) {
-  static Arena arenas[kDevices];
+  static Arena* const arenas = new Arena[kDevices];  // streams go on while the process ends
   return arenas[index];
 }
 
