@@ -88,7 +88,7 @@ def check(op: OpRecord, dtype: str, long: bool = True) -> None:
             for w, g in zip(want, got, strict=True):
                 assert np.array_equal(w[index], bits(g)), f"{op.name} of {dtype}: {what}"
 
-        for n in range(1, 68) if dtype in FLOATS[:2] else (1, 2, 5, 21, 67):
+        for n in (*range(1, 34), 47, 67) if dtype in FLOATS[:2] else (1, 2, 5, 21, 67):
             at = slice(n * 7 % 31, n * 7 % 31 + n)
             same(f"{n} elements", at, run(*(t[at] for t in tensors)))
         for i in range(0, COUNT, 13):
@@ -117,7 +117,7 @@ def check(op: OpRecord, dtype: str, long: bool = True) -> None:
         if long:
             times = LONG // COUNT + 1
             some = [t.repeat(times)[:LONG] for t in tensors]
-            for threads in (1, 2, 3):
+            for threads in (1, 3):
                 fa.set_num_threads(threads)
                 same(f"{threads} threads", np.arange(LONG) % COUNT, run(*some))
 
@@ -155,17 +155,13 @@ def _threads() -> Iterator[None]:
     fa.set_num_threads(before)
 
 
-CASES = [
-    (op, dtype)
-    for op in FORMULAS
-    for dtype in (*FLOATS, *COMPLEX)
-    if ("complex" if dtype in COMPLEX else "float") in op.dtypes
-]
-
-
-@pytest.mark.parametrize(("op", "dtype"), CASES, ids=lambda v: getattr(v, "name", v))
-def test_places(op: OpRecord, dtype: str) -> None:
-    check(op, dtype, long=dtype in ("float32", "float64"))
+@pytest.mark.parametrize("op", FORMULAS, ids=lambda op: op.name)
+def test_places(op: OpRecord) -> None:
+    for dtype in (*FLOATS, *COMPLEX):
+        if dtype in FLOATS[2:] and op.derived_from:
+            continue  # the loop is that of float32
+        if ("complex" if dtype in COMPLEX else "float") in op.dtypes:
+            check(op, dtype, long=dtype in ("float32", "float64"))
 
 
 @pytest.mark.parametrize("level", ["baseline", "v3"])
