@@ -29,6 +29,7 @@ class Loop:
     values: tuple[str, ...]
     divides: bool  # notes zero divisors
     whole: bool  # elements that are left over are computed in a whole vector
+    limits: tuple[tuple[str, str], ...]  # that elements are noted not to be within
 
     @property
     def function(self) -> str:
@@ -108,9 +109,11 @@ def _loop(
     bindings: list[str] = []
     values: list[str] = []
     divides = whole = False
+    limits: list[tuple[str, str]] = []
     for formula in formulas:
         body = scalar_cpp.emit(formula, class_, types, [n for n, _, _ in scalars])
         divides |= body.divides
+        limits += body.limits
         whole |= class_ in ALIKE_CLASSES and not body.functions <= alike
         if len(formulas) > 1:  # locals of several formulas are kept apart by scopes of their own
             body = _scoped(body)
@@ -127,6 +130,7 @@ def _loop(
         tuple(values),
         divides,
         whole,
+        tuple(limits),
     )
 
 

@@ -146,7 +146,8 @@ def _operator(fields: Fields) -> Operator | None:
     dtypes = fields.words("dtypes", DTYPE_CLASSES, ("float",))
     default_promotion = "same" if "int" in dtypes or kind != "pointwise" else "float"
     derivatives, auto = gradients.derivatives(fields, parsed)
-    forward, forward_formula, forward_reason = gradients.forward(fields, auto)
+    by_element = auto or any(d.scalar is not None for d in derivatives)
+    forward, forward_formula, forward_reason = gradients.forward(fields, by_element)
     values: dict[str, Any] = {
         "location": fields.location,
         "kind": kind,

@@ -32,6 +32,8 @@ PREDICATES = frozenset({"isnan", "isinf", "isfinite", "isposinf", "isneginf", "s
 REAL_VALUED = frozenset({"abs", "real", "imag", "angle"})
 # Vocabulary that of integers adds to `by_zero` whether a divisor is zero.
 DIVISIONS = frozenset({"floor_divide", "trunc_divide", "remainder", "fmod"})
+# The word that notes elements outside of its limits, each pair in a variable of its own.
+LIMITED = "within"
 RESERVED = frozenset({"n", "i", "T", "R", "outs", "ins", "args", "out", "math", "by_zero"})
 
 
@@ -56,6 +58,7 @@ class Body:
     divides: bool = False  # an integer may be divided by zero
     # Functions of the vocabulary that are called, with the class of their arguments.
     functions: set[tuple[str, str]] = field(default_factory=set)
+    limits: list[tuple[str, str]] = field(default_factory=list)  # that elements are to be within
 
 
 def variable(name: str) -> str:
@@ -73,7 +76,7 @@ def emit(
     emitter = _Emitter(class_, types, numbers)
     emitter.count(formula)
     code = emitter.code(formula)
-    return Body(emitter.bindings, code.text, emitter.divides, emitter.functions)
+    return Body(emitter.bindings, code.text, emitter.divides, emitter.functions, emitter.limits)
 
 
 def literal(text: str, real: str = "R") -> str:
@@ -96,6 +99,7 @@ class _Emitter:
         self.bindings: list[str] = []
         self.divides = False
         self.functions: set[tuple[str, str]] = set()
+        self.limits: list[tuple[str, str]] = []
 
     def count(self, e: Expr) -> None:
         self.counts[e] += 1
@@ -180,6 +184,11 @@ class _Emitter:
         if name in DIVISIONS and self.class_ in ("bool", "int"):
             self.divides = True
             texts.append("by_zero")
+        if name == LIMITED:
+            limits = (texts[1], texts[2])
+            if limits not in self.limits:
+                self.limits.append(limits)
+            texts.append(f"outside{self.limits.index(limits)}")
         return Code(f"math::{name}({', '.join(texts)})", type_, atom=True)
 
     def _arithmetic(self, e: Expr) -> Code:

@@ -358,7 +358,7 @@ void poisson(const Tensor& self, const Generator& generator, const Tensor& out) 
   const double* rate = rates.data<double>();
   double* to = counts.data<double>();
   for (int64_t i = 0; i < rates.numel(); ++i) {
-    FACULA_CHECK(!(rate[i] < 0), Runtime, "poisson(): rates must not be negative, got ", rate[i]);
+    FACULA_CHECK(rate[i] >= 0, Runtime, "poisson(): rates must not be negative, got ", rate[i]);
   }
   parallel_for(0, out.numel(), 1024, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

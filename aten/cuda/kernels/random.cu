@@ -112,7 +112,7 @@ using namespace facula;
 extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_constant__ Params p) {
 #if FACULA_DRAW == 10  // kPoisson
   for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
-    if (p.chances[i] < 0) report(kBadRate, 0, 0);
+    if (!(p.chances[i] >= 0)) report(kBadRate, 0, 0);
     ElementStream stream{p, static_cast<uint64_t>(i), {}, 0};
     put(p, i, poisson_one(p.chances[i], stream));
   }

@@ -133,13 +133,13 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     sizes = tuple(tensor.shape)
     if len(sizes) not in (3, 4, 5):
         raise ValueError(f"dirac_(): tensor has {len(sizes)} dims, expected 3, 4 or 5")
-    if sizes[0] % groups:
+    if groups < 1 or sizes[0] % groups:
         raise ValueError(f"dirac_(): {sizes[0]} output channels do not divide by groups {groups}")
     per_group = sizes[0] // groups
     centre = tuple(s // 2 for s in sizes[2:])
     with facula.no_grad():
         tensor.zero_()
-        for group in range(groups):
+        for group in range(groups if per_group > 0 else 0):
             for d in range(min(per_group, sizes[1])):
                 tensor[(group * per_group + d, d, *centre)] = 1
     return tensor
