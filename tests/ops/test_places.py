@@ -66,9 +66,9 @@ def calls(op: OpRecord, dtype: str) -> Iterator[tuple[list[fa.Tensor], Compute]]
     assert call is not None
 
     def compute(text: str) -> Compute:
-        def run(*given: Any, **more: Any) -> list[fa.Tensor]:
+        def run(*given: Any, form: Any = call, **more: Any) -> list[fa.Tensor]:
             named = values | dict.fromkeys(texts, text) | dict(zip(tensors, given, strict=True))
-            result = call(**{k: v for k, v in named.items() if v is not None}, **more)
+            result = form(**{k: v for k, v in named.items() if v is not None}, **more)
             return list(result) if isinstance(result, tuple | list) else [result]
 
         return run
@@ -88,7 +88,7 @@ def check(op: OpRecord, dtype: str, long: bool = True) -> None:
             for w, g in zip(want, got, strict=True):
                 assert np.array_equal(w[index], bits(g)), f"{op.name} of {dtype}: {what}"
 
-        for n in range(1, 68) if dtype in FLOATS[:2] else (1, 2, 5, 21, 67):
+        for n in (*range(1, 34), 47, 67) if dtype in FLOATS[:2] else (1, 2, 5, 21, 67):
             at = slice(n * 7 % 31, n * 7 % 31 + n)
             same(f"{n} elements", at, run(*(t[at] for t in tensors)))
         for i in range(0, COUNT, 13):
@@ -113,23 +113,27 @@ def check(op: OpRecord, dtype: str, long: bool = True) -> None:
             run(*(t[:21] for t in tensors), out=room[: 2 * 21 : 2])
             same("out= with strides", slice(21), [room[: 2 * 21 : 2]])
         if "inplace" in (op.variants or []) and results[0].dtype == tensors[0].dtype:
-            inplace(op, dtype, tensors, same)
+            inplace(op, tensors, run, same)
         if long:
             times = LONG // COUNT + 1
             some = [t.repeat(times)[:LONG] for t in tensors]
-            for threads in (1, 2, 3):
+            for threads in (1, 3):
                 fa.set_num_threads(threads)
                 same(f"{threads} threads", np.arange(LONG) % COUNT, run(*some))
 
 
-def inplace(op: OpRecord, dtype: str, tensors: list[fa.Tensor], same: Callable[..., None]) -> None:
-    change = getattr(fa.Tensor, op.base_name + "_", None)
-    plain = [a for a in op.data["arguments"] if a["type"] != "Tensor" and "default" not in a]
-    if change is None or plain or op.data["arguments"][0]["name"] != "self":
+def inplace(
+    op: OpRecord, tensors: list[fa.Tensor], run: Compute, same: Callable[..., None]
+) -> None:
+    if not hasattr(fa.Tensor, op.base_name + "_") or op.data["arguments"][0]["name"] != "self":
         return
+
+    def change(self: fa.Tensor, **others: Any) -> fa.Tensor:
+        return getattr(self, op.base_name + "_")(**others)
+
     for n in (1, 5, COUNT):
         given = [t[:n].clone() for t in tensors]
-        change(*given)
+        run(*given, form=change)
         same("in place", slice(n), [given[0]])
 
 
@@ -151,17 +155,13 @@ def _threads() -> Iterator[None]:
     fa.set_num_threads(before)
 
 
-CASES = [
-    (op, dtype)
-    for op in FORMULAS
-    for dtype in (*FLOATS, *COMPLEX)
-    if ("complex" if dtype in COMPLEX else "float") in op.dtypes
-]
-
-
-@pytest.mark.parametrize(("op", "dtype"), CASES, ids=lambda v: getattr(v, "name", v))
-def test_places(op: OpRecord, dtype: str) -> None:
-    check(op, dtype, long=dtype in ("float32", "float64"))
+@pytest.mark.parametrize("op", FORMULAS, ids=lambda op: op.name)
+def test_places(op: OpRecord) -> None:
+    for dtype in (*FLOATS, *COMPLEX):
+        if dtype in FLOATS[2:] and op.derived_from:
+            continue  # the loop is that of float32
+        if ("complex" if dtype in COMPLEX else "float") in op.dtypes:
+            check(op, dtype, long=dtype in ("float32", "float64"))
 
 
 @pytest.mark.parametrize("level", ["baseline", "v3"])
