@@ -113,11 +113,12 @@ int32_t columns(const Device& device, const FaculaCall* call, const Norm& n) {
   const int64_t tiles = (n.length + 31) / 32;
   const int64_t parts = std::clamp<int64_t>(int64_t{device.processors} * 8 / std::max<int64_t>(tiles, 1), 1,
                                             std::max<int64_t>(1, n.rows / 32));
-  const int64_t part = (n.rows + parts - 1) / parts;
+  const int64_t part = std::max<int64_t>(1, (n.rows + parts - 1) / parts);
   Scratch scratch(call->index, call->stream);
   const size_t size = n.dtype == FACULA_FLOAT64 ? 8 : 4;
   const int64_t used = (n.rows + part - 1) / part;
   FACULA_TRY(scratch.allocate(static_cast<size_t>(used * 2 * n.length) * size));
+  if (used == 0) return finish(device, call->stream, n, nullptr, 0);  // sums of no rows
   Params params = params_of(n, scratch.data(), part);
   void* arguments[] = {params.data()};
   Kernel* first = nullptr;

@@ -39,8 +39,8 @@ struct Wide<std::complex<float>> {
 using D = Wide<T>::type;
 
 #if FACULA_FOLD_KIND == 1
-// Means and squared distances in double, which takes the squares of any float: sums of distances from an element, joined
-// as means and squares (Chan, Golub & LeVeque 1983).
+// Means and squared distances in double, which takes the squares of any float: sums of distances from an element,
+// joined as means and squares (Chan, Golub & LeVeque 1983).
 struct Fold {
   struct Acc {
     D center, sum;
@@ -120,9 +120,7 @@ struct Fold {
   static FD Acc init() { return {FACULA_NORM == 4 ? double(math::infinity<double>) : 0.0}; }
   static FD void add(Acc& acc, T x, int64_t) {
     const double size = size_of(x);
-    acc = combine(acc, {FACULA_NORM == 0   ? double(x != T(0))
-                        : FACULA_NORM == 5 ? ::pow(size, FACULA_ORDER)
-                                           : size});
+    acc = combine(acc, {FACULA_NORM == 0 ? double(x != T(0)) : FACULA_NORM == 5 ? ::pow(size, FACULA_ORDER) : size});
   }
   static FD Acc combine(Acc a, Acc b) {
     if (FACULA_NORM == 3) return {math::maximum(a.value, b.value)};

@@ -41,6 +41,8 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     """
     if input.dim() != 2:
         raise ValueError(f"pdist(): input is {tuple(input.shape)}, expected (N, M)")
+    if not p >= 0:
+        raise ValueError(f"pdist(): p must not be negative, got {p}")
     first, second = facula.triu_indices(len(input), len(input), 1, device=input.device)
     return facula.linalg.vector_norm(input[first] - input[second], p, -1)
 
@@ -90,10 +92,13 @@ def local_response_norm(
         raise ValueError(
             f"local_response_norm(): input is {tuple(input.shape)}, expected (N, C, *)"
         )
-    before = size // 2
-    windows = pad(input.transpose(1, -1), (before, size - 1 - before)).unfold(-1, size, 1)
+    if size < 1:
+        raise ValueError(f"local_response_norm(): size must be at least 1, got {size}")
+    # No channel has more neighbours than there are channels.
+    before, after = (min(n, input.shape[1]) for n in (size // 2, size - 1 - size // 2))
+    windows = pad(input.transpose(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)
     if alpha < 0 or k < 0:
-        mean = windows.square().mean(-1).transpose(1, -1)
+        mean = windows.square().sum(-1).transpose(1, -1) / float(size)
         return input / (mean * alpha + k) ** beta
     # The root of alpha * mean + k, for which no square has to be in the range.
     norm = facula.linalg.vector_norm(windows, 2, -1).transpose(1, -1) * math.sqrt(alpha / size)
