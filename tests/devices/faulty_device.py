@@ -38,7 +38,9 @@ def buffers(value: Any) -> Iterator[Buffer]:
 class Call:
     """One call of a kernel or a template, as a fault sees and changes it."""
 
-    def __init__(self, op: str, ins: list[Any], outs: list[Any], right: Callable[[Call], Any]) -> None:
+    def __init__(
+        self, op: str, ins: list[Any], outs: list[Any], right: Callable[[Call], Any]
+    ) -> None:
         self.op, self.ins, self.outs, self.right = op, ins, outs, right
         self.held: list[np.ndarray] = []  # memory of replaced arguments
 
@@ -64,7 +66,13 @@ class Call:
     def copied(self, b: Buffer, array: np.ndarray) -> Buffer:
         self.held.append(np.ascontiguousarray(array))
         last = self.held[-1]
-        return Buffer(last.ctypes.data, b.shape, tuple(s // last.itemsize for s in last.strides), b.dtype, b.index)
+        return Buffer(
+            last.ctypes.data,
+            b.shape,
+            tuple(s // last.itemsize for s in last.strides),
+            b.dtype,
+            b.index,
+        )
 
 
 class FaultyDevice(NumpyDevice):
@@ -98,7 +106,9 @@ class FaultyDevice(NumpyDevice):
 
             def right(call: Call) -> Any:
                 given = list(call.ins)
-                for i, value in zip(written, call.outs[len(call.outs) - len(written) :], strict=True):
+                for i, value in zip(
+                    written, call.outs[len(call.outs) - len(written) :], strict=True
+                ):
                     given[i] = value
                 return on_cpu(op, given, call.outs[: len(call.outs) - len(written)])
 
@@ -116,7 +126,10 @@ class FaultyDevice(NumpyDevice):
             a[...] = old
         told = FaultyDevice.fault(call)
         found, after = call.results(), call.reads()
-        wrong = [*zip(want, found, strict=True), *(zip(reads, after, strict=True) if not call.held else ())]
+        wrong = [
+            *zip(want, found, strict=True),
+            *(zip(reads, after, strict=True) if not call.held else ()),
+        ]
         if told or not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in wrong):
             self.struck[call.op] += 1
         return result
@@ -273,7 +286,9 @@ def input_changed(call: Call) -> None:
 def other_dims(call: Call) -> None:
     """Wrong along every dim but the last."""
     call.run()
-    names = [a["name"] for a in records()[call.op].data["arguments"]] if call.op in records() else []
+    names = (
+        [a["name"] for a in records()[call.op].data["arguments"]] if call.op in records() else []
+    )
     if "dim" not in names or not call.reads():
         return
     dim = call.ins[names.index("dim")] if len(call.ins) == len(names) else None

@@ -170,7 +170,8 @@ def test_values(op: OpRecord, dtype: str) -> None:
     most, least, epsilon = FACTS[dtype]
     for index in range(min(2, len(op.data["samples"]))):
         sample = op.sample(index)
-        if not any(a.size for a in arrays([*sample.args, *sample.kwargs.values()])):
+        total = sum(a.size for a in arrays([*sample.args, *sample.kwargs.values()]))
+        if not 0 < total <= 64:
             continue
         for name, place in cases(dtype).items():
             given = brought(sample, place, dtype)
@@ -226,7 +227,9 @@ def test_gradients(op: OpRecord, dtype: str) -> None:
     """Against central differences of the reference, where these hold still."""
     most, least, _ = FACTS[dtype]
     sample = op.sample(0)
-    if not sample.args or not isinstance(sample.args[0], Varying) or sample.args[0].size == 0:
+    if not sample.args or not isinstance(sample.args[0], Varying):
+        return
+    if not 0 < sample.args[0].size <= 32:
         return
     if op.differentiable and op.argument_names[0] not in op.differentiable:
         return
