@@ -51,13 +51,16 @@ void spread(const Planes& p, const double* channels, T* columns) {
   }
 }
 
-// Mean and squares about it of values that were taken in parts (Chan, Golub & LeVeque 1983).
+// Mean and squares about it of values that were taken in parts (Chan, Golub & LeVeque 1983). Means are kept less the
+// first one, beside which their differences may be small.
 struct AllMoments {
-  double count = 0, mean = 0, squares = 0;
+  double count = 0, first = 0, off = 0, squares = 0;
+  double mean() const { return first + off; }
   void add(double n, double m, double s) {
     if (n == 0) return;
-    const double total = count + n, d = m - mean;
-    mean += d * (n / total);
+    if (count == 0) first = m;
+    const double total = count + n, d = m - first - off;
+    off += d * (n / total);
     squares += s + d * d * (count * (n / total));
     count = total;
   }
@@ -73,7 +76,7 @@ void channel_moments(const Planes& p, const T* x, int64_t c, double* mean, doubl
     const Moments of = loops.moments(p.inner, plane, plane + p.channels * p.inner);
     all.add(n, of.mean, of.squares);
   }
-  mean[c] = all.mean;
+  mean[c] = all.mean();
   variance[c] = all.squares / all.count;
 }
 
@@ -92,7 +95,7 @@ void column_moments(const Planes& p, const T* x, double* mean, double* variance)
         all.add(rows, parts.get()[2 * i * n + k], parts.get()[(2 * i + 1) * n + k]);
       }
     }
-    mean[c] = all.mean;
+    mean[c] = all.mean();
     variance[c] = all.squares / all.count;
   }
 }
@@ -163,6 +166,17 @@ FarChannel given_channel(double mean, double variance, double eps) {
   return far;
 }
 
+// Of a channel that is normalised in T about its mean.
+template <typename T>
+double lost_of_channel(const Planes& p, const T* x, int64_t c, double mean, double variance) {
+  if constexpr (std::is_same_v<T, float>) return 0;
+  return lost_of_mean(mean, 1 / std::sqrt(variance), p.count(), [&](const auto& fn) {
+    each_run(p, c, [&](int64_t at) {
+      for (int64_t i = at; i < at + p.inner; ++i) fn(static_cast<double>(x[i]));
+    });
+  });
+}
+
 // fn(c) by channel.
 template <typename F>
 void for_channels(const Planes& p, const F& fn) {
@@ -211,7 +225,8 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
         scale[k] = rstd * weight_of(k);
         // x less a center in T, which need not be the mean
         center[k] = static_cast<double>(static_cast<T>(means[k]));
-        shift[k] = bias_of(k) + (center[k] - means[k]) * scale[k];
+        const double lost = training ? lost_of_channel(p, from, k, means[k], vars[k] + eps) : 0.0;
+        shift[k] = bias_of(k) + (center[k] - means[k] + lost) * scale[k];
         if (!is_ordinary<T>(vars[k] + eps)) far.store(true, std::memory_order_relaxed);
       };
       const auto run = [&](int64_t at, int64_t k) {
@@ -298,7 +313,9 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
       const auto finish = [&](int64_t k) {
         const double r = 1.0 / std::sqrt(static_cast<double>(spreads.data<T>()[k]) + eps);
         const double scale = r * (w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0);
-        const double missed = means[k] - exact[k];
+        const double lost =
+            training ? lost_of_channel(p, from, k, means[k], static_cast<double>(spreads.data<T>()[k]) + eps) : 0.0;
+        const double missed = means[k] - exact[k] + lost;
         s2[k] = count > 0 ? (s2[k] + missed * s1[k]) * r : 0.0;  // of dy times the normalised x
         fa[k] = scale;
         fb[k] = training ? -scale * (r * s2[k] / count) : 0.0;

@@ -16,10 +16,11 @@ struct RowStatistics {
   const T* x;
   double mean, rstd;
   int exponent = 0;
+  double lost = 0;  // of the mean, where double is too coarse for it
 
   T center() const { return static_cast<T>(mean); }
   // What the center misses of the mean, in x and in normalised numbers.
-  double missed() const { return static_cast<double>(center()) - mean; }
+  double missed() const { return static_cast<double>(center()) - mean + lost; }
   T shift() const { return static_cast<T>(missed() * rstd); }
   // Of the row itself.
   double row_mean() const { return std::ldexp(mean, exponent); }
@@ -47,6 +48,16 @@ bool exponent_of(int64_t n, const T* x, int& exponent) {
   return finite && top > 0;
 }
 
+// What a mean in double misses where it lies this far beyond the spread: the distances from it say. `each` calls its
+// argument with every number.
+template <typename Each>
+double lost_of_mean(double mean, double rstd, int64_t n, const Each& each) {
+  if (!(std::fabs(mean) * rstd > 1e6)) return 0;
+  double off = 0;
+  each([&](double x) { off += x - mean; });
+  return std::isfinite(off) ? -off / static_cast<double>(n) : 0;
+}
+
 template <typename T>
 class NormRows {
  public:
@@ -70,13 +81,21 @@ class NormRows {
     const double m = static_cast<double>(mean), r = static_cast<double>(rstd);
     if (!is_ordinary<T>(1 / (r * r))) return of(row, nullptr);
     // In T a mean far beyond the spread has lost too much.
-    return {row, std::fabs(m) * r > 4 ? loops_.moments(n_, row, nullptr).mean : m, r};
+    const double center = std::fabs(m) * r > 4 ? loops_.moments(n_, row, nullptr).mean : m;
+    return {row, center, r, 0, lost(row, center, r)};
   }
 
  private:
   RowStatistics<T> plain(const T* x, const T* ahead, double eps) const {
     const Moments of = rms_ ? Moments{0, loops_.sum_squares(n_, x)} : loops_.moments(n_, x, ahead);
-    return {x, of.mean, 1.0 / std::sqrt(std::max(of.squares / static_cast<double>(n_), 0.0) + eps)};
+    const double rstd = 1.0 / std::sqrt(std::max(of.squares / static_cast<double>(n_), 0.0) + eps);
+    return {x, of.mean, rstd, 0, lost(x, of.mean, rstd)};
+  }
+  double lost(const T* x, double mean, double rstd) const {
+    if constexpr (std::is_same_v<T, float>) return 0;
+    return lost_of_mean(mean, rstd, n_, [&](const auto& fn) {
+      for (int64_t i = 0; i < n_; ++i) fn(static_cast<double>(x[i]));
+    });
   }
 
   const NormLoops<T>& loops_;

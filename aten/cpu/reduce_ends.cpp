@@ -249,7 +249,7 @@ RangeEnds::RangeEnds(const ReduceSpec& spec, ScalarType acc, int64_t count)
 
 bool RangeEnds::doubtful(const void* acc, int64_t w) const {
   // Partial products may leave the range though the result does not.
-  if (spec_.ends == Ends::Prod && count_ > 6) return true;
+  if (spec_.ends == Ends::Prod && static_cast<double>(count_) > spec_.params.p) return true;
   bool all = true;
   const int64_t n = is_complex(acc_) ? 2 * w : w;
   visit_acc(acc_, const_cast<void*>(acc), [&](const auto* x) {
@@ -269,7 +269,7 @@ void RangeEnds::repair(const Tensor& self, const ReduceLayout& layout, int64_t o
     using T = std::remove_cvref_t<decltype(*x)>;
     const int64_t pairs = is_complex(acc_) ? 2 : 1;
     for (int64_t j = 0; j < w; ++j) {
-      bool good = spec_.ends != Ends::Prod || count_ <= 6;
+      bool good = spec_.ends != Ends::Prod || static_cast<double>(count_) <= spec_.params.p;
       for (int64_t k = 0; k < pairs; ++k) good = good && fits(std::fabs(static_cast<double>(x[j * pairs + k])));
       if (good) continue;
       const Elements elements(self, layout, offset + j * step, spec_.preload);

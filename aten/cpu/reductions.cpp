@@ -196,8 +196,10 @@ void prod(const Tensor& self, std::optional<int64_t> dim, bool, std::optional<Sc
   const ScalarType sums = sum_type(out.dtype());
   const bool number = sums != ScalarType::Int64;
   const ScalarType compute = !number ? sums : is_complex(sums) ? ScalarType::Complex128 : ScalarType::Float64;
-  reduce({ReduceOp::Prod, compute, Preload::None, nullptr, {}, number ? Ends::Prod : Ends::None}, self,
-         reduced_dims(dims, self.dim()), out);
+  ReduceSpec spec{ReduceOp::Prod, compute, Preload::None, nullptr, {}, number ? Ends::Prod : Ends::None};
+  // So many factors cannot bring a partial product in double out of the range.
+  spec.params.p = to_real(self.dtype()) == ScalarType::Float64 ? 1 : 6;
+  reduce(spec, self, reduced_dims(dims, self.dim()), out);
 }
 
 void count_nonzero(const Tensor& self, OptionalDims dim, const Tensor& out) {

@@ -551,8 +551,8 @@ def test_mode_counts_nan_as_one_value() -> None:
 
 
 def test_gradient_of_logsumexp_at_infinity() -> None:
-    np.testing.assert_equal(gradient(lambda x: x.logsumexp(0), [INF, 1.0, 2.0]), [NAN, 0.0, 0.0])
-    np.testing.assert_equal(gradient(lambda x: x.logsumexp(0), [-INF, -INF]), [NAN, NAN])
+    assert gradient(lambda x: x.logsumexp(0), [INF, 1.0, 2.0]) == [1.0, 0.0, 0.0]
+    assert gradient(lambda x: x.logsumexp(0), [-INF, -INF]) == [0.5, 0.5]
     assert gradient(lambda x: x.logsumexp(0), [-INF, 1.0]) == [0.0, 1.0]
 
 

@@ -39,8 +39,7 @@ struct Wide<std::complex<float>> {
 using D = Wide<T>::type;
 
 #if FACULA_FOLD_KIND == 1
-// Means and squared distances in double, which takes the squares of any float: sums of distances from an element,
-// joined as means and squares (Chan, Golub & LeVeque 1983).
+// Sums of the distances from an element and of their squares, in double, which takes the squares of any float.
 struct Fold {
   struct Acc {
     D center, sum;
@@ -55,23 +54,22 @@ struct Fold {
     acc.squares += inner(off, off);
     acc.count += 1;
   }
-  static FD D mean_of(const Acc& a) { return a.count == 0 ? a.center : a.center + a.sum / a.count; }
-  static FD double squares_of(const Acc& a) {
-    const double squares = a.squares - inner(a.sum, a.sum) / a.count;
-    return squares < 0 ? 0 : squares;
-  }
-  // A joined state has its mean for the center, and no sum.
+  static FD D mean_of(const Acc& a) { return a.center + a.sum / a.count; }
+  // b about the center of a, which is an element too: not farther from the mean than sqrt(n) deviations.
   static FD Acc combine(Acc a, Acc b) {
     if (b.count == 0) return a;
     if (a.count == 0) return b;
-    const double count = a.count + b.count, share = b.count / count;
-    const D mean = mean_of(a), delta = mean_of(b) - mean;
-    return {mean + delta * share, D(0), squares_of(a) + squares_of(b) + inner(delta, delta) * (a.count * share), count};
+    const D off = b.center - a.center, sum = b.sum + off * b.count;
+    a.squares += b.squares + inner(off, b.sum + sum);
+    a.sum = a.sum + sum;
+    a.count += b.count;
+    return a;
   }
   // numbers: the correction, and 1 for the root of the variance
   static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
     const double below = double(p.length) - p.numbers[0];
-    double var = squares_of(acc) / (below > 0 ? below : 0.0);
+    const double squares = acc.squares - inner(acc.sum, acc.sum) / acc.count;
+    double var = (squares < 0 ? 0 : squares) / (below > 0 ? below : 0.0);
     if (p.length == 0) var = math::nan<double>;
     if (p.numbers[1] != 0) var = ::sqrt(var);
     *reinterpret_cast<O0*>(out[0]) = element<O0>(var);
