@@ -37,8 +37,11 @@ Tensor searchsorted_number(const Tensor& sorted_sequence, const Scalar& self, bo
     const bool whole = self.kind() <= Category::Integral;
     const double next = whole ? d : after ? std::floor(d) : std::ceil(d);
     const bool above = whole ? self.to<int64_t>() > high : !(next < 0x1p63) || static_cast<int64_t>(next) > high;
-    const bool below = whole ? self.to<int64_t>() < low : next < -0x1p63 || (!above && static_cast<int64_t>(next) < low);
-    number = above ? Scalar(high) : below ? Scalar(low) : Scalar(whole ? self.to<int64_t>() : static_cast<int64_t>(next));
+    const bool below =
+        whole ? self.to<int64_t>() < low : next < -0x1p63 || (!above && static_cast<int64_t>(next) < low);
+    number = above   ? Scalar(high)
+             : below ? Scalar(low)
+                     : Scalar(whole ? self.to<int64_t>() : static_cast<int64_t>(next));
     if ((above || below) && (!side || *side == "left" || *side == "right")) {
       right = above;
       side.reset();

@@ -30,7 +30,8 @@ constinit inline thread_local LoopFault tls_loop_fault = {};
 
 // Throws in the thread that ran the loop; parallel_for carries the error to the caller.
 inline void check_loop_faults() {
-  if (tls_loop_fault.kind != LoopFault::kNone) [[unlikely]] raise_loop_fault();
+  if (tls_loop_fault.kind != LoopFault::kNone) [[unlikely]]
+    raise_loop_fault();
 }
 
 }  // namespace facula

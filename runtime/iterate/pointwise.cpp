@@ -247,6 +247,7 @@ bool leads_in_order(std::span<const Tensor* const> inputs, const DimVector& size
     results[i] = strides.empty() || is_contiguous(sizes, strides)
                      ? make_empty(sizes, types.result, device)
                      : make_empty_strided(sizes, strides, types.result, device);
+    results[i].impl()->wrapped_number = types.number;
     outs[i] = &results[i];
   }
   run(op, types, device, inputs, std::span<const Tensor* const>(outs, results.size()), args);

@@ -1,5 +1,6 @@
 #include "runtime/iterate/pointwise_types.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -69,8 +70,8 @@ void for_each_number(const PointwiseOp& op, std::span<const Tensor* const> input
   }
 }
 
-constexpr double kWhole = 9007199254740992.0;         // 2**53: doubles from here on are whole numbers
-constexpr double kBeyond = 9223372036854775808.0;     // 2**63: more than any element of an integer tensor
+constexpr double kWhole = 9007199254740992.0;      // 2**53: doubles from here on are whole numbers
+constexpr double kBeyond = 9223372036854775808.0;  // 2**63: more than any element of an integer tensor
 
 bool is_large(const Scalar& s) {
   return s.kind() == Category::Floating && std::fabs(s.as_double()) >= kWhole && s.as_double() >= -kBeyond &&
@@ -136,11 +137,17 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
     any = true;
   }
   ScalarType common = any ? type.get() : ScalarType::Bool;
-  const bool to_float = op.promotion == Promotion::Float ||
-                        (op.promotion == Promotion::Real && find_loop(op, common) == nullptr);
+  const bool to_float =
+      op.promotion == Promotion::Float || (op.promotion == Promotion::Real && find_loop(op, common) == nullptr);
   if (to_float && is_integral(common, true)) common = get_default_dtype();
 
   PointwiseTypes types;
+  types.number = !inputs.empty() &&
+                 std::all_of(inputs.begin(), inputs.end(), [](const Tensor* t) { return t->is_wrapped_number(); });
+  // What is made of numbers alone loses nothing before it meets a tensor.
+  if (types.number && is_differentiable(common)) {
+    common = is_complex(common) ? ScalarType::Complex128 : ScalarType::Float64;
+  }
   types.compute = compute_type(common);
   types.result = op.promotion == Promotion::Bool   ? ScalarType::Bool
                  : op.promotion == Promotion::Real ? to_real(common)

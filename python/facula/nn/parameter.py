@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import _C
 
 __all__ = ["Buffer", "Parameter"]
 
@@ -35,7 +36,7 @@ class Parameter(facula.Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
             return memo[id(self)]
-        result = type(self)(self.detach().clone(), self.requires_grad)
+        result = type(self)(_C._deep_copy(self, memo), self.requires_grad)
         memo[id(self)] = result
         return result
 
@@ -69,6 +70,6 @@ class Buffer(facula.Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         if id(self) in memo:
             return memo[id(self)]
-        result = type(self)(self.detach().clone(), persistent=self.persistent)
+        result = type(self)(_C._deep_copy(self, memo), persistent=self.persistent)
         memo[id(self)] = result
         return result
