@@ -224,7 +224,7 @@ def test_diff_of_order_zero() -> None:
     """NumPy's rule: the input as it is, whatever would go before and after it."""
     x = fa.tensor([1.0, 4.0, 9.0], requires_grad=True)
     got = fa.diff(x, n=0, prepend=fa.tensor([0.0]), append=fa.tensor([16.0]))
-    assert got.tolist() == np.diff([1.0, 4.0, 9.0], n=0, prepend=[0.0], append=[16.0]).tolist()
+    assert got.tolist() == list(np.diff([1.0, 4.0, 9.0], n=0, prepend=[0.0], append=[16.0]))
     got.sum().backward()
     assert x.grad.tolist() == [1.0, 1.0, 1.0]
     assert fa.diff(fa.tensor([True, False]), n=0).tolist() == [True, False]
