@@ -52,6 +52,18 @@ Meta created_new(const Tensor& self, IntList size, std::optional<ScalarType> dty
   return {DimVector(size), dtype.value_or(self.dtype()), device.value_or(self.device()), {}};
 }
 
+Meta filled_like(const Tensor& self, const Scalar& fill_value, std::optional<ScalarType> dtype,
+                 std::optional<Device> device, std::optional<MemoryFormat> memory_format) {
+  check_fits(fill_value, dtype.value_or(self.dtype()), "full_like");
+  return created_like(self, dtype, device, memory_format);
+}
+
+Meta filled_new(const Tensor& self, IntList size, const Scalar& fill_value, std::optional<ScalarType> dtype,
+                std::optional<Device> device) {
+  check_fits(fill_value, dtype.value_or(self.dtype()), "new_full");
+  return created_new(self, size, dtype, device);
+}
+
 Meta cloned(const Tensor& self, std::optional<ScalarType> dtype, std::optional<Device> device,
             std::optional<MemoryFormat> memory_format) {
   return {DimVector(self.sizes()), dtype.value_or(self.dtype()), device.value_or(self.device()),

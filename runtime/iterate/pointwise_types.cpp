@@ -162,7 +162,11 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
       large |= is_large(s);
     });
     const bool whole_tensors = tensors_integral && fraction && first != nullptr;
-    const ScalarType wide = compared_type(common, whole_tensors, out_of, overflow, large);
+    ScalarType wide = compared_type(common, whole_tensors, out_of, overflow, large);
+    for (size_t i = 0; is_integral(wide) && i < inputs.size(); ++i) {  // 0-d tensors may be wider than the others
+      const Tensor& t = *inputs[i];
+      if (!is_mask(op, i) && !t.is_wrapped_number()) wide = promote_types(wide, t.dtype());
+    }
     if (wide != types.compute && find_loop(op, wide) != nullptr) types.compute = wide;
     for (size_t i = 0; whole_tensors && i < inputs.size(); ++i) {
       // The largest int64 would round up to it.

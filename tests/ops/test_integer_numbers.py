@@ -132,6 +132,17 @@ def test_integers_compare_with_numbers_by_value(name: str, sign: Any) -> None:
             assert into.tolist() == want
 
 
+@pytest.mark.parametrize("sign", SIGNS)
+def test_integers_compare_with_wider_0d_tensors_by_value(sign: Any) -> None:
+    for name in ("uint8", "int8", "int16"):
+        x = fa.tensor([0, 44, 100], dtype=dtype(name))
+        for number in (300, -212, 44, 2**40 + 44, -1):
+            want = [sign(v, number) for v in (0, 44, 100)]
+            assert sign(x, fa.tensor(number)).tolist() == want
+            assert sign(x.reshape(3, 1), fa.tensor(number)).reshape(-1).tolist() == want
+            assert sign(fa.tensor(number), x).tolist() == [sign(number, v) for v in (0, 44, 100)]
+
+
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("name", ["bool", *INTS])
 def test_places_among_integers(name: str, right: bool) -> None:
@@ -213,7 +224,7 @@ def test_diff_of_order_zero() -> None:
     """NumPy's rule: the input as it is, whatever would go before and after it."""
     x = fa.tensor([1.0, 4.0, 9.0], requires_grad=True)
     got = fa.diff(x, n=0, prepend=fa.tensor([0.0]), append=fa.tensor([16.0]))
-    assert got.tolist() == np.diff([1.0, 4.0, 9.0], n=0, prepend=[0.0], append=[16.0]).tolist()
+    assert got.tolist() == list(np.diff([1.0, 4.0, 9.0], n=0, prepend=[0.0], append=[16.0]))
     got.sum().backward()
     assert x.grad.tolist() == [1.0, 1.0, 1.0]
     assert fa.diff(fa.tensor([True, False]), n=0).tolist() == [True, False]

@@ -26,6 +26,13 @@ def place(t: fa.Tensor) -> fa.Tensor:
     return fa.tensor([0], device=t.device)
 
 
+def one_long(t: fa.Tensor, v: Any) -> fa.Tensor:
+    """The range of the one element `v`."""
+    if isinstance(v, int):
+        return fa.arange(v, v + 1, dtype=t.dtype, device=t.device)
+    return fa.arange(v, v + abs(v), abs(v), dtype=t.dtype, device=t.device)
+
+
 WRITERS: dict[str, Callable[[fa.Tensor, Any], Any]] = {
     "fill_": lambda t, v: t.fill_(v),
     "full": lambda t, v: fa.full((2,), v, dtype=t.dtype, device=t.device),
@@ -42,7 +49,7 @@ WRITERS: dict[str, Callable[[fa.Tensor, Any], Any]] = {
     "cutting pad": lambda t, v: F.pad(t, (-1, 1), value=v),
     "ConstantPad1d": lambda t, v: fa.nn.ConstantPad1d(1, v)(t.reshape(1, 2)),
     "pad_sequence": lambda t, v: fa.nn.utils.rnn.pad_sequence([t, t[:1]], padding_value=v),
-    "arange": lambda t, v: fa.arange(v, v + 1, dtype=t.dtype, device=t.device),
+    "arange": lambda t, v: one_long(t, v),
     "linspace to": lambda t, v: fa.linspace(0, v, 3, dtype=t.dtype, device=t.device),
     "linspace from": lambda t, v: fa.linspace(v, 0, 3, dtype=t.dtype, device=t.device),
 }
