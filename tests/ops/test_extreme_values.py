@@ -13,7 +13,9 @@ from typing import Any
 import facula as fa
 import numpy as np
 import pytest
+from test_decompositions import without_kernel
 
+OPS: Any = fa._C._ops
 F = fa.nn.functional
 HUGE = 2**62
 
@@ -129,6 +131,14 @@ def test_convolution(case: Any, layout: str) -> None:
     np.testing.assert_allclose(z.numpy(), wx, rtol=1e-12, atol=1e-12)
 
 
+def test_second_derivatives() -> None:
+    x, w = fa.randn(1, 2, 5, dtype=fa.float64), fa.randn(2, 2, 3, dtype=fa.float64)
+    inputs = x.requires_grad_(), w.requires_grad_()
+    assert fa.autograd.gradcheck(lambda a, b: F.conv1d(a, b, None, 1, 2**40, 2**40), inputs)
+    assert fa.autograd.gradgradcheck(lambda a, b: F.conv1d(a, b, None, 1, 2**40, 2**40), inputs)
+    assert fa.autograd.gradgradcheck(lambda a: F.avg_pool1d(a, 2**40, 1, 2**39), inputs[:1])
+
+
 def test_transposed_with_a_step_for_each_tap() -> None:
     """As many residues as taps: the work is that of the results."""
     n = 100_000
@@ -222,6 +232,32 @@ def test_pools(case: Any, dims: int) -> None:
                 slope[box] += 1 / float(divisor)
             (g,) = fa.autograd.grad(y.sum(), t)
             np.testing.assert_allclose(g.numpy(), slope, rtol=1e-14)
+
+
+@pytest.mark.parametrize("case", [c for c in POOLS if c[1:3] != (2**41, 2**40)], ids=str)
+def test_decomposed_pools(case: Any) -> None:
+    """What devices without these kernels compute."""
+    size, kernel, stride, padding, dilation, ceil = case
+    x = fa.randn(2, size, size, dtype=fa.float64)
+    square = [[kernel] * 2, [stride] * 2, [padding] * 2]
+    if dilation == 1:
+        for counted in (True, False):
+            args = [*square, ceil, counted, None]
+            want = OPS.avg_pool(x, *args)
+            grad = fa.randn(want.shape, dtype=fa.float64)
+            slope = OPS.avg_pool_backward(grad, list(x.shape), *args)
+            with without_kernel("avg_pool"), without_kernel("avg_pool_backward"):
+                got = OPS.avg_pool(x, *args)
+                back = OPS.avg_pool_backward(grad, list(x.shape), *args)
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-12, atol=1e-300)
+            np.testing.assert_allclose(back.numpy(), slope.numpy(), rtol=1e-12, atol=1e-300)
+    args = [*square, [dilation] * 2, ceil]
+    values, at = OPS.max_pool_with_indices(x, *args)
+    with without_kernel("max_pool_with_indices"):
+        got, places = OPS.max_pool_with_indices(x, *args)
+    np.testing.assert_array_equal(got.numpy(), values.numpy())
+    seen = values.numpy() > -np.inf
+    np.testing.assert_array_equal(places.numpy()[seen], at.numpy()[seen])
 
 
 def test_large_windows_of_much() -> None:
