@@ -307,6 +307,19 @@ def test_combinations(repeated: bool) -> None:
         assert fa.combinations(x.to("meta"), r, repeated).shape == want.shape
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_more_bins_than_elements(dtype: str) -> None:
+    x = np.array([0.5, 0.5, -3.0, 1.0, 0.0, np.nan, 0.25, 2.0, 0.5])
+    t = fa.tensor(x).to(getattr(fa, dtype))
+    for bins in (1 << 10, 1 << 20):
+        want = np.histogram(x[~np.isnan(x)], bins, (0, 1))[0]
+        np.testing.assert_array_equal(fa.histc(t, bins, 0, 1).double().numpy(), want)
+        out = fa.ones(2 * bins, dtype=t.dtype)
+        fa.histc(t, bins, 0, 1, out=out[::2])
+        np.testing.assert_array_equal(out[::2].double().numpy(), want)
+        assert (out[1::2] == 1).all()
+
+
 def test_counts_far_beyond_the_data() -> None:
     x = fa.tensor([1.0, 4.0, 9.0])
     assert fa.diff(x, n=HUGE).tolist() == []
