@@ -18,9 +18,24 @@ Tensor view(const Tensor& self, IntList size) {
   return alias(self, sizes, *strides, self.offset());
 }
 
-// The same bytes as another dtype.
-Tensor view_dtype(const Tensor& self, ScalarType dtype) {
+namespace {
+
+// The same bytes as another dtype: the one place where a tensor over memory gets another than its base's.
+Tensor retyped(const Tensor& self, ScalarType dtype, DimVector sizes, DimVector strides, int64_t offset, bool as_view) {
   if (self.device().type > kMeta) place_on_device(self.device(), dtype);  // refuses what the device has not
+  Tensor result = alias(self, self.sizes(), self.strides(), self.offset(), as_view);
+  TensorImpl& impl = *result.impl();
+  impl.sizes = std::move(sizes);
+  impl.strides = std::move(strides);
+  impl.offset = offset;
+  impl.dtype = dtype;
+  impl.refresh();
+  return result;
+}
+
+}  // namespace
+
+Tensor view_dtype(const Tensor& self, ScalarType dtype) {
   const int64_t from = static_cast<int64_t>(self.itemsize()), to = static_cast<int64_t>(itemsize(dtype));
   DimVector sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.offset();
@@ -42,31 +57,8 @@ Tensor view_dtype(const Tensor& self, ScalarType dtype) {
     sizes.back() = scale(sizes.back(), "size of the last dim");
     offset = scale(offset, "storage offset");
   }
-  // Not a view for autograd: nothing flows through bits.
-  Tensor result = alias(self, self.sizes(), self.strides(), self.offset(), false);
-  TensorImpl& impl = *result.impl();
-  impl.sizes = sizes;
-  impl.strides = strides;
-  impl.offset = offset;
-  impl.dtype = dtype;
-  impl.refresh();
-  return result;
+  return retyped(self, dtype, std::move(sizes), std::move(strides), offset, false);  // nothing flows through bits
 }
-
-namespace {
-
-Tensor retyped_view(const Tensor& self, ScalarType dtype, DimVector sizes, DimVector strides, int64_t offset) {
-  Tensor result = alias(self, self.sizes(), self.strides(), self.offset());
-  TensorImpl& impl = *result.impl();
-  impl.sizes = std::move(sizes);
-  impl.strides = std::move(strides);
-  impl.offset = offset;
-  impl.dtype = dtype;
-  impl.refresh();
-  return result;
-}
-
-}  // namespace
 
 Tensor view_as_real(const Tensor& self) {
   FACULA_CHECK(self.is_complex(), Runtime, "view_as_real(): self must be complex, not ", dtype_name(self.dtype()));
@@ -74,7 +66,8 @@ Tensor view_as_real(const Tensor& self) {
   for (int64_t& s : strides) s = checked_mul(s, 2);
   sizes.push_back(2);
   strides.push_back(1);
-  return retyped_view(self, to_real(self.dtype()), sizes, strides, checked_mul(self.offset(), 2));
+  return retyped(self, to_real(self.dtype()), std::move(sizes), std::move(strides), checked_mul(self.offset(), 2),
+                 true);
 }
 
 Tensor view_as_complex(const Tensor& self) {
@@ -95,7 +88,7 @@ Tensor view_as_complex(const Tensor& self) {
   }
   FACULA_CHECK(self.offset() % 2 == 0, Runtime,
                "view_as_complex(): the storage offset must be even; call contiguous() and clone() first");
-  return retyped_view(self, to_complex(self.dtype()), sizes, strides, self.offset() / 2);
+  return retyped(self, to_complex(self.dtype()), std::move(sizes), std::move(strides), self.offset() / 2, true);
 }
 
 Tensor detach(const Tensor& self) { return ::facula::detach(self); }

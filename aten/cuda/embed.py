@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "python" / "facula" / "include"
-HEADERS = ("facula/math.h", "facula/math_draws.h", "facula/math_special.h")
+HEADERS = ("facula/math.h", "facula/math_draws.h", "facula/math_slopes.h", "facula/math_special.h")
 STANDARD = ("cmath", "complex", "cstdint", "limits", "numeric", "type_traits")
 
 

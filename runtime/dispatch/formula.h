@@ -154,6 +154,15 @@ inline ScalarType result_dtype(const Tensor& a, const Tensor& b) {
   const Tensor* both[] = {&a, &b};
   return result_type(both);
 }
+inline ScalarType number_result_dtype(const Tensor& t, const Scalar& number) {
+  ResultType type;
+  type.add(t);
+  type.add(number);
+  return type.get();
+}
+inline double ten_to(int64_t n) { return std::pow(10.0, static_cast<double>(n)); }
 inline bool grad_enabled() { return GradMode::enabled(); }
+// float64 where the device has it, else the widest of what it has: for what wants more than the result's digits.
+FACULA_API ScalarType widest_float(std::optional<Device> device);
 
 }  // namespace facula

@@ -76,6 +76,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "minimum": min,
     "fmax": max,
     "fmin": min,
+    "within": lambda x, low, high: x,
     "copysign": lambda x, y: abs(x) * sign(y),
     "ldexp": lambda x, y: x * mpf(2) ** y,
     "abs": abs,

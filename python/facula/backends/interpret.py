@@ -136,8 +136,26 @@ class Interpreter:
             return self.extra[name](*args)
         if name == "mul0":
             return np.where(args[0] == 0, 0 * args[0], args[0] * args[1])
+        if name == "within":
+            x, low, high = args
+            if not bool(np.all((x >= low) & (x <= high))):
+                raise ValueError(f"all elements must be in [{low}, {high}], but one is not")
+            return x
         if name == "sigmoid":
             return 1 / (1 + np.exp(-args[0]))
+        if name == "sigmoid_slope":
+            part = np.exp(-np.abs(args[0]))
+            return part / ((1 + part) * (1 + part))
+        if name == "sech":
+            return 1 / np.cosh(args[0])
+        if name == "gauss":
+            return np.exp(-args[1] * args[0] * args[0])
+        if name in ("one_minus_square", "sqrt_one_minus_square"):
+            value = (1 - args[0]) * (1 + args[0])
+            return value if name == "one_minus_square" else np.sqrt(value)
+        if name in ("one_plus_square", "sqrt_one_plus_square"):
+            value = 1 + args[0] * args[0]
+            return value if name == "one_plus_square" else np.sqrt(value)
         if name == "rsqrt":
             return 1 / np.sqrt(args[0])
         if name == "reciprocal":

@@ -5,7 +5,8 @@
 // functions live in a namespace of the instruction set they are compiled for: a linker must never
 // merge code for a new processor into what an old one runs. A device may define FACULA_MATH, which
 // stands before each function, FACULA_MATH_LARGE, before those with loops, and
-// FACULA_NOTE_ZERO_DIVISION, for integer divisions by zero.
+// FACULA_NOTE_ZERO_DIVISION, for integer divisions by zero, FACULA_NOTE_NEGATIVE_POWER, for integers to
+// negative integer powers, and FACULA_NOTE_OUTSIDE, for what is not within the limits that a formula states.
 #pragma once
 
 #include <cmath>
@@ -26,6 +27,12 @@
 #endif
 #ifndef FACULA_NOTE_ZERO_DIVISION
 #define FACULA_NOTE_ZERO_DIVISION() (void)0
+#endif
+#ifndef FACULA_NOTE_NEGATIVE_POWER
+#define FACULA_NOTE_NEGATIVE_POWER() (void)0
+#endif
+#ifndef FACULA_NOTE_OUTSIDE
+#define FACULA_NOTE_OUTSIDE(low, high) (void)0
 #endif
 
 namespace facula::math {
@@ -143,6 +150,20 @@ FACULA_MATH bool isinf(T z) {
 template <Complex T>
 FACULA_MATH bool isfinite(T z) {
   return isfinite(z.real()) & isfinite(z.imag());
+}
+
+// ---- limits: `x` itself; what is not within them, NaN too, is noted ----
+
+template <Float T>
+FACULA_MATH T within(T x, T low, T high, T& outside) {
+  outside = ((x >= low) & (x <= high)) ? outside : T(1);
+  return x;
+}
+template <Float T>
+FACULA_MATH T within(T x, T low, T high) {
+  if (!((x >= low) & (x <= high))) [[unlikely]]
+    FACULA_NOTE_OUTSIDE(low, high);
+  return x;
 }
 
 // ---- functions of the C library ----
@@ -398,15 +419,14 @@ FACULA_MATH T lcm(T a, T b) {
 
 // ---- integer powers and bits ----
 
-// Of a negative exponent only 1 and -1 have an integer power; the others give 0.
+// Integers have no negative powers, 1 and -1 too: a rule for dtypes, not for values.
 template <Int T>
 FACULA_MATH T pow(T base, T exponent) {
   if constexpr (std::is_same_v<T, bool>) {
     return base || !exponent;
   } else {
-    if (exponent < 0) {
-      if (base == T(1)) return T(1);
-      if (base == static_cast<T>(-1)) return exponent % 2 == 0 ? T(1) : static_cast<T>(-1);
+    if (exponent < T(0)) [[unlikely]] {
+      FACULA_NOTE_NEGATIVE_POWER();
       return T(0);
     }
     std::make_unsigned_t<T> result = 1, factor = static_cast<std::make_unsigned_t<T>>(base);
@@ -443,11 +463,41 @@ FACULA_MATH T shift_right(T x, T by) {
   }
 }
 
+namespace detail {
+// x * y - p without rounding, for the product p as rounded, of numbers below 1e38.
+FACULA_MATH double product_rest(double x, double y, double p) {
+#ifdef __FMA__
+  return __builtin_fma(x, y, -p);
+#else
+  const double a = static_cast<float>(x), b = static_cast<float>(y);
+  return ((a * b - p) + a * (y - b) + (x - a) * b) + (x - a) * (y - b);
+#endif
+}
+FACULA_MATH float product_rest(float x, float y, float p) {
+#ifdef __FMA__
+  return __builtin_fmaf(x, y, -p);
+#else
+  return static_cast<float>(static_cast<double>(x) * static_cast<double>(y) - static_cast<double>(p));
+#endif
+}
+}  // namespace detail
+
 // ---- complex arithmetic: the textbook product, and Smith's quotient against overflow ----
 
+// A product that is rounded before anything is added to it: GCC's vectors of differences and sums in turn
+// are fused with products in spite of -ffp-contract=off, and a single element is not.
+template <typename R>
+FACULA_MATH R product(R a, R b) {
+#ifdef FACULA_ROUNDED
+  return FACULA_ROUNDED(a * b);
+#else
+  return a * b;
+#endif
+}
 template <typename R>
 FACULA_MATH std::complex<R> mul(std::complex<R> a, std::complex<R> b) {
-  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+  return {product(a.real(), b.real()) - product(a.imag(), b.imag()),
+          product(a.real(), b.imag()) + product(a.imag(), b.real())};
 }
 // A number times an element: a real number makes no NaN of the zero beside an infinity.
 template <typename R>
@@ -464,8 +514,9 @@ FACULA_MATH std::complex<R> div(std::complex<R> a, std::complex<R> b) {
   const bool wide = std::fabs(c) >= std::fabs(d);
   const R ratio = wide ? d / c : c / d;
   const R scale = 1 / (wide ? c + d * ratio : d + c * ratio);
-  return wide ? std::complex<R>((a.real() + a.imag() * ratio) * scale, (a.imag() - a.real() * ratio) * scale)
-              : std::complex<R>((a.real() * ratio + a.imag()) * scale, (a.imag() * ratio - a.real()) * scale);
+  const R x = product(a.real(), ratio), y = product(a.imag(), ratio);
+  return wide ? std::complex<R>((a.real() + y) * scale, (a.imag() - x) * scale)
+              : std::complex<R>((x + a.imag()) * scale, (y - a.real()) * scale);
 }
 template <typename R>
 FACULA_MATH std::complex<R> div(R a, std::complex<R> b) {
@@ -509,7 +560,15 @@ FACULA_MATH T log2(T z) {
 }
 template <Complex T>
 FACULA_MATH T exp2(T z) {
-  return std::exp(z * real_t<T>(0.69314718055994530942));
+  using R = real_t<T>;
+  const double y = z.imag(), angle = y * 0.69314718055994530942;
+  // What the angle was rounded by, for it may be many turns.
+  const double rest = detail::product_rest(y, 0.69314718055994530942, angle) + y * 2.3190468138462996e-17;
+  const double turn = std::fabs(y) < 1e15 ? rest : 0.0, turned = 1 - turn * turn / 2;
+  const double s = std::sin(angle), c = std::cos(angle);
+  const R size = exp2(z.real());
+  return y == 0 ? T(size, z.imag())
+                : T(size * static_cast<R>(c * turned - s * turn), size * static_cast<R>(s * turned + c * turn));
 }
 // x * 2^y: no step leaves the range of numbers that the result keeps to, and whole powers are exact.
 template <Float T>
@@ -573,3 +632,4 @@ FACULA_MATH T rsqrt(T z) {
 }  // namespace facula::math
 
 #include "facula/math_special.h"
+#include "facula/math_slopes.h"

@@ -48,13 +48,17 @@ inline constexpr double kI1Large[] = {
 
 inline namespace FACULA_ISA {
 
+// By way of exp(-|x|), which does not overflow, so that the least results are right too.
 template <Float T>
 FACULA_MATH T sigmoid(T x) {
-  return 1 / (1 + exp(-x));
+  const T part = exp(-abs(x)), whole = 1 / (1 + part);
+  return x < 0 ? part * whole : whole;
 }
 template <Complex T>
 FACULA_MATH T sigmoid(T z) {
-  return div(T(1), real_t<T>(1) + std::exp(-z));
+  const bool left = z.real() < 0;
+  const T part = std::exp(left ? z : -z);
+  return div(left ? part : T(1), real_t<T>(1) + part);
 }
 
 // The distribution function of the standard normal distribution, erfc(t) / 2 with t = -x sqrt(1/2). Far below 0
@@ -81,6 +85,12 @@ FACULA_MATH T normal_cdf(T x) {
   const T change = detail::erfc_argument_rest(x, t) * (slope > 0 ? slope : T(0));
   const T value = T(0.5) * erfc(t);
   return value - value * (std::fabs(change) < T(1e-3) ? change : T(0));  // not of infinities
+}
+// log(x / (1 - x)): from 1/4 on by the distance from the zero, which the quotient would round away.
+template <Float T>
+FACULA_MATH T logit(T x) {
+  const T below = log(x / (1 - x)), above = log1p((T(2) * x - 1) / (1 - x));
+  return x < T(0.25) ? below : above;
 }
 // log(1 + exp(x)) without overflow.
 template <Float T>
@@ -109,16 +119,49 @@ FACULA_MATH T xlog1py(T x, T y) {
   const T product = x * log1p(y);
   return isnan(y) ? y : (x == 0 ? T(0) : product);
 }
+// sin(pi x) and cos(pi x): the whole numbers are taken off first, which is exact.
+template <Float T>
+FACULA_MATH T sinpi(T x) {
+  const T whole = round(x), half = whole / 2;
+  const T value = sin(pi<T> * (x - whole));
+  return half == floor(half) ? value : -value;
+}
+template <Float T>
+FACULA_MATH T cospi(T x) {
+  const T whole = round(x), half = whole / 2;
+  const T value = sin(pi<T> * (T(0.5) - abs(x - whole)));
+  return half == floor(half) ? value : -value;
+}
+namespace detail {
+// cosh(pi y) and sinh(pi y), with what the product is rounded by.
+FACULA_MATH std::complex<double> hyperbolic_pi(double y) {
+  const double p = pi<double> * y;
+  const double rest = product_rest(pi<double>, y, p) + 1.2246467991473532e-16 * y;
+  const double c = cosh(p), s = sinh(p), more = std::fabs(y) < 300 ? rest : 0.0;
+  return std::complex<double>(c + more * s, s + more * c);
+}
+}  // namespace detail
+template <Complex T>
+FACULA_MATH T sinpi(T z) {
+  const T h(detail::hyperbolic_pi(z.imag()));
+  return T(sinpi(z.real()) * h.real(), cospi(z.real()) * h.imag());
+}
+template <Complex T>
+FACULA_MATH T cospi(T z) {
+  const T h(detail::hyperbolic_pi(z.imag()));
+  return T(cospi(z.real()) * h.real(), -sinpi(z.real()) * h.imag());
+}
 template <Float T>
 FACULA_MATH T sinc(T x) {
-  const T y = x * pi<T>;
-  const T value = sin(y) / y;
+  const T value = sinpi(x) / (pi<T> * x);
   return x == 0 ? T(1) : value;
 }
 template <Complex T>
 FACULA_MATH T sinc(T z) {
-  const T y = z * pi<real_t<T>>;
-  return z == T(0) ? T(1) : div(std::sin(y), y);
+  using R = real_t<T>;
+  const T y = z * pi<R>;
+  const R small = sizeof(R) == 4 ? R(1e-2) : R(1e-4);  // where the series has two terms
+  return abs(y) < small ? R(1) - mul(y, y) / R(6) : div(sinpi(z), y);
 }
 
 // The C function without its race on the global `signgam`.
@@ -131,25 +174,43 @@ FACULA_MATH double lgamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
-// Reflection below 1/2, recurrence up to 10, then the asymptotic series in Bernoulli numbers.
+// Reflection below 0, recurrence to [1, 2], where a quotient of polynomials times the distance from the zero
+// serves (J. Maddock's, in Boost), and from 10 on the asymptotic series in Bernoulli numbers.
 FACULA_MATH_LARGE double digamma(double x) {
   if (x == 0) return copysign(infinity<double>, -x);
   double shift = 0;
-  if (x < 0.5) {
-    const double part = x - std::floor(x);
-    if (part == 0) return nan<double>;
+  if (x < 0) {
+    const double part = x - round(x);  // exact, also beside a pole
+    if (!(part != 0)) return nan<double>;
     shift = -pi<double> / std::tan(pi<double> * part);
     x = 1 - x;
   }
-  while (x < 10) {
-    shift -= 1 / x;
+  if (x >= 10) {
+    const double z = 1 / (x * x);
+    const double series =
+        z * (1.0 / 12 -
+             z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+    return shift + (std::log(x) - 0.5 / x - (x < 1e17 ? series : 0));
+  }
+  double steps = 0;
+  for (; x > 2; steps += 1 / x) x -= 1;
+  if (x < 1) {
+    steps = -1 / x;
     x += 1;
   }
-  const double z = 1 / (x * x);
-  const double series =
-      z *
-      (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
-  return shift + std::log(x) - 0.5 / x - (x < 1e17 ? series : 0);
+  const double t = x - 1;
+  const double from_zero = ((x - 1569415565.0 / 1073741824) - 381566830.0 / 1073741824 / 1073741824) -
+                           0.9016312093258695918615325266959189453125e-19;
+  double p = -0.0020713321167745952, q = -0.55789841321675513e-6;
+  for (const double c :
+       {-0.045251321448739056, -0.28919126444774784, -0.65031853770896507, -0.32555031186804491, 0.25479851061131551}) {
+    p = c + p * t;
+  }
+  for (const double c : {0.0021284987017821144, 0.054151797245674225, 0.43593529692665969, 1.4606242909763515,
+                         2.0767117023730469, 1.0}) {
+    q = c + q * t;
+  }
+  return shift + (steps + (from_zero * 0.99558162689208984 + from_zero * (p / q)));
 }
 inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
@@ -201,7 +262,7 @@ inline float zeta(float x, float q) { return static_cast<float>(zeta(static_cast
 FACULA_MATH_LARGE double polygamma(double n, double x) {
   if (n == 0) return digamma(x);
   if (n == 1 && x < 0.5) {
-    const double s = std::sin(pi<double> * (x - std::floor(x)));
+    const double s = std::sin(pi<double> * (x - round(x)));
     return s == 0 ? infinity<double> : pi<double> * pi<double> / (s * s) - zeta(2, 1 - x);
   }
   const double size = std::tgamma(n + 1);
@@ -211,36 +272,42 @@ inline float polygamma(float n, float x) {
   return static_cast<float>(polygamma(static_cast<double>(n), static_cast<double>(x)));
 }
 
-// M. Giles, "Approximating the erfinv function" (2012), then Newton steps on erfc in double.
-FACULA_MATH_LARGE double erfinv(double x) {
-  const double size = std::fabs(x);
-  if (!(size < 1)) return size == 1 ? copysign(infinity<double>, x) : nan<double>;
-  double w = -std::log((1 - size) * (1 + size));
-  double p;
-  if (w < 5) {
-    w -= 2.5;
-    p = 2.81022636e-08;
-    for (const double c : {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
-                           -0.00417768164, 0.246640727, 1.50140941}) {
-      p = c + p * w;
-    }
-  } else {
-    w = std::sqrt(w) - 3;
-    p = -0.000200214257;
-    for (const double c : {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
-                           1.00167406, 2.83297682}) {
-      p = c + p * w;
-    }
-  }
-  double y = p * size;
-  for (int step = 0; step < 2; ++step) {
-    const double slope = 1.12837916709551257390 * std::exp(-y * y);
-    const double error = size < 0.5 ? std::erf(y) - size : (1 - size) - std::erfc(y);
-    y -= error / (slope + y * error);
-  }
-  return copysign(y, x);
+// erfinv(x) / x is a smooth function of -log(1 - x^2), as in M. Giles, "Approximating the erfinv function" (2012);
+// the polynomials in three ranges are interpolated at Chebyshev's points.
+namespace detail {
+template <typename... C>
+FACULA_MATH double polynomial(double t, double first, C... rest) {
+  double value = first;
+  ((value = rest + value * t), ...);
+  return value;
 }
-inline float erfinv(float x) { return static_cast<float>(erfinv(static_cast<double>(x))); }
+}  // namespace detail
+FACULA_MATH double erfinv(double x) {
+  const double size = abs(x);
+  const double w = -log((1 - size) * (1 + size)), root = sqrt(w);
+  const double near = detail::polynomial(
+      w - 3.125, -2.36236969856610742e-22, -1.67873306152567719e-19, 1.10277715915000329e-18, 1.11257947593794649e-17,
+      -1.29070235461307304e-16, 2.16699462628357397e-17, 6.58195530592923886e-15, -4.05541397468860051e-14,
+      -8.10659445643849512e-14, 2.63357249246084841e-12, -1.29775052020149665e-11, -5.4154417754696635e-11,
+      1.05122024401217841e-9, -4.11263310429761391e-9, -2.90703866601914295e-8, 4.2347877672780653e-7,
+      -1.36546917965920684e-6, -0.0000138825233612768762, 0.000186734208021242716, -0.000740702534166940108,
+      -0.0060336708714270113, 0.24015818242558971, 1.65365456268310271);
+  const double middle = detail::polynomial(
+      root - 3.25, -1.51026954233350641e-8, 6.96924197762969404e-10, 1.31043514999720141e-7, -2.71345110543945614e-7,
+      -2.70042192808689465e-8, 1.49871307841861263e-6, -3.98608439521475595e-6, 2.92572919017898247e-6,
+      0.0000124651671570872518, -0.0000473189841201124549, 0.0000682870865475337668, 0.0000240312570150925236,
+      -0.000355037809759638111, 0.000953289363743563718, -0.00168827553573370721, 0.0024914420969817609,
+      -0.0037512085082155611, 0.00537091455357167963, 1.0052589676941653, 3.08388561049222063);
+  const double far = detail::polynomial(
+      root - 5.03125, -1.7121599906401911e-11, 3.36119280421261601e-11, 7.52915698379727247e-11,
+      -4.06366083828105628e-10, 1.14490888746848877e-9, -2.92490435424291849e-9, 6.49801162956809149e-9,
+      -1.25846419037533621e-8, 2.426340879491322e-8, -5.92510400293498682e-8, 2.11250089082065094e-7,
+      -9.38041200527070001e-7, 4.31492378383452689e-6, -0.0000188531169305521786, 0.000072985255316995855,
+      -0.000205720185159052803, -0.000158439049548252009, 1.01029117411981295, 4.8814781489772109);
+  const double value = x * (w < 6.25 ? near : root < 4 ? middle : far);
+  return size == 1 ? copysign(infinity<double>, x) : value;
+}
+FACULA_MATH float erfinv(float x) { return static_cast<float>(erfinv(static_cast<double>(x))); }
 
 template <size_t N>
 FACULA_MATH_LARGE double chebyshev(double x, const double (&coefficients)[N]) {
@@ -263,8 +330,17 @@ FACULA_MATH_LARGE double i1e(double x) {
                                  : chebyshev(32 / size - 2, detail::kI1Large) / std::sqrt(size);
   return x < 0 ? -value : value;
 }
-inline double i0(double x) { return isinf(x) ? infinity<double> : std::exp(std::fabs(x)) * i0e(x); }
-inline double i1(double x) { return isinf(x) ? x : std::exp(std::fabs(x)) * i1e(x); }
+namespace detail {
+// exp(|x|) times a scaled value: in two steps where the exponential alone overflows.
+FACULA_MATH_LARGE double unscaled(double x, double scaled) {
+  const double size = std::fabs(x);
+  if (size < 700) return std::exp(size) * scaled;
+  const double half = std::exp(size / 2);
+  return isinf(half) ? copysign(half, scaled) : half * scaled * half;
+}
+}  // namespace detail
+inline double i0(double x) { return detail::unscaled(x, i0e(x)); }
+inline double i1(double x) { return detail::unscaled(x, i1e(x)); }
 #define FACULA_BY_DOUBLE(name) \
   inline float name(float x) { return static_cast<float>(name(static_cast<double>(x))); }
 FACULA_BY_DOUBLE(i0)
