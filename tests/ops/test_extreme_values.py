@@ -171,8 +171,8 @@ POOLS = [
     (4, 2**41, 2**40, 2**40, 1, True),
     (7, 6, 1, 3, 1, False),
     (7, 3, 2, 2**33, 2**33, False),
-    (7, 5, 3, 2**40, 2**40, True),
-    (6, 3, 2, 1, 5, True),
+    (7, 3, 3, 2**40, 2**40, True),
+    (6, 3, 2, 1, 3, True),
     (6, 2, 2**62, 0, 3, True),
     (1, 2**62 + 1, 2**62, 2**61, 1, False),
     (9, 3, 4, 0, 1, True),
@@ -234,7 +234,7 @@ def test_pools(case: Any, dims: int) -> None:
             np.testing.assert_allclose(g.numpy(), slope, rtol=1e-14)
 
 
-@pytest.mark.parametrize("case", [c for c in POOLS if c[1:3] != (2**41, 2**40)], ids=str)
+@pytest.mark.parametrize("case", [c for c in POOLS if c[4] < 2**30 and c[1] != 2**41], ids=str)
 def test_decomposed_pools(case: Any) -> None:
     """What devices without these kernels compute."""
     size, kernel, stride, padding, dilation, ceil = case
