@@ -164,7 +164,7 @@ void embedding_backward(const Tensor& grad, const Tensor& indices, int64_t num_w
   char* const data = static_cast<char*>(sum.raw());
   write(sum, Tensor(), TensorList(&indices, 1), grad, true, false, "embedding_backward");
   if (padding_idx >= 0 && padding_idx < num_weights) std::memset(data + static_cast<size_t>(padding_idx) * row, 0, row);
-  if (scale_grad_by_freq) {
+  if (scale_grad_by_freq && columns > 0) {
     std::vector<int64_t> counts(static_cast<size_t>(num_weights), 0);
     const Tensor flat = dense(indices, ScalarType::Int64);
     for (int64_t i = 0; i < flat.numel(); ++i) {

@@ -337,6 +337,10 @@ void adaptive_avg_pool(const Tensor& input, IntList output_size, const Tensor& o
 
 void adaptive_avg_pool_backward(const Tensor& grad, IntList input_size, int64_t dims, const Tensor& out) {
   if (out.numel() == 0) return;
+  if (grad.numel() == 0) {  // there are no windows, whatever their number along one dim
+    fill(out, 0, out);
+    return;
+  }
   average_backward_into(pool::adaptive_pool(input_size, grad.sizes(), static_cast<size_t>(dims)), std::nullopt, grad,
                         out);
 }

@@ -1,6 +1,7 @@
 // searchsorted, histc and multinomial.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -124,40 +125,57 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
     low -= 1;
     high += 1;
   }
-  // Counts are exact, so the pieces may follow the number of threads.
-  const int64_t pieces = std::clamp<int64_t>(n / kGrain, 1, get_num_threads());
-  Bytes memory(static_cast<size_t>(pieces * bins) * sizeof(int64_t));
-  int64_t* counts = memory.as<int64_t>();
-  std::fill(counts, counts + pieces * bins, 0);
   const double scale = static_cast<double>(bins) / (high - low);
   const char* data = static_cast<const char*>(x.raw());
   const int64_t item = static_cast<int64_t>(x.itemsize());
-  parallel_for(0, pieces, 1, [&](int64_t first, int64_t last) {
+  // fn(bin) for the elements [begin, end) that have one.
+  const auto for_bins = [&](int64_t begin, int64_t end, const auto& fn) {
     constexpr int64_t kBlock = 512;
     double v[kBlock];
     int32_t bin[kBlock];
-    for (int64_t p = first; p < last; ++p) {
-      int64_t* count = counts + p * bins;
-      for (int64_t i = n * p / pieces, end = n * (p + 1) / pieces; i < end; i += kBlock) {
-        const int64_t m = std::min(kBlock, end - i);
-        load_elements(ScalarType::Float64, v, x.dtype(), data + i * item, 1, m);
-        for (int64_t j = 0; j < m; ++j) {
-          // Outside and NaN: -1.
-          const bool inside = (v[j] >= low) & (v[j] <= high);
-          const double place = inside ? (v[j] - low) * scale : -1.0;
-          bin[j] = static_cast<int32_t>(place);
-        }
-        for (int64_t j = 0; j < m; ++j) {
-          if (bin[j] >= 0) ++count[std::min<int64_t>(bin[j], bins - 1)];
-        }
+    for (int64_t i = begin; i < end; i += kBlock) {
+      const int64_t m = std::min(kBlock, end - i);
+      load_elements(ScalarType::Float64, v, x.dtype(), data + i * item, 1, m);
+      for (int64_t j = 0; j < m; ++j) {
+        // Outside and NaN: -1.
+        const bool inside = (v[j] >= low) & (v[j] <= high);
+        const double place = inside ? (v[j] - low) * scale : -1.0;
+        bin[j] = static_cast<int32_t>(place);
+      }
+      for (int64_t j = 0; j < m; ++j) {
+        if (bin[j] >= 0) fn(std::min<int64_t>(bin[j], bins - 1));
       }
     }
-  });
+  };
+  if (bins / 16 > n) {  // a count for each bin would be most of the memory: the few that are met, in order
+    std::vector<int64_t> met;
+    met.reserve(static_cast<size_t>(n));
+    for_bins(0, n, [&](int64_t bin) { met.push_back(bin); });
+    std::sort(met.begin(), met.end());
+    fill(out, 0, out);
+    for (auto at = met.begin(); at != met.end();) {
+      const auto next = std::upper_bound(at, met.end(), *at);
+      const Element count = element_of(static_cast<int64_t>(next - at), out.dtype(), "histc");
+      std::memcpy(static_cast<char*>(out.raw()) + *at * out.strides()[0] * static_cast<int64_t>(out.itemsize()),
+                  count.bytes, out.itemsize());
+      at = next;
+    }
+    return;
+  }
+  // Counts are exact, so the pieces may follow the number of threads.
+  const int64_t pieces = std::clamp<int64_t>(n / std::max<int64_t>(kGrain, bins), 1, get_num_threads());
   const Tensor all = make_empty({bins}, ScalarType::Int64);
-  for (int64_t b = 0; b < bins; ++b) {
-    int64_t sum = 0;
-    for (int64_t p = 0; p < pieces; ++p) sum += counts[p * bins + b];
-    all.data<int64_t>()[b] = sum;
+  const Bytes memory(static_cast<size_t>((pieces - 1) * bins) * sizeof(int64_t));
+  int64_t *const sum = all.data<int64_t>(), *const more = memory.as<int64_t>();
+  parallel_for(0, pieces, 1, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) {
+      int64_t* const count = p == 0 ? sum : more + (p - 1) * bins;
+      std::fill(count, count + bins, 0);
+      for_bins(n * p / pieces, n * (p + 1) / pieces, [&](int64_t bin) { ++count[bin]; });
+    }
+  });
+  for (int64_t p = 0; p + 1 < pieces; ++p) {
+    for (int64_t b = 0; b < bins; ++b) sum[b] += more[p * bins + b];
   }
   copy_strided(out, all);
 }

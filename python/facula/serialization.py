@@ -498,7 +498,8 @@ class _Reader:
     def _view(self, name: str, whole: Any, view: dict[str, Any]) -> Any:
         shape, stride, offset = view["shape"], view["stride"], view["offset"]
         numbers = [*shape, *stride, offset]
-        if any(type(n) is not int or n < 0 for n in numbers) or len(shape) != len(stride):
+        whole_numbers = all(type(n) is int and 0 <= n < 2**63 for n in numbers)
+        if not whole_numbers or len(shape) != len(stride):
             raise self.contents.fault(f"the view {name!r} has a malformed shape or stride")
         last = offset + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
         if math.prod(shape) >= 2**63 or (0 not in shape and last >= whole.numel()):

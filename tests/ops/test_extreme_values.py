@@ -13,7 +13,9 @@ from typing import Any
 import facula as fa
 import numpy as np
 import pytest
+from test_decompositions import without_kernel
 
+OPS: Any = fa._C._ops
 F = fa.nn.functional
 HUGE = 2**62
 
@@ -129,6 +131,14 @@ def test_convolution(case: Any, layout: str) -> None:
     np.testing.assert_allclose(z.numpy(), wx, rtol=1e-12, atol=1e-12)
 
 
+def test_second_derivatives() -> None:
+    x, w = fa.randn(1, 2, 5, dtype=fa.float64), fa.randn(2, 2, 3, dtype=fa.float64)
+    inputs = x.requires_grad_(), w.requires_grad_()
+    assert fa.autograd.gradcheck(lambda a, b: F.conv1d(a, b, None, 1, 2**40, 2**40), inputs)
+    assert fa.autograd.gradgradcheck(lambda a, b: F.conv1d(a, b, None, 1, 2**40, 2**40), inputs)
+    assert fa.autograd.gradgradcheck(lambda a: F.avg_pool1d(a, 2**40, 1, 2**39), inputs[:1])
+
+
 def test_transposed_with_a_step_for_each_tap() -> None:
     """As many residues as taps: the work is that of the results."""
     n = 100_000
@@ -161,8 +171,8 @@ POOLS = [
     (4, 2**41, 2**40, 2**40, 1, True),
     (7, 6, 1, 3, 1, False),
     (7, 3, 2, 2**33, 2**33, False),
-    (7, 5, 3, 2**40, 2**40, True),
-    (6, 3, 2, 1, 5, True),
+    (7, 3, 3, 2**40, 2**40, True),
+    (6, 3, 2, 1, 3, True),
     (6, 2, 2**62, 0, 3, True),
     (1, 2**62 + 1, 2**62, 2**61, 1, False),
     (9, 3, 4, 0, 1, True),
@@ -224,6 +234,32 @@ def test_pools(case: Any, dims: int) -> None:
             np.testing.assert_allclose(g.numpy(), slope, rtol=1e-14)
 
 
+@pytest.mark.parametrize("case", [c for c in POOLS if c[4] < 2**30 and c[1] != 2**41], ids=str)
+def test_decomposed_pools(case: Any) -> None:
+    """What devices without these kernels compute."""
+    size, kernel, stride, padding, dilation, ceil = case
+    x = fa.randn(2, size, size, dtype=fa.float64)
+    square = [[kernel] * 2, [stride] * 2, [padding] * 2]
+    if dilation == 1:
+        for counted in (True, False):
+            args = [*square, ceil, counted, None]
+            want = OPS.avg_pool(x, *args)
+            grad = fa.randn(want.shape, dtype=fa.float64)
+            slope = OPS.avg_pool_backward(grad, list(x.shape), *args)
+            with without_kernel("avg_pool"), without_kernel("avg_pool_backward"):
+                got = OPS.avg_pool(x, *args)
+                back = OPS.avg_pool_backward(grad, list(x.shape), *args)
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-12, atol=1e-300)
+            np.testing.assert_allclose(back.numpy(), slope.numpy(), rtol=1e-12, atol=1e-300)
+    args = [*square, [dilation] * 2, ceil]
+    values, at = OPS.max_pool_with_indices(x, *args)
+    with without_kernel("max_pool_with_indices"):
+        got, places = OPS.max_pool_with_indices(x, *args)
+    np.testing.assert_array_equal(got.numpy(), values.numpy())
+    seen = values.numpy() > -np.inf
+    np.testing.assert_array_equal(places.numpy()[seen], at.numpy()[seen])
+
+
 def test_large_windows_of_much() -> None:
     """A window that spans all of a long row is gone through once."""
     n = 200_000
@@ -269,6 +305,19 @@ def test_combinations(repeated: bool) -> None:
         want = np.array(list(choose(range(10, 10 + n), r)), dtype=np.float64).reshape(-1, r)
         np.testing.assert_array_equal(fa.combinations(x, r, repeated).numpy(), want)
         assert fa.combinations(x.to("meta"), r, repeated).shape == want.shape
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_more_bins_than_elements(dtype: str) -> None:
+    x = np.array([0.5, 0.5, -3.0, 1.0, 0.0, np.nan, 0.25, 2.0, 0.5])
+    t = fa.tensor(x).to(getattr(fa, dtype))
+    for bins in (1 << 10, 1 << 20):
+        want = np.histogram(x[~np.isnan(x)], bins, (0, 1))[0]
+        np.testing.assert_array_equal(fa.histc(t, bins, 0, 1).double().numpy(), want)
+        out = fa.ones(2 * bins, dtype=t.dtype)
+        fa.histc(t, bins, 0, 1, out=out[::2])
+        np.testing.assert_array_equal(out[::2].double().numpy(), want)
+        assert (out[1::2] == 1).all()
 
 
 def test_counts_far_beyond_the_data() -> None:

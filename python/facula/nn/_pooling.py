@@ -166,6 +166,8 @@ def _lp_pool(dims: int) -> Callable[..., Any]:
     def function(
         input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> Any:
+        if norm_type == 0:
+            raise ValueError(f"{name}(): norm_type must not be 0")
         scale = _power_scale(input, float(norm_type))
         mean = average((input / scale) ** norm_type, kernel_size, stride, 0, ceil_mode)
         # The same number, but for a gradient of zero where the sum is zero and its root has none.
