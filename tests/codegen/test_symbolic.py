@@ -46,7 +46,7 @@ def order_of(f: Callable[[Any], Any], n: Any, x: Any) -> Any:
 
 SAME_NAME = (
     "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh atan2"
-    " hypot erf erfc erfinv digamma floor ceil frac conj sech"
+    " hypot erf erfc erfinv digamma floor ceil frac conj sec sech"
 ).split()
 ORACLE: dict[str, Callable[..., Any]] = {
     **{n: getattr(mpmath, n) for n in SAME_NAME},
@@ -90,6 +90,8 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "one_plus_square": lambda x: 1 + x * x,
     "sqrt_one_minus_square": lambda x: mpmath.sqrt(1 - x * x),
     "sqrt_one_plus_square": lambda x: mpmath.sqrt(1 + x * x),
+    "sqrt_square_minus_one": lambda x: mpmath.sqrt(x - 1) * mpmath.sqrt(x + 1),
+    "hypot_slope": lambda x, y: x / mpmath.hypot(x, y),
     "tanhshrink": lambda x: x - mpmath.tanh(x),
     "erfinv_slope": lambda x: mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(mpmath.erfinv(x) ** 2),
     "sinc_slope": lambda n, x: order_of(mpmath.sincpi, n, x),
@@ -111,6 +113,7 @@ ORDERS = frozenset(("n", "order"))
 # Where the arguments are drawn from, when not from (0.2, 0.9).
 DOMAIN: dict[str, tuple[tuple[float, float], ...]] = {
     "acosh": ((1.2, 3),),
+    "sqrt_square_minus_one": ((1.2, 3),),
     "fmod": ((2, 5), (0.8, 1.4)),
     "remainder": ((-5, -2), (0.8, 1.4)),
     "floor_divide": ((2, 5), (0.8, 1.4)),
