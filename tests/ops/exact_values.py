@@ -24,7 +24,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "cosh": mp.cosh,
     "digamma": lambda x: mp.psi(0, x),
     "elu": lambda x: x if x > 0 else mp.expm1(x),
-    "entr": lambda x: -x * mp.log(x),
+    "entr": lambda x: -x * mp.log(x) if x > 0 else mp.ninf if x else mp.mpf(0),
     "erf": mp.erf,
     "erfc": mp.erfc,
     "erfinv": mp.erfinv,
@@ -76,6 +76,62 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "xlog1py": lambda x, y: x * mp.log1p(y) if x else mp.mpf(0),
     "xlogy": lambda x, y: x * mp.log(y) if x else mp.mpf(0),
 }
+# The derivatives of orders 0 to 4, where numerical ones are slow or too coarse, by textbook formulas.
+def _bessel(n: int, k: int, x: Any) -> Any:
+    """The derivative of order k of besseli(n, x), a sum of neighbouring orders."""
+    return mp.fsum(mp.binomial(k, j) * mp.besseli(n - k + 2 * j, x) for j in range(k + 1)) / 2**k
+
+
+def _leibniz(n: int, k: int, x: Any) -> Any:
+    """The derivative of order k of besseli(n, x) exp(-x), for x > 0."""
+    parts = (mp.binomial(k, j) * _bessel(n, j, x) * (-1) ** (k - j) for j in range(k + 1))
+    return mp.fsum(parts) * mp.exp(-x)
+
+
+def _even(n: int, x: Any) -> list[Any]:
+    return [_leibniz(n, k, abs(x)) * (mp.sign(x) ** (k + n)) for k in range(5)]
+
+
+def _erfinv(x: Any) -> list[Any]:
+    y = mp.erfinv(x)
+    p = mp.sqrt(mp.pi) / 2 * mp.exp(y * y)  # and p' = 2 y p^2
+    return [
+        y, p, 2 * y * p**2, (2 + 8 * y**2) * p**3, (28 * y + 48 * y**3) * p**4
+    ]  # fmt: skip
+
+
+def _after(value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    def derivatives(x: Any) -> list[Any]:
+        later = mp.taylor(slope, x, 3)
+        return [value(x), *(c * mp.factorial(k) for k, c in enumerate(later))]
+
+    return derivatives
+
+
+def _bell(x: Any) -> Any:
+    return mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
+
+
+DERIVATIVES: dict[str, Callable[[Any], list[Any]]] = {
+    "digamma": lambda x: [mp.psi(k, x) for k in range(5)],
+    "lgamma": lambda x: [mp.re(mp.loggamma(x)), *(mp.psi(k, x) for k in range(4))],
+    "i0": lambda x: [_bessel(0, k, x) for k in range(5)],
+    "i1": lambda x: [_bessel(1, k, x) for k in range(5)],
+    "i0e": lambda x: _even(0, x),
+    "i1e": lambda x: _even(1, x),
+    "erf": _after(mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x)),
+    "erfc": _after(mp.erfc, lambda x: -2 / mp.sqrt(mp.pi) * mp.exp(-x * x)),
+    "ndtr": _after(mp.ncdf, _bell),
+    "gelu": lambda x: [
+        x * mp.ncdf(x), mp.ncdf(x) + x * _bell(x), (2 - x * x) * _bell(x),
+        (x**3 - 4 * x) * _bell(x), (7 * x * x - 4 - x**4) * _bell(x),
+    ],
+    "erfinv": _erfinv,
+}  # fmt: skip
+# Numbers so small or large that sums lose them need as many digits, these functions apart.
+FEW_DIGITS = frozenset("digamma lgamma erf erfc erfinv ndtr gelu i0 i0e i1 i1e".split())
+# Products with the argument, whose other factor is a subnormal number first.
+PRODUCTS = frozenset(("gelu", "mish", "silu"))
 # Where a sum of terms of other signs passes zero, the error is counted in places of the terms.
 TERMS: dict[str, Callable[..., Any]] = {
     "digamma": lambda x: x * mp.psi(1, x) if x < 0 else 0,
