@@ -217,10 +217,10 @@ FACULA_MATH_LARGE double bessel_ie(int n, int order, double x) {
   if (order == 0 && n == 1) return i1e(size);
   double sum = 0;
   if (size < 30) {
-    const int steps = 30 + n + static_cast<int>(size);
+    const int steps = 12 + n + order + static_cast<int>(size * 0.7);
     for (int j = 0; j <= steps; ++j) {
       const double t = pi<double> * j / steps, s = std::sin(t / 2), down = -2 * s * s;
-      double term = std::cos(n * t) * std::exp(size * down);
+      double term = std::exp(size * down) * (n == 0 ? 1.0 : n == 1 ? 1 + down : std::cos(n * t));
       for (int k = 0; k < order; ++k) term *= down;
       sum += j == 0 || j == steps ? term / 2 : term;
     }
