@@ -102,7 +102,7 @@ void resize(const Tensor& self, IntList size, std::optional<MemoryFormat> memory
   if (self.sizes() == size && IntList(strides) == self.strides()) return;
   FACULA_CHECK(!needs_grad(self), Runtime, "resize_(): self requires grad; detach() it first");
   size_t needed = 0;
-  FACULA_CHECK(impl.offset >= 0 && !__builtin_mul_overflow(static_cast<size_t>(impl.offset + (numel > 0 ? numel : 0)),
+  FACULA_CHECK(impl.offset >= 0 && !__builtin_mul_overflow(static_cast<size_t>(checked_add(impl.offset, numel)),
                                                            self.itemsize(), &needed),
                Runtime, "resize_(): ", shape_string(size), " is too large");
   if (needed > impl.storage->nbytes()) {

@@ -1,5 +1,7 @@
 #include "aten/geometry.h"
 
+#include "runtime/core/checked.h"
+
 namespace facula {
 
 DimVector resolve_shape(IntList shape, int64_t numel, const char* op) {
@@ -39,10 +41,10 @@ std::optional<DimVector> view_strides(IntList from, IntList strides, IntList siz
   // Runs of dims that are one range of memory are cut anew, from the innermost on.
   for (size_t i = from.size(); i-- > 0;) {
     chunk *= from[i];
-    if (i == 0 || (from[i - 1] != 1 && strides[i - 1] != chunk * base)) {
+    if (i == 0 || (from[i - 1] != 1 && strides[i - 1] != wrapped_mul(chunk, base))) {
       while (at > 0 && (filled < chunk || sizes[at - 1] == 1)) {
         --at;
-        result[at] = filled * base;
+        result[at] = wrapped_mul(filled, base);
         filled *= sizes[at];
       }
       if (filled != chunk) return std::nullopt;
@@ -55,7 +57,7 @@ std::optional<DimVector> view_strides(IntList from, IntList strides, IntList siz
   while (at > 0) {  // only ones are left
     --at;
     if (sizes[at] != 1) return std::nullopt;
-    result[at] = filled * base;
+    result[at] = wrapped_mul(filled, base);
   }
   return result;
 }
@@ -70,7 +72,7 @@ DimVector format_strides(IntList sizes, MemoryFormat format, const char* op) {
   int64_t stride = 1;
   const auto place = [&](size_t d) {
     strides[d] = stride;
-    stride *= std::max<int64_t>(sizes[d], 1);
+    stride = checked_mul(stride, std::max<int64_t>(sizes[d], 1));
   };
   place(1);
   for (size_t d = ndim; d-- > 2;) place(d);
@@ -118,6 +120,12 @@ DimVector wrap_dims(IntList dims, int64_t ndim, const char* op) {
     }
   }
   return wrapped;
+}
+
+void check_parts(int64_t count, const char* op) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  FACULA_CHECK(count <= kMost, Runtime, op, "(): a list of ", count, " tensors is too long; at most ", kMost,
+               " are made");
 }
 
 int64_t wrap_index(int64_t index, int64_t size, int64_t dim, const char* op) {

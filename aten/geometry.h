@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "runtime/core/checked.h"
 #include "runtime/core/tensor.h"
 #include "runtime/dispatch/value.h"
 
@@ -34,10 +35,13 @@ DimVector wrap_dims(IntList dims, int64_t ndim, const char* op);
 // -size..size-1 -> 0..size-1; raises IndexError.
 int64_t wrap_index(int64_t index, int64_t size, int64_t dim, const char* op);
 
+// Raises where so many tensors, of some 250 bytes each, are more than a list should hold.
+void check_parts(int64_t count, const char* op);
+
 // Product of sizes[begin, end).
 inline int64_t product(IntList sizes, size_t begin, size_t end) {
   int64_t p = 1;
-  for (size_t i = begin; i < end; ++i) p *= sizes[i];
+  for (size_t i = begin; i < end; ++i) p = checked_mul(p, sizes[i]);
   return p;
 }
 

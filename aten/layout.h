@@ -1,13 +1,15 @@
 // The second memory format of images: channels within pixels (torch's channels_last).
 #pragma once
 
+#include "runtime/core/checked.h"
 #include "runtime/core/tensor.h"
 
 namespace facula {
 
 inline DimVector channels_last_strides(IntList sizes) {
   const int64_t c = sizes[1], h = sizes[2], w = sizes[3];
-  return {h * w * c, 1, w * c, c};
+  const int64_t row = checked_mul(w, c);
+  return {checked_mul(h, row), 1, row, c};
 }
 
 // What is contiguous as well counts as contiguous.

@@ -4,6 +4,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "runtime/autograd/meta.h"
+#include "runtime/core/checked.h"
 
 namespace facula::any {
 
@@ -17,45 +18,12 @@ Tensor view(const Tensor& self, IntList size) {
   return alias(self, sizes, *strides, self.offset());
 }
 
-// The same bytes as another dtype.
-Tensor view_dtype(const Tensor& self, ScalarType dtype) {
-  if (self.device().type > kMeta) place_on_device(self.device(), dtype);  // refuses what the device has not
-  const int64_t from = static_cast<int64_t>(self.itemsize()), to = static_cast<int64_t>(itemsize(dtype));
-  DimVector sizes(self.sizes()), strides(self.strides());
-  int64_t offset = self.offset();
-  if (from != to) {
-    FACULA_CHECK(self.dim() > 0, Runtime, "view(): a 0-d tensor of ", dtype_name(self.dtype()), " cannot be seen as ",
-                 dtype_name(dtype), ", whose elements have another size");
-    FACULA_CHECK(strides.back() == 1 || sizes.back() == 1, Runtime, "view(): the last dim of a tensor seen as ",
-                 dtype_name(dtype), " must have stride 1, not ", strides.back());
-    const bool wider = to > from;
-    const int64_t ratio = wider ? to / from : from / to;
-    const auto scale = [&](int64_t v, const char* what) {
-      if (!wider) return v * ratio;
-      FACULA_CHECK(v % ratio == 0, Runtime, "view(): the ", what, " (", v, ") must be a multiple of ", ratio,
-                   " to see ", dtype_name(self.dtype()), " as ", dtype_name(dtype));
-      return v / ratio;
-    };
-    for (size_t i = 0; i + 1 < strides.size(); ++i) strides[i] = scale(strides[i], "stride");
-    strides.back() = 1;
-    sizes.back() = scale(sizes.back(), "size of the last dim");
-    offset = scale(offset, "storage offset");
-  }
-  // Not a view for autograd: nothing flows through bits.
-  Tensor result = alias(self, self.sizes(), self.strides(), self.offset(), false);
-  TensorImpl& impl = *result.impl();
-  impl.sizes = sizes;
-  impl.strides = strides;
-  impl.offset = offset;
-  impl.dtype = dtype;
-  impl.refresh();
-  return result;
-}
-
 namespace {
 
-Tensor retyped_view(const Tensor& self, ScalarType dtype, DimVector sizes, DimVector strides, int64_t offset) {
-  Tensor result = alias(self, self.sizes(), self.strides(), self.offset());
+// The same bytes as another dtype: the one place where a tensor over memory gets another than its base's.
+Tensor retyped(const Tensor& self, ScalarType dtype, DimVector sizes, DimVector strides, int64_t offset, bool as_view) {
+  if (self.device().type > kMeta) place_on_device(self.device(), dtype);  // refuses what the device has not
+  Tensor result = alias(self, self.sizes(), self.strides(), self.offset(), as_view);
   TensorImpl& impl = *result.impl();
   impl.sizes = std::move(sizes);
   impl.strides = std::move(strides);
@@ -67,13 +35,39 @@ Tensor retyped_view(const Tensor& self, ScalarType dtype, DimVector sizes, DimVe
 
 }  // namespace
 
+Tensor view_dtype(const Tensor& self, ScalarType dtype) {
+  const int64_t from = static_cast<int64_t>(self.itemsize()), to = static_cast<int64_t>(itemsize(dtype));
+  DimVector sizes(self.sizes()), strides(self.strides());
+  int64_t offset = self.offset();
+  if (from != to) {
+    FACULA_CHECK(self.dim() > 0, Runtime, "view(): a 0-d tensor of ", dtype_name(self.dtype()), " cannot be seen as ",
+                 dtype_name(dtype), ", whose elements have another size");
+    FACULA_CHECK(strides.back() == 1 || sizes.back() == 1, Runtime, "view(): the last dim of a tensor seen as ",
+                 dtype_name(dtype), " must have stride 1, not ", strides.back());
+    const bool wider = to > from;
+    const int64_t ratio = wider ? to / from : from / to;
+    const auto scale = [&](int64_t v, const char* what) {
+      if (!wider) return checked_mul(v, ratio);
+      FACULA_CHECK(v % ratio == 0, Runtime, "view(): the ", what, " (", v, ") must be a multiple of ", ratio,
+                   " to see ", dtype_name(self.dtype()), " as ", dtype_name(dtype));
+      return v / ratio;
+    };
+    for (size_t i = 0; i + 1 < strides.size(); ++i) strides[i] = scale(strides[i], "stride");
+    strides.back() = 1;
+    sizes.back() = scale(sizes.back(), "size of the last dim");
+    offset = scale(offset, "storage offset");
+  }
+  return retyped(self, dtype, std::move(sizes), std::move(strides), offset, false);  // nothing flows through bits
+}
+
 Tensor view_as_real(const Tensor& self) {
   FACULA_CHECK(self.is_complex(), Runtime, "view_as_real(): self must be complex, not ", dtype_name(self.dtype()));
   DimVector sizes(self.sizes()), strides(self.strides());
-  for (int64_t& s : strides) s *= 2;
+  for (int64_t& s : strides) s = checked_mul(s, 2);
   sizes.push_back(2);
   strides.push_back(1);
-  return retyped_view(self, to_real(self.dtype()), sizes, strides, self.offset() * 2);
+  return retyped(self, to_real(self.dtype()), std::move(sizes), std::move(strides), checked_mul(self.offset(), 2),
+                 true);
 }
 
 Tensor view_as_complex(const Tensor& self) {
@@ -94,7 +88,7 @@ Tensor view_as_complex(const Tensor& self) {
   }
   FACULA_CHECK(self.offset() % 2 == 0, Runtime,
                "view_as_complex(): the storage offset must be even; call contiguous() and clone() first");
-  return retyped_view(self, to_complex(self.dtype()), sizes, strides, self.offset() / 2);
+  return retyped(self, to_complex(self.dtype()), std::move(sizes), std::move(strides), self.offset() / 2, true);
 }
 
 Tensor detach(const Tensor& self) { return ::facula::detach(self); }
@@ -183,11 +177,20 @@ Tensor squeeze_dims(const Tensor& self, IntList dim) {
 Tensor unsqueeze(const Tensor& self, int64_t dim) {
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim() + 1, "unsqueeze"));
   DimVector sizes(self.sizes()), strides(self.strides());
-  const int64_t stride = d < sizes.size() ? sizes[d] * strides[d] : 1;
+  const int64_t stride = d < sizes.size() ? wrapped_mul(sizes[d], strides[d]) : 1;
   sizes.insert(sizes.begin() + d, 1);
   strides.insert(strides.begin() + d, stride);
   return alias(self, sizes, strides, self.offset());
 }
+
+namespace {
+
+// Where element `index` along a dim of that stride lies; empty tensors may have any stride.
+int64_t place_at(const Tensor& self, int64_t index, int64_t stride) {
+  return self.numel() == 0 ? self.offset() : self.offset() + index * stride;
+}
+
+}  // namespace
 
 Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   FACULA_CHECK(self.dim() > 0, Index, "select(): a 0-d tensor has no dim to select from");
@@ -195,7 +198,7 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   const size_t d = static_cast<size_t>(dim);
   index = wrap_index(index, self.sizes()[d], dim, "select");
   DimVector sizes(self.sizes()), strides(self.strides());
-  const int64_t offset = self.offset() + index * strides[d];
+  const int64_t offset = place_at(self, index, strides[d]);
   sizes.erase(sizes.begin() + d);
   strides.erase(strides.begin() + d);
   return alias(self, sizes, strides, offset);
@@ -206,9 +209,9 @@ Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std:
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "slice"));
   DimVector sizes(self.sizes()), strides(self.strides());
   const Span s = resolve_slice(sizes[d], start, end, step, "slice");
-  const int64_t offset = self.offset() + (s.length > 0 ? s.start * strides[d] : 0);
+  const int64_t offset = s.length > 0 ? place_at(self, s.start, strides[d]) : self.offset();
   sizes[d] = s.length;
-  if (s.length > 1) strides[d] *= step;  // cannot overflow: the second element lies in the tensor
+  if (s.length > 1) strides[d] = wrapped_mul(strides[d], step);  // the second element lies in the tensor
   return alias(self, sizes, strides, offset);
 }
 
@@ -230,10 +233,11 @@ Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) 
   const int64_t rows = self.sizes()[a], columns = self.sizes()[b];
   const int64_t down = offset < 0 ? -std::max(offset, -rows) : 0, right = offset > 0 ? std::min(offset, columns) : 0;
   const int64_t length = std::min(rows - down, columns - right);
-  const int64_t start = length > 0 ? down * self.strides()[a] + right * self.strides()[b] : 0;
   sizes.push_back(length);
-  strides.push_back(self.strides()[a] + self.strides()[b]);
-  return alias(self, sizes, strides, self.offset() + start);
+  strides.push_back(wrapped_add(self.strides()[a], self.strides()[b]));
+  int64_t place = self.offset();
+  if (length > 0 && self.numel() > 0) place += down * self.strides()[a] + right * self.strides()[b];
+  return alias(self, sizes, strides, place);
 }
 
 Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
@@ -247,7 +251,7 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
   const int64_t windows = (have - size) / step + 1;
   if (!scalar) {
     sizes[d] = windows;
-    if (windows > 1) strides[d] *= step;
+    if (windows > 1) strides[d] = wrapped_mul(strides[d], step);
   }
   sizes.push_back(size);
   strides.push_back(unit);
@@ -273,7 +277,7 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntList split_sizes, in
   start = 0;
   for (const int64_t s : split_sizes) {
     sizes[d] = s;
-    parts.push_back(alias(self, sizes, self.strides(), self.offset() + (s > 0 ? start * stride : 0)));
+    parts.push_back(alias(self, sizes, self.strides(), s > 0 ? place_at(self, start, stride) : self.offset()));
     start += s;
   }
   return parts;
@@ -284,11 +288,12 @@ std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "unbind"));
   DimVector sizes(self.sizes()), strides(self.strides());
   const int64_t n = sizes[d], stride = strides[d];
+  check_parts(n, "unbind");
   sizes.erase(sizes.begin() + d);
   strides.erase(strides.begin() + d);
   std::vector<Tensor> parts;
   parts.reserve(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) parts.push_back(alias(self, sizes, strides, self.offset() + i * stride));
+  for (int64_t i = 0; i < n; ++i) parts.push_back(alias(self, sizes, strides, place_at(self, i, stride)));
   return parts;
 }
 

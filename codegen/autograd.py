@@ -241,9 +241,11 @@ class _Builder:
 
 def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tuple[str, ...]:
     """Expressions for the tangents of the outputs, over the forward's arguments and results."""
+    outputs = cpp_types.output_names(op)
+    if active and len(outputs) == 1 and all(d.zero for d in active):
+        return (f"tangent_or_zeros({cpp_types.identifier(outputs[0])})",)
     if not active or op.forward in ("none", "composite"):
         return ()
-    outputs = cpp_types.output_names(op)
     if op.forward == "linear":
         return _linear(op, active, outputs)
     variables = argument_values(op)

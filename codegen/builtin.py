@@ -40,8 +40,11 @@ RUNTIME: dict[str, tuple[tuple[Type, ...], Type]] = {
     "is_complex": ((DTYPE,), BOOL),
     "is_floating": ((DTYPE,), BOOL),
     "grad_enabled": ((), BOOL),
+    "widest_float": ((Type("Device", optional=True),), DTYPE),
     "inverse_permutation": ((INTS,), INTS),
     "result_dtype": ((TENSOR, TENSOR), DTYPE),
+    "ten_to": ((INT,), FLOAT),
+    "number_result_dtype": ((TENSOR, SCALAR), DTYPE),
     "contiguous_strides": ((INTS,), INTS),
     "sizes_along": ((TENSORS, INT), INTS),
 }
@@ -58,8 +61,9 @@ def builtin(scope: Scope, name: str, arguments: Sequence[Value], node: ast.AST) 
         made = _choice(name, plain)
     if made is None and name in RUNTIME:
         wanted, result = RUNTIME[name]
-        if len(wanted) == len(plain) and all(map(fits, plain, wanted)):
-            codes = [scope.convert(a, t, node).code for a, t in zip(plain, wanted, strict=True)]
+        given = [a if t.optional else unwrap(a) for a, t in zip(arguments, wanted, strict=False)]
+        if len(wanted) == len(plain) and all(map(fits, given, wanted)):
+            codes = [scope.convert(a, t, node).code for a, t in zip(given, wanted, strict=True)]
             made = Value(f"{name}({', '.join(codes)})", result)
     return made
 
@@ -71,13 +75,15 @@ def _of_one(name: str, value: Value) -> Value | None:
     if name == "conj" and (number or value.type == SCALAR):
         return value if number else Value(f"{value.code}.conj()", SCALAR)
     if name == "int" and (number or value.type in (BOOL, SCALAR)):
-        return Value(f"static_cast<int64_t>({as_float(value).code})", INT)
+        whole = value.type in (INT, BOOL)
+        return Value(f"int64_t({value.code})" if whole else f"to_int({value.code})", INT)
     if name == "float" and (number or value.type in (BOOL, SCALAR)):
         return Value(f"static_cast<double>({as_float(value).code})", FLOAT)
     if name in _MATH and number:
         result = value.type if name == "abs" else FLOAT
-        cast = "int64_t" if result == INT else "double"
-        return Value(f"static_cast<{cast}>(std::{name}({cast}({value.code})))", result)
+        if result == INT:
+            return Value(f"checked_abs({value.code})", INT)
+        return Value(f"std::{name}(double({value.code}))", result)
     return None
 
 

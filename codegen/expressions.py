@@ -33,6 +33,7 @@ from .values import (
 )
 
 _SCALAR_FUNCTIONS = {"+": "scalar_add", "-": "scalar_sub", "*": "scalar_mul", "/": "scalar_div"}
+_INT_FUNCTIONS = {"+": "checked_add", "-": "checked_sub", "*": "checked_mul"}
 
 
 def expression(scope: Scope, node: ast.expr) -> Value:
@@ -124,6 +125,8 @@ def _attribute(scope: Scope, node: ast.Attribute) -> Value:
 def _unary(scope: Scope, sign: str, value: Value, node: ast.AST) -> Value:
     if value.type.is_tensor:
         return calls.sign(scope, sign, [value], node)
+    if sign == "unary -" and value.type == INT and not value.code.startswith("int64_t{"):
+        return Value(f"checked_neg({value.code})", INT)
     if sign == "unary -" and value.type in (INT, FLOAT, SCALAR):
         return Value(f"(-{value.code})", value.type)
     raise scope.error(node, f"`{sign}` does not apply to {described(value.type)}")
@@ -170,6 +173,8 @@ def _of_numbers(sign: str, left: Value, right: Value) -> Value | None:
             return Value(f"floor_mod({a}, {b})", result)
         case "**":
             return Value(f"std::pow(double({a}), double({b}))", FLOAT)
+        case "+" | "-" | "*" if result == INT:  # of sizes that users give
+            return Value(f"{_INT_FUNCTIONS[sign]}({a}, {b})", INT)
         case "+" | "-" | "*":
             return Value(f"({a} {sign} {b})", result)
     return None

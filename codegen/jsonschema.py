@@ -11,6 +11,7 @@ from typing import Any
 
 from .signature import DTYPES
 from .words import (
+    ALIKE_CLASSES,
     AUTOCAST_DEVICES,
     AUTOCASTS,
     DEVICES,
@@ -177,6 +178,7 @@ def schema() -> dict[str, Any]:
         "math": {"type": "string", "pattern": r"^[a-z_]\w*\([\w, ]+\)$"},
         "derivative": {"anyOf": [_FORMULA, _mapping(_FORMULA)]},
         "holomorphic": {"type": "boolean"},
+        "alike": _list(_words(*ALIKE_CLASSES)),
     }
     operator = {**_computing(), **_gradients(), **_names(), **_proofs()}
     rule = {"rule": {"type": "string", "pattern": _SIGNATURE}}

@@ -196,6 +196,7 @@ class MathFunction:
     derivatives: tuple[Formula | None, ...]
     location: Location
     holomorphic: bool = True  # the derivative also holds for complex arguments
+    alike: tuple[str, ...] = ()  # dtype classes where a vector of elements computes as one alone
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,11 @@ class Schema:
 
     def __iter__(self) -> Iterator[Operator]:
         return iter(self.operators)
+
+    @functools.cached_property
+    def alike(self) -> frozenset[tuple[str, str]]:
+        """(word of the vocabulary, dtype class) that compute an element alone as in a vector."""
+        return frozenset((f.name, class_) for f in self.math for class_ in f.alike)
 
     @functools.cached_property
     def by_base_name(self) -> dict[str, list[Operator]]:

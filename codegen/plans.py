@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import layers, stubs
+from . import layers, pointwise, stubs
 from .errors import SchemaError, SchemaErrors
 from .model import Operator, Schema
 from .scope import TranslationError
@@ -17,12 +17,14 @@ class Plan:
     op: Operator
     stub: stubs.Stub
     layer: layers.LayerPlan
+    tables: tuple[pointwise.Table, ...]  # the loops of a pointwise operator
 
 
 def plan_of(schema: Schema, op: Operator) -> Plan:
     """Translates an operator's formulas; a mistake in one raises TranslationError."""
     layer = layers.layer_plan(schema, op)
-    return Plan(op, stubs.stub_of(schema, op, layer.node is not None), layer)
+    tables = pointwise.tables(op, schema.alike) if op.scalar else ()
+    return Plan(op, stubs.stub_of(schema, op, layer.node is not None), layer, tables)
 
 
 def plans_of(schema: Schema) -> list[Plan]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from . import cpp_types, scalar_cpp
 from .model import Argument, Formula, Operator
 from .scalar_cpp import Body, variable
 from .tree import Expr, from_formula
+from .words import ALIKE_CLASSES
 
 SHARDS = 13
 
@@ -26,6 +28,19 @@ class Loop:
     bindings: tuple[str, ...]
     values: tuple[str, ...]
     divides: bool  # notes zero divisors
+    whole: bool  # elements that are left over are computed in a whole vector
+    limits: tuple[tuple[str, str], ...]  # that elements are noted not to be within
+
+    @property
+    def function(self) -> str:
+        """The C++ function with the loop; of `whole` ones another one calls it."""
+        return f"{self.name}_whole" if self.whole else self.name
+
+    @property
+    def stored(self) -> list[str]:
+        """Types of the operands' elements in memory, results first."""
+        results = [self.output_type] * len(self.outputs)
+        return [f"stored_t<{t}>" for t in (*results, *(t for _, t in self.inputs))]
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,8 @@ def table_names(op: Operator) -> tuple[str, ...]:
     return tuple(f"{op.symbol}_{key}" for key, _ in op.scalar)
 
 
-def tables(op: Operator) -> tuple[Table, ...]:
+def tables(op: Operator, alike: Set[tuple[str, str]]) -> tuple[Table, ...]:
+    """The loops of an operator; `alike` has the functions that need no vector (Schema.alike)."""
     if op.scalar_variants:
         groups: list[tuple[tuple[str, Formula], ...]] = [(one,) for one in op.scalar]
     else:
@@ -59,7 +75,7 @@ def tables(op: Operator) -> tuple[Table, ...]:
     found = []
     for name, group in zip(table_names(op), groups, strict=True):
         formulas = tuple(from_formula(formula) for _, formula in group)
-        made = [(c, _loop(op, formulas, c)) for c in op.dtypes]
+        made = [(c, _loop(op, formulas, c, alike)) for c in op.dtypes]
         loops: dict[Loop, str] = {}
         slots = []
         for class_, loop in made:
@@ -73,7 +89,9 @@ def tables(op: Operator) -> tuple[Table, ...]:
     return tuple(found)
 
 
-def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
+def _loop(
+    op: Operator, formulas: tuple[Expr, ...], class_: str, alike: Set[tuple[str, str]]
+) -> Loop:
     types: dict[str, str] = {}
     inputs = []
     for a in op.signature.tensor_arguments:
@@ -90,10 +108,13 @@ def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
             flags.append((f"has_{a.name}", index))
     bindings: list[str] = []
     values: list[str] = []
-    divides = False
+    divides = whole = False
+    limits: list[tuple[str, str]] = []
     for formula in formulas:
         body = scalar_cpp.emit(formula, class_, types, [n for n, _, _ in scalars])
         divides |= body.divides
+        limits += body.limits
+        whole |= class_ in ALIKE_CLASSES and not body.functions <= alike
         if len(formulas) > 1:  # locals of several formulas are kept apart by scopes of their own
             body = _scoped(body)
         bindings += body.bindings
@@ -108,6 +129,8 @@ def _loop(op: Operator, formulas: tuple[Expr, ...], class_: str) -> Loop:
         tuple(bindings),
         tuple(values),
         divides,
+        whole,
+        tuple(limits),
     )
 
 

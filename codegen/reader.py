@@ -25,6 +25,7 @@ from .samples import default_samples
 from .signature import DTYPES
 from .source import Source
 from .words import (
+    ALIKE_CLASSES,
     AUTOCAST_DEVICES,
     AUTOCASTS,
     DEFAULT_VARIANTS,
@@ -97,6 +98,7 @@ def _rule(fields: Fields) -> ShapeRule | None:
 def _math(fields: Fields) -> MathFunction | None:
     head, node = fields.take("math"), fields.take("derivative")
     holomorphic = fields.flag("holomorphic", True)
+    alike = fields.words("alike", ALIKE_CLASSES, ())
     match = _MATH.fullmatch(head.value) if isinstance(head, ScalarNode) else None
     if match is None:
         fields.error(head or fields.location, "a vocabulary entry is written like 'pow(x, y)'")
@@ -109,7 +111,7 @@ def _math(fields: Fields) -> MathFunction | None:
     for missing in [a for a in arguments if a not in slopes]:
         fields.error(node, f"no derivative for '{missing}': a formula, or 'zero'")
     found = tuple(slopes.get(a) for a in arguments)
-    return MathFunction(match[1], arguments, found, fields.location, holomorphic)
+    return MathFunction(match[1], arguments, found, fields.location, holomorphic, alike)
 
 
 def _slopes(fields: Fields, node: Node, arguments: tuple[str, ...]) -> dict[str, Formula | None]:
@@ -145,7 +147,8 @@ def _operator(fields: Fields) -> Operator | None:
     dtypes = fields.words("dtypes", DTYPE_CLASSES, ("float",))
     default_promotion = "same" if "int" in dtypes or kind != "pointwise" else "float"
     derivatives, auto = gradients.derivatives(fields, parsed)
-    forward, forward_formula, forward_reason = gradients.forward(fields, auto)
+    by_element = auto or any(d.scalar is not None for d in derivatives)
+    forward, forward_formula, forward_reason = gradients.forward(fields, by_element)
     values: dict[str, Any] = {
         "location": fields.location,
         "kind": kind,

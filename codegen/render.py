@@ -91,8 +91,7 @@ def cpp(
     template = env.get_template(f"{stem}.cpp.j2")
     match stem:
         case "pointwise":
-            tables = [t for p in plans if p.op.scalar for t in pointwise.tables(p.op)]
-            return template.render(tables=tables)
+            return template.render(tables=[t for p in plans for t in p.tables])
         case "stubs":
             some = [p.stub for p in plans]
             names = [n for s in some if s.pointwise for n in pointwise.table_names(s.op)]

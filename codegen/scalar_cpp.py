@@ -32,6 +32,8 @@ PREDICATES = frozenset({"isnan", "isinf", "isfinite", "isposinf", "isneginf", "s
 REAL_VALUED = frozenset({"abs", "real", "imag", "angle"})
 # Vocabulary that of integers adds to `by_zero` whether a divisor is zero.
 DIVISIONS = frozenset({"floor_divide", "trunc_divide", "remainder", "fmod"})
+# The word that notes elements outside of its limits, each pair in a variable of its own.
+LIMITED = "within"
 RESERVED = frozenset({"n", "i", "T", "R", "outs", "ins", "args", "out", "math", "by_zero"})
 
 
@@ -54,6 +56,9 @@ class Body:
     bindings: list[str] = field(default_factory=list)
     value: str = ""
     divides: bool = False  # an integer may be divided by zero
+    # Functions of the vocabulary that are called, with the class of their arguments.
+    functions: set[tuple[str, str]] = field(default_factory=set)
+    limits: list[tuple[str, str]] = field(default_factory=list)  # that elements are to be within
 
 
 def variable(name: str) -> str:
@@ -71,7 +76,7 @@ def emit(
     emitter = _Emitter(class_, types, numbers)
     emitter.count(formula)
     code = emitter.code(formula)
-    return Body(emitter.bindings, code.text, emitter.divides)
+    return Body(emitter.bindings, code.text, emitter.divides, emitter.functions, emitter.limits)
 
 
 def literal(text: str, real: str = "R") -> str:
@@ -93,6 +98,8 @@ class _Emitter:
         self.locals: dict[Expr, Code] = {}
         self.bindings: list[str] = []
         self.divides = False
+        self.functions: set[tuple[str, str]] = set()
+        self.limits: list[tuple[str, str]] = []
 
     def count(self, e: Expr) -> None:
         self.counts[e] += 1
@@ -172,9 +179,16 @@ class _Emitter:
 
     def _function(self, name: str, args: list[Code], type_: str) -> Code:
         texts = [a.text for a in args]
+        real = self.class_ == "complex" and "T" not in {a.type for a in args}
+        self.functions.add((name, "float" if real else self.class_))
         if name in DIVISIONS and self.class_ in ("bool", "int"):
             self.divides = True
             texts.append("by_zero")
+        if name == LIMITED:
+            limits = (texts[1], texts[2])
+            if limits not in self.limits:
+                self.limits.append(limits)
+            texts.append(f"outside{self.limits.index(limits)}")
         return Code(f"math::{name}({', '.join(texts)})", type_, atom=True)
 
     def _arithmetic(self, e: Expr) -> Code:
@@ -218,11 +232,12 @@ class _Emitter:
                 square = other = self.locals.get(key) or self.bind(key, square)
             return self._product(square, other)
         if n == 0.5 and self.class_ in ("float", "complex"):
-            return Code(f"math::sqrt({self.code(base).text})", self.code(base).type, atom=True)
+            root = self.code(base)
+            return self._function("sqrt", [root], root.type)
         left, right = self.code(base), self.code(exponent)
         type_ = "T" if "T" in (left.type, right.type) else "R"
         left, right = self.cast(left, type_), self.cast(right, type_)
-        return Code(f"math::pow({left.text}, {right.text})", type_, atom=True)
+        return self._function("pow", [left, right], type_)
 
     def _product(self, a: Code, b: Code) -> Code:
         if self.class_ == "complex" and a.type == b.type == "T":

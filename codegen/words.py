@@ -15,6 +15,7 @@ KINDS = (
     "mutation",
 )
 DTYPE_CLASSES = ("bool", "int", "float", "complex")
+ALIKE_CLASSES = ("float", "complex")  # integers are exact anyway
 PROMOTIONS = ("float", "same", "bool", "real", "none")
 AUTOCASTS = ("lower", "float32", "widest")
 AUTOCAST_DEVICES = ("CPU", "device")
@@ -53,7 +54,7 @@ KEYS: dict[str, tuple[str, ...]] = {
         *("alias", "internal", "samples", "reference", "property", "tolerance", "ulp", "checks"),
         *POLICY_WORDS,
     ),
-    "math": ("math", "derivative", "holomorphic"),
+    "math": ("math", "derivative", "holomorphic", "alike"),
     "rule": ("rule",),
 }
 # Entries of `python` that are neither signs nor dotted paths.

@@ -3,6 +3,8 @@
 
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/dispatch/formula.h"
+#include "runtime/core/checked.h"
 
 namespace facula::composite {
 
@@ -127,6 +129,52 @@ Tensor index_fill_tensor_long(const Tensor& self, int64_t dim, const Tensor& ind
   return put_along(self, dim, index, ops::to_dtype(value, self.dtype()), false);
 }
 
+namespace {
+
+// For each element of `index` its place in contiguous memory of `sizes`, at that position along `dim`; one past the end
+// for a position that there is not, so that the index kernel refuses it.
+Tensor places_along(const Tensor& index, int64_t dim, IntList sizes) {
+  const Tensor at = ops::to_dtype(index, ScalarType::Int64);
+  const auto number = [](int64_t n) { return wrapped_number(Scalar(n)); };
+  const size_t along = static_cast<size_t>(wrap_dim(dim, std::ssize(sizes)));
+  const DimVector strides = contiguous_strides(sizes);
+  const bool flat = sizes.empty();  // 0-d: as of one element
+  Tensor places = ops::mul(at, number(flat ? 1 : strides[along]));
+  for (size_t d = 0; d < index.sizes().size(); ++d) {
+    if (d == along || index.sizes()[d] < 2) continue;
+    DimVector shape(index.sizes().size(), 1);
+    shape[d] = index.sizes()[d];
+    const Tensor steps = ops::arange(index.sizes()[d], ScalarType::Int64, index.device());
+    places = ops::add(places, ops::view(ops::mul(steps, number(strides[d])), shape));
+  }
+  const Tensor inside = ops::logical_and(ops::ge(at, number(0)), ops::lt(at, number(flat ? 1 : sizes[along])));
+  return ops::where(inside, places, number(numel_of(sizes)));
+}
+Tensor flattened(const Tensor& t) {
+  const int64_t all = -1;
+  return t.numel() > 0 ? ops::reshape(t, IntList(&all, 1)) : ops::new_zeros(t, DimVector{0});
+}
+
+}  // namespace
+
+Tensor gather_long(const Tensor& self, int64_t dim, const Tensor& index, bool) {
+  const Tensor places = places_along(index, dim, self.sizes());
+  return ops::index_long(flattened(self), TensorList(&places, 1));
+}
+Tensor scatter_sum_long(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                        std::string_view reduce, bool include_self) {
+  FACULA_CHECK(reduce == "sum", NotImplemented, "index_put_long() adds, and cannot take the ", reduce);
+  const Tensor places = places_along(index, dim, self.sizes());
+  Tensor values = src;
+  for (int64_t d = 0; d < index.dim(); ++d) values = ops::narrow(values, d, 0, index.size(d));
+  Tensor memory = flattened(self);
+  if (!include_self) {
+    const Tensor zero = ops::zeros({}, self.dtype(), self.device());
+    memory = ops::index_put_long(memory, TensorList(&places, 1), zero, false);
+  }
+  return ops::reshape(ops::index_put_long(memory, TensorList(&places, 1), values, true), self.sizes());
+}
+
 Tensor scatter_with(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
   FACULA_CHECK(reduce == "add" || reduce == "multiply", Value, "scatter(): reduce must be 'add' or 'multiply', not '",
                reduce, "'");
@@ -216,7 +264,7 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
     const int64_t largest = ops::local_scalar(ops::max(self)).to<int64_t>();
     FACULA_CHECK(num_classes == -1 || largest < num_classes, Runtime, "one_hot(): class ", largest,
                  " is out of range for ", num_classes, " classes");
-    if (num_classes == -1) num_classes = largest + 1;
+    if (num_classes == -1) num_classes = checked_add(largest, 1);
   }
   FACULA_CHECK(num_classes > 0, NotImplemented,
                "one_hot(): num_classes depends on the values, which a meta tensor does "
@@ -238,11 +286,11 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   if (bins.numel() > 0) {
     FACULA_CHECK(ops::local_scalar(ops::min(bins)).to<int64_t>() >= 0, Runtime,
                  "bincount(): self must not hold negative numbers");
-    size = std::max(size, ops::local_scalar(ops::max(bins)).to<int64_t>() + 1);
+    size = std::max(size, checked_add(ops::local_scalar(ops::max(bins)).to<int64_t>(), 1));
   }
   const ScalarType type = !weights.defined()                       ? ScalarType::Int64
                           : weights.dtype() == ScalarType::Float32 ? ScalarType::Float32
-                                                                   : ScalarType::Float64;
+                                                                   : widest_float(self.device());
   const Tensor counts = ops::zeros(IntList(&size, 1), type, self.device());
   const Tensor source = weights.defined() ? ops::to_dtype(weights, type)
                                           : ops::expand(ops::scalar_tensor(1, type, self.device()), bins.sizes());

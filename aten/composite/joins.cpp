@@ -1,5 +1,6 @@
 // Joins and rearrangements made of other operators.
 #include <algorithm>
+#include <limits>
 
 #include "aten/geometry.h"
 #include "facula/kernels.h"
@@ -54,7 +55,7 @@ Tensor block_diag(TensorList tensors) {
     FACULA_CHECK(tensors[i].dim() <= 2, Runtime, "block_diag(): tensors[", i, "] must have at most 2 dims, not ",
                  tensors[i].dim());
     rows.push_back(ops::atleast_2d(tensors[i]));
-    width += rows.back().sizes()[1];
+    width = checked_add(width, rows.back().sizes()[1]);
   }
   for (Tensor& block : rows) {
     const int64_t height = block.sizes()[0], own = block.sizes()[1];
@@ -76,10 +77,7 @@ Tensor repeat(const Tensor& self, IntList repeats) {
     FACULA_CHECK(repeats[d] >= 0, Runtime, "repeat(): repeats must not be negative: ", shape_string(repeats));
     for (const int64_t s : {int64_t{1}, size}) apart.push_back(s);
     for (const int64_t s : {repeats[d], size}) spread.push_back(s);
-    int64_t total = 0;
-    FACULA_CHECK(!__builtin_mul_overflow(repeats[d], size, &total), Runtime, "repeat(): ", repeats[d],
-                 " repeats are too many");
-    merged.push_back(total);
+    merged.push_back(checked_mul(repeats[d], size));
   }
   const Tensor wide = ops::expand(ops::reshape(self, apart), spread);
   return ops::view(ops::clone(wide, MemoryFormat::Contiguous), merged);
@@ -96,8 +94,7 @@ Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int6
   const int64_t d = wrap_dim(*dim, source.dim(), "repeat_interleave");
   DimVector spread(source.sizes()), merged(source.sizes());
   spread.insert(spread.begin() + d + 1, repeats);
-  FACULA_CHECK(!__builtin_mul_overflow(merged[static_cast<size_t>(d)], repeats, &merged[static_cast<size_t>(d)]),
-               Runtime, "repeat_interleave(): ", repeats, " repeats are too many");
+  merged[static_cast<size_t>(d)] = checked_mul(merged[static_cast<size_t>(d)], repeats);
   FACULA_CHECK(!output_size || *output_size == merged[static_cast<size_t>(d)], Runtime,
                "repeat_interleave(): output_size is ", *output_size, ", the repeats add up to ",
                merged[static_cast<size_t>(d)]);
@@ -115,6 +112,9 @@ Tensor repeat_interleave_index(const Tensor& repeats, std::optional<int64_t> out
   FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(counts)).to<int64_t>() >= 0, Runtime,
                "repeat_interleave(): repeats must not be negative");
   const Tensor ends = ops::cumsum(counts, 0);
+  // A sum of numbers that are not negative is so where it has passed 64 bits.
+  FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(ends)).to<int64_t>() >= 0, Value,
+               "repeat_interleave(): the repeats add up to more than 64 bits hold");
   const bool known = n == 0 || !repeats.is_meta();
   FACULA_CHECK(
       known || output_size, NotImplemented,
@@ -194,10 +194,27 @@ Tensor cartesian_prod(TensorList tensors) {
   if (tensors.size() == 1) return tensors[0];
   std::vector<Tensor> grids = ops::meshgrid(tensors, "ij");
   int64_t total = 1;
-  for (const Tensor& t : tensors) total *= t.numel();
+  for (const Tensor& t : tensors) total = checked_mul(total, t.numel());
   for (Tensor& g : grids) g = ops::reshape(g, IntList(&total, 1));
   return ops::stack(grids, 1);
 }
+
+namespace {
+
+// How many ways there are to choose k of n; a ValueError where 64 bits do not hold their number.
+int64_t choices(int64_t n, int64_t k) {
+  __extension__ typedef __int128 wide;
+  wide count = 1;
+  k = std::min(k, n - k);
+  for (int64_t i = 1; i <= k; ++i) {  // at least doubles in each step
+    count = count * (n - k + i) / i;
+    FACULA_CHECK(count <= std::numeric_limits<int64_t>::max(), Value, "combinations(): there are more of ", n,
+                 " things than can be counted");
+  }
+  return static_cast<int64_t>(count);
+}
+
+}  // namespace
 
 Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
   FACULA_CHECK(self.dim() == 1, Runtime, "combinations(): self must be a vector, not ", shape_string(self.sizes()));
@@ -210,23 +227,23 @@ Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
     const int64_t none[] = {0, r};
     return ops::new_zeros(self, none);
   }
-  FACULA_CHECK(r <= 64, Value, "combinations(): r must be at most 64, the number of dimensions of its grid, not ", r);
-  // Positions in the grid of r indices that rise along the row.
-  const Tensor each = ops::arange(n, ScalarType::Int64, self.device());
-  const std::vector<Tensor> copies(static_cast<size_t>(r), each);
-  const std::vector<Tensor> grids = ops::meshgrid(copies, "ij");
-  Tensor keep;
-  for (size_t i = 0; i + 1 < grids.size(); ++i) {
-    const Tensor rises = with_replacement ? ops::le(grids[i], grids[i + 1]) : ops::lt(grids[i], grids[i + 1]);
-    keep = keep.defined() ? ops::logical_and(keep, rises) : rises;
+  const int64_t rows = choices(with_replacement ? checked_add(n, r - 1) : n, r);
+  const int64_t sizes[] = {rows, r}, flat[] = {checked_mul(rows, r)};
+  // The next row raises the last place that may rise, and those behind it begin anew.
+  const Tensor places = make_empty(flat, ScalarType::Int64, self.is_meta() ? self.device() : Device{});
+  if (!self.is_meta()) {
+    const int64_t apart = with_replacement ? 0 : 1;
+    auto* row = places.data<int64_t>();
+    for (int64_t k = 0; k < r; ++k) row[k] = k * apart;
+    for (int64_t i = 1; i < rows; ++i, row += r) {
+      int64_t k = r - 1;
+      while (row[k] == n - 1 - (r - 1 - k) * apart) --k;
+      std::copy(row, row + k, row + r);
+      for (int64_t j = k; j < r; ++j) row[r + j] = row[k] + 1 + (j - k) * apart;
+    }
   }
-  std::vector<Tensor> columns;
-  for (const Tensor& g : grids) {
-    const int64_t flat[] = {n};
-    const Tensor picked = keep.defined() ? ops::masked_select(g, keep) : ops::reshape(g, IntList(flat, 1));
-    columns.push_back(ops::index_select(self, 0, picked));
-  }
-  return ops::stack(columns, 1);
+  const Tensor at = self.is_meta() ? places : ops::to_device(places, self.device());
+  return ops::view(ops::index_select(self, 0, at), sizes);
 }
 
 }  // namespace facula::composite

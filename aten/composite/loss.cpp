@@ -35,12 +35,13 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
     return std::get<0>(ops::softmax_nll_forward(input, target, weight, ignore_index, word));
   }
   const Tensor logp = ops::log_softmax(input, dim);
-  // The weights along the classes, to multiply log-probabilities with.
+  // The weights along the classes, to multiply log-probabilities with. Where a weight or a probability is zero the
+  // class does not count, though its log-probability be -inf.
   const auto weighted = [&](const Tensor& t) {
     if (!weight.defined()) return t;
     DimVector shape(static_cast<size_t>(input.dim()), 1);
     shape[static_cast<size_t>(dim)] = classes;
-    return ops::mul(t, ops::reshape(weight, shape));
+    return ops::mul0(ops::reshape(weight, shape), t);
   };
   const auto number = [](double v) { return wrapped_number(v); };
   if (input.sizes() == target.sizes()) {  // probabilities
@@ -51,7 +52,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
     if (label_smoothing > 0) {
       t = ops::add(ops::mul(t, number(1 - label_smoothing)), number(label_smoothing / static_cast<double>(classes)));
     }
-    const Tensor loss = ops::neg(ops::sum(weighted(ops::mul(logp, t)), IntList{dim}, false));
+    const Tensor loss = ops::neg(ops::sum(weighted(ops::mul0(t, logp)), IntList{dim}, false));
     if (word == "none") return loss;
     const Tensor sum = ops::sum(loss);
     if (word == "sum") return sum;

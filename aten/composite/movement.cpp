@@ -126,8 +126,9 @@ int64_t splittable(const Tensor& self, int64_t dim, const char* op) {
   return self.sizes()[static_cast<size_t>(wrap_dim(dim, self.dim(), op))];
 }
 
-std::vector<Tensor> equal_pieces(const Tensor& self, int64_t piece, int64_t size, int64_t dim) {
+std::vector<Tensor> equal_pieces(const Tensor& self, int64_t piece, int64_t size, int64_t dim, const char* op) {
   DimVector sizes;
+  check_parts(ceil_quotient(size, piece), op);
   for (int64_t at = 0; at < size; at += piece) sizes.push_back(std::min(piece, size - at));
   if (sizes.empty()) sizes.push_back(0);
   return ops::split_with_sizes(self, sizes, dim);
@@ -139,7 +140,7 @@ std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   const int64_t size = splittable(self, dim, "split");
   FACULA_CHECK(split_size >= 0 && (split_size > 0 || size == 0), Runtime, "split(): split_size must be positive, not ",
                split_size);
-  return equal_pieces(self, std::max<int64_t>(std::min(split_size, size), 1), size, dim);
+  return equal_pieces(self, std::max<int64_t>(std::min(split_size, size), 1), size, dim, "split");
 }
 
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
@@ -148,7 +149,7 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
     FACULA_CHECK(chunks <= kMostPieces, Runtime, "chunk(): ", chunks, " empty chunks are too many");
     return ops::split_with_sizes(self, DimVector(static_cast<size_t>(chunks), 0), dim);
   }
-  return equal_pieces(self, size / chunks + (size % chunks != 0), size, dim);
+  return equal_pieces(self, size / chunks + (size % chunks != 0), size, dim, "chunk");
 }
 
 std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) {
@@ -256,9 +257,9 @@ namespace {
 int64_t reach(IntList sizes, IntList strides, int64_t offset) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return 0;
-    offset += (sizes[i] - 1) * strides[i];
+    offset = checked_add(offset, checked_mul(sizes[i] - 1, strides[i]));
   }
-  return offset + 1;
+  return checked_add(offset, 1);
 }
 
 }  // namespace

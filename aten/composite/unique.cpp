@@ -8,6 +8,7 @@
 #include "aten/cpu/order.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/iterate/convert.h"
 
 namespace facula::composite {
@@ -35,6 +36,7 @@ class Runs {
   }
   // Element `i` in order is element `at` of the input.
   void add(int64_t i, int64_t at, bool starts) {
+    count_step();
     if (starts) {
       starts_.push_back(i);
       firsts_.push_back(at);
@@ -95,6 +97,7 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
   int64_t* place = places.data<int64_t>();
   int64_t k = 0;
   for (int64_t i = 0; i < n; ++i) {
+    count_step();
     // What does not start a run is overwritten: no branch to guess.
     value[k] = sorted.value(i);
     if (counts) start[k] = i;
@@ -126,6 +129,7 @@ Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bo
     std::iota(order.begin(), order.end(), 0);
     if (sorted) {
       std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        count_step();
         for (int64_t j = 0; j < width; ++j) {
           const auto ka = cpu::to_key(x[a * width + j]), kb = cpu::to_key(x[b * width + j]);
           if (ka != kb) return ka < kb;

@@ -31,7 +31,7 @@ decltype(auto) visit_bits(size_t itemsize, F&& fn) {
   }
 }
 
-// A number as an element of `dtype`. Integers that do not fit raise; floats are truncated.
+// A number as an element of `dtype`.
 struct Element {
   alignas(16) char bytes[16] = {};
   template <typename T>
@@ -42,21 +42,11 @@ struct Element {
   }
 };
 
+// Of numbers in tensors too, which no check before the kernel sees.
 inline Element element_of(const Scalar& value, ScalarType dtype, const char* op) {
-  FACULA_CHECK(value.kind() != Category::Complex || is_complex(dtype), Type, op,
-               "(): the number is complex, the tensor is ", dtype_name(dtype));
+  check_fits(value, dtype, op);
   Element e;
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      using Limits = std::numeric_limits<T>;
-      const double d = value.as_double();
-      const bool fits = (value.kind() <= Category::Integral && sizeof(T) == 8) ||
-                        (d >= static_cast<double>(Limits::min()) && d <= static_cast<double>(Limits::max()));
-      FACULA_CHECK(fits, Overflow, op, "(): the number ",
-                   value.kind() <= Category::Integral ? std::to_string(value.to<int64_t>()) : concat(d),
-                   " does not fit into ", dtype_name(dtype), " (", int64_t{Limits::min()}, " to ",
-                   int64_t{Limits::max()}, ")");
-    }
     const T v = value.to<T>();
     std::memcpy(e.bytes, &v, sizeof(T));
   });

@@ -4,6 +4,7 @@
 #include "aten/cpu/conv_direct.h"
 #include "aten/cpu/conv_pointwise.h"
 #include "aten/cpu/conv_shallow.h"
+#include "aten/cpu/conv_sparse.h"
 #include "aten/cpu/conv_strided.h"
 #include "aten/cpu/conv_weight.h"
 #include "aten/cpu/conv_winograd.h"
@@ -48,6 +49,13 @@ bool is_pointwise(const Geometry& g) {
 template <typename T>
 void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& out) {
   if (out.numel() == 0) return;
+  if (is_sparse(g, false)) {
+    const Tensor planes = dense(x);
+    into_dense(out, x.dtype(), [&](const Tensor& y) {
+      sparse_forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+    });
+    return;
+  }
   if (const auto c = as_3x3(g, x, false)) {
     bool done = false;
     into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
@@ -98,6 +106,13 @@ void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& 
 template <typename T>
 void backward_input(const Geometry& g, const Tensor& grad, const Tensor& w, const Tensor& b, const Tensor& out) {
   if (out.numel() == 0) return;
+  if (is_sparse(g, true)) {
+    const Tensor planes = dense(grad);
+    into_dense(out, grad.dtype(), [&](const Tensor& y) {
+      sparse_backward_input<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+    });
+    return;
+  }
   if (const auto c = as_3x3(g, grad, true)) {
     bool done = false;
     into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
@@ -138,6 +153,11 @@ void backward_input(const Geometry& g, const Tensor& grad, const Tensor& w, cons
 template <typename T>
 void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad, const Tensor& out) {
   into_dense(out, x.dtype(), [&](const Tensor& gw) {
+    if (is_sparse(g, false)) {
+      const Tensor planes = dense(x), grads = dense(grad);
+      sparse_backward_weight<T>(g, planes.data<T>(), grads.data<T>(), gw.data<T>());
+      return;
+    }
     if (const auto c = as_3x3(g, x, false)) {
       if (winograd_weight_grad<T>(*c, pixels_of<const T>(x), pixels_of<const T>(grad), gw.data<T>())) return;
     }

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "runtime/core/checked.h"
 #include "runtime/core/tensor.h"
 
 namespace facula::cpu::conv {
@@ -43,7 +44,8 @@ inline Geometry geometry(IntList input, IntList output, IntList weight, IntList 
              extend(dilation, 1)};
   // A window that does not move may have any stride, also one that no memory could hold.
   for (size_t d = 0; d < 3; ++d) {
-    if (g.out[d] == 1) g.stride[d] = std::min(g.stride[d], g.in[d] + 2 * g.padding[d]);
+    if (g.out[d] == 1) g.stride[d] = std::min(g.stride[d], saturated_add(g.in[d], saturated_mul(2, g.padding[d])));
+    if (g.kernel[d] == 1) g.dilation[d] = 1;
   }
   return g;
 }

@@ -139,7 +139,8 @@ template <typename T>
 bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Layout la, Matrix<const T> b, Layout lb,
                 T beta, Matrix<T> c) {
   const int64_t work = work_of(m, n, k);
-  if (work < 2 * kParallelWork || in_parallel_region() || get_num_threads() == 1) {
+  constexpr int64_t kLong = int64_t{1} << 29;  // some tenths of a second, in which no signal is seen
+  if (work < 2 * kParallelWork || ((in_parallel_region() || get_num_threads() == 1) && work < kLong)) {
     return blas::gemm(la.trans, lb.trans, m, n, k, alpha, a.data, la.ld, b.data, lb.ld, beta, c.data, c.row);
   }
   std::atomic<bool> done{true};
@@ -149,7 +150,8 @@ bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Lay
   // Each piece packs the whole of the other factor, so there are few.
   const int64_t pieces = get_num_threads() * (work > 32 * kParallelWork ? 2 : 1);
   const int64_t grain =
-      std::max<int64_t>((units + pieces - 1) / pieces, kParallelWork / std::max<int64_t>(1, work / units));
+      std::clamp<int64_t>((units + pieces - 1) / pieces, kParallelWork / std::max<int64_t>(1, work / units),
+                          std::max<int64_t>(1, kLong / std::max<int64_t>(1, work / units)));
   parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
     const int64_t from = begin * kUnit, size = std::min(end * kUnit, side) - from;
     const bool ok = m >= n ? blas::gemm(la.trans, lb.trans, size, n, k, alpha, a.data + from * a.row, la.ld, b.data,

@@ -47,7 +47,8 @@ void nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& we
           T loss = 0;
           if (k != ignore_index) {
             const T scale = w.defined() ? w.data<T>()[k] : T(1);
-            loss = -x.data<T>()[(n * c.classes + k) * c.inner + i] * scale;
+            // A class of no weight does not count, whatever its score.
+            loss = scale == 0 ? T(0) : -x.data<T>()[(n * c.classes + k) * c.inner + i] * scale;
             sum += static_cast<double>(loss);
             total += static_cast<double>(scale);
           }
@@ -113,7 +114,7 @@ void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor&
         T loss = 0;
         if (k != ignore_index) {
           const T scale = w.defined() ? w.data<T>()[k] : T(1);
-          loss = (logs[n] - scores[n * c.classes + k]) * scale;
+          loss = scale == 0 ? T(0) : (logs[n] - scores[n * c.classes + k]) * scale;
           sum += static_cast<double>(loss);
           total += static_cast<double>(scale);
         }

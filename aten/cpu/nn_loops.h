@@ -45,6 +45,9 @@ struct GradSums {
   double scaled;  // of dy (x - center)
 };
 
+// A center is a mean rounded to T; what is lost by that matters where the mean is large beside the spread, and comes
+// back in `shift`.
+
 // With `stream` results are written past the cache (runtime/iterate/stream.h); stream_done() has to follow.
 template <typename T>
 struct NormLoops {
@@ -52,26 +55,28 @@ struct NormLoops {
   Moments (*moments)(int64_t n, const T* x, const T* ahead);
   double (*sum)(int64_t n, const T* x);
   double (*sum_squares)(int64_t n, const T* x);
-  void (*affine)(int64_t n, const T* x, T scale, T shift, T* out, bool stream);
-  // (x - mean) rstd weight + bias; either of weight and bias may be null.
-  void (*normalize)(int64_t n, const T* x, T mean, T rstd, const T* weight, const T* bias, T* out, const T* ahead,
-                    bool stream);
-  // Sums of dy w and dy w (x - mean) over a row; w may be null.
-  GradSums (*grad_sums)(int64_t n, const T* dy, const T* x, double mean, const T* weight);
-  // dy w a + x b + c; w may be null. What will be read next lies `ahead` elements on.
-  void (*backward)(int64_t n, const T* dy, const T* x, const T* weight, T a, T b, T c, T* grad_input, int64_t ahead,
-                   bool stream);
-  // grad_weight += dy (x - mean) rstd, grad_bias += dy, over rows, which have their mean (0 if null) and rstd.
-  void (*weight_grads)(int64_t rows, int64_t n, const T* dy, const T* x, const T* mean, const T* rstd, T* grad_weight,
-                       T* grad_bias);
+  // (x - center) scale + shift
+  void (*affine)(int64_t n, const T* x, T center, T scale, T shift, T* out, bool stream);
+  // ((x - center) rstd + shift) weight + bias; either of weight and bias may be null.
+  void (*normalize)(int64_t n, const T* x, T center, T rstd, T shift, const T* weight, const T* bias, T* out,
+                    const T* ahead, bool stream);
+  // Sums of dy w and dy w (x - center) over a row; w may be null.
+  GradSums (*grad_sums)(int64_t n, const T* dy, const T* x, T center, const T* weight);
+  // dy w a + (x - center) b + c; w may be null. What will be read next lies `ahead` elements on.
+  void (*backward)(int64_t n, const T* dy, const T* x, const T* weight, T a, T center, T b, T c, T* grad_input,
+                   int64_t ahead, bool stream);
+  // grad_weight += dy ((x - center) rstd + shift), grad_bias += dy, over rows, which have these numbers.
+  void (*weight_grads)(int64_t rows, int64_t n, const T* dy, const T* x, const T* center, const T* rstd, const T* shift,
+                       T* grad_weight, T* grad_bias);
   // Per column of (rows, n): mean and sum of squares about it.
   void (*column_moments)(int64_t rows, int64_t n, const T* x, double* mean, double* squares);
-  // Per column, added to the sums: of dy and of dy (x - center).
+  // Per column, added to the sums: of dy and of dy (x - center), the center rounded to T.
   void (*column_grads)(int64_t rows, int64_t n, int64_t stride, const T* dy, const T* x, const double* center,
                        double* grad, double* scaled);
-  void (*column_affine)(int64_t rows, int64_t n, const T* x, const T* scale, const T* shift, T* out, bool stream);
-  void (*column_backward)(int64_t rows, int64_t n, const T* dy, const T* x, const T* a, const T* b, const T* c,
-                          T* grad_input, bool stream);
+  void (*column_affine)(int64_t rows, int64_t n, const T* x, const T* center, const T* scale, const T* shift, T* out,
+                        bool stream);
+  void (*column_backward)(int64_t rows, int64_t n, const T* dy, const T* x, const T* a, const T* center, const T* b,
+                          const T* c, T* grad_input, bool stream);
 };
 
 // Tables of a family for float and double, and a function that picks by type and machine.

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "aten/cpu/dense.h"
-#include "aten/cpu/nn_loops.h"
+#include "aten/cpu/norm_rows.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/stream.h"
 
@@ -16,8 +16,6 @@ int64_t product(IntList sizes) {
   for (const int64_t s : sizes) n *= s;
   return n;
 }
-
-double rstd_of(double variance, double eps) { return 1.0 / std::sqrt(std::max(variance, 0.0) + eps); }
 
 // Work on `rows` rows in pieces, fn(first row, end, a, b), each of which adds to `n` columns a and b of its own; they
 // are added in order of the pieces.
@@ -71,14 +69,15 @@ void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tens
       T* means = out_mean.data<T>();
       T* rstds = out_rstd.data<T>();
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
+        NormRows<T> statistics(n, rms, eps);
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
-          const Moments of = rms ? Moments{0, loops.sum_squares(n, row)} : loops.moments(n, row, nullptr);
-          const double mean = of.mean, rstd = rstd_of(of.squares / static_cast<double>(n), eps);
-          if (!rms) means[i] = static_cast<T>(mean);
-          rstds[i] = static_cast<T>(rstd);
-          loops.normalize(n, row, static_cast<T>(mean), static_cast<T>(rstd), data_or_null<T>(w), data_or_null<T>(b),
-                          y.data<T>() + i * n, row + n, stream);
+          const RowStatistics<T> of = statistics.of(row, nullptr);
+          if (!rms) means[i] = static_cast<T>(of.row_mean());
+          rstds[i] = static_cast<T>(of.row_rstd());
+          // Without a mean -0 stays -0.
+          loops.normalize(n, of.x, of.center(), static_cast<T>(of.rstd), rms ? T(-0.0) : of.shift(), data_or_null<T>(w),
+                          data_or_null<T>(b), y.data<T>() + i * n, row + n, stream);
         }
         if (stream) stream_done();
       });
@@ -87,49 +86,68 @@ void native_layer_norm(const Tensor& input, IntList normalized_shape, const Tens
 }
 
 void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normalized_shape, const Tensor& mean,
-                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, double, bool rms,
+                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, double eps, bool rms,
                          const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                          const Tensor& grad_bias) {
   const bool wants_weight = mask[1] && weight.defined(), wants_bias = mask[2] && bias.defined();
   const int64_t n = product(normalized_shape), rows = rstd.numel();
   const ScalarType c = compute_of(input);
   const Tensor x = dense_as(input, c), dy = dense_as(grad, c), w = dense_as(weight, c);
-  const Tensor centers = rms ? mean : dense_as(mean, c), scales = dense_as(rstd, c);
+  const Tensor kept_mean = rms ? mean : dense_as(mean, c), kept_rstd = dense_as(rstd, c);
   visit_compute(c, [&](auto type) {
     using T = typename decltype(type)::type;
     const NormLoops<T>& loops = norm_loops<T>();
-    const T* rstds = scales.data<T>();
-    const T* means = rms ? nullptr : centers.data<T>();
+    const T* rstds = kept_rstd.data<T>();
+    const T* means = rms ? nullptr : kept_mean.data<T>();
     const bool wants_input = mask[0] && rows > 0 && n > 0;
     const bool stream = wants_input && streams(grad_input, x);
-    const auto input_row = [&](int64_t i, T* gi) {
-      const T *row = x.data<T>() + i * n, *g = dy.data<T>() + i * n;
-      const double m = rms ? 0.0 : static_cast<double>(means[i]), r = static_cast<double>(rstds[i]);
-      const GradSums s = loops.grad_sums(n, g, row, m, data_or_null<T>(w));
-      // rstd (g - mean(g) - xhat mean(g xhat)) as g a + x b + c
-      const double factor = -r * r * r * s.scaled / static_cast<double>(n);
-      const double shift = (rms ? 0.0 : -r * s.grad / static_cast<double>(n)) - factor * m;
-      loops.backward(n, g, row, data_or_null<T>(w), static_cast<T>(r), static_cast<T>(factor), static_cast<T>(shift),
-                     gi + i * n, n, stream);
+    const auto known = [&](NormRows<T>& statistics, int64_t i) {
+      return statistics.known(x.data<T>() + i * n, rms ? T(0) : means[i], rstds[i]);
+    };
+    const auto input_row = [&](int64_t i, const RowStatistics<T>& of, T* gi) {
+      const T *g = dy.data<T>() + i * n, c = of.center();
+      const GradSums s = loops.grad_sums(n, g, of.x, c, data_or_null<T>(w));
+      // rstd (g - mean(g) - xhat mean(g xhat)) as g a + (x - c) b + shift
+      const double r = of.row_rstd(), count = static_cast<double>(n);
+      const double factor = -r * (of.rstd * of.rstd * (s.scaled + of.missed() * s.grad) / count);
+      const double shift = (rms ? 0.0 : -r * s.grad / count) + factor * of.missed();
+      loops.backward(n, g, of.x, data_or_null<T>(w), static_cast<T>(r), c, static_cast<T>(factor),
+                     static_cast<T>(shift), gi + i * n, of.exponent == 0 ? n : 0, stream);
     };
     const auto run = [&](T* gi) {
       if (!wants_weight && !wants_bias) {
         parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) input_row(i, gi);
+          NormRows<T> statistics(n, rms, eps);
+          for (int64_t i = begin; i < end; ++i) input_row(i, known(statistics, i), gi);
           if (stream) stream_done();
         });
         return;
       }
       // A few rows at a time serve both sums while they are in the cache.
-      const int64_t strip = std::clamp<int64_t>(8192 / std::max<int64_t>(n, 1) * 4, 4, 256);
+      constexpr int64_t kStrip = 256;
+      const int64_t strip = std::clamp<int64_t>(8192 / std::max<int64_t>(n, 1) * 4, 4, kStrip);
       into_dense({grad_weight, grad_bias}, c, [&](const Tensor& gw, const Tensor& gb) {
         sum_pieces<T>(rows, n, wants_weight ? gw.data<T>() : nullptr, wants_bias ? gb.data<T>() : nullptr,
                       [&](int64_t begin, int64_t end, T* pw, T* pb) {
-                        for (int64_t first = begin; first < end; first += strip) {
-                          const int64_t last = std::min(first + strip, end);
-                          for (int64_t i = first; i < last && gi != nullptr; ++i) input_row(i, gi);
-                          loops.weight_grads(last - first, n, dy.data<T>() + first * n, x.data<T>() + first * n,
-                                             rms ? nullptr : means + first, rstds + first, pw, pb);
+                        NormRows<T> statistics(n, rms, eps);
+                        T numbers[3 * kStrip];
+                        T *centers = numbers, *scales = centers + kStrip, *shifts = scales + kStrip;
+                        for (int64_t first = begin; first < end;) {
+                          int64_t rows_now = 0, last = std::min(first + strip, end);
+                          const T* row = x.data<T>() + first * n;
+                          for (int64_t i = first; i < last; ++i, ++rows_now) {
+                            const RowStatistics<T> of = known(statistics, i);
+                            // The copy of a scaled row is used at once.
+                            if (of.exponent != 0 && rows_now > 0) break;
+                            if (gi != nullptr) input_row(i, of, gi);
+                            centers[rows_now] = of.center();
+                            scales[rows_now] = static_cast<T>(of.rstd);
+                            shifts[rows_now] = rms ? T(0) : of.shift();
+                            if (of.exponent != 0) row = of.x, last = i + 1;
+                          }
+                          loops.weight_grads(rows_now, n, dy.data<T>() + first * n, row, centers, scales, shifts, pw,
+                                             pb);
+                          first += rows_now;
                         }
                         if (stream) stream_done();
                       });
@@ -158,18 +176,18 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
       const NormLoops<T>& loops = norm_loops<T>();
       const bool stream = streams(y, x);
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
+        NormRows<T> statistics(n, false, eps);
         for (int64_t i = begin; i < end; ++i) {
           const T* row = x.data<T>() + i * n;
-          const Moments of = loops.moments(n, row, row + n);
-          const double mean = of.mean, rstd = rstd_of(of.squares / static_cast<double>(n), eps);
-          out_mean.data<T>()[i] = static_cast<T>(mean);
-          out_rstd.data<T>()[i] = static_cast<T>(rstd);
+          const RowStatistics<T> of = statistics.of(row, row + n);
+          out_mean.data<T>()[i] = static_cast<T>(of.row_mean());
+          out_rstd.data<T>()[i] = static_cast<T>(of.row_rstd());
           const int64_t first = (i % num_groups) * channels;
           for (int64_t k = 0; k < channels; ++k) {
-            const double scale = rstd * (w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0);
-            const double shift = (b.defined() ? static_cast<double>(b.data<T>()[first + k]) : 0.0) - mean * scale;
-            loops.affine(inner, row + k * inner, static_cast<T>(scale), static_cast<T>(shift),
-                         y.data<T>() + i * n + k * inner, stream);
+            const double scale = of.rstd * (w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0);
+            const double bias = b.defined() ? static_cast<double>(b.data<T>()[first + k]) : 0.0;
+            loops.affine(inner, of.x + k * inner, of.center(), static_cast<T>(scale),
+                         static_cast<T>(bias + of.missed() * scale), y.data<T>() + i * n + k * inner, stream);
           }
         }
         if (stream) stream_done();
@@ -179,7 +197,7 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
 }
 
 void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_groups, const Tensor& mean,
-                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, double,
+                         const Tensor& rstd, const Tensor& weight, const Tensor& bias, double eps,
                          const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                          const Tensor& grad_bias) {
   const bool wants_weight = mask[1] && weight.defined(), wants_bias = mask[2] && bias.defined();
@@ -200,15 +218,16 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
   visit_compute(c, [&](auto type) {
     using T = typename decltype(type)::type;
     const NormLoops<T>& loops = norm_loops<T>();
-    // Per (sample, channel): sums of dy and dy (x - mean).
+    // Per (sample, channel): sums of dy, and of dy times the normalised x.
     const TypedBuffer<GradSums> sums(rows * channels);
     const auto run = [&](const Tensor& gi) {
       const bool stream = mask[0] && streams(gi, x);
       parallel_for(0, rows, grain_for(n, 32768), [&](int64_t begin, int64_t end) {
+        NormRows<T> statistics(n, false, eps);
         for (int64_t i = begin; i < end; ++i) {
-          const T* row = x.data<T>() + i * n;
           const T* g = dy.data<T>() + i * n;
-          const double m = static_cast<double>(centers.data<T>()[i]), r = static_cast<double>(scales.data<T>()[i]);
+          const RowStatistics<T> of = statistics.known(x.data<T>() + i * n, centers.data<T>()[i], scales.data<T>()[i]);
+          const double r = of.row_rstd();
           const int64_t first = (i % num_groups) * channels;
           const auto weight_of = [&](int64_t k) {
             return w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0;
@@ -216,16 +235,18 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
           GradSums all{0, 0};
           for (int64_t k = 0; k < channels; ++k) {
             GradSums& s = sums.get()[i * channels + k];
-            s = loops.grad_sums(inner, g + k * inner, row + k * inner, m, nullptr);
+            s = loops.grad_sums(inner, g + k * inner, of.x + k * inner, of.center(), nullptr);
+            s.scaled = (s.scaled + of.missed() * s.grad) * of.rstd;
             all.grad += s.grad * weight_of(k);
             all.scaled += s.scaled * weight_of(k);
           }
           if (!mask[0]) continue;
-          const double factor = -r * r * r * all.scaled / static_cast<double>(n);
-          const double shift = -r * all.grad / static_cast<double>(n) - factor * m;
+          const double factor = -r * (of.rstd * all.scaled / static_cast<double>(n));
+          const double shift = -r * all.grad / static_cast<double>(n) + factor * of.missed();
           for (int64_t k = 0; k < channels; ++k) {
-            loops.backward(inner, g + k * inner, row + k * inner, nullptr, static_cast<T>(r * weight_of(k)),
-                           static_cast<T>(factor), static_cast<T>(shift), gi.data<T>() + i * n + k * inner, n, stream);
+            loops.backward(inner, g + k * inner, of.x + k * inner, nullptr, static_cast<T>(r * weight_of(k)),
+                           of.center(), static_cast<T>(factor), static_cast<T>(shift), gi.data<T>() + i * n + k * inner,
+                           of.exponent == 0 ? n : 0, stream);
           }
         }
         if (stream) stream_done();
@@ -242,7 +263,7 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
         double sw = 0, sb = 0;
         for (int64_t s = 0; s < rows / num_groups; ++s) {
           const GradSums& part = sums.get()[s * total + k];
-          sw += part.scaled * static_cast<double>(scales.data<T>()[s * num_groups + k / channels]);
+          sw += part.scaled;
           sb += part.grad;
         }
         if (wants_weight) gw.data<T>()[k] = static_cast<T>(sw);

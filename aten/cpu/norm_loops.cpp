@@ -36,7 +36,7 @@ FACULA_INLINE void add_in_blocks(int64_t n, double& first, double& second, const
     T a[kSums] = {}, b[kSums] = {};
     int64_t j = i;
     for (; j + kSums <= end; j += kSums) {
-      if (!kTwo && ahead != nullptr) fetch(ahead + j, ahead + j + kSums);
+      if (ahead != nullptr) fetch(ahead + j, ahead + j + kSums);
 #pragma omp simd
       for (int64_t k = 0; k < kSums; ++k) term(j + k, a[k], b[k]);
     }
@@ -53,17 +53,19 @@ Moments moments(int64_t n, const T* x, const T* ahead) {
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t size = length(n, i, kBlock);
     const T *block = x + i, *next = ahead != nullptr ? ahead + i : nullptr;
-    double sum = 0, squares = 0, none = 0;
+    double sum = 0, off = 0, squares = 0, none = 0;
     add_in_blocks<T, false>(size, sum, none, nullptr, [&](int64_t j, T& a, T&) { a += block[j]; });
-    const double mean = sum / static_cast<double>(size);
-    const T c = static_cast<T>(mean);
-    add_in_blocks<T, false>(size, squares, none, next,
-                            [&](int64_t j, T& a, T&) { a += (block[j] - c) * (block[j] - c); });
-    // The rounding of the mean to T shifts every difference alike.
-    const double shift = mean - static_cast<double>(c), off = mean - all.mean;
-    const double share = static_cast<double>(size) / static_cast<double>(i + size);
-    all.mean += off * share;
-    all.squares += squares - shift * shift * static_cast<double>(size) + off * off * static_cast<double>(i) * share;
+    const T c = static_cast<T>(sum / static_cast<double>(size));
+    add_in_blocks<T, true>(size, off, squares, next, [&](int64_t j, T& a, T& b) {
+      const T d = block[j] - c;
+      a += d;
+      b += d * d;
+    });
+    // Sums of T, and T itself, may miss the mean by much of the spread: the distances from c say how far.
+    const double part = static_cast<double>(size), shift = off / part, mean = static_cast<double>(c) + shift;
+    const double away = mean - all.mean, share = part / static_cast<double>(i + size);
+    all.mean += away * share;
+    all.squares += squares - shift * off + away * away * static_cast<double>(i) * share;
   }
   return all;
 }
@@ -83,68 +85,68 @@ double sum_squares(int64_t n, const T* x) {
 }
 
 template <typename T>
-void affine(int64_t n, const T* __restrict x, T scale, T shift, T* __restrict out, bool stream) {
-  write_row(n, out, stream, [&](int64_t i) { return x[i] * scale + shift; });
+void affine(int64_t n, const T* __restrict x, T center, T scale, T shift, T* __restrict out, bool stream) {
+  write_row(n, out, stream, [&](int64_t i) { return (x[i] - center) * scale + shift; });
 }
 
 template <typename T>
-void normalize(int64_t n, const T* __restrict x, T mean, T rstd, const T* __restrict w, const T* __restrict b,
-               T* __restrict out, const T* ahead, bool stream) {
+void normalize(int64_t n, const T* __restrict x, T center, T rstd, T shift, const T* __restrict w,
+               const T* __restrict b, T* __restrict out, const T* ahead, bool stream) {
   const auto next = [&](int64_t i, int64_t end) { fetch(ahead + i, ahead + end); };
   if (w != nullptr && b != nullptr) {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i] + b[i]; }, next);
+    write_row(n, out, stream, [&](int64_t i) { return ((x[i] - center) * rstd + shift) * w[i] + b[i]; }, next);
   } else if (w != nullptr) {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd * w[i]; }, next);
+    write_row(n, out, stream, [&](int64_t i) { return ((x[i] - center) * rstd + shift) * w[i]; }, next);
   } else if (b != nullptr) {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd + b[i]; }, next);
+    write_row(n, out, stream, [&](int64_t i) { return ((x[i] - center) * rstd + shift) + b[i]; }, next);
   } else {
-    write_row(n, out, stream, [&](int64_t i) { return (x[i] - mean) * rstd; }, next);
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] - center) * rstd + shift; }, next);
   }
 }
 
 template <typename T>
-GradSums grad_sums(int64_t n, const T* dy, const T* x, double mean, const T* w) {
-  const T c = static_cast<T>(mean);
+GradSums grad_sums(int64_t n, const T* dy, const T* x, T c, const T* w) {
   GradSums total{0, 0};
   const auto add = [&](int64_t i, T g, T& grad, T& scaled) {
     grad += g;
     scaled += g * (x[i] - c);
   };
   if (w != nullptr) {
-    add_in_blocks<T, true>(n, total.grad, total.scaled, x, [&](int64_t i, T& a, T& b) { add(i, dy[i] * w[i], a, b); });
+    add_in_blocks<T, true>(n, total.grad, total.scaled, nullptr,
+                           [&](int64_t i, T& a, T& b) { add(i, dy[i] * w[i], a, b); });
   } else {
-    add_in_blocks<T, true>(n, total.grad, total.scaled, x, [&](int64_t i, T& a, T& b) { add(i, dy[i], a, b); });
+    add_in_blocks<T, true>(n, total.grad, total.scaled, nullptr, [&](int64_t i, T& a, T& b) { add(i, dy[i], a, b); });
   }
   return total;
 }
 
 template <typename T>
-void norm_backward(int64_t n, const T* __restrict dy, const T* __restrict x, const T* __restrict w, T a, T b, T c,
-                   T* __restrict gi, int64_t ahead, bool stream) {
+void norm_backward(int64_t n, const T* __restrict dy, const T* __restrict x, const T* __restrict w, T a, T center, T b,
+                   T c, T* __restrict gi, int64_t ahead, bool stream) {
   const auto next = [&](int64_t i, int64_t end) {
     fetch(dy + ahead + i, dy + ahead + end);
     fetch(x + ahead + i, x + ahead + end);
   };
   if (w != nullptr) {
-    write_row(n, gi, stream, [&](int64_t i) { return dy[i] * w[i] * a + (x[i] * b + c); }, next);
+    write_row(n, gi, stream, [&](int64_t i) { return dy[i] * w[i] * a + ((x[i] - center) * b + c); }, next);
   } else {
-    write_row(n, gi, stream, [&](int64_t i) { return dy[i] * a + (x[i] * b + c); }, next);
+    write_row(n, gi, stream, [&](int64_t i) { return dy[i] * a + ((x[i] - center) * b + c); }, next);
   }
 }
 
 // The rows of a strip are added in registers.
 template <int64_t kHeight, typename T>
-FACULA_INLINE void add_weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, const T* mean,
-                                    const T* rstd, T* __restrict gw, T* __restrict gb) {
-  T m[kHeight], r[kHeight];
-  for (int64_t i = 0; i < kHeight; ++i) m[i] = mean == nullptr ? T(0) : mean[i], r[i] = rstd[i];
+FACULA_INLINE void add_weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, const T* center,
+                                    const T* rstd, const T* shift, T* __restrict gw, T* __restrict gb) {
+  T m[kHeight], r[kHeight], s[kHeight];
+  for (int64_t i = 0; i < kHeight; ++i) m[i] = center[i], r[i] = rstd[i], s[i] = shift[i];
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     T product = gw[j], sum = gb[j];
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kHeight; ++i) {
       const T g = dy[i * n + j];
-      product += g * ((x[i * n + j] - m[i]) * r[i]);
+      product += g * ((x[i * n + j] - m[i]) * r[i] + s[i]);
       sum += g;
     }
     gw[j] = product;
@@ -153,15 +155,14 @@ FACULA_INLINE void add_weight_grads(int64_t n, const T* __restrict dy, const T* 
 }
 
 template <typename T>
-void weight_grads(int64_t rows, int64_t n, const T* dy, const T* x, const T* mean, const T* rstd, T* gw, T* gb) {
+void weight_grads(int64_t rows, int64_t n, const T* dy, const T* x, const T* center, const T* rstd, const T* shift,
+                  T* gw, T* gb) {
   constexpr int64_t kHeight = 4;
   int64_t i = 0;
   for (; i + kHeight <= rows; i += kHeight) {
-    add_weight_grads<kHeight>(n, dy + i * n, x + i * n, mean == nullptr ? mean : mean + i, rstd + i, gw, gb);
+    add_weight_grads<kHeight>(n, dy + i * n, x + i * n, center + i, rstd + i, shift + i, gw, gb);
   }
-  for (; i < rows; ++i) {
-    add_weight_grads<1>(n, dy + i * n, x + i * n, mean == nullptr ? mean : mean + i, rstd + i, gw, gb);
-  }
+  for (; i < rows; ++i) add_weight_grads<1>(n, dy + i * n, x + i * n, center + i, rstd + i, shift + i, gw, gb);
 }
 
 // Columns are taken in blocks whose values stay in registers, rows in blocks that stay in the cache; T
@@ -171,7 +172,7 @@ constexpr int64_t kColumns = 64;
 template <typename T>
 FACULA_INLINE void add_moments(int64_t height, int64_t n, int64_t width, const T* __restrict x, double count,
                                double* __restrict mean, double* __restrict squares) {
-  T sum[kColumns] = {}, center[kColumns], square[kColumns] = {};
+  T sum[kColumns] = {}, center[kColumns], off[kColumns] = {}, square[kColumns] = {};
   for (int64_t i = 0; i < height; ++i) {
 #pragma omp simd
     for (int64_t j = 0; j < width; ++j) sum[j] += x[i * n + j];
@@ -183,15 +184,16 @@ FACULA_INLINE void add_moments(int64_t height, int64_t n, int64_t width, const T
 #pragma omp simd
     for (int64_t j = 0; j < width; ++j) {
       const T d = x[i * n + j] - center[j];
+      off[j] += d;
       square[j] += d * d;
     }
   }
   const double share = static_cast<double>(height) / (count + static_cast<double>(height));
   for (int64_t j = 0; j < width; ++j) {
-    const double m = static_cast<double>(sum[j]) / static_cast<double>(height);
-    const double off = m - static_cast<double>(center[j]), d = m - mean[j];
+    const double missed = static_cast<double>(off[j]), shift = missed / static_cast<double>(height);
+    const double d = static_cast<double>(center[j]) + shift - mean[j];
     mean[j] += d * share;
-    squares[j] += static_cast<double>(square[j]) - off * off * static_cast<double>(height) + d * d * count * share;
+    squares[j] += static_cast<double>(square[j]) - shift * missed + d * d * count * share;
   }
 }
 
@@ -250,18 +252,19 @@ void column_grads(int64_t rows, int64_t n, int64_t stride, const T* dy, const T*
 }
 
 template <typename T>
-void column_affine(int64_t rows, int64_t n, const T* __restrict x, const T* __restrict scale, const T* __restrict shift,
-                   T* __restrict out, bool stream) {
+void column_affine(int64_t rows, int64_t n, const T* __restrict x, const T* __restrict center,
+                   const T* __restrict scale, const T* __restrict shift, T* __restrict out, bool stream) {
   for (int64_t i = 0; i < rows; ++i, x += n, out += n) {
-    write_row(n, out, stream, [&](int64_t j) { return x[j] * scale[j] + shift[j]; });
+    write_row(n, out, stream, [&](int64_t j) { return (x[j] - center[j]) * scale[j] + shift[j]; });
   }
 }
 
 template <typename T>
 void column_backward(int64_t rows, int64_t n, const T* __restrict dy, const T* __restrict x, const T* __restrict a,
-                     const T* __restrict b, const T* __restrict c, T* __restrict gi, bool stream) {
+                     const T* __restrict center, const T* __restrict b, const T* __restrict c, T* __restrict gi,
+                     bool stream) {
   for (int64_t i = 0; i < rows; ++i, dy += n, x += n, gi += n) {
-    write_row(n, gi, stream, [&](int64_t j) { return dy[j] * a[j] + (x[j] * b[j] + c[j]); });
+    write_row(n, gi, stream, [&](int64_t j) { return dy[j] * a[j] + ((x[j] - center[j]) * b[j] + c[j]); });
   }
 }
 

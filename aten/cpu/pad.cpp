@@ -3,6 +3,7 @@
 
 #include "aten/cpu/dense.h"
 #include "facula/kernels.h"
+#include "runtime/core/checked.h"
 
 namespace facula::cpu {
 
@@ -27,12 +28,13 @@ void constant_pad_nd(const Tensor& input, IntList pad, const Scalar& value, cons
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const size_t d = n - 1 - i;
     const int64_t before = pad[2 * i], after = pad[2 * i + 1];
-    const int64_t first = std::max<int64_t>(0, -before), last = sizes[d] - std::max<int64_t>(0, -after);
-    sizes[d] = std::max<int64_t>(0, last - first);
+    const int64_t first = before < 0 ? saturated_mul(before, -1) : 0, cut = after < 0 ? saturated_mul(after, -1) : 0;
+    sizes[d] = first >= sizes[d] || cut >= sizes[d] - first ? 0 : sizes[d] - first - cut;
+    if (sizes[d] == 0) return;
     from += first * input.strides()[d];
     to += std::max<int64_t>(0, before) * out.strides()[d];
   }
-  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return;
+  if (input.numel() == 0) return;
   copy_strided(alias(out, sizes, out.strides(), to, false), alias(input, sizes, input.strides(), from, false));
 }
 

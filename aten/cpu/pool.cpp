@@ -31,18 +31,13 @@ void window_rows(const Pool& p, int64_t z, int64_t y, const F& fn) {
 // Whether images lie channels last.
 bool by_pixels(const Pool& p, const Tensor& t) { return is_channels_last(t) && p.z().in == 1 && p.z().out == 1; }
 
-// One row with its margins, wide enough for every window of the last dim.
-int64_t padded_width(const Axis& a) {
-  return a.uniform ? std::max((a.out - 1) * a.stride + (a.kernel - 1) * a.step + 1, a.padding + a.in) : a.in;
-}
-
 // ---- max ----
 
 template <typename T>
 void max_values(const Pool& p, const T* x, T* out) {
   const PoolLoops<T>& loops = pool_loops<T>();
   const Axis& a = p.x();
-  const int64_t width = padded_width(a);
+  const int64_t width = a.width();
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
   for_planes(p, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> scratch(width);
@@ -54,7 +49,16 @@ void max_values(const Pool& p, const T* x, T* out) {
         for (int64_t y = 0; y < p.y().out; ++y, to += a.out) {
           std::fill(row, row + width, kLowest);
           window_rows(p, z, y, [&](int64_t at) { loops.max_row(a.in, plane + at, inner); });
-          loops.max_windows(a.out, a.kernel, a.stride, a.step, row, to);
+          if (a.uniform) {
+            loops.max_windows(a.out, a.kernel, a.stride, a.step, row, to);
+            continue;
+          }
+          for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
+            T best = kLowest;
+            for (int64_t w = a.start[c]; w < a.end[c]; w += a.step)
+              best = row[w] > best || row[w] != row[w] ? row[w] : best;
+            to[c] = best;
+          }
         }
       }
     }
@@ -113,7 +117,7 @@ void places_of_row(const Pool& p, const T* plane, int64_t z, int64_t y, T* row, 
 template <typename T, typename F>
 void for_maxima(const Pool& p, const T* x, int64_t begin, int64_t end, const F& fn) {
   const bool by_row = p.x().uniform && p.in() < std::numeric_limits<int32_t>::max() / 2;
-  const int64_t width = padded_width(p.x());
+  const int64_t width = p.x().width();
   const TypedBuffer<T> buffer(width + p.x().out);
   const TypedBuffer<PoolIndex<T>> places(p.x().out);
   T *row = buffer.get(), *best = row + width;
@@ -169,7 +173,7 @@ template <typename T>
 void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out) {
   const PoolLoops<T>& loops = pool_loops<T>();
   const Axis& a = p.x();
-  const int64_t width = padded_width(a);
+  const int64_t width = a.width();
   for_planes(p, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> scratch(width + a.out);
     T *row = scratch.get(), *inner = row + a.padding, *factor = row + width;

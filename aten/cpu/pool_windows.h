@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "aten/cpu/dense.h"
+#include "runtime/core/checked.h"
 
 namespace facula::cpu::pool {
 
@@ -14,21 +15,39 @@ struct Axis {
   int64_t in = 1, out = 1, step = 1;
   std::vector<int64_t> start{0}, end{1};
   std::vector<double> divisor{1};
-  // Where all windows are alike but for clipping: out window o begins at o * stride - padding.
+  // Where all windows are alike but for clipping: out window o begins at o * stride - padding. Taps that no window has
+  // inside the input are left out. Not uniform where a row with its margins would be much longer than what there is.
   int64_t stride = 1, padding = 0, kernel = 1;
   bool uniform = true;
+  // A row with its margins, wide enough for every window.
+  int64_t width() const { return uniform ? std::max((out - 1) * stride + (kernel - 1) * step + 1, padding + in) : in; }
 };
 
 inline Axis strided(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                     bool count_padding) {
-  Axis a{in, out, dilation, {}, {}, {}, stride, padding, kernel, true};
+  if (out == 1) stride = 1;  // the window does not move
+  Axis a{in, out, std::min(dilation, in + 1), {}, {}, {}, stride, padding, kernel, true};
   for (int64_t o = 0; o < out; ++o) {
-    const int64_t from = o * stride - padding, to = from + (kernel - 1) * dilation + 1;
+    const int64_t from = o * stride - padding, to = saturated_add(from, (kernel - 1) * dilation + 1);
     const int64_t counted = std::min(to, in + padding) - from;
-    const int64_t skipped = from < 0 ? (-from + dilation - 1) / dilation : 0;
-    a.start.push_back(from + skipped * dilation);
-    a.end.push_back(std::min(to, in));
+    const int64_t skipped = from < 0 ? ceil_quotient(-from, dilation) : 0;
+    const int64_t start = skipped < kernel ? from + skipped * dilation : in;
+    a.start.push_back(std::min(start, in));
+    a.end.push_back(std::max(std::min(to, in), a.start.back()));
     a.divisor.push_back(static_cast<double>(count_padding ? counted : a.end.back() - a.start.back()));
+  }
+  // Of a tap k of output o the place is o * stride + k * dilation - padding.
+  const int64_t last_window = (out - 1) * stride, highest = in - 1 + padding;
+  const int64_t low = padding > last_window ? (padding - last_window) / dilation : 0;
+  const int64_t high = std::min(kernel - 1, highest / dilation);
+  const int64_t most = 4 * (in + out) + 64;  // of a row with its margins
+  a.uniform = low <= high && a.step == dilation && padding - low * dilation <= most &&
+              saturated_add(last_window, (high - low) * dilation) <= most;
+  if (a.uniform) {
+    a.kernel = high - low + 1;
+    a.padding = padding - low * dilation;
+  } else {
+    a.padding = 0;
   }
   return a;
 }
@@ -36,8 +55,9 @@ inline Axis strided(int64_t in, int64_t out, int64_t kernel, int64_t stride, int
 inline Axis adaptive(int64_t in, int64_t out) {
   Axis a{in, out, 1, {}, {}, {}, 0, 0, 0, false};
   for (int64_t o = 0; o < out; ++o) {
-    a.start.push_back(o * in / out);
-    a.end.push_back(((o + 1) * in + out - 1) / out);
+    __extension__ typedef __int128 wide;
+    a.start.push_back(static_cast<int64_t>(wide{o} * in / out));
+    a.end.push_back(static_cast<int64_t>((wide{o + 1} * in + out - 1) / out));
     a.divisor.push_back(static_cast<double>(a.end.back() - a.start.back()));
   }
   return a;

@@ -9,6 +9,7 @@
 #include "aten/cpu/dense.h"
 #include "aten/cpu/order.h"
 #include "facula/draw_types.h"
+#include "facula/math_draws.h"
 #include "facula/kernels.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/stream.h"
@@ -95,17 +96,14 @@ void draw(const Tensor& out, const Philox& stream, bool light, const W& from_wor
 
 void fill_uniform(const Tensor& out, const Philox& stream, double from, double to) {
   const Tensor real = as_real(out);
-  const int bits = draws::mantissa_bits(static_cast<int>(real.dtype()));
+  const int dtype = static_cast<int>(real.dtype()), bits = draws::mantissa_bits(dtype);
   const bool unit = from == 0 && to == 1;
-  // from + u (to - from) may round up to `to`, which is outside.
+  const draws::Limits<double> within = draws::numbers_within(dtype, from, to);
   const auto stretch = [&]<typename C>(C* x, int64_t n) {
     if (unit) return;
-    const C low = static_cast<C>(from), span = static_cast<C>(to - from), end = static_cast<C>(to);
-    const C last = low < end ? std::nextafter(end, low) : end;
-    for (int64_t i = 0; i < n; ++i) {
-      const C v = x[i] * span + low;
-      x[i] = v < end ? v : last;
-    }
+    const C low = static_cast<C>(from), span = static_cast<C>(to - from);
+    const C least = static_cast<C>(within.least), most = static_cast<C>(within.most);
+    for (int64_t i = 0; i < n; ++i) x[i] = draws::limited(x[i] * span + low, least, most);
   };
   draw(
       real, stream, true,
@@ -139,7 +137,7 @@ void fill_normal_scaled(const Tensor& out, const Philox& stream, double mean, do
   fill_normal(out, stream, [&]<typename C>(C* x, int64_t n) {
     if (scale == 1 && mean == 0) return;
     const C m = static_cast<C>(mean), s = static_cast<C>(scale);
-    for (int64_t i = 0; i < n; ++i) x[i] = x[i] * s + m;
+    for (int64_t i = 0; i < n; ++i) x[i] = draws::scaled_normal(x[i], s, m);
   });
   if (out.is_complex() && mean != 0) {
     // The mean is real.
@@ -171,11 +169,21 @@ void fill_exponential(const Tensor& out, const Philox& stream, const F& post) {
 // Integers in [low, low + range); range 0 stands for all 2^64.
 void fill_integers(const Tensor& out, const Philox& stream, int64_t low, uint64_t range) {
   const PhiloxKey key = key_of(stream);
+  const int dtype = static_cast<int>(out.dtype());
+  const int64_t last = static_cast<int64_t>(static_cast<uint64_t>(low) + range - 1);
+  const draws::Limits<int64_t> within = draws::integers_within(dtype, low, last);
+  // Of a floating dtype the numbers thin out: what rounds to one outside is the one at that end.
+  const bool thin =
+      draws::is_floating(dtype) && (low < -draws::exact_integers(dtype) || last > draws::exact_integers(dtype));
+  const auto limit = [&](int64_t* to, int64_t n) {
+    for (int64_t i = 0; i < n && thin; ++i) to[i] = draws::limited(to[i], within.least, within.most);
+  };
   if (range != 0 && range <= 65536) {
     fill_groups<int64_t>(out, 64, true, [&](int64_t first, int64_t groups, int64_t* to) {
       uint32_t words[kGroups * 64];
       table().words(key, first, first + groups, words);
       table().integers(words, groups * 64, low, static_cast<uint32_t>(range), to);
+      limit(to, groups * 64);
     });
     return;
   }
@@ -186,6 +194,7 @@ void fill_integers(const Tensor& out, const Philox& stream, int64_t low, uint64_
       const uint64_t v = range == 0 ? longs[i] : static_cast<uint64_t>((uint128(longs[i]) * range) >> 64);
       to[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + v);
     }
+    limit(to, groups * 32);
   });
 }
 
@@ -349,7 +358,7 @@ void poisson(const Tensor& self, const Generator& generator, const Tensor& out) 
   const double* rate = rates.data<double>();
   double* to = counts.data<double>();
   for (int64_t i = 0; i < rates.numel(); ++i) {
-    FACULA_CHECK(!(rate[i] < 0), Runtime, "poisson(): rates must not be negative, got ", rate[i]);
+    FACULA_CHECK(rate[i] >= 0, Runtime, "poisson(): rates must not be negative, got ", rate[i]);
   }
   parallel_for(0, out.numel(), 1024, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -385,16 +394,18 @@ void bernoulli_(const Tensor& self, double p, const Generator& generator) {
   fill_bernoulli(self, next_stream(generator, "bernoulli_"), p);
 }
 void exponential_(const Tensor& self, double lambd, const Generator& generator) {
+  const int dtype = static_cast<int>(self.dtype());
   fill_exponential(self, next_stream(generator, "exponential_"), [&]<typename C>(C* x, int64_t n) {
-    const C scale = static_cast<C>(1 / lambd);
-    for (int64_t i = 0; i < n; ++i) x[i] *= scale;
+    const C scale = static_cast<C>(1 / lambd), least = static_cast<C>(draws::least_positive(dtype));
+    for (int64_t i = 0; i < n; ++i) x[i] = std::max(x[i] * scale, least);  // never 0
   });
 }
 void geometric_(const Tensor& self, double p, const Generator& generator) {
+  const double most = draws::most_trials(static_cast<int>(self.dtype()));
   const Tensor draws = make_empty(self.sizes(), ScalarType::Float64);
   fill_exponential(draws, next_stream(generator, "geometric_"), [&]<typename C>(C* x, int64_t n) {
     const double scale = -1 / std::log1p(-p);
-    for (int64_t i = 0; i < n; ++i) x[i] = static_cast<C>(std::max(1.0, std::ceil(x[i] * scale)));
+    for (int64_t i = 0; i < n; ++i) x[i] = static_cast<C>(std::clamp(std::ceil(x[i] * scale), 1.0, most));
   });
   copy_strided(self, draws);
 }
@@ -413,7 +424,9 @@ void cauchy_(const Tensor& self, double median, double sigma, const Generator& g
 }
 void log_normal_(const Tensor& self, double mean, double std, const Generator& generator) {
   fill_normal(self, next_stream(generator, "log_normal_"), [&]<typename C>(C* x, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) x[i] = std::exp(x[i] * static_cast<C>(std) + static_cast<C>(mean));
+    for (int64_t i = 0; i < n; ++i) {
+      x[i] = std::exp(draws::scaled_normal(x[i], static_cast<C>(std), static_cast<C>(mean)));
+    }
   });
 }
 

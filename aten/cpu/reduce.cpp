@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "aten/cpu/bytes.h"
+#include "aten/cpu/reduce_ends.h"
 #include "aten/cpu/reduce_walk.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/parallel.h"
@@ -18,40 +19,6 @@ namespace {
 constexpr int64_t kTileElements = 4096;     // converted or gathered at a time
 constexpr int64_t kSliceElements = 131072;  // least work of one slice of a long reduction
 constexpr int64_t kMaxSlices = 64;
-
-// Steps through the offsets of a walk, one element after the other.
-class Walk {
- public:
-  Walk(const ReduceAxes& axes, int64_t begin) : axes_(axes), index_(axes.size(), 0) {
-    for (size_t d = axes.size(); d-- > 0 && begin > 0;) {
-      index_[d] = begin % axes[d].size;
-      begin /= axes[d].size;
-      offset_ += index_[d] * axes[d].in;
-    }
-  }
-  int64_t offset() const { return offset_; }
-  // Elements left on the innermost axis, this one included.
-  int64_t left() const { return axes_.empty() ? 1 : axes_.back().size - index_.back(); }
-  // n at most left().
-  void advance(int64_t n) {
-    if (axes_.empty()) return;
-    size_t d = axes_.size() - 1;
-    index_[d] += n;
-    offset_ += n * axes_[d].in;
-    while (index_[d] == axes_[d].size && d > 0) {
-      offset_ -= index_[d] * axes_[d].in;
-      index_[d] = 0;
-      --d;
-      ++index_[d];
-      offset_ += axes_[d].in;
-    }
-  }
-
- private:
-  const ReduceAxes& axes_;
-  DimVector index_;
-  int64_t offset_ = 0;
-};
 
 // Merges blocks in the order of a balanced tree as they come.
 class Tree {
@@ -296,6 +263,10 @@ bool reduce_to_number(const ReduceSpec& spec, const ReduceLoops& loops, const Te
   alignas(16) char acc[32];
   loops.rows(self.raw(), self.numel(), 0, 1, acc, 1);
   if (spec.finish != nullptr) spec.finish(acc, 1, 1, self.numel(), spec.params);
+  if (spec.ends != Ends::None) {
+    const RangeEnds ends(spec, loops.acc, self.numel());
+    if (ends.doubtful(acc, 1)) ends.repair(self, make_layout(self, reduced_dims({}, self.dim()), out, out1), 0, 1, acc);
+  }
   convert_elements(out.dtype(), out.raw(), loops.acc, acc, 1);
   if (out1.defined()) convert_elements(out1.dtype(), out1.raw(), loops.acc, acc + itemsize(loops.acc), 1);
   return true;
@@ -323,8 +294,10 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   }
   width = std::min(width, inner);
   const OutputTiles tiles(layout, width);
+  const RangeEnds ends(spec, loops->acc, layout.count);
   const auto store = [&](int64_t i, int64_t w, void* acc) {
     if (spec.finish != nullptr) spec.finish(acc, w, w, layout.count, spec.params);
+    if (spec.ends != Ends::None && ends.doubtful(acc, w)) ends.repair(self, layout, tiles[i].in, w, acc);
     const Tensor* outs[2] = {&out, &out1};
     for (int k = 0; k < (two ? 2 : 1); ++k) {
       const Tensor& o = *outs[k];

@@ -24,8 +24,13 @@ enum class Preload : uint8_t { None, Abs, NanToZero, NonZero, Power };
 struct ReduceParams {
   double correction = 1;
   double p = 2;
+  double scale = 1;  // of the result of a norm
 };
 using Finish = void (*)(void* acc, int64_t w, int64_t stride, int64_t n, const ReduceParams& params);
+
+// Results that may lie in the range of their type though numbers on the way to them do not; see reduce_ends.h.
+// Norm: (sum of |x|^p)^(1/p) scale.
+enum class Ends : uint8_t { None, Sum, Mean, Prod, Norm, Variance, Deviation };
 
 struct ReduceSpec {
   ReduceOp op;
@@ -33,6 +38,7 @@ struct ReduceSpec {
   Preload preload = Preload::None;
   Finish finish = nullptr;
   ReduceParams params = {};
+  Ends ends = Ends::None;
 };
 
 // Reduces `dims` of self into out (and out1, for operations with two planes). The outputs have self's

@@ -23,6 +23,40 @@ struct ReduceLayout {
 // `out1` is undefined where there is one output.
 ReduceLayout make_layout(const Tensor& self, DimSet dims, const Tensor& out, const Tensor& out1);
 
+// Steps through the offsets of a walk, one element after the other.
+class Walk {
+ public:
+  Walk(const ReduceAxes& axes, int64_t begin) : axes_(axes), index_(axes.size(), 0) {
+    for (size_t d = axes.size(); d-- > 0 && begin > 0;) {
+      index_[d] = begin % axes[d].size;
+      begin /= axes[d].size;
+      offset_ += index_[d] * axes[d].in;
+    }
+  }
+  int64_t offset() const { return offset_; }
+  // Elements left on the innermost axis, this one included.
+  int64_t left() const { return axes_.empty() ? 1 : axes_.back().size - index_.back(); }
+  // n at most left().
+  void advance(int64_t n) {
+    if (axes_.empty()) return;
+    size_t d = axes_.size() - 1;
+    index_[d] += n;
+    offset_ += n * axes_[d].in;
+    while (index_[d] == axes_[d].size && d > 0) {
+      offset_ -= index_[d] * axes_[d].in;
+      index_[d] = 0;
+      --d;
+      ++index_[d];
+      offset_ += axes_[d].in;
+    }
+  }
+
+ private:
+  const ReduceAxes& axes_;
+  DimVector index_;
+  int64_t offset_ = 0;
+};
+
 // The outputs in tiles of at most `width` neighbours along the innermost kept axis.
 class OutputTiles {
  public:

@@ -80,8 +80,9 @@ Finish finish_each(ScalarType compute) {
     for (int64_t j = 0; j < w; ++j) a[j] = fn(a[j], params);
   };
 }
-double root(double x, const ReduceParams&) { return std::sqrt(x); }
-double power_root(double x, const ReduceParams& params) { return std::pow(x, 1 / params.p); }
+double root(double x, const ReduceParams& params) { return std::sqrt(x) * params.scale; }
+double power_root(double x, const ReduceParams& params) { return std::pow(x, 1 / params.p) * params.scale; }
+double times_scale(double x, const ReduceParams& params) { return x * params.scale; }
 
 // Planes mean, squared deviations -> variance (or deviation), mean.
 template <bool Std>
@@ -96,6 +97,10 @@ void finish_moments(void* acc, int64_t w, int64_t stride, int64_t n, const Reduc
   }
 }
 
+ReduceSpec sum_spec(ScalarType compute, Preload preload = Preload::None) {
+  return {ReduceOp::Sum, compute, preload, nullptr, {}, compute == ScalarType::Int64 ? Ends::None : Ends::Sum};
+}
+
 template <bool Std>
 void moments(const Tensor& self, const OptionalDims& dim, const std::optional<Scalar>& correction, const Tensor& out,
              const Tensor& mean) {
@@ -108,18 +113,19 @@ void moments(const Tensor& self, const OptionalDims& dim, const std::optional<Sc
   const DimSet dims = reduced_dims(dim, self.dim());
   ReduceSpec spec{ReduceOp::Moments, real_type(self.dtype()), Preload::None, finish_moments<Std>};
   spec.params.correction = correction ? correction->as_double() : 1.0;
+  spec.ends = Std ? Ends::Deviation : Ends::Variance;
   if (!self.is_complex()) {
     reduce(spec, self, dims, out, mean);
     return;
   }
-  // The variance of complex numbers is that of the real parts plus that of the imaginary ones.
+  // The variance of complex numbers is that of the real parts plus that of the imaginary ones. Deviations are
+  // joined as sides of a triangle, as their squares may leave the range.
   const auto part = [](const Tensor& t, int64_t which) {
     DimVector strides(t.strides().begin(), t.strides().end());
     for (int64_t& s : strides) s *= 2;
     return from_storage(t.storage(), t.sizes(), strides, 2 * t.offset() + which, to_real(t.dtype()));
   };
   Tensor vars[2], means[2];
-  spec.finish = finish_moments<false>;
   for (int k = 0; k < 2; ++k) {
     vars[k] = make_empty(out.sizes(), ScalarType::Float64);
     if (mean.defined()) means[k] = part(mean, k);
@@ -128,7 +134,7 @@ void moments(const Tensor& self, const OptionalDims& dim, const std::optional<Sc
   }
   double* a = vars[0].data<double>();
   const double* b = vars[1].data<double>();
-  for (int64_t i = 0; i < out.numel(); ++i) a[i] = Std ? std::sqrt(a[i] + b[i]) : a[i] + b[i];
+  for (int64_t i = 0; i < out.numel(); ++i) a[i] = Std ? std::hypot(a[i], b[i]) : a[i] + b[i];
   copy_strided(out, vars[0]);
 }
 
@@ -153,7 +159,7 @@ void truth(ReduceOp op, const Tensor& self, const OptionalDims& dim, const Tenso
 void sum(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType>, const Tensor& out) {
   if (out.numel() == 0) return;
   if (self.numel() == 0) return fill(out, 0);
-  reduce({ReduceOp::Sum, sum_type(out.dtype())}, self, reduced_dims(dim, self.dim()), out);
+  reduce(sum_spec(sum_type(out.dtype())), self, reduced_dims(dim, self.dim()), out);
 }
 
 // The elements in double, with zeros for NaN.
@@ -170,8 +176,8 @@ void nansum(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType
   if (self.numel() == 0) return fill(out, 0);
   const ScalarType compute = sum_type(out.dtype());
   const DimSet dims = reduced_dims(dim, self.dim());
-  if (!is_floating(self.dtype())) return reduce({ReduceOp::Sum, compute}, self, dims, out);
-  if (is_floating(compute)) return reduce({ReduceOp::Sum, compute, Preload::NanToZero}, self, dims, out);
+  if (!is_floating(self.dtype())) return reduce(sum_spec(compute), self, dims, out);
+  if (is_floating(compute)) return reduce(sum_spec(compute, Preload::NanToZero), self, dims, out);
   reduce({ReduceOp::Sum, compute}, without_nan(self), dims, out);  // no integer is NaN
 }
 
@@ -179,14 +185,19 @@ void mean(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType>,
   if (out.numel() == 0) return;
   if (self.numel() == 0) return fill_nan(out);
   const ScalarType compute = sum_type(out.dtype());
-  reduce({ReduceOp::Sum, compute, Preload::None, finish_mean(compute)}, self, reduced_dims(dim, self.dim()), out);
+  reduce({ReduceOp::Sum, compute, Preload::None, finish_mean(compute), {}, Ends::Mean}, self,
+         reduced_dims(dim, self.dim()), out);
 }
 
 void prod(const Tensor& self, std::optional<int64_t> dim, bool, std::optional<ScalarType>, const Tensor& out) {
   if (out.numel() == 0) return;
   if (self.numel() == 0) return fill(out, 1);
   const OptionalDims dims = dim ? OptionalDims(IntList(&*dim, 1)) : std::nullopt;
-  reduce({ReduceOp::Prod, sum_type(out.dtype())}, self, reduced_dims(dims, self.dim()), out);
+  const ScalarType sums = sum_type(out.dtype());
+  const bool number = sums != ScalarType::Int64;
+  const ScalarType compute = !number ? sums : is_complex(sums) ? ScalarType::Complex128 : ScalarType::Float64;
+  reduce({ReduceOp::Prod, compute, Preload::None, nullptr, {}, number ? Ends::Prod : Ends::None}, self,
+         reduced_dims(dims, self.dim()), out);
 }
 
 void count_nonzero(const Tensor& self, OptionalDims dim, const Tensor& out) {
@@ -232,28 +243,39 @@ void std_mean_correction(const Tensor& self, OptionalDims dim, const std::option
   moments<true>(self, dim, correction, out0, out1);
 }
 
-void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, std::optional<ScalarType>,
-                 const Tensor& out) {
+void scaled_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, double scale, const Tensor& out) {
   if (out.numel() == 0) return;
   if (x.numel() == 0) return fill(out, 0.0);
-  const ScalarType compute = real_type(out.dtype());
+  const double p = ord.as_double();
+  const bool power = p != 0 && p != 1 && p != 2 && !std::isinf(p);
+  // A root of an order below 1 enlarges the errors of its sum.
+  const ScalarType compute = power && std::abs(p) < 1 ? ScalarType::Float64 : real_type(out.dtype());
   const Tensor self = in_precision_of(x, compute);
   const DimSet dims = reduced_dims(dim, self.dim());
-  const double p = ord.as_double();
-  ReduceSpec spec{ReduceOp::Sum, compute, Preload::Abs};
-  if (p == 2) {
-    spec = {ReduceOp::SumSquares, compute, self.is_complex() ? Preload::Abs : Preload::None,
-            finish_each<root>(compute)};
-  } else if (p == 0) {
-    spec.preload = Preload::NonZero;
-  } else if (std::isinf(p)) {
-    spec.op = p > 0 ? ReduceOp::Max : ReduceOp::Min;
-  } else if (p != 1) {
-    spec.preload = Preload::Power;
-    spec.finish = finish_each<power_root>(compute);
-    spec.params.p = p;
+  ReduceSpec spec{ReduceOp::Sum, compute, Preload::Abs, finish_each<times_scale>(compute)};
+  spec.params.p = p;
+  spec.params.scale = scale;
+  if (p == 0 || std::isinf(p)) {
+    if (p == 0) spec.preload = Preload::NonZero;
+    if (std::isinf(p)) spec.op = p > 0 ? ReduceOp::Max : ReduceOp::Min;
+  } else {
+    spec.ends = Ends::Norm;
+    if (p == 2) {
+      spec.op = ReduceOp::SumSquares;
+      if (!self.is_complex()) spec.preload = Preload::None;
+      spec.finish = finish_each<root>(compute);
+    } else if (power) {
+      spec.preload = Preload::Power;
+      spec.finish = finish_each<power_root>(compute);
+    }
   }
+  if (scale == 1 && !power && p != 2) spec.finish = nullptr;
   reduce(spec, self, dims, out);
+}
+
+void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, std::optional<ScalarType>,
+                 const Tensor& out) {
+  scaled_norm(x, ord, dim, keepdim, 1.0, out);
 }
 
 }  // namespace facula::cpu

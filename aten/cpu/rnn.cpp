@@ -9,6 +9,7 @@
 #include "aten/cpu/rnn_loops.h"
 #include "aten/recurrent.h"
 #include "facula/kernels.h"
+#include "runtime/core/interrupt.h"
 
 namespace facula::cpu {
 namespace {
@@ -130,6 +131,7 @@ void run_forward(const RecurrentSteps& steps, const Tensor& weight, const T* h, 
     for (int64_t k = 0; k < steps.count(); ++k) {
       const int64_t t = steps.time(k), count = running(steps, t, first, last);
       if (count <= 0) continue;
+      check_interrupt();
       factor.multiply(count, h + first * n, n, shares.get(), gates, false);
       for (int64_t r = 0; r < count; ++r) row(steps.start(t) + first + r, first + r, shares.get() + r * gates);
     }
@@ -157,6 +159,7 @@ void run_back(const RecurrentSteps& steps, const Tensor& weight, const T* dgates
     for (int64_t k = steps.count() - 1; k >= 0; --k) {
       const int64_t t = steps.time(k), count = running(steps, t, first, last);
       if (count <= 0) continue;
+      check_interrupt();
       for (int64_t r = 0; r < count; ++r) row(steps.start(t) + first + r, first + r, steps.previous(t, first + r));
       factor.multiply(count, dgates + (steps.start(t) + first) * gates, gates, dh + first * n, n, accumulate);
     }

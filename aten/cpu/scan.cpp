@@ -8,6 +8,7 @@
 #include "aten/cpu/reduce.h"
 #include "aten/cpu/scan_loops.h"
 #include "facula/kernels.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::cpu {
@@ -151,6 +152,7 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
         const int64_t w = std::min(kChunk, n - first);
         std::fill(state, state + w, Op::template start<C>());
         for (int64_t k = 0; k < size; ++k) {
+          count_step();
           const int64_t i = reverse ? size - 1 - k : k;
           if constexpr (std::is_same_v<C, double>) {
             if (plain && strides[0] == 4 && strides[1] == 4) {
@@ -185,13 +187,19 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
       C carry = Op::template start<C>();
       if constexpr (std::is_same_v<C, double>) {
         if (plain && lines.along[0] == 1 && lines.along[1] == 1) {
-          FACULA_BY_ISA(scan_table)
-              .sum_line_f32(reinterpret_cast<const float*>(ptrs[1] + l * strides[1]), size, carry,
-                            reinterpret_cast<float*>(ptrs[0] + l * strides[0]));
+          constexpr int64_t kPart = 64 * kChunk;
+          for (int64_t done = 0; done < size; done += kPart) {
+            check_interrupt();
+            FACULA_BY_ISA(scan_table)
+                .sum_line_f32(reinterpret_cast<const float*>(ptrs[1] + l * strides[1]) + done,
+                              std::min(kPart, size - done), carry,
+                              reinterpret_cast<float*>(ptrs[0] + l * strides[0]) + done);
+          }
           continue;
         }
       }
       for (int64_t done = 0; done < size; done += kChunk) {
+        count_step();
         const int64_t m = std::min(kChunk, size - done);
         const int64_t at = reverse ? size - done - m : done;
         for (int j = 0; j < Op::inputs; ++j) {
@@ -236,6 +244,7 @@ void extremes_of(const Tensor& values, const Tensor& indices, const Tensor& self
       for (int64_t first = 0; first < n; first += kChunk) {
         const int64_t w = std::min(kChunk, n - first);
         for (int64_t i = 0; i < size; ++i) {
+          count_step();
           load_elements(compute, x, self.dtype(), ptrs[2] + first * strides[2] + i * lines.along[2] * item,
                         strides[2] / item, w);
           for (int64_t l = 0; l < w; ++l) {
@@ -255,6 +264,7 @@ void extremes_of(const Tensor& values, const Tensor& indices, const Tensor& self
       C top = C(0);
       int64_t where = 0;
       for (int64_t done = 0; done < size; done += kChunk) {
+        count_step();
         const int64_t m = std::min(kChunk, size - done);
         load_elements(compute, x, self.dtype(), ptrs[2] + l * strides[2] + done * lines.along[2] * item, lines.along[2],
                       m);

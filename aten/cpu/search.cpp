@@ -169,17 +169,20 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
   const Tensor weights = dense_as(self, ScalarType::Float64);
   const int64_t n = weights.size(-1), rows = weights.numel() / n;
   const double* w = weights.data<double>();
+  Bytes lines(static_cast<size_t>(rows) * sizeof(double));
+  double* const unit = lines.as<double>();  // so that no sum or quotient of a row leaves the range of numbers
   for (int64_t r = 0; r < rows; ++r) {
-    double sum = 0;
+    double most = 0;
     int64_t possible = 0;
     for (int64_t i = 0; i < n; ++i) {
       const double v = w[r * n + i];
       FACULA_CHECK(v >= 0 && std::isfinite(v), Runtime,
                    "multinomial(): weights must be finite and not negative, self holds ", v);
-      sum += v;
+      most = std::max(most, v);
       possible += v > 0;
     }
-    FACULA_CHECK(sum > 0, Runtime, "multinomial(): the weights of row ", r, " are all zero");
+    unit[r] = most > 1e-200 && most < 1e200 ? 1 : std::ldexp(1.0, -std::ilogb(most) / 2);
+    FACULA_CHECK(most > 0, Runtime, "multinomial(): the weights of row ", r, " are all zero");
     FACULA_CHECK(replacement || possible >= num_samples, Runtime, "multinomial(): cannot draw ", num_samples,
                  " categories without replacement, row ", r, " has ", possible, " of positive weight");
   }
@@ -207,7 +210,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
         double sum = 0;
         int64_t last = 0;
         for (int64_t i = 0; i < n; ++i) {
-          sum += w[r * n + i];
+          sum += w[r * n + i] * unit[r];
           c[i] = sum;
           if (w[r * n + i] > 0) last = i;
         }
@@ -217,7 +220,8 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
         }
       } else {
         for (int64_t i = 0; i < n; ++i) {
-          c[i] = w[r * n + i] / u[r * n + i];
+          const double v = w[r * n + i];
+          c[i] = v > 0 ? v * unit[r] / u[r * n + i] : -1;  // after all that may be drawn
           order[i] = i;
         }
         std::partial_sort(order, order + num_samples, order + n,

@@ -52,12 +52,12 @@ int32_t run(const Device& device, int32_t index, void* stream, const Channels& x
       std::clamp<int64_t>(int64_t{device.processors} * 8 / tiles, 1, std::clamp<int64_t>(steps / 4, 1, 65535));
   const size_t width = x.dtype == FACULA_FLOAT64 ? 8 : 4;
   Scratch scratch(index, stream);
-  FACULA_TRY(scratch.allocate(static_cast<size_t>((2 * parts + 3) * x.channels) * width));
+  FACULA_TRY(scratch.allocate(static_cast<size_t>((3 * parts + 4) * x.channels) * width));
   Params params;
   for (const void* p : {x.in, x.grad, x.weight, x.bias, x.mean, x.var}) params.put(p);
   for (void* p : {x.out, x.out_mean, x.out_var, x.out_weight, x.out_bias}) params.put(p);
   params.put(scratch.data());
-  params.put(scratch.data() + static_cast<size_t>(2 * parts * x.channels) * width);
+  params.put(scratch.data() + static_cast<size_t>(3 * parts * x.channels) * width);
   for (const int64_t n : {x.outer, x.channels, x.inner, x.sums ? parts : 0, static_cast<int64_t>(x.training)}) {
     params.put(n);
   }

@@ -114,6 +114,13 @@ int32_t library_convolution(const Device& device, void* stream, ConvolutionResul
                             const Window& w) {
   const int32_t dtype = x.wide->dtype;
   if (graph_type(dtype) < 0 || x.wide->numel == 0 || x.narrow->numel == 0) return FACULA_NOT_SUPPORTED;
+  // Margins far beyond the image are not for the library's workspaces and 32-bit places.
+  for (int d = 0; d < w.dims; ++d) {
+    constexpr int64_t kMany = int64_t{1} << 30;
+    if (w.padding[d] > 4 * x.wide->sizes[d + 2] + 4096 || w.stride[d] > kMany || w.dilation[d] > kMany) {
+      return FACULA_NOT_SUPPORTED;
+    }
+  }
   int64_t strides[kMost];
   bool any_within = false;
   for (const FaculaTensor* t : {x.wide, x.narrow}) {

@@ -320,6 +320,14 @@ int32_t take_report(const Device& device) {
     case kIndexOutOfRange:
       return fail(FACULA_INDEX_ERROR, "index " + std::to_string(value) + " is out of range for a dim of size " +
                                           std::to_string(limit) + " (in a kernel that ran earlier)");
+    case kNegativePower:
+      return fail(FACULA_DEVICE_ERROR,
+                  "integers have no negative integer powers; make the base a floating-point tensor, or the exponent "
+                  "floats (in a kernel that ran earlier)");
+    case kOutside:
+      return fail(FACULA_DEVICE_ERROR, "all elements must be in [" + std::to_string(value) + ", " +
+                                           (limit < 0 ? "inf" : std::to_string(limit)) +
+                                           "], but one is not (in a kernel that ran earlier)");
     case kBadProbability:
       return fail(FACULA_DEVICE_ERROR, "a probability is not in [0, 1] (in a kernel that ran earlier)");
     default:

@@ -11,7 +11,7 @@ namespace facula::cuda {
 namespace {
 
 enum Kind : int { kMean, kVariance, kNorm, kNanSum, kCount };
-constexpr int kVarianceNumbers = 2;
+constexpr int kVarianceNumbers = 2, kNormNumbers = 1;
 constexpr const char* kNames[] = {"mean", "variance", "norm", "nansum", "count"};
 
 int32_t computed(int32_t dtype) {
@@ -27,7 +27,7 @@ FoldDefinition definition(Kind kind, int norm, double order) {
 }
 
 int32_t run(const FaculaCall* call, Kind kind, const FaculaTensor& self, const FaculaValue& dim, int32_t compute,
-            double first = 0, double second = 0, int norm = 0) {
+            double first = 0, double second = 0, int norm = 0, double scale = 1) {
   if (!on_device(self) || self.ndim > kMaxTensorDims) return FACULA_NOT_SUPPORTED;
   Folding f;
   f.name = kNames[kind];
@@ -39,6 +39,10 @@ int32_t run(const FaculaCall* call, Kind kind, const FaculaTensor& self, const F
     f.nnumbers = kVarianceNumbers;
     f.numbers[0] = first;
     f.numbers[1] = second;
+  }
+  if (kind == kNorm) {
+    f.nnumbers = kNormNumbers;
+    f.numbers[0] = scale;
   }
   f.index = call->index;
   f.stream = call->stream;
@@ -74,11 +78,14 @@ int32_t variance(void*, const FaculaCall* call) {
   return run(call, kVariance, self, call->args[1], computed(self.dtype), correction, kRoot);
 }
 // linalg_vector_norm(x, ord, dim, keepdim, dtype, out)
+// _scaled_norm(x, ord, dim, keepdim, dtype, scale, out)
+template <bool kScaled>
 int32_t vector_norm(void*, const FaculaCall* call) {
   const FaculaTensor& self = tensor(call, 0);
   const double order = real_of(call->args[1]);
   const int norm = std::isinf(order) ? (order > 0 ? 3 : 4) : order == 0 ? 0 : order == 1 ? 1 : order == 2 ? 2 : 5;
-  return run(call, kNorm, self, call->args[2], computed(self.dtype), order, 0, norm);
+  const double scale = kScaled ? real_of(call->args[5]) : 1;
+  return run(call, kNorm, self, call->args[2], computed(self.dtype), order, 0, norm, scale);
 }
 
 void list(int level, const std::function<void(KernelSource)>& add) {
@@ -93,7 +100,7 @@ void list(int level, const std::function<void(KernelSource)>& add) {
                         : type == FACULA_COMPLEX64 && kind != kMean ? int32_t{FACULA_FLOAT32}
                                                                     : int32_t{type};
       f.compute = computed(type);
-      f.nnumbers = kind == kVariance ? kVarianceNumbers : 0;
+      f.nnumbers = kind == kVariance ? kVarianceNumbers : kind == kNorm ? kNormNumbers : 0;
       for (const int norm : {0, 1, 2, 3, 4, 5}) {
         if (kind != kNorm && norm != 2) continue;
         const FoldDefinition d = definition(kind, norm, 3);
@@ -115,7 +122,8 @@ const Registers registers{
     {"std.correction", variance<1>},
     {"var_mean.correction", variance<0>},
     {"std_mean.correction", variance<1>},
-    {"linalg_vector_norm", vector_norm},
+    {"linalg_vector_norm", vector_norm<false>},
+    {"_scaled_norm", vector_norm<true>},
 };
 
 }  // namespace

@@ -24,6 +24,7 @@ struct Norm {
   const void *in = nullptr, *grad = nullptr, *weight = nullptr, *bias = nullptr;
   void *out = nullptr, *grad_weight = nullptr, *grad_bias = nullptr;
   const void *mean = nullptr, *rstd = nullptr;
+  const void* shifts = nullptr;
   int64_t rows = 0, length = 0;
   double eps = 0;
   bool rms = false;
@@ -37,6 +38,7 @@ Params params_of(const Norm& n, void* scratch, int64_t part) {
   p.put(n.mean);
   p.put(n.rstd);
   p.put(scratch);
+  p.put(n.shifts);
   p.put(n.rows);
   p.put(n.length);
   p.put(part);
@@ -111,11 +113,12 @@ int32_t columns(const Device& device, const FaculaCall* call, const Norm& n) {
   const int64_t tiles = (n.length + 31) / 32;
   const int64_t parts = std::clamp<int64_t>(int64_t{device.processors} * 8 / std::max<int64_t>(tiles, 1), 1,
                                             std::max<int64_t>(1, n.rows / 32));
-  const int64_t part = (n.rows + parts - 1) / parts;
+  const int64_t part = std::max<int64_t>(1, (n.rows + parts - 1) / parts);
   Scratch scratch(call->index, call->stream);
   const size_t size = n.dtype == FACULA_FLOAT64 ? 8 : 4;
   const int64_t used = (n.rows + part - 1) / part;
   FACULA_TRY(scratch.allocate(static_cast<size_t>(used * 2 * n.length) * size));
+  if (used == 0) return finish(device, call->stream, n, nullptr, 0);  // sums of no rows
   Params params = params_of(n, scratch.data(), part);
   void* arguments[] = {params.data()};
   Kernel* first = nullptr;
@@ -174,7 +177,7 @@ int32_t backward(void*, const FaculaCall* call) {
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));
   Scratch a(call->index, call->stream), b(call->index, call->stream), c(call->index, call->stream),
-      d(call->index, call->stream), e(call->index, call->stream);
+      d(call->index, call->stream), e(call->index, call->stream), f(call->index, call->stream);
   n.rms = call->args[8].at.i != 0;
   n.stat_dtype = tensor(call, 4).dtype;
   FACULA_TRY(dense(input, a, call->index, call->stream, &n.in));
@@ -197,6 +200,10 @@ int32_t backward(void*, const FaculaCall* call) {
     n.out = result(call, 0).data;
     int32_t status = FACULA_OK;
     if ((n.grad_weight != nullptr || n.grad_bias != nullptr) && together(*device, call, n, status)) return status;
+    if (!n.rms && (n.grad_weight != nullptr || n.grad_bias != nullptr)) {
+      FACULA_TRY(f.allocate(static_cast<size_t>(n.rows) * (n.dtype == FACULA_FLOAT64 ? 8 : 4)));
+      n.shifts = f.data();
+    }
     FACULA_TRY(rows(*device, call->stream, kBackward, n));
   }
   if (n.length == 0 || (n.grad_weight == nullptr && n.grad_bias == nullptr)) return FACULA_OK;

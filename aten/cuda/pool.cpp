@@ -17,19 +17,29 @@ KernelSource source(const char* entry, int32_t dtype, int32_t index, bool last, 
                          "\n");
 }
 
-// Windows of the last one to three dims of (C, ...) or (N, C, ...).
+// Windows of the last one to three dims of (C, ...) or (N, C, ...); without the taps that no window has inside the
+// image.
 struct Windows {
   int lead = 0, dims = 0;
-  const FaculaValue *kernel, *stride, *padding, *dilation;
-  Windows(const FaculaCall* call, int first, const FaculaTensor& image)
-      : kernel(&call->args[first]),
-        stride(&call->args[first + 1]),
-        padding(&call->args[first + 2]),
-        dilation(&call->args[first + 3]) {
-    dims = kernel->count;
-    lead = image.ndim - dims;
+  int64_t kernel[3], stride[3], padding[3], dilation[3];
+  bool known = false;
+  Windows(const FaculaCall* call, int first, const FaculaTensor& wide, const FaculaTensor& narrow) {
+    const FaculaValue* const values = &call->args[first];
+    dims = values->count;
+    lead = wide.ndim - dims;
+    known = dims >= 1 && dims <= 3 && (lead == 1 || lead == 2);
+    for (int d = 0; known && d < dims; ++d) {
+      const int64_t in = wide.sizes[lead + d], last = narrow.sizes[lead + d] - 1;
+      dilation[d] = values[3].at.ints[d];
+      stride[d] = last > 0 ? values[1].at.ints[d] : 1;  // one window does not move
+      // of tap k of window o: o * stride + k * dilation - padding; the rule of the shape has made sure that it fits
+      const int64_t margin = values[2].at.ints[d], moved = std::max<int64_t>(last, 0) * stride[d];
+      const int64_t low = margin > moved ? (margin - moved) / dilation[d] : 0;
+      const int64_t high = std::min(values[0].at.ints[d] - 1, std::max<int64_t>(in - 1 + margin, 0) / dilation[d]);
+      kernel[d] = std::max<int64_t>(high - low, 0) + 1;
+      padding[d] = margin - low * dilation[d];
+    }
   }
-  bool fit() const { return dims >= 1 && dims <= 3 && (lead == 1 || lead == 2); }
 };
 
 // Five steps of a tensor: batch, channel, three dims.
@@ -100,10 +110,10 @@ int32_t run(const Device& device, void* stream, bool backward, const Pool& x, co
   };
   three(x.wide->sizes + w.lead, 1);
   three(x.narrow->sizes + w.lead, 1);
-  three(w.kernel->at.ints, 1);
-  three(w.stride->at.ints, 1);
-  three(w.padding->at.ints, 0);
-  three(w.dilation->at.ints, 1);
+  three(w.kernel, 1);
+  three(w.stride, 1);
+  three(w.padding, 0);
+  three(w.dilation, 1);
   put_steps(params, x.in, w);
   put_steps(params, x.out, w);
   put_steps(params, x.indices, w);
@@ -112,23 +122,25 @@ int32_t run(const Device& device, void* stream, bool backward, const Pool& x, co
 }
 
 bool fits(const FaculaTensor& wide, const FaculaTensor& narrow, const Windows& w) {
-  if (!w.fit() || !is_floating(wide.dtype) || narrow.dtype != wide.dtype || !on_device(wide) || !on_device(narrow)) {
+  if (!w.known || !is_floating(wide.dtype) || narrow.dtype != wide.dtype || !on_device(wide) || !on_device(narrow)) {
     return false;
   }
-  int64_t spatial = 1;
+  double spatial = 1;
   for (int d = 0; d < w.dims; ++d) {
-    spatial *= wide.sizes[w.lead + d];
-    const int64_t reach =
-        wide.sizes[w.lead + d] + w.padding->at.ints[d] + w.kernel->at.ints[d] * w.dilation->at.ints[d];
-    if (reach >= int64_t{1} << 31 || w.stride->at.ints[d] >= int64_t{1} << 31) return false;
+    const auto in = static_cast<double>(wide.sizes[w.lead + d]), out = static_cast<double>(narrow.sizes[w.lead + d]);
+    spatial *= in;
+    const double reach = in + static_cast<double>(w.padding[d]) + out * static_cast<double>(w.stride[d]) +
+                         static_cast<double>(w.kernel[d]) * static_cast<double>(w.dilation[d]);
+    // a thread has no more taps than there are places, nearly
+    if (reach >= 0x1p31 || static_cast<double>(w.kernel[d]) > 4 * (in + out) + 64) return false;
   }
-  return spatial < int64_t{1} << 31;
+  return spatial < 0x1p31;
 }
 
 // max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, output), max_pool_with_indices(..., indices)
 int32_t forward(void*, const FaculaCall* call) {
   const FaculaTensor &in = tensor(call, 0), &out = result(call, 0);
-  const Windows w(call, 1, in);
+  const Windows w(call, 1, in, out);
   if (!fits(in, out, w)) return FACULA_NOT_SUPPORTED;
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));
@@ -139,7 +151,7 @@ int32_t forward(void*, const FaculaCall* call) {
 // max_pool_backward(grad, input, kernel_size, stride, padding, dilation, ceil_mode, grad_input)
 int32_t backward(void*, const FaculaCall* call) {
   const FaculaTensor &grad = tensor(call, 0), &in = tensor(call, 1), &out = result(call);
-  const Windows w(call, 2, in);
+  const Windows w(call, 2, in, grad);
   if (!fits(in, grad, w) || out.dtype != in.dtype) return FACULA_NOT_SUPPORTED;
   if (in.numel == 0) return FACULA_OK;
   const Device* device = nullptr;

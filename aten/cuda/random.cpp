@@ -31,6 +31,7 @@ struct Drawing {
   int64_t low = 0;
   uint64_t range = 0;
   const void* chances = nullptr;
+  double least = 0, most = 0;  // of what kUniform, kExponential and integers of a floating dtype give
 };
 
 bool in_double(Draw draw, int32_t dtype) {
@@ -44,8 +45,14 @@ KernelSource source(Draw draw, int32_t dtype) {
   return file_kernel("random.cu", "facula_random",
                      std::string("using C = ") + (wide ? "double" : "float") + ";\nusing S = " + element_type(dtype) +
                          ";\n#define FACULA_DRAW " + std::to_string(draw) + "\n#define FACULA_LONG " +
-                         (longs ? "1" : "0") + "\n",
+                         (longs ? "1" : "0") + "\n#define FACULA_FLOATING " + (draws::is_floating(dtype) ? "1" : "0") +
+                         "\n",
                      false);
+}
+
+// Of a complex number's parts.
+int32_t real_dtype(int32_t dtype) {
+  return dtype == FACULA_COMPLEX64 ? FACULA_FLOAT32 : dtype == FACULA_COMPLEX128 ? FACULA_FLOAT64 : dtype;
 }
 
 int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& key, const Drawing& d) {
@@ -59,7 +66,7 @@ int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& 
     strides[i] = out.strides[i] * (pairs ? 2 : 1);
   }
   if (pairs) {
-    dtype = dtype == FACULA_COMPLEX64 ? FACULA_FLOAT32 : FACULA_FLOAT64;
+    dtype = real_dtype(dtype);
     if (ndim >= kMaxTensorDims) return FACULA_NOT_SUPPORTED;
     sizes[ndim] = 2;
     strides[ndim++] = 1;
@@ -81,6 +88,8 @@ int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& 
   params.put(d.b);
   params.put(pairs && d.draw == kNormal ? int64_t{1} : d.low);
   params.put(d.range);
+  params.put(d.least);
+  params.put(d.most);
   params.put(int64_t{draws::mantissa_bits(dtype)});
   params.put(static_cast<int64_t>(is_dense(out)));
   const int64_t* given[] = {strides};
@@ -97,7 +106,16 @@ const FaculaValue& key_of(const FaculaCall* call) {
   while (i + 1 < call->nargs && call->args[i].kind != FACULA_RANDOM) ++i;
   return call->args[i];
 }
-int32_t rand(void*, const FaculaCall* call) { return run(call, result(call), key_of(call), {}); }
+int32_t uniform_into(const FaculaCall* call, const FaculaTensor& out, double from, double to) {
+  const draws::Limits<double> within = draws::numbers_within(real_dtype(out.dtype), from, to);
+  Drawing d;
+  d.a = from;
+  d.b = to;
+  d.least = within.least;
+  d.most = within.most;
+  return run(call, out, key_of(call), d);
+}
+int32_t rand(void*, const FaculaCall* call) { return uniform_into(call, result(call), 0, 1); }
 int32_t normal_into(const FaculaCall* call, const FaculaTensor& out, double mean, double std) {
   Drawing d;
   d.draw = kNormal;
@@ -109,10 +127,7 @@ int32_t randn(void*, const FaculaCall* call) { return normal_into(call, result(c
 
 // uniform_(self!, from, to, generator)
 int32_t uniform(void*, const FaculaCall* call) {
-  Drawing d;
-  d.a = real_of(call->args[1]);
-  d.b = real_of(call->args[2]);
-  return run(call, tensor(call, 0), key_of(call), d);
+  return uniform_into(call, tensor(call, 0), real_of(call->args[1]), real_of(call->args[2]));
 }
 // normal_(self!, mean, std, generator)
 int32_t normal(void*, const FaculaCall* call) {
@@ -124,6 +139,12 @@ int32_t integers(const FaculaCall* call, const FaculaTensor& out, int64_t from, 
   d.draw = range != 0 && range <= 65536 ? kIntegers : kLongIntegers;
   d.low = from;
   d.range = range;
+  if (draws::is_floating(out.dtype)) {
+    const int64_t last = static_cast<int64_t>(static_cast<uint64_t>(from) + range - 1);
+    const draws::Limits<int64_t> within = draws::integers_within(out.dtype, from, last);
+    d.least = static_cast<double>(within.least);
+    d.most = static_cast<double>(within.most);
+  }
   return run(call, out, key_of(call), d);
 }
 int32_t range(const FaculaCall* call, const FaculaTensor& out, int64_t from, int64_t to) {
@@ -171,12 +192,15 @@ int32_t exponential(void*, const FaculaCall* call) {
   Drawing d;
   d.draw = kExponential;
   d.a = 1 / real_of(call->args[1]);
+  d.least = draws::least_positive(tensor(call, 0).dtype);  // never 0
+  d.most = HUGE_VAL;
   return run(call, tensor(call, 0), key_of(call), d);
 }
 int32_t geometric(void*, const FaculaCall* call) {
   Drawing d;
   d.draw = kGeometric;
   d.a = -1 / std::log1p(-real_of(call->args[1]));
+  d.most = draws::most_trials(tensor(call, 0).dtype);
   return run(call, tensor(call, 0), key_of(call), d);
 }
 // cauchy_(self!, median, sigma, generator), log_normal_(self!, mean, std, generator)

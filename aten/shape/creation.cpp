@@ -37,6 +37,7 @@ Meta creation_strided(IntList size, IntList stride, std::optional<ScalarType> dt
 
 Meta filled(IntList size, const Scalar& fill_value, std::optional<ScalarType> dtype, std::optional<Device> device) {
   check_sizes(size, "full");
+  if (dtype) check_fits(fill_value, *dtype, "full");
   return {DimVector(size), dtype.value_or(fill_value.dtype()), device.value_or(Device{}), {}};
 }
 
@@ -85,6 +86,13 @@ Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::opti
     count = static_cast<int64_t>(n);
   }
   const ScalarType natural = all_integral ? ScalarType::Int64 : get_default_dtype();
+  if (dtype && is_integral(*dtype) && count > 0) {
+    check_fits(start, *dtype, "arange");
+    const int64_t steps = count - 1;
+    check_fits(all_integral ? Scalar(start.to<int64_t>() + steps * step.to<int64_t>())
+                            : Scalar(low + static_cast<double>(steps) * step.as_double()),
+               *dtype, "arange");
+  }
   return {{count}, dtype.value_or(natural), device.value_or(Device{}), {}};
 }
 
@@ -96,7 +104,21 @@ Meta spaced(const Scalar& start, const Scalar& end, int64_t steps, std::optional
   const ScalarType chosen = dtype.value_or(natural);
   FACULA_CHECK(!complex || is_complex(chosen), Runtime, "linspace(): complex ends need a complex dtype, not ",
                dtype_name(chosen));
+  if (steps > 0) check_fits(start, chosen, "linspace");
+  if (steps > 1) check_fits(end, chosen, "linspace");
   return {{steps}, chosen, device.value_or(Device{}), {}};
+}
+
+// As `spaced` for the exponents of `base`.
+Meta powers(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<ScalarType> dtype,
+            std::optional<Device> device) {
+  FACULA_CHECK(steps >= 0, Runtime, "logspace(): steps must not be negative, not ", steps);
+  const Meta plain = spaced(start, end, 0, dtype, device);
+  if (is_integral(plain.dtype)) {
+    if (steps > 0) check_fits(Scalar(std::pow(base, start.as_double())), plain.dtype, "logspace");
+    if (steps > 1) check_fits(Scalar(std::pow(base, end.as_double())), plain.dtype, "logspace");
+  }
+  return {{steps}, plain.dtype, plain.device, {}};
 }
 
 Meta identity(int64_t n, std::optional<int64_t> m, std::optional<ScalarType> dtype, std::optional<Device> device) {
@@ -122,6 +144,10 @@ void broadcasts_to(const Called& called, const Tensor& self, const Tensor& other
   for (int64_t i = 1; fits && i <= other.dim(); ++i) fits = other.size(-i) == 1 || other.size(-i) == self.size(-i);
   FACULA_CHECK(fits, Runtime, called.op, "(): ", called[1], " is ", shape_string(other.sizes()),
                ", which does not broadcast to ", called[0], ", ", shape_string(self.sizes()));
+}
+
+void number_fits(const Called& called, const Tensor& self, const Scalar& value) {
+  check_fits(value, self.dtype(), called.op);
 }
 
 // May `src` be read while `self` is written?

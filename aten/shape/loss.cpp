@@ -2,6 +2,7 @@
 #include <string>
 
 #include "facula/shapes.h"
+#include "runtime/core/checked.h"
 
 namespace facula::shape {
 namespace {
@@ -72,7 +73,7 @@ Meta constant_pad(const Tensor& input, IntList pad) {
     const bool overflow =
         __builtin_add_overflow(size, pad[2 * i], &padded) || __builtin_add_overflow(padded, pad[2 * i + 1], &padded);
     FACULA_CHECK(!overflow && padded >= 0, Runtime, "pad(): pad ", pad[2 * i], ", ", pad[2 * i + 1], " makes a dim of ",
-                 size, " negative in input ", shape_string(input.sizes()));
+                 size, overflow ? " larger than any tensor" : " negative", " in input ", shape_string(input.sizes()));
     size = padded;
   }
   return meta(sizes, input.dtype(), input);
@@ -100,7 +101,7 @@ int64_t block_count(int64_t size, size_t d, IntList kernel, IntList dilation, In
                         __builtin_add_overflow(room, size, &room);
   FACULA_CHECK(!overflow && room - reach >= 1, Runtime, op, "(): kernel_size ", shape_string(kernel), " with dilation ",
                shape_string(dilation), " is larger than the padded size ", room);
-  return (room - reach - 1) / stride[d] + 1;
+  return (room - reach - 1) / stride[d] + 1;  // at most `room`
 }
 
 }  // namespace
@@ -113,7 +114,8 @@ Meta im2col(const Tensor& input, IntList kernel_size, IntList dilation, IntList 
   check_blocks(kernel_size, dilation, padding, stride, "unfold");
   const int64_t h = block_count(input.size(2), 0, kernel_size, dilation, padding, stride, "unfold");
   const int64_t w = block_count(input.size(3), 1, kernel_size, dilation, padding, stride, "unfold");
-  return meta({input.size(0), input.size(1) * kernel_size[0] * kernel_size[1], h * w}, input.dtype(), input);
+  const int64_t rows = checked_mul(input.size(1), checked_mul(kernel_size[0], kernel_size[1]));
+  return meta({input.size(0), rows, checked_mul(h, w)}, input.dtype(), input);
 }
 
 Meta col2im(const Tensor& input, IntList output_size, IntList kernel_size, IntList dilation, IntList padding,
@@ -126,11 +128,11 @@ Meta col2im(const Tensor& input, IntList output_size, IntList kernel_size, IntLi
   check_blocks(kernel_size, dilation, padding, stride, "fold");
   const int64_t h = block_count(output_size[0], 0, kernel_size, dilation, padding, stride, "fold");
   const int64_t w = block_count(output_size[1], 1, kernel_size, dilation, padding, stride, "fold");
-  const int64_t taps = kernel_size[0] * kernel_size[1];
+  const int64_t taps = checked_mul(kernel_size[0], kernel_size[1]), blocks = checked_mul(h, w);
   FACULA_CHECK(input.size(1) % taps == 0, Runtime, "fold(): size 1 of input, ", input.size(1),
                ", must be divisible by the kernel's size, ", taps);
-  FACULA_CHECK(input.size(2) == h * w, Runtime, "fold(): input ", shape_string(input.sizes()), " has ", input.size(2),
-               " blocks, output_size ", shape_string(output_size), " makes ", h * w);
+  FACULA_CHECK(input.size(2) == blocks, Runtime, "fold(): input ", shape_string(input.sizes()), " has ", input.size(2),
+               " blocks, output_size ", shape_string(output_size), " makes ", blocks);
   return meta({input.size(0), input.size(1) / taps, output_size[0], output_size[1]}, input.dtype(), input);
 }
 

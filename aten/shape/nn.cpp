@@ -1,4 +1,6 @@
 // Shapes and argument checks of softmax and the normalisations.
+#include <algorithm>
+
 #include "aten/layout.h"
 #include "facula/shapes.h"
 
@@ -109,14 +111,15 @@ Meta group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, c
 }
 
 Meta group_norm_stat(const Tensor& input, int64_t num_groups) {
-  return meta({input.size(0), num_groups}, compute_type(input.dtype()), input);
+  // Without channels the groups are none.
+  return meta({input.size(0), std::min(num_groups, input.size(1))}, compute_type(input.dtype()), input);
 }
 
 Meta group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_groups, const Tensor& mean,
                          const Tensor& rstd, const Tensor& weight, const Tensor& bias, bool needed) {
   group_norm(input, num_groups, weight, bias);
   check_grad(grad, input, "group_norm_backward");
-  const DimVector stat{input.size(0), num_groups};
+  const DimVector stat = group_norm_stat(input, num_groups).sizes;
   check_sizes(mean, stat, "group_norm_backward", "mean");
   check_sizes(rstd, stat, "group_norm_backward", "rstd");
   return gradient_of(input, needed, grad);

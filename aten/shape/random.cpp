@@ -37,6 +37,9 @@ void check_integers(Name op, ScalarType type, int64_t first, int64_t last) {
   }
   FACULA_CHECK(first >= least && last <= most, Runtime, op, "(): integers from ", first, " to ", last, " do not fit ",
                dtype_name(type), ", which holds ", least, " to ", most, "; take a wider dtype");
+  const draws::Limits<int64_t> within = draws::integers_within(static_cast<int>(type), first, last);
+  FACULA_CHECK(within.least <= within.most, Runtime, op, "(): ", dtype_name(type), " has none of the integers from ",
+               first, " to ", last, "; take a wider dtype");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Shapes and argument checks of recurrent layers.
 #include "facula/shapes.h"
+#include "runtime/core/checked.h"
 
 namespace facula::shape {
 namespace {
@@ -34,9 +35,9 @@ Meta recurrent(const Tensor& gates, const Tensor& hx, const Tensor& cx, const Te
     last = size;
     FACULA_CHECK(!__builtin_add_overflow(rows, size, &rows), Value, op, "(): batch_sizes are too large");
   }
-  check_shape(gates, IntList{rows, count * n}, op, "the input's share of the gates");
+  check_shape(gates, IntList{rows, checked_mul(count, n)}, op, "the input's share of the gates");
   check_shape(hx, IntList{batch_sizes[0], n}, op, "the initial state");
-  check_shape(weight, IntList{count * n, n}, op, "weight_hh");
+  check_shape(weight, IntList{checked_mul(count, n), n}, op, "weight_hh");
   check_like(hx, gates, op, "the initial state");
   check_like(weight, gates, op, "weight_hh");
   if (cx.defined()) {
@@ -44,14 +45,14 @@ Meta recurrent(const Tensor& gates, const Tensor& hx, const Tensor& cx, const Te
     check_like(cx, gates, op, "the initial cell state");
   }
   if (bias.defined()) {
-    check_shape(bias, IntList{count * n}, op, "bias_hh");
+    check_shape(bias, IntList{checked_mul(count, n)}, op, "bias_hh");
     check_like(bias, gates, op, "bias_hh");
   }
   return {DimVector{rows, n}, gates.dtype(), gates.device(), {}};
 }
 
 Meta recurrent_kept(const Tensor& gates, const Tensor& hx, int64_t count) {
-  return {DimVector{gates.size(0), count * hx.size(1)}, gates.dtype(), gates.device(), {}};
+  return {DimVector{gates.size(0), checked_mul(count, hx.size(1))}, gates.dtype(), gates.device(), {}};
 }
 
 Meta recurrent_backward(const Tensor& grad_output, const Tensor& grad_hy, const Tensor& grad_cy, const Tensor& gates,
@@ -65,7 +66,7 @@ Meta recurrent_backward(const Tensor& grad_output, const Tensor& grad_hy, const 
   check_shape(output, states, op, "output");
   check_shape(grad_hy, hx.sizes(), op, "grad_hy");
   if (grad_cy.defined()) check_shape(grad_cy, hx.sizes(), op, "grad_cy");
-  if (activations.defined()) check_shape(activations, IntList{rows, 4 * n}, op, "activations");
+  if (activations.defined()) check_shape(activations, IntList{rows, checked_mul(4, n)}, op, "activations");
   if (cells.defined()) check_shape(cells, states, op, "cells");
   for (const Tensor* t : {&grad_output, &output, &grad_hy, &grad_cy, &activations, &cells}) {
     if (t->defined()) check_like(*t, gates, op, "a gradient or a kept value");

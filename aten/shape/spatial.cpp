@@ -34,7 +34,8 @@ Meta image(const DimVector& sizes, ScalarType dtype, const Tensor& like, const T
 // a * b + c where these may be absurdly large.
 int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
   int64_t r = 0;
-  FACULA_CHECK(!__builtin_mul_overflow(a, b, &r) && !__builtin_add_overflow(r, c, &r), Value, op, "(): sizes overflow");
+  FACULA_CHECK(!__builtin_mul_overflow(a, b, &r) && !__builtin_add_overflow(r, c, &r), Value, op,
+               "(): sizes overflow: ", a, " * ", b, " + ", c, " is beyond 64 bits; give smaller numbers");
   return r;
 }
 
@@ -54,10 +55,10 @@ size_t lead_of(const Tensor& input, size_t dims, const std::string& op) {
 int64_t pooled(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation, bool ceil_mode,
                const std::string& op) {
   const int64_t room = affine(padding, 2, in, op) - affine(dilation, kernel - 1, 1, op);
-  if (room < 0 && !(ceil_mode && room + stride > 0)) return 0;
-  int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
-  // The last window starts inside the input or its left margin.
-  if (ceil_mode && (out - 1) * stride >= in + padding) --out;
+  if (room < 0) return ceil_mode && room + stride > 0 ? 1 : 0;
+  int64_t out = room / stride + 1;
+  // One more, which begins inside the input or its left margin.
+  if (ceil_mode && room % stride != 0 && room - room % stride < in + padding - stride) ++out;
   return out;
 }
 
@@ -95,11 +96,11 @@ Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, 
     FACULA_CHECK(first == channels, Runtime, op, "(): input ", shape_string(input.sizes()), " has ", channels,
                  " channels, weight ", shape_string(weight.sizes()), " takes ", first);
   } else {
-    FACULA_CHECK(second * groups == channels, Runtime, op, "(): input ", shape_string(input.sizes()), " has ", channels,
-                 " channels, weight ", shape_string(weight.sizes()), " with groups=", groups, " takes ",
-                 second * groups);
+    FACULA_CHECK(channels % groups == 0 && second == channels / groups, Runtime, op, "(): input ",
+                 shape_string(input.sizes()), " has ", channels, " channels, weight ", shape_string(weight.sizes()),
+                 " with groups=", groups, " takes ", saturated_mul(second, groups));
   }
-  DimVector out{input.size(0), transposed ? second * groups : first};
+  DimVector out{input.size(0), transposed ? affine(second, groups, 0, op) : first};
   for (size_t d = 0; d < dims; ++d) {
     const int64_t in = input.sizes()[d + 2], kernel = weight.sizes()[d + 2];
     FACULA_CHECK(kernel >= 1, Runtime, op, "(): weight is ", shape_string(weight.sizes()),
@@ -110,7 +111,8 @@ Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, 
                    "(): output_padding must be smaller than stride or dilation, got ", shape_string(output_padding));
       FACULA_CHECK(in >= 1, Runtime, op, "(): input is ", shape_string(input.sizes()),
                    "; its spatial dims must not be empty");
-      const int64_t size = affine(in - 1, stride[d], reach + output_padding[d], op) - affine(2, padding[d], 0, op);
+      const int64_t size =
+          affine(in - 1, stride[d], affine(1, reach, output_padding[d], op), op) - affine(2, padding[d], 0, op);
       FACULA_CHECK(size >= 1, Runtime, op, "(): input ", shape_string(input.sizes()), " and kernel ",
                    shape_string(weight.sizes().subspan(2)), " give an output of size ", size, "; it must be positive");
       out.push_back(size);
@@ -217,7 +219,6 @@ Meta max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_s
 
 Meta avg_pool_backward(const Tensor& grad, IntList input_size, IntList kernel_size, IntList stride, IntList padding,
                        bool ceil_mode, std::optional<int64_t> divisor_override) {
-  numel_of(input_size);
   const Meta m = avg_pool(shaped(input_size, grad), kernel_size, stride, padding, ceil_mode, divisor_override);
   check_grad(grad, m.sizes, m.dtype, numbered("avg_pool", kernel_size.size()));
   return image(DimVector(input_size), grad.dtype(), grad);

@@ -47,6 +47,14 @@ def _method(name):
 
 for _name in _METHODS:
     setattr(_C.Tensor, _name, _method(_name))
+
+
+def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
+    """What NumPy calls for its element-wise functions and for the signs of its arrays."""
+    return _import("facula._ufuncs").call(ufunc, method, inputs, **kwargs)
+
+
+_C.Tensor.__array_ufunc__ = _array_ufunc
 for _name in _VENDORS:
     _add_methods(_C.Tensor, _name)
 

@@ -12,7 +12,8 @@ import io
 import json
 import math
 import os
-import secrets
+import re
+import sys
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +22,14 @@ from typing import IO, Any
 import facula
 from facula.nn.parameter import Parameter
 from facula.utils import _safetensors as fmt
+from facula.utils._atomic import write_file
+from facula.utils._locations import location_of, placer
 
 __all__ = ["load", "save"]
 
 _METADATA_KEY = "facula"
-_VERSION = 1
+_VERSION = 2
+_READABLE = (1, 2)  # version 1 has no checksum of the header
 
 
 # ---- the tensor's memory: the only places that touch bytes
@@ -75,6 +79,32 @@ def _dtype_names() -> dict[str, Any]:
     return {code: getattr(facula, name) for code, name in pairs.items() if hasattr(facula, name)}
 
 
+# NumPy's own notation of a dtype with a fixed meaning on every machine.
+_SCALAR_DTYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c8|c16|[US]\d{1,9}|[mM]8(?:\[\w+\])?)")
+
+
+def _is_numpy(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray))
+
+
+def _scalar(code: str, data: bytes) -> Any:
+    """A NumPy scalar of what `_Writer` noted."""
+    import numpy
+
+    if not _SCALAR_DTYPE.fullmatch(code):
+        raise ValueError(f"no scalar has the dtype {code!r}")
+    return numpy.frombuffer(data, numpy.dtype(code), 1)[0] if data else numpy.dtype(code).type()
+
+
+def _tensor_of_bytes(value: bytes | bytearray) -> Any:
+    return (
+        facula.tensor(memoryview(value), dtype=facula.uint8)
+        if value
+        else facula.empty(0, dtype=facula.uint8)
+    )
+
+
 # ---- saving
 
 
@@ -87,6 +117,8 @@ class _Writer:
         self.codes = {str(dtype): code for code, dtype in _dtype_names().items()}
 
     def tree(self, value: Any, path: tuple[str, ...]) -> Any:
+        if _is_numpy(value):  # before Python's own: some of its scalars are both
+            return self._numpy(value, path)
         if value is None or isinstance(value, (bool, str)):
             return value
         if isinstance(value, facula.Tensor):
@@ -106,13 +138,37 @@ class _Writer:
             return {"device": str(value)}
         if isinstance(value, facula.Size):
             return {"size": [int(n) for n in value]}
-        if isinstance(value, (list, tuple, Mapping)):
+        if isinstance(value, (bytes, bytearray)):
+            kind = "bytes" if isinstance(value, bytes) else "bytearray"
+            return {kind: self._tensor(_tensor_of_bytes(value), path)["tensor"]}
+        if isinstance(value, (list, tuple, Mapping, set, frozenset)):
             return self._container(value, path)
+        raise self._refused(value, path)
+
+    @staticmethod
+    def _refused(value: Any, path: tuple[str, ...]) -> TypeError:
         where = ".".join(path) or "the object itself"
-        raise TypeError(
+        return TypeError(
             f"save(): {where} is a {type(value).__name__}, which cannot be saved; expected "
-            "tensors, numbers, strings, None, and lists, tuples and dictionaries of them"
+            "tensors, numbers, strings, bytes, None, NumPy arrays and scalars, and lists, tuples, "
+            "sets and dictionaries of them"
         )
+
+    def _numpy(self, value: Any, path: tuple[str, ...]) -> Any:
+        """An array as a tensor, whose memory it shares; a scalar as its dtype and its bytes."""
+        if not hasattr(value, "setflags") or type(value).__name__ != "ndarray":
+            code = value.dtype.str
+            if not _SCALAR_DTYPE.fullmatch(code):
+                raise self._refused(value, path)
+            return {"scalar": [code, value.tobytes().hex()]}
+        try:
+            tensor = facula.as_tensor(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"save(): {'.'.join(path) or 'the object itself'} is an array of dtype "
+                f"{value.dtype}, which cannot be saved; expected one of facula's dtypes"
+            ) from error
+        return {"array": self._tensor(tensor, path)["tensor"]}
 
     def _container(self, value: Any, path: tuple[str, ...]) -> Any:
         if id(value) in self.open:
@@ -122,17 +178,28 @@ class _Writer:
             if isinstance(value, Mapping):
                 pairs = []
                 for key, entry in value.items():
-                    if key is not None and not isinstance(key, (str, int, float)):
-                        raise TypeError(
-                            f"save(): a key of {'.'.join(path) or 'the object'} is a "
-                            f"{type(key).__name__}, expected a string or a number"
-                        )
-                    pairs.append([self.tree(key, path), self.tree(entry, (*path, str(key)))])
+                    pairs.append([self._key(key, path), self.tree(entry, (*path, str(key)))])
                 return {"odict" if isinstance(value, OrderedDict) else "dict": pairs}
+            if isinstance(value, (set, frozenset)):
+                # In one order, so that equal sets make equal files.
+                members = sorted(value, key=lambda v: (type(v).__name__, repr(v)))
+                kind = "frozenset" if isinstance(value, frozenset) else "set"
+                return {kind: [self._key(v, path) for v in members]}
             entries = [self.tree(v, (*path, str(i))) for i, v in enumerate(value)]
             return {"tuple": entries} if isinstance(value, tuple) else entries
         finally:
             self.open.remove(id(value))
+
+    def _key(self, key: Any, path: tuple[str, ...]) -> Any:
+        """A key of a dictionary or a member of a set."""
+        if isinstance(key, facula.Tensor):
+            raise TypeError(
+                f"save(): a key of {'.'.join(path) or 'the object itself'} is a Tensor, which "
+                "would not be found again; expected strings, numbers, bytes, None, or their tuples"
+            )
+        for part in key if isinstance(key, (tuple, frozenset)) else ():
+            self._key(part, path)
+        return self.tree(key, (*path, "key"))
 
     def _tensor(self, tensor: Any, path: tuple[str, ...]) -> Any:
         name = ".".join(path) or "tensor"
@@ -189,7 +256,7 @@ def _plan(
 
     def store(name: str, tensor: Any) -> None:
         if tensor.device.type != "cpu":
-            views[name] = {"device": _location(tensor.device)}
+            views[name] = {"device": location_of(tensor.device)}
         if str(tensor.dtype) == str(facula.complex128):
             # The format has no such code: store pairs of F64.
             views[name] = {**views.get(name, {}), "complex128": True}
@@ -245,11 +312,13 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write `obj` to the file `f`, all of it or nothing.
 
     Args:
-        obj: a tensor, number, string or None, or lists, tuples and dictionaries of these, nested:
-            state dicts of modules, optimizers and schedulers for example.
-        f: path. The file is written beside it and moved there when it is complete and on disk.
-            Or a file open for writing bytes, from its position on; what becomes of it when the
-            writing fails is up to that file.
+        obj: a tensor, number, string, bytes, None, NumPy array or scalar, or lists, tuples, sets
+            and dictionaries of these, nested: state dicts of modules, optimizers and schedulers for
+            example.
+        f: path. The file is written beside it and moved there when it is complete and on disk: a
+            link stays, and an old file's mode; a pipe or a device is written to. Or a file open for
+            writing bytes, from its position on; what becomes of it when the writing fails is up to
+            that file.
 
     Tensors that share memory share it again after `load`; of a slice only its own bytes are stored.
     Tensors of other devices than the CPU come back there, unless `load` says otherwise.
@@ -271,12 +340,12 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     note = {"version": _VERSION, "crc32": crc, "tree": tree}
     if views:
         note["views"] = views
-    metadata = {"format": "pt", _METADATA_KEY: json.dumps(note, allow_nan=False)}
-    pieces = [fmt.header(parts, metadata), *(p[3] for p in parts)]
+    metadata = {"format": "pt", _METADATA_KEY: json.dumps(note, allow_nan=False), **fmt.UNSEALED}
+    pieces = [fmt.seal(fmt.header(parts, metadata)), *(p[3] for p in parts)]
     if hasattr(f, "write"):
         _write_stream(f, pieces)
     else:
-        _write_atomic(os.fsdecode(f), pieces)
+        write_file(os.fsdecode(f), lambda file: file.writelines(pieces))
 
 
 def _write_stream(stream: Any, pieces: Sequence[Any]) -> None:
@@ -290,28 +359,6 @@ def _write_stream(stream: Any, pieces: Sequence[Any]) -> None:
             if written is None and isinstance(stream, io.RawIOBase):
                 raise BlockingIOError("save(): f takes no more bytes now; open it in blocking mode")
             rest = rest[len(rest) if written is None else written :]
-
-
-def _write_atomic(path: str, pieces: Sequence[Any]) -> None:
-    temporary = f"{path}.{secrets.token_hex(6)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-    if os.name == "posix":
-        # The rename itself is durable only once the directory is.
-        directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
 
 # ---- loading
@@ -334,7 +381,7 @@ def load(
             default; a location is "cpu" or what a device's package calls it, "acme:0".
         mmap: with a path, read memory from the file as it is used. Writing to a tensor does not
             change the file.
-        verify: compare the data's CRC-32 with the one that `save` noted.
+        verify: compare the CRC-32 of header and data with those that `save` noted.
         weights_only: only True: nothing in a file is executed in any case.
 
     Raises:
@@ -357,22 +404,26 @@ def load(
         raise contents.fault(what) from error
 
 
+_SEQUENCES: dict[str, Callable[..., Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+
+
 class _Reader:
     def __init__(self, contents: fmt.Contents, map_location: Any, verify: bool) -> None:
         self.contents, self.dtypes = contents, _dtype_names()
-        self.place = _placer(map_location)
+        self.place = placer(map_location)
         self.place_error: Exception | None = None
         self.cache: dict[str, Any] = {}
+        self.unplaced: dict[str, Any] = {}
         text = contents.metadata.get(_METADATA_KEY)
         self.note: dict[str, Any] | None = None
         if text is not None:
             note = fmt.parse_json(text, contents.fault)
             if not isinstance(note, dict) or "tree" not in note:
                 raise contents.fault("its facula metadata has no tree")
-            if note.get("version") != _VERSION:
+            if note.get("version") not in _READABLE:
                 raise contents.fault(
                     f"its facula metadata has version {note.get('version')!r}, this program reads "
-                    f"{_VERSION}"
+                    f"{' and '.join(map(str, _READABLE))}"
                 )
             self.note = note
         self.views = (self.note or {}).get("views", {})
@@ -384,6 +435,8 @@ class _Reader:
                 raise contents.fault("it has no checksum to verify")
             if contents.crc32() != expected:
                 raise contents.fault("its data does not match its checksum")
+            if self.note is not None and self.note["version"] > 1 and not contents.is_sealed():
+                raise contents.fault("its header does not match its checksum")
 
     def result(self) -> Any:
         if self.note is None:
@@ -391,18 +444,37 @@ class _Reader:
         return self.value(self.note["tree"])
 
     def tensor(self, name: str) -> Any:
+        """A tensor of the file where it belongs."""
         if name not in self.cache:
-            self.cache[name] = self._make(name)
+            note = self._note_of(name)
+            if "of" in note:
+                self.cache[name] = self._view(name, self.tensor(note["of"]), note)
+            else:
+                raw = self.raw(name)
+                try:
+                    self.cache[name] = self.place(raw, str(note.get("device", "cpu")))
+                except Exception as error:
+                    self.place_error = error
+                    raise
         return self.cache[name]
 
-    def _make(self, name: str) -> Any:
-        view = self.views.get(name, {})
-        if "of" in view:
-            base = view["of"]
-            if base not in self.contents.entries:
-                raise self.contents.fault(f"tensor {name!r} is a view of the missing {base!r}")
-            whole = self.tensor(base)
-            return self._view(name, whole, view)
+    def raw(self, name: str) -> Any:
+        """A tensor of the file in the CPU's memory, as it was read."""
+        if name not in self.unplaced:
+            note = self._note_of(name)
+            if "of" in note:
+                self.unplaced[name] = self._view(name, self.raw(note["of"]), note)
+            else:
+                self.unplaced[name] = self._read(name, note)
+        return self.unplaced[name]
+
+    def _note_of(self, name: str) -> dict[str, Any]:
+        note = self.views.get(name, {})
+        if "of" in note and note["of"] not in self.contents.entries:
+            raise self.contents.fault(f"tensor {name!r} is a view of the missing {note['of']!r}")
+        return note
+
+    def _read(self, name: str, note: dict[str, Any]) -> Any:
         entry = self.contents.entries.get(name)
         if entry is None:
             raise self.contents.fault(f"tensor {name!r} is missing")
@@ -411,17 +483,12 @@ class _Reader:
             raise self.contents.fault(
                 f"tensor {name!r} has dtype {entry.code}, which this build cannot represent"
             )
-        if view.get("complex128"):
+        if note.get("complex128"):
             if entry.code != "F64" or not shape or shape[-1] != 2:
                 raise self.contents.fault(f"tensor {name!r} is not stored as complex numbers")
             dtype, shape = facula.complex128, shape[:-1]
         buffer, offset = self.contents.buffer_of(name)
-        tensor = _tensor_from(buffer, dtype, shape, offset)
-        try:
-            return self.place(tensor, str(view.get("device", "cpu")))
-        except Exception as error:
-            self.place_error = error
-            raise
+        return _tensor_from(buffer, dtype, shape, offset)
 
     def _view(self, name: str, whole: Any, view: dict[str, Any]) -> Any:
         shape, stride, offset = view["shape"], view["stride"], view["offset"]
@@ -447,8 +514,15 @@ class _Reader:
         if kind in ("dict", "odict"):
             pairs = [(self.value(k), self.value(v)) for k, v in body]
             return OrderedDict(pairs) if kind == "odict" else dict(pairs)
-        if kind == "tuple":
-            return tuple(self.value(v) for v in body)
+        if kind in _SEQUENCES:
+            return _SEQUENCES[kind](self.value(v) for v in body)
+        if kind in ("bytes", "bytearray"):
+            data = bytearray(_bytes_of(self.raw(body)))
+            return data if kind == "bytearray" else bytes(data)
+        if kind == "array":
+            return self.raw(body).numpy()
+        if kind == "scalar":
+            return _scalar(body[0], bytes.fromhex(body[1]))
         if kind == "int":
             return int(body, 16)
         if kind == "float":
@@ -477,54 +551,3 @@ class _Reader:
             else:
                 self.cache[key] = tensor.requires_grad_(grad)
         return self.cache[key]
-
-
-def _location(device: Any) -> str:
-    """What a file says for a device: the tag of its package, and the index."""
-    from facula import backends
-
-    tag = backends.info(device.type)["tag"]
-    return tag if device.index is None else f"{tag}:{device.index}"
-
-
-def _device_name(location: str) -> str:
-    """The name of the device that a file means by a tag; the tag where no package has it."""
-    from facula import backends
-
-    tag, colon, index = location.partition(":")
-    return (backends._name_with("tag", tag) or tag) + colon + index
-
-
-def _restored(tensor: Any, location: str) -> Any:
-    """The tensor on the device that a file names."""
-    if location == "cpu":
-        return tensor
-    try:
-        return tensor.to(_device_name(location))
-    except RuntimeError as error:
-        raise RuntimeError(
-            f"load(): a tensor was saved on '{location}', where it cannot go ({error}); pass "
-            "map_location='cpu' or another device"
-        ) from error
-
-
-def _placer(map_location: Any) -> Callable[[Any, str], Any]:
-    if map_location is None:
-        return _restored
-    if isinstance(map_location, Mapping):
-        table = {str(key): value for key, value in map_location.items()}
-
-        def look_up(tensor: Any, location: str) -> Any:
-            known = location in table or location == "cpu"
-            key = location if known else _device_name(location)
-            return tensor.to(table[key]) if key in table else _restored(tensor, location)
-
-        return look_up
-    if callable(map_location) and not isinstance(map_location, facula.device):
-
-        def call(tensor: Any, location: str) -> Any:
-            moved = map_location(tensor, location)
-            return _restored(tensor, location) if moved is None else moved
-
-        return call
-    return lambda tensor, location: tensor.to(map_location)

@@ -90,6 +90,9 @@ void finish_function(const intrusive_ptr<CustomNode>& node, TensorList inputs, s
       bool is_output = false;
       for (size_t i = 0; i < outputs.size(); ++i) is_output |= of_node[i] && outputs[i].is_same(t);
       node->saved_.emplace_back(t, is_output);
+      for (size_t i = 0; i < outputs.size() && !is_output && t.defined(); ++i) {
+        if (of_node[i] && t.impl()->base.get() == outputs[i].impl()) suspect_cycle(outputs[i]);
+      }
     }
   }
   node->to_save.clear();

@@ -13,6 +13,12 @@ class FACULA_API CustomNode : public Node {
 
   void apply(std::span<const Tensor> grads, std::span<Tensor> results) final;
   void release_saved(Released& out) override;
+  void kept(Kept& out) const override {
+    out.add(saved_);
+    out.add(to_save);
+    out.add(dirty);
+    out.add(non_differentiable);
+  }
   bool runs_without_grad() const override { return materialize_grads; }
 
   // ctx.needs_input_grad: also false where this backward pass does not ask for it.

@@ -4,6 +4,7 @@
 
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/validate.h"
+#include "runtime/core/interrupt.h"
 
 namespace facula {
 
@@ -130,6 +131,7 @@ void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
 
 void GraphTask::run() {
   while (!heap_.empty()) {
+    count_step();
     const Waiting next = heap_.front();
     std::pop_heap(heap_.begin(), heap_.end());
     heap_.pop_back();

@@ -1,24 +1,11 @@
-// Locks for the few moments at which threads meet on one leaf or view: held for nanoseconds, so that
-// waiting yields instead of sleeping.
+// Locks for the few moments at which threads meet on one leaf or view.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <mutex>
-#include <thread>
+
+#include "runtime/core/yield_lock.h"
 
 namespace facula::detail {
-
-class YieldLock {
- public:
-  void lock() {
-    while (held_.exchange(true, std::memory_order_acquire)) std::this_thread::yield();
-  }
-  void unlock() { held_.store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool> held_{false};
-};
 
 // One of a fixed set of locks by address: a lock in every record would cost more than it saves.
 // Never take a second one while holding one.

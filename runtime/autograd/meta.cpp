@@ -1,5 +1,7 @@
 #include "runtime/autograd/meta.h"
 
+#include <unordered_map>
+
 #include "runtime/autograd/last_writer.h"
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/view.h"
@@ -95,6 +97,59 @@ intrusive_ptr<Node> accumulator_of(const Tensor& leaf) {
 
 }  // namespace
 
+// ---- cycles ----
+
+namespace {
+
+// Tensors that Python's collector does not know, or knows nothing about.
+struct Suspects {
+  detail::YieldLock lock;
+  std::unordered_map<const AutogradMeta*, TensorImpl*> of;
+};
+Suspects& all_suspects() {
+  static auto* const made = new Suspects;  // tensors may die late
+  return *made;
+}
+
+void forget_suspect(const AutogradMeta& meta) {
+  std::lock_guard lock(all_suspects().lock);
+  all_suspects().of.erase(&meta);
+}
+
+}  // namespace
+
+void suspect_cycle(const Tensor& t) {
+  AutogradMeta& meta = autograd_meta(t);
+  std::lock_guard lock(all_suspects().lock);
+  if (std::exchange(meta.suspect, true)) return;
+  all_suspects().of.emplace(&meta, t.impl());
+}
+
+std::vector<Tensor> suspects() {
+  std::vector<Tensor> list;
+  std::lock_guard lock(all_suspects().lock);
+  list.reserve(all_suspects().of.size());
+  for (const auto& [meta, impl] : all_suspects().of) {
+    if (impl->try_retain()) list.emplace_back(intrusive_ptr<TensorImpl>::adopt(impl));
+  }
+  return list;
+}
+
+void let_go(const Tensor& t) {
+  AutogradMeta* meta = autograd_meta_or_null(t);
+  if (meta == nullptr) return;
+  intrusive_ptr<Node> node;
+  {
+    std::lock_guard lock(detail::retain_lock());
+    if (meta->retains_grad && meta->grad_fn) {
+      std::erase_if(meta->grad_fn->hooks().retain, [&](const auto& entry) { return entry.second == meta; });
+    }
+    meta->retains_grad = false;
+    node = std::move(meta->grad_fn);
+  }
+  const Tensor grad = meta->exchange_grad({});
+}
+
 // ---- the record ----
 
 namespace {
@@ -114,6 +169,8 @@ void* AutogradMeta::operator new(size_t size) { return pool_allocate(size); }
 void AutogradMeta::operator delete(void* p, size_t size) noexcept { pool_deallocate(p, size); }
 
 void AutogradMetaDeleter::operator()(AutogradMeta* meta) const noexcept {
+  if (meta->suspect) [[unlikely]]
+    forget_suspect(*meta);
   if (meta->retains_grad && meta->grad_fn) {
     std::lock_guard lock(detail::retain_lock());
     std::erase_if(meta->grad_fn->hooks().retain, [&](const auto& entry) { return entry.second == meta; });
@@ -199,6 +256,7 @@ void set_grad(const Tensor& t, Tensor grad) {
   } else if (!t.impl()->autograd) {
     return;
   }
+  if (grad.defined() && grad.requires_grad()) suspect_cycle(t);
   const Tensor old = autograd_meta(t).exchange_grad(std::move(grad));
 }
 
@@ -207,6 +265,7 @@ void retain_grad(const Tensor& t) {
   const Edge edge = gradient_edge(t);
   AutogradMeta& meta = autograd_meta(t);
   if (is_leaf(t) || meta.retains_grad) return;
+  suspect_cycle(t);  // the gradient's graph may lead back
   std::lock_guard lock(detail::retain_lock());
   meta.retains_grad = true;
   edge.node->hooks().retain.emplace_back(edge.output_nr, &meta);
@@ -336,6 +395,13 @@ void check_inplace(const Tensor& self, const char* op, bool needs_graph) {
 void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {
   const uint32_t output_nr = node->add_output(self);
   if (!is_differentiable(self.dtype())) return;
+  const Tensor changed = self.is_view() && !self.impl()->no_grad_view ? base_of(*self.impl()) : self;
+  Kept kept;
+  node->kept(kept);
+  for (const TensorImpl* t : kept.tensors) {
+    // Such as `x` of `x.mul_(x)`.
+    if (t == changed.impl() || t->base.get() == changed.impl()) suspect_cycle(changed);
+  }
   if (!self.is_view() || self.impl()->no_grad_view) {
     become_output(self, node, output_nr);
     return;

@@ -40,6 +40,7 @@ struct FACULA_API AutogradMeta {
   uint32_t view_version = 0;  // storage version grad_fn was made for (views)
   bool retains_grad = false;
   bool reshaped = false;  // by `.data = ...`; for messages
+  bool suspect = false;   // see suspect_cycle()
 
  private:
   mutable detail::YieldLock grad_lock_;  // held for no longer than a copy or an exchange of the pointer
@@ -91,6 +92,13 @@ FACULA_API void retain_grad(const Tensor& t);
 FACULA_API bool retains_grad(const Tensor& t);
 FACULA_API Tensor detach(const Tensor& t);  // shares storage and version, no view link
 FACULA_API void detach_(const Tensor& t);   // forgets the history in place; refuses views
+
+// ---- cycles ----
+// Says that `t` may keep itself alive, through its gradient or its history: Python's collector will look.
+FACULA_API void suspect_cycle(const Tensor& t);
+FACULA_API std::vector<Tensor> suspects();
+// For a tensor that nothing but a cycle holds: lets go of its gradient and its history.
+FACULA_API void let_go(const Tensor& t);
 
 // ---- hooks on tensors ----
 FACULA_API void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook);

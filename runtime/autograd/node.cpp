@@ -1,5 +1,7 @@
 #include "runtime/autograd/node.h"
 
+#include <pthread.h>
+
 #include <thread>
 
 #include "runtime/autograd/engine.h"
@@ -167,20 +169,26 @@ Tensor first_gradient(const Tensor& grad, const Tensor& leaf) {
 }
 
 constinit thread_local uint32_t tls_number __attribute__((tls_model("initial-exec"))) = 0;  // 0: none yet
+constinit std::atomic<uint32_t> last_number{0}, last_before_fork{0};
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] {
+  last_before_fork.store(last_number.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  tls_number = 0;
+});
 
 // One thread at a time adds to a gradient in place. The thread that does may come again, since operators
 // may run Python.
 class BusyGuard {
  public:
   explicit BusyGuard(std::atomic<uint32_t>& busy) : busy_(busy) {
-    static constinit std::atomic<uint32_t> threads{0};
-    if (tls_number == 0) tls_number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
-    for (uint32_t user = 0; !busy_.compare_exchange_strong(user, tls_number, std::memory_order_acquire); user = 0) {
+    if (tls_number == 0) tls_number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
+    for (uint32_t user = 0; !busy_.compare_exchange_strong(user, tls_number, std::memory_order_acquire);) {
       if (user == tls_number) {
         nested_ = true;
         return;
       }
+      if (user != 0 && user <= last_before_fork.load(std::memory_order_relaxed)) continue;  // no thread of this process
       busy_.wait(user, std::memory_order_relaxed);  // an addition may be long, so that waiters sleep
+      user = 0;
     }
   }
   ~BusyGuard() {
@@ -212,6 +220,7 @@ void AccumulateGrad::accumulate(Tensor grad) {
       break;
     }
     after = before.defined() ? engine_roles().accumulate(before, grad) : first_gradient(grad, leaf_);
+    if (after.requires_grad()) suspect_cycle(leaf_);  // the gradient's graph may lead back
     done = meta.replace_grad(before, after);          // unless it was set meanwhile
     if (!done && after.is_same(grad)) after.reset();  // still ours alone
   }

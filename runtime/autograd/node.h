@@ -43,6 +43,20 @@ struct FACULA_API NodeHook {
 };
 using HookList = std::vector<std::shared_ptr<NodeHook>>;
 
+// What a node keeps alive; see Node::kept().
+struct Kept {
+  std::vector<TensorImpl*> tensors;
+  std::vector<Node*> nodes;
+  void add(const Tensor& t) {
+    if (t.defined()) tensors.push_back(t.impl());
+  }
+  void add(const SavedTensor& t) { add(t.kept()); }
+  template <typename T>
+  void add(const std::vector<T>& list) {
+    for (const T& t : list) add(t);
+  }
+};
+
 namespace detail {
 
 // While gradients of chosen inputs are computed: what the node that runs now need not compute.
@@ -71,6 +85,8 @@ class FACULA_API Node : public RefCounted {
   virtual void apply(std::span<const Tensor> grads, std::span<Tensor> results) = 0;
   // Hands out what was saved, to be freed; a later apply() raises "backward a second time".
   virtual void release_saved(Released&) {}
+  // Adds what this node keeps alive, its edges and hooks aside, for the search for cycles: one entry a reference.
+  virtual void kept(Kept&) const {}
   // Tensors saved under their schema names, for Python's `grad_fn._saved_*` and for messages.
   virtual std::vector<std::pair<const char*, const SavedTensor*>> saved() const { return {}; }
   // Must apply() run although no gradient reached the node? (Python functions that materialize.)
@@ -135,6 +151,7 @@ class FACULA_API AccumulateGrad final : public Node {
   // Takes over `grad` itself where nobody else holds its memory.
   void accumulate(Tensor grad);
   const Tensor& leaf() const { return leaf_; }
+  void kept(Kept& out) const override { out.add(leaf_); }
 
  private:
   Tensor leaf_;

@@ -32,6 +32,8 @@ class FACULA_API SavedTensor {
     out.push_back(std::move(tensor_));
   }
   bool defined() const { return tensor_.defined() || released_; }
+  // The tensor that is kept alive, as it is now; undefined after release().
+  const Tensor& kept() const { return tensor_; }
   // Did `t.data = ...` give the tensor another shape or dtype?
   bool reshaped() const;
 

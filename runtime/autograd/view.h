@@ -47,6 +47,7 @@ class FACULA_API CopySlices final : public Node {
   const char* name() const override { return "CopySlices"; }
   void apply(std::span<const Tensor> grads, std::span<Tensor> results) override;
   void release_saved(Released& out) override { change_->release_saved(out); }
+  void kept(Kept& out) const override { out.nodes.push_back(change_.get()); }
   bool runs_without_grad() const override { return change_->runs_without_grad(); }
   const Node& change() const { return *change_; }
 

@@ -4,6 +4,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -124,18 +125,31 @@ void set_python_error(const char* caller = nullptr) noexcept;
     return failure;                                                              \
   }
 
+// PyEval_RestoreThread for a thread that may have outlived the interpreter: then it waits for the process to end.
+void restore_thread(PyThreadState* state) noexcept;
+
 // Releases the GIL for work on tensors large enough to be worth it.
 class ReleaseGil {
  public:
-  explicit ReleaseGil(bool release = true) : state_(release ? PyEval_SaveThread() : nullptr) {}
-  ~ReleaseGil() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  explicit ReleaseGil(bool release = true) {
+    if (!release) return;
+    threads_.fetch_add(1, std::memory_order_relaxed);
+    state_ = PyEval_SaveThread();
   }
+  ~ReleaseGil() {
+    if (state_ == nullptr) return;
+    restore_thread(state_);
+    threads_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  // Is a thread within tensors' code, with or without the GIL, that may change graphs meanwhile? To ask with the GIL.
+  static bool is_released() { return threads_.load(std::memory_order_relaxed) > 0; }
+  static void forget_others() { threads_.store(0, std::memory_order_relaxed); }  // in a forked child
   ReleaseGil(const ReleaseGil&) = delete;
   ReleaseGil& operator=(const ReleaseGil&) = delete;
 
  private:
-  PyThreadState* state_;
+  static inline std::atomic<int> threads_{0};
+  PyThreadState* state_ = nullptr;
 };
 inline constexpr int64_t kReleaseGilNumel = 4096;
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/bindings/types.h"
+#include "runtime/core/checked.h"
 
 namespace facula::python {
 
@@ -209,8 +210,9 @@ PyObject* get_array_interface(PyObject* self, void*) {
   if (!t.is_contiguous()) {
     strides = Ref(check(PyTuple_New(t.dim())));
     for (int64_t i = 0; i < t.dim(); ++i) {
-      PyTuple_SET_ITEM(strides.get(), i,
-                       PyLong_FromLongLong(t.strides()[static_cast<size_t>(i)] * static_cast<int64_t>(t.itemsize())));
+      PyTuple_SET_ITEM(
+          strides.get(), i,
+          PyLong_FromLongLong(wrapped_mul(t.strides()[static_cast<size_t>(i)], static_cast<int64_t>(t.itemsize()))));
     }
   }
   t.storage()->lend();  // who reads the address keeps the tensor at most
@@ -253,7 +255,7 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   Py_ssize_t* extents = lending->extents.data();
   for (size_t i = 0; i < n; ++i) {
     extents[i] = t.sizes()[i];
-    extents[n + i] = t.strides()[i] * static_cast<Py_ssize_t>(t.itemsize());
+    extents[n + i] = wrapped_mul(t.strides()[i], static_cast<Py_ssize_t>(t.itemsize()));
   }
   static char nothing[16];
   view->buf = t.raw() != nullptr ? t.raw() : nothing;

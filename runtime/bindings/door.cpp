@@ -421,7 +421,20 @@ PyObject* fallbacks(PyObject*, PyObject* args) {
   Ref dict(check(PyDict_New()));
   std::lock_guard lock(d.counting);
   for (const auto& [op, count] : d.fallbacks) set_item(dict.get(), op.c_str(), PyLong_FromLongLong(count));
-  if (reset != 0) d.fallbacks.clear();
+  if (reset != 0) {
+    d.fallbacks.clear();
+    d.refusals.clear();
+  }
+  return dict.release();
+  FACULA_PY_END(nullptr)
+}
+PyObject* refusals(PyObject*, PyObject* name) {
+  FACULA_PY_TRY
+  Door& d = door_argument(name);
+  Ref dict(check(PyDict_New()));
+  std::lock_guard lock(d.counting);
+  for (const auto& [op, r] : d.refusals)
+    set_item(dict.get(), op.c_str(), Py_BuildValue("(Ls)", static_cast<long long>(r.calls), r.reason.c_str()));
   return dict.release();
   FACULA_PY_END(nullptr)
 }
@@ -496,6 +509,7 @@ const PyMethodDef door_functions[] = {
     {"_pin", pin, METH_VARARGS, nullptr},
     {"_is_pinned", pinned, METH_O, nullptr},
     {"_fallbacks", fallbacks, METH_VARARGS, nullptr},
+    {"_refusals", refusals, METH_O, nullptr},
     {"_allow_fallback", allow_fallback, METH_VARARGS, nullptr},
     {"_profile", profile, METH_VARARGS, nullptr},
     {"_generator_of", generator_of, METH_O, nullptr},

@@ -1,5 +1,6 @@
 // facula::Error and Python exceptions, translated both ways.
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,8 @@ namespace facula::python {
 
 namespace {
 PyObject* out_of_memory_error = nullptr;
+PyObject* missing_dtype_error = nullptr;
+PyObject* missing_kernel_error = nullptr;
 
 PyObject* exception_type(ErrorKind kind) {
   switch (kind) {
@@ -89,19 +92,48 @@ static bool names(std::string_view text, std::string_view caller) {
   return bare(text.substr(0, text.find_first_of(":(' "))) == bare(caller);
 }
 
+static void set_text(PyObject* type, const Error& e, const char* caller) {
+  if (caller == nullptr || names(e.message(), caller)) {
+    PyErr_SetString(type, e.what());
+  } else {
+    PyErr_Format(type, "%s(): %s", caller, e.what());
+  }
+}
+
+// Attributes of the exception that is set, so that nobody has to read its text.
+static void set_facts(std::initializer_list<std::pair<const char*, std::string>> facts) {
+  const Ref error = take_exception();
+  for (const auto& [name, text] : facts) {
+    const Ref value(text.empty() ? Py_NewRef(Py_None) : PyUnicode_FromString(text.c_str()));
+    if (!value || PyObject_SetAttrString(error.get(), name, value.get()) < 0) PyErr_Clear();
+  }
+  raise_again(error.get());
+}
+
+// Of lists and tables, not of tensors.
+static void set_out_of_memory(const char* caller) noexcept {
+  const bool named = caller != nullptr;
+  PyErr_Format(out_of_memory_error, "%s%scannot allocate what is needed besides tensors on cpu", named ? caller : "",
+               named ? "(): " : "");
+}
+
 void set_python_error(const char* caller) noexcept {
   try {
     throw;
   } catch (const PythonError& e) {
     e.restore();
+  } catch (const MissingDtype& e) {
+    set_text(missing_dtype_error, e, caller);
+    set_facts({{"device", e.device}, {"dtype", e.dtype}});
+  } catch (const MissingKernel& e) {
+    set_text(missing_kernel_error, e, caller);
+    set_facts({{"op", e.op}, {"device", e.device}, {"refusal", e.refusal}});
   } catch (const Error& e) {
-    if (caller == nullptr || names(e.message(), caller)) {
-      PyErr_SetString(exception_type(e.kind()), e.what());
-    } else {
-      PyErr_Format(exception_type(e.kind()), "%s(): %s", caller, e.what());
-    }
+    set_text(exception_type(e.kind()), e, caller);
   } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
+    set_out_of_memory(caller);
+  } catch (const std::length_error&) {  // a list longer than memory could hold
+    set_out_of_memory(caller);
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (...) {
@@ -143,7 +175,19 @@ bool init_errors(PyObject* module) {
   if (!bases) return false;
   out_of_memory_error = PyErr_NewExceptionWithDoc(
       "facula.OutOfMemoryError", "A device has no memory left for what was asked.", bases.get(), nullptr);
-  return out_of_memory_error != nullptr && PyModule_AddObjectRef(module, "OutOfMemoryError", out_of_memory_error) == 0;
+  missing_dtype_error = PyErr_NewExceptionWithDoc(
+      "facula.backends.MissingDtypeError", "A device has no tensors of a dtype: `device` and `dtype` are their names.",
+      PyExc_TypeError, nullptr);
+  missing_kernel_error = PyErr_NewExceptionWithDoc(
+      "facula.backends.MissingKernelError",
+      "Nothing computes `op` on `device` for these arguments. `refusal` says what the device has for it and why that "
+      "did not take them, None where it has nothing.",
+      PyExc_NotImplementedError, nullptr);
+  const auto added = [&](const char* name, PyObject* type) {
+    return type != nullptr && PyModule_AddObjectRef(module, name, type) == 0;
+  };
+  return added("OutOfMemoryError", out_of_memory_error) && added("_MissingDtypeError", missing_dtype_error) &&
+         added("_MissingKernelError", missing_kernel_error);
 }
 
 Ref take_exception() {

@@ -6,6 +6,7 @@
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::python {
@@ -96,6 +97,7 @@ class NestedData {
     agree(depth, size, false, o);
     FACULA_CHECK(depth < kMaxDepth, Value, who_, "(): data is nested more than ", kMaxDepth, " levels deep");
     for (Py_ssize_t i = 0; i < n; ++i) {
+      count_step();
       FACULA_CHECK(i < PySequence_Fast_GET_SIZE(o), Runtime, who_, "(): data changed while it was read");
       path_[depth] = i;
       PyObject* item = PySequence_Fast_ITEMS(o)[i];
@@ -250,6 +252,7 @@ class NestedData {
     const int64_t n = sizes_[depth];
     const bool last = depth + 1 == sizes_.size();
     for (int64_t i = 0; i < n; ++i) {
+      count_step();
       // Conversions call Python code, which may change the list.
       FACULA_CHECK(n == PySequence_Fast_GET_SIZE(o), Runtime, who_, "(): data changed while it was read");
       path_[depth] = i;

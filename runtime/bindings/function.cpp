@@ -1,6 +1,7 @@
 #include "runtime/bindings/function.h"
 
 #include "runtime/autograd/meta.h"
+#include "runtime/bindings/hooks.h"
 
 namespace facula::python {
 
@@ -206,9 +207,11 @@ PythonFunctionNode::PythonFunctionNode(PyObject* function, PyObject* context) : 
   name_ = concat(text, "Backward");
   Py_INCREF(function);
   Py_INCREF(context);
+  ++python_links;
 }
 
 PythonFunctionNode::~PythonFunctionNode() {
+  --python_links;
   if (!interpreter_alive()) return;
   AcquireGil gil;
   as_context(context_)->node = nullptr;

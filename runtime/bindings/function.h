@@ -16,6 +16,7 @@ class PythonFunctionNode final : public CustomNode {
   const char* name() const override { return name_.c_str(); }
   void backward(std::span<const Tensor> grads, std::span<Tensor> results) override;
   PyObject* context() const { return context_; }
+  PyObject* function() const { return function_; }
 
  private:
   PyObject* function_;

@@ -5,14 +5,20 @@
 
 namespace facula::python {
 
+std::atomic<int64_t> python_links{0};
+
 namespace {
 
 PyTypeObject* handle_type = nullptr;
 
 class PythonHook final : public NodeHook {
  public:
-  PythonHook(HookKind kind, PyObject* function) : kind_(kind), function_(function) { Py_INCREF(function); }
+  PythonHook(HookKind kind, PyObject* function) : kind_(kind), function_(function) {
+    Py_INCREF(function);
+    ++python_links;
+  }
   ~PythonHook() override {
+    --python_links;
     if (function_ == nullptr || !interpreter_alive()) return;
     AcquireGil gil;
     Py_CLEAR(function_);
@@ -83,10 +89,23 @@ struct HandleObject {
 std::shared_ptr<NodeHook>& hook_of(PyObject* self) { return reinterpret_cast<HandleObject*>(self)->hook; }
 
 void handle_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   PyTypeObject* type = Py_TYPE(self);
   hook_of(self).~shared_ptr();
   type->tp_free(self);
   Py_DECREF(type);
+}
+// A hook whose tensor or node is gone is the handle's alone.
+int handle_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  const auto* hook = static_cast<const PythonHook*>(hook_of(self).get());
+  return hook != nullptr && hook_of(self).use_count() == 1 ? hook->traverse(visit, arg) : 0;
+}
+int handle_clear(PyObject* self) {
+  if (auto* hook = static_cast<PythonHook*>(hook_of(self).get()); hook != nullptr && hook_of(self).use_count() == 1) {
+    hook->remove();
+  }
+  return 0;
 }
 PyObject* handle_remove(PyObject* self, PyObject*) {
   if (auto* hook = static_cast<PythonHook*>(hook_of(self).get())) hook->remove();
@@ -111,13 +130,15 @@ PyGetSetDef handle_properties[] = {
 };
 PyType_Slot handle_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(handle_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(handle_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(handle_clear)},
     {Py_tp_methods, handle_methods},
     {Py_tp_getset, handle_properties},
     {Py_tp_doc, const_cast<char*>("Removes the hook that was registered.")},
     {0, nullptr},
 };
 PyType_Spec handle_spec = {"facula.autograd.graph.HookHandle", sizeof(HandleObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, handle_slots};
 
 }  // namespace
 
@@ -128,47 +149,67 @@ std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function) {
 }
 
 namespace {
-// The node that dies with `t`, if any: nobody else can reach it, so that it may be read without a lock.
-Node* own_node(const AutogradMeta& meta) {
-  Node* node = meta.grad_fn.get();
-  return node != nullptr && node->use_count() == 1 ? node : nullptr;
+
+template <typename F>
+int each_hook(const AutogradMeta& meta, const F& fn) {
+  if (!meta.leaf_hooks) return 0;
+  for (const HookList* list : {&meta.leaf_hooks->tensor, &meta.leaf_hooks->post_accumulate}) {
+    for (const auto& hook : *list) {
+      if (const int stop = fn(hook); stop != 0) return stop;
+    }
+  }
+  return 0;
+}
+template <typename F>
+int each_hook(const Node& node, const F& fn) {
+  const Node::Hooks* hooks = node.hooks_or_null();
+  if (hooks == nullptr) return 0;
+  for (const auto& [nr, hook] : hooks->tensor) {
+    if (const int stop = fn(hook); stop != 0) return stop;
+  }
+  for (const HookList* list : {&hooks->pre, &hooks->post}) {
+    for (const auto& hook : *list) {
+      if (const int stop = fn(hook); stop != 0) return stop;
+    }
+  }
+  return 0;
 }
 
-std::vector<std::shared_ptr<NodeHook>> hooks_of(const Tensor& t) {
-  std::vector<std::shared_ptr<NodeHook>> all;
-  const AutogradMeta* meta = t.defined() ? autograd_meta_or_null(t) : nullptr;
-  if (meta == nullptr) return all;
-  const auto add = [&](const HookList& list) { all.insert(all.end(), list.begin(), list.end()); };
-  if (meta->leaf_hooks) {
-    add(meta->leaf_hooks->tensor);
-    add(meta->leaf_hooks->post_accumulate);
-  }
-  if (const Node* node = own_node(*meta); node != nullptr && node->hooks_or_null() != nullptr) {
-    for (const auto& [nr, hook] : node->hooks_or_null()->tensor) all.push_back(hook);
-    add(node->hooks_or_null()->pre);
-    add(node->hooks_or_null()->post);
-  }
-  return all;
-}
-}  // namespace
-
-int traverse_hooks(const Tensor& t, visitproc visit, void* arg) {
-  for (const auto& hook : hooks_of(t)) {
+// A hook is in one list; its handle, if that is alive, only ever removes it.
+auto visitor(visitproc visit, void* arg) {
+  return [=](const std::shared_ptr<NodeHook>& hook) {
     const auto* python = dynamic_cast<const PythonHook*>(hook.get());
-    // A hook that is registered twice, or whose handle is alive, has other holders.
-    if (python == nullptr) continue;
-    if (const int stop = python->traverse(visit, arg); stop != 0) return stop;
-  }
-  const AutogradMeta* meta = t.defined() ? autograd_meta_or_null(t) : nullptr;
-  const auto* function = meta != nullptr ? dynamic_cast<const PythonFunctionNode*>(own_node(*meta)) : nullptr;
-  return function != nullptr ? visit(function->context(), arg) : 0;
+    return python != nullptr ? python->traverse(visit, arg) : 0;
+  };
 }
-
-void clear_hooks(const Tensor& t) {
-  for (const auto& hook : hooks_of(t)) {
+// Dropping a function may run Python, which may change the lists.
+template <typename Owner>
+void clear(const Owner& owner) {
+  HookList all;
+  each_hook(owner, [&](const std::shared_ptr<NodeHook>& hook) {
+    all.push_back(hook);
+    return 0;
+  });
+  for (const auto& hook : all) {
     if (auto* python = dynamic_cast<PythonHook*>(hook.get())) python->remove();
   }
 }
+
+}  // namespace
+
+int visit_hooks(const AutogradMeta& meta, visitproc visit, void* arg) { return each_hook(meta, visitor(visit, arg)); }
+
+int visit_hooks(const Node& node, visitproc visit, void* arg) {
+  if (const int stop = each_hook(node, visitor(visit, arg)); stop != 0) return stop;
+  if (const auto* function = dynamic_cast<const PythonFunctionNode*>(&node)) {
+    Py_VISIT(function->context());
+    Py_VISIT(function->function());
+  }
+  return 0;
+}
+
+void clear_hooks(const AutogradMeta& meta) { clear(meta); }
+void clear_hooks(const Node& node) { clear(node); }
 
 PyObject* wrap_handle(std::shared_ptr<NodeHook> hook) {
   PyObject* o = check(handle_type->tp_alloc(handle_type, 0));

@@ -11,10 +11,14 @@ enum class HookKind : uint8_t { Tensor, PostAccumulate, NodePre, NodePost };
 std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function);
 // The object with remove() that registering returns; a new reference.
 PyObject* wrap_handle(std::shared_ptr<NodeHook> hook);
-// For the garbage collector: hooks that are Python callables, of a leaf or of a node that only `t` holds, and
-// that node's ctx.
-int traverse_hooks(const Tensor& t, visitproc visit, void* arg);
-void clear_hooks(const Tensor& t);
+// For the garbage collector: what the hooks of a leaf hold, and what a node holds by its hooks and as a function of
+// Python's.
+int visit_hooks(const AutogradMeta& meta, visitproc visit, void* arg);
+int visit_hooks(const Node& node, visitproc visit, void* arg);
+void clear_hooks(const AutogradMeta& meta);
+void clear_hooks(const Node& node);
+// How many hooks and functions of Python's there are.
+extern std::atomic<int64_t> python_links;
 bool init_hook_type(PyObject* module);
 
 }  // namespace facula::python

@@ -1,6 +1,7 @@
 // Nodes of the backward graph as Python sees them: tensor.grad_fn and what hangs off it.
 #include <cstring>
 
+#include "runtime/bindings/cycles.h"
 #include "runtime/bindings/function.h"
 #include "runtime/bindings/hooks.h"
 
@@ -10,13 +11,23 @@ PyTypeObject* node_type = nullptr;
 
 namespace {
 
-struct NodeObject {
-  PyObject_HEAD intrusive_ptr<Node> node;
-  PyObject* metadata;
-};
 Node& node_of(PyObject* o) { return *reinterpret_cast<NodeObject*>(o)->node; }
 
+int node_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  const auto* o = reinterpret_cast<const NodeObject*>(self);
+  Py_VISIT(o->metadata);
+  if (in_search(o->vertex)) return visit_vertex(o->vertex, visit, arg);
+  return o->node && o->node->use_count() == 1 ? visit_hooks(*o->node, visit, arg) : 0;
+}
+int node_clear(PyObject* self) {
+  auto* o = reinterpret_cast<NodeObject*>(self);
+  Py_CLEAR(o->metadata);
+  if (o->node && o->node->use_count() == 1) clear_hooks(*o->node);
+  return 0;
+}
 void node_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   PyTypeObject* type = Py_TYPE(self);
   auto* o = reinterpret_cast<NodeObject*>(self);
   Py_XDECREF(o->metadata);
@@ -119,6 +130,8 @@ PyGetSetDef node_properties[] = {
 };
 PyType_Slot node_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(node_clear)},
     {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
     {Py_tp_hash, reinterpret_cast<void*>(node_hash)},
     {Py_tp_richcompare, reinterpret_cast<void*>(node_compare)},
@@ -129,7 +142,7 @@ PyType_Slot node_slots[] = {
     {0, nullptr},
 };
 PyType_Spec node_spec = {"facula.autograd.graph.Node", sizeof(NodeObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, node_slots};
 
 }  // namespace
 

@@ -21,8 +21,11 @@ int32_t status_of_error() {
   const PythonError error;
   error.restore();
   if (PyErr_ExceptionMatches(PyExc_NotImplementedError) != 0) {
+    const Ref raised = take_exception();
+    const Ref words(PyObject_Str(raised.get()));
+    const char* const reason = words ? PyUnicode_AsUTF8(words.get()) : nullptr;
     PyErr_Clear();
-    return FACULA_NOT_SUPPORTED;
+    return door_host().fail(FACULA_NOT_SUPPORTED, reason);
   }
   if (PyErr_ExceptionMatches(PyExc_MemoryError) != 0) {
     PyErr_Clear();
@@ -59,7 +62,7 @@ int32_t call(const F& fn) noexcept {
   try {
     Ref result(fn());
     if (!result) return status_of_error();
-    if (result.get() == Py_NotImplemented) return FACULA_NOT_SUPPORTED;
+    if (result.get() == Py_NotImplemented) return door_host().fail(FACULA_NOT_SUPPORTED, nullptr);
     return FACULA_OK;
   } catch (const PythonError& e) {
     e.restore();

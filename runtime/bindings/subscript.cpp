@@ -168,10 +168,10 @@ Tensor value_tensor(PyObject* value, const Tensor& self) {
 PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  if (PyLong_CheckExact(key)) return wrap(indexing::select(t, 0, int_index(key)));
+  if (PyLong_CheckExact(key)) return in_class_of(self, wrap(indexing::select(t, 0, int_index(key))));
   if (PySlice_Check(key)) {
     const Item item = slice_item(key);
-    return wrap(indexing::slice(t, 0, item.start, item.stop, item.step));
+    return in_class_of(self, wrap(indexing::slice(t, 0, item.start, item.stop, item.step)));
   }
   Items items;
   const std::span<const Item> parsed = parse(key, t, items);
@@ -180,13 +180,13 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
     ReleaseGil gil(t.numel() >= kReleaseGilNumel);
     return indexing::get(t, parsed);
   }();
-  return wrap(std::move(result));
+  return in_class_of(self, wrap(std::move(result)));
   FACULA_PY_END(nullptr)
 }
 
 PyObject* tensor_sq_item(PyObject* self, Py_ssize_t i) {
   FACULA_PY_TRY
-  return wrap(indexing::select(tensor_of(self), 0, i));
+  return in_class_of(self, wrap(indexing::select(tensor_of(self), 0, i)));
   FACULA_PY_END(nullptr)
 }
 

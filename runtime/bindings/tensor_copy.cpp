@@ -53,6 +53,43 @@ PyObject* method_copy(PyObject* self, PyObject*) {
   FACULA_PY_END(nullptr)
 }
 
+// The copy of a storage that others hold as well, made whole and once in a memo: what shared memory
+// shares it again. The memo keeps the original too, so that its address stays its own.
+Tensor copy_within(const Storage& storage, const Tensor& t, PyObject* memo) {
+  Ref key(check(PyLong_FromVoidPtr(storage.get())));
+  Ref kept = Ref::borrow(PyDict_GetItemWithError(memo, key.get()));
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  if (!kept) {
+    Storage fresh = StorageImpl::allocate(storage->nbytes(), storage->device());
+    if (fresh->data() != nullptr) {
+      allocator_of(storage->device().type).copy(fresh->data(), storage->data(), storage->nbytes(), storage->device());
+    }
+    Ref copied(check(wrap(from_storage(std::move(fresh), {0}, {1}, 0, t.dtype()))));
+    Ref original(check(wrap(detach(t))));
+    kept = Ref(check(PyTuple_Pack(2, copied.get(), original.get())));
+    check(PyDict_SetItem(memo, key.get(), kept.get()));
+  }
+  const Storage& copied = tensor_of(PyTuple_GET_ITEM(kept.get(), 0)).storage();
+  return from_storage(copied, t.sizes(), t.strides(), t.offset(), t.dtype());
+}
+
+// A tensor of the same values, without a history.
+Tensor deep_copy(const Tensor& t, PyObject* memo) {
+  FACULA_CHECK(PyDict_Check(memo), Type, "__deepcopy__(): argument 'memo' must be a dict");
+  if (t.storage()->use_count() > 1) return copy_within(t.storage(), t, memo);
+  GradMode off(false);
+  return engine_roles().clone(detach(t));
+}
+
+// For classes whose deep copies are their own: `_deep_copy(tensor, memo)`.
+PyObject* deep_copy_function(PyObject*, PyObject* args) {
+  PyObject *self, *memo;
+  if (!PyArg_ParseTuple(args, "O!O:_deep_copy", tensor_type, &self, &memo)) return nullptr;
+  FACULA_PY_TRY
+  return check(wrap(deep_copy(tensor_of(self), memo)));
+  FACULA_PY_END(nullptr)
+}
+
 PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   FACULA_PY_TRY
   FACULA_CHECK(PyDict_Check(memo), Type, "__deepcopy__(): argument 'memo' must be a dict");
@@ -66,11 +103,7 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   FACULA_CHECK(is_leaf(t), Runtime,
                "deepcopy(): only tensors that the user made can be copied, not results of recorded operations; "
                "use t.detach().clone()");
-  Tensor copy;
-  {
-    GradMode off(false);
-    copy = engine_roles().clone(detach(t));
-  }
+  Tensor copy = deep_copy(t, memo);
   Ref result;
   if (copy.impl()->pyobject == nullptr) {
     if (t.requires_grad()) set_requires_grad(copy, true);
@@ -151,6 +184,7 @@ const PyMethodDef tensor_copy_methods[] = {
 };
 const PyMethodDef copy_functions[] = {
     {"_rebuild_tensor", rebuild_tensor, METH_VARARGS, nullptr},
+    {"_deep_copy", deep_copy_function, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -2,6 +2,7 @@
 #include "aten/indexing.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types.h"
+#include "runtime/core/interrupt.h"
 
 namespace facula::python {
 
@@ -14,6 +15,7 @@ PyObject* nested_list(const Tensor& t, size_t dim, const char* p) {
   Ref guard(list);
   const bool last = dim + 1 == t.sizes().size();
   for (int64_t i = 0; i < n; ++i, p += step) {
+    count_step();
     PyList_SET_ITEM(list, i, last ? check(element_object(p, t.dtype())) : nested_list(t, dim + 1, p));
   }
   return guard.release();
@@ -39,7 +41,19 @@ struct IteratorObject {
   PyObject_HEAD PyObject* tensor;
   int64_t next, end;
 };
+int iterator_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<IteratorObject*>(self)->tensor);
+  return 0;
+}
+int iterator_clear(PyObject* self) {
+  auto* it = reinterpret_cast<IteratorObject*>(self);
+  it->end = it->next;
+  Py_CLEAR(it->tensor);
+  return 0;
+}
 void iterator_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<IteratorObject*>(self)->tensor);
   type->tp_free(self);
@@ -49,7 +63,7 @@ PyObject* iterator_next(PyObject* self) {
   auto* it = reinterpret_cast<IteratorObject*>(self);
   FACULA_PY_TRY
   if (it->next >= it->end) return nullptr;
-  return wrap(indexing::select(tensor_of(it->tensor), 0, it->next++));
+  return in_class_of(it->tensor, wrap(indexing::select(tensor_of(it->tensor), 0, it->next++)));
   FACULA_PY_END(nullptr)
 }
 PyObject* iterator_hint(PyObject* self, PyObject*) {
@@ -60,13 +74,16 @@ PyMethodDef iterator_methods[] = {{"__length_hint__", iterator_hint, METH_NOARGS
                                   {nullptr, nullptr, 0, nullptr}};
 PyType_Slot iterator_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(iterator_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(iterator_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(iterator_clear)},
     {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
     {Py_tp_iternext, reinterpret_cast<void*>(iterator_next)},
     {Py_tp_methods, iterator_methods},
     {0, nullptr},
 };
 PyType_Spec iterator_spec = {"facula.tensor_iterator", sizeof(IteratorObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, iterator_slots};
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             iterator_slots};
 
 // ---- NumPy ----
 void check_readable(const Tensor& t, const char* who) {

@@ -69,7 +69,9 @@ PyObject* get_grad(PyObject* self, void*) {
   FACULA_PY_TRY
   const AutogradMeta* meta = autograd_meta_or_null(tensor_of(self));
   if (meta == nullptr) Py_RETURN_NONE;
-  return wrap(meta->grad());
+  const Tensor grad = meta->grad();
+  if (grad.defined()) track(self);  // the gradient may get attributes that lead back
+  return wrap(grad);
   FACULA_PY_END(nullptr)
 }
 int set_grad_property(PyObject* self, PyObject* value, void*) {
@@ -81,13 +83,14 @@ int set_grad_property(PyObject* self, PyObject* value, void*) {
   FACULA_CHECK(is_tensor(value), Type, "grad must be a Tensor or None, not ", Py_TYPE(value)->tp_name);
   FACULA_CHECK(value != self, Value, "grad cannot be the tensor itself");
   set_grad(tensor_of(self), tensor_of(value));
+  track(self);
   return 0;
   FACULA_PY_END(-1)
 }
 
 PyObject* get_data(PyObject* self, void*) {
   FACULA_PY_TRY
-  return wrap(detach(tensor_of(self)));
+  return in_class_of(self, wrap(detach(tensor_of(self))));
   FACULA_PY_END(nullptr)
 }
 // `t.data = other`: t keeps its identity, gradient and history, and shows other's memory.

@@ -1,4 +1,6 @@
 // facula.Tensor: the Python type, and the one object that each tensor has through its life.
+#include "runtime/autograd/meta.h"
+#include "runtime/bindings/cycles.h"
 #include "runtime/bindings/hooks.h"
 #include "runtime/bindings/types.h"
 #include "runtime/iterate/result_type.h"
@@ -34,6 +36,7 @@ TensorObject* allocate(PyTypeObject* type) {
     o->dict = nullptr;
     o->weakrefs = nullptr;
     o->tracked = false;
+    o->vertex = 0;
   } else {
     o = reinterpret_cast<TensorObject*>(check(type->tp_alloc(type, 0)));
     o->tracked = true;
@@ -66,22 +69,51 @@ void tensor_finalize(PyObject* self) {
   // Reached for subclasses, before their __slots__ are cleared, and from the garbage collector; once only,
   // later times are tensor_dealloc's. The caller holds a reference, and another
   // one keeps the object alive.
+  // The collector, which has a reference beside the cycle's, knows all holders.
+  if (Py_REFCNT(self) > 1 && in_search(as_tensor_object(self)->vertex)) return;
   if (give_to_tensor(as_tensor_object(self))) Py_INCREF(self);
 }
 
-// Called for what the garbage collector knows: objects of subclasses, and others after track(). While C++ holds the
-// tensor too, what hangs off it is in use, whatever Python's references say.
+// Called for what the garbage collector knows: objects of subclasses, and others after track(). Within a search for
+// cycles all references are known, C++ ones too; else, while C++ holds the tensor too, what hangs off it is in use,
+// whatever Python's references say.
+bool is_pythons_alone(const TensorObject* o) {
+  return !o->tensor.defined() || (!o->tensor.impl()->owns_pyobject && o->tensor.impl()->use_count() == 1);
+}
+// The node that dies with the tensor, if any: nobody else can reach it, so that it may be read without a lock.
+const Node* own_node(const AutogradMeta& meta) {
+  const Node* node = meta.grad_fn.get();
+  return node != nullptr && node->use_count() == 1 ? node : nullptr;
+}
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
   const TensorObject* o = as_tensor_object(self);
   Py_VISIT(Py_TYPE(self));
-  if (o->tensor.defined() && (o->tensor.impl()->owns_pyobject || o->tensor.impl()->use_count() > 1)) return 0;
+  if (in_search(o->vertex)) {
+    Py_VISIT(o->dict);
+    return visit_vertex(o->vertex, visit, arg);
+  }
+  if (!is_pythons_alone(o)) return 0;
   Py_VISIT(o->dict);
-  return traverse_hooks(o->tensor, visit, arg);
+  const AutogradMeta* meta = o->tensor.defined() ? autograd_meta_or_null(o->tensor) : nullptr;
+  if (meta == nullptr) return 0;
+  if (const int stop = visit_hooks(*meta, visit, arg); stop != 0) return stop;
+  const Node* node = own_node(*meta);
+  return node != nullptr ? visit_hooks(*node, visit, arg) : 0;
 }
 int tensor_clear(PyObject* self) {
   TensorObject* o = as_tensor_object(self);
-  if (o->tensor.defined() && (o->tensor.impl()->owns_pyobject || o->tensor.impl()->use_count() > 1)) return 0;
-  clear_hooks(o->tensor);
+  if (in_search(o->vertex)) {
+    if (is_unchanged(o->vertex)) {
+      clear_vertex(o->vertex);
+      Py_CLEAR(o->dict);
+    }
+    return 0;
+  }
+  if (!is_pythons_alone(o)) return 0;
+  if (const AutogradMeta* meta = o->tensor.defined() ? autograd_meta_or_null(o->tensor) : nullptr) {
+    clear_hooks(*meta);
+    if (const Node* node = own_node(*meta)) clear_hooks(*node);
+  }
   Py_CLEAR(o->dict);
   return 0;
 }
@@ -284,6 +316,7 @@ void track(PyObject* tensor) {
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   FACULA_ASSERT(t.impl()->pyobject == nullptr);
+  if (!subclasses_in_use && type != tensor_type) note_subclass(type);
   TensorObject* o = allocate(type);
   t.impl()->pyobject = reinterpret_cast<PyObject*>(o);
   o->tensor = std::move(t);

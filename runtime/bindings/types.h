@@ -16,7 +16,8 @@ struct TensorObject {
   PyObject_HEAD Tensor tensor;
   PyObject* dict;
   PyObject* weakrefs;
-  bool tracked;  // by track(), or from the start as an object of a subclass
+  bool tracked;     // by track(), or from the start as an object of a subclass
+  uint32_t vertex;  // in the search for cycles that goes on, 0 if none; see cycles.h
 };
 extern PyTypeObject* tensor_type;
 inline TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
@@ -26,6 +27,27 @@ inline const Tensor& tensor_of(PyObject* o) { return as_tensor_object(o)->tensor
 void track(PyObject* tensor);
 // A new object of `type` (a subtype of Tensor) for a tensor that has none yet.
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
+
+// ---- subclasses ----
+// Whether there was an object of a subclass whose operations give objects of the class: results are looked after
+// from then on.
+extern bool subclasses_in_use;
+void note_subclass(PyTypeObject* type);
+// `result` (stolen, may be null) as the classes of what was given have it.
+PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result);
+PyObject* in_class_of_object(PyObject* self, PyObject* result);
+inline PyObject* in_class_of(const FunctionSpec& spec, PyObject* const* slots, PyObject* result) {
+  return subclasses_in_use ? in_class_of_slots(spec, slots, result) : result;
+}
+inline PyObject* in_class_of(PyObject* self, PyObject* result) {
+  return subclasses_in_use ? in_class_of_object(self, result) : result;
+}
+// The Python object of a node of the backward graph; there may be several.
+struct NodeObject {
+  PyObject_HEAD intrusive_ptr<Node> node;
+  PyObject* metadata;
+  uint32_t vertex;  // as of a TensorObject
+};
 
 // ---- small types ----
 extern PyTypeObject* dtype_type;
@@ -58,6 +80,8 @@ bool init_return_types(PyObject* module);
 bool init_errors(PyObject* module);
 bool init_module_base(PyObject* module);
 void init_state();
+bool init_leave();
+bool init_cycles(PyObject* module);
 
 // Method and property tables of Tensor, ended by an empty entry.
 extern const PyMethodDef tensor_methods[];
@@ -124,9 +148,12 @@ inline void check(int status) {
     throw PythonError();
 }
 
+// PyGILState_Ensure for a thread that may have outlived the interpreter: then it waits for the process to end.
+PyGILState_STATE ensure_gil() noexcept;
+
 class AcquireGil {
  public:
-  AcquireGil() : state_(PyGILState_Ensure()) {}
+  AcquireGil() : state_(ensure_gil()) {}
   ~AcquireGil() { PyGILState_Release(state_); }
   AcquireGil(const AcquireGil&) = delete;
   AcquireGil& operator=(const AcquireGil&) = delete;

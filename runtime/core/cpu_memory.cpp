@@ -2,6 +2,7 @@
 // page faults each time.
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,6 +75,16 @@ size_t physical_memory() {
       std::fclose(f);
     }
   }
+  return bytes;
+}
+
+// What no process here can have: the system might promise it, and end the process when it is used.
+size_t most_memory() {
+  static const size_t bytes = [] {
+    struct sysinfo info{};
+    const size_t swap = sysinfo(&info) == 0 ? static_cast<size_t>(info.totalswap) * info.mem_unit : 0;
+    return physical_memory() + swap;
+  }();
   return bytes;
 }
 
@@ -231,7 +242,7 @@ void* cpu_allocate(size_t nbytes) {
     detail::count_small(static_cast<int64_t>(nbytes));
     return p;
   }
-  if (nbytes > (size_t{1} << 62)) detail::raise_out_of_memory(nbytes);
+  if (nbytes > most_memory()) detail::raise_out_of_memory(nbytes);
   void* p = large_allocate(nbytes);
   detail::count_memory(static_cast<int64_t>(nbytes), 1);
   return p;

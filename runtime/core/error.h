@@ -35,6 +35,28 @@ class FACULA_API Error : public std::exception {
   std::string message_;
 };
 
+// A device was asked for a tensor of a dtype that it has none of.
+class FACULA_API MissingDtype : public Error {
+ public:
+  MissingDtype(std::string device, std::string dtype)
+      : Error(ErrorKind::Type,
+              "device '" + device + "' has no tensors of " + dtype + "; convert to another dtype first"),
+        device(std::move(device)),
+        dtype(std::move(dtype)) {}
+  std::string device, dtype;
+};
+
+// Nothing computes an operator on a device for these arguments. `refusal` says what was there and did not take them.
+class FACULA_API MissingKernel : public Error {
+ public:
+  MissingKernel(std::string message, std::string op, std::string device, std::string refusal)
+      : Error(ErrorKind::NotImplemented, std::move(message)),
+        op(std::move(op)),
+        device(std::move(device)),
+        refusal(std::move(refusal)) {}
+  std::string op, device, refusal;
+};
+
 template <typename... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;

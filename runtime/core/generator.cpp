@@ -9,9 +9,9 @@ namespace facula {
 constexpr uint64_t kDefaultSeed = 67280421310721;
 
 Generator& default_generator(Device device) {
-  static std::mutex* const mutex = new std::mutex;
+  static constinit detail::YieldLock mutex;
   static auto* const generators = new std::map<std::pair<int, int>, Generator>;  // nodes never move
-  std::lock_guard lock(*mutex);
+  std::lock_guard lock(mutex);
   const int index = device.index < 0 ? 0 : device.index;
   Generator& g = (*generators)[{device.type, index}];
   if (!g) {  // a device that comes later draws from the seed that was set for all

@@ -8,6 +8,7 @@
 
 #include "runtime/core/device.h"
 #include "runtime/core/intrusive.h"
+#include "runtime/core/yield_lock.h"
 
 namespace facula {
 
@@ -66,7 +67,7 @@ class FACULA_API GeneratorImpl final : public RefCounted {
 
  private:
   Device device_;
-  mutable std::mutex mutex_;
+  mutable detail::YieldLock mutex_;
   uint64_t seed_;
   uint64_t offset_ = 0;
 };

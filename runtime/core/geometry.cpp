@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "runtime/core/checked.h"
 #include "runtime/core/tensor.h"
 
 namespace facula {
@@ -12,7 +13,7 @@ DimVector contiguous_strides(IntList sizes) {
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
-    stride *= std::max<int64_t>(sizes[i], 1);
+    stride = checked_mul(stride, std::max<int64_t>(sizes[i], 1));
   }
   return strides;
 }

@@ -44,7 +44,7 @@ class Scalar {
   // A float outside T's range must not be undefined behaviour.
   template <typename T>
   static T saturate(double d) {
-    return d >= -9.2e18 && d <= 9.2e18 ? static_cast<T>(static_cast<int64_t>(d)) : T(0);
+    return d >= -0x1p63 && d < 0x1p63 ? static_cast<T>(static_cast<int64_t>(d)) : T(0);
   }
   Category kind_;
   union {
@@ -53,6 +53,10 @@ class Scalar {
   };
   double im_ = 0;
 };
+
+// May the number be written where elements are of `dtype`? Floats are cut to whole numbers for integers, anything
+// can be a bool, and floats may become infinite; what else does not fit raises.
+FACULA_API void check_fits(const Scalar& value, ScalarType dtype, const char* op);
 
 // The element at `p`, which need not be aligned.
 FACULA_API Scalar load_element(const void* p, ScalarType t);

@@ -1,5 +1,7 @@
 #include "runtime/core/tensor.h"
 
+#include "runtime/core/interrupt.h"
+#include "runtime/core/checked.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/thread_state.h"
 
@@ -84,8 +86,9 @@ TensorImpl::~TensorImpl() = default;
 void TensorImpl::refresh() {
   numel = numel_of(sizes);
   contiguous = ::facula::is_contiguous(sizes, strides);
+  // Of an empty tensor the offset may be any number.
   data = storage && storage->data() != nullptr
-             ? static_cast<char*>(storage->data()) + offset * static_cast<int64_t>(itemsize(dtype))
+             ? static_cast<char*>(storage->data()) + (numel == 0 ? 0 : offset * static_cast<int64_t>(itemsize(dtype)))
              : nullptr;
 }
 
@@ -93,6 +96,7 @@ int64_t Tensor::size(int64_t d) const { return impl_->sizes[static_cast<size_t>(
 int64_t Tensor::stride(int64_t d) const { return impl_->strides[static_cast<size_t>(wrap_dim(d, dim(), "stride"))]; }
 
 Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
+  count_step();  // each operator makes a tensor, also those of a long composition
   device = normalized(device, dtype);
   const int64_t numel = numel_of(sizes);
   Storage storage = StorageImpl::allocate(bytes_of(numel, dtype, sizes), device);
@@ -117,12 +121,12 @@ Tensor make_empty(IntList sizes, ScalarType dtype, Device device) {
 }
 
 Tensor make_empty_strided(IntList sizes, IntList strides, ScalarType dtype, Device device) {
+  count_step();
   check_geometry(sizes, strides);
   numel_of(sizes);
   const Extent e = extent_of(sizes, strides, 0);
   FACULA_CHECK(e.low >= 0, Value, "strides must not be negative: ", shape_string(strides));
-  const int64_t span = e.empty ? 0 : e.high + 1;
-  FACULA_CHECK(span >= 0, Runtime, "the shape ", shape_string(sizes), " is too large");
+  const int64_t span = e.empty ? 0 : checked_add(e.high, 1);
   return make_over(StorageImpl::allocate(bytes_of(span, dtype, sizes), normalized(device, dtype)), sizes, strides, 0,
                    dtype);
 }
@@ -181,6 +185,7 @@ Tensor from_storage(Storage storage, IntList sizes, IntList strides, int64_t off
   FACULA_CHECK(lies_within(extent_of(sizes, strides, offset), itemsize(dtype), storage->nbytes()), Runtime,
                "a tensor of shape ", shape_string(sizes), " with strides ", shape_string(strides), " from offset ",
                offset, " needs more than the ", storage->nbytes(), " bytes of its memory");
+  normalized(storage->device(), dtype);  // refuses what the device has not
   return make_over(std::move(storage), sizes, strides, offset, dtype);
 }
 

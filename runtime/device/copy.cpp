@@ -56,12 +56,15 @@ void copy_within(const Tensor& self, const Tensor& src) {
              self.nbytes());
     return;
   }
-  if (door_convert(door, self, src)) return;
+  std::string refusal;
+  if (door_convert(door, self, src, refusal)) return;
   if (!door.fallback.load(std::memory_order_relaxed)) {
-    raise(ErrorKind::NotImplemented, "device '", door.name, "' has no template for ", dtype_name(src.dtype()), " to ",
-          dtype_name(self.dtype()), " copies; its package must serve the formula \"copy\" in `pointwise`");
+    throw MissingKernel(concat("device '", door.name, "' has no template for ", dtype_name(src.dtype()), " to ",
+                               dtype_name(self.dtype()), " copies", refusal.empty() ? "" : ": ", refusal,
+                               "; its package must serve the formula \"copy\" in `pointwise`"),
+                        "copy", door.name, refusal);
   }
-  count_fallback(door, "copy", self.device());
+  count_fallback(door, "copy", self.device(), refusal);
   const Tensor target = host_mirror(self);
   copy_strided(target, host_mirror(src));
   write_mirror(self, target);
@@ -122,7 +125,8 @@ void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
     copy_strided(converted, src);
     return device_copy(self, converted, non_blocking);
   }
-  if (src.is_cpu() && src.numel() == 1 && door_convert(door_of(self.device().type), self, src)) return;
+  std::string refusal;
+  if (src.is_cpu() && src.numel() == 1 && door_convert(door_of(self.device().type), self, src, refusal)) return;
   const Tensor moved = dense(src);
   const bool direct = same_layout(self, moved) && is_non_overlapping_and_dense(self.sizes(), self.strides());
   const Tensor landing =

@@ -9,6 +9,7 @@
 #include "runtime/device/kernels.h"
 #include "runtime/device/memory.h"
 #include "runtime/dispatch/autocast.h"
+#include "runtime/dispatch/formula.h"
 
 namespace facula {
 
@@ -93,8 +94,8 @@ void check_complete(const FaculaBackend& b) {
 Device place(Device device, ScalarType dtype) {
   device = resolved(device);
   if (const Door* d = door_or_null(device.type); d != nullptr) {
-    FACULA_CHECK(d->supports(dtype), Type, "device '", d->name, "' has no tensors of ", dtype_name(dtype),
-                 "; convert to another dtype first");
+    if (!d->supports(dtype)) [[unlikely]]
+      throw MissingDtype(d->name, std::string(dtype_name(dtype)));
   }
   return device;
 }
@@ -230,6 +231,15 @@ std::vector<Door*> all_doors() {
     if (Door* d = slot.load(std::memory_order_acquire); d != nullptr) found.push_back(d);
   }
   return found;
+}
+
+ScalarType widest_float(std::optional<Device> device) {
+  const Door* const d = device ? door_or_null(device->type) : nullptr;
+  if (d == nullptr) return ScalarType::Float64;
+  for (const ScalarType t : {ScalarType::Float64, ScalarType::Float32, ScalarType::BFloat16}) {
+    if (d->supports(t)) return t;
+  }
+  return ScalarType::Float16;
 }
 
 int32_t register_backend(const FaculaBackend* b) {

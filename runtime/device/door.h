@@ -29,6 +29,11 @@ struct Door {
   std::once_flag initialized;
   std::mutex counting;
   std::unordered_map<std::string, int64_t> fallbacks;  // calls by operator
+  struct Refusal {
+    int64_t calls = 0;
+    std::string reason;  // the first that was given
+  };
+  std::unordered_map<std::string, Refusal> refusals;  // of the package's kernels and templates, by operator
 
   bool has(uint64_t flag) const { return (api.flags & flag) != 0; }
   bool has_streams() const { return api.create_event != nullptr; }
@@ -109,8 +114,7 @@ FACULA_API Scalar device_scalar(const Tensor& self);
 FACULA_API Tensor host_mirror(const Tensor& t);
 FACULA_API void write_mirror(const Tensor& t, const Tensor& host);
 
-// Before the CPU does the operator's work; raises where that cannot be.
-void count_fallback(Door& door, const char* op, Device device);
-[[noreturn]] void raise_no_door_kernel(const Door& door, const OperatorEntry& op);
+// Before the CPU does the operator's work; raises where that cannot be. `refusal`: of the device's own kernel.
+void count_fallback(Door& door, const char* op, Device device, const std::string& refusal = {});
 
 }  // namespace facula

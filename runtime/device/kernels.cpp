@@ -223,8 +223,22 @@ void put_result(const KernelArg& result, const FaculaValue& v) {
   }
 }
 
+// Notes that what the device has for `op` did not take its arguments, and says so with the reason that was given.
+std::string note_refusal(Door& door, const char* op, const char* what) {
+  const std::string reason = take_door_error();
+  {
+    std::lock_guard lock(door.counting);
+    Door::Refusal& r = door.refusals[op];
+    ++r.calls;
+    if (r.reason.empty()) r.reason = reason;
+  }
+  return concat("the ", what, " of device '", door.name, "' did not take these arguments (",
+                reason.empty() ? "without a reason" : reason, ")");
+}
+
+// `refusal` becomes what the device's own kernel or template said that did not take the call; so below.
 bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
-                 Device device) {
+                 Device device, std::string& refusal) {
   const FaculaKernel kernel = door.kernels[op.number].load(std::memory_order_acquire);
   if (kernel == nullptr) return false;
   Arguments store(op.name, args);
@@ -243,7 +257,7 @@ bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg>
   Range range(door, op.name);
   const int32_t status = kernel(door.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
-    take_door_error();
+    refusal = note_refusal(door, op.name, "kernel");
     return false;
   }
   door.check(status, device.index, op.name);
@@ -252,7 +266,8 @@ bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg>
 }
 
 // Folds: `self` with the kept dims first.
-bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, Device device) {
+bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, Device device,
+               std::string& refusal) {
   if (op.fold_dim == kNoFold || door.api.reduction == nullptr || op.outs != 1) return false;
   const Tensor& self = at<Tensor>(args[0]);
   const Tensor& out = at<Tensor>(args.back());
@@ -296,7 +311,7 @@ bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> a
   Range range(door, op.name);
   const int32_t status = door.api.reduction(door.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
-    take_door_error();
+    refusal = note_refusal(door, op.name, "reduction template");
     return false;
   }
   door.check(status, device.index, op.name);
@@ -343,8 +358,8 @@ Value host_value(const KernelArg& a) {
 }
 
 void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
-              Device device) {
-  count_fallback(door, op.name, device);
+              Device device, const std::string& refusal) {
+  count_fallback(door, op.name, device, refusal);
   const size_t inputs = args.size() - static_cast<size_t>(op.outs);
   Stack stack;
   std::vector<Tensor> mirrors(inputs);
@@ -392,18 +407,32 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
 void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
   const Device device = device_of_call(args);
   Door* const door = door_or_null(device.type);
+  std::string refusal;
   if (door != nullptr) {
     door->start();
-    if (call_kernel(*door, op, args, result, device) || call_fold(*door, op, args, device)) return;
+    if (call_kernel(*door, op, args, result, device, refusal) || call_fold(*door, op, args, device, refusal)) return;
   }
-  if (op.decomposed != nullptr) return op.decomposed(args, result);
-  if (door == nullptr || !door->fallback.load(std::memory_order_relaxed)) raise_missing_kernel(op, device);
-  call_cpu(*door, op, args, result, device);
+  if (op.decomposed != nullptr) {
+    try {
+      return op.decomposed(args, result);
+    } catch (const MissingKernel& e) {
+      if (refusal.empty()) throw;
+      const std::string before = concat(op.name, "(): ", refusal, "; made of others: ");
+      throw MissingKernel(before + e.message(), e.op, e.device, e.refusal.empty() ? refusal : e.refusal);
+    } catch (const Error& e) {  // it is for other arguments than these
+      if (e.kind() != ErrorKind::NotImplemented) throw;
+      if (!refusal.empty()) refusal += ", and ";
+      refusal += concat("its decomposition does not serve them (", e.message(), ")");
+    }
+  }
+  if (door == nullptr || !door->fallback.load(std::memory_order_relaxed)) raise_missing_kernel(op, device, refusal);
+  call_cpu(*door, op, args, result, device, refusal);
 }
 
-void count_fallback(Door& door, const char* op, Device device) {
+void count_fallback(Door& door, const char* op, Device device, const std::string& refusal) {
   if (door.memory->is_captured(device.index, current_stream(device))) {
-    raise_in_capture(device, concat(op, "() has no kernel there, and the CPU's work is not recorded").c_str());
+    const std::string why = refusal.empty() ? "() has no kernel there" : concat("(): ", refusal);
+    raise_in_capture(device, concat(op, why, ", and the CPU's work is not recorded").c_str());
   }
   std::lock_guard lock(door.counting);
   ++door.fallbacks[op];
@@ -424,15 +453,11 @@ AnyFn missing_kernel(const OperatorEntry& op, Device device) {
   return op.door;
 }
 
-void raise_no_door_kernel(const Door& door, const OperatorEntry& op) {
-  raise_missing_kernel(op, Device{door.type, -1});
-}
-
 namespace {
 
 bool run_template(Door& door, const char* name, const char* variant, uint32_t masks,
                   std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, ScalarType compute,
-                  const LoopArgs& args) {
+                  const LoopArgs& args, std::string& refusal) {
   if (door.api.pointwise == nullptr) return false;
   const Tensor& lead = *outs[0];
   const Device device = lead.device();
@@ -474,7 +499,7 @@ bool run_template(Door& door, const char* name, const char* variant, uint32_t ma
   Range range(door, name);
   const int32_t status = door.api.pointwise(door.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
-    take_door_error();
+    refusal = note_refusal(door, name, "pointwise template");
     return false;
   }
   door.check(status, device.index, name);
@@ -483,20 +508,21 @@ bool run_template(Door& door, const char* name, const char* variant, uint32_t ma
 
 }  // namespace
 
-bool door_convert(Door& door, const Tensor& out, const Tensor& in) {
+bool door_convert(Door& door, const Tensor& out, const Tensor& in, std::string& refusal) {
   const ScalarType compute = compute_type(category(in.dtype()) >= category(out.dtype()) ? in.dtype() : out.dtype());
   const Tensor* const ins[] = {&in};
   const Tensor* const outs[] = {&out};
-  return run_template(door, "copy", "", 0, ins, outs, compute, LoopArgs{});
+  return run_template(door, "copy", "", 0, ins, outs, compute, LoopArgs{}, refusal);
 }
 
 void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
                     ScalarType compute, LoopArgs args) {
   if (outs[0]->numel() == 0) return;
   Door& door = started_door(outs[0]->device().type);
-  if (run_template(door, op.entry->name, op.variant, op.masks, inputs, outs, compute, args)) return;
-  if (!door.fallback.load(std::memory_order_relaxed)) raise_no_door_kernel(door, *op.entry);
-  count_fallback(door, op.entry->name, outs[0]->device());
+  std::string refusal;
+  if (run_template(door, op.entry->name, op.variant, op.masks, inputs, outs, compute, args, refusal)) return;
+  if (!door.fallback.load(std::memory_order_relaxed)) raise_missing_kernel(*op.entry, Device{door.type, -1}, refusal);
+  count_fallback(door, op.entry->name, outs[0]->device(), refusal);
   Tensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
   const Tensor* in_ptrs[kMaxPointwiseOperands];
   const Tensor* out_ptrs[kMaxPointwiseOperands];

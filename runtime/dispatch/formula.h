@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/core/checked.h"
 #include "runtime/core/thread_state.h"
 #include "runtime/iterate/result_type.h"
 
@@ -13,31 +14,46 @@ namespace facula {
 
 inline int64_t floor_div(int64_t a, int64_t b) {
   FACULA_CHECK(b != 0, ZeroDivision, "integer division by zero");
+  if (b == -1) return checked_neg(a);  // the one quotient that may be too large
   const int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
 inline double floor_div(double a, double b) { return std::floor(a / b); }
-inline int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }
+inline int64_t floor_mod(int64_t a, int64_t b) { return b == -1 ? 0 : a - floor_div(a, b) * b; }
 inline double floor_mod(double a, double b) { return a - std::floor(a / b) * b; }
+inline int64_t to_int(double a) {
+  FACULA_CHECK(a >= -0x1p63 && a < 0x1p63, Value, a, " is no integer of 64 bits");  // nor is NaN
+  return static_cast<int64_t>(a);
+}
+inline int64_t to_int(const Scalar& a) {
+  return a.kind() <= Category::Integral ? a.to<int64_t>() : to_int(a.as_double());
+}
 
-// Scalars keep the higher category of the two.
+// Scalars keep the higher category of the two; an integer that 64 bits do not hold becomes a float.
 namespace detail {
-template <typename F>
-Scalar scalar_binary(const Scalar& a, const Scalar& b, F op) {
+template <typename F, typename G>
+Scalar scalar_binary(const Scalar& a, const Scalar& b, F op, G overflows) {
   const Category c = std::max(a.kind(), b.kind());
   if (c == Category::Complex) return op(a.to<complex128>(), b.to<complex128>());
   if (c == Category::Floating) return op(a.as_double(), b.as_double());
-  return op(a.to<int64_t>(), b.to<int64_t>());
+  int64_t whole = 0;
+  return overflows(a.to<int64_t>(), b.to<int64_t>(), &whole) ? op(a.as_double(), b.as_double()) : Scalar(whole);
 }
 }  // namespace detail
 inline Scalar scalar_add(const Scalar& a, const Scalar& b) {
-  return detail::scalar_binary(a, b, [](auto x, auto y) { return Scalar(x + y); });
+  return detail::scalar_binary(
+      a, b, [](auto x, auto y) { return Scalar(x + y); },
+      [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); });
 }
 inline Scalar scalar_sub(const Scalar& a, const Scalar& b) {
-  return detail::scalar_binary(a, b, [](auto x, auto y) { return Scalar(x - y); });
+  return detail::scalar_binary(
+      a, b, [](auto x, auto y) { return Scalar(x - y); },
+      [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); });
 }
 inline Scalar scalar_mul(const Scalar& a, const Scalar& b) {
-  return detail::scalar_binary(a, b, [](auto x, auto y) { return Scalar(x * y); });
+  return detail::scalar_binary(
+      a, b, [](auto x, auto y) { return Scalar(x * y); },
+      [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); });
 }
 inline Scalar scalar_div(const Scalar& a, const Scalar& b) {
   if (std::max(a.kind(), b.kind()) == Category::Complex) {
@@ -83,6 +99,7 @@ Owned join(const A& a, const B& b) {
 template <typename Owned, typename List>
 Owned repeat_list(const List& list, int64_t times) {
   Owned out;
+  FACULA_CHECK(times <= 1 << 20, Value, "a list of ", times, " entries is too long");
   for (int64_t i = 0; i < times; ++i) {
     for (const auto& v : list) out.push_back(v);
   }
@@ -137,6 +154,15 @@ inline ScalarType result_dtype(const Tensor& a, const Tensor& b) {
   const Tensor* both[] = {&a, &b};
   return result_type(both);
 }
+inline ScalarType number_result_dtype(const Tensor& t, const Scalar& number) {
+  ResultType type;
+  type.add(t);
+  type.add(number);
+  return type.get();
+}
+inline double ten_to(int64_t n) { return std::pow(10.0, static_cast<double>(n)); }
 inline bool grad_enabled() { return GradMode::enabled(); }
+// float64 where the device has it, else the widest of what it has: for what wants more than the result's digits.
+FACULA_API ScalarType widest_float(std::optional<Device> device);
 
 }  // namespace facula

@@ -51,7 +51,7 @@ std::span<OperatorEntry* const> all_operators() {
   return r.in_order;
 }
 
-void raise_missing_kernel(const OperatorEntry& op, Device device) {
+void raise_missing_kernel(const OperatorEntry& op, Device device, const std::string& refusal) {
   FACULA_CHECK(device.type != kMeta, NotImplemented, op.name,
                "(): the result depends on the values of the inputs, and tensors on the meta device have none; use "
                "tensors with data");
@@ -61,12 +61,18 @@ void raise_missing_kernel(const OperatorEntry& op, Device device) {
     if (!have.empty()) have += ", ";
     have += device_type_name(static_cast<DeviceType>(type));
   }
-  const std::string_view name = device_type_name(device.type);
-  raise(ErrorKind::NotImplemented, op.name, "() has no kernel for device '", name, "' (it has ",
-        have.empty() ? "none at all" : "kernels for " + have, ") and ", "no decomposition. Write a kernel for ",
-        op.name, " in the package of '", name,
-        "', let that device fall back to the CPU with facula.backends.allow_fallback('", name,
-        "'), or move the inputs with .to('cpu'). Signature: ", op.schema);
+  const std::string name(device_type_name(device.type));
+  const std::string what =
+      refusal.empty()
+          ? concat("() has no kernel for device '", name, "' (it has ",
+                   have.empty() ? "none at all" : "kernels for " + have, ") and no decomposition. Write a kernel for ",
+                   op.name, " in the package of '", name, "'")
+          : concat("(): ", refusal, "; there is no other way to compute it on device '", name,
+                   "'. Let it take these arguments, in the package of '", name, "'");
+  throw MissingKernel(
+      concat(op.name, what, ", let that device fall back to the CPU with facula.backends.allow_fallback('", name,
+             "'), or move the inputs with .to('cpu'). Signature: ", op.schema),
+      op.name, name, refusal);
 }
 
 }  // namespace facula

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "runtime/core/thread_state.h"
@@ -45,8 +46,10 @@ FACULA_API void register_operator(OperatorEntry* entry);
 FACULA_API OperatorEntry* find_operator(std::string_view name);  // null when unknown
 FACULA_API std::span<OperatorEntry* const> all_operators();
 
-// For a call whose kernel is missing: says what device, operator and options there are.
-[[noreturn]] FACULA_API void raise_missing_kernel(const OperatorEntry& op, Device device);
+// For a call whose kernel is missing: says what device, operator and options there are, and `refusal`, what was there
+// and did not take these arguments.
+[[noreturn]] FACULA_API void raise_missing_kernel(const OperatorEntry& op, Device device,
+                                                  const std::string& refusal = {});
 // The way through the CPU where the device allows it; else raises.
 FACULA_API AnyFn missing_kernel(const OperatorEntry& op, Device device);
 // Whether devices of the type compute it themselves, rather than by other operators or on the CPU.

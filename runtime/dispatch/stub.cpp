@@ -88,6 +88,14 @@ Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op, boo
   return direct && meta.dtype == self.dtype() ? self : make_tensor(meta);
 }
 
+void write_inplace(const Tensor& self, const Tensor& result, const char* op) {
+  check_castable(result.dtype(), self, op, "self");
+  FACULA_CHECK(result.sizes() == self.sizes(), Runtime, op, "_(): self is ", shape_string(self.sizes()),
+               " and the result ", shape_string(result.sizes()), "; an in-place form cannot change the shape, use ", op,
+               "()");
+  engine_roles().copy_into(self, result);
+}
+
 void write_out(const Tensor& out, const Tensor& result, const char* op) {
   FACULA_CHECK(!GradMode::enabled() || !(needs_grad(out) || needs_grad(result)), Runtime, op,
                "(): out= does not record gradients; call it without out, or under no_grad()");

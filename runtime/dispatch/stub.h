@@ -70,6 +70,8 @@ FACULA_API void finish_out(const Tensor& out, const Tensor& target);
 // The same for in-place forms of structured operators: never resizes.
 // `direct`: the kernel may write to self itself.
 FACULA_API Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op, bool direct = false);
+// In-place forms of composites: `result` over `self`, recorded.
+FACULA_API void write_inplace(const Tensor& self, const Tensor& result, const char* op);
 // out= of composites: `result` into `out`.
 FACULA_API void write_out(const Tensor& out, const Tensor& result, const char* op);
 

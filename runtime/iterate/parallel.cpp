@@ -11,10 +11,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "runtime/core/interrupt.h"
 
 namespace facula {
 
@@ -140,9 +143,35 @@ void move_to(int cpu) {
   });
 }
 
+// Cuts pieces whose work is long, so that a signal is noticed soon, and tells how much of one to do at a time.
+class Slices {
+  static constexpr int64_t kFirst = 16;             // a part of the first piece is done to see how long it takes
+  static constexpr double kLong = 20e6, kSoon = 2;  // nanoseconds; growth from one to the next
+  int64_t grain_, size_ = 0;
+
+ public:
+  explicit Slices(int64_t grain) : grain_(grain) {}
+  // Until `stop()`.
+  template <typename Stop>
+  void run(detail::RangeFn fn, void* context, int64_t begin, int64_t end, const Stop& stop) {
+    while (begin < end && !stop()) {
+      if (size_ == 0) size_ = std::max(grain_, (end - begin) / kFirst);
+      const int64_t n = end - begin < size_ + std::max(grain_, size_ / 2) ? end - begin : size_;
+      const auto start = std::chrono::steady_clock::now();
+      fn(context, begin, begin + n);
+      begin += n;
+      const double took = std::max<double>(
+          1, static_cast<double>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count()));
+      const double fits = static_cast<double>(n) * (kLong / took);
+      size_ = fits >= kSoon * static_cast<double>(n) * kFirst ? std::numeric_limits<int64_t>::max() / 4
+                                                              : std::max(grain_, static_cast<int64_t>(fits));
+    }
+  }
+};
+
 // One parallel_for; lives on its caller's stack.
 struct Job {
-  int64_t end, chunk;
+  int64_t end, chunk, grain;
   detail::RangeFn fn;
   void* context;
   std::atomic<int64_t> next;
@@ -151,18 +180,24 @@ struct Job {
   int caller = sched_getcpu();
   std::exception_ptr error{};   // under the pool's mutex
   std::atomic<int> active = 0;  // helpers inside; changed under the pool's mutex
+  std::atomic<bool> failed = false;
 
   // Takes pieces until none is left.
   void work(std::mutex& mutex) {
+    Slices slices(grain);
     while (true) {
       const int64_t b = next.fetch_add(chunk, std::memory_order_relaxed);
       if (b >= end) return;
       try {
-        fn(context, b, std::min(b + chunk, end));
+        slices.run(fn, context, b, std::min(b + chunk, end), [&] {
+          check_interrupt();
+          return failed.load(std::memory_order_relaxed);
+        });
       } catch (...) {
-        next.store(end, std::memory_order_relaxed);
         std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
+        next.store(end, std::memory_order_relaxed);
+        failed.store(true, std::memory_order_relaxed);  // the others end with errors of their own, which count for less
       }
     }
   }
@@ -191,7 +226,9 @@ struct Pool {
       const int cpu = claim_cpu(job->cpus);
       lock.unlock();
       if (cpu >= 0) move_to(cpu);
+      detail::tls_watch.cancelled = &job->failed;
       job->work(mutex);
+      detail::tls_watch.cancelled = nullptr;
       lock.lock();
       // The last touch of the job: its caller may return and end it right after.
       if (job->active.fetch_sub(1, std::memory_order_release) == 1) left.notify_all();
@@ -297,10 +334,13 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   const int64_t pieces = (n + chunk - 1) / chunk;
   const int helpers = static_cast<int>(std::min<int64_t>(threads - 1, pieces - 1));
   if (helpers <= 0 || tls_inside) {
-    fn(context, begin, end);
+    Slices(grain).run(fn, context, begin, end, [] {
+      check_interrupt();
+      return false;
+    });
     return;
   }
-  Job job{end, chunk, fn, context, begin, helpers};
+  Job job{end, chunk, grain, fn, context, begin, helpers};
   pool().run(job);
   if (job.error) std::rethrow_exception(job.error);
 }

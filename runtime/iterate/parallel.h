@@ -18,11 +18,12 @@ FACULA_API void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn 
 
 // Calls fn(begin, end) over disjoint pieces of at least `grain` items, on this thread alone when
 // there is less than two grains of work, inside another parallel region, or with one thread.
-// The first exception thrown by a piece is rethrown here. Safe after fork.
+// The first exception thrown by a piece is rethrown here. Safe after fork. Which pieces there are may
+// depend on the clock: long ones are split, and between them the main thread looks for signals.
 template <typename F>
 void parallel_for(int64_t begin, int64_t end, int64_t grain, const F& fn) {
   if (begin >= end) return;
-  if (end - begin < 2 * grain || in_parallel_region() || get_num_threads() == 1) {
+  if (end - begin < 2 * grain) {
     fn(begin, end);
     return;
   }

@@ -1,8 +1,9 @@
-#include "runtime/iterate/int_division.h"
+#include "runtime/iterate/loop_faults.h"
 #include "runtime/iterate/pointwise.h"
 
 #include <atomic>
 #include <cmath>
+#include <limits>
 
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/pointwise_cpu.h"
@@ -158,7 +159,7 @@ bool streams(const Short& s, size_t inputs, char* const* outs, size_t noutputs, 
       for (size_t i = 0; i < inputs; ++i) in[i] = bases[i] + b * steps[i];
       for (size_t i = 0; i < noutputs; ++i) out[i] = stream ? made[i] : outs[i] + b * out_item;
       s.loop(n, out, in, args);
-      check_int_division();
+      check_loop_faults();
       for (size_t i = 0; i < noutputs && stream; ++i) table.stream(outs[i] + b * out_item, made[i], n * out_item);
     }
     if (stream) stream_done();
@@ -169,7 +170,7 @@ inline void run_short(const PointwiseOp& op, const Short& s, size_t inputs, char
                       ScalarType produced, const LoopArgs& args) {
   if (s.numel <= 1 || (s.numbers == 0 && s.numel < 2 * kGrain)) {
     if (s.numel > 0) s.loop(s.numel, reinterpret_cast<void* const*>(outs), s.ins, args);
-    check_int_division();
+    check_loop_faults();
   } else {
     run_short_long(s, inputs, outs, noutputs, produced, op.masks, args);
   }
@@ -194,6 +195,16 @@ bool run_short_rows(const PointwiseOp& op, const Short& s, std::span<const Tenso
 void run(const PointwiseOp& op, const detail::PointwiseTypes& types, Device device,
          std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const LoopArgs& args) {
   if (device.type == kMeta) return;
+  if (types.beyond >= 0) [[unlikely]] {
+    const Tensor infinity = wrapped_number(Scalar(std::numeric_limits<double>::infinity()));
+    const Tensor* replaced[kMax];
+    std::copy(inputs.begin(), inputs.end(), replaced);
+    replaced[types.beyond] = &infinity;
+    detail::PointwiseTypes plain = types;
+    plain.beyond = -1;
+    run(op, plain, device, std::span<const Tensor* const>(replaced, inputs.size()), outs, args);
+    return;
+  }
   if (device.type == kCPU) {
     detail::pointwise_cpu(op, types.loop, types.compute, inputs, outs, args);
     return;

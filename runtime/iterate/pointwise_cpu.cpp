@@ -1,4 +1,4 @@
-#include "runtime/iterate/int_division.h"
+#include "runtime/iterate/loop_faults.h"
 #include "runtime/iterate/pointwise_cpu.h"
 
 #include <cstring>
@@ -129,7 +129,7 @@ struct Walk {
         call_parts(box, next_box, ptrs);
       } else {
         loop(box.numel, ptrs, const_cast<const void* const*>(ptrs + outs), *args);
-        check_int_division();
+        check_loop_faults();
       }
       for (int k = 0; k < outs; ++k) {
         if (tile[k] != nullptr) store(k, box, tile[k], raw, dense);
@@ -160,7 +160,7 @@ struct Walk {
       }
       loop(n, now, const_cast<const void* const*>(now + outs), *args);
     }
-    check_int_division();
+    check_loop_faults();
   }
 
   void load(int k, const Box& box, char* tile, char* raw, DimVector& dense) const {
@@ -212,7 +212,7 @@ struct Walk {
         now[k] = o.constant || used_in_place(o) ? row[k] : row[k] + r * n * o.want_item;
       }
       loop(n, now, const_cast<const void* const*>(now + outs), *args);
-      check_int_division();
+      check_loop_faults();
       for (size_t d = 1; d < ndim; ++d) {
         const bool more = ++index[d] < box.sizes[d];
         for (int k = 0; k < count; ++k) {

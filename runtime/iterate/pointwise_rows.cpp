@@ -1,4 +1,4 @@
-#include "runtime/iterate/int_division.h"
+#include "runtime/iterate/loop_faults.h"
 #include "runtime/iterate/pointwise_rows.h"
 
 #include "runtime/iterate/convert.h"
@@ -58,7 +58,7 @@ bool run_rows(PointwiseLoop loop, const LoopArgs& args, const DimVector& shape, 
       }
     }
     loop(n, out, in, args);
-    check_int_division();
+    check_loop_faults();
     int d = ndim - 2;
     for (; d >= 0; --d) {
       const bool more = ++index[d] < shape[static_cast<size_t>(d)];

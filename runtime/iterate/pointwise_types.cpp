@@ -70,10 +70,18 @@ void for_each_number(const PointwiseOp& op, std::span<const Tensor* const> input
   }
 }
 
+constexpr double kWhole = 9007199254740992.0;      // 2**53: doubles from here on are whole numbers
+constexpr double kBeyond = 9223372036854775808.0;  // 2**63: more than any element of an integer tensor
+
+bool is_large(const Scalar& s) {
+  return s.kind() == Category::Floating && std::fabs(s.as_double()) >= kWhole && s.as_double() >= -kBeyond &&
+         s.as_double() < kBeyond;
+}
+
 // Comparisons answer with bool, so they may compute in a wider type than their inputs': uint8 and
-// 300 compare as the numbers that they are.
-ScalarType compared_type(ScalarType common, bool tensors_integral, bool out_of, bool overflow) {
-  if (out_of) return ScalarType::Int64;
+// 300 compare as the numbers that they are, and so do int64 and 2.0**53.
+ScalarType compared_type(ScalarType common, bool tensors_integral, bool out_of, bool overflow, bool large) {
+  if (out_of || (tensors_integral && large)) return ScalarType::Int64;
   if (is_floating(common) && (tensors_integral || overflow)) return ScalarType::Float64;
   return compute_type(common);
 }
@@ -129,11 +137,13 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
     any = true;
   }
   ScalarType common = any ? type.get() : ScalarType::Bool;
-  if (op.promotion == Promotion::Float && is_integral(common, true)) common = get_default_dtype();
+  const bool to_float =
+      op.promotion == Promotion::Float || (op.promotion == Promotion::Real && find_loop(op, common) == nullptr);
+  if (to_float && is_integral(common, true)) common = get_default_dtype();
 
   PointwiseTypes types;
-  types.number = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(),
-                                                [](const Tensor* t) { return t->is_wrapped_number(); });
+  types.number = !inputs.empty() &&
+                 std::all_of(inputs.begin(), inputs.end(), [](const Tensor* t) { return t->is_wrapped_number(); });
   // What is made of numbers alone loses nothing before it meets a tensor.
   if (types.number && is_differentiable(common)) {
     common = is_complex(common) ? ScalarType::Complex128 : ScalarType::Float64;
@@ -143,14 +153,20 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
                  : op.promotion == Promotion::Real ? to_real(common)
                                                    : common;
   if (op.promotion == Promotion::Bool) {
-    bool out_of = false, overflow = false, fraction = false;
+    bool out_of = false, overflow = false, fraction = false, large = false;
     for_each_number(op, inputs, args, [&](const Scalar& s) {
       out_of |= out_of_range(s, common);
       overflow |= overflows_float(s);
       fraction |= s.kind() == Category::Floating;
+      large |= is_large(s);
     });
-    const ScalarType wide = compared_type(common, tensors_integral && fraction && first != nullptr, out_of, overflow);
+    const bool whole_tensors = tensors_integral && fraction && first != nullptr;
+    const ScalarType wide = compared_type(common, whole_tensors, out_of, overflow, large);
     if (wide != types.compute && find_loop(op, wide) != nullptr) types.compute = wide;
+    for (size_t i = 0; whole_tensors && i < inputs.size(); ++i) {
+      // The largest int64 would round up to it.
+      if (inputs[i]->is_wrapped_number() && number_of(*inputs[i]).equals(kBeyond)) types.beyond = static_cast<int>(i);
+    }
   } else if (is_integral(common)) {
     for_each_number(op, inputs, args, [&](const Scalar& s) {
       const IntRange r = range_of(common);

@@ -9,6 +9,7 @@ struct PointwiseTypes {
   ScalarType compute;  // the type of the loop
   ScalarType result;   // dtype of the results
   PointwiseLoop loop;
+  int beyond = -1;      // the input whose number stands for anything above all integers
   bool number = false;  // all inputs are numbers, and so is the result
 };
 

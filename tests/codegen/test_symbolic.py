@@ -82,6 +82,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "minimum": min,
     "fmax": max,
     "fmin": min,
+    "within": lambda x, low, high: x,
     "copysign": lambda x, y: abs(x) * sign(y),
     "ldexp": lambda x, y: x * mpf(2) ** y,
     "sigmoid_slope": lambda x: 1 / (2 + mpmath.exp(x) + mpmath.exp(-x)),

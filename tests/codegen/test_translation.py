@@ -60,11 +60,13 @@ EXPRESSIONS = {
     "x.sum([1], keepdim=True)": "ops::sum(x, std::optional<IntList>(IntList(DimVector"
     "{int64_t{1}})), true)",
     "-x": "ops::neg(x)",
-    "n // 2 + 1": "(floor_div(n, int64_t{2}) + int64_t{1})",
+    "n // 2 + 1": "checked_add(floor_div(n, int64_t{2}), int64_t{1})",
+    "-n * 2 - abs(n)": "checked_sub(checked_mul(checked_neg(n), int64_t{2}), checked_abs(n))",
+    "int(s) + int(n)": "checked_add(to_int(s), int64_t(n))",
     "n / 2": "(double(n) / double(int64_t{2}))",
     "s * 2": "scalar_mul(s, int64_t{2})",
     "maybe is None": "!maybe.has_value()",
-    "maybe + 1": "(maybe.value() + int64_t{1})",
+    "maybe + 1": "checked_add(maybe.value(), int64_t{1})",
     "word in ['a', 'b']": '(word == std::string_view("a") || word == std::string_view("b"))',
     "dims[0]": "list_item(dims, int64_t{0})",
     "dims[1:]": "slice_list<DimVector>(dims, int64_t{1}, std::numeric_limits<int64_t>::max())",
@@ -105,7 +107,8 @@ def test_checks(tmp_path: Path) -> None:
         'FACULA_CHECK((dim > int64_t{0}), Value, "new(): too few");',
         'FACULA_CHECK((dim > int64_t{0}), Type, "new(): ", dim, " of ", dtype_name(self.dtype()), '
         '", self is ", shape_string(self.sizes()));',
-        'shape::apart(Called{"new", {"self", "", "dim + 1"}}, self, {}, (dim + int64_t{1}));',
+        'shape::apart(Called{"new", {"self", "", "dim + 1"}}, self, {}, '
+        "checked_add(dim, int64_t{1}));",
     ]
 
 

@@ -391,7 +391,7 @@ def test_products_times_zero_keep_nan(dtype: str) -> None:
 def test_integers_have_no_negative_powers() -> None:
     """torch raises too; NumPy calls it a ValueError. A float exponent or base is another matter."""
     x = fa.tensor([2, 1])
-    with pytest.raises(RuntimeError, match=r"pow\(\): .*int64 has no negative integer powers"):
+    with pytest.raises(RuntimeError, match=r"pow\(\): integers have no negative integer powers"):
         x**-1
     with pytest.raises(RuntimeError, match="negative integer powers"):
         x.clone().pow_(-2)

@@ -69,6 +69,19 @@ def test_samplers():
             data.BatchSampler(range(5), bad, False)
 
 
+def test_collate_of_numpy_strings():
+    for batch in (["a", "bc"], [b"a", b"bc"]):
+        strings = [np.array(s)[()] for s in batch]
+        assert data.default_collate(strings) == batch
+        assert data.default_collate([{"k": s, "n": 1} for s in strings])["k"] == batch
+        assert data.default_convert(strings) == batch
+        loader = data.DataLoader([(s, i) for i, s in enumerate(strings)], batch_size=2)
+        ((found, numbers),) = loader
+        assert list(found) == batch and numbers.tolist() == [0, 1]
+    with pytest.raises(TypeError, match="dtype datetime64"):
+        data.default_collate([np.datetime64("2026-01-01")])
+
+
 def test_collate():
     Point = namedtuple("Point", "x y")
     batch = data.default_collate([{"a": 1.5, "b": (1, "s")}, {"a": 2.5, "b": (2, "t")}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import subprocess
 import sys
 
@@ -325,3 +326,96 @@ def test_nn_does_not_import_numpy():
         "assert had == ('numpy' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def tied():
+    net = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False), nn.Module())
+    net[1].weight = net[0].weight
+    net[2].register_buffer("kept", facula.ones(2))
+    net.register_buffer("same", net[2].kept)
+    return net
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_assigned_tensors_stay_tied(from_file, tmp_path):
+    net, state = tied(), tied().state_dict()
+    if from_file:
+        facula.save(state, tmp_path / "x")
+        state = facula.load(tmp_path / "x")
+    net.load_state_dict(state, assign=True)
+    assert net[0].weight is net[1].weight and net.same is net[2].kept
+    assert isinstance(net[0].weight, nn.Parameter) and len(list(net.parameters())) == 1
+    assert net[0].weight.data_ptr() == state["0.weight"].data_ptr()
+    net.load_state_dict({"0.weight": facula.ones(3, 3)}, strict=False, assign=True)
+    assert net[0].weight is net[1].weight and net[1].weight.sum() == 9
+    state = {"0.weight": facula.zeros(3, 3), "1.weight": facula.full((3, 3), 2.0)}
+    copied = tied()
+    for module, assign in ((net, True), (copied, False)):
+        module.load_state_dict(state, strict=False, assign=assign)
+        assert module[0].weight is module[1].weight and module[0].weight.sum() == 18
+
+
+def test_deepcopy_keeps_shared_memory():
+    net = nn.Module()
+    net.w = nn.Parameter(facula.arange(6.0))
+    net.register_buffer("row", net.w.detach().view(2, 3)[1])
+    net.buffer = nn.Buffer(net.w.detach()[:2])
+    for twin in (copy.deepcopy(net), copy.deepcopy([net])[0]):
+        twin.w.detach()[4] = -1
+        assert twin.row.tolist() == [3, -1, 5] and net.w.tolist() == [0, 1, 2, 3, 4, 5]
+        twin.buffer[0] = 9
+        assert twin.w[0] == 9 and isinstance(twin.buffer, nn.Buffer)
+        assert isinstance(twin.w, nn.Parameter) and twin.w.requires_grad
+    tied_twin = copy.deepcopy(tied())
+    assert tied_twin[0].weight is tied_twin[1].weight and tied_twin.same is tied_twin[2].kept
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize(
+    ("name", "shape", "channels"),
+    [
+        ("dropout1d", (40, 5), 1),
+        ("dropout1d", (8, 40, 5), 2),
+        ("dropout2d", (40, 5), 2),
+        ("dropout2d", (8, 40, 5), 2),
+        ("dropout2d", (8, 40, 3, 4), 2),
+        ("dropout2d", (8, 40, 3, 4, 2), 2),
+        ("dropout3d", (40,), 1),
+        ("dropout3d", (40, 5), 1),
+        ("dropout3d", (40, 5, 3), 1),
+        ("dropout3d", (40, 5, 3, 2), 1),
+        ("dropout3d", (8, 40, 5, 3, 2), 2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*but channels with")
+def test_channel_dropout(name, shape, channels, inplace):
+    """The leading dims choose together; what is dropped is 0, also where it was infinite."""
+    facula.manual_seed(5)
+    for function in (
+        lambda x, p: getattr(nn.functional, name)(x, p, True, inplace),
+        lambda x, p: getattr(nn, name.replace("d", "D", 1))(p, inplace)(x),
+    ):
+        x = facula.full(shape, math.inf)
+        y = function(x, 0.25)
+        flat = y.reshape(math.prod(shape[:channels]), -1)
+        assert set(flat.reshape(-1).tolist()) == {0.0, math.inf}
+        assert (flat == flat[:, :1]).all()
+        assert 0 < (flat[:, 0] == 0).sum() < 0.6 * len(flat)
+        assert (y is x) == inplace
+        assert function(facula.full(shape, math.inf), 1.0).abs().sum() == 0
+        kept = function(facula.ones(shape), 0.25)
+        assert_close(kept.max(), facula.tensor(4 / 3))
+
+
+def test_channel_dropout_of_other_dims():
+    for name, bad in (
+        ("dropout1d", (2,)),
+        ("dropout1d", (2, 2, 2, 2)),
+        ("dropout2d", (2,)),
+        ("dropout3d", ()),
+    ):
+        with pytest.raises(RuntimeError, match=rf"{name}\(\): input is"):
+            getattr(nn.functional, name)(facula.ones(bad))
+    for name, odd in (("dropout2d", (2, 2)), ("dropout3d", (2, 2, 2))):
+        with pytest.warns(UserWarning, match="channels with"):
+            getattr(nn.functional, name)(facula.ones(odd))

@@ -417,6 +417,68 @@ def test_schedule_resumes():
     assert s.get_last_lr() == t.get_last_lr()
 
 
+@pytest.mark.parametrize("done", [1, 2, 3, 4, 5, 7, 8])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o, n: sched.StepLR(o, 2, 0.5, last_epoch=n),
+        lambda o, n: sched.MultiStepLR(o, [1, 3, 3, 5], 0.5, last_epoch=n),
+        lambda o, n: sched.ConstantLR(o, 0.25, 3, last_epoch=n),
+        lambda o, n: sched.LinearLR(o, 0.25, 1.0, 5, last_epoch=n),
+        lambda o, n: sched.ExponentialLR(o, 0.7, last_epoch=n),
+        lambda o, n: sched.PolynomialLR(o, 6, 2.0, last_epoch=n),
+        lambda o, n: sched.CosineAnnealingLR(o, 4, 0.05, last_epoch=n),
+        lambda o, n: sched.CosineAnnealingWarmRestarts(o, 2, 2, 0.05, last_epoch=n),
+        lambda o, n: sched.CosineAnnealingWarmRestarts(o, 3, 1, 0.05, last_epoch=n),
+        lambda o, n: sched.LambdaLR(o, lambda t: 1 / (t + 1), last_epoch=n),
+        lambda o, n: sched.MultiplicativeLR(o, lambda t: 0.9, last_epoch=n),
+        lambda o, n: sched.CyclicLR(o, 0.1, 0.9, 3, 2, "triangular2", last_epoch=n),
+        lambda o, n: sched.OneCycleLR(o, 1.0, 12, three_phase=True, last_epoch=n),
+        lambda o, n: sched.SequentialLR(
+            o, [sched.LinearLR(o, 0.5, 1.0, 3), sched.StepLR(o, 2, 0.5)], [4], last_epoch=n
+        ),
+    ],
+)
+def test_a_schedule_made_with_last_epoch_goes_on(make, done):
+    """Rates of a run that was saved and resumed are those of one that was not."""
+
+    def fresh():
+        return optim.SGD([nn.Parameter(facula.zeros(1))], lr=0.8, momentum=0.9)
+
+    def go(optimizer, scheduler, epochs):
+        seen = []
+        for _ in range(epochs):
+            seen.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+        return seen
+
+    whole = fresh()
+    right = go(whole, make(whole, -1), 12)
+    first, second = fresh(), fresh()
+    before = go(first, make(first, -1), done)
+    second.load_state_dict(first.state_dict())
+    after = go(second, make(second, done - 1), 12 - done)
+    np.testing.assert_allclose(before + after, right, rtol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 10])
+@pytest.mark.parametrize("anneal", ["cos", "linear"])
+@pytest.mark.parametrize("rise", [0.0, 0.1, 0.3, 1.0])
+def test_one_cycle_ends_at_its_lowest(steps, anneal, rise):
+    optimizer = optim.SGD([nn.Parameter(facula.zeros(1))], lr=0.1, momentum=0.9)
+    scheduler = sched.OneCycleLR(optimizer, 1.0, steps, pct_start=rise, anneal_strategy=anneal)
+    for _ in range(steps):
+        optimizer.step()
+        last = optimizer.param_groups[0]["lr"]
+        scheduler.step()
+    if steps > 1 and rise < 1:
+        assert last == pytest.approx(1 / 25 / 1e4)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(min(last, 1.0))
+    with pytest.raises(ValueError, match="OneCycleLR"):
+        scheduler.step()
+
+
 def test_training_a_network_separates_two_spirals():
     n = 60
     angle = facula.linspace(0.5, 6.0, n)

@@ -214,6 +214,39 @@ def test_pickle_of_bad_data_raises():
         rebuild(fa.Tensor, b"", (-2,), fa.float32, "cpu", False)
 
 
+def test_deepcopy_keeps_shared_memory():
+    a = fa.arange(4)
+    for things in ([a, a.view(2, 2)], (a.view(2, 2).t(), {"a": a}), [a[1:], a[::2], a.detach()]):
+        twins = copy.deepcopy(things)
+        old, new = list(flat(things)), list(flat(twins))
+        assert [t.tolist() for t in old] == [t.tolist() for t in new]
+        assert [t.stride() for t in old] == [t.stride() for t in new]
+        first = min(t.data_ptr() - t.storage_offset() * t.element_size() for t in new)
+        for t in new:
+            assert t.data_ptr() == first + t.storage_offset() * t.element_size()
+            assert abs(t.data_ptr() - a.data_ptr()) >= 32
+        new[0].fill_(7)
+        assert a.tolist() == [0, 1, 2, 3] and 7 in new[1].reshape(-1).tolist()
+    x = fa.ones(3, requires_grad=True)
+    x.grad = fa.zeros(3)
+    copied, grad = copy.deepcopy([x, x.grad])
+    assert copied.grad is grad and grad is not x.grad
+    floats = fa.arange(4.0)
+    p, q = copy.deepcopy([floats, floats.view(fa.int32)])
+    p[0] = 1.0
+    assert q[0] == 0x3F800000
+    meta = fa.zeros(3, device="meta")
+    assert [t.shape for t in copy.deepcopy([meta, meta[1:]])] == [(3,), (2,)]
+
+
+def flat(things):
+    if isinstance(things, fa.Tensor):
+        yield things
+    else:
+        for thing in things.values() if isinstance(things, dict) else things:
+            yield from flat(thing)
+
+
 def test_deepcopy():
     x = leaf([1.0, 2.0], Tagged)
     x.note = [1]

@@ -23,11 +23,10 @@ extern "C" __global__ void __launch_bounds__(256) facula_conv(const __grid_const
   const int64_t total = static_cast<int64_t>(gridDim.x) * blockDim.x;
   const int in_group = static_cast<int>(p.in_channels / p.groups), out_group = static_cast<int>(p.out_channels / p.groups);
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < p.count; i += total) {
-    int64_t rest = i;
-    int o[3];
+    int64_t rest = i, o[3];
 #pragma unroll
     for (int d = 2; d >= 0; --d) {
-      o[d] = static_cast<int>(rest % p.out_sizes[d]);
+      o[d] = rest % p.out_sizes[d];
       rest /= p.out_sizes[d];
     }
     const int channel = static_cast<int>(rest % p.out_channels);
@@ -44,22 +43,22 @@ extern "C" __global__ void __launch_bounds__(256) facula_conv(const __grid_const
 #endif
     T sum = p.bias != nullptr ? read(p.bias + channel * p.bias_step) : T(0);
     // where tap k of dim d reads; false outside
-    const auto place = [&](int d, int k, int& at) {
+    const auto place = [&](int d, int64_t k, int64_t& at) {
 #if FACULA_TRANSPOSED
-      at = o[d] + static_cast<int>(p.padding[d] - k * p.dilation[d]);
+      at = o[d] + (p.padding[d] - k * p.dilation[d]);
       if (at < 0 || at % p.stride[d] != 0) return false;
-      at /= static_cast<int>(p.stride[d]);
+      at /= p.stride[d];
 #else
-      at = o[d] * static_cast<int>(p.stride[d]) + static_cast<int>(k * p.dilation[d] - p.padding[d]);
+      at = o[d] * p.stride[d] + (k * p.dilation[d] - p.padding[d]);
 #endif
       return at >= 0 && at < p.in_sizes[d];
     };
-    for (int a = 0; a < p.kernel[0]; ++a) {
-      int x, y, z;
+    for (int64_t a = 0; a < p.kernel[0]; ++a) {
+      int64_t x, y, z;
       if (!place(0, a, x)) continue;
-      for (int b = 0; b < p.kernel[1]; ++b) {
+      for (int64_t b = 0; b < p.kernel[1]; ++b) {
         if (!place(1, b, y)) continue;
-        for (int c = 0; c < p.kernel[2]; ++c) {
+        for (int64_t c = 0; c < p.kernel[2]; ++c) {
           if (!place(2, c, z)) continue;
           const char* from = in + x * p.in_steps[2] + y * p.in_steps[3] + z * p.in_steps[4];
           const char* by = weight + a * p.weight_steps[2] + b * p.weight_steps[3] + c * p.weight_steps[4];

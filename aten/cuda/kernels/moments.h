@@ -20,66 +20,118 @@ FD double size_of(C x) {
   }
 }
 
+// What sums are kept in: double where that is wider, so that they stay in the range.
+template <typename C>
+struct Wide {
+  using type = C;
+  static FD C of(C x) { return x; }
+};
+template <>
+struct Wide<float> {
+  using type = double;
+  static FD double of(float x) { return double(x); }
+};
+template <>
+struct Wide<std::complex<float>> {
+  using type = std::complex<double>;
+  static FD type of(std::complex<float> x) { return type(double(x.real()), double(x.imag())); }
+};
+using D = Wide<T>::type;
+
 #if FACULA_FOLD_KIND == 1
-// Welford's means and squared distances, joined as Chan, Golub and LeVeque do.
+// Means and squared distances in double, which takes the squares of any float: sums of distances from an element,
+// joined as means and squares (Chan, Golub & LeVeque 1983).
 struct Fold {
   struct Acc {
-    T mean;
-    R squares, count;
+    D center, sum;
+    double squares, count;
   };
-  static FD Acc init() { return {T(0), R(0), R(0)}; }
+  static FD Acc init() { return {D(0), D(0), 0, 0}; }
   static FD void add(Acc& acc, T x, int64_t) {
+    const D v = Wide<T>::of(x);
+    if (acc.count == 0) acc.center = v;
+    const D off = v - acc.center;
+    acc.sum = acc.sum + off;
+    acc.squares += inner(off, off);
     acc.count += 1;
-    const T before = x - acc.mean;
-    acc.mean = acc.mean + before / acc.count;
-    acc.squares += inner(before, x - acc.mean);
   }
+  static FD D mean_of(const Acc& a) { return a.count == 0 ? a.center : a.center + a.sum / a.count; }
+  static FD double squares_of(const Acc& a) {
+    const double squares = a.squares - inner(a.sum, a.sum) / a.count;
+    return squares < 0 ? 0 : squares;
+  }
+  // A joined state has its mean for the center, and no sum.
   static FD Acc combine(Acc a, Acc b) {
-    const R count = a.count + b.count;
     if (b.count == 0) return a;
     if (a.count == 0) return b;
-    const T delta = b.mean - a.mean;
-    const R share = b.count / count;
-    return {a.mean + delta * share, a.squares + b.squares + inner(delta, delta) * a.count * share, count};
+    const double count = a.count + b.count, share = b.count / count;
+    const D mean = mean_of(a), delta = mean_of(b) - mean;
+    return {mean + delta * share, D(0), squares_of(a) + squares_of(b) + inner(delta, delta) * (a.count * share), count};
   }
   // numbers: the correction, and 1 for the root of the variance
   static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
-    const R below = R(p.length) - R(p.numbers[0]);
-    R var = acc.squares / (below > 0 ? below : R(0));
-    if (p.length == 0) var = math::nan<R>;
-    if (p.numbers[1] != 0) var = math::sqrt(var);
+    const double below = double(p.length) - p.numbers[0];
+    double var = squares_of(acc) / (below > 0 ? below : 0.0);
+    if (p.length == 0) var = math::nan<double>;
+    if (p.numbers[1] != 0) var = ::sqrt(var);
     *reinterpret_cast<O0*>(out[0]) = element<O0>(var);
 #if FACULA_OUTS > 1
-    *reinterpret_cast<O1*>(out[1]) = element<O1>(p.length == 0 ? T(math::nan<R>) : acc.mean);
+    *reinterpret_cast<O1*>(out[1]) = element<O1>(p.length == 0 ? D(math::nan<double>) : mean_of(acc));
 #endif
   }
 };
 
 #elif FACULA_FOLD_KIND == 2
-// numbers[0]: the order. Sums of squares in double take any float; others are scaled by their largest.
+// numbers[0]: what the norm is multiplied by. Sums of squares in double take any float; those of doubles are taken in
+// three ranges, two of them scaled (Blue 1978).
 struct Fold {
+#if FACULA_NORM == 2
+  static constexpr double kFar = 0x1p500, kScale = 0x1p-700;
+  struct Acc {
+    double value, big, small;
+  };
+  static FD Acc init() { return {0, 0, 0}; }
+  static FD void add(Acc& acc, T x, int64_t) {
+    const double size = size_of(x);
+    if (sizeof(R) == 4) {
+      acc.value += size * size;
+    } else if (size > kFar) {
+      acc.big += (size * kScale) * (size * kScale);
+    } else if (size < 1 / kFar) {
+      acc.small += (size / kScale) * (size / kScale);
+    } else {
+      acc.value += size * size;  // NaN as well
+    }
+  }
+  static FD Acc combine(Acc a, Acc b) { return {a.value + b.value, a.big + b.big, a.small + b.small}; }
+  static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
+    double v = ::sqrt(acc.value) * p.numbers[0];
+    if (acc.big > 0) {
+      v = ::sqrt(acc.big + acc.value * kScale * kScale) * p.numbers[0] / kScale;
+    } else if (acc.value == 0) {
+      v = ::sqrt(acc.small) * kScale * p.numbers[0];
+    }
+    *reinterpret_cast<O0*>(out[0]) = element<O0>(v);
+  }
+#else
   struct Acc {
     double value;
   };
   static FD Acc init() { return {FACULA_NORM == 4 ? double(math::infinity<double>) : 0.0}; }
   static FD void add(Acc& acc, T x, int64_t) {
     const double size = size_of(x);
-    acc = combine(acc, {FACULA_NORM == 0   ? double(x != T(0))
-                        : FACULA_NORM == 2 ? size * size
-                        : FACULA_NORM == 5 ? ::pow(size, FACULA_ORDER)
-                                           : size});
+    acc = combine(acc, {FACULA_NORM == 0 ? double(x != T(0)) : FACULA_NORM == 5 ? ::pow(size, FACULA_ORDER) : size});
   }
   static FD Acc combine(Acc a, Acc b) {
     if (FACULA_NORM == 3) return {math::maximum(a.value, b.value)};
     if (FACULA_NORM == 4) return {math::minimum(a.value, b.value)};
     return {a.value + b.value};
   }
-  static FD void finish(Acc acc, const ReduceParams&, char* const (&out)[FACULA_OUTS]) {
-    const double v = FACULA_NORM == 2   ? ::sqrt(acc.value)
-                     : FACULA_NORM == 5 ? ::pow(acc.value, 1 / FACULA_ORDER)
-                                        : acc.value;
-    *reinterpret_cast<O0*>(out[0]) = element<O0>(v);
+  static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
+    const double v = FACULA_NORM == 5 ? ::pow(acc.value, 1 / FACULA_ORDER) : acc.value;
+    *reinterpret_cast<O0*>(out[0]) = element<O0>(v * p.numbers[0]);
   }
+#endif
 };
 
 #elif FACULA_FOLD_KIND == 4
@@ -98,19 +150,19 @@ struct Fold {
 #else
 struct Fold {
   struct Acc {
-    T value;
+    D value;
   };
-  static FD Acc init() { return {T(0)}; }
+  static FD Acc init() { return {D(0)}; }
   static FD void add(Acc& acc, T x, int64_t) {
 #if FACULA_FOLD_KIND == 3
     if (math::isnan(x)) x = T(0);
 #endif
-    acc.value = acc.value + x;
+    acc.value = acc.value + Wide<T>::of(x);
   }
   static FD Acc combine(Acc a, Acc b) { return {a.value + b.value}; }
   static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
 #if FACULA_FOLD_KIND == 0
-    acc.value = acc.value / R(p.length);
+    acc.value = acc.value / math::real_t<D>(p.length);
 #endif
     *reinterpret_cast<O0*>(out[0]) = element<O0>(acc.value);
   }

@@ -11,9 +11,16 @@ struct NormParams {
   char *out, *grad_weight, *grad_bias;
   char *mean, *rstd;
   T* scratch;                  // parts of the sums for weight and bias: (part, 2, column)
+  T* shifts;                   // of the rows, what their mean in M misses, in normalised numbers; or null
   int64_t rows, length, part;  // part: rows of one, or the number of parts when they are joined
   double eps;
 };
+
+// Whether a variance was computed without leaving the range of T.
+FD bool is_ordinary(T variance) {
+  constexpr T kFar = sizeof(T) == 4 ? T(0x1p100) : T(0x1p1000);
+  return variance > 1 / kFar && variance < kFar;
+}
 
 }  // namespace facula
 
@@ -46,26 +53,54 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
 #if FACULA_KIND == 0
     HeldRow<I> held;  // as they lie: of 16 bits they take half the registers of what they are computed in
     held.load(in, kStep, length);
-    T mean = T(0);
-    each_vector(length, [&](int i, int64_t place) {
-      T x[FACULA_VEC];
-      held.get(i, in, place, kStep, x);
+    T mean, missed, variance, unit = T(1);  // of the row times unit; `missed` is what the mean's rounding took
+    const auto statistics = [&] {
+      mean = missed = T(0);
+#if !FACULA_RMS
+      each_vector(length, [&](int i, int64_t place) {
+        T x[FACULA_VEC];
+        held.get(i, in, place, kStep, x);
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) mean += x[k];
-    });
-#if FACULA_RMS
-    mean = T(0);
-#else
-    mean = fold.over<Add>(mean) / count;
+        for (int k = 0; k < FACULA_VEC; ++k) mean += x[k] * unit;
+      });
+      mean = fold.over<Add>(mean) / count;
 #endif
-    T squares = T(0);
-    each_vector(length, [&](int i, int64_t place) {
-      T x[FACULA_VEC];
-      held.get(i, in, place, kStep, x);
+      T sums[2] = {};  // of the distances and their squares
+      each_vector(length, [&](int i, int64_t place) {
+        T x[FACULA_VEC];
+        held.get(i, in, place, kStep, x);
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) squares += (x[k] - mean) * (x[k] - mean);
-    });
-    const T rstd = T(1) / math::sqrt(fold.over<Add>(squares) / count + static_cast<T>(p.eps));
+        for (int k = 0; k < FACULA_VEC; ++k) {
+          const T off = x[k] * unit - mean;
+          sums[0] += off;
+          sums[1] += off * off;
+        }
+      });
+      fold.over<Add>(sums);
+      if (!FACULA_RMS) missed = sums[0] / count;
+      variance = (sums[1] - missed * sums[0]) / count;
+      if (variance < T(0)) variance = T(0);
+      variance += static_cast<T>(p.eps * unit * unit);
+    };
+    statistics();
+    // A row whose squares left the range is taken times a power of two.
+    if (__syncthreads_or(real && !is_ordinary(variance)) != 0) {
+      T top = T(0);
+      each_vector(length, [&](int i, int64_t place) {
+        T x[FACULA_VEC];
+        held.get(i, in, place, kStep, x);
+#pragma unroll
+        for (int k = 0; k < FACULA_VEC; ++k) top = Largest::join(math::abs(x[k]), top);
+      });
+      top = fold.over<Largest>(top);
+      constexpr int kMost = sizeof(T) == 4 ? 126 : 1022;
+      if (!is_ordinary(variance) && top > T(0) && math::isfinite(top)) {
+        const int e = ::ilogb(top);
+        unit = ::ldexp(T(1), e > kMost ? -kMost : e < -kMost ? kMost : -e);
+      }
+      statistics();
+    }
+    const T rstd = T(1) / math::sqrt(variance), shift = FACULA_RMS ? T(-0.0) : -missed * rstd;
     each_vector(length, [&](int i, int64_t place) {
       T x[FACULA_VEC], w[FACULA_VEC], b[FACULA_VEC];
       held.get(i, in, place, kStep, x);
@@ -73,21 +108,35 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
       if (p.bias != nullptr) read_vector<W>(p.bias, place, sizeof(W), b);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        x[k] = (x[k] - mean) * rstd;
+        x[k] = (x[k] * unit - mean) * rstd + shift;
         if (p.weight != nullptr) x[k] *= w[k];
         if (p.bias != nullptr) x[k] += b[k];
       }
       write_vector<I>(p.out + first * kStep, place, kStep, x);
     });
     if (real && threadIdx.x % FACULA_LANES == 0) {
-      if (p.mean != nullptr) reinterpret_cast<M*>(p.mean)[row] = element<M>(mean);
-      reinterpret_cast<M*>(p.rstd)[row] = element<M>(rstd);
+      if (p.mean != nullptr) reinterpret_cast<M*>(p.mean)[row] = element<M>((mean + missed) / unit);
+      reinterpret_cast<M*>(p.rstd)[row] = element<M>(rstd * unit);
     }
 #else
     ahead.wait();
     T x[kHeld][FACULA_VEC], g[kHeld][FACULA_VEC];
     const T mean = FACULA_RMS || !real ? T(0) : load<T>(reinterpret_cast<const M*>(p.mean)[row]);
     const T rstd = real ? load<T>(reinterpret_cast<const M*>(p.rstd)[row]) : T(0);
+    // A mean far beyond the spread has lost too much in M: the sum of the distances from it tells what.
+    T shift = T(0);
+#if !FACULA_RMS
+    if (__syncthreads_or(math::abs(mean) * rstd > T(4)) != 0) {
+      each_vector(length, [&](int i, int64_t place) {
+        T v[FACULA_VEC];
+        ahead.get(0, i, in, place, v);
+#pragma unroll
+        for (int k = 0; k < FACULA_VEC; ++k) shift += (v[k] - mean) * rstd;
+      });
+      shift = -fold.over<Add>(shift) / count;
+    }
+    if (p.shifts != nullptr && real && threadIdx.x % FACULA_LANES == 0) p.shifts[row] = shift;
+#endif
     const auto read = [&](int i, int64_t place) {
       ahead.get(0, i, in, place, x[i]);
       ahead.get(1, i, p.grad + first * kStep, place, g[i]);
@@ -95,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
       if (p.weight != nullptr) read_vector<W>(p.weight, place, sizeof(W), w);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        x[i][k] = (x[i][k] - mean) * rstd;
+        x[i][k] = (x[i][k] - mean) * rstd + shift;
 #if FACULA_SUMS
         weights[i][k] += g[i][k] * x[i][k];
         biases[i][k] += g[i][k];
@@ -150,7 +199,8 @@ extern "C" __global__ void __launch_bounds__(256) facula_norm_columns(const __gr
       const T v = load<T>(reinterpret_cast<const I*>(p.in)[row * p.length + column]);
       const T mean = FACULA_RMS ? T(0) : load<T>(reinterpret_cast<const M*>(p.mean)[row]);
       bias += g;
-      weight += g * (v - mean) * load<T>(reinterpret_cast<const M*>(p.rstd)[row]);
+      const T shift = p.shifts == nullptr ? T(0) : p.shifts[row];
+      weight += g * ((v - mean) * load<T>(reinterpret_cast<const M*>(p.rstd)[row]) + shift);
     }
   }
   weights[y][x] = weight;

@@ -1,6 +1,6 @@
 // Random draws with the numbers of aten/cpu/random.h: every element is a fixed function of the seed, the
 // number of the draw and its place (facula/math_draws.h). Compiled without multiply-add, so that the bits are the CPU's.
-// Before it stand: C (float or double: what is drawn), S (elements), FACULA_DRAW.
+// Before it stand: C (float or double: what is drawn), S (elements), FACULA_DRAW, FACULA_LONG, FACULA_FLOATING.
 #include "facula/cuda/walk.h"
 #include "facula/math_draws.h"
 
@@ -15,6 +15,7 @@ struct Params {
   double a, b;            // by the kind of draw
   int64_t low;
   uint64_t range;
+  double least, most;     // of kUniform, kExponential, kGeometric and integers of floating S
   int64_t bits, dense;
   Walk<1> walk;
 };
@@ -92,10 +93,16 @@ FD double poisson_one(double rate, ElementStream& uniform) {
 
 FD C stretched(const Params& p, C u) {
   if (p.a == 0 && p.b == 1) return u;
-  const C low = static_cast<C>(p.a), span = static_cast<C>(p.b - p.a), end = static_cast<C>(p.b);
-  const C v = u * span + low;
-  if (v < end) return v;
-  return low < end ? math::nextafter(end, low) : end;  // rounding may reach the end, which is outside
+  const C v = u * static_cast<C>(p.b - p.a) + static_cast<C>(p.a);
+  return limited(v, static_cast<C>(p.least), static_cast<C>(p.most));
+}
+FD int64_t integer(const Params& p, uint64_t at) {
+  const int64_t v = static_cast<int64_t>(static_cast<uint64_t>(p.low) + at);
+#if FACULA_FLOATING  // whose numbers thin out
+  return limited(v, static_cast<int64_t>(p.least), static_cast<int64_t>(p.most));
+#else
+  return v;
+#endif
 }
 
 }  // namespace facula
@@ -105,7 +112,7 @@ using namespace facula;
 extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_constant__ Params p) {
 #if FACULA_DRAW == 10  // kPoisson
   for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
-    if (p.chances[i] < 0) report(kBadRate, 0, 0);
+    if (!(p.chances[i] >= 0)) report(kBadRate, 0, 0);
     ElementStream stream{p, static_cast<uint64_t>(i), {}, 0};
     put(p, i, poisson_one(p.chances[i], stream));
   }
@@ -147,13 +154,13 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
 #if FACULA_DRAW == 0
       put(p, i, stretched(p, unit(w[k], static_cast<int>(p.bits))));
 #elif FACULA_DRAW == 1
-      put(p, i, p.a == 0 && p.b == 1 ? n[k] : n[k] * static_cast<C>(p.b) + static_cast<C>(p.low != 0 && i % 2 != 0 ? 0 : p.a));
+      put(p, i, p.a == 0 && p.b == 1 ? n[k] : scaled_normal(n[k], static_cast<C>(p.b), static_cast<C>(p.low != 0 && i % 2 != 0 ? 0 : p.a)));
 #elif FACULA_DRAW == 2
-      put(p, i, exponential(w[k]) * static_cast<C>(p.a));
+      put(p, i, limited(exponential(w[k]) * static_cast<C>(p.a), static_cast<C>(p.least), static_cast<C>(p.most)));
 #elif FACULA_DRAW == 3
-      put(p, i, static_cast<int64_t>(static_cast<uint64_t>(p.low) + ((static_cast<uint64_t>(w[k]) * p.range) >> 32)));
+      put(p, i, integer(p, (static_cast<uint64_t>(w[k]) * p.range) >> 32));
 #elif FACULA_DRAW == 4
-      put(p, i, static_cast<int64_t>(static_cast<uint64_t>(p.low) + (p.range == 0 ? w[k] : __umul64hi(w[k], p.range))));
+      put(p, i, integer(p, p.range == 0 ? w[k] : __umul64hi(w[k], p.range)));
 #elif FACULA_DRAW == 5
       put(p, i, w[k] < p.range);
 #elif FACULA_DRAW == 6
@@ -163,11 +170,11 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
         put(p, i, w[k] * 0x1p-32 < chance);
       }
 #elif FACULA_DRAW == 7
-      put(p, i, ::fmax(1.0, ::ceil(exponential(w[k]) * p.a)));
+      put(p, i, limited(::ceil(exponential(w[k]) * p.a), 1.0, p.most));
 #elif FACULA_DRAW == 8
       put(p, i, p.a + p.b * ::tan(3.14159265358979323846 * (unit(w[k], 53) + 0x1p-54 - 0.5)));
 #elif FACULA_DRAW == 9
-      put(p, i, math::exp(n[k] * static_cast<C>(p.b) + static_cast<C>(p.a)));
+      put(p, i, math::exp(scaled_normal(n[k], static_cast<C>(p.b), static_cast<C>(p.a))));
 #endif
     }
   }

@@ -15,10 +15,12 @@ using size_t = unsigned long;
 #define FACULA_MATH __device__ __forceinline__
 #define FACULA_MATH_LARGE __device__ __noinline__ inline
 #define FACULA_NOTE_ZERO_DIVISION() ::facula::report(::facula::kZeroDivision, 0, 0)
+#define FACULA_NOTE_NEGATIVE_POWER() ::facula::report(::facula::kNegativePower, 0, 0)
+#define FACULA_NOTE_OUTSIDE(low, high) ::facula::report(::facula::kOutside, low, high < 1e9 ? high : -1)
 
 namespace facula {
 // Errors of the data that only a kernel can see; the host reads them when it next waits.
-enum ErrorCode : int { kNoError, kZeroDivision, kIndexOutOfRange, kBadProbability, kBadRate };
+enum ErrorCode : int { kNoError, kZeroDivision, kIndexOutOfRange, kBadProbability, kBadRate, kNegativePower, kOutside };
 struct ErrorReport {
   volatile int code;
   volatile int64_t value, limit;

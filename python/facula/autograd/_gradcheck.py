@@ -290,6 +290,9 @@ def gradgradcheck(
     def first(*args):
         given, seeds = args[:count], args[count:]
         with enable_grad():
+            for t, original in zip(given, inputs, strict=True):
+                if facula.is_tensor(t) and original.requires_grad:
+                    t.requires_grad_()  # a dual tensor comes without
             results = _differentiable(_as_tuple(func(*given)))
             wanted = _differentiable(given)
             grads = grad(results, wanted, list(seeds), create_graph=True, allow_unused=True)

@@ -12,7 +12,7 @@ import contextlib
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from facula import _C
 from facula._exports import VENDORS
@@ -22,6 +22,9 @@ from facula.backends._backend import Backend, Buffer
 __all__ = [
     "Backend",
     "Buffer",
+    "MissingDtypeError",
+    "MissingKernelError",
+    "Refusal",
     "allow_fallback",
     "current_accelerator",
     "fallbacks",
@@ -30,9 +33,13 @@ __all__ = [
     "load_library",
     "names",
     "profile",
+    "refusals",
     "register",
     "reset_fallbacks",
 ]
+
+MissingDtypeError: type[TypeError] = _C._MissingDtypeError
+MissingKernelError: type[NotImplementedError] = _C._MissingKernelError
 
 _GROUP = "facula.backends"
 _loading: set[str] = set()
@@ -93,8 +100,20 @@ def fallbacks(name: str) -> dict[str, int]:
     return dict(sorted(_C._fallbacks(name).items(), key=lambda item: (-item[1], item[0])))
 
 
+class Refusal(NamedTuple):
+    """Calls that a device's kernel or template did not take, and the first reason it gave."""
+
+    calls: int
+    reason: str
+
+
+def refusals(name: str) -> dict[str, Refusal]:
+    """Operators for which the device `name` has a kernel or template that refused arguments."""
+    return {op: Refusal(*found) for op, found in sorted(_C._refusals(name).items())}
+
+
 def reset_fallbacks(name: str) -> None:
-    """Start counting anew."""
+    """Start counting anew, refusals too."""
     _C._fallbacks(name, True)
 
 

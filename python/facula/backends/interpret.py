@@ -136,6 +136,11 @@ class Interpreter:
             return self.extra[name](*args)
         if name == "mul0":
             return np.where(args[0] == 0, 0 * args[0], args[0] * args[1])
+        if name == "within":
+            x, low, high = args
+            if not bool(np.all((x >= low) & (x <= high))):
+                raise ValueError(f"all elements must be in [{low}, {high}], but one is not")
+            return x
         if name == "sigmoid":
             return 1 / (1 + np.exp(-args[0]))
         if name == "sigmoid_slope":

@@ -70,7 +70,7 @@ def multi_head_attention_forward(
     length, batch, embed = query.shape
     if embed != embed_dim_to_check:
         raise ValueError(f"{_NAME}(): query has {embed} features, expected {embed_dim_to_check}")
-    if embed % num_heads:
+    if num_heads < 1 or embed % num_heads:
         raise ValueError(f"{_NAME}(): {embed} features do not divide by num_heads {num_heads}")
     if tuple(key.shape[:2]) != tuple(value.shape[:2]) or key.shape[1] != batch:
         raise ValueError(

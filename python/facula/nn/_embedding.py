@@ -121,8 +121,9 @@ def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any
     else:
         end = facula.tensor([len(input)], dtype=offsets.dtype, device=offsets.device)
         starts, ends = offsets, facula.cat([offsets[1:], end])
+    inside = len(starts) == 0 or (int(ends.min()) >= 0 and int(ends.max()) <= len(input))
     lengths = ends - starts
-    if len(starts) and (int(starts[0]) != 0 or int(lengths.min()) < 0):
+    if not inside or (len(starts) and (int(starts[0]) != 0 or int(lengths.min()) < 0)):
         raise ValueError(
             f"embedding_bag(): offsets must begin with 0 and not fall, nor pass the {len(input)} "
             f"indices of input, got {offsets.tolist()}"

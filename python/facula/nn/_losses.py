@@ -107,10 +107,15 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Any:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1; vectors in the last dim."""
-    product = (input1 * input2).sum(-1)
-    epsilon = 1e-12
-    scale = ((input1.square().sum(-1) + epsilon) * (input2.square().sum(-1) + epsilon)).sqrt()
-    cos = product / scale
+    if input1.shape[-1:] != input2.shape[-1:]:
+        input1, input2 = facula.broadcast_tensors(input1, input2)
+
+    def unit(x: Any) -> Any:
+        # sqrt(|x|^2 + 1e-12), for which no square has to be in the range
+        norm = facula.linalg.vector_norm(x, 2, -1, keepdim=True)
+        return x / facula.hypot(norm, facula.full_like(norm, 1e-6))
+
+    cos = (unit(input1) * unit(input2)).sum(-1)
     zeros = facula.zeros_like(cos)
     close = facula.where(target == 1, 1 - cos, zeros)
     apart = facula.where(target == -1, (cos - margin).clamp_min(0), zeros)
@@ -189,11 +194,14 @@ def poisson_nll_loss(
     With `full`, Stirling's term target log target - target + log(2 pi target) / 2 is added where
     target > 1.
     """
-    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if log_input:
+        loss = input.exp() - _C._ops.mul0(target, input)
+    else:
+        loss = input - facula.xlogy(target, input + eps)
     if full:
         big = target > 1
         safe = facula.where(big, target, facula.ones_like(target))
-        stirling = safe * safe.log() - safe + 0.5 * (2 * math.pi * safe).log()
+        stirling = safe * safe.log() - safe + 0.5 * (safe.log() + math.log(2 * math.pi))
         loss = loss + facula.where(big, stirling, facula.zeros_like(stirling))
     return _reduce(loss, reduction, size_average, reduce, "poisson_nll_loss")
 
@@ -228,7 +236,8 @@ def gaussian_nll_loss(
     clamped = var.clone()
     with facula.no_grad():
         clamped.clamp_(min=eps)
-    loss = 0.5 * (clamped.log() + (input - target) ** 2 / clamped)
+    difference = input - target
+    loss = 0.5 * (clamped.log() + difference * (difference / clamped))
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return _reduce(loss, reduction, None, None, "gaussian_nll_loss")
@@ -295,7 +304,10 @@ def multilabel_soft_margin_loss(
     reduction: str = "mean",
 ) -> Any:
     """Mean over classes of the binary cross entropy of sigmoid(input), target 0 or 1."""
-    loss = -(target * _ops.logsigmoid(input) + (1 - target) * _ops.logsigmoid(-input))
+    loss = -(
+        _C._ops.mul0(target, _ops.logsigmoid(input))
+        + _C._ops.mul0(1 - target, _ops.logsigmoid(-input))
+    )
     if weight is not None:
         loss = loss * weight
     return _reduce(loss.mean(-1), reduction, size_average, reduce, "multilabel_soft_margin_loss")

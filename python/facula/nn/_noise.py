@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import facula
@@ -26,36 +27,79 @@ def check_probability(p: float, who: str) -> None:
         raise ValueError(f"{who}: p must be in [0, 1], not {p}")
 
 
-def _channels(input: Any, p: float, training: bool, inplace: bool, name: str, space: int) -> Any:
-    check_probability(p, f"{name}()")
-    if input.dim() not in (space + 1, space + 2):
-        raise RuntimeError(
-            f"{name}(): input is {tuple(input.shape)}, expected (N, C, ...) or (C, ...) "
-            f"with {space} dims after C"
-        )
-    if not training or p == 0.0:
-        return input
-    kept = [*input.shape[: input.dim() - space], *([1] * space)]
-    noise = facula.empty(kept, dtype=input.dtype, device=input.device)
-    noise.bernoulli_(1.0 - p)
-    if p < 1.0:
-        noise.div_(1.0 - p)
-    return input.mul_(noise) if inplace else input * noise
+def _draw_kept(input: Any, shape: list[int], p: float) -> Any:
+    """Which elements stay, in a shape that broadcasts to the input's: 1 - p of them."""
+    return facula.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1.0 - p) != 0
+
+
+def _channels(input: Any, p: float, inplace: bool, batched: bool) -> Any:
+    """Zero whole channels: of dim 1 in a batch, else of dim 0."""
+    led = 2 if batched else 1
+    kept = _draw_kept(input, [*input.shape[:led], *([1] * (input.dim() - led))], p)
+    scale = 1.0 / (1.0 - p) if p < 1.0 else 0.0
+    # A choice, not a product: what is dropped is 0 also where it was infinite.
+    if inplace:
+        return input.mul_(scale).masked_fill_(~kept, 0)
+    return facula.where(kept, input * scale, 0)
+
+
+def _warn_unusual(input: Any, name: str, space: int) -> None:
+    warnings.warn(
+        f"{name}(): input is {tuple(input.shape)}, but channels with {space} dims are expected: "
+        f"(N, C, ...) or (C, ...), {space + 2} or {space + 1} dims in all",
+        stacklevel=3,
+    )
 
 
 def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Zero whole channels of (N, C, L) or (C, L) with probability p (Tompson et al. 2015)."""
-    return _channels(input, p, training, inplace, "dropout1d", 1)
+    """Zero whole channels of (N, C, L) or (C, L) with probability p (Tompson et al. 2015).
+
+    Raises:
+        RuntimeError: input has another number of dims.
+    """
+    check_probability(p, "dropout1d()")
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d(): input is {tuple(input.shape)}, expected (N, C, L) or (C, L); "
+            "for single elements use dropout()"
+        )
+    return _channels(input, p, inplace, input.dim() == 3) if training and p > 0 else input
 
 
 def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Zero whole channels of (N, C, H, W) or (C, H, W) with probability p."""
-    return _channels(input, p, training, inplace, "dropout2d", 2)
+    """Zero whole channels of (N, C, H, W) with probability p.
+
+    As in torch, the first two dims are always N and C: of (N, C, L) channels are zeroed, of (N, C)
+    single elements; other than 3 or 4 dims warn.
+
+    Raises:
+        RuntimeError: input has less than 2 dims.
+    """
+    check_probability(p, "dropout2d()")
+    if input.dim() < 2:
+        raise RuntimeError(
+            f"dropout2d(): input is {tuple(input.shape)}, expected (N, C, H, W); "
+            "for single elements use dropout()"
+        )
+    if input.dim() not in (3, 4):
+        _warn_unusual(input, "dropout2d", 2)
+    return _channels(input, p, inplace, True) if training and p > 0 else input
 
 
 def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with probability p."""
-    return _channels(input, p, training, inplace, "dropout3d", 3)
+    """Zero whole channels of (N, C, D, H, W), or of (C, D, H, W), with probability p.
+
+    As in torch, all but 5 dims are taken as (C, ...); other than 4 or 5 dims warn.
+
+    Raises:
+        RuntimeError: input is 0-d.
+    """
+    check_probability(p, "dropout3d()")
+    if input.dim() < 1:
+        raise RuntimeError("dropout3d(): input is 0-d, expected (N, C, D, H, W) or (C, D, H, W)")
+    if input.dim() not in (4, 5):
+        _warn_unusual(input, "dropout3d", 3)
+    return _channels(input, p, inplace, input.dim() == 5) if training and p > 0 else input
 
 
 # Negative saturation value of selu: -scale * alpha (Klambauer et al. 2017).
@@ -67,14 +111,14 @@ def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int]
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return input.zero_() if inplace else input * 0.0
-    keep = facula.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1.0 - p)
+        return input.zero_() if inplace else facula.where(_draw_kept(input, shape, p), input, 0)
+    kept = _draw_kept(input, shape, p)
     # Scale and shift give back zero mean and unit variance.
     a = ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** -0.5
     b = -a * _ALPHA * p
-    noise = (keep - 1).mul_(-_ALPHA * a).add_(b)
-    keep = keep * a
-    return input.mul_(keep).add_(noise) if inplace else input * keep + noise
+    if inplace:
+        return input.masked_fill_(~kept, _ALPHA).mul_(a).add_(b)
+    return facula.where(kept, input, _ALPHA) * a + b
 
 
 def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import facula
@@ -21,8 +22,9 @@ _ops = _C._nn_functional
 
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """Divide by the p-norm along `dim`: input / max(norm, eps)."""
-    norm = facula.linalg.vector_norm(input, p, dim, keepdim=True).clamp_min(eps)
-    return facula.div(input, norm, out=out) if out is not None else input / norm
+    dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    unit = _C._ops._unit(input, p, list(dims), eps)
+    return unit if out is None else facula.mul(unit, 1, out=out)
 
 
 def pairwise_distance(
@@ -39,6 +41,8 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     """
     if input.dim() != 2:
         raise ValueError(f"pdist(): input is {tuple(input.shape)}, expected (N, M)")
+    if not p >= 0:
+        raise ValueError(f"pdist(): p must not be negative, got {p}")
     first, second = facula.triu_indices(len(input), len(input), 1, device=input.device)
     return facula.linalg.vector_norm(input[first] - input[second], p, -1)
 
@@ -88,7 +92,14 @@ def local_response_norm(
         raise ValueError(
             f"local_response_norm(): input is {tuple(input.shape)}, expected (N, C, *)"
         )
-    before = size // 2
-    square = pad(input.square().transpose(1, -1), (before, size - 1 - before))
-    mean = square.unfold(-1, size, 1).mean(-1).transpose(1, -1)
-    return input / (mean * alpha + k) ** beta
+    if size < 1:
+        raise ValueError(f"local_response_norm(): size must be at least 1, got {size}")
+    # No channel has more neighbours than there are channels.
+    before, after = (min(n, input.shape[1]) for n in (size // 2, size - 1 - size // 2))
+    windows = pad(input.transpose(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)
+    if alpha < 0 or k < 0:
+        mean = windows.square().sum(-1).transpose(1, -1) / float(size)
+        return input / (mean * alpha + k) ** beta
+    # The root of alpha * mean + k, for which no square has to be in the range.
+    norm = facula.linalg.vector_norm(windows, 2, -1).transpose(1, -1) * math.sqrt(alpha / size)
+    return input / facula.hypot(norm, facula.full_like(norm, math.sqrt(k))) ** (2 * beta)

@@ -9,6 +9,7 @@ from typing import Any
 import facula
 from facula import _C
 from facula.amp.autocast_mode import in_float32
+from facula.nn._sizes import check_size
 
 __all__ = [
     "adaptive_avg_pool2d",
@@ -134,6 +135,7 @@ def _max_unpool(dims: int) -> Callable[..., Any]:
                     f"is less than its stride {tuple(step)} away from {tuple(sizes)}"
                 )
             sizes = wanted
+        check_size(name, [*lead, *sizes], input)
         flat = facula.zeros(*lead, math.prod(sizes), dtype=input.dtype, device=input.device)
         places, values = indices.reshape(*lead, -1), input.reshape(*lead, -1)
         return flat.scatter(-1, places, values).reshape(*lead, *sizes)
@@ -146,6 +148,17 @@ def _max_unpool(dims: int) -> Callable[..., Any]:
     )
 
 
+def _power_scale(x: Any, p: float) -> Any:
+    """1, or the largest |x| where its power could leave the range."""
+    if x.numel() == 0 or not x.is_floating_point():
+        return 1.0
+    top = x.detach().abs().amax()
+    far = facula.finfo(x.dtype).max ** (0.5 / max(abs(p), 1.0))
+    outside = facula.logical_or(top > far, top < 1 / far)
+    outside = facula.logical_and(outside, facula.logical_and(top > 0, facula.isfinite(top)))
+    return facula.where(outside, top, facula.ones_like(top))
+
+
 def _lp_pool(dims: int) -> Callable[..., Any]:
     name = f"lp_pool{dims}d"
     average = getattr(_ops, f"avg_pool{dims}d")
@@ -153,10 +166,11 @@ def _lp_pool(dims: int) -> Callable[..., Any]:
     def function(
         input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> Any:
-        mean = average(input**norm_type, kernel_size, stride, 0, ceil_mode)
+        scale = _power_scale(input, float(norm_type))
+        mean = average((input / scale) ** norm_type, kernel_size, stride, 0, ceil_mode)
         # The same number, but for a gradient of zero where the sum is zero and its root has none.
-        total = mean.sign() * mean.abs().relu() * math.prod(ntuple(kernel_size, dims))
-        return total ** (1.0 / norm_type)
+        total = mean.sign() * mean.abs().relu() * float(math.prod(ntuple(kernel_size, dims)))
+        return total ** (1.0 / norm_type) * scale
 
     return _named(function, name, "(sum of x^p over each window)^(1/p), p being `norm_type`.")
 

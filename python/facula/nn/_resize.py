@@ -11,6 +11,7 @@ import facula
 from facula import _C
 from facula.amp.autocast_mode import in_float32
 from facula.nn._pooling import ntuple
+from facula.nn._sizes import check_size, empty_result
 
 __all__ = ["interpolate", "pad", "upsample", "upsample_bilinear", "upsample_nearest"]
 
@@ -28,6 +29,8 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         ValueError: unknown mode, an odd number of amounts, or an amount too large for the mode.
     """
     amounts = [operator.index(p) for p in pad]
+    if any(abs(a) > 1 << 62 for a in amounts):
+        raise ValueError(f"pad(): amounts must be from -2 ** 62 to 2 ** 62, got {tuple(pad)}")
     if len(amounts) % 2 or len(amounts) > 2 * input.dim():
         raise ValueError(
             f"pad(): got {len(amounts)} amounts for input {tuple(input.shape)}, expected pairs for "
@@ -66,6 +69,11 @@ def _by_index(input: Any, dim: int, before: int, after: int, mode: str) -> Any:
         raise RuntimeError(
             f"pad(): dim {dim} of size {size} with ({before}, {after}) has a negative size"
         )
+    shape = list(input.shape)
+    shape[dim] = size + before + after
+    check_size("pad", shape, input)
+    if 0 in shape:
+        return empty_result(input, shape)
     index = facula.arange(-before, size + after, device=input.device)
     if mode == "replicate":
         index = index.clamp(0, size - 1)
@@ -140,8 +148,13 @@ def interpolate(
     sizes, scales = _sizes(input, size, scale_factor, space, bool(recompute_scale_factor))
     if mode == "area":
         return getattr(_C._nn_functional, f"adaptive_avg_pool{space}d")(input, sizes)
+    shape = [*input.shape[:2], *sizes]
+    check_size("interpolate", shape, input)
+    if 0 in shape:
+        return empty_result(input, shape)
     result = input
-    for i in range(space):
+    # What shrinks first: nothing between is larger than both ends.
+    for i in sorted(range(space), key=lambda i: sizes[i] > input.shape[2 + i]):
         length = input.shape[2 + i]
         # A factor that leaves a size as it is, or in two dims doubles it, counts as exact; not in
         # the modes "bicubic" and "nearest-exact".
@@ -167,7 +180,12 @@ def _sizes(
     if size is not None:
         sizes = [int(n) for n in given]
     else:
-        sizes = [math.floor(n * float(f)) for n, f in zip(input.shape[2:], given, strict=True)]
+        if not all(0 < float(f) < math.inf for f in given):
+            raise ValueError(
+                f"interpolate(): scale_factor is {given}, expected positive finite numbers"
+            )
+        wide = [n * float(f) for n, f in zip(input.shape[2:], given, strict=True)]
+        sizes = [math.floor(min(n, 2.0**62)) for n in wide]  # see check_size
         if not recompute:
             scales = [float(f) for f in given]
     if min(sizes) <= 0 or 0 in input.shape[2:]:

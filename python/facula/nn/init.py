@@ -91,10 +91,14 @@ def trunc_normal_(
         )
     low, high = cdf((a - mean) / std), cdf((b - mean) / std)
     with facula.no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0)).add_(mean)
-        return tensor.clamp_(min=a, max=b)
+        # 16 bits of a uniform number would not reach far into the tails.
+        wide = tensor.dtype in (facula.float32, facula.float64)
+        drawn = tensor if wide else facula.empty_like(tensor, dtype=facula.float32)
+        drawn.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        drawn.clamp_(min=-1 + facula.finfo(drawn.dtype).eps / 2)  # at -1 it is infinite
+        drawn.erfinv_()
+        drawn.mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
+        return tensor if wide else tensor.copy_(drawn).clamp_(min=a, max=b)
 
 
 def constant_(tensor: Any, val: float) -> Any:
@@ -129,13 +133,13 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     sizes = tuple(tensor.shape)
     if len(sizes) not in (3, 4, 5):
         raise ValueError(f"dirac_(): tensor has {len(sizes)} dims, expected 3, 4 or 5")
-    if sizes[0] % groups:
+    if groups < 1 or sizes[0] % groups:
         raise ValueError(f"dirac_(): {sizes[0]} output channels do not divide by groups {groups}")
     per_group = sizes[0] // groups
     centre = tuple(s // 2 for s in sizes[2:])
     with facula.no_grad():
         tensor.zero_()
-        for group in range(groups):
+        for group in range(groups if per_group > 0 else 0):
             for d in range(min(per_group, sizes[1])):
                 tensor[(group * per_group + d, d, *centre)] = 1
     return tensor

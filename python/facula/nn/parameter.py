@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import _C
 
 __all__ = ["Buffer", "Parameter"]
 
@@ -23,6 +24,8 @@ class Parameter(facula.Tensor):
     Operations on a parameter give plain tensors.
     """
 
+    _results_are_plain = True
+
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = facula.empty(0)
@@ -33,7 +36,7 @@ class Parameter(facula.Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
             return memo[id(self)]
-        result = type(self)(self.detach().clone(), self.requires_grad)
+        result = type(self)(_C._deep_copy(self, memo), self.requires_grad)
         memo[id(self)] = result
         return result
 
@@ -53,6 +56,7 @@ class Buffer(facula.Tensor):
     """
 
     persistent: bool
+    _results_are_plain = True
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         if data is None:
@@ -66,6 +70,6 @@ class Buffer(facula.Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
         if id(self) in memo:
             return memo[id(self)]
-        result = type(self)(self.detach().clone(), persistent=self.persistent)
+        result = type(self)(_C._deep_copy(self, memo), persistent=self.persistent)
         memo[id(self)] = result
         return result

@@ -55,7 +55,9 @@ def make_tensor(
         part = real.get(str(dtype).rpartition(".")[2], dtype)
 
         def draw() -> Any:
-            return facula.rand(full, dtype=part, device=device) * (high - low) + low
+            drawn = facula.rand(full, dtype=part, device=device) * (high - low) + low
+            # Rounding may reach the end, which is outside.
+            return facula.where(drawn < high, drawn, low)
 
         result = facula.complex(draw(), draw()) if dtype.is_complex else draw()
     else:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 from operator import attrgetter
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -110,8 +111,8 @@ def _default(text: str) -> Any:
         return Named(text)
 
 
-def evaluate(text: str, rng: np.random.Generator) -> Sample:
-    """The arguments that a sample's text stands for."""
+def evaluate(text: str | CodeType, rng: np.random.Generator) -> Sample:
+    """The arguments that a sample's text stands for, or the compiled call of `call` with it."""
 
     def varying(array: Any) -> Varying:
         return np.asarray(array).view(Varying)
@@ -143,7 +144,8 @@ def evaluate(text: str, rng: np.random.Generator) -> Sample:
         "nan": np.nan,
         **{name: Named(name) for name in _NAMES},
     }
-    sample = eval(f"call({text})", {"__builtins__": {"slice": slice}}, names)
+    code = f"call({text})" if isinstance(text, str) else text
+    sample = eval(code, {"__builtins__": {"slice": slice}}, names)
     assert isinstance(sample, Sample)
     return sample
 

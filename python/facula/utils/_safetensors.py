@@ -15,6 +15,7 @@ import json
 import math
 import mmap as mmap_module
 import os
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -64,6 +65,24 @@ def header(parts: list[tuple[str, str, list[int], memoryview]], metadata: dict[s
     return len(text).to_bytes(8, "little") + text
 
 
+# A header may hold the CRC-32 of itself, computed with zeros in its place.
+_SEAL = "header_crc32"
+_ZEROS = "0" * 8
+UNSEALED = {_SEAL: _ZEROS}
+_SEAL_PATTERN = re.compile(rb'"%s":"([0-9a-f]{8})"' % _SEAL.encode())
+
+
+def seal(header: bytes) -> bytes:
+    """Fill in the checksum of a header that was made with `UNSEALED` in its metadata."""
+    (start, end) = _only_match(header).span(1)  # type: ignore[union-attr]
+    return header[:start] + b"%08x" % zlib.crc32(header) + header[end:]
+
+
+def _only_match(header: bytes) -> re.Match[bytes] | None:
+    found = list(_SEAL_PATTERN.finditer(header))
+    return found[0] if len(found) == 1 else None
+
+
 class Entry(NamedTuple):
     """One tensor in a file; begin and end count from the start of the data."""
 
@@ -99,6 +118,16 @@ class Contents:
             return self.buffer, offset
         # Other writers need not align; a tensor must be.
         return bytearray(memoryview(self.buffer)[offset : self.data_start + entry.end]), 0
+
+    def is_sealed(self) -> bool:
+        """Whether the header holds a checksum of itself that is right."""
+        header = bytes(memoryview(self.buffer)[: self.data_start])
+        match = _only_match(header)
+        if match is None:
+            return False
+        start, end = match.span(1)
+        cleared = header[:start] + _ZEROS.encode() + header[end:]
+        return match[1] == b"%08x" % zlib.crc32(cleared)
 
     def crc32(self) -> int:
         """CRC-32 of the data."""

@@ -5,15 +5,16 @@
 #include "loops.h"
 #include "templates.h"
 
-namespace @NAME@ {
-static thread_local bool divided_by_zero = false;
+namespace @NAME @{static thread_local bool divided_by_zero = false, negative_power = false, outside = false;
 }
-#define FACULA_NOTE_ZERO_DIVISION() @NAME@::divided_by_zero = true
+#define FACULA_NOTE_ZERO_DIVISION() @NAME @ ::divided_by_zero = true
+#define FACULA_NOTE_NEGATIVE_POWER() @NAME @ ::negative_power = true
+#define FACULA_NOTE_OUTSIDE(low, high) @NAME @ ::outside = true
 #include "facula/math.h"
 
-namespace @NAME@ {
+namespace @NAME @{
 
-namespace math = facula::math;
+    namespace math = facula::math;
 
 namespace {
 
@@ -56,10 +57,14 @@ std::unordered_map<std::string, const Entry*> table_of(const Entry (&entries)[N]
 template <typename F>
 void by_type(int32_t dtype, const F& fn) {
   switch (dtype) {
-    case FACULA_BOOL: return fn(bool{});
-    case FACULA_INT64: return fn(int64_t{});
-    case FACULA_FLOAT32: return fn(float{});
-    default: return fn(double{});
+    case FACULA_BOOL:
+      return fn(bool{});
+    case FACULA_INT64:
+      return fn(int64_t{});
+    case FACULA_FLOAT32:
+      return fn(float{});
+    default:
+      return fn(double{});
   }
 }
 
@@ -89,7 +94,7 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   std::vector<FaculaValue> values(call->values, call->values + call->nvalues);
   const uint32_t masks = call->masks;
   return enqueue(call->index, call->stream, [=] {
-    divided_by_zero = false;
+    divided_by_zero = negative_power = outside = false;
     std::vector<Tile> in_tiles(ins.size()), out_tiles(outs.size());
     std::vector<const void*> in_ptrs;
     std::vector<void*> out_ptrs;
@@ -104,9 +109,8 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
           const Operand& o = ins[i];
           const int64_t stride = inner != 0 && !o.scalar ? o.strides.back() : 0;
           const char* const p = o.scalar ? o.base() : o.at(index) + at * stride;
-          by_type((masks >> i & 1u) != 0 ? int32_t{FACULA_BOOL} : compute, [&]<typename T>(T) {
-            load(o.dtype, p, stride, n, reinterpret_cast<T*>(in_tiles[i].bytes));
-          });
+          by_type((masks >> i & 1u) != 0 ? int32_t{FACULA_BOOL} : compute,
+                  [&]<typename T>(T) { load(o.dtype, p, stride, n, reinterpret_cast<T*>(in_tiles[i].bytes)); });
         }
         entry->fn(n, out_ptrs.data(), in_ptrs.data(), values.data());
         for (size_t i = 0; i < outs.size(); ++i) {
@@ -119,6 +123,8 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
       }
     });
     if (divided_by_zero) return fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
+    if (outside) return fail(FACULA_DEVICE_ERROR, "an element is not within the limits that the operator states");
+    if (negative_power) return fail(FACULA_DEVICE_ERROR, "integers have no negative integer powers");
     return int32_t{FACULA_OK};
   });
 }

@@ -5,7 +5,8 @@
 // functions live in a namespace of the instruction set they are compiled for: a linker must never
 // merge code for a new processor into what an old one runs. A device may define FACULA_MATH, which
 // stands before each function, FACULA_MATH_LARGE, before those with loops, and
-// FACULA_NOTE_ZERO_DIVISION, for integer divisions by zero.
+// FACULA_NOTE_ZERO_DIVISION, for integer divisions by zero, FACULA_NOTE_NEGATIVE_POWER, for integers to
+// negative integer powers, and FACULA_NOTE_OUTSIDE, for what is not within the limits that a formula states.
 #pragma once
 
 #include <cmath>
@@ -26,6 +27,12 @@
 #endif
 #ifndef FACULA_NOTE_ZERO_DIVISION
 #define FACULA_NOTE_ZERO_DIVISION() (void)0
+#endif
+#ifndef FACULA_NOTE_NEGATIVE_POWER
+#define FACULA_NOTE_NEGATIVE_POWER() (void)0
+#endif
+#ifndef FACULA_NOTE_OUTSIDE
+#define FACULA_NOTE_OUTSIDE(low, high) (void)0
 #endif
 
 namespace facula::math {
@@ -143,6 +150,20 @@ FACULA_MATH bool isinf(T z) {
 template <Complex T>
 FACULA_MATH bool isfinite(T z) {
   return isfinite(z.real()) & isfinite(z.imag());
+}
+
+// ---- limits: `x` itself; what is not within them, NaN too, is noted ----
+
+template <Float T>
+FACULA_MATH T within(T x, T low, T high, T& outside) {
+  outside = ((x >= low) & (x <= high)) ? outside : T(1);
+  return x;
+}
+template <Float T>
+FACULA_MATH T within(T x, T low, T high) {
+  if (!((x >= low) & (x <= high))) [[unlikely]]
+    FACULA_NOTE_OUTSIDE(low, high);
+  return x;
 }
 
 // ---- functions of the C library ----
@@ -398,15 +419,14 @@ FACULA_MATH T lcm(T a, T b) {
 
 // ---- integer powers and bits ----
 
-// Of a negative exponent only 1 and -1 have an integer power; the others give 0.
+// Integers have no negative powers, 1 and -1 too: a rule for dtypes, not for values.
 template <Int T>
 FACULA_MATH T pow(T base, T exponent) {
   if constexpr (std::is_same_v<T, bool>) {
     return base || !exponent;
   } else {
-    if (exponent < 0) {
-      if (base == T(1)) return T(1);
-      if (base == static_cast<T>(-1)) return exponent % 2 == 0 ? T(1) : static_cast<T>(-1);
+    if (exponent < T(0)) [[unlikely]] {
+      FACULA_NOTE_NEGATIVE_POWER();
       return T(0);
     }
     std::make_unsigned_t<T> result = 1, factor = static_cast<std::make_unsigned_t<T>>(base);
@@ -464,9 +484,20 @@ FACULA_MATH float product_rest(float x, float y, float p) {
 
 // ---- complex arithmetic: the textbook product, and Smith's quotient against overflow ----
 
+// A product that is rounded before anything is added to it: GCC's vectors of differences and sums in turn
+// are fused with products in spite of -ffp-contract=off, and a single element is not.
+template <typename R>
+FACULA_MATH R product(R a, R b) {
+#ifdef FACULA_ROUNDED
+  return FACULA_ROUNDED(a * b);
+#else
+  return a * b;
+#endif
+}
 template <typename R>
 FACULA_MATH std::complex<R> mul(std::complex<R> a, std::complex<R> b) {
-  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+  return {product(a.real(), b.real()) - product(a.imag(), b.imag()),
+          product(a.real(), b.imag()) + product(a.imag(), b.real())};
 }
 // A number times an element: a real number makes no NaN of the zero beside an infinity.
 template <typename R>
@@ -483,8 +514,9 @@ FACULA_MATH std::complex<R> div(std::complex<R> a, std::complex<R> b) {
   const bool wide = std::fabs(c) >= std::fabs(d);
   const R ratio = wide ? d / c : c / d;
   const R scale = 1 / (wide ? c + d * ratio : d + c * ratio);
-  return wide ? std::complex<R>((a.real() + a.imag() * ratio) * scale, (a.imag() - a.real() * ratio) * scale)
-              : std::complex<R>((a.real() * ratio + a.imag()) * scale, (a.imag() * ratio - a.real()) * scale);
+  const R x = product(a.real(), ratio), y = product(a.imag(), ratio);
+  return wide ? std::complex<R>((a.real() + y) * scale, (a.imag() - x) * scale)
+              : std::complex<R>((x + a.imag()) * scale, (y - a.real()) * scale);
 }
 template <typename R>
 FACULA_MATH std::complex<R> div(R a, std::complex<R> b) {

@@ -128,6 +128,18 @@ FACULA_MATH double exponential(uint64_t v) {
   return y > 0x1p-1022 ? y : 0x1p-54;
 }
 
+// Of an infinite deviation 0 draws the mean.
+template <typename F>
+FACULA_MATH F scaled_normal(F x, F std, F mean) {
+  return x == 0 ? mean : x * std + mean;
+}
+// Rounding may leave what is drawn from.
+template <typename F>
+FACULA_MATH F limited(F x, F least, F most) {
+  x = x < least ? least : x;
+  return x > most ? most : x;
+}
+
 }  // namespace FACULA_ISA
 
 }  // namespace facula::draws

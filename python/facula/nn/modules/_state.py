@@ -199,8 +199,10 @@ class StateDictMixin:
                 f"Error(s) in loading state_dict for {type(self).__name__} (nothing was loaded):"
                 + lines
             )
-        for module, name, tensor in plan:
-            _write(module, name, tensor, assign)
+        if assign:
+            _assign(plan, [module for _, module in modules])
+        else:
+            _copy(plan)
         for module, state in extra:
             module.set_extra_state(state)
         for _, module in modules:
@@ -282,17 +284,35 @@ def _faults(report: LoadReport, errors: list[str], strict: bool, on_mismatch: st
     return faults
 
 
-def _write(module: Any, name: str, tensor: Any, assign: bool) -> None:
-    if not assign:
-        target = module._parameters.get(name)
-        if target is None:
-            target = module._buffers[name]
-        with facula.no_grad():
-            target.copy_(tensor)
-        return
-    if name in module._parameters:
-        if not isinstance(tensor, Parameter):
-            tensor = Parameter(tensor, module._parameters[name].requires_grad)
-        module._parameters[name] = tensor
-    else:
-        module._buffers[name] = tensor
+def _copy(plan: list[tuple[Any, str, Any]]) -> None:
+    with facula.no_grad():
+        for module, name, tensor in plan:
+            _own_tensor(module, name).copy_(tensor)
+
+
+def _assign(plan: list[tuple[Any, str, Any]], modules: list[Any]) -> None:
+    """Put the given tensors into the modules; what was one tensor under many names stays one.
+
+    Where a state dict has different values for the names of one tensor the last holds, as it does
+    in a copy.
+    """
+    chosen: dict[int, Any] = {}
+    for module, name, tensor in plan:
+        old = _own_tensor(module, name)
+        if isinstance(old, Parameter) and not isinstance(tensor, Parameter):
+            tensor = Parameter(tensor, old.requires_grad)
+        chosen[id(old)] = tensor
+    slots = [
+        (table, name, chosen[id(tensor)])
+        for module in modules
+        for table in (module._parameters, module._buffers)
+        for name, tensor in table.items()
+        if id(tensor) in chosen
+    ]
+    for table, name, tensor in slots:
+        table[name] = tensor
+
+
+def _own_tensor(module: Any, name: str) -> Any:
+    parameter = module._parameters.get(name)
+    return module._buffers[name] if parameter is None else parameter

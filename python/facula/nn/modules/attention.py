@@ -7,6 +7,7 @@ from typing import Any
 import facula
 from facula.nn import functional as F
 from facula.nn import init
+from facula.nn._sizes import check_features
 from facula.nn.modules.linear import Linear
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
@@ -48,6 +49,7 @@ class MultiheadAttention(Module):
                 "MultiheadAttention: embed_dim and num_heads must be greater than 0, got "
                 f"{embed_dim} and {num_heads}"
             )
+        check_features("MultiheadAttention", embed_dim=embed_dim)
         if embed_dim % num_heads:
             raise ValueError(
                 f"MultiheadAttention: embed_dim {embed_dim} must be divisible by num_heads "

@@ -12,6 +12,8 @@ from facula.nn.parameter import Parameter
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
+MOST_LAYERS = 1 << 16  # that one constructor makes
+
 
 def _position(index: Any, length: int) -> int:
     index = operator.index(index)

@@ -75,10 +75,10 @@ class GroupNorm(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if num_channels % num_groups:
+        if num_groups < 1 or num_channels % num_groups:
             raise ValueError(
                 f"GroupNorm: num_channels {num_channels} must be divisible by num_groups "
-                f"{num_groups}"
+                f"{num_groups}, which is at least 1"
             )
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine

@@ -12,6 +12,8 @@ from typing import Any
 
 import facula
 from facula.nn import init
+from facula.nn._sizes import check_features
+from facula.nn.modules.container import MOST_LAYERS
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 from facula.nn.utils.rnn import PackedSequence
@@ -87,8 +89,11 @@ class RNNBase(Module):
             raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
         if hidden_size <= 0:
             raise ValueError("hidden_size must be greater than zero")
+        check_features(type(self).__name__, input_size=input_size, hidden_size=hidden_size)
         if num_layers <= 0:
             raise ValueError("num_layers must be greater than zero")
+        if num_layers > MOST_LAYERS:
+            raise ValueError(f"num_layers must be at most {MOST_LAYERS}, got {num_layers}")
         if proj_size < 0:
             raise ValueError(
                 "proj_size should be a positive integer or zero to disable projections"
@@ -369,6 +374,7 @@ class RNNCellBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_features(type(self).__name__, input_size=input_size, hidden_size=hidden_size)
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = num_chunks * hidden_size
 

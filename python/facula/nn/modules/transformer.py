@@ -10,7 +10,7 @@ import facula
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn.modules.attention import MultiheadAttention
-from facula.nn.modules.container import ModuleList
+from facula.nn.modules.container import MOST_LAYERS, ModuleList
 from facula.nn.modules.dropout import Dropout
 from facula.nn.modules.linear import Linear
 from facula.nn.modules.module import Module
@@ -187,6 +187,8 @@ class TransformerDecoderLayer(Module):
 
 
 def _copies(module: Module, count: int) -> ModuleList:
+    if count > MOST_LAYERS:
+        raise ValueError(f"the number of layers must be at most {MOST_LAYERS}, got {count}")
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 

@@ -14,6 +14,16 @@ def _listed(tensors: Any) -> list[Any]:
     return [tensors] if isinstance(tensors, facula.Tensor) else list(tensors)
 
 
+def _norms(tensors: list[Any], norm_type: float) -> Any:
+    """The norm of each tensor, those of 16-bit floats in float32, whose range they may need."""
+    device = tensors[0].device
+    norms = []
+    for t in tensors:
+        wide = facula.float32 if t.dtype in (facula.float16, facula.bfloat16) else None
+        norms.append(facula.linalg.vector_norm(t, norm_type, dtype=wide).to(device))
+    return facula.stack(norms)
+
+
 def get_total_norm(
     tensors: Iterable[Any],
     norm_type: float = 2.0,
@@ -25,10 +35,12 @@ def get_total_norm(
     norm_type = float(norm_type)
     if not tensors:
         return facula.tensor(0.0)
-    device = tensors[0].device
     with facula.no_grad():
-        norms = [facula.linalg.vector_norm(t, norm_type) for t in tensors]
-        total = facula.linalg.vector_norm(facula.stack([n.to(device) for n in norms]), norm_type)
+        total = facula.linalg.vector_norm(_norms(tensors, norm_type), norm_type)
+    return _checked(total, norm_type, error_if_nonfinite)
+
+
+def _checked(total: Any, norm_type: float, error_if_nonfinite: bool) -> Any:
     if error_if_nonfinite and not bool(facula.isfinite(total)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients is non-finite, so it cannot be "
@@ -42,11 +54,15 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale the gradients by max_norm / total_norm where that is below 1."""
     with facula.no_grad():
-        # Without a comparison: that would have to wait for the device.
-        scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-        for parameter in _listed(parameters):
-            if parameter.grad is not None:
-                parameter.grad.mul_(scale.to(parameter.grad.device))
+        _clip(_listed(parameters), float(max_norm), total_norm, 1e-6)
+
+
+def _clip(parameters: list[Any], max_norm: float, total_norm: Any, epsilon: float) -> None:
+    # Without a comparison: that would have to wait for the device.
+    scale = (max_norm / (total_norm + epsilon)).clamp(max=1.0)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(scale.to(parameter.grad.device))
 
 
 def clip_grad_norm_(
@@ -66,8 +82,16 @@ def clip_grad_norm_(
     """
     parameters = _listed(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
-    total = get_total_norm(grads, norm_type, error_if_nonfinite)
-    clip_grads_with_norm_(parameters, max_norm, total)
+    if not grads:
+        return facula.tensor(0.0)
+    norm_type = float(norm_type)
+    with facula.no_grad():
+        norms = _norms(grads, norm_type)
+        total = _checked(facula.linalg.vector_norm(norms, norm_type), norm_type, error_if_nonfinite)
+        # Scaled down, in which the norm stays in the range where its parts are.
+        far = 1.0 if norm_type == 0 or max_norm < 1e-15 else 2.0**-64
+        scaled = total if far == 1 else facula.linalg.vector_norm(norms * far, norm_type)
+        _clip(parameters, float(max_norm) * far, scaled, 1e-6 * far)
     return total
 
 

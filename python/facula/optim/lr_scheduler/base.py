@@ -22,8 +22,13 @@ class LRScheduler:
 
     Args:
         optimizer: whose groups' "lr" is set.
-        last_epoch: -1 to start, else the last epoch done (groups then need "initial_lr").
+        last_epoch: -1 to start, else the last epoch done (groups then need "initial_lr"). A
+            schedule that multiplies the current rate takes the one that the groups hold as that of
+            the epoch that begins: an optimizer's state, loaded, holds it.
     """
+
+    # Whether `get_lr` makes a rate from the last one; then none is made of a rate that was loaded.
+    _follows_current = False
 
     def __init__(self, optimizer: Any, last_epoch: int = -1) -> None:
         self.optimizer = checked_optimizer(optimizer)
@@ -37,7 +42,15 @@ class LRScheduler:
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._last_lr: list[float] = []
-        self.step()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Enter the first epoch, which a loaded optimizer may have entered already."""
+        if self.last_epoch >= 0 and self._follows_current:
+            self.last_epoch += 1
+            self._last_lr = self._current()
+        else:
+            self.step()
 
     def get_lr(self) -> list[float]:
         """Compute the rate of each group for `last_epoch`."""

@@ -65,6 +65,8 @@ class LambdaLR(_Lambdas):
 class MultiplicativeLR(_Lambdas):
     """The current rate * lr_lambda(epoch), from epoch 1 on."""
 
+    _follows_current = True
+
     def get_lr(self) -> list[float]:
         if self.last_epoch <= 0:
             return self._current()
@@ -76,6 +78,8 @@ class MultiplicativeLR(_Lambdas):
 
 class StepLR(LRScheduler):
     """Times gamma every step_size epochs."""
+
+    _follows_current = True
 
     def __init__(
         self, optimizer: Any, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -96,6 +100,8 @@ class StepLR(LRScheduler):
 
 class MultiStepLR(LRScheduler):
     """Times gamma at each of the milestones."""
+
+    _follows_current = True
 
     def __init__(
         self, optimizer: Any, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -125,6 +131,8 @@ class MultiStepLR(LRScheduler):
 class ConstantLR(LRScheduler):
     """Times factor until epoch total_iters, then the full rate."""
 
+    _follows_current = True
+
     def __init__(
         self,
         optimizer: Any,
@@ -151,6 +159,8 @@ class ConstantLR(LRScheduler):
 
 class LinearLR(LRScheduler):
     """The factor goes linearly from start_factor to end_factor over total_iters epochs."""
+
+    _follows_current = True
 
     def __init__(
         self,
@@ -186,6 +196,8 @@ class LinearLR(LRScheduler):
 class ExponentialLR(LRScheduler):
     """Times gamma every epoch."""
 
+    _follows_current = True
+
     def __init__(self, optimizer: Any, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -201,6 +213,8 @@ class ExponentialLR(LRScheduler):
 
 class PolynomialLR(LRScheduler):
     """initial_lr * (1 - epoch / total_iters)^power, 0 from total_iters on."""
+
+    _follows_current = True
 
     def __init__(
         self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -222,6 +236,8 @@ class PolynomialLR(LRScheduler):
 
 class CosineAnnealingLR(LRScheduler):
     """eta_min + (initial_lr - eta_min) (1 + cos(pi epoch / T_max)) / 2 (Loshchilov 2017)."""
+
+    _follows_current = True
 
     def __init__(
         self, optimizer: Any, T_max: int, eta_min: float = 0.0, last_epoch: int = -1

@@ -36,6 +36,12 @@ class SequentialLR(LRScheduler):
         self._schedulers, self._milestones = list(schedulers), list(milestones)
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
+        if last_epoch >= 0:
+            # Each may have changed the rate when it was made: the one whose turn it is says it.
+            turn, begin = self._turn()
+            self._schedulers[turn].step(self.last_epoch - begin)
+            self._last_lr = self._schedulers[turn].get_last_lr()
+            return
         # Each scheduler took its first step when it was made: start over with the first alone.
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
@@ -44,12 +50,17 @@ class SequentialLR(LRScheduler):
         self._schedulers[0].step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
+    def _turn(self) -> tuple[int, int]:
+        """Which scheduler's turn it is, and the epoch at which that began."""
+        turn = bisect_right(self._milestones, self.last_epoch)
+        return turn, self._milestones[turn - 1] if turn else 0
+
     def step(self, epoch: int | None = None) -> None:
         """Step the scheduler whose turn it is; at its milestone it starts from epoch 0."""
         self.last_epoch += 1
-        turn = bisect_right(self._milestones, self.last_epoch)
+        turn, begin = self._turn()
         scheduler = self._schedulers[turn]
-        if turn > 0 and self._milestones[turn - 1] == self.last_epoch:
+        if turn > 0 and begin == self.last_epoch:
             scheduler.step(0)
         else:
             scheduler.step()

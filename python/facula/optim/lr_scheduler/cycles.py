@@ -30,14 +30,15 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 
+    def _begin(self) -> None:
+        self.step(self.last_epoch + 1)
+
     def get_lr(self) -> list[float]:
         cos = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * cos for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
         """Go to the next epoch, or to `epoch`, which may be a fraction."""
-        if epoch is None and self.last_epoch < 0:
-            epoch = 0
         if epoch is None:
             epoch = self.last_epoch + 1
             self.T_cur += 1
@@ -125,6 +126,10 @@ class CyclicLR(_Cycle):
             raise ValueError(
                 f"CyclicLR: scale_mode must be 'cycle' or 'iterations', not {scale_mode!r}"
             )
+        if not step_size_up > 0:
+            raise ValueError(f"CyclicLR: step_size_up must be positive, not {step_size_up}")
+        if step_size_down is not None and step_size_down < 0:
+            raise ValueError(f"CyclicLR: step_size_down must not be negative, not {step_size_down}")
         lows = one_each("base_lr", base_lr, len(groups))
         self.max_lrs = one_each("max_lr", max_lr, len(groups))
         if last_epoch == -1:
@@ -241,14 +246,16 @@ class OneCycleLR(_Cycle):
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
-                f"step() was called {step} times, but total_steps is {self.total_steps}"
+                f"OneCycleLR: step() was called {step} times, but the cycle has {self.total_steps} "
+                "steps (total_steps)"
             )
         rates = []
         for group in self.optimizer.param_groups:
             start = 0.0
             for i, (end, lr0, lr1, m0, m1) in enumerate(self._phases):
                 if step <= end or i == len(self._phases) - 1:
-                    part = (step - start) / (end - start)
+                    # The last step() of a loop over total_steps batches comes after the end.
+                    part = min((step - start) / (end - start), 1.0) if end > start else 1.0
                     rates.append(self._between(group[lr0], group[lr1], part))
                     if self.cycle_momentum:
                         momentum = self._between(group[m0], group[m1], part)

@@ -11,7 +11,9 @@ __all__ = ["default_collate", "default_convert"]
 
 
 def _is_array(value: Any) -> bool:
-    # By its protocol, so that NumPy is not imported to find out.
+    # By its protocol, so that NumPy is not imported to find out. NumPy's strings are Python's too.
+    if isinstance(value, (str, bytes)):
+        return False
     return hasattr(value, "__array_interface__") and not isinstance(value, facula.Tensor)
 
 
