@@ -243,7 +243,8 @@ void std_mean_correction(const Tensor& self, OptionalDims dim, const std::option
   moments<true>(self, dim, correction, out0, out1);
 }
 
-void scaled_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, double scale, const Tensor& out) {
+void scaled_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, std::optional<ScalarType>, double scale,
+                 const Tensor& out) {
   if (out.numel() == 0) return;
   if (x.numel() == 0) return fill(out, 0.0);
   const double p = ord.as_double();
@@ -273,9 +274,9 @@ void scaled_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, dou
   reduce(spec, self, dims, out);
 }
 
-void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, std::optional<ScalarType>,
+void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, std::optional<ScalarType> dtype,
                  const Tensor& out) {
-  scaled_norm(x, ord, dim, keepdim, 1.0, out);
+  scaled_norm(x, ord, dim, keepdim, dtype, 1.0, out);
 }
 
 }  // namespace facula::cpu
