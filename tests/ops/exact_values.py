@@ -102,7 +102,7 @@ def _erfinv(x: Any) -> list[Any]:
 
 def _after(value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     def derivatives(x: Any) -> list[Any]:
-        later = mp.taylor(slope, x, 3)
+        later = mp.taylor(slope, x, 3, chop=False)
         return [value(x), *(c * mp.factorial(k) for k, c in enumerate(later))]
 
     return derivatives

@@ -73,6 +73,8 @@ def error(got: Any, want: Any, dtype: str, terms: Any = 0) -> float:
     info = np.finfo(UNITS.get(dtype, dtype))
     if isinstance(want, mp.mpc):
         size = max(abs(want.real), abs(want.imag))
+        if size > float(info.max):
+            return 0.0
         return max(
             error(getattr(got, part), getattr(want, part), UNITS[dtype], size)
             for part in ("real", "imag")
@@ -105,8 +107,8 @@ def plane(dtype: str) -> np.ndarray:
     return (x + 1j * y).ravel().astype(dtype)
 
 
-def check_values(name: str, dtype: str) -> None:
-    args = [plane(dtype)] if dtype in UNITS else points(name, dtype)
+def check_values(name: str, dtype: str, step: int = 1) -> None:
+    args = [a[::step] for a in ([plane(dtype)] if dtype in UNITS else points(name, dtype))]
     got = OPERATORS[name].function()(*(fa.tensor(a) for a in args)).numpy()
     most = limit(name, dtype)
     for result, *values in zip(got, *args, strict=True):
@@ -122,10 +124,10 @@ def check_values(name: str, dtype: str) -> None:
 
 
 def check_all() -> None:
-    """All real values, for a level of instructions."""
+    """Some real values of each function, for a level of instructions."""
     for name in VALUES:
         for dtype in ("float64", "float32"):
-            check_values(name, dtype)
+            check_values(name, dtype, step=3)
 
 
 def test_every_function_has_an_exact_value() -> None:
@@ -190,7 +192,7 @@ def taylor(name: str, x: Any, known: Any) -> list[Any] | None:
             found = (
                 DERIVATIVES[name](mp.mpf(x))
                 if name in DERIVATIVES
-                else [c * mp.factorial(k) for k, c in enumerate(mp.taylor(function, x, 4))]
+                else [c * mp.factorial(k) for k, c in enumerate(mp.taylor(function, x, 4, chop=False))]
             )
         except (ZeroDivisionError, ValueError, OverflowError, mp.libmp.ComplexResult):
             return None
@@ -198,7 +200,10 @@ def taylor(name: str, x: Any, known: Any) -> list[Any] | None:
             if any(isinstance(c, mp.mpc) and c.imag for c in found):
                 return None
             found = [mp.re(c) for c in found]
-        return found if all(mp.isfinite(c) and abs(c) < 1e60 for c in found) else None
+        if not all(mp.isfinite(c) and abs(c) < 1e60 for c in found):
+            return None
+        least = max(map(abs, found[1:])) * mp.mpf("1e-40")  # what differences leave of zeros
+        return [c if abs(c) > least else mp.mpf(0) for c in found]
 
 
 KINKS = {  # where a function is not smooth, and where mpmath continues it beyond its real domain
