@@ -352,7 +352,10 @@ def _ulp(fields: Fields) -> tuple[tuple[str, float], ...]:
             if limit >= 0.5:
                 found.append((key, limit))
             else:
-                fields.error(text, f"'{text.value}' is no limit: a number of 0.5 or more, in units of the last place")
+                fields.error(
+                    text,
+                    f"'{text.value}' is no limit: a number of 0.5 or more",
+                )
     return tuple(found)
 
 

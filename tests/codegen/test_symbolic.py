@@ -242,13 +242,19 @@ def partial(f: Callable[..., Any], order: dict[str, int], at: dict[str, Any]) ->
     for variable, n in order.items():
         if n:
             rest = {**order, variable: 0}
-            return mpmath.diff(lambda v: partial(f, rest, {**at, variable: v}), at[variable], n)
+
+            def along(v: Any, variable: str = variable, rest: dict[str, int] = rest) -> Any:
+                return partial(f, rest, {**at, variable: v})
+
+            return mpmath.diff(along, at[variable], n)
     return f(**at)
 
 
-@pytest.mark.parametrize("function", [f for f in SCHEMA.math if f.name in SMOOTH], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "function", [f for f in SCHEMA.math if f.name in SMOOTH], ids=lambda f: f.name
+)
 def test_branches_are_limits(function: MathFunction) -> None:
-    """All derivatives to the third order, mixed ones too, at the points where formulas choose, and beside."""
+    """Derivatives to the third order, mixed ones too, where formulas choose and beside."""
     whole = call(function.name, *(name(a) for a in function.arguments))
     for order in itertools.product(range(4), repeat=len(function.arguments)):
         if not 0 < sum(order) <= 3:

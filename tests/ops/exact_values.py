@@ -1,7 +1,7 @@
-"""What pointwise operators are in exact arithmetic: expressions in mpmath over the names of their arguments.
+"""What pointwise operators are in exact arithmetic: functions of mpmath numbers.
 
-An operator of floats whose formula calls a function of the vocabulary has its value here; `test_exact.py` holds it to
-the limits of the key `ulp`.
+An operator of floats whose formula calls a function of the vocabulary has its value here;
+`test_exact.py` holds it to the limits of the key `ulp`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,14 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "xlog1py": lambda x, y: x * mp.log1p(y) if x else mp.mpf(0),
     "xlogy": lambda x, y: x * mp.log(y) if x else mp.mpf(0),
 }
-# The derivatives of orders 0 to 4, where numerical ones are slow or too coarse, by textbook formulas.
+
+
+def without_rests(derivatives: list[Any]) -> list[Any]:
+    """Without what differences leave of zeros."""
+    least = max(map(abs, derivatives[-4:])) * mp.mpf("1e-40")
+    return [d if abs(d) > least else mp.mpf(0) for d in derivatives]
+
+
 def _bessel(n: int, k: int, x: Any) -> Any:
     """The derivative of order k of besseli(n, x), a sum of neighbouring orders."""
     return mp.fsum(mp.binomial(k, j) * mp.besseli(n - k + 2 * j, x) for j in range(k + 1)) / 2**k
@@ -103,7 +110,7 @@ def _erfinv(x: Any) -> list[Any]:
 def _after(value: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     def derivatives(x: Any) -> list[Any]:
         later = mp.taylor(slope, x, 3, chop=False)
-        return [value(x), *(c * mp.factorial(k) for k, c in enumerate(later))]
+        return [value(x), *without_rests([c * mp.factorial(k) for k, c in enumerate(later)])]
 
     return derivatives
 
@@ -112,6 +119,7 @@ def _bell(x: Any) -> Any:
     return mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
 
 
+# Of orders 0 to 4, by textbook formulas where numerical ones are slow or too coarse.
 DERIVATIVES: dict[str, Callable[[Any], list[Any]]] = {
     "digamma": lambda x: [mp.psi(k, x) for k in range(5)],
     "lgamma": lambda x: [mp.re(mp.loggamma(x)), *(mp.psi(k, x) for k in range(4))],
@@ -132,22 +140,22 @@ DERIVATIVES: dict[str, Callable[[Any], list[Any]]] = {
 FEW_DIGITS = frozenset("digamma lgamma erf erfc erfinv ndtr gelu i0 i0e i1 i1e".split())
 # Products with the argument, whose other factor is a subnormal number first.
 PRODUCTS = frozenset(("gelu", "mish", "silu"))
-# Where a sum of terms of other signs passes zero, the error is counted in places of the terms.
+# Where a sum of terms of other signs passes zero, errors are counted in places of the terms.
 TERMS: dict[str, Callable[..., Any]] = {
     "digamma": lambda x: x * mp.psi(1, x) if x < 0 else 0,
     "logaddexp": lambda x, y: max(abs(x), abs(y)),
     "logaddexp2": lambda x, y: max(abs(x), abs(y), 1),
 }
-# Without a function that is more than a few sums and products, or whose value a test of its own holds.
+# Without a function that is more than a few sums and products, or held by a test of its own.
 PLAIN = frozenset(
     """
     _at_least _at_most _same abs angle clamp clamp_max clamp_min conj_physical copysign finite_or
-    fmax fmin fmod floor_divide trunc_divide remainder frac hardshrink hardsigmoid hardswish hardtanh
-    huber_elements isfinite isinf isnan isneginf isposinf leaky_relu lerp maximum minimum mul0 nextafter
-    next_half next_number prelu_elements relu relu6 round round.decimals ceil floor trunc sgn sign signbit
-    smooth_l1_elements softplus bessel_i bessel_ie erfinv_slope gauss one_minus_square one_plus_square sech
-    sigmoid_slope sinc_slope sqrt_one_minus_square sqrt_one_plus_square polygamma
-    bce_logits_elements bce_logits_weighted_elements binary_cross_entropy_elements kl_div_elements
-    kl_div_log_elements
+    fmax fmin fmod floor_divide trunc_divide remainder frac hardshrink hardsigmoid hardswish
+    hardtanh huber_elements isfinite isinf isnan isneginf isposinf leaky_relu lerp maximum minimum
+    mul0 nextafter next_half next_number prelu_elements relu relu6 round round.decimals ceil floor
+    trunc sgn sign signbit smooth_l1_elements softplus bessel_i bessel_ie erfinv_slope gauss
+    one_minus_square one_plus_square sec sech sigmoid_slope sinc_slope sqrt_one_minus_square
+    sqrt_one_plus_square sqrt_square_minus_one hypot_slope polygamma bce_logits_elements
+    bce_logits_weighted_elements binary_cross_entropy_elements kl_div_elements kl_div_log_elements
     """.split()
 )
