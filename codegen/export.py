@@ -65,6 +65,7 @@ def operator_record(op: Operator) -> dict[str, Any]:
         "property": op.property_test,
         "forward": op.forward if op.forward != "none" else "",
         "tolerance": dict(op.tolerance),
+        "ulp": dict(op.ulp),
         "dispatch": dict(op.dispatch),
         "composite": bool(op.composite or op.composite_fn),
         "policies": dict(op.policies),

@@ -21,6 +21,7 @@ from .words import (
     KINDS,
     POLICY_WORDS,
     PROMOTIONS,
+    ULP_KEYS,
     VARIANTS,
 )
 
@@ -148,6 +149,11 @@ def _proofs() -> dict[str, Any]:
             "type": "object",
             "properties": {"reason": _TEXT, **{d: {"type": ["number", "string"]} for d in DTYPES}},
             "required": ["reason"],
+            "additionalProperties": False,
+        },
+        "ulp": {
+            "type": "object",
+            "properties": {k: {"type": "number", "minimum": 0.5} for k in ULP_KEYS},
             "additionalProperties": False,
         },
         "checks": _mapping(

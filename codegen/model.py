@@ -239,6 +239,7 @@ class Operator:
     reference: str | None = None
     property_test: str | None = None  # key `property`
     tolerance: tuple[tuple[str, float], ...] = ()
+    ulp: tuple[tuple[str, float], ...] = ()
     checks: tuple[Check, ...] = ()
     policies: tuple[tuple[str, str], ...] = ()  # deterministic, nan, ties, empty
     # Where things stand in the file: `samples`, `samples.2`, `dispatch.CPU`, `derivative.self`.

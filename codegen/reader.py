@@ -36,6 +36,7 @@ from .words import (
     PLACES,
     POLICY_WORDS,
     PROMOTIONS,
+    ULP_KEYS,
     VARIANTS,
 )
 
@@ -177,6 +178,7 @@ def _operator(fields: Fields) -> Operator | None:
         "reference": fields.word("reference"),
         "property_test": fields.word("property"),
         "tolerance": _tolerance(fields),
+        "ulp": _ulp(fields),
         "checks": _checks(fields),
         "policies": tuple(
             (k, w) for k, known in POLICY_WORDS.items() if (w := fields.word(k, known)) is not None
@@ -329,6 +331,31 @@ def _tolerance(fields: Fields) -> tuple[tuple[str, float], ...]:
                 fields.error(text, f"'{text.value}' is not a number")
     if isinstance(node, MappingNode) and not reason.strip():
         fields.error(node, "a tolerance needs its 'reason'")
+    return tuple(found)
+
+
+def _ulp(fields: Fields) -> tuple[tuple[str, float], ...]:
+    """Limits of error, of operators with a formula."""
+    node = fields.take("ulp")
+    if node is not None and not fields.has("scalar"):
+        fields.error(node, "'ulp' is said of operators with the key 'scalar'")
+    found: list[tuple[str, float]] = []
+    for key, place, value in fields.entries(node, "'ulp'"):
+        text = fields.record.text(value, f"ulp '{key}'")
+        if key not in ULP_KEYS:
+            fields.error(place, f"unknown key '{key}' of 'ulp'{suggestion(key, ULP_KEYS)}")
+        elif text is not None:
+            try:
+                limit = float(text.value)
+            except ValueError:
+                limit = 0.0
+            if limit >= 0.5:
+                found.append((key, limit))
+            else:
+                fields.error(
+                    text,
+                    f"'{text.value}' is no limit: a number of 0.5 or more",
+                )
     return tuple(found)
 
 

@@ -44,12 +44,14 @@ POLICY_WORDS = {
     "empty": ("zero", "one", "nan", "error", "identity", "empty"),
     "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy
 }
+# Limits of error in units of the last place: of values by dtype, and of gradients in each.
+ULP_KEYS = ("float32", "float64", "complex64", "complex128", "gradient")
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
         *("op", "doc", "kind", "scalar", "fold", "dtypes", "promote", "masks", "kept"),
         *("autocast", "shape", "dispatch"),
         *("composite", "composite_fn", "derivative", "forward", "variants", "python"),
-        *("alias", "internal", "samples", "reference", "property", "tolerance", "checks"),
+        *("alias", "internal", "samples", "reference", "property", "tolerance", "ulp", "checks"),
         *POLICY_WORDS,
     ),
     "math": ("math", "derivative", "holomorphic", "alike"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 import random
 from collections.abc import Callable
@@ -39,9 +40,13 @@ def bessel(n: int, scaled: bool = False) -> Callable[[Any], Any]:
     return lambda x: mpmath.besseli(n, x) * (mpmath.exp(-abs(x)) if scaled else 1)
 
 
+def order_of(f: Callable[[Any], Any], n: Any, x: Any) -> Any:
+    return mpmath.diff(f, x, int(n)) if n else f(x)
+
+
 SAME_NAME = (
     "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh atan2"
-    " hypot erf erfc erfinv digamma floor ceil frac conj"
+    " hypot erf erfc erfinv digamma floor ceil frac conj sec sech"
 ).split()
 ORACLE: dict[str, Callable[..., Any]] = {
     **{n: getattr(mpmath, n) for n in SAME_NAME},
@@ -60,6 +65,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "i1e": bessel(1, scaled=True),
     "sinc": lambda x: mpmath.sincpi(x),
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "logit": lambda x: mpmath.log(x / (1 - x)),
     "log1pexp": lambda x: mpmath.log(1 + mpmath.exp(x)),
     "logaddexp": lambda x, y: mpmath.log(mpmath.exp(x) + mpmath.exp(y)),
     "logaddexp2": lambda x, y: mpmath.log(mpf(2) ** x + mpf(2) ** y, 2),
@@ -79,6 +85,21 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "within": lambda x, low, high: x,
     "copysign": lambda x, y: abs(x) * sign(y),
     "ldexp": lambda x, y: x * mpf(2) ** y,
+    "sigmoid_slope": lambda x: 1 / (2 + mpmath.exp(x) + mpmath.exp(-x)),
+    "gauss": lambda x, scale: mpmath.exp(-scale * x * x),
+    "one_minus_square": lambda x: 1 - x * x,
+    "one_plus_square": lambda x: 1 + x * x,
+    "sqrt_one_minus_square": lambda x: mpmath.sqrt(1 - x * x),
+    "sqrt_one_plus_square": lambda x: mpmath.sqrt(1 + x * x),
+    "sqrt_square_minus_one": lambda x: mpmath.sqrt(x - 1) * mpmath.sqrt(x + 1),
+    "hypot_slope": lambda x, y: x / mpmath.hypot(x, y),
+    "tanhshrink": lambda x: x - mpmath.tanh(x),
+    "erfinv_slope": lambda x: mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(mpmath.erfinv(x) ** 2),
+    "sinc_slope": lambda n, x: order_of(mpmath.sincpi, n, x),
+    "bessel_i": lambda n, x: mpmath.besseli(n, x),
+    "bessel_ie": lambda n, order, x: order_of(
+        lambda t: mpmath.besseli(n, t) * mpmath.exp(-t), order, abs(x)
+    ),
     "abs": abs,
     "sign": sign,
     "sgn": sign,
@@ -88,9 +109,12 @@ ORACLE: dict[str, Callable[..., Any]] = {
 }
 # Values of integers or truth values: nothing to differentiate, and the schema says `zero`.
 FLAT = frozenset("nextafter gcd lcm isnan isinf isfinite isposinf isneginf signbit".split())
+# Arguments that count: nothing to differentiate either.
+ORDERS = frozenset(("n", "order"))
 # Where the arguments are drawn from, when not from (0.2, 0.9).
 DOMAIN: dict[str, tuple[tuple[float, float], ...]] = {
     "acosh": ((1.2, 3),),
+    "sqrt_square_minus_one": ((1.2, 3),),
     "fmod": ((2, 5), (0.8, 1.4)),
     "remainder": ((-5, -2), (0.8, 1.4)),
     "floor_divide": ((2, 5), (0.8, 1.4)),
@@ -135,6 +159,7 @@ def evaluate(e: Expr, values: dict[str, Any]) -> Any:
         case "name":
             exact = {"pi": mpmath.pi, "e": mpmath.e, "M_LN2": mpmath.ln2, "M_LN10": mpmath.ln10}
             exact["M_2_SQRTPI"] = 2 / mpmath.sqrt(mpmath.pi)
+            exact["M_1_SQRT2PI"] = 1 / mpmath.sqrt(2 * mpmath.pi)
             known = exact.get(e.text)
             return values[e.text] if e.text in values else known or mpf(expr.CONSTANTS[e.text])
         case "neg":
@@ -143,8 +168,8 @@ def evaluate(e: Expr, values: dict[str, Any]) -> Any:
             return not evaluate(e.args[0], values)
         case "where":
             return evaluate(e.args[1 if evaluate(e.args[0], values) else 2], values)
-        case "call" if e.text == "isnan":
-            return mpmath.isnan(evaluate(e.args[0], values))
+        case "call" if e.text in ("isnan", "isinf"):
+            return getattr(mpmath, e.text)(evaluate(e.args[0], values))
         case "call":
             return ORACLE[e.text](*(evaluate(a, values) for a in e.args))
     return BINARY[e.head](*(evaluate(a, values) for a in e.args))
@@ -157,8 +182,8 @@ def points(function: MathFunction, count: int = 4) -> list[dict[str, Any]]:
     for _ in range(count):
         drawn = [mpf(rng.uniform(*bounds)) for bounds in domain[: len(function.arguments)]]
         found.append(dict(zip(function.arguments, drawn, strict=False)))
-        if function.name == "polygamma":
-            found[-1] = {"n": mpf(rng.randint(1, 3)), "x": mpf(rng.uniform(0.5, 3))}
+        for counted in ORDERS & set(function.arguments):
+            found[-1] |= {counted: mpf(rng.randint(1, 2)), "x": mpf(rng.uniform(0.5, 2))}
     return found
 
 
@@ -172,7 +197,7 @@ def test_first_and_second_order(function: MathFunction) -> None:
     whole = call(function.name, *(name(a) for a in function.arguments))
     for variable in function.arguments:
         slope = CALCULUS.slope(whole, variable)
-        if function.name in FLAT or (function.name, variable) == ("polygamma", "n"):
+        if function.name in FLAT or variable in ORDERS:
             assert slope == ZERO
             continue
         for at in points(function):
@@ -188,6 +213,67 @@ def test_first_and_second_order(function: MathFunction) -> None:
                 pytest.fail(f"no second derivative: {error}")
             want = mpmath.diff(value, at[variable], 2)
             assert mpmath.almosteq(evaluate(second, at), want, 1e-9, 1e-9), at
+
+
+# Points at which a function is smooth and its textbook derivative is not defined, or has a branch.
+SMOOTH = {
+    "sinc": ({"x": 0},),
+    "i1": ({"x": 0},),
+    "i0": ({"x": 0},),
+    "tanhshrink": ({"x": 0},),
+    "sech": ({"x": 0},),
+    "erfinv": ({"x": 0},),
+    "sigmoid": ({"x": 0},),
+    "logit": ({"x": mpf(1) / 2}, {"x": mpf(1) / 4}),
+    "logaddexp": ({"x": 0, "y": 0}, {"x": 3, "y": 3}),
+    "logaddexp2": ({"x": 0, "y": 0}, {"x": -2, "y": -2}),
+    "pow": ({"x": 2, "y": 0}, {"x": 2, "y": 1}, {"x": mpf(1) / 3, "y": 2}),
+    "hypot": ({"x": 0, "y": 2}, {"x": 2, "y": 0}),
+    "atan2": ({"x": 0, "y": 2}, {"x": 2, "y": 0}),
+    "xlogy": ({"x": 0, "y": 2}, {"x": 2, "y": 1}),
+    "xlog1py": ({"x": 0, "y": 2}, {"x": 2, "y": 0}),
+    "copysign": ({"x": 2, "y": -3}, {"x": -2, "y": 3}),
+    "ldexp": ({"x": 0, "y": 2}, {"x": 2, "y": 0}),
+}
+
+
+def partial(f: Callable[..., Any], order: dict[str, int], at: dict[str, Any]) -> Any:
+    """A mixed derivative of a function, by a derivative of derivatives."""
+    for variable, n in order.items():
+        if n:
+            rest = {**order, variable: 0}
+
+            def along(v: Any, variable: str = variable, rest: dict[str, int] = rest) -> Any:
+                return partial(f, rest, {**at, variable: v})
+
+            return mpmath.diff(along, at[variable], n)
+    return f(**at)
+
+
+@pytest.mark.parametrize(
+    "function", [f for f in SCHEMA.math if f.name in SMOOTH], ids=lambda f: f.name
+)
+def test_branches_are_limits(function: MathFunction) -> None:
+    """Derivatives to the third order, mixed ones too, where formulas choose and beside."""
+    whole = call(function.name, *(name(a) for a in function.arguments))
+    for order in itertools.product(range(4), repeat=len(function.arguments)):
+        if not 0 < sum(order) <= 3:
+            continue
+        slope = whole
+        for variable, n in zip(function.arguments, order, strict=True):
+            for _ in range(n):
+                slope = CALCULUS.slope(slope, variable)
+        for at in SMOOTH[function.name]:
+            for step in (0, mpf("1e-6"), mpf("-1e-3")):
+                here = {a: mpf(v) + step * (i + 1) for i, (a, v) in enumerate(at.items())}
+
+                def value(**given: Any) -> Any:
+                    return ORACLE[function.name](*(given[a] for a in function.arguments))
+
+                with mpmath.workdps(60):
+                    want = partial(value, dict(zip(function.arguments, order, strict=True)), here)
+                    got = evaluate(slope, here)
+                assert mpmath.almosteq(got, want, 1e-12, 1e-12), (order, here, str(slope))
 
 
 FORMULAS = [

@@ -78,8 +78,6 @@ def check(name: str) -> None:
     x = numbers()
     if name in ("sin", "cos"):
         x = x[~(np.abs(x) > 1e6) | ~np.isfinite(x)]
-    if name == "sigmoid":  # where exp(-x) overflows, it is 0
-        x = x[~((x > -104) & (x < -88.7))]
     with np.errstate(all="ignore"):
         want = FUNCTIONS[name](x.astype(np.float64))
     got = getattr(fa, name)(fa.tensor(x)).numpy()

@@ -1,4 +1,4 @@
-"""Numbers in formulas keep their precision: the default dtype says nothing of what float64 tensors become."""
+"""Numbers in formulas keep their precision: the default dtype changes nothing of float64."""
 
 from __future__ import annotations
 

@@ -146,6 +146,10 @@ class Interpreter:
         if name == "sigmoid_slope":
             part = np.exp(-np.abs(args[0]))
             return part / ((1 + part) * (1 + part))
+        if name == "sec":
+            return 1 / np.cos(args[0])
+        if name == "sqrt_square_minus_one":
+            return np.sqrt(args[0] - 1) * np.sqrt(args[0] + 1)
         if name == "sech":
             return 1 / np.cosh(args[0])
         if name == "gauss":

@@ -38,6 +38,15 @@ FACULA_MATH T sech(T z) {
   return div(part + part, real_t<T>(1) + mul(part, part));
 }
 
+template <Float T>
+FACULA_MATH T sec(T x) {
+  return 1 / cos(x);
+}
+template <Complex T>
+FACULA_MATH T sec(T z) {
+  return sech(T(-z.imag(), z.real()));
+}
+
 // 1 - x^2, 1 + x^2 and their roots: zero at 1 and -1, and at i and -i.
 template <Float T>
 FACULA_MATH T one_minus_square(T x) {
@@ -71,6 +80,22 @@ FACULA_MATH T sqrt_one_plus_square(T x) {
 template <Complex T>
 FACULA_MATH T sqrt_one_plus_square(T z) {
   return mul(std::sqrt(T(1 - z.imag(), z.real())), std::sqrt(T(1 + z.imag(), -z.real())));
+}
+
+template <Float T>
+FACULA_MATH T sqrt_square_minus_one(T x) {
+  return sqrt(x - 1) * sqrt(x + 1);
+}
+template <Complex T>
+FACULA_MATH T sqrt_square_minus_one(T z) {
+  return mul(std::sqrt(z - real_t<T>(1)), std::sqrt(z + real_t<T>(1)));
+}
+
+// The derivative of hypot(x, y) by x.
+template <Float T>
+FACULA_MATH T hypot_slope(T x, T y) {
+  const T size = hypot(x, y), value = x / size;
+  return size == 0 ? T(0) : value;
 }
 
 // x - tanh(x): x^3 times a polynomial in x^2, interpolated at Chebyshev's points of [0, 1.6875].
@@ -192,10 +217,10 @@ FACULA_MATH_LARGE double bessel_ie(int n, int order, double x) {
   if (order == 0 && n == 1) return i1e(size);
   double sum = 0;
   if (size < 30) {
-    const int steps = 30 + n + static_cast<int>(size);
+    const int steps = 12 + n + order + static_cast<int>(size * 0.7);
     for (int j = 0; j <= steps; ++j) {
       const double t = pi<double> * j / steps, s = std::sin(t / 2), down = -2 * s * s;
-      double term = std::cos(n * t) * std::exp(size * down);
+      double term = std::exp(size * down) * (n == 0 ? 1.0 : n == 1 ? 1 + down : std::cos(n * t));
       for (int k = 0; k < order; ++k) term *= down;
       sum += j == 0 || j == steps ? term / 2 : term;
     }

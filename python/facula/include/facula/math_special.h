@@ -328,7 +328,7 @@ FACULA_MATH_LARGE double i1e(double x) {
   const double size = std::fabs(x);
   const double value = size <= 8 ? chebyshev(size / 2 - 2, detail::kI1Small) * size
                                  : chebyshev(32 / size - 2, detail::kI1Large) / std::sqrt(size);
-  return x < 0 ? -value : value;
+  return copysign(value, x);
 }
 namespace detail {
 // exp(|x|) times a scaled value: in two steps where the exponential alone overflows.
