@@ -56,7 +56,7 @@ PyObject* method_copy(PyObject* self, PyObject*) {
 // The copy of a storage that others hold as well, made whole and once in a memo: what shared memory
 // shares it again. The memo keeps the original too, so that its address stays its own.
 Tensor copy_within(const Storage& storage, const Tensor& t, PyObject* memo) {
-  Ref key(check(PyLong_FromVoidPtr(storage.get())));
+  Ref key(check(PyLong_FromVoidPtr(const_cast<StorageImpl*>(storage->owner()))));
   Ref kept = Ref::borrow(PyDict_GetItemWithError(memo, key.get()));
   if (PyErr_Occurred() != nullptr) throw PythonError();
   if (!kept) {
@@ -76,7 +76,7 @@ Tensor copy_within(const Storage& storage, const Tensor& t, PyObject* memo) {
 // A tensor of the same values, without a history.
 Tensor deep_copy(const Tensor& t, PyObject* memo) {
   FACULA_CHECK(PyDict_Check(memo), Type, "__deepcopy__(): argument 'memo' must be a dict");
-  if (t.storage()->use_count() > 1) return copy_within(t.storage(), t, memo);
+  if (t.storage()->users() > 1) return copy_within(t.storage(), t, memo);
   GradMode off(false);
   return engine_roles().clone(detach(t));
 }

@@ -38,6 +38,8 @@ class FACULA_API StorageImpl final : public RefCounted {
     const StorageImpl* o = owner();
     return use_count() + (o == this ? 0 : o->use_count() - 1);
   }
+  // Whose memory it is: this one's, or that of the one which it shares.
+  const StorageImpl* owner() const { return deleter_ == &drop_root ? static_cast<const StorageImpl*>(context_) : this; }
   // Is it the same memory as that of `o`, whatever the versions?
   bool shares_with(const StorageImpl& o) const { return owner() == o.owner(); }
   // Grows or shrinks owned memory, keeping the common prefix; the pointer may change, which other
@@ -50,7 +52,6 @@ class FACULA_API StorageImpl final : public RefCounted {
  private:
   StorageImpl() = default;
   static void drop_root(void* root);  // the deleter of a shared one, whose context is the owner of the memory
-  const StorageImpl* owner() const { return deleter_ == &drop_root ? static_cast<const StorageImpl*>(context_) : this; }
   std::atomic<uint32_t> version_{0};
   void* data_ = nullptr;
   size_t nbytes_ = 0;

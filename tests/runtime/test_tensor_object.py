@@ -216,7 +216,7 @@ def test_pickle_of_bad_data_raises():
 
 def test_deepcopy_keeps_shared_memory():
     a = fa.arange(4)
-    for things in ([a, a.view(2, 2)], (a.view(2, 2).t(), {"a": a}), [a[1:], a[::2], a.detach()]):
+    for things in ([a, a.view(2, 2)], (a.view(2, 2).t(), {"a": a}), [a[1:], a[::2], a.detach(), a.data]):
         twins = copy.deepcopy(things)
         old, new = list(flat(things)), list(flat(twins))
         assert [t.tolist() for t in old] == [t.tolist() for t in new]
