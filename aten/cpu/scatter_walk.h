@@ -100,7 +100,7 @@ struct Walk {
     for (; i + kBlock <= m; i += kBlock) {
       fetch(v + i + kPiece, v + i + kPiece + kBlock);
       fetch_run(side + kPiece * ss, ss, kBlock);
-#pragma GCC unroll 32
+#pragma GCC unroll 4
       for (int64_t k = 0; k < kBlock; ++k, side += ss) {
         if (!one(v + i + k)) return false;
       }
