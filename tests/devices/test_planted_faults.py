@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import facula as fa
 import faulty_device as planted
 import pytest
 from facula import backends
 from facula.testing import _memory, conformance
+from facula.testing._samples import operators
 from faulty_device import FaultyDevice, LazyDevice
 
 # One of each kind of kernel that a vendor writes: products, windows, folds, scans, orders, indices,
@@ -35,10 +38,14 @@ ONLY = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def devices() -> None:
+def devices() -> Iterator[None]:
     for device in (FaultyDevice, LazyDevice):
         if device.name not in backends.names():
             backends.register(device())
+    threads = fa.get_num_threads()  # many small calls, beside other workers
+    fa.set_num_threads(1)
+    yield
+    fa.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -56,40 +63,19 @@ def test_without_a_fault_it_is_green() -> None:
     assert not report.failures, "\n".join(map(str, report.failures[:20]))
 
 
-@pytest.mark.parametrize("fault", planted.FAULTS, ids=lambda f: f.__name__)
-def test_a_kernel(plant: Callable[[Any], None], fault: Any) -> None:
-    ops = ONLY.get(fault.__name__, KERNELS)
-    plant(fault)
-    report = conformance.run("faulty", ops, first=True)
-    green = set(ops) - {f.op for f in report.failures}
-    assert not green, f"wrong and green: {green & set(FaultyDevice.struck)}; never wrong: {green}"
-
-
 @pytest.mark.parametrize(
-    "fault", [planted.one_length, planted.beyond_2_to_16], ids=lambda f: f.__name__
+    ("fault", "sees"),
+    [(planted.one_length, lambda n: n % 10 == 2), (planted.beyond_2_to_16, lambda n: n % 4 == 0)],
 )
-def test_the_template(plant: Callable[[Any], None], fault: Any) -> None:
+def test_the_template(
+    plant: Callable[[Any], None], fault: Any, sees: Callable[[int], bool]
+) -> None:
     """Each formula sees some lengths of rows, and all of them together each."""
     plant(fault)
-    ops = [
-        "neg",
-        "abs",
-        "sqrt",
-        "square",
-        "floor",
-        "ceil",
-        "trunc",
-        "sin",
-        "cos",
-        "exp",
-        "log",
-        "mul",
-        "sub",
-    ]
-    report = conformance.run(
-        "faulty", [*ops, "maximum", "minimum", "hypot", "lt", "eq"], first=True
-    )
-    assert FaultyDevice.struck and report.failures
+    names = [op.name for op in operators() if op.scalar and op.samples() and not op.internal]
+    ops = [name for name in names if sees(zlib.crc32(name.encode()))][:12]
+    report = conformance.run("faulty", ops, first=True)
+    assert FaultyDevice.struck and {f.op for f in report.failures} & set(FaultyDevice.struck)
 
 
 @pytest.mark.parametrize("fault", planted.COPY_FAULTS, ids=lambda f: f.__name__)

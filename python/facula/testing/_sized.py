@@ -20,7 +20,6 @@ from facula.testing._arguments import (
     LAYOUTS,
     Around,
     array,
-    dtype_name,
     junk,
     laid,
     made,

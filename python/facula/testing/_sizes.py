@@ -43,8 +43,9 @@ class Grown:
         except (ValueError, MemoryError):  # say, integers from an empty interval
             return None
         arrays = [a for a in made.args if isinstance(a, np.ndarray)]
-        if max((a.size for a in arrays), default=0) > 8 * _MOST and not self.far:
-            return None
+        largest = sorted((a.size for a in arrays), reverse=True)[:2]
+        if math.prod(largest) > _MOST * (_MOST if len(largest) > 1 else 8) and not self.far:
+            return None  # say, windows of many channels over many places
         if self.dim is not None and not _put(op, made, "dim", self.dim):
             return None
         if self.data:

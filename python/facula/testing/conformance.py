@@ -437,9 +437,10 @@ class _Suite:
             for i, _ in inputs:
                 given[i] = given[i].detach().requires_grad_()
                 leaves.append(given[i])
+            found = tensors([call(*given, **place(kwargs))])
             if not results:
-                self.names((args, kwargs, call(*args, **kwargs)))
-            values = [t for t in tensors([call(*given, **place(kwargs))]) if t.requires_grad]
+                self.names((args, kwargs, found))
+            values = [t for t in found if t.requires_grad]
             if not values:
                 raise _Skip
             weights = place([_weights(v) for v in values])
