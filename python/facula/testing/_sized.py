@@ -67,10 +67,7 @@ class Sized:
         turns = list(_sizes.together(text))
         if self.own:
             for i, grown in enumerate(turns):
-                yield (
-                    grown,
-                    "layouts out dtypes" + (" gradient" if i >= len(turns) - _CURVES else ""),
-                )
+                yield grown, "layouts out dtypes" + (" gradient" if i >= len(turns) - _CURVES else "")
             for grown in _sizes.each_dim(self.op, turns[3 % len(turns)]):
                 yield grown, "plain"
         else:  # the first, in which all are large; the others in turn
@@ -83,9 +80,7 @@ class Sized:
         if self.own and number < 3:
             along = along or _sizes.symbols(text)[-1:]
             yield from ((g, "plain") for g in _sizes.alone(text, along[-1:], _sizes.ROWS))
-            yield from (
-                (g, "plain") for g in _sizes.alone(text, _sizes.symbols(text), _sizes.TILES)
-            )
+            yield from ((g, "plain") for g in _sizes.alone(text, _sizes.symbols(text), _sizes.TILES))
         elif number == 0:  # each length with some operators of the kind
             some = list(_sizes.ROWS)[sum(map(ord, self.op.name)) % 10 :: 10]
             yield from ((g, "plain") for g in _sizes.alone(text, _sizes.symbols(text)[-1:], some))
@@ -114,11 +109,7 @@ class Sized:
                 if "out" in checks and "out" in (self.op.variants or ()) and dtype == dtypes[0]:
                     suite.checked(self.op, "out= of other sizes", str(grown), dtype,
                                   lambda a=args, k=kwargs, d=dtype: self.into(a, k, d))  # fmt: skip
-                if (
-                    "gradient" in checks
-                    and dtype in ("float32", "float64")
-                    and self.op.differentiable
-                ):
+                if "gradient" in checks and dtype in ("float32", "float64") and self.op.differentiable:
                     suite.checked(self.op, "gradient of other sizes", str(grown), dtype,
                                   lambda s=sample, d=dtype: suite.gradient(self.op, self.call, s, d))  # fmt: skip
                 break
@@ -166,9 +157,7 @@ class Sized:
             def rounded(t: Any) -> Any:
                 if not t.is_floating_point():
                     return t.clone()
-                noise = facula.tensor(
-                    rng.uniform(-1, 1, tuple(t.shape)) * 2 * facula.finfo(t.dtype).eps
-                )
+                noise = facula.tensor(rng.uniform(-1, 1, tuple(t.shape)) * 2 * facula.finfo(t.dtype).eps)
                 return (t.double() * (1 + noise)).to(t.dtype)
 
             found = self.call(*mapped(self.given[0], rounded), **mapped(self.given[1], rounded))
@@ -277,6 +266,4 @@ def _alike(got: Any, want: Any) -> None:
         both = np.concatenate([a, b])
         apart = [np.searchsorted(x, both, side="right") / x.size for x in (a, b)]
         most = np.abs(apart[0] - apart[1]).max()
-        assert most < 3 * math.sqrt(2 / a.size), (
-            f"distributed otherwise than the CPU's ({most:.2f})"
-        )
+        assert most < 3 * math.sqrt(2 / a.size), f"distributed otherwise than the CPU's ({most:.2f})"

@@ -94,9 +94,7 @@ def run(
     ]
     chunks = [names[i : i + _CHUNK] for i in range(0, len(names), _CHUNK)]
     with backends.allow_fallback(suite.name, fallback), _pool(jobs) as pool:
-        part = functools.partial(
-            _part, device, (fallback, sizes, first), library if jobs > 1 else None
-        )
+        part = functools.partial(_part, device, (fallback, sizes, first), library if jobs > 1 else None)
         for report in pool(part, chunks):
             suite.report.add(report)
             _show(f"{len(suite.report.ways)} of {len(names)} operators")
@@ -287,12 +285,7 @@ class _Suite:
     # ---- checks ----
 
     def both(
-        self,
-        op: OpRecord,
-        call: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
-        spread_out: bool = False,
+        self, op: OpRecord, call: Callable[..., Any], args: Any, kwargs: Any, spread_out: bool = False
     ) -> tuple[Any, Any]:
         """The CPU's result (or error) and the device's."""
         if spread_out:
@@ -461,7 +454,9 @@ class _Suite:
         if self.fixed:
             self.close(op, a, array(want), dtype, want.dtype)
 
-    def close(self, op: OpRecord, a: Any, b: Any, dtype: str, stored: Any, what: str = "") -> None:
+    def close(
+        self, op: OpRecord, a: Any, b: Any, dtype: str, stored: Any, what: str = ""
+    ) -> None:
         """Raise AssertionError unless two arrays are the same but for rounding."""
         assert a.shape == b.shape, f"{what}shape {a.shape}, the CPU has {b.shape}"
         equal = a == b
@@ -520,9 +515,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--op", action="append", help="only this operator")
     parser.add_argument("--no-fallback", action="store_true", help="nothing may run on the CPU")
     parser.add_argument("--quick", action="store_true", help="the samples' own sizes alone")
-    parser.add_argument(
-        "--first", action="store_true", help="an operator's first failure is enough"
-    )
+    parser.add_argument("--first", action="store_true", help="an operator's first failure is enough")
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the operators")
     parser.add_argument("--list", action="store_true", help="how each operator runs")
     args = parser.parse_args(argv)
