@@ -391,7 +391,7 @@ def test_derivatives_by_each_argument(name: str, first: bool) -> None:
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_polygamma(order: int) -> None:
-    """Beside poles too; between those the terms of both sides cancel: there a change of x counts."""
+    """Beside poles too; between those, where the terms cancel, a change of x counts."""
     near = [k + d for k in (0, -1, -4) for d in (1e-8, -1e-8, 1e-4)]
     x = [*near, 0.2, 0.5, 0.99, 1.0, 1.5, 2.0, 7.3, 9.9, 10.1, 25.0, -0.5, -3.3, -9.7]
     got = fa.special.polygamma(order, fa.tensor(x, dtype=fa.float64)).tolist()
