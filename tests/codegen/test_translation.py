@@ -134,7 +134,7 @@ def test_facts_keep_no_tensor() -> None:
     assert facts("x.is_complex()") == (False, {"dtype"})
     assert facts("f(x, x.shape)") == (True, {"shape"})
     assert facts("x.exp()") == (True, set())
-    assert facts("x.is_contiguous()") == (True, set())
+    assert facts("x.is_contiguous()") == (False, {"is_contiguous"})
     assert facts("y.shape") == (False, set())
 
 
