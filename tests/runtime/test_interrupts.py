@@ -201,11 +201,11 @@ def test_half_written_counts_as_written() -> None:
     run("""
 x = fa.full((20000000,), 0.5, dtype=fa.float64)
 w = fa.ones(20000000, dtype=fa.float64, requires_grad=True)
-places = fa.arange(20000000).repeat(8)
+places = fa.arange(1000000).repeat(8)
 for change in (
     lambda: x.polygamma_(3),
     lambda: fa.polygamma(3, x, out=x),
-    lambda: [x.index_fill_(0, places, 1.0) for _ in range(9)],
+    lambda: [x.index_fill_(0, places, 1.0) for _ in range(99)],
     lambda: x.exponential_().exponential_().exponential_().exponential_(),
 ):
     y = (w * x).sum()
