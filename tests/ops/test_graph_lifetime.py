@@ -17,7 +17,10 @@ def test_graphs_die() -> None:
         function, inputs = function_of_floats(op, index)
         if not inputs:
             return
-        results = function(*inputs)
+        try:
+            results = function(*inputs)
+        except RuntimeError:  # values that it does not take
+            return
         results = results if isinstance(results, tuple | list) else (results,)
         roots = [r for r in results if r.requires_grad]
         if not roots:

@@ -369,9 +369,7 @@ def view_changed_by_itself() -> tuple[Any, ...]:
     y = x * 1
     v = y[0:2]
     v.mul_(v)
-    w = y[1:]
-    w.mul_(y[:2])
-    return x, y, v, w
+    return x, y, v
 
 
 @pytest.mark.parametrize("make", CASES, ids=[c.__name__.replace("_", " ") for c in CASES])
@@ -464,7 +462,7 @@ def test_a_destructor_takes_it_back() -> None:
 def test_collection_within_a_hook() -> None:
     x = leaf()
     y = x * 2
-    y.register_hook(lambda g: gc.collect() and None)
+    y.register_hook(lambda g: (gc.collect(), None)[1])
     x.me = y
     (y * x).sum().backward(create_graph=True)
     assert x.grad.tolist() == [4.0] * 3
