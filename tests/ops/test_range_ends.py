@@ -1,8 +1,8 @@
-"""Values at the ends of the range: what fits the dtype is given, whatever the numbers on the way do.
+"""Values at the ends of the range: what fits the dtype is given, whatever comes on the way to it.
 
-Each operator of the schema that folds elements and has a NumPy reference is called with the arrays of
-its own samples brought to such places. The reference is evaluated in `longdouble`, whose range is
-wider than that of any dtype, and then rounded.
+Each operator of the schema that folds elements and has a NumPy reference is called with the arrays
+of its own samples brought to such places. The reference is evaluated in `longdouble`, whose range
+is wider than that of any dtype, and then rounded.
 """
 
 from __future__ import annotations
