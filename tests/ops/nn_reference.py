@@ -350,3 +350,17 @@ def diagonal_scatter(
     at = np.arange(src.shape[-1])
     np.moveaxis(out, (dim1, dim2), (-2, -1))[..., at + max(-offset, 0), at + max(offset, 0)] = src
     return out
+
+
+def constant_pad(x: np.ndarray, pad: list[int], value: float) -> np.ndarray:
+    """Element i of a padded dim is element i - before of the input, else `value`."""
+    for i in range(len(pad) // 2):
+        d, n = x.ndim - 1 - i, x.shape[x.ndim - 1 - i]
+        at = np.arange(n + pad[2 * i] + pad[2 * i + 1]) - pad[2 * i]
+        inside = ((at >= 0) & (at < n)).reshape([-1, *[1] * i])
+        if n == 0:
+            shape = [len(at) if k == d else size for k, size in enumerate(x.shape)]
+            x = np.full(shape, value, x.dtype)
+        else:
+            x = np.where(inside, np.take(x, np.clip(at, 0, n - 1), axis=d), value)
+    return x
