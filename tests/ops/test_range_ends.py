@@ -71,7 +71,7 @@ def covered(op: OpRecord) -> bool:
         op.reference
         and floats
         and op.kind not in PLAIN
-        and op.name != "bilinear"  # a sum of products
+        and op.name not in ("bilinear", "all", "any")  # a sum of products, and truth
         and not op.property
         and not op.derived_from
         and op.function() is not None
