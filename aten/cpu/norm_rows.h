@@ -52,7 +52,7 @@ bool exponent_of(int64_t n, const T* x, int& exponent) {
 // argument with every number.
 template <typename Each>
 double lost_of_mean(double mean, double rstd, int64_t n, const Each& each) {
-  if (!(std::fabs(mean) * rstd > 1e6)) return 0;
+  if (!(std::fabs(mean) * rstd > 4)) return 0;
   double off = 0;
   each([&](double x) { off += x - mean; });
   return std::isfinite(off) ? -off / static_cast<double>(n) : 0;
