@@ -22,8 +22,8 @@ def test_explain_tells_everything(schema: Schema) -> None:
     for piece in (
         "tanh(Tensor self) -> Tensor\n  ops.yaml:",
         "gradient of self: `tanh_backward(grad, self)`",
-        "TanhBackward saves result: SavedTensor result_out, after the call",
-        "formula: mul0(grad_output, conj(1 - output ** 2))",
+        "TanhBackward saves self: SavedTensor self_in, before the call",
+        "formula: mul0(grad_output, conj(sech(self) ** 2))",
         "void loop_tanh(int64_t n",
         "Tensor tanh(const Tensor& self) {",
         "struct TanhBackward final : Node {",

@@ -362,5 +362,6 @@ def constant_pad(x: np.ndarray, pad: list[int], value: float) -> np.ndarray:
             shape = [len(at) if k == d else size for k, size in enumerate(x.shape)]
             x = np.full(shape, value, x.dtype)
         else:
-            x = np.where(inside, np.take(x, np.clip(at, 0, n - 1), axis=d), value)
+            taken = np.take(x, np.clip(at, 0, n - 1), axis=d)
+            x = np.where(inside, taken, np.asarray(value, x.dtype))
     return x

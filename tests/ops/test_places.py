@@ -58,6 +58,8 @@ def calls(op: OpRecord, dtype: str) -> Iterator[tuple[list[fa.Tensor], Compute]]
         if a["type"] == "Tensor":
             mask = a["name"] in (op.masks or [])
             some = numbers("float32" if mask else dtype, i + 1)
+            if "within(" in str(op.scalar):  # others raise
+                some = fa.where(some.isnan(), 0, some).abs().clamp(0, 1)
             tensors[a["name"]] = some > 0 if mask else some
         elif a["name"] not in values or a["type"] == "Scalar?":
             values[a["name"]] = REQUIRED.get(a["type"].rstrip("?"), i) if a["type"] != "str" else ""

@@ -16,7 +16,8 @@ from facula.testing._sizes import LONG, ROWS, TILES
 if TYPE_CHECKING:
     from facula.testing.conformance import _Suite
 
-_SHAPES = [*((n,) for n in TILES), (3, 4), (17, 129), (64, 64), (129, 16, 3), (5, 1, 33), (0, 4), ()]
+_SHAPES = [*((n,) for n in TILES), (3, 4), (17, 129), (64, 64), (129, 16, 3)]
+_SHAPES += [(5, 1, 33), (0, 4), ()]
 
 
 def check(suite: _Suite, sizes: bool) -> None:
@@ -52,7 +53,8 @@ def _checks(suite: _Suite, sizes: bool) -> Iterator[tuple[str, Callable[[], bool
             if not (dtype.is_complex and not to.is_complex):
                 yield f"{dtype} to {to}", lambda a=dtype, b=to: _cast(a, b, device)
     yield "a gradient passes through copies", lambda: _gradient(device)
-    yield "the name is printed", lambda: f"device='{suite.name}" in repr(facula.zeros(2, device=device))
+    printed = f"device='{suite.name}"
+    yield "the name is printed", lambda: printed in repr(facula.zeros(2, device=device))
     yield "a seed gives the same numbers", lambda: _seeded(suite)
     if not sizes:
         return
@@ -65,8 +67,15 @@ def _checks(suite: _Suite, sizes: bool) -> Iterator[tuple[str, Callable[[], bool
                     lambda x=x, layout=layout: _copied(x, layout, device))  # fmt: skip
     x = _values((70, 70), dtypes[0])
     for n in ROWS:
-        yield f"copy of rows of {n}", lambda n=n: same(x.to(device)[:n, 70 - n :].contiguous(), x[:n, 70 - n :])
-        yield f"copy of columns of {n}", lambda n=n: same(x.to(device).t()[n - 1 :, :n].contiguous(), x.t()[n - 1 :, :n])
+
+        def rows(t: Any, n: int = n) -> Any:
+            return t[:n, 70 - n :].contiguous()
+
+        def columns(t: Any, n: int = n) -> Any:
+            return t.t()[n - 1 :, :n].contiguous()
+
+        for what, part in (("rows", rows), ("columns", columns)):
+            yield f"copy of {what} of {n}", lambda part=part: same(part(x.to(device)), part(x))
     x = _values((LONG,), dtypes[0])
     yield f"copy of {LONG} elements", lambda: same(x.to(device)[1:].clone(), x[1:])
     yield f"copy of every other of {LONG}", lambda: same(x.to(device)[::2].contiguous(), x[::2])
