@@ -11,8 +11,8 @@
 
 namespace facula {
 
-// For the handler of an error of a decomposition: raises it again, unless it says that these are not its arguments. Then
-// the call goes the way of an operator without one.
+// For the handler of an error of a decomposition: raises it again, unless it says that these are not its arguments.
+// Then the call goes the way of an operator without one.
 inline void pass_refusal(const Error& e) {
   if (e.kind() != ErrorKind::NotImplemented || dynamic_cast<const MissingKernel*>(&e) != nullptr) throw;
 }
