@@ -39,6 +39,12 @@ def placed(value: Any, device: str, wants: bool) -> Any:
     return moved.detach().requires_grad_() if wants and moved.is_floating_point() else moved
 
 
+def synchronize(device: str) -> None:
+    """What a kernel found wrong belongs to the call that started it."""
+    if device == "cuda":
+        fa.cuda.synchronize()
+
+
 def outcome(op: OpRecord, sample: Sample, dtype: str, device: str, wants: bool) -> Any:
     """The results and gradients as (shape, dtype, values), or what kind of error there was."""
     _, args, kwargs = arguments(sample, dtype)
@@ -46,6 +52,7 @@ def outcome(op: OpRecord, sample: Sample, dtype: str, device: str, wants: bool) 
     kwargs = {k: placed(v, device, wants) for k, v in kwargs.items()}
     try:
         results = tensors_in(op.function()(*args, **kwargs))
+        synchronize(device)
     except Exception as error:
         return type(error).__name__
     grads: list[Any] = []
@@ -55,6 +62,7 @@ def outcome(op: OpRecord, sample: Sample, dtype: str, device: str, wants: bool) 
         try:
             slopes = [fa.ones_like(r) for r in ends]
             grads = list(fa.autograd.grad(ends, inputs, slopes, allow_unused=True))
+            synchronize(device)
         except Exception as error:
             return type(error).__name__
     return [
@@ -82,7 +90,7 @@ def test_empty_operands(op: OpRecord) -> None:
                     if g is not None:
                         assert g[:2] == r[:2], sample
                         if has_one_value:
-                            loose = {"rtol": 0.05, "atol": 0.01} if dtype == "bfloat16" else {}
+                            loose = {"rtol": 0.05, "atol": 0.05} if dtype == "bfloat16" else {}
                             fa.testing.assert_close(g[2], r[2], equal_nan=True, **loose)
 
 
