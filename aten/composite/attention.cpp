@@ -13,6 +13,11 @@ namespace {
 constexpr const char* kName = "scaled_dot_product_attention";
 
 // Heads of key and value, each for `times` heads of the query in a row.
+// How many heads of the query share one of the key; also where there are none.
+int64_t heads_of_each(const Tensor& query, const Tensor& key) {
+  return query.size(-3) / std::max<int64_t>(key.size(-3), 1);
+}
+
 Tensor repeat_heads(const Tensor& t, int64_t times) {
   if (times == 1) return t;
   DimVector wide(t.sizes()), flat(t.sizes());
@@ -113,7 +118,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   }
   Tensor k = key, v = value;
   if (enable_gqa) {
-    const int64_t times = query.size(-3) / key.size(-3);
+    const int64_t times = heads_of_each(query, key);
     k = repeat_heads(key, times);
     v = repeat_heads(value, times);
   }
@@ -124,7 +129,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 
 std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask,
                                      bool is_causal, double scale) {
-  const int64_t times = query.size(1) / key.size(1);
+  const int64_t times = heads_of_each(query, key);
   const Tensor s = scores(query, repeat_heads(key, times), mask, is_causal, scale);
   const Tensor out = ops::matmul(weights(s, mask), repeat_heads(value, times));
   const Tensor lse = ops::logsumexp(s, IntList{-1}, false);
@@ -135,7 +140,7 @@ std::tuple<Tensor, Tensor> attention(const Tensor& query, const Tensor& key, con
 std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
                                                       const Tensor& value, const Tensor& mask, const Tensor&,
                                                       const Tensor&, bool is_causal, double scale) {
-  const int64_t times = query.size(1) / key.size(1);
+  const int64_t times = heads_of_each(query, key);
   const Tensor k = repeat_heads(key, times), v = repeat_heads(value, times);
   const Tensor p = weights(scores(query, k, mask, is_causal, scale), mask);
   const Tensor dv = ops::matmul(ops::transpose(p, -2, -1), grad);

@@ -19,7 +19,7 @@ def _without(value: Any, size: int) -> Any:
     """`value` with each dim of that size empty; lists of ints may be shapes, and follow."""
     if isinstance(value, list | tuple):
         return type(value)(_without(v, size) for v in value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.ndim > 0:
         return value[tuple(slice(0, 0) if n == size else slice(None) for n in value.shape)]
     return value
 
