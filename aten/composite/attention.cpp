@@ -12,12 +12,12 @@ namespace {
 
 constexpr const char* kName = "scaled_dot_product_attention";
 
-// Heads of key and value, each for `times` heads of the query in a row.
 // How many heads of the query share one of the key; also where there are none.
 int64_t heads_of_each(const Tensor& query, const Tensor& key) {
   return query.size(-3) / std::max<int64_t>(key.size(-3), 1);
 }
 
+// Heads of key and value, each for `times` heads of the query in a row.
 Tensor repeat_heads(const Tensor& t, int64_t times) {
   if (times == 1) return t;
   DimVector wide(t.sizes()), flat(t.sizes());
