@@ -209,6 +209,7 @@ class Offsets {
   bool load(int64_t begin, int64_t n) {
     const size_t count = plan_.dims.size();
     if (count == 1) return read(plan_.dims[0], begin, n, offset_);
+    if (count == 0) std::fill_n(offset_, n, 0);
     bool good = true;
     for (size_t d = 0, done = 0; done < count; ++done) {
       d = done + 1 == count ? last_ : done < last_ ? done : done + 1;

@@ -69,7 +69,9 @@ def link_command(target: str) -> tuple[Path, list[str]]:
         pytest.skip("needs the build tree, ninja and g++")
     tree = max(trees, key=lambda t: (t / target).stat().st_mtime)
     command = ["ninja", "-C", str(tree), "-t", "commands", target]
-    listed = subprocess.run(command, check=True, capture_output=True, text=True)
+    listed = subprocess.run(command, check=False, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip(f"the newest build tree does not make {target}")
     words = shlex.split(listed.stdout.splitlines()[-1])
     return tree, [w for w in words if w not in (":", "&&")]
 
