@@ -6,6 +6,7 @@ template or a composition less, what runs on the CPU nothing.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import zlib
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from facula.testing.conformance import _Suite
 
 _LARGE = 10**7  # elements of a result
+
+_LARGE = 1 << 18  # elements of a tensor that is not left to the collector
 
 
 class Sized:
@@ -136,6 +139,8 @@ class Sized:
         real = dtype in ("float32", "float64")
         if "gradient" in checks and real and op.differentiable:
             check("gradient", suite.gradient, op, self.call, sample, dtype)
+        if any(t.numel() > _LARGE for t in tensors((args, kwargs))):
+            gc.collect()  # errors that were caught hold frames, and those tensors
 
     def sensible(self, args: list[Any], kwargs: dict[str, Any], data: str) -> bool:
         """Does the CPU take these sizes, and at a cost that can be borne?"""
