@@ -27,7 +27,7 @@ const FaculaHost* host = nullptr;
 namespace {
 
 constexpr int kDevices = 2;
-constexpr size_t kMemory = size_t{2} << 30, kArena = size_t{256} << 30, kPage = 4096;  // addresses are plentiful
+constexpr size_t kMemory = size_t{6} << 30, kArena = size_t{256} << 30, kPage = 4096;  // addresses are plentiful
 
 // ---- memory: pages handed out, poisoned when they come back ----
 
