@@ -111,7 +111,7 @@ def _alpha(input: Any, p: float, training: bool, inplace: bool, shape: list[int]
     if not training or p == 0.0:
         return input
     if p == 1.0:
-        return input.zero_() if inplace else facula.where(_draw_kept(input, shape, p), input, 0)
+        return input.zero_() if inplace else facula.dropout(input, 1.0)
     kept = _draw_kept(input, shape, p)
     # Scale and shift give back zero mean and unit variance.
     a = ((_ALPHA * _ALPHA * p + 1) * (1 - p)) ** -0.5
