@@ -14,6 +14,7 @@
 #include "aten/cpu/nn_loops.h"
 #include "aten/cpu/rounding.h"
 #include "facula/kernels.h"
+#include "runtime/core/interrupt.h"
 
 namespace facula::cpu {
 namespace {
@@ -221,6 +222,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
       if ((bh + 1) * blocks < end) add_next(bh + 1, item % blocks, &ahead);
       ahead.spread(ceil_div(visible, keys.width()));
       for (int64_t k0 = 0; k0 < visible; k0 += block) {
+        count_step(16);
         const int64_t nk = std::min(block, visible - k0);
         T factor = scale;
         scores.compute_rows(k.at(b, kv, k0), k.row, panel, nk, s, &ahead);
@@ -313,6 +315,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
             gemm.pack(count, std::min(nr, p.value_width - e), nr, dy.at(b, h, q0) + e, 1, dy.row, rows_g + e * span);
           }
           for (int64_t k0 = 0; k0 < visible; k0 += block) {
+            count_step(16);
             const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + (nk + mr - 1) / mr;
             // Keys of this block that the queries of panel j see, in whole panels of keys.
             const auto seen = [&](int64_t j) {

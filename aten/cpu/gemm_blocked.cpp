@@ -8,6 +8,7 @@
 #include "aten/cpu/dense.h"
 #include "aten/cpu/gemm_loops.h"
 #include "aten/cpu/rounding.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/iterate/parallel.h"
 
 namespace facula::cpu {
@@ -165,6 +166,7 @@ class Blocked {
         pack_columns(p0, np, j0, j1, np, pb);
       }
       for (int64_t i = i0; i < i1; i += mr_) {
+        count_step();
         const int64_t rows = std::min(mr_, i1 - i);
         const T* at = a_.data + i * a_.row + p0 * a_.col;
         int64_t row = a_.row, col = a_.col;

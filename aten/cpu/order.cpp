@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/core/interrupt.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
@@ -12,6 +13,7 @@ namespace facula::cpu {
 namespace {
 
 constexpr int64_t kAround = 1 << 21;  // numbers are moved around the cache
+constexpr int64_t kMoves = 1 << 20;   // numbers moved between looks for signals
 // Numbers of 8 bytes that fill cache lines.
 int64_t padded(int64_t n) { return (n + 7) / 8 * 8; }
 
@@ -54,13 +56,17 @@ void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shif
   uint64_t* lines = memory.as<uint64_t>();
   parts.each([=](int64_t p, int64_t begin, int64_t end) {
     uint32_t* count = counts + p * step;
-    if (collect) {
-      table().scatter(from + begin, end - begin, shift, bits, around, count, lines + p * buckets * 8, to);
-      return;
-    }
-    for (int64_t i = begin; i < end; ++i) {
-      const uint64_t v = from[i];
-      to[count[(v >> shift) & mask]++] = v;
+    for (int64_t first = begin; first < end; first += kMoves) {
+      check_interrupt();
+      const int64_t last = std::min(end, first + kMoves);
+      if (collect) {
+        table().scatter(from + first, last - first, shift, bits, around, count, lines + p * buckets * 8, to);
+        continue;
+      }
+      for (int64_t i = first; i < last; ++i) {
+        const uint64_t v = from[i];
+        to[count[(v >> shift) & mask]++] = v;
+      }
     }
   });
 }

@@ -32,12 +32,12 @@ void arg_row(const void* xp, int64_t n, void* bestp, int64_t* index) {
     reduce_row<Op, Plain, 1>(x + begin, size, &extreme);
     if (!beats<Largest>(extreme, best)) continue;
     best = extreme;
-    // Only now that a better one is known to be here, look for its place.
+    // Only now that a better one is known to be here, look for its place; another thread may have written over it.
     int64_t i = 0;
     if (extreme == extreme) {
-      while (x[begin + i] != extreme) ++i;
+      while (i < size - 1 && x[begin + i] != extreme) ++i;
     } else {
-      while (x[begin + i] == x[begin + i]) ++i;
+      while (i < size - 1 && x[begin + i] == x[begin + i]) ++i;
     }
     where = begin + i;
   }

@@ -131,7 +131,7 @@ void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
 
 void GraphTask::run() {
   while (!heap_.empty()) {
-    count_step();
+    count_step(16);
     const Waiting next = heap_.front();
     std::pop_heap(heap_.begin(), heap_.end());
     heap_.pop_back();

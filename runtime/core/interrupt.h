@@ -40,9 +40,10 @@ FACULA_API void end_of_steps();
 inline void check_interrupt() {
   if (!detail::tls_watch.idle) detail::look_for_signals();
 }
-// The same for what is done millions of times: a nanosecond.
-inline void count_step() {
-  if (--detail::tls_watch.steps == 0) [[unlikely]]
+// The same for what is done millions of times: a nanosecond. After 256 steps it looks at the clock; what may take long
+// counts for several.
+inline void count_step(int32_t steps = 1) {
+  if ((detail::tls_watch.steps -= steps) <= 0) [[unlikely]]
     detail::end_of_steps();
 }
 

@@ -145,8 +145,8 @@ void move_to(int cpu) {
 
 // Cuts pieces whose work is long, so that a signal is noticed soon, and tells how much of one to do at a time.
 class Slices {
-  static constexpr int64_t kFirst = 16;             // a part of the first piece is done to see how long it takes
-  static constexpr double kLong = 20e6, kSoon = 2;  // nanoseconds; growth from one to the next
+  static constexpr int64_t kPart = 16, kGrains = 16;  // the first is so small a part, and at most so many grains
+  static constexpr double kLong = 20e6, kGrowth = 32;  // nanoseconds; from one to the next
   int64_t grain_, size_ = 0;
 
  public:
@@ -155,16 +155,15 @@ class Slices {
   template <typename Stop>
   void run(detail::RangeFn fn, void* context, int64_t begin, int64_t end, const Stop& stop) {
     while (begin < end && !stop()) {
-      if (size_ == 0) size_ = std::max(grain_, (end - begin) / kFirst);
+      if (size_ == 0) size_ = std::max(grain_, std::min((end - begin) / kPart, grain_ * kGrains));
       const int64_t n = end - begin < size_ + std::max(grain_, size_ / 2) ? end - begin : size_;
       const auto start = std::chrono::steady_clock::now();
       fn(context, begin, begin + n);
       begin += n;
       const double took = std::max<double>(
           1, static_cast<double>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count()));
-      const double fits = static_cast<double>(n) * (kLong / took);
-      size_ = fits >= kSoon * static_cast<double>(n) * kFirst ? std::numeric_limits<int64_t>::max() / 4
-                                                              : std::max(grain_, static_cast<int64_t>(fits));
+      const double size = std::min(static_cast<double>(n) * std::min(kLong / took, kGrowth), 0x1p60);
+      size_ = std::max(grain_, static_cast<int64_t>(size));
     }
   }
 };
