@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import subprocess
 import sys
 import threading
@@ -19,6 +20,13 @@ from facula.utils.data import DataLoader
 
 pytestmark = pytest.mark.usefixtures("strict")
 KERNELS = {"bmm", "index_long", "index_put_long"}  # what the pages promise: three train a model
+
+
+@pytest.fixture
+def emptied() -> None:
+    """No tensors of earlier tests in the device's memory: errors that were caught hold frames, in cycles."""
+    gc.collect()
+    fa.strict.empty_cache()
 
 
 def in_process(library: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -116,8 +124,7 @@ def test_a_stream_is_left_as_often_as_it_is_entered() -> None:
     assert fa.strict.current_stream() == first
 
 
-def test_memory_is_reused_in_the_order_of_streams() -> None:
-    fa.strict.empty_cache()
+def test_memory_is_reused_in_the_order_of_streams(emptied: None) -> None:
     before = fa.strict.memory_stats()
     x = fa.ones(5000, device="strict")
     address = x.data_ptr()
@@ -149,8 +156,7 @@ def test_memory_is_reused_in_the_order_of_streams() -> None:
     assert fa.strict.memory_reserved() < before
 
 
-def test_blocks_are_split_and_merged() -> None:
-    fa.strict.empty_cache()
+def test_blocks_are_split_and_merged(emptied: None) -> None:
     at_first = fa.strict.memory_reserved()
 
     def block(mib: int) -> fa.Tensor:
@@ -301,8 +307,7 @@ def test_segments_expand(strict_library: Path, wanted: str, found: str) -> None:
     assert done.stdout.strip() == found
 
 
-def test_memory_is_summed_up() -> None:
-    fa.strict.empty_cache()
+def test_memory_is_summed_up(emptied: None) -> None:
     x = fa.zeros(3 << 20, dtype=fa.uint8, device="strict:1")
     text = fa.strict.memory_summary(1)
     stats = fa.strict.memory_stats(x.device)
@@ -312,8 +317,7 @@ def test_memory_is_summed_up() -> None:
     assert f"{stats['allocations']:,}\n" in text
 
 
-def test_out_of_memory(strict: ctypes.CDLL) -> None:
-    fa.strict.empty_cache()
+def test_out_of_memory(strict: ctypes.CDLL, emptied: None) -> None:
     strict.set_memory(0, ctypes.c_size_t(64 << 20))
     try:
         with pytest.raises(
