@@ -97,19 +97,19 @@ void nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, c
 
 void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t ignore_index,
                          std::string_view reduction, const Tensor& out, const Tensor& out_total,
-                         const Tensor& out_logsumexp) {
+                         const Tensor& out_tops) {
   const Classes c{self.size(0), self.size(1)};
   const Tensor t = checked(target, c, ignore_index, "cross_entropy"), x = dense_compute(self);
   const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight;
-  into_dense({out_logsumexp, out}, x.dtype(), [&](const Tensor& lse, const Tensor& y) {
+  into_dense({out_tops, out}, x.dtype(), [&](const Tensor& of_rows, const Tensor& y) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       const int64_t* targets = t.data<int64_t>();
       const T* scores = x.data<T>();
-      T* logs = lse.data<T>();
+      T* tops = of_rows.data<T>();
       parallel_for(0, c.outer, grain_for(c.classes), [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; ++n) {
-          logs[n] = softmax_loops<T>().log_sum_exp(c.classes, scores + n * c.classes);
+          softmax_loops<T>().log_sum_exp(c.classes, scores + n * c.classes, tops + 2 * n);
         }
       });
       double sum = 0, total = 0;
@@ -119,7 +119,7 @@ void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor&
         T loss = 0;
         if (k != ignore_index) {
           const T scale = w.defined() ? w.data<T>()[k] : T(1);
-          loss = scale == 0 ? T(0) : (logs[n] - scores[n * c.classes + k]) * scale;
+          loss = scale == 0 ? T(0) : ((tops[2 * n] - scores[n * c.classes + k]) + tops[2 * n + 1]) * scale;
           sum += static_cast<double>(loss);
           total += static_cast<double>(scale);
         }
@@ -133,10 +133,10 @@ void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor&
 
 void softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
                           int64_t ignore_index, std::string_view reduction, const Tensor& total_weight,
-                          const Tensor& logsumexp, const Tensor& out) {
+                          const Tensor& tops, const Tensor& out) {
   const Classes c{self.size(0), self.size(1)};
   const Tensor t = checked(target, c, ignore_index, "cross_entropy"), x = dense_compute(self);
-  const Tensor g = dense_as(grad, x.dtype()), lse = dense_as(logsumexp, x.dtype());
+  const Tensor g = dense_as(grad, x.dtype()), of_rows = dense_as(tops, x.dtype());
   const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight, total = dense_as(total_weight, x.dtype());
   into_dense(out, x.dtype(), [&](const Tensor& gi) {
     visit_compute(x.dtype(), [&](auto type) {
@@ -152,7 +152,7 @@ void softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& 
             continue;
           }
           const T scale = (w.defined() ? w.data<T>()[k] : T(1)) * (each ? g.data<T>()[n] : factor);
-          softmax_loops<T>().scaled_exp(c.classes, x.data<T>() + n * c.classes, lse.data<T>()[n], scale, row);
+          softmax_loops<T>().scaled_exp(c.classes, x.data<T>() + n * c.classes, of_rows.data<T>() + 2 * n, scale, row);
           row[k] -= scale;
         }
       });

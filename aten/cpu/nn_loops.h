@@ -31,8 +31,9 @@ struct SoftmaxLoops {
                   T* buffer, bool log, bool stream);
   void (*backward)(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* grad,
                    const T* out, T* grad_input, T* buffer, bool log, bool stream);
-  T (*log_sum_exp)(int64_t n, const T* x);
-  void (*scaled_exp)(int64_t n, const T* x, T shift, T scale, T* out);  // scale exp(x - shift)
+  // The largest element, and the logarithm of the sum of exp(x - largest).
+  void (*log_sum_exp)(int64_t n, const T* x, T* tops);
+  void (*scaled_exp)(int64_t n, const T* x, const T* tops, T scale, T* out);  // scale exp(x - logsumexp)
 };
 
 struct Moments {

@@ -244,15 +244,16 @@ void backward(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t
 }
 
 template <typename T>
-T row_log_sum_exp(int64_t n, const T* x) {
-  const T m = row_max(n, x);
-  return m + log_sum_exp(n, x, m);
+void row_log_sum_exp(int64_t n, const T* x, T* tops) {
+  tops[0] = row_max(n, x);
+  tops[1] = log_sum_exp(n, x, tops[0]);
 }
 
 template <typename T>
-void scaled_exp(int64_t n, const T* __restrict x, T shift, T scale, T* __restrict out) {
+void scaled_exp(int64_t n, const T* __restrict x, const T* tops, T scale, T* __restrict out) {
+  const T top = tops[0], log_sum = tops[1];
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) out[i] = scale * exp_of(x[i] - shift);
+  for (int64_t i = 0; i < n; ++i) out[i] = scale * exp_of((x[i] - top) - log_sum);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ KernelSource source(Kind kind, int32_t in, int32_t weight, int32_t target, int32
 
 struct Loss {
   const void *in = nullptr, *target = nullptr, *weight = nullptr, *grad = nullptr;
-  void *out = nullptr, *logsumexp = nullptr, *losses = nullptr, *weights = nullptr, *total = nullptr;
+  void *out = nullptr, *tops = nullptr, *losses = nullptr, *weights = nullptr, *total = nullptr;
   int64_t rows = 0, length = 0, ignored = 0, reduction = 0, grad_step = 0;
   int32_t in_dtype = 0, weight_dtype = FACULA_FLOAT32, target_dtype = FACULA_INT64, out_dtype = 0;
 };
@@ -48,7 +48,7 @@ int32_t run(const Device& device, void* stream, Kind kind, const Loss& x) {
       &kernel));
   Params params;
   for (const void* p : {x.in, x.target, x.weight}) params.put(p);
-  for (void* p : {x.out, x.logsumexp, x.losses, x.weights, x.total}) params.put(p);
+  for (void* p : {x.out, x.tops, x.losses, x.weights, x.total}) params.put(p);
   params.put(x.grad);
   for (const int64_t n : {x.rows, x.length, x.ignored, x.reduction, x.grad_step}) params.put(n);
   void* arguments[] = {params.data()};
@@ -93,19 +93,19 @@ struct Given {
 
 int32_t computed(int32_t dtype) { return dtype == FACULA_FLOAT64 ? FACULA_FLOAT64 : FACULA_FLOAT32; }
 
-// softmax_nll_forward(self, target, weight, ignore_index, reduction, output, total_weight, logsumexp)
+// softmax_nll_forward(self, target, weight, ignore_index, reduction, output, total_weight, tops)
 int32_t forward(void*, const FaculaCall* call) {
-  const FaculaTensor &out = result(call, 0), &total = result(call, 1), &lse = result(call, 2);
+  const FaculaTensor &out = result(call, 0), &total = result(call, 1), &tops = result(call, 2);
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));
   Loss x;
   Given given(call);
   FACULA_TRY(given.read(call, 0, x));
   const int32_t compute = computed(x.in_dtype);
-  if (!is_dense(out) || lse.dtype != compute || !is_dense(lse)) return FACULA_NOT_SUPPORTED;
+  if (!is_dense(out) || tops.dtype != compute || !is_dense(tops)) return FACULA_NOT_SUPPORTED;
   x.out = out.data;
   x.out_dtype = out.dtype;
-  x.logsumexp = lse.data;
+  x.tops = tops.data;
   const size_t item = static_cast<size_t>(itemsize(compute));
   FACULA_TRY(given.d.allocate((static_cast<size_t>(x.rows) * 2 + 1) * item));
   x.losses = given.d.data();
@@ -117,7 +117,7 @@ int32_t forward(void*, const FaculaCall* call) {
   return x.total == total.data ? int32_t{FACULA_OK} : write_back(total, sum, compute, call->index, call->stream);
 }
 
-// softmax_nll_backward(grad, self, target, weight, ignore_index, reduction, total_weight, logsumexp, out)
+// softmax_nll_backward(grad, self, target, weight, ignore_index, reduction, total_weight, tops, out)
 int32_t backward(void*, const FaculaCall* call) {
   const FaculaTensor &grad = tensor(call, 0), &out = result(call);
   if (out.numel == 0) return FACULA_OK;
@@ -127,12 +127,12 @@ int32_t backward(void*, const FaculaCall* call) {
   Given given(call);
   FACULA_TRY(given.read(call, 1, x));
   if (!is_dense(out) || out.dtype != x.in_dtype || !is_floating(grad.dtype)) return FACULA_NOT_SUPPORTED;
-  const void *total = nullptr, *lse = nullptr;
+  const void *total = nullptr, *tops = nullptr;
   FACULA_TRY(dense(tensor(call, 6), given.d, call->index, call->stream, &total, computed(x.in_dtype)));
-  FACULA_TRY(dense(tensor(call, 7), given.e, call->index, call->stream, &lse, computed(x.in_dtype)));
+  FACULA_TRY(dense(tensor(call, 7), given.e, call->index, call->stream, &tops, computed(x.in_dtype)));
   FACULA_TRY(dense(grad, given.f, call->index, call->stream, &x.grad));
   x.total = const_cast<void*>(total);
-  x.logsumexp = const_cast<void*>(lse);
+  x.tops = const_cast<void*>(tops);
   x.out_dtype = grad.dtype;
   x.grad_step = grad.numel == 1 ? 0 : itemsize(grad.dtype);
   x.out = out.data;

@@ -51,14 +51,13 @@ Meta softmax_nll(const Tensor& self, const Tensor& target, const Tensor& weight,
   return nll_loss(self, target, weight, reduction);
 }
 
-Meta softmax_nll_rows(const Tensor& self) { return meta({self.size(0)}, compute_type(self.dtype()), self); }
+Meta softmax_nll_rows(const Tensor& self) { return meta({self.size(0), 2}, compute_type(self.dtype()), self); }
 
 Meta softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
-                          std::string_view reduction, const Tensor& total_weight, const Tensor& logsumexp) {
+                          std::string_view reduction, const Tensor& total_weight, const Tensor& tops) {
   softmax_nll(self, target, weight, reduction);
-  FACULA_CHECK(logsumexp.dim() == 1 && logsumexp.size(0) == self.size(0), Runtime,
-               "cross_entropy backward: logsumexp is ", shape_string(logsumexp.sizes()), ", expected (", self.size(0),
-               ",)");
+  FACULA_CHECK(tops.dim() == 2 && tops.size(0) == self.size(0) && tops.size(1) == 2, Runtime,
+               "cross_entropy backward: tops is ", shape_string(tops.sizes()), ", expected (", self.size(0), ", 2)");
   return nll_loss_backward(grad, self.sizes(), target, weight, reduction, total_weight);
 }
 

@@ -145,7 +145,7 @@ void move_to(int cpu) {
 
 // Cuts pieces whose work is long, so that a signal is noticed soon, and tells how much of one to do at a time.
 class Slices {
-  static constexpr int64_t kPart = 16, kGrains = 16;  // the first is so small a part, and at most so many grains
+  static constexpr int64_t kPart = 16, kGrains = 16;   // the first is so small a part, and at most so many grains
   static constexpr double kLong = 20e6, kGrowth = 32;  // nanoseconds; from one to the next
   int64_t grain_, size_ = 0;
 

@@ -24,7 +24,7 @@ KERNELS = {"bmm", "index_long", "index_put_long"}  # what the pages promise: thr
 
 @pytest.fixture
 def emptied() -> None:
-    """No tensors of earlier tests in the device's memory: errors that were caught hold frames, in cycles."""
+    """Device memory without tensors of earlier tests, which caught errors hold in cycles."""
     gc.collect()
     fa.strict.empty_cache()
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 Array = np.ndarray
 Numbers = int | Sequence[int]
@@ -313,11 +312,16 @@ def nll_loss(
 
 
 def softmax_nll(x: Array, target: Array, weight: Any, ignore: int, reduction: str) -> list[Any]:
-    rows = scipy.special.logsumexp(x, axis=1)
+    top = x.max(axis=1, initial=-np.inf)
+    below = np.log(np.exp(x - top[:, None]).sum(axis=1))
     kept = target != ignore
     scale = (np.ones(x.shape[1]) if weight is None else weight)[target] * kept
-    logp = x - rows[:, None]
-    return [nll_loss(logp, target, weight, ignore, reduction), scale.sum(), rows]
+    logp = (x - top[:, None]) - below[:, None]
+    return [
+        nll_loss(logp, target, weight, ignore, reduction),
+        scale.sum(),
+        np.stack([top, below], axis=1),
+    ]
 
 
 def cross_entropy(

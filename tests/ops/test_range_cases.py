@@ -462,3 +462,25 @@ def test_clipping_and_pooling() -> None:
     x = fa.tensor([[[1e20], [2e20]]])
     got = F.local_response_norm(x, 2, alpha=1.0, beta=0.5, k=1.0)
     assert got.flatten().tolist() == pytest.approx([math.sqrt(2), 2 / math.sqrt(2.5)], rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_cross_entropy_of_large_scores(dtype: str, reduction: str) -> None:
+    """Scores beside an offset: nothing but their differences matters."""
+    rng = np.random.default_rng(0)
+    near = np.round(rng.uniform(-4, 4, (6, 9)) * 8) / 8  # exact beside the offset
+    target = rng.integers(0, 9, 6)
+    p = np.exp(near) / np.exp(near).sum(1, keepdims=True)
+    losses = -np.log(p[np.arange(6), target])
+    slopes = p - np.eye(9)[target]
+    want = {"none": losses, "mean": losses.mean(), "sum": losses.sum()}[reduction]
+    for offset in (0.0, 1e6, -1e6):
+        x = fa.tensor(near + offset, dtype=getattr(fa, dtype), requires_grad=True)
+        got = fa.nn.functional.cross_entropy(x, fa.tensor(target), reduction=reduction)
+        within = {"rtol": 0, "atol": 64 * float(fa.finfo(x.dtype).eps)}
+        np.testing.assert_allclose(got.detach().numpy(), want, **within)
+        (grad,) = fa.autograd.grad(got.sum(), x)
+        np.testing.assert_allclose(
+            grad.numpy(), slopes / (6 if reduction == "mean" else 1), **within
+        )

@@ -61,9 +61,6 @@ EXCEPT = {
     "layer_norm": ("below",),  # distances from the mean that are a few subnormals
     "group_norm": ("below", "offset"),
     "batch_norm": ("below",),
-    "softmax_nll_forward": (
-        "offset",
-    ),  # the logarithm of the sum keeps few digits beside the offset
     "logcumsumexp": ("offset",),  # its slopes are made of the result, which has few digits there
     "_affine_scan": ("large",),  # products of states on the way
     "cummax": ("offset",),  # ties, in which differences see another slope

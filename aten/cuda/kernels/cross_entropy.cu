@@ -9,7 +9,7 @@ struct LossParams {
   const X* target;
   const W* weight;  // or null
   char* out;        // losses of rows, the loss, or the gradient
-  T* logsumexp;
+  T* tops;     // of rows: the largest element, and the logarithm of the sum of exp(element - largest)
   T* losses;   // of rows, and their weights
   T* weights;
   T* total;
@@ -91,10 +91,13 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
     const T whole = fold.over<Largest>(top);
     sum = fold.over<Add>(top == -math::infinity<T> ? sum : sum * power(top - whole));
     if (real && lane == 0) {
-      const T lse = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? whole : whole / kUnit + math::log(sum);
-      p.logsumexp[row] = lse;
+      // An element again, without what the unit rounded.
+      const T most = kPowers ? load<T>(element<I>(whole / kUnit)) : whole;
+      const T log_sum = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? T(0) : math::log(sum);
+      p.tops[2 * row] = most;
+      p.tops[2 * row + 1] = log_sum;
       T loss = T(0);
-      if (weight != T(0)) loss = (lse - load<T>(reinterpret_cast<const I*>(in)[target])) * weight;
+      if (weight != T(0)) loss = ((most - load<T>(reinterpret_cast<const I*>(in)[target])) + log_sum) * weight;
       p.losses[row] = loss;
       p.weights[row] = weight;
       if (p.reduction == 0) reinterpret_cast<O*>(p.out)[row] = element<O>(loss);
@@ -102,14 +105,15 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
 #else
     T grad = real ? load<T>(*reinterpret_cast<const O*>(p.grad + row * p.grad_step)) : T(0);
     if (p.reduction == 1) grad = grad / *p.total;
-    const T scale = grad * weight, lse = real ? p.logsumexp[row] * kUnit : T(0);
+    const T scale = grad * weight, most = real ? p.tops[2 * row] : T(0);
+    const T log_sum = real ? p.tops[2 * row + 1] * kUnit : T(0);
     char* const out = p.out + (real ? row * p.length * kStep : 0);
     each_vector(length, [&](int, int64_t place) {
       T x[FACULA_VEC];
       read_vector<I>(in, place, kStep, x);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        x[k] = weight == T(0) ? T(0) : (power(x[k] * kUnit - lse) - (place + k == target ? T(1) : T(0))) * scale;
+        x[k] = weight == T(0) ? T(0) : (power((x[k] - most) * kUnit - log_sum) - (place + k == target ? T(1) : T(0))) * scale;
       }
       write_vector<I>(out, place, kStep, x);
     });
