@@ -115,8 +115,11 @@ template <typename C>
 struct Spacing {
   C start, end, step;
   int64_t steps;
-  Spacing(C a, C b, int64_t n)
-      : start(a), end(b), step(n > 1 ? (b - a) / static_cast<double>(n - 1) : C(0)), steps(n) {}
+  Spacing(C a, C b, int64_t n) : start(a), end(b), step(0), steps(n) {
+    if (n < 2) return;
+    const double parts = static_cast<double>(n - 1);
+    step = std::isinf(std::abs(b - a)) ? b / parts - a / parts : (b - a) / parts;
+  }
   C operator()(int64_t i) const {
     if (i < (steps + 1) / 2) return start + step * static_cast<double>(i);
     return end - step * static_cast<double>(steps - 1 - i);
@@ -129,6 +132,13 @@ void linspace(const Scalar& start, const Scalar& end, int64_t steps, std::option
               const Tensor& out) {
   if (is_complex(out.dtype())) {
     generate<complex128>(out, Spacing<complex128>(start.to<complex128>(), end.to<complex128>(), steps));
+  } else if (out.dtype() == ScalarType::Int64 && start.kind() <= Category::Integral &&
+             end.kind() <= Category::Integral && steps > 1 &&
+             std::max(std::abs(start.as_double()), std::abs(end.as_double())) >= 0x1p53) {
+    // Beyond the whole numbers of double: exact, rounded towards zero as conversions are.
+    using Wide = __int128;
+    const Wide a = start.to<int64_t>(), b = end.to<int64_t>(), parts = steps - 1;
+    generate<int64_t>(out, [=](int64_t i) { return static_cast<int64_t>((a * (parts - i) + b * i) / parts); });
   } else {
     generate<double>(out, Spacing<double>(start.as_double(), end.as_double(), steps));
   }

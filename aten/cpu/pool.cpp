@@ -1,5 +1,8 @@
 // Max and average pooling, plain and adaptive, in one to three dims: by dim a list of windows, rows
 // combined first (whole vectors), then windows along the last dim.
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -227,17 +230,38 @@ void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* g
   });
 }
 
+template <typename T>
+bool all_finite(const T* x, int64_t n) {
+  int bad = 0;
+#pragma omp simd reduction(| : bad)
+  for (int64_t i = 0; i < n; ++i) bad |= std::abs(x[i]) <= std::numeric_limits<T>::max() ? 0 : 1;
+  return bad == 0;
+}
+
+// `average(x, y)`; where a sum left the range though its average does not, again of scaled elements.
+template <typename T, typename F>
+void averages_to_the_ends(const Pool& p, const Tensor& x, const Tensor& y, const F& average) {
+  T* out = y.data<T>();
+  const int64_t n = y.numel();
+  average(x.data<T>(), out);
+  if (all_finite(out, n)) return;
+  const T scale = static_cast<T>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(p.in(), 1))));
+  const TypedBuffer<T> buffer(x.numel() + n);
+  T *small = buffer.get(), *again = small + x.numel();
+  for (int64_t i = 0; i < x.numel(); ++i) small[i] = x.data<T>()[i] / scale;
+  average(small, again);
+  for (int64_t i = 0; i < n; ++i) out[i] = std::isfinite(out[i]) ? out[i] : again[i] * scale;
+}
+
 void average_into(const Pool& p, std::optional<int64_t> divisor, const Tensor& input, const Tensor& out) {
   const bool last = by_pixels(p, input);
   const Tensor x = in_format(input, compute_type(input.dtype()), last);
   into_format(out, x.dtype(), last, [&](const Tensor& y) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
-      if (last) {
-        pool::average_pixels<T>(p, x.size(1), divisor, x.data<T>(), y.data<T>());
-        return;
-      }
-      averages<T>(p, divisor, x.data<T>(), y.data<T>());
+      averages_to_the_ends<T>(p, x, y, [&](const T* from, T* to) {
+        last ? pool::average_pixels<T>(p, x.size(1), divisor, from, to) : averages<T>(p, divisor, from, to);
+      });
     });
   });
 }

@@ -12,6 +12,7 @@
 #include "aten/cpu/reduce.h"
 #include "aten/cpu/bytes.h"
 #include "facula/kernels.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/iterate/result_type.h"
 #include "runtime/iterate/strided.h"
 
@@ -234,6 +235,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
           if (w[r * n + i] > 0) last = i;
         }
         for (int64_t j = 0; j < num_samples; ++j) {
+          count_step();
           const int64_t at = std::upper_bound(c, c + n, u[r * num_samples + j] * sum) - c;
           result[j] = std::min(at, last);
         }
@@ -243,8 +245,10 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
           c[i] = v > 0 ? v * unit[r] / u[r * n + i] : -1;  // after all that may be drawn
           order[i] = i;
         }
-        std::partial_sort(order, order + num_samples, order + n,
-                          [&](int64_t a, int64_t b) { return c[a] > c[b] || (c[a] == c[b] && a < b); });
+        std::partial_sort(order, order + num_samples, order + n, [&](int64_t a, int64_t b) {
+          count_step();
+          return c[a] > c[b] || (c[a] == c[b] && a < b);
+        });
         std::copy(order, order + num_samples, result);
       }
     }

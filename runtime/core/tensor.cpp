@@ -157,6 +157,7 @@ Tensor wrapped_number(const Scalar& value) {
 }
 
 Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset, bool as_view) {
+  count_step();  // of many views at once, each
   check_geometry(sizes, strides);
   const TensorImpl& from = *self.impl();
   const size_t available = from.storage ? from.storage->nbytes() : 0;

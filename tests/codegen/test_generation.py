@@ -90,11 +90,11 @@ def test_headers_of_a_source(schema: Schema) -> None:
 
 
 def test_takes_seconds_at_most(tmp_path: Path) -> None:
-    """A sanity limit, far above what it takes (see CONTRIBUTING)."""
-    started = time.monotonic()
+    """A sanity limit of processor time, far above what it takes (see CONTRIBUTING)."""
+    started = time.process_time()
     assert main(["gen", "--out", str(tmp_path)]) == 0
     assert main(["check"]) == 0
-    assert time.monotonic() - started < 30
+    assert time.process_time() - started < 30
 
 
 def test_modules_depend_in_one_direction() -> None:

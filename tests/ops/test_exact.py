@@ -399,3 +399,16 @@ def test_polygamma(order: int) -> None:
         want = mp.psi(order, v)
         size = max(abs(want), abs(v * mp.psi(order + 1, v)) if v < 0 else 0)
         assert abs(g - want) <= 16 * np.finfo(np.float64).eps * size, (v, g, want)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 20, 100, 170, 171, 300])
+def test_polygamma_far_out(order: int) -> None:
+    """Where powers, or the factorial, leave the range, though the result does not."""
+    x = [0.7, 3.0, 30.0, 200.0, 1e3, 1e14, 1e17, 1e30, 1e80, 1e110, 1e200]
+    got = fa.special.polygamma(order, fa.tensor(x, dtype=fa.float64)).tolist()
+    for v, g in zip(x, got, strict=True):
+        want = mp.psi(order, mp.mpf(v))
+        if abs(want) > np.finfo(np.float64).max:
+            assert abs(g) == np.inf, (v, g)
+        else:
+            assert abs(g - want) <= 64 * np.finfo(np.float64).eps * abs(want) + 1e-307, (v, g, want)

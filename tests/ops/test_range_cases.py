@@ -484,3 +484,35 @@ def test_cross_entropy_of_large_scores(dtype: str, reduction: str) -> None:
         np.testing.assert_allclose(
             grad.numpy(), slopes / (6 if reduction == "mean" else 1), **within
         )
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_averages_whose_sum_leaves_the_range(dtype: str, channels_last: bool) -> None:
+    most = float(fa.finfo(getattr(fa, dtype)).max)
+    x = np.full((1, 8, 6, 6), most / 2, dtype)
+    x[0, 1] = 3e-30
+    x[0, 2, 0, 0] = np.inf
+    t = fa.tensor(x)
+    if channels_last:
+        t = t.contiguous(memory_format=fa.channels_last)
+    windows = x.reshape(1, 8, 3, 2, 3, 2) / 36
+    fine = windows.sum((3, 5)) * 9
+    for got, want in (
+        (fa.nn.functional.avg_pool2d(t, 2), fine),
+        (fa.nn.functional.adaptive_avg_pool2d(t, 3), fine),
+        (fa.nn.functional.adaptive_avg_pool2d(t, 1), windows.sum((2, 3, 4, 5))[..., None, None]),
+        (fa.nn.functional.avg_pool2d(t, 2, divisor_override=1)[0, 0], np.full((3, 3), np.inf)),
+    ):
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
+
+
+def test_spacing_to_the_ends() -> None:
+    got = fa.linspace(-1.7e308, 1.7e308, 5, dtype=fa.float64)
+    np.testing.assert_allclose(got.numpy(), [-1.7e308, -0.85e308, 0, 0.85e308, 1.7e308], rtol=1e-15)
+    top = 2**63 - 1
+    assert fa.linspace(0, top, 3, dtype=fa.int64).tolist() == [0, top // 2, top]
+    assert fa.linspace(2**62, 2**62 + 4, 5, dtype=fa.int64).tolist() == [
+        2**62 + i for i in range(5)
+    ]
+    assert fa.linspace(-top, top, 2, dtype=fa.int64).tolist() == [-top, top]

@@ -214,8 +214,9 @@ FACULA_MATH_LARGE double digamma(double x) {
 }
 inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
-// Hurwitz zeta function, the sum of (q + k)^-x over k >= 0, by Euler-Maclaurin summation.
-FACULA_MATH_LARGE double zeta(double x, double q) {
+// Hurwitz zeta function, the sum of (q + k)^-x over k >= 0, by Euler-Maclaurin summation; times scale^x, if that is not
+// one, which brings into the range what would leave it.
+FACULA_MATH_LARGE double zeta(double x, double q, double scale) {
   constexpr double kCoefficients[] = {12.0,
                                       -720.0,
                                       30240.0,
@@ -238,12 +239,13 @@ FACULA_MATH_LARGE double zeta(double x, double q) {
   double sum = 0;
   double a = q;
   for (int k = 0; k < 9 || a <= 9; ++k, a += 1) {
-    const double term = std::pow(a, -x);
+    const double term = scale == 1 ? std::pow(a, -x) : std::pow(scale / a, x);
     sum += term;
     if (a > 9 && std::fabs(term) < 1e-17 * std::fabs(sum)) return sum;
   }
-  double power = std::pow(a, -x);
-  sum += a * power / (x - 1) + 0.5 * power;
+  double power = scale == 1 ? std::pow(a, -x) : std::pow(scale / a, x);
+  const double whole = power > 1e-280 || scale != 1 ? a * power : std::pow(a, 1 - x);
+  sum += whole / (x - 1) + 0.5 * power;
   double factor = 1, k = 0;
   for (const double c : kCoefficients) {
     factor *= x + k;
@@ -258,6 +260,7 @@ FACULA_MATH_LARGE double zeta(double x, double q) {
   }
   return sum;
 }
+FACULA_MATH_LARGE double zeta(double x, double q) { return zeta(x, q, 1); }
 inline float zeta(float x, float q) { return static_cast<float>(zeta(static_cast<double>(x), static_cast<double>(q))); }
 FACULA_MATH_LARGE double polygamma(double n, double x) {
   if (n == 0) return digamma(x);
@@ -265,8 +268,14 @@ FACULA_MATH_LARGE double polygamma(double n, double x) {
     const double s = std::sin(pi<double> * (x - round(x)));
     return s == 0 ? infinity<double> : pi<double> * pi<double> / (s * s) - zeta(2, 1 - x);
   }
-  const double size = std::tgamma(n + 1);
-  return (std::fmod(n, 2) == 0 ? -size : size) * zeta(n + 1, x);
+  const double sign = std::fmod(n, 2) == 0 ? -1 : 1, size = std::tgamma(n + 1), sum = zeta(n + 1, x);
+  if (!(x > 0) || isinf(x) || n != std::floor(n) || (!isinf(size) && abs(sum) > 1e-290)) return sign * size * sum;
+  // n! / x^n, factor by factor, the partial product never far from one before it must be.
+  double product = n > 1e5 ? std::exp(std::lgamma(n + 1) - n * std::log(x)) : 1;
+  for (double low = 1, high = n > 1e5 ? 0 : n; low <= high && product > 0 && !isinf(product);) {
+    product *= (product >= 1 ? low++ : high--) / x;
+  }
+  return sign * product * (zeta(n + 1, x, x) / x);
 }
 inline float polygamma(float n, float x) {
   return static_cast<float>(polygamma(static_cast<double>(n), static_cast<double>(x)));
