@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "aten/cpu/vector.h"
+#include "aten/cpu/common/vector.h"
 #include "runtime/iterate/pointwise.h"
 
 namespace facula::FACULA_ISA {

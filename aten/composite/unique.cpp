@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "aten/cpu/dense.h"
-#include "aten/cpu/order.h"
+#include "aten/cpu/common/dense.h"
+#include "aten/cpu/sort/order.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/core/interrupt.h"

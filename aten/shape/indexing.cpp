@@ -1,5 +1,5 @@
 // Shape rules and argument checks of indexing operators.
-#include "aten/cpu/index_plan.h"
+#include "aten/cpu/index/plan.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {

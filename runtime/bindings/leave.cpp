@@ -3,7 +3,7 @@
 #include <unistd.h>
 #include <unwind.h>
 
-#include "runtime/bindings/types.h"
+#include "runtime/bindings/types/types.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/core/thread_state.h"
 

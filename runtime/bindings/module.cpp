@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/bindings/door.h"
-#include "runtime/bindings/function.h"
-#include "runtime/bindings/hooks.h"
-#include "runtime/bindings/types.h"
+#include "runtime/bindings/devices/door.h"
+#include "runtime/bindings/arguments/function.h"
+#include "runtime/bindings/autograd/hooks.h"
+#include "runtime/bindings/types/types.h"
 #include "runtime/core/library.h"
 
 namespace facula {

@@ -1,5 +1,5 @@
 // The base type of facula.nn.Module: what every call and every access to a parameter goes through.
-#include "runtime/bindings/types.h"
+#include "runtime/bindings/types/types.h"
 
 namespace facula::python {
 

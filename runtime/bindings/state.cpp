@@ -1,8 +1,8 @@
 // Settings of the process and the thread: grad mode, default dtype, threads; dtype promotion; the build.
-#include "aten/cpu/amx.h"
-#include "aten/cpu/blas.h"
+#include "aten/cpu/gemm/amx.h"
+#include "aten/cpu/gemm/blas.h"
 #include "runtime/autograd/engine.h"
-#include "runtime/bindings/types.h"
+#include "runtime/bindings/types/types.h"
 #include "runtime/core/in_call.h"
 #include "runtime/core/allocator.h"
 #include "runtime/dispatch/registry.h"

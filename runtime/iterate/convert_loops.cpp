@@ -1,4 +1,4 @@
-// Compiled once per instruction set; see isa.h.
+// build: levels
 #include <cstring>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Random draws with the numbers of aten/cpu/random.h: every element is a fixed function of the seed, the
+// Random draws with the numbers of aten/cpu/random/random.h: every element is a fixed function of the seed, the
 // number of the draw and its place (facula/math_draws.h). Compiled without multiply-add, so that the bits are the CPU's.
 // Before it stand: C (float or double: what is drawn), S (elements), FACULA_DRAW, FACULA_LONG, FACULA_FLOATING.
 #include "facula/cuda/walk.h"

@@ -1,0 +1,267 @@
+// build: levels fused
+#include <cmath>
+
+#include "aten/cpu/nn/loops.h"
+#include "aten/cpu/common/vector_exp.h"
+#include "runtime/iterate/stream.h"
+
+namespace facula {
+namespace {
+
+#define FACULA_INLINE inline __attribute__((always_inline))
+
+// Of columns, rows so many ahead are fetched: strides of a page or more defy the memory's own foresight.
+constexpr int64_t kAhead = 16;
+
+// fn(i, k) for i < n with k = i % kWays: so many results are kept that they fill several vectors, as one
+// waits for the last.
+template <typename T>
+constexpr int64_t kWays = 256 / sizeof(T);
+// `ahead` fetches the row that follows: passes over a row in the cache leave the memory idle, and its own foresight
+// ends at pages.
+template <typename T, typename Ahead, typename F>
+FACULA_INLINE void by_ways(int64_t n, const Ahead& ahead, const F& fn) {
+  int64_t i = 0;
+  for (; i + kWays<T> <= n; i += kWays<T>) {
+    ahead(i);
+#pragma omp simd
+    for (int64_t k = 0; k < kWays<T>; ++k) fn(i + k, k);
+  }
+  for (int64_t k = 0; i < n; ++i, ++k) fn(i, k);
+}
+
+template <typename T>
+T total(const T (&parts)[kWays<T>]) {
+  T sum = 0;
+  for (int64_t k = 0; k < kWays<T>; ++k) sum += parts[k];
+  return sum;
+}
+
+template <typename T>
+T row_max(int64_t n, const T* x) {
+  T m[kWays<T>];
+  for (T& v : m) v = -HUGE_VAL;
+  by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { m[k] = x[i] > m[k] ? x[i] : m[k]; });
+  T most = m[0];
+  for (const T v : m) most = v > most ? v : most;
+  return most;
+}
+
+// A row of exponentials that are still to be multiplied and written.
+template <typename T>
+struct Pending {
+  const T* e = nullptr;
+  T* out = nullptr;
+  T factor = 0;
+  FACULA_INLINE void write(int64_t i, int64_t end) const {
+    write_row(end - i, out + i, true, [&](int64_t j) { return e[i + j] * factor; });
+  }
+};
+
+// Leaves exponentials in e, which has room for a row, and returns their factor. Meanwhile the row before is
+// written past the cache: arithmetic and memory work at the same time.
+template <typename T>
+T softmax_row(int64_t n, const T* __restrict x, T* __restrict e, const Pending<T>& before) {
+  const T m = row_max(n, x);
+  T parts[kWays<T>] = {};
+  by_ways<T>(
+      n,
+      [&](int64_t i) {
+        fetch(x + n + i, x + n + i + kWays<T>);
+        if (before.out != nullptr) before.write(i, i + kWays<T>);
+      },
+      [&](int64_t i, int64_t k) {
+        const T v = exp_below(x[i] - m);
+        e[i] = v;
+        parts[k] += v;
+      });
+  if (before.out != nullptr) before.write(n - n % kWays<T>, n);
+  return T(1) / total(parts);
+}
+
+// `buffer` has room for two rows where the result is written past the cache.
+template <typename T>
+void softmax_rows(int64_t rows, int64_t n, const T* x, T* out, T* buffer, bool stream) {
+  Pending<T> before;
+  for (int64_t i = 0; i < rows; ++i, x += n, out += n) {
+    T* e = !stream ? out : i % 2 == 0 ? buffer : buffer + n;
+    const T factor = softmax_row(n, x, e, before);
+    if (stream) {
+      before = {e, out, factor};
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) out[j] *= factor;
+    }
+  }
+  if (before.out != nullptr) before.write(0, n);
+}
+
+template <typename T>
+T log_sum_exp(int64_t n, const T* x, T m) {
+  T parts[kWays<T>] = {};
+  by_ways<T>(
+      n, [&](int64_t i) { fetch(x + n + i, x + n + i + kWays<T>); },
+      [&](int64_t i, int64_t k) { parts[k] += exp_below(x[i] - m); });
+  return std::log(total(parts));
+}
+
+template <typename T>
+void log_softmax_row(int64_t n, const T* __restrict x, T* __restrict out, bool stream) {
+  const T m = row_max(n, x), l = log_sum_exp(n, x, m);
+  write_row(n, out, stream, [&](int64_t i) { return (x[i] - m) - l; });
+}
+
+// `width` neighbouring columns of stride `inner`. They are gathered in a buffer: rows whose pitch is a power of
+// two would drive each other out of the cache.
+template <typename T>
+void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __restrict x, T* __restrict out,
+                     T* __restrict buffer, bool log, bool stream) {
+  T m[kSoftmaxColumns], sum[kSoftmaxColumns];
+  for (int64_t j = 0; j < width; ++j) m[j] = x[j], sum[j] = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    const T* row = x + i * inner;
+    T* e = buffer + i * width;
+    fetch(row + kAhead * inner, row + kAhead * inner + width);
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) {
+      m[j] = row[j] > m[j] ? row[j] : m[j];
+      e[j] = row[j];
+    }
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    T* e = buffer + i * width;
+    if (log) {
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) sum[j] += exp_below(e[j] - m[j]);
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) {
+        e[j] = exp_below(e[j] - m[j]);
+        sum[j] += e[j];
+      }
+    }
+  }
+  for (int64_t j = 0; j < width; ++j) sum[j] = log ? std::log(sum[j]) : T(1) / sum[j];
+  for (int64_t i = 0; i < size; ++i) {
+    const T* e = buffer + i * width;
+    T* o = out + i * inner;
+    if (!stream) fetch(o + kAhead * inner, o + kAhead * inner + width);
+    if (log) {
+      write_row(width, o, stream, [&](int64_t j) { return (e[j] - m[j]) - sum[j]; });
+    } else {
+      write_row(width, o, stream, [&](int64_t j) { return e[j] * sum[j]; });
+    }
+  }
+}
+
+// Of each outer slice `columns` columns from `first` on.
+template <typename T>
+void softmax(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* x, T* out, T* buffer,
+             bool log, bool stream) {
+  if (inner == 1 && !log) {
+    softmax_rows(outer, size, x, out, buffer, stream);
+    return;
+  }
+  const int64_t width = softmax_width<T>(size), end = first + columns;
+  for (int64_t o = 0; o < outer; ++o, x += size * inner, out += size * inner) {
+    if (inner == 1) {
+      log_softmax_row(size, x, out, stream);
+      continue;
+    }
+    for (int64_t j = first; j < end; j += width) {
+      softmax_columns(size, inner, end - j < width ? end - j : width, x + j, out + j, buffer, log, stream);
+    }
+  }
+}
+
+template <typename T>
+void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __restrict gi, bool log, bool stream) {
+  const auto next = [&](int64_t i, int64_t end) {
+    fetch(g + n + i, g + n + end);
+    fetch(y + n + i, y + n + end);
+  };
+  T parts[kWays<T>] = {};
+  if (log) {
+    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
+    const T sum = total(parts);
+    write_row(n, gi, stream, [&](int64_t i) { return g[i] - exp_below(y[i]) * sum; }, next);
+  } else {
+    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i] * y[i]; });
+    const T sum = total(parts);
+    write_row(n, gi, stream, [&](int64_t i) { return y[i] * (g[i] - sum); }, next);
+  }
+}
+
+template <typename T>
+void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __restrict g, const T* __restrict y,
+                      T* __restrict gi, T* __restrict buffer, bool log, bool stream) {
+  T sum[kSoftmaxColumns] = {};
+  for (int64_t i = 0; i < size; ++i) {
+    const T *gr = g + i * inner, *yr = y + i * inner;
+    T *gb = buffer + 2 * i * width, *yb = gb + width;
+    fetch(gr + kAhead * inner, gr + kAhead * inner + width);
+    fetch(yr + kAhead * inner, yr + kAhead * inner + width);
+    if (log) {
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) {
+        sum[j] += gr[j];
+        gb[j] = gr[j];
+        yb[j] = yr[j];
+      }
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) {
+        sum[j] += gr[j] * yr[j];
+        gb[j] = gr[j];
+        yb[j] = yr[j];
+      }
+    }
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    const T *gb = buffer + 2 * i * width, *yb = gb + width;
+    T* o = gi + i * inner;
+    if (!stream) fetch(o + kAhead * inner, o + kAhead * inner + width);
+    if (log) {
+      write_row(width, o, stream, [&](int64_t j) { return gb[j] - exp_below(yb[j]) * sum[j]; });
+    } else {
+      write_row(width, o, stream, [&](int64_t j) { return yb[j] * (gb[j] - sum[j]); });
+    }
+  }
+}
+
+template <typename T>
+void backward(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t columns, const T* g, const T* y, T* gi,
+              T* buffer, bool log, bool stream) {
+  const int64_t width = softmax_width<T>(2 * size), end = first + columns;
+  for (int64_t o = 0; o < outer; ++o, g += size * inner, y += size * inner, gi += size * inner) {
+    if (inner == 1) {
+      backward_row(size, g, y, gi, log, stream);
+      continue;
+    }
+    for (int64_t j = first; j < end; j += width) {
+      backward_columns(size, inner, end - j < width ? end - j : width, g + j, y + j, gi + j, buffer, log, stream);
+    }
+  }
+}
+
+template <typename T>
+void row_log_sum_exp(int64_t n, const T* x, T* tops) {
+  tops[0] = row_max(n, x);
+  tops[1] = log_sum_exp(n, x, tops[0]);
+}
+
+template <typename T>
+void scaled_exp(int64_t n, const T* __restrict x, const T* tops, T scale, T* __restrict out) {
+  const T top = tops[0], log_sum = tops[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] = scale * exp_of((x[i] - top) - log_sum);
+}
+
+}  // namespace
+
+FACULA_DEFINE_BY_ISA(SoftmaxLoops<float>, softmax_loops_float,
+                     {softmax<float>, backward<float>, row_log_sum_exp<float>, scaled_exp<float>})
+FACULA_DEFINE_BY_ISA(SoftmaxLoops<double>, softmax_loops_double,
+                     {softmax<double>, backward<double>, row_log_sum_exp<double>, scaled_exp<double>})
+
+}  // namespace facula

@@ -1,0 +1,63 @@
+#include "launch/texts.h"
+
+#include <string>
+#include <unordered_map>
+
+#include "launch/host.h"
+
+namespace facula::cuda {
+
+namespace {
+
+#include "embedded.inc"
+
+std::string key(const char* a, const char* b, const char* c) { return std::string(a) + '/' + b + '/' + c; }
+
+}  // namespace
+
+std::span<const EmbeddedText> embedded_texts() { return kTexts; }
+std::span<const FormulaText> formula_texts() { return kFormulas; }
+std::span<const FoldText> fold_texts() { return kFolds; }
+
+const FormulaText* find_formula(const char* op, const char* variant, const char* type_class) {
+  static const auto* const table = [] {
+    auto* const t = new std::unordered_map<std::string, const FormulaText*>;
+    for (const FormulaText& f : kFormulas) (*t)[key(f.op, f.variant, f.type_class)] = &f;
+    return t;
+  }();
+  const auto at = table->find(key(op, variant, type_class));
+  return at == table->end() ? nullptr : at->second;
+}
+
+const FoldText* find_fold(const char* op, const char* type_class) {
+  for (const FoldText& f : kFolds) {
+    if (std::string_view(f.op) == op && std::string_view(f.type_class) == type_class) return &f;
+  }
+  return nullptr;
+}
+
+const char* element_type(int32_t dtype) {
+  static constexpr const char* kNames[FACULA_DTYPES] = {"Bool",
+                                                        "uint8_t",
+                                                        "int8_t",
+                                                        "int16_t",
+                                                        "int32_t",
+                                                        "int64_t",
+                                                        "Half",
+                                                        "BFloat16",
+                                                        "float",
+                                                        "double",
+                                                        "std::complex<float>",
+                                                        "std::complex<double>"};
+  return kNames[dtype];
+}
+const char* compute_type(int32_t dtype) {
+  return dtype == FACULA_BOOL                                  ? "bool"
+         : dtype == FACULA_FLOAT16 || dtype == FACULA_BFLOAT16 ? "float"
+                                                               : element_type(dtype);
+}
+const char* class_of(int32_t dtype) {
+  return dtype == FACULA_BOOL ? "bool" : is_integral(dtype) ? "int" : is_floating(dtype) ? "float" : "complex";
+}
+
+}  // namespace facula::cuda

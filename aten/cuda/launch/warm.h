@@ -1,0 +1,27 @@
+// Compiling ahead of use, and the proof that every kernel compiles.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launch/kernel.h"
+
+namespace facula::cuda {
+
+// Kernels of files announce what they may be asked to compile: `level` 0 is what models use most, 1
+// is everything once, 2 in all dtypes; for -1, the quick proof, formulas go many to a program.
+using SourceLister = void (*)(int level, const std::function<void(KernelSource)>& add);
+void list_sources(SourceLister lister);
+struct ListsSources {
+  explicit ListsSources(SourceLister lister) { list_sources(lister); }
+};
+
+struct WarmReport {
+  int compiled = 0, from_disk = 0, failed = 0;
+  std::string text;  // what failed
+};
+// Compiles what is listed and whose name holds `filter`, on `threads` threads.
+WarmReport warm(const char* arch, const char* filter, int level, int threads);
+
+}  // namespace facula::cuda

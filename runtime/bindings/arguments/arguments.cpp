@@ -1,0 +1,182 @@
+// Sorting the arguments of a call into the slots of a signature.
+#include "runtime/bindings/arguments/arguments.h"
+
+#include <string>
+
+#include "runtime/bindings/arguments/checks.h"
+
+namespace facula::python {
+
+namespace {
+
+bool intern_keywords(const FunctionSpec& f) {
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    if (f.keywords[i] == nullptr) {
+      f.keywords[i] = PyUnicode_InternFromString(f.params[i].name);
+      if (f.keywords[i] == nullptr) return false;
+    }
+  }
+  return true;
+}
+
+struct Synonym {
+  const char* given;
+  const char* declared;
+};
+// Array API and NumPy spellings that torch takes as well.
+constexpr Synonym kSynonyms[] = {
+    {"input", "self"}, {"self", "input"},       {"x", "self"},           {"x", "input"},   {"x1", "self"},
+    {"x1", "input"},   {"x2", "other"},         {"axis", "dim"},         {"axis", "dims"}, {"axes", "dims"},
+    {"dim", "axis"},   {"keepdims", "keepdim"}, {"keepdim", "keepdims"},
+};
+
+// The parameter that a keyword names, or -1.
+Py_ssize_t find_keyword(const FunctionSpec& f, PyObject* keyword) {
+  const auto n = static_cast<Py_ssize_t>(f.params.size());
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    if (f.keywords[i] == keyword) return i;
+  }
+  const char* text = PyUnicode_AsUTF8(keyword);
+  if (text == nullptr) {
+    PyErr_Clear();
+    return -1;
+  }
+  const std::string_view name(text);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    if (name == f.params[i].name) return i;
+  }
+  for (const Synonym& s : kSynonyms) {
+    if (name != s.given) continue;
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      if (std::string_view(s.declared) == f.params[i].name) return i;
+    }
+  }
+  return -1;
+}
+
+Py_ssize_t count_positional(const FunctionSpec& f) {
+  Py_ssize_t n = 0;
+  for (const ParamSpec& p : f.params) n += !p.keyword_only;
+  return n;
+}
+
+void error_too_many(const FunctionSpec& f, Py_ssize_t given, bool bound_self) {
+  PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional argument%s, but %zd %s given\n  signature: %s",
+               f.name, count_positional(f) - bound_self, count_positional(f) - bound_self == 1 ? "" : "s", given,
+               given == 1 ? "was" : "were", f.signature);
+}
+
+void error_missing(const FunctionSpec& f, size_t i) {
+  PyErr_Format(PyExc_TypeError, "%s(): missing required argument '%s'\n  signature: %s", f.name, f.params[i].name,
+               f.signature);
+}
+
+void error_keyword(const FunctionSpec& f, PyObject* keyword, const char* problem) {
+  PyErr_Format(PyExc_TypeError, "%s() got %s '%U'\n  signature: %s", f.name, problem, keyword, f.signature);
+}
+
+// Does f(2, 3) start here, rather than f((2, 3))?
+bool starts_varargs(PyObject* o) {
+  return PyLong_Check(o) || (!PyTuple_Check(o) && !PyList_Check(o) && PyIndex_Check(o) != 0);
+}
+
+template <bool kQuiet>
+bool bind_slots(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                PyObject** slots) {
+  const ParamSpec* params = f.params.data();
+  const auto n = static_cast<Py_ssize_t>(f.params.size());
+  Py_ssize_t filled = 0;
+  if (self != nullptr) slots[filled++] = self;
+
+  for (Py_ssize_t a = 0; a < nargs; ++a, ++filled) {
+    if (filled >= n || params[filled].keyword_only) [[unlikely]] {
+      if constexpr (!kQuiet) error_too_many(f, nargs, self != nullptr);
+      return false;
+    }
+    PyObject* o = args[a];
+    const ParamSpec& p = params[filled];
+    if (p.varargs && starts_varargs(o)) {
+      slots[filled++] = mark_varargs(args + a);
+      f.varargs_count = nargs - a;
+      break;
+    }
+    slots[filled] = o == Py_None && p.optional ? nullptr : o;
+  }
+  for (Py_ssize_t i = filled; i < n; ++i) slots[i] = nullptr;
+
+  if (kwnames != nullptr) [[unlikely]] {
+    if (n > 0 && f.keywords[n - 1] == nullptr && !intern_keywords(f)) return false;
+    const Py_ssize_t count = PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t k = 0; k < count; ++k) {
+      PyObject* keyword = PyTuple_GET_ITEM(kwnames, k);
+      const Py_ssize_t i = find_keyword(f, keyword);
+      if (i < 0) {
+        if constexpr (!kQuiet) error_keyword(f, keyword, "an unexpected keyword argument");
+        return false;
+      }
+      if (i < filled || slots[i] != nullptr) {
+        if constexpr (!kQuiet) error_keyword(f, keyword, "more than one value for argument");
+        return false;
+      }
+      PyObject* o = args[nargs + k];
+      slots[i] = o == Py_None && params[i].optional && !params[i].required ? nullptr : o;
+    }
+  }
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    if (slots[i] == nullptr) {
+      if (i >= filled && params[i].required) [[unlikely]] {
+        if constexpr (!kQuiet) error_missing(f, static_cast<size_t>(i));
+        return false;
+      }
+    } else if (slots[i] == Py_None && params[i].optional) {
+      slots[i] = nullptr;  // given as None where a value is required but may be None
+    }
+  }
+  return true;
+}
+
+bool is_number(ArgType type) {
+  return type == ArgType::Scalar || type == ArgType::Float || type == ArgType::Int || type == ArgType::Bool;
+}
+
+}  // namespace
+
+bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+          PyObject** slots) {
+  return bind_slots<false>(f, self, args, nargs, kwnames, slots);
+}
+
+bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+             PyObject** slots, bool exactly) {
+  if (!bind_slots<true>(f, self, args, nargs, kwnames, slots)) return false;
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    if (slots[i] == nullptr) continue;
+    if (!fits(f, i, slots[i])) return false;
+    if (exactly && is_number(f.params[i].type) && !is_varargs(slots[i]) && is_tensor(slots[i])) return false;
+  }
+  return true;
+}
+
+void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self, PyObject* const* args,
+                       Py_ssize_t nargs, PyObject* kwnames) {
+  std::string text = concat(candidates.empty() ? "call" : candidates[0]->name, "(): no signature takes (");
+  const char* separator = "";
+  const auto add = [&](PyObject* o) {
+    text += separator;
+    separator = ", ";
+    text += type_text(o);
+  };
+  if (self != nullptr) add(self);
+  for (Py_ssize_t i = 0; i < nargs; ++i) add(args[i]);
+  for (Py_ssize_t k = 0; kwnames != nullptr && k < PyTuple_GET_SIZE(kwnames); ++k) {
+    const char* keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
+    text += concat(separator, keyword != nullptr ? keyword : "?", "=", type_text(args[nargs + k]));
+    separator = ", ";
+  }
+  text += "); there are:";
+  for (const FunctionSpec* f : candidates) text += concat("\n  ", f->signature);
+  PyErr_Clear();
+  PyErr_SetString(PyExc_TypeError, text.c_str());
+}
+
+}  // namespace facula::python

@@ -1,0 +1,43 @@
+// What generated binding functions share.
+#pragma once
+
+#include "runtime/autograd/meta.h"
+#include "runtime/bindings/arguments/arguments.h"
+#include "runtime/bindings/devices/default_device.h"
+#include "runtime/dispatch/formula.h"
+
+namespace facula::python {
+
+// Gives the error that is set the name of the in-place form.
+void name_in_place(const char* called) noexcept;
+
+inline int64_t size_hint(const Tensor& t) { return t.defined() ? t.numel() : 0; }
+inline int64_t size_hint(const std::vector<Tensor>& list) {
+  int64_t n = 0;
+  for (const Tensor& t : list) n += size_hint(t);
+  return n;
+}
+inline int64_t size_hint(IntList sizes) {
+  int64_t n = 1;
+  for (const int64_t s : sizes) n = s > 0 && n < kReleaseGilNumel ? n * std::min(s, kReleaseGilNumel) : n;
+  return n;
+}
+template <typename... Parts>
+PyObject* wrap_result(PyTypeObject* type, std::tuple<Parts...>& result) {
+  if constexpr ((std::is_same_v<Parts, Tensor> && ...)) {
+    return std::apply(
+        [&](auto&... parts) {
+          Tensor fields[] = {std::move(parts)...};
+          return wrap_named(type, fields);
+        },
+        result);
+  } else {
+    PyObject* tuple = PyTuple_New(sizeof...(Parts));
+    if (tuple == nullptr) return nullptr;
+    Py_ssize_t i = 0;
+    std::apply([&](auto&... parts) { ((PyTuple_SET_ITEM(tuple, i++, wrap(std::move(parts)))), ...); }, result);
+    return tuple;
+  }
+}
+
+}  // namespace facula::python
