@@ -64,6 +64,7 @@ def check(args: argparse.Namespace) -> None:
     fix = ["--fix"] if args.fix else []
     results = [
         python("-m", "codegen", "check", check=False),
+        python("-m", "codegen", "fmt", *([] if args.fix else ["--check"]), check=False),
         python("-m", "ruff", "check", *fix, *folders, check=False),
         python("-m", "ruff", "format", *([] if args.fix else ["--check"]), *folders, check=False),
         run(
@@ -105,7 +106,7 @@ STRUCTURED = """
   kind: structured
   shape: cloned(self, None, None, None)
   dispatch: {{CPU: {name}}}
-  derivative: {{self: "grad"}}
+  derivative: {{self: grad}}
   samples: ["f(3,4), dim=1", "f(0,4), dim=0"]
   reference: self
 """
@@ -119,7 +120,7 @@ def new_op(args: argparse.Namespace) -> None:
     if python("-m", "codegen", "check", check=False):
         schema.write_text(before, encoding="utf-8")
         sys.exit("new-op: nothing was added")
-    print(f"appended to ops.yaml:{entry}")
+    print(f"appended to ops.yaml, from where it goes to its section:{entry}")
     if args.structured:
         print(
             "now write, in a file of aten/cpu/:\n"
