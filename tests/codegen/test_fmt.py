@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from codegen.__main__ import ROOT, main
+from codegen.check import check
 from codegen.errors import SchemaErrors
 from codegen.fmt import programs, texts
 from codegen.fmt.form import formatted
@@ -289,3 +290,19 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_refuses(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(SchemaErrors, match=message):
         form(tmp_path, text)
+
+
+def test_sections_are_one_each_and_in_the_contents(tmp_path: Path) -> None:
+    rule = "- rule: r{}(Tensor self) -> Meta\n"
+    text = form(tmp_path, f"# ---- a ----\n{rule.format(1)}# ---- b ----\n{rule.format(2)}")
+    path = tmp_path / "ops.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert check(path).errors == ()
+    path.write_text(text + "# ---- a ----\n", encoding="utf-8")
+    message = "the section 'a' is that of line 5; a section is one"
+    assert [e.message for e in check(path).errors] == [message]
+    path.write_text(text + "# ---- c ----\n", encoding="utf-8")
+    assert [str(e) for e in check(path).errors] == [
+        "ops.yaml:1:1: the table of contents names other sections; "
+        "`python -m codegen fmt` writes it"
+    ]
