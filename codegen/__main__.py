@@ -73,9 +73,14 @@ def fmt(args: argparse.Namespace) -> int:
 def explain(args: argparse.Namespace) -> int:
     from codegen.explain import UnknownOperator
     from codegen.explain import explain as text_of
+    from codegen.parts import parts
 
+    schema = load(args.schema)
     try:
-        print(text_of(load(args.schema), args.operator))
+        if args.parts:
+            print(parts(schema, ROOT, args.operator))
+        else:
+            print(text_of(schema, args.operator))
     except UnknownOperator as error:
         print(f"codegen explain: {error}", file=sys.stderr)
         return 1
@@ -129,6 +134,9 @@ def main(argv: list[str] | None = None) -> int:
     form.set_defaults(run=fmt)
     explained = commands.add_parser("explain", help="print all that one operator becomes")
     explained.add_argument("operator")
+    explained.add_argument(
+        "--parts", action="store_true", help="print where its entry, kernel and tests are instead"
+    )
     explained.set_defaults(run=explain)
     changes = commands.add_parser("diff", help="how generated files change against a revision")
     changes.add_argument("revision")

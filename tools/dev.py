@@ -4,7 +4,8 @@
 python tools/dev.py build            install in editable form; rebuilds what changed
 python tools/dev.py check            schema, formatting, linters, types
 python tools/dev.py test -o add      tests of one operator; without -o all tests
-python tools/dev.py show add         everything generated for one operator
+python tools/dev.py show add         where its entry, kernel, shape rule and tests are;
+                                     --generated: also everything generated for it
 python tools/dev.py new-op NAME      a schema entry to start from (--structured: with a kernel)
 python tools/dev.py diff REV         how generated code changes against a git revision (--stat)
 python tools/dev.py golden           accept what is generated now as the golden files
@@ -89,7 +90,9 @@ def test(args: argparse.Namespace) -> None:
 
 
 def show(args: argparse.Namespace) -> None:
-    sys.exit(python("-m", "codegen", "explain", args.op, check=False))
+    python("-m", "codegen", "explain", "--parts", args.op)
+    if args.generated:
+        python("-m", "codegen", "explain", args.op)
 
 
 POINTWISE = """
@@ -157,6 +160,7 @@ def main() -> None:
     p.set_defaults(run=test)
     p = commands.add_parser("show")
     p.add_argument("op")
+    p.add_argument("--generated", action="store_true", help="also all that is generated")
     p.set_defaults(run=show)
     p = commands.add_parser("new-op")
     p.add_argument("name")
