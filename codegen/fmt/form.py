@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from ..errors import SchemaError, SchemaErrors
 from ..model import Location
 from ..source import Source
 from . import layout, programs, sections, tree
+from .sections import CONTENTS, LINE_OF_CONTENTS
 from .texts import STR, WIDTH
 from .tree import Group, Item, Text
 
@@ -18,7 +20,7 @@ from .tree import Group, Item, Text
 def formatted(path: Path) -> str:
     """The text of a file in its one form; raises SchemaErrors where it cannot have it."""
     root = tree.read(Source(path))
-    comments = sorted(_comments(root))
+    comments = Counter(_outside_contents(_comments(root)))
     for record in root.items:
         if isinstance(record.value, Group):
             _normalise(record.value)
@@ -99,15 +101,22 @@ def _comments(group: Group) -> Iterator[str]:
     yield from group.end
 
 
-def _verify(text: str, file: str, meaning: Any, comments: list[str]) -> None:
+def _outside_contents(comments: Iterator[str]) -> Iterator[str]:
+    """Comments but the table of contents, which is made anew, and empty lines."""
+    inside = False
+    for line in comments:
+        inside = line == CONTENTS or (inside and line.startswith(LINE_OF_CONTENTS))
+        if line and not inside:
+            yield line
+
+
+def _verify(text: str, file: str, meaning: Any, comments: Counter[str]) -> None:
     """That the new text says what the old one said, comments included."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / file
         path.write_text(text, encoding="utf-8")
         again = tree.read(Source(path))
-    kept = sorted(filter(None, _comments(again)))
-    made = set(kept)
-    lost = [c for c in comments if c and c not in made and not c.startswith("#   ")]
+    lost = list((comments - Counter(_outside_contents(_comments(again)))).elements())
     for record in again.items:
         if isinstance(record.value, Group):
             _chomp(record)

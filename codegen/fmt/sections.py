@@ -14,9 +14,9 @@ from .tree import Group, Item
 CONTENTS = (
     "# Contents, which `python -m codegen fmt` writes; a section is found by `---- its name`:"
 )
+LINE_OF_CONTENTS = "#   "
 
 _HEADING = re.compile(r"# ---- (.+?) ----")
-_LINE_OF_CONTENTS = "#   "
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Book:
 
     def contents(self) -> list[str]:
         names = [section.name for section in self.sections if section.name]
-        return [CONTENTS, *(_LINE_OF_CONTENTS + name for name in names)] if names else []
+        return [CONTENTS, *(LINE_OF_CONTENTS + name for name in names)] if names else []
 
 
 def book(root: Group) -> Book:
@@ -105,9 +105,9 @@ def mistakes(path: Path) -> Iterator[SchemaError]:
     at = lines.index(CONTENTS) + 1 if CONTENTS in lines else 1
     stated = []
     for line in lines[at:] if CONTENTS in lines else []:
-        if not line.startswith(_LINE_OF_CONTENTS):
+        if not line.startswith(LINE_OF_CONTENTS):
             break
-        stated.append(line.removeprefix(_LINE_OF_CONTENTS))
+        stated.append(line.removeprefix(LINE_OF_CONTENTS))
     if stated != list(first):
         message = "the table of contents names other sections; `python -m codegen fmt` writes it"
         yield SchemaError(Location(path.name, at, 1), "", message)

@@ -292,6 +292,11 @@ def test_refuses(text: str, message: str, tmp_path: Path) -> None:
         form(tmp_path, text)
 
 
+def test_old_contents_are_replaced(tmp_path: Path) -> None:
+    text = f"# Head.\n\n{CONTENTS}\n#   old\n\n# ---- a ----\n#   indented\n\n- op: {HEAD}\n"
+    assert settled(tmp_path, text) == text.replace("#   old", "#   a")
+
+
 def test_sections_are_one_each_and_in_the_contents(tmp_path: Path) -> None:
     rule = "- rule: r{}(Tensor self) -> Meta\n"
     text = form(tmp_path, f"# ---- a ----\n{rule.format(1)}# ---- b ----\n{rule.format(2)}")
