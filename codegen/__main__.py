@@ -49,12 +49,38 @@ def check(args: argparse.Namespace) -> int:
     return 0
 
 
+def fmt(args: argparse.Namespace) -> int:
+    from codegen.diff import stat, unified
+    from codegen.fmt.form import formatted, long_lines
+
+    name = args.schema.name
+    old, new = args.schema.read_text(encoding="utf-8"), formatted(args.schema)
+    if old != new and not args.check:
+        args.schema.write_text(new, encoding="utf-8")
+    elif old != new:
+        lines = list(unified({name: old}, {name: new}, "is"))
+        print("\n".join([*lines[:40], *["..."] * (len(lines) > 40), *stat(lines)]))
+        print(
+            f"codegen fmt: {name} is not in its form; `python -m codegen fmt` brings it there",
+            file=sys.stderr,
+        )
+    errors = list(long_lines(new, name))
+    for error in errors:
+        print(error, file=sys.stderr)
+    return int(bool(errors) or (args.check and old != new))
+
+
 def explain(args: argparse.Namespace) -> int:
     from codegen.explain import UnknownOperator
     from codegen.explain import explain as text_of
+    from codegen.parts import parts
 
+    schema = load(args.schema)
     try:
-        print(text_of(load(args.schema), args.operator))
+        if args.parts:
+            print(parts(schema, ROOT, args.operator))
+        else:
+            print(text_of(schema, args.operator))
     except UnknownOperator as error:
         print(f"codegen explain: {error}", file=sys.stderr)
         return 1
@@ -103,8 +129,14 @@ def main(argv: list[str] | None = None) -> int:
     generate.set_defaults(run=gen)
     judge = commands.add_parser("check", help="find every mistake of the schema")
     judge.set_defaults(run=check)
+    form = commands.add_parser("fmt", help="bring the schema to its one form")
+    form.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    form.set_defaults(run=fmt)
     explained = commands.add_parser("explain", help="print all that one operator becomes")
     explained.add_argument("operator")
+    explained.add_argument(
+        "--parts", action="store_true", help="print where its entry, kernel and tests are instead"
+    )
     explained.set_defaults(run=explain)
     changes = commands.add_parser("diff", help="how generated files change against a revision")
     changes.add_argument("revision")

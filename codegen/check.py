@@ -15,6 +15,7 @@ from pathlib import Path
 from .autograd import is_differentiable
 from .derive import derive_records
 from .errors import SchemaError, SchemaErrors
+from .fmt.sections import mistakes
 from .judge import Judge
 from .model import Derivative, Location, Operator, Schema
 from .plans import Plan, plan_of
@@ -72,6 +73,7 @@ def check(path: Path) -> Report:
     plans, wrong = _planned(whole)
     errors += [e for e in (*more, *wrong) if not _follows(e, lost - known, faulty)]
     errors += _cycles(plans) if not errors else []
+    errors += mistakes(path)
     return Report(whole, tuple(SchemaErrors(errors).errors))
 
 

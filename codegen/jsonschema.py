@@ -58,7 +58,12 @@ def _computing() -> dict[str, Any]:
             "pattern": _SIGNATURE,
             "description": "signature, e.g. cumsum(Tensor self, int dim) -> Tensor",
         },
-        "doc": {**_TEXT, "description": "a sentence; then lines `>>> code` with their output"},
+        "doc": {**_TEXT, "description": "what it computes, in a sentence or more"},
+        "example": {
+            "type": "string",
+            "pattern": "^>>> ",
+            "description": "lines `>>> code` with their output below",
+        },
         "kind": _words(*KINDS),
         "fold": {
             "type": "object",

@@ -140,7 +140,6 @@ def _slope(fields: Fields, node: Node) -> Formula | None:
 
 def _operator(fields: Fields) -> Operator | None:
     parsed = fields.signature("op")
-    doc, example = _doc(fields)
     scalar, by_variant = _scalar(fields, parsed)
     composite = fields.text("composite")
     kind = _kind(fields)
@@ -152,8 +151,8 @@ def _operator(fields: Fields) -> Operator | None:
     values: dict[str, Any] = {
         "location": fields.location,
         "kind": kind,
-        "doc": doc,
-        "example": example,
+        "doc": _doc(fields),
+        "example": _example(fields),
         "scalar": scalar,
         "scalar_variants": by_variant,
         "dtypes": dtypes,
@@ -191,21 +190,31 @@ def _operator(fields: Fields) -> Operator | None:
     return op.replace(samples=default_samples(op)) if op.scalar and not op.samples else op
 
 
-def _doc(fields: Fields) -> tuple[str, str]:
-    """Sentence and example; a doc of one line may end in `>>> CODE -> OUTPUT`."""
+def _doc(fields: Fields) -> str:
     text = fields.text("doc")
     if text is None:
         if not fields.has("doc"):
-            fields.error(fields.location, "missing key 'doc': a sentence and an example")
-        return "", ""
-    doc = text.value.strip()
-    sentence, mark, example = doc.partition(">>>")
-    if not sentence.strip():
-        fields.error(text, "'doc' begins with a sentence")
-    if mark and "\n" not in doc:
-        code, arrow, output = example.rpartition(" -> ")
-        example = f"{code}\n{output}" if arrow else example
-    return sentence.strip(), f"{mark}{example}".strip()
+            fields.error(fields.location, "missing key 'doc': what it computes, in a sentence")
+        return ""
+    doc = str(text.value).strip()
+    if ">>>" in doc:
+        message = (
+            "'doc' is sentences; the example is 'example', where `python -m codegen fmt` moves it"
+        )
+        fields.error(text, message)
+    elif not doc:
+        fields.error(text, "'doc' is a sentence")
+    return doc
+
+
+def _example(fields: Fields) -> str:
+    text = fields.text("example")
+    if text is None:
+        return ""
+    example = str(text.value).strip()
+    if not example.startswith(">>> "):
+        fields.error(text, "'example' begins with `>>> ` and code, its output below")
+    return example
 
 
 def _scalar(

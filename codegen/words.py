@@ -46,13 +46,14 @@ POLICY_WORDS = {
 }
 # Limits of error in units of the last place: of values by dtype, and of gradients in each.
 ULP_KEYS = ("float32", "float64", "complex64", "complex128", "gradient")
+# The keys of records, in the order that `fmt` brings them to.
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
-        *("op", "doc", "kind", "scalar", "fold", "dtypes", "promote", "masks", "kept"),
-        *("autocast", "shape", "dispatch"),
-        *("composite", "composite_fn", "derivative", "forward", "variants", "python"),
-        *("alias", "internal", "samples", "reference", "property", "tolerance", "ulp", "checks"),
-        *POLICY_WORDS,
+        *("op", "doc", "example"),
+        *("kind", "scalar", "dtypes", "promote", "masks", "autocast", "shape", "dispatch", "fold"),
+        *("composite", "composite_fn", "derivative", "forward", "kept"),
+        *("variants", "python", "alias", "internal", *POLICY_WORDS, "checks"),
+        *("samples", "reference", "property", "tolerance", "ulp"),
     ),
     "math": ("math", "derivative", "holomorphic", "alike"),
     "rule": ("rule",),

@@ -4,7 +4,8 @@
 python tools/dev.py build            install in editable form; rebuilds what changed
 python tools/dev.py check            schema, formatting, linters, types
 python tools/dev.py test -o add      tests of one operator; without -o all tests
-python tools/dev.py show add         everything generated for one operator
+python tools/dev.py show add         where its entry, kernel, shape rule and tests are;
+                                     --generated: also everything generated for it
 python tools/dev.py new-op NAME      a schema entry to start from (--structured: with a kernel)
 python tools/dev.py diff REV         how generated code changes against a git revision (--stat)
 python tools/dev.py golden           accept what is generated now as the golden files
@@ -64,6 +65,7 @@ def check(args: argparse.Namespace) -> None:
     fix = ["--fix"] if args.fix else []
     results = [
         python("-m", "codegen", "check", check=False),
+        python("-m", "codegen", "fmt", *([] if args.fix else ["--check"]), check=False),
         python("-m", "ruff", "check", *fix, *folders, check=False),
         python("-m", "ruff", "format", *([] if args.fix else ["--check"]), *folders, check=False),
         run(
@@ -88,7 +90,9 @@ def test(args: argparse.Namespace) -> None:
 
 
 def show(args: argparse.Namespace) -> None:
-    sys.exit(python("-m", "codegen", "explain", args.op, check=False))
+    python("-m", "codegen", "explain", "--parts", args.op)
+    if args.generated:
+        python("-m", "codegen", "explain", args.op)
 
 
 POINTWISE = """
@@ -105,7 +109,7 @@ STRUCTURED = """
   kind: structured
   shape: cloned(self, None, None, None)
   dispatch: {{CPU: {name}}}
-  derivative: {{self: "grad"}}
+  derivative: {{self: grad}}
   samples: ["f(3,4), dim=1", "f(0,4), dim=0"]
   reference: self
 """
@@ -119,7 +123,7 @@ def new_op(args: argparse.Namespace) -> None:
     if python("-m", "codegen", "check", check=False):
         schema.write_text(before, encoding="utf-8")
         sys.exit("new-op: nothing was added")
-    print(f"appended to ops.yaml:{entry}")
+    print(f"appended to ops.yaml, from where it goes to its section:{entry}")
     if args.structured:
         print(
             "now write, in a file of aten/cpu/:\n"
@@ -156,6 +160,7 @@ def main() -> None:
     p.set_defaults(run=test)
     p = commands.add_parser("show")
     p.add_argument("op")
+    p.add_argument("--generated", action="store_true", help="also all that is generated")
     p.set_defaults(run=show)
     p = commands.add_parser("new-op")
     p.add_argument("name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,9 @@ from codegen.__main__ import ROOT, main
 from codegen.check import check, primitives
 from codegen.diff import RevisionError, stat, texts_at, unified
 from codegen.explain import UnknownOperator, explain
+from codegen.fmt.form import formatted
 from codegen.model import Schema
+from codegen.parts import kernels, parts, rules
 from codegen.pyi import EXPORTS
 
 
@@ -50,6 +53,43 @@ def test_explain_unknown(schema: Schema, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["explain", "sigmiod"]) == 1
     wanted = "codegen explain: no operator 'sigmiod'; did you mean 'sigmoid'?\n"
     assert capsys.readouterr().err == wanted
+
+
+def lines_of(text: str) -> dict[str, str]:
+    """What each `path:line` of a text leads to, by what follows it there."""
+    found = {}
+    for path, line, what in re.findall(r"^    (\S+):(\d+) ?(.*)$", text, re.M):
+        source = (ROOT / path).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+        found.setdefault(what, source.strip())
+    return found
+
+
+def test_parts_lead_somewhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--parts", "cumsum"]) == 0
+    found = lines_of(capsys.readouterr().out)
+    assert found[""].startswith("- op: cumsum(Tensor self, int dim")
+    assert found["cpu::cumsum"].startswith("void cumsum(const Tensor& self, int64_t dim")
+    rule = next(key for key in found if key.startswith("shape::scanned, declared in ops.yaml:"))
+    assert found[rule].startswith("Meta scanned(const Tensor& self")
+    assert found["reference"].startswith("reference: np.cumsum(self, axis=dim)")
+    assert found["example"] == "example: |"
+    assert found["test_example"].startswith("def test_example(op: OpRecord)")
+    assert any(".cumsum(" in line or '"cumsum"' in line for line in found.values())
+
+
+def test_parts_of_other_kinds(schema: Schema) -> None:
+    formula = lines_of(parts(schema, ROOT, "gelu"))
+    assert formula["`scalar`, whose loops are generated"] == "scalar:"
+    program = lines_of(parts(schema, ROOT, "div.mode"))
+    assert program["`composite`, over other operators"] == "if rounding_mode is None:"
+    proof = lines_of(parts(schema, ROOT, "empty"))
+    assert proof["test_empty_has_the_shape"] == "def test_empty_has_the_shape() -> None:"
+
+
+def test_parts_are_found(schema: Schema) -> None:
+    """Each function of C++ that an entry names has its place."""
+    places = [p for op in schema for p in (*kernels(op, ROOT), *rules(schema, op, ROOT))]
+    assert [place for place in places if "(not found)" in place] == []
 
 
 def test_unified_and_stat() -> None:
@@ -100,3 +140,4 @@ def test_entries_to_start_from_are_good(template: str, tmp_path: Path) -> None:
     entry = space[template].format(name="new_operator")
     path.write_text((ROOT / "ops.yaml").read_text(encoding="utf-8") + entry, encoding="utf-8")
     assert [str(e) for e in check(path).errors] == []
+    assert formatted(path) == path.read_text(encoding="utf-8")

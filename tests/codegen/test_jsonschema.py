@@ -19,6 +19,7 @@ BAD: dict[str, Any] = {
     "no record": 3,
     "unknown first key": {"opp": "f(Tensor self) -> Tensor", "doc": "F."},
     "no doc": {"op": "f(Tensor self) -> Tensor"},
+    "example without code": {**GOOD, "example": "1"},
     "no signature": {**GOOD, "op": "f"},
     "unknown key": {**GOOD, "smaples": []},
     "unknown kind": {**GOOD, "kind": "structurd"},

@@ -49,7 +49,7 @@ case(
 case(
     "missing doc",
     "- op: new(Tensor self) -> Tensor\n  scalar: self\n  derivative: auto\n  reference: self\n",
-    "1:3: new: missing key 'doc': a sentence and an example",
+    "1:3: new: missing key 'doc': what it computes, in a sentence",
 )
 case(
     "missing kind",
@@ -109,9 +109,20 @@ case(
     "2:8: new: 'doc' must be text; quote a text that begins with '[' or '{'",
 )
 case(
-    "doc of an example alone",
-    pointwise().replace("doc: New.", 'doc: ">>> 1"'),
-    "2:9: new: 'doc' begins with a sentence",
+    "doc with an example",
+    pointwise().replace("doc: New.", "doc: New. >>> 1"),
+    "2:8: new: 'doc' is sentences; the example is 'example', "
+    "where `python -m codegen fmt` moves it",
+)
+case(
+    "doc of nothing",
+    pointwise().replace("doc: New.", 'doc: ""'),
+    "2:8: new: 'doc' is a sentence",
+)
+case(
+    "example without code",
+    pointwise().replace("doc: New.", "doc: New.\n  example: 1"),
+    "3:12: new: 'example' begins with `>>> ` and code, its output below",
 )
 case(
     "vocabulary, unknown argument",
