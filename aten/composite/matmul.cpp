@@ -70,7 +70,9 @@ Tensor kron(const Tensor& self, const Tensor& other) {
     b.push_back(sb);
     shape.push_back(sa * sb);
   }
-  return ops::reshape(ops::mul(ops::reshape(self, a), ops::reshape(other, b)), shape);
+  // A Python number stays one, whose dtype does not count.
+  const Tensor right = other.impl()->wrapped_number ? other : ops::reshape(other, b);
+  return ops::reshape(ops::mul(ops::reshape(self, a), right), shape);
 }
 
 Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, IntList dims_other) {

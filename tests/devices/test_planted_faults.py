@@ -63,6 +63,15 @@ def test_without_a_fault_it_is_green() -> None:
     assert not report.failures, "\n".join(map(str, report.failures[:20]))
 
 
+@pytest.mark.parametrize("fault", planted.FAULTS, ids=lambda f: f.__name__)
+def test_a_kernel(plant: Callable[[Any], None], fault: Any) -> None:
+    ops = ONLY.get(fault.__name__, KERNELS)
+    plant(fault)
+    report = conformance.run("faulty", ops, first=True)
+    green = set(ops) - {f.op for f in report.failures}
+    assert not green, f"wrong and green: {green & set(FaultyDevice.struck)}; never wrong: {green}"
+
+
 @pytest.mark.parametrize(
     ("fault", "sees"),
     [(planted.one_length, lambda n: n % 10 == 2), (planted.beyond_2_to_16, lambda n: n % 4 == 0)],

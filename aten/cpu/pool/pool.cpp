@@ -10,6 +10,7 @@
 #include "aten/cpu/pool/loops.h"
 #include "aten/cpu/pool/pixels.h"
 #include "facula/kernels.h"
+#include "runtime/core/interrupt.h"
 
 namespace facula::cpu {
 namespace {
@@ -28,6 +29,16 @@ void window_rows(const Pool& p, int64_t z, int64_t y, const F& fn) {
   const auto iz = static_cast<size_t>(z), iy = static_cast<size_t>(y);
   for (int64_t d = p.z().start[iz]; d < p.z().end[iz]; d += p.z().step) {
     for (int64_t h = p.y().start[iy]; h < p.y().end[iy]; h += p.y().step) fn((d * p.y().in + h) * p.x().in);
+  }
+}
+
+// fn(first, count) for pieces of the outputs of a row, in whole vectors.
+template <typename F>
+void outputs_of_row(int64_t n, const F& fn) {
+  constexpr int64_t kPiece = 4096;
+  for (int64_t c = 0; c < n; c += kPiece) {
+    count_step(16);
+    fn(c, std::min(kPiece, n - c));
   }
 }
 
@@ -53,7 +64,9 @@ void max_values(const Pool& p, const T* x, T* out) {
           std::fill(row, row + width, kLowest);
           window_rows(p, z, y, [&](int64_t at) { loops.max_row(a.in, plane + at, inner); });
           if (a.uniform) {
-            loops.max_windows(a.out, a.kernel, a.stride, a.step, row, to);
+            outputs_of_row(a.out, [&](int64_t c, int64_t n) {
+              loops.max_windows(n, a.kernel, a.stride, a.step, row + c * a.stride, to + c);
+            });
             continue;
           }
           for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
@@ -110,6 +123,7 @@ void places_of_row(const Pool& p, const T* plane, int64_t z, int64_t y, T* row, 
       from = row;
     }
     for (int64_t k = 0; k < a.kernel; ++k) {
+      count_step(16);
       loops.max_places(a.out, a.stride, from + k * a.step, static_cast<PoolIndex<T>>(at + k * a.step - a.padding), best,
                        place);
     }
@@ -188,7 +202,9 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
           std::fill(row, row + width, T(0));
           window_rows(p, z, y, [&](int64_t at) { loops.add_row(a.in, plane + at, inner); });
           if (a.uniform) {
-            loops.sum_windows(a.out, a.kernel, a.stride, row, to);
+            outputs_of_row(a.out, [&](int64_t c, int64_t n) {
+              loops.sum_windows(n, a.kernel, a.stride, row + c * a.stride, to + c);
+            });
           } else {
             for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
               T sum = 0;
@@ -220,6 +236,7 @@ void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* g
           divisors(p, z, y, divisor, factor);
           std::fill(row, row + a.in, T(0));
           for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
+            count_step();
             const T g = from[c] * factor[c];
             for (int64_t w = a.start[c]; w < a.end[c]; ++w) row[w] += g;
           }

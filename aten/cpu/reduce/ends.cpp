@@ -241,7 +241,11 @@ RangeEnds::RangeEnds(const ReduceSpec& spec, ScalarType acc, int64_t count)
   if (spec.ends == Ends::Norm) {
     const double p = spec.params.p, bound = p == 2 ? std::sqrt(n) * std::sqrt(lost) : std::pow(n * lost, 1 / p);
     if (p != 1 && p > 0) low_ = bound;
-    if (p < 0) high_ = std::min(high_, bound), low_ = std::numeric_limits<double>::min();
+    if (p < 0) {  // zero where an element is, or where a power overflowed
+      high_ = std::min(high_, bound);
+      low_ =
+          to_real(acc) == ScalarType::Float32 ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
+    }
     low_ *= spec.params.scale;
     high_ *= spec.params.scale;
   }

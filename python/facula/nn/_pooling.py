@@ -137,7 +137,8 @@ def _max_unpool(dims: int) -> Callable[..., Any]:
             sizes = wanted
         check_size(name, [*lead, *sizes], input)
         flat = facula.zeros(*lead, math.prod(sizes), dtype=input.dtype, device=input.device)
-        places, values = indices.reshape(*lead, -1), input.reshape(*lead, -1)
+        inner = math.prod(input.shape[-dims:])
+        places, values = indices.reshape(*lead, inner), input.reshape(*lead, inner)
         return flat.scatter(-1, places, values).reshape(*lead, *sizes)
 
     return _named(

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from facula.testing.conformance import _Suite
 
 _LARGE = 10**7  # elements of a result
-
-_LARGE = 1 << 18  # elements of a tensor that is not left to the collector
+_HELD = 1 << 18  # elements of a tensor that is not left to the collector
 
 
 class Sized:
@@ -139,7 +138,7 @@ class Sized:
         real = dtype in ("float32", "float64")
         if "gradient" in checks and real and op.differentiable:
             check("gradient", suite.gradient, op, self.call, sample, dtype)
-        if any(t.numel() > _LARGE for t in tensors((args, kwargs))):
+        if any(t.numel() > _HELD for t in tensors((args, kwargs))):
             gc.collect()  # errors that were caught hold frames, and those tensors
 
     def sensible(self, args: list[Any], kwargs: dict[str, Any], data: str) -> bool:
