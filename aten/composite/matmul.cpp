@@ -71,8 +71,8 @@ Tensor kron(const Tensor& self, const Tensor& other) {
     shape.push_back(sa * sb);
   }
   // A Python number stays one, whose dtype does not count.
-  const Tensor right = other.impl()->wrapped_number ? other : ops::reshape(other, b);
-  return ops::reshape(ops::mul(ops::reshape(self, a), right), shape);
+  const auto as = [](const Tensor& t, IntList sizes) { return t.impl()->wrapped_number ? t : ops::reshape(t, sizes); };
+  return ops::reshape(ops::mul(as(self, a), as(other, b)), shape);
 }
 
 Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, IntList dims_other) {
