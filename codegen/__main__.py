@@ -7,22 +7,22 @@ import os
 import sys
 from pathlib import Path
 
-from codegen.errors import SchemaErrors
-from codegen.model import Schema
+from codegen.schema.errors import SchemaErrors
+from codegen.schema.model import Schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def load(path: Path) -> Schema:
     """The schema with its derived operators."""
-    from codegen.derive import derive
-    from codegen.reader import read_schema
+    from codegen.schema.reader import read_schema
+    from codegen.tensor.derive import derive
 
     return derive(read_schema(path))
 
 
 def gen(args: argparse.Namespace) -> int:
-    from codegen import render
+    from codegen.emit import render
 
     if args.list:
         print("\n".join(render.output_names(ROOT, args.sources)))
@@ -36,9 +36,9 @@ def gen(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> int:
-    from codegen.check import check as judge
+    from codegen.check import check as checked
 
-    report = judge(args.schema)
+    report = checked(args.schema)
     for error in report.errors:
         print(error, file=sys.stderr)
     if report.errors:
@@ -88,8 +88,8 @@ def explain(args: argparse.Namespace) -> int:
 
 
 def diff(args: argparse.Namespace) -> int:
-    from codegen import render
     from codegen.diff import RevisionError, stat, texts_at, unified
+    from codegen.emit import render
 
     try:
         old = texts_at(ROOT, args.revision)
@@ -102,14 +102,14 @@ def diff(args: argparse.Namespace) -> int:
 
 
 def jsonschema(args: argparse.Namespace) -> int:
-    from codegen.jsonschema import text
+    from codegen.schema.jsonschema import text
 
     print(text(), end="")
     return 0
 
 
 def docs(args: argparse.Namespace) -> int:
-    from codegen import docs as pages
+    from codegen.emit import docs as pages
 
     count = pages.generate(load(args.schema), args.out)
     print(f"codegen: {count} pages in {args.out}")
@@ -127,8 +127,8 @@ def main(argv: list[str] | None = None) -> int:
     generate.add_argument("--names", type=Path, help="file with what --list printed")
     generate.add_argument("--list", action="store_true", help="print the names of the files only")
     generate.set_defaults(run=gen)
-    judge = commands.add_parser("check", help="find every mistake of the schema")
-    judge.set_defaults(run=check)
+    validate = commands.add_parser("check", help="find every mistake of the schema")
+    validate.set_defaults(run=check)
     form = commands.add_parser("fmt", help="bring the schema to its one form")
     form.add_argument("--check", action="store_true", help="say what would change, change nothing")
     form.set_defaults(run=fmt)

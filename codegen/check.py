@@ -1,4 +1,4 @@
-"""Judges a schema: everything that can be wrong with ops.yaml beyond the form of its records.
+"""Validates a schema: everything that can be wrong with ops.yaml beyond the form of its records.
 
 `check` reads as far as it can and reports all mistakes of one run, each with its place. A record
 that could not be read at all is "lost": what only follows from its absence is not reported.
@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .autograd import is_differentiable
-from .derive import derive_records
-from .errors import SchemaError, SchemaErrors
+from .emit.autograd import is_differentiable
+from .emit.plans import Plan, plan_of
 from .fmt.sections import mistakes
-from .judge import Judge
-from .model import Derivative, Location, Operator, Schema
-from .plans import Plan, plan_of
-from .reader import read_records
-from .scope import TranslationError
+from .schema.errors import SchemaError, SchemaErrors
+from .schema.model import Derivative, Location, Operator, Schema
+from .schema.reader import read_records
+from .tensor.derive import derive_records
+from .tensor.scope import TranslationError
+from .validate import Validator
 
 _NO_TOKEN = "no operator of ops.yaml stands for"
 
@@ -63,39 +63,39 @@ def primitives(schema: Schema) -> list[Operator]:
 
 
 def check(path: Path) -> Report:
-    """Read and judge a schema file; only a file that is no YAML at all raises."""
+    """Read and validate a schema file; only a file that is no YAML at all raises."""
     schema, errors = read_records(path)
     lost = {e.subject for e in errors}
-    Judge(schema, errors, lost).run()
-    faulty = {e.subject for e in errors}
-    whole, more = derive_records(_sound(schema, faulty))
+    Validator(schema, errors, lost).run()
+    invalid = {e.subject for e in errors}
+    whole, more = derive_records(_sound(schema, invalid))
     known = {op.name for op in schema} | {f.name for f in schema.math} | set(schema.rule_signatures)
     plans, wrong = _planned(whole)
-    errors += [e for e in (*more, *wrong) if not _follows(e, lost - known, faulty)]
+    errors += [e for e in (*more, *wrong) if not _follows(e, lost - known, invalid)]
     errors += _cycles(plans) if not errors else []
     errors += mistakes(path)
     return Report(whole, tuple(SchemaErrors(errors).errors))
 
 
-def _sound(schema: Schema, faulty: set[str]) -> Schema:
+def _sound(schema: Schema, invalid: set[str]) -> Schema:
     """The schema without what is known to be wrong, which would only be reported again."""
     return Schema(
-        schema.math, schema.rules, tuple(_repaired(op, op.name in faulty) for op in schema)
+        schema.math, schema.rules, tuple(_repaired(op, op.name in invalid) for op in schema)
     )
 
 
-def _repaired(op: Operator, faulty: bool) -> Operator:
+def _repaired(op: Operator, invalid: bool) -> Operator:
     inputs = {a.name for a in op.signature.arguments if a.type.base == "Tensor"}
     kept: list[Derivative] = []
     for derivative in op.derivatives:
         automatic = derivative.auto or derivative.scalar is not None
-        if inputs.issuperset(derivative.inputs) and not (automatic and (faulty or not op.scalar)):
+        if inputs.issuperset(derivative.inputs) and not (automatic and (invalid or not op.scalar)):
             inputs.difference_update(derivative.inputs)
             kept.append(derivative)
-    return op.replace(derivatives=tuple(kept), scalar=() if faulty else op.scalar)
+    return op.replace(derivatives=tuple(kept), scalar=() if invalid else op.scalar)
 
 
-def _follows(error: SchemaError, unreadable: set[str], faulty: set[str]) -> bool:
+def _follows(error: SchemaError, unreadable: set[str], invalid: set[str]) -> bool:
     """Whether a mistake only follows from a record that could not be read or differentiated."""
     if unreadable and error.message.startswith(_NO_TOKEN):
         return True
@@ -103,7 +103,7 @@ def _follows(error: SchemaError, unreadable: set[str], faulty: set[str]) -> bool
     named = set(re.findall(r"\b(\w+)\(\) has no 'math:' record", error.message))
     named |= set(re.findall(r"^(\w+)\(.*\) does not fit", error.message))
     bases = {name.split(".")[0] for name in unreadable}
-    gradients = {n for n in quoted for f in faulty if n.startswith(f"{f}_backward")}
+    gradients = {n for n in quoted for f in invalid if n.startswith(f"{f}_backward")}
     return bool(gradients or (quoted | named) & (unreadable | bases))
 
 

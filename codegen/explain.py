@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import pyi
-from .autograd import Node
-from .bindings import inplace_names, python_names
-from .compose import Translator
-from .docs import derivative_text, page
-from .errors import nearest
-from .model import Operator, Schema
-from .plans import Plan, plan_of, plans_of
-from .render import SHARDED, Declarations, cpp, environment, tidy
-from .values import argument_values
+from .emit import pyi
+from .emit.autograd import Node
+from .emit.bindings import inplace_names, python_names
+from .emit.docs import derivative_text, page
+from .emit.plans import Plan, plan_of, plans_of
+from .emit.render import SHARDED, Declarations, cpp, environment, tidy
+from .schema.errors import nearest
+from .schema.model import Operator, Schema
+from .tensor.compose import Translator
+from .tensor.values import argument_values
 
 
 class UnknownOperator(Exception):

@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import SchemaError, SchemaErrors, nearest
-from .headers import Function, kernel_functions, shape_functions
-from .model import Location, Schema
+from .emit.headers import Function, kernel_functions, shape_functions
+from .schema.errors import SchemaError, SchemaErrors, nearest
+from .schema.model import Location, Schema
 
 # Where the functions of each namespace are written.
 FOLDERS = {
@@ -110,8 +110,8 @@ def link(schema: Path, command: list[str]) -> int:
             sys.stderr.write(complaint)
             output.unlink()
     if status and missing_functions(complaint):
-        from .derive import derive
-        from .reader import read_schema
+        from .schema.reader import read_schema
+        from .tensor.derive import derive
 
         objects = [w for w in words if w.endswith(".o")]
         defined = _symbols("--defined-only", *objects) if objects else ()

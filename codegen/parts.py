@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .bindings import inplace_names, python_names
+from .emit.bindings import inplace_names, python_names
+from .emit.headers import kernel_functions
 from .explain import find
-from .headers import kernel_functions
-from .model import Formula, Operator, Schema, ShapeRule
+from .schema.model import Formula, Operator, Schema, ShapeRule
 
 _NAMESPACE = re.compile(r"^namespace facula(?:::(\w+))? \{", re.M)
 _TEST = re.compile(r"^def (test_\w+)\(", re.M)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.render import SHARDED
+from codegen.emit.render import SHARDED
 from tests.plain_imports import prefer
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import SchemaError
-from ..model import Location
+from ..schema.errors import SchemaError
+from ..schema.model import Location
 from .tree import Group, Item
 
 CONTENTS = (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ..errors import SchemaError, SchemaErrors
-from ..source import Source
+from ..schema.errors import SchemaError, SchemaErrors
+from ..schema.source import Source
 from .comments import Comment, Offsets, find
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codegen.__main__ import ROOT, load
-from codegen.model import Schema
+from codegen.schema.model import Schema
 
 sys.path.insert(0, str(Path(__file__).parent))
 

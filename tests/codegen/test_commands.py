@@ -13,11 +13,11 @@ from schemas import BASE, report
 from codegen.__main__ import ROOT, main
 from codegen.check import check, primitives
 from codegen.diff import RevisionError, stat, texts_at, unified
+from codegen.emit.pyi import EXPORTS
 from codegen.explain import UnknownOperator, explain
 from codegen.fmt.form import formatted
-from codegen.model import Schema
 from codegen.parts import kernels, parts, rules
-from codegen.pyi import EXPORTS
+from codegen.schema.model import Schema
 
 
 def test_explain_tells_everything(schema: Schema) -> None:

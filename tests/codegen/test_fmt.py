@@ -12,11 +12,11 @@ import yaml
 
 from codegen.__main__ import ROOT, main
 from codegen.check import check
-from codegen.errors import SchemaErrors
 from codegen.fmt import programs, texts
 from codegen.fmt.form import formatted
 from codegen.fmt.sections import CONTENTS
-from codegen.words import KEYS
+from codegen.schema.errors import SchemaErrors
+from codegen.schema.words import KEYS
 
 HEAD = "f(Tensor self) -> Tensor"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from codegen.explain import explain
-from codegen.model import Schema
+from codegen.schema.model import Schema
 
 GOLDEN = Path(__file__).parent / "golden"
 TYPICAL = {

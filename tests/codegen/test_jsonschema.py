@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from codegen.__main__ import ROOT, main
-from codegen.jsonschema import schema as json_schema
-from codegen.words import KEYS
+from codegen.schema.jsonschema import schema as json_schema
+from codegen.schema.words import KEYS
 
 jsonschema = pytest.importorskip("jsonschema")
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())

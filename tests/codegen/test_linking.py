@@ -11,7 +11,7 @@ from schemas import BASE, structured
 
 from codegen.__main__ import load
 from codegen.linking import expanded, explained, link, missing_functions
-from codegen.model import Schema
+from codegen.schema.model import Schema
 
 WANTED = (
     "ops.yaml:1:3: new: no function `void facula::cpu::mirrored(const Tensor& self, int64_t dim, "

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from schemas import BASE
 
-from codegen import expr, signature
 from codegen.__main__ import ROOT
-from codegen.model import Location, Schema
-from codegen.reader import read_schema
-from codegen.samples import check_sample
-from codegen.source import Source
-from codegen.tree import from_ast, from_formula
+from codegen.scalar.tree import from_ast, from_formula
+from codegen.schema import expr, signature
+from codegen.schema.model import Location, Schema
+from codegen.schema.reader import read_schema
+from codegen.schema.samples import check_sample
+from codegen.schema.source import Source
 
 SIGNATURES = [
     'gelu(Tensor self, *, str approximate="none") -> Tensor',

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from codegen.scalar_cpp import emit, literal, variable
-from codegen.tree import from_ast
+from codegen.scalar.cpp import emit, literal, variable
+from codegen.scalar.tree import from_ast
 
 CASES = [
     # formula, class, statements, value

@@ -12,10 +12,10 @@ from schemas import BASE, Cases, composite, messages, pointwise, signature, stru
 
 from codegen.__main__ import load, main
 from codegen.check import check
-from codegen.errors import SchemaErrors
-from codegen.render import generate_texts
-from codegen.samples import property_tests
-from codegen.words import KEYS
+from codegen.emit.render import generate_texts
+from codegen.schema.errors import SchemaErrors
+from codegen.schema.samples import property_tests
+from codegen.schema.words import KEYS
 
 CASES = Cases()
 case = CASES.add

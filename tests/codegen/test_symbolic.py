@@ -13,11 +13,11 @@ import mpmath
 import pytest
 from mpmath import mpf
 
-from codegen import expr
 from codegen.__main__ import ROOT, load
-from codegen.model import MathFunction
-from codegen.symbolic import ONE, ZERO, Calculus, NoDerivative, pull
-from codegen.tree import Expr, call, from_ast, name
+from codegen.scalar.symbolic import ONE, ZERO, Calculus, NoDerivative, pull
+from codegen.scalar.tree import Expr, call, from_ast, name
+from codegen.schema import expr
+from codegen.schema.model import MathFunction
 
 mpmath.mp.dps = 40
 SCHEMA = load(ROOT / "ops.yaml")

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from schemas import BASE, composite
 
-from codegen import expr
 from codegen.__main__ import load
-from codegen.calls import pair
-from codegen.compose import Translator
-from codegen.facts import facts_of, names_used
-from codegen.model import Location, Schema, Type
-from codegen.scope import TranslationError
-from codegen.signature import parse
-from codegen.tensor_form import tensor_form
-from codegen.tree import from_formula
-from codegen.values import (
+from codegen.scalar.tree import from_formula
+from codegen.schema import expr
+from codegen.schema.model import Location, Schema, Type
+from codegen.schema.signature import parse
+from codegen.tensor.calls import pair
+from codegen.tensor.compose import Translator
+from codegen.tensor.facts import facts_of, names_used
+from codegen.tensor.scope import TranslationError
+from codegen.tensor.tensor_form import tensor_form
+from codegen.tensor.values import (
     BOOL,
     FLOAT,
     INT,

@@ -14,9 +14,10 @@ from pathlib import Path
 import facula
 import pytest
 
-from codegen import check, cpp_types, expr, samples, signature, words
+from codegen import check
 from codegen.__main__ import load
-from codegen.model import Schema
+from codegen.schema import cpp_types, expr, samples, signature, words
+from codegen.schema.model import Schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,0 +1,1 @@
+"""Of what is written: C++, bindings, stubs, pages."""

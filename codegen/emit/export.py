@@ -1,0 +1,91 @@
+"""`facula/ops.json`: the schema as data, for tools, vendors' translators and the tests."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from ..emit import autograd, bindings
+from ..scalar import cpp as scalar_cpp
+from ..schema import expr
+from ..schema.model import Argument, Operator, Schema
+
+
+def _argument(argument: Argument) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": argument.name, "type": str(argument.type)}
+    if argument.default is not None:
+        entry["default"] = argument.default
+    if argument.keyword_only:
+        entry["keyword_only"] = True
+    if argument.range is not None:
+        entry["range"] = argument.range.text
+    return entry
+
+
+def _differentiable(op: Operator) -> list[str]:
+    """Inputs with a gradient; a composite states only those that have none."""
+    constant = {n for d in op.derivatives if d.none is not None for n in d.inputs}
+    if constant and op.kind == "composite":
+        return sorted(
+            a.name
+            for a in op.signature.arguments
+            if a.type.base == "Tensor" and a.name not in constant
+        )
+    return sorted({n for d in op.derivatives if d.none is None for n in d.inputs})
+
+
+def operator_record(op: Operator) -> dict[str, Any]:
+    """One operator as plain data; absent keys have their default."""
+    record: dict[str, Any] = {
+        "name": op.name,
+        "signature": str(op.signature),
+        "kind": op.kind,
+        "line": op.location.line,
+        "arguments": [_argument(a) for a in op.signature.arguments],
+        "returns": [{"name": r.name, "type": str(r.type)} for r in op.signature.returns],
+        "python": [f"{path}.{name}" if path else name for path, name in bindings.python_names(op)],
+        "variants": list(op.variants),
+        "doc": op.doc,
+        "example": op.example,
+        "samples": list(op.samples),
+        "differentiable": _differentiable(op),
+        "explicit_backward": autograd.is_differentiable(op),
+    }
+    optional = {
+        "properties": [op.base_name] if "property" in op.python else [],
+        "internal": op.internal,
+        "derived_from": op.derived_from,
+        "scalar": {key: formula.text for key, formula in op.scalar},
+        "fold": {key: formula.text for key, formula in op.fold},
+        "dtypes": list(op.dtypes) if op.scalar or op.dtypes != ("float",) else [],
+        "promote": op.promote if op.scalar else "",
+        "masks": list(op.masks),
+        "kept": list(op.kept),
+        "autocast": dict(op.autocast),
+        "reference": op.reference,
+        "property": op.property_test,
+        "forward": op.forward if op.forward != "none" else "",
+        "tolerance": dict(op.tolerance),
+        "ulp": dict(op.ulp),
+        "dispatch": dict(op.dispatch),
+        "composite": bool(op.composite or op.composite_fn),
+        "policies": dict(op.policies),
+    }
+    record.update({key: value for key, value in optional.items() if value})
+    return record
+
+
+def to_json(schema: Schema) -> str:
+    """The whole schema, one operator a line, so that a diff of two files reads well."""
+    vocabulary = {
+        "constants": {n: v for n, v in expr.CONSTANTS.items() if math.isfinite(v)},
+        "predicates": sorted(scalar_cpp.PREDICATES),
+        "real_valued": sorted(scalar_cpp.REAL_VALUED),
+    }
+    lines = [json.dumps(operator_record(op), ensure_ascii=False) for op in schema]
+    return (
+        f'{{"version": 1, "vocabulary": {json.dumps(vocabulary)}, "operators": [\n'
+        + ",\n".join(lines)
+        + "\n]}\n"
+    )

@@ -1,0 +1,1 @@
+"""Of scalar formulas: trees, derivatives, C++."""

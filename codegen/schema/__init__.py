@@ -1,0 +1,1 @@
+"""Of records: ops.yaml read into the model."""

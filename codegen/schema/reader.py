@@ -1,0 +1,413 @@
+"""Reads ops.yaml into the model; every mistake of the file is collected and reported in one run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from ..schema import gradients, signs
+from .errors import Errors, SchemaError, SchemaErrors, nearest, suggestion
+from .fields import Fields
+from .model import (
+    Check,
+    Formula,
+    MathFunction,
+    Operator,
+    Place,
+    Schema,
+    ShapeRule,
+    Signature,
+)
+from .samples import default_samples
+from .signature import DTYPES
+from .source import Source
+from .words import (
+    ALIKE_CLASSES,
+    AUTOCAST_DEVICES,
+    AUTOCASTS,
+    DEFAULT_VARIANTS,
+    DTYPE_CLASSES,
+    ERRORS,
+    KEYS,
+    KINDS,
+    PLACES,
+    POLICY_WORDS,
+    PROMOTIONS,
+    ULP_KEYS,
+    VARIANTS,
+)
+
+_MATH = re.compile(r"([a-z_]\w*)\(\s*([a-z_]\w*(?:\s*,\s*[a-z_]\w*)*)\s*\)")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+
+def read_schema(path: str | Path, name: str | None = None) -> Schema:
+    """Read a schema file; raises SchemaErrors with every mistake found in it."""
+    schema, errors = read_records(path, name)
+    errors.raise_if_any()
+    return schema
+
+
+def read_records(path: str | Path, name: str | None = None) -> tuple[Schema, Errors]:
+    """The records that could be read, and the mistakes; what is no YAML at all raises."""
+    errors = Errors()
+    source = Source(Path(path), name)
+    root = source.compose()
+    if root is None:
+        return Schema((), (), ()), errors
+    if not isinstance(root, SequenceNode):
+        message = "the file is a list of records: - op: ..., - math: ..."
+        raise SchemaErrors([SchemaError(source.top, "", message)])
+    found: dict[str, list[Any]] = {kind: [] for kind in KEYS}
+    for item in root.value:
+        kind = _kind_of(source, item, errors)
+        if kind is not None:
+            record = _READERS[kind](Fields(source, item, kind, errors))
+            found[kind] += [] if record is None else [record]
+    return Schema(tuple(found["math"]), tuple(found["rule"]), tuple(found["op"])), errors
+
+
+def _kind_of(source: Source, item: Node, errors: Errors) -> str | None:
+    """What a record is, by its first key."""
+    if not isinstance(item, MappingNode) or not item.value:
+        errors.add(source.place(item), "", "a record is a mapping with 'op', 'math' or 'rule'")
+        return None
+    first = item.value[0][0]
+    kind = str(first.value) if isinstance(first, ScalarNode) else ""
+    if kind in KEYS:
+        return kind
+    later = [k.value for k, _ in item.value[1:] if k.value in KEYS]
+    hint = f"; '{later[0]}' comes first" if later else nearest(kind, KEYS)
+    message = f"a record begins with 'op', 'math' or 'rule', found '{kind}'{hint}"
+    errors.add(source.place(first), "", message)
+    return None
+
+
+# ---- the vocabulary and shape rules ----
+
+
+def _rule(fields: Fields) -> ShapeRule | None:
+    parsed = fields.signature("rule")
+    return ShapeRule(parsed, fields.location) if parsed else None
+
+
+def _math(fields: Fields) -> MathFunction | None:
+    head, node = fields.take("math"), fields.take("derivative")
+    holomorphic = fields.flag("holomorphic", True)
+    alike = fields.words("alike", ALIKE_CLASSES, ())
+    match = _MATH.fullmatch(head.value) if isinstance(head, ScalarNode) else None
+    if match is None:
+        fields.error(head or fields.location, "a vocabulary entry is written like 'pow(x, y)'")
+        return None
+    arguments = tuple(a.strip() for a in match[2].split(","))
+    if node is None:
+        fields.error(fields.location, "missing key 'derivative': a formula, or 'zero'")
+        return None
+    slopes = _slopes(fields, node, arguments)
+    for missing in [a for a in arguments if a not in slopes]:
+        fields.error(node, f"no derivative for '{missing}': a formula, or 'zero'")
+    found = tuple(slopes.get(a) for a in arguments)
+    return MathFunction(match[1], arguments, found, fields.location, holomorphic, alike)
+
+
+def _slopes(fields: Fields, node: Node, arguments: tuple[str, ...]) -> dict[str, Formula | None]:
+    """The derivative by each argument; None is zero."""
+    if not isinstance(node, MappingNode):
+        slope = _slope(fields, node)
+        if slope is not None and len(arguments) > 1:
+            fields.error(node, "several arguments need a mapping {x: ..., y: ...} or 'zero'")
+        return dict.fromkeys(arguments, slope)
+    slopes: dict[str, Formula | None] = {}
+    for key, place, value in fields.entries(node, "'derivative'"):
+        if key not in arguments:
+            hint = suggestion(key, arguments, "the arguments are")
+            fields.error(place, f"no argument '{key}'{hint}")
+        slopes[key] = _slope(fields, value)
+    return slopes
+
+
+def _slope(fields: Fields, node: Node) -> Formula | None:
+    text = fields.record.text(node, "a derivative")
+    return None if text is None or text.value == "zero" else fields.formula(text)
+
+
+# ---- operators ----
+
+
+def _operator(fields: Fields) -> Operator | None:
+    parsed = fields.signature("op")
+    scalar, by_variant = _scalar(fields, parsed)
+    composite = fields.text("composite")
+    kind = _kind(fields)
+    dtypes = fields.words("dtypes", DTYPE_CLASSES, ("float",))
+    default_promotion = "same" if "int" in dtypes or kind != "pointwise" else "float"
+    derivatives, auto = gradients.derivatives(fields, parsed)
+    by_element = auto or any(d.scalar is not None for d in derivatives)
+    forward, forward_formula, forward_reason = gradients.forward(fields, by_element)
+    values: dict[str, Any] = {
+        "location": fields.location,
+        "kind": kind,
+        "doc": _doc(fields),
+        "example": _example(fields),
+        "scalar": scalar,
+        "scalar_variants": by_variant,
+        "dtypes": dtypes,
+        "promote": fields.word("promote", PROMOTIONS) or default_promotion,
+        "masks": fields.words("masks"),
+        "kept": fields.words("kept"),
+        "autocast": _autocast(fields),
+        "shape": fields.formulas("shape"),
+        "dispatch": _dispatch(fields),
+        "fold": _fold(fields),
+        "composite": fields.formula(composite, program=True) if composite else None,
+        "composite_fn": _function(fields),
+        "derivatives": derivatives,
+        "forward": forward,
+        "forward_formula": forward_formula,
+        "forward_reason": forward_reason,
+        "variants": fields.words("variants", VARIANTS, DEFAULT_VARIANTS.get(kind, ())),
+        "python": _python(fields),
+        "alias": _aliases(fields),
+        "internal": fields.flag("internal", False),
+        "samples": fields.words("samples"),
+        "reference": fields.word("reference"),
+        "property_test": fields.word("property"),
+        "tolerance": _tolerance(fields),
+        "ulp": _ulp(fields),
+        "checks": _checks(fields),
+        "policies": tuple(
+            (k, w) for k, known in POLICY_WORDS.items() if (w := fields.word(k, known)) is not None
+        ),
+        "places": fields.places,
+    }
+    if parsed is None:
+        return None
+    op = Operator(signature=parsed, **values)
+    return op.replace(samples=default_samples(op)) if op.scalar and not op.samples else op
+
+
+def _doc(fields: Fields) -> str:
+    text = fields.text("doc")
+    if text is None:
+        if not fields.has("doc"):
+            fields.error(fields.location, "missing key 'doc': what it computes, in a sentence")
+        return ""
+    doc = str(text.value).strip()
+    if ">>>" in doc:
+        message = (
+            "'doc' is sentences; the example is 'example', where `python -m codegen fmt` moves it"
+        )
+        fields.error(text, message)
+    elif not doc:
+        fields.error(text, "'doc' is a sentence")
+    return doc
+
+
+def _example(fields: Fields) -> str:
+    text = fields.text("example")
+    if text is None:
+        return ""
+    example = str(text.value).strip()
+    if not example.startswith(">>> "):
+        fields.error(text, "'example' begins with `>>> ` and code, its output below")
+    return example
+
+
+def _scalar(
+    fields: Fields, parsed: Signature | None
+) -> tuple[tuple[tuple[str, Formula], ...], bool]:
+    """The formulas, and whether their keys are values of an argument rather than outputs."""
+    node = fields.take("scalar")
+    if node is None:
+        return (), False
+    if isinstance(node, ScalarNode):
+        formula = fields.formula(node)
+        return ((("", formula),) if formula else ()), False
+    found: list[tuple[str, Formula]] = []
+    for key, _, value in fields.entries(node, "'scalar'"):
+        text = fields.record.text(value, f"formula '{key}'")
+        formula = fields.formula(text) if text else None
+        if formula:
+            found.append((key, formula))
+    outputs = {r.name for r in parsed.returns} if parsed else set()
+    return tuple(found), bool(parsed) and {k for k, _ in found} != outputs
+
+
+def _kind(fields: Fields) -> str:
+    stated = fields.word("kind", KINDS)
+    given = fields.has("kind")
+    if fields.has("scalar"):
+        if given and stated != "pointwise":
+            fields.error(fields.record.keys["kind"], "'scalar' makes the kind pointwise")
+        return "pointwise"
+    if not given and not fields.has("composite", "composite_fn"):
+        message = f"missing key 'kind' (or 'scalar', 'composite'): {', '.join(KINDS)}"
+        fields.error(fields.location, message)
+    return stated or "composite"
+
+
+def _autocast(fields: Fields) -> tuple[tuple[str, str], ...]:
+    """The cast of each class of devices; one word is that of all."""
+    node = fields.take("autocast")
+    if node is None:
+        return ()
+    if isinstance(node, ScalarNode):
+        word = _cast_word(fields, node)
+        return tuple((device, word) for device in AUTOCAST_DEVICES) if word else ()
+    found: list[tuple[str, str]] = []
+    for device, place, value in fields.entries(node, "'autocast'"):
+        word = _cast_word(fields, value)
+        if device not in AUTOCAST_DEVICES:
+            hint = suggestion(device, AUTOCAST_DEVICES)
+            fields.error(place, f"unknown device '{device}' in 'autocast'{hint}")
+        elif word:
+            found.append((device, word))
+    if len(found) == len(AUTOCAST_DEVICES) and len({word for _, word in found}) == 1:
+        fields.error(node, f"'autocast: {found[0][1]}' says it of every device")
+    return tuple(found)
+
+
+def _cast_word(fields: Fields, node: Node) -> str | None:
+    text = fields.record.text(node, "a word of 'autocast'")
+    if text is None:
+        return None
+    if text.value not in AUTOCASTS:
+        hint = suggestion(text.value, AUTOCASTS)
+        fields.error(text, f"unknown word '{text.value}' for 'autocast'{hint}")
+        return None
+    return str(text.value)
+
+
+def _dispatch(fields: Fields) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for device, place, value in fields.entries(fields.take("dispatch"), "'dispatch'"):
+        symbol = fields.record.text(value, f"the kernel of {device}")
+        if symbol is not None and not _IDENTIFIER.fullmatch(symbol.value):
+            fields.error(symbol, f"'{symbol.value}' is no C++ name; 'none' for no kernel")
+        elif symbol is not None:
+            found.append((device, symbol.value))
+            fields.places[f"dispatch.{device}"] = Place(place)
+    return tuple(found)
+
+
+def _fold(fields: Fields) -> tuple[tuple[str, Formula], ...]:
+    found: list[tuple[str, Formula]] = []
+    for key, _, value in fields.entries(fields.take("fold"), "'fold'"):
+        text = fields.record.text(value, f"'{key}' of the fold")
+        formula = fields.formula(text) if text else None
+        if formula:
+            found.append((key, formula))
+    return tuple(found)
+
+
+def _function(fields: Fields) -> str | None:
+    found = fields.word("composite_fn")
+    if found is not None and not _IDENTIFIER.fullmatch(found):
+        message = f"'{found}' is no C++ name; a formula over operators goes to 'composite'"
+        fields.error(fields.places["composite_fn"].location, message)
+    return found
+
+
+def _aliases(fields: Fields) -> tuple[str, ...]:
+    found = fields.words("alias")
+    for i, name in enumerate(found):
+        if not _IDENTIFIER.fullmatch(name):
+            message = f"'{name}' is no Python name; paths such as nn.functional.x go to 'python'"
+            fields.error(fields.places[f"alias.{i}"].location, message)
+    return found
+
+
+def _tolerance(fields: Fields) -> tuple[tuple[str, float], ...]:
+    node = fields.take("tolerance")
+    found: list[tuple[str, float]] = []
+    reason = ""
+    for key, place, value in fields.entries(node, "'tolerance'"):
+        text = fields.record.text(value, f"tolerance '{key}'")
+        if text is None:
+            continue
+        if key == "reason":
+            reason = text.value
+        elif key not in DTYPES:
+            fields.error(place, f"unknown dtype '{key}'{suggestion(key, DTYPES)}")
+        else:
+            try:
+                found.append((key, float(text.value)))
+            except ValueError:
+                fields.error(text, f"'{text.value}' is not a number")
+    if isinstance(node, MappingNode) and not reason.strip():
+        fields.error(node, "a tolerance needs its 'reason'")
+    return tuple(found)
+
+
+def _ulp(fields: Fields) -> tuple[tuple[str, float], ...]:
+    """Limits of error, of operators with a formula."""
+    node = fields.take("ulp")
+    if node is not None and not fields.has("scalar"):
+        fields.error(node, "'ulp' is said of operators with the key 'scalar'")
+    found: list[tuple[str, float]] = []
+    for key, place, value in fields.entries(node, "'ulp'"):
+        text = fields.record.text(value, f"ulp '{key}'")
+        if key not in ULP_KEYS:
+            fields.error(place, f"unknown key '{key}' of 'ulp'{suggestion(key, ULP_KEYS)}")
+        elif text is not None:
+            try:
+                limit = float(text.value)
+            except ValueError:
+                limit = 0.0
+            if limit >= 0.5:
+                found.append((key, limit))
+            else:
+                fields.error(
+                    text,
+                    f"'{text.value}' is no limit: a number of 0.5 or more",
+                )
+    return tuple(found)
+
+
+def _python(fields: Fields) -> tuple[str, ...]:
+    found = fields.words("python", default=("function", "method"))
+    known = (*PLACES, *sorted(signs.ALL))
+    for i, path in enumerate(found):
+        if path in known or ("." in path and _DOTTED.fullmatch(path)):
+            continue
+        near = nearest(path, PLACES)
+        if near or not _DOTTED.fullmatch(path):
+            hint = near or suggestion(path, known)
+            message = f"'{path}' is neither a place, a dotted path nor an operator{hint}"
+            fields.error(fields.places[f"python.{i}"].location, message)
+    return found
+
+
+def _checks(fields: Fields) -> tuple[Check, ...]:
+    found: list[Check] = []
+    for label, _, value in fields.entries(fields.take("checks"), "'checks'"):
+        if isinstance(value, ScalarNode):
+            call = fields.formula(value)
+            found += [Check(label, call=call)] if call else []
+            continue
+        body = fields.record.mapping(value, f"check '{label}'")
+        if body is None:
+            continue
+        require, error, raises = body.take("require"), body.take("error"), body.take("raises")
+        if require is None or error is None or body.left():
+            message = f"check '{label}' has the keys 'require' and 'error', and may have 'raises'"
+            fields.error(value, message)
+            continue
+        kind = body.text(raises, "'raises'") if raises is not None else None
+        if kind is not None and kind.value not in ERRORS:
+            hint = suggestion(kind.value, tuple(ERRORS))
+            fields.error(kind, f"unknown error '{kind.value}'{hint}")
+            continue
+        text, shown = body.text(require, "'require'"), body.text(error, "'error'")
+        formula = fields.formula(text) if text else None
+        words = fields.formula(shown, text=True) if shown else None
+        if formula and words:
+            found.append(Check(label, formula, words, kind.value if kind else "ValueError"))
+    return tuple(found)
+
+
+_READERS = {"op": _operator, "math": _math, "rule": _rule}

@@ -1,0 +1,1 @@
+"""Of tensor formulas: values, calls, programs, derivatives."""

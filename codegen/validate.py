@@ -1,0 +1,342 @@
+"""What records must satisfy beyond their form: all that needs no code to be made."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from .emit.bindings import inplace_names, python_names
+from .emit.stubs import forms_of
+from .schema import cpp_types, expr, signs
+from .schema.errors import Errors, suggestion
+from .schema.model import Derivative, Formula, Location, Operator, Schema
+from .schema.samples import check_sample, property_tests
+from .schema.words import DEFAULT_VARIANTS, DEVICES
+
+# Types that C++ hands to Python.
+RESULTS = ("Tensor", "Tensor[]", "bool", "int", "float", "Scalar", "int[]")
+# Kinds whose kernels write into outputs that a shape rule has made.
+SHAPED = ("reduction", "scan", "matmul", "structured")
+_REFERENCE_NAMES = frozenset({"np", "scipy", "ref", *dir(builtins)})
+_BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert)
+
+
+class Validator:
+    """Notes what is wrong with records beyond their form."""
+
+    def __init__(self, schema: Schema, errors: Errors, invalid: set[str]) -> None:
+        self.tests = property_tests()
+        self.schema = schema
+        self.errors = errors
+        self.invalid = invalid  # what is missing from these may be a mistake already noted
+        self.arity = {f.name: len(f.arguments) for f in schema.math}
+        self.operator_names = {op.name for op in schema}
+
+    def run(self) -> None:
+        schema = self.schema
+        self.twice("operator", [(op.name, op.location) for op in schema])
+        self.twice("vocabulary word", [(f.name, f.location) for f in schema.math])
+        self.twice("shape rule", [(r.signature.name, r.location) for r in schema.rules])
+        self.symbols()
+        self.vocabulary()
+        for op in schema:
+            self.signature(op)
+            self.scalar(op)
+            self.derivatives(op)
+            self.parts(op)
+            self.casts(op)
+            self.test_specification(op)
+        self.clashes()
+
+    def twice(self, what: str, records: Iterable[tuple[str, Location]]) -> None:
+        first: dict[str, Location] = {}
+        for name, place in records:
+            if name in first:
+                message = f"the {what} is declared twice, first in line {first[name].line}"
+                self.errors.add(place, name, message)
+            first.setdefault(name, place)
+
+    def symbols(self) -> None:
+        """`max.dim` and `max_dim` would be one C++ function, `max.out` the out= form of `max`."""
+        seen: dict[str, Operator] = {}
+        for op in self.schema:
+            for form in forms_of(op):
+                other = seen.setdefault(form.name, op)
+                if other.name != op.name:
+                    message = f"'{op.name}' and '{other.name}' are one name in C++, {form.name}"
+                    self.errors.add(op.location, op.name, f"{message}; rename one")
+                    break
+
+    def vocabulary(self) -> None:
+        for function in self.schema.math:
+            checker = expr.Checker(self.errors, function.name)
+            for formula in function.derivatives:
+                if formula is not None:
+                    checker.scalar(formula, function.arguments, self.arity)
+
+    # ---- signatures ----
+
+    def signature(self, op: Operator) -> None:
+        text = str(op.signature)
+
+        def add(part: object, message: str) -> None:
+            self.errors.add(op.place("signature", text.rindex(str(part))), op.name, message)
+
+        known = (*RESULTS, "Tensor!")
+        for r in op.signature.returns:
+            if r.type.mutable and not cpp_types.mutates(op):
+                add(r, "'Tensor!' is the argument that is written, but no argument is a 'Tensor!'")
+            elif str(r.type) not in known:
+                add(r, f"no results of type {r.type}; known are {', '.join(known)}")
+        arguments = op.signature.arguments
+        for a, following in itertools.pairwise(arguments):
+            if a.type.varargs and not following.keyword_only:
+                add(a, f"'{a.name}' takes all that follows; put '*' after it, or write int[]")
+        for a in arguments:
+            if a.name == "out" and "out" in op.variants:
+                add(a, "'out' is the argument of the out= form; use another name")
+
+    # ---- formulas of elements ----
+
+    def scalar(self, op: Operator) -> None:
+        arguments = op.signature.arguments
+        known = [a.name for a in arguments if a.type.base != "str" and not a.type.is_list]
+        optional = [a.name for a in arguments if a.type.optional and not a.type.is_tensor]
+        checker = expr.Checker(self.errors, op.name, optional)
+        for _, formula in op.scalar:
+            checker.scalar(formula, known, self.arity)
+            self.bits(op, formula)
+        for derivative in op.derivatives:
+            if derivative.scalar is not None:
+                checker.scalar(derivative.scalar, [*known, "grad", "result"], self.arity)
+        for _, formula in op.fold:
+            checker.scalar(formula, ["acc", "self"], self.arity)
+        ways = {key for key, _ in op.fold} - {"start"}
+        if op.fold and ways not in ({"step"}, {"index"}):
+            message = "a 'fold' has one of 'step' and 'index', and may have 'start'"
+            self.errors.add(op.location, op.name, message)
+        if op.scalar and op.name not in self.invalid:
+            self.outputs(op)
+        tensors = [a.name for a in op.signature.tensor_arguments]
+        for i, name in enumerate(op.masks):
+            if name not in tensors:
+                hint = suggestion(name, tensors, "tensor arguments are")
+                message = f"no tensor argument '{name}'{hint}"
+                self.errors.add(op.place(f"masks.{i}"), op.name, message)
+        results = [r.name for r in op.signature.returns if r.name is not None]
+        for i, name in enumerate(op.kept):
+            if name not in results:
+                hint = suggestion(name, results, "named results are")
+                self.errors.add(op.place(f"kept.{i}"), op.name, f"no result '{name}'{hint}")
+
+    def outputs(self, op: Operator) -> None:
+        """A formula for each output, or for each value of the one str argument."""
+        count, keys = len(op.signature.returns), [key for key, _ in op.scalar]
+        message = ""
+        if op.scalar_variants:
+            if sum(a.type.base == "str" for a in op.signature.arguments) != 1:
+                named = ", ".join(r.name for r in op.signature.returns if r.name)
+                outputs = f"the outputs ({named})" if named else "the outputs, which have no names,"
+                message = f"the keys of 'scalar' are {outputs} or the values of one str argument"
+        elif count == 0:
+            message = "a formula needs an output; '-> Tensor' in the signature"
+        elif count != len(keys):
+            message = f"{count} {_s('output', count)} need{'s' * (count == 1)} {count} "
+            message += f"{_s('formula', count)}, found {len(keys)}"
+        if message:
+            self.errors.add(op.place("scalar"), op.name, message)
+
+    def bits(self, op: Operator, formula: Formula) -> None:
+        wrong = [c for c in op.dtypes if c not in ("bool", "int")]
+        for node in ast.walk(formula.tree):
+            if wrong and isinstance(node, ast.BinOp | ast.UnaryOp) and isinstance(node.op, _BITS):
+                message = f"`{signs.sign_of(node.op)}` is for bools and integers; 'dtypes' has "
+                message += ", ".join(wrong)
+                self.errors.add(expr.place(formula, node), op.name, message)
+
+    # ---- derivatives ----
+
+    def derivatives(self, op: Operator) -> None:
+        inputs = [a.name for a in op.signature.arguments if a.type.base == "Tensor"]
+        stated: list[str] = []
+        for derivative in op.derivatives:
+            for name in derivative.inputs:
+                place = op.place(f"derivative.{name}")
+                if name not in inputs:
+                    hint = suggestion(name, inputs, "tensor inputs are") or "; there is none"
+                    self.errors.add(place, op.name, f"no tensor input '{name}'{hint}")
+                elif name in stated:
+                    self.errors.add(place, op.name, f"two derivatives for '{name}'")
+                stated.append(name)
+            self.incoming(op, derivative, inputs)
+            automatic = derivative.auto or derivative.scalar is not None
+            if automatic and not op.scalar and op.name not in self.invalid:
+                which = "'auto'" if derivative.auto else "'scalar: ...'"
+                message = (
+                    f"{which} is for operators with a 'scalar' formula; state a tensor formula"
+                )
+                self.errors.add(derivative.location, op.name, message)
+        missing = [n for n in inputs if n not in stated and n not in op.masks]
+        if missing and needs_derivatives(op) and op.name not in self.invalid:
+            names = ", ".join(f"'{n}'" for n in missing)
+            message = f"no derivative for {names}: a formula, 'zero' or 'none: reason'"
+            self.errors.add(op.place("derivative"), op.name, message)
+
+    # ---- kernels, shapes, variants ----
+
+    def parts(self, op: Operator) -> None:
+        add, arguments = self.errors.add, op.signature.arguments
+        for device, symbol in op.dispatch:
+            place = op.place(f"dispatch.{device}")
+            if device not in DEVICES:
+                add(place, op.name, f"unknown device '{device}'{suggestion(device, DEVICES)}")
+            elif symbol == "none":
+                add(place, op.name, f"a kernel for {device}, or no entry for it")
+        if op.scalar and op.dispatch:
+            message = "'scalar' gives the kernels of every device; 'dispatch' has no place"
+            add(op.place("dispatch"), op.name, message)
+        runs = op.scalar or op.dispatch or op.composite or op.composite_fn
+        if op.name in self.invalid:
+            return
+        if not runs:
+            message = "nothing to run: give 'scalar', 'composite', 'composite_fn' or 'dispatch'"
+            add(op.location, op.name, message)
+        if op.composite and op.composite_fn:
+            message = "'composite' and 'composite_fn' say the same twice; keep one"
+            add(op.place("composite_fn"), op.name, message)
+        shaped = op.kind in SHAPED and op.dispatch and cpp_types.returns_tensors(op)
+        if shaped and len(op.shape) != len(op.signature.returns):
+            if op.shape:
+                count = len(op.signature.returns)
+                message = f"{count} {_s('output', count)}, {len(op.shape)} "
+                message += _s("shape", len(op.shape))
+            else:
+                message = f"kind {op.kind} needs 'shape': a shape rule over its arguments"
+            add(op.place("shape"), op.name, message)
+        if op.scalar and op.shape:
+            add(op.place("shape"), op.name, "a pointwise operator broadcasts; drop 'shape'")
+        if op.variants != DEFAULT_VARIANTS.get(op.kind, ()):
+            first = arguments[0].type.is_tensor if arguments else False
+            if "inplace" in op.variants and not first:
+                add(op.place("variants"), op.name, "'inplace' needs a tensor as first argument")
+            if "out" in op.variants and not cpp_types.returns_tensors(op):
+                add(op.place("variants"), op.name, "'out' needs results that are new tensors")
+
+    def incoming(self, op: Operator, derivative: Derivative, inputs: Sequence[str]) -> None:
+        """Where an input is called `grad`, the incoming gradient is `grad_output`."""
+        if derivative.formula is None or "grad" not in inputs or len(op.signature.returns) != 1:
+            return
+        if "grad_output" not in expr.names(derivative.formula):
+            message = "'grad' is the input of that name; the incoming gradient is 'grad_output'"
+            self.errors.add(derivative.formula.location, op.name, message)
+
+    def casts(self, op: Operator) -> None:
+        """Autocast casts what functions read; the dtype of what is made or written stays."""
+        if not op.autocast:
+            return
+        message = ""
+        if cpp_types.mutates(op) or op.kind in ("factory", "random", "mutation"):
+            message = "'autocast' is for operators that neither write nor draw"
+        elif not any(a.type.base == "Tensor" for a in op.signature.arguments):
+            message = "'autocast' needs a tensor to cast"
+        elif "float" not in op.dtypes:
+            message = "'autocast' is for operators of floats; 'dtypes' has " + ", ".join(op.dtypes)
+        if message:
+            self.errors.add(op.place("autocast"), op.name, message)
+
+    # ---- samples and references ----
+
+    def test_specification(self, op: Operator) -> None:
+        add = self.errors.add
+        for i, sample in enumerate(op.samples):
+            problem = check_sample(op, sample)
+            if problem is not None:
+                offset, message = problem
+                add(op.place(f"samples.{i}", offset), op.name, f"sample `{sample}`: {message}")
+        if op.reference is not None:
+            self.reference(op, op.reference)
+        if op.property_test is not None and op.property_test not in self.tests:
+            hint = suggestion(op.property_test, self.tests)
+            add(op.place("property"), op.name, f"no property test '{op.property_test}'{hint}")
+        if op.internal or op.name in self.invalid:
+            return
+        if not op.samples:
+            add(op.location, op.name, "missing key 'samples': calls such as \"f(3,4), dim=1\"")
+        if op.reference is None and op.property_test is None:
+            message = "missing key 'reference': a NumPy expression, or 'property': a test's name"
+            add(op.location, op.name, message)
+        if op.reference is not None and op.property_test is not None:
+            add(op.place("property"), op.name, "'property' stands instead of 'reference'")
+
+    def reference(self, op: Operator, text: str) -> None:
+        place = op.places.get("reference")
+        runs = place.runs if place is not None else ()
+        try:
+            formula = expr.parse(text.rstrip(), op.place("reference"), runs)
+        except expr.FormulaError as error:
+            message = error.message.replace("not a formula", "not a Python expression")
+            at = op.place("reference", error.offset)
+            self.errors.add(at, op.name, f"reference: {message}")
+            return
+        arguments = [a.name for a in op.signature.arguments]
+        known = {*arguments, *_bound(formula.tree)}
+        for node in ast.walk(formula.tree):
+            if not isinstance(node, ast.Name) or node.id in known or node.id in _REFERENCE_NAMES:
+                continue
+            hint = suggestion(node.id, [*arguments, "np", "scipy"])
+            at = expr.place(formula, node)
+            self.errors.add(at, op.name, f"reference: unknown name '{node.id}'{hint}")
+
+    # ---- names that Python sees ----
+
+    def clashes(self) -> None:
+        """One Python name serves one operator with its overloads."""
+        owners: dict[tuple[str, str], Operator] = {}
+        noted: set[tuple[str, str]] = set()
+        for op in self.schema:
+            for path, name in [*python_names(op), *inplace_names(op)]:
+                other = owners.setdefault((path, name), op)
+                pair = (op.name, other.name)
+                if pair in noted or other.base_name == op.base_name:
+                    continue
+                if not _shared(op, other, name):
+                    noted.add(pair)
+                    shown = f"facula.{path}.{name}" if path else f"facula.{name}"
+                    message = f"{shown} is '{other.name}' of line {other.location.line} already"
+                    key = f"alias.{op.alias.index(name)}" if name in op.alias else "python"
+                    self.errors.add(op.place(key), op.name, message)
+            for i, token in enumerate(op.python):
+                if token in signs.ALL:
+                    other = owners.setdefault(("operator", token), op)
+                    if other.base_name != op.base_name:
+                        message = f"'{token}' is '{other.name}' of line {other.location.line}"
+                        self.errors.add(op.place(f"python.{i}"), op.name, f"{message} already")
+
+
+def _shared(op: Operator, other: Operator, name: str) -> bool:
+    """An alias may collect overloads of the operators that it stands for."""
+    return name in op.alias and name in other.alias
+
+
+def needs_derivatives(op: Operator) -> bool:
+    """Whether each tensor input needs a statement: kernels that take and make real numbers."""
+    if op.kind == "composite" or not (op.dispatch or op.scalar):
+        # It differentiates through its parts, but for inputs stated as `none`; or says all.
+        return any(d.none is None for d in op.derivatives)
+    if op.scalar:
+        return op.promote != "bool" and bool({"float", "complex"} & set(op.dtypes))
+    return any(r.type.base == "Tensor" for r in op.signature.returns)
+
+
+def _s(noun: str, count: int) -> str:
+    return noun if count == 1 else noun + "s"
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
