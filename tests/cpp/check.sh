@@ -17,7 +17,7 @@ compile() {  # source object flags
 for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/dispatch/roles.cpp runtime/iterate/*.cpp; do
   name=$(basename "$source" .cpp)
   compile "$source" "$name.o" ""
-  case $name in *_loops) for level in $LEVELS; do
+  case $(head -1 "$source") in "// build: levels"*) for level in $LEVELS; do
     compile "$source" "$name.$level.o" "-DFACULA_ISA=$level -march=x86-64-$level"
   done ;; esac
 done
