@@ -3,7 +3,6 @@
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/core/in_call.h"
-#include "runtime/autograd/meta.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::any {

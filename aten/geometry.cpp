@@ -134,4 +134,36 @@ int64_t wrap_index(int64_t index, int64_t size, int64_t dim, const char* op) {
   return index < 0 ? index + size : index;
 }
 
+DimVector index_shape(IntList a, IntList b, const char* op) {
+  for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
+    const int64_t x = a[a.size() - i], y = b[b.size() - i];
+    FACULA_CHECK(x == y || x == 1 || y == 1, Index, op, "(): the indices have shapes ", shape_string(a), " and ",
+                 shape_string(b), ", which do not broadcast");
+  }
+  return broadcast_shapes(a, b, op);
+}
+
+IndexLayout index_layout(IntList table, TensorList indices, const char* op) {
+  FACULA_CHECK(indices.size() <= table.size(), Index, op, "(): ", indices.size(), " indices for a tensor of ",
+               table.size(), " dims");
+  IndexLayout layout;
+  DimVector shape;
+  size_t first = table.size(), last = 0, count = 0;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    if (!indices[d].defined()) continue;
+    shape = index_shape(shape, indices[d].sizes(), op);
+    if (count++ == 0) first = d;
+    last = d;
+  }
+  const bool adjacent = count == 0 || last - first + 1 == count;
+  layout.first = adjacent ? (count == 0 ? 0 : first) : 0;
+  layout.index_ndim = shape.size();
+  for (size_t d = 0; d < layout.first; ++d) layout.sizes.push_back(table[d]);
+  for (const int64_t s : shape) layout.sizes.push_back(s);
+  for (size_t d = layout.first; d < table.size(); ++d) {
+    if (d >= indices.size() || !indices[d].defined()) layout.sizes.push_back(table[d]);
+  }
+  return layout;
+}
+
 }  // namespace facula

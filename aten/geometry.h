@@ -35,6 +35,15 @@ DimVector wrap_dims(IntList dims, int64_t ndim, const char* op);
 // -size..size-1 -> 0..size-1; raises IndexError.
 int64_t wrap_index(int64_t index, int64_t size, int64_t dim, const char* op);
 
+// The common shape of index tensors: what does not broadcast is an index error.
+DimVector index_shape(IntList a, IntList b, const char* op);
+// Where the index dims stand in the result: {first dim, their number}, {0, number} when scattered.
+struct IndexLayout {
+  size_t first = 0, index_ndim = 0;
+  DimVector sizes;  // of the result
+};
+IndexLayout index_layout(IntList table, TensorList indices, const char* op);
+
 // Raises where so many tensors, of some 250 bytes each, are more than a list should hold.
 void check_parts(int64_t count, const char* op);
 

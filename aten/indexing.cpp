@@ -1,10 +1,11 @@
-#include "aten/indexing.h"
+// The meaning of index expressions, for runtime/.
+#include "runtime/dispatch/indexing.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "facula/ops.h"
-#include "runtime/autograd/engine.h"
+#include "runtime/dispatch/roles.h"
 
 namespace facula::indexing {
 
@@ -55,6 +56,26 @@ struct Basic {
   Tensor view;
   std::vector<Tensor> indices;  // by dim of `view`; empty when all was basic
 };
+
+Tensor select(const Tensor& self, int64_t dim, int64_t index) {
+  FACULA_CHECK(self.dim() > 0, Index,
+               "index: a 0-d tensor cannot be indexed with an int; use tensor.item() for its number");
+  const int64_t size = self.sizes()[static_cast<size_t>(dim)];
+  FACULA_CHECK(index >= -size && index < size, Index, "index: index ", index, " is out of range for dimension ", dim,
+               " of size ", size);
+  return ops::select(self, dim, index < 0 ? index + size : index);
+}
+
+Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  FACULA_CHECK(self.dim() > 0, Index, "index: a 0-d tensor cannot be sliced");
+  FACULA_CHECK(step > 0, Value, "index: the step of a slice must be greater than 0, but got ", step,
+               "; use facula.flip to reverse");
+  const int64_t size = self.sizes()[static_cast<size_t>(dim)];
+  const auto clamp = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
+  const int64_t from = start == Item::kUnset ? 0 : clamp(start);
+  const int64_t to = stop == Item::kUnset ? size : std::max(from, clamp(stop));
+  return ops::slice(self, dim, from, to, step);
+}
 
 // Does the basic part; what is left is for index() and index_put_().
 Basic apply_basic(const Tensor& self, std::span<const Item> items) {
@@ -138,28 +159,6 @@ Tensor fit_value(const Tensor& value, int64_t ndim) {
   return v;
 }
 
-}  // namespace
-
-Tensor select(const Tensor& self, int64_t dim, int64_t index) {
-  FACULA_CHECK(self.dim() > 0, Index,
-               "index: a 0-d tensor cannot be indexed with an int; use tensor.item() for its number");
-  const int64_t size = self.sizes()[static_cast<size_t>(dim)];
-  FACULA_CHECK(index >= -size && index < size, Index, "index: index ", index, " is out of range for dimension ", dim,
-               " of size ", size);
-  return ops::select(self, dim, index < 0 ? index + size : index);
-}
-
-Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t stop, int64_t step) {
-  FACULA_CHECK(self.dim() > 0, Index, "index: a 0-d tensor cannot be sliced");
-  FACULA_CHECK(step > 0, Value, "index: the step of a slice must be greater than 0, but got ", step,
-               "; use facula.flip to reverse");
-  const int64_t size = self.sizes()[static_cast<size_t>(dim)];
-  const auto clamp = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
-  const int64_t from = start == Item::kUnset ? 0 : clamp(start);
-  const int64_t to = stop == Item::kUnset ? size : std::max(from, clamp(stop));
-  return ops::slice(self, dim, from, to, step);
-}
-
 Tensor get(const Tensor& self, std::span<const Item> items) {
   Basic b = apply_basic(self, items);
   if (!b.indices.empty()) return ops::index(b.view, b.indices);
@@ -179,5 +178,9 @@ void set(const Tensor& self, std::span<const Item> items, const Tensor& value) {
   }
   ops::index_put_(b.view, b.indices, v, false);
 }
+
+[[maybe_unused]] const bool installed = (roles = {select, slice, get, set}, true);
+
+}  // namespace
 
 }  // namespace facula::indexing

@@ -1,6 +1,7 @@
-// What the autograd engine asks of operators: see EngineRoles.
+// What the runtime asks of operators: see EngineRoles.
 #include "facula/ops.h"
-#include "runtime/autograd/engine.h"
+#include "runtime/core/thread_state.h"
+#include "runtime/dispatch/roles.h"
 
 namespace facula {
 

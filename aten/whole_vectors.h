@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "aten/cpu/common/vector.h"
 #include "runtime/iterate/pointwise.h"
 
 namespace facula::FACULA_ISA {

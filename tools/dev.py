@@ -76,6 +76,7 @@ def check(args: argparse.Namespace) -> None:
         ),
         python("-m", "mypy", check=False),
         python("tools/lint_names.py", check=False),
+        python("tools/lint_layers.py", check=False),
     ]
     if any(results):
         sys.exit("check: failed")

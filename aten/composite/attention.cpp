@@ -5,7 +5,7 @@
 
 #include "facula/kernels.h"
 #include "facula/ops.h"
-#include "runtime/autograd/meta.h"
+#include "runtime/core/thread_state.h"
 
 namespace facula::composite {
 namespace {

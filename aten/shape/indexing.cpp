@@ -1,5 +1,5 @@
 // Shape rules and argument checks of indexing operators.
-#include "aten/cpu/index/plan.h"
+#include "aten/geometry.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
@@ -36,7 +36,7 @@ void check_mask(const Tensor& mask, const char* op) {
 
 Meta indexed(const Tensor& self, TensorList indices) {
   Meta meta = same_as(self);
-  meta.sizes = cpu::index_layout(self.sizes(), indices, "index").sizes;
+  meta.sizes = index_layout(self.sizes(), indices, "index").sizes;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
     FACULA_CHECK(self.sizes()[d] > 0 || numel_of(meta.sizes) == 0, Index, "index(): dim ", d, " of self, ",

@@ -7,8 +7,7 @@ from facula import _C
 from facula._exports import ATTRIBUTES as _ATTRIBUTES
 from facula._exports import METHODS as _METHODS
 from facula._exports import SUBMODULES as _SUBMODULES
-from facula._exports import VENDORS as _VENDORS
-from facula._moving import add_methods as _add_methods
+from facula._moving import add_owner as _add_owner
 
 _C._check_interpreter()
 # Operators, dtypes and types: whatever the compiled module has.
@@ -55,8 +54,7 @@ def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
 
 
 _C.Tensor.__array_ufunc__ = _array_ufunc
-for _name in _VENDORS:
-    _add_methods(_C.Tensor, _name)
+_add_owner(_C.Tensor)
 
 
 def __getattr__(name):

@@ -1,6 +1,11 @@
-"""`NAME()` and `is_NAME` of a device on tensors and modules."""
+"""`NAME()` and `is_NAME` of a device on tensors and modules.
+
+The two classes say that they are there, and so does each device, in any order.
+"""
 
 from __future__ import annotations
+
+from facula._exports import VENDORS
 
 # Parameters and buffers of facula.nn: a method of the name would keep modules from having them.
 PARAMETERS = frozenset(
@@ -8,9 +13,25 @@ PARAMETERS = frozenset(
     " num_batches_tracked pos_weight q_proj_weight running_mean running_var v_proj_weight weight"
     " weight_hh weight_ih".split()
 )
+_owners: list[type] = []
+_device_types: list[str] = [*VENDORS]
 
 
-def add_methods(owner: type, device_type: str) -> None:
+def add_owner(owner: type) -> None:
+    """Give a class the methods of all devices, of those to come as well."""
+    _owners.append(owner)
+    for device_type in tuple(_device_types):
+        _add_methods(owner, device_type)
+
+
+def add_device(device_type: str) -> None:
+    """Give the classes the methods of a device."""
+    _device_types.append(device_type)
+    for owner in tuple(_owners):
+        _add_methods(owner, device_type)
+
+
+def _add_methods(owner: type, device_type: str) -> None:
     """Give `owner`, Tensor or Module, the method that moves to a device, if it has none yet."""
     from facula import _C
 

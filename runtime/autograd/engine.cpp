@@ -9,11 +9,6 @@
 
 namespace facula {
 
-EngineRoles& engine_roles() {
-  static EngineRoles roles;
-  return roles;
-}
-
 namespace {
 
 // A finished task of this thread, whose memory the next run takes over.

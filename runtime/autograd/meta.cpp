@@ -6,6 +6,7 @@
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/view.h"
 #include "runtime/core/pool.h"
+#include "runtime/dispatch/roles.h"
 
 namespace facula {
 
@@ -168,7 +169,9 @@ constexpr int kMaxDepth = 16;
 void* AutogradMeta::operator new(size_t size) { return pool_allocate(size); }
 void AutogradMeta::operator delete(void* p, size_t size) noexcept { pool_deallocate(p, size); }
 
-void AutogradMetaDeleter::operator()(AutogradMeta* meta) const noexcept {
+namespace {
+
+void release_record(AutogradMeta* meta) noexcept {
   if (meta->suspect) [[unlikely]]
     forget_suspect(*meta);
   if (meta->retains_grad && meta->grad_fn) {
@@ -192,6 +195,9 @@ void AutogradMetaDeleter::operator()(AutogradMeta* meta) const noexcept {
   while (dead.depth == 1 && dead.first != nullptr) delete std::exchange(dead.first, dead.first->next_dead);
   --dead.depth;
 }
+[[maybe_unused]] const bool releasing = (autograd_release = release_record, true);
+
+}  // namespace
 
 AutogradMeta& autograd_meta(const Tensor& t) {
   auto& record = t.impl()->autograd;
@@ -221,6 +227,7 @@ bool is_leaf(const Tensor& t) {
   const TensorImpl& impl = *t.impl();
   return !(impl.base && follows_base(impl)) && !(impl.autograd && impl.autograd->grad_fn);
 }
+[[maybe_unused]] const bool told = (engine_roles().is_leaf = is_leaf, true);
 
 void set_requires_grad(const Tensor& t, bool requires_grad) {
   if (!is_leaf(t)) {
@@ -342,12 +349,6 @@ void add_post_accumulate_hook(const Tensor& leaf, std::shared_ptr<NodeHook> hook
 }
 
 // ---- recording ----
-
-LayerSet layers_of(TensorList list) {
-  LayerSet set = 0;
-  for (const Tensor& t : list) set |= layers_of(t);
-  return set;
-}
 
 void add_edge(Node& node, const Tensor& t) { node.add_edge(gradient_edge(t)); }
 

@@ -104,28 +104,6 @@ FACULA_API void let_go(const Tensor& t);
 FACULA_API void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook);
 FACULA_API void add_post_accumulate_hook(const Tensor& leaf, std::shared_ptr<NodeHook> hook);
 
-// Layers a call on `t` must pass. A view follows its base.
-inline LayerSet layers_of(const Tensor& t) {
-  const TensorImpl* i = t.impl();
-  if (i == nullptr) return 0;
-  return i->base && !i->no_grad_view ? static_cast<LayerSet>(i->layers | i->base->layers) : i->layers;
-}
-FACULA_API LayerSet layers_of(TensorList list);
-// The same of a tensor that is written to: a change of a view made under no_grad is refused there.
-inline LayerSet layers_of_written(const Tensor& t) {
-  const TensorImpl* i = t.impl();
-  if (i == nullptr) return 0;
-  return i->base ? static_cast<LayerSet>(i->layers | i->base->layers) : i->layers;
-}
-// Must a call on `t` be recorded now?
-inline bool needs_grad(const Tensor& t) { return t.defined() && t.requires_grad() && tls_state.grad_enabled; }
-inline bool needs_grad(TensorList list) {
-  for (const Tensor& t : list) {
-    if (needs_grad(t)) return true;
-  }
-  return false;
-}
-
 // ---- called by generated autograd functions ----
 // Appends the edge of each input (lists: one edge an element).
 FACULA_API void add_edge(Node& node, const Tensor& t);

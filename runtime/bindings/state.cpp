@@ -1,10 +1,9 @@
 // Settings of the process and the thread: grad mode, default dtype, threads; dtype promotion; the build.
-#include "aten/cpu/gemm/amx.h"
-#include "aten/cpu/gemm/blas.h"
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/in_call.h"
 #include "runtime/core/allocator.h"
+#include "runtime/core/facts.h"
 #include "runtime/dispatch/registry.h"
 #include "runtime/iterate/isa.h"
 #include "runtime/iterate/parallel.h"
@@ -140,11 +139,15 @@ PyObject* build_info(PyObject*, PyObject*) {
     Ref name(check(PyUnicode_FromString(kLevels[i])));
     check(PyList_Append(levels.get(), name.get()));
   }
-  const std::string& blas = blas::file();
   const char* const active = kLevels[kBuiltLevels > 1 ? static_cast<int>(active_isa()) : 0];
-  return check(Py_BuildValue("{s:s,s:O,s:s,s:O,s:z}", "compiler", kCompiler, "instruction_sets", levels.get(),
-                             "active_instruction_set", active, "amx", cpu::amx::available() ? Py_True : Py_False,
-                             "blas", blas.empty() ? nullptr : blas.c_str()));
+  Ref info(check(Py_BuildValue("{s:s,s:O,s:s}", "compiler", kCompiler, "instruction_sets", levels.get(),
+                               "active_instruction_set", active)));
+  for (const Fact& fact : facts()) {
+    const std::string found = fact.find();
+    Ref text(check(Py_BuildValue("z", found.empty() ? nullptr : found.c_str())));
+    check(PyDict_SetItemString(info.get(), fact.name, text.get()));
+  }
+  return info.release();
   FACULA_PY_END(nullptr)
 }
 

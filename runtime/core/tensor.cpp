@@ -7,6 +7,7 @@
 
 namespace facula {
 
+void (*autograd_release)(AutogradMeta* m) noexcept = nullptr;
 void (*pyobject_release)(_object* object) = nullptr;
 Device (*place_on_device)(Device device, ScalarType dtype) = nullptr;
 

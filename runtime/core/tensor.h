@@ -22,10 +22,11 @@ inline constexpr int kNumLayers = 5;
 using LayerSet = uint8_t;
 constexpr LayerSet layer_bit(Layer l) { return static_cast<LayerSet>(1u << static_cast<int>(l)); }
 
-// Defined in runtime/autograd/meta.h; core only owns and destroys it.
+// Known to runtime/autograd alone, which makes records and sets what ends them; core only owns them.
 struct AutogradMeta;
-struct FACULA_API AutogradMetaDeleter {
-  void operator()(AutogradMeta* m) const noexcept;
+extern FACULA_API void (*autograd_release)(AutogradMeta* m) noexcept;
+struct AutogradMetaDeleter {
+  void operator()(AutogradMeta* m) const noexcept { autograd_release(m); }
 };
 
 // Hands a tensor that is about to die to the Python object that it owns, which then lives or dies as

@@ -19,6 +19,28 @@ extern FACULA_API constinit thread_local ThreadState tls_state __attribute__((tl
 
 inline ThreadState& thread_state() { return tls_state; }
 
+// Layers a call on `t` must pass. A view follows its base.
+inline LayerSet layers_of(const Tensor& t) {
+  const TensorImpl* i = t.impl();
+  if (i == nullptr) return 0;
+  return i->base && !i->no_grad_view ? static_cast<LayerSet>(i->layers | i->base->layers) : i->layers;
+}
+FACULA_API LayerSet layers_of(TensorList list);
+// The same of a tensor that is written to: a change of a view made under no_grad is refused there.
+inline LayerSet layers_of_written(const Tensor& t) {
+  const TensorImpl* i = t.impl();
+  if (i == nullptr) return 0;
+  return i->base ? static_cast<LayerSet>(i->layers | i->base->layers) : i->layers;
+}
+// Must a call on `t` be recorded now?
+inline bool needs_grad(const Tensor& t) { return t.defined() && t.requires_grad() && tls_state.grad_enabled; }
+inline bool needs_grad(TensorList list) {
+  for (const Tensor& t : list) {
+    if (needs_grad(t)) return true;
+  }
+  return false;
+}
+
 // Turns layers off for a scope: what a layer does before it calls the layers below.
 class ExcludeLayers {
  public:

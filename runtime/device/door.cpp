@@ -9,7 +9,6 @@
 #include "runtime/device/kernels.h"
 #include "runtime/device/memory.h"
 #include "runtime/dispatch/autocast.h"
-#include "runtime/dispatch/formula.h"
 
 namespace facula {
 
@@ -231,15 +230,6 @@ std::vector<Door*> all_doors() {
     if (Door* d = slot.load(std::memory_order_acquire); d != nullptr) found.push_back(d);
   }
   return found;
-}
-
-ScalarType widest_float(std::optional<Device> device) {
-  const Door* const d = device ? door_or_null(device->type) : nullptr;
-  if (d == nullptr) return ScalarType::Float64;
-  for (const ScalarType t : {ScalarType::Float64, ScalarType::Float32, ScalarType::BFloat16}) {
-    if (d->supports(t)) return t;
-  }
-  return ScalarType::Float16;
 }
 
 int32_t register_backend(const FaculaBackend* b) {

@@ -403,9 +403,7 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
   }
 }
 
-}  // namespace
-
-void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
+void call(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
   const Device device = device_of_call(args);
   Door* const door = door_or_null(device.type);
   std::string refusal;
@@ -430,15 +428,6 @@ void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelA
   call_cpu(*door, op, args, result, device, refusal);
 }
 
-void count_fallback(Door& door, const char* op, Device device, const std::string& refusal) {
-  if (door.memory->is_captured(device.index, current_stream(device))) {
-    const std::string why = refusal.empty() ? "() has no kernel there" : concat("(): ", refusal);
-    raise_in_capture(device, concat(op, why, ", and the CPU's work is not recorded").c_str());
-  }
-  std::lock_guard lock(door.counting);
-  ++door.fallbacks[op];
-}
-
 bool has_own_kernel(const OperatorEntry& op, DeviceType type) {
   const Door* const door = door_or_null(type);
   if (op.kernels[type] == nullptr || door == nullptr) return op.kernels[type] != nullptr;
@@ -454,7 +443,16 @@ AnyFn missing_kernel(const OperatorEntry& op, Device device) {
   return op.door;
 }
 
-namespace {
+ScalarType widest_float(std::optional<Device> device) {
+  const Door* const d = device ? door_or_null(device->type) : nullptr;
+  if (d == nullptr) return ScalarType::Float64;
+  for (const ScalarType t : {ScalarType::Float64, ScalarType::Float32, ScalarType::BFloat16}) {
+    if (d->supports(t)) return t;
+  }
+  return ScalarType::Float16;
+}
+
+[[maybe_unused]] const bool installed = (door_roles = {call, missing_kernel, has_own_kernel, widest_float}, true);
 
 bool run_template(Door& door, const char* name, const char* variant, uint32_t masks,
                   std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, ScalarType compute,
@@ -508,6 +506,15 @@ bool run_template(Door& door, const char* name, const char* variant, uint32_t ma
 }
 
 }  // namespace
+
+void count_fallback(Door& door, const char* op, Device device, const std::string& refusal) {
+  if (door.memory->is_captured(device.index, current_stream(device))) {
+    const std::string why = refusal.empty() ? "() has no kernel there" : concat("(): ", refusal);
+    raise_in_capture(device, concat(op, why, ", and the CPU's work is not recorded").c_str());
+  }
+  std::lock_guard lock(door.counting);
+  ++door.fallbacks[op];
+}
 
 bool door_convert(Door& door, const Tensor& out, const Tensor& in, std::string& refusal) {
   const ScalarType compute = compute_type(category(in.dtype()) >= category(out.dtype()) ? in.dtype() : out.dtype());

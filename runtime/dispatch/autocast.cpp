@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "runtime/autograd/engine.h"
+#include "runtime/dispatch/roles.h"
 
 namespace facula {
 
@@ -45,7 +45,7 @@ bool is_shown() { return (thread_state().included & ~thread_state().excluded & k
 
 Tensor kept_cast(const Tensor& t, ScalarType to) {
   State& s = state();
-  const bool kept = s.cache && s.depth > 0 && t.requires_grad() && is_leaf(t) && !t.is_view() &&
+  const bool kept = s.cache && s.depth > 0 && t.requires_grad() && engine_roles().is_leaf(t) && !t.is_view() &&
                     !thread_state().inference && !thread_state().forward_mode;
   if (!kept) return engine_roles().cast(t, to, t.device());
   Kept& k = s.kept[t.impl()];

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "runtime/autograd/engine.h"
+#include "runtime/dispatch/roles.h"
 #include "runtime/dispatch/thunk.h"
 
 namespace facula {

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/iterate/pointwise.h"
+
 namespace facula {
 
 namespace {
@@ -57,7 +59,7 @@ void raise_missing_kernel(const OperatorEntry& op, Device device, const std::str
                "tensors with data");
   std::string have;
   for (int type = 0; type < kMaxDeviceTypes; ++type) {
-    if (type == device.type || !has_own_kernel(op, static_cast<DeviceType>(type))) continue;
+    if (type == device.type || !door_roles.has_own_kernel(op, static_cast<DeviceType>(type))) continue;
     if (!have.empty()) have += ", ";
     have += device_type_name(static_cast<DeviceType>(type));
   }
@@ -74,5 +76,10 @@ void raise_missing_kernel(const OperatorEntry& op, Device device, const std::str
              "'), or move the inputs with .to('cpu'). Signature: ", op.schema),
       op.name, name, refusal);
 }
+
+namespace {
+void raise_missing(const OperatorEntry& op, Device device) { raise_missing_kernel(op, device); }
+[[maybe_unused]] const bool raising = (pointwise_missing = raise_missing, true);
+}  // namespace
 
 }  // namespace facula

@@ -50,10 +50,21 @@ FACULA_API std::span<OperatorEntry* const> all_operators();
 // and did not take these arguments.
 [[noreturn]] FACULA_API void raise_missing_kernel(const OperatorEntry& op, Device device,
                                                   const std::string& refusal = {});
-// The way through the CPU where the device allows it; else raises.
-FACULA_API AnyFn missing_kernel(const OperatorEntry& op, Device device);
-// Whether devices of the type compute it themselves, rather than by other operators or on the CPU.
-bool has_own_kernel(const OperatorEntry& op, DeviceType type);
+
+// What dispatch needs of devices of the door; set by runtime/device.
+struct DoorRoles {
+  // Runs a vendor's kernel, the operator's fold or the CPU's. `result` is where a number goes that the operator
+  // returns.
+  void (*call)(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) = nullptr;
+  // The way through the CPU where the device allows it; else raises.
+  AnyFn (*missing_kernel)(const OperatorEntry& op, Device device) = nullptr;
+  // Whether devices of the type compute it themselves, rather than by other operators or on the CPU.
+  bool (*has_own_kernel)(const OperatorEntry& op, DeviceType type) = [](const OperatorEntry& op, DeviceType type) {
+    return op.kernels[type] != nullptr;
+  };
+  ScalarType (*widest_float)(std::optional<Device> device) = nullptr;
+};
+extern FACULA_API constinit DoorRoles door_roles;
 
 // Layers to pass for inputs whose layers were OR-ed together.
 inline LayerSet active_layers(LayerSet from_inputs) {
@@ -66,7 +77,7 @@ template <typename Fn>
 Fn kernel_for(const OperatorEntry& op, Device device) {
   AnyFn fn = op.kernels[device.type];
   if (fn == nullptr) [[unlikely]]
-    fn = missing_kernel(op, device);
+    fn = door_roles.missing_kernel(op, device);
   return reinterpret_cast<Fn>(fn);
 }
 

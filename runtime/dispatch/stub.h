@@ -3,14 +3,13 @@
 
 #include <initializer_list>
 
-#include "runtime/autograd/engine.h"
-#include "runtime/autograd/meta.h"
 #include "runtime/core/in_call.h"
 #include "runtime/dispatch/autocast.h"
 #include "runtime/dispatch/boxing.h"
 #include "runtime/dispatch/decomposed.h"
 #include "runtime/dispatch/formula.h"
 #include "runtime/dispatch/registry.h"
+#include "runtime/dispatch/roles.h"
 #include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise.h"
 #include "runtime/iterate/strided.h"

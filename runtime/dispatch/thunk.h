@@ -58,10 +58,6 @@ KernelArg kernel_arg(const std::optional<T>& v) {
 
 }  // namespace detail
 
-// Runs a vendor's kernel, the operator's fold or the CPU's; in runtime/device/. `result` is where a
-// number goes that the operator returns.
-FACULA_API void call_door(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result);
-
 template <OperatorEntry* Entry, typename Fn>
 struct DoorThunk;
 template <OperatorEntry* Entry, typename R, typename... Args>
@@ -70,10 +66,10 @@ struct DoorThunk<Entry, R (*)(Args...)> {
     const KernelArg list[] = {detail::kernel_arg(args)..., KernelArg{}};
     const std::span<const KernelArg> given(list, sizeof...(Args));
     if constexpr (std::is_void_v<R>) {
-      call_door(*Entry, given, KernelArg{});
+      door_roles.call(*Entry, given, KernelArg{});
     } else {
       R result{};
-      call_door(*Entry, given, detail::kernel_arg(result));
+      door_roles.call(*Entry, given, detail::kernel_arg(result));
       return result;
     }
   }

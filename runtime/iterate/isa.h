@@ -20,6 +20,14 @@
 #ifndef FACULA_ISA
 #define FACULA_ISA baseline
 #endif
+// Of the vectors of this copy.
+#if defined(__AVX512F__)
+#define FACULA_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define FACULA_VECTOR_BYTES 32
+#else
+#define FACULA_VECTOR_BYTES 16
+#endif
 
 namespace facula {
 

@@ -6,10 +6,11 @@
 #include <span>
 
 #include "runtime/core/tensor.h"
-#include "runtime/dispatch/registry.h"
 #include "runtime/iterate/isa.h"
 
 namespace facula {
+
+struct OperatorEntry;  // passed on to devices
 
 // The non-tensor arguments of a call, in schema order.
 struct LoopArgs {
@@ -72,5 +73,7 @@ FACULA_API void pointwise_out(const PointwiseOp& op, std::span<const Tensor* con
 using PointwiseKernel = void (*)(const PointwiseOp& op, std::span<const Tensor* const> inputs,
                                  std::span<const Tensor* const> outs, ScalarType compute, LoopArgs args);
 FACULA_API void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel);
+// Raises for a device that has none; set by runtime/dispatch.
+extern FACULA_API void (*pointwise_missing)(const OperatorEntry& op, Device device);
 
 }  // namespace facula

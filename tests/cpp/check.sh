@@ -14,10 +14,10 @@ compile() {  # source object flags
   $CXX $FLAGS $3 -c "$1" -o "$BUILD/$2"
   OBJECTS="$OBJECTS $BUILD/$2"
 }
-for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/iterate/*.cpp tests/cpp/no_autograd.cpp; do
+for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/dispatch/roles.cpp runtime/iterate/*.cpp; do
   name=$(basename "$source" .cpp)
   compile "$source" "$name.o" ""
-  case $name in *_loops) for level in $LEVELS; do
+  case $(head -1 "$source") in "// build: levels"*) for level in $LEVELS; do
     compile "$source" "$name.$level.o" "-DFACULA_ISA=$level -march=x86-64-$level"
   done ;; esac
 done
@@ -26,7 +26,6 @@ for test in core pointwise; do
   for level in baseline $LEVELS; do FACULA_ISA=$level "$BUILD/test_$test"; done
 done
 # Autograd over hand-written operators; a small stack, which a long graph must not need.
-OBJECTS=$(echo "$OBJECTS" | sed 's|[^ ]*/no_autograd.o||')
 for source in runtime/autograd/*.cpp tests/cpp/autograd_check.cpp; do
   compile "$source" "autograd_$(basename "$source" .cpp).o" ""
 done

@@ -1,6 +1,7 @@
 // Two operators for the checks of the driver, as the generator would write them.
 #pragma once
 
+#include "runtime/dispatch/registry.h"
 #include "runtime/iterate/pointwise.h"
 
 namespace facula::test {

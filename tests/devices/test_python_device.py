@@ -5,6 +5,7 @@ from __future__ import annotations
 import facula as fa
 import numpy as np
 import pytest
+from device_packages import run
 from facula import backends
 from facula.testing import conformance
 from numpy_device import NumpyDevice
@@ -14,6 +15,16 @@ def test_conformance(numpyfied: str) -> None:
     report = conformance.run(numpyfied, sizes=False)
     assert not report.failures, "\n".join(map(str, report.failures[:20]))
     assert report.checks > 9_000
+
+
+def test_modules_move_to_devices_that_come_before_and_after_them() -> None:
+    done = run(
+        "import sys, numpy_device as n, facula as fa; n.start(); nn = 'facula.nn' in sys.modules;"
+        "layer = fa.nn.Linear(2, 3).numpyfied();"
+        "fa.backends.register(type('Later', (n.NumpyDevice,), {'name': 'later'})());"
+        "print(nn, layer.weight.device.type, layer.cpu().later().bias.is_later)"
+    )
+    assert done.stdout.split() == ["False", "numpyfied", "True"], done.stderr
 
 
 def test_formulas_run_there(numpyfied: str) -> None:

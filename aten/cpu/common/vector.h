@@ -2,15 +2,9 @@
 // vector extension that gcc and clang share: arithmetic, comparison and selection are operators.
 #pragma once
 
-#define FACULA_INLINE inline __attribute__((always_inline))
+#include "runtime/iterate/isa.h"
 
-#if defined(__AVX512F__)
-#define FACULA_VECTOR_BYTES 64
-#elif defined(__AVX2__)
-#define FACULA_VECTOR_BYTES 32
-#else
-#define FACULA_VECTOR_BYTES 16
-#endif
+#define FACULA_INLINE inline __attribute__((always_inline))
 
 namespace facula::cpu {
 

@@ -2,6 +2,7 @@
 
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/common/rounding.h"
+#include "runtime/core/facts.h"
 #include "runtime/iterate/isa.h"
 #include "runtime/iterate/stream.h"
 
@@ -416,3 +417,9 @@ void batch(int64_t, int64_t, int64_t, int64_t, float, Matrix<const BFloat16>, in
 }  // namespace facula::cpu::amx
 
 #endif
+
+namespace facula::cpu::amx {
+namespace {
+[[maybe_unused]] const bool told = (add_fact("amx", [] { return std::string(available() ? "on" : ""); }), true);
+}  // namespace
+}  // namespace facula::cpu::amx

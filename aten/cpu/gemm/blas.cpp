@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "runtime/core/facts.h"
 #include "runtime/core/library.h"
 
 namespace facula::blas {
@@ -74,6 +75,8 @@ const Library& library() {
 }
 
 bool fits(int64_t a, int64_t b, int64_t c) { return a <= INT_MAX && b <= INT_MAX && c <= INT_MAX; }
+
+[[maybe_unused]] const bool told = (add_fact("blas", [] { return library().file; }), true);
 
 }  // namespace
 

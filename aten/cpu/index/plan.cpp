@@ -4,7 +4,6 @@
 
 #include "aten/cpu/common/bits.h"
 #include "aten/cpu/index/move_loops.h"
-#include "aten/geometry.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
@@ -32,26 +31,12 @@ void check_range(const Tensor& index, int64_t low, int64_t size, int64_t dim, co
   if (bad.load()) raise_out_of_range(index, low, size, dim, op);
 }
 
-namespace {
-
-// Index tensors meet like all others, but what does not fit is an index error.
-DimVector joined_shape(IntList a, IntList b, const char* op) {
-  for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
-    const int64_t x = a[a.size() - i], y = b[b.size() - i];
-    FACULA_CHECK(x == y || x == 1 || y == 1, Index, op, "(): the indices have shapes ", shape_string(a), " and ",
-                 shape_string(b), ", which do not broadcast");
-  }
-  return broadcast_shapes(a, b, op);
-}
-
-}  // namespace
-
 std::vector<Tensor> prepare_indices(TensorList indices, const char* op) {
   DimVector shape;
   std::vector<Tensor> plain(indices.size());
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
-    shape = joined_shape(shape, indices[d].sizes(), op);
+    shape = index_shape(shape, indices[d].sizes(), op);
     plain[d] = dense(indices[d], ScalarType::Int64);
   }
   const bool none = numel_of(shape) == 0;
@@ -78,29 +63,6 @@ void raise_bad_index(const Tensor& table, const std::vector<Tensor>& indices, bo
   while (!indices[d].defined()) ++d;
   const int64_t size = table.sizes()[d];
   raise_out_of_range(indices[d], wrap ? -size : 0, size, static_cast<int64_t>(d), op);
-}
-
-IndexLayout index_layout(IntList table, TensorList indices, const char* op) {
-  FACULA_CHECK(indices.size() <= table.size(), Index, op, "(): ", indices.size(), " indices for a tensor of ",
-               table.size(), " dims");
-  IndexLayout layout;
-  DimVector shape;
-  size_t first = table.size(), last = 0, count = 0;
-  for (size_t d = 0; d < indices.size(); ++d) {
-    if (!indices[d].defined()) continue;
-    shape = joined_shape(shape, indices[d].sizes(), op);
-    if (count++ == 0) first = d;
-    last = d;
-  }
-  const bool adjacent = count == 0 || last - first + 1 == count;
-  layout.first = adjacent ? (count == 0 ? 0 : first) : 0;
-  layout.index_ndim = shape.size();
-  for (size_t d = 0; d < layout.first; ++d) layout.sizes.push_back(table[d]);
-  for (const int64_t s : shape) layout.sizes.push_back(s);
-  for (size_t d = layout.first; d < table.size(); ++d) {
-    if (d >= indices.size() || !indices[d].defined()) layout.sizes.push_back(table[d]);
-  }
-  return layout;
 }
 
 bool make_index_plan(const Tensor& table, const Tensor& side, const std::vector<Tensor>& indices,

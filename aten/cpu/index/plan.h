@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "aten/geometry.h"
 #include "runtime/core/tensor.h"
 #include "runtime/iterate/strided.h"
 
@@ -34,12 +35,6 @@ std::vector<Tensor> prepare_indices(TensorList indices, const char* op);
 void check_indices(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op);
 // The same after a walk that met one; raises in any case, for it may have been written to since.
 [[noreturn]] void raise_bad_index(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op);
-// Where the index dims stand in the result: {first dim, their number}, {0, number} when scattered.
-struct IndexLayout {
-  size_t first = 0, index_ndim = 0;
-  DimVector sizes;  // of the result
-};
-IndexLayout index_layout(IntList table, TensorList indices, const char* op);
 
 // `dense` has the result's sizes, or broadcasts to them; false when its index dims are not one run
 // of memory and it has to be copied first.

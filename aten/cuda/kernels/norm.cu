@@ -18,7 +18,7 @@ struct NormParams {
 
 // Whether a variance was computed without leaving the range of T.
 FD bool is_ordinary(T variance) {
-  constexpr T kFar = sizeof(T) == 4 ? T(0x1p100) : T(0x1p1000);
+  constexpr T kFar = static_cast<T>(sizeof(T) == 4 ? 0x1p100 : 0x1p1000);
   return variance > 1 / kFar && variance < kFar;
 }
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from facula import _C
 from facula._exports import VENDORS
-from facula._moving import PARAMETERS, add_methods
-from facula.backends._backend import Backend, Buffer
+from facula._moving import PARAMETERS, add_device
+from facula.backends._backend import Backend, Buffer, info
 
 __all__ = [
     "Backend",
@@ -83,16 +83,6 @@ def register(backend: Backend) -> None:
         )
     _C._register_backend(backend)
     _publish(backend.name)
-
-
-def info(name: str) -> dict[str, Any]:
-    """Its package, dtypes, own kernels, streams, fallback, autocast lists and so on."""
-    found = _C._backend_info(name)
-    flags, bits = found.pop("flags"), found.pop("dtypes")
-    found["dtypes"] = [d for i, d in enumerate(Backend.ALL_DTYPES) if bits >> i & 1]
-    for flag in ("CACHING", "FORK_SAFE", "DETERMINISTIC", "HOST_MEMORY"):
-        found[flag.lower()] = bool(flags & getattr(Backend, flag))
-    return found
 
 
 def fallbacks(name: str) -> dict[str, int]:
@@ -221,7 +211,6 @@ def _publish(name: str) -> None:
     """Give a new device its module, `facula.NAME`, and tensors and modules their methods."""
     import facula
     from facula.backends import _device_module
-    from facula.nn import Module
 
     module = _device_module.DeviceModule(name)
     package = sys.modules.get(f"facula.{name}")
@@ -230,8 +219,7 @@ def _publish(name: str) -> None:
     elif name not in facula.__dir__():
         sys.modules[f"facula.{name}"] = module
         setattr(facula, name, module)
-    for owner in (_C.Tensor, Module):
-        add_methods(owner, name)
+    add_device(name)
 
 
 def _module_or_none(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The base class of devices that are written in Python."""
+"""The base class of devices that are written in Python, and what is known of each device."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import facula
+from facula import _C
 
 _TYPESTR = {
     "bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8",
@@ -130,3 +131,13 @@ class Backend:
                 kind = type(function).__name__
                 raise TypeError(f"register(): kernels[{name!r}] is {kind}, expected a function")
         return list(self.kernels)
+
+
+def info(name: str) -> dict[str, Any]:
+    """Its package, dtypes, own kernels, streams, fallback, autocast lists and so on."""
+    found = _C._backend_info(name)
+    flags, bits = found.pop("flags"), found.pop("dtypes")
+    found["dtypes"] = [d for i, d in enumerate(Backend.ALL_DTYPES) if bits >> i & 1]
+    for flag in ("CACHING", "FORK_SAFE", "DETERMINISTIC", "HOST_MEMORY"):
+        found[flag.lower()] = bool(flags & getattr(Backend, flag))
+    return found

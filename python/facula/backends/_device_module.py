@@ -9,8 +9,9 @@ import types
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from facula import _C, backends
+from facula import _C
 from facula._moving import device_of
+from facula.backends._backend import info
 
 
 class _Entered(threading.local):
@@ -395,11 +396,11 @@ class DeviceModule(types.ModuleType):
 
     def is_initialized(self) -> bool:
         """Has it been used?"""
-        return backends.info(self._type)["started"]
+        return info(self._type)["started"]
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
         """Has it tensors of bfloat16?"""
-        return _C.bfloat16 in backends.info(self._type)["dtypes"]
+        return _C.bfloat16 in info(self._type)["dtypes"]
 
     def current_device(self) -> int:
         """The index that is meant where none is said, in this thread."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from facula._exports import VENDORS as _VENDORS
-from facula._moving import add_methods as _add_methods
+from facula._moving import add_owner as _add_owner
 from facula.nn import functional, init, modules, utils
 from facula.nn.modules import *  # noqa: F403
 from facula.nn.parameter import Buffer, Parameter
 
-for _name in _VENDORS:
-    _add_methods(Module, _name)  # noqa: F405
+_add_owner(Module)  # noqa: F405
 
 __all__ = ["Buffer", "Parameter", "functional", "init", "utils", *modules.__all__]

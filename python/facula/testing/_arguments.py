@@ -59,6 +59,12 @@ def junk(dtype: Any) -> Any:
     return dtype == facula.bool or 113
 
 
+def soil(like: list[Any], number: Any = None) -> None:
+    """Leave junk, or a number, in the memory that tensors like these get next."""
+    held = [facula.full_like(t, junk(t.dtype) if number is None else number) for t in like]
+    del held
+
+
 def laid(t: Any, layout: str) -> tuple[Any, Callable[[Any], Any]]:
     """A tensor with junk around that holds the values of `t`, and what makes the view of them."""
     shape, ndim = tuple(t.shape), t.dim()

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import facula
 from facula import backends
-from facula.testing._arguments import LAYOUTS, array, dtype_name, junk, laid
+from facula.testing._arguments import LAYOUTS, array, junk, laid
 from facula.testing._report import Failure
 from facula.testing._sizes import LONG, ROWS, TILES
-
-if TYPE_CHECKING:
-    from facula.testing.conformance import _Suite
+from facula.testing._suite import Suite
 
 _SHAPES = [*((n,) for n in TILES), (3, 4), (17, 129), (64, 64), (129, 16, 3)]
 _SHAPES += [(5, 1, 33), (0, 4), ()]
 
 
-def check(suite: _Suite, sizes: bool) -> None:
+def check(suite: Suite, sizes: bool) -> None:
     """Copies both ways and within, casts, printing, random numbers; the report is the suite's."""
     report = suite.report
     backends.reset_fallbacks(suite.name)
@@ -42,7 +40,7 @@ def check(suite: _Suite, sizes: bool) -> None:
     suite.note_ways()
 
 
-def _checks(suite: _Suite, sizes: bool) -> Iterator[tuple[str, Callable[[], bool]]]:
+def _checks(suite: Suite, sizes: bool) -> Iterator[tuple[str, Callable[[], bool]]]:
     device, dtypes = suite.device, suite.info["dtypes"]
     for dtype in dtypes:
         x = facula.arange(-3, 9).reshape(3, 4).to(dtype)
@@ -127,7 +125,7 @@ def _gradient(device: Any) -> bool:
     return bool(leaf.grad.tolist() == [2, 2, 2])
 
 
-def _seeded(suite: _Suite) -> bool:
+def _seeded(suite: Suite) -> bool:
     found = []
     for _ in range(2):
         suite.module.manual_seed(5)
@@ -151,33 +149,3 @@ def _copied(x: Any, layout: str, device: Any) -> bool:
         place(target).copy_(source)
         good = good and same(target, base)
     return good
-
-
-def soil(like: list[Any], number: Any = None) -> None:
-    """Leave junk, or a number, in the memory that tensors like these get next."""
-    held = [facula.full_like(t, junk(t.dtype) if number is None else number) for t in like]
-    del held
-
-
-def keep_busy(suite: _Suite) -> None:
-    """Work for the current stream, enough that what comes after it is late."""
-    if not hasattr(suite, "busy"):
-        dtype = next(d for d in suite.info["dtypes"] if d.is_floating_point)
-        suite.busy = facula.ones(1 << 15, dtype=dtype, device=suite.device)
-        suite.rounds = 1
-        while suite.rounds < 32:
-            _work(suite)
-            late = not suite.module.current_stream().query()
-            suite.module.synchronize()
-            if late:
-                break
-            suite.rounds *= 2
-    _work(suite)
-
-
-def _work(suite: _Suite) -> None:
-    for _ in range(suite.rounds):
-        suite.busy.mul_(1)
-
-
-__all__ = ["check", "dtype_name", "keep_busy", "same", "soil"]

@@ -11,12 +11,12 @@ import itertools
 import math
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import facula
-from facula.testing import _memory, _sizes
+from facula.testing import _sizes
 from facula.testing._arguments import (
     LAYOUTS,
     Around,
@@ -25,22 +25,24 @@ from facula.testing._arguments import (
     laid,
     made,
     mapped,
+    soil,
     tensors,
 )
 from facula.testing._samples import OpRecord, Sample
 from facula.testing._sizes import TILES, Grown
-
-if TYPE_CHECKING:
-    from facula.testing.conformance import _Suite
+from facula.testing._suite import Suite
 
 _LARGE = 10**7  # elements of a result
 _HELD = 1 << 18  # elements of a tensor that is not left to the collector
 
 
-class Sized:
-    """The checks of one operator."""
+def check_sizes(suite: Suite, op: OpRecord, call: Callable[..., Any]) -> None:
+    """The checks of one operator; the report is the suite's."""
+    _Sized(suite, op, call).run()
 
-    def __init__(self, suite: _Suite, op: OpRecord, call: Callable[..., Any]) -> None:
+
+class _Sized:
+    def __init__(self, suite: Suite, op: OpRecord, call: Callable[..., Any]) -> None:
         self.suite, self.op, self.call = suite, op, call
         self.random = op.kind == "random" or any(
             a["type"].startswith("Generator") for a in op.data["arguments"]
@@ -167,7 +169,7 @@ class Sized:
                 return False
             again = []
             for number in (1, 2):
-                _memory.soil(tensors([args, kwargs, self.want]), number)
+                soil(tensors([args, kwargs, self.want]), number)
                 again.append([array(t).tobytes() for t in tensors([self.on_cpu(args, kwargs)])])
             if again[0] != again[1]:
                 return False

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <array>
 
-#include "aten/indexing.h"
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/in_call.h"
+#include "runtime/dispatch/indexing.h"
 
 namespace facula::python {
 
@@ -169,10 +169,10 @@ Tensor value_tensor(PyObject* value, const Tensor& self) {
 PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  if (PyLong_CheckExact(key)) return in_class_of(self, wrap(indexing::select(t, 0, int_index(key))));
+  if (PyLong_CheckExact(key)) return in_class_of(self, wrap(indexing::roles.select(t, 0, int_index(key))));
   if (PySlice_Check(key)) {
     const Item item = slice_item(key);
-    return in_class_of(self, wrap(indexing::slice(t, 0, item.start, item.stop, item.step)));
+    return in_class_of(self, wrap(indexing::roles.slice(t, 0, item.start, item.stop, item.step)));
   }
   Items items;
   const std::span<const Item> parsed = parse(key, t, items);
@@ -180,7 +180,7 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   Tensor result = [&] {
     ReleaseGil gil(t.numel() >= release_gil_numel);
     const InCall in_call(t);
-    return indexing::get(t, parsed);
+    return indexing::roles.get(t, parsed);
   }();
   return in_class_of(self, wrap(std::move(result)));
   FACULA_PY_END(nullptr)
@@ -188,7 +188,7 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
 
 PyObject* tensor_sq_item(PyObject* self, Py_ssize_t i) {
   FACULA_PY_TRY
-  return in_class_of(self, wrap(indexing::select(tensor_of(self), 0, i)));
+  return in_class_of(self, wrap(indexing::roles.select(tensor_of(self), 0, i)));
   FACULA_PY_END(nullptr)
 }
 
@@ -201,7 +201,7 @@ int tensor_ass_subscript(PyObject* self, PyObject* key, PyObject* value) {
   const std::span<const Item> parsed = parse(key, t, items);
   ReleaseGil gil(t.numel() >= release_gil_numel);
   const InCall in_call(t);
-  indexing::set(t, parsed, v);
+  indexing::roles.set(t, parsed, v);
   return 0;
   FACULA_PY_END(-1)
 }
