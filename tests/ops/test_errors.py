@@ -13,6 +13,7 @@ from harness import arguments
 pytestmark = pytest.mark.filterwarnings("ignore:.*they are broadcast")
 
 CALLED = [op for op in operators() if op.samples() and not op.derived_from and op.kind != "factory"]
+TWICE = re.compile(r"[\w.]+\(\): [\w.]+\(\): ")  # an operator, and one that it is made of
 # Errors about values, which a meta tensor does not have.
 OF_VALUES = re.compile(
     "depends on|no values|no elements to read|integer division|out of range|leaves the storage"
@@ -93,6 +94,7 @@ def test_errors(op: OpRecord) -> None:
         if error is not None and not op.internal:
             name = re.split(r"[(:]", text)[0].rpartition(".")[2]
             assert name in names, f"{op.name}({args}, {kwargs}): {text}"
+            assert not TWICE.match(text), f"{op.name}({args}, {kwargs}): {text}"
         assert "internal error" not in text, f"{op.name}({args}, {kwargs}): {text}"
         if tensors and not OF_VALUES.search(f"{text} {there}"):
             assert (type(there), str(there or "")) == (type(error), text), (

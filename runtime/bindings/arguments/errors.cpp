@@ -92,11 +92,21 @@ static bool names(std::string_view text, std::string_view caller) {
   return bare(text.substr(0, text.find_first_of(":(' "))) == bare(caller);
 }
 
+// The text without `operator(): ` at its beginning: who called one operator is not told of those that it is made of.
+static const char* without_operator(const char* text) {
+  const auto is_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  };
+  const char* end = text;
+  while (is_name(*end)) ++end;
+  return end > text && std::string_view(end).starts_with("(): ") ? end + 4 : text;
+}
+
 static void set_text(PyObject* type, const Error& e, const char* caller) {
   if (caller == nullptr || names(e.message(), caller)) {
     PyErr_SetString(type, e.what());
   } else {
-    PyErr_Format(type, "%s(): %s", caller, e.what());
+    PyErr_Format(type, "%s(): %s", caller, without_operator(e.what()));
   }
 }
 
