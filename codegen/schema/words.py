@@ -38,10 +38,6 @@ ERRORS = {
 }
 FORWARD = ("elementwise", "linear", "composite")
 POLICY_WORDS = {
-    "deterministic": ("true", "false"),
-    "nan": ("propagate", "ignore", "last", "first"),
-    "ties": ("first", "last", "share", "any"),
-    "empty": ("zero", "one", "nan", "error", "identity", "empty"),
     "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy
 }
 # Limits of error in units of the last place: of values by dtype, and of gradients in each.

@@ -312,8 +312,8 @@ case(
 )
 case(
     "unknown policy word",
-    structured() + "  ties: frist\n",
-    "9:9: new: unknown word 'frist' for 'ties'; did you mean 'first'?",
+    structured() + "  aliasing: slef\n",
+    "9:13: new: unknown word 'slef' for 'aliasing'; did you mean 'self'?",
 )
 case(
     "unknown mask",
