@@ -18,7 +18,7 @@ VENDORS = ("cuda", "rocm", "xpu", "npu", "mps")
 # Words that mean something else as well: types, methods of Python, words of the schema and of the
 # command line. One that stands nowhere is a fault too, so that the list does not grow by itself.
 ORDINARY = frozenset(
-    "T add any bfloat16 bool cdouble cfloat complex diff div double empty eq float ge gt half"
+    "T add any bfloat16 bool cdouble cfloat complex diff div double eq float ge gt half"
     " index int le linear long lt matmul max min mul ne neg positive short slice sub t to view"
     " where logical_and logical_or logical_not".split()
 )
