@@ -12,7 +12,7 @@ from .emit.stubs import forms_of
 from .schema import cpp_types, expr, signs
 from .schema.errors import Errors, suggestion
 from .schema.model import Derivative, Formula, Location, Operator, Schema
-from .schema.samples import check_sample, property_tests
+from .schema.samples import DIFFERENTIABLE, check_sample, differentiated, property_tests
 from .schema.words import DEFAULT_VARIANTS, DEVICES
 
 # Types that C++ hands to Python.
@@ -260,7 +260,10 @@ class Validator:
         if op.property_test is not None and op.property_test not in self.tests:
             hint = suggestion(op.property_test, self.tests)
             add(op.place("property"), op.name, f"no property test '{op.property_test}'{hint}")
-        if op.internal or op.name in self.invalid:
+        if op.name in self.invalid:
+            return
+        self.differentiated(op)
+        if op.internal:
             return
         if not op.samples:
             add(op.location, op.name, "missing key 'samples': calls such as \"f(3,4), dim=1\"")
@@ -269,6 +272,20 @@ class Validator:
             add(op.location, op.name, message)
         if op.reference is not None and op.property_test is not None:
             add(op.place("property"), op.name, "'property' stands instead of 'reference'")
+
+    def differentiated(self, op: Operator) -> None:
+        """A derivative that no sample takes is tested by nothing."""
+        if not op.samples or any(e.subject == op.name for e in self.errors):
+            return
+        seen = set().union(*(differentiated(op, sample) for sample in op.samples))
+        for derivative in op.derivatives:
+            if derivative.formula is None and not derivative.auto and derivative.scalar is None:
+                continue
+            for name in derivative.inputs:
+                if name not in seen and name not in op.masks:
+                    message = f"no sample takes the derivative of '{name}': give it a tensor by "
+                    message += " or ".join(f"`{word}(...)`" for word in DIFFERENTIABLE)
+                    self.errors.add(op.place("samples"), op.name, message)
 
     def reference(self, op: Operator, text: str) -> None:
         place = op.places.get("reference")

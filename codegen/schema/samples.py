@@ -136,3 +136,26 @@ def default_samples(op: Operator) -> tuple[str, ...]:
             ", ".join(f"{maker}({','.join(x for x in (size, extra) if x)})" for size in sizes)
         )
     return tuple(samples)
+
+
+# Words of arrays that derivatives are taken of.
+DIFFERENTIABLE = ("f", "pos", "c")
+
+
+def differentiated(op: Operator, text: str) -> set[str]:
+    """Names of the arguments that a (good) sample gives tensors that derivatives are taken of."""
+    call = ast.parse(f"{_PREFIX}{text})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    positional = [a for a in op.signature.arguments if not a.keyword_only]
+    given = [(positional[min(i, len(positional) - 1)].name, v) for i, v in enumerate(call.args)]
+    given += [(k.arg or "", k.value) for k in call.keywords]
+    return {name for name, value in given if _is_differentiable(value)}
+
+
+def _is_differentiable(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id=word)):
+            return word in DIFFERENTIABLE
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return any(_is_differentiable(item) for item in items)
+    return False

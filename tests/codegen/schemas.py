@@ -82,7 +82,7 @@ STRUCTURED = """\
   shape: {shape}
   dispatch: {dispatch}
   derivative: {derivative}
-  samples: ["f(3,4), 1"]
+  samples: ["f(3,4), 1, f(4)"]
   reference: self
 """
 COMPOSITE = """\

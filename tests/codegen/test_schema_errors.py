@@ -343,6 +343,12 @@ case(
 
 # ---- samples, references, Python names ----
 case(
+    "derivative that no sample takes",
+    pointwise(samples='"t([1.0, 2.0])"'),
+    "5:3: new: no sample takes the derivative of 'self': give it a tensor by "
+    "`f(...)` or `pos(...)` or `c(...)`",
+)
+case(
     "sample that does not parse",
     pointwise(samples='"f(3"'),
     "5:14: new: sample `f(3`: not a sample: '(' was never closed",
@@ -400,7 +406,7 @@ case(
 )
 case(
     "no sample",
-    structured().replace('  samples: ["f(3,4), 1"]\n', ""),
+    structured().replace('  samples: ["f(3,4), 1, f(4)"]\n', ""),
     "1:3: new: missing key 'samples': calls such as \"f(3,4), dim=1\"",
 )
 case(
