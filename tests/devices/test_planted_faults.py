@@ -12,6 +12,7 @@ import pytest
 from facula import backends
 from facula.testing import _memory, conformance
 from facula.testing._samples import operators
+from facula.testing._suite import Suite
 from faulty_device import FaultyDevice, LazyDevice
 
 # One of each kind of kernel that a vendor writes: products, windows, folds, scans, orders, indices,
@@ -90,7 +91,7 @@ def test_the_template(
 @pytest.mark.parametrize("fault", planted.COPY_FAULTS, ids=lambda f: f.__name__)
 def test_copies(plant: Callable[[Any], None], fault: Any) -> None:
     plant(fault)
-    suite = conformance._Suite("faulty")
+    suite = Suite("faulty")
     _memory.check(suite, True)
     assert FaultyDevice.struck["copy"] and suite.report.failures
 

@@ -11,6 +11,7 @@ import pytest
 from facula import backends
 from facula.testing import conformance
 from facula.testing._samples import operators
+from facula.testing._suite import Suite
 from numpy_device import NumpyDevice
 
 WHY = "only float32 is written yet"
@@ -124,7 +125,7 @@ def test_dtypes_that_are_not_there(device: str) -> None:
     assert not report.failures and set(report.no_dtype) <= {"float16", "complex64", "complex128"}
     assert report.no_dtype["complex64"] > 0
     assert "samples name dtypes that the device has not: " in report.table()
-    suite = conformance._Suite(device)
+    suite = Suite(device)
     op = operators()[0]
     for named, failures in (({"float16"}, 0), ({"float32"}, 1)):
         suite.named = named
