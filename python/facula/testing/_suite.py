@@ -48,7 +48,7 @@ class Suite:
         self.missing = self.failed = self.first = False
         self.index, self.fixed = 0, True
         self.named: set[str] = set()  # dtypes that a check names, which the device may lack
-        self.slack = 1.0  # what multiplies the absolute tolerance
+        self.slack = self.relative_slack = 1.0  # what multiplies the tolerances
         self.explained: Callable[..., bool] = lambda *_: False  # why results may differ by more
         self.shapes: dict[int, list[tuple[int, ...]]] = {}  # of results, by sample
         self.work: Any = None  # see keep_busy()
@@ -72,7 +72,8 @@ class Suite:
         if more is not None and not self.missing and self.own - self.fell:
             backends.reset_fallbacks(self.name)
             more(self, op, call)
-            self.slack, self.explained = 1.0, lambda *_: False
+            self.slack = self.relative_slack = 1.0
+            self.explained = lambda *_: False
             self.note_ways()
         if self.missing:
             self.report.ways[op.name] = "missing"
@@ -403,7 +404,7 @@ class Suite:
             _TOLERANCE.get(dtype, _TOLERANCE["float32"]), _TOLERANCE[dtype_name(stored)]
         )
         stated = (op.tolerance or {}).get(dtype, 0)
-        rtol, atol = max(rtol, stated), max(atol * self.slack, stated)
+        rtol, atol = max(rtol * self.relative_slack, stated), max(atol * self.slack, stated)
         if not _near(a, b, rtol, atol).all() and not self.explained(a, b, rtol, atol):
             np.testing.assert_allclose(a, b, rtol, atol, err_msg=what)
 
