@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 SOURCES = ("ops.yaml", "codegen", "python")
 
@@ -29,7 +30,9 @@ def texts_at(root: Path, revision: str) -> dict[str, str]:
         raise RevisionError(archive.stderr.decode().strip())
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-            tar.extractall(folder, filter="data")
+            # Early releases of Python 3.10 and 3.11 have no filters.
+            safe: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            tar.extractall(folder, **safe)
         out = Path(folder) / "out"
         generator = [sys.executable, "-m", "codegen", "gen", "--out", str(out)]
         made = subprocess.run(generator, cwd=folder, capture_output=True, text=True, check=False)
