@@ -271,7 +271,7 @@ FACULA_MATH_LARGE double polygamma(double n, double x) {
   const double sign = std::fmod(n, 2) == 0 ? -1 : 1, size = std::tgamma(n + 1), sum = zeta(n + 1, x);
   if (!(x > 0) || isinf(x) || n != std::floor(n) || (!isinf(size) && abs(sum) > 1e-290)) return sign * size * sum;
   // n! / x^n, factor by factor, the partial product never far from one before it must be.
-  double product = n > 1e5 ? std::exp(std::lgamma(n + 1) - n * std::log(x)) : 1;
+  double product = n > 1e5 ? std::exp(lgamma(n + 1) - n * std::log(x)) : 1;
   for (double low = 1, high = n > 1e5 ? 0 : n; low <= high && product > 0 && !isinf(product);) {
     product *= (product >= 1 ? low++ : high--) / x;
   }
