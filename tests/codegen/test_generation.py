@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import graphlib
 import hashlib
 import os
 import re
@@ -19,6 +17,7 @@ from schemas import BASE
 from codegen.__main__ import ROOT, load, main
 from codegen.emit import render
 from codegen.schema.model import Schema
+from tools import lint_layers
 
 TEMPLATES = sorted((ROOT / "codegen" / "emit" / "templates").iterdir())
 NEW = """\
@@ -101,23 +100,16 @@ def test_modules_depend_in_one_direction() -> None:
     """No module of the generator needs, by way of others, itself; imports in functions count."""
     needs: dict[str, set[str]] = {}
     rooms: dict[str, set[str]] = {}
-    for path in (ROOT / "codegen").rglob("*.py"):
-        place = path.relative_to(ROOT).with_suffix("").parts
-        found = needs.setdefault(".".join(place), set())
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.ImportFrom) or node.level == 0:
-                continue
-            base = [*place[: len(place) - node.level], *(node.module or "").split(".")]
-            for alias in node.names:
-                names = [n for n in (*base, alias.name) if n]
-                inside = (ROOT / "/".join(names)).with_suffix(".py").exists()
-                found.add(".".join(names if inside else names[:-1]))
-        if len(place) == 3:
-            rooms.setdefault(place[1], set()).update(
-                n.split(".")[1] for n in found if n.count(".") == 2 and n.split(".")[1] != place[1]
-            )
-    graphlib.TopologicalSorter(needs).prepare()  # raises CycleError
-    graphlib.TopologicalSorter(rooms).prepare()
+    for use in lint_layers.uses(ROOT):
+        if not (use.source.startswith("codegen/") and use.source.endswith(".py")):
+            continue
+        needs.setdefault(use.source, set()).add(use.target)
+        source, target = (Path(path).parts[1:-1] for path in (use.source, use.target))
+        if source and target and source != target:
+            rooms.setdefault(source[0], set()).add(target[0])
+    assert len(needs) > 40
+    assert lint_layers.circles(needs) == []
+    assert lint_layers.circles(rooms) == []
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda p: p.name)
