@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..emit import stubs
 from ..schema import cpp_types, signs
 from ..schema.model import Argument, Operator, Schema
 from ..schema.words import PLACES
+from . import stubs
 
 _ARG_TYPES = {
     "Tensor": "Tensor",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..emit import autograd, bindings
 from ..schema.model import Derivative, Operator, Schema
+from . import autograd, bindings
 from .render import environment
 
 

@@ -6,10 +6,10 @@ import json
 import math
 from typing import Any
 
-from ..emit import autograd, bindings
 from ..scalar import cpp as scalar_cpp
 from ..schema import expr
 from ..schema.model import Argument, Operator, Schema
+from . import autograd, bindings
 
 
 def _argument(argument: Argument) -> dict[str, Any]:

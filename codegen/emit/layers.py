@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..emit import autograd, stubs
 from ..schema import cpp_types
 from ..schema.model import Operator, Schema
+from . import autograd, stubs
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..emit import layers, pointwise, stubs
 from ..schema.errors import SchemaError, SchemaErrors
 from ..schema.model import Operator, Schema
 from ..tensor.scope import TranslationError
+from . import layers, pointwise, stubs
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import jinja2
 
-from ..emit import bindings
 from ..schema import signs
 from ..schema.model import Argument, Operator, Schema, Type
+from . import bindings
 
 EXPORTS = Path(__file__).resolve().parents[2] / "python/facula/_exports.py"
 _PLAIN = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..emit import pointwise
 from ..schema import cpp_types
 from ..schema.model import Argument, Operator, Schema
 from ..schema.words import AUTOCAST_DEVICES
 from ..tensor.compose import Translator
 from ..tensor.values import argument_values
+from . import pointwise
 
 
 @dataclass(frozen=True)

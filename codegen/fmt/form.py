@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..fmt import layout, programs, sections, tree
 from ..schema.errors import SchemaError, SchemaErrors
 from ..schema.model import Location
 from ..schema.source import Source
+from . import layout, programs, sections, tree
 from .sections import CONTENTS, LINE_OF_CONTENTS
 from .texts import STR, WIDTH
 from .tree import Group, Item, Text

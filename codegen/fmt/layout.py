@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..fmt import texts
 from ..schema.words import KEYS
+from . import texts
 from .sections import Book, Section
 from .texts import STR, WIDTH
 from .tree import Group, Item, Text

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from ..schema import expr, signature
+from . import expr, signature
 from .errors import Errors, suggestion
 from .model import Formula, Location, Place, Signature
 from .source import Record, Source

@@ -8,7 +8,7 @@ from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ..schema import gradients, signs
+from . import gradients, signs
 from .errors import Errors, SchemaError, SchemaErrors, nearest, suggestion
 from .fields import Fields
 from .model import (

@@ -10,7 +10,7 @@ import keyword
 import math
 import re
 
-from ..schema import cpp_types
+from . import cpp_types
 from .errors import nearest, suggestion
 from .model import Argument, Range, Return, Signature, Type
 

@@ -14,7 +14,7 @@ from ..schema.expr import CONSTANTS
 from ..schema.model import Type
 from ..schema.signature import DTYPES
 from ..schema.signs import sign_of
-from ..tensor import calls, facts
+from . import calls, facts
 from .scope import Scope
 from .values import (
     BOOL,
