@@ -27,7 +27,7 @@ def parts(schema: Schema, root: Path, name: str) -> str:
             ("entry", [f"{op.location.file}:{op.location.line}"]),
             ("kernel", list(kernels(op, root))),
             ("shape rule", list(rules(schema, op, root))),
-            ("proof", list(_proofs(op, root))),
+            ("test specification", list(_test_specification(op, root))),
             ("tests of every operator", list(_tests_of_each(root)) if op.samples else []),
             ("tests that name it", list(_tests_that_name(op, root))),
         ):
@@ -100,7 +100,7 @@ def _called(rules: Sequence[ShapeRule], formulas: Sequence[Formula]) -> list[Sha
 # ---- tests ----
 
 
-def _proofs(op: Operator, root: Path) -> Iterator[str]:
+def _test_specification(op: Operator, root: Path) -> Iterator[str]:
     for key, count in (("samples", len(op.samples)), ("reference", 0), ("example", 0)):
         if key in op.places:
             place = op.place(key)

@@ -140,7 +140,7 @@ def _names() -> dict[str, Any]:
     }
 
 
-def _proofs() -> dict[str, Any]:
+def _test_specification() -> dict[str, Any]:
     """Keys of samples, references, checks and policies."""
     return {
         "samples": {
@@ -185,7 +185,7 @@ def schema() -> dict[str, Any]:
         "holomorphic": {"type": "boolean"},
         "alike": _list(_words(*ALIKE_CLASSES)),
     }
-    operator = {**_computing(), **_gradients(), **_names(), **_proofs()}
+    operator = {**_computing(), **_gradients(), **_names(), **_test_specification()}
     rule = {"rule": {"type": "string", "pattern": _SIGNATURE}}
     records = {"op": operator, "math": math, "rule": rule}
     required = {"op": ["op", "doc"], "math": ["math", "derivative"], "rule": ["rule"]}
