@@ -4,7 +4,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
-#include "runtime/device/door.h"
+#include "runtime/device/interface.h"
 
 namespace facula::composite {
 
