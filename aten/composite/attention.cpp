@@ -27,12 +27,12 @@ Tensor repeat_heads(const Tensor& t, int64_t times) {
   return ops::reshape(ops::expand(ops::unsqueeze(t, at + 1), wide), flat);
 }
 
-// Sums the heads again that repeat_heads made.
-Tensor sum_heads(const Tensor& t, int64_t times) {
+// Sums the heads again that repeat_heads made of `heads`; without any there is nothing to divide.
+Tensor sum_heads(const Tensor& t, int64_t heads, int64_t times) {
   if (times == 1) return t;
   DimVector split(t.sizes());
   const auto at = t.dim() - 3;
-  split[static_cast<size_t>(at)] /= times;
+  split[static_cast<size_t>(at)] = heads;
   split.insert(split.begin() + at + 1, times);
   return ops::sum(ops::reshape(t, split), IntList{at + 1}, false);
 }
@@ -147,7 +147,9 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
   const Tensor dp = ops::matmul(grad, ops::transpose(v, -2, -1));
   const Tensor inner = ops::sum(ops::mul(p, dp), IntList{-1}, true);
   const Tensor ds = ops::mul(ops::mul(p, ops::sub(dp, inner)), wrapped_number(scale));
-  return {ops::matmul(ds, k), sum_heads(ops::matmul(ops::transpose(ds, -2, -1), query), times), sum_heads(dv, times)};
+  const int64_t heads = key.size(-3);
+  return {ops::matmul(ds, k), sum_heads(ops::matmul(ops::transpose(ds, -2, -1), query), heads, times),
+          sum_heads(dv, heads, times)};
 }
 
 }  // namespace facula::composite

@@ -15,8 +15,8 @@ from facula.testing._samples import operators
 from facula.testing._suite import Suite
 from faulty_device import FaultyDevice, LazyDevice
 
-# One of each kind of kernel that a vendor writes: products, windows, reductions, scans, orders, indices,
-# rows, joins, triangles, tables, losses, optimizers; and the pointwise template.
+# One of each kind of kernel that a vendor writes: products, windows, reductions, scans, orders,
+# indices, rows, joins, triangles, tables, losses, optimizers; and the pointwise template.
 KERNELS = [
     "bmm", "convolution", "max_pool", "sum", "cumsum", "sort", "gather", "index_put_long",
     "softmax", "cat", "tril", "embedding", "nll_loss_forward", "adam_step", "add",

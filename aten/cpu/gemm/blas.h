@@ -1,17 +1,12 @@
-// OpenBLAS for complex numbers (real ones have loops of our own), opened at run time from the wheel
-// `scipy-openblas32` on the first use, with plain loops where it is absent. FACULA_BLAS names another file (or none
-// that exists). Matrices are row major here.
+// OpenBLAS for complex numbers (real ones have loops of our own), with plain loops where it is absent. Matrices are
+// row major here.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "runtime/core/dtype.h"
 
 namespace facula::blas {
-
-// Opens the library if that has not been tried; its path, or nothing where there is none that serves.
-const std::string& file();
 
 // On the calling thread alone: C (m, n) = alpha op(A) op(B) + beta C with op the transpose where
 // the flag is set. C is not read when beta is 0. Returns false when the library cannot take the

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "aten/cpu/gemm/amx.h"
+#include "aten/cpu/common/openblas.h"
 #include "aten/cpu/gemm/blas.h"
 #include "aten/cpu/gemm/blocked.h"
 #include "aten/cpu/gemm/gemv_loops.h"
@@ -167,7 +168,7 @@ bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Lay
 template <typename T>
 bool blas_gemv(int64_t m, int64_t k, T alpha, Matrix<const T> a, Layout la, const T* x, int64_t incx, T beta, T* y,
                int64_t incy) {
-  if (blas::file().empty()) return false;
+  if (openblas::file().empty()) return false;
   if (beta == T(0)) {
     for (int64_t i = 0; i < m; ++i) y[i * incy] = T(0);
   }

@@ -1,10 +1,10 @@
 """Formulas of operators for kernel languages like C, and for NumPy.
 
 A device needs one pointwise template and one reduction template. `formulas()` lists what goes
-into the first, backward formulas included, `reductions()` what goes into the second; `body()` writes
-one of them in a language, for a class of types. In the text, `T` is the type that is computed in
-and `R` its real type. The words of the vocabulary (`exp`, `maximum`, ...) are the functions of
-`facula/math.h`.
+into the first, backward formulas included, `reductions()` what goes into the second; `body()`
+writes one of them in a language, for a class of types. In the text, `T` is the type that is
+computed in and `R` its real type. The words of the vocabulary (`exp`, `maximum`, ...) are the
+functions of `facula/math.h`.
 """
 
 from __future__ import annotations
@@ -169,11 +169,11 @@ def reductions() -> tuple[Reduction, ...]:
     """Every reduction that a device's reduction template is asked for."""
     return tuple(
         Reduction(
-            r["name"], r["reduction"].get("start"), r["reduction"].get("step"), r["reduction"].get("index"),
+            r["name"], steps.get("start"), steps.get("step"), steps.get("index"),
             tuple(r.get("dtypes", ("float",))),
         )
         for r in _records()
-        if r.get("reduction")
+        if (steps := r.get("reduction"))
     )  # fmt: skip
 
 

@@ -1,0 +1,64 @@
+// LAPACK by one call from a kernel, through its C interface (LAPACKE), as OpenBLAS brings it:
+//
+//   const int info = lapack<"potrf", T>("linalg_cholesky", kRowMajor, 'L', n, a, n);
+//
+// is LAPACKE_spotrf, dpotrf, cpotrf or zpotrf, by T; what a routine takes and returns is in its documentation
+// (netlib.org/lapack). It runs on the calling thread alone: share a batch out with parallel_for.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+#include <string>
+#include <type_traits>
+
+#include "aten/cpu/common/openblas.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/error.h"
+
+namespace facula {
+
+inline constexpr int kRowMajor = 101, kColumnMajor = 102;
+
+namespace detail {
+
+template <size_t N>
+struct Routine {
+  char name[N];
+  consteval Routine(const char (&text)[N]) { std::copy_n(text, N, name); }  // NOLINT: a literal is what is given
+};
+
+template <typename T>
+constexpr char lapack_letter() {
+  if constexpr (std::is_same_v<T, float>) return 's';
+  if constexpr (std::is_same_v<T, double>) return 'd';
+  if constexpr (std::is_same_v<T, complex64>) return 'c';
+  if constexpr (std::is_same_v<T, complex128>) return 'z';
+}
+
+// Sizes are of 32 bits there.
+template <typename A>
+auto lapack_argument(const char* op, const A& a) {
+  if constexpr (std::is_same_v<A, int64_t>) {
+    FACULA_CHECK(a <= INT_MAX, Value, op, "(): LAPACK takes sizes up to ", INT_MAX, ", not ", a);
+    return static_cast<int>(a);
+  } else {
+    return a;
+  }
+}
+
+}  // namespace detail
+
+// The routine's result: 0, the place of what made it fail, or minus the place of a bad argument. `op` is named in
+// errors.
+template <detail::Routine kName, typename T, typename... Args>
+int lapack(const char* op, const Args&... args) {
+  using Function = int (*)(decltype(detail::lapack_argument(op, args))...);
+  static const auto function =
+      reinterpret_cast<Function>(openblas::find(std::string("LAPACKE_") + detail::lapack_letter<T>() + kName.name));
+  FACULA_CHECK(
+      function != nullptr, NotImplemented, op,
+      "(): needs LAPACK, which OpenBLAS brings: pip install scipy-openblas32, or name its file in FACULA_BLAS");
+  return function(detail::lapack_argument(op, args)...);
+}
+
+}  // namespace facula
