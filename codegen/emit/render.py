@@ -158,13 +158,22 @@ def _docstring(c: bindings.Callable_) -> str:
     return "\n\n".join(["\n".join(parts[: len(c.bindings)]), *parts[len(c.bindings) :]])
 
 
+LISTED = "generated.txt"  # what the last run wrote, so that the next can delete what is no more
+
+
 def generate(schema: Schema, outdir: Path, root: Path, names: Iterable[str] = ()) -> list[Path]:
     """Write all texts below `outdir`, touching only what changed; returns what was written.
 
-    Sources of the repository's `root` get those headers of their own that are among `names`.
+    Sources of the repository's `root` get those headers of their own that are among `names`. Files
+    that an earlier run wrote there and this one does not are deleted.
     """
     written = []
-    for name, text in generate_texts(schema, headers.read_sources(root, names)).items():
+    texts = generate_texts(schema, headers.read_sources(root, names))
+    listed = outdir / LISTED
+    earlier = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    for name in set(earlier) - set(texts):
+        (outdir / name).unlink(missing_ok=True)
+    for name, text in (texts | {LISTED: "\n".join(sorted(texts)) + "\n"}).items():
         path = outdir / name
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue

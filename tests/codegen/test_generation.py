@@ -61,6 +61,20 @@ def test_writes_only_what_changed(tmp_path: Path) -> None:
     assert all(p.stat().st_mtime_ns == t for p, t in times.items() if p.name != "ops.json")
 
 
+def test_deletes_what_it_no_longer_writes(tmp_path: Path) -> None:
+    path, out = tmp_path / "ops.yaml", tmp_path / "out"
+    path.write_text(BASE, encoding="utf-8")
+    render.generate(load(path), out, tmp_path)
+    before = {p for p in out.rglob("*") if p.is_file()}
+    (out / "mine.cpp").write_text("", encoding="utf-8")
+    path.write_text(NEW.rstrip() + "\n  python: [elsewhere.new]\n" + BASE, encoding="utf-8")
+    render.generate(load(path), out, tmp_path)
+    assert (out / "facula/elsewhere.pyi").exists()
+    path.write_text(BASE, encoding="utf-8")
+    render.generate(load(path), out, tmp_path)
+    assert {p for p in out.rglob("*") if p.is_file()} == before | {out / "mine.cpp"}
+
+
 def test_a_new_operator_changes_its_shards_only(tmp_path: Path) -> None:
     path, out = tmp_path / "ops.yaml", tmp_path / "out"
     path.write_text(BASE, encoding="utf-8")
