@@ -43,7 +43,7 @@ def python(*arguments: str, check: bool = True) -> int:
 def build(args: argparse.Namespace) -> None:
     if sys.prefix == sys.base_prefix:
         sys.exit(
-            "build: would install into the Python of the system; make an environment and use its own:"
+            "build: would install into the system's Python; make an environment and use its own:"
             "\n  python3 -m venv .venv && . .venv/bin/activate && python tools/dev.py build"
         )
     needs = ["scikit-build-core>=0.10", "pyyaml>=6", "jinja2>=3.1", "ninja>=1.13", "cmake>=3.22"]
