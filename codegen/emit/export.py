@@ -8,7 +8,8 @@ from typing import Any
 
 from ..scalar import cpp as scalar_cpp
 from ..schema import expr
-from ..schema.model import Argument, Operator, Schema
+from ..schema.model import Argument, Derivative, Operator, Schema
+from ..tensor.traits import traits
 from . import autograd, bindings
 
 
@@ -35,8 +36,16 @@ def _differentiable(op: Operator) -> list[str]:
     return sorted({n for d in op.derivatives if d.none is None for n in d.inputs})
 
 
-def operator_record(op: Operator) -> dict[str, Any]:
+def _slope(derivative: Derivative) -> str:
+    """As the schema writes it, once `auto` and scalar formulas have become operators."""
+    if derivative.none is not None:
+        return f"none: {derivative.none}"
+    return derivative.formula.text if derivative.formula is not None else "zero"
+
+
+def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
     """One operator as plain data; absent keys have their default."""
+    function = {"function": op.composite_fn} if op.composite_fn else None
     record: dict[str, Any] = {
         "name": op.name,
         "signature": str(op.signature),
@@ -69,7 +78,11 @@ def operator_record(op: Operator) -> dict[str, Any]:
         "tolerance": dict(op.tolerance),
         "ulp": dict(op.ulp),
         "dispatch": dict(op.dispatch),
-        "composite": bool(op.composite or op.composite_fn),
+        "composite": op.composite.text if op.composite else function,
+        "shape": [formula.text for formula in op.shape],
+        "derivative": {", ".join(d.inputs): _slope(d) for d in op.derivatives if d.inputs},
+        "checks": {c.label: (c.call or c.require).text for c in op.checks if c.call or c.require},
+        "traits": list(traits),
         "policies": dict(op.policies),
     }
     record.update({key: value for key, value in optional.items() if value})
@@ -83,7 +96,8 @@ def to_json(schema: Schema) -> str:
         "predicates": sorted(scalar_cpp.PREDICATES),
         "real_valued": sorted(scalar_cpp.REAL_VALUED),
     }
-    lines = [json.dumps(operator_record(op), ensure_ascii=False) for op in schema]
+    of = traits(schema)
+    lines = [json.dumps(operator_record(op, of[op.name]), ensure_ascii=False) for op in schema]
     return (
         f'{{"version": 1, "vocabulary": {json.dumps(vocabulary)}, "operators": [\n'
         + ",\n".join(lines)

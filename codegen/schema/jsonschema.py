@@ -21,6 +21,7 @@ from .words import (
     KINDS,
     POLICY_WORDS,
     PROMOTIONS,
+    TRAITS,
     ULP_KEYS,
     VARIANTS,
 )
@@ -174,6 +175,7 @@ def _test_specification() -> dict[str, Any]:
                 ]
             }
         ),
+        "traits": _list(_words(*TRAITS)),
         **{key: _words(*words) for key, words in POLICY_WORDS.items()},
     }
 

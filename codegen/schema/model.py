@@ -241,6 +241,7 @@ class Operator:
     tolerance: tuple[tuple[str, float], ...] = ()
     ulp: tuple[tuple[str, float], ...] = ()
     checks: tuple[Check, ...] = ()
+    traits: tuple[str, ...] = ()  # as stated; codegen/tensor/traits.py infers the others
     policies: tuple[tuple[str, str], ...] = ()  # keys of POLICY_WORDS
     # Where things stand in the file: `samples`, `samples.2`, `dispatch.CPU`, `derivative.self`.
     places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)

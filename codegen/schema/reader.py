@@ -36,6 +36,7 @@ from .words import (
     PLACES,
     POLICY_WORDS,
     PROMOTIONS,
+    TRAITS,
     ULP_KEYS,
     VARIANTS,
 )
@@ -179,6 +180,7 @@ def _operator(fields: Fields) -> Operator | None:
         "tolerance": _tolerance(fields),
         "ulp": _ulp(fields),
         "checks": _checks(fields),
+        "traits": fields.words("traits", TRAITS),
         "policies": tuple(
             (k, w) for k, known in POLICY_WORDS.items() if (w := fields.word(k, known)) is not None
         ),

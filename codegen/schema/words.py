@@ -40,6 +40,8 @@ FORWARD = ("elementwise", "linear", "composite")
 POLICY_WORDS = {
     "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy
 }
+# What no formula tells of kernels and C++ compositions; codegen/tensor/traits.py says it.
+TRAITS = ("may_alias", "value_dependent", "random")
 # Limits of error in units of the last place: of values by dtype, and of gradients in each.
 ULP_KEYS = ("float32", "float64", "complex64", "complex128", "gradient")
 # The keys of records, in the order that `fmt` brings them to.
@@ -58,7 +60,7 @@ KEYS: dict[str, tuple[str, ...]] = {
             "reduction",
         ),
         *("composite", "composite_fn", "derivative", "forward", "kept"),
-        *("variants", "python", "alias", "internal", *POLICY_WORDS, "checks"),
+        *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),
         *("samples", "reference", "property", "tolerance", "ulp"),
     ),
     "math": ("math", "derivative", "holomorphic", "alike"),

@@ -164,6 +164,7 @@ WORDS = {
     "promotions": words.PROMOTIONS,
     "casts": (*words.AUTOCASTS, *words.AUTOCAST_DEVICES),
     "variants": words.VARIANTS,
+    "traits": words.TRAITS,
     "types": signature.BASE_TYPES,
     "sample words": tuple(samples.WORDS),
     "constants": tuple(expr.CONSTANTS),
