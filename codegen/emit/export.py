@@ -81,7 +81,7 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "composite": op.composite.text if op.composite else function,
         "shape": [formula.text for formula in op.shape],
         "derivative": {", ".join(d.inputs): _slope(d) for d in op.derivatives if d.inputs},
-        "checks": {c.label: (c.call or c.require).text for c in op.checks if c.call or c.require},
+        "checks": {c.label: f.text for c in op.checks if (f := c.call or c.require)},
         "traits": list(traits),
         "policies": dict(op.policies),
     }
