@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "aten/cpu/common/rounding.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {

@@ -2,6 +2,7 @@
 #include "aten/cpu/conv/tile.h"
 
 #include "aten/cpu/common/transpose.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula {
@@ -61,7 +62,7 @@ template <typename T, int R, int V, bool Fetch>
 void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run, const T* __restrict from, int64_t step,
                     const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc, const T* next,
                     int64_t pace, bool stream) {
-  constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
+  constexpr int kStep = 5, kBases = ceil_div(R, kStep);
   Lanes<T> acc[R][V] = {};
   if (bias != nullptr) {
 #pragma GCC unroll 16
@@ -309,7 +310,7 @@ void winograd_filter_grads(int64_t count, const T* __restrict u, int64_t plane, 
   }
 }
 
-// ---- between planes and pixels ----
+// ---- between NCHW and NHWC ----
 
 // row(i)[j] becomes column(j)[i]: by blocks of lanes x lanes, of which the last of a dim reaches back, so that
 // all are whole.
@@ -337,15 +338,15 @@ FACULA_INLINE void transpose(int64_t rows, int64_t columns, const Row& row, cons
 }
 
 template <typename T>
-void to_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t channel,
-               const int64_t* __restrict places, T* __restrict out) {
+void nchw_to_nhwc(int64_t count, int64_t channels, const T* __restrict in, int64_t channel,
+                  const int64_t* __restrict places, T* __restrict out) {
   transpose<T>(
       channels, count, [=](int64_t c) { return in + c * channel; }, [=](int64_t p) { return out + places[p]; });
 }
 
 template <typename T>
-void from_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t pitch, T* __restrict out,
-                 int64_t channel) {
+void nhwc_to_nchw(int64_t count, int64_t channels, const T* __restrict in, int64_t pitch, T* __restrict out,
+                  int64_t channel) {
   transpose<T>(
       count, channels, [=](int64_t p) { return in + p * pitch; }, [=](int64_t c) { return out + c * channel; });
 }
@@ -364,8 +365,8 @@ void from_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_
    winograd_output<T>,       \
    winograd_filters<T>,      \
    winograd_filter_grads<T>, \
-   to_pixels<T>,             \
-   from_pixels<T>}
+   nchw_to_nhwc<T>,          \
+   nhwc_to_nchw<T>}
 FACULA_DEFINE_BY_ISA(ConvTile<float>, conv_tile_float, FACULA_CONV_TILE(float))
 FACULA_DEFINE_BY_ISA(ConvTile<double>, conv_tile_double, FACULA_CONV_TILE(double))
 #undef FACULA_CONV_TILE

@@ -1,7 +1,8 @@
 #include "aten/cpu/gemm/amx.h"
 
 #include "aten/cpu/common/dense.h"
-#include "aten/cpu/common/rounding.h"
+#include "aten/cpu/common/tuning.h"
+#include "runtime/core/rounding.h"
 #include "runtime/core/facts.h"
 #include "runtime/iterate/isa.h"
 #include "runtime/iterate/stream.h"
@@ -228,7 +229,8 @@ FACULA_AMX inline __m256i results(const float* sums, float alpha, float beta, co
   return round_sums(v);
 }
 
-// C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all. `stream`: past the cache.
+// C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all. `stream`: by streaming
+// stores.
 FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha, float beta, const BFloat16* d,
                       Matrix<BFloat16> c, bool stream) {
   for (int64_t i = 0; i < rows; ++i, sums += kBlock) {
@@ -294,11 +296,11 @@ class Product {
 
   // Row panels of a group: they stay in the second-level cache beside the columns that pass through it.
   int64_t group() const {
-    const int64_t most = std::clamp<int64_t>(kGroupBytes / (panel_ * 2), 1, kMostRows);
+    const int64_t most = std::clamp<int64_t>(tuning::kAmxGroupBytes / (panel_ * 2), 1, tuning::kAmxGroupPanels);
     return ceil_div(row_panels(), ceil_div(row_panels(), most));
   }
 
-  // Whether C is written past the cache, in whole lines.
+  // Whether C is written by streaming stores, in whole lines.
   bool streams(Matrix<BFloat16> c) const {
     return m_ * n_ * 2 >= kStreamBytes && c.col == 1 && c.row % kBlock == 0 && whole_lines(c.data);
   }
@@ -307,10 +309,10 @@ class Product {
   // column comes into the second meanwhile.
   FACULA_AMX void compute(int64_t i0, int64_t i1, int64_t j, Matrix<const BFloat16> a, const uint16_t* packed,
                           Matrix<BFloat16> c) const {
-    alignas(64) float sums[kMostRows][kBlock * kBlock];
+    alignas(64) float sums[tuning::kAmxGroupPanels][kBlock * kBlock];
     const uint16_t* columns = packed + (row_panels() + j) * panel_;
     const int64_t cols = std::min(kBlock, n_ - j * kBlock);
-    const int64_t slice = ceil_div(depth_, ceil_div(depth_, kSlice));
+    const int64_t slice = ceil_div(depth_, ceil_div(depth_, tuning::kAmxSlice));
     const bool stream = cols == kBlock && streams(c);
     Ahead ahead{reinterpret_cast<const char*>(columns + panel_),
                 j + 1 < column_panels() ? ceil_div(2 * kTile * 2 / 64, i1 - i0) : 0};
@@ -335,8 +337,6 @@ class Product {
       }
     }
   }
-
-  static constexpr int64_t kMostRows = 16, kSlice = 16, kGroupBytes = 768 << 10;
 
  private:
   static const uint16_t* bits(Matrix<const BFloat16> x) { return reinterpret_cast<const uint16_t*>(x.data); }
