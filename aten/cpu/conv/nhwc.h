@@ -77,24 +77,6 @@ void load_nhwc(const Images<const T>& x, int64_t n, int64_t height, int64_t widt
   }
 }
 
-// What is fetched during the products of a piece of work: so much for each of their depths, from `next` on, until
-// `left` is done.
-template <typename T>
-struct Fetching {
-  const T* next;
-  int64_t left, pace;
-  Fetching(const T* from, int64_t count, int64_t depths)
-      : next(from), left(count), pace(std::min<int64_t>(ceil_div(count, depths), 64 / sizeof(T))) {}
-  // What a product of that depth is given.
-  std::pair<const T*, int64_t> take(int64_t depth) {
-    const std::pair<const T*, int64_t> now{next, left > 0 ? pace : 0};
-    const int64_t n = std::min(left, now.second * depth);
-    next += n;
-    left -= n;
-    return now;
-  }
-};
-
 // Whether a result of `count` elements is written by streaming stores: it is large, and runs that are `step` apart
 // consist of whole lines.
 template <typename T>

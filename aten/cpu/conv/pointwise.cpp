@@ -78,9 +78,11 @@ void nchw_in_place(const Conv1x1& g, const Images<const T>& x, const Filters<T>&
             loops.tile_onto(np, a, 1, mr, b, x.channel, d, d_row, c, y.channel, height, cols);
           } else {
             const int64_t line = call / broad / shares, share = call / broad % shares;
-            const T* later = next != nullptr && line < lines ? next + p * x.channel + j + line * kLine : nullptr;
-            loops.tile_taps(np, a, mr, b, taps.data(), {later, taps.data() + share * (np / shares), shift}, d, d_row, c,
-                            y.channel, height, cols, false);
+            Ahead<T> ahead{nullptr, x.channel, shift};
+            if (next != nullptr && line < lines) {
+              ahead.base = next + (p + share * (np / shares)) * x.channel + j + line * kLine;
+            }
+            loops.tile_taps(np, a, mr, b, taps.data(), ahead, d, d_row, c, y.channel, height, cols, false);
           }
         }
       }
@@ -124,12 +126,14 @@ void nchw_copied(const Conv1x1& g, const Images<const T>& x, const Filters<T>& w
       });
       // What comes next is fetched during the products.
       const int64_t after = first + width;
-      const T* next = after + width <= columns && after % g.positions + width <= g.positions
-                          ? x.data + after / g.positions * x.image + after % g.positions
-                          : nullptr;
+      FetchAhead ahead;
+      if (after + width <= columns && after % g.positions + width <= g.positions) {
+        ahead.add(x.data + after / g.positions * x.image + after % g.positions, g.channels, width, x.channel);
+      }
       for (int64_t p = 0; p < g.channels; p += kPanelDepth) {
         const int64_t np = std::min(kPanelDepth, g.channels - p);
         const int64_t tall = padded / mr, broad = ceil_div(count, nr), calls = tall * broad;
+        if (p == 0) ahead.spread(calls);
         for (int64_t call = 0; call < calls; ++call) {
           // Few output channels: each panel of columns stays in the first-level cache; else results are written in long
           // runs.
@@ -139,11 +143,7 @@ void nchw_copied(const Conv1x1& g, const Images<const T>& x, const Filters<T>& w
           const int64_t height = std::min(mr, g.out_channels - f);
           const int64_t cols = std::min(nr, count - j), image = (first + j) / g.positions,
                         at = (first + j) % g.positions;
-          if (p == 0 && next != nullptr) {
-            for (int64_t c = call * g.channels / calls; c < (call + 1) * g.channels / calls; ++c) {
-              fetch_later(next + c * x.channel, next + c * x.channel + width);
-            }
-          }
+          ahead.step();
           if (at + cols <= g.positions) {
             T* c = y.data + image * y.image + f * y.channel + at;
             loops.tile_taps(np, a, mr, b, taps.data(), {}, p > 0 ? c : starts.at(f), p > 0 ? y.channel : nr, c,
@@ -199,14 +199,14 @@ void nhwc(const Conv1x1& all, const Images<const T>& x, const Filters<T>& w, con
         T* to = y.data + image * y.image + first * y.pixel;
         // The pixels that come next are fetched during the products.
         const int64_t later = i + 1 < end ? (i + 1) % parts * kPixels : g.positions;
-        Fetching<T> ahead(x.data + (i + 1) / parts * x.image + later * x.pixel,
-                          std::min(kPixels, g.positions - later) * x.pixel, panels * ceil_div(count, mr) * g.channels);
+        FetchByDepth<T> ahead(x.data + (i + 1) / parts * x.image + later * x.pixel,
+                              std::min(kPixels, g.positions - later) * x.pixel,
+                              panels * ceil_div(count, mr) * g.channels);
         for (int64_t f = 0; f < g.out_channels; f += nr) {
           for (int64_t r = 0; r < count; r += mr) {
-            const auto [next, pace] = ahead.take(g.channels);
             loops.windows(1, &none, g.channels, from + r * x.pixel, x.pixel, packed.get() + f * g.channels,
                           bias != nullptr ? bias + f : nullptr, to + r * y.pixel + f, y.pixel, std::min(mr, count - r),
-                          std::min(nr, g.out_channels - f), next, pace, stream);
+                          std::min(nr, g.out_channels - f), ahead.take(g.channels), stream);
           }
         }
         continue;

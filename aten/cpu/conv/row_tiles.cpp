@@ -50,16 +50,11 @@ struct RowTile {
       }
     }
   }
-  // Fetches share number i of n.
-  void fetch(const T* x, int64_t first, int64_t i, int64_t n) const {
-    const int64_t all = g.channels * rows, begin = i * all / n, bytes = g.in[2] * static_cast<int64_t>(sizeof(T));
-    const int64_t end = std::min((i + 1) * all / n, begin + ceil_div(tuning::kRowTileFetch, bytes));
-    for (int64_t k = begin; k < end; ++k) {
-      const int64_t at = first * g.stride[1] - g.padding[1] + k % rows;
-      if (at < 0 || at >= g.in[1]) continue;
-      const T* from = x + (k / rows * g.in[1] + at) * g.in[2];
-      fetch_later(from, from + g.in[2]);
-    }
+  // What the tile from result row `first` on reads.
+  void add_to(FetchAhead& ahead, const T* x, int64_t first) const {
+    const int64_t top = first * g.stride[1] - g.padding[1], from = std::max<int64_t>(0, top);
+    ahead.add_blocks(x + from * g.in[2], g.channels, g.in[1] * g.in[2], std::min(g.in[1], top + rows) - from, g.in[2],
+                     g.in[2]);
   }
   std::vector<int64_t> taps() const {
     std::vector<int64_t> at;
@@ -121,15 +116,18 @@ void row_tiles_forward(const Geometry& g, const T* x, const T* weight, const T* 
           const int64_t count = std::min(tile.height, g.out[1] - first);
           tile.load(x + image * source, first, input_tile.get());
           // What comes next is fetched during the products.
-          const int64_t next = std::min(i + 1, end - 1), calls = panels * count;
+          const int64_t next = i + 1, calls = panels * count;
+          FetchAhead ahead;
+          if (next < end) {
+            tile.add_to(ahead, x + next / tile.tiles() * source, next % tile.tiles() * tile.height);
+            ahead.spread(calls, tuning::kRowTileFetch);
+          }
           const T* a = packed.get() + group * padded * depth;
           for (int64_t p = 0; p < depth; p += kPanelDepth) {
             const int64_t np = std::min(kPanelDepth, depth - p);
             for (int64_t call = 0; call < calls; ++call) {
               const int64_t f = call / count * mr, r = call % count, out_channel = group * g.out_channels + f;
-              if (p == 0 && next > i) {
-                tile.fetch(x + next / tile.tiles() * source, next % tile.tiles() * tile.height, call, calls);
-              }
+              ahead.step();
               T* row = y + (image * g.out_channels + f) * positions + (first + r) * width;
               for (int64_t w = 0; w < width; w += nr) {
                 const T* b = input_tile.get() + r * step + w;

@@ -50,7 +50,7 @@ void small_channels_forward(const Geometry& g, const Images<const T>& x, const T
               for (int64_t f = 0; f < g.out_channels; f += nr) {
                 loops.windows(g.kernel[1], at.data(), run, rows + w * step, step, packed.get() + f / nr * panel,
                               bias != nullptr ? bias + f : nullptr, to + w * y.pixel + f, y.pixel,
-                              std::min(mr, g.out[2] - w), std::min(nr, g.out_channels - f), nullptr, 0, stream);
+                              std::min(mr, g.out[2] - w), std::min(nr, g.out_channels - f), {}, stream);
               }
             }
           }

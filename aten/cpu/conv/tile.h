@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "aten/cpu/common/fetch_ahead.h"
 #include "runtime/iterate/isa.h"
 
 namespace facula {
@@ -21,10 +22,10 @@ struct ConvTile {
   void (*rows)(int64_t taps, const int64_t* at, int64_t channels, const T* a, int64_t block, const T* b, T* c,
                int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
   // C (rows <= mr, cols: nr or lanes) = bias (or 0) + sum over taps of A (rows, run) times B panel (taps, run, nr), A
-  // at a + at[tap], its rows `step` apart. Meanwhile a line is fetched for each depth, `pace` elements apart from
-  // `next` on. With `stream`, which wants C in whole lines, it is written by streaming stores.
+  // at a + at[tap], its rows `step` apart. Meanwhile `ahead` is fetched, whose shift is 0. With `stream`, which wants C
+  // in whole lines, it is written by streaming stores.
   void (*windows)(int64_t taps, const int64_t* at, int64_t run, const T* a, int64_t step, const T* b, const T* bias,
-                  T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace, bool stream);
+                  T* c, int64_t ldc, int64_t rows, int64_t cols, const Ahead<T>& ahead, bool stream);
   // C (rows <= mr, cols: nr or lanes) = or += sum over t < depth of a[t * kPitch + row] b[at[t] + col]
   void (*outer)(int64_t depth, const T* a, const T* b, const int64_t* at, T* c, int64_t ldc, int64_t rows, int64_t cols,
                 bool accumulate);

@@ -60,8 +60,10 @@ void rows_kernel(int64_t taps, const int64_t* __restrict places, int64_t channel
 // Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
 template <typename T, int R, int V, bool Fetch>
 void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run, const T* __restrict from, int64_t step,
-                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc, const T* next,
-                    int64_t pace, bool stream) {
+                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc,
+                    const Ahead<T>& ahead, bool stream) {
+  const T* next = ahead.base;
+  const int64_t pace = ahead.step;
   constexpr int kStep = 5, kBases = ceil_div(R, kStep);
   Lanes<T> acc[R][V] = {};
   if (bias != nullptr) {
@@ -91,8 +93,10 @@ void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run,
 #pragma GCC unroll 8
       for (int i = 0; i < kBases; ++i) ++base[i];
       b += kColumns<T>;
-      if (Fetch) __builtin_prefetch(next, 0, 2);
-      next += pace;
+      if (Fetch) {
+        __builtin_prefetch(next, 0, 2);
+        next += pace;
+      }
     }
   }
   if (kColumns<T> * sizeof(T) < 64 || !stream) return finish<T, R, V>(acc, c, ldc, false);
@@ -129,7 +133,7 @@ using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, in
 
 template <typename T>
 using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t,
-                               const T*, int64_t, bool);
+                               const Ahead<T>&, bool);
 
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
@@ -173,11 +177,11 @@ WindowsKernel<T> windows_kernel_of(int64_t rows, int64_t cols) {
 
 template <typename T>
 void multiply_windows(int64_t taps, const int64_t* places, int64_t run, const T* a, int64_t step, const T* b,
-                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace,
+                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const Ahead<T>& ahead,
                       bool stream) {
   const WindowsKernel<T> kernel =
-      pace > 0 ? windows_kernel_of<T, true>(rows, cols) : windows_kernel_of<T, false>(rows, cols);
-  kernel(taps, places, run, a, step, b, bias, c, ldc, next, pace, stream);
+      ahead.base != nullptr ? windows_kernel_of<T, true>(rows, cols) : windows_kernel_of<T, false>(rows, cols);
+  kernel(taps, places, run, a, step, b, bias, c, ldc, ahead, stream);
 }
 
 // ---- Winograd's transforms ----

@@ -1,6 +1,7 @@
 #include "aten/cpu/gemm/amx.h"
 
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/fetch_ahead.h"
 #include "aten/cpu/common/tuning.h"
 #include "runtime/core/rounding.h"
 #include "runtime/core/facts.h"
@@ -67,18 +68,11 @@ struct Rows {
   const uint16_t* second(const uint16_t* first) const { return first + (row == kDepth ? kTile : kSide * row); }
 };
 
-// Lines that the next column is going to read, fetched a few at each depth: at once they would fill all the places for
-// lines on their way, and the tiles wait.
-struct Ahead {
-  const char* at;
-  int64_t each;
-};
-
 // Sums (32, 32) = or += two row tiles times two column tiles at each depth; without Tall or Wide the second of
 // either is all zeros and left out. Rows are loaded as a stream, which leaves the columns in the first-level cache.
 template <bool Tall, bool Wide>
 FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, float* sums, bool accumulate,
-                         Ahead& ahead) {
+                         Ahead<char>& ahead) {
   float *right = sums + kSide, *below = sums + kSide * kBlock, *corner = below + kSide;
   constexpr int kStep = kBlock * 4;
   if (accumulate) {
@@ -95,7 +89,8 @@ FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, flo
   const int64_t apart = rows.row * 2;
   const uint16_t *a = rows.data, *below_a = rows.second(a);
   for (int64_t p = 0; p < depth; ++p, a += rows.step, below_a += rows.step, b += 2 * kTile) {
-    for (int64_t i = 0; i < ahead.each; ++i, ahead.at += 64) _mm_prefetch(ahead.at, _MM_HINT_T1);
+    for (int64_t x = 0; x < ahead.step; x += 64) _mm_prefetch(ahead.base + x, _MM_HINT_T1);
+    ahead.base += ahead.step;
     _tile_stream_loadd(4, a, apart);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -314,8 +309,8 @@ class Product {
     const int64_t cols = std::min(kBlock, n_ - j * kBlock);
     const int64_t slice = ceil_div(depth_, ceil_div(depth_, tuning::kAmxSlice));
     const bool stream = cols == kBlock && streams(c);
-    Ahead ahead{reinterpret_cast<const char*>(columns + panel_),
-                j + 1 < column_panels() ? ceil_div(2 * kTile * 2 / 64, i1 - i0) : 0};
+    Ahead<char> ahead{reinterpret_cast<const char*>(columns + panel_),
+                      j + 1 < column_panels() ? 64 * ceil_div(2 * kTile * 2 / 64, i1 - i0) : 0};
     for (int64_t d = 0; d < depth_; d += slice) {
       const int64_t depths = std::min(slice, depth_ - d);
       for (int64_t i = i0; i < i1; ++i) {

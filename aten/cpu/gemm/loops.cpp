@@ -72,7 +72,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
     Vector v[V];
     const T* from = Taps ? b + taps[p] : b;
     if (Fetch) {
-      __builtin_prefetch(later.base + later.offsets[p >> later.shift], 0, 2);
+      __builtin_prefetch(later.base + (p >> later.shift) * later.step, 0, 2);
     }
     if (B == From::Stream) {
       for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);

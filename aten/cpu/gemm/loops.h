@@ -4,19 +4,11 @@
 
 #include <cstdint>
 
+#include "aten/cpu/common/fetch_ahead.h"
 #include "runtime/core/rounding.h"
 #include "runtime/iterate/isa.h"
 
 namespace facula {
-
-// What a product fetches for later: base + offsets[p >> shift] at its depth p, so that the memory is kept busy evenly;
-// nothing where the base is null.
-template <typename T>
-struct Ahead {
-  const T* base;
-  const int64_t* offsets;
-  int64_t shift;
-};
 
 template <typename T>
 struct GemmLoops {
