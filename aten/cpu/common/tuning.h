@@ -1,12 +1,12 @@
-// Thresholds of convolution, matrix products and pooling that were chosen by measurement: where a method pays, and how
-// much it takes at a time. What only has to be right (sizes of tiles in registers, of buffers) stays in its own file.
+// Thresholds of convolution, matrix products and pooling that were measured: where a method pays, and how much it takes
+// at a time. What only has to be right (register tiles, sizes of buffers) stands where it is used.
 //
-// Where no other note stands a number is of 2026-11-28, one core of an AMD EPYC with AVX-512 (48 kB and 1 MB of cache
-// a core), facula beside torch 2.13, from the rows of
-//   python tools/bench --family convolution --threads 1          kernels of 1, 3, 5 and 7, both memory formats
-//   python tools/bench --family products --threads 1             gemm
-// A convolution's methods are compared with each other by FACULA_CONV_FORWARD, FACULA_CONV_BACKWARD_INPUT and
-// FACULA_CONV_BACKWARD_WEIGHT (docs/contributors.md).
+// (a) 2026-11-28, a Xeon with AVX-512 and AMX, 2 cores, one thread, shares of torch 2.13's time:
+//       python tools/bench --threads 1 --family convolution,matmul
+// (b) 2026-11-29, an EPYC with AVX2, 2 cores beside other work, one thread, the methods beside each other:
+//       python tools/conv_methods.py, also --result backward_input and backward_weight
+// A number without a letter was set beside the ones around it and not measured by itself. A hash names the commit whose
+// message has the figures.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,37 @@ namespace facula::cpu::tuning {
 
 // ---- convolution: where a method pays ----
 
-// Panels of channels are 16 floats wide on AVX-512: with fewer channels most of a panel is computed in vain.
-inline constexpr int64_t kNhwcMinChannels = 16;
-// Rows of results that fill a register tile; longer ones would not leave a row tile in the second-level cache.
+// NHWC products and Winograd work by panels of channels; with fewer most of a panel is computed in vain. (b) 3 x 3 of
+// 4x28x28: of 12 channels NHWC 146 us, row tiles 127, Winograd 169; of 16 they take 186, 213 and 184.
+inline constexpr int64_t kNhwcMinChannels = 16, kWinogradMinChannels = 16;
+// (b) 64 channels, tiles of 2 x 2: of 25 Winograd 94 us and the NHWC product 97, of 36 they take 113 and 130.
+inline constexpr int64_t kWinogradMinTiles = 32;
+// Shortest and longest rows of results: shorter leave a register tile empty ((b) with a stride even rows of 2 pay: 21
+// us for 52), longer do not leave an input tile in the second-level cache. c6bfa02: (a) 3 x 3 stride 2 takes 1.01.
 inline constexpr int64_t kNhwcMinWidth = 4, kNhwcMaxWidth = 1024;
-// More taps have sums that leave the second-level cache.
-inline constexpr int64_t kNhwcMaxWeightTaps = 32;
+inline constexpr int64_t kNhwcMaxWeightTaps = 32;  // of more the sums leave the second-level cache
 
-// Winograd: the transforms are repaid by products of so many channels, the filters' by so many tiles.
-inline constexpr int64_t kWinogradMinChannels = 16, kWinogradMinTiles = 32;
+// NHWC images of fewer channels; windows of more elements leave the first-level cache; output channels come in whole
+// vectors of AVX-512. b6cee02: (a) 7 x 7 stride 2 takes 0.7, 1.7 before. (b) of 8 channels 88 us, of 16 as long as
+// NHWC.
+inline constexpr int64_t kSmallChannelsEnd = 16, kSmallChannelsMaxWindow = 1024, kSmallChannelsMultiple = 16;
 
-// Small channels, NHWC: more fill panels of the NHWC product; windows of more elements leave the first-level cache.
-inline constexpr int64_t kSmallChannelsEnd = 16, kSmallChannelsMaxWindow = 1024;
-inline constexpr int64_t kSmallChannelsWidth = 16;  // output channels come in whole vectors
-
-// Direct: groups of so few output channels leave panels of a product mostly empty.
+// Groups of so few output channels are summed row by row. (b) On AVX2 that holds for none: with 2 to 6 of eight input
+// channels direct takes 2.2 to 4.4 times as long as row tiles.
 inline constexpr int64_t kDirectMaxOutChannels = 6;
 
-// Gathering a panel of windows costs as much as the products of some 12 output channels with it: windows are read in
-// place where fewer products than that are computed in vain, and where the depth repays the seams of rows.
-inline constexpr int64_t kGatherInProducts = 12, kInPlaceMinDepth = 64;
+// Gathering a panel of windows costs as much as its products with some 12 output channels: windows are read in place
+// where less than that is computed in vain. abd5ab2: (a) what gathering cost was a third of 7 x 7 stride 2. (b) Rows of
+// 14 to 96 output channels: row tiles 166 us, gathered 151; to 64 they take 114 and 123.
+inline constexpr int64_t kGatherInProducts = 12;
+inline constexpr int64_t kInPlaceMinDepth = 64;  // taps that repay the seams between rows
 
-// Unpadded: where a padded copy, or products with it, would be so many times what is given and asked for, and beyond
-// so many elements at all.
+// Where a padded copy, or products with it, would be so many times what is given and asked for, and beyond so many
+// elements at all. 9d8e3cb: it bounds memory and work and is no matter of speed.
 inline constexpr double kPaddingTimes = 16, kPaddingElements = 4096;
 
-// Pointwise, NCHW: panels are read in place from so many panels of positions on, and where rows of channels take no
-// more than so many ways of a second-level cache of 1024 sets.
+// 1 x 1 of NCHW images: panels are read in place from so many panels of positions on, where rows of channels take no
+// more than so many ways of a second-level cache of 1024 sets. b6cee02: (a) 1 x 1 forward takes 0.95, 1.35 when copied.
 inline constexpr int64_t kPointwiseMinPanels = 8, kPointwiseWays = 4, kPointwiseSets = 1024;
 // From so many panels of output channels on results are written in long runs; below, a panel of the image stays in the
 // first-level cache over all of them.
@@ -49,73 +53,76 @@ inline constexpr int64_t kPointwiseTallPanels = 8;
 
 // ---- convolution: how much at a time ----
 
-inline constexpr int64_t kConvWork = 1 << 21;          // multiplications that a piece for a thread should have
-inline constexpr int64_t kConvTileWork = 1 << 20;      // the same of the methods that work by tiles
-inline constexpr int64_t kDepthwiseWork = 1 << 19;     // of depthwise planes
-inline constexpr int64_t kDepthwiseRowWork = 1 << 18;  // of depthwise rows, NHWC
+// Multiplications that a piece for a thread should have: in general, of methods that work by tiles, of depthwise planes
+// and of depthwise NHWC rows.
+inline constexpr int64_t kConvWork = 1 << 21, kConvTileWork = 1 << 20;
+inline constexpr int64_t kDepthwiseWork = 1 << 19, kDepthwiseRowWork = 1 << 18;
 
-inline constexpr int64_t kGatherPanels = 8;          // panels of output positions that are gathered at a time
-inline constexpr int64_t kGatherPositions = 256;     // depth of the panels of the gradient of the weight
-inline constexpr int64_t kWeightMinColumns = 16;     // panels of taps; with fewer the batch is cut too,
-inline constexpr int64_t kWeightMaxBatchPieces = 8;  // in at most so many pieces
+// Implicit products: panels of positions that are gathered at a time; positions, for the gradient of the weight. With
+// fewer panels of taps the batch is cut too, in at most so many pieces.
+inline constexpr int64_t kGatherPanels = 8, kGatherPositions = 256;
+inline constexpr int64_t kWeightMinColumns = 16, kWeightMaxBatchPieces = 8;
 
-// Row tiles: an input tile stays in the second-level cache beside the weights (2026-11-28: 7 x 7 stride 2 of three
-// channels takes 0.75 of torch's time, 1.15 when windows were gathered). Bytes of one; of one whose neighbours read
-// much of it too; multiplications of one; bytes that are fetched at a time.
+// Row tiles stay in the second-level cache beside the weights: bytes of an input tile; of one whose neighbours read
+// much of it too; multiplications of one; bytes that are fetched at a time. abd5ab2, a4b9019, 18c272b: (a) 7 x 7
+// stride 2 of three channels takes 0.75, 1.15 before.
 inline constexpr int64_t kRowTileBytes = 1 << 17, kRowTileMaxBytes = 1 << 19;
 inline constexpr int64_t kRowTileWork = 1 << 24, kRowTileFetch = 1 << 13;
+inline constexpr int64_t kSmallChannelsRows = 8;  // rows of results of a tile
 
-inline constexpr int64_t kNhwcTilePixels = 96;                       // results of an NHWC row tile
-inline constexpr int64_t kNhwcWeightPixels = 384;                    // whose products are summed at a time
-inline constexpr int64_t kNhwcWeightPiecePixels = 256;               // from so many on another piece is summed apart
-inline constexpr int64_t kNhwcWeightWideTaps = 2;                    // with so few taps a unit takes
-inline constexpr int64_t kNhwcWeightWideBlocks = 4;                  // so many blocks of channels
-inline constexpr int64_t kWeightMinUnits = 8, kWeightMaxUnits = 16;  // of work, beside the pieces
-inline constexpr int64_t kSmallChannelsRows = 8;                     // rows of results of a tile
+// NHWC products: results of a row tile. Gradient of the weight: pixels whose products are summed at a time; from so
+// many on another piece is summed apart; with so few taps a unit of work takes so many blocks of channels. c1205b3,
+// c6bfa02: (a) 1 x 1 gradient of the input 0.84, 3 x 3 stride 2 gradients of input 0.70 and weight 0.88.
+inline constexpr int64_t kNhwcTilePixels = 96, kNhwcWeightPixels = 384, kNhwcWeightPiecePixels = 256;
+inline constexpr int64_t kNhwcWeightWideTaps = 2, kNhwcWeightWideBlocks = 4;
+// Pieces times units of work of a gradient of the weight: enough for threads, few where there is little to sum.
+inline constexpr int64_t kWeightMinUnits = 8, kWeightMaxUnits = 16;
 
-inline constexpr int64_t kPointwiseBytes = 1 << 18;  // of an NCHW image that are taken at a time
-inline constexpr int64_t kPointwiseMaxPanels = 16;   // panels of positions in these
-inline constexpr int64_t kPointwisePixels = 112;     // of an NHWC image: 8 tiles of 14 rows
+// 1 x 1: bytes of an NCHW image at a time, in at most so many panels; pixels of an NHWC image (8 tiles of 14 rows).
+// 11f9f12: (a) copying the pixels took a fifth of the time.
+inline constexpr int64_t kPointwiseBytes = 1 << 18, kPointwiseMaxPanels = 16, kPointwisePixels = 112;
 
-// Winograd: tiles that are transformed at a time fit the second-level cache.
+// Winograd: bytes of transformed tiles in the second-level cache, and their least and largest number; tiles of a piece
+// of the gradient of the weight; pieces of output channels a thread, where images are few. 28c2cf9: (a) 3 x 3 of 64
+// channels takes 0.72 forward and 0.54 both ways.
 inline constexpr int64_t kWinogradBytes = 1 << 20, kWinogradFewTiles = 14, kWinogradManyTiles = 128;
-inline constexpr int64_t kWinogradPieceTiles = 128;  // gradient of the weight: a piece that is summed apart
-inline constexpr int64_t kWinogradCuts = 3;          // pieces of output channels a thread, where images are few
+inline constexpr int64_t kWinogradPieceTiles = 128, kWinogradCuts = 3;
 
-inline constexpr int64_t kBiasPixels = 256, kBiasPieces = 64;  // gradients that are summed in T; sums in double
+inline constexpr int64_t kBiasPixels = 256,
+                         kBiasPieces = 64;  // gradients that are summed in T; sums of those in double
 
 // ---- matrix products ----
 
 inline constexpr int64_t kGemmWork = 1 << 21;  // multiplications that a piece for a thread should have
-// A product is split inside from so many times that on (and where the batch has few), else side by side.
+// A batch of few products of so many multiplications is split inside them, else side by side.
 inline constexpr int64_t kSplitWork = 4 * kGemmWork;
 // A small product takes the time of so many multiplications at least, the more where its factors are brought into
-// tiles first (2026-11-28: "Small bfloat16 products are worth a second thread").
+// tiles first (c7356ab, 369f60e: (a) bfloat16 batches of 16 x 16 take 0.55, 2.4 before).
 inline constexpr int64_t kSmallProduct = 1 << 12, kSmallTiledProduct = 1 << 14;
-// Packing A or B: one that is read in so few panels is multiplied where it lies.
+// A factor that is read in so few panels is multiplied where it lies: B by panels of rows, A by tiles of columns.
+// 9e11370: (a) squares of 64 to 2048 take 0.8 to 1.0 in float32.
 inline constexpr int64_t kUnpackedPanels = 6, kUnpackedTiles = 4;
 inline constexpr int64_t kSharedElements = int64_t{1} << 24;  // of B that are packed at once when threads share them
-inline constexpr int64_t kShareWork = 64;      // times kGemmWork: below, each thread packs the columns it needs
-inline constexpr int64_t kPiecesOfThread = 8;  // so that a busy core does not hold up the others
-// Rows of B that are read together, and panels of columns of them (2026-11-28: "a stream the hardware can follow").
+inline constexpr int64_t kShareWork = 64;      // times kGemmWork; below, each thread packs the columns that it needs
+inline constexpr int64_t kPiecesOfThread = 8;  // so that a thread whose core is busy does not hold up the others
+// Rows of B that are read together, and panels of columns of them: a stream the hardware can follow (3834b37).
 inline constexpr int64_t kPackRows = 8, kPackPanels = 32;
 
-// bfloat16 in tile registers (2026-11-28, a Xeon with AMX: 2048 x 2048 takes 0.72 of torch's time, 1.08 before the
-// columns were fetched evenly): row panels of a group and their bytes in the second-level cache; depths of a slice
-// whose columns stay in the first.
+// bfloat16 in tile registers: row panels of a group and their bytes in the second-level cache; depths of a slice whose
+// columns stay in the first. 73f03c2, 9db3f81: (a) 2048 x 2048 takes 0.72, 1.08 before.
 inline constexpr int64_t kAmxGroupPanels = 16, kAmxGroupBytes = 768 << 10, kAmxSlice = 16;
 
-// Matrix times vector (2026-11-28: 256 x 256 doubles take 4.3 us, 5.3 when all matrices were fetched ahead): larger
-// ones come from memory and are fetched so many bytes ahead, by rows and by columns.
+// Matrix times vector: larger ones come from memory and are fetched so many bytes ahead, by rows and by columns.
+// 539085f: (a) 256 x 256 doubles take 4.3 us, 5.3 when they were fetched too.
 inline constexpr int64_t kGemvFarBytes = 1 << 20, kGemvAheadRows = 1024, kGemvAheadColumns = 512;
-// Columns of sums that stay in the first-level cache.
-inline constexpr int64_t kGemvColumns = 2048;
-// Columns are shared out in runs of whole pages, which the hardware reads ahead.
-inline constexpr int64_t kGemvRunBytes = 8192;
+inline constexpr int64_t kGemvColumns = 2048;   // whose sums stay in the first-level cache
+inline constexpr int64_t kGemvRunBytes = 8192;  // of a thread's columns: whole pages are read ahead (b5af49b)
 
 // ---- pooling ----
 
-inline constexpr int64_t kPoolChannels = 64;  // NHWC, that a piece of the backward passes takes
-inline constexpr int64_t kPoolPlaneWork = 32768, kPoolRowWork = 8192, kPoolRunWork = 16384;  // elements of a piece
+// NHWC: channels that a piece of the backward passes takes. 1e6672b: (a) average 2 x 2 takes 0.50 both ways.
+inline constexpr int64_t kPoolChannels = 64;
+// Elements of a piece for a thread: of planes, of NHWC rows, of runs of channels.
+inline constexpr int64_t kPoolPlaneWork = 32768, kPoolRowWork = 8192, kPoolRunWork = 16384;
 
 }  // namespace facula::cpu::tuning

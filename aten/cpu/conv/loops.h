@@ -37,7 +37,7 @@ struct ConvLoops {
   void (*every)(int64_t n, int64_t step, const T* in, T* out);
   // out[i] = bias + sum over p of weight[p] image[taps[p] + i], i < n
   void (*row)(int64_t depth, const int64_t* taps, const T* weight, T bias, int64_t n, const T* image, T* out);
-  // sum over i of a[i] b[i] of a short row: blocks of sums (common/blocked_sum.h) take 2.4 times as long at 7 to 56
+  // sum over i of a[i] b[i], of short rows: the blocked sum takes 2.4 times as long at 7 to 56 elements
   T (*correlate)(int64_t n, const T* a, const T* b);
   // The same as `row` for `rows` rows, those of the image `step` apart.
   void (*depthwise_nchw)(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T* weight, T bias,

@@ -10,7 +10,7 @@ namespace facula::cpu {
 using conv::Geometry;
 
 bool small_channels_pays(const Geometry& g) {
-  return g.channels < tuning::kSmallChannelsEnd && g.out_channels % tuning::kSmallChannelsWidth == 0 &&
+  return g.channels < tuning::kSmallChannelsEnd && g.out_channels % tuning::kSmallChannelsMultiple == 0 &&
          g.kernel[1] * g.kernel[2] * g.channels <= tuning::kSmallChannelsMaxWindow;
 }
 
