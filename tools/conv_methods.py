@@ -3,19 +3,23 @@
 
     python tools/conv_methods.py [--result forward|backward_input|backward_weight] [--filter TEXT]
 
-A line is a shape, the usual choice (*) and each method that serves it: microseconds on one thread, the
-best of a tenth of a second. A process of its own takes each method by FACULA_CONV_FORWARD and the like.
+A line is a shape and each method that serves it, the usual choice with a star: microseconds on one
+thread, the best of a tenth of a second. FACULA_CONV_FORWARD and the like take each in a process
+of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
 import sys
 import time
 from typing import Any, NamedTuple
+
+fa = importlib.import_module("facula")
 
 
 class Shape(NamedTuple):
@@ -45,16 +49,12 @@ SHAPES = [
 
 
 def counts(result: str) -> dict[str, int]:
-    import facula as fa
-
     pairs = (word.split("=") for word in fa._C._build_info()[f"conv_{result}"].split())
     return {name: int(number) for name, number in pairs}
 
 
 def measure(shape: Shape, result: str) -> tuple[str, float]:
     """The method that did it, and its microseconds."""
-    import facula as fa
-
     x = fa.randn(shape.batch, shape.channels, shape.side, shape.side)
     w = fa.randn(shape.outputs, shape.channels // shape.groups, shape.kernel, shape.kernel)
     form = fa.channels_last if shape.channels_last else fa.contiguous_format
@@ -85,8 +85,6 @@ def measure(shape: Shape, result: str) -> tuple[str, float]:
 
 
 def child(result: str, shapes: list[Shape]) -> None:
-    import facula as fa
-
     fa.set_num_threads(1)
     print(json.dumps([measure(shape, result) for shape in shapes]))
 

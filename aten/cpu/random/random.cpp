@@ -28,7 +28,7 @@ PhiloxKey key_of(const Philox& p) { return {p.seed(), p.offset()}; }
 
 // Fills `out` in logical order. make(first, groups, C* to) writes `per_group` numbers for each of the
 // groups first ... first + groups - 1. `light`: in less time than the cache takes to load lines that are
-// written, so that large results go past it.
+// written, so that large results go by streaming stores.
 template <typename C, typename F>
 void fill_groups(const Tensor& out, int64_t per_group, bool light, const F& make) {
   const ScalarType compute = dtype_of_v<C>;
