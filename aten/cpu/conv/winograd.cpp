@@ -26,7 +26,7 @@ class InputTile {
  public:
   InputTile(const Conv3x3& g, int64_t rows)
       : g_(g),
-        columns_(2 * (ceil_div(g.out_width, 2)) + 2),
+        columns_(2 * ceil_div(g.out_width, 2) + 2),
         pitch_(round_up(g.channels, conv_tile<T>().lanes)),
         pixels_(4 * rows * columns_ * pitch_) {
     std::fill(pixels_.get(), pixels_.get() + 4 * rows * columns_ * pitch_, T(0));
@@ -40,7 +40,7 @@ class InputTile {
       at += rows;
     }
   }
-  // Transforms tile `tx` of tile row `ty` of part `part` (whose rows start at `start` of the tile).
+  // Transforms tile `tx` of tile row `ty` of part `part` (whose rows start at `start` of the input tile).
   void transform(int64_t start, int64_t ty, int64_t tx, T* v, int64_t block, int64_t plane) const {
     conv_tile<T>().winograd_input(pitch_, pixels_.get() + ((start + 2 * ty) * columns_ + 2 * tx) * pitch_,
                                   columns_ * pitch_, pitch_, v, block, plane);
@@ -144,7 +144,7 @@ class Results {
 }  // namespace
 
 bool winograd_pays(const Conv3x3& g) {
-  const int64_t tiles = g.batch * (ceil_div(g.out_height, 2)) * (ceil_div(g.out_width, 2));
+  const int64_t tiles = g.batch * ceil_div(g.out_height, 2) * ceil_div(g.out_width, 2);
   return g.channels >= tuning::kWinogradMinChannels && g.out_channels >= tuning::kWinogradMinChannels &&
          tiles >= tuning::kWinogradMinTiles && g.out_height > 1 && g.out_width > 1;
 }
@@ -156,7 +156,7 @@ bool winograd_forward(const Conv3x3& g, const Images<const T>& x, const Filters<
   const int64_t down = ceil_div(g.out_height, 2), across = ceil_div(g.out_width, 2), all = g.batch * down;
   const int64_t blocks = ceil_div(g.channels, kPitch), nr = loops.nr, panel = g.channels * nr;
   const int64_t out_channels = round_up(g.out_channels, loops.lanes);
-  const TypedBuffer<T> panels(16 * panel * (ceil_div(g.out_channels, nr))), shift(out_channels);
+  const TypedBuffer<T> panels(16 * panel * ceil_div(g.out_channels, nr)), shift(out_channels);
   transform_filters(g, filters, panels.get());
   std::fill(shift.get(), shift.get() + out_channels, T(0));
   if (bias != nullptr) std::copy(bias, bias + g.out_channels, shift.get());
@@ -237,7 +237,7 @@ bool winograd_backward_weight(const Conv3x3& g, const Images<const T>& x, const 
                                ceil_div(tuning::kWeightMaxUnits, units)));
   const int64_t most = tiles_for<T>(3 * kPitch), rows = std::clamp<int64_t>(most / across, 1, all);
   const int64_t size = std::min(most, rows * across);
-  // Sums by piece, unit and place: (out_channels of the unit, kPitch).
+  // Sums by piece, unit and place: (output channels of the unit, kPitch).
   const int64_t high = std::min(kOutChannels, round_up(g.out_channels, loops.mr)), sum = plane_size(high * kPitch);
   const TypedBuffer<T> sums(pieces * units * 16 * sum);
   std::vector<int64_t> at_tile;
