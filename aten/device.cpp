@@ -1,5 +1,5 @@
-// Kernels that every device has from its door: what copying memory and the pointwise template give.
-#include "runtime/device/door.h"
+// Kernels that every device has from its interface: what copying memory and the pointwise template give.
+#include "runtime/device/interface.h"
 
 #include "facula/kernels.h"
 

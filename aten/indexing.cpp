@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "facula/ops.h"
-#include "runtime/dispatch/roles.h"
+#include "runtime/dispatch/core_operators.h"
 
 namespace facula::indexing {
 
@@ -163,7 +163,7 @@ Tensor get(const Tensor& self, std::span<const Item> items) {
   Basic b = apply_basic(self, items);
   if (!b.indices.empty()) return ops::index(b.view, b.indices);
   // x[...] and x[:] are views too, never x itself.
-  return b.view.is_same(self) ? engine_roles().as_strided(self, self.sizes(), self.strides(), self.offset()) : b.view;
+  return b.view.is_same(self) ? core_operators().as_strided(self, self.sizes(), self.strides(), self.offset()) : b.view;
 }
 
 void set(const Tensor& self, std::span<const Item> items, const Tensor& value) {
@@ -174,12 +174,12 @@ void set(const Tensor& self, std::span<const Item> items, const Tensor& value) {
   }
   Tensor v = value;
   if (v.dtype() != self.dtype() || (v.dim() > 0 && v.device() != self.device())) {
-    v = engine_roles().cast(v, self.dtype(), self.device());
+    v = core_operators().cast(v, self.dtype(), self.device());
   }
   ops::index_put_(b.view, b.indices, v, false);
 }
 
-[[maybe_unused]] const bool installed = (roles = {select, slice, get, set}, true);
+[[maybe_unused]] const bool installed = (operators = {select, slice, get, set}, true);
 
 }  // namespace
 

@@ -58,7 +58,7 @@ def primitives(schema: Schema) -> list[Operator]:
         and not (op.scalar or op.composite or op.composite_fn)
         and op.kind != "view"
         and not {"any", "device"} & set(dict(op.dispatch))
-        and not op.fold
+        and not op.reduction
     ]
 
 

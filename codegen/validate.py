@@ -111,11 +111,11 @@ class Validator:
         for derivative in op.derivatives:
             if derivative.scalar is not None:
                 checker.scalar(derivative.scalar, [*known, "grad", "result"], self.arity)
-        for _, formula in op.fold:
+        for _, formula in op.reduction:
             checker.scalar(formula, ["acc", "self"], self.arity)
-        ways = {key for key, _ in op.fold} - {"start"}
-        if op.fold and ways not in ({"step"}, {"index"}):
-            message = "a 'fold' has one of 'step' and 'index', and may have 'start'"
+        ways = {key for key, _ in op.reduction} - {"start"}
+        if op.reduction and ways not in ({"step"}, {"index"}):
+            message = "a 'reduction' has one of 'step' and 'index', and may have 'start'"
             self.errors.add(op.location, op.name, message)
         if op.scalar and op.name not in self.invalid:
             self.outputs(op)

@@ -30,11 +30,11 @@ class Layer(NamedTuple):
 
 LAYERS = (
     # ---- C++ ----
-    Layer("door", "python/facula/include"),
+    Layer("interface", "python/facula/include"),
     Layer("core", "runtime/core"),
     Layer("iterate", "runtime/iterate", "core"),
     Layer("dispatch", "runtime/dispatch", "core iterate"),
-    Layer("device", "runtime/device", "door core iterate dispatch"),
+    Layer("device", "runtime/device", "interface core iterate dispatch"),
     Layer("autograd", "runtime/autograd", "core dispatch"),
     Layer("bindings", "runtime/bindings", "core iterate dispatch device autograd"),
     Layer(
@@ -42,11 +42,11 @@ LAYERS = (
         "codegen/emit/templates/ops.h.j2 codegen/emit/templates/kernels.h.j2",
         "dispatch",
     ),
-    Layer("aten", "aten", "door core iterate dispatch device autograd operators"),
-    Layer("rules", "aten/shape", "door core iterate operators aten"),
-    Layer("cpu", "aten/cpu", "door core iterate operators aten"),
+    Layer("aten", "aten", "interface core iterate dispatch device autograd operators"),
+    Layer("rules", "aten/shape", "interface core iterate operators aten"),
+    Layer("cpu", "aten/cpu", "interface core iterate operators aten"),
     Layer("composite", "aten/composite", "core dispatch device operators aten"),
-    Layer("cuda", "aten/cuda", "door"),  # a vendor like others
+    Layer("cuda", "aten/cuda", "interface"),  # a vendor like others
     Layer("generated", "codegen/emit/templates", "core dispatch autograd bindings aten"),
     # ---- the package ----
     Layer("exports", "python/facula/_exports.py"),
@@ -72,7 +72,7 @@ LAYERS = (
     Layer("emit", "codegen/emit", "schema scalar tensor"),
     Layer("fmt", "codegen/fmt", "schema"),
     Layer("codegen", "codegen", "schema tensor emit fmt"),
-    Layer("scaffold", "tools/backend", "door backends"),
+    Layer("scaffold", "tools/backend", "interface backends"),
     Layer("tools", "tools"),
 )
 # Headers that do not lie where an #include looks for them, by the beginnings of their names.

@@ -5,7 +5,7 @@
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/core/rounding.h"
-#include "runtime/device/door.h"
+#include "runtime/device/interface.h"
 
 namespace facula::composite {
 

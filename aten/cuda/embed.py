@@ -1,8 +1,8 @@
-"""Writes what the CUDA module holds as text: kernel sources, their headers, formulas and folds.
+"""Writes what the CUDA module holds as text: kernel sources, their headers, formulas and reductions.
 
     python aten/cuda/embed.py OPS_JSON OUT
 
-NVRTC compiles these texts when they are first used: no CUDA toolkit is needed to build the module.
+NVRTC compiles these sources when they are first used: no CUDA toolkit is needed to build the module.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def formula_text(body: Any) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def fold_text(fold: Any, body: Any) -> str:
-    """The fold as reduce.cu takes it, in the types T and R."""
+def reduction_text(reduction: Any, body: Any) -> str:
+    """The reduction as reduce.cu takes it, in the types T and R."""
     texts = list(body.outputs)
-    lines = [f"#define FACULA_FOLD_INDEX {int(fold.index is not None)}",
-             f"#define FACULA_FOLD_START {int(fold.start is not None)}"]  # fmt: skip
-    if fold.start is not None:
-        lines.append(f"FACULA_MATH T fold_start() {{ return T({texts.pop(0)}); }}")
-    name, type_ = ("fold_takes", "bool") if fold.index else ("fold_step", "T")
+    lines = [f"#define FACULA_REDUCTION_INDEX {int(reduction.index is not None)}",
+             f"#define FACULA_REDUCTION_START {int(reduction.start is not None)}"]  # fmt: skip
+    if reduction.start is not None:
+        lines.append(f"FACULA_MATH T reduction_start() {{ return T({texts.pop(0)}); }}")
+    name, type_ = ("reduction_takes", "bool") if reduction.index else ("reduction_step", "T")
     lines.append(f"FACULA_MATH {type_} {name}(T acc_, T self_) {{ return {texts[0]}; }}")
     return "\n".join(lines) + "\n"
 
@@ -75,7 +75,7 @@ def literal(text: str) -> str:
 
 
 def sources() -> dict[str, str]:
-    """Texts by the name that `#include` and the host use."""
+    """Sources by the name that `#include` and the host use."""
     found = dict.fromkeys(STANDARD, '#include "facula/cuda/complex.h"\n')
     for name in HEADERS:
         found[name] = (INCLUDE / name).read_text(encoding="utf-8")
@@ -87,9 +87,9 @@ def sources() -> dict[str, str]:
 
 def main(ops: str, out: str) -> None:
     translate = translator(ops)
-    lines = ["const EmbeddedText kTexts[] = {"]
+    lines = ["const EmbeddedSource kSources[] = {"]
     lines += [f'{{"{name}", {literal(text)}}},' for name, text in sources().items()]
-    lines += ["};", "const FormulaText kFormulas[] = {"]
+    lines += ["};", "const FormulaSource kFormulas[] = {"]
     for f in translate.formulas():
         for class_ in f.classes:
             body = translate.body(f, class_)
@@ -102,11 +102,11 @@ def main(ops: str, out: str) -> None:
                 f"{len(body.values)}, {str(asks_presence(body)).lower()}, {{{places}}}, "
                 f"{literal(formula_text(body))}}},"
             )
-    lines += ["};", "const FoldText kFolds[] = {"]
-    for f in translate.folds():
+    lines += ["};", "const ReductionSource kReductions[] = {"]
+    for f in translate.reductions():
         for class_ in f.classes:
             body = translate.body(f, class_)
-            lines.append(f'{{"{f.op}", "{class_}", {literal(fold_text(f, body))}}},')
+            lines.append(f'{{"{f.op}", "{class_}", {literal(reduction_text(f, body))}}},')
     lines.append("};")
     text = "\n".join(lines) + "\n"
     path = Path(out)

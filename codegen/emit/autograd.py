@@ -210,7 +210,7 @@ class _Builder:
                 self._save_facts(argument, number, facts, variables)
                 return []
             own = f"SavedTensor({code}, false)"
-            copied = f"SavedTensor(engine_roles().clone({code}), false)"
+            copied = f"SavedTensor(core_operators().clone({code}), false)"
             field = Field(f"{code}_in", "SavedTensor", own, name, (number,), True, inplace=copied)
             return self._saved(field, t, variables)
         if t.is_tensor_list:

@@ -57,7 +57,7 @@ def operator_record(op: Operator) -> dict[str, Any]:
         "internal": op.internal,
         "derived_from": op.derived_from,
         "scalar": {key: formula.text for key, formula in op.scalar},
-        "fold": {key: formula.text for key, formula in op.fold},
+        "reduction": {key: formula.text for key, formula in op.reduction},
         "dtypes": list(op.dtypes) if op.scalar or op.dtypes != ("float",) else [],
         "promote": op.promote if op.scalar else "",
         "masks": list(op.masks),

@@ -54,11 +54,11 @@ class Stub:
     lists: str  # every tensor input as a TensorList
     tensors: str  # every tensor input
     all_tensors: str  # and the tensors of out=
-    device_kernel: str | None  # what devices of the door have without writing it
+    device_kernel: str | None  # what devices of packages have without writing it
     writes: int  # bit i: argument i is written to
     outs: int  # results of the kernel that it is given to fill
-    fold_dim: int  # argument that says what a fold takes away, -1 for no fold
-    fold_index: bool
+    reduction_dim: int  # argument that says what a reduction takes away, -1 for no reduction
+    reduction_index: bool
     device_names: str  # and their names, where several inputs must be on one device
     out_gives_dtype: bool  # a factory takes the dtype of its out unless told another
     kept_arguments: str  # the functional form's, `self` as its backward may keep it
@@ -342,10 +342,10 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         device_kernel=f"device::{kernels['device']}" if "device" in kernels else None,
         writes=sum(1 << i for i, a in enumerate(op.signature.arguments) if a.type.mutable),
         outs=len(returns) if cpp_types.returns_tensors(op) and kind != "view" else 0,
-        fold_dim=next(i for i, a in enumerate(op.signature.arguments) if a.name == "dim")
-        if op.fold
+        reduction_dim=next(i for i, a in enumerate(op.signature.arguments) if a.name == "dim")
+        if op.reduction
         else -1,
-        fold_index="index" in dict(op.fold),
+        reduction_index="index" in dict(op.reduction),
         device_names=", ".join(f'"{a.name}"' for a in tensor_inputs(op))
         if on_one_device(op)
         else "",

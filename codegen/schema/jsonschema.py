@@ -65,7 +65,7 @@ def _computing() -> dict[str, Any]:
             "description": "lines `>>> code` with their output below",
         },
         "kind": _words(*KINDS),
-        "fold": {
+        "reduction": {
             "type": "object",
             "properties": {"start": _FORMULA, "step": _FORMULA, "index": _FORMULA},
             "additionalProperties": False,

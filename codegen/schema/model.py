@@ -216,7 +216,7 @@ class Operator:
     example: str
     scalar: tuple[tuple[str, Formula], ...] = ()  # (variant or output name or "", formula)
     scalar_variants: bool = False  # `scalar` keys are values of the one str argument
-    fold: tuple[tuple[str, Formula], ...] = ()  # (start, step or index, formula)
+    reduction: tuple[tuple[str, Formula], ...] = ()  # (start, step or index, formula)
     dtypes: tuple[str, ...] = ("float",)
     promote: str = "same"
     masks: tuple[str, ...] = ()  # tensor inputs that are read as bool and do not promote

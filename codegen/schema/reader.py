@@ -162,7 +162,7 @@ def _operator(fields: Fields) -> Operator | None:
         "autocast": _autocast(fields),
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),
-        "fold": _fold(fields),
+        "reduction": _reduction(fields),
         "composite": fields.formula(composite, program=True) if composite else None,
         "composite_fn": _function(fields),
         "derivatives": derivatives,
@@ -294,10 +294,10 @@ def _dispatch(fields: Fields) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _fold(fields: Fields) -> tuple[tuple[str, Formula], ...]:
+def _reduction(fields: Fields) -> tuple[tuple[str, Formula], ...]:
     found: list[tuple[str, Formula]] = []
-    for key, _, value in fields.entries(fields.take("fold"), "'fold'"):
-        text = fields.record.text(value, f"'{key}' of the fold")
+    for key, _, value in fields.entries(fields.take("reduction"), "'reduction'"):
+        text = fields.record.text(value, f"'{key}' of the reduction")
         formula = fields.formula(text) if text else None
         if formula:
             found.append((key, formula))

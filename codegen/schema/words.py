@@ -27,7 +27,7 @@ DEFAULT_VARIANTS = {
     "matmul": ("out",),
     "structured": ("out",),
 }
-DEVICES = ("CPU", "device", "any")  # device: every one of the device door
+DEVICES = ("CPU", "device", "any")  # device: every one of a package
 # Python's exceptions and the kinds that C++ raises them by.
 ERRORS = {
     "ValueError": "Value",
@@ -46,7 +46,17 @@ ULP_KEYS = ("float32", "float64", "complex64", "complex128", "gradient")
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
         *("op", "doc", "example"),
-        *("kind", "scalar", "dtypes", "promote", "masks", "autocast", "shape", "dispatch", "fold"),
+        *(
+            "kind",
+            "scalar",
+            "dtypes",
+            "promote",
+            "masks",
+            "autocast",
+            "shape",
+            "dispatch",
+            "reduction",
+        ),
         *("composite", "composite_fn", "derivative", "forward", "kept"),
         *("variants", "python", "alias", "internal", *POLICY_WORDS, "checks"),
         *("samples", "reference", "property", "tolerance", "ulp"),

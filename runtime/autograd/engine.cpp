@@ -46,7 +46,7 @@ Tensor root_gradient(const Tensor& root, const Tensor& grad, size_t i) {
                  "first, e.g. with .sum()");
     FACULA_CHECK(!root.is_complex(), Runtime, "grad can be implicitly created only for real scalar outputs; output ", i,
                  " is ", dtype_name(root.dtype()), ". Pass a gradient, or differentiate a real function of it");
-    return engine_roles().ones(Meta{DimVector(root.sizes()), root.dtype(), root.device(), {}});
+    return core_operators().ones(Meta{DimVector(root.sizes()), root.dtype(), root.device(), {}});
   }
   FACULA_CHECK(grad.sizes() == root.sizes(), Runtime, "Mismatch in shape: gradient ", i, " has shape ",
                shape_string(grad.sizes()), " and output ", i, " has shape ", shape_string(root.sizes()));

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/autograd/meta.h"
-#include "runtime/dispatch/roles.h"
+#include "runtime/dispatch/core_operators.h"
 
 namespace facula {
 

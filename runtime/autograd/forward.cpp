@@ -41,7 +41,7 @@ Tensor add_tangent(const Tensor& t, Tensor tangent) {
 
 // Zeros with the geometry of `t`, so that the tangent of a view is the same view of the tangent.
 Tensor zeros_like_layout(const Tensor& t) {
-  return engine_roles().zeros(Meta{DimVector(t.sizes()), t.dtype(), t.device(), DimVector(t.strides())});
+  return core_operators().zeros(Meta{DimVector(t.sizes()), t.dtype(), t.device(), DimVector(t.strides())});
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ Tensor tangent_from_base(const Tensor& t) {
   TangentRecord& record = *base.impl()->autograd->forward;
   if (record.tangent.strides() != base.strides()) {
     Tensor laid_out = zeros_like_layout(base);
-    engine_roles().copy_into(laid_out, record.tangent);
+    core_operators().copy_into(laid_out, record.tangent);
     record.tangent = std::move(laid_out);
   }
   return slice_of(record.tangent, Geometry(base), Geometry(t));
@@ -112,7 +112,7 @@ void set_tangent(const Tensor& t, Tensor tangent) {
                dtype_name(t.dtype()), " on ", to_string(t.device()));
   if (has_tangent(t)) {
     const Tensor old = tangent_of(t);
-    if (!old.is_same(tangent)) engine_roles().copy_into(old, tangent);
+    if (!old.is_same(tangent)) core_operators().copy_into(old, tangent);
     return;
   }
   add_tangent(t, std::move(tangent));

@@ -8,7 +8,7 @@ Meta meta_of(const Tensor& t) { return {DimVector(t.sizes()), t.dtype(), t.devic
 
 Tensor tangent_or_zeros(const Tensor& t) {
   if (!t.defined()) return {};
-  return has_tangent(t) ? tangent_of(t) : engine_roles().zeros(meta_of(t));
+  return has_tangent(t) ? tangent_of(t) : core_operators().zeros(meta_of(t));
 }
 
 std::vector<Tensor> tangents_or_zeros(TensorList list) {
@@ -21,18 +21,18 @@ std::vector<Tensor> tangents_or_zeros(TensorList list) {
 Tensor add_tangents(std::initializer_list<Tensor> terms) {
   Tensor sum;
   for (const Tensor& term : terms) {
-    if (term.defined()) sum = sum.defined() ? engine_roles().accumulate(sum, term) : term;
+    if (term.defined()) sum = sum.defined() ? core_operators().accumulate(sum, term) : term;
   }
   return sum;
 }
 
 Tensor elementwise_jvp(const Tensor& input, const Tensor& output, const std::function<Tensor(const Tensor&)>& reverse) {
   if (!has_tangent(input)) return {};
-  const EngineRoles& roles = engine_roles();
-  Tensor tangent = roles.zeros(meta_of(output));
-  tangent = roles.accumulate(tangent, roles.cast(tangent_of(input), output.dtype(), output.device()));
+  const CoreOperators& core = core_operators();
+  Tensor tangent = core.zeros(meta_of(output));
+  tangent = core.accumulate(tangent, core.cast(tangent_of(input), output.dtype(), output.device()));
   if (!is_complex(output.dtype())) return reverse(tangent);
-  return roles.conjugate(reverse(roles.conjugate(tangent)));
+  return core.conjugate(reverse(core.conjugate(tangent)));
 }
 
 void raise_no_forward(const char* op, const char* reason) {

@@ -113,12 +113,12 @@ void GraphTask::add_to(Tensor& sum, Tensor grad) {
   if (!sum.defined()) {
     sum = std::move(grad);
   } else if (can_overwrite(sum, grad)) {
-    engine_roles().accumulate_into(sum, grad);
+    core_operators().accumulate_into(sum, grad);
   } else if (can_overwrite(grad, sum)) {
-    engine_roles().accumulate_into(grad, sum);
+    core_operators().accumulate_into(grad, sum);
     sum = std::move(grad);
   } else {
-    sum = engine_roles().accumulate(sum, grad);
+    sum = core_operators().accumulate(sum, grad);
   }
 }
 
@@ -168,7 +168,7 @@ void store_retained(const Node::Hooks& hooks, std::span<const Tensor> grads) {
       ++i;
       continue;
     }
-    Tensor after = before.defined() ? engine_roles().accumulate(before, grad) : engine_roles().clone(grad);
+    Tensor after = before.defined() ? core_operators().accumulate(before, grad) : core_operators().clone(grad);
     std::lock_guard lock(detail::retain_lock());
     const bool alive =
         std::any_of(hooks.retain.begin(), hooks.retain.end(), [&](const auto& entry) { return entry.second == meta; });
@@ -222,7 +222,7 @@ std::string made_at(const Node& node) {
 }
 
 void check_nan(const Node& node, std::span<const Tensor> results) {
-  const auto has_nan = engine_roles().has_nan;
+  const auto has_nan = core_operators().has_nan;
   if (has_nan == nullptr) return;
   for (size_t i = 0; i < results.size(); ++i) {
     FACULA_CHECK(!results[i].defined() || !has_nan(results[i]), Runtime, node.name(), made_at(node),

@@ -24,7 +24,7 @@ std::unordered_map<const StorageImpl*, Entry>& entries() {
 }  // namespace
 
 void note_writer(const Tensor& t, const char* op) {
-  const auto location = engine_roles().location;
+  const auto location = core_operators().location;
   Entry entry{t.version() + 1, {op, location != nullptr ? location() : std::string()}};
   std::lock_guard lock(mutex);
   if (entries().size() >= kMaxEntries) entries().clear();

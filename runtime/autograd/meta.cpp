@@ -6,7 +6,7 @@
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/view.h"
 #include "runtime/core/pool.h"
-#include "runtime/dispatch/roles.h"
+#include "runtime/dispatch/core_operators.h"
 
 namespace facula {
 
@@ -227,7 +227,7 @@ bool is_leaf(const Tensor& t) {
   const TensorImpl& impl = *t.impl();
   return !(impl.base && follows_base(impl)) && !(impl.autograd && impl.autograd->grad_fn);
 }
-[[maybe_unused]] const bool told = (engine_roles().is_leaf = is_leaf, true);
+[[maybe_unused]] const bool told = (core_operators().is_leaf = is_leaf, true);
 
 void set_requires_grad(const Tensor& t, bool requires_grad) {
   if (!is_leaf(t)) {

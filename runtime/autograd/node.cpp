@@ -42,7 +42,7 @@ Node::Node(Quietly) : sequence_(++tls_sequence) {}
 
 Node::Node() : Node(Quietly{}) {
   if (tls_state.anomaly) [[unlikely]] {
-    if (const auto location = engine_roles().location; location != nullptr) hooks().made_at = location();
+    if (const auto location = core_operators().location; location != nullptr) hooks().made_at = location();
   }
 }
 
@@ -86,7 +86,7 @@ uint32_t Node::add_output(const Tensor& t) {
 
 Tensor Node::materialize(const Tensor& grad, size_t i) const {
   if (grad.defined()) return grad;
-  return engine_roles().zeros(outputs_[i]);
+  return core_operators().zeros(outputs_[i]);
 }
 
 Node::Hooks& Node::hooks() {
@@ -156,15 +156,15 @@ bool same_layout(const Tensor& grad, const Tensor& leaf) {
 
 // What `.grad` becomes when it was undefined: `grad` itself where nobody else holds its memory.
 Tensor first_gradient(const Tensor& grad, const Tensor& leaf) {
-  const EngineRoles& roles = engine_roles();
-  if (tls_state.grad_enabled) return roles.clone(grad);
+  const CoreOperators& core = core_operators();
+  if (tls_state.grad_enabled) return core.clone(grad);
   if (is_exclusive(grad) && same_layout(grad, leaf)) {
     grad.impl()->base.reset();
     grad.impl()->no_grad_view = false;
     return grad.requires_grad() ? detach(grad) : grad;
   }
   Tensor fresh = make_empty_strided(grad.sizes(), grad_strides(leaf), grad.dtype(), grad.device());
-  roles.copy_into(fresh, grad);
+  core.copy_into(fresh, grad);
   return fresh;
 }
 
@@ -216,10 +216,10 @@ void AccumulateGrad::accumulate(Tensor grad) {
     BusyGuard guard(meta.accumulating);
     before = meta.grad();
     if (before.defined() && !tls_state.grad_enabled) {
-      engine_roles().accumulate_into(before, grad);
+      core_operators().accumulate_into(before, grad);
       break;
     }
-    after = before.defined() ? engine_roles().accumulate(before, grad) : first_gradient(grad, leaf_);
+    after = before.defined() ? core_operators().accumulate(before, grad) : first_gradient(grad, leaf_);
     if (after.requires_grad()) suspect_cycle(leaf_);  // the gradient's graph may lead back
     done = meta.replace_grad(before, after);          // unless it was set meanwhile
     if (!done && after.is_same(grad)) after.reset();  // still ours alone

@@ -19,13 +19,13 @@ bool sums_to(IntList grad, IntList wanted) {
 }  // namespace
 
 void fix_gradient(Tensor& grad, const OutputMeta& meta, const Node& from, size_t index) {
-  const EngineRoles& roles = engine_roles();
-  if (grad.is_complex() && !is_complex(meta.dtype)) grad = roles.real_part(grad);
+  const CoreOperators& core = core_operators();
+  if (grad.is_complex() && !is_complex(meta.dtype)) grad = core.real_part(grad);
   if (grad.sizes() != IntList(meta.sizes)) {
     FACULA_CHECK(sums_to(grad.sizes(), meta.sizes), Runtime, from.name(), " returned an invalid gradient at index ",
                  index, ": got shape ", shape_string(grad.sizes()), " but expected a shape that reduces to ",
                  shape_string(meta.sizes), ", that of the input it is the gradient of");
-    grad = roles.sum_to(grad, meta.sizes);
+    grad = core.sum_to(grad, meta.sizes);
   }
   if (grad.device() != meta.device) {
     FACULA_CHECK(grad.dim() == 0, Runtime, from.name(), " returned an invalid gradient at index ", index, ": it is on ",
@@ -35,7 +35,7 @@ void fix_gradient(Tensor& grad, const OutputMeta& meta, const Node& from, size_t
   if (grad.dtype() != meta.dtype || grad.device() != meta.device) {
     FACULA_CHECK(is_differentiable(meta.dtype), Runtime, from.name(), " returned a gradient at index ", index,
                  " for a ", dtype_name(meta.dtype), " input, which cannot have one");
-    grad = roles.cast(grad, meta.dtype, meta.device);
+    grad = core.cast(grad, meta.dtype, meta.device);
   }
 }
 

@@ -9,42 +9,42 @@ namespace facula {
 
 bool can_slice(ScalarType base, ScalarType view) {
   if (base == view) return true;
-  const EngineRoles& roles = engine_roles();
-  if (is_complex(base)) return to_real(base) == view && roles.view_as_real != nullptr;
-  return to_real(view) == base && roles.view_as_complex != nullptr;
+  const CoreOperators& core = core_operators();
+  if (is_complex(base)) return to_real(base) == view && core.view_as_real != nullptr;
+  return to_real(view) == base && core.view_as_complex != nullptr;
 }
 
 Tensor slice_of(const Tensor& t, const Geometry& base, const Geometry& view) {
-  const EngineRoles& roles = engine_roles();
+  const CoreOperators& core = core_operators();
   if (base.dtype == view.dtype) {
-    return roles.as_strided(t, view.sizes, view.strides, t.offset() + view.offset - base.offset);
+    return core.as_strided(t, view.sizes, view.strides, t.offset() + view.offset - base.offset);
   }
   if (is_complex(base.dtype)) {
-    const Tensor real = roles.view_as_real(t);
-    return roles.as_strided(real, view.sizes, view.strides, real.offset() + view.offset - 2 * base.offset);
+    const Tensor real = core.view_as_real(t);
+    return core.as_strided(real, view.sizes, view.strides, real.offset() + view.offset - 2 * base.offset);
   }
   DimVector sizes = view.sizes, strides = view.strides;
   for (int64_t& s : strides) s *= 2;
   sizes.push_back(2);
   strides.push_back(1);
-  return roles.view_as_complex(roles.as_strided(t, sizes, strides, t.offset() + 2 * view.offset - base.offset));
+  return core.view_as_complex(core.as_strided(t, sizes, strides, t.offset() + 2 * view.offset - base.offset));
 }
 
 namespace {
 
-Tensor zeros_of(const Geometry& g) { return engine_roles().zeros(Meta{g.sizes, g.dtype, g.device, g.strides}); }
+Tensor zeros_of(const Geometry& g) { return core_operators().zeros(Meta{g.sizes, g.dtype, g.device, g.strides}); }
 
 // A copy of `t` with the base's strides; differentiable.
 Tensor clone_as(const Tensor& t, const Geometry& g) {
   Tensor copy = make_empty_strided(g.sizes, g.strides, t.dtype(), t.device());
-  engine_roles().copy_into(copy, t);
+  core_operators().copy_into(copy, t);
   return copy;
 }
 
 // Adds `grad` into the part of `into` with this geometry. A dimension along which indices meet in one
 // element is walked index by index, so that each addition touches an element at most once.
 void add_into(const Tensor& into, const Geometry& base, Geometry view, const Tensor& grad) {
-  const EngineRoles& roles = engine_roles();
+  const CoreOperators& core = core_operators();
   struct Dim {
     int64_t size, stride;
     size_t at;
@@ -69,18 +69,18 @@ void add_into(const Tensor& into, const Geometry& base, Geometry view, const Ten
     for (int64_t i = 0; i < d.size; ++i) {
       part.offset = view.offset + i * d.stride;
       add_into(into, base, part,
-               roles.as_strided(grad, part_sizes, part_strides, grad.offset() + i * part_strides[d.at]));
+               core.as_strided(grad, part_sizes, part_strides, grad.offset() + i * part_strides[d.at]));
     }
     return;
   }
-  roles.accumulate_into(slice_of(into, base, view), grad);
+  core.accumulate_into(slice_of(into, base, view), grad);
 }
 
 }  // namespace
 
 Tensor scatter_slice(const Tensor& grad, const Geometry& base, const Geometry& view) {
-  const EngineRoles& roles = engine_roles();
-  // Expanded dimensions are many indices for one element each: one sum instead of a walk.
+  const CoreOperators& core = core_operators();
+  // Expanded dimensions are many indices for one element each: one sum instead of a loop.
   DimVector summed(grad.sizes());
   Geometry part = view;
   bool expanded = false;
@@ -91,7 +91,7 @@ Tensor scatter_slice(const Tensor& grad, const Geometry& base, const Geometry& v
     }
   }
   Tensor into = zeros_of(base);
-  add_into(into, base, part, expanded ? roles.sum_to(grad, summed) : grad);
+  add_into(into, base, part, expanded ? core.sum_to(grad, summed) : grad);
   return into;
 }
 
@@ -111,7 +111,7 @@ CopySlices::CopySlices(const Tensor& base, const Tensor& view, intrusive_ptr<Nod
 }
 
 void CopySlices::apply(std::span<const Tensor> grads, std::span<Tensor> results) {
-  const EngineRoles& roles = engine_roles();
+  const CoreOperators& core = core_operators();
   const bool same = grads[0].defined() && grads[0].strides() == IntList(base_.strides);
   const Tensor grad = !grads[0].defined() ? zeros_of(base_) : same ? grads[0] : clone_as(grads[0], base_);
   InlineVector<Tensor, 4> inner;
@@ -121,8 +121,8 @@ void CopySlices::apply(std::span<const Tensor> grads, std::span<Tensor> results)
   if (!inner.empty() && needs(0)) {
     if (inner[0].defined()) detail::validate_gradient(inner[0], change_->output(0), *change_, 0);
     results[0] = clone_as(grad, base_);
-    roles.copy_into(slice_of(results[0], base_, view_),
-                    inner[0].defined() ? inner[0] : roles.zeros(Meta{{}, view_.dtype, view_.device, {}}));
+    core.copy_into(slice_of(results[0], base_, view_),
+                   inner[0].defined() ? inner[0] : core.zeros(Meta{{}, view_.dtype, view_.device, {}}));
   }
   for (size_t i = 1; i < inner.size(); ++i) {
     if (needs(i)) results[i] = std::move(inner[i]);

@@ -19,7 +19,7 @@ struct Geometry {
 };
 
 // Can gradients go from base to view: the same dtype, or one the complex type of the other (given
-// that the roles for it are installed)?
+// that the core operators for it are installed)?
 FACULA_API bool can_slice(ScalarType base, ScalarType view);
 // The part of `t`, laid out as `base`, that `view` is. Differentiable.
 FACULA_API Tensor slice_of(const Tensor& t, const Geometry& base, const Geometry& view);

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/bindings/devices/door.h"
+#include "runtime/bindings/devices/interface.h"
 #include "runtime/bindings/arguments/function.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/bindings/types/types.h"
@@ -62,7 +62,7 @@ bool add_functions(PyObject* module) {
   }
   for (const PyMethodDef* table :
        {creation_functions, copy_functions, exchange_functions, autograd_functions, function_functions, state_functions,
-        door_functions, autocast_functions, default_device_functions}) {
+        interface_functions, autocast_functions, default_device_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
@@ -118,7 +118,7 @@ bool init(PyObject* module) {
     return false;
   }
   init_state();
-  init_door();
+  init_interface();
   const Ref owner(PyUnicode_InternFromString("facula._C"));
   return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module);
 }

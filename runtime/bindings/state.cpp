@@ -221,7 +221,7 @@ std::string caller_location() {
 int64_t release_gil_numel = kReleaseGilNumel;
 
 void init_state() {
-  engine_roles().location = caller_location;
+  core_operators().location = caller_location;
   wait_aside = wait_without_gil;
 }
 

@@ -132,7 +132,7 @@ struct Meta {
   DimVector strides;
 };
 
-// Fills in the index of a device of the door, and raises when it holds no such dtype. Set by runtime/device.
+// Fills in the index of a device with an interface, and raises when it holds no such dtype. Set by runtime/device.
 extern FACULA_API Device (*place_on_device)(Device device, ScalarType dtype);
 
 // While a kernel writes: what an interrupt leaves half written counts as written.

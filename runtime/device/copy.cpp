@@ -10,7 +10,7 @@ namespace facula {
 
 namespace {
 
-bool on_door(const Tensor& t) { return t.device().type > kMeta; }
+bool on_interface(const Tensor& t) { return t.device().type > kMeta; }
 
 // Elements from the first to the last that the tensor reaches, relative to its data.
 struct Extent {
@@ -50,21 +50,21 @@ Tensor dense(const Tensor& t) {
 
 // Both on one device.
 void copy_within(const Tensor& self, const Tensor& src) {
-  Door& door = door_of(self.device().type);
+  DeviceInterface& interface = interface_of(self.device().type);
   if (same_layout(self, src) && is_non_overlapping_and_dense(self.sizes(), self.strides())) {
     transfer(start_of(self, extent_of(self)), self.device(), start_of(src, extent_of(src)), src.device(),
              self.nbytes());
     return;
   }
   std::string refusal;
-  if (door_convert(door, self, src, refusal)) return;
-  if (!door.fallback.load(std::memory_order_relaxed)) {
-    throw MissingKernel(concat("device '", door.name, "' has no template for ", dtype_name(src.dtype()), " to ",
+  if (device_convert(interface, self, src, refusal)) return;
+  if (!interface.fallback.load(std::memory_order_relaxed)) {
+    throw MissingKernel(concat("device '", interface.name, "' has no template for ", dtype_name(src.dtype()), " to ",
                                dtype_name(self.dtype()), " copies", refusal.empty() ? "" : ": ", refusal,
                                "; its package must serve the formula \"copy\" in `pointwise`"),
-                        "copy", door.name, refusal);
+                        "copy", interface.name, refusal);
   }
-  count_fallback(door, "copy", self.device(), refusal);
+  count_fallback(interface, "copy", self.device(), refusal);
   const Tensor target = host_mirror(self);
   copy_strided(target, host_mirror(src));
   write_mirror(self, target);
@@ -76,9 +76,9 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
   if (nbytes == 0) return;
   const bool to_host = to.type <= kMeta, from_host = from.type <= kMeta;
   const Device lead = from_host ? to : from;
-  Door& door = started_door(lead.type);
+  DeviceInterface& interface = started_interface(lead.type);
   void* const stream = current_stream(lead);
-  if ((to_host || from_host) && door.memory->is_captured(lead.index, stream) &&
+  if ((to_host || from_host) && interface.memory->is_captured(lead.index, stream) &&
       !(non_blocking && is_pinned(to_host ? dst : src))) {
     raise_in_capture(lead, to_host ? "its values can be read on the host when the graph has been replayed"
                                    : "copy from the host before the capture, or with non_blocking=True from "
@@ -92,7 +92,7 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
   }
   const FaculaCopy copy{dst,   src, nbytes, to_host ? FACULA_HOST : to.index, from_host ? FACULA_HOST : from.index,
                         stream};
-  door.check(door.api.copy(door.api.context, &copy), lead.index, "copying memory failed");
+  interface.check(interface.api.copy(interface.api.context, &copy), lead.index, "copying memory failed");
   if (peers) {
     DeviceEvent done(from);
     done.record(stream);
@@ -115,18 +115,18 @@ void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
     if (self.is_cpu()) return copy_strided(self, src);
     return copy_within(self, src);
   }
-  if (on_door(self) && on_door(src) && self.device().type != src.device().type) {
+  if (on_interface(self) && on_interface(src) && self.device().type != src.device().type) {
     const Tensor middle = make_empty(src.sizes(), src.dtype());
     device_copy(middle, src, false);
     return device_copy(self, middle, false);
   }
-  if (src.is_cpu() && src.dtype() != self.dtype() && !door_of(self.device().type).supports(src.dtype())) {
+  if (src.is_cpu() && src.dtype() != self.dtype() && !interface_of(self.device().type).supports(src.dtype())) {
     const Tensor converted = make_empty(src.sizes(), self.dtype());
     copy_strided(converted, src);
     return device_copy(self, converted, non_blocking);
   }
   std::string refusal;
-  if (src.is_cpu() && src.numel() == 1 && door_convert(door_of(self.device().type), self, src, refusal)) return;
+  if (src.is_cpu() && src.numel() == 1 && device_convert(interface_of(self.device().type), self, src, refusal)) return;
   const Tensor moved = dense(src);
   const bool direct = same_layout(self, moved) && is_non_overlapping_and_dense(self.sizes(), self.strides());
   const Tensor landing =

@@ -171,17 +171,18 @@ class Arguments {
 // Marks a call for the vendor's profiler.
 class Range {
  public:
-  Range(const Door& door, const char* name) : door_(door), on_(door.profiling.load(std::memory_order_relaxed)) {
-    if (on_ && door.api.range_push != nullptr) door.api.range_push(door.api.context, name);
+  Range(const DeviceInterface& interface, const char* name)
+      : interface_(interface), on_(interface.profiling.load(std::memory_order_relaxed)) {
+    if (on_ && interface.api.range_push != nullptr) interface.api.range_push(interface.api.context, name);
   }
   ~Range() {
-    if (on_ && door_.api.range_pop != nullptr) door_.api.range_pop(door_.api.context);
+    if (on_ && interface_.api.range_pop != nullptr) interface_.api.range_pop(interface_.api.context);
   }
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
 
  private:
-  const Door& door_;
+  const DeviceInterface& interface_;
   bool on_;
 };
 
@@ -220,27 +221,28 @@ void put_result(const KernelArg& result, const FaculaValue& v) {
                                                                                      : Scalar(v.at.i);
       break;
     default:
-      raise(ErrorKind::Runtime, "internal error: a kernel's result of this type cannot come through the device door");
+      raise(ErrorKind::Runtime,
+            "internal error: a kernel's result of this type cannot come through the device interface");
   }
 }
 
 // Notes that what the device has for `op` did not take its arguments, and says so with the reason that was given.
-std::string note_refusal(Door& door, const char* op, const char* what) {
-  const std::string reason = take_door_error();
+std::string note_refusal(DeviceInterface& interface, const char* op, const char* what) {
+  const std::string reason = take_device_error();
   {
-    std::lock_guard lock(door.counting);
-    Door::Refusal& r = door.refusals[op];
+    std::lock_guard lock(interface.counting);
+    DeviceInterface::Refusal& r = interface.refusals[op];
     ++r.calls;
     if (r.reason.empty()) r.reason = reason;
   }
-  return concat("the ", what, " of device '", door.name, "' did not take these arguments (",
+  return concat("the ", what, " of device '", interface.name, "' did not take these arguments (",
                 reason.empty() ? "without a reason" : reason, ")");
 }
 
 // `refusal` becomes what the device's own kernel or template said that did not take the call; so below.
-bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
-                 Device device, std::string& refusal) {
-  const FaculaKernel kernel = door.kernels[op.number].load(std::memory_order_acquire);
+bool call_kernel(DeviceInterface& interface, const OperatorEntry& op, std::span<const KernelArg> args,
+                 const KernelArg& result, Device device, std::string& refusal) {
+  const FaculaKernel kernel = interface.kernels[op.number].load(std::memory_order_acquire);
   if (kernel == nullptr) return false;
   Arguments store(op.name, args);
   SmallVector<FaculaValue, 16> values;
@@ -255,25 +257,25 @@ bool call_kernel(Door& door, const OperatorEntry& op, std::span<const KernelArg>
                         current_stream(device),
                         device.index,
                         0};
-  Range range(door, op.name);
-  const int32_t status = kernel(door.api.context, &call);
+  Range range(interface, op.name);
+  const int32_t status = kernel(interface.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
-    refusal = note_refusal(door, op.name, "kernel");
+    refusal = note_refusal(interface, op.name, "kernel");
     return false;
   }
-  door.check(status, device.index, op.name);
+  interface.check(status, device.index, op.name);
   if (result.at != nullptr) put_result(result, answer);
   return true;
 }
 
-// Folds: `self` with the kept dims first.
-bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, Device device,
-               std::string& refusal) {
-  if (op.fold_dim == kNoFold || door.api.reduction == nullptr || op.outs != 1) return false;
+// Reductions: `self` with the kept dims first.
+bool call_reduction(DeviceInterface& interface, const OperatorEntry& op, std::span<const KernelArg> args, Device device,
+                    std::string& refusal) {
+  if (op.reduction_dim == kNoReduction || interface.api.reduction == nullptr || op.outs != 1) return false;
   const Tensor& self = at<Tensor>(args[0]);
   const Tensor& out = at<Tensor>(args.back());
   uint64_t reduced = 0;
-  const KernelArg& dim = args[static_cast<size_t>(op.fold_dim)];
+  const KernelArg& dim = args[static_cast<size_t>(op.reduction_dim)];
   if (dim.at != nullptr && dim.kind == Kind::Int) {
     reduced = self.dim() == 0 ? 0 : uint64_t{1} << wrap_dim(at<int64_t>(dim), self.dim());
   } else if (dim.at != nullptr && dim.kind == Kind::Ints && !at<IntList>(dim).empty()) {
@@ -284,23 +286,23 @@ bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> a
   if (out.numel() == 0) return true;
   DimVector sizes, strides, out_sizes, out_strides;
   const bool keeps = out.dim() == self.dim();
-  for (const bool folded : {false, true}) {
+  for (const bool taken : {false, true}) {
     for (size_t d = 0, o = 0; d < self.sizes().size(); ++d) {
-      const bool folds = (reduced >> d & 1u) != 0;
-      if (folds == folded) {
+      const bool reduces = (reduced >> d & 1u) != 0;
+      if (reduces == taken) {
         sizes.push_back(self.sizes()[d]);
         strides.push_back(self.strides()[d]);
-        if (!folds) {
+        if (!reduces) {
           out_sizes.push_back(out.sizes()[o]);
           out_strides.push_back(out.strides()[o]);
         }
       }
-      o += !folds || keeps;
+      o += !reduces || keeps;
     }
   }
   const FaculaTensor in_plain = plain(self, sizes, strides), out_plain = plain(out, out_sizes, out_strides);
   // an index says nothing of what is compared; sums and products are taken in the result's dtype
-  const ScalarType compute = op.fold_index ? self.dtype() : out.dtype();
+  const ScalarType compute = op.reduction_index ? self.dtype() : out.dtype();
   const FaculaReduction call{op.name,
                              &in_plain,
                              &out_plain,
@@ -309,13 +311,13 @@ bool call_fold(Door& door, const OperatorEntry& op, std::span<const KernelArg> a
                              device.index,
                              0,
                              current_stream(device)};
-  Range range(door, op.name);
-  const int32_t status = door.api.reduction(door.api.context, &call);
+  Range range(interface, op.name);
+  const int32_t status = interface.api.reduction(interface.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
-    refusal = note_refusal(door, op.name, "reduction template");
+    refusal = note_refusal(interface, op.name, "reduction template");
     return false;
   }
-  door.check(status, device.index, op.name);
+  interface.check(status, device.index, op.name);
   return true;
 }
 
@@ -358,9 +360,9 @@ Value host_value(const KernelArg& a) {
   __builtin_unreachable();
 }
 
-void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> args, const KernelArg& result,
-              Device device, const std::string& refusal) {
-  count_fallback(door, op.name, device, refusal);
+void call_cpu(DeviceInterface& interface, const OperatorEntry& op, std::span<const KernelArg> args,
+              const KernelArg& result, Device device, const std::string& refusal) {
+  count_fallback(interface, op.name, device, refusal);
   const size_t inputs = args.size() - static_cast<size_t>(op.outs);
   Stack stack;
   std::vector<Tensor> mirrors(inputs);
@@ -405,11 +407,13 @@ void call_cpu(Door& door, const OperatorEntry& op, std::span<const KernelArg> ar
 
 void call(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
   const Device device = device_of_call(args);
-  Door* const door = door_or_null(device.type);
+  DeviceInterface* const interface = interface_or_null(device.type);
   std::string refusal;
-  if (door != nullptr) {
-    door->start();
-    if (call_kernel(*door, op, args, result, device, refusal) || call_fold(*door, op, args, device, refusal)) return;
+  if (interface != nullptr) {
+    interface->start();
+    if (call_kernel(*interface, op, args, result, device, refusal) ||
+        call_reduction(*interface, op, args, device, refusal))
+      return;
   }
   if (op.decomposed != nullptr) {
     try {
@@ -424,27 +428,29 @@ void call(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg re
       refusal += concat("its decomposition does not serve them (", e.message(), ")");
     }
   }
-  if (door == nullptr || !door->fallback.load(std::memory_order_relaxed)) raise_missing_kernel(op, device, refusal);
-  call_cpu(*door, op, args, result, device, refusal);
+  if (interface == nullptr || !interface->fallback.load(std::memory_order_relaxed))
+    raise_missing_kernel(op, device, refusal);
+  call_cpu(*interface, op, args, result, device, refusal);
 }
 
 bool has_own_kernel(const OperatorEntry& op, DeviceType type) {
-  const Door* const door = door_or_null(type);
-  if (op.kernels[type] == nullptr || door == nullptr) return op.kernels[type] != nullptr;
-  const bool folds = op.fold_dim != kNoFold && door->api.reduction != nullptr;
-  const bool formula = op.kernels[type] != op.door && door->api.pointwise != nullptr;
-  return door->kernels[op.number].load(std::memory_order_acquire) != nullptr || folds || formula;
+  const DeviceInterface* const interface = interface_or_null(type);
+  if (op.kernels[type] == nullptr || interface == nullptr) return op.kernels[type] != nullptr;
+  const bool reduces = op.reduction_dim != kNoReduction && interface->api.reduction != nullptr;
+  const bool formula = op.kernels[type] != op.interface_kernel && interface->api.pointwise != nullptr;
+  return interface->kernels[op.number].load(std::memory_order_acquire) != nullptr || reduces || formula;
 }
 
 AnyFn missing_kernel(const OperatorEntry& op, Device device) {
-  Door* const door = door_or_null(device.type);
-  const bool served = op.decomposed != nullptr || (door != nullptr && door->fallback.load(std::memory_order_relaxed));
-  if (op.door == nullptr || !served) raise_missing_kernel(op, device);
-  return op.door;
+  DeviceInterface* const interface = interface_or_null(device.type);
+  const bool served =
+      op.decomposed != nullptr || (interface != nullptr && interface->fallback.load(std::memory_order_relaxed));
+  if (op.interface_kernel == nullptr || !served) raise_missing_kernel(op, device);
+  return op.interface_kernel;
 }
 
 ScalarType widest_float(std::optional<Device> device) {
-  const Door* const d = device ? door_or_null(device->type) : nullptr;
+  const DeviceInterface* const d = device ? interface_or_null(device->type) : nullptr;
   if (d == nullptr) return ScalarType::Float64;
   for (const ScalarType t : {ScalarType::Float64, ScalarType::Float32, ScalarType::BFloat16}) {
     if (d->supports(t)) return t;
@@ -452,12 +458,12 @@ ScalarType widest_float(std::optional<Device> device) {
   return ScalarType::Float16;
 }
 
-[[maybe_unused]] const bool installed = (door_roles = {call, missing_kernel, has_own_kernel, widest_float}, true);
+[[maybe_unused]] const bool installed = (device_operators = {call, missing_kernel, has_own_kernel, widest_float}, true);
 
-bool run_template(Door& door, const char* name, const char* variant, uint32_t masks,
+bool run_template(DeviceInterface& interface, const char* name, const char* variant, uint32_t masks,
                   std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, ScalarType compute,
                   const LoopArgs& args, std::string& refusal) {
-  if (door.api.pointwise == nullptr) return false;
+  if (interface.api.pointwise == nullptr) return false;
   const Tensor& lead = *outs[0];
   const Device device = lead.device();
   FaculaTensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
@@ -495,42 +501,43 @@ bool run_template(Door& door, const char* name, const char* variant, uint32_t ma
                              masks,
                              device.index,
                              current_stream(device)};
-  Range range(door, name);
-  const int32_t status = door.api.pointwise(door.api.context, &call);
+  Range range(interface, name);
+  const int32_t status = interface.api.pointwise(interface.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
-    refusal = note_refusal(door, name, "pointwise template");
+    refusal = note_refusal(interface, name, "pointwise template");
     return false;
   }
-  door.check(status, device.index, name);
+  interface.check(status, device.index, name);
   return true;
 }
 
 }  // namespace
 
-void count_fallback(Door& door, const char* op, Device device, const std::string& refusal) {
-  if (door.memory->is_captured(device.index, current_stream(device))) {
+void count_fallback(DeviceInterface& interface, const char* op, Device device, const std::string& refusal) {
+  if (interface.memory->is_captured(device.index, current_stream(device))) {
     const std::string why = refusal.empty() ? "() has no kernel there" : concat("(): ", refusal);
     raise_in_capture(device, concat(op, why, ", and the CPU's work is not recorded").c_str());
   }
-  std::lock_guard lock(door.counting);
-  ++door.fallbacks[op];
+  std::lock_guard lock(interface.counting);
+  ++interface.fallbacks[op];
 }
 
-bool door_convert(Door& door, const Tensor& out, const Tensor& in, std::string& refusal) {
+bool device_convert(DeviceInterface& interface, const Tensor& out, const Tensor& in, std::string& refusal) {
   const ScalarType compute = compute_type(category(in.dtype()) >= category(out.dtype()) ? in.dtype() : out.dtype());
   const Tensor* const ins[] = {&in};
   const Tensor* const outs[] = {&out};
-  return run_template(door, "copy", "", 0, ins, outs, compute, LoopArgs{}, refusal);
+  return run_template(interface, "copy", "", 0, ins, outs, compute, LoopArgs{}, refusal);
 }
 
-void door_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
-                    ScalarType compute, LoopArgs args) {
+void device_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
+                      ScalarType compute, LoopArgs args) {
   if (outs[0]->numel() == 0) return;
-  Door& door = started_door(outs[0]->device().type);
+  DeviceInterface& interface = started_interface(outs[0]->device().type);
   std::string refusal;
-  if (run_template(door, op.entry->name, op.variant, op.masks, inputs, outs, compute, args, refusal)) return;
-  if (!door.fallback.load(std::memory_order_relaxed)) raise_missing_kernel(*op.entry, Device{door.type, -1}, refusal);
-  count_fallback(door, op.entry->name, outs[0]->device(), refusal);
+  if (run_template(interface, op.entry->name, op.variant, op.masks, inputs, outs, compute, args, refusal)) return;
+  if (!interface.fallback.load(std::memory_order_relaxed))
+    raise_missing_kernel(*op.entry, Device{interface.type, -1}, refusal);
+  count_fallback(interface, op.entry->name, outs[0]->device(), refusal);
   Tensor ins[kMaxPointwiseOperands], results[kMaxPointwiseOperands];
   const Tensor* in_ptrs[kMaxPointwiseOperands];
   const Tensor* out_ptrs[kMaxPointwiseOperands];

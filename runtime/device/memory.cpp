@@ -8,8 +8,8 @@
 namespace facula {
 
 DeviceMemory::Pool& DeviceMemory::pool(int index) {
-  FACULA_CHECK(index >= 0 && index < std::ssize(pools_), Runtime, "device '", door_.name, "' has no memory of number ",
-               index);
+  FACULA_CHECK(index >= 0 && index < std::ssize(pools_), Runtime, "device '", interface_.name,
+               "' has no memory of number ", index);
   std::atomic<Pool*>& slot = pools_[index];
   if (Pool* const p = slot.load(std::memory_order_acquire); p != nullptr) [[likely]]
     return *p;
@@ -27,13 +27,13 @@ static bool is_wanted(const char* variable, bool otherwise) {
 // FACULA_DEVICE_CACHE=0: each block is the vendor's own, so that tools that watch its memory see where one ends.
 bool DeviceMemory::caching() const {
   static const bool wanted = is_wanted("FACULA_DEVICE_CACHE", true);
-  return wanted && door_.has(FACULA_CACHING);
+  return wanted && interface_.has(FACULA_CACHING);
 }
 
 // FACULA_DEVICE_EXPANDABLE=1: memory is mapped behind addresses where it is wanted, for less of it in pieces.
 bool DeviceMemory::expandable() const {
   static const bool wanted = is_wanted("FACULA_DEVICE_EXPANDABLE", false);
-  return wanted && caching() && door_.api.reserve != nullptr;
+  return wanted && caching() && interface_.api.reserve != nullptr;
 }
 
 // Blocks that other streams used come back when their events have passed.
@@ -77,7 +77,8 @@ void DeviceMemory::release(Pool& pool, Device device) {
   }
   int64_t bytes = 0;
   for (const Blocks::Piece& piece : pieces) {
-    door_.ignore(door_.api.deallocate(door_.api.context, device.index, piece.data, piece.size, piece.stream));
+    interface_.ignore(
+        interface_.api.deallocate(interface_.api.context, device.index, piece.data, piece.size, piece.stream));
     bytes += static_cast<int64_t>(piece.size);
   }
   {
@@ -107,8 +108,9 @@ void DeviceMemory::unmap(Pool& pool, Device device) {
       for (auto& [block, left] : whole) {
         const size_t chunk = Blocks::chunk_of(block->small);
         while (left > 0) {
-          const int32_t status = door_.api.unmap(door_.api.context, device.index, block->data + left - chunk, chunk);
-          door_.ignore(status);
+          const int32_t status =
+              interface_.api.unmap(interface_.api.context, device.index, block->data + left - chunk, chunk);
+          interface_.ignore(status);
           if (status != FACULA_OK) break;
           left -= chunk;
         }
@@ -138,9 +140,9 @@ static void count_reserved(DeviceMemoryStats& stats, size_t more) {
 
 Block* DeviceMemory::piece(Pool& p, Device d, size_t bytes, size_t size, const Arena& arena) {
   void* data = nullptr;
-  const int32_t status = door_.api.allocate(door_.api.context, d.index, bytes, arena.stream, &data);
+  const int32_t status = interface_.api.allocate(interface_.api.context, d.index, bytes, arena.stream, &data);
   if (status == FACULA_OUT_OF_MEMORY || (status == FACULA_OK && data == nullptr)) return nullptr;
-  door_.check(status, d.index, "allocating memory failed");
+  interface_.check(status, d.index, "allocating memory failed");
   std::lock_guard lock(p.mutex);
   Block* const block = p.blocks.add(data, bytes, size, arena);
   FACULA_CHECK(block != nullptr, Runtime, "device '", to_string(d), "' gave memory that is in use: its ",
@@ -154,8 +156,8 @@ bool DeviceMemory::reserve(Pool& p, Device d, size_t size, const Arena& arena) {
   if (size > p.largest_range.load(std::memory_order_relaxed)) return false;
   void* data = nullptr;
   size_t bytes = 0;
-  const int32_t status = door_.api.reserve(door_.api.context, d.index, &data, &bytes);
-  door_.ignore(status);
+  const int32_t status = interface_.api.reserve(interface_.api.context, d.index, &data, &bytes);
+  interface_.ignore(status);
   const size_t chunk = Blocks::chunk_of(false);
   bytes = bytes / chunk * chunk;
   if (status != FACULA_OK || data == nullptr) return false;
@@ -183,7 +185,7 @@ Block* DeviceMemory::mapped(Pool& p, Device d, size_t size, const Arena& arena) 
     size_t done = 0;
     int32_t status = FACULA_OK;
     while (done < hole->size && status == FACULA_OK) {
-      status = door_.api.map(door_.api.context, d.index, hole->data + done, chunk);
+      status = interface_.api.map(interface_.api.context, d.index, hole->data + done, chunk);
       if (status == FACULA_OK) done += chunk;
     }
     {
@@ -192,7 +194,7 @@ Block* DeviceMemory::mapped(Pool& p, Device d, size_t size, const Arena& arena) 
       p.blocks.mapped(hole, done);
     }
     if (status == FACULA_OUT_OF_MEMORY) return nullptr;
-    door_.check(status, d.index, "mapping memory failed");
+    interface_.check(status, d.index, "mapping memory failed");
   }
 }
 
@@ -225,7 +227,7 @@ Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const 
     if (block == nullptr) block = piece(p, d, size, size, arena);  // without a rest to share
   }
   if (block != nullptr) return block;
-  const std::string why = take_door_error();
+  const std::string why = take_device_error();
   const DeviceMemoryStats s = stats(d.index);
   raise(ErrorKind::OutOfMemory, to_string(d), " is out of memory: ", nbytes, " bytes were asked for, ", s.allocated,
         " are in use by tensors, ", s.reserved - s.allocated, " are kept for reuse, at most ", s.largest_free,
@@ -233,7 +235,7 @@ Block* DeviceMemory::fresh(Pool& p, Device d, size_t nbytes, size_t size, const 
 }
 
 void* DeviceMemory::allocate(size_t nbytes, Device device) {
-  door_.start();
+  interface_.start();
   const Device d = resolved(device);
   Pool& p = pool(d.index);
   Arena arena{current_stream(d), 0};
@@ -260,7 +262,7 @@ void* DeviceMemory::allocate(size_t nbytes, Device device) {
 }
 
 void DeviceMemory::deallocate(void* data, size_t, Device device) noexcept {
-  if (data == nullptr || door_.forked.load(std::memory_order_relaxed)) return;  // the parent's memory
+  if (data == nullptr || interface_.forked.load(std::memory_order_relaxed)) return;  // the parent's memory
   try {
     Pool& p = pool(device.index);
     Block* block = nullptr;
@@ -307,7 +309,7 @@ void DeviceMemory::retire(Pool& p, Device device, Block* block, const std::vecto
     p.stats.reserved -= static_cast<int64_t>(size);
     p.blocks.forget(block);  // before its address can come again
   }
-  door_.ignore(door_.api.deallocate(door_.api.context, device.index, data, size, stream));
+  interface_.ignore(interface_.api.deallocate(interface_.api.context, device.index, data, size, stream));
 }
 
 void DeviceMemory::copy(void* dst, const void* src, size_t nbytes, Device device) {
@@ -369,7 +371,7 @@ void raise_in_capture(Device device, const char* what) {
         ", which records the work and does not run it: ", what);
 }
 void DeviceMemory::destroy_graph(Device device, uint64_t graph) {
-  if (door_.forked.load(std::memory_order_relaxed)) return;  // the parent's
+  if (interface_.forked.load(std::memory_order_relaxed)) return;  // the parent's
   Pool& p = pool(device.index);
   {
     std::lock_guard lock(p.mutex);
@@ -382,8 +384,8 @@ void DeviceMemory::empty_cache() {
   for (size_t i = 0; i < std::size(pools_); ++i) {
     Pool* const p = pools_[i].load(std::memory_order_acquire);
     if (p == nullptr) continue;
-    door_.start();
-    release(*p, Device{door_.type, static_cast<int8_t>(i)});
+    interface_.start();
+    release(*p, Device{interface_.type, static_cast<int8_t>(i)});
   }
 }
 
@@ -406,7 +408,7 @@ void DeviceMemory::reset_peak(int index) {
 namespace {
 
 struct Pinned {
-  Door* door;
+  DeviceInterface* interface;
   char* data;
   size_t nbytes;
   struct Use {
@@ -440,23 +442,24 @@ void release_pinned(void* context) {
     t.by_start.erase(p->data);
   }
   // A graph reads it at each replay, and nobody says when the last one was: it stays.
-  if (p->in_graphs || p->door->forked.load(std::memory_order_relaxed)) return;
+  if (p->in_graphs || p->interface->forked.load(std::memory_order_relaxed)) return;
   try {
     for (const Pinned::Use& use : p->uses) use.last->synchronize();
   } catch (...) {
   }
-  p->door->ignore(p->door->api.unpin(p->door->api.context, p->data, p->nbytes));
+  p->interface->ignore(p->interface->api.unpin(p->interface->api.context, p->data, p->nbytes));
 }
 
 }  // namespace
 
-Storage allocate_pinned(Door& door, size_t nbytes) {
-  door.start();
-  FACULA_CHECK(door.api.pin != nullptr, NotImplemented, "pin_memory(): device '", door.name, "' pins no host memory");
-  auto p = std::make_unique<Pinned>(Pinned{&door, nullptr, std::max<size_t>(nbytes, 1), {}});
+Storage allocate_pinned(DeviceInterface& interface, size_t nbytes) {
+  interface.start();
+  FACULA_CHECK(interface.api.pin != nullptr, NotImplemented, "pin_memory(): device '", interface.name,
+               "' pins no host memory");
+  auto p = std::make_unique<Pinned>(Pinned{&interface, nullptr, std::max<size_t>(nbytes, 1), {}});
   void* data = nullptr;
-  door.check(door.api.pin(door.api.context, p->nbytes, &data), -1, "pinning host memory failed");
-  FACULA_CHECK(data != nullptr, OutOfMemory, "pin_memory(): device '", door.name, "' has no memory for ", nbytes,
+  interface.check(interface.api.pin(interface.api.context, p->nbytes, &data), -1, "pinning host memory failed");
+  FACULA_CHECK(data != nullptr, OutOfMemory, "pin_memory(): device '", interface.name, "' has no memory for ", nbytes,
                " bytes");
   p->data = static_cast<char*>(data);
   {
@@ -475,7 +478,7 @@ bool is_pinned(const void* data) {
 }
 
 bool use_pinned(const void* data, Device device, void* stream) {
-  const bool captured = door_of(device.type).memory->is_captured(device.index, stream);
+  const bool captured = interface_of(device.type).memory->is_captured(device.index, stream);
   PinnedTable& t = pinned_table();
   Pinned* p = nullptr;
   Pinned::Use use{stream, nullptr};

@@ -8,7 +8,7 @@
 
 #include "runtime/core/allocator.h"
 #include "runtime/device/blocks.h"
-#include "runtime/device/door.h"
+#include "runtime/device/interface.h"
 
 namespace facula {
 
@@ -19,7 +19,7 @@ struct DeviceMemoryStats {  // bytes, then numbers of calls
 
 class DeviceMemory final : public Allocator {
  public:
-  explicit DeviceMemory(Door& door) : door_(door) {}
+  explicit DeviceMemory(DeviceInterface& interface) : interface_(interface) {}
   void* allocate(size_t nbytes, Device device) override;
   void deallocate(void* data, size_t nbytes, Device device) noexcept override;
   void copy(void* dst, const void* src, size_t nbytes, Device device) override;
@@ -83,17 +83,17 @@ class DeviceMemory final : public Allocator {
   static uint64_t graph_of(const Pool& pool, void* stream);
   std::atomic<int> captures_{0};  // going on
 
-  Door& door_;
+  DeviceInterface& interface_;
   std::mutex making_;
   std::atomic<Pool*> pools_[kMostDevices] =
-      {};  // by index, made when first asked for; they live for ever, as the Door does
+      {};  // by index, made when first asked for; they live for ever, as the DeviceInterface does
 };
 
 // Raises for what a graph cannot record; `what` ends the sentence.
 [[noreturn]] void raise_in_capture(Device device, const char* what);
 
-// Page-locked host memory of `door`'s making; freed when copies from and to it have been done.
-FACULA_API Storage allocate_pinned(Door& door, size_t nbytes);
+// Page-locked host memory of `interface`'s making; freed when copies from and to it have been done.
+FACULA_API Storage allocate_pinned(DeviceInterface& interface, size_t nbytes);
 FACULA_API bool is_pinned(const void* data);
 // A copy on `stream` uses the memory; false when it is not pinned.
 bool use_pinned(const void* data, Device device, void* stream);

@@ -1,7 +1,7 @@
 // The current device and stream of each thread, stream pools, events.
 #include <map>
 
-#include "runtime/device/door.h"
+#include "runtime/device/interface.h"
 #include "runtime/device/memory.h"
 
 namespace facula {
@@ -40,7 +40,7 @@ void set_current_index(DeviceType type, int index) {
 Device resolved(Device device) {
   if (device.type <= kMeta) return Device{device.type, -1};
   if (device.index < 0) device.index = tls_current.index[device.type];
-  if (Door* const d = door_or_null(device.type); d != nullptr) {
+  if (DeviceInterface* const d = interface_or_null(device.type); d != nullptr) {
     const int n = d->count();
     if (n == 0 && d->api.properties != nullptr) {  // the vendor knows why
       FaculaProperties none{};
@@ -65,7 +65,7 @@ void set_current_stream(Device device, void* stream) {
 }
 
 void* make_stream(Device device, int priority) {
-  Door& d = started_door(device.type);
+  DeviceInterface& d = started_interface(device.type);
   FACULA_CHECK(d.has_streams(), NotImplemented, "device '", d.name, "' has one stream only, the default one");
   device = resolved(device);
   void* stream = nullptr;
@@ -88,7 +88,7 @@ void* pooled_stream(Device device, int priority) {
 }
 
 void synchronize(Device device) {
-  Door& d = started_door(device.type);
+  DeviceInterface& d = started_interface(device.type);
   device = resolved(device);
   if (d.api.synchronize_device == nullptr) return;
   if (d.memory->is_captured(device.index)) raise_in_capture(device, "wait for the device when the capture has ended");
@@ -96,7 +96,7 @@ void synchronize(Device device) {
 }
 
 void synchronize_stream(Device device, void* stream) {
-  Door& d = started_door(device.type);
+  DeviceInterface& d = started_interface(device.type);
   if (!d.has_streams()) return;
   if (d.memory->is_captured(device.index, stream)) {
     raise_in_capture(device, "wait for the stream when the capture has ended");
@@ -105,7 +105,7 @@ void synchronize_stream(Device device, void* stream) {
 }
 
 DeviceEvent::DeviceEvent(Device device, bool timing) : device_(resolved(device)) {
-  Door& d = started_door(device.type);
+  DeviceInterface& d = started_interface(device.type);
   if (!d.has_streams()) return;
   if (!timing) {
     Pools& p = pools();
@@ -123,7 +123,7 @@ DeviceEvent::DeviceEvent(Device device, bool timing) : device_(resolved(device))
 
 DeviceEvent::~DeviceEvent() {
   if (event_ == nullptr) return;
-  Door& d = *door_or_null(device_.type);
+  DeviceInterface& d = *interface_or_null(device_.type);
   if (d.forked.load(std::memory_order_relaxed)) return;
   if (timing_) {
     d.ignore(d.api.destroy_event(d.api.context, device_.index, event_));
@@ -135,13 +135,13 @@ DeviceEvent::~DeviceEvent() {
 }
 
 void DeviceEvent::record(void* stream) {
-  Door& d = started_door(device_.type);
+  DeviceInterface& d = started_interface(device_.type);
   if (event_ == nullptr) return;
   captured_ = d.memory->is_captured(device_.index, stream);
   d.check(d.api.record_event(d.api.context, device_.index, event_, stream), device_.index, "recording an event failed");
 }
 void DeviceEvent::wait(Device device, void* stream) const {
-  Door& d = started_door(device_.type);
+  DeviceInterface& d = started_interface(device_.type);
   if (event_ == nullptr) return;
   d.check(d.api.wait_event(d.api.context, device.index, event_, stream), device.index, "waiting for an event failed");
 }
@@ -150,7 +150,7 @@ void DeviceEvent::refuse_captured() const {
                ", and nothing tells when that has run; record it outside of the capture");
 }
 bool DeviceEvent::done() const {
-  Door& d = started_door(device_.type);
+  DeviceInterface& d = started_interface(device_.type);
   if (event_ == nullptr) return true;
   refuse_captured();
   const int32_t status = d.api.query_event(d.api.context, device_.index, event_);
@@ -159,13 +159,13 @@ bool DeviceEvent::done() const {
   return true;
 }
 void DeviceEvent::synchronize() const {
-  Door& d = started_door(device_.type);
+  DeviceInterface& d = started_interface(device_.type);
   if (event_ == nullptr) return;
   refuse_captured();
   d.check(d.api.synchronize_event(d.api.context, device_.index, event_), device_.index, "work on the device failed");
 }
 double DeviceEvent::elapsed_to(const DeviceEvent& end) const {
-  Door& d = started_door(device_.type);
+  DeviceInterface& d = started_interface(device_.type);
   FACULA_CHECK(timing_ && end.timing_ && d.api.elapsed != nullptr, Runtime,
                "elapsed_time(): both events need enable_timing=True");
   FACULA_CHECK(device_ == end.device_, Runtime, "elapsed_time(): the events are of ", to_string(device_), " and ",

@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "runtime/dispatch/roles.h"
+#include "runtime/dispatch/core_operators.h"
 
 namespace facula {
 
@@ -45,13 +45,13 @@ bool is_shown() { return (thread_state().included & ~thread_state().excluded & k
 
 Tensor kept_cast(const Tensor& t, ScalarType to) {
   State& s = state();
-  const bool kept = s.cache && s.depth > 0 && t.requires_grad() && engine_roles().is_leaf(t) && !t.is_view() &&
+  const bool kept = s.cache && s.depth > 0 && t.requires_grad() && core_operators().is_leaf(t) && !t.is_view() &&
                     !thread_state().inference && !thread_state().forward_mode;
-  if (!kept) return engine_roles().cast(t, to, t.device());
+  if (!kept) return core_operators().cast(t, to, t.device());
   Kept& k = s.kept[t.impl()];
   const bool good = k.cast.defined() && k.dtype == to && k.storage == t.storage() && k.version == t.version() &&
                     (k.cast.requires_grad() || !GradMode::enabled());
-  if (!good) k = {t, t.storage(), t.version(), to, engine_roles().cast(t, to, t.device())};
+  if (!good) k = {t, t.storage(), t.version(), to, core_operators().cast(t, to, t.device())};
   return k.cast;
 }
 
@@ -135,7 +135,7 @@ bool CastPlan::eligible(const Tensor& t) const {
 Tensor CastPlan::cast(const Tensor& t) const {
   if (!eligible(t) || t.dtype() == to_) return t;
   if (policy_ == CastPolicy::Lower && t.dtype() == ScalarType::Float32) return kept_cast(t, to_);
-  return engine_roles().cast(t, to_, t.device());
+  return core_operators().cast(t, to_, t.device());
 }
 
 }  // namespace facula

@@ -1,4 +1,4 @@
-// A decomposition in the place of a kernel of the door that has declined a call: it gets the kernel's
+// A decomposition in the place of a kernel of a package's device that has declined a call: it gets the kernel's
 // arguments, and its results go where the kernel's would.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "runtime/dispatch/roles.h"
+#include "runtime/dispatch/core_operators.h"
 #include "runtime/dispatch/thunk.h"
 
 namespace facula {
@@ -37,7 +37,7 @@ struct FromKernelArg<std::optional<T>> {
 inline void put_decomposed(const KernelArg& out, const Tensor& value) {
   const Tensor& to = *static_cast<const Tensor*>(out.at);
   // what a mask leaves out is empty here, and anything in a decomposition
-  if (to.numel() != 0) engine_roles().copy_into(to, value);
+  if (to.numel() != 0) core_operators().copy_into(to, value);
 }
 
 }  // namespace detail

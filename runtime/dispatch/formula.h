@@ -164,6 +164,6 @@ inline ScalarType number_result_dtype(const Tensor& t, const Scalar& number) {
 inline double ten_to(int64_t n) { return std::pow(10.0, static_cast<double>(n)); }
 inline bool grad_enabled() { return GradMode::enabled(); }
 // float64 where the device has it, else the widest of what it has: for what wants more than the result's digits.
-inline ScalarType widest_float(std::optional<Device> device) { return door_roles.widest_float(device); }
+inline ScalarType widest_float(std::optional<Device> device) { return device_operators.widest_float(device); }
 
 }  // namespace facula

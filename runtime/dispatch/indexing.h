@@ -20,7 +20,7 @@ struct Item {
 };
 
 // Set by aten/indexing.cpp.
-struct Roles {
+struct Operators {
   // x[i] and x[start:stop:step] along one dim; unset bounds mean the whole range.
   Tensor (*select)(const Tensor& self, int64_t dim, int64_t index) = nullptr;
   Tensor (*slice)(const Tensor& self, int64_t dim, int64_t start, int64_t stop, int64_t step) = nullptr;
@@ -28,6 +28,6 @@ struct Roles {
   // `value` broadcasts to the selection and is converted to self's dtype.
   void (*set)(const Tensor& self, std::span<const Item> items, const Tensor& value) = nullptr;
 };
-extern FACULA_API constinit Roles roles;
+extern FACULA_API constinit Operators operators;
 
 }  // namespace facula::indexing

@@ -59,7 +59,7 @@ void raise_missing_kernel(const OperatorEntry& op, Device device, const std::str
                "tensors with data");
   std::string have;
   for (int type = 0; type < kMaxDeviceTypes; ++type) {
-    if (type == device.type || !door_roles.has_own_kernel(op, static_cast<DeviceType>(type))) continue;
+    if (type == device.type || !device_operators.has_own_kernel(op, static_cast<DeviceType>(type))) continue;
     if (!have.empty()) have += ", ";
     have += device_type_name(static_cast<DeviceType>(type));
   }

@@ -12,7 +12,7 @@ namespace facula {
 
 enum class Variant : uint8_t { Functional, InPlace, Out };
 inline constexpr int kNumVariants = 3;
-inline constexpr int8_t kNoFold = -1;
+inline constexpr int8_t kNoReduction = -1;
 
 using AnyFn = void (*)();  // cast back to the operator's own type by generated code
 
@@ -28,15 +28,15 @@ struct OperatorEntry {
   AnyFn kernels[kMaxDeviceTypes] = {};          // by device type
   AnyFn layers[kNumVariants][kNumLayers] = {};  // by variant and layer
   LayerSet layer_mask[kNumVariants] = {};       // layers that have a function
-  // Of operators with kernels, for devices of the door; see dispatch/thunk.h.
-  AnyFn door = nullptr;           // a kernel that hands its arguments on as a list
-  AnyFn device_kernel = nullptr;  // what such a device has without a kernel of its own
-  uint32_t writes = 0;            // bit i: argument i is written to
-  int8_t outs = 0;                // the last arguments of the kernel, its results
-  int8_t fold_dim = kNoFold;      // the argument that says which dims a fold takes away
-  bool fold_index = false;        // the fold gives the place of an element
-  uint32_t number = 0;            // place among all operators
-  // The decomposition of an operator with kernels, called as a kernel of the door is.
+  // Of operators with kernels, for devices of packages; see dispatch/thunk.h.
+  AnyFn interface_kernel = nullptr;     // a kernel that hands its arguments on as a list
+  AnyFn device_kernel = nullptr;        // what such a device has without a kernel of its own
+  uint32_t writes = 0;                  // bit i: argument i is written to
+  int8_t outs = 0;                      // the last arguments of the kernel, its results
+  int8_t reduction_dim = kNoReduction;  // the argument that says which dims a reduction takes away
+  bool reduction_index = false;         // the reduction gives the place of an element
+  uint32_t number = 0;                  // place among all operators
+  // The decomposition of an operator with kernels, called as a kernel of a package's device is.
   void (*decomposed)(std::span<const KernelArg> args, const KernelArg& result) = nullptr;
   CastPolicy autocast[kMaxDeviceTypes] = {};      // by device type
   CastPolicy autocast_device = CastPolicy::None;  // of a device that says nothing else
@@ -51,9 +51,9 @@ FACULA_API std::span<OperatorEntry* const> all_operators();
 [[noreturn]] FACULA_API void raise_missing_kernel(const OperatorEntry& op, Device device,
                                                   const std::string& refusal = {});
 
-// What dispatch needs of devices of the door; set by runtime/device.
-struct DoorRoles {
-  // Runs a vendor's kernel, the operator's fold or the CPU's. `result` is where a number goes that the operator
+// What dispatch needs of devices of packages; set by runtime/device.
+struct DeviceOperators {
+  // Runs a vendor's kernel, the operator's reduction or the CPU's. `result` is where a number goes that the operator
   // returns.
   void (*call)(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) = nullptr;
   // The way through the CPU where the device allows it; else raises.
@@ -64,7 +64,7 @@ struct DoorRoles {
   };
   ScalarType (*widest_float)(std::optional<Device> device) = nullptr;
 };
-extern FACULA_API constinit DoorRoles door_roles;
+extern FACULA_API constinit DeviceOperators device_operators;
 
 // Layers to pass for inputs whose layers were OR-ed together.
 inline LayerSet active_layers(LayerSet from_inputs) {
@@ -77,7 +77,7 @@ template <typename Fn>
 Fn kernel_for(const OperatorEntry& op, Device device) {
   AnyFn fn = op.kernels[device.type];
   if (fn == nullptr) [[unlikely]]
-    fn = door_roles.missing_kernel(op, device);
+    fn = device_operators.missing_kernel(op, device);
   return reinterpret_cast<Fn>(fn);
 }
 

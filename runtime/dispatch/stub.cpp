@@ -75,7 +75,7 @@ Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::ini
 void finish_out(const Tensor& out, const Tensor& target) {
   const HalfWritten half(out);
   if (!target.is_same(out) && !out.is_meta()) {
-    if (!out.is_cpu() || !target.is_cpu()) return engine_roles().copy_into(out, target);  // marks the write itself
+    if (!out.is_cpu() || !target.is_cpu()) return core_operators().copy_into(out, target);  // marks the write itself
     copy_strided(out, target);
   }
   out.bump_version();
@@ -96,7 +96,7 @@ void write_inplace(const Tensor& self, const Tensor& result, const char* op) {
   FACULA_CHECK(result.sizes() == self.sizes(), Runtime, op, "_(): self is ", shape_string(self.sizes()),
                " and the result ", shape_string(result.sizes()), "; an in-place form cannot change the shape, use ", op,
                "()");
-  engine_roles().copy_into(self, result);
+  core_operators().copy_into(self, result);
 }
 
 void write_out(const Tensor& out, const Tensor& result, const char* op) {

@@ -9,7 +9,7 @@
 #include "runtime/dispatch/decomposed.h"
 #include "runtime/dispatch/formula.h"
 #include "runtime/dispatch/registry.h"
-#include "runtime/dispatch/roles.h"
+#include "runtime/dispatch/core_operators.h"
 #include "runtime/dispatch/thunk.h"
 #include "runtime/iterate/pointwise.h"
 #include "runtime/iterate/strided.h"
@@ -78,7 +78,7 @@ FACULA_API void write_out(const Tensor& out, const Tensor& result, const char* o
 // A composite's in-place form writes the result over `self`, which its backward may need as it was.
 inline Tensor kept(const Tensor& self, LayerSet layers) {
   const bool recorded = tls_state.grad_enabled && (active_layers(layers) & layer_bit(Layer::Autograd)) != 0;
-  return recorded ? engine_roles().clone(self) : self;
+  return recorded ? core_operators().clone(self) : self;
 }
 
 namespace detail {

@@ -59,17 +59,17 @@ KernelArg kernel_arg(const std::optional<T>& v) {
 }  // namespace detail
 
 template <OperatorEntry* Entry, typename Fn>
-struct DoorThunk;
+struct InterfaceThunk;
 template <OperatorEntry* Entry, typename R, typename... Args>
-struct DoorThunk<Entry, R (*)(Args...)> {
+struct InterfaceThunk<Entry, R (*)(Args...)> {
   static R call(Args... args) {
     const KernelArg list[] = {detail::kernel_arg(args)..., KernelArg{}};
     const std::span<const KernelArg> given(list, sizeof...(Args));
     if constexpr (std::is_void_v<R>) {
-      door_roles.call(*Entry, given, KernelArg{});
+      device_operators.call(*Entry, given, KernelArg{});
     } else {
       R result{};
-      door_roles.call(*Entry, given, detail::kernel_arg(result));
+      device_operators.call(*Entry, given, detail::kernel_arg(result));
       return result;
     }
   }

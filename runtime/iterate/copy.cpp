@@ -85,7 +85,7 @@ void move_rows(const StridedPlan& plan, size_t itemsize) {
   // Pieces and short rows end before the memory's own foresight has begun: what is read next is fetched.
   const int64_t next = plan.sizes.size() > 1 ? plan.strides[1][1] : 0;
   parallel_for(0, plan.numel, kGrain, [&](int64_t begin, int64_t end) {
-    detail::walk_rows(plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
+    detail::for_each_row(plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
       if (!stream || !whole_lines(p[0])) {
         move(p[0], s[0], p[1], s[1], n);
         return;

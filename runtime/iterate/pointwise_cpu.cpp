@@ -24,7 +24,7 @@ struct Operand {
   bool converts() const { return dtype != want; }
 };
 
-struct Walk {
+struct StridedIterator {
   StridedPlan plan;
   BoxGrid grid;
   Operand operands[kMax];
@@ -234,29 +234,29 @@ void pointwise_cpu(const PointwiseOp& op, PointwiseLoop loop, ScalarType compute
   if (outs[0]->numel() == 0) return;
   const ScalarType produced = produced_type(op, compute);
   const Tensor* tensors[kMax];
-  Walk walk;
-  walk.outs = static_cast<int>(outs.size());
-  walk.count = static_cast<int>(outs.size() + inputs.size());
-  walk.loop = loop;
-  walk.args = &args;
-  for (int k = 0; k < walk.count; ++k) {
-    const bool is_out = k < walk.outs;
-    const size_t i = static_cast<size_t>(is_out ? k : k - walk.outs);
+  StridedIterator it;
+  it.outs = static_cast<int>(outs.size());
+  it.count = static_cast<int>(outs.size() + inputs.size());
+  it.loop = loop;
+  it.args = &args;
+  for (int k = 0; k < it.count; ++k) {
+    const bool is_out = k < it.outs;
+    const size_t i = static_cast<size_t>(is_out ? k : k - it.outs);
     const Tensor& t = is_out ? *outs[i] : *inputs[i];
     tensors[k] = &t;
-    Operand& o = walk.operands[k];
+    Operand& o = it.operands[k];
     o.dtype = t.dtype();
     o.want = is_out ? produced : op.masks >> i & 1u ? ScalarType::Bool : compute;
     o.item = static_cast<int64_t>(itemsize(o.dtype));
     o.want_item = static_cast<int64_t>(itemsize(o.want));
   }
-  walk.plan = make_plan(outs[0]->sizes(), std::span<const Tensor* const>(tensors, static_cast<size_t>(walk.count)));
-  walk.prepare();
-  const int64_t grain = std::max<int64_t>(1, kGrain / walk.box_numel);
-  if (walk.plan.numel < 2 * kGrain) {
-    walk.run(0, walk.grid.boxes);
+  it.plan = make_plan(outs[0]->sizes(), std::span<const Tensor* const>(tensors, static_cast<size_t>(it.count)));
+  it.prepare();
+  const int64_t grain = std::max<int64_t>(1, kGrain / it.box_numel);
+  if (it.plan.numel < 2 * kGrain) {
+    it.run(0, it.grid.boxes);
   } else {
-    parallel_for(0, walk.grid.boxes, grain, [&](int64_t begin, int64_t end) { walk.run(begin, end); });
+    parallel_for(0, it.grid.boxes, grain, [&](int64_t begin, int64_t end) { it.run(begin, end); });
   }
 }
 

@@ -1,4 +1,4 @@
-// Walking several tensors at once: dims are broadcast, put in the order of the strides and merged
+// Iterating over several tensors at once: dims are broadcast, put in the order of the strides and merged
 // where all operands allow, so that what is left is as few and as long rows as can be.
 #pragma once
 
@@ -29,7 +29,7 @@ void broadcast_strides(const Tensor& t, size_t ndim, DimVector& strides);
 DimVector iteration_order(IntList sizes, std::span<const DimVector> strides);
 
 // Operands (at most eight, outputs first) broadcast to `sizes`. Dims in the bit set `skip` are left
-// out: the walk visits their first element only, and operands may differ in them.
+// out: the iteration visits their first element only, and operands may differ in them.
 FACULA_API StridedPlan make_plan(IntList sizes, std::span<const Tensor* const> operands, uint64_t skip = 0);
 // The same from byte strides by logical dim; takes data pointers from `data`.
 StridedPlan make_plan(IntList sizes, std::span<const DimVector> strides, std::span<char* const> data);
@@ -38,7 +38,7 @@ namespace detail {
 
 // Calls fn(ptrs, strides, n) for the rows, or parts of them, that make up elements [begin, end).
 template <typename F>
-void walk_rows(const StridedPlan& plan, int64_t begin, int64_t end, const F& fn) {
+void for_each_row(const StridedPlan& plan, int64_t begin, int64_t end, const F& fn) {
   constexpr int kMax = StridedPlan::kMaxOperands;
   const size_t ndim = plan.sizes.size();
   int64_t inner[kMax];
@@ -79,7 +79,7 @@ void walk_rows(const StridedPlan& plan, int64_t begin, int64_t end, const F& fn)
 template <typename F>
 void for_each_row(const StridedPlan& plan, const F& fn, int64_t grain = kGrain) {
   if (plan.numel == 0) return;
-  parallel_for(0, plan.numel, grain, [&](int64_t begin, int64_t end) { detail::walk_rows(plan, begin, end, fn); });
+  parallel_for(0, plan.numel, grain, [&](int64_t begin, int64_t end) { detail::for_each_row(plan, begin, end, fn); });
 }
 
 // dst = src for any strides and dtypes; src broadcasts to dst. Both on the CPU, not overlapping

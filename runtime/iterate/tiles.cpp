@@ -119,7 +119,7 @@ void move_box(size_t itemsize, int ndim, const int64_t* sizes, char* dst, const 
     table.transpose[log](dst, d1, src, s0, n0, n1);
   } else if (n0 >= 4 && n1 >= 4 && d1 == item && s0 == item) {
     table.transpose[log](dst, d0, src, s1, n1, n0);
-  } else if (n0 < 16 && n1 > 2 * n0) {  // short rows: walk along the other dim
+  } else if (n0 < 16 && n1 > 2 * n0) {  // short rows: go along the other dim
     for (int64_t i = 0; i < n0; ++i) table.move[log](dst + i * d0, d1, src + i * s0, s1, n1);
   } else {
     for (int64_t i = 0; i < n1; ++i) table.move[log](dst + i * d1, d0, src + i * s1, s0, n0);

@@ -1,4 +1,4 @@
-// Cutting a strided walk into boxes small enough for the first-level cache. Inside a box every
+// Cutting a strided iteration into boxes small enough for the first-level cache. Inside a box every
 // operand is gathered, converted and scattered as its layout wants; box extents follow the layouts.
 #pragma once
 
@@ -11,7 +11,7 @@ inline constexpr int64_t kTile = 1024;        // elements of a box that is gathe
 inline constexpr int64_t kTurnedTile = 8192;  // of a transposed box: long rows for the other operands
 inline constexpr int64_t kLongRow = 256;      // rows from here on are boxes of their own
 
-// Memory of one thread for the length of a walk.
+// Memory of one thread for the length of an iteration.
 class Scratch {
  public:
   explicit Scratch(size_t nbytes) : nbytes_(nbytes), data_(static_cast<char*>(cpu_allocate(nbytes))) {}

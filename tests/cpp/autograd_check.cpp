@@ -157,7 +157,7 @@ void versions() {
   add_(detach(k), of({1, 1}));
   CHECK_FAILS(backward(z), "`other`");
   tls_state.anomaly = true;
-  engine_roles().location = [] { return std::string("train.py:12"); };
+  core_operators().location = [] { return std::string("train.py:12"); };
   {
     const Tensor n = mul(a, of({1, 1}));
     const Tensor w = sum(mul(n, a));
@@ -165,7 +165,7 @@ void versions() {
     CHECK_FAILS(backward(w), "`add_` at train.py:12", "(made at train.py:12)");
   }
   tls_state.anomaly = false;
-  engine_roles().location = nullptr;
+  core_operators().location = nullptr;
   CHECK_FAILS(add_(a, of({1, 1})), "add_", "leaf");
   CHECK_FAILS(add_(select(a, 0), full({}, 1)), "add_", "view of a leaf");
   GradMode off(false);
@@ -278,14 +278,14 @@ void complex_views() {
   CHECK_VALUES(grad(sum(r), {a}, kKeep)[0], {20, 400, 6, 8});
   const Tensor g = grad(sum(r), {a}, kCreate)[0];
   CHECK_VALUES(grad(sum(g), {a})[0], {20, 200, 2, 2});
-  const auto saved = engine_roles().view_as_real;
+  const auto saved = core_operators().view_as_real;
   const Tensor base = make_empty({2}, ScalarType::Complex128);
   std::fill_n(base.data<complex128>(), 2, complex128(1));
   const Tensor re = reinterpret(base);
-  engine_roles().view_as_real = nullptr;
+  core_operators().view_as_real = nullptr;
   CHECK_FAILS(copy_(re, leaf(as_strided(of({1, 2, 3, 4}), {2, 2}, {2, 1}, 0))), "copy_",
               "float64 view of a complex128");
-  engine_roles().view_as_real = saved;
+  core_operators().view_as_real = saved;
 }
 
 void hooks() {

@@ -14,7 +14,7 @@ compile() {  # source object flags
   $CXX $FLAGS $3 -c "$1" -o "$BUILD/$2"
   OBJECTS="$OBJECTS $BUILD/$2"
 }
-for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/dispatch/roles.cpp runtime/iterate/*.cpp; do
+for source in runtime/core/*.cpp runtime/dispatch/registry.cpp runtime/dispatch/core_operators.cpp runtime/iterate/*.cpp; do
   name=$(basename "$source" .cpp)
   compile "$source" "$name.o" ""
   case $(head -1 "$source") in "// build: levels"*) for level in $LEVELS; do

@@ -1,4 +1,4 @@
-// The pointwise driver and the copies against a walk element by element.
+// The pointwise driver and the copies against a loop element by element.
 #include <cmath>
 #include <limits>
 #include <random>

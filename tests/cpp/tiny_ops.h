@@ -137,7 +137,7 @@ inline intrusive_ptr<Mul> mul_node(const Tensor& a, const Tensor& b, bool in_pla
   add_edge(*node, a);
   add_edge(*node, b);
   if (needs_grad(a)) node->other = SavedTensor(b, false);
-  if (needs_grad(b)) node->self = SavedTensor(in_place ? engine_roles().clone(a) : a, false);
+  if (needs_grad(b)) node->self = SavedTensor(in_place ? core_operators().clone(a) : a, false);
   return node;
 }
 inline Tensor mul(const Tensor& a, const Tensor& b) {
@@ -259,9 +259,9 @@ struct Unbind final : Node {
   void apply(std::span<const Tensor> g, std::span<Tensor> r) override {
     DimVector sizes = output(0).sizes;
     sizes.insert(sizes.begin(), static_cast<int64_t>(g.size()));
-    r[0] = engine_roles().zeros(Meta{sizes, output(0).dtype, {}, {}});
+    r[0] = core_operators().zeros(Meta{sizes, output(0).dtype, {}, {}});
     for (size_t i = 0; i < g.size(); ++i) {
-      if (g[i].defined()) engine_roles().copy_into(select(r[0], static_cast<int64_t>(i)), g[i]);
+      if (g[i].defined()) core_operators().copy_into(select(r[0], static_cast<int64_t>(i)), g[i]);
     }
   }
 };
@@ -340,7 +340,7 @@ inline Tensor sum_to(const Tensor& a, IntList sizes) {
 inline Tensor sum(const Tensor& a) { return sum_to(a, {}); }
 
 inline void install_roles() {
-  EngineRoles& r = engine_roles();
+  CoreOperators& r = core_operators();
   r.accumulate = add;
   r.accumulate_into = add_;
   r.sum_to = sum_to;

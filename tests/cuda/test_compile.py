@@ -7,20 +7,20 @@ import pytest
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_every_kernel_compiles(arch: str) -> None:
-    from facula.cuda import _vendor, warmup
+    from facula.cuda import _vendor, precompile
 
     if not _vendor.module().facula_cuda_has_compiler():
         pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
-    report = warmup.warm(arch, level=-1)
+    report = precompile.precompile(arch, level=-1)
     assert not report.failed, report.errors
     assert report.compiled + report.found > 150
 
 
 def test_newer_architectures_get_ptx() -> None:
-    from facula.cuda import _vendor, warmup
+    from facula.cuda import _vendor, precompile
 
     if not _vendor.module().facula_cuda_has_compiler():
         pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
-    report = warmup.warm("sm_9999", "copy.cu", level=0)
+    report = precompile.precompile("sm_9999", "copy.cu", level=0)
     assert not report.failed, report.errors
     assert report.compiled + report.found > 0

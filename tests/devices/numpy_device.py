@@ -94,9 +94,9 @@ class NumpyDevice(Backend):
         start = {"sum": 0, "any": False, "prod": 1, "all": True}.get(op)
         if start is not None:
             start = np.full(kept, start, _NUMPY[compute])
-        np.asarray(output)[...] = self._fold(op, start, flat)
+        np.asarray(output)[...] = self._reduction(op, start, flat)
 
-    def _fold(self, op: str, start: Any, flat: np.ndarray) -> Any:
+    def _reduction(self, op: str, start: Any, flat: np.ndarray) -> Any:
         """Along the last dim; long rows as parallel devices do it, several parts side by side."""
         n = flat.shape[-1]
         if n > 1024:
@@ -104,9 +104,9 @@ class NumpyDevice(Backend):
             whole = n // width * width
             parts = flat[..., :whole].reshape(*flat.shape[:-1], -1, width)
             first = None if start is None else np.broadcast_to(start[..., None], parts.shape[:-1])
-            flat = np.concatenate([self._fold(op, first, parts), flat[..., whole:]], -1)
+            flat = np.concatenate([self._reduction(op, first, parts), flat[..., whole:]], -1)
         elements = (flat[..., i] for i in range(flat.shape[-1]))
-        return self._interpreter.fold(op, start, elements)
+        return self._interpreter.reduction(op, start, elements)
 
 
 def start() -> None:

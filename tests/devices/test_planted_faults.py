@@ -15,7 +15,7 @@ from facula.testing._samples import operators
 from facula.testing._suite import Suite
 from faulty_device import FaultyDevice, LazyDevice
 
-# One of each kind of kernel that a vendor writes: products, windows, folds, scans, orders, indices,
+# One of each kind of kernel that a vendor writes: products, windows, reductions, scans, orders, indices,
 # rows, joins, triangles, tables, losses, optimizers; and the pointwise template.
 KERNELS = [
     "bmm", "convolution", "max_pool", "sum", "cumsum", "sort", "gather", "index_put_long",

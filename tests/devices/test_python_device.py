@@ -1,4 +1,4 @@
-"""The Python door: a device whose kernels are written with NumPy."""
+"""The Python device interface: a device whose kernels are written with NumPy."""
 
 from __future__ import annotations
 

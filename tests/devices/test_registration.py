@@ -152,7 +152,7 @@ def test_primitives() -> None:
 
 @pytest.mark.parametrize("language", [translate.CPP, translate.C])
 def test_every_formula_translates(language: translate.Language) -> None:
-    for formula in (*translate.formulas(), *translate.folds()):
+    for formula in (*translate.formulas(), *translate.reductions()):
         for class_ in formula.classes:
             assert translate.body(formula, class_, language).outputs
 

@@ -68,9 +68,9 @@ def test_headers_that_lie_elsewhere(tmp_path: Path) -> None:
         "runtime/core/tensor.h": '#include "facula/backend.h"',
         "python/facula/include/facula/backend.h": "",
     }
-    door = Layer("door", "python/facula/include")
-    (fault,) = found(tmp_path, files, door, CORE)
-    assert "core uses door (python/facula/include/facula/backend.h)" in fault
+    interface = Layer("interface", "python/facula/include")
+    (fault,) = found(tmp_path, files, interface, CORE)
+    assert "core uses interface (python/facula/include/facula/backend.h)" in fault
 
 
 def test_the_table_itself(tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ PACKAGE = (
     ],
 )
 def test_imports(tmp_path: Path, text: str, line: int, how: str) -> None:
-    files = PYTHON | {"python/facula/backends/door.py": text + "\nimport facula as _"}
+    files = PYTHON | {"python/facula/backends/interface.py": text + "\nimport facula as _"}
     (fault,) = found(tmp_path, files, *PACKAGE)
-    place = f"python/facula/backends/door.py:{line}: backends uses nn"
+    place = f"python/facula/backends/interface.py:{line}: backends uses nn"
     assert fault.startswith(f"{place} (python/facula/nn/__init__.py{how}), not below it: let the")
 
 

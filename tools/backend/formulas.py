@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from facula.backends import translate
-from facula.backends.translate import CPP, Body, Fold, Formula
+from facula.backends.translate import CPP, Body, Formula, Reduction
 
 CLASSES = ("bool", "int", "float")
 # Integers of every width are computed as int64 here, and wrap when they are stored.
@@ -42,7 +42,7 @@ def pointwise(f: Formula, class_: str, b: Body) -> str:
     )
 
 
-def reduction(f: Fold, class_: str, b: Body) -> str:
+def reduction(f: Reduction, class_: str, b: Body) -> str:
     """Goes on with `acc` over `n` elements side by side, of which the first is number `first`."""
     texts = list(b.outputs)
     start = texts.pop(0) if f.start is not None else None
@@ -68,7 +68,7 @@ def reduction(f: Fold, class_: str, b: Body) -> str:
 
 
 def main(path: str) -> None:
-    kernels, table, folds = [], [], []
+    kernels, table, reductions = [], [], []
     for f in translate.formulas():
         for c in (c for c in f.classes if c in CLASSES):
             kernels.append(pointwise(f, c, translate.body(f, c, CPP)))
@@ -78,11 +78,11 @@ def main(path: str) -> None:
                     f'{{"{f.op}", "{f.variant}", {code}, {output or code}, '
                     f"&{f.name}_{c}<{type_}>}},"
                 )
-    for d in translate.folds():
+    for d in translate.reductions():
         for c in (c for c in d.classes if c in CLASSES):
             kernels.append(reduction(d, c, translate.body(d, c, CPP)))
             for type_, code in TYPES[c]:
-                folds.append(
+                reductions.append(
                     f'{{"{d.op}", {code}, {"true" if d.index else "false"}, '
                     f"{'true' if d.start is None else 'false'}, &fold_{d.name}_{c}<{type_}>}},"
                 )
@@ -92,8 +92,8 @@ def main(path: str) -> None:
             "const PointwiseEntry kPointwise[] = {",
             *table,
             "};",
-            "const FoldEntry kFolds[] = {",
-            *folds,
+            "const ReductionEntry kReductions[] = {",
+            *reductions,
             "};\n",
         ]
     )

@@ -74,7 +74,7 @@ bool make_index_plan(const Tensor& table, const Tensor& side, const std::vector<
   const size_t first = layout.first, last = first + layout.index_ndim;
   plan.n = product(layout.sizes, first, last);
   plan.step = 0;
-  if (plan.n == 0) return true;  // nothing to walk
+  if (plan.n == 0) return true;  // nothing to visit
   int64_t run = 1;
   bool any = false;
   for (size_t i = last; i-- > first;) {
@@ -212,8 +212,8 @@ struct Inner {
     } else {
       plan.data[0] = table;
       plan.data[1] = side;
-      detail::walk_rows(plan, 0, plan.numel,
-                        [](char** p, const int64_t* s, int64_t n) { Op::run(p[0], s[0], p[1], s[1], n); });
+      detail::for_each_row(plan, 0, plan.numel,
+                           [](char** p, const int64_t* s, int64_t n) { Op::run(p[0], s[0], p[1], s[1], n); });
     }
   }
 };

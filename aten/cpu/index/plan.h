@@ -25,7 +25,7 @@ struct IndexPlan {
   int64_t step = 0;  // bytes from one position to the next on the dense side
   size_t item = 1;
   bool wrap = false;                     // indices below zero count from the end
-  mutable std::atomic<bool> good{true};  // false after a walk: an index was out of range, its position was left out
+  mutable std::atomic<bool> good{true};  // false after a pass: an index was out of range, its position was left out
   std::vector<Tensor> keep;
 };
 
@@ -33,7 +33,7 @@ struct IndexPlan {
 std::vector<Tensor> prepare_indices(TensorList indices, const char* op);
 // With `wrap`, values from -size on are allowed, else from 0; others raise IndexError naming value, dim and size.
 void check_indices(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op);
-// The same after a walk that met one; raises in any case, for it may have been written to since.
+// The same after a pass that met one; raises in any case, for it may have been written to since.
 [[noreturn]] void raise_bad_index(const Tensor& table, const std::vector<Tensor>& indices, bool wrap, const char* op);
 
 // `dense` has the result's sizes, or broadcasts to them; false when its index dims are not one run

@@ -3,7 +3,7 @@
 
 #include "aten/cpu/common/bits.h"
 #include "aten/cpu/index/plan.h"
-#include "aten/cpu/index/scatter_walk.h"
+#include "aten/cpu/index/scatter_iterator.h"
 #include "facula/kernels.h"
 
 namespace facula::cpu {
@@ -16,11 +16,11 @@ void check_index(const Tensor& index, const Tensor& table, int64_t dim, const ch
   check_range(index, 0, table.dim() > 0 ? table.sizes()[static_cast<size_t>(dim)] : 1, dim, op);
 }
 
-// Fewer lines than these may be shared out by the values of the index (walk_in_order).
+// Fewer lines than these may be shared out by the values of the index (in_order).
 constexpr int64_t kLines = 64;
 
-// What the operators that write begin with. Where a walk over the index visits all of `out`, it starts the table as
-// `self`; else that is done here. The walk checks the index on its way, but for a table that must stay as it is where
+// What the operators that write begin with. Where a pass over the index visits all of `out`, it starts the table as
+// `self`; else that is done here. The pass checks the index on its way, but for a table that must stay as it is where
 // an index is bad. A source that shares memory with `out` has to be copied before.
 struct Begun {
   Tensor index, origin;
@@ -28,7 +28,7 @@ struct Begun {
 Begun begin(const Tensor& out, const Tensor& self, const Tensor& index, int64_t dim, const char* op) {
   bool covers = index.numel() > 0 && index.dim() > 0 && self.dim() > 0 && out.raw() != self.raw() &&
                 self.dtype() == out.dtype() && !is_reduced_float(self.dtype()) &&
-                self.numel() >= kLines * self.size(dim) && index.size(-1) >= Walk::kLongRow;
+                self.numel() >= kLines * self.size(dim) && index.size(-1) >= ScatterIterator::kLongRow;
   for (int64_t d = 0; d < self.dim(); ++d) covers = covers && (d == dim || index.size(d) == self.size(d));
   const Tensor plain = plain_index(index, out);
   if (!covers) check_index(plain, self, dim, op);
@@ -73,10 +73,10 @@ struct Reducer {
 };
 
 template <Combine kHow>
-void combine_walk(const Walk& w, ScalarType dtype) {
+void combine_elements(const ScatterIterator& w, ScalarType dtype) {
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (!is_reduced_float_v<T>) {
-      walk_in_order(w, [](char* t, char* s) { Reducer<T, kHow>::element(t, s); });
+      in_order(w, [](char* t, char* s) { Reducer<T, kHow>::element(t, s); });
     }
   });
 }
@@ -102,10 +102,10 @@ Scalar neutral(Combine how, ScalarType dtype) {
 void write_value(const Tensor& out, const Tensor& origin, int64_t dim, const Tensor& index, const Scalar& value,
                  const char* op) {
   const Element element = element_of(value, out.dtype(), op);
-  const Walk w(out, out, index, dim, origin);
+  const ScatterIterator w(out, out, index, dim, origin);
   visit_bits(out.itemsize(), [&]<typename T>(std::type_identity<T>) {
     const T v = element.as<T>();
-    walk_in_order(w, [v](char* t, char*) { *reinterpret_cast<T*>(t) = v; });
+    in_order(w, [v](char* t, char*) { *reinterpret_cast<T*>(t) = v; });
   });
   w.finish(op);
 }
@@ -116,19 +116,19 @@ void combine_into(const Tensor& out, const Tensor& origin, int64_t dim, const Te
   const ScalarType type = compute_type(out.dtype());
   const Tensor target = wide ? as_dtype(out, type) : out;
   const Tensor side = as_dtype(src, type);
-  const Walk w(target, side, index, dim, wide ? target : origin);
+  const ScatterIterator w(target, side, index, dim, wide ? target : origin);
   switch (how) {
     case Combine::Sum:
-      combine_walk<Combine::Sum>(w, type);
+      combine_elements<Combine::Sum>(w, type);
       break;
     case Combine::Prod:
-      combine_walk<Combine::Prod>(w, type);
+      combine_elements<Combine::Prod>(w, type);
       break;
     case Combine::Max:
-      combine_walk<Combine::Max>(w, type);
+      combine_elements<Combine::Max>(w, type);
       break;
     case Combine::Min:
-      combine_walk<Combine::Min>(w, type);
+      combine_elements<Combine::Min>(w, type);
       break;
   }
   w.finish(op);
@@ -137,7 +137,7 @@ void combine_into(const Tensor& out, const Tensor& origin, int64_t dim, const Te
 
 // Part of a line of gather, its index dense; each piece is checked just before it is used.
 template <typename T>
-bool gather_line(const Walk& w, const char* table, char* side, const int64_t* index, int64_t n) {
+bool gather_line(const ScatterIterator& w, const char* table, char* side, const int64_t* index, int64_t n) {
   const MoveLoops& loops = FACULA_BY_ISA(move_loops);
   constexpr int64_t kItem = sizeof(T), kPart = kStreamPiece / kItem;
   int64_t at[kPart];
@@ -166,7 +166,7 @@ void gather(const Tensor& self, int64_t dim, const Tensor& index, bool, const Te
   dim = wrap_dim(dim, self.dim());
   const bool along = dim == index.dim() - 1 || index.dim() == 0;  // lines of the index are dense
   const Tensor plain = plain_index(index, out);
-  Walk w(self, out, plain, dim, self);
+  ScatterIterator w(self, out, plain, dim, self);
   w.checks = true;
   w.reads = true;
   if (w.plan.numel == 0 || w.count == 0) return;
@@ -182,7 +182,7 @@ void gather(const Tensor& self, int64_t dim, const Tensor& index, bool, const Te
       while (begin < end) {
         const int64_t line = begin / w.count, low = begin % w.count;
         const int64_t n = std::min(w.count - low, end - begin);
-        detail::walk_rows(w.plan, line, line + 1, [&](char** p, const int64_t*, int64_t) {
+        detail::for_each_row(w.plan, line, line + 1, [&](char** p, const int64_t*, int64_t) {
           const int64_t* index_line = reinterpret_cast<const int64_t*>(p[2]) + low;
           if (!gather_line<T>(w, p[0], p[1] + low * w.side_step, index_line, n)) w.good = false;
         });
@@ -198,9 +198,9 @@ void scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor&
   dim = wrap_dim(dim, self.dim());
   const Tensor side = apart_from(as_dtype(src, out.dtype()), out);
   const Begun from = begin(out, self, index, dim, "scatter");
-  const Walk w(out, side, from.index, dim, from.origin);
+  const ScatterIterator w(out, side, from.index, dim, from.origin);
   visit_bits(out.itemsize(), [&]<typename T>(std::type_identity<T>) {
-    walk_in_order(w, [](char* t, char* s) { *reinterpret_cast<T*>(t) = *reinterpret_cast<const T*>(s); });
+    in_order(w, [](char* t, char* s) { *reinterpret_cast<T*>(t) = *reinterpret_cast<const T*>(s); });
   });
   w.finish("scatter");
 }

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "aten/cpu/common/bytes.h"
-#include "aten/cpu/reduce/walk.h"
+#include "aten/cpu/reduce/strided_iterator.h"
 #include "runtime/core/rounding.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/strided.h"

@@ -27,14 +27,14 @@ class Elements {
   template <typename F>
   void each(const F& fn) const {
     const int64_t along = layout_.reduced.empty() ? 1 : layout_.reduced.back().in, most = kPart / pairs_;
-    Walk walk(layout_.reduced, 0);
+    StridedIterator at(layout_.reduced, 0);
     for (int64_t done = 0; done < layout_.count;) {
       alignas(64) double part[kPart];
       int64_t n = 0;
       while (n < most && done < layout_.count) {
-        const int64_t m = std::min(walk.left(), most - n);
-        load_(part + n * pairs_, data_ + (offset_ + walk.offset()) * item_, along, m);
-        walk.advance(m);
+        const int64_t m = std::min(at.left(), most - n);
+        load_(part + n * pairs_, data_ + (offset_ + at.offset()) * item_, along, m);
+        at.advance(m);
         n += m;
         done += m;
       }

@@ -2,7 +2,7 @@
 // that fits its type is given. In the ordinary case that costs a comparison of each result.
 #pragma once
 
-#include "aten/cpu/reduce/walk.h"
+#include "aten/cpu/reduce/strided_iterator.h"
 
 namespace facula::cpu {
 

@@ -170,8 +170,8 @@ FACULA_INLINE void moments_of_row(const C* x, int64_t n, double* mean_out, doubl
       }
     }
     C f1, f2;
-    fold<SumOp, 1>(a, &f1);
-    fold<SumOp, 1>(b, &f2);
+    combine_lanes<SumOp, 1>(a, &f1);
+    combine_lanes<SumOp, 1>(b, &f2);
     s1 += f1;
     s2 += f2;
   }

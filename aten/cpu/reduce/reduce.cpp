@@ -7,7 +7,7 @@
 
 #include "aten/cpu/common/bytes.h"
 #include "aten/cpu/reduce/ends.h"
-#include "aten/cpu/reduce/walk.h"
+#include "aten/cpu/reduce/strided_iterator.h"
 #include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/parallel.h"
@@ -139,20 +139,20 @@ class Reducer {
     const bool direct = load_.native() && along == 1;
     alignas(64) char tile[kTileElements * 16];
     Tree tree(loops_, 1, (end - begin) / 512 + 2);
-    Walk walk(layout_.reduced, begin);
+    StridedIterator at(layout_.reduced, begin);
     while (begin < end) {
       int64_t n = 0;
       const void* x = tile;
-      if (direct && std::min(walk.left(), end - begin) >= std::min<int64_t>(1024, end - begin)) {
-        n = std::min({walk.left(), end - begin, loops_.max_run});
-        x = data_ + (offset + walk.offset()) * item_;
-        walk.advance(n);
+      if (direct && std::min(at.left(), end - begin) >= std::min<int64_t>(1024, end - begin)) {
+        n = std::min({at.left(), end - begin, loops_.max_run});
+        x = data_ + (offset + at.offset()) * item_;
+        at.advance(n);
       } else {
         const int64_t most = std::min(kTileElements, end - begin);
         while (n < most) {
-          const int64_t m = std::min(walk.left(), most - n);
-          load_(tile + n * compute_item_, data_ + (offset + walk.offset()) * item_, along, m);
-          walk.advance(m);
+          const int64_t m = std::min(at.left(), most - n);
+          load_(tile + n * compute_item_, data_ + (offset + at.offset()) * item_, along, m);
+          at.advance(m);
           n += m;
         }
       }
@@ -174,12 +174,12 @@ class Reducer {
     const int64_t block = direct ? loops_.max_rows : std::min<int64_t>(loops_.max_rows, std::max<int64_t>(1, 8192 / w));
     Bytes tile(direct ? 0 : static_cast<size_t>(block * w * compute_item_));
     Tree tree(loops_, w, (end - begin) / block + 1);
-    Walk walk(layout_.reduced, begin);
+    StridedIterator at(layout_.reduced, begin);
     const void* rows[128];
     for (int64_t i = begin; i < end; i += block) {
       const int64_t m = std::min(block, end - i);
-      for (int64_t k = 0; k < m; ++k, walk.advance(1)) {
-        const char* row = data_ + (offset + walk.offset()) * item_;
+      for (int64_t k = 0; k < m; ++k, at.advance(1)) {
+        const char* row = data_ + (offset + at.offset()) * item_;
         if (direct) {
           rows[k] = row;
         } else {
@@ -196,10 +196,10 @@ class Reducer {
 
   // Rows of a few elements that touch: several are taken for one, and the parts merged at the end.
   void narrow_columns(int64_t offset, int64_t w, int64_t begin, int64_t end, void* acc, int64_t stride) const {
-    int64_t fold = 1;
-    while (2 * fold * w <= loops_.max_width / 2 && (end - begin) >= 16 * fold) fold *= 2;
-    const int64_t wide = w * fold;
-    const int64_t lines = (end - begin) / fold;
+    int64_t ways = 1;
+    while (2 * ways * w <= loops_.max_width / 2 && (end - begin) >= 16 * ways) ways *= 2;
+    const int64_t wide = w * ways;
+    const int64_t lines = (end - begin) / ways;
     const char* base = data_ + (offset + begin * w) * item_;
     const int64_t block = loops_.max_rows;
     const bool direct = load_.native();
@@ -218,23 +218,23 @@ class Reducer {
         loops_.columns(rows, m, wide, tree.slot(), wide);
         tree.push(static_cast<double>(m));
       }
-      Bytes folded(static_cast<size_t>(loops_.planes * wide * acc_item()));
-      tree.finish(folded.bytes(), wide);
+      Bytes combined(static_cast<size_t>(loops_.planes * wide * acc_item()));
+      tree.finish(combined.bytes(), wide);
       double n = static_cast<double>(lines);
-      for (int64_t half = fold / 2; half >= 1; half /= 2, n *= 2) {
-        loops_.merge(folded.bytes(), folded.bytes() + half * w * acc_item(), half * w, wide, n, n);
+      for (int64_t half = ways / 2; half >= 1; half /= 2, n *= 2) {
+        loops_.merge(combined.bytes(), combined.bytes() + half * w * acc_item(), half * w, wide, n, n);
       }
       for (int p = 0; p < loops_.planes; ++p) {
-        std::memcpy(all.slot() + p * w * acc_item(), folded.bytes() + p * wide * acc_item(),
+        std::memcpy(all.slot() + p * w * acc_item(), combined.bytes() + p * wide * acc_item(),
                     static_cast<size_t>(w * acc_item()));
       }
-      all.push(static_cast<double>(lines * fold));
+      all.push(static_cast<double>(lines * ways));
     }
-    const int64_t rest = (end - begin) - lines * fold;
+    const int64_t rest = (end - begin) - lines * ways;
     if (rest > 0) {
       Bytes copy(static_cast<size_t>(rest * w * compute_item_));
       load_(copy.bytes(), base + lines * wide * item_, 1, rest * w);
-      // Fewer than `fold` rows, and fold is at most max_width / 2.
+      // Fewer than `ways` rows, and ways is at most max_width / 2.
       for (int64_t i = 0; i < rest; i += block) {
         const int64_t m = std::min(block, rest - i);
         const void* rows[128];

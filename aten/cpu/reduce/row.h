@@ -110,9 +110,9 @@ FACULA_INLINE void run_steps(const C* x, int64_t steps, Vec<C>* v) {
   }
 }
 
-// Folds a step's worth of lanes to G numbers, always position i with position i + half.
+// Combines a step's worth of lanes to G numbers, always position i with position i + half.
 template <typename Op, int G, typename C>
-FACULA_INLINE void fold(Vec<C>* v, C* out) {
+FACULA_INLINE void combine_lanes(Vec<C>* v, C* out) {
   C t[kStep<C>];
   int64_t half = kUnroll / 2;
 #pragma GCC unroll 4
@@ -159,8 +159,8 @@ FACULA_INLINE C extreme_of_steps(const C* x, int64_t steps) {
   }
   C best;
   I most;
-  fold<Op, 1>(a, &best);
-  fold<MaxOp, 1>(m, &most);
+  combine_lanes<Op, 1>(a, &best);
+  combine_lanes<MaxOp, 1>(m, &most);
   C infinity = std::numeric_limits<C>::infinity();
   I limit;
   std::memcpy(&limit, &infinity, sizeof(I));
@@ -197,7 +197,7 @@ FACULA_INLINE void reduce_row(const C* x, int64_t n, C* out) {
         take_all<Op, C>(a, b);
       }
     }
-    fold<Op, G>(a, total);
+    combine_lanes<Op, G>(a, total);
     n %= step;
   }
   C rest[2 * G];

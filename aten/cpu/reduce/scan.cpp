@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kChunk = 1024;  // elements of a line, or lines, at a time
 
-// The walk over all dims but `dim`, and where that dim leads.
+// The iteration over all dims but `dim`, and where that dim leads.
 struct Lines {
   StridedPlan plan;
   int64_t size = 1;

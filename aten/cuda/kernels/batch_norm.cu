@@ -4,7 +4,7 @@
 //
 // Sums of a channel are made in parts, which are joined in a fixed order in double precision. Squares are of the
 // distance from the channel's first value, or from the mean that is known, so that they do not cancel.
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 

@@ -48,7 +48,7 @@ using namespace facula;
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __grid_constant__ LossParams p) {
   const int64_t blocks = ceil_div(p.rows, kRowsOfBlock);
 #if FACULA_KIND == 0
-  RowFold fold;
+  RowReduction reduction;
 #endif
   for (int64_t r = blockIdx.x; r < blocks; r += gridDim.x) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
         for (int k = 0; k < FACULA_VEC; ++k) sum += power(x[k] - base);
       }
     }
-    const T whole = fold.over<Largest>(top);
-    sum = fold.over<Add>(top == -math::infinity<T> ? sum : sum * power(top - whole));
+    const T whole = reduction.over<Largest>(top);
+    sum = reduction.over<Add>(top == -math::infinity<T> ? sum : sum * power(top - whole));
     if (real && lane == 0) {
       // An element again, without what the unit rounded.
       const T most = kPowers ? load<T>(element<I>(whole / kUnit)) : whole;

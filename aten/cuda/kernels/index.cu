@@ -1,5 +1,5 @@
 // Indexing. Before it stand: S (elements, or pieces of rows), T (their value), X (indices), FACULA_INDICES.
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 
@@ -12,7 +12,7 @@ struct IndexParams {
   int64_t* table_places;                // for each tuple of indices: bytes into the table,
   int64_t* side_places;                 // into the other side,
   int64_t* ids;                         // the number of the place, where it is wanted
-  Walk<1 + FACULA_INDICES> tuples;      // the other side, then the indices
+  StridedIterator<1 + FACULA_INDICES> tuples;      // the other side, then the indices
 };
 
 struct RowParams {
@@ -24,7 +24,7 @@ struct RowParams {
   const int64_t* order;  // of the tuples, by place
   int64_t* winners;      // the last tuple of each place
   int64_t tuples;
-  Walk<2> row;  // table, side
+  StridedIterator<2> row;  // table, side
 };
 
 }  // namespace facula

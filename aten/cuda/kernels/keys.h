@@ -3,7 +3,7 @@
 // FACULA_LARGEST (of floating bits: infinity), FACULA_THREADS (of a block).
 #pragma once
 
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 

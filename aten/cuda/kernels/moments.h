@@ -1,4 +1,4 @@
-// Folds that operators have kernels for: FACULA_FOLD_KIND
+// Reductions that operators have kernels for: FACULA_REDUCTION_KIND
 //   0 mean, 1 variance and mean, 2 norms, 3 sums without NaN, 4 numbers of elements that are not zero.
 namespace facula {
 
@@ -38,9 +38,9 @@ struct Wide<std::complex<float>> {
 };
 using D = Wide<T>::type;
 
-#if FACULA_FOLD_KIND == 1
+#if FACULA_REDUCTION_KIND == 1
 // Sums of the distances from an element and of their squares, in double, which takes the squares of any float.
-struct Fold {
+struct Reduction {
   struct Acc {
     D center, sum;
     double squares, count;
@@ -79,10 +79,10 @@ struct Fold {
   }
 };
 
-#elif FACULA_FOLD_KIND == 2
+#elif FACULA_REDUCTION_KIND == 2
 // numbers[0]: what the norm is multiplied by. Sums of squares in double take any float; those of doubles are taken in
 // three ranges, two of them scaled (Blue 1978).
-struct Fold {
+struct Reduction {
 #if FACULA_NORM == 2
   static constexpr double kFar = 0x1p500, kScale = 0x1p-700;
   struct Acc {
@@ -132,8 +132,8 @@ struct Fold {
 #endif
 };
 
-#elif FACULA_FOLD_KIND == 4
-struct Fold {
+#elif FACULA_REDUCTION_KIND == 4
+struct Reduction {
   struct Acc {
     int64_t count;
   };
@@ -146,20 +146,20 @@ struct Fold {
 };
 
 #else
-struct Fold {
+struct Reduction {
   struct Acc {
     D value;
   };
   static FD Acc init() { return {D(0)}; }
   static FD void add(Acc& acc, T x, int64_t) {
-#if FACULA_FOLD_KIND == 3
+#if FACULA_REDUCTION_KIND == 3
     if (math::isnan(x)) x = T(0);
 #endif
     acc.value = acc.value + Wide<T>::of(x);
   }
   static FD Acc combine(Acc a, Acc b) { return {a.value + b.value}; }
   static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
-#if FACULA_FOLD_KIND == 0
+#if FACULA_REDUCTION_KIND == 0
     acc.value = acc.value / math::real_t<D>(p.length);
 #endif
     *reinterpret_cast<O0*>(out[0]) = element<O0>(acc.value);

@@ -29,7 +29,7 @@ using namespace facula;
 #if FACULA_KIND < 2
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __grid_constant__ NormParams p) {
   const int64_t blocks = ceil_div(p.rows, kRowsOfBlock);
-  RowFold fold;
+  RowReduction reduction;
 #if FACULA_KIND == 1
   RowsAhead<I, 2> ahead;
   const auto ask = [&](int64_t r) {
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
 #pragma unroll
         for (int k = 0; k < FACULA_VEC; ++k) mean += x[k] * unit;
       });
-      mean = fold.over<Add>(mean) / count;
+      mean = reduction.over<Add>(mean) / count;
 #endif
       T sums[2] = {};  // of the distances and their squares
       each_vector(length, [&](int i, int64_t place) {
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
           sums[1] += off * off;
         }
       });
-      fold.over<Add>(sums);
+      reduction.over<Add>(sums);
       if (!FACULA_RMS) missed = sums[0] / count;
       variance = (sums[1] - missed * sums[0]) / count;
       if (variance < T(0)) variance = T(0);
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
 #pragma unroll
         for (int k = 0; k < FACULA_VEC; ++k) top = Largest::join(math::abs(x[k]), top);
       });
-      top = fold.over<Largest>(top);
+      top = reduction.over<Largest>(top);
       constexpr int kMaxExponent = sizeof(T) == 4 ? 126 : 1022;
       if (!is_ordinary(variance) && top > T(0) && math::isfinite(top)) {
         const int e = ::ilogb(top);
@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
 #pragma unroll
         for (int k = 0; k < FACULA_VEC; ++k) shift += (v[k] - mean) * rstd;
       });
-      shift = -fold.over<Add>(shift) / count;
+      shift = -reduction.over<Add>(shift) / count;
     }
     if (p.shifts != nullptr && real && threadIdx.x % FACULA_LANES == 0) p.shifts[row] = shift;
 #endif
@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
       }
     });
     ask(ahead.after(r));
-    fold.over<Add>(sums);
+    reduction.over<Add>(sums);
     const T sum = FACULA_RMS ? T(0) : sums[0] / count, product = sums[1] / count;
     each_vector(length, [&](int i, int64_t place) {
       if (FACULA_ITEMS == 0) read(i, place);

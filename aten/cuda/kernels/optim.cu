@@ -1,6 +1,6 @@
 // A step of an optimizer on many parameters in one launch. Before it stand: P, G, M, V (elements of the
 // parameters, the gradients and what is kept of them), T, FACULA_VEC.
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 

@@ -1,7 +1,7 @@
 // Largest values of windows in up to three dims, and their gradient. Before it stand: S (elements), T (their
 // value), X (indices), FACULA_LAST (channels are the fastest dim), FACULA_VEC (how many of them a thread has: 1
 // unless they lie side by side in all tensors), FACULA_WIDE (64-bit counts).
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 

@@ -24,7 +24,7 @@ struct RadixParams {
   uint32_t* tiles;    // (row, tile, digit), of one pass
   int64_t length, blocks, pass, descending;
   int64_t in_step, values_step, indices_step;  // bytes along the sorted dim
-  Walk<3> walk;                                // rows of the three
+  StridedIterator<3> iterator;                                // rows of the three
 };
 
 FD S element_of(const RadixParams& p, const int64_t (&at)[3], int64_t i) {
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_radix_count(const 
   __shared__ uint32_t counts[kPasses][kDigits];
   const int64_t row = blockIdx.y;
   int64_t at[3];
-  p.walk.places(row, at);
+  p.iterator.places(row, at);
 #pragma unroll
   for (int pass = 0; pass < kPasses; ++pass) counts[pass][threadIdx.x] = 0;
   __syncthreads();
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4) facula_radix_sweep(con
   const int64_t tile = ticket, begin = tile * kTile;
   const int count = static_cast<int>(p.length - begin < kTile ? p.length - begin : kTile);
   int64_t at[3];
-  p.walk.places(row, at);
+  p.iterator.places(row, at);
   U key[FACULA_ITEMS];
   uint32_t place[FACULA_ITEMS];
   uint16_t rank[FACULA_ITEMS];

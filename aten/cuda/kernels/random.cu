@@ -1,7 +1,7 @@
 // Random draws with the numbers of aten/cpu/random/random.h: every element is a fixed function of the seed, the
 // number of the draw and its place (facula/math_draws.h). Compiled without multiply-add, so that the bits are the CPU's.
 // Before it stand: C (float or double: what is drawn), S (elements), FACULA_DRAW, FACULA_LONG, FACULA_FLOATING.
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 #include "facula/math_draws.h"
 
 namespace facula {
@@ -17,7 +17,7 @@ struct Params {
   uint64_t range;
   double least, most;     // of kUniform, kExponential, kGeometric and integers of floating S
   int64_t bits, dense;
-  Walk<1> walk;
+  StridedIterator<1> iterator;
 };
 enum { kUniform, kNormal, kExponential, kIntegers, kLongIntegers, kBernoulli, kBernoulliOf, kGeometric, kCauchy, kLogNormal, kPoisson, kKeys };
 
@@ -44,9 +44,9 @@ FD Block philox(const Params& p, uint64_t index) {
 
 template <typename T>
 FD void put(const Params& p, int64_t i, T value) {
-  if (i >= p.walk.count) return;
+  if (i >= p.iterator.count) return;
   int64_t at[1] = {i * static_cast<int64_t>(sizeof(S))};
-  if (!p.dense) p.walk.places(i, at);
+  if (!p.dense) p.iterator.places(i, at);
   *reinterpret_cast<S*>(p.out + at[0]) = element<S>(value);
 }
 
@@ -111,7 +111,7 @@ using namespace facula;
 
 extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_constant__ Params p) {
 #if FACULA_DRAW == 10  // kPoisson
-  for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+  for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
     if (!(p.chances[i] >= 0)) report(kBadRate, 0, 0);
     ElementStream stream{p, static_cast<uint64_t>(i), {}, 0};
     put(p, i, poisson_one(p.chances[i], stream));
@@ -119,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
 #elif FACULA_DRAW == 11  // kKeys: two words, that of a second draw decides where the first agree
   Params second = p;
   second.offset |= uint64_t(1) << 63;
-  for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+  for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
     const uint64_t block = i / 64 * 16 + i % 16;
     const int word = i % 64 / 16;
     const Block x = philox(p, block), y = philox(second, block);
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
   }
 #else
   // thread l of group g has elements 64 g + l + 16 k
-  const int64_t jobs = ceil_div(p.walk.count, 64) * 16;
+  const int64_t jobs = ceil_div(p.iterator.count, 64) * 16;
   for (int64_t job = thread_index(); job < jobs; job += thread_count()) {
     const int64_t g = job / 16, l = job % 16, first = 64 * g + l;
 #if FACULA_LONG
@@ -164,7 +164,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
 #elif FACULA_DRAW == 5
       put(p, i, w[k] < p.range);
 #elif FACULA_DRAW == 6
-      if (i < p.walk.count) {
+      if (i < p.iterator.count) {
         const double chance = p.chances[i];
         if (!(chance >= 0 && chance <= 1)) report(kBadProbability, 0, 0);
         put(p, i, w[k] * 0x1p-32 < chance);

@@ -1,5 +1,5 @@
 // The reduction template. Before it stand: types I (elements read), O0, O1... through FACULA_OUTS,
-// T (computed in), and `struct Fold` with
+// T (computed in), and `struct Reduction` with
 //   Acc init(); void add(Acc&, T, int64_t place); Acc combine(Acc, Acc);
 //   void finish(Acc, const ReduceParams&, char* const (&out)[FACULA_OUTS]);
 // and FACULA_VEC, FACULA_KEPT and FACULA_REDUCED (numbers of dims), FACULA_WIDE, FACULA_LANES.
@@ -15,7 +15,7 @@ struct ReduceParams {
   char* out[FACULA_OUTS];
   char* scratch;    // an Acc for each part of each output, when there are several parts
   int64_t outputs;  // elements that stay
-  int64_t length;   // elements folded into each
+  int64_t length;   // elements reduced into each
   int64_t part;     // elements of a part
   int64_t parts;
 #if FACULA_NUMBERS
@@ -35,11 +35,11 @@ struct ReduceParams {
 
 }  // namespace facula
 
-#include FACULA_FOLD_FILE
+#include FACULA_REDUCTION_FILE
 
 namespace facula {
 
-using Acc = Fold::Acc;
+using Acc = Reduction::Acc;
 
 // Calls fn(dim, index) with the index of an output along each dim that stays.
 template <typename F>
@@ -67,9 +67,9 @@ FD void finish(const ReduceParams& p, int64_t output, Acc acc) {
 #pragma unroll
     for (int i = 0; i < FACULA_OUTS; ++i) out[i] += index * p.kept_out[d][i];
   });
-  Fold::finish(acc, p, out);
+  Reduction::finish(acc, p, out);
 }
-// Where element `i` of those to fold lies.
+// Where element `i` of those to reduce lies.
 FD int64_t place_of(const ReduceParams& p, int64_t i) {
 #if FACULA_REDUCED == 1
   return i * p.reduced_in[0];
@@ -121,7 +121,7 @@ FD Acc combine_lanes(Acc acc) {
 #pragma unroll
   for (int distance = (FACULA_LANES < 32 ? FACULA_LANES : 32) / 2; distance > 0; distance /= 2) {
     const Acc other = shuffled(acc, distance);
-    acc = Fold::combine(acc, other);
+    acc = Reduction::combine(acc, other);
   }
 #if FACULA_LANES > 32
   const int warp = threadIdx.x / 32;
@@ -129,7 +129,7 @@ FD Acc combine_lanes(Acc acc) {
   __syncthreads();
   if (threadIdx.x % FACULA_LANES == 0) {
 #pragma unroll
-    for (int i = 1; i < FACULA_LANES / 32; ++i) acc = Fold::combine(acc, warps[warp + i].acc);
+    for (int i = 1; i < FACULA_LANES / 32; ++i) acc = Reduction::combine(acc, warps[warp + i].acc);
   }
 #endif
   return acc;
@@ -148,14 +148,14 @@ FD void deliver(const ReduceParams& p, int64_t output, Acc acc) {
 using namespace facula;
 
 #if FACULA_ROWS
-// FACULA_LANES threads fold one output; elements lie side by side when FACULA_VEC > 1.
+// FACULA_LANES threads reduce one output; elements lie side by side when FACULA_VEC > 1.
 extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce(const __grid_constant__ ReduceParams p) {
   const int64_t output = static_cast<int64_t>(blockIdx.x) * (kThreads / FACULA_LANES) + threadIdx.x / FACULA_LANES;
   const int lane = threadIdx.x % FACULA_LANES;
   constexpr int kAccs = FACULA_VEC < 4 ? 4 : (FACULA_VEC > 4 ? 4 : FACULA_VEC);
   Acc acc[kAccs];
 #pragma unroll
-  for (int k = 0; k < kAccs; ++k) acc[k] = Fold::init();
+  for (int k = 0; k < kAccs; ++k) acc[k] = Reduction::init();
   if (output < p.outputs) {
     const char* const in = input_of(p, output);
     const int64_t begin = blockIdx.y * p.part, end = begin + p.part < p.length ? begin + p.part : p.length;
@@ -172,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce(const __gri
       for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
         for (int k = 0; k < FACULA_VEC; ++k) {
-          Fold::add(acc[k % kAccs], load<T>(x[u].at[k]), i + u * kStep + lane * FACULA_VEC + k);
+          Reduction::add(acc[k % kAccs], load<T>(x[u].at[k]), i + u * kStep + lane * FACULA_VEC + k);
         }
       }
     }
@@ -180,22 +180,23 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce(const __gri
       Vector<I, FACULA_VEC> x;
       x.load(row + i + lane * FACULA_VEC);
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) Fold::add(acc[k % kAccs], load<T>(x.at[k]), i + lane * FACULA_VEC + k);
+      for (int k = 0; k < FACULA_VEC; ++k) Reduction::add(acc[k % kAccs], load<T>(x.at[k]), i + lane * FACULA_VEC + k);
     }
-    for (i += lane; i < end; i += FACULA_LANES) Fold::add(acc[0], load<T>(row[i]), i);
+    for (i += lane; i < end; i += FACULA_LANES) Reduction::add(acc[0], load<T>(row[i]), i);
 #else
     for (i += lane; i + 3 * FACULA_LANES < end; i += 4 * FACULA_LANES) {
       I x[4];
 #pragma unroll
       for (int u = 0; u < 4; ++u) x[u] = *reinterpret_cast<const I*>(in + place_of(p, i + u * FACULA_LANES));
 #pragma unroll
-      for (int u = 0; u < 4; ++u) Fold::add(acc[u], load<T>(x[u]), i + u * FACULA_LANES);
+      for (int u = 0; u < 4; ++u) Reduction::add(acc[u], load<T>(x[u]), i + u * FACULA_LANES);
     }
-    for (; i < end; i += FACULA_LANES) Fold::add(acc[0], load<T>(*reinterpret_cast<const I*>(in + place_of(p, i))), i);
+    for (; i < end; i += FACULA_LANES)
+      Reduction::add(acc[0], load<T>(*reinterpret_cast<const I*>(in + place_of(p, i))), i);
 #endif
   }
 #pragma unroll
-  for (int k = 1; k < kAccs; ++k) acc[0] = Fold::combine(acc[0], acc[k]);
+  for (int k = 1; k < kAccs; ++k) acc[0] = Reduction::combine(acc[0], acc[k]);
   const Acc whole = combine_lanes(acc[0]);
   if (output < p.outputs && lane == 0) deliver(p, output, whole);
 }
@@ -208,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce(const __gri
   const int64_t output = (static_cast<int64_t>(blockIdx.x) * 32 + lane) * FACULA_VEC;
   Acc acc[FACULA_VEC];
 #pragma unroll
-  for (int k = 0; k < FACULA_VEC; ++k) acc[k] = Fold::init();
+  for (int k = 0; k < FACULA_VEC; ++k) acc[k] = Reduction::init();
   if (output < p.outputs) {
     const char* const in = input_of(p, output);
     const int64_t begin = blockIdx.y * p.part, end = begin + p.part < p.length ? begin + p.part : p.length;
@@ -220,14 +221,14 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce(const __gri
 #pragma unroll
       for (int u = 0; u < 4; ++u) {
 #pragma unroll
-        for (int k = 0; k < FACULA_VEC; ++k) Fold::add(acc[k], load<T>(x[u].at[k]), i + u * kRows);
+        for (int k = 0; k < FACULA_VEC; ++k) Reduction::add(acc[k], load<T>(x[u].at[k]), i + u * kRows);
       }
     }
     for (; i < end; i += kRows) {
       Vector<I, FACULA_VEC> x;
       x.load(reinterpret_cast<const I*>(in + place_of(p, i)));
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) Fold::add(acc[k], load<T>(x.at[k]), i);
+      for (int k = 0; k < FACULA_VEC; ++k) Reduction::add(acc[k], load<T>(x.at[k]), i);
     }
   }
   __shared__ Words rows[kRows][32];
@@ -238,7 +239,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce(const __gri
     if (row == k % kRows && output + k < p.outputs) {
       Acc whole = rows[0][lane].acc;
 #pragma unroll
-      for (int r = 1; r < kRows; ++r) whole = Fold::combine(whole, rows[r][lane].acc);
+      for (int r = 1; r < kRows; ++r) whole = Reduction::combine(whole, rows[r][lane].acc);
       deliver(p, output + k, whole);
     }
     __syncthreads();
@@ -246,20 +247,20 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce(const __gri
 }
 #endif
 
-// A warp an output folds its parts.
+// A warp an output combines its parts.
 extern "C" __global__ void __launch_bounds__(kThreads) facula_reduce_parts(const __grid_constant__ ReduceParams p) {
   const int64_t output = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  Acc acc = Fold::init();
+  Acc acc = Reduction::init();
   if (output < p.outputs) {
     for (int64_t i = lane; i < p.parts; i += 32) {
-      acc = Fold::combine(acc, reinterpret_cast<const Acc*>(p.scratch)[i * p.outputs + output]);
+      acc = Reduction::combine(acc, reinterpret_cast<const Acc*>(p.scratch)[i * p.outputs + output]);
     }
   }
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
     const Acc other = shuffled(acc, distance);
-    acc = Fold::combine(acc, other);
+    acc = Reduction::combine(acc, other);
   }
   if (output < p.outputs && lane == 0) finish(p, output, acc);
 }

@@ -2,7 +2,7 @@
 // Before it stand: FACULA_LANES, FACULA_VEC, FACULA_ITEMS (vectors of a thread; 0: read again each time).
 #pragma once
 
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 
@@ -26,7 +26,7 @@ struct Largest {
 // Reductions over the threads of a row; all of them get the results. Every thread of the block must come here.
 // One barrier each: what is passed on lies in one of two places by turns, and by the time that the first is
 // written again all threads have been through the other's barrier.
-class RowFold {
+class RowReduction {
   int turn_ = 0;
 
  public:

@@ -1,6 +1,6 @@
 // Running sums and their kin. Before it stand: I (elements read), O0 (written), T (computed in),
 // FACULA_SCAN (0 sum, 1 product, 2 maximum, 3 minimum, 4 logarithm of sums of exponentials, 5 affine).
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 
@@ -15,7 +15,7 @@ struct ScanParams {
   int64_t vectors;        // elements in order, side by side, whole vectors of kItems
   int64_t chunk, chunks;  // elements of a row that a block has, and how many such parts there are
   Acc* parts;             // what stands before each; null where rows are whole
-  Walk<4> walk;           // rows
+  StridedIterator<4> iterator;           // rows
 };
 
 using R = math::real_t<T>;
@@ -182,11 +182,11 @@ FD Acc before_in_block(Acc mine, Acc& total) {
 
 // A block a row, or a part of one.
 extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_rows(const __grid_constant__ ScanParams p) {
-  for (int64_t job = blockIdx.x; job < p.walk.count * p.chunks; job += gridDim.x) {
+  for (int64_t job = blockIdx.x; job < p.iterator.count * p.chunks; job += gridDim.x) {
     const int64_t row = job / p.chunks, start_at = (job - row * p.chunks) * p.chunk;
     const int64_t end = start_at + p.chunk < p.length ? start_at + p.chunk : p.length;
     int64_t at[4];
-    p.walk.places(row, at);
+    p.iterator.places(row, at);
     Acc carry = p.parts != nullptr ? p.parts[job] : start();
     for (int64_t first = start_at; first < end; first += kThreads * kItems) {
       const int64_t begin = first + static_cast<int64_t>(threadIdx.x) * kItems;
@@ -206,11 +206,11 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_rows(const __
 
 // Each part as a whole ...
 extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_parts(const __grid_constant__ ScanParams p) {
-  for (int64_t job = blockIdx.x; job < p.walk.count * p.chunks; job += gridDim.x) {
+  for (int64_t job = blockIdx.x; job < p.iterator.count * p.chunks; job += gridDim.x) {
     const int64_t row = job / p.chunks, start_at = (job - row * p.chunks) * p.chunk;
     const int64_t end = start_at + p.chunk < p.length ? start_at + p.chunk : p.length;
     int64_t at[4];
-    p.walk.places(row, at);
+    p.iterator.places(row, at);
     Acc carry = start();
     for (int64_t first = start_at; first < end; first += kThreads * kItems) {
       const int64_t begin = first + static_cast<int64_t>(threadIdx.x) * kItems;
@@ -228,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_parts(const _
 
 // ... and what stands before it.
 extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_before(const __grid_constant__ ScanParams p) {
-  for (int64_t row = blockIdx.x; row < p.walk.count; row += gridDim.x) {
+  for (int64_t row = blockIdx.x; row < p.iterator.count; row += gridDim.x) {
     Acc* const parts = p.parts + row * p.chunks;
     Acc carry = start();
     for (int64_t first = 0; first < p.chunks; first += kThreads) {
@@ -243,9 +243,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_before(const 
 
 // A thread a row, where neighbouring rows lie side by side or rows are short.
 extern "C" __global__ void __launch_bounds__(kThreads) facula_scan_threads(const __grid_constant__ ScanParams p) {
-  for (int64_t row = thread_index(); row < p.walk.count; row += thread_count()) {
+  for (int64_t row = thread_index(); row < p.iterator.count; row += thread_count()) {
     int64_t at[4];
-    p.walk.places(row, at);
+    p.iterator.places(row, at);
     Acc acc = start();
     for (int64_t i = 0; i < p.length; ++i) {
       acc = combine(acc, read(p, at, i));

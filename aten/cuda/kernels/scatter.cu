@@ -1,6 +1,6 @@
 // An index for every element, along one dim. Before it stand: S (elements), T (their value), X (indices),
 // FACULA_REDUCE (0 sum, 1 product, 2 mean, 3 largest, 4 smallest).
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 
@@ -13,7 +13,7 @@ struct ScatterParams {
   int64_t* winners;
   int64_t size, table_step, id_step;  // of the indexed dim
   int64_t include_self;
-  Walk<4> walk;  // table (without the dim), side, index, place in a dense table
+  StridedIterator<4> iterator;  // table (without the dim), side, index, place in a dense table
 };
 
 FD int64_t index_at(const ScatterParams& p, const int64_t (&at)[4]) {
@@ -30,18 +30,18 @@ FD int64_t index_at(const ScatterParams& p, const int64_t (&at)[4]) {
 using namespace facula;
 
 extern "C" __global__ void __launch_bounds__(256) facula_gather(const __grid_constant__ ScatterParams p) {
-  for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+  for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
     int64_t at[4];
-    p.walk.places(i, at);
+    p.iterator.places(i, at);
     *reinterpret_cast<S*>(p.side + at[1]) =
         *reinterpret_cast<const S*>(p.table + at[0] + index_at(p, at) * p.table_step);
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) facula_scatter_places(const __grid_constant__ ScatterParams p) {
-  for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+  for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
     int64_t at[4];
-    p.walk.places(i, at);
+    p.iterator.places(i, at);
     const int64_t id = at[3] + index_at(p, at) * p.id_step;
     p.ids[i] = id;
     if (p.winners != nullptr) atomicMax(reinterpret_cast<long long*>(p.winners + id), static_cast<long long>(i));
@@ -49,10 +49,10 @@ extern "C" __global__ void __launch_bounds__(256) facula_scatter_places(const __
 }
 
 extern "C" __global__ void __launch_bounds__(256) facula_scatter_write(const __grid_constant__ ScatterParams p) {
-  for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+  for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
     if (p.winners[p.ids[i]] != i) continue;
     int64_t at[4];
-    p.walk.places(i, at);
+    p.iterator.places(i, at);
     *reinterpret_cast<S*>(p.table + at[0] + index_at(p, at) * p.table_step) = *reinterpret_cast<const S*>(p.side + at[1]);
   }
 }
@@ -72,20 +72,20 @@ FD T joined(T a, T b) {
 }  // namespace facula
 
 extern "C" __global__ void __launch_bounds__(256) facula_scatter_reduce(const __grid_constant__ ScatterParams p) {
-  for (int64_t k = thread_index(); k < p.walk.count; k += thread_count()) {
+  for (int64_t k = thread_index(); k < p.iterator.count; k += thread_count()) {
     int64_t n = p.order[k];
     const int64_t id = p.ids[n];
     if (k > 0 && p.ids[p.order[k - 1]] == id) continue;
     int64_t at[4];
-    p.walk.places(n, at);
+    p.iterator.places(n, at);
     S* const to = reinterpret_cast<S*>(p.table + at[0] + index_at(p, at) * p.table_step);
     bool any = p.include_self != 0;
     T value = load<T>(*to);
     int64_t count = any ? 1 : 0;
-    for (int64_t j = k; j < p.walk.count; ++j) {
+    for (int64_t j = k; j < p.iterator.count; ++j) {
       n = p.order[j];
       if (p.ids[n] != id) break;
-      p.walk.places(n, at);
+      p.iterator.places(n, at);
       const T x = load<T>(*reinterpret_cast<const S*>(p.side + at[1]));
       value = any ? joined(value, x) : x;
       any = true;

@@ -1,5 +1,5 @@
 // Places of elements: numbers in a row, elements that are not zero, and a sorted sequence's gaps.
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 #if FACULA_PART == 0
 // arange: T is double or int64_t.
@@ -7,14 +7,14 @@ namespace facula {
 struct Params {
   char* out;
   T start, step;
-  Walk<1> walk;
+  StridedIterator<1> iterator;
 };
 }  // namespace facula
 using namespace facula;
 extern "C" __global__ void __launch_bounds__(256) facula_range(const __grid_constant__ Params p) {
-  for (int64_t i = thread_index(); i < p.walk.count; i += thread_count()) {
+  for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
     int64_t at[1];
-    p.walk.places(i, at);
+    p.iterator.places(i, at);
     if constexpr (std::is_same_v<T, double>) {
       *reinterpret_cast<S*>(p.out + at[0]) = element<S>(__dadd_rn(p.start, __dmul_rn(static_cast<T>(i), p.step)));
     } else {
@@ -33,13 +33,13 @@ struct Params {
   int64_t blocks, room, ndim;
   int64_t out_steps[2];
   int64_t sizes[kMaxDims];
-  Walk<1> walk;
+  StridedIterator<1> iterator;
 };
 constexpr int kBlock = 1024;
 FD bool is_set(const Params& p, int64_t i) {
-  if (i >= p.walk.count) return false;
+  if (i >= p.iterator.count) return false;
   int64_t at[1];
-  p.walk.places(i, at);
+  p.iterator.places(i, at);
   return load<bool>(*reinterpret_cast<const S*>(p.in + at[0]));
 }
 }  // namespace facula

@@ -11,7 +11,7 @@ struct SoftmaxParams {
   int64_t length;
   int64_t steps[3];
   int64_t dense;  // rows of all three follow each other
-  Walk<3> walk;   // rows
+  StridedIterator<3> iterator;   // rows
 };
 
 FD void row_places(const SoftmaxParams& p, int64_t row, int64_t (&at)[3]) {
@@ -19,7 +19,7 @@ FD void row_places(const SoftmaxParams& p, int64_t row, int64_t (&at)[3]) {
 #pragma unroll
     for (int k = 0; k < 3; ++k) at[k] = row * p.length * p.steps[k];
   } else {
-    p.walk.places(row, at);
+    p.iterator.places(row, at);
   }
 }
 
@@ -32,11 +32,11 @@ FD double exponential(double x) { return ::exp(x); }
 using namespace facula;
 
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const __grid_constant__ SoftmaxParams p) {
-  const int64_t rows = ceil_div(p.walk.count, kRowsOfBlock);
-  RowFold fold;
+  const int64_t rows = ceil_div(p.iterator.count, kRowsOfBlock);
+  RowReduction reduction;
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;
-    const bool real = row < p.walk.count;
+    const bool real = row < p.iterator.count;
     const int64_t length = real ? p.length : 0;
     T x[kHeld][FACULA_VEC];
     int64_t at[3];
@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) top = Largest::join(x[i][k], top);
     });
-    top = fold.over<Largest>(top);
+    top = reduction.over<Largest>(top);
     T sum = T(0);
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
 #endif
       }
     });
-    sum = fold.over<Add>(sum);
+    sum = reduction.over<Add>(sum);
     const T scale = FACULA_KIND == 0 ? T(1) / sum : math::log(sum);
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) sum += FACULA_KIND == 2 ? x[i][k] * y[i][k] : x[i][k];
     });
-    sum = fold.over<Add>(sum);
+    sum = reduction.over<Add>(sum);
     each_vector(length, [&](int i, int64_t place) {
       if (FACULA_ITEMS == 0) {
         read_vector<I>(p.in + at[0], place, p.steps[0], x[i]);

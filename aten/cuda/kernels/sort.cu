@@ -1,6 +1,6 @@
 // Sorting along rows: items are unique numbers (key, then place), so that any way of sorting is stable.
 // Before it stand: S (elements), T (their value), FACULA_WIDE_KEYS (keys of 64 bits), FACULA_TILE.
-#include "facula/cuda/walk.h"
+#include "facula/cuda/strided_iterator.h"
 
 namespace facula {
 
@@ -30,7 +30,7 @@ struct SortParams {
   int64_t rows, length, width;  // width: of runs that are sorted already
   int64_t descending;
   int64_t in_step, values_step, indices_step;  // bytes along the sorted dim
-  Walk<3> walk;                                // rows of the three
+  StridedIterator<3> iterator;                                // rows of the three
 };
 
 // Keys in the order of values: NaN is the largest, -0 equals 0.
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_sort_tiles(const _
   for (int64_t job = blockIdx.x; job < p.rows * tiles; job += gridDim.x) {
     const int64_t row = job / tiles, first = job % tiles * FACULA_TILE;
     int64_t at[3];
-    p.walk.places(row, at);
+    p.iterator.places(row, at);
     for (int i = threadIdx.x; i < FACULA_TILE; i += kThreads) {
       const int64_t place = first + i;
       Item item = last_item();
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_sort_finish(const 
   for (int64_t i = thread_index(); i < p.rows * p.length; i += thread_count()) {
     const int64_t row = i / p.length, to = i % p.length;
     int64_t at[3];
-    p.walk.places(row, at);
+    p.iterator.places(row, at);
     const int64_t from = place_of(p.items[i]);
     if (p.values != nullptr) {
       *reinterpret_cast<S*>(p.values + at[1] + to * p.values_step) =

@@ -10,7 +10,7 @@ struct TopParams {
   char* indices;
   int64_t rows, length, k, descending;
   int64_t in_step, values_step, indices_step;  // bytes along the dim
-  Walk<3> walk;                                // rows of the three
+  StridedIterator<3> iterator;                                // rows of the three
 };
 
 FD bool before(U a, uint32_t at_a, U b, uint32_t at_b) { return a < b || (a == b && at_a < at_b); }
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_topk(const __grid_
   const int warp = threadIdx.x / 32 / 2;
   for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
     int64_t at[3];
-    p.walk.places(row, at);
+    p.iterator.places(row, at);
     const char* const in = p.in + at[0];
     const auto key_at = [&](int64_t i) {
       return key_of(*reinterpret_cast<const S*>(in + i * p.in_step), p.descending != 0);

@@ -1,11 +1,11 @@
-// Registration through the door, and what tests and the Python side call.
+// Registration through the device interface, and what tests and the Python side call.
 #include <cstring>
 
 #include "launch/kernels.h"
 #include "libs/library.h"
 #include "ops/pointwise.h"
 #include "ops/reduction.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -35,10 +35,10 @@ FACULA_EXPORT void facula_cuda_why(char* text, size_t size) {
 
 FACULA_EXPORT int32_t facula_cuda_has_compiler() { return compiler_missing().empty(); }
 
-// Compiles kernels for `arch` with `threads`, into the disk cache; see warm.h.
-FACULA_EXPORT int32_t facula_cuda_warm(const char* arch, const char* filter, int32_t level, int32_t threads,
-                                       int32_t* counts, char* text, size_t size) {
-  const WarmReport r = warm(arch, filter, level, threads);
+// Compiles kernels for `arch` with `threads`, into the disk cache; see precompile.h.
+FACULA_EXPORT int32_t facula_cuda_precompile(const char* arch, const char* filter, int32_t level, int32_t threads,
+                                             int32_t* counts, char* text, size_t size) {
+  const PrecompileReport r = precompile(arch, filter, level, threads);
   counts[0] = r.compiled;
   counts[1] = r.from_disk;
   counts[2] = r.failed;

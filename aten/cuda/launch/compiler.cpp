@@ -8,7 +8,7 @@
 #include "launch/disk_cache.h"
 #include "launch/host.h"
 #include "libs/library.h"
-#include "launch/texts.h"
+#include "launch/embedded.h"
 
 namespace facula::cuda {
 
@@ -72,15 +72,15 @@ const Nvrtc& nvrtc() {
 const std::vector<const char*>& header_names() {
   static const auto* const names = [] {
     auto* const v = new std::vector<const char*>;
-    for (const EmbeddedText& t : embedded_texts()) v->push_back(t.name);
+    for (const EmbeddedSource& t : embedded_sources()) v->push_back(t.name);
     return v;
   }();
   return *names;
 }
-const std::vector<const char*>& header_texts() {
+const std::vector<const char*>& header_sources() {
   static const auto* const texts = [] {
     auto* const v = new std::vector<const char*>;
-    for (const EmbeddedText& t : embedded_texts()) v->push_back(t.text);
+    for (const EmbeddedSource& t : embedded_sources()) v->push_back(t.text);
     return v;
   }();
   return *texts;
@@ -88,7 +88,7 @@ const std::vector<const char*>& header_texts() {
 const Hash& hash_of_headers() {
   static const Hash* const h = [] {
     auto* const made = new Hash;
-    for (const EmbeddedText& t : embedded_texts()) {
+    for (const EmbeddedSource& t : embedded_sources()) {
       made->add(t.name);
       made->add(t.text);
     }
@@ -103,7 +103,7 @@ Compiled run(const Source& source, const std::string& arch, bool ptx, const std:
   nvrtcProgram program = nullptr;
   nvrtcResult r =
       n.nvrtcCreateProgram(&program, source.text.c_str(), source.name.c_str(), static_cast<int>(header_names().size()),
-                           header_texts().data(), header_names().data());
+                           header_sources().data(), header_names().data());
   std::vector<const char*> pointers;
   for (const std::string& o : options) pointers.push_back(o.c_str());
   if (r == 0) r = n.nvrtcCompileProgram(program, static_cast<int>(pointers.size()), pointers.data());
@@ -129,7 +129,7 @@ Compiled run(const Source& source, const std::string& arch, bool ptx, const std:
 }  // namespace
 
 std::string_view embedded(std::string_view name) {
-  for (const EmbeddedText& t : embedded_texts()) {
+  for (const EmbeddedSource& t : embedded_sources()) {
     if (name == t.name) return t.text;
   }
   return {};

@@ -61,7 +61,7 @@ constexpr size_t kGranule = size_t{2} << 20;  // of mapped memory, on all device
 CUstream stream_of(void* stream) { return static_cast<CUstream>(stream); }
 CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
-// ---- the functions of the door ----
+// ---- the functions of the device interface ----
 
 int32_t count_devices(void*, int32_t* count) {
   *count = device_count();

@@ -122,7 +122,7 @@ const Driver* driver(std::string* why = nullptr);
 // "CUDA_ERROR_INVALID_VALUE: invalid argument", from the driver.
 std::string error_text(CUresult result);
 
-// The status of the door for a result, with the text handed to facula.
+// The status of the device interface for a result, with the text handed to facula.
 int32_t status_of(CUresult result, const char* doing);
 
 }  // namespace facula::cuda

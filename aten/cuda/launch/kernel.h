@@ -8,15 +8,15 @@
 
 #include "launch/compiler.h"
 #include "launch/device.h"
-#include "launch/texts.h"
+#include "launch/embedded.h"
 
 namespace facula::cuda {
 
 struct Kernel {
   CUfunction function = nullptr;
-  const FormulaText* formula = nullptr;  // of the pointwise template
-  int dynamic_shared = 0;                // what was allowed so far
-  std::atomic<int> resident{};           // see resident_blocks()
+  const FormulaSource* formula = nullptr;  // of the pointwise template
+  int dynamic_shared = 0;                  // what was allowed so far
+  std::atomic<int> resident{};             // see resident_blocks()
 };
 
 // All that distinguishes one compiled kernel from another: addresses of constant names, and small
@@ -40,7 +40,7 @@ struct KernelKey {
 struct KernelSource {
   Source source;
   const char* entry;  // null: there is no such kernel, FACULA_NOT_SUPPORTED
-  const FormulaText* formula = nullptr;
+  const FormulaSource* formula = nullptr;
 };
 
 // The kernel of a key; `make` is called when it is met first in this process.

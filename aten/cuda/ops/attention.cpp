@@ -9,7 +9,7 @@
 
 #include "libs/cudnn.h"
 #include "launch/kernels.h"
-#include "launch/walk.h"
+#include "launch/strided_iterator.h"
 
 namespace facula::cuda {
 

@@ -6,8 +6,8 @@
 #include "launch/kernels.h"
 #include "ops/pointwise.h"
 #include "ops/reduction.h"
-#include "launch/walk.h"
-#include "launch/warm.h"
+#include "launch/strided_iterator.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 

@@ -3,7 +3,7 @@
 
 #include "launch/kernels.h"
 #include "ops/sort.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -119,10 +119,10 @@ class Run {
       strides[1 + k] = x_.index_strides[k];
       items[1 + k] = itemsize(x_.index[k]->dtype);
     }
-    tuples_ = make_walk(x_.tuple_ndim, x_.tuple_sizes, strides, items, 1 + x_.indices);
+    tuples_ = make_strided(x_.tuple_ndim, x_.tuple_sizes, strides, items, 1 + x_.indices);
     const int64_t* rows[] = {x_.row_table, x_.row_side};
     const int both[] = {itemsize(x_.table->dtype), itemsize(x_.side->dtype)};
-    row_ = make_walk(x_.row_ndim, x_.row_sizes, rows, both, 2);
+    row_ = make_strided(x_.row_ndim, x_.row_sizes, rows, both, 2);
     if (tuples_.count == 0 || row_.count == 0) return FACULA_OK;
     if (std::find(x_.sizes, x_.sizes + x_.indices, 0) != x_.sizes + x_.indices) return fail_any_index();
     const int arrays = ids ? 3 : 2;
@@ -143,7 +143,7 @@ class Run {
     params.put(table_places_);
     params.put(side_places_);
     params.put(ids_);
-    if (!put_walk(params, tuples_, 1 + x_.indices)) return FACULA_NOT_SUPPORTED;
+    if (!put_strided(params, tuples_, 1 + x_.indices)) return FACULA_NOT_SUPPORTED;
     Kernel* kernel = nullptr;
     FACULA_TRY(find(kPlaces, "uint8_t", "uint8_t", 1, &kernel));
     void* arguments[] = {params.data()};
@@ -189,7 +189,7 @@ class Run {
     params.put(order);
     params.put(winners);
     params.put(tuples_.count);
-    if (!put_walk(params, row_, 2)) return FACULA_NOT_SUPPORTED;
+    if (!put_strided(params, row_, 2)) return FACULA_NOT_SUPPORTED;
     Kernel* kernel = nullptr;
     const bool adds = e.number == kAdd.number;
     const int32_t dtype = x_.table->dtype;
@@ -214,7 +214,7 @@ class Run {
   const Indexing& x_;
   Scratch memory_;
   const Device* device_ = nullptr;
-  WalkDims tuples_, row_;
+  StridedDims tuples_, row_;
   int64_t *table_places_ = nullptr, *side_places_ = nullptr, *ids_ = nullptr;
   int piece_ = 1;
 };

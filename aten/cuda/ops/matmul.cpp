@@ -3,8 +3,8 @@
 
 #include "libs/cublas.h"
 #include "launch/kernels.h"
-#include "launch/walk.h"
-#include "launch/warm.h"
+#include "launch/strided_iterator.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 

@@ -1,10 +1,10 @@
-// Means, variances, norms and counts: folds with a state or an end of their own.
+// Means, variances, norms and counts: reductions with a state or an end of their own.
 #include <cmath>
 
 #include "launch/kernels.h"
 #include "launch/params.h"
 #include "ops/reduction.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -18,9 +18,9 @@ int32_t computed(int32_t dtype) {
   return dtype == FACULA_FLOAT16 || dtype == FACULA_BFLOAT16 ? int32_t{FACULA_FLOAT32} : dtype;
 }
 
-FoldDefinition definition(Kind kind, int norm, double order) {
+ReductionDefinition definition(Kind kind, int norm, double order) {
   std::string before =
-      "#define FACULA_FOLD_KIND " + std::to_string(kind) + "\n#define FACULA_NORM " + std::to_string(norm) + "\n";
+      "#define FACULA_REDUCTION_KIND " + std::to_string(kind) + "\n#define FACULA_NORM " + std::to_string(norm) + "\n";
   char text[64];
   std::snprintf(text, sizeof(text), "#define FACULA_ORDER double(%.17g)\n", norm == 5 ? order : 1.0);
   return {kNames[kind], before + text, "facula/cuda/moments.h"};
@@ -29,7 +29,7 @@ FoldDefinition definition(Kind kind, int norm, double order) {
 int32_t run(const FaculaCall* call, Kind kind, const FaculaTensor& self, const FaculaValue& dim, int32_t compute,
             double first = 0, double second = 0, int norm = 0, double scale = 1) {
   if (!on_device(self) || self.ndim > kMaxTensorDims) return FACULA_NOT_SUPPORTED;
-  Folding f;
+  Reduction f;
   f.name = kNames[kind];
   f.nouts = call->nouts;
   const FaculaTensor* outs[2] = {&result(call, 0), call->nouts > 1 ? &result(call, 1) : nullptr};
@@ -52,7 +52,7 @@ int32_t run(const FaculaCall* call, Kind kind, const FaculaTensor& self, const F
     std::memcpy(&bits, &first, sizeof(bits));
     f.extra ^= bits;
   }
-  return fold(f, [&] { return definition(kind, norm, first); });
+  return reduce(f, [&] { return definition(kind, norm, first); });
 }
 
 // mean(self, dim, keepdim, dtype, out)
@@ -94,7 +94,7 @@ void list(int level, const std::function<void(KernelSource)>& add) {
       if (level == 0 && (kind != kMean || type > FACULA_FLOAT32)) continue;
       if (level == 1 && type == FACULA_FLOAT64) continue;
       if (type == FACULA_COMPLEX64 && kind == kNanSum) continue;
-      Folding f;
+      Reduction f;
       f.in_dtype = type;
       f.out_dtypes[0] = kind == kCount                              ? int32_t{FACULA_INT64}
                         : type == FACULA_COMPLEX64 && kind != kMean ? int32_t{FACULA_FLOAT32}
@@ -103,11 +103,11 @@ void list(int level, const std::function<void(KernelSource)>& add) {
       f.nnumbers = kind == kVariance ? kVarianceNumbers : kind == kNorm ? kNormNumbers : 0;
       for (const int norm : {0, 1, 2, 3, 4, 5}) {
         if (kind != kNorm && norm != 2) continue;
-        const FoldDefinition d = definition(kind, norm, 3);
-        FoldForm form;
+        const ReductionDefinition d = definition(kind, norm, 3);
+        ReductionForm form;
         form.vec = std::min(8, 16 / itemsize(f.in_dtype));
         form.lanes = level == 0 ? 256 : 1;
-        add(fold_source(d.name, f, form, d.before, d.file, "facula_reduce"));
+        add(reduction_source(d.name, f, form, d.before, d.file, "facula_reduce"));
       }
     }
   }

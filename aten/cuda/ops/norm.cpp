@@ -1,8 +1,8 @@
 // Layer and RMS normalisation, and the gradients.
 #include "launch/kernels.h"
 #include "ops/rows.h"
-#include "launch/walk.h"
-#include "launch/warm.h"
+#include "launch/strided_iterator.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "launch/kernels.h"
-#include "launch/walk.h"
-#include "launch/warm.h"
+#include "launch/strided_iterator.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 

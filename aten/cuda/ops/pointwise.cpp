@@ -162,7 +162,7 @@ uint64_t bits_of(const PointwiseForm& f) {
 }
 
 // Numbers of the call in the order that the formula uses them.
-void put_numbers(Params& params, const FormulaText& f, const FaculaPointwise& call) {
+void put_numbers(Params& params, const FormulaSource& f, const FaculaPointwise& call) {
   uint32_t present = 0;
   for (int i = 0; i < f.nnumbers; ++i) {
     const NumberText& number = f.numbers[i];
@@ -197,7 +197,8 @@ void put_dims(Params& params, const Plan& plan, const Operands& o) {
 
 }  // namespace
 
-KernelSource pointwise_source(const FormulaText& f, int32_t compute, const int32_t* dtypes, const PointwiseForm& form) {
+KernelSource pointwise_source(const FormulaSource& f, int32_t compute, const int32_t* dtypes,
+                              const PointwiseForm& form) {
   bool is_short = true;
   for (int i = 0; i < f.nouts; ++i) is_short &= dtypes[i] == FACULA_FLOAT16 || dtypes[i] == FACULA_BFLOAT16;
   std::string text = is_short ? "#define FACULA_SHORT 1\n" : "";
@@ -297,7 +298,7 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   key.bits[2] = static_cast<uint64_t>(call->compute);
   Kernel* kernel = nullptr;
   const auto make = [&]() -> KernelSource {
-    const FormulaText* const f = find_formula(call->op, call->variant, class_of(call->compute));
+    const FormulaSource* const f = find_formula(call->op, call->variant, class_of(call->compute));
     if (f == nullptr) return {{}, nullptr};
     return pointwise_source(*f, call->compute, o.dtypes, plan.form);
   };

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "launch/kernel.h"
-#include "launch/texts.h"
+#include "launch/embedded.h"
 
 namespace facula::cuda {
 
@@ -18,7 +18,7 @@ struct PointwiseForm {
 };
 
 // The text of a formula in a form. `dtypes`: of the outputs, then of the inputs.
-KernelSource pointwise_source(const FormulaText& formula, int32_t compute, const int32_t* dtypes,
+KernelSource pointwise_source(const FormulaSource& formula, int32_t compute, const int32_t* dtypes,
                               const PointwiseForm& form);
 
 int32_t pointwise(void* context, const FaculaPointwise* call);

@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "ops/sort.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -50,13 +50,13 @@ std::string sort_keys(int32_t dtype, int threads) {
 
 bool radix_fits(const Sorting& s) {
   // small ones are sorted in fewer launches by merging; numbers of places have 30 bits
-  return s.length > 2048 && s.length * s.walk.count >= 1 << 18 && s.length < int64_t{1} << 30 &&
-         s.walk.count <= 65535 && !is_complex(s.dtype);
+  return s.length > 2048 && s.length * s.iterator.count >= 1 << 18 && s.length < int64_t{1} << 30 &&
+         s.iterator.count <= 65535 && !is_complex(s.dtype);
 }
 
 int32_t radix_sort(const Device& device, void* stream, const Sorting& s) {
   const int size = itemsize(s.dtype), tile = kThreads * items_of(s.dtype);
-  const int64_t blocks = ceil_div(s.length, tile), rows = s.walk.count;
+  const int64_t blocks = ceil_div(s.length, tile), rows = s.iterator.count;
   const auto total = static_cast<size_t>(rows * s.length);
   const auto room = [](size_t n) { return (n + 255) / 256 * 256; };
   const size_t keys = room(total * static_cast<size_t>(size)), places = room(total * 4);
@@ -89,7 +89,7 @@ int32_t radix_sort(const Device& device, void* stream, const Sorting& s) {
                             s.values_step, s.indices_step}) {
       params.put(n);
     }
-    if (!put_walk(params, s.walk, 3)) return FACULA_NOT_SUPPORTED;
+    if (!put_strided(params, s.iterator, 3)) return FACULA_NOT_SUPPORTED;
     KernelKey key;
     key.name = "radix.cu";
     key.bits[0] = static_cast<uint64_t>(entry) | static_cast<uint64_t>(s.dtype) << 8;

@@ -4,7 +4,7 @@
 #include "facula/draw_types.h"
 #include "launch/kernels.h"
 #include "ops/sort.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -94,10 +94,10 @@ int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& 
   params.put(static_cast<int64_t>(is_dense(out)));
   const int64_t* given[] = {strides};
   const int item[] = {itemsize(dtype)};
-  const WalkDims walk = make_walk(ndim, sizes, given, item, 1);
-  if (!put_walk(params, walk, 1)) return FACULA_NOT_SUPPORTED;
+  const StridedDims iterator = make_strided(ndim, sizes, given, item, 1);
+  if (!put_strided(params, iterator, 1)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  const int64_t jobs = d.draw == kPoisson || d.draw == kKeys ? walk.count : (walk.count + 3) / 4;
+  const int64_t jobs = d.draw == kPoisson || d.draw == kKeys ? iterator.count : (iterator.count + 3) / 4;
   return launch(*device, *kernel, grid_for(*device, jobs, 256), {256}, 0, call->stream, arguments);
 }
 

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "launch/params.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -16,12 +16,12 @@ constexpr size_t kLargestAcc = 48;
 int rounded_dims(int n) { return n <= 2 ? std::max(n, 1) : n <= 4 ? 4 : kMaxKernelDims; }
 
 struct Plan {
-  FoldForm form;
+  ReductionForm form;
   Layout kept, reduced;
   int64_t outputs = 1, length = 1, part = 1, parts = 1, blocks = 1;
 };
 
-int32_t make_plan(const Folding& f, int processors, Plan& p) {
+int32_t make_plan(const Reduction& f, int processors, Plan& p) {
   const int64_t* kept_strides[] = {f.in_strides, f.out_strides[0], f.out_strides[1]};
   const int64_t* reduced_strides[] = {f.in_strides + f.kept};
   collapse(static_cast<int>(f.kept), f.sizes, kept_strides, 1 + f.nouts, p.kept);
@@ -29,7 +29,7 @@ int32_t make_plan(const Folding& f, int processors, Plan& p) {
   if (p.kept.ndim > kMaxKernelDims || p.reduced.ndim > kMaxKernelDims) return FACULA_NOT_SUPPORTED;
   p.outputs = p.kept.numel();
   p.length = p.reduced.numel();
-  FoldForm& form = p.form;
+  ReductionForm& form = p.form;
   form.kept = rounded_dims(p.kept.ndim);
   form.reduced = rounded_dims(p.reduced.ndim);
   form.wide = p.length >= int64_t{1} << 31;
@@ -45,7 +45,7 @@ int32_t make_plan(const Folding& f, int processors, Plan& p) {
   const int64_t wanted = int64_t{processors} * 8;
   const bool side_by_side = p.reduced.ndim > 0 && p.reduced.strides[0][0] == 1;
   form.rows = side_by_side || p.kept.ndim == 0 || p.kept.strides[0][0] != 1 || p.kept.sizes[0] < 8;
-  int64_t steps = 1;  // of a block along what is folded
+  int64_t steps = 1;  // of a block along what is reduced
   if (form.rows) {
     const bool line = p.reduced.ndim == 1 && side_by_side;
     form.vec = line && aligned(widest, p.kept, 0) ? widest : 1;
@@ -72,26 +72,28 @@ int32_t make_plan(const Folding& f, int processors, Plan& p) {
   return p.blocks < int64_t{1} << 31 ? FACULA_OK : FACULA_NOT_SUPPORTED;
 }
 
-uint64_t bits_of(const FoldForm& f) {
+uint64_t bits_of(const ReductionForm& f) {
   return static_cast<uint64_t>(f.rows) | static_cast<uint64_t>(f.wide) << 1 | static_cast<uint64_t>(f.vec) << 2 |
          static_cast<uint64_t>(f.lanes) << 8 | static_cast<uint64_t>(f.kept) << 20 |
          static_cast<uint64_t>(f.reduced) << 24;
 }
 
-FoldDefinition schema_fold(const FoldText& text) { return {text.op, text.text, "facula/cuda/fold.h"}; }
+ReductionDefinition schema_reduction(const ReductionSource& text) {
+  return {text.op, text.text, "facula/cuda/schema_reduction.h"};
+}
 
 // The layout as `dims` dims, one element in those that it lacks.
 int64_t size_at(const Layout& l, int d) { return d < l.ndim ? l.sizes[d] : 1; }
 int64_t stride_at(const Layout& l, int d, int operand) { return d < l.ndim ? l.strides[d][operand] : 0; }
 
 // As kernels/reduce.h has them.
-void put_params(Params& params, const Folding& f, const Plan& p, const void* scratch) {
+void put_params(Params& params, const Reduction& f, const Plan& p, const void* scratch) {
   params.put(f.in);
   for (int i = 0; i < f.nouts; ++i) params.put(f.out[i]);
   params.put(scratch);
   for (const int64_t n : {p.outputs, p.length, p.part, p.parts}) params.put(n);
   for (int i = 0; i < f.nnumbers; ++i) params.put(f.numbers[i]);
-  const FoldForm& form = p.form;
+  const ReductionForm& form = p.form;
   const int in_size = itemsize(f.in_dtype);
   for (int d = 0; d < form.kept; ++d) params.put(stride_at(p.kept, d, 0) * in_size);
   for (int d = 0; d < form.kept; ++d) {
@@ -109,8 +111,8 @@ void put_params(Params& params, const Folding& f, const Plan& p, const void* scr
   }
 }
 
-void list_folds(int level, const std::function<void(KernelSource)>& add) {
-  for (const FoldText& t : fold_texts()) {
+void list_reductions(int level, const std::function<void(KernelSource)>& add) {
+  for (const ReductionSource& t : reduction_sources()) {
     const std::string_view c = t.type_class;
     std::vector<int32_t> types;
     if (c == "bool") types = {FACULA_BOOL};
@@ -120,33 +122,33 @@ void list_folds(int level, const std::function<void(KernelSource)>& add) {
     if (level == 0 && c != "float") continue;
     if (level < 2) types.resize(std::min<size_t>(types.size(), 2));
     for (const int32_t type : types) {
-      Folding f;
+      Reduction f;
       f.in_dtype = type;
       const bool index = std::string_view(t.text).find("FOLD_INDEX 1") != std::string_view::npos;
       f.out_dtypes[0] = index ? int32_t{FACULA_INT64} : type;
       f.compute = type == FACULA_BFLOAT16 || type == FACULA_FLOAT16 ? int32_t{FACULA_FLOAT32} : type;
       for (const bool rows : {true, false}) {
-        FoldForm form;
+        ReductionForm form;
         form.rows = rows;
         form.vec = std::min(8, 16 / itemsize(type));
         form.lanes = rows ? (level == 0 ? 256 : 1) : 32;
-        const FoldDefinition d = schema_fold(t);
-        add(fold_source(d.name, f, form, d.before, d.file, "facula_reduce"));
+        const ReductionDefinition d = schema_reduction(t);
+        add(reduction_source(d.name, f, form, d.before, d.file, "facula_reduce"));
         if (level == 0) continue;
         form.vec = 1;
         form.lanes = 32;
         form.reduced = 2;
-        add(fold_source(d.name, f, form, d.before, d.file, "facula_reduce"));
+        add(reduction_source(d.name, f, form, d.before, d.file, "facula_reduce"));
       }
     }
   }
 }
-const ListsSources lists(list_folds);
+const ListsSources lists(list_reductions);
 
 }  // namespace
 
-KernelSource fold_source(const std::string& name, const Folding& f, const FoldForm& form, const std::string& before,
-                         const char* file, const char* entry) {
+KernelSource reduction_source(const std::string& name, const Reduction& f, const ReductionForm& form,
+                              const std::string& before, const char* file, const char* entry) {
   std::string text = "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
   text += std::string("using I = ") + element_type(f.in_dtype) + ";\nusing T = " + compute_type(f.compute) +
           ";\nusing R = math::real_t<T>;\n";
@@ -164,11 +166,11 @@ KernelSource fold_source(const std::string& name, const Folding& f, const FoldFo
   define("FACULA_REDUCED", form.reduced);
   define("FACULA_WIDE", form.wide);
   define("FACULA_NUMBERS", f.nnumbers);
-  text += before + "}\n#define FACULA_FOLD_FILE \"" + file + "\"\n#include \"facula/cuda/reduce.h\"\n";
+  text += before + "}\n#define FACULA_REDUCTION_FILE \"" + file + "\"\n#include \"facula/cuda/reduce.h\"\n";
   return {{name + ".cu", text, true}, entry};
 }
 
-int32_t fold(const Folding& f, const std::function<FoldDefinition()>& definition) {
+int32_t reduce(const Reduction& f, const std::function<ReductionDefinition()>& definition) {
   const Device* device = nullptr;
   FACULA_TRY(enter(f.index, &device));
   Plan p;
@@ -183,8 +185,8 @@ int32_t fold(const Folding& f, const std::function<FoldDefinition()>& definition
                 static_cast<uint64_t>(f.nouts) << 16;
   key.bits[2] = f.extra;
   const auto make = [&](const char* entry) {
-    const FoldDefinition d = definition();
-    return d.file == nullptr ? KernelSource{{}, nullptr} : fold_source(d.name, f, p.form, d.before, d.file, entry);
+    const ReductionDefinition d = definition();
+    return d.file == nullptr ? KernelSource{{}, nullptr} : reduction_source(d.name, f, p.form, d.before, d.file, entry);
   };
   Kernel *first = nullptr, *second = nullptr;
   FACULA_TRY(find_kernel(*device, key, [&] { return make("facula_reduce"); }, &first));
@@ -204,7 +206,7 @@ int32_t fold(const Folding& f, const std::function<FoldDefinition()>& definition
   return launch(*device, *second, {blocks}, {kThreads}, 0, f.stream, arguments);
 }
 
-void take_dims(Folding& f, const FaculaTensor& self, const FaculaValue& dim, const FaculaTensor* const* outs) {
+void take_dims(Reduction& f, const FaculaTensor& self, const FaculaValue& dim, const FaculaTensor* const* outs) {
   uint64_t reduced = 0;
   const auto add = [&](int64_t d) { reduced |= self.ndim == 0 ? 0 : uint64_t{1} << (d < 0 ? d + self.ndim : d); };
   if (dim.kind == FACULA_INT) {
@@ -239,7 +241,7 @@ void take_dims(Folding& f, const FaculaTensor& self, const FaculaValue& dim, con
 int32_t reduction(void*, const FaculaReduction* call) {
   const FaculaTensor &in = *call->in, &out = *call->out;
   if (in.ndim > kMaxTensorDims) return FACULA_NOT_SUPPORTED;
-  Folding f;
+  Reduction f;
   f.name = call->op;
   f.reduced = call->nreduced;
   f.kept = in.ndim - call->nreduced;
@@ -253,9 +255,9 @@ int32_t reduction(void*, const FaculaReduction* call) {
   f.compute = call->compute;
   f.index = call->index;
   f.stream = call->stream;
-  return fold(f, [call]() -> FoldDefinition {
-    const FoldText* const text = find_fold(call->op, class_of(call->compute));
-    return text != nullptr ? schema_fold(*text) : FoldDefinition{{}, {}, nullptr};
+  return reduce(f, [call]() -> ReductionDefinition {
+    const ReductionSource* const text = find_reduction(call->op, class_of(call->compute));
+    return text != nullptr ? schema_reduction(*text) : ReductionDefinition{{}, {}, nullptr};
   });
 }
 

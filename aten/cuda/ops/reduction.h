@@ -1,17 +1,17 @@
-// The reduction template: every operator with a fold, and those of moments.cpp.
+// The reduction template: every operator with a reduction, and those of moments.cpp.
 #pragma once
 
 #include <string>
 
 #include "launch/kernel.h"
 #include "launch/layout.h"
-#include "launch/texts.h"
+#include "launch/embedded.h"
 
 namespace facula::cuda {
 
-// A tensor's elements folded away along some dims: `in` has the dims that stay first.
-struct Folding {
-  const void* name = nullptr;  // with `variant` and `extra` says which fold it is
+// A tensor's elements reduced away along some dims: `in` has the dims that stay first.
+struct Reduction {
+  const void* name = nullptr;  // with `variant` and `extra` says which reduction it is
   const void* variant = nullptr;
   uint64_t extra = 0;
   int64_t kept = 0, reduced = 0;  // numbers of dims
@@ -26,25 +26,25 @@ struct Folding {
   void* stream = nullptr;
 };
 
-// How a fold is compiled.
-struct FoldForm {
+// How a reduction is compiled.
+struct ReductionForm {
   bool rows = true, wide = false;
   int vec = 1, lanes = 256, kept = 1, reduced = 1;
 };
 
-// `before` defines what the fold's file needs beside the types; `file` is that file.
-KernelSource fold_source(const std::string& name, const Folding& f, const FoldForm& form, const std::string& before,
-                         const char* file, const char* entry);
+// `before` defines what the reduction's file needs beside the types; `file` is that file.
+KernelSource reduction_source(const std::string& name, const Reduction& f, const ReductionForm& form,
+                              const std::string& before, const char* file, const char* entry);
 
 // Runs it; text(), called when the kernel is new, gives `before` and the file.
-struct FoldDefinition {
+struct ReductionDefinition {
   std::string name, before;
-  const char* file;  // null: there is no such fold, FACULA_NOT_SUPPORTED
+  const char* file;  // null: there is no such reduction, FACULA_NOT_SUPPORTED
 };
-int32_t fold(const Folding& f, const std::function<FoldDefinition()>& definition);
+int32_t reduce(const Reduction& f, const std::function<ReductionDefinition()>& definition);
 
 // The dims of an operator's argument `dim` (NONE, INT or INTS; none given are all) taken away.
-void take_dims(Folding& f, const FaculaTensor& self, const FaculaValue& dim, const FaculaTensor* const* outs);
+void take_dims(Reduction& f, const FaculaTensor& self, const FaculaValue& dim, const FaculaTensor* const* outs);
 
 int32_t reduction(void* context, const FaculaReduction* call);
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "launch/kernels.h"
-#include "launch/walk.h"
-#include "launch/warm.h"
+#include "launch/strided_iterator.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -62,21 +62,21 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
     items[k] = all[k] != nullptr ? itemsize(all[k]->dtype) : 1;
     steps[k] = all[k] != nullptr && self.ndim > 0 ? all[k]->strides[dim] * items[k] : 0;
   }
-  const WalkDims walk = make_walk(self.ndim, sizes, strides, items, 4);
+  const StridedDims iterator = make_strided(self.ndim, sizes, strides, items, 4);
   const bool side_by_side = steps[0] == items[0];
-  const bool rows = side_by_side ? length > 32 : length > 32 && walk.count < int64_t{device->processors} * 64;
+  const bool rows = side_by_side ? length > 32 : length > 32 && iterator.count < int64_t{device->processors} * 64;
   const int32_t compute = compute_of(scan, self.dtype, out.dtype);
   // few long rows go in parts, so that there is work for the whole device
   const int64_t wanted = int64_t{device->processors} * 8;
   int64_t chunk = length, chunks = 1;
-  if (rows && walk.count * 4 < wanted && length >= 16384) {
-    chunk = std::max<int64_t>(4096, ceil_div(length * walk.count, wanted));
+  if (rows && iterator.count * 4 < wanted && length >= 16384) {
+    chunk = std::max<int64_t>(4096, ceil_div(length * iterator.count, wanted));
     chunk = round_up(chunk, 1024);
     chunks = ceil_div(length, chunk);
   }
   Scratch parts(call->index, call->stream);
   constexpr size_t kLargest = 32;  // bytes of what is carried along a row
-  if (chunks > 1) FACULA_TRY(parts.allocate(static_cast<size_t>(walk.count * chunks) * kLargest));
+  if (chunks > 1) FACULA_TRY(parts.allocate(static_cast<size_t>(iterator.count * chunks) * kLargest));
   Params params;
   for (int k = 0; k < 4; ++k) params.put(all[k] != nullptr ? all[k]->data : nullptr);
   params.put(length);
@@ -85,13 +85,13 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
   bool vectors = scan <= kProduct && !reverse && chunk % 4 == 0;
   for (const int k : {0, 2}) {
     vectors = vectors && steps[k] == items[k] && reinterpret_cast<uintptr_t>(all[k]->data) % 16 == 0;
-    for (int d = 0; d < walk.ndim; ++d) vectors = vectors && walk.strides[k][d] % (4 * int64_t{items[k]}) == 0;
+    for (int d = 0; d < iterator.ndim; ++d) vectors = vectors && iterator.strides[k][d] % (4 * int64_t{items[k]}) == 0;
   }
   params.put(static_cast<int64_t>(vectors));
   params.put(chunk);
   params.put(chunks);
   params.put(parts.data());
-  if (!put_walk(params, walk, 4)) return FACULA_NOT_SUPPORTED;
+  if (!put_strided(params, iterator, 4)) return FACULA_NOT_SUPPORTED;
   const auto start = [&](Entry entry, Grid grid) -> int32_t {
     KernelKey key;
     key.name = "scan.cu";
@@ -102,9 +102,9 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
     void* arguments[] = {params.data()};
     return launch(*device, *kernel, grid, {256}, 0, call->stream, arguments);
   };
-  if (!rows) return start(kThreads, grid_for(*device, walk.count, 256));
-  const Grid whole{static_cast<unsigned>(std::min<int64_t>(walk.count, 65535))};
-  const Grid split{static_cast<unsigned>(std::min<int64_t>(walk.count * chunks, 65535))};
+  if (!rows) return start(kThreads, grid_for(*device, iterator.count, 256));
+  const Grid whole{static_cast<unsigned>(std::min<int64_t>(iterator.count, 65535))};
+  const Grid split{static_cast<unsigned>(std::min<int64_t>(iterator.count * chunks, 65535))};
   if (chunks > 1) {
     FACULA_TRY(start(kParts, split));
     FACULA_TRY(start(kBefore, whole));

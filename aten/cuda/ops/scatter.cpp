@@ -4,7 +4,7 @@
 
 #include "launch/kernels.h"
 #include "ops/sort.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -57,11 +57,11 @@ class Run {
     }
     const int64_t* strides[] = {table, side, index_.strides, ids};
     const int items[] = {itemsize(table_.dtype), itemsize(side_.dtype), itemsize(index_.dtype), 1};
-    walk_ = make_walk(ndim, sizes, strides, items, 4);
-    return size_ == 0 && walk_.count > 0 ? fail_any_index() : int32_t{FACULA_OK};
+    iterator_ = make_strided(ndim, sizes, strides, items, 4);
+    return size_ == 0 && iterator_.count > 0 ? fail_any_index() : int32_t{FACULA_OK};
   }
 
-  int64_t count() const { return walk_.count; }
+  int64_t count() const { return iterator_.count; }
   int64_t places() const { return places_; }
   const Device& device() const { return *device_; }
 
@@ -83,9 +83,9 @@ class Run {
     params.put(table_step_);
     params.put(id_step_);
     params.put(static_cast<int64_t>(include_self));
-    if (!put_walk(params, walk_, 4)) return FACULA_NOT_SUPPORTED;
+    if (!put_strided(params, iterator_, 4)) return FACULA_NOT_SUPPORTED;
     void* arguments[] = {params.data()};
-    return launch(*device_, *kernel, grid_for(*device_, walk_.count, 256), {256}, 0, call_->stream, arguments);
+    return launch(*device_, *kernel, grid_for(*device_, iterator_.count, 256), {256}, 0, call_->stream, arguments);
   }
 
  private:
@@ -94,7 +94,7 @@ class Run {
   int dim_;
   const Device* device_ = nullptr;
   int64_t size_ = 1, table_step_ = 0, id_step_ = 0, places_ = 1;
-  WalkDims walk_;
+  StridedDims iterator_;
 };
 
 // gather(self, dim, index, sparse_grad, out)

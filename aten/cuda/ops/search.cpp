@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "launch/kernels.h"
-#include "launch/walk.h"
-#include "launch/warm.h"
+#include "launch/strided_iterator.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -47,10 +47,10 @@ int32_t arange(void*, const FaculaCall* call) {
   }
   const int64_t* strides[] = {out.strides};
   const int items[] = {itemsize(out.dtype)};
-  const WalkDims walk = make_walk(out.ndim, out.sizes, strides, items, 1);
-  if (!put_walk(params, walk, 1)) return FACULA_NOT_SUPPORTED;
+  const StridedDims iterator = make_strided(out.ndim, out.sizes, strides, items, 1);
+  if (!put_strided(params, iterator, 1)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  return launch(*device, *kernel, grid_for(*device, walk.count, 256), {256}, 0, call->stream, arguments);
+  return launch(*device, *kernel, grid_for(*device, iterator.count, 256), {256}, 0, call->stream, arguments);
 }
 
 // nonzero_fill(self, count, out)
@@ -76,7 +76,7 @@ int32_t nonzero(void*, const FaculaCall* call) {
   for (int d = 0; d < kMaxKernelDims; ++d) params.put(d < self.ndim ? self.sizes[d] : int64_t{1});
   const int64_t* strides[] = {self.strides};
   const int items[] = {itemsize(self.dtype)};
-  if (!put_walk(params, make_walk(self.ndim, self.sizes, strides, items, 1), 1)) return FACULA_NOT_SUPPORTED;
+  if (!put_strided(params, make_strided(self.ndim, self.sizes, strides, items, 1), 1)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
   constexpr const char* kSteps[] = {"facula_nonzero_count", "facula_nonzero_sum", "facula_nonzero_write"};
   for (int i = 0; i < 3; ++i) {

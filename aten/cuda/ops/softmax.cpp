@@ -1,8 +1,8 @@
 // softmax, log_softmax and their gradients.
 #include "launch/kernels.h"
 #include "ops/rows.h"
-#include "launch/walk.h"
-#include "launch/warm.h"
+#include "launch/strided_iterator.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -39,15 +39,15 @@ int32_t run(const FaculaCall* call, int kind, const FaculaTensor& in, const Facu
     steps[k] = in.ndim == 0 ? items[k] : all[k]->strides[dim] * items[k];
     side_by_side &= steps[k] == items[k];
   }
-  const WalkDims walk = make_walk(in.ndim, sizes, strides, items, 3);
+  const StridedDims iterator = make_strided(in.ndim, sizes, strides, items, 3);
   int vec = 16 / widest;
   const auto fits = [&](int v) {
     if (!side_by_side || length % v != 0) return false;
     for (int k = 0; k < 3; ++k) {
       const int bytes = v * items[k];
       if (reinterpret_cast<uintptr_t>(all[k]->data) % static_cast<uintptr_t>(bytes) != 0) return false;
-      for (int d = 0; d < walk.ndim; ++d) {
-        if (walk.strides[k][d] % bytes != 0) return false;
+      for (int d = 0; d < iterator.ndim; ++d) {
+        if (iterator.strides[k][d] % bytes != 0) return false;
       }
     }
     return true;
@@ -68,10 +68,10 @@ int32_t run(const FaculaCall* call, int kind, const FaculaTensor& in, const Facu
   bool together = side_by_side;
   for (int k = 0; k < 3; ++k) together &= is_dense(*all[k]);
   params.put(static_cast<int64_t>(together));
-  if (!put_walk(params, walk, 3)) return FACULA_NOT_SUPPORTED;
+  if (!put_strided(params, iterator, 3)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  return launch(*device, *kernel, {form.blocks(walk.count)}, {static_cast<unsigned>(form.threads())}, 0, call->stream,
-                arguments);
+  return launch(*device, *kernel, {form.blocks(iterator.count)}, {static_cast<unsigned>(form.threads())}, 0,
+                call->stream, arguments);
 }
 
 // softmax(self, dim, dtype, out)

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "launch/kernels.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -55,7 +55,7 @@ int32_t sort(void*, const FaculaCall* call) {
   }
   const int64_t* strides[] = {self.strides, values.strides, indices.strides};
   const int items[] = {size, size, 8};
-  s.walk = make_walk(self.ndim, sizes, strides, items, 3);
+  s.iterator = make_strided(self.ndim, sizes, strides, items, 3);
   return sort_rows(*device, call->stream, s);
 }
 
@@ -78,10 +78,10 @@ const Registers registers{{"sort", sort}};
 }  // namespace
 
 int32_t sort_rows(const Device& device, void* stream, const Sorting& s) {
-  if (radix_fits(s) && s.walk.count > 0) return radix_sort(device, stream, s);
+  if (radix_fits(s) && s.iterator.count > 0) return radix_sort(device, stream, s);
   const bool wide = has_wide_keys(s.dtype, s.length);
   const int tile = s.length <= 64 ? 64 : 1024;
-  const int64_t total = s.walk.count * s.length;
+  const int64_t total = s.iterator.count * s.length;
   if (total == 0) return FACULA_OK;
   Kernel *tiles = nullptr, *merge = nullptr, *finish = nullptr;
   FACULA_TRY(find(device, "facula_sort_tiles", 0, s.dtype, wide, tile, &tiles));
@@ -98,15 +98,15 @@ int32_t sort_rows(const Device& device, void* stream, const Sorting& s) {
     params.put(s.indices);
     params.put(items);
     params.put(other);
-    for (const int64_t n : {s.walk.count, s.length, width, static_cast<int64_t>(s.descending), s.in_step, s.values_step,
-                            s.indices_step}) {
+    for (const int64_t n : {s.iterator.count, s.length, width, static_cast<int64_t>(s.descending), s.in_step,
+                            s.values_step, s.indices_step}) {
       params.put(n);
     }
-    if (!put_walk(params, s.walk, 3)) return FACULA_NOT_SUPPORTED;
+    if (!put_strided(params, s.iterator, 3)) return FACULA_NOT_SUPPORTED;
     void* arguments[] = {params.data()};
     return launch(device, kernel, grid, {256}, 0, stream, arguments);
   };
-  const int64_t jobs = s.walk.count * ceil_div(s.length, tile);
+  const int64_t jobs = s.iterator.count * ceil_div(s.length, tile);
   FACULA_TRY(run(*tiles, 0, {static_cast<unsigned>(std::min<int64_t>(jobs, 65535))}));
   const Grid grid = grid_for(device, total, 256);
   for (int64_t width = tile; width < s.length; width *= 2) {

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "launch/walk.h"
+#include "launch/strided_iterator.h"
 
 namespace facula::cuda {
 
-// Sorts `length` elements along rows. `walk` goes over the rows of input, values and indices; `values`
+// Sorts `length` elements along rows. `iterator` goes over the rows of input, values and indices; `values`
 // may be null. Steps are in bytes.
 struct Sorting {
   const void* in = nullptr;
@@ -17,7 +17,7 @@ struct Sorting {
   int64_t length = 0;
   bool descending = false;
   int64_t in_step = 0, values_step = 0, indices_step = 0;
-  WalkDims walk;
+  StridedDims iterator;
 };
 // What kernels/keys.h wants before it.
 std::string sort_keys(int32_t dtype, int threads);

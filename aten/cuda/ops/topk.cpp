@@ -3,7 +3,7 @@
 
 #include "launch/kernels.h"
 #include "ops/sort.h"
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 namespace facula::cuda {
 
@@ -32,7 +32,7 @@ int32_t topk(void*, const FaculaCall* call) {
   sizes[dim] = 1;
   const int64_t* strides[] = {self.strides, values.strides, indices.strides};
   const int size = itemsize(self.dtype), items[] = {size, size, 8};
-  const WalkDims walk = make_walk(self.ndim, sizes, strides, items, 3);
+  const StridedDims iterator = make_strided(self.ndim, sizes, strides, items, 3);
   const int room = k <= 64 ? 64 : k <= 256 ? 256 : 1024;
   KernelKey key;
   key.name = "topk.cu";
@@ -47,7 +47,7 @@ int32_t topk(void*, const FaculaCall* call) {
                           values.strides[dim] * size, indices.strides[dim] * 8}) {
     params.put(n);
   }
-  if (!put_walk(params, walk, 3)) return FACULA_NOT_SUPPORTED;
+  if (!put_strided(params, iterator, 3)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
   return launch(*device, *kernel, {static_cast<unsigned>(std::min<int64_t>(rows, 65535))}, {kThreads}, 0, call->stream,
                 arguments);

@@ -108,7 +108,7 @@ class Backend:
     def reduction(
         self, op: str, input: Buffer, output: Buffer, nreduced: int, compute: Any, stream: int
     ) -> Any:
-        """Any fold of the last `nreduced` dims of `input`."""
+        """Any reduction of the last `nreduced` dims of `input`."""
         raise NotImplementedError
 
     @property

@@ -462,7 +462,7 @@ class DeviceModule(types.ModuleType):
     def memory_stats(self, device: Any = None) -> dict[str, int]:
         """Bytes `allocated` and `reserved`, the most of both (`peak`, `peak_reserved`) and the
         `largest_free` block; numbers of `allocations`, `reused` blocks and `retries`."""
-        return _C._door_memory_stats(self._device(device))
+        return _C._device_memory_stats(self._device(device))
 
     def memory_allocated(self, device: Any = None) -> int:
         """Bytes that tensors hold."""
@@ -511,7 +511,7 @@ class DeviceModule(types.ModuleType):
         """Give freed memory that is kept for reuse back, on all devices of the type."""
         if device is not None:
             self._device(device)
-        _C._door_empty_cache(self._type)
+        _C._device_empty_cache(self._type)
 
     # ---- random numbers ----
 

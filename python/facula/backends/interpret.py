@@ -6,7 +6,7 @@ import ast
 from functools import cache, lru_cache
 from typing import Any, ClassVar
 
-from facula.backends.translate import Fold, Formula, constants, folds, formulas
+from facula.backends.translate import Formula, Reduction, constants, formulas, reductions
 
 
 @lru_cache(maxsize=1)
@@ -15,8 +15,8 @@ def _formulas() -> dict[tuple[str, str], Formula]:
 
 
 @lru_cache(maxsize=1)
-def _folds() -> dict[str, Fold]:
-    return {f.op: f for f in folds()}
+def _reductions() -> dict[str, Reduction]:
+    return {f.op: f for f in reductions()}
 
 
 @cache
@@ -51,17 +51,17 @@ class Interpreter:
             names[name] = v if v is None or kind == "bool" else np.asarray(v).astype(dtype)
         return [self.value(_tree(text), names) for text in formula.texts]
 
-    def fold(self, op: str, start: Any, elements: Any) -> Any:
-        """The last accumulator of a fold over an iterable of arrays."""
-        fold = _folds()[op]
-        if fold.step is None:
+    def reduction(self, op: str, start: Any, elements: Any) -> Any:
+        """The last accumulator of a reduction over an iterable of arrays."""
+        reduction = _reductions()[op]
+        if reduction.step is None:
             raise NotImplementedError(op)
         acc = start
         for element in elements:
             acc = (
                 element
                 if acc is None
-                else self.value(_tree(fold.step), {"acc": acc, "self": element})
+                else self.value(_tree(reduction.step), {"acc": acc, "self": element})
             )
         return acc
 

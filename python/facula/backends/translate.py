@@ -1,7 +1,7 @@
 """Formulas of operators for kernel languages like C, and for NumPy.
 
 A device needs one pointwise template and one reduction template. `formulas()` lists what goes
-into the first, backward formulas included, `folds()` what goes into the second; `body()` writes
+into the first, backward formulas included, `reductions()` what goes into the second; `body()` writes
 one of them in a language, for a class of types. In the text, `T` is the type that is computed in
 and `R` its real type. The words of the vocabulary (`exp`, `maximum`, ...) are the functions of
 `facula/math.h`.
@@ -84,7 +84,7 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Fold:
+class Reduction:
     """One reduction: `step` gives the accumulator `acc` after an element `self`; it begins with
     `start`, or with the first element. With `index` instead, the result is the place of the element
     that was taken last, and `index` tells whether `self` takes the place of `acc`."""
@@ -165,32 +165,32 @@ def formulas() -> tuple[Formula, ...]:
 
 
 @lru_cache(maxsize=1)
-def folds() -> tuple[Fold, ...]:
-    """Every fold that a device's reduction template is asked for."""
+def reductions() -> tuple[Reduction, ...]:
+    """Every reduction that a device's reduction template is asked for."""
     return tuple(
-        Fold(
-            r["name"], r["fold"].get("start"), r["fold"].get("step"), r["fold"].get("index"),
+        Reduction(
+            r["name"], r["reduction"].get("start"), r["reduction"].get("step"), r["reduction"].get("index"),
             tuple(r.get("dtypes", ("float",))),
         )
         for r in _records()
-        if r.get("fold")
+        if r.get("reduction")
     )  # fmt: skip
 
 
 def primitives() -> list[str]:
-    """What a device must have kernels for: no formula, fold or decomposition gives them."""
+    """What a device must have kernels for: no formula, reduction or decomposition gives them."""
     return [
         r["name"]
         for r in _records()
         if r.get("dispatch")
-        and not (r.get("composite") or r.get("fold") or r["kind"] == "view")
+        and not (r.get("composite") or r.get("reduction") or r["kind"] == "view")
         and not {"any", "device"} & set(r["dispatch"])
     ]
 
 
-def body(formula: Formula | Fold, class_: str, language: Language = CPP) -> Body:
+def body(formula: Formula | Reduction, class_: str, language: Language = CPP) -> Body:
     """A formula for a class of types ("bool", "int", "float" or "complex")."""
-    if isinstance(formula, Fold):
+    if isinstance(formula, Reduction):
         types = {"acc": "T", "self": "T"}
         emitter = _Emitter(class_, types, language)
         texts = [t for t in (formula.start, formula.step, formula.index) if t is not None]

@@ -2,7 +2,7 @@
 
 A vendor like any other (docs/vendors.md), in facula's own wheel. It needs NVIDIA's driver, and
 NVRTC, which `pip install 'facula[cuda]'` brings. Kernels are compiled when they are first used and
-kept on disk; `python -m facula.cuda.warmup` does so ahead.
+kept on disk; `python -m facula.cuda.precompile` does so ahead.
 
     FACULA_CUDA=0         switches it off
     FACULA_CUDA_SYNC=1    waits for each kernel, so that errors show where they arise

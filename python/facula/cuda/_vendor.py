@@ -24,13 +24,13 @@ def folders() -> list[str]:
 
 @lru_cache(maxsize=1)
 def module() -> ctypes.CDLL:
-    """The functions that the module exports beside the door's."""
+    """The functions that the module exports beside the device interface's."""
     if not os.path.exists(LIBRARY):
         raise RuntimeError(f"facula was built without CUDA: there is no {LIBRARY}")
     library = ctypes.CDLL(LIBRARY)
     library.facula_cuda_folders.argtypes = [ctypes.c_char_p]
     library.facula_cuda_why.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    library.facula_cuda_warm.argtypes = [
+    library.facula_cuda_precompile.argtypes = [
         ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int32, ctypes.c_int32,
         ctypes.POINTER(ctypes.c_int32), ctypes.c_char_p, ctypes.c_size_t,
     ]  # fmt: skip

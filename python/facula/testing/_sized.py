@@ -50,7 +50,7 @@ class _Sized:
         self.dtypes = suite.own - suite.fell
         way = suite.way(op)
         self.native = way == "native"
-        self.own = self.native or (way == "by formula" and bool(op.fold))
+        self.own = self.native or (way == "by formula" and bool(op.reduction))
         self.formula = way == "by formula"
 
     def run(self) -> None:

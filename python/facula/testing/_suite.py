@@ -104,7 +104,7 @@ class Suite:
     def way(self, op: OpRecord) -> str:
         if op.name in self.info["kernels"]:
             return "native"
-        if op.scalar or (op.fold and self.info["reduction"]):
+        if op.scalar or (op.reduction and self.info["reduction"]):
             return "by formula"
         return "view" if op.kind == "view" else "decomposed"
 

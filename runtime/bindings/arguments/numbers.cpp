@@ -92,7 +92,7 @@ Tensor to_cpu(const Tensor& t) {
   if (t.is_cpu()) return t;
   FACULA_CHECK(!t.is_meta(), NotImplemented,
                "a tensor on device 'meta' has a shape and a dtype but no elements to read");
-  return engine_roles().cast(detach(t), t.dtype(), Device{kCPU});
+  return core_operators().cast(detach(t), t.dtype(), Device{kCPU});
 }
 
 Scalar item_of(const Tensor& t, const char* who) {

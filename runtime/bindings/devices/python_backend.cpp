@@ -1,13 +1,13 @@
 // Backends written in Python: the functions of facula/backend.h over an object's methods.
-#include "runtime/bindings/devices/door.h"
+#include "runtime/bindings/devices/interface.h"
 #include "runtime/bindings/types/types.h"
-#include "runtime/device/door.h"
+#include "runtime/device/interface.h"
 
 namespace facula::python {
 
 namespace {
 
-// The object with its methods; lives as long as the process, as the Door does.
+// The object with its methods; lives as long as the process, as the DeviceInterface does.
 struct Backend {
   Ref object, buffer;  // the instance, and the class facula.backends.Buffer
   std::string name, package, tag, autocast_dtype;
@@ -25,7 +25,7 @@ int32_t status_of_error() {
     const Ref words(PyObject_Str(raised.get()));
     const char* const reason = words ? PyUnicode_AsUTF8(words.get()) : nullptr;
     PyErr_Clear();
-    return door_host().fail(FACULA_NOT_SUPPORTED, reason);
+    return device_host().fail(FACULA_NOT_SUPPORTED, reason);
   }
   if (PyErr_ExceptionMatches(PyExc_MemoryError) != 0) {
     PyErr_Clear();
@@ -35,7 +35,7 @@ int32_t status_of_error() {
   try {
     throw PythonError(error);
   } catch (...) {
-    return keep_door_exception();
+    return keep_device_exception();
   }
 }
 
@@ -62,13 +62,13 @@ int32_t call(const F& fn) noexcept {
   try {
     Ref result(fn());
     if (!result) return status_of_error();
-    if (result.get() == Py_NotImplemented) return door_host().fail(FACULA_NOT_SUPPORTED, nullptr);
+    if (result.get() == Py_NotImplemented) return device_host().fail(FACULA_NOT_SUPPORTED, nullptr);
     return FACULA_OK;
   } catch (const PythonError& e) {
     e.restore();
     return status_of_error();
   } catch (...) {
-    return keep_door_exception();
+    return keep_device_exception();
   }
 }
 
@@ -94,7 +94,8 @@ PyObject* computed(const Backend& b, const char* op, PyObject* result, bool give
     const char* const text = words ? PyUnicode_AsUTF8(words.get()) : nullptr;
     PyErr_Clear();
     const bool told = text != nullptr && *text != '\0';
-    door_host().fail(FACULA_OUT_OF_MEMORY, concat("it ran out of memory", told ? ": " : "", told ? text : "").c_str());
+    device_host().fail(FACULA_OUT_OF_MEMORY,
+                       concat("it ran out of memory", told ? ": " : "", told ? text : "").c_str());
     raise_again(error.get());
   }
   if (result == nullptr || result == Py_None || result == Py_NotImplemented || gives) return result;
@@ -448,7 +449,7 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
   if (!made->tag.empty()) api.serialization_tag = made->tag.c_str();
   api.dlpack_type = static_cast<int32_t>(bits_of(object, "dlpack_type"));
   register_checked(api);
-  made.release();  // its Door lives for ever
+  made.release();  // its DeviceInterface lives for ever
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }

@@ -80,8 +80,8 @@ ScalarType from_dl(dl::DataType d) {
 }
 
 // Null without one.
-Door* door_with(int32_t type) {
-  for (Door* d : all_doors()) {
+DeviceInterface* interface_with(int32_t type) {
+  for (DeviceInterface* d : all_interfaces()) {
     if (type != 0 && d->api.dlpack_type == type) return d;
   }
   return nullptr;
@@ -89,7 +89,7 @@ Door* door_with(int32_t type) {
 
 dl::Device to_dl(const Tensor& t, const char* call) {
   if (t.is_cpu()) return {dl::kCpu, 0};
-  const Door* const d = door_or_null(t.device().type);
+  const DeviceInterface* const d = interface_or_null(t.device().type);
   FACULA_CHECK(d != nullptr && d->api.dlpack_type != 0, Buffer, call, "(): the tensor is on ", to_string(t.device()),
                ", which shares no memory (it has no DLPack number); copy it to the CPU first, with .cpu()");
   return {d->api.dlpack_type, t.device().index};
@@ -97,11 +97,11 @@ dl::Device to_dl(const Tensor& t, const char* call) {
 
 Device from_dl(dl::Device device) {
   if (device.type == dl::kCpu) return Device{kCPU};
-  Door* d = door_with(device.type);
+  DeviceInterface* d = interface_with(device.type);
   if (d == nullptr) {  // its package may not have been loaded yet
     Ref find = import_attribute("facula.backends", "_name_with");
     Ref name(check(PyObject_CallFunction(find.get(), "si", "dlpack_type", device.type)));
-    d = door_with(device.type);
+    d = interface_with(device.type);
   }
   FACULA_CHECK(d != nullptr, Buffer, "from_dlpack(): the memory is on DLPack device ", device.type,
                ", which no device of facula's has (the CPU has ", dl::kCpu, "); copy it to the CPU first");
@@ -117,13 +117,13 @@ void* stream_of(intptr_t number) { return number <= 1 ? nullptr : reinterpret_ca
 // The consumer's stream goes on after what the producer's has now, and the memory is kept for its work.
 void hand_over(const Tensor& t, intptr_t number) {
   const Device device = t.device();
-  const Door& door = started_door(device.type);
+  const DeviceInterface& interface = started_interface(device.type);
   FACULA_CHECK(number >= kNoOrder, Value, "__dlpack__(): a stream of number ", number,
                " is not known; -1 asks for no order, 1 is the default one");
   void *const from = current_stream(device), *const to = stream_of(number);
-  if (number == kNoOrder || !door.has_streams()) return;
+  if (number == kNoOrder || !interface.has_streams()) return;
   if (from != to) {
-    if (door.memory->is_captured(device.index, from)) {
+    if (interface.memory->is_captured(device.index, from)) {
       raise_in_capture(device, "share the tensor when the capture has ended");
     }
     ReleaseGil released;
@@ -131,7 +131,7 @@ void hand_over(const Tensor& t, intptr_t number) {
     event.record(from);
     event.wait(device, to);
   }
-  door.memory->record_stream(t.storage()->data(), device, to);
+  interface.memory->record_stream(t.storage()->data(), device, to);
 }
 
 // What an exported capsule keeps.
@@ -215,7 +215,7 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
       raise(ErrorKind::Type, "__dlpack__(): argument 'dl_device' must be a tuple of two ints");
     }
     if (type == dl::kCpu && !t.is_cpu() && wanted != 0) {
-      t = engine_roles().cast(t, t.dtype(), Device{kCPU});
+      t = core_operators().cast(t, t.dtype(), Device{kCPU});
       copied = true;
     }
     const dl::Device own = to_dl(t, "__dlpack__");
@@ -231,7 +231,7 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     }
     versioned = major >= 1;
   }
-  if (wanted == 1 && t.storage()->shares_with(*tensor_of(self).storage())) t = engine_roles().clone(t);
+  if (wanted == 1 && t.storage()->shares_with(*tensor_of(self).storage())) t = core_operators().clone(t);
   if (!t.is_cpu()) {
     const intptr_t number = stream == Py_None ? 0 : PyLong_AsSsize_t(stream);
     check(PyErr_Occurred() == nullptr ? 0 : -1);
@@ -273,8 +273,8 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
   const Device device = from_dl(d.device);
   FACULA_CHECK(d.ndim >= 0 && (d.ndim == 0 || d.shape != nullptr), Buffer, "from_dlpack(): malformed tensor");
   const ScalarType dtype = from_dl(d.dtype);
-  if (const Door* const door = door_or_null(device.type)) {
-    FACULA_CHECK(door->supports(dtype), Buffer, "from_dlpack(): device '", door->name, "' has no tensors of ",
+  if (const DeviceInterface* const interface = interface_or_null(device.type)) {
+    FACULA_CHECK(interface->supports(dtype), Buffer, "from_dlpack(): device '", interface->name, "' has no tensors of ",
                  dtype_name(dtype));
   }
   const auto n = static_cast<size_t>(d.ndim);
@@ -334,7 +334,7 @@ PyObject* function_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
     if (d.type > kMeta ? d != t.device() : d.type != t.device().type) {
       FACULA_CHECK(!copying || *copying, Value, "from_dlpack(): copy=False, but moving to ", to_string(d),
                    " needs a copy");
-      t = engine_roles().cast(t, t.dtype(), d);
+      t = core_operators().cast(t, t.dtype(), d);
     }
   }
   return wrap(std::move(t));
@@ -375,7 +375,7 @@ Device device_of(PyObject* o) {
 Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
   if (PyCapsule_CheckExact(o)) {
     Tensor t = from_capsule(o);
-    return copy.value_or(false) ? engine_roles().clone(t) : t;
+    return copy.value_or(false) ? core_operators().clone(t) : t;
   }
   Ref method(PyObject_GetAttrString(o, "__dlpack__"));
   if (!method) {
@@ -404,7 +404,7 @@ Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
   FACULA_CHECK(PyCapsule_CheckExact(capsule.get()), Type, "from_dlpack(): __dlpack__ of ", Py_TYPE(o)->tp_name,
                " gave no capsule");
   Tensor t = from_capsule(capsule.get());
-  return copy.value_or(false) && !copied ? engine_roles().clone(t) : t;
+  return copy.value_or(false) && !copied ? core_operators().clone(t) : t;
 }
 
 const PyMethodDef exchange_methods[] = {

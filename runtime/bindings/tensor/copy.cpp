@@ -78,7 +78,7 @@ Tensor deep_copy(const Tensor& t, PyObject* memo) {
   FACULA_CHECK(PyDict_Check(memo), Type, "__deepcopy__(): argument 'memo' must be a dict");
   if (t.storage()->users() > 1) return copy_within(t.storage(), t, memo);
   GradMode off(false);
-  return engine_roles().clone(detach(t));
+  return core_operators().clone(detach(t));
 }
 
 // For classes whose deep copies are their own: `_deep_copy(tensor, memo)`.
@@ -166,7 +166,7 @@ PyObject* rebuild_tensor(PyObject*, PyObject* args) {
     PyBuffer_Release(&view);
     FACULA_CHECK(fits, Value, "_rebuild_tensor(): ", t.nbytes(), " bytes are needed for shape ", shape_string(shape),
                  ", but ", view.len, " were given");
-    if (d.type != kCPU) t = engine_roles().cast(t, t.dtype(), d);
+    if (d.type != kCPU) t = core_operators().cast(t, t.dtype(), d);
   }
   if (requires_grad != 0) set_requires_grad(t, true);
   return wrap_as(reinterpret_cast<PyTypeObject*>(type), std::move(t));

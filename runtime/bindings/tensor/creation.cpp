@@ -49,7 +49,7 @@ Tensor tensor_as(const Tensor& t, const DataOptions& options) {
   const Device device = options.device.value_or(t.device());
   if (dtype == t.dtype() && device.type == t.device().type && (device.index < 0 || device == t.device())) return t;
   if (device.type == kMeta) return make_empty(t.sizes(), dtype, device);
-  return engine_roles().cast(t, dtype, device);
+  return core_operators().cast(t, dtype, device);
 }
 
 constexpr ParamSpec kAsTensorParams[] = {
@@ -90,7 +90,7 @@ PyObject* function_asarray(PyObject*, PyObject* const* args, Py_ssize_t n, PyObj
     t = tensor_as(self, options);
     FACULA_CHECK(t.is_same(self) || options.copy.value_or(true), Value,
                  "asarray(): copy=False, but the dtype or the device asked for needs a copy");
-    if (t.is_same(self) && options.copy.value_or(false)) t = engine_roles().clone(t);
+    if (t.is_same(self) && options.copy.value_or(false)) t = core_operators().clone(t);
     if (!requires_grad && t.requires_grad() && is_leaf(t) && !t.is_same(self)) set_requires_grad(t, false);
   } else {
     t = tensor_from_data("asarray", slots[0], options);

@@ -63,7 +63,7 @@ PyObject* iterator_next(PyObject* self) {
   auto* it = reinterpret_cast<IteratorObject*>(self);
   FACULA_PY_TRY
   if (it->next >= it->end) return nullptr;
-  return in_class_of(it->tensor, wrap(indexing::roles.select(tensor_of(it->tensor), 0, it->next++)));
+  return in_class_of(it->tensor, wrap(indexing::operators.select(tensor_of(it->tensor), 0, it->next++)));
   FACULA_PY_END(nullptr)
 }
 PyObject* iterator_hint(PyObject* self, PyObject*) {

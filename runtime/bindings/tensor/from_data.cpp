@@ -31,7 +31,7 @@ Tensor converted(const Tensor& t, const DataOptions& options) {
     return copy;
   }
   GradMode off(false);
-  return changes ? engine_roles().cast(t, dtype, device) : engine_roles().clone(t);
+  return changes ? core_operators().cast(t, dtype, device) : core_operators().clone(t);
 }
 
 class NestedData {

@@ -116,7 +116,7 @@ PyObject* method_type(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObj
   }
   const ScalarType dtype = to_dtype(kType, 1, slots[1]);
   if (dtype == t.dtype()) return wrap(Tensor(t));
-  return in_class_of(self, wrap(engine_roles().cast(t, dtype, t.device())));
+  return in_class_of(self, wrap(core_operators().cast(t, dtype, t.device())));
   FACULA_PY_END(nullptr)
 }
 
@@ -125,7 +125,7 @@ PyObject* method_cpu(PyObject* self, PyObject*) {
   const Tensor& t = tensor_of(self);
   if (t.is_cpu()) return wrap(Tensor(t));
   FACULA_CHECK(!t.is_meta(), NotImplemented, "cpu(): a tensor on device 'meta' has no elements to copy");
-  return in_class_of(self, wrap(engine_roles().cast(t, t.dtype(), Device{kCPU})));
+  return in_class_of(self, wrap(core_operators().cast(t, t.dtype(), Device{kCPU})));
   FACULA_PY_END(nullptr)
 }
 
@@ -152,7 +152,7 @@ PyObject* as_subclass(PyObject* self, PyObject* type) {
                "as_subclass(): argument 'cls' must be a subclass of Tensor");
   const Tensor& t = tensor_of(self);
   return wrap_as(reinterpret_cast<PyTypeObject*>(type),
-                 engine_roles().as_strided(t, t.sizes(), t.strides(), t.offset()));
+                 core_operators().as_strided(t, t.sizes(), t.strides(), t.offset()));
   FACULA_PY_END(nullptr)
 }
 

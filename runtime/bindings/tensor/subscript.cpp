@@ -85,7 +85,7 @@ Item converted_item(PyObject* o, const Tensor& self) {
     options.dtype = ScalarType::Int64;
     t = tensor_from_data("index", o, options);
   }
-  if (!self.is_cpu() && !self.is_meta()) t = engine_roles().cast(t, t.dtype(), self.device());
+  if (!self.is_cpu() && !self.is_meta()) t = core_operators().cast(t, t.dtype(), self.device());
   return tensor_item_of(std::move(t));
 }
 
@@ -169,10 +169,10 @@ Tensor value_tensor(PyObject* value, const Tensor& self) {
 PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  if (PyLong_CheckExact(key)) return in_class_of(self, wrap(indexing::roles.select(t, 0, int_index(key))));
+  if (PyLong_CheckExact(key)) return in_class_of(self, wrap(indexing::operators.select(t, 0, int_index(key))));
   if (PySlice_Check(key)) {
     const Item item = slice_item(key);
-    return in_class_of(self, wrap(indexing::roles.slice(t, 0, item.start, item.stop, item.step)));
+    return in_class_of(self, wrap(indexing::operators.slice(t, 0, item.start, item.stop, item.step)));
   }
   Items items;
   const std::span<const Item> parsed = parse(key, t, items);
@@ -180,7 +180,7 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   Tensor result = [&] {
     ReleaseGil gil(t.numel() >= release_gil_numel);
     const InCall in_call(t);
-    return indexing::roles.get(t, parsed);
+    return indexing::operators.get(t, parsed);
   }();
   return in_class_of(self, wrap(std::move(result)));
   FACULA_PY_END(nullptr)
@@ -188,7 +188,7 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
 
 PyObject* tensor_sq_item(PyObject* self, Py_ssize_t i) {
   FACULA_PY_TRY
-  return in_class_of(self, wrap(indexing::roles.select(tensor_of(self), 0, i)));
+  return in_class_of(self, wrap(indexing::operators.select(tensor_of(self), 0, i)));
   FACULA_PY_END(nullptr)
 }
 
@@ -201,7 +201,7 @@ int tensor_ass_subscript(PyObject* self, PyObject* key, PyObject* value) {
   const std::span<const Item> parsed = parse(key, t, items);
   ReleaseGil gil(t.numel() >= release_gil_numel);
   const InCall in_call(t);
-  indexing::roles.set(t, parsed, v);
+  indexing::operators.set(t, parsed, v);
   return 0;
   FACULA_PY_END(-1)
 }

@@ -1,4 +1,4 @@
-// Walking tensors: elements of any dtype and stride, brought into the types that formulas compute in.
+// Iterating over tensors: elements of any dtype and stride, brought into the types that formulas compute in.
 #pragma once
 
 #include <cstring>

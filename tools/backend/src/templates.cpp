@@ -1,4 +1,4 @@
-// The two templates: every pointwise operator, and every fold.
+// The two templates: every pointwise operator, and every reduction.
 #include <string>
 #include <unordered_map>
 
@@ -31,12 +31,12 @@ struct PointwiseEntry {
   int32_t compute, output;
   PointwiseFn fn;
 };
-using FoldFn = void (*)(void* acc, int64_t& place, const void* in, int64_t n, int64_t first);
-struct FoldEntry {
+using ReductionFn = void (*)(void* acc, int64_t& place, const void* in, int64_t n, int64_t first);
+struct ReductionEntry {
   const char* op;
   int32_t compute;
   bool index, from_first;
-  FoldFn fn;
+  ReductionFn fn;
 };
 
 #include "formulas.inc"
@@ -131,12 +131,12 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
 }
 
 int32_t reduction(void*, const FaculaReduction* call) {
-  static const auto table = table_of(kFolds, [](const FoldEntry& e) { return key(e.op, "", e.compute); });
+  static const auto table = table_of(kReductions, [](const ReductionEntry& e) { return key(e.op, "", e.compute); });
   const int32_t compute = computed(call->compute);
   const auto found = table.find(key(call->op, "", compute));
   const Operand in(*call->in), out(*call->out);
-  if (found == table.end() || in.dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no fold in this dtype");
-  const FoldEntry* const entry = found->second;
+  if (found == table.end() || in.dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no reduction in this dtype");
+  const ReductionEntry* const entry = found->second;
   const size_t nreduced = static_cast<size_t>(call->nreduced);
   return enqueue(call->index, call->stream, [=] {
     const size_t kept = in.sizes.size() - nreduced;

@@ -1,4 +1,4 @@
-// The two templates that serve all operators with formulas and folds.
+// The two templates that serve all operators with formulas and reductions.
 #pragma once
 
 #include "facula/backend.h"

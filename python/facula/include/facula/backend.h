@@ -1,4 +1,4 @@
-/* The device door: what a package hands to facula to bring a device. docs/vendors.md is the contract.
+/* The device interface: what a package hands to facula to bring a device. docs/vendors.md is the contract.
  *
  * Plain C structures of fixed layout, so that a package built once serves many versions of facula: it
  * links with nothing of facula, and both sides tell each other which version of this file they saw. */
@@ -122,8 +122,8 @@ typedef struct FaculaPointwise {
   void* stream;
 } FaculaPointwise;
 
-/* Any operator that folds dims away. The last `nreduced` dims of `in` are folded into one element of
- * `out`, whose dims are the others. `op` names a fold of facula.backends.translate. */
+/* Any operator that reduces dims. The last `nreduced` dims of `in` are reduced to one element of
+ * `out`, whose dims are the others. `op` names a reduction of facula.backends.translate. */
 typedef struct FaculaReduction {
   const char* op;
   const FaculaTensor* in;

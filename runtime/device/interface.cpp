@@ -1,4 +1,4 @@
-#include "runtime/device/door.h"
+#include "runtime/device/interface.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@ namespace facula {
 
 namespace {
 
-std::atomic<Door*> g_doors[kMaxDeviceTypes];
+std::atomic<DeviceInterface*> g_interfaces[kMaxDeviceTypes];
 std::mutex& registering() {
   static std::mutex* const m = new std::mutex;
   return *m;
@@ -28,15 +28,15 @@ int32_t host_fail(int32_t status, const char* text) {
   return status;
 }
 
-Door* door_named(const char* name) {
-  for (Door* d : all_doors()) {
+DeviceInterface* interface_named(const char* name) {
+  for (DeviceInterface* d : all_interfaces()) {
     if (name != nullptr && d->name == name) return d;
   }
   return nullptr;
 }
 
 int32_t host_allocate(const char* backend, int32_t index, size_t nbytes, void* stream, void** out) {
-  Door* const d = door_named(backend);
+  DeviceInterface* const d = interface_named(backend);
   if (d == nullptr) return host_fail(FACULA_VALUE_ERROR, "allocate(): no such backend");
   try {
     const Device device{d->type, static_cast<int8_t>(index)};
@@ -48,7 +48,7 @@ int32_t host_allocate(const char* backend, int32_t index, size_t nbytes, void* s
   }
 }
 int32_t host_deallocate(const char* backend, int32_t index, void* data, size_t nbytes, void*) {
-  Door* const d = door_named(backend);
+  DeviceInterface* const d = interface_named(backend);
   if (d == nullptr) return host_fail(FACULA_VALUE_ERROR, "deallocate(): no such backend");
   d->memory->deallocate(data, nbytes, Device{d->type, static_cast<int8_t>(index)});
   return FACULA_OK;
@@ -92,7 +92,7 @@ void check_complete(const FaculaBackend& b) {
 
 Device place(Device device, ScalarType dtype) {
   device = resolved(device);
-  if (const Door* d = door_or_null(device.type); d != nullptr) {
+  if (const DeviceInterface* d = interface_or_null(device.type); d != nullptr) {
     if (!d->supports(dtype)) [[unlikely]]
       throw MissingDtype(d->name, std::string(dtype_name(dtype)));
   }
@@ -100,20 +100,20 @@ Device place(Device device, ScalarType dtype) {
 }
 [[maybe_unused]] const bool placing = (place_on_device = place, true);
 
-void install(Door& d) {
+void install(DeviceInterface& d) {
   d.memory = std::make_unique<DeviceMemory>(d);
   set_allocator(d.type, d.memory.get());
   d.kernels = std::vector<std::atomic<FaculaKernel>>(all_operators().size());
-  set_pointwise_kernel(d.type, &door_pointwise);
+  set_pointwise_kernel(d.type, &device_pointwise);
   for (OperatorEntry* op : all_operators()) {
-    const bool folds = op->fold_dim != kNoFold && d.api.reduction != nullptr;
-    op->kernels[d.type] = folds ? op->door : op->device_kernel;
+    const bool reduces = op->reduction_dim != kNoReduction && d.api.reduction != nullptr;
+    op->kernels[d.type] = reduces ? op->interface_kernel : op->device_kernel;
     set_autocast_policy(*op, d.type, op->autocast_device);
   }
 }
 
 // The dtype of autocast: the package's word, else the first that the device has of bfloat16 and float16.
-ScalarType autocast_dtype_of(const Door& d) {
+ScalarType autocast_dtype_of(const DeviceInterface& d) {
   const ScalarType lower[] = {ScalarType::BFloat16, ScalarType::Float16};
   if (d.api.autocast_dtype == nullptr) return d.supports(lower[0]) || !d.supports(lower[1]) ? lower[0] : lower[1];
   for (const ScalarType t : lower) {
@@ -127,7 +127,7 @@ ScalarType autocast_dtype_of(const Door& d) {
 }
 
 // Every name of the lists must be an operator that can be cast, once.
-std::vector<std::pair<OperatorEntry*, CastPolicy>> autocast_lists(const Door& d) {
+std::vector<std::pair<OperatorEntry*, CastPolicy>> autocast_lists(const DeviceInterface& d) {
   std::vector<std::pair<OperatorEntry*, CastPolicy>> found;
   const auto add = [&](const char* const* names, const char* list, CastPolicy policy) {
     for (; names != nullptr && *names != nullptr; ++names) {
@@ -152,8 +152,8 @@ void forget_in_children() {
   static std::once_flag once;
   std::call_once(once, [] {
     pthread_atfork(nullptr, nullptr, [] {
-      for (std::atomic<Door*>& slot : g_doors) {
-        Door* const d = slot.load(std::memory_order_relaxed);
+      for (std::atomic<DeviceInterface*>& slot : g_interfaces) {
+        DeviceInterface* const d = slot.load(std::memory_order_relaxed);
         if (d != nullptr && d->used.load() && !d->has(FACULA_FORK_SAFE)) d->forked.store(true);
       }
     });
@@ -162,28 +162,28 @@ void forget_in_children() {
 
 }  // namespace
 
-std::string take_door_error() { return std::exchange(tls_error, {}); }
+std::string take_device_error() { return std::exchange(tls_error, {}); }
 
-int32_t keep_door_exception() noexcept {
+int32_t keep_device_exception() noexcept {
   tls_exception = std::current_exception();
   return FACULA_DEVICE_ERROR;
 }
 
-void Door::check(int32_t status, int index, const char* doing) const {
+void DeviceInterface::check(int32_t status, int index, const char* doing) const {
   if (status == FACULA_OK) [[likely]]
     return;
   if (tls_exception) std::rethrow_exception(std::exchange(tls_exception, nullptr));
-  const std::string text = take_door_error();
+  const std::string text = take_device_error();
   raise(kind_of(status), name, index < 0 ? "" : concat(":", index), ": ", doing, text.empty() ? "" : ": ", text);
 }
 
-void Door::ignore(int32_t status) const noexcept {
+void DeviceInterface::ignore(int32_t status) const noexcept {
   if (status == FACULA_OK) return;
   tls_exception = nullptr;
   tls_error.clear();
 }
 
-void Door::start() {
+void DeviceInterface::start() {
   if (used.load(std::memory_order_relaxed) && !forked.load(std::memory_order_relaxed)) [[likely]]
     return;
   FACULA_CHECK(!forked.load(), Runtime, "device '", name,
@@ -195,7 +195,7 @@ void Door::start() {
   });
 }
 
-int Door::count() {
+int DeviceInterface::count() {
   if (const int known = known_count.load(std::memory_order_relaxed); known >= 0) [[likely]]
     return known;
   start();
@@ -207,27 +207,27 @@ int Door::count() {
   return n;
 }
 
-Door* door_or_null(DeviceType type) {
-  return type < kMaxDeviceTypes ? g_doors[type].load(std::memory_order_acquire) : nullptr;
+DeviceInterface* interface_or_null(DeviceType type) {
+  return type < kMaxDeviceTypes ? g_interfaces[type].load(std::memory_order_acquire) : nullptr;
 }
 
-Door& door_of(DeviceType type) {
-  Door* const d = door_or_null(type);
+DeviceInterface& interface_of(DeviceType type) {
+  DeviceInterface* const d = interface_or_null(type);
   FACULA_CHECK(d != nullptr, Runtime, "device '", device_type_name(type),
                "' has no streams, events or memory of its own");
   return *d;
 }
 
-Door& started_door(DeviceType type) {
-  Door& d = door_of(type);
+DeviceInterface& started_interface(DeviceType type) {
+  DeviceInterface& d = interface_of(type);
   d.start();
   return d;
 }
 
-std::vector<Door*> all_doors() {
-  std::vector<Door*> found;
-  for (std::atomic<Door*>& slot : g_doors) {
-    if (Door* d = slot.load(std::memory_order_acquire); d != nullptr) found.push_back(d);
+std::vector<DeviceInterface*> all_interfaces() {
+  std::vector<DeviceInterface*> found;
+  for (std::atomic<DeviceInterface*>& slot : g_interfaces) {
+    if (DeviceInterface* d = slot.load(std::memory_order_acquire); d != nullptr) found.push_back(d);
   }
   return found;
 }
@@ -244,35 +244,35 @@ int32_t register_backend(const FaculaBackend* b) {
     constexpr size_t kFirst = offsetof(FaculaBackend, serialization_tag) + sizeof(const char*);
     FACULA_CHECK(b->size >= kFirst, Runtime, "backend '", name, "' gives a structure of ", b->size, " bytes; version ",
                  FACULA_BACKEND_ABI, " of facula/backend.h has at least ", kFirst);
-    auto door = std::make_unique<Door>();
-    std::memcpy(&door->api, b, std::min<size_t>(b->size, sizeof(FaculaBackend)));
-    check_complete(door->api);
-    door->name = name;
-    door->package = b->package != nullptr ? b->package : name;
-    door->tag = b->serialization_tag != nullptr ? b->serialization_tag : name;
-    door->fallback.store(door->has(FACULA_CPU_FALLBACK));
+    auto interface = std::make_unique<DeviceInterface>();
+    std::memcpy(&interface->api, b, std::min<size_t>(b->size, sizeof(FaculaBackend)));
+    check_complete(interface->api);
+    interface->name = name;
+    interface->package = b->package != nullptr ? b->package : name;
+    interface->tag = b->serialization_tag != nullptr ? b->serialization_tag : name;
+    interface->fallback.store(interface->has(FACULA_CPU_FALLBACK));
     std::lock_guard lock(registering());
-    FACULA_CHECK(door->name != "cpu" && door->name != "meta" && door_named(name) == nullptr, Runtime, "backend '", name,
-                 "' is registered already");
+    FACULA_CHECK(interface->name != "cpu" && interface->name != "meta" && interface_named(name) == nullptr, Runtime,
+                 "backend '", name, "' is registered already");
     for (size_t i = 0; i < b->nkernels; ++i) {
       const OperatorEntry* const op = find_operator(b->kernels[i].op);
-      FACULA_CHECK(op != nullptr && op->door != nullptr, Value, "backend '", name, "' gives a kernel for '",
+      FACULA_CHECK(op != nullptr && op->interface_kernel != nullptr, Value, "backend '", name, "' gives a kernel for '",
                    b->kernels[i].op, "', which is ", op == nullptr ? "no operator" : "an operator without kernels");
     }
-    const ScalarType lower = autocast_dtype_of(*door);
-    const auto cast = autocast_lists(*door);
-    door->type = register_device_type(door->name);  // from here on nothing may fail
+    const ScalarType lower = autocast_dtype_of(*interface);
+    const auto cast = autocast_lists(*interface);
+    interface->type = register_device_type(interface->name);  // from here on nothing may fail
     forget_in_children();
-    install(*door);
-    set_default_autocast_dtype(door->type, lower);
-    for (const auto& [op, policy] : cast) set_autocast_policy(*op, door->type, policy);
+    install(*interface);
+    set_default_autocast_dtype(interface->type, lower);
+    for (const auto& [op, policy] : cast) set_autocast_policy(*op, interface->type, policy);
     for (size_t i = 0; i < b->nkernels; ++i) {
       OperatorEntry* const op = find_operator(b->kernels[i].op);
-      door->kernels[op->number].store(b->kernels[i].kernel);
-      op->kernels[door->type] = op->door;
+      interface->kernels[op->number].store(b->kernels[i].kernel);
+      op->kernels[interface->type] = op->interface_kernel;
     }
-    g_doors[door->type].store(door.get(), std::memory_order_release);
-    door.release();
+    g_interfaces[interface->type].store(interface.get(), std::memory_order_release);
+    interface.release();
     return FACULA_OK;
   } catch (const Error& e) {
     return host_fail(e.kind() == ErrorKind::Value ? FACULA_VALUE_ERROR : FACULA_DEVICE_ERROR, e.what());
@@ -280,43 +280,44 @@ int32_t register_backend(const FaculaBackend* b) {
 }
 
 void register_checked(const FaculaBackend& backend) {
-  if (const int32_t status = register_backend(&backend); status != FACULA_OK) raise(kind_of(status), take_door_error());
+  if (const int32_t status = register_backend(&backend); status != FACULA_OK)
+    raise(kind_of(status), take_device_error());
 }
 
 int32_t register_kernel(const char* backend, const char* name, FaculaKernel kernel) {
-  Door* const d = door_named(backend);
+  DeviceInterface* const d = interface_named(backend);
   OperatorEntry* const op = name != nullptr ? find_operator(name) : nullptr;
   if (d == nullptr) return host_fail(FACULA_VALUE_ERROR, "register_kernel(): no such backend");
-  if (op == nullptr || op->door == nullptr) {
+  if (op == nullptr || op->interface_kernel == nullptr) {
     return host_fail(FACULA_VALUE_ERROR, concat("register_kernel(): '", name != nullptr ? name : "", "' is ",
                                                 op == nullptr ? "no operator" : "an operator without kernels")
                                              .c_str());
   }
   std::lock_guard lock(registering());
   d->kernels[op->number].store(kernel);
-  op->kernels[d->type] = op->door;
+  op->kernels[d->type] = op->interface_kernel;
   return FACULA_OK;
 }
 
-const FaculaHost& door_host() {
+const FaculaHost& device_host() {
   static const FaculaHost host{FACULA_BACKEND_ABI, sizeof(FaculaHost), FACULA_VERSION, &register_backend,
                                &register_kernel,   &host_fail,         &host_allocate, &host_deallocate};
   return host;
 }
 
 std::vector<std::string> load_backend_library(const std::string& path) {
-  const size_t before = all_doors().size();
+  const size_t before = all_interfaces().size();
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   FACULA_CHECK(library != nullptr, Runtime, "load_library(): ", dlerror());
   const auto entry = reinterpret_cast<FaculaEntry>(dlsym(library, FACULA_ENTRY_NAME));
   FACULA_CHECK(entry != nullptr, Runtime, "load_library(): ", path, " has no function ", FACULA_ENTRY_NAME);
-  const int32_t status = entry(&door_host());
+  const int32_t status = entry(&device_host());
   if (status != FACULA_OK) {
-    const std::string text = take_door_error();
+    const std::string text = take_device_error();
     raise(kind_of(status), "load_library(): ", text.empty() ? concat(path, " failed to register") : text);
   }
   std::vector<std::string> names;
-  for (Door* d : all_doors()) names.push_back(d->name);
+  for (DeviceInterface* d : all_interfaces()) names.push_back(d->name);
   FACULA_CHECK(names.size() > before, Runtime, "load_library(): ", path, " registered no backend");
   names.erase(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(before));
   return names;

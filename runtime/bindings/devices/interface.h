@@ -1,12 +1,12 @@
-// The device door in Python.
+// The device interface in Python.
 #pragma once
 
 #include <Python.h>
 
 namespace facula::python {
 
-extern const PyMethodDef door_functions[];
-void init_door();
+extern const PyMethodDef interface_functions[];
+void init_interface();
 // Registers an object with the methods of facula.backends.Backend.
 PyObject* register_python_backend(PyObject*, PyObject* backend);
 

@@ -1,4 +1,4 @@
-// Walking a table by an index for every element, along one dim: gather and the scatter family.
+// Going through a table by an index for every element, along one dim: gather and the scatter family.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace facula::cpu {
 // Operand 0: table at index 0 of the dim, 1: dense side, 2: index, 3: origin, what the table starts as. The plan walks
 // all dims but the indexed one; `count` elements along that one follow from each of its elements. Each index is read
 // once, and checked as it is used: other threads may have written to it since any earlier check.
-struct Walk {
+struct ScatterIterator {
   StridedPlan plan;
   int64_t count = 1, size = 1, item = 1;
   int64_t table_step = 0, side_step = 0, index_step = 0, origin_step = 0;  // bytes along the dim
@@ -27,7 +27,7 @@ struct Walk {
   const Tensor& index;  // dense
   const int64_t dim;
 
-  Walk(const Tensor& table, const Tensor& side, const Tensor& index, int64_t dim, const Tensor& origin);
+  ScatterIterator(const Tensor& table, const Tensor& side, const Tensor& index, int64_t dim, const Tensor& origin);
   // Raises when an index was out of range.
   void finish(const char* op) const;
 
@@ -114,7 +114,7 @@ struct Walk {
   // Elements [begin, end) of the plan with all that follow from them.
   template <typename F>
   void range(int64_t begin, int64_t end, const F& element) const {
-    detail::walk_rows(plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
+    detail::for_each_row(plan, begin, end, [&](char** p, const int64_t* s, int64_t n) {
       // Along the row or along the dim first, whichever lies closer together in the index.
       if (n > 1 && (s[2] <= index_step || count == 1)) {
         across(p, s, n, element);
@@ -203,12 +203,14 @@ struct Walk {
   }
 };
 
-inline int64_t grain_of(const Walk& w) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(w.count, 1)); }
+inline int64_t grain_of(const ScatterIterator& w) {
+  return std::max<int64_t>(1, kGrain / std::max<int64_t>(w.count, 1));
+}
 
 // Elements that may meet stay in order on one thread: lines along the dim are shared out, or, when
 // there are few, the table is.
 template <typename F>
-void walk_in_order(const Walk& w, const F& element) {
+void in_order(const ScatterIterator& w, const F& element) {
   if (w.plan.numel == 0 || w.count == 0) return;
   const int64_t threads = w.plan.numel * w.count < 2 * kGrain || in_parallel_region() ? 1 : get_num_threads();
   if (threads == 1 || w.plan.numel >= threads || w.fresh) {
@@ -218,7 +220,7 @@ void walk_in_order(const Walk& w, const F& element) {
   const int64_t parts = std::min(threads, w.size);
   parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     const int64_t low = w.size * first / parts, high = w.size * last / parts;
-    detail::walk_rows(w.plan, 0, w.plan.numel, [&](char** p, const int64_t* s, int64_t n) {
+    detail::for_each_row(w.plan, 0, w.plan.numel, [&](char** p, const int64_t* s, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
         char *table = p[0] + i * s[0], *side = p[1] + i * s[1], *index = p[2] + i * s[2];
         for (int64_t first_j = 0; first_j < w.count; first_j += kCompactRun) {

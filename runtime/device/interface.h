@@ -1,4 +1,4 @@
-// The device door, facula's side of facula/backend.h: one Door for each registered device type.
+// The device interface, facula's side of facula/backend.h: one DeviceInterface for each registered device type.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class DeviceMemory;
 
 inline constexpr int kMostDevices = 128;  // of a type
 
-struct Door {
+struct DeviceInterface {
   FaculaBackend api{};
   std::string name, package, tag;
   DeviceType type = kMeta;
@@ -46,23 +46,23 @@ struct Door {
   void start();  // before the first use in this process
 };
 
-// Null for the CPU, meta and names without a package. The Door lives for ever.
-FACULA_API Door* door_or_null(DeviceType type);
-FACULA_API Door& door_of(DeviceType type);  // raises
+// Null for the CPU, meta and names without a package. The DeviceInterface lives for ever.
+FACULA_API DeviceInterface* interface_or_null(DeviceType type);
+FACULA_API DeviceInterface& interface_of(DeviceType type);  // raises
 // For calls of the vendor's functions: raises in a child process that the device has not followed.
-FACULA_API Door& started_door(DeviceType type);
-FACULA_API std::vector<Door*> all_doors();
+FACULA_API DeviceInterface& started_interface(DeviceType type);
+FACULA_API std::vector<DeviceInterface*> all_interfaces();
 
-// Checks versions and required functions; the status is FACULA_OK or the text is in door_error().
+// Checks versions and required functions; the status is FACULA_OK or the text is in device_error().
 int32_t register_backend(const FaculaBackend* backend);
 // The same, with an exception.
 FACULA_API void register_checked(const FaculaBackend& backend);
 int32_t register_kernel(const char* backend, const char* op, FaculaKernel kernel);
-FACULA_API const FaculaHost& door_host();
+FACULA_API const FaculaHost& device_host();
 // The text that the last failed call of this thread left, taken away.
-std::string take_door_error();
+std::string take_device_error();
 // Keeps an exception of a backend written in Python across the C calls.
-FACULA_API int32_t keep_door_exception() noexcept;
+FACULA_API int32_t keep_device_exception() noexcept;
 
 // Loads the library at `path` and lets it register; returns the names of the new device types.
 FACULA_API std::vector<std::string> load_backend_library(const std::string& path);
@@ -103,7 +103,7 @@ class DeviceEvent {
 };
 
 // ---- copies and kernels ----
-// Bytes between two places of which at least one is a device of the door. Host memory may be let go
+// Bytes between two places of which at least one is a device with an interface. Host memory may be let go
 // when it returns, unless `non_blocking` and the memory is pinned.
 void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes, bool non_blocking = false);
 // The kernels that every device has from its memory functions and the pointwise template.
@@ -115,6 +115,6 @@ FACULA_API Tensor host_mirror(const Tensor& t);
 FACULA_API void write_mirror(const Tensor& t, const Tensor& host);
 
 // Before the CPU does the operator's work; raises where that cannot be. `refusal`: of the device's own kernel.
-void count_fallback(Door& door, const char* op, Device device, const std::string& refusal = {});
+void count_fallback(DeviceInterface& interface, const char* op, Device device, const std::string& refusal = {});
 
 }  // namespace facula

@@ -1,4 +1,4 @@
-#include "launch/walk.h"
+#include "launch/strided_iterator.h"
 
 #include <algorithm>
 
@@ -6,8 +6,9 @@
 
 namespace facula::cuda {
 
-WalkDims make_walk(int ndim, const int64_t* sizes, const int64_t* const* strides, const int* itemsizes, int operands) {
-  WalkDims w;
+StridedDims make_strided(int ndim, const int64_t* sizes, const int64_t* const* strides, const int* itemsizes,
+                         int operands) {
+  StridedDims w;
   for (int d = 0; d < ndim; ++d) {
     w.count *= sizes[d];
     if (sizes[d] == 1) continue;
@@ -25,7 +26,7 @@ WalkDims make_walk(int ndim, const int64_t* sizes, const int64_t* const* strides
   return w;
 }
 
-bool put_walk(Params& params, const WalkDims& w, int operands) {
+bool put_strided(Params& params, const StridedDims& w, int operands) {
   if (w.ndim > kMaxKernelDims) return false;
   params.put(w.count);
   params.put(static_cast<int64_t>(w.ndim));

@@ -1,4 +1,4 @@
-// What embed.py writes: the texts that kernels are made of.
+// What embed.py writes: the sources that kernels are made of.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace facula::cuda {
 
-struct EmbeddedText {
+struct EmbeddedSource {
   const char* name;
   const char* text;
 };
@@ -14,7 +14,7 @@ struct NumberText {
   int place;   // among the values of the call
   bool truth;  // a bool; else of the type that is computed in
 };
-struct FormulaText {
+struct FormulaSource {
   const char* op;
   const char* variant;
   const char* type_class;
@@ -23,16 +23,16 @@ struct FormulaText {
   NumberText numbers[16];
   const char* text;
 };
-struct FoldText {
+struct ReductionSource {
   const char* op;
   const char* type_class;
   const char* text;
 };
 
-std::span<const EmbeddedText> embedded_texts();
-std::span<const FormulaText> formula_texts();
-std::span<const FoldText> fold_texts();
-const FormulaText* find_formula(const char* op, const char* variant, const char* type_class);
-const FoldText* find_fold(const char* op, const char* type_class);
+std::span<const EmbeddedSource> embedded_sources();
+std::span<const FormulaSource> formula_sources();
+std::span<const ReductionSource> reduction_sources();
+const FormulaSource* find_formula(const char* op, const char* variant, const char* type_class);
+const ReductionSource* find_reduction(const char* op, const char* type_class);
 
 }  // namespace facula::cuda

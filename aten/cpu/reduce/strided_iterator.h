@@ -24,10 +24,10 @@ struct ReduceLayout {
 // `out1` is undefined where there is one output.
 ReduceLayout make_layout(const Tensor& self, DimSet dims, const Tensor& out, const Tensor& out1);
 
-// Steps through the offsets of a walk, one element after the other.
-class Walk {
+// Steps through the offsets of strided dims, one element after the other.
+class StridedIterator {
  public:
-  Walk(const ReduceAxes& axes, int64_t begin) : axes_(axes), index_(axes.size(), 0) {
+  StridedIterator(const ReduceAxes& axes, int64_t begin) : axes_(axes), index_(axes.size(), 0) {
     for (size_t d = axes.size(); d-- > 0 && begin > 0;) {
       index_[d] = begin % axes[d].size;
       begin /= axes[d].size;

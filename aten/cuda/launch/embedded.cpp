@@ -1,4 +1,4 @@
-#include "launch/texts.h"
+#include "launch/embedded.h"
 
 #include <string>
 #include <unordered_map>
@@ -15,22 +15,22 @@ std::string key(const char* a, const char* b, const char* c) { return std::strin
 
 }  // namespace
 
-std::span<const EmbeddedText> embedded_texts() { return kTexts; }
-std::span<const FormulaText> formula_texts() { return kFormulas; }
-std::span<const FoldText> fold_texts() { return kFolds; }
+std::span<const EmbeddedSource> embedded_sources() { return kSources; }
+std::span<const FormulaSource> formula_sources() { return kFormulas; }
+std::span<const ReductionSource> reduction_sources() { return kReductions; }
 
-const FormulaText* find_formula(const char* op, const char* variant, const char* type_class) {
+const FormulaSource* find_formula(const char* op, const char* variant, const char* type_class) {
   static const auto* const table = [] {
-    auto* const t = new std::unordered_map<std::string, const FormulaText*>;
-    for (const FormulaText& f : kFormulas) (*t)[key(f.op, f.variant, f.type_class)] = &f;
+    auto* const t = new std::unordered_map<std::string, const FormulaSource*>;
+    for (const FormulaSource& f : kFormulas) (*t)[key(f.op, f.variant, f.type_class)] = &f;
     return t;
   }();
   const auto at = table->find(key(op, variant, type_class));
   return at == table->end() ? nullptr : at->second;
 }
 
-const FoldText* find_fold(const char* op, const char* type_class) {
-  for (const FoldText& f : kFolds) {
+const ReductionSource* find_reduction(const char* op, const char* type_class) {
+  for (const ReductionSource& f : kReductions) {
     if (std::string_view(f.op) == op && std::string_view(f.type_class) == type_class) return &f;
   }
   return nullptr;

@@ -6,7 +6,7 @@
 namespace facula {
 
 template <int K>
-struct Walk {
+struct StridedIterator {
   int64_t count;
   int64_t ndim;
   int64_t sizes[kMaxDims];

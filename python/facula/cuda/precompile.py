@@ -1,6 +1,6 @@
 """Compiles kernels ahead of use, into the cache on disk.
 
-    python -m facula.cuda.warmup [--arch sm_90] [--level 1] [--match TEXT] [--threads N]
+    python -m facula.cuda.precompile [--arch sm_90] [--level 1] [--match TEXT] [--threads N]
 
 Level 0 is what models in float32 and bfloat16 use most, 1 every kernel once, 2 every kernel in
 every dtype; -1 is a quick proof that all compiles. Without --arch for the GPU that is there; no GPU
@@ -21,7 +21,7 @@ from facula.cuda import _vendor
 
 @dataclass(frozen=True)
 class Report:
-    """What a warm-up did."""
+    """What was compiled."""
 
     compiled: int
     found: int
@@ -29,11 +29,11 @@ class Report:
     errors: str
 
 
-def warm(arch: str, match: str = "", level: int = 0, threads: int | None = None) -> Report:
+def precompile(arch: str, match: str = "", level: int = 0, threads: int | None = None) -> Report:
     """Compile the kernels whose name holds `match` for an architecture such as "sm_90"."""
     counts = (ctypes.c_int32 * 3)()
     text = ctypes.create_string_buffer(30_000)
-    _vendor.module().facula_cuda_warm(
+    _vendor.module().facula_cuda_precompile(
         arch.encode(),
         match.encode(),
         level,
@@ -47,7 +47,7 @@ def warm(arch: str, match: str = "", level: int = 0, threads: int | None = None)
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m facula.cuda.warmup",
+        prog="python -m facula.cuda.precompile",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
             return 1
         args.arch = "sm_{}{}".format(*facula.cuda.get_device_capability())
     start = time.perf_counter()
-    report = warm(args.arch, args.match, args.level, args.threads)
+    report = precompile(args.arch, args.match, args.level, args.threads)
     if report.errors:
         print(report.errors, file=sys.stderr)
     print(

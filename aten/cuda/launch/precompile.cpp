@@ -1,4 +1,4 @@
-#include "launch/warm.h"
+#include "launch/precompile.h"
 
 #include <algorithm>
 #include <atomic>
@@ -21,7 +21,7 @@ KernelSource formulas_together(const std::string& type_class, int32_t compute, s
   std::string text = "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
   text += std::string("using T = ") + compute_type(compute) + ";\nusing R = math::real_t<T>;\n";
   size_t number = 0;
-  for (const FormulaText& f : formula_texts()) {
+  for (const FormulaSource& f : formula_sources()) {
     if (f.type_class != type_class || number++ < first || number > last) continue;
     const std::string n = "formula" + std::to_string(number);
     text += "#undef FACULA_NUMBERS\nnamespace " + n + " {\n" + f.text + "}\n";
@@ -48,7 +48,7 @@ void list_together(const std::function<void(KernelSource)>& add) {
   for (const int32_t compute :
        {FACULA_BOOL, FACULA_UINT8, FACULA_INT64, FACULA_FLOAT32, FACULA_FLOAT64, FACULA_COMPLEX64, FACULA_COMPLEX128}) {
     size_t count = 0;
-    for (const FormulaText& f : formula_texts()) count += std::string_view(f.type_class) == class_of(compute);
+    for (const FormulaSource& f : formula_sources()) count += std::string_view(f.type_class) == class_of(compute);
     for (size_t at = 0; at < count; at += kOfProgram) {
       add(formulas_together(class_of(compute), compute, at, at + kOfProgram));
     }
@@ -71,7 +71,7 @@ std::vector<int32_t> types_of(std::string_view type_class, int level) {
 }
 
 void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
-  for (const FormulaText& f : formula_texts()) {
+  for (const FormulaSource& f : formula_sources()) {
     const std::string_view c = f.type_class;
     if (level == 0 && c != "float") continue;
     const std::vector<int32_t> types = types_of(c, level);
@@ -114,8 +114,8 @@ void list_pointwise(int level, const std::function<void(KernelSource)>& add) {
 
 void list_sources(SourceLister lister) { listers().push_back(lister); }
 
-WarmReport warm(const char* arch, const char* filter, int level, int threads) {
-  WarmReport report;
+PrecompileReport precompile(const char* arch, const char* filter, int level, int threads) {
+  PrecompileReport report;
   std::vector<KernelSource> all;
   const auto add = [&](KernelSource s) {
     if (s.source.name.find(filter) != std::string::npos) all.push_back(std::move(s));

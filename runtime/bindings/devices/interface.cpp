@@ -1,9 +1,9 @@
-// The device door for Python: what facula.backends and the modules of devices are made of.
-#include "runtime/device/door.h"
+// The device interface for Python: what facula.backends and the modules of devices are made of.
+#include "runtime/device/interface.h"
 
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
-#include "runtime/bindings/devices/door.h"
+#include "runtime/bindings/devices/interface.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/device/memory.h"
 #include "runtime/dispatch/autocast.h"
@@ -12,11 +12,11 @@ namespace facula::python {
 
 namespace {
 
-Door& door_argument(PyObject* o) {
+DeviceInterface& interface_argument(PyObject* o) {
   FACULA_CHECK(PyUnicode_Check(o), Type, "the name of a device must be a str, not ", Py_TYPE(o)->tp_name);
   const char* name = PyUnicode_AsUTF8(o);
   if (name == nullptr) throw PythonError();
-  return door_of(parse_device(name).type);
+  return interface_of(parse_device(name).type);
 }
 
 // Runs without Python's lock, so that a backend written in Python, or another thread, can go on.
@@ -43,7 +43,7 @@ PyObject* names_list(const char* const* names) {
 PyObject* backend_names(PyObject*, PyObject*) {
   FACULA_PY_TRY
   Ref list(check(PyList_New(0)));
-  for (const Door* d : all_doors()) {
+  for (const DeviceInterface* d : all_interfaces()) {
     Ref text(check(PyUnicode_FromString(d->name.c_str())));
     check(PyList_Append(list.get(), text.get()));
   }
@@ -53,7 +53,7 @@ PyObject* backend_names(PyObject*, PyObject*) {
 
 PyObject* backend_info(PyObject*, PyObject* name) {
   FACULA_PY_TRY
-  const Door& d = door_argument(name);
+  const DeviceInterface& d = interface_argument(name);
   Ref dict(check(PyDict_New()));
   set_item(dict.get(), "name", PyUnicode_FromString(d.name.c_str()));
   set_item(dict.get(), "package", PyUnicode_FromString(d.package.c_str()));
@@ -102,19 +102,19 @@ PyObject* load_library(PyObject*, PyObject* path) {
 Device device_argument(PyObject* o) {
   const Device d = device_value(o);
   FACULA_CHECK(d.type > kMeta, Value, "'", to_string(d), "' has no streams and no memory of its own");
-  started_door(d.type);
+  started_interface(d.type);
   return resolved(d);
 }
 
 PyObject* device_count(PyObject*, PyObject* name) {
   FACULA_PY_TRY
-  Door& d = door_argument(name);
+  DeviceInterface& d = interface_argument(name);
   return PyLong_FromLong(unlocked([&] { return d.count(); }));
   FACULA_PY_END(nullptr)
 }
 PyObject* current_device(PyObject*, PyObject* name) {
   FACULA_PY_TRY
-  return PyLong_FromLong(current_index(door_argument(name).type));
+  return PyLong_FromLong(current_index(interface_argument(name).type));
   FACULA_PY_END(nullptr)
 }
 PyObject* set_device(PyObject*, PyObject* o) {
@@ -132,14 +132,14 @@ PyObject* resolved_device(PyObject*, PyObject* o) {
 PyObject* device_properties(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const Device d = device_argument(o);
-  const Door& door = door_of(d.type);
+  const DeviceInterface& interface = interface_of(d.type);
   FaculaProperties p{};
-  if (door.api.properties != nullptr) {
-    door.check(unlocked([&] { return door.api.properties(door.api.context, d.index, &p); }), d.index,
-               "asking for properties failed");
+  if (interface.api.properties != nullptr) {
+    interface.check(unlocked([&] { return interface.api.properties(interface.api.context, d.index, &p); }), d.index,
+                    "asking for properties failed");
   }
   p.name[sizeof(p.name) - 1] = '\0';
-  const char* const text = p.name[0] != '\0' ? p.name : door.name.c_str();
+  const char* const text = p.name[0] != '\0' ? p.name : interface.name.c_str();
   const Ref name(check(PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "ignore")));
   return Py_BuildValue("{s:O,s:K,s:i,s:i,s:i}", "name", name.get(), "total_memory",
                        static_cast<unsigned long long>(p.total_memory), "major", p.major, "minor", p.minor,
@@ -149,12 +149,12 @@ PyObject* device_properties(PyObject*, PyObject* o) {
 PyObject* memory_info(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const Device d = device_argument(o);
-  const Door& door = door_of(d.type);
-  FACULA_CHECK(door.api.memory_info != nullptr, NotImplemented, "mem_get_info(): device '", door.name,
+  const DeviceInterface& interface = interface_of(d.type);
+  FACULA_CHECK(interface.api.memory_info != nullptr, NotImplemented, "mem_get_info(): device '", interface.name,
                "' does not tell");
   uint64_t free = 0, total = 0;
-  door.check(unlocked([&] { return door.api.memory_info(door.api.context, d.index, &free, &total); }), d.index,
-             "asking for its memory failed");
+  interface.check(unlocked([&] { return interface.api.memory_info(interface.api.context, d.index, &free, &total); }),
+                  d.index, "asking for its memory failed");
   return Py_BuildValue("(KK)", static_cast<unsigned long long>(free), static_cast<unsigned long long>(total));
   FACULA_PY_END(nullptr)
 }
@@ -210,7 +210,7 @@ PyObject* stream_synchronize(PyObject*, PyObject* args) {
 PyObject* stream_query(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const StreamArgument s = stream_arguments(args, "OO:_stream_query");
-  const Door& d = door_of(s.device.type);
+  const DeviceInterface& d = interface_of(s.device.type);
   if (d.api.query_stream == nullptr) Py_RETURN_TRUE;
   const int32_t status = unlocked([&] { return d.api.query_stream(d.api.context, s.device.index, s.stream); });
   if (status == FACULA_NOT_READY) Py_RETURN_FALSE;
@@ -290,7 +290,7 @@ PyObject* event_elapsed(PyObject*, PyObject* args) {
 PyObject* graph_begin(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const StreamArgument s = stream_arguments(args, "OO:_graph_begin");
-  const Door& d = door_of(s.device.type);
+  const DeviceInterface& d = interface_of(s.device.type);
   FACULA_CHECK(d.api.begin_capture != nullptr, NotImplemented, "device '", d.name, "' has no graphs");
   return PyLong_FromUnsignedLongLong(unlocked([&] {
     d.check(d.api.begin_capture(d.api.context, s.device.index, s.stream), s.device.index, "beginning a capture failed");
@@ -301,7 +301,7 @@ PyObject* graph_begin(PyObject*, PyObject* args) {
 PyObject* graph_end(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const StreamArgument s = stream_arguments(args, "OO:_graph_end");
-  const Door& d = door_of(s.device.type);
+  const DeviceInterface& d = interface_of(s.device.type);
   return PyLong_FromVoidPtr(unlocked([&] {
     void* graph = nullptr;
     const int32_t status = d.api.end_capture(d.api.context, s.device.index, s.stream, &graph);
@@ -318,7 +318,7 @@ PyObject* graph_free(PyObject*, PyObject* args) {
   unsigned long long number;
   if (PyArg_ParseTuple(args, "OK:_graph_free", &device, &number) == 0) throw PythonError();
   const Device d = device_argument(device);
-  unlocked([&] { door_of(d.type).memory->destroy_graph(d, number); });
+  unlocked([&] { interface_of(d.type).memory->destroy_graph(d, number); });
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -326,7 +326,7 @@ PyObject* graph_free(PyObject*, PyObject* args) {
 PyObject* graph_run(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const StreamArgument s = stream_arguments(args, "OO:_graph_run");
-  const Door& d = door_of(s.device.type);
+  const DeviceInterface& d = interface_of(s.device.type);
   void* const stream = current_stream(s.device);
   d.check(unlocked([&] { return d.api.launch_graph(d.api.context, s.device.index, s.stream, stream); }), s.device.index,
           "launching a graph failed");
@@ -336,7 +336,7 @@ PyObject* graph_run(PyObject*, PyObject* args) {
 PyObject* graph_destroy(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const StreamArgument s = stream_arguments(args, "OO:_graph_destroy");
-  const Door& d = door_of(s.device.type);
+  const DeviceInterface& d = interface_of(s.device.type);
   d.check(unlocked([&] { return d.api.destroy_graph(d.api.context, s.device.index, s.stream); }), s.device.index,
           "destroying a graph failed");
   Py_RETURN_NONE;
@@ -345,10 +345,10 @@ PyObject* graph_destroy(PyObject*, PyObject* args) {
 
 // ---- memory ----
 
-PyObject* door_memory_stats(PyObject*, PyObject* o) {
+PyObject* device_memory_stats(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const Device d = device_argument(o);
-  const DeviceMemoryStats s = door_of(d.type).memory->stats(d.index);
+  const DeviceMemoryStats s = interface_of(d.type).memory->stats(d.index);
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", static_cast<long long>(s.allocated), "peak",
                        static_cast<long long>(s.peak), "reserved", static_cast<long long>(s.reserved), "peak_reserved",
                        static_cast<long long>(s.peak_reserved), "allocations", static_cast<long long>(s.allocations),
@@ -359,13 +359,13 @@ PyObject* door_memory_stats(PyObject*, PyObject* o) {
 PyObject* reset_peak(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const Device d = device_argument(o);
-  door_of(d.type).memory->reset_peak(d.index);
+  interface_of(d.type).memory->reset_peak(d.index);
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
-PyObject* door_empty_cache(PyObject*, PyObject* name) {
+PyObject* device_empty_cache(PyObject*, PyObject* name) {
   FACULA_PY_TRY
-  Door& d = door_argument(name);
+  DeviceInterface& d = interface_argument(name);
   unlocked([&] { d.memory->empty_cache(); });
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
@@ -380,7 +380,7 @@ PyObject* record_stream(PyObject*, PyObject* args) {
   const Device d = device_argument(device);
   FACULA_CHECK(d == t.device(), Value, "record_stream(): the tensor is on ", to_string(t.device()),
                ", the stream is of ", to_string(d));
-  door_of(t.device().type).memory->record_stream(t.storage()->data(), t.device(), PyLong_AsVoidPtr(stream));
+  interface_of(t.device().type).memory->record_stream(t.storage()->data(), t.device(), PyLong_AsVoidPtr(stream));
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -394,11 +394,11 @@ PyObject* pin(PyObject*, PyObject* args) {
                to_string(t.device()));
   if (is_pinned(t.raw())) return wrap(Tensor(t));
   const DimVector strides = preserved_strides(t);
-  Door& door = door_argument(name);
-  const Storage storage = unlocked([&] { return allocate_pinned(door, t.nbytes()); });
+  DeviceInterface& interface = interface_argument(name);
+  const Storage storage = unlocked([&] { return allocate_pinned(interface, t.nbytes()); });
   const Tensor made = from_storage(storage, t.sizes(), strides, 0, t.dtype());
   GradMode off(false);
-  engine_roles().copy_into(made, detach(t));
+  core_operators().copy_into(made, detach(t));
   return wrap(Tensor(made));
   FACULA_PY_END(nullptr)
 }
@@ -417,7 +417,7 @@ PyObject* fallbacks(PyObject*, PyObject* args) {
   PyObject* name;
   int reset = 0;
   if (PyArg_ParseTuple(args, "O|p:_fallbacks", &name, &reset) == 0) throw PythonError();
-  Door& d = door_argument(name);
+  DeviceInterface& d = interface_argument(name);
   Ref dict(check(PyDict_New()));
   std::lock_guard lock(d.counting);
   for (const auto& [op, count] : d.fallbacks) set_item(dict.get(), op.c_str(), PyLong_FromLongLong(count));
@@ -430,7 +430,7 @@ PyObject* fallbacks(PyObject*, PyObject* args) {
 }
 PyObject* refusals(PyObject*, PyObject* name) {
   FACULA_PY_TRY
-  Door& d = door_argument(name);
+  DeviceInterface& d = interface_argument(name);
   Ref dict(check(PyDict_New()));
   std::lock_guard lock(d.counting);
   for (const auto& [op, r] : d.refusals)
@@ -443,7 +443,7 @@ PyObject* allow_fallback(PyObject*, PyObject* args) {
   PyObject* name;
   int allowed = 1;
   if (PyArg_ParseTuple(args, "Op:_allow_fallback", &name, &allowed) == 0) throw PythonError();
-  return PyBool_FromLong(door_argument(name).fallback.exchange(allowed != 0));
+  return PyBool_FromLong(interface_argument(name).fallback.exchange(allowed != 0));
   FACULA_PY_END(nullptr)
 }
 PyObject* profile(PyObject*, PyObject* args) {
@@ -451,7 +451,7 @@ PyObject* profile(PyObject*, PyObject* args) {
   PyObject* name;
   int on = 1;
   if (PyArg_ParseTuple(args, "Op:_profile", &name, &on) == 0) throw PythonError();
-  return PyBool_FromLong(door_argument(name).profiling.exchange(on != 0));
+  return PyBool_FromLong(interface_argument(name).profiling.exchange(on != 0));
   FACULA_PY_END(nullptr)
 }
 PyObject* generator_of(PyObject*, PyObject* o) {
@@ -472,9 +472,9 @@ bool load_by_name(std::string_view name) {
 
 }  // namespace
 
-void init_door() { device_loader = load_by_name; }
+void init_interface() { device_loader = load_by_name; }
 
-const PyMethodDef door_functions[] = {
+const PyMethodDef interface_functions[] = {
     {"_backend_names", backend_names, METH_NOARGS, nullptr},
     {"_backend_info", backend_info, METH_O, nullptr},
     {"_load_backend_library", load_library, METH_O, nullptr},
@@ -501,9 +501,9 @@ const PyMethodDef door_functions[] = {
     {"_graph_end", graph_end, METH_VARARGS, nullptr},
     {"_graph_run", graph_run, METH_VARARGS, nullptr},
     {"_graph_destroy", graph_destroy, METH_VARARGS, nullptr},
-    {"_door_memory_stats", door_memory_stats, METH_O, nullptr},
+    {"_device_memory_stats", device_memory_stats, METH_O, nullptr},
     {"_reset_peak", reset_peak, METH_O, nullptr},
-    {"_door_empty_cache", door_empty_cache, METH_O, nullptr},
+    {"_device_empty_cache", device_empty_cache, METH_O, nullptr},
     {"_graph_free", graph_free, METH_VARARGS, nullptr},
     {"_record_stream", record_stream, METH_VARARGS, nullptr},
     {"_pin", pin, METH_VARARGS, nullptr},

@@ -1,10 +1,11 @@
-#include "aten/cpu/index/scatter_walk.h"
+#include "aten/cpu/index/scatter_iterator.h"
 
 #include "aten/cpu/index/plan.h"
 
 namespace facula::cpu {
 
-Walk::Walk(const Tensor& table, const Tensor& side, const Tensor& given, int64_t d, const Tensor& origin)
+ScatterIterator::ScatterIterator(const Tensor& table, const Tensor& side, const Tensor& given, int64_t d,
+                                 const Tensor& origin)
     : fresh(!origin.is_same(table)), checks(fresh), index(given), dim(d) {
   DimVector sizes(index.sizes()), strides[4];
   if (sizes.empty()) sizes.push_back(1);
@@ -32,7 +33,7 @@ Walk::Walk(const Tensor& table, const Tensor& side, const Tensor& given, int64_t
   streams = plan.numel * std::max(size, count) * item >= kStreamBytes;
 }
 
-void Walk::finish(const char* op) const {
+void ScatterIterator::finish(const char* op) const {
   if (!good.load()) raise_out_of_range(index, 0, size, dim, op);
 }
 

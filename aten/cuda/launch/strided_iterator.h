@@ -1,4 +1,4 @@
-// Operands walked in one order, as kernels/walk.h has them; dims that run on are joined, none is moved.
+// Operands walked in one order, as kernels/strided_iterator.h has them; dims that run on are joined, none is moved.
 #pragma once
 
 #include "launch/kernel.h"
@@ -8,17 +8,18 @@
 namespace facula::cuda {
 
 // Strides in bytes.
-struct WalkDims {
+struct StridedDims {
   int ndim = 0;
   int64_t sizes[kMaxTensorDims];
   int64_t strides[6][kMaxTensorDims];
   int64_t count = 1;
 };
 // `strides[k]` in elements of `itemsizes[k]` bytes.
-WalkDims make_walk(int ndim, const int64_t* sizes, const int64_t* const* strides, const int* itemsizes, int operands);
+StridedDims make_strided(int ndim, const int64_t* sizes, const int64_t* const* strides, const int* itemsizes,
+                         int operands);
 
 // False when there are more dims than a kernel takes.
-bool put_walk(Params& params, const WalkDims& walk, int operands);
+bool put_strided(Params& params, const StridedDims& iterator, int operands);
 
 // Blocks of `threads` for n elements, at most as many as keep the device busy.
 Grid grid_for(const Device& device, int64_t n, int threads);

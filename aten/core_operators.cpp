@@ -1,7 +1,7 @@
-// What the runtime asks of operators: see EngineRoles.
+// What the runtime asks of operators: see CoreOperators.
 #include "facula/ops.h"
 #include "runtime/core/thread_state.h"
-#include "runtime/dispatch/roles.h"
+#include "runtime/dispatch/core_operators.h"
 
 namespace facula {
 
@@ -24,8 +24,8 @@ bool has_nan(const Tensor& t) {
   return ops::local_scalar(ops::any(ops::isnan(t))).to<bool>();
 }
 
-EngineRoles make_roles() {
-  EngineRoles r = engine_roles();  // what others installed stays
+CoreOperators make_roles() {
+  CoreOperators r = core_operators();  // what others installed stays
   r.accumulate = [](const Tensor& a, const Tensor& b) { return ops::add(a, b); };
   r.accumulate_into = [](const Tensor& into, const Tensor& b) { ops::add_(into, b); };
   r.sum_to = [](const Tensor& grad, IntList sizes) { return ops::sum_to_size(grad, sizes); };
@@ -45,7 +45,7 @@ EngineRoles make_roles() {
   return r;
 }
 
-[[maybe_unused]] const bool installed = (engine_roles() = make_roles(), true);
+[[maybe_unused]] const bool installed = (core_operators() = make_roles(), true);
 
 }  // namespace
 

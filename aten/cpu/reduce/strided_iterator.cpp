@@ -1,4 +1,4 @@
-#include "aten/cpu/reduce/walk.h"
+#include "aten/cpu/reduce/strided_iterator.h"
 
 #include <cmath>
 #include <complex>

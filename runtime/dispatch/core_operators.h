@@ -7,9 +7,9 @@
 
 namespace facula {
 
-// What the runtime, the autograd engine above all, needs of operators, installed by aten/roles.cpp: it names none
-// itself. All go through the whole dispatch, so that they are recorded where gradients are on.
-struct EngineRoles {
+// What the runtime, the autograd engine above all, needs of operators, installed by aten/core_operators.cpp: it names
+// none itself. All go through the whole dispatch, so that they are recorded where gradients are on.
+struct CoreOperators {
   Tensor (*accumulate)(const Tensor& a, const Tensor& b) = nullptr;        // a + b
   void (*accumulate_into)(const Tensor& into, const Tensor& b) = nullptr;  // into += b
   Tensor (*sum_to)(const Tensor& grad, IntList sizes) = nullptr;
@@ -29,6 +29,6 @@ struct EngineRoles {
   std::string (*location)() = nullptr;         // "file.py:12" of the caller, empty if unknown
   bool (*is_leaf)(const Tensor& t) = nullptr;  // by runtime/autograd
 };
-FACULA_API EngineRoles& engine_roles();
+FACULA_API CoreOperators& core_operators();
 
 }  // namespace facula

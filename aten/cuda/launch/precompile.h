@@ -17,11 +17,11 @@ struct ListsSources {
   explicit ListsSources(SourceLister lister) { list_sources(lister); }
 };
 
-struct WarmReport {
+struct PrecompileReport {
   int compiled = 0, from_disk = 0, failed = 0;
   std::string text;  // what failed
 };
 // Compiles what is listed and whose name holds `filter`, on `threads` threads.
-WarmReport warm(const char* arch, const char* filter, int level, int threads);
+PrecompileReport precompile(const char* arch, const char* filter, int level, int threads);
 
 }  // namespace facula::cuda
