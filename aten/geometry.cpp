@@ -123,8 +123,8 @@ DimVector wrap_dims(IntList dims, int64_t ndim, const char* op) {
 }
 
 void check_parts(int64_t count, const char* op) {
-  constexpr int64_t kMost = int64_t{1} << 24;
-  FACULA_CHECK(count <= kMost, Runtime, op, "(): a list of ", count, " tensors is too long; at most ", kMost,
+  constexpr int64_t kMaxCount = int64_t{1} << 24;
+  FACULA_CHECK(count <= kMaxCount, Runtime, op, "(): a list of ", count, " tensors is too long; at most ", kMaxCount,
                " are made");
 }
 

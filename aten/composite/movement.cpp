@@ -4,6 +4,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/core/rounding.h"
 #include "runtime/device/interface.h"
 
 namespace facula::composite {
@@ -128,7 +129,7 @@ int64_t splittable(const Tensor& self, int64_t dim, const char* op) {
 
 std::vector<Tensor> equal_pieces(const Tensor& self, int64_t piece, int64_t size, int64_t dim, const char* op) {
   DimVector sizes;
-  check_parts(ceil_quotient(size, piece), op);
+  check_parts(ceil_div(size, piece), op);
   for (int64_t at = 0; at < size; at += piece) sizes.push_back(std::min(piece, size - at));
   if (sizes.empty()) sizes.push_back(0);
   return ops::split_with_sizes(self, sizes, dim);

@@ -55,9 +55,4 @@ inline int64_t wrapped_add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
 
-// a / b rounded up, of b > 0; no sum of theirs is needed.
-inline int64_t ceil_quotient(int64_t a, int64_t b) { return a / b + (a % b > 0); }
-// The same rounded down.
-inline int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b < 0); }
-
 }  // namespace facula

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 
+#include "runtime/core/rounding.h"
 #include "runtime/core/allocator.h"
 #include "runtime/core/memory_internal.h"
 #include "runtime/core/pool.h"
@@ -34,7 +35,7 @@ struct LargeClass {
 LargeClass large_class(size_t nbytes) {
   const int log = 63 - __builtin_clzll(nbytes);  // log >= 16
   const size_t step = size_t{1} << (log - kStepsLog);
-  const size_t k = (nbytes - (size_t{1} << log) + step - 1) / step;
+  const size_t k = ceil_div(nbytes - (size_t{1} << log), step);
   size_t bytes = (size_t{1} << log) + k * step;
   if (bytes >= 2 * kHugePage) bytes = (bytes + kHugePage - 1) & ~(kHugePage - 1);
   return {((log - 16) << kStepsLog) + static_cast<int>(k), bytes};

@@ -15,11 +15,11 @@ namespace facula {
 namespace detail {
 
 struct ThreadCalls {
-  static constexpr uint32_t kMost = 224, kSingle = 24;
+  static constexpr uint32_t kMaxTensors = 224, kSingle = 24;
   std::atomic<uint32_t> depth{0};     // of `tensors`
   std::atomic<uint32_t> unlisted{0};  // calls with more tensors than fit: as if they were at work on every one
   std::atomic<const TensorImpl*> waits_for{nullptr};  // what this thread is about to change
-  std::atomic<const TensorImpl*> tensors[kMost + kSingle];
+  std::atomic<const TensorImpl*> tensors[kMaxTensors + kSingle];
 };
 
 // Null before the thread's first call.
@@ -45,7 +45,7 @@ class InCall {
     if (calls_ == nullptr) [[unlikely]]
       calls_ = detail::make_thread_calls();
     uint32_t n = before_ = calls_->depth.load(std::memory_order_relaxed);
-    if (n <= detail::ThreadCalls::kMost) [[likely]] {
+    if (n <= detail::ThreadCalls::kMaxTensors) [[likely]] {
       (add(n, tensors), ...);
     } else {
       unlisted_ = true;
@@ -75,7 +75,7 @@ class InCall {
   void add(uint32_t& n, const Tensor& t) { calls_->tensors[n++].store(t.impl(), std::memory_order_relaxed); }
   void add(uint32_t& n, TensorList list) {
     for (const Tensor& t : list) {
-      if (n >= detail::ThreadCalls::kMost) {
+      if (n >= detail::ThreadCalls::kMaxTensors) {
         unlisted_ = true;
         return;
       }

@@ -1,3 +1,4 @@
+#include "runtime/core/rounding.h"
 #include "runtime/device/blocks.h"
 
 #include <algorithm>
@@ -11,8 +12,6 @@ constexpr size_t kUnit = 512, kMiB = size_t{1} << 20;
 constexpr size_t kSmall = kMiB, kSmallPiece = 2 * kMiB;          // blocks of at most so much lie in such pieces
 constexpr size_t kMedium = 10 * kMiB, kMediumPiece = 20 * kMiB;  // blocks below it share pieces
 constexpr size_t kRest = kMiB;                                   // what is worth to be cut off a large block
-
-size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
 

@@ -22,10 +22,10 @@ struct ConvertTable {
   Convert convert[kNumScalarTypes][kNumScalarTypes];  // [from][to]
   Move move[5];                                       // by log2 of the element size
   Transpose transpose[5];
-  // The same past the cache, for results too large to stay there: writing whole lines without reading
+  // The same by streaming stores, for results too large to stay there: writing whole lines without reading
   // them first. dst and dst_pitch are multiples of 64.
   Transpose transpose_stream[5];
-  // A plain copy past the cache; dst is the begin of a line. stream_done() (stream.h) has to follow.
+  // A plain copy by streaming stores; dst is the begin of a line. stream_done() (stream.h) has to follow.
   void (*stream)(char* dst, const char* src, int64_t bytes);
 };
 FACULA_DECLARE_BY_ISA(ConvertTable, convert_table)
@@ -41,7 +41,7 @@ inline void convert_elements(ScalarType to, void* dst, ScalarType from, const vo
 void move_box(size_t itemsize, int ndim, const int64_t* sizes, char* dst, const int64_t* dst_strides, const char* src,
               const int64_t* src_strides);
 
-// Operand 0 of the plan = operand 1, row by row and shared among threads; large results past the cache.
+// Operand 0 of the plan = operand 1, row by row and shared among threads; large results by streaming stores.
 void move_rows(const StridedPlan& plan, size_t itemsize);
 
 }  // namespace facula

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/stream.h"
 #include "runtime/iterate/tiles.h"
@@ -15,7 +16,7 @@ void copy_dense(char* dst, ScalarType to, const char* src, ScalarType from, int6
   if (n * d >= kStreamBytes && whole_lines(dst)) {
     const auto stream = FACULA_BY_ISA(convert_table).stream;
     const int64_t part = kStreamPiece / std::max(d, s);
-    parallel_for(0, (n + part - 1) / part, kGrain / part, [&](int64_t begin, int64_t end) {
+    parallel_for(0, ceil_div(n, part), kGrain / part, [&](int64_t begin, int64_t end) {
       alignas(64) char piece[kStreamPiece];
       for (int64_t i = begin * part; i < std::min(end * part, n); i += part) {
         const int64_t m = std::min(part, n - i);

@@ -1,3 +1,4 @@
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/parallel.h"
 
 #include <pthread.h>
@@ -329,8 +330,8 @@ void parallel_run(int64_t begin, int64_t end, int64_t grain, RangeFn fn, void* c
   const int64_t n = end - begin;
   grain = std::max<int64_t>(grain, 1);
   // A few pieces a thread, so that a thread that lost its core holds up little.
-  const int64_t chunk = std::max(grain, (n + threads * int64_t{8} - 1) / (threads * int64_t{8}));
-  const int64_t pieces = (n + chunk - 1) / chunk;
+  const int64_t chunk = std::max(grain, ceil_div(n, threads * int64_t{8}));
+  const int64_t pieces = ceil_div(n, chunk);
   const int helpers = static_cast<int>(std::min<int64_t>(threads - 1, pieces - 1));
   if (helpers <= 0 || tls_inside) {
     Slices(grain).run(fn, context, begin, end, [] {

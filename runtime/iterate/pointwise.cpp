@@ -1,3 +1,4 @@
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/loop_faults.h"
 #include "runtime/iterate/pointwise.h"
 
@@ -118,7 +119,7 @@ bool take_short(const PointwiseOp& op, std::span<const Tensor* const> inputs, co
   return s.loop != nullptr;
 }
 
-// Whether results are written past the cache: large ones that begin lines and take the place of no input.
+// Whether results are written by streaming stores: large ones that begin lines and take the place of no input.
 bool streams(const Short& s, size_t inputs, char* const* outs, size_t noutputs, int64_t out_item) {
   if (s.numel * out_item < kStreamBytes) return false;
   for (size_t k = 0; k < noutputs; ++k) {
@@ -151,7 +152,7 @@ bool streams(const Short& s, size_t inputs, char* const* outs, size_t noutputs, 
   const bool stream = streams(s, inputs, outs, noutputs, out_item);
   const int64_t piece = stream ? std::min(kTile, kStreamPiece / out_item) : s.numbers > 0 ? kTile : s.numel;
   const int64_t unit = stream ? piece : 1;  // threads share no piece
-  parallel_for(0, (s.numel + unit - 1) / unit, kGrain / unit, [&](int64_t first, int64_t last) {
+  parallel_for(0, ceil_div(s.numel, unit), kGrain / unit, [&](int64_t first, int64_t last) {
     alignas(64) char made[kMax][kStreamPiece];
     const int64_t end = std::min(last * unit, s.numel);
     for (int64_t b = first * unit; b < end; b += piece) {

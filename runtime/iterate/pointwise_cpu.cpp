@@ -19,7 +19,7 @@ struct Operand {
   bool constant = false;       // one element for all
   bool box_dense = false;      // a full box lies in one piece
   bool row_direct = false;     // rows can be used where they lie
-  bool stream = false;         // written past the cache, from a tile
+  bool stream = false;         // by streaming stores, from a tile
   alignas(16) char value[16];  // of a constant, converted
   bool converts() const { return dtype != want; }
 };

@@ -1,5 +1,5 @@
-// Writing past the cache, for results too large to stay in it: lines that are written whole need not be
-// read first.
+// Streaming stores, which pass by the cache, for results too large to stay in it: lines that are written whole need not
+// be read first.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace facula {
 
-// Results from here on are written past the cache.
+// Results from here on are written by streaming stores.
 inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
 // They are made in pieces that lie in the first-level cache.
 inline constexpr int64_t kStreamPiece = 2048;

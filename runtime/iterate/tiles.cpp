@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
 
 namespace facula {
@@ -30,7 +31,7 @@ size_t running_dim(const StridedPlan& plan, int k, int64_t item) {
 void BoxGrid::set_extent(const StridedPlan& plan, size_t d, int64_t extent) {
   boxes /= counts[d];
   extents[d] = std::min(extent, plan.sizes[d]);
-  counts[d] = (plan.sizes[d] + extents[d] - 1) / extents[d];
+  counts[d] = ceil_div(plan.sizes[d], extents[d]);
   boxes *= counts[d];
 }
 
@@ -57,7 +58,7 @@ BoxGrid make_grid(StridedPlan& plan, std::span<const int64_t> items, int64_t row
   }
   grid.counts.resize(ndim);
   for (size_t d = 0; d < ndim; ++d) {
-    grid.counts[d] = (plan.sizes[d] + grid.extents[d] - 1) / grid.extents[d];
+    grid.counts[d] = ceil_div(plan.sizes[d], grid.extents[d]);
     grid.boxes *= grid.counts[d];
   }
   return grid;

@@ -171,7 +171,7 @@ void test_large() {
   }
 }
 
-// Copies large enough to be written past the cache.
+// Copies large enough for streaming stores.
 void test_streamed() {
   for (ScalarType t :
        {ScalarType::Float32, ScalarType::Float64, ScalarType::BFloat16, ScalarType::UInt8, ScalarType::Complex128}) {

@@ -156,7 +156,7 @@ TILES = [
     (1, 70, 20, 1, (64, 64)),
 ]
 
-# Rows of results that fill vectors, in several bands and slices of the depth; pixels that are read
+# Rows of results that fill vectors, in several tiles and slices of the depth; pixels that are read
 # where they lie.
 ROWS = [
     (2, 3, 20, 5, (37, 68), 2, 1),
@@ -169,7 +169,7 @@ ROWS = [
     (1, 1024, 16, 1, (5, 6)),
     (3, 70, 64, 1, (16, 24)),
 ]
-# Results that are written past the cache.
+# Results that are written by streaming stores.
 LARGE = [(1, 2, 32, 5, (260, 260), 1), (1, 32, 34, 1, (256, 256)), (2, 24, 32, 1, (256, 160))]
 
 

@@ -1,4 +1,4 @@
-"""Indexing that reaches strips, rows and writing past the cache, at one thread and at several."""
+"""Indexing that reaches strips, rows and streaming stores, at one thread and at several."""
 
 from __future__ import annotations
 

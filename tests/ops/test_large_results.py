@@ -1,4 +1,4 @@
-"""Results so large that they are written past the cache: all forms, ends and layouts of them."""
+"""Results large enough for streaming stores: all forms, ends and layouts of them."""
 
 from __future__ import annotations
 

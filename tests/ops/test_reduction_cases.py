@@ -287,7 +287,7 @@ def test_topk_of_ordered_equal_and_last_elements(dtype: str, largest: bool) -> N
 
 
 def test_topk_of_millions() -> None:
-    """Enough of them that they are written past the cache; a line of odd length."""
+    """Enough of them that they are written by streaming stores; a line of odd length."""
     n, k = 6_400_001, 2_100_003
     a = np.random.default_rng(8).integers(0, 60_000, n).astype(np.int32)
     top = fa.topk(fa.from_numpy(a), k)

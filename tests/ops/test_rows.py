@@ -144,7 +144,7 @@ def test_rows_of_products(name: str, dtype: str) -> None:
     ids=["softmax", "log_softmax", "layer_norm", "sum", "exp"],
 )
 def test_rows_of_large_results(run: Callable[[fa.Tensor], Any]) -> None:
-    """Those written past the cache, by several threads, are what a few rows are."""
+    """Those written by streaming stores, by several threads, are what a few rows are."""
     some = fa.tensor(np.random.default_rng(0).normal(size=(37, 1000)).astype(np.float32))
     many = some.repeat(60, 1)
     fa.set_num_threads(2)

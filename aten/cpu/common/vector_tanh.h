@@ -7,9 +7,9 @@ namespace {
 
 template <typename T>
 inline __attribute__((always_inline)) T sigmoid_of(T x) {
-  constexpr T kMost = sizeof(T) == sizeof(float) ? T(87) : T(700);
-  x = x < -kMost ? -kMost : x;
-  x = x > kMost ? kMost : x;
+  constexpr T kFarthest = sizeof(T) == sizeof(float) ? T(87) : T(700);
+  x = x < -kFarthest ? -kFarthest : x;
+  x = x > kFarthest ? kFarthest : x;
   return T(1) / (T(1) + exp_within(-x));
 }
 

@@ -1,229 +1,284 @@
-// Convolution, transposed convolution and their gradients: which method serves which case.
-#include "aten/cpu/conv/bands.h"
+// Convolution, transposed convolution and their gradients: the methods, and which serves which case.
+#include "aten/cpu/common/images.h"
+#include "aten/cpu/common/tuning.h"
+#include "aten/cpu/conv/bias.h"
 #include "aten/cpu/conv/depthwise.h"
 #include "aten/cpu/conv/direct.h"
+#include "aten/cpu/conv/implicit_gemm.h"
+#include "aten/cpu/conv/methods.h"
+#include "aten/cpu/conv/nhwc_gemm.h"
+#include "aten/cpu/conv/nhwc_weight.h"
 #include "aten/cpu/conv/pointwise.h"
-#include "aten/cpu/conv/shallow.h"
-#include "aten/cpu/conv/sparse.h"
-#include "aten/cpu/conv/strided.h"
-#include "aten/cpu/conv/weight.h"
+#include "aten/cpu/conv/row_tiles.h"
+#include "aten/cpu/conv/small_channels.h"
+#include "aten/cpu/conv/unpadded.h"
 #include "aten/cpu/conv/winograd.h"
-#include "aten/cpu/common/images.h"
 #include "facula/kernels.h"
+#include "runtime/core/facts.h"
 
 namespace facula::cpu {
+namespace conv {
 namespace {
 
-using conv::Geometry;
-using conv::Three;
+constexpr Three kOnes{1, 1, 1};
 
-// A tensor as it is when its pixels or its planes are contiguous, else a contiguous copy.
-Tensor laid_out(const Tensor& t) { return in_format(t, compute_type(t.dtype()), is_channels_last(t)); }
+// ---- operands in the layout that a method takes ----
 
 template <typename T>
-Pixels<T> pixels_of(const Tensor& t) {
+Images<T> images_of(const Tensor& t) {
   const int64_t channels = t.size(1), places = t.size(2) * t.size(3);
   T* data = const_cast<T*>(t.data<std::remove_const_t<T>>());
   if (t.is_contiguous() && places != 1) return {data, channels * places, places, 1};
   return {data, channels * places, 1, channels};
 }
 
-// The convolution as one that Winograd's method serves; from `grad` to the input with `back`.
-std::optional<Conv3x3> as_3x3(const Geometry& g, const Tensor& x, bool back) {
-  const Three one{1, 1, 1};
-  if (g.kernel != Three{1, 3, 3} || g.stride != one || g.dilation != one || g.groups != 1 || g.in[0] != 1) return {};
-  if (x.dim() != 4 || g.padding[1] > 2 || g.padding[2] > 2) return {};
-  Conv3x3 r{g.batch, g.channels, g.features, g.in[1], g.in[2], g.out[1], g.out[2], g.padding[1], g.padding[2]};
-  if (back)
-    r = {g.batch, g.features, g.channels, g.out[1], g.out[2], g.in[1], g.in[2], 2 - g.padding[1], 2 - g.padding[2]};
-  if (!winograd_pays(r)) return {};
-  return r;
-}
-
-bool is_pointwise(const Geometry& g) {
-  const Three one{1, 1, 1};
-  return g.kernel == one && g.stride == one && g.padding == Three{0, 0, 0} && g.groups == 1 && g.in[0] == 1 &&
-         g.channels > 1 && g.features > 1;
-}
-
-template <typename T>
-void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& out) {
-  if (out.numel() == 0) return;
-  if (is_sparse(g, false)) {
-    const Tensor planes = dense(x);
-    into_dense(out, x.dtype(), [&](const Tensor& y) {
-      sparse_forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
-    });
-    return;
-  }
-  if (const auto c = as_3x3(g, x, false)) {
-    bool done = false;
-    into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
-      const Filters<T> filters{w.data<T>(), 9 * g.channels, 9, false};
-      done = winograd_forward<T>(*c, pixels_of<const T>(x), filters, data_or_null<T>(b), pixels_of<T>(y));
-    });
-    if (done) return;
-  }
-  if (is_pointwise(g) && x.dim() == 4) {
-    into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
-      pointwise<T>({g.batch, g.channels, g.features, conv::product(g.in)}, pixels_of<const T>(x),
-                   {w.data<T>(), g.channels, 1, false}, data_or_null<T>(b), pixels_of<T>(y));
-    });
-    return;
-  }
-  if (x.dim() == 4 && strided_pays(g, false)) {
-    into_format(out, x.dtype(), is_channels_last(out), [&](const Tensor& y) {
-      strided_forward<T>(g, pixels_of<const T>(x), w.data<T>(), data_or_null<T>(b), pixels_of<T>(y));
-    });
-    return;
-  }
-  if (shallow_pays(g) && is_channels_last(x)) {
-    into_format(out, x.dtype(), true, [&](const Tensor& y) {
-      shallow_forward<T>(g, pixels_of<const T>(x), w.data<T>(), data_or_null<T>(b), pixels_of<T>(y));
-    });
-    return;
-  }
-  if (is_depthwise(g) && is_channels_last(x)) {
-    into_format(out, x.dtype(), true, [&](const Tensor& y) {
-      depthwise_forward_pixels<T>(g, x.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
-    });
-    return;
-  }
-  const Tensor planes = dense(x);
-  into_dense(out, x.dtype(), [&](const Tensor& y) {
-    if (is_depthwise(g)) {
-      depthwise_forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
-      return;
-    }
-    if (bands_pay<T>(g)) {
-      bands_forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
-      return;
-    }
-    conv::forward<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+// fn(image, out, weight, bias) for images as they lie.
+template <typename T, typename F>
+void in_either(const Call& c, const F& fn) {
+  into_format(c.out, c.image.dtype(), is_channels_last(c.out), [&](const Tensor& y) {
+    fn(images_of<const T>(c.image), images_of<T>(y), c.other.data<T>(), data_or_null<T>(c.bias));
   });
 }
 
 template <typename T>
-void backward_input(const Geometry& g, const Tensor& grad, const Tensor& w, const Tensor& b, const Tensor& out) {
-  if (out.numel() == 0) return;
-  if (is_sparse(g, true)) {
-    const Tensor planes = dense(grad);
-    into_dense(out, grad.dtype(), [&](const Tensor& y) {
-      sparse_backward_input<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
-    });
-    return;
-  }
-  if (const auto c = as_3x3(g, grad, true)) {
-    bool done = false;
-    into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
-      const Filters<T> filters{w.data<T>(), 9, 9 * g.channels, true};
-      done = winograd_forward<T>(*c, pixels_of<const T>(grad), filters, data_or_null<T>(b), pixels_of<T>(y));
-    });
-    if (done) return;
-  }
-  if (is_pointwise(g) && grad.dim() == 4) {
-    into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
-      pointwise<T>({g.batch, g.features, g.channels, conv::product(g.in)}, pixels_of<const T>(grad),
-                   {w.data<T>(), 1, g.channels, false}, data_or_null<T>(b), pixels_of<T>(y));
-    });
-    return;
-  }
-  if (grad.dim() == 4 && strided_pays(g, true)) {
-    into_format(out, grad.dtype(), is_channels_last(out), [&](const Tensor& y) {
-      strided_backward_input<T>(g, pixels_of<const T>(grad), w.data<T>(), data_or_null<T>(b), pixels_of<T>(y));
-    });
-    return;
-  }
-  if (is_depthwise(g) && is_channels_last(grad)) {
-    into_format(out, grad.dtype(), true, [&](const Tensor& y) {
-      depthwise_backward_input_pixels<T>(g, grad.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
-    });
-    return;
-  }
-  const Tensor planes = dense(grad);
-  into_dense(out, grad.dtype(), [&](const Tensor& y) {
-    if (is_depthwise(g) && g.stride == Three{1, 1, 1}) {
-      depthwise_backward_input<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
-      return;
-    }
-    conv::backward_input<T>(g, planes.data<T>(), w.data<T>(), data_or_null<T>(b), y.data<T>());
+using Plain = void (*)(const Geometry& g, const T* image, const T* weight, const T* bias, T* out);
+
+template <typename T, Plain<T> kRun>
+bool in_nchw(const Call& c) {
+  const Tensor x = dense(c.image);
+  into_dense(c.out, x.dtype(),
+             [&](const Tensor& y) { kRun(c.g, x.data<T>(), c.other.data<T>(), data_or_null<T>(c.bias), y.data<T>()); });
+  return true;
+}
+
+template <typename T, Plain<T> kRun>
+bool in_nhwc(const Call& c) {
+  into_format(c.out, c.image.dtype(), true, [&](const Tensor& y) {
+    kRun(c.g, c.image.data<T>(), c.other.data<T>(), data_or_null<T>(c.bias), y.data<T>());
   });
+  return true;
 }
 
 template <typename T>
-void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad, const Tensor& out) {
-  into_dense(out, x.dtype(), [&](const Tensor& gw) {
-    if (is_sparse(g, false)) {
-      const Tensor planes = dense(x), grads = dense(grad);
-      sparse_backward_weight<T>(g, planes.data<T>(), grads.data<T>(), gw.data<T>());
-      return;
-    }
-    if (const auto c = as_3x3(g, x, false)) {
-      if (winograd_weight_grad<T>(*c, pixels_of<const T>(x), pixels_of<const T>(grad), gw.data<T>())) return;
-    }
-    if (x.dim() == 4 && x.numel() > 0 && grad.numel() > 0 && weight_grad_by_pixels_pays(g)) {
-      weight_grad_by_pixels<T>(g, pixels_of<const T>(x), pixels_of<const T>(grad), gw.data<T>());
-      return;
-    }
-    if (is_depthwise(g) && is_channels_last(x) && is_channels_last(grad)) {
-      depthwise_backward_weight_pixels<T>(g, x.data<T>(), grad.data<T>(), gw.data<T>());
-      return;
-    }
-    const Tensor planes = dense(x), grads = dense(grad);
-    if (is_depthwise(g)) {
-      depthwise_backward_weight<T>(g, planes.data<T>(), grads.data<T>(), gw.data<T>());
+using PlainWeight = void (*)(const Geometry& g, const T* image, const T* grad, T* out);
+
+template <typename T, PlainWeight<T> kRun>
+bool weight_in_nchw(const Call& c) {
+  const Tensor x = dense(c.image), grad = dense(c.other);
+  kRun(c.g, x.data<T>(), grad.data<T>(), c.out.data<T>());
+  return true;
+}
+
+// ---- the methods: what they serve, where they pay, what they run ----
+
+bool always(const Call&) { return true; }
+bool padded(const Call& c) { return !c.mostly_padding; }
+bool mostly_padding(const Call& c) { return c.mostly_padding; }
+bool in_planes(const Call& c) { return c.plain() && c.image.dim() == 4; }
+bool depthwise(const Call& c) { return !c.mostly_padding && c.g.depthwise(); }
+
+// The convolution as one that Winograd's method serves; from the gradient to the input with `back`.
+Conv3x3 as_3x3(const Geometry& g, bool back) {
+  if (back) {
+    return {g.batch, g.out_channels, g.channels,       g.out[1],        g.out[2],
+            g.in[1], g.in[2],        2 - g.padding[1], 2 - g.padding[2]};
+  }
+  return {g.batch, g.channels, g.out_channels, g.in[1], g.in[2], g.out[1], g.out[2], g.padding[1], g.padding[2]};
+}
+bool winograd_serves(const Call& c) {
+  const Geometry& g = c.g;
+  return g.kernel == Three{1, 3, 3} && g.stride == kOnes && g.dilation == kOnes && g.padding[1] <= 2 &&
+         g.padding[2] <= 2 && in_planes(c);
+}
+template <bool kBack>
+bool winograd_pays(const Call& c) {
+  return cpu::winograd_pays(as_3x3(c.g, kBack));
+}
+template <typename T, bool kBack>
+bool winograd(const Call& c) {
+  bool finite = false;
+  in_either<T>(c, [&](const auto& x, const auto& y, const T* w, const T* bias) {
+    const int64_t row = 9 * c.g.channels;
+    const Filters<T> filters = kBack ? Filters<T>{w, 9, row, true} : Filters<T>{w, row, 9, false};
+    finite = winograd_forward<T>(as_3x3(c.g, kBack), x, filters, bias, y);
+  });
+  return finite;
+}
+
+bool pointwise_serves(const Call& c) {
+  return c.g.kernel == kOnes && c.g.stride == kOnes && c.g.padding == Three{0, 0, 0} && in_planes(c);
+}
+// A product with a single row or column is no product.
+bool pointwise_pays(const Call& c) { return c.g.channels > 1 && c.g.out_channels > 1; }
+template <typename T, bool kBack>
+bool pointwise(const Call& c) {
+  const Geometry& g = c.g;
+  in_either<T>(c, [&](const auto& x, const auto& y, const T* w, const T* bias) {
+    if (kBack) {
+      cpu::pointwise<T>({g.batch, g.out_channels, g.channels, product(g.in)}, x, {w, 1, g.channels, false}, bias, y);
     } else {
-      conv::backward_weight<T>(g, planes.data<T>(), grads.data<T>(), gw.data<T>());
+      cpu::pointwise<T>({g.batch, g.channels, g.out_channels, product(g.in)}, x, {w, g.channels, 1, false}, bias, y);
     }
   });
+  return true;
 }
+
+template <bool kBack>
+bool nhwc_gemm_pays(const Call& c) {
+  return cpu::nhwc_gemm_pays(c.g, kBack);
+}
+template <typename T, bool kBack>
+bool nhwc_gemm(const Call& c) {
+  in_either<T>(c, [&](const auto& x, const auto& y, const T* w, const T* bias) {
+    kBack ? nhwc_gemm_backward_input<T>(c.g, x, w, bias, y) : nhwc_gemm_forward<T>(c.g, x, w, bias, y);
+  });
+  return true;
+}
+
+template <typename T>
+bool small_channels_serves(const Call& c) {
+  return c.g.dilation[2] == 1 && c.g.out_channels % conv_tile<T>().lanes == 0 && c.plain() && c.nhwc();
+}
+bool small_channels_pays(const Call& c) { return cpu::small_channels_pays(c.g); }
+template <typename T>
+bool small_channels(const Call& c) {
+  into_format(c.out, c.image.dtype(), true, [&](const Tensor& y) {
+    small_channels_forward<T>(c.g, images_of<const T>(c.image), c.other.data<T>(), data_or_null<T>(c.bias),
+                              images_of<T>(y));
+  });
+  return true;
+}
+
+bool depthwise_nhwc(const Call& c) { return depthwise(c) && c.nhwc(); }
+bool depthwise_without_stride(const Call& c) { return depthwise(c) && c.g.stride == kOnes; }
+
+bool row_tiles_serves(const Call& c) { return !c.mostly_padding && c.g.flat() && c.g.channels > 0; }
+template <typename T>
+bool row_tiles_pays(const Call& c) {
+  return !direct_pays(c.g.groups, c.g.out_channels) && row_tiles_pay<T>(c.g);
+}
+
+bool direct_forward_pays(const Call& c) { return direct_pays(c.g.groups, c.g.out_channels); }
+bool direct_input_pays(const Call& c) { return direct_pays(c.g.groups, c.g.channels); }
+
+bool nhwc_weight_pays(const Call& c) { return cpu::nhwc_weight_pays(c.g); }
+template <typename T>
+bool nhwc_weight(const Call& c) {
+  nhwc_gemm_backward_weight<T>(c.g, images_of<const T>(c.image), images_of<const T>(c.other), c.out.data<T>());
+  return true;
+}
+template <typename T>
+bool winograd_weight(const Call& c) {
+  return winograd_backward_weight<T>(as_3x3(c.g, false), images_of<const T>(c.image), images_of<const T>(c.other),
+                                     c.out.data<T>());
+}
+bool depthwise_nhwc_weight_serves(const Call& c) { return depthwise_nhwc(c) && is_channels_last(c.other); }
+template <typename T>
+bool depthwise_nhwc_weight(const Call& c) {
+  depthwise_nhwc_backward_weight<T>(c.g, c.image.data<T>(), c.other.data<T>(), c.out.data<T>());
+  return true;
+}
+
+template <typename T>
+constexpr Method kForward[] = {
+    {"unpadded", always, mostly_padding, in_nchw<T, unpadded_forward<T>>},
+    {"winograd", winograd_serves, winograd_pays<false>, winograd<T, false>},
+    {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, false>},
+    {"nhwc_gemm", in_planes, nhwc_gemm_pays<false>, nhwc_gemm<T, false>},
+    {"small_channels", small_channels_serves<T>, small_channels_pays, small_channels<T>},
+    {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_forward<T>>},
+    {"depthwise", depthwise, always, in_nchw<T, depthwise_forward<T>>},
+    {"row_tiles", row_tiles_serves, row_tiles_pays<T>, in_nchw<T, row_tiles_forward<T>>},
+    {"direct", padded, direct_forward_pays, in_nchw<T, direct_forward<T>>},
+    {"implicit_gemm", padded, always, in_nchw<T, implicit_gemm_forward<T>>},
+};
+
+template <typename T>
+constexpr Method kBackwardInput[] = {
+    {"unpadded", always, mostly_padding, in_nchw<T, unpadded_backward_input<T>>},
+    {"winograd", winograd_serves, winograd_pays<true>, winograd<T, true>},
+    {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, true>},
+    {"nhwc_gemm", in_planes, nhwc_gemm_pays<true>, nhwc_gemm<T, true>},
+    {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_backward_input<T>>},
+    {"depthwise", depthwise_without_stride, always, in_nchw<T, depthwise_backward_input<T>>},
+    {"direct", padded, direct_input_pays, in_nchw<T, direct_backward_input<T>>},
+    {"implicit_gemm", padded, always, in_nchw<T, implicit_gemm_backward_input<T>>},
+};
+
+template <typename T>
+constexpr Method kBackwardWeight[] = {
+    {"unpadded", always, mostly_padding, weight_in_nchw<T, unpadded_backward_weight<T>>},
+    {"winograd", winograd_serves, winograd_pays<false>, winograd_weight<T>},
+    {"nhwc_gemm", in_planes, nhwc_weight_pays, nhwc_weight<T>},
+    {"depthwise_nhwc", depthwise_nhwc_weight_serves, always, depthwise_nhwc_weight<T>},
+    {"depthwise", depthwise, always, weight_in_nchw<T, depthwise_backward_weight<T>>},
+    {"direct", padded, direct_forward_pays, weight_in_nchw<T, direct_backward_weight<T>>},
+    {"implicit_gemm", padded, always, weight_in_nchw<T, implicit_gemm_backward_weight<T>>},
+};
+
+constinit Methods forward_methods("FACULA_CONV_FORWARD", kForward<float>, kForward<double>);
+constinit Methods input_methods("FACULA_CONV_BACKWARD_INPUT", kBackwardInput<float>, kBackwardInput<double>);
+constinit Methods weight_methods("FACULA_CONV_BACKWARD_WEIGHT", kBackwardWeight<float>, kBackwardWeight<double>);
+[[maybe_unused]] const bool told = [] {
+  add_fact("conv_forward", [] { return forward_methods.done(); });
+  add_fact("conv_backward_input", [] { return input_methods.done(); });
+  add_fact("conv_backward_weight", [] { return weight_methods.done(); });
+  return true;
+}();
+
+void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& out) {
+  if (out.numel() > 0) forward_methods.run({g, x, w, b, out, cpu::mostly_padding(g, false)});
+}
+void backward_input(const Geometry& g, const Tensor& grad, const Tensor& w, const Tensor& b, const Tensor& out) {
+  if (out.numel() > 0) input_methods.run({g, grad, w, b, out, cpu::mostly_padding(g, true)});
+}
+void backward_weight(const Geometry& g, const Tensor& x, const Tensor& grad, const Tensor& out) {
+  into_dense(out, x.dtype(),
+             [&](const Tensor& gw) { weight_methods.run({g, x, grad, Tensor(), gw, cpu::mostly_padding(g, false)}); });
+}
+
+// A tensor as it is when it is contiguous or channels_last, else a contiguous copy.
+Tensor laid_out(const Tensor& t) { return in_format(t, compute_type(t.dtype()), is_channels_last(t)); }
 
 }  // namespace
+}  // namespace conv
 
 void convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding,
                  IntList dilation, bool transposed, IntList, int64_t groups, const Tensor& out) {
-  const Tensor x = laid_out(input), w = dense_compute(weight), b = dense_compute(bias);
-  visit_compute(x.dtype(), [&](auto type) {
-    using T = typename decltype(type)::type;
-    if (transposed) {
-      backward_input<T>(conv::geometry(out.sizes(), x.sizes(), w.sizes(), stride, padding, dilation, groups), x, w, b,
-                        out);
-    } else {
-      forward<T>(conv::geometry(x.sizes(), out.sizes(), w.sizes(), stride, padding, dilation, groups), x, w, b, out);
-    }
-  });
+  const Tensor x = conv::laid_out(input), w = dense_compute(weight), b = dense_compute(bias);
+  if (transposed) {
+    const auto g = conv::geometry(out.sizes(), x.sizes(), w.sizes(), stride, padding, dilation, groups);
+    conv::backward_input(g, x, w, b, out);
+  } else {
+    const auto g = conv::geometry(x.sizes(), out.sizes(), w.sizes(), stride, padding, dilation, groups);
+    conv::forward(g, x, w, b, out);
+  }
 }
 
 void convolution_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const Tensor& bias,
                           IntList stride, IntList padding, IntList dilation, bool transposed, IntList, int64_t groups,
                           const std::vector<bool>& mask, const Tensor& grad_input, const Tensor& grad_weight,
                           const Tensor& grad_bias) {
-  const Tensor x = laid_out(input), w = dense_compute(weight);
+  const Tensor x = conv::laid_out(input), w = dense_compute(weight);
   // What works channel by channel within a pixel needs both images so.
-  const bool by_pixels = is_channels_last(x) && groups > 1 && groups == x.size(1) && groups == grad.size(1);
-  const Tensor dy = by_pixels ? in_format(grad, x.dtype(), true) : laid_out(grad);
+  const bool nhwc = is_channels_last(x) && groups > 1 && groups == x.size(1) && groups == grad.size(1);
+  const Tensor dy = nhwc ? in_format(grad, x.dtype(), true) : conv::laid_out(grad);
+  const Tensor& wide = transposed ? dy : x;
+  const Tensor& narrow = transposed ? x : dy;
+  const auto g = conv::geometry(wide.sizes(), narrow.sizes(), w.sizes(), stride, padding, dilation, groups);
+  if (mask[0] && transposed) conv::forward(g, dy, w, Tensor(), grad_input);
+  if (mask[0] && !transposed) conv::backward_input(g, dy, w, Tensor(), grad_input);
+  if (mask[1]) conv::backward_weight(g, wide, narrow, grad_weight);
+  if (!mask[2] || !bias.defined()) return;
   visit_compute(x.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    const Tensor& wide = transposed ? dy : x;
-    const Tensor& narrow = transposed ? x : dy;
-    const Geometry g = conv::geometry(wide.sizes(), narrow.sizes(), w.sizes(), stride, padding, dilation, groups);
-    if (mask[0]) {
-      if (transposed) {
-        forward<T>(g, dy, w, Tensor(), grad_input);
+    into_dense(grad_bias, x.dtype(), [&](const Tensor& gb) {
+      if (is_channels_last(dy)) {
+        conv::backward_bias_nhwc<T>(dy.numel() / dy.size(1), dy.size(1), dy.data<T>(), gb.data<T>());
       } else {
-        backward_input<T>(g, dy, w, Tensor(), grad_input);
+        conv::backward_bias_nchw<T>(dy.sizes(), dy.data<T>(), gb.data<T>());
       }
-    }
-    if (mask[1]) backward_weight<T>(g, wide, narrow, grad_weight);
-    if (mask[2] && bias.defined()) {
-      into_dense(grad_bias, x.dtype(), [&](const Tensor& gb) {
-        if (is_channels_last(dy)) {
-          bias_grad_by_pixels<T>(dy.numel() / dy.size(1), dy.size(1), dy.data<T>(), gb.data<T>());
-        } else {
-          conv::backward_bias<T>(dy.sizes(), dy.data<T>(), gb.data<T>());
-        }
-      });
-    }
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "aten/cpu/conv/row.h"
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/tuning.h"
 
 namespace facula::cpu {
 using conv::Geometry;
@@ -19,7 +20,7 @@ class Plane {
       : top_(top),
         left_(left),
         rows_(rows),
-        columns_((columns + split - 1) / split),
+        columns_(ceil_div(columns, split)),
         split_(split),
         buffer_(rows * columns_ * split + kWideSlack) {
     std::fill(buffer_.get(), buffer_.get() + rows * columns_ * split + kWideSlack, T(0));
@@ -59,24 +60,21 @@ std::vector<int64_t> taps_of(const Geometry& g, const Plane<T>& plane) {
 
 }  // namespace
 
-bool is_depthwise(const Geometry& g) {
-  return g.groups > 1 && g.channels == 1 && g.features == 1 && g.in[0] == 1 && g.kernel[0] == 1 && g.padding[0] == 0;
-}
-
 template <typename T>
 void depthwise_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
   const int64_t places = product(g.in), positions = product(g.out), depth = product(g.kernel);
-  parallel_for(0, g.batch * g.groups, grain_for(positions * depth, 1 << 19), [&](int64_t begin, int64_t end) {
-    const Plane<T> plane = input_plane<T>(g);
-    const std::vector<int64_t> taps = taps_of(g, plane);
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t c = i % g.groups;
-      plane.load(input + i * places, g.in[1], g.in[2]);
-      conv_loops<T>().plane(g.out[1], g.out[2], depth, taps.data(), weight + c * depth,
-                            bias != nullptr ? bias[c] : T(0), plane.data(), g.stride[1] * plane.row(),
-                            out + i * positions);
-    }
-  });
+  parallel_for(0, g.batch * g.groups, grain_for(positions * depth, tuning::kDepthwiseWork),
+               [&](int64_t begin, int64_t end) {
+                 const Plane<T> plane = input_plane<T>(g);
+                 const std::vector<int64_t> taps = taps_of(g, plane);
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t c = i % g.groups;
+                   plane.load(input + i * places, g.in[1], g.in[2]);
+                   conv_loops<T>().depthwise_nchw(g.out[1], g.out[2], depth, taps.data(), weight + c * depth,
+                                                  bias != nullptr ? bias[c] : T(0), plane.data(),
+                                                  g.stride[1] * plane.row(), out + i * positions);
+                 }
+               });
 }
 
 template <typename T>
@@ -95,24 +93,25 @@ void depthwise_backward_input(const Geometry& g, const T* grad, const T* weight,
 template <typename T>
 void depthwise_backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t places = product(g.in), positions = product(g.out), depth = product(g.kernel);
-  parallel_for(0, g.groups, grain_for(g.batch * positions * depth, 1 << 19), [&](int64_t begin, int64_t end) {
-    const Plane<T> plane = input_plane<T>(g);
-    std::vector<int64_t> taps = taps_of(g, plane);
-    while (taps.size() % kPlaneTaps != 0) taps.push_back(0);  // not used
-    std::vector<double> sums(taps.size());
-    for (int64_t c = begin; c < end; ++c) {
-      std::fill(sums.begin(), sums.end(), 0.0);
-      for (int64_t n = 0; n < g.batch; ++n) {
-        const int64_t i = n * g.groups + c;
-        plane.load(input + i * places, g.in[1], g.in[2]);
-        for (size_t t = 0; t < taps.size(); t += kPlaneTaps) {
-          conv_loops<T>().plane_grads(g.out[1], g.out[2], taps.data() + t, plane.data(), g.stride[1] * plane.row(),
-                                      grad + i * positions, sums.data() + t);
+  parallel_for(
+      0, g.groups, grain_for(g.batch * positions * depth, tuning::kDepthwiseWork), [&](int64_t begin, int64_t end) {
+        const Plane<T> plane = input_plane<T>(g);
+        std::vector<int64_t> taps = taps_of(g, plane);
+        while (taps.size() % kTapsTogether != 0) taps.push_back(0);  // not used
+        std::vector<double> sums(taps.size());
+        for (int64_t c = begin; c < end; ++c) {
+          std::fill(sums.begin(), sums.end(), 0.0);
+          for (int64_t n = 0; n < g.batch; ++n) {
+            const int64_t i = n * g.groups + c;
+            plane.load(input + i * places, g.in[1], g.in[2]);
+            for (size_t t = 0; t < taps.size(); t += kTapsTogether) {
+              conv_loops<T>().depthwise_nchw_grads(g.out[1], g.out[2], taps.data() + t, plane.data(),
+                                                   g.stride[1] * plane.row(), grad + i * positions, sums.data() + t);
+            }
+          }
+          for (int64_t t = 0; t < depth; ++t) out[c * depth + t] = static_cast<T>(sums[static_cast<size_t>(t)]);
         }
-      }
-      for (int64_t t = 0; t < depth; ++t) out[c * depth + t] = static_cast<T>(sums[static_cast<size_t>(t)]);
-    }
-  });
+      });
 }
 
 #define FACULA_DEPTHWISE_FOR(T)                                                                 \

@@ -1,11 +1,9 @@
-// Convolution of each channel by itself, in two dims.
+// Convolution of each channel by itself, in one or two dims (Geometry::depthwise).
 #pragma once
 
-#include "aten/cpu/conv/direct.h"
+#include "aten/cpu/conv/geometry.h"
 
 namespace facula::cpu {
-
-bool is_depthwise(const conv::Geometry& g);
 
 template <typename T>
 void depthwise_forward(const conv::Geometry& g, const T* input, const T* weight, const T* bias, T* out);
@@ -15,12 +13,12 @@ void depthwise_backward_input(const conv::Geometry& g, const T* grad, const T* w
 template <typename T>
 void depthwise_backward_weight(const conv::Geometry& g, const T* input, const T* grad, T* out);
 
-// The same for channels_last images, with any stride.
+// The same for NHWC images, with any stride.
 template <typename T>
-void depthwise_forward_pixels(const conv::Geometry& g, const T* input, const T* weight, const T* bias, T* out);
+void depthwise_nhwc_forward(const conv::Geometry& g, const T* input, const T* weight, const T* bias, T* out);
 template <typename T>
-void depthwise_backward_input_pixels(const conv::Geometry& g, const T* grad, const T* weight, const T* bias, T* out);
+void depthwise_nhwc_backward_input(const conv::Geometry& g, const T* grad, const T* weight, const T* bias, T* out);
 template <typename T>
-void depthwise_backward_weight_pixels(const conv::Geometry& g, const T* input, const T* grad, T* out);
+void depthwise_nhwc_backward_weight(const conv::Geometry& g, const T* input, const T* grad, T* out);
 
 }  // namespace facula::cpu

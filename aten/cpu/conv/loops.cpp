@@ -129,8 +129,8 @@ inline __attribute__((always_inline)) void part_of_row(int64_t depth, const int6
 }
 
 template <typename T>
-void plane(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T* weight, T bias, const T* image,
-           int64_t step, T* out) {
+void depthwise_nchw(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T* weight, T bias,
+                    const T* image, int64_t step, T* out) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t i = 0; i < n; i += 4 * kLanes<T>) {
       const T* from = image + r * step + i;
@@ -149,12 +149,12 @@ void plane(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T*
 
 // The last vector of a row reaches back over lanes that were summed before; these are left out.
 template <typename T>
-void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image, int64_t step,
-                 const T* __restrict grad, double* __restrict sums) {
+void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image,
+                          int64_t step, const T* __restrict grad, double* __restrict sums) {
   using Bits = Lanes<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
   constexpr int64_t kN = kLanes<T>;
   if (n < kN) {
-    for (int p = 0; p < kPlaneTaps; ++p) {
+    for (int p = 0; p < kTapsTogether; ++p) {
       T sum = 0;
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t i = 0; i < n; ++i) sum += grad[r * n + i] * image[r * step + taps[p] + i];
@@ -166,7 +166,7 @@ void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const 
   const int64_t rest = n % kN;
   Bits keep{};
   for (int64_t i = 0; i < kN; ++i) keep[i] = i >= kN - rest ? -1 : 0;
-  Lanes<T> acc[kPlaneTaps] = {};
+  Lanes<T> acc[kTapsTogether] = {};
   for (int64_t r = 0; r < rows; ++r) {
     const T* g = grad + r * n;
     const T* x = image + r * step;
@@ -174,7 +174,7 @@ void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const 
       Lanes<T> dy;
       __builtin_memcpy(&dy, g + i, kBytes);
 #pragma GCC unroll 9
-      for (int p = 0; p < kPlaneTaps; ++p) {
+      for (int p = 0; p < kTapsTogether; ++p) {
         Lanes<T> v;
         __builtin_memcpy(&v, x + taps[p] + i, kBytes);
         acc[p] += dy * v;
@@ -185,14 +185,14 @@ void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const 
     __builtin_memcpy(&dy, g + n - kN, kBytes);
     dy &= keep;
 #pragma GCC unroll 9
-    for (int p = 0; p < kPlaneTaps; ++p) {
+    for (int p = 0; p < kTapsTogether; ++p) {
       Bits v;
       __builtin_memcpy(&v, x + taps[p] + n - kN, kBytes);
       v &= keep;
       acc[p] += __builtin_bit_cast(Lanes<T>, dy) * __builtin_bit_cast(Lanes<T>, v);
     }
   }
-  for (int p = 0; p < kPlaneTaps; ++p) {
+  for (int p = 0; p < kTapsTogether; ++p) {
     T sum = 0;
     for (int64_t i = 0; i < kN; ++i) sum += acc[p][i];
     sums[p] += static_cast<double>(sum);
@@ -202,11 +202,10 @@ void plane_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const 
 // All channels of `P` neighbouring pixels, so that memory is read and written line by line; the pixels that follow
 // are fetched meanwhile.
 template <typename T, int P>
-inline __attribute__((always_inline)) void pixels_together(int64_t channels, int64_t step, int64_t count,
-                                                           const int64_t* __restrict at,
-                                                           const int64_t* __restrict place, const T* __restrict x,
-                                                           const T* __restrict weight, const T* __restrict bias,
-                                                           T* __restrict out) {
+inline __attribute__((always_inline)) void nhwc_together(int64_t channels, int64_t step, int64_t count,
+                                                         const int64_t* __restrict at, const int64_t* __restrict place,
+                                                         const T* __restrict x, const T* __restrict weight,
+                                                         const T* __restrict bias, T* __restrict out) {
   const T* ahead = x + (count > 0 ? at[count - 1] : 0) + kPixelsTogether * step;
   int64_t c = 0;
   for (; c + kLanes<T> <= channels; c += kLanes<T>) {
@@ -245,27 +244,26 @@ inline __attribute__((always_inline)) void pixels_together(int64_t channels, int
 }
 
 template <typename T>
-void pixels(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
-            const T* x, const T* weight, const T* bias, T* out) {
+void depthwise_nhwc(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
+                    const T* x, const T* weight, const T* bias, T* out) {
   int64_t i = 0;
   for (; i + kPixelsTogether <= n; i += kPixelsTogether) {
-    pixels_together<T, kPixelsTogether>(channels, step, count, at, place, x + i * step, weight, bias,
-                                        out + i * channels);
+    nhwc_together<T, kPixelsTogether>(channels, step, count, at, place, x + i * step, weight, bias, out + i * channels);
   }
   for (; i + 3 <= n; i += 3) {
-    pixels_together<T, 3>(channels, step, count, at, place, x + i * step, weight, bias, out + i * channels);
+    nhwc_together<T, 3>(channels, step, count, at, place, x + i * step, weight, bias, out + i * channels);
   }
   for (; i < n; ++i) {
-    pixels_together<T, 1>(channels, step, count, at, place, x + i * step, weight, bias, out + i * channels);
+    nhwc_together<T, 1>(channels, step, count, at, place, x + i * step, weight, bias, out + i * channels);
   }
 }
 
 // Sums of `N` taps stay in registers over the pixels.
 template <typename T, int N, int V>
-inline __attribute__((always_inline)) void pixel_grads_part(int64_t channels, int64_t n, int64_t step,
-                                                            const int64_t* __restrict at,
-                                                            const int64_t* __restrict place, const T* __restrict x,
-                                                            const T* __restrict grad, T* __restrict sums) {
+inline __attribute__((always_inline)) void nhwc_grads_part(int64_t channels, int64_t n, int64_t step,
+                                                           const int64_t* __restrict at,
+                                                           const int64_t* __restrict place, const T* __restrict x,
+                                                           const T* __restrict grad, T* __restrict sums) {
   Lanes<T> acc[N][V] = {};
   for (int64_t i = 0; i < n; ++i) {
     Lanes<T> g[V];
@@ -291,20 +289,20 @@ inline __attribute__((always_inline)) void pixel_grads_part(int64_t channels, in
 }
 
 template <typename T>
-void pixel_grads_block(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at,
-                       const int64_t* place, const T* x, const T* grad, T* sums) {
+void nhwc_grads_block(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
+                      const T* x, const T* grad, T* sums) {
   int64_t c = 0;
-  if (count == kPlaneTaps) {
+  if (count == kTapsTogether) {
     for (; c + 2 * kLanes<T> <= channels; c += 2 * kLanes<T>) {
-      pixel_grads_part<T, kPlaneTaps, 2>(channels, n, step, at, place, x + c, grad + c, sums + c);
+      nhwc_grads_part<T, kTapsTogether, 2>(channels, n, step, at, place, x + c, grad + c, sums + c);
     }
   }
   for (; c + kLanes<T> <= channels; c += kLanes<T>) {
     int64_t k = 0;
     for (; k + 3 <= count; k += 3) {
-      pixel_grads_part<T, 3, 1>(channels, n, step, at + k, place + k, x + c, grad + c, sums + c);
+      nhwc_grads_part<T, 3, 1>(channels, n, step, at + k, place + k, x + c, grad + c, sums + c);
     }
-    for (; k < count; ++k) pixel_grads_part<T, 1, 1>(channels, n, step, at + k, place + k, x + c, grad + c, sums + c);
+    for (; k < count; ++k) nhwc_grads_part<T, 1, 1>(channels, n, step, at + k, place + k, x + c, grad + c, sums + c);
   }
   for (; c < channels; ++c) {
     for (int64_t k = 0; k < count; ++k) {
@@ -317,11 +315,11 @@ void pixel_grads_block(int64_t channels, int64_t n, int64_t step, int64_t count,
 
 // By blocks of pixels that stay in the first-level cache over all their channels.
 template <typename T>
-void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
-                 const T* x, const T* grad, T* sums) {
+void depthwise_nhwc_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at,
+                          const int64_t* place, const T* x, const T* grad, T* sums) {
   for (int64_t i = 0; i < n; i += kPixelBlock) {
-    pixel_grads_block(channels, n - i < kPixelBlock ? n - i : kPixelBlock, step, count, at, place, x + i * step,
-                      grad + i * channels, sums);
+    nhwc_grads_block(channels, n - i < kPixelBlock ? n - i : kPixelBlock, step, count, at, place, x + i * step,
+                     grad + i * channels, sums);
   }
 }
 
@@ -329,9 +327,11 @@ void pixel_grads(int64_t channels, int64_t n, int64_t step, int64_t count, const
 
 FACULA_DEFINE_BY_ISA(ConvLoops<float>, conv_loops_float,
                      {pack_windows<float>, gather_rows<float>, pack_weights<float>, every<float>, row<float>,
-                      correlate<float>, plane<float>, pixels<float>, pixel_grads<float>, plane_grads<float>})
+                      correlate<float>, depthwise_nchw<float>, depthwise_nhwc<float>, depthwise_nhwc_grads<float>,
+                      depthwise_nchw_grads<float>})
 FACULA_DEFINE_BY_ISA(ConvLoops<double>, conv_loops_double,
                      {pack_windows<double>, gather_rows<double>, pack_weights<double>, every<double>, row<double>,
-                      correlate<double>, plane<double>, pixels<double>, pixel_grads<double>, plane_grads<double>})
+                      correlate<double>, depthwise_nchw<double>, depthwise_nhwc<double>, depthwise_nhwc_grads<double>,
+                      depthwise_nchw_grads<double>})
 
 }  // namespace facula

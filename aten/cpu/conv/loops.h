@@ -15,9 +15,9 @@ struct Run {
 // Images are followed by this many readable elements, since runs are copied in whole vectors.
 inline constexpr int64_t kSlack = 48;
 
-// The loops over planes read up to so many elements more, and sum so many taps at a time.
+// The loops over depthwise NCHW images read up to so many elements more, and sum so many taps at a time.
 inline constexpr int64_t kWideSlack = 128;
-inline constexpr int64_t kPlaneTaps = 9;
+inline constexpr int64_t kTapsTogether = 9;
 
 template <typename T>
 struct ConvLoops {
@@ -37,21 +37,21 @@ struct ConvLoops {
   void (*every)(int64_t n, int64_t step, const T* in, T* out);
   // out[i] = bias + sum over p of weight[p] image[taps[p] + i], i < n
   void (*row)(int64_t depth, const int64_t* taps, const T* weight, T bias, int64_t n, const T* image, T* out);
-  // sum over i of a[i] b[i]
+  // sum over i of a[i] b[i], of short rows: the blocked sum takes 2.4 times as long at 7 to 56 elements
   T (*correlate)(int64_t n, const T* a, const T* b);
   // The same as `row` for `rows` rows, those of the image `step` apart.
-  void (*plane)(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T* weight, T bias, const T* image,
-                int64_t step, T* out);
+  void (*depthwise_nchw)(int64_t rows, int64_t n, int64_t depth, const int64_t* taps, const T* weight, T bias,
+                         const T* image, int64_t step, T* out);
   // out[i * channels + c] = bias[c] + sum over k < count of weight[place[k] + c] x[at[k] + i * step + c], i < n;
   // bias may be null.
-  void (*pixels)(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
-                 const T* x, const T* weight, const T* bias, T* out);
-  // sums[place[k] + c] += sum over i < n of grad[i * channels + c] x[at[k] + i * step + c], k < count <= kPlaneTaps
-  void (*pixel_grads)(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at, const int64_t* place,
-                      const T* x, const T* grad, T* sums);
-  // sums[p] += sum over rows and columns of grad and image at taps[p], p < kPlaneTaps
-  void (*plane_grads)(int64_t rows, int64_t n, const int64_t* taps, const T* image, int64_t step, const T* grad,
-                      double* sums);
+  void (*depthwise_nhwc)(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at,
+                         const int64_t* place, const T* x, const T* weight, const T* bias, T* out);
+  // sums[place[k] + c] += sum over i < n of grad[i * channels + c] x[at[k] + i * step + c], k < count <= kTapsTogether
+  void (*depthwise_nhwc_grads)(int64_t channels, int64_t n, int64_t step, int64_t count, const int64_t* at,
+                               const int64_t* place, const T* x, const T* grad, T* sums);
+  // sums[p] += sum over rows and columns of grad and image at taps[p], p < kTapsTogether
+  void (*depthwise_nchw_grads)(int64_t rows, int64_t n, const int64_t* taps, const T* image, int64_t step,
+                               const T* grad, double* sums);
 };
 FACULA_DECLARE_BY_ISA(ConvLoops<float>, conv_loops_float)
 FACULA_DECLARE_BY_ISA(ConvLoops<double>, conv_loops_double)

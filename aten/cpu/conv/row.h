@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "aten/cpu/conv/loops.h"
+#include "runtime/core/rounding.h"
 
 namespace facula::cpu {
 
@@ -14,8 +15,8 @@ template <bool kZeros = true, typename T>
 T* copy_row(const T* row, int64_t width, int64_t left, int64_t split, int64_t columns, T* out) {
   for (int64_t r = 0; r < split; ++r, out += columns) {
     const int64_t first = left + r;  // element i stands for column first + i * split
-    const int64_t low = std::clamp<int64_t>((-first + split - 1) / split, 0, columns);
-    const int64_t high = std::clamp<int64_t>((width - first + split - 1) / split, low, columns);
+    const int64_t low = std::clamp<int64_t>(ceil_div(-first, split), 0, columns);
+    const int64_t high = std::clamp<int64_t>(ceil_div(width - first, split), low, columns);
     if (kZeros) std::fill(out, out + low, T(0));
     if (split == 1) {
       std::copy(row + first + low, row + first + high, out + low);

@@ -1,11 +1,12 @@
-// Inner parts of convolution by pixels: images lie channel by channel within a pixel, products are
-// taken between rows of pixels and panels of features. Winograd's transforms (Lavin & Gray, Fast
-// algorithms for convolutional neural networks, 2015) are those of F(2x2, 3x3).
+// Inner parts of convolution in NHWC: products are taken between rows of pixels and panels of output channels.
+// Winograd's transforms (Lavin & Gray, Fast algorithms for convolutional neural networks, 2015) are those of F(2x2,
+// 3x3).
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
+#include "aten/cpu/common/fetch_ahead.h"
 #include "runtime/iterate/isa.h"
 
 namespace facula {
@@ -21,10 +22,10 @@ struct ConvTile {
   void (*rows)(int64_t taps, const int64_t* at, int64_t channels, const T* a, int64_t block, const T* b, T* c,
                int64_t ldc, int64_t rows, int64_t cols, bool accumulate);
   // C (rows <= mr, cols: nr or lanes) = bias (or 0) + sum over taps of A (rows, run) times B panel (taps, run, nr), A
-  // at a + at[tap], its rows `step` apart. Meanwhile a line is fetched for each depth, `pace` elements apart from
-  // `next` on. With `stream`, which wants C in whole lines, it is written past the cache.
+  // at a + at[tap], its rows `step` apart. Meanwhile `ahead` is fetched, whose shift is 0. With `stream`, which wants C
+  // in whole lines, it is written by streaming stores.
   void (*windows)(int64_t taps, const int64_t* at, int64_t run, const T* a, int64_t step, const T* b, const T* bias,
-                  T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace, bool stream);
+                  T* c, int64_t ldc, int64_t rows, int64_t cols, const Ahead<T>& ahead, bool stream);
   // C (rows <= mr, cols: nr or lanes) = or += sum over t < depth of a[t * kPitch + row] b[at[t] + col]
   void (*outer)(int64_t depth, const T* a, const T* b, const int64_t* at, T* c, int64_t ldc, int64_t rows, int64_t cols,
                 bool accumulate);
@@ -41,9 +42,9 @@ struct ConvTile {
   void (*winograd_filter_grads)(int64_t count, const T* u, int64_t plane, int64_t pieces, int64_t size, T* g,
                                 int64_t step);
   // out[at[p] + c] = in[c * channel + p]
-  void (*to_pixels)(int64_t count, int64_t channels, const T* in, int64_t channel, const int64_t* at, T* out);
+  void (*nchw_to_nhwc)(int64_t count, int64_t channels, const T* in, int64_t channel, const int64_t* at, T* out);
   // out[c * channel + p] = in[p * pitch + c]
-  void (*from_pixels)(int64_t count, int64_t channels, const T* in, int64_t pitch, T* out, int64_t channel);
+  void (*nhwc_to_nchw)(int64_t count, int64_t channels, const T* in, int64_t pitch, T* out, int64_t channel);
 };
 FACULA_DECLARE_BY_ISA(ConvTile<float>, conv_tile_float)
 FACULA_DECLARE_BY_ISA(ConvTile<double>, conv_tile_double)

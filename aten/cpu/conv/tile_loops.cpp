@@ -2,6 +2,7 @@
 #include "aten/cpu/conv/tile.h"
 
 #include "aten/cpu/common/transpose.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula {
@@ -59,9 +60,11 @@ void rows_kernel(int64_t taps, const int64_t* __restrict places, int64_t channel
 // Rows of A are reached from every fifth, as machines scale an index by 1, 2, 4, 8.
 template <typename T, int R, int V, bool Fetch>
 void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run, const T* __restrict from, int64_t step,
-                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc, const T* next,
-                    int64_t pace, bool stream) {
-  constexpr int kStep = 5, kBases = (R + kStep - 1) / kStep;
+                    const T* __restrict b, const T* __restrict bias, T* __restrict c, int64_t ldc,
+                    const Ahead<T>& ahead, bool stream) {
+  const T* next = ahead.base;
+  const int64_t pace = ahead.step;
+  constexpr int kStep = 5, kBases = ceil_div(R, kStep);
   Lanes<T> acc[R][V] = {};
   if (bias != nullptr) {
 #pragma GCC unroll 16
@@ -90,8 +93,10 @@ void windows_kernel(int64_t taps, const int64_t* __restrict places, int64_t run,
 #pragma GCC unroll 8
       for (int i = 0; i < kBases; ++i) ++base[i];
       b += kColumns<T>;
-      if (Fetch) __builtin_prefetch(next, 0, 2);
-      next += pace;
+      if (Fetch) {
+        __builtin_prefetch(next, 0, 2);
+        next += pace;
+      }
     }
   }
   if (kColumns<T> * sizeof(T) < 64 || !stream) return finish<T, R, V>(acc, c, ldc, false);
@@ -128,7 +133,7 @@ using OuterKernel = void (*)(int64_t, const T*, const T*, const int64_t*, T*, in
 
 template <typename T>
 using WindowsKernel = void (*)(int64_t, const int64_t*, int64_t, const T*, int64_t, const T*, const T*, T*, int64_t,
-                               const T*, int64_t, bool);
+                               const Ahead<T>&, bool);
 
 constexpr std::make_integer_sequence<int, kRows> kAllRows;
 
@@ -172,11 +177,11 @@ WindowsKernel<T> windows_kernel_of(int64_t rows, int64_t cols) {
 
 template <typename T>
 void multiply_windows(int64_t taps, const int64_t* places, int64_t run, const T* a, int64_t step, const T* b,
-                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const T* next, int64_t pace,
+                      const T* bias, T* c, int64_t ldc, int64_t rows, int64_t cols, const Ahead<T>& ahead,
                       bool stream) {
   const WindowsKernel<T> kernel =
-      pace > 0 ? windows_kernel_of<T, true>(rows, cols) : windows_kernel_of<T, false>(rows, cols);
-  kernel(taps, places, run, a, step, b, bias, c, ldc, next, pace, stream);
+      ahead.base != nullptr ? windows_kernel_of<T, true>(rows, cols) : windows_kernel_of<T, false>(rows, cols);
+  kernel(taps, places, run, a, step, b, bias, c, ldc, ahead, stream);
 }
 
 // ---- Winograd's transforms ----
@@ -309,7 +314,7 @@ void winograd_filter_grads(int64_t count, const T* __restrict u, int64_t plane, 
   }
 }
 
-// ---- between planes and pixels ----
+// ---- between NCHW and NHWC ----
 
 // row(i)[j] becomes column(j)[i]: by blocks of lanes x lanes, of which the last of a dim reaches back, so that
 // all are whole.
@@ -337,15 +342,15 @@ FACULA_INLINE void transpose(int64_t rows, int64_t columns, const Row& row, cons
 }
 
 template <typename T>
-void to_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t channel,
-               const int64_t* __restrict places, T* __restrict out) {
+void nchw_to_nhwc(int64_t count, int64_t channels, const T* __restrict in, int64_t channel,
+                  const int64_t* __restrict places, T* __restrict out) {
   transpose<T>(
       channels, count, [=](int64_t c) { return in + c * channel; }, [=](int64_t p) { return out + places[p]; });
 }
 
 template <typename T>
-void from_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_t pitch, T* __restrict out,
-                 int64_t channel) {
+void nhwc_to_nchw(int64_t count, int64_t channels, const T* __restrict in, int64_t pitch, T* __restrict out,
+                  int64_t channel) {
   transpose<T>(
       count, channels, [=](int64_t p) { return in + p * pitch; }, [=](int64_t c) { return out + c * channel; });
 }
@@ -364,8 +369,8 @@ void from_pixels(int64_t count, int64_t channels, const T* __restrict in, int64_
    winograd_output<T>,       \
    winograd_filters<T>,      \
    winograd_filter_grads<T>, \
-   to_pixels<T>,             \
-   from_pixels<T>}
+   nchw_to_nhwc<T>,          \
+   nhwc_to_nchw<T>}
 FACULA_DEFINE_BY_ISA(ConvTile<float>, conv_tile_float, FACULA_CONV_TILE(float))
 FACULA_DEFINE_BY_ISA(ConvTile<double>, conv_tile_double, FACULA_CONV_TILE(double))
 #undef FACULA_CONV_TILE

@@ -2,12 +2,12 @@
 // outputs in place of 36.
 #pragma once
 
-#include "aten/cpu/conv/pixels.h"
+#include "aten/cpu/conv/nhwc.h"
 
 namespace facula::cpu {
 
 struct Conv3x3 {
-  int64_t batch, channels, features;
+  int64_t batch, channels, out_channels;
   int64_t height, width, out_height, out_width, top, left;  // margins of zeros
 };
 
@@ -17,11 +17,11 @@ bool winograd_pays(const Conv3x3& g);
 // False where the result holds what is not finite: sums of infinities differ then from those of the
 // definition, which must be used instead.
 template <typename T>
-[[nodiscard]] bool winograd_forward(const Conv3x3& g, const Pixels<const T>& x, const Filters<T>& filters,
-                                    const T* bias, const Pixels<T>& y);
-// grad_weight (features, channels, 3, 3)
+[[nodiscard]] bool winograd_forward(const Conv3x3& g, const Images<const T>& x, const Filters<T>& filters,
+                                    const T* bias, const Images<T>& y);
+// grad_weight (out_channels, channels, 3, 3)
 template <typename T>
-[[nodiscard]] bool winograd_weight_grad(const Conv3x3& g, const Pixels<const T>& x, const Pixels<const T>& grad,
-                                        T* out);
+[[nodiscard]] bool winograd_backward_weight(const Conv3x3& g, const Images<const T>& x, const Images<const T>& grad,
+                                            T* out);
 
 }  // namespace facula::cpu

@@ -1,7 +1,9 @@
 #include "aten/cpu/gemm/amx.h"
 
 #include "aten/cpu/common/dense.h"
-#include "aten/cpu/common/rounding.h"
+#include "aten/cpu/common/fetch_ahead.h"
+#include "aten/cpu/common/tuning.h"
+#include "runtime/core/rounding.h"
 #include "runtime/core/facts.h"
 #include "runtime/iterate/isa.h"
 #include "runtime/iterate/stream.h"
@@ -66,18 +68,11 @@ struct Rows {
   const uint16_t* second(const uint16_t* first) const { return first + (row == kDepth ? kTile : kSide * row); }
 };
 
-// Lines that the next column is going to read, fetched a few at each depth: at once they would fill all the places for
-// lines on their way, and the tiles wait.
-struct Ahead {
-  const char* at;
-  int64_t each;
-};
-
 // Sums (32, 32) = or += two row tiles times two column tiles at each depth; without Tall or Wide the second of
 // either is all zeros and left out. Rows are loaded as a stream, which leaves the columns in the first-level cache.
 template <bool Tall, bool Wide>
 FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, float* sums, bool accumulate,
-                         Ahead& ahead) {
+                         Ahead<char>& ahead) {
   float *right = sums + kSide, *below = sums + kSide * kBlock, *corner = below + kSide;
   constexpr int kStep = kBlock * 4;
   if (accumulate) {
@@ -94,7 +89,8 @@ FACULA_AMX void multiply(int64_t depth, const Rows& rows, const uint16_t* b, flo
   const int64_t apart = rows.row * 2;
   const uint16_t *a = rows.data, *below_a = rows.second(a);
   for (int64_t p = 0; p < depth; ++p, a += rows.step, below_a += rows.step, b += 2 * kTile) {
-    for (int64_t i = 0; i < ahead.each; ++i, ahead.at += 64) _mm_prefetch(ahead.at, _MM_HINT_T1);
+    for (int64_t x = 0; x < ahead.step; x += 64) _mm_prefetch(ahead.base + x, _MM_HINT_T1);
+    ahead.base += ahead.step;
     _tile_stream_loadd(4, a, apart);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -228,7 +224,8 @@ FACULA_AMX inline __m256i results(const float* sums, float alpha, float beta, co
   return round_sums(v);
 }
 
-// C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all. `stream`: past the cache.
+// C (rows, cols) = alpha sums + beta D, D being C where it is null, else one row for all. `stream`: by streaming
+// stores.
 FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha, float beta, const BFloat16* d,
                       Matrix<BFloat16> c, bool stream) {
   for (int64_t i = 0; i < rows; ++i, sums += kBlock) {
@@ -294,11 +291,11 @@ class Product {
 
   // Row panels of a group: they stay in the second-level cache beside the columns that pass through it.
   int64_t group() const {
-    const int64_t most = std::clamp<int64_t>(kGroupBytes / (panel_ * 2), 1, kMostRows);
+    const int64_t most = std::clamp<int64_t>(tuning::kAmxGroupBytes / (panel_ * 2), 1, tuning::kAmxGroupPanels);
     return ceil_div(row_panels(), ceil_div(row_panels(), most));
   }
 
-  // Whether C is written past the cache, in whole lines.
+  // Whether C is written by streaming stores, in whole lines.
   bool streams(Matrix<BFloat16> c) const {
     return m_ * n_ * 2 >= kStreamBytes && c.col == 1 && c.row % kBlock == 0 && whole_lines(c.data);
   }
@@ -307,13 +304,13 @@ class Product {
   // column comes into the second meanwhile.
   FACULA_AMX void compute(int64_t i0, int64_t i1, int64_t j, Matrix<const BFloat16> a, const uint16_t* packed,
                           Matrix<BFloat16> c) const {
-    alignas(64) float sums[kMostRows][kBlock * kBlock];
+    alignas(64) float sums[tuning::kAmxGroupPanels][kBlock * kBlock];
     const uint16_t* columns = packed + (row_panels() + j) * panel_;
     const int64_t cols = std::min(kBlock, n_ - j * kBlock);
-    const int64_t slice = ceil_div(depth_, ceil_div(depth_, kSlice));
+    const int64_t slice = ceil_div(depth_, ceil_div(depth_, tuning::kAmxSlice));
     const bool stream = cols == kBlock && streams(c);
-    Ahead ahead{reinterpret_cast<const char*>(columns + panel_),
-                j + 1 < column_panels() ? ceil_div(2 * kTile * 2 / 64, i1 - i0) : 0};
+    Ahead<char> ahead{reinterpret_cast<const char*>(columns + panel_),
+                      j + 1 < column_panels() ? 64 * ceil_div(2 * kTile * 2 / 64, i1 - i0) : 0};
     for (int64_t d = 0; d < depth_; d += slice) {
       const int64_t depths = std::min(slice, depth_ - d);
       for (int64_t i = i0; i < i1; ++i) {
@@ -335,8 +332,6 @@ class Product {
       }
     }
   }
-
-  static constexpr int64_t kMostRows = 16, kSlice = 16, kGroupBytes = 768 << 10;
 
  private:
   static const uint16_t* bits(Matrix<const BFloat16> x) { return reinterpret_cast<const uint16_t*>(x.data); }

@@ -6,8 +6,9 @@
 #include <numeric>
 
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/tuning.h"
 #include "aten/cpu/gemm/loops.h"
-#include "aten/cpu/common/rounding.h"
+#include "runtime/core/rounding.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/iterate/parallel.h"
 
@@ -32,12 +33,8 @@ const Caches& caches() {
   return found;
 }
 
-// What a piece for a thread should have at least, in multiplications.
-constexpr int64_t kPieceWork = 1 << 21;
-// Elements of B that are packed at once when threads share them.
-constexpr int64_t kShared = int64_t{1} << 24;
-// Rows of B that are read together, and panels of columns of them.
-constexpr int64_t kRowsRead = 8, kRunRead = 32;
+using tuning::kGemmWork;
+using tuning::kPackRows;
 
 template <typename T>
 class Blocked {
@@ -57,28 +54,29 @@ class Blocked {
     // A read once or twice is not worth packing.
     direct_a_ = alpha == T(1) && a.row >= 0 && a.col >= 0 &&
                 (a.col == 1   ? stays_cached(mr_, tiles <= 2 ? 64 : depth_ * size_of(), a.row * size_of())
-                 : a.row == 1 ? tiles <= 4
+                 : a.row == 1 ? tiles <= tuning::kUnpackedTiles
                               : false);
-    direct_b_ =
-        b.col == 1 && b.row >= 0 && (m <= 6 * mr_ || (b.row <= 4 * n && k * b.row * size_of() <= caches().first));
+    direct_b_ = b.col == 1 && b.row >= 0 &&
+                (m <= tuning::kUnpackedPanels * mr_ || (b.row <= 4 * n && k * b.row * size_of() <= caches().first));
   }
 
   bool tiles_only() const { return direct_a_ && direct_b_ && depth_ == k_; }
 
   void run() {
     const double work = static_cast<double>(m_) * static_cast<double>(n_) * static_cast<double>(k_);
-    if (work < 2.0 * kPieceWork || get_num_threads() == 1 || in_parallel_region()) {
+    if (work < 2.0 * kGemmWork || get_num_threads() == 1 || in_parallel_region()) {
       for (int64_t j = 0; j < n_; j += cols_) block(0, m_, j, std::min(n_, j + cols_), nullptr, 0);
       return;
     }
     // Enough pieces that a thread whose core is busy elsewhere does not hold up the others.
     const int64_t wanted = std::max<int64_t>(
-        2, std::min<int64_t>(get_num_threads() * int64_t{8}, static_cast<int64_t>(work / kPieceWork)));
+        2, std::min<int64_t>(get_num_threads() * tuning::kPiecesOfThread, static_cast<int64_t>(work / kGemmWork)));
     if (direct_b_) {
       const int64_t rows = ceil_div(ceil_div(m_, mr_), wanted) * mr_;
       const int64_t across = ceil_div(wanted, ceil_div(m_, rows));
       split(rows, std::max(nr_, round_up(ceil_div(n_, across), nr_)), nullptr, 0, n_);
-    } else if (direct_a_ && work < 64.0 * kPieceWork && ceil_div(n_, nr_) >= 2 * get_num_threads()) {
+    } else if (direct_a_ && work < static_cast<double>(tuning::kShareWork * kGemmWork) &&
+               ceil_div(n_, nr_) >= 2 * get_num_threads()) {
       // Each thread packs the columns of B that it needs.
       split(m_, std::min(cols_, round_up(ceil_div(n_, wanted), nr_)), nullptr, 0, n_);
     } else {
@@ -91,7 +89,7 @@ class Blocked {
 
   // B packed once, by all threads, in strips of columns that are not too large.
   void share(int64_t wanted) {
-    const int64_t strip = std::max(cols_, kShared / k_ / cols_ * cols_);
+    const int64_t strip = std::max(cols_, tuning::kSharedElements / k_ / cols_ * cols_);
     const int64_t panels = ceil_div(std::min(strip, n_), nr_);
     const TypedBuffer<T> packed(panels * nr_ * k_);
     for (int64_t j0 = 0; j0 < n_; j0 += strip) {
@@ -99,16 +97,16 @@ class Blocked {
       const int64_t slices = ceil_div(k_, depth_);
       // By rows of B where they are contiguous, else by panels.
       const bool rows = b_.col == 1;
-      const int64_t run = kRunRead * nr_, runs = ceil_div(nj, run);
-      const int64_t parts = rows ? ceil_div(depth_, kRowsRead) * runs : count;
-      const int64_t grain = grain_for(rows ? kRowsRead * std::min(run, nj) : depth_ * nr_);
+      const int64_t run = tuning::kPackPanels * nr_, runs = ceil_div(nj, run);
+      const int64_t parts = rows ? ceil_div(depth_, kPackRows) * runs : count;
+      const int64_t grain = grain_for(rows ? kPackRows * std::min(run, nj) : depth_ * nr_);
       parallel_for(0, parts * slices, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t p0 = i / parts * depth_, np = std::min(depth_, k_ - p0), at = i % parts;
           T* to = packed.get() + p0 * wide;
           if (rows) {
-            const int64_t p = at / runs * kRowsRead, j = at % runs * run;
-            pack_columns(p0 + p, std::min(kRowsRead, np - p), j0 + j, j0 + std::min(nj, j + run), np,
+            const int64_t p = at / runs * kPackRows, j = at % runs * run;
+            pack_columns(p0 + p, std::min(kPackRows, np - p), j0 + j, j0 + std::min(nj, j + run), np,
                          to + j * np + p * nr_);
           } else {
             pack_columns(p0, np, j0 + at * nr_, j0 + std::min(nj, (at + 1) * nr_), np, to + at * nr_ * np);
@@ -138,7 +136,7 @@ class Blocked {
   // Columns [j0, j1) of the depths [p0, p0 + np) of B as panels of `pitch` depths from `to` on: rows are read whole, as
   // they lie, a few at a time.
   void pack_columns(int64_t p0, int64_t np, int64_t j0, int64_t j1, int64_t pitch, T* to) const {
-    const int64_t step = b_.col == 1 ? kRowsRead : np;
+    const int64_t step = b_.col == 1 ? kPackRows : np;
     for (int64_t p = 0; p < np; p += step) {
       for (int64_t j = j0; j < j1; j += nr_) {
         loops_.pack(std::min(step, np - p), std::min(nr_, n_ - j), nr_, b_.data + (p0 + p) * b_.row + j * b_.col,

@@ -9,13 +9,14 @@
 #include "aten/cpu/gemm/blocked.h"
 #include "aten/cpu/gemm/gemv_loops.h"
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/tuning.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/parallel.h"
 
 namespace facula::cpu {
 namespace {
 
-// What a thread should have to do at least, in multiplications.
-constexpr int64_t kParallelWork = 1 << 21;
+using tuning::kGemmWork;
 
 // Multiplications of a product, without overflow.
 int64_t work_of(int64_t m, int64_t n, int64_t k) {
@@ -129,7 +130,7 @@ void loop_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matr
   }
   if (beta != T(1)) scale(m, n, beta, c);
   const int64_t work = std::max<int64_t>(1, work_of(1, n, k));
-  parallel_for(0, m, std::max<int64_t>(kTileRows, kParallelWork / 4 / work),
+  parallel_for(0, m, std::max<int64_t>(kTileRows, kGemmWork / 4 / work),
                [&](int64_t begin, int64_t end) { loop_rows(begin, end, n, k, alpha, a, b, c); });
 }
 
@@ -141,18 +142,17 @@ bool split_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Lay
                 T beta, Matrix<T> c) {
   const int64_t work = work_of(m, n, k);
   constexpr int64_t kLong = int64_t{1} << 29;  // some tenths of a second, in which no signal is seen
-  if (work < 2 * kParallelWork || ((in_parallel_region() || get_num_threads() == 1) && work < kLong)) {
+  if (work < 2 * kGemmWork || ((in_parallel_region() || get_num_threads() == 1) && work < kLong)) {
     return blas::gemm(la.trans, lb.trans, m, n, k, alpha, a.data, la.ld, b.data, lb.ld, beta, c.data, c.row);
   }
   std::atomic<bool> done{true};
   // Cut the longer side, in whole register tiles.
   constexpr int64_t kUnit = 16;
-  const int64_t side = std::max(m, n), units = (side + kUnit - 1) / kUnit;
+  const int64_t side = std::max(m, n), units = ceil_div(side, kUnit);
   // Each piece packs the whole of the other factor, so there are few.
-  const int64_t pieces = get_num_threads() * (work > 32 * kParallelWork ? 2 : 1);
-  const int64_t grain =
-      std::clamp<int64_t>((units + pieces - 1) / pieces, kParallelWork / std::max<int64_t>(1, work / units),
-                          std::max<int64_t>(1, kLong / std::max<int64_t>(1, work / units)));
+  const int64_t pieces = get_num_threads() * (work > 32 * kGemmWork ? 2 : 1);
+  const int64_t grain = std::clamp<int64_t>(ceil_div(units, pieces), kGemmWork / std::max<int64_t>(1, work / units),
+                                            std::max<int64_t>(1, kLong / std::max<int64_t>(1, work / units)));
   parallel_for(0, units, grain, [&](int64_t begin, int64_t end) {
     const int64_t from = begin * kUnit, size = std::min(end * kUnit, side) - from;
     const bool ok = m >= n ? blas::gemm(la.trans, lb.trans, size, n, k, alpha, a.data + from * a.row, la.ld, b.data,
@@ -173,15 +173,14 @@ bool blas_gemv(int64_t m, int64_t k, T alpha, Matrix<const T> a, Layout la, cons
     for (int64_t i = 0; i < m; ++i) y[i * incy] = T(0);
   }
   std::atomic<bool> done{true};
-  parallel_for(0, m, std::max<int64_t>(16, kParallelWork / 8 / std::max<int64_t>(1, k)),
-               [&](int64_t begin, int64_t end) {
-                 const int64_t rows = end - begin;
-                 const T* part = a.data + begin * (la.trans ? 1 : la.ld);
-                 if (!blas::gemv(la.trans, la.trans ? k : rows, la.trans ? rows : k, alpha, part, la.ld, x, incx, beta,
-                                 y + begin * incy, incy)) {
-                   done = false;
-                 }
-               });
+  parallel_for(0, m, std::max<int64_t>(16, kGemmWork / 8 / std::max<int64_t>(1, k)), [&](int64_t begin, int64_t end) {
+    const int64_t rows = end - begin;
+    const T* part = a.data + begin * (la.trans ? 1 : la.ld);
+    if (!blas::gemv(la.trans, la.trans ? k : rows, la.trans ? rows : k, alpha, part, la.ld, x, incx, beta,
+                    y + begin * incy, incy)) {
+      done = false;
+    }
+  });
   return done;
 }
 
@@ -257,11 +256,11 @@ bool gemv(int64_t m, int64_t k, opmath_t<T> alpha, Matrix<const T> a, const T* x
   const auto* data = reinterpret_cast<const Stored*>(a.data);
   const auto& loops = gemv_loops<T>();
   // Pieces end at whole groups of rows, so that each sum is rounded alike on any number of threads.
-  constexpr int64_t kGroup = 64, kRun = 8192 / (kGroup * sizeof(T));
-  const int64_t groups = (m + kGroup - 1) / kGroup, threads = get_num_threads();
-  // Columns are shared out in runs of whole pages, which the hardware reads ahead.
+  constexpr int64_t kGroup = 64, kRun = tuning::kGemvRunBytes / (kGroup * sizeof(T));
+  const int64_t groups = ceil_div(m, kGroup), threads = get_num_threads();
+  // Columns are shared out in runs of whole pages.
   const int64_t least = by_row ? 1 : std::clamp<int64_t>(groups / threads, 1, kRun);
-  parallel_for(0, groups, std::max(least, grain_for(kGroup * k, kParallelWork / 8)), [&](int64_t begin, int64_t end) {
+  parallel_for(0, groups, std::max(least, grain_for(kGroup * k, kGemmWork / 8)), [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kGroup, count = std::min(m, end * kGroup) - first;
     if (by_row) {
       loops.dots(count, k, data + first * a.row, a.row, factors, sums + first);
@@ -371,7 +370,7 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
       }
     }
     if constexpr (std::is_same_v<T, BFloat16>) {
-      if (m > 1 && n > 1 && k > 0 && work_of(m, n, k) < kParallelWork && amx::available()) {
+      if (m > 1 && n > 1 && k > 0 && work_of(m, n, k) < kGemmWork && amx::available()) {
         amx::batch(end - begin, m, n, k, alpha, {a.data + begin * stride_a, a.row, a.col}, stride_a,
                    {b.data + begin * stride_b, b.row, b.col}, stride_b, beta, {c.data + begin * stride_c, c.row, c.col},
                    stride_c);
@@ -383,14 +382,13 @@ void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> al
               {c.data + i * stride_c, c.row, c.col});
     }
   };
-  // A product takes a time beyond its multiplications, the more where its factors are brought into tiles first.
-  constexpr int64_t kLeast = std::is_same_v<T, BFloat16> ? 1 << 14 : 1 << 12;
-  const int64_t work = std::max(kLeast, work_of(m, n, k));
+  constexpr int64_t kSmall = std::is_same_v<T, BFloat16> ? tuning::kSmallTiledProduct : tuning::kSmallProduct;
+  const int64_t work = std::max(kSmall, work_of(m, n, k));
   // Few large products are split inside, many small ones side by side.
-  if (batch < 2 * get_num_threads() && work >= 4 * kParallelWork) {
+  if (batch < 2 * get_num_threads() && work >= tuning::kSplitWork) {
     run(0, batch);
   } else {
-    parallel_for(0, batch, std::max<int64_t>(1, kParallelWork / work), run);
+    parallel_for(0, batch, std::max<int64_t>(1, kGemmWork / work), run);
   }
 }
 

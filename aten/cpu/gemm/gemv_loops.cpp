@@ -1,6 +1,7 @@
 // build: levels fused
 #include "aten/cpu/gemm/gemv_loops.h"
 
+#include "aten/cpu/common/tuning.h"
 #include "aten/cpu/gemm/panel.h"
 
 namespace facula {
@@ -32,13 +33,13 @@ constexpr int kRowsAtOnce = 8;
 // Whether a matrix comes from memory rather than the second-level cache.
 template <typename T>
 bool is_far(int64_t rows, int64_t cols) {
-  return rows * cols * static_cast<int64_t>(sizeof(T)) > 1 << 20;
+  return rows * cols * static_cast<int64_t>(sizeof(T)) > cpu::tuning::kGemvFarBytes;
 }
 
 // kFar: the rows come from memory, and are asked for ahead.
 template <bool kFar, int R, typename T, typename S>
 void dots_of(int64_t cols, const T* __restrict a, int64_t lda, const S* __restrict x, S* __restrict y) {
-  constexpr int64_t kN = kLanes<S>, kAhead = 1024 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kN = kLanes<S>, kAhead = cpu::tuning::kGemvAheadRows / static_cast<int64_t>(sizeof(T));
   Lanes<S> acc[R] = {};
   int64_t j = 0;
   for (; j + kN <= cols; j += kN) {
@@ -73,7 +74,7 @@ void dots(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y)
 
 template <bool kFar, int R, typename T, typename S>
 void add_rows(int64_t cols, const T* __restrict a, int64_t lda, const S* __restrict x, S* __restrict y) {
-  constexpr int64_t kN = kLanes<S>, kAhead = 512 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kN = kLanes<S>, kAhead = cpu::tuning::kGemvAheadColumns / static_cast<int64_t>(sizeof(T));
   int64_t j = 0;
   for (; j + kN <= cols; j += kN) {
     Lanes<S> sum;
@@ -95,7 +96,7 @@ void add_rows(int64_t cols, const T* __restrict a, int64_t lda, const S* __restr
 // Columns in blocks whose sums stay in the first-level cache.
 template <bool kFar, typename T, typename S>
 void sums_from(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, S* y) {
-  constexpr int64_t kBlock = 2048;
+  constexpr int64_t kBlock = cpu::tuning::kGemvColumns;
   for (int64_t j = 0; j < cols; j += kBlock) {
     const int64_t nj = cols - j < kBlock ? cols - j : kBlock;
     for (int64_t l = 0; l < nj; ++l) y[j + l] = 0;

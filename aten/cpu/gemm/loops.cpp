@@ -54,7 +54,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
             int64_t last, bool stream) {
   using Vector = Lanes<T>;
   constexpr bool Fetch = B == From::TapsAhead, Taps = B == From::Taps || Fetch;
-  constexpr int kStep = Taps ? R : 5, kBases = (R + kStep - 1) / kStep;
+  constexpr int kStep = Taps ? R : 5, kBases = ceil_div(R, kStep);
   constexpr int64_t kAhead = R < 8 ? 40 : 8 + 256 / R;  // depths whose B is fetched ahead: few rows are soon done
   constexpr bool kLines = Taps && kColumns<T> * sizeof(T) >= 64;
   Vector acc[R][V] = {};
@@ -72,7 +72,7 @@ void kernel(int64_t depth, const T* __restrict a, int64_t a_row, int64_t a_col, 
     Vector v[V];
     const T* from = Taps ? b + taps[p] : b;
     if (Fetch) {
-      __builtin_prefetch(later.base + later.offsets[p >> later.shift], 0, 2);
+      __builtin_prefetch(later.base + (p >> later.shift) * later.step, 0, 2);
     }
     if (B == From::Stream) {
       for (int j = 0; j < V; ++j) __builtin_prefetch(b + kAhead * b_row + j * kLanes<T>);
@@ -217,7 +217,7 @@ void pack_rows(int64_t depth, int64_t count, int64_t width, const T* __restrict 
 template <typename T>
 void pack_runs(int64_t depth, int64_t count, int64_t width, const T* __restrict in, int64_t along, T* __restrict out) {
   constexpr int64_t kN = kLanes<T>;
-  const int64_t whole = count / kN * kN, last = (width + kN - 1) / kN * kN;
+  const int64_t whole = count / kN * kN, last = round_up(width, kN);
   int64_t p = 0;
   for (; p * width + last <= depth * width; ++p) {  // each row's rest is overwritten by the next
     const T* from = in + p * along;

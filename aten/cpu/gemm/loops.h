@@ -4,18 +4,11 @@
 
 #include <cstdint>
 
+#include "aten/cpu/common/fetch_ahead.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/isa.h"
 
 namespace facula {
-
-// What a product fetches for later: base + offsets[p >> shift] at its depth p, so that the memory is kept busy evenly;
-// nothing where the base is null.
-template <typename T>
-struct Ahead {
-  const T* base;
-  const int64_t* offsets;
-  int64_t shift;
-};
 
 template <typename T>
 struct GemmLoops {
@@ -26,7 +19,7 @@ struct GemmLoops {
   void (*tile)(int64_t depth, const T* a, int64_t width, const T* b, T* c, int64_t ldc, int64_t rows, int64_t cols,
                bool accumulate);
   // C = D (null: 0), row i at d + i * d_row, plus A panel times columns of depth p at b + taps[p], of which whole
-  // vectors are readable. With `stream`, which wants C in whole lines, it is written past the cache.
+  // vectors are readable. With `stream`, which wants C in whole lines, it is written by streaming stores.
   void (*tile_taps)(int64_t depth, const T* a, int64_t width, const T* b, const int64_t* taps, const Ahead<T>& ahead,
                     const T* d, int64_t d_row, T* c, int64_t ldc, int64_t rows, int64_t cols, bool stream);
   // Like `tile` with A and B where they lie: element (i, p) of A at a + i * a_row + p * a_col, the columns of depth p
@@ -59,8 +52,8 @@ const GemmLoops<T>& gemm_loops() {
 
 // Panel width at most `mr` that cuts `rows` into equal panels: 64 by 14 gives 13, not 14 and a rest of 8.
 inline int64_t even_panel(int64_t rows, int64_t mr) {
-  const int64_t panels = (rows + mr - 1) / mr;
-  return panels == 0 ? mr : (rows + panels - 1) / panels;
+  const int64_t panels = ceil_div(rows, mr);
+  return panels == 0 ? mr : ceil_div(rows, panels);
 }
 
 }  // namespace facula

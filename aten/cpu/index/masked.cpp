@@ -6,6 +6,7 @@
 #include "aten/cpu/common/bits.h"
 #include "aten/cpu/index/move_loops.h"
 #include "facula/kernels.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/strided.h"
 
@@ -17,7 +18,7 @@ constexpr int64_t kBlock = 1 << 16;
 
 // True elements before each block of a dense mask.
 std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n) {
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  const int64_t blocks = ceil_div(n, kBlock);
   std::vector<int64_t> starts(static_cast<size_t>(blocks) + 1, 0);
   parallel_for(0, blocks, 1, [&](int64_t b, int64_t e) {
     for (int64_t k = b; k < e; ++k) {

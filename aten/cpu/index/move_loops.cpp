@@ -57,7 +57,7 @@ bool gather(void* out, const void* table, int64_t size, const int64_t* index, in
   int64_t i = 0;
 #ifdef __AVX512VL__
   if constexpr (sizeof(T) == 4) {
-    // Indices are fetched so far ahead: what is gathered is written past the cache between two calls, and the
+    // Indices are fetched so far ahead: what is gathered is written by streaming stores between two calls, and the
     // memory's own foresight starts anew at each.
     constexpr int64_t kGathered = 512;
     const __m512i sizes = _mm512_set1_epi64(size);

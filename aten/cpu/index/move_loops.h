@@ -21,7 +21,7 @@ struct RowTerms {
   const int32_t* ends;
   const int32_t* order;
   int64_t count;  // of order
-  bool stream;    // past the cache; rows of out are whole lines
+  bool stream;    // by streaming stores; rows of out are whole lines
 };
 
 // Indices and masks may be written by other threads meanwhile. What the following look at they read once.

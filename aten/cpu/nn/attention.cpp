@@ -12,7 +12,7 @@
 #include "aten/cpu/common/fetch_ahead.h"
 #include "aten/cpu/gemm/loops.h"
 #include "aten/cpu/nn/loops.h"
-#include "aten/cpu/common/rounding.h"
+#include "runtime/core/rounding.h"
 #include "facula/kernels.h"
 #include "runtime/core/interrupt.h"
 
@@ -105,10 +105,7 @@ template <typename T>
 class Panels {
  public:
   Panels(int64_t rows, int64_t depth)
-      : rows_(rows),
-        depth_(depth),
-        width_(even_panel(rows, gemm_loops<T>().mr)),
-        count_((rows + width_ - 1) / width_) {}
+      : rows_(rows), depth_(depth), width_(even_panel(rows, gemm_loops<T>().mr)), count_(ceil_div(rows, width_)) {}
   int64_t width() const { return width_; }
   int64_t count() const { return count_; }
   int64_t rows(int64_t i) const { return std::min(width_, rows_ - i * width_); }
@@ -195,7 +192,7 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
              const Mask& mask, T scale, const Heads<T>& out, T* lse) {
   const AttentionLoops<T>& loops = attention_loops<T>();
   const GemmLoops<T>& gemm = gemm_loops<T>();
-  const int64_t nr = gemm.nr, blocks = (p.queries + nr - 1) / nr;
+  const int64_t nr = gemm.nr, blocks = ceil_div(p.queries, nr);
   const Panels<T> keys(p.keys, p.width);
   const Scores<T> scores{p, mask, keys, nr};
   const int64_t block = kPanels * keys.width(), rise = even_panel(p.value_width, gemm.mr);
@@ -261,7 +258,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
   const Panels<T> keys(p.keys, p.width), values(p.keys, p.value_width);
   const Scores<T> scores{p, mask, keys, span};
   const int64_t mr = keys.width(), block = kPanels * mr, rise = even_panel(p.width, gemm.mr);
-  const auto padded = [nr](int64_t n) { return (n + nr - 1) / nr * nr; };
+  const auto padded = [nr](int64_t n) { return round_up(n, nr); };
   const int64_t wide = padded(p.width), wide_value = padded(p.value_width), spans = ceil_div(p.queries, span);
   parallel_for(0, p.batch * p.kv_heads, 1, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> packed(keys.size() + values.size());
@@ -284,7 +281,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
       for (int64_t h = kv * p.group(); h < (kv + 1) * p.group(); ++h) {
         const int64_t bh = b * p.heads + h;
         for (int64_t q0 = 0; q0 < p.queries; q0 += span) {
-          const int64_t count = std::min(span, p.queries - q0), panels = (count + nr - 1) / nr;
+          const int64_t count = std::min(span, p.queries - q0), panels = ceil_div(count, nr);
           const int64_t visible = p.visible(q0, count);
           FetchAhead ahead;
           ahead.add(dq.at(b, h, q0), count, p.width, dq.row, true);
@@ -316,17 +313,17 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           }
           for (int64_t k0 = 0; k0 < visible; k0 += block) {
             count_step(16);
-            const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + (nk + mr - 1) / mr;
+            const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + ceil_div(nk, mr);
             // Keys of this block that the queries of panel j see, in whole panels of keys.
             const auto seen = [&](int64_t j) {
               const int64_t last = p.visible(q0 + j * nr, std::min(nr, count - j * nr)) - k0;
-              return std::clamp<int64_t>((last + mr - 1) / mr * mr, 0, nk);
+              return std::clamp<int64_t>(round_up(last, mr), 0, nk);
             };
             for (int64_t j = 0; j < panels; ++j) {
               T *sj = s + j * nr, *dpj = dp + j * nr;
               const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first), nkj = seen(j);
               if (nkj == 0) continue;
-              const int64_t end = i0 + (nkj + mr - 1) / mr;
+              const int64_t end = i0 + ceil_div(nkj, mr);
               T factor = scale;
               scores.compute(pk, columns_q + j * nr * p.width, i0, end, nkj, sj, &ahead);
               scores.hide(b, h, first, nq, k0, nkj, sj, &factor);

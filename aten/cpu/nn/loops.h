@@ -17,9 +17,9 @@ struct DotLoops {
 inline constexpr int64_t kSoftmaxColumns = 128;
 template <typename T>
 __attribute__((always_inline)) inline int64_t softmax_width(int64_t size) {
-  constexpr int64_t kBytes = 1 << 19, kLeast = 64 / sizeof(T);
-  const int64_t fit = kBytes / static_cast<int64_t>(sizeof(T)) / (size > 0 ? size : 1) / kLeast * kLeast;
-  return fit < kLeast ? kLeast : fit > kSoftmaxColumns ? kSoftmaxColumns : fit;
+  constexpr int64_t kBytes = 1 << 19, kLine = 64 / sizeof(T);
+  const int64_t fit = kBytes / static_cast<int64_t>(sizeof(T)) / (size > 0 ? size : 1) / kLine * kLine;
+  return fit < kLine ? kLine : fit > kSoftmaxColumns ? kSoftmaxColumns : fit;
 }
 
 template <typename T>
@@ -49,7 +49,7 @@ struct GradSums {
 // A center is a mean rounded to T; what is lost by that matters where the mean is large beside the spread, and comes
 // back in `shift`.
 
-// With `stream` results are written past the cache (runtime/iterate/stream.h); stream_done() has to follow.
+// With `stream` results are written by streaming stores (runtime/iterate/stream.h); stream_done() has to follow.
 template <typename T>
 struct NormLoops {
   // `ahead` is what will be read next, fetched meanwhile; null where another fetches it.

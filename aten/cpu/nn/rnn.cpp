@@ -9,6 +9,7 @@
 #include "aten/cpu/nn/rnn_loops.h"
 #include "aten/recurrent.h"
 #include "facula/kernels.h"
+#include "runtime/core/rounding.h"
 #include "runtime/core/interrupt.h"
 
 namespace facula::cpu {
@@ -22,7 +23,7 @@ class PackedFactor {
       : loops_(gemm_loops<T>()),
         depth_(depth),
         cols_(cols),
-        panels_((cols + loops_.nr - 1) / loops_.nr),
+        panels_(ceil_div(cols, loops_.nr)),
         data_(depth * panels_ * loops_.nr) {
     const int64_t nr = loops_.nr;
     for (int64_t p = 0; p < depth; p += kPanelDepth) {
@@ -64,7 +65,7 @@ template <typename F>
 void over_sequences(const RecurrentSteps& steps, int64_t work_of_row, const F& fn) {
   const int64_t batch = steps.batch(), threads = get_num_threads();
   const int64_t least = grain_for(work_of_row * steps.count(), 1 << 20);
-  parallel_for(0, batch, std::max(least, (batch + threads - 1) / threads), fn);
+  parallel_for(0, batch, std::max(least, ceil_div(batch, threads)), fn);
 }
 
 // How many of the sequences [first, last) run at time t.

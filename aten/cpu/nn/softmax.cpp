@@ -40,7 +40,7 @@ void for_slices(const Shape3& s, const F& fn) {
   });
 }
 
-// Whether a result is written past the cache.
+// Whether a result is written by streaming stores.
 bool streams(const Tensor& out, const Tensor& in) {
   return static_cast<int64_t>(out.nbytes()) >= kStreamBytes && out.raw() != in.raw();
 }

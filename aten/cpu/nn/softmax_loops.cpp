@@ -59,7 +59,7 @@ struct Pending {
 };
 
 // Leaves exponentials in e, which has room for a row, and returns their factor. Meanwhile the row before is
-// written past the cache: arithmetic and memory work at the same time.
+// written by streaming stores: arithmetic and memory work at the same time.
 template <typename T>
 T softmax_row(int64_t n, const T* __restrict x, T* __restrict e, const Pending<T>& before) {
   const T m = row_max(n, x);
@@ -79,7 +79,7 @@ T softmax_row(int64_t n, const T* __restrict x, T* __restrict e, const Pending<T
   return T(1) / total(parts);
 }
 
-// `buffer` has room for two rows where the result is written past the cache.
+// `buffer` has room for two rows where the result is written by streaming stores.
 template <typename T>
 void softmax_rows(int64_t rows, int64_t n, const T* x, T* out, T* buffer, bool stream) {
   Pending<T> before;

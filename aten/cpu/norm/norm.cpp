@@ -6,6 +6,7 @@
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/norm/rows.h"
 #include "facula/kernels.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
@@ -24,7 +25,7 @@ constexpr int64_t kPieces = 32;
 template <typename T, typename F>
 void sum_pieces(int64_t rows, int64_t n, T* a, T* b, const F& fn) {
   const int64_t pieces = std::min(kPieces, std::max<int64_t>(1, rows * n / 16384));
-  const int64_t height = (rows + pieces - 1) / pieces;
+  const int64_t height = ceil_div(rows, pieces);
   const TypedBuffer<T> partial(2 * pieces * n);
   parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
@@ -44,7 +45,7 @@ void sum_pieces(int64_t rows, int64_t n, T* a, T* b, const F& fn) {
   }
 }
 
-// Whether a result is written past the cache.
+// Whether a result is written by streaming stores.
 bool streams(const Tensor& out, const Tensor& in) {
   return static_cast<int64_t>(out.nbytes()) >= kStreamBytes && out.raw() != in.raw();
 }

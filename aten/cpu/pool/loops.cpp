@@ -122,7 +122,7 @@ inline __attribute__((always_inline)) void max_block(int64_t count, const int64_
 }
 
 template <typename T>
-void max_pixels(int64_t n, int64_t count, const int64_t* at, const T* x, T* out) {
+void max_nhwc(int64_t n, int64_t count, const int64_t* at, const T* x, T* out) {
   int64_t i = 0;
   for (; i + 4 * kLanes<T> <= n; i += 4 * kLanes<T>) max_block<T, 4>(count, at, x + i, out + i);
   for (; i + kLanes<T> <= n; i += kLanes<T>) max_block<T, 1>(count, at, x + i, out + i);
@@ -134,8 +134,8 @@ void max_pixels(int64_t n, int64_t count, const int64_t* at, const T* x, T* out)
 }
 
 template <typename T>
-void mean_pixels(int64_t n, int64_t count, const int64_t* __restrict at, const T* __restrict x, T factor,
-                 T* __restrict out) {
+void mean_nhwc(int64_t n, int64_t count, const int64_t* __restrict at, const T* __restrict x, T factor,
+               T* __restrict out) {
   for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
     const int64_t m = n - i0 < kBlock ? n - i0 : kBlock;
     T sum[kBlock] = {};
@@ -170,7 +170,7 @@ inline __attribute__((always_inline)) void max_grad_block(int64_t count, const i
 }
 
 template <typename T>
-void max_pixels_grad(int64_t n, int64_t count, const int64_t* at, const T* x, const T* grad, T* out) {
+void max_nhwc_grad(int64_t n, int64_t count, const int64_t* at, const T* x, const T* grad, T* out) {
   int64_t i = 0;
   for (; i + 4 * kLanes<T> <= n; i += 4 * kLanes<T>) max_grad_block<T, 4>(count, at, x + i, grad + i, out + i);
   for (; i + kLanes<T> <= n; i += kLanes<T>) max_grad_block<T, 1>(count, at, x + i, grad + i, out + i);
@@ -189,8 +189,8 @@ void max_pixels_grad(int64_t n, int64_t count, const int64_t* at, const T* x, co
 }
 
 template <typename T>
-void mean_pixels_grad(int64_t n, int64_t count, const int64_t* __restrict at, const T* __restrict grad, T factor,
-                      T* __restrict out) {
+void mean_nhwc_grad(int64_t n, int64_t count, const int64_t* __restrict at, const T* __restrict grad, T factor,
+                    T* __restrict out) {
   for (int64_t k = 0; k < count; ++k) {
     T* to = out + at[k];
 #pragma omp simd
@@ -202,9 +202,9 @@ void mean_pixels_grad(int64_t n, int64_t count, const int64_t* __restrict at, co
 
 FACULA_DEFINE_BY_ISA(PoolLoops<float>, pool_loops_float,
                      {max_row<float>, add_row<float>, max_windows<float>, max_places<float>, sum_windows<float>,
-                      max_pixels<float>, mean_pixels<float>, max_pixels_grad<float>, mean_pixels_grad<float>})
+                      max_nhwc<float>, mean_nhwc<float>, max_nhwc_grad<float>, mean_nhwc_grad<float>})
 FACULA_DEFINE_BY_ISA(PoolLoops<double>, pool_loops_double,
                      {max_row<double>, add_row<double>, max_windows<double>, max_places<double>, sum_windows<double>,
-                      max_pixels<double>, mean_pixels<double>, max_pixels_grad<double>, mean_pixels_grad<double>})
+                      max_nhwc<double>, mean_nhwc<double>, max_nhwc_grad<double>, mean_nhwc_grad<double>})
 
 }  // namespace facula

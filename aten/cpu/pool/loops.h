@@ -23,11 +23,11 @@ struct PoolLoops {
   void (*max_places)(int64_t n, int64_t stride, const T* row, PoolIndex<T> first, T* best, PoolIndex<T>* place);
   void (*sum_windows)(int64_t n, int64_t kernel, int64_t stride, const T* row, T* out);
   // Of pixels at x + at[k], k < count, channel by channel: the largest, or `factor` times the sum.
-  void (*max_pixels)(int64_t n, int64_t count, const int64_t* at, const T* x, T* out);
-  void (*mean_pixels)(int64_t n, int64_t count, const int64_t* at, const T* x, T factor, T* out);
+  void (*max_nhwc)(int64_t n, int64_t count, const int64_t* at, const T* x, T* out);
+  void (*mean_nhwc)(int64_t n, int64_t count, const int64_t* at, const T* x, T factor, T* out);
   // Adds the gradient to the pixel of the largest, or `factor` times it to all.
-  void (*max_pixels_grad)(int64_t n, int64_t count, const int64_t* at, const T* x, const T* grad, T* out);
-  void (*mean_pixels_grad)(int64_t n, int64_t count, const int64_t* at, const T* grad, T factor, T* out);
+  void (*max_nhwc_grad)(int64_t n, int64_t count, const int64_t* at, const T* x, const T* grad, T* out);
+  void (*mean_nhwc_grad)(int64_t n, int64_t count, const int64_t* at, const T* grad, T factor, T* out);
 };
 FACULA_DECLARE_BY_ISA(PoolLoops<float>, pool_loops_float)
 FACULA_DECLARE_BY_ISA(PoolLoops<double>, pool_loops_double)

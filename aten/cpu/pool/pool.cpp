@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "aten/cpu/common/images.h"
+#include "aten/cpu/common/tuning.h"
 #include "aten/cpu/pool/loops.h"
-#include "aten/cpu/pool/pixels.h"
+#include "aten/cpu/pool/nhwc.h"
 #include "facula/kernels.h"
 #include "runtime/core/interrupt.h"
 
@@ -20,7 +21,8 @@ using pool::Pool;
 
 template <typename F>
 void for_planes(const Pool& p, const F& fn) {
-  parallel_for(0, p.planes, grain_for(p.in(), 32768), [&](int64_t begin, int64_t end) { fn(begin, end); });
+  parallel_for(0, p.planes, grain_for(p.in(), tuning::kPoolPlaneWork),
+               [&](int64_t begin, int64_t end) { fn(begin, end); });
 }
 
 // Calls fn(offset of the row) for the rows of a window.
@@ -42,8 +44,8 @@ void outputs_of_row(int64_t n, const F& fn) {
   }
 }
 
-// Whether images lie channels last.
-bool by_pixels(const Pool& p, const Tensor& t) { return is_channels_last(t) && p.z().in == 1 && p.z().out == 1; }
+// Whether images are NHWC.
+bool is_nhwc(const Pool& p, const Tensor& t) { return is_channels_last(t) && p.z().in == 1 && p.z().out == 1; }
 
 // ---- max ----
 
@@ -271,27 +273,27 @@ void averages_to_the_ends(const Pool& p, const Tensor& x, const Tensor& y, const
 }
 
 void average_into(const Pool& p, std::optional<int64_t> divisor, const Tensor& input, const Tensor& out) {
-  const bool last = by_pixels(p, input);
+  const bool last = is_nhwc(p, input);
   const Tensor x = in_format(input, compute_type(input.dtype()), last);
   into_format(out, x.dtype(), last, [&](const Tensor& y) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       averages_to_the_ends<T>(p, x, y, [&](const T* from, T* to) {
-        last ? pool::average_pixels<T>(p, x.size(1), divisor, from, to) : averages<T>(p, divisor, from, to);
+        last ? pool::average_nhwc<T>(p, x.size(1), divisor, from, to) : averages<T>(p, divisor, from, to);
       });
     });
   });
 }
 
 void average_backward_into(const Pool& p, std::optional<int64_t> divisor, const Tensor& grad, const Tensor& out) {
-  const bool last = by_pixels(p, out);
+  const bool last = is_nhwc(p, out);
   const Tensor g = in_format(grad, compute_type(grad.dtype()), last);
   into_format(out, g.dtype(), last, [&](const Tensor& gi) {
     visit_compute(g.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       if (last) {
         std::fill(gi.data<T>(), gi.data<T>() + gi.numel(), T(0));
-        pool::average_pixels_backward<T>(p, out.size(1), divisor, g.data<T>(), gi.data<T>());
+        pool::average_nhwc_backward<T>(p, out.size(1), divisor, g.data<T>(), gi.data<T>());
         return;
       }
       averages_backward<T>(p, divisor, g.data<T>(), gi.data<T>());
@@ -305,13 +307,13 @@ void max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
               const Tensor& out) {
   if (out.numel() == 0) return;
   const Pool p = pool::plain_pool(input.sizes(), out.sizes(), kernel_size, stride, padding, dilation, false);
-  const bool last = by_pixels(p, input);
+  const bool last = is_nhwc(p, input);
   const Tensor x = in_format(input, compute_type(input.dtype()), last);
   into_format(out, x.dtype(), last, [&](const Tensor& y) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       if (last) {
-        pool::max_pixels<T>(p, x.size(1), x.data<T>(), y.data<T>());
+        pool::max_nhwc<T>(p, x.size(1), x.data<T>(), y.data<T>());
       } else {
         max_values<T>(p, x.data<T>(), y.data<T>());
       }
@@ -330,7 +332,7 @@ void max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_s
                        IntList dilation, bool, const Tensor& out) {
   if (out.numel() == 0) return;
   const Pool p = pool::plain_pool(input.sizes(), grad.sizes(), kernel_size, stride, padding, dilation, false);
-  const bool last = by_pixels(p, input);
+  const bool last = is_nhwc(p, input);
   const Tensor x = in_format(input, compute_type(input.dtype()), last), g = in_format(grad, x.dtype(), last);
   into_format(out, x.dtype(), last, [&](const Tensor& gi) {
     visit_compute(x.dtype(), [&](auto type) {
@@ -339,7 +341,7 @@ void max_pool_backward(const Tensor& grad, const Tensor& input, IntList kernel_s
       T* to = gi.data<T>();
       if (last) {
         std::fill(to, to + gi.numel(), T(0));
-        pool::max_pixels_backward<T>(p, x.size(1), from, x.data<T>(), to);
+        pool::max_nhwc_backward<T>(p, x.size(1), from, x.data<T>(), to);
         return;
       }
       for_planes(p, [&](int64_t begin, int64_t end) {

@@ -7,6 +7,7 @@
 
 #include "aten/cpu/common/dense.h"
 #include "runtime/core/checked.h"
+#include "runtime/core/rounding.h"
 
 namespace facula::cpu::pool {
 
@@ -30,7 +31,7 @@ inline Axis strided(int64_t in, int64_t out, int64_t kernel, int64_t stride, int
   for (int64_t o = 0; o < out; ++o) {
     const int64_t from = o * stride - padding, to = saturated_add(from, (kernel - 1) * dilation + 1);
     const int64_t counted = std::min(to, in + padding) - from;
-    const int64_t skipped = from < 0 ? ceil_quotient(-from, dilation) : 0;
+    const int64_t skipped = from < 0 ? ceil_div(-from, dilation) : 0;
     const int64_t start = skipped < kernel ? from + skipped * dilation : in;
     a.start.push_back(std::min(start, in));
     a.end.push_back(std::max(std::min(to, in), a.start.back()));
@@ -57,7 +58,7 @@ inline Axis adaptive(int64_t in, int64_t out) {
   for (int64_t o = 0; o < out; ++o) {
     __extension__ typedef __int128 wide;
     a.start.push_back(static_cast<int64_t>(wide{o} * in / out));
-    a.end.push_back(static_cast<int64_t>((wide{o + 1} * in + out - 1) / out));
+    a.end.push_back(static_cast<int64_t>(ceil_div(wide{o + 1} * in, out)));
     a.divisor.push_back(static_cast<double>(a.end.back() - a.start.back()));
   }
   return a;

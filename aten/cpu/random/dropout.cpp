@@ -2,6 +2,7 @@
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/random/random.h"
 #include "facula/kernels.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
@@ -16,7 +17,7 @@ void native_dropout(const Tensor& input, double p, const Generator& generator, c
       const DropoutLoops& loops = FACULA_BY_ISA(dropout_loops);
       const int64_t n = x.numel();
       const bool past = static_cast<int64_t>(y.nbytes()) >= kStreamBytes && y.raw() != x.raw();
-      parallel_for(0, (n + kRandomGroup - 1) / kRandomGroup, 512, [&](int64_t begin, int64_t end) {
+      parallel_for(0, ceil_div(n, kRandomGroup), 512, [&](int64_t begin, int64_t end) {
         constexpr int64_t kStep = 16;  // groups whose mask is still in cache when it is applied
         uint32_t words[kStep * kRandomGroup];
         for (int64_t g = begin; g < end; g += kStep) {

@@ -10,7 +10,7 @@ namespace facula {
 struct DropoutLoops {
   // keep[i] = words[i] >= threshold
   void (*mask)(int64_t n, const uint32_t* words, uint64_t threshold, bool* keep);
-  // With `stream` written past the cache (runtime/iterate/stream.h); stream_done() has to follow.
+  // With `stream` written by streaming stores (runtime/iterate/stream.h); stream_done() has to follow.
   void (*apply_float)(int64_t n, const float* x, const bool* keep, float factor, float* out, bool stream);
   void (*apply_double)(int64_t n, const double* x, const bool* keep, double factor, double* out, bool stream);
 };

@@ -11,6 +11,7 @@
 #include "facula/draw_types.h"
 #include "facula/math_draws.h"
 #include "facula/kernels.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/stream.h"
 
@@ -27,7 +28,7 @@ PhiloxKey key_of(const Philox& p) { return {p.seed(), p.offset()}; }
 
 // Fills `out` in logical order. make(first, groups, C* to) writes `per_group` numbers for each of the
 // groups first ... first + groups - 1. `light`: in less time than the cache takes to load lines that are
-// written, so that large results go past it.
+// written, so that large results go by streaming stores.
 template <typename C, typename F>
 void fill_groups(const Tensor& out, int64_t per_group, bool light, const F& make) {
   const ScalarType compute = dtype_of_v<C>;
@@ -43,7 +44,7 @@ void fill_groups(const Tensor& out, int64_t per_group, bool light, const F& make
   const int64_t item = static_cast<int64_t>(out.itemsize());
   const bool direct = out.dtype() == compute;
   const bool past = light && direct && n * item >= kStreamBytes && whole_lines(data);
-  parallel_for(0, (n + per_group - 1) / per_group, std::max<int64_t>(1, kGrain / 4 / per_group),
+  parallel_for(0, ceil_div(n, per_group), std::max<int64_t>(1, kGrain / 4 / per_group),
                [&](int64_t begin, int64_t end) {
                  alignas(64) C part[kGroups * kRandomGroup];
                  for (int64_t g = begin; g < end; g += kGroups) {
@@ -212,7 +213,7 @@ void fill_bernoulli(const Tensor& out, const Philox& stream, double p) {
 template <typename F>
 void for_each_uniform(int64_t n, const Philox& stream, const F& fn) {
   const PhiloxKey key = key_of(stream);
-  parallel_for(0, (n + 63) / 64, 64, [&](int64_t begin, int64_t end) {
+  parallel_for(0, ceil_div(n, 64), 64, [&](int64_t begin, int64_t end) {
     uint32_t words[64];
     for (int64_t g = begin; g < end; ++g) {
       table().words(key, g, g + 1, words);
@@ -315,7 +316,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
   FACULA_CHECK(n <= (int64_t{1} << 32), Runtime, "randperm(): n is ", n, ", at most 2^32 is supported");
   const PhiloxKey key = key_of(next_stream(generator, "randperm"));
   const PhiloxKey second{key.seed, key.offset | uint64_t{1} << 63};
-  const int64_t groups = (n + kRandomGroup - 1) / kRandomGroup;
+  const int64_t groups = ceil_div(n, kRandomGroup);
   Bytes memory(static_cast<size_t>(groups * kRandomGroup) * 16);
   uint64_t* packed = memory.as<uint64_t>();
   uint64_t* scratch = packed + groups * kRandomGroup;

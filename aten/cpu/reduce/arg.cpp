@@ -4,6 +4,7 @@
 
 #include "aten/cpu/common/bytes.h"
 #include "aten/cpu/reduce/strided_iterator.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/strided.h"
 
@@ -153,8 +154,8 @@ void reduce_arg(bool largest, const Tensor& self_in, std::optional<int64_t> dim,
   if (tiles.count() < threads && size * layout.outputs >= 2 * kGrain)
     slices = std::min<int64_t>(2 * threads, size / 1024 + 1);
   slices = std::max<int64_t>(slices, (size >> 30) + 1);
-  const int64_t length = (size + slices - 1) / slices;
-  slices = (size + length - 1) / length;
+  const int64_t length = ceil_div(size, slices);
+  slices = ceil_div(size, length);
   const int64_t part_bytes = width * (item + 8);
 
   const auto store = [&](int64_t i, int64_t w, const char* best, const int64_t* at) {

@@ -8,6 +8,7 @@
 #include "aten/cpu/common/bytes.h"
 #include "aten/cpu/reduce/ends.h"
 #include "aten/cpu/reduce/strided_iterator.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/strided.h"
@@ -287,7 +288,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   if (reducer.columns()) {
     // Columns do not meet, so their split may follow the number of threads.
     const int64_t pieces = 2 * get_num_threads();
-    width = std::clamp<int64_t>((inner + pieces - 1) / pieces, 256, loops->max_width);
+    width = std::clamp<int64_t>(ceil_div(inner, pieces), 256, loops->max_width);
     if (inner <= 512) width = std::min(inner, loops->max_width);
   } else {
     width = std::clamp<int64_t>(kGrain / layout.count, 1, 512);
@@ -325,9 +326,9 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
     });
     return;
   }
-  int64_t length = (layout.count + slices - 1) / slices;
-  length = (length + 1023) / 1024 * 1024;
-  slices = (layout.count + length - 1) / length;
+  int64_t length = ceil_div(layout.count, slices);
+  length = round_up(length, 1024);
+  slices = ceil_div(layout.count, length);
   Bytes parts(tile_bytes * static_cast<size_t>(slices * tiles.count()));
   const auto part = [&](int64_t i, int64_t slice) {
     return parts.bytes() + tile_bytes * static_cast<size_t>(i * slices + slice);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "aten/cpu/reduce/reduce.h"
+#include "runtime/core/rounding.h"
 
 namespace facula::cpu {
 
@@ -68,7 +69,7 @@ class OutputTiles {
       : axes_(layout.kept),
         last_(axes_.empty() ? ReduceAxis{1, 0, {0, 0}} : axes_.back()),
         width_(width),
-        along_((last_.size + width - 1) / width),
+        along_(ceil_div(last_.size, width)),
         count_(layout.outputs / last_.size * along_) {}
   int64_t count() const { return count_; }
   Tile operator[](int64_t i) const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/core/interrupt.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
@@ -117,7 +118,7 @@ bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
 Parts::Parts(int64_t size, bool shared)
     : n(size),
       count(shared && size >= kShared && !in_parallel_region() ? get_num_threads() : 1),
-      length(count == 1 ? size : (size + count - 1) / count) {}
+      length(count == 1 ? size : ceil_div(size, count)) {}
 
 void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even) {
   if (n <= 64) {
@@ -144,12 +145,12 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool
   int low = std::countr_zero(mask);
   if (even) low = std::max(low, high - 22);
   const int most = n >= kAround ? 12 : n >= (1 << 14) ? 11 : 8;
-  const int passes = (high - low + most - 1) / most;
+  const int passes = ceil_div(high - low, most);
   if (n < 150 || n > std::numeric_limits<uint32_t>::max()) {
     std::sort(data, data + n);
     return;
   }
-  const int bits = (high - low + passes - 1) / passes;
+  const int bits = ceil_div(high - low, passes);
   Bytes counts(2 * static_cast<size_t>(parts.count << bits) * sizeof(uint32_t));
   uint64_t *from = data, *to = scratch;
   for (int shift = low; shift < high; shift += bits) {

@@ -12,6 +12,7 @@
 #include "aten/cpu/reduce/reduce.h"
 #include "aten/cpu/common/bytes.h"
 #include "facula/kernels.h"
+#include "runtime/core/rounding.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/iterate/result_type.h"
 #include "runtime/iterate/strided.h"
@@ -210,7 +211,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
   const PhiloxKey key{stream.seed(), stream.offset()};
   const RandomTable& table = FACULA_BY_ISA(random_table);
   const int64_t per_row = replacement ? num_samples : n;
-  const int64_t groups = (rows * per_row + 31) / 32;
+  const int64_t groups = ceil_div(rows * per_row, 32);
   Bytes memory(static_cast<size_t>(groups * 32) * 16);
   uint64_t* longs = memory.as<uint64_t>();
   double* u = reinterpret_cast<double*>(longs + groups * 32);

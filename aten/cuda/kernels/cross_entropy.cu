@@ -46,7 +46,7 @@ using namespace facula;
 
 #if FACULA_KIND < 2
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __grid_constant__ LossParams p) {
-  const int64_t blocks = (p.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+  const int64_t blocks = ceil_div(p.rows, kRowsOfBlock);
 #if FACULA_KIND == 0
   RowReduction reduction;
 #endif

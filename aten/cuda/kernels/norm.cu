@@ -28,7 +28,7 @@ using namespace facula;
 
 #if FACULA_KIND < 2
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __grid_constant__ NormParams p) {
-  const int64_t blocks = (p.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+  const int64_t blocks = ceil_div(p.rows, kRowsOfBlock);
   RowReduction reduction;
 #if FACULA_KIND == 1
   RowsAhead<I, 2> ahead;
@@ -93,10 +93,10 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_norm(const __gr
         for (int k = 0; k < FACULA_VEC; ++k) top = Largest::join(math::abs(x[k]), top);
       });
       top = reduction.over<Largest>(top);
-      constexpr int kMost = sizeof(T) == 4 ? 126 : 1022;
+      constexpr int kMaxExponent = sizeof(T) == 4 ? 126 : 1022;
       if (!is_ordinary(variance) && top > T(0) && math::isfinite(top)) {
         const int e = ::ilogb(top);
-        unit = ::ldexp(T(1), e > kMost ? -kMost : e < -kMost ? kMost : -e);
+        unit = ::ldexp(T(1), e > kMaxExponent ? -kMaxExponent : e < -kMaxExponent ? kMaxExponent : -e);
       }
       statistics();
     }

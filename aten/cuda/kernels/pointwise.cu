@@ -207,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) facula_pointwise(const __
   FACULA_EACH_IN(X)
 #undef X
   // blocks: tiles of dim 0, of dim 1, then the other dims
-  const int64_t tiles0 = (p.sizes[0] + kTile - 1) / kTile, tiles1 = (p.sizes[1] + kTile - 1) / kTile;
+  const int64_t tiles0 = ceil_div(p.sizes[0], kTile), tiles1 = ceil_div(p.sizes[1], kTile);
   int64_t rest = blockIdx.x;
   const int64_t begin0 = rest % tiles0 * kTile;
   rest /= tiles0;

@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
   }
 #else
   // thread l of group g has elements 64 g + l + 16 k
-  const int64_t jobs = (p.iterator.count + 63) / 64 * 16;
+  const int64_t jobs = ceil_div(p.iterator.count, 64) * 16;
   for (int64_t job = thread_index(); job < jobs; job += thread_count()) {
     const int64_t g = job / 16, l = job % 16, first = 64 * g + l;
 #if FACULA_LONG

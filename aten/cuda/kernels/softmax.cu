@@ -32,7 +32,7 @@ FD double exponential(double x) { return ::exp(x); }
 using namespace facula;
 
 extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const __grid_constant__ SoftmaxParams p) {
-  const int64_t rows = (p.iterator.count + kRowsOfBlock - 1) / kRowsOfBlock;
+  const int64_t rows = ceil_div(p.iterator.count, kRowsOfBlock);
   RowReduction reduction;
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
     const int64_t row = r * kRowsOfBlock + threadIdx.x / FACULA_LANES;

@@ -61,7 +61,7 @@ using namespace facula;
 // Tiles of FACULA_TILE items, each sorted by a bitonic network in shared memory.
 extern "C" __global__ void __launch_bounds__(kThreads) facula_sort_tiles(const __grid_constant__ SortParams p) {
   __shared__ Item tile[FACULA_TILE];
-  const int64_t tiles = (p.length + FACULA_TILE - 1) / FACULA_TILE;
+  const int64_t tiles = ceil_div(p.length, FACULA_TILE);
   for (int64_t job = blockIdx.x; job < p.rows * tiles; job += gridDim.x) {
     const int64_t row = job / tiles, first = job % tiles * FACULA_TILE;
     int64_t at[3];

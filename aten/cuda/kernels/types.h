@@ -7,6 +7,9 @@ namespace facula {
 
 #define FD __device__ __forceinline__
 
+// a / b rounded up; b > 0.
+FD int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
+
 struct Bool {
   uint8_t bits;
 };

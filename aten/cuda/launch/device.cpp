@@ -109,7 +109,7 @@ int32_t reserve(void*, int32_t index, void** out, size_t* nbytes) {
   int able = 0;
   driver()->DeviceGetAttribute(&able, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->id);
   if (able == 0) return FACULA_NOT_SUPPORTED;
-  *nbytes = (device->total + kGranule - 1) / kGranule * kGranule;
+  *nbytes = round_up(device->total, kGranule);
   CUdeviceptr p = 0;
   FACULA_TRY(status_of(driver()->MemAddressReserve(&p, *nbytes, kGranule, 0, 0), "cuMemAddressReserve"));
   *out = reinterpret_cast<void*>(p);

@@ -19,6 +19,10 @@ inline int32_t fail(int32_t status, const std::string& text) {
 // A kernel reads place 0 in the stead of an index that it reports; here there is none.
 inline int32_t fail_any_index() { return fail(FACULA_INDEX_ERROR, "any index is out of range for a dim of size 0"); }
 
+// a / b rounded up, and the multiple that it leads to; b > 0.
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
+constexpr int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }
+
 inline constexpr int kItemSizes[FACULA_DTYPES] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
 inline int itemsize(int32_t dtype) { return kItemSizes[dtype]; }
 // Element types of kernels/types.h, and what they are computed in.

@@ -17,7 +17,7 @@ class Params {
     size_ += sizeof(T);
   }
   void align(size_t to) {
-    for (const size_t end = (size_ + to - 1) / to * to; size_ < end; ++size_) bytes_[size_] = 0;
+    for (const size_t end = round_up(size_, to); size_ < end; ++size_) bytes_[size_] = 0;
   }
   // 16 bytes with a number of type `compute` in front, or a bool.
   void put_number(const FaculaValue& value, int32_t compute);

@@ -38,7 +38,7 @@ bool put_strided(Params& params, const StridedDims& w, int operands) {
 }
 
 Grid grid_for(const Device& device, int64_t n, int threads) {
-  const int64_t blocks = (n + threads - 1) / threads, most = int64_t{device.processors} * 16;
+  const int64_t blocks = ceil_div(n, threads), most = int64_t{device.processors} * 16;
   return {static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, most))};
 }
 

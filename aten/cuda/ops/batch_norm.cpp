@@ -43,11 +43,10 @@ int32_t run(const Device& device, int32_t index, void* stream, const Channels& x
   int64_t tiles = x.channels;
   if (x.within) {
     f.lanes = static_cast<int>(std::min<uint64_t>(32, std::bit_ceil(static_cast<uint64_t>(x.channels / f.vec))));
-    tiles = (x.channels + f.lanes * f.vec - 1) / (f.lanes * f.vec);
+    tiles = ceil_div(x.channels, f.lanes * f.vec);
   }
   // rows, or vectors of planes, that a block takes at a time
-  const int64_t steps =
-      x.within ? (x.outer + 256 / f.lanes - 1) / (256 / f.lanes) : (x.outer * (x.inner / f.vec) + 255) / 256;
+  const int64_t steps = x.within ? ceil_div(x.outer, 256 / f.lanes) : ceil_div(x.outer * (x.inner / f.vec), 256);
   const int64_t parts =
       std::clamp<int64_t>(int64_t{device.processors} * 8 / tiles, 1, std::clamp<int64_t>(steps / 4, 1, 65535));
   const size_t width = x.dtype == FACULA_FLOAT64 ? 8 : 4;

@@ -39,7 +39,7 @@ struct Window {
         dims(dims) {}
 };
 
-constexpr int kMost = 5;  // dims of an image in a batch
+constexpr int kMaxImageDims = 5;  // dims of an image in a batch
 
 // Dense strides, channels within pixels or before them.
 void dense_strides(int ndim, const int64_t* sizes, bool within, int64_t* strides) {
@@ -64,7 +64,7 @@ bool lies(const FaculaTensor& t, const int64_t* strides) {
 // A tensor in a layout: itself, or a block of memory for it.
 struct Laid {
   FaculaTensor block;
-  int64_t strides[kMost];
+  int64_t strides[kMaxImageDims];
   bool moved = false;
   Scratch scratch;
   Laid(int32_t index, void* stream) : scratch(index, stream) {}
@@ -89,7 +89,7 @@ Plan convolution_plan(const Device& device, ConvolutionResult wanted, const Tens
   // images of one dim are those of two with one row
   const bool line = w.dims == 1;
   const auto operand = [&](const FaculaTensor& t) {
-    int64_t sizes[kMost], strides[kMost];
+    int64_t sizes[kMaxImageDims], strides[kMaxImageDims];
     int n = 0;
     for (int d = 0; d < t.ndim; ++d) {
       if (line && d == 2) sizes[n++] = 1;
@@ -121,7 +121,7 @@ int32_t library_convolution(const Device& device, void* stream, ConvolutionResul
       return FACULA_NOT_SUPPORTED;
     }
   }
-  int64_t strides[kMost];
+  int64_t strides[kMaxImageDims];
   bool any_within = false;
   for (const FaculaTensor* t : {x.wide, x.narrow}) {
     dense_strides(t->ndim, t->sizes, true, strides);
@@ -130,7 +130,7 @@ int32_t library_convolution(const Device& device, void* stream, ConvolutionResul
   // matrix units want the channels side by side
   const bool half = dtype == FACULA_FLOAT16 || dtype == FACULA_BFLOAT16, first = half || any_within;
   for (const bool within : {first, !first}) {
-    int64_t key[3 * kMost + 3 * 3 + 3];
+    int64_t key[3 * kMaxImageDims + 3 * 3 + 3];
     size_t n = 0;
     key[n++] = static_cast<int64_t>(wanted);
     key[n++] = dtype;
@@ -165,7 +165,7 @@ int32_t library_convolution(const Device& device, void* stream, ConvolutionResul
 // out += bias, one number a channel.
 int32_t add_bias(const FaculaTensor& out, const FaculaTensor& bias, int32_t index, void* stream) {
   FaculaTensor spread = bias;
-  int64_t strides[kMost] = {};
+  int64_t strides[kMaxImageDims] = {};
   strides[1] = bias.strides[0];
   spread.ndim = out.ndim;
   spread.sizes = out.sizes;
@@ -192,7 +192,7 @@ int32_t add_bias(const FaculaTensor& out, const FaculaTensor& bias, int32_t inde
 
 // The sum of each channel.
 int32_t sum_channels(const FaculaTensor& grad, const FaculaTensor& out, int32_t index, void* stream) {
-  int64_t sizes[kMost], strides[kMost];
+  int64_t sizes[kMaxImageDims], strides[kMaxImageDims];
   FaculaTensor turned = grad;
   turned.sizes = sizes;
   turned.strides = strides;

@@ -57,10 +57,10 @@ int32_t own_product(const Device& device, void* stream, int32_t dtype, const Siz
   params.put_number(numbers.beta, computed(dtype));
   params.put(static_cast<int64_t>(numbers.plain));
   void* arguments[] = {params.data()};
-  const int64_t rows = (n.rows + 31) / 32;
+  const int64_t rows = ceil_div(n.rows, 32);
   if (rows > 65535) return FACULA_NOT_SUPPORTED;
   return launch(device, *kernel,
-                {static_cast<unsigned>((n.columns + 31) / 32), static_cast<unsigned>(rows),
+                {static_cast<unsigned>(ceil_div(n.columns, 32)), static_cast<unsigned>(rows),
                  static_cast<unsigned>(std::min<int64_t>(n.batch, 65535))},
                 {256}, 0, stream, arguments);
 }

@@ -85,7 +85,7 @@ int32_t finish(const Device& device, void* stream, const Norm& n, void* scratch,
   void* arguments[] = {params.data()};
   Kernel* kernel = nullptr;
   FACULA_TRY(find(device, kColumns, 3, "facula_norm_finish", n, {}, &kernel));
-  return launch(device, *kernel, {static_cast<unsigned>((n.length + 31) / 32)}, {512}, 0, stream, arguments);
+  return launch(device, *kernel, {static_cast<unsigned>(ceil_div(n.length, 32))}, {512}, 0, stream, arguments);
 }
 
 // All gradients in one reading, where a thread keeps its columns: false when it does not.
@@ -110,13 +110,13 @@ bool together(const Device& device, const FaculaCall* call, const Norm& n, int32
 }
 
 int32_t columns(const Device& device, const FaculaCall* call, const Norm& n) {
-  const int64_t tiles = (n.length + 31) / 32;
+  const int64_t tiles = ceil_div(n.length, 32);
   const int64_t parts = std::clamp<int64_t>(int64_t{device.processors} * 8 / std::max<int64_t>(tiles, 1), 1,
                                             std::max<int64_t>(1, n.rows / 32));
-  const int64_t part = std::max<int64_t>(1, (n.rows + parts - 1) / parts);
+  const int64_t part = std::max<int64_t>(1, ceil_div(n.rows, parts));
   Scratch scratch(call->index, call->stream);
   const size_t size = n.dtype == FACULA_FLOAT64 ? 8 : 4;
-  const int64_t used = (n.rows + part - 1) / part;
+  const int64_t used = ceil_div(n.rows, part);
   FACULA_TRY(scratch.allocate(static_cast<size_t>(used * 2 * n.length) * size));
   if (used == 0) return finish(device, call->stream, n, nullptr, 0);  // sums of no rows
   Params params = params_of(n, scratch.data(), part);

@@ -87,7 +87,7 @@ class Step {
     vec_ = vec;
     params.begin[params.count] = blocks_;
     params.tensors[params.count++] = tensor;
-    blocks_ += static_cast<int32_t>((tensor.n + kChunk - 1) / kChunk);
+    blocks_ += static_cast<int32_t>(ceil_div(tensor.n, kChunk));
     return FACULA_OK;
   }
   int32_t run() {

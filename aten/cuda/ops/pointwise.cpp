@@ -67,7 +67,7 @@ void plan_linear(Plan& p, const Operands& o, int64_t numel, uint32_t splats) {
   p.form.unroll = unroll_of(o, vec);
   p.count = numel;
   const int64_t per_block = int64_t{kThreads} * vec * p.form.unroll;
-  p.blocks = (numel + per_block - 1) / per_block;
+  p.blocks = ceil_div(numel, per_block);
 }
 
 // Inputs whose elements lie side by side along another dim than the outputs': the dim, or 0.
@@ -112,7 +112,7 @@ void plan_tiled(Plan& p, const Operands& o, int dim, uint32_t turned) {
   // whole lines of 256 bytes both ways, where the tile fits in shared memory
   if (pairs && largest == 3 && l.sizes[0] >= 128 && l.sizes[1] >= 128) p.form.tile = 128;
   p.form.dims = std::max(2, l.ndim);
-  p.count = (l.sizes[0] + p.form.tile - 1) / p.form.tile * ((l.sizes[1] + p.form.tile - 1) / p.form.tile);
+  p.count = ceil_div(l.sizes[0], p.form.tile) * ceil_div(l.sizes[1], p.form.tile);
   for (int d = 2; d < l.ndim; ++d) p.count *= l.sizes[d];
   p.blocks = p.count;
 }
@@ -149,7 +149,7 @@ void plan_strided(Plan& p, const Operands& o) {
   for (int i = 0; i < l.operands; ++i) l.strides[0][i] *= vec;
   p.count = l.numel();
   const int64_t per_block = int64_t{kThreads} * p.form.unroll;
-  p.blocks = (p.count + per_block - 1) / per_block;
+  p.blocks = ceil_div(p.count, per_block);
   p.form.wide = p.count >= (int64_t{1} << 31) - per_block;
   for (int i = 0; i < o.count(); ++i) p.form.wide |= reach(l, i, o.sizes[i]) >= int64_t{1} << 31;
 }

@@ -56,7 +56,7 @@ bool radix_fits(const Sorting& s) {
 
 int32_t radix_sort(const Device& device, void* stream, const Sorting& s) {
   const int size = itemsize(s.dtype), tile = kThreads * items_of(s.dtype);
-  const int64_t blocks = (s.length + tile - 1) / tile, rows = s.iterator.count;
+  const int64_t blocks = ceil_div(s.length, tile), rows = s.iterator.count;
   const auto total = static_cast<size_t>(rows * s.length);
   const auto room = [](size_t n) { return (n + 255) / 256 * 256; };
   const size_t keys = room(total * static_cast<size_t>(size)), places = room(total * 4);

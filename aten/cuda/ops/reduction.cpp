@@ -49,26 +49,26 @@ int32_t make_plan(const Reduction& f, int processors, Plan& p) {
   if (form.rows) {
     const bool line = p.reduced.ndim == 1 && side_by_side;
     form.vec = line && aligned(widest, p.kept, 0) ? widest : 1;
-    const int64_t work = (p.length + form.vec * 4 - 1) / (form.vec * 4);
+    const int64_t work = ceil_div(p.length, form.vec * 4);
     form.lanes = static_cast<int>(std::clamp<int64_t>(
         static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(work, 1)))), 1, kThreads));
     if (form.lanes == kThreads / 2) form.lanes = kThreads;  // fewer forms
-    p.blocks = (p.outputs + kThreads / form.lanes - 1) / (kThreads / form.lanes);
+    p.blocks = ceil_div(p.outputs, kThreads / form.lanes);
     steps = int64_t{form.lanes} * form.vec * 4;
   } else {
     int vec = widest;
     while (vec > 1 && (p.kept.sizes[0] % vec != 0 || !aligned(vec, p.kept, 1) || !aligned(vec, p.reduced, 0))) vec /= 2;
     form.vec = vec;
     form.lanes = 32;
-    p.blocks = (p.outputs + 32 * vec - 1) / (32 * vec);
+    p.blocks = ceil_div(p.outputs, 32 * vec);
     steps = 8 * 4;
   }
   p.parts =
       std::clamp<int64_t>(wanted / std::max<int64_t>(p.blocks, 1), 1, std::max<int64_t>(1, p.length / (2 * steps)));
   p.parts = std::min<int64_t>(p.parts, 1024);
-  p.part = (p.length + p.parts - 1) / p.parts;
-  p.part = (p.part + steps - 1) / steps * steps;
-  p.parts = std::max<int64_t>(1, (p.length + p.part - 1) / std::max<int64_t>(p.part, 1));
+  p.part = ceil_div(p.length, p.parts);
+  p.part = round_up(p.part, steps);
+  p.parts = std::max<int64_t>(1, ceil_div(p.length, std::max<int64_t>(p.part, 1)));
   return p.blocks < int64_t{1} << 31 ? FACULA_OK : FACULA_NOT_SUPPORTED;
 }
 
@@ -202,7 +202,7 @@ int32_t reduce(const Reduction& f, const std::function<ReductionDefinition()>& d
   FACULA_TRY(launch(*device, *first, {static_cast<unsigned>(p.blocks), static_cast<unsigned>(p.parts)}, {kThreads}, 0,
                     f.stream, arguments));
   if (p.parts == 1) return FACULA_OK;
-  const unsigned blocks = static_cast<unsigned>((p.outputs + kThreads / 32 - 1) / (kThreads / 32));
+  const unsigned blocks = static_cast<unsigned>(ceil_div(p.outputs, kThreads / 32));
   return launch(*device, *second, {blocks}, {kThreads}, 0, f.stream, arguments);
 }
 

@@ -70,9 +70,9 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
   const int64_t wanted = int64_t{device->processors} * 8;
   int64_t chunk = length, chunks = 1;
   if (rows && iterator.count * 4 < wanted && length >= 16384) {
-    chunk = std::max<int64_t>(4096, (length * iterator.count + wanted - 1) / wanted);
-    chunk = (chunk + 1023) / 1024 * 1024;
-    chunks = (length + chunk - 1) / chunk;
+    chunk = std::max<int64_t>(4096, ceil_div(length * iterator.count, wanted));
+    chunk = round_up(chunk, 1024);
+    chunks = ceil_div(length, chunk);
   }
   Scratch parts(call->index, call->stream);
   constexpr size_t kLargest = 32;  // bytes of what is carried along a row

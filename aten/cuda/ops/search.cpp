@@ -58,7 +58,7 @@ int32_t nonzero(void*, const FaculaCall* call) {
   constexpr int kBlock = 1024;
   const FaculaTensor &self = tensor(call, 0), &out = result(call);
   if (self.numel == 0 || out.numel == 0) return FACULA_OK;
-  const int64_t blocks = (self.numel + kBlock - 1) / kBlock;
+  const int64_t blocks = ceil_div(self.numel, kBlock);
   if (self.ndim > kMaxKernelDims || blocks >= int64_t{1} << 31) return FACULA_NOT_SUPPORTED;
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));

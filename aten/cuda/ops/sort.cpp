@@ -106,7 +106,7 @@ int32_t sort_rows(const Device& device, void* stream, const Sorting& s) {
     void* arguments[] = {params.data()};
     return launch(device, kernel, grid, {256}, 0, stream, arguments);
   };
-  const int64_t jobs = s.iterator.count * ((s.length + tile - 1) / tile);
+  const int64_t jobs = s.iterator.count * ceil_div(s.length, tile);
   FACULA_TRY(run(*tiles, 0, {static_cast<unsigned>(std::min<int64_t>(jobs, 65535))}));
   const Grid grid = grid_for(device, total, 256);
   for (int64_t width = tile; width < s.length; width *= 2) {

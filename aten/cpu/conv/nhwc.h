@@ -1,32 +1,32 @@
-// Images by pixels: what the convolutions that work channel by channel within a pixel share.
+// Images in NHWC (channels within pixels), and what the methods that work so share.
 #pragma once
 
 #include <vector>
 
 #include "aten/cpu/conv/tile.h"
 #include "aten/cpu/common/dense.h"
-#include "aten/cpu/common/rounding.h"
+#include "runtime/core/rounding.h"
 #include "runtime/iterate/stream.h"
 
 namespace facula::cpu {
 
 // Images in either layout: strides of image, channel and pixel; rows lie width * pixel apart.
 template <typename T>
-struct Pixels {
+struct Images {
   T* data;
   int64_t image, channel, pixel;
-  operator Pixels<const T>() const  // NOLINT: like T* to const T*
+  operator Images<const T>() const  // NOLINT: like T* to const T*
     requires(!std::is_const_v<T>)
   {
     return {data, image, channel, pixel};
   }
 };
 
-// Filter (feature f, channel c) at data[f * feature + c * channel], turned by half a turn or not.
+// Filter (output channel f, channel c) at data[f * out_channel + c * channel], turned by half a turn or not.
 template <typename T>
 struct Filters {
   const T* data;
-  int64_t feature, channel;
+  int64_t out_channel, channel;
   bool turned;
 };
 
@@ -34,9 +34,9 @@ struct Filters {
 // `out` (rows, columns, pitch); what lies outside is zero. The columns, a multiple of `split`, come by
 // residue modulo `split`. `places` is scratch.
 template <typename T>
-void load_pixels(const Pixels<const T>& x, int64_t n, int64_t height, int64_t width, int64_t channels, int64_t first,
-                 int64_t rows, int64_t left, int64_t columns, T* out, int64_t pitch, std::vector<int64_t>& places,
-                 int64_t split = 1) {
+void load_nhwc(const Images<const T>& x, int64_t n, int64_t height, int64_t width, int64_t channels, int64_t first,
+               int64_t rows, int64_t left, int64_t columns, T* out, int64_t pitch, std::vector<int64_t>& places,
+               int64_t split = 1) {
   const int64_t low = std::clamp<int64_t>(-left, 0, columns);
   const int64_t high = std::clamp<int64_t>(width - left, low, columns);
   const int64_t from = std::clamp<int64_t>(-first, 0, rows), to = std::clamp<int64_t>(height - first, from, rows);
@@ -72,31 +72,13 @@ void load_pixels(const Pixels<const T>& x, int64_t n, int64_t height, int64_t wi
     for (int64_t p = low; p < high; ++p) places.push_back(r * row + place(p));
   }
   for (int64_t r = from; r < to; r += together, source += width) {
-    conv_tile<T>().to_pixels(together * (high - low), channels, source + left + low, x.channel, places.data(),
-                             out + r * row);
+    conv_tile<T>().nchw_to_nhwc(together * (high - low), channels, source + left + low, x.channel, places.data(),
+                                out + r * row);
   }
 }
 
-// What is fetched during the products of a piece of work: so much for each of their depths, from `next` on, until
-// `left` is done.
-template <typename T>
-struct Fetching {
-  const T* next;
-  int64_t left, pace;
-  Fetching(const T* from, int64_t count, int64_t depths)
-      : next(from), left(count), pace(std::min<int64_t>(ceil_div(count, depths), 64 / sizeof(T))) {}
-  // What a product of that depth is given.
-  std::pair<const T*, int64_t> take(int64_t depth) {
-    const std::pair<const T*, int64_t> now{next, left > 0 ? pace : 0};
-    const int64_t n = std::min(left, now.second * depth);
-    next += n;
-    left -= n;
-    return now;
-  }
-};
-
-// Whether a result of `count` elements is written past the cache: it is large, and runs that are `step` apart consist
-// of whole lines.
+// Whether a result of `count` elements is written by streaming stores: it is large, and runs that are `step` apart
+// consist of whole lines.
 template <typename T>
 bool streams_lines(const T* to, int64_t step, int64_t count) {
   return count * static_cast<int64_t>(sizeof(T)) >= kStreamBytes && whole_lines(to) &&

@@ -1,6 +1,7 @@
-#include "aten/cpu/conv/sparse.h"
+#include "aten/cpu/conv/unpadded.h"
 
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/tuning.h"
 #include "runtime/core/checked.h"
 
 namespace facula::cpu {
@@ -20,8 +21,8 @@ Meetings meetings_of(const Geometry& g, size_t d) {
   for (int64_t k = 0; k < g.kernel[d]; ++k) {
     const int64_t at = k * g.dilation[d] - g.padding[d];  // of output 0
     if (at >= g.in[d]) break;
-    const int64_t first = at < 0 ? ceil_quotient(-at, g.stride[d]) : 0;
-    const int64_t last = std::min(g.out[d], floor_quotient(g.in[d] - 1 - at, g.stride[d]) + 1);
+    const int64_t first = at < 0 ? ceil_div(-at, g.stride[d]) : 0;
+    const int64_t last = std::min(g.out[d], floor_div(g.in[d] - 1 - at, g.stride[d]) + 1);
     if (first < last) all.push_back({k, first, last, first * g.stride[d] + at});
   }
   return all;
@@ -61,11 +62,11 @@ int64_t grain(const Geometry& g, int64_t planes) {
 
 }  // namespace
 
-bool is_sparse(const Geometry& g, bool back) {
+bool mostly_padding(const Geometry& g, bool back) {
   bool wide = false;  // a margin beyond the image: else the others serve, and nothing more is asked
   for (size_t d = 0; d < 3; ++d) wide |= g.padding[d] > g.in[d] / 2 + 8 || (back && g.stride[d] > 64);
   if (!wide) return false;
-  constexpr double kTimes = 16, kFew = 4096;
+  constexpr double kTimes = tuning::kPaddingTimes, kElements = tuning::kPaddingElements;
   double extent = 1, met = 1;
   for (size_t d = 0; d < 3; ++d) {
     extent *= static_cast<double>(g.out[d] - 1) * static_cast<double>(g.stride[d]) +
@@ -74,28 +75,29 @@ bool is_sparse(const Geometry& g, bool back) {
     for (const Meeting& m : meetings_of(g, d)) pairs += static_cast<double>(m.last - m.first);
     met *= pairs;
     const auto residues = static_cast<double>(std::min(g.stride[d], g.in[d]));
-    if (back && residues * static_cast<double>(g.kernel[d]) > kTimes * pairs + kFew) return true;
+    if (back && residues * static_cast<double>(g.kernel[d]) > kTimes * pairs + kElements) return true;
   }
-  const double channels = static_cast<double>(g.channels), features = static_cast<double>(g.features);
-  const double real = channels * size_of(g.in) + features * size_of(g.out);
-  if (extent * channels > kTimes * real + kFew * channels || extent * features > kTimes * real + kFew * features) {
+  const double channels = static_cast<double>(g.channels), out_channels = static_cast<double>(g.out_channels);
+  const double real = channels * size_of(g.in) + out_channels * size_of(g.out);
+  if (extent * channels > kTimes * real + kElements * channels ||
+      extent * out_channels > kTimes * real + kElements * out_channels) {
     return true;
   }
-  return size_of(g.out) * size_of(g.kernel) > kTimes * met + kFew;
+  return size_of(g.out) * size_of(g.kernel) > kTimes * met + kElements;
 }
 
 template <typename T>
-void sparse_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
+void unpadded_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
   const std::array<Meetings, 3> all = meetings(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
-  const int64_t features = g.groups * g.features;
-  parallel_for(0, g.batch * features, grain(g, g.channels), [&](int64_t begin, int64_t end) {
+  const int64_t out_channels = g.groups * g.out_channels;
+  parallel_for(0, g.batch * out_channels, grain(g, g.channels), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t f = i % features, group = f / g.features;
+      const int64_t f = i % out_channels, group = f / g.out_channels;
       T* to = out + i * positions;
       std::fill(to, to + positions, bias != nullptr ? bias[f] : T(0));
       for (int64_t c = 0; c < g.channels; ++c) {
-        const T* from = input + ((i / features * g.groups + group) * g.channels + c) * places;
+        const T* from = input + ((i / out_channels * g.groups + group) * g.channels + c) * places;
         const T* w = weight + (f * g.channels + c) * taps;
         for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t n) {
           for (int64_t k = 0; k < n; ++k) to[position + k] += w[tap] * from[place + k * g.stride[2]];
@@ -106,18 +108,18 @@ void sparse_forward(const Geometry& g, const T* input, const T* weight, const T*
 }
 
 template <typename T>
-void sparse_backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
+void unpadded_backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
   const std::array<Meetings, 3> all = meetings(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
   const int64_t channels = g.groups * g.channels;
-  parallel_for(0, g.batch * channels, grain(g, g.features), [&](int64_t begin, int64_t end) {
+  parallel_for(0, g.batch * channels, grain(g, g.out_channels), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % channels, group = c / g.channels;
       T* to = out + i * places;
       std::fill(to, to + places, bias != nullptr ? bias[c] : T(0));
-      for (int64_t f = 0; f < g.features; ++f) {
-        const T* from = grad + ((i / channels * g.groups + group) * g.features + f) * positions;
-        const T* w = weight + ((group * g.features + f) * g.channels + c % g.channels) * taps;
+      for (int64_t f = 0; f < g.out_channels; ++f) {
+        const T* from = grad + ((i / channels * g.groups + group) * g.out_channels + f) * positions;
+        const T* w = weight + ((group * g.out_channels + f) * g.channels + c % g.channels) * taps;
         for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t n) {
           for (int64_t k = 0; k < n; ++k) to[place + k * g.stride[2]] += w[tap] * from[position + k];
         });
@@ -127,17 +129,17 @@ void sparse_backward_input(const Geometry& g, const T* grad, const T* weight, co
 }
 
 template <typename T>
-void sparse_backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
+void unpadded_backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const std::array<Meetings, 3> all = meetings(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
-  parallel_for(0, g.groups * g.features * g.channels, grain(g, g.batch), [&](int64_t begin, int64_t end) {
+  parallel_for(0, g.groups * g.out_channels * g.channels, grain(g, g.batch), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t f = i / g.channels, group = f / g.features, c = group * g.channels + i % g.channels;
+      const int64_t f = i / g.channels, group = f / g.out_channels, c = group * g.channels + i % g.channels;
       T* to = out + i * taps;
       std::fill(to, to + taps, T(0));
       for (int64_t n = 0; n < g.batch; ++n) {
         const T* x = input + (n * g.groups * g.channels + c) * places;
-        const T* dy = grad + (n * g.groups * g.features + f) * positions;
+        const T* dy = grad + (n * g.groups * g.out_channels + f) * positions;
         for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t count) {
           T sum = 0;
           for (int64_t k = 0; k < count; ++k) sum += x[place + k * g.stride[2]] * dy[position + k];
@@ -148,12 +150,12 @@ void sparse_backward_weight(const Geometry& g, const T* input, const T* grad, T*
   });
 }
 
-#define FACULA_SPARSE_FOR(T)                                                                 \
-  template void sparse_forward<T>(const Geometry&, const T*, const T*, const T*, T*);        \
-  template void sparse_backward_input<T>(const Geometry&, const T*, const T*, const T*, T*); \
-  template void sparse_backward_weight<T>(const Geometry&, const T*, const T*, T*);
-FACULA_SPARSE_FOR(float)
-FACULA_SPARSE_FOR(double)
-#undef FACULA_SPARSE_FOR
+#define FACULA_UNPADDED_FOR(T)                                                                 \
+  template void unpadded_forward<T>(const Geometry&, const T*, const T*, const T*, T*);        \
+  template void unpadded_backward_input<T>(const Geometry&, const T*, const T*, const T*, T*); \
+  template void unpadded_backward_weight<T>(const Geometry&, const T*, const T*, T*);
+FACULA_UNPADDED_FOR(float)
+FACULA_UNPADDED_FOR(double)
+#undef FACULA_UNPADDED_FOR
 
 }  // namespace facula::cpu

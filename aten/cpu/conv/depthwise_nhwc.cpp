@@ -1,9 +1,10 @@
-// Convolution of each channel by itself in channels_last images: vectors run over the channels.
+// Convolution of each channel by itself in NHWC images: vectors run over the channels.
 #include <vector>
 
 #include "aten/cpu/conv/depthwise.h"
 #include "aten/cpu/conv/loops.h"
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/tuning.h"
 
 namespace facula::cpu {
 
@@ -57,43 +58,45 @@ void apply(const Geometry& g, bool back, const T* from, const T* weight, const T
   const std::vector<Reads> rows = reads_of(g, 1, back), columns = reads_of(g, 2, back);
   const auto height = static_cast<int64_t>(rows.size()), width = static_cast<int64_t>(columns.size());
   const int64_t source_width = back ? g.out[2] : g.in[2], source = product(back ? g.out : g.in) * channels;
-  parallel_for(0, g.batch * height, grain_for(width * channels * taps, 1 << 18), [&](int64_t begin, int64_t end) {
-    std::vector<int64_t> at(static_cast<size_t>(taps)), place(static_cast<size_t>(taps));
-    for (int64_t r = begin; r < end; ++r) {
-      const Reads& row = rows[static_cast<size_t>(r % height)];
-      for (int64_t x = 0; x < width;) {
-        const Reads& column = columns[static_cast<size_t>(x)];
-        const int64_t run = run_of(columns, x, back ? 1 : g.stride[2]);
-        size_t n = 0;
-        for (size_t i = 0; i < row.tap.size(); ++i) {
-          for (size_t j = 0; j < column.tap.size(); ++j, ++n) {
-            at[n] = (row.place[i] * source_width + column.place[j]) * channels;
-            place[n] = (row.tap[i] * g.kernel[2] + column.tap[j]) * channels;
-          }
-        }
-        conv_loops<T>().pixels(channels, run, (back ? 1 : g.stride[2]) * channels, static_cast<int64_t>(n), at.data(),
-                               place.data(), from + r / height * source, turned.get(), bias,
-                               out + (r * width + x) * channels);
-        x += run;
-      }
-    }
-  });
+  parallel_for(0, g.batch * height, grain_for(width * channels * taps, tuning::kDepthwiseRowWork),
+               [&](int64_t begin, int64_t end) {
+                 std::vector<int64_t> at(static_cast<size_t>(taps)), place(static_cast<size_t>(taps));
+                 for (int64_t r = begin; r < end; ++r) {
+                   const Reads& row = rows[static_cast<size_t>(r % height)];
+                   for (int64_t x = 0; x < width;) {
+                     const Reads& column = columns[static_cast<size_t>(x)];
+                     const int64_t run = run_of(columns, x, back ? 1 : g.stride[2]);
+                     size_t n = 0;
+                     for (size_t i = 0; i < row.tap.size(); ++i) {
+                       for (size_t j = 0; j < column.tap.size(); ++j, ++n) {
+                         at[n] = (row.place[i] * source_width + column.place[j]) * channels;
+                         place[n] = (row.tap[i] * g.kernel[2] + column.tap[j]) * channels;
+                       }
+                     }
+                     conv_loops<T>().depthwise_nhwc(channels, run, (back ? 1 : g.stride[2]) * channels,
+                                                    static_cast<int64_t>(n), at.data(), place.data(),
+                                                    from + r / height * source, turned.get(), bias,
+                                                    out + (r * width + x) * channels);
+                     x += run;
+                   }
+                 }
+               });
 }
 
 }  // namespace
 
 template <typename T>
-void depthwise_forward_pixels(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
+void depthwise_nhwc_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
   apply(g, false, input, weight, bias, out);
 }
 
 template <typename T>
-void depthwise_backward_input_pixels(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
+void depthwise_nhwc_backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
   apply(g, true, grad, weight, bias, out);
 }
 
 template <typename T>
-void depthwise_backward_weight_pixels(const Geometry& g, const T* input, const T* grad, T* out) {
+void depthwise_nhwc_backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t channels = g.groups, taps = product(g.kernel), rows = g.batch * g.out[1];
   const std::vector<Reads> down = reads_of(g, 1, false), across = reads_of(g, 2, false);
   const int64_t pieces = std::clamp<int64_t>(rows / 8, 1, 32);  // whatever the number of threads
@@ -117,10 +120,11 @@ void depthwise_backward_weight_pixels(const Geometry& g, const T* input, const T
               place.push_back((row.tap[i] * g.kernel[2] + column.tap[j]) * channels);
             }
           }
-          for (size_t k = 0; k < at.size(); k += kPlaneTaps) {
-            conv_loops<T>().pixel_grads(
-                channels, n, g.stride[2] * channels, std::min<int64_t>(kPlaneTaps, static_cast<int64_t>(at.size() - k)),
-                at.data() + k, place.data() + k, image, grad + (r * g.out[2] + x) * channels, to);
+          for (size_t k = 0; k < at.size(); k += kTapsTogether) {
+            conv_loops<T>().depthwise_nhwc_grads(channels, n, g.stride[2] * channels,
+                                                 std::min<int64_t>(kTapsTogether, static_cast<int64_t>(at.size() - k)),
+                                                 at.data() + k, place.data() + k, image,
+                                                 grad + (r * g.out[2] + x) * channels, to);
           }
           x += n;
         }
@@ -136,10 +140,10 @@ void depthwise_backward_weight_pixels(const Geometry& g, const T* input, const T
   }
 }
 
-#define FACULA_DEPTHWISE_FOR(T)                                                                        \
-  template void depthwise_forward_pixels<T>(const Geometry&, const T*, const T*, const T*, T*);        \
-  template void depthwise_backward_input_pixels<T>(const Geometry&, const T*, const T*, const T*, T*); \
-  template void depthwise_backward_weight_pixels<T>(const Geometry&, const T*, const T*, T*);
+#define FACULA_DEPTHWISE_FOR(T)                                                                      \
+  template void depthwise_nhwc_forward<T>(const Geometry&, const T*, const T*, const T*, T*);        \
+  template void depthwise_nhwc_backward_input<T>(const Geometry&, const T*, const T*, const T*, T*); \
+  template void depthwise_nhwc_backward_weight<T>(const Geometry&, const T*, const T*, T*);
 FACULA_DEPTHWISE_FOR(float)
 FACULA_DEPTHWISE_FOR(double)
 #undef FACULA_DEPTHWISE_FOR
