@@ -19,7 +19,7 @@ void fill_with(const Tensor& out, const Scalar& value) {
 }
 
 void copy_into(const Tensor& out, const Tensor& self) {
-  FACULA_CHECK(!self.is_meta(), NotImplemented, "to(): a tensor on the meta device has no values to copy to ",
+  FACULA_CHECK(!self.is_meta(), Values, Operator{"to"}, "a tensor on the meta device has no values to copy to ",
                to_string(out.device()), "; make a new one with empty_like()");
   if (out.is_cpu() && self.is_cpu()) {
     copy_strided(out, self);
@@ -93,7 +93,7 @@ void complex_parts(const Tensor& real, const Tensor& imag, const Tensor& out) {
 // Gives a tensor another size in place; its memory grows when it must.
 void resize(const Tensor& self, IntList size, std::optional<MemoryFormat> memory_format) {
   for (const int64_t s : size) {
-    FACULA_CHECK(s >= 0, Runtime, "resize_(): sizes must not be negative: ", shape_string(size));
+    FACULA_CHECK(s >= 0, Shape, Operator{"resize_"}, "sizes must not be negative: ", shape_string(size));
   }
   const int64_t numel = numel_of(size);
   DimVector strides = memory_format ? format_strides(size, *memory_format, "resize_") : DimVector();
@@ -101,14 +101,14 @@ void resize(const Tensor& self, IntList size, std::optional<MemoryFormat> memory
   const Changing changing(self);
   TensorImpl& impl = *self.impl();
   if (self.sizes() == size && IntList(strides) == self.strides()) return;
-  FACULA_CHECK(!needs_grad(self), Runtime, "resize_(): self requires grad; detach() it first");
+  FACULA_CHECK(!needs_grad(self), Runtime, Operator{"resize_"}, "self requires grad; detach() it first");
   size_t needed = 0;
   FACULA_CHECK(impl.offset >= 0 && !__builtin_mul_overflow(static_cast<size_t>(checked_add(impl.offset, numel)),
                                                            self.itemsize(), &needed),
-               Runtime, "resize_(): ", shape_string(size), " is too large");
+               Shape, Operator{"resize_"}, shape_string(size), " is too large");
   if (needed > impl.storage->nbytes()) {
-    FACULA_CHECK(!self.is_view() && impl.storage->users() == 1, Runtime, "resize_(): ", shape_string(size), " needs ",
-                 needed, " bytes, more than the ", impl.storage->nbytes(),
+    FACULA_CHECK(!self.is_view() && impl.storage->users() == 1, Shape, Operator{"resize_"}, shape_string(size),
+                 " needs ", needed, " bytes, more than the ", impl.storage->nbytes(),
                  " of memory that other tensors use as well; make a new tensor");
     impl.storage->resize(needed);
   }

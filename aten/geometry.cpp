@@ -10,23 +10,23 @@ DimVector resolve_shape(IntList shape, int64_t numel, const char* op) {
   std::optional<size_t> open;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == -1) {
-      FACULA_CHECK(!open, Runtime, op, "(): only one size can be -1, not two as in ", shape_string(shape));
+      FACULA_CHECK(!open, Shape, Operator{op}, "only one size can be -1, not two as in ", shape_string(shape));
       open = i;
     } else {
-      FACULA_CHECK(sizes[i] >= 0, Runtime, op,
-                   "(): sizes must not be negative (but for one -1): ", shape_string(shape));
-      FACULA_CHECK(!__builtin_mul_overflow(known, sizes[i], &known), Runtime, op, "(): the shape ", shape_string(shape),
-                   " has more elements than can be counted");
+      FACULA_CHECK(sizes[i] >= 0, Shape, Operator{op},
+                   "sizes must not be negative (but for one -1): ", shape_string(shape));
+      FACULA_CHECK(!__builtin_mul_overflow(known, sizes[i], &known), Shape, Operator{op}, "the shape ",
+                   shape_string(shape), " has more elements than can be counted");
     }
   }
   if (open) {
-    FACULA_CHECK(known != 0, Runtime, op, "(): -1 in ", shape_string(shape), " is not determined for ", numel,
+    FACULA_CHECK(known != 0, Shape, Operator{op}, "-1 in ", shape_string(shape), " is not determined for ", numel,
                  " elements");
-    FACULA_CHECK(numel % known == 0, Runtime, op, "(): ", numel, " elements do not fit the shape ",
+    FACULA_CHECK(numel % known == 0, Shape, Operator{op}, numel, " elements do not fit the shape ",
                  shape_string(shape));
     sizes[*open] = numel / known;
   } else {
-    FACULA_CHECK(known == numel, Runtime, op, "(): ", numel, " elements do not fit the shape ", shape_string(shape));
+    FACULA_CHECK(known == numel, Shape, Operator{op}, numel, " elements do not fit the shape ", shape_string(shape));
   }
   return sizes;
 }
@@ -65,7 +65,7 @@ std::optional<DimVector> view_strides(IntList from, IntList strides, IntList siz
 DimVector format_strides(IntList sizes, MemoryFormat format, const char* op) {
   if (format == MemoryFormat::Contiguous || format == MemoryFormat::Preserve) return {};
   const size_t ndim = format == MemoryFormat::ChannelsLast ? 4 : 5;
-  FACULA_CHECK(sizes.size() == ndim, Runtime, op, "(): memory_format ",
+  FACULA_CHECK(sizes.size() == ndim, Runtime, Operator{op}, "memory_format ",
                ndim == 4 ? "channels_last" : "channels_last_3d", " is for tensors of ", ndim, " dims, not ",
                sizes.size());
   DimVector strides(ndim);
@@ -99,7 +99,8 @@ bool has_format(const Tensor& t, MemoryFormat format) {
 
 Span resolve_slice(int64_t size, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step,
                    const char* op) {
-  FACULA_CHECK(step > 0, Value, op, "(): the step of a slice must be positive, not ", step, "; use flip() to reverse");
+  FACULA_CHECK(step > 0, Value, Operator{op}, "the step of a slice must be positive, not ", step,
+               "; use flip() to reverse");
   const auto clip = [size](int64_t i) {
     if (i < 0) i = i < -size ? 0 : i + size;
     return std::min(i, size);
@@ -115,7 +116,7 @@ DimVector wrap_dims(IntList dims, int64_t ndim, const char* op) {
   for (size_t i = 0; i < dims.size(); ++i) {
     wrapped[i] = wrap_dim(dims[i], ndim, op);
     for (size_t j = 0; j < i; ++j) {
-      FACULA_CHECK(wrapped[j] != wrapped[i], Runtime, op, "(): dim ", wrapped[i], " is given twice in ",
+      FACULA_CHECK(wrapped[j] != wrapped[i], Shape, Operator{op}, "dim ", wrapped[i], " is given twice in ",
                    shape_string(dims));
     }
   }
@@ -124,12 +125,12 @@ DimVector wrap_dims(IntList dims, int64_t ndim, const char* op) {
 
 void check_parts(int64_t count, const char* op) {
   constexpr int64_t kMaxCount = int64_t{1} << 24;
-  FACULA_CHECK(count <= kMaxCount, Runtime, op, "(): a list of ", count, " tensors is too long; at most ", kMaxCount,
-               " are made");
+  FACULA_CHECK(count <= kMaxCount, Runtime, Operator{op}, "a list of ", count, " tensors is too long; at most ",
+               kMaxCount, " are made");
 }
 
 int64_t wrap_index(int64_t index, int64_t size, int64_t dim, const char* op) {
-  FACULA_CHECK(index >= -size && index < size, Index, op, "(): index ", index, " is out of range for dim ", dim,
+  FACULA_CHECK(index >= -size && index < size, Index, Operator{op}, "index ", index, " is out of range for dim ", dim,
                " of size ", size);
   return index < 0 ? index + size : index;
 }
@@ -137,14 +138,14 @@ int64_t wrap_index(int64_t index, int64_t size, int64_t dim, const char* op) {
 DimVector index_shape(IntList a, IntList b, const char* op) {
   for (size_t i = 1; i <= std::min(a.size(), b.size()); ++i) {
     const int64_t x = a[a.size() - i], y = b[b.size() - i];
-    FACULA_CHECK(x == y || x == 1 || y == 1, Index, op, "(): the indices have shapes ", shape_string(a), " and ",
+    FACULA_CHECK(x == y || x == 1 || y == 1, Index, Operator{op}, "the indices have shapes ", shape_string(a), " and ",
                  shape_string(b), ", which do not broadcast");
   }
   return broadcast_shapes(a, b, op);
 }
 
 IndexLayout index_layout(IntList table, TensorList indices, const char* op) {
-  FACULA_CHECK(indices.size() <= table.size(), Index, op, "(): ", indices.size(), " indices for a tensor of ",
+  FACULA_CHECK(indices.size() <= table.size(), Index, Operator{op}, indices.size(), " indices for a tensor of ",
                table.size(), " dims");
   IndexLayout layout;
   DimVector shape;

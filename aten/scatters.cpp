@@ -66,31 +66,32 @@ namespace facula::shape {
 
 Meta select_scattered(const Tensor& self, const Tensor& src, int64_t dim, int64_t index) {
   const Tensor part = any::select(self, dim, index);
-  FACULA_CHECK(src.sizes() == part.sizes(), Runtime, "select_scatter(): src must be ", shape_string(part.sizes()),
-               ", not ", shape_string(src.sizes()));
+  FACULA_CHECK(src.sizes() == part.sizes(), Shape, Operator{"select_scatter"}, Argument{"src"}, " must be ",
+               shape_string(part.sizes()), ", not ", shape_string(src.sizes()));
   return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 Meta slice_scattered(const Tensor& self, const Tensor& src, int64_t dim, std::optional<int64_t> start,
                      std::optional<int64_t> end, int64_t step) {
   const Tensor part = any::slice(self, dim, start, end, step);
-  FACULA_CHECK(src.sizes() == part.sizes(), Runtime, "slice_scatter(): src must be ", shape_string(part.sizes()),
-               ", not ", shape_string(src.sizes()));
+  FACULA_CHECK(src.sizes() == part.sizes(), Shape, Operator{"slice_scatter"}, Argument{"src"}, " must be ",
+               shape_string(part.sizes()), ", not ", shape_string(src.sizes()));
   return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 Meta diagonal_scattered(const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1, int64_t dim2) {
   const Tensor part = any::diagonal(self, offset, dim1, dim2);
-  FACULA_CHECK(src.sizes() == part.sizes(), Runtime, "diagonal_scatter(): src must be ", shape_string(part.sizes()),
-               ", not ", shape_string(src.sizes()));
+  FACULA_CHECK(src.sizes() == part.sizes(), Shape, Operator{"diagonal_scatter"}, Argument{"src"}, " must be ",
+               shape_string(part.sizes()), ", not ", shape_string(src.sizes()));
   return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 // The layout of self stays, for it is what the strides are about.
 Meta as_strided_scattered(const Tensor& self, const Tensor& src, IntList size, IntList stride) {
-  FACULA_CHECK(size.size() == stride.size(), Value, "as_strided_scatter(): ", size.size(), " sizes but ", stride.size(),
-               " strides");
-  FACULA_CHECK(src.sizes() == size, Runtime, "as_strided_scatter(): src must be ", shape_string(size), ", not ",
-               shape_string(src.sizes()));
+  FACULA_CHECK(size.size() == stride.size(), Value, Operator{"as_strided_scatter"}, size.size(), " sizes but ",
+               stride.size(), " strides");
+  FACULA_CHECK(src.sizes() == size, Shape, Operator{"as_strided_scatter"}, Argument{"src"}, " must be ",
+               shape_string(size), ", not ", shape_string(src.sizes()));
   FACULA_CHECK(is_non_overlapping_and_dense(self.sizes(), self.strides()) && self.offset() == 0, Runtime,
-               "as_strided_scatter(): self must be dense and start at its storage; clone() it first");
+               Operator{"as_strided_scatter"}, Argument{"self"},
+               " must be dense and start at its storage; clone() it first");
   return {DimVector(self.sizes()), self.dtype(), self.device(), DimVector(self.strides())};
 }
 Meta of_size(const Tensor& grad, IntList sizes) { return {DimVector(sizes), grad.dtype(), grad.device(), {}}; }

@@ -12,7 +12,7 @@ Tensor view(const Tensor& self, IntList size) {
   const DimVector sizes = resolve_shape(size, self.numel(), "view");
   if (self.is_contiguous()) return alias(self, sizes, contiguous_strides(sizes), self.offset());
   const std::optional<DimVector> strides = view_strides(self.sizes(), self.strides(), sizes);
-  FACULA_CHECK(strides, Runtime, "view(): a tensor of shape ", shape_string(self.sizes()), " and strides ",
+  FACULA_CHECK(strides, Shape, Operator{"view"}, "a tensor of shape ", shape_string(self.sizes()), " and strides ",
                shape_string(self.strides()), " cannot be seen as ", shape_string(sizes),
                " without a copy; use reshape()");
   return alias(self, sizes, *strides, self.offset());
@@ -40,15 +40,15 @@ Tensor view_dtype(const Tensor& self, ScalarType dtype) {
   DimVector sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.offset();
   if (from != to) {
-    FACULA_CHECK(self.dim() > 0, Runtime, "view(): a 0-d tensor of ", dtype_name(self.dtype()), " cannot be seen as ",
-                 dtype_name(dtype), ", whose elements have another size");
-    FACULA_CHECK(strides.back() == 1 || sizes.back() == 1, Runtime, "view(): the last dim of a tensor seen as ",
+    FACULA_CHECK(self.dim() > 0, Dtype, Operator{"view"}, "a 0-d tensor of ", dtype_name(self.dtype()),
+                 " cannot be seen as ", dtype_name(dtype), ", whose elements have another size");
+    FACULA_CHECK(strides.back() == 1 || sizes.back() == 1, Dtype, Operator{"view"}, "the last dim of a tensor seen as ",
                  dtype_name(dtype), " must have stride 1, not ", strides.back());
     const bool wider = to > from;
     const int64_t ratio = wider ? to / from : from / to;
     const auto scale = [&](int64_t v, const char* what) {
       if (!wider) return checked_mul(v, ratio);
-      FACULA_CHECK(v % ratio == 0, Runtime, "view(): the ", what, " (", v, ") must be a multiple of ", ratio,
+      FACULA_CHECK(v % ratio == 0, Dtype, Operator{"view"}, "the ", what, " (", v, ") must be a multiple of ", ratio,
                    " to see ", dtype_name(self.dtype()), " as ", dtype_name(dtype));
       return v / ratio;
     };
@@ -61,7 +61,8 @@ Tensor view_dtype(const Tensor& self, ScalarType dtype) {
 }
 
 Tensor view_as_real(const Tensor& self) {
-  FACULA_CHECK(self.is_complex(), Runtime, "view_as_real(): self must be complex, not ", dtype_name(self.dtype()));
+  FACULA_CHECK(self.is_complex(), Dtype, Operator{"view_as_real"}, Argument{"self"}, " must be complex, not ",
+               dtype_name(self.dtype()));
   DimVector sizes(self.sizes()), strides(self.strides());
   for (int64_t& s : strides) s = checked_mul(s, 2);
   sizes.push_back(2);
@@ -71,23 +72,24 @@ Tensor view_as_real(const Tensor& self) {
 }
 
 Tensor view_as_complex(const Tensor& self) {
-  FACULA_CHECK(self.dtype() == ScalarType::Float32 || self.dtype() == ScalarType::Float64, Runtime,
-               "view_as_complex(): self must be float32 or float64, not ", dtype_name(self.dtype()));
-  FACULA_CHECK(self.dim() > 0 && self.sizes().back() == 2, Runtime,
-               "view_as_complex(): the last dim must have size 2 (real and imaginary part); self is ",
-               shape_string(self.sizes()));
+  FACULA_CHECK(self.dtype() == ScalarType::Float32 || self.dtype() == ScalarType::Float64, Dtype,
+               Operator{"view_as_complex"}, Argument{"self"}, " must be float32 or float64, not ",
+               dtype_name(self.dtype()));
+  FACULA_CHECK(self.dim() > 0 && self.sizes().back() == 2, Shape, Operator{"view_as_complex"},
+               "the last dim must have size 2 (real and imaginary part); self is ", shape_string(self.sizes()));
   DimVector sizes(self.sizes()), strides(self.strides());
-  FACULA_CHECK(strides.back() == 1, Runtime, "view_as_complex(): the last dim must have stride 1, not ", strides.back(),
-               "; call contiguous() first");
+  FACULA_CHECK(strides.back() == 1, Shape, Operator{"view_as_complex"}, "the last dim must have stride 1, not ",
+               strides.back(), "; call contiguous() first");
   sizes.pop_back();
   strides.pop_back();
   for (size_t i = 0; i < strides.size(); ++i) {
-    FACULA_CHECK(strides[i] % 2 == 0 || sizes[i] == 1, Runtime, "view_as_complex(): strides must be even, those of ",
-                 "self are ", shape_string(self.strides()), "; call contiguous() first");
+    FACULA_CHECK(strides[i] % 2 == 0 || sizes[i] == 1, Shape, Operator{"view_as_complex"},
+                 "strides must be even, those of ", "self are ", shape_string(self.strides()),
+                 "; call contiguous() first");
     strides[i] /= 2;
   }
-  FACULA_CHECK(self.offset() % 2 == 0, Runtime,
-               "view_as_complex(): the storage offset must be even; call contiguous() and clone() first");
+  FACULA_CHECK(self.offset() % 2 == 0, Runtime, Operator{"view_as_complex"},
+               "the storage offset must be even; call contiguous() and clone() first");
   return retyped(self, to_complex(self.dtype()), std::move(sizes), std::move(strides), self.offset() / 2, true);
 }
 
@@ -95,18 +97,18 @@ Tensor detach(const Tensor& self) { return ::facula::detach(self); }
 
 Tensor expand(const Tensor& self, IntList size) {
   const size_t ndim = size.size(), own = self.sizes().size();
-  FACULA_CHECK(ndim >= own, Runtime, "expand(): ", shape_string(size), " has fewer dims than self, which is ",
+  FACULA_CHECK(ndim >= own, Shape, Operator{"expand"}, shape_string(size), " has fewer dims than self, which is ",
                shape_string(self.sizes()));
   DimVector sizes(size), strides(ndim, 0);
   for (size_t i = 0; i < ndim; ++i) {
     if (i < ndim - own) {
-      FACULA_CHECK(sizes[i] >= 0, Runtime, "expand(): a new dim needs a size; dim ", i, " of ", shape_string(size),
-                   " is ", sizes[i]);
+      FACULA_CHECK(sizes[i] >= 0, Shape, Operator{"expand"}, "a new dim needs a size; dim ", i, " of ",
+                   shape_string(size), " is ", sizes[i]);
       continue;
     }
     const int64_t have = self.sizes()[i - (ndim - own)];
     if (sizes[i] == -1) sizes[i] = have;
-    FACULA_CHECK(sizes[i] == have || (have == 1 && sizes[i] >= 0), Runtime, "expand(): dim ", i, " of self, ",
+    FACULA_CHECK(sizes[i] == have || (have == 1 && sizes[i] >= 0), Shape, Operator{"expand"}, "dim ", i, " of self, ",
                  shape_string(self.sizes()), ", has size ", have, " and cannot become ", sizes[i], " as in ",
                  shape_string(size), "; only dims of size 1 expand");
     if (sizes[i] == have) strides[i] = self.strides()[i - (ndim - own)];
@@ -115,8 +117,8 @@ Tensor expand(const Tensor& self, IntList size) {
 }
 
 Tensor permute(const Tensor& self, IntList dims) {
-  FACULA_CHECK(dims.size() == self.sizes().size(), Runtime, "permute(): ", dims.size(), " dims are given, self has ",
-               self.dim());
+  FACULA_CHECK(dims.size() == self.sizes().size(), Shape, Operator{"permute"}, dims.size(),
+               " dims are given, self has ", self.dim());
   const DimVector order = wrap_dims(dims, self.dim(), "permute");
   DimVector sizes(order.size()), strides(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -138,7 +140,7 @@ Tensor transpose(const Tensor& self, int64_t dim0, int64_t dim1) {
 }
 
 Tensor t(const Tensor& self) {
-  FACULA_CHECK(self.dim() <= 2, Runtime, "t(): self must have at most 2 dims, not ", self.dim(),
+  FACULA_CHECK(self.dim() <= 2, Shape, Operator{"t"}, Argument{"self"}, " must have at most 2 dims, not ", self.dim(),
                "; use transpose() or permute()");
   const IntList sizes = self.sizes(), strides = self.strides();
   return self.dim() == 2 ? alias(self, {sizes[1], sizes[0]}, {strides[1], strides[0]}, self.offset())
@@ -193,7 +195,7 @@ int64_t place_at(const Tensor& self, int64_t index, int64_t stride) {
 }  // namespace
 
 Tensor select(const Tensor& self, int64_t dim, int64_t index) {
-  FACULA_CHECK(self.dim() > 0, Index, "select(): a 0-d tensor has no dim to select from");
+  FACULA_CHECK(self.dim() > 0, Index, Operator{"select"}, "a 0-d tensor has no dim to select from");
   dim = wrap_dim(dim, self.dim(), "select");
   const size_t d = static_cast<size_t>(dim);
   index = wrap_index(index, self.sizes()[d], dim, "select");
@@ -205,7 +207,7 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
 }
 
 Tensor slice(const Tensor& self, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
-  FACULA_CHECK(self.dim() > 0, Index, "slice(): a 0-d tensor cannot be sliced");
+  FACULA_CHECK(self.dim() > 0, Index, Operator{"slice"}, "a 0-d tensor cannot be sliced");
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "slice"));
   DimVector sizes(self.sizes()), strides(self.strides());
   const Span s = resolve_slice(sizes[d], start, end, step, "slice");
@@ -222,8 +224,8 @@ Tensor as_strided(const Tensor& self, IntList size, IntList stride, std::optiona
 Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
   const size_t a = static_cast<size_t>(wrap_dim(dim1, self.dim(), "diagonal"));
   const size_t b = static_cast<size_t>(wrap_dim(dim2, self.dim(), "diagonal"));
-  FACULA_CHECK(a != b && self.dim() >= 2, Runtime, "diagonal(): dim1 and dim2 must be two dims of self, not ", dim1,
-               " and ", dim2, " of ", shape_string(self.sizes()));
+  FACULA_CHECK(a != b && self.dim() >= 2, Shape, Operator{"diagonal"}, "dim1 and dim2 must be two dims of self, not ",
+               dim1, " and ", dim2, " of ", shape_string(self.sizes()));
   DimVector sizes, strides;
   for (size_t i = 0; i < self.sizes().size(); ++i) {
     if (i == a || i == b) continue;
@@ -245,9 +247,9 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
   const size_t d = static_cast<size_t>(wrap_dim(dimension, self.dim(), "unfold"));
   const bool scalar = sizes.empty();
   const int64_t have = scalar ? 1 : sizes[d], unit = scalar ? 1 : strides[d];
-  FACULA_CHECK(size >= 0 && size <= have, Runtime, "unfold(): size must be from 0 to the size of dim ", d, ", ", have,
-               ", not ", size);
-  FACULA_CHECK(step > 0, Runtime, "unfold(): step must be positive, not ", step);
+  FACULA_CHECK(size >= 0 && size <= have, Shape, Operator{"unfold"}, Argument{"size"},
+               " must be from 0 to the size of dim ", d, ", ", have, ", not ", size);
+  FACULA_CHECK(step > 0, Runtime, Operator{"unfold"}, Argument{"step"}, " must be positive, not ", step);
   const int64_t windows = (have - size) / step + 1;
   if (!scalar) {
     sizes[d] = windows;
@@ -259,19 +261,19 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
 }
 
 std::vector<Tensor> split_with_sizes(const Tensor& self, IntList split_sizes, int64_t dim) {
-  FACULA_CHECK(self.dim() > 0, Runtime, "split_with_sizes(): a 0-d tensor cannot be split");
+  FACULA_CHECK(self.dim() > 0, Shape, Operator{"split_with_sizes"}, "a 0-d tensor cannot be split");
   dim = wrap_dim(dim, self.dim(), "split_with_sizes");
   const size_t d = static_cast<size_t>(dim);
   DimVector sizes(self.sizes());
   const int64_t total = sizes[d], stride = self.strides()[d];
   int64_t start = 0;
   for (const int64_t s : split_sizes) {
-    FACULA_CHECK(s >= 0 && s <= total - start, Runtime, "split_with_sizes(): the sizes ", shape_string(split_sizes),
-                 " must be non-negative and add up to the size of dim ", dim, ", ", total);
+    FACULA_CHECK(s >= 0 && s <= total - start, Shape, Operator{"split_with_sizes"}, "the sizes ",
+                 shape_string(split_sizes), " must be non-negative and add up to the size of dim ", dim, ", ", total);
     start += s;
   }
-  FACULA_CHECK(start == total, Runtime, "split_with_sizes(): the sizes ", shape_string(split_sizes), " add up to ",
-               start, ", dim ", dim, " has size ", total);
+  FACULA_CHECK(start == total, Shape, Operator{"split_with_sizes"}, "the sizes ", shape_string(split_sizes),
+               " add up to ", start, ", dim ", dim, " has size ", total);
   std::vector<Tensor> parts;
   parts.reserve(split_sizes.size());
   start = 0;
@@ -284,7 +286,7 @@ std::vector<Tensor> split_with_sizes(const Tensor& self, IntList split_sizes, in
 }
 
 std::vector<Tensor> unbind(const Tensor& self, int64_t dim) {
-  FACULA_CHECK(self.dim() > 0, Runtime, "unbind(): a 0-d tensor cannot be unbound");
+  FACULA_CHECK(self.dim() > 0, Shape, Operator{"unbind"}, "a 0-d tensor cannot be unbound");
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "unbind"));
   DimVector sizes(self.sizes()), strides(self.strides());
   const int64_t n = sizes[d], stride = strides[d];

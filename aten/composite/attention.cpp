@@ -61,24 +61,24 @@ Tensor weights(const Tensor& s, const Tensor& mask) {
 }
 
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal, bool enable_gqa) {
-  FACULA_CHECK(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2, Runtime, kName, "(): query, key and value must have at ",
-               "least 2 dims, got ", shape_string(q.sizes()), ", ", shape_string(k.sizes()), ", ",
-               shape_string(v.sizes()));
-  FACULA_CHECK(q.is_floating_point() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), Runtime, kName,
-               "(): query, key and value must have one floating-point dtype, got ", dtype_name(q.dtype()), ", ",
+  FACULA_CHECK(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2, Shape, Operator{kName},
+               "query, key and value must have at ", "least 2 dims, got ", shape_string(q.sizes()), ", ",
+               shape_string(k.sizes()), ", ", shape_string(v.sizes()));
+  FACULA_CHECK(q.is_floating_point() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), Dtype, Operator{kName},
+               "query, key and value must have one floating-point dtype, got ", dtype_name(q.dtype()), ", ",
                dtype_name(k.dtype()), ", ", dtype_name(v.dtype()));
-  FACULA_CHECK(q.size(-1) == k.size(-1), Runtime, kName, "(): query ", shape_string(q.sizes()), " and key ",
+  FACULA_CHECK(q.size(-1) == k.size(-1), Shape, Operator{kName}, "query ", shape_string(q.sizes()), " and key ",
                shape_string(k.sizes()), " must have the same last size");
-  FACULA_CHECK(k.size(-2) == v.size(-2), Runtime, kName, "(): key ", shape_string(k.sizes()), " and value ",
+  FACULA_CHECK(k.size(-2) == v.size(-2), Shape, Operator{kName}, "key ", shape_string(k.sizes()), " and value ",
                shape_string(v.sizes()), " must have the same length (second to last size)");
-  FACULA_CHECK(!(mask.defined() && is_causal), Runtime, kName, "(): pass attn_mask or is_causal=True, not both");
-  FACULA_CHECK(!mask.defined() || mask.dtype() == ScalarType::Bool || mask.dtype() == q.dtype(), Runtime, kName,
-               "(): attn_mask must be bool or ", dtype_name(q.dtype()), " like query, it is ",
+  FACULA_CHECK(!(mask.defined() && is_causal), Runtime, Operator{kName}, "pass attn_mask or is_causal=True, not both");
+  FACULA_CHECK(!mask.defined() || mask.dtype() == ScalarType::Bool || mask.dtype() == q.dtype(), Dtype, Operator{kName},
+               Argument{"attn_mask"}, " must be bool or ", dtype_name(q.dtype()), " like query, it is ",
                mask.defined() ? dtype_name(mask.dtype()) : std::string_view());
   if (enable_gqa) {
     FACULA_CHECK(q.dim() >= 3 && k.dim() >= 3 && v.dim() >= 3 && k.size(-3) > 0 && q.size(-3) % k.size(-3) == 0 &&
                      k.size(-3) == v.size(-3),
-                 Runtime, kName, "(): with enable_gqa the heads of query, key and value (third to last size) must ",
+                 Shape, Operator{kName}, "with enable_gqa the heads of query, key and value (third to last size) must ",
                  "agree but for a whole factor, got ", shape_string(q.sizes()), ", ", shape_string(k.sizes()), ", ",
                  shape_string(v.sizes()));
   }
@@ -99,7 +99,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const Tensor& attn_mask, double dropout_p, bool is_causal,
                                     std::optional<double> scale, bool enable_gqa) {
   check(query, key, value, attn_mask, is_causal, enable_gqa);
-  FACULA_CHECK(dropout_p >= 0 && dropout_p <= 1, Value, kName, "(): dropout_p must be in [0, 1], not ", dropout_p);
+  FACULA_CHECK(dropout_p >= 0 && dropout_p <= 1, Value, Operator{kName}, Argument{"dropout_p"},
+               " must be in [0, 1], not ", dropout_p);
   const int64_t features = std::max<int64_t>(1, query.size(-1));  // without features all scores are 0, not 0 * inf
   const double factor = scale.value_or(1.0 / std::sqrt(static_cast<double>(features)));
   const int64_t n = query.dim();

@@ -22,7 +22,7 @@ struct Subscript {
 };
 
 [[noreturn]] void bad(std::string_view equation, const std::string& what) {
-  raise(ErrorKind::Runtime, "einsum(): ", what, " in equation '", equation, "'");
+  raise(ErrorKind::Runtime, Operator{"einsum"}, what, " in equation '", equation, "'");
 }
 
 Subscript parse(std::string_view text, std::string_view equation) {
@@ -192,7 +192,7 @@ Operand contract(Operand a, Operand b, const std::vector<bool>& wanted, const Si
 }  // namespace
 
 Tensor einsum(std::string_view equation, TensorList operands) {
-  FACULA_CHECK(!operands.empty(), Runtime, "einsum(): must provide at least one operand");
+  FACULA_CHECK(!operands.empty(), Runtime, Operator{"einsum"}, "must provide at least one operand");
   const size_t arrow = equation.find("->");
   const std::string_view left = equation.substr(0, arrow);
   std::vector<Subscript> subscripts;
@@ -212,7 +212,7 @@ Tensor einsum(std::string_view equation, TensorList operands) {
       ellipsis_dims = std::max(ellipsis_dims, operands[i].dim() - static_cast<int64_t>(s.labels.size()) + 1);
     }
   }
-  FACULA_CHECK(ellipsis_dims <= 64, Runtime, "einsum(): '...' stands for more than 64 dims");
+  FACULA_CHECK(ellipsis_dims <= 64, Shape, Operator{"einsum"}, "'...' stands for more than 64 dims");
   std::vector<Operand> open_operands;
   Sizes sizes;
   sizes.fill(-1);

@@ -16,9 +16,9 @@ bool is_mask(const Tensor& t) {
 
 void check_mask_shape(const Tensor& mask, const Tensor& self, size_t at, const char* op) {
   for (size_t d = 0; d < mask.sizes().size(); ++d) {
-    FACULA_CHECK(at + d < self.sizes().size() && mask.sizes()[d] == self.sizes()[at + d], Index, op, "(): the mask is ",
-                 shape_string(mask.sizes()), " and does not fit self, ", shape_string(self.sizes()), ", from dim ", at,
-                 " on");
+    FACULA_CHECK(at + d < self.sizes().size() && mask.sizes()[d] == self.sizes()[at + d], Index, Operator{op},
+                 "the mask is ", shape_string(mask.sizes()), " and does not fit self, ", shape_string(self.sizes()),
+                 ", from dim ", at, " on");
   }
 }
 
@@ -31,16 +31,16 @@ std::vector<Tensor> positions(const Tensor& self, TensorList indices, const char
     } else if (is_mask(index)) {
       check_mask_shape(index, self, result.size(), op);
       if (index.dim() == 0) {
-        raise(ErrorKind::Index, op, "(): a 0-d mask needs a new dim in front; index with self[mask]");
+        raise(ErrorKind::Index, Operator{op}, "a 0-d mask needs a new dim in front; index with self[mask]");
       }
       for (Tensor& t : ops::nonzero_tuple(index)) result.push_back(std::move(t));
     } else {
-      FACULA_CHECK(index.dtype() == ScalarType::Int64 || index.dtype() == ScalarType::Int32, Index, op,
-                   "(): tensors used as indices must be int64, int32 or bool, not ", dtype_name(index.dtype()));
+      FACULA_CHECK(index.dtype() == ScalarType::Int64 || index.dtype() == ScalarType::Int32, Index, Operator{op},
+                   "tensors used as indices must be int64, int32 or bool, not ", dtype_name(index.dtype()));
       result.push_back(index);
     }
   }
-  FACULA_CHECK(result.size() <= self.sizes().size(), Index, op, "(): ", result.size(), " indices for a tensor of ",
+  FACULA_CHECK(result.size() <= self.sizes().size(), Index, Operator{op}, result.size(), " indices for a tensor of ",
                self.dim(), " dims");
   // Indices may come from another device, as torch allows for those on the CPU.
   for (Tensor& t : result) {
@@ -80,8 +80,8 @@ Tensor index_put(const Tensor& self, TensorList indices, const Tensor& values, b
 }
 
 const Tensor& put_(const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
-  FACULA_CHECK(index.numel() == source.numel(), Runtime, "put_(): index and source must have as many elements, not ",
-               index.numel(), " and ", source.numel());
+  FACULA_CHECK(index.numel() == source.numel(), Shape, Operator{"put_"},
+               "index and source must have as many elements, not ", index.numel(), " and ", source.numel());
   const int64_t flat[] = {self.numel()};
   const Tensor values = ops::reshape(source, index.sizes());
   if (self.is_contiguous()) {
@@ -176,8 +176,8 @@ Tensor scatter_sum_long(const Tensor& self, int64_t dim, const Tensor& index, co
 }
 
 Tensor scatter_with(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
-  FACULA_CHECK(reduce == "add" || reduce == "multiply", Value, "scatter(): reduce must be 'add' or 'multiply', not '",
-               reduce, "'");
+  FACULA_CHECK(reduce == "add" || reduce == "multiply", Value, Operator{"scatter"}, Argument{"reduce"},
+               " must be 'add' or 'multiply', not '", reduce, "'");
   return reduce == "add" ? ops::scatter_add(self, dim, index, src)
                          : ops::scatter_reduce(self, dim, index, src, "prod", true);
 }
@@ -208,11 +208,12 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
     const int64_t flat[] = {self.numel()}, line[] = {indices.numel()};
     return ops::take_along_dim(ops::reshape(self, IntList(flat, 1)), ops::reshape(indices, IntList(line, 1)), 0);
   }
-  FACULA_CHECK(self.dim() == indices.dim(), Runtime, "take_along_dim(): indices must have as many dims as self, ",
-               self.dim(), ", not ", indices.dim());
+  FACULA_CHECK(self.dim() == indices.dim(), Shape, Operator{"take_along_dim"}, Argument{"indices"},
+               " must have as many dims as self, ", self.dim(), ", not ", indices.dim());
   const int64_t d = wrap_dim(*dim, self.dim(), "take_along_dim");
   FACULA_CHECK(indices.dtype() == ScalarType::Int64 || indices.dtype() == ScalarType::Int32, Index,
-               "take_along_dim(): indices must be int64 or int32, not ", dtype_name(indices.dtype()));
+               Operator{"take_along_dim"}, Argument{"indices"}, " must be int64 or int32, not ",
+               dtype_name(indices.dtype()));
   DimVector a(self.sizes()), b(indices.sizes());
   if (self.dim() > 0) {
     const size_t at = static_cast<size_t>(d);
@@ -231,8 +232,8 @@ Tensor take_along_dim(const Tensor& self, const Tensor& indices, std::optional<i
 }
 
 Tensor masked_select(const Tensor& self, const Tensor& mask) {
-  FACULA_CHECK(mask.dtype() == ScalarType::Bool, Runtime, "masked_select(): mask must be bool, not ",
-               dtype_name(mask.dtype()));
+  FACULA_CHECK(mask.dtype() == ScalarType::Bool, Dtype, Operator{"masked_select"}, Argument{"mask"},
+               " must be bool, not ", dtype_name(mask.dtype()));
   const DimVector sizes = broadcast_shapes(self.sizes(), mask.sizes(), "masked_select");
   const Tensor from = self.sizes() == IntList(sizes) ? self : ops::expand(self, sizes);
   const Tensor where = mask.sizes() == IntList(sizes) ? mask : ops::expand(mask, sizes);
@@ -252,23 +253,22 @@ std::vector<Tensor> nonzero_tuple(const Tensor& self) {
 }
 
 Tensor one_hot(const Tensor& self, int64_t num_classes) {
-  FACULA_CHECK(self.dtype() == ScalarType::Int64, Runtime, "one_hot(): self must be int64, not ",
+  FACULA_CHECK(self.dtype() == ScalarType::Int64, Dtype, Operator{"one_hot"}, Argument{"self"}, " must be int64, not ",
                dtype_name(self.dtype()));
-  FACULA_CHECK(num_classes >= -1 && num_classes != 0, Runtime, "one_hot(): num_classes must be positive, or -1, not ",
-               num_classes);
+  FACULA_CHECK(num_classes >= -1 && num_classes != 0, Runtime, Operator{"one_hot"}, Argument{"num_classes"},
+               " must be positive, or -1, not ", num_classes);
   if (self.numel() == 0) {
-    FACULA_CHECK(num_classes > 0, Runtime, "one_hot(): an empty tensor does not tell num_classes; give it");
+    FACULA_CHECK(num_classes > 0, Runtime, Operator{"one_hot"}, "an empty tensor does not tell num_classes; give it");
   } else if (!self.is_meta()) {
-    FACULA_CHECK(ops::local_scalar(ops::min(self)).to<int64_t>() >= 0, Runtime,
-                 "one_hot(): class numbers must not be negative");
+    FACULA_CHECK(ops::local_scalar(ops::min(self)).to<int64_t>() >= 0, Runtime, Operator{"one_hot"},
+                 "class numbers must not be negative");
     const int64_t largest = ops::local_scalar(ops::max(self)).to<int64_t>();
-    FACULA_CHECK(num_classes == -1 || largest < num_classes, Runtime, "one_hot(): class ", largest,
+    FACULA_CHECK(num_classes == -1 || largest < num_classes, Runtime, Operator{"one_hot"}, "class ", largest,
                  " is out of range for ", num_classes, " classes");
     if (num_classes == -1) num_classes = checked_add(largest, 1);
   }
-  FACULA_CHECK(num_classes > 0, NotImplemented,
-               "one_hot(): num_classes depends on the values, which a meta tensor does "
-               "not have; give it");
+  FACULA_CHECK(num_classes > 0, Values, Operator{"one_hot"},
+               "num_classes depends on the values, which a meta tensor does not have; give it");
   DimVector sizes(self.sizes());
   sizes.push_back(num_classes);
   const Tensor result = ops::zeros(sizes, ScalarType::Int64, self.device());
@@ -276,16 +276,15 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
 }
 
 Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
-  FACULA_CHECK(self.dim() == 1 && is_integral(self.dtype()), Runtime,
-               "bincount(): self must be a vector of integers, not ", shape_string(self.sizes()), " of ",
-               dtype_name(self.dtype()));
-  FACULA_CHECK(!weights.defined() || weights.sizes() == self.sizes(), Runtime,
-               "bincount(): weights must have the shape of self");
+  FACULA_CHECK(self.dim() == 1 && is_integral(self.dtype()), Shape, Operator{"bincount"}, Argument{"self"},
+               " must be a vector of integers, not ", shape_string(self.sizes()), " of ", dtype_name(self.dtype()));
+  FACULA_CHECK(!weights.defined() || weights.sizes() == self.sizes(), Shape, Operator{"bincount"},
+               "weights must have the shape of self");
   int64_t size = minlength;
   const Tensor bins = ops::to_dtype(self, ScalarType::Int64);
   if (bins.numel() > 0) {
-    FACULA_CHECK(ops::local_scalar(ops::min(bins)).to<int64_t>() >= 0, Runtime,
-                 "bincount(): self must not hold negative numbers");
+    FACULA_CHECK(ops::local_scalar(ops::min(bins)).to<int64_t>() >= 0, Runtime, Operator{"bincount"}, Argument{"self"},
+                 " must not hold negative numbers");
     size = std::max(size, checked_add(ops::local_scalar(ops::max(bins)).to<int64_t>(), 1));
   }
   const ScalarType type = !weights.defined()                       ? ScalarType::Int64

@@ -33,7 +33,7 @@ Tensor cat_slices(TensorList tensors, int64_t dim) {
 }
 
 Tensor hstack(TensorList tensors) {
-  FACULA_CHECK(!tensors.empty(), Runtime, "hstack(): at least one tensor is needed");
+  FACULA_CHECK(!tensors.empty(), Shape, Operator{"hstack"}, "at least one tensor is needed");
   const std::vector<Tensor> parts = ops::atleast_1d_list(tensors);
   return ops::cat(parts, parts[0].dim() == 1 ? 0 : 1);
 }
@@ -48,12 +48,12 @@ Tensor column_stack(TensorList tensors) {
 }
 
 Tensor block_diag(TensorList tensors) {
-  FACULA_CHECK(!tensors.empty(), Runtime, "block_diag(): at least one tensor is needed");
+  FACULA_CHECK(!tensors.empty(), Shape, Operator{"block_diag"}, "at least one tensor is needed");
   std::vector<Tensor> rows;
   int64_t width = 0, left = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    FACULA_CHECK(tensors[i].dim() <= 2, Runtime, "block_diag(): tensors[", i, "] must have at most 2 dims, not ",
-                 tensors[i].dim());
+    FACULA_CHECK(tensors[i].dim() <= 2, Shape, Operator{"block_diag"}, "tensors[", i,
+                 "] must have at most 2 dims, not ", tensors[i].dim());
     rows.push_back(ops::atleast_2d(tensors[i]));
     width = checked_add(width, rows.back().sizes()[1]);
   }
@@ -68,13 +68,14 @@ Tensor block_diag(TensorList tensors) {
 }
 
 Tensor repeat(const Tensor& self, IntList repeats) {
-  FACULA_CHECK(static_cast<int64_t>(repeats.size()) >= self.dim(), Runtime, "repeat(): ", repeats.size(),
+  FACULA_CHECK(static_cast<int64_t>(repeats.size()) >= self.dim(), Shape, Operator{"repeat"}, repeats.size(),
                " repeats for a tensor of ", self.dim(), " dims; give one for every dim at least");
   const size_t lead = repeats.size() - self.sizes().size();
   DimVector apart, spread, merged;
   for (size_t d = 0; d < repeats.size(); ++d) {
     const int64_t size = d < lead ? 1 : self.sizes()[d - lead];
-    FACULA_CHECK(repeats[d] >= 0, Runtime, "repeat(): repeats must not be negative: ", shape_string(repeats));
+    FACULA_CHECK(repeats[d] >= 0, Shape, Operator{"repeat"}, Argument{"repeats"},
+                 " must not be negative: ", shape_string(repeats));
     for (const int64_t s : {int64_t{1}, size}) apart.push_back(s);
     for (const int64_t s : {repeats[d], size}) spread.push_back(s);
     merged.push_back(checked_mul(repeats[d], size));
@@ -85,7 +86,8 @@ Tensor repeat(const Tensor& self, IntList repeats) {
 
 Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim,
                          std::optional<int64_t> output_size) {
-  FACULA_CHECK(repeats >= 0, Runtime, "repeat_interleave(): repeats must not be negative, not ", repeats);
+  FACULA_CHECK(repeats >= 0, Runtime, Operator{"repeat_interleave"}, Argument{"repeats"}, " must not be negative, not ",
+               repeats);
   if (!dim) {
     const int64_t flat[] = {self.numel()};
     return ops::repeat_interleave(ops::reshape(self, IntList(flat, 1)), repeats, 0, output_size);
@@ -95,35 +97,35 @@ Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int6
   DimVector spread(source.sizes()), merged(source.sizes());
   spread.insert(spread.begin() + d + 1, repeats);
   merged[static_cast<size_t>(d)] = checked_mul(merged[static_cast<size_t>(d)], repeats);
-  FACULA_CHECK(!output_size || *output_size == merged[static_cast<size_t>(d)], Runtime,
-               "repeat_interleave(): output_size is ", *output_size, ", the repeats add up to ",
+  FACULA_CHECK(!output_size || *output_size == merged[static_cast<size_t>(d)], Runtime, Operator{"repeat_interleave"},
+               Argument{"output_size"}, " is ", *output_size, ", the repeats add up to ",
                merged[static_cast<size_t>(d)]);
   const Tensor wide = ops::expand(ops::unsqueeze(source, d + 1), spread);
   return ops::view(ops::clone(wide, MemoryFormat::Contiguous), merged);
 }
 
 Tensor repeat_interleave_index(const Tensor& repeats, std::optional<int64_t> output_size) {
-  FACULA_CHECK(repeats.dim() == 1, Runtime, "repeat_interleave(): repeats must be a vector, not ",
+  FACULA_CHECK(repeats.dim() == 1, Shape, Operator{"repeat_interleave"}, Argument{"repeats"}, " must be a vector, not ",
                shape_string(repeats.sizes()));
-  FACULA_CHECK(repeats.dtype() == ScalarType::Int64 || repeats.dtype() == ScalarType::Int32, Runtime,
-               "repeat_interleave(): repeats must be int64 or int32, not ", dtype_name(repeats.dtype()));
+  FACULA_CHECK(repeats.dtype() == ScalarType::Int64 || repeats.dtype() == ScalarType::Int32, Dtype,
+               Operator{"repeat_interleave"}, Argument{"repeats"}, " must be int64 or int32, not ",
+               dtype_name(repeats.dtype()));
   const int64_t n = repeats.numel();
   const Tensor counts = ops::to_dtype(repeats, ScalarType::Int64);
   FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(counts)).to<int64_t>() >= 0, Runtime,
-               "repeat_interleave(): repeats must not be negative");
+               Operator{"repeat_interleave"}, Argument{"repeats"}, " must not be negative");
   const Tensor ends = ops::cumsum(counts, 0);
   // A sum of numbers that are not negative is so where it has passed 64 bits.
   FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(ends)).to<int64_t>() >= 0, Value,
-               "repeat_interleave(): the repeats add up to more than 64 bits hold");
+               Operator{"repeat_interleave"}, "the repeats add up to more than 64 bits hold");
   const bool known = n == 0 || !repeats.is_meta();
-  FACULA_CHECK(
-      known || output_size, NotImplemented,
-      "repeat_interleave(): the size depends on the values of repeats, which has none on meta; pass output_size");
+  FACULA_CHECK(known || output_size, Values, Operator{"repeat_interleave"},
+               "the size depends on the values of repeats, which has none on meta; pass output_size");
   const int64_t total = n == 0 ? 0 : known ? ops::local_scalar(ops::select(ends, 0, -1)).to<int64_t>() : *output_size;
-  FACULA_CHECK(!output_size || *output_size == total, Runtime, "repeat_interleave(): output_size is ", *output_size,
-               " and the repeats add up to ", total);
-  FACULA_CHECK(total >= 0 && total < std::numeric_limits<int64_t>::max(), Value,
-               "repeat_interleave(): output_size must not be negative, got ", total);
+  FACULA_CHECK(!output_size || *output_size == total, Runtime, Operator{"repeat_interleave"}, Argument{"output_size"},
+               " is ", *output_size, " and the repeats add up to ", total);
+  FACULA_CHECK(total >= 0 && total < std::numeric_limits<int64_t>::max(), Value, Operator{"repeat_interleave"},
+               Argument{"output_size"}, " must not be negative, got ", total);
   // One step at the end of every run; their running sum is the position.
   const int64_t size[] = {total + 1};
   const Tensor steps = ops::new_zeros(ends, IntList(size, 1));
@@ -140,22 +142,22 @@ Tensor repeat_interleave_each(const Tensor& self, const Tensor& repeats, std::op
   }
   const Tensor source = self.dim() == 0 ? ops::unsqueeze(self, 0) : self;
   const int64_t d = wrap_dim(*dim, source.dim(), "repeat_interleave"), size = source.size(d);
-  FACULA_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == size), Runtime,
-               "repeat_interleave(): repeats must have one element or one for each of the ", size, " entries of dim ",
-               d, ", not ", shape_string(repeats.sizes()));
+  FACULA_CHECK(repeats.dim() <= 1 && (repeats.numel() == 1 || repeats.numel() == size), Shape,
+               Operator{"repeat_interleave"}, Argument{"repeats"}, " must have one element or one for each of the ",
+               size, " entries of dim ", d, ", not ", shape_string(repeats.sizes()));
   const Tensor each = ops::expand(ops::atleast_1d(repeats), IntList(&size, 1));
   return ops::index_select(source, d, ops::repeat_interleave_index(each, output_size));
 }
 
 Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
-  FACULA_CHECK(!shifts.empty(), Runtime, "roll(): shifts must not be empty");
+  FACULA_CHECK(!shifts.empty(), Runtime, Operator{"roll"}, Argument{"shifts"}, " must not be empty");
   if (dims.empty()) {
-    FACULA_CHECK(shifts.size() == 1, Runtime, "roll(): ", shifts.size(), " shifts need as many dims");
+    FACULA_CHECK(shifts.size() == 1, Shape, Operator{"roll"}, shifts.size(), " shifts need as many dims");
     const int64_t flat[] = {self.numel()}, zero = 0;
     return ops::view(ops::contiguous(ops::roll(ops::reshape(self, IntList(flat, 1)), shifts, IntList(&zero, 1))),
                      self.sizes());
   }
-  FACULA_CHECK(shifts.size() == dims.size(), Runtime, "roll(): shifts and dims must have the same length, not ",
+  FACULA_CHECK(shifts.size() == dims.size(), Shape, Operator{"roll"}, "shifts and dims must have the same length, not ",
                shifts.size(), " and ", dims.size());
   Tensor result = self;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -171,7 +173,7 @@ Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
 }
 
 Tensor rot90(const Tensor& self, int64_t k, IntList dims) {
-  FACULA_CHECK(dims.size() == 2 && self.dim() >= 2, Runtime, "rot90(): two dims of self are needed, not ",
+  FACULA_CHECK(dims.size() == 2 && self.dim() >= 2, Shape, Operator{"rot90"}, "two dims of self are needed, not ",
                shape_string(dims));
   const DimVector plane = wrap_dims(dims, self.dim(), "rot90");
   const IntList first(plane.data(), 1), second(plane.data() + 1, 1);
@@ -189,7 +191,8 @@ Tensor rot90(const Tensor& self, int64_t k, IntList dims) {
 
 Tensor cartesian_prod(TensorList tensors) {
   for (const Tensor& t : tensors) {
-    FACULA_CHECK(t.dim() == 1, Runtime, "cartesian_prod(): tensors must be vectors, not ", shape_string(t.sizes()));
+    FACULA_CHECK(t.dim() == 1, Shape, Operator{"cartesian_prod"}, Argument{"tensors"}, " must be vectors, not ",
+                 shape_string(t.sizes()));
   }
   if (tensors.size() == 1) return tensors[0];
   std::vector<Tensor> grids = ops::meshgrid(tensors, "ij");
@@ -208,7 +211,7 @@ int64_t choices(int64_t n, int64_t k) {
   k = std::min(k, n - k);
   for (int64_t i = 1; i <= k; ++i) {  // at least doubles in each step
     count = count * (n - k + i) / i;
-    FACULA_CHECK(count <= std::numeric_limits<int64_t>::max(), Value, "combinations(): there are more of ", n,
+    FACULA_CHECK(count <= std::numeric_limits<int64_t>::max(), Value, Operator{"combinations"}, "there are more of ", n,
                  " things than can be counted");
   }
   return static_cast<int64_t>(count);
@@ -217,7 +220,8 @@ int64_t choices(int64_t n, int64_t k) {
 }  // namespace
 
 Tensor combinations(const Tensor& self, int64_t r, bool with_replacement) {
-  FACULA_CHECK(self.dim() == 1, Runtime, "combinations(): self must be a vector, not ", shape_string(self.sizes()));
+  FACULA_CHECK(self.dim() == 1, Shape, Operator{"combinations"}, Argument{"self"}, " must be a vector, not ",
+               shape_string(self.sizes()));
   const int64_t n = self.numel();
   if (r == 0) {
     const int64_t none = 0;

@@ -23,12 +23,13 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
                      int64_t ignore_index, std::optional<bool> reduce, std::string_view reduction,
                      double label_smoothing) {
   const std::string_view word = word_of(reduction, size_average, reduce);
-  FACULA_CHECK(word == "none" || word == "mean" || word == "sum", Value, "cross_entropy(): reduction must be 'none', ",
-               "'mean' or 'sum', not '", word, "'");
-  FACULA_CHECK(input.dim() >= 1, Runtime, "cross_entropy(): input is 0-d, expected (C,), (N, C) or (N, C, ...)");
+  FACULA_CHECK(word == "none" || word == "mean" || word == "sum", Value, Operator{"cross_entropy"},
+               Argument{"reduction"}, " must be 'none', ", "'mean' or 'sum', not '", word, "'");
+  FACULA_CHECK(input.dim() >= 1, Shape, Operator{"cross_entropy"}, Argument{"input"},
+               " is 0-d, expected (C,), (N, C) or (N, C, ...)");
   const int64_t dim = input.dim() == 1 ? 0 : 1, classes = input.size(dim);
-  FACULA_CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == classes), Runtime,
-               "cross_entropy(): weight must have one value for each of the ", classes, " classes, it is ",
+  FACULA_CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == classes), Shape, Operator{"cross_entropy"},
+               Argument{"weight"}, " must have one value for each of the ", classes, " classes, it is ",
                weight.defined() ? shape_string(weight.sizes()) : std::string());
   if (label_smoothing == 0 && input.dim() == 2 && target.dim() == 1 && input.is_floating_point() &&
       is_integral(target.dtype())) {
@@ -45,9 +46,11 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
   };
   const auto number = [](double v) { return wrapped_number(v); };
   if (input.sizes() == target.sizes()) {  // probabilities
-    FACULA_CHECK(target.is_floating_point(), Runtime, "cross_entropy(): target of input's shape holds probabilities ",
-                 "and must have a floating-point dtype, it is ", dtype_name(target.dtype()));
-    FACULA_CHECK(ignore_index < 0, Runtime, "cross_entropy(): ignore_index does not go with target probabilities");
+    FACULA_CHECK(target.is_floating_point(), Dtype, Operator{"cross_entropy"},
+                 "target of input's shape holds probabilities ", "and must have a floating-point dtype, it is ",
+                 dtype_name(target.dtype()));
+    FACULA_CHECK(ignore_index < 0, Runtime, Operator{"cross_entropy"},
+                 "ignore_index does not go with target probabilities");
     Tensor t = target;
     if (label_smoothing > 0) {
       t = ops::add(ops::mul(t, number(1 - label_smoothing)), number(label_smoothing / static_cast<double>(classes)));

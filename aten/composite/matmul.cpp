@@ -15,17 +15,18 @@ DimVector joined(IntList a, std::initializer_list<int64_t> b) {
 }
 
 [[noreturn]] void mismatch(const Tensor& self, const Tensor& other) {
-  raise(ErrorKind::Runtime, "matmul(): self ", shape_string(self.sizes()), " and other ", shape_string(other.sizes()),
-        " cannot be multiplied: the last size of self is ", self.size(-1), ", it must equal the ",
-        other.dim() == 1 ? "size" : "second to last size", " of other, ", other.size(other.dim() == 1 ? 0 : -2));
+  raise(ErrorKind::Shape, Operator{"matmul"}, "self ", shape_string(self.sizes()), " and other ",
+        shape_string(other.sizes()), " cannot be multiplied: the last size of self is ", self.size(-1),
+        ", it must equal the ", other.dim() == 1 ? "size" : "second to last size", " of other, ",
+        other.size(other.dim() == 1 ? 0 : -2));
 }
 
 }  // namespace
 
 Tensor matmul(const Tensor& self, const Tensor& other) {
-  FACULA_CHECK(self.dim() >= 1 && other.dim() >= 1, Runtime,
-               "matmul(): both arguments must have at least 1 dim, self is ", self.dim(), "-d and other is ",
-               other.dim(), "-d; use `*` to scale");
+  FACULA_CHECK(self.dim() >= 1 && other.dim() >= 1, Shape, Operator{"matmul"},
+               "both arguments must have at least 1 dim, self is ", self.dim(), "-d and other is ", other.dim(),
+               "-d; use `*` to scale");
   if (self.size(-1) != other.size(other.dim() == 1 ? 0 : -2)) mismatch(self, other);
   const int64_t a = self.dim(), b = other.dim();
   if (a == 1 && b == 1) return ops::dot(self, other);
@@ -76,15 +77,16 @@ Tensor kron(const Tensor& self, const Tensor& other) {
 }
 
 Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, IntList dims_other) {
-  FACULA_CHECK(dims_self.size() == dims_other.size(), Runtime, "tensordot(): dims_self and dims_other must have the ",
-               "same length, got ", dims_self.size(), " and ", dims_other.size());
+  FACULA_CHECK(dims_self.size() == dims_other.size(), Shape, Operator{"tensordot"},
+               "dims_self and dims_other must have the ", "same length, got ", dims_self.size(), " and ",
+               dims_other.size());
   const auto split = [](const Tensor& t, IntList dims, const char* name) {
     DimVector summed, kept;
     std::vector<bool> seen(static_cast<size_t>(t.dim()), false);
     for (const int64_t dim : dims) {
-      FACULA_CHECK(t.dim() > 0, Runtime, "tensordot(): ", name, " names a dim of a 0-d tensor");
+      FACULA_CHECK(t.dim() > 0, Shape, Operator{"tensordot"}, name, " names a dim of a 0-d tensor");
       const int64_t d = wrap_dim(dim, t.dim(), "tensordot");
-      FACULA_CHECK(!seen[static_cast<size_t>(d)], Runtime, "tensordot(): dim ", d, " appears twice in ", name);
+      FACULA_CHECK(!seen[static_cast<size_t>(d)], Shape, Operator{"tensordot"}, "dim ", d, " appears twice in ", name);
       seen[static_cast<size_t>(d)] = true;
       summed.push_back(d);
     }
@@ -99,8 +101,9 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
   int64_t inner = 1, rows = 1, cols = 1;
   for (size_t i = 0; i < sum_a.size(); ++i) {
     const int64_t na = self.size(sum_a[i]), nb = other.size(sum_b[i]);
-    FACULA_CHECK(na == nb || na == 1 || nb == 1, Runtime, "tensordot(): contracted dims need to match, but size ", na,
-                 " of dim ", dims_self[i], " of self does not match size ", nb, " of dim ", dims_other[i], " of other");
+    FACULA_CHECK(na == nb || na == 1 || nb == 1, Shape, Operator{"tensordot"},
+                 "contracted dims need to match, but size ", na, " of dim ", dims_self[i],
+                 " of self does not match size ", nb, " of dim ", dims_other[i], " of other");
     if (na == 1 && nb != 1) b = ops::sum(b, IntList{sum_b[i]}, true);
     if (nb == 1 && na != 1) a = ops::sum(a, IntList{sum_a[i]}, true);
     inner *= std::min(na, nb);
@@ -133,15 +136,16 @@ Tensor chain_product(const std::vector<Tensor>& tensors, const std::vector<std::
 
 Tensor multiply_chain(TensorList list, const char* op, bool vectors) {
   const size_t n = list.size();
-  FACULA_CHECK(n >= (vectors ? 2u : 1u), Runtime, op, "(): expected at least ", vectors ? 2 : 1, " tensors, got ", n);
+  FACULA_CHECK(n >= (vectors ? 2u : 1u), Shape, Operator{op}, "expected at least ", vectors ? 2 : 1, " tensors, got ",
+               n);
   std::vector<Tensor> tensors(list.begin(), list.end());
   const bool first = vectors && tensors[0].dim() == 1, last = vectors && tensors[n - 1].dim() == 1;
   if (first) tensors[0] = ops::unsqueeze(tensors[0], 0);
   if (last) tensors[n - 1] = ops::unsqueeze(tensors[n - 1], 1);
   for (size_t i = 0; i < n; ++i) {
-    FACULA_CHECK(tensors[i].dim() == 2, Runtime, op, "(): tensor ", i, " is ", shape_string(list[i].sizes()),
+    FACULA_CHECK(tensors[i].dim() == 2, Shape, Operator{op}, "tensor ", i, " is ", shape_string(list[i].sizes()),
                  ", expected a matrix", vectors && (i == 0 || i + 1 == n) ? " or a vector" : "");
-    FACULA_CHECK(i == 0 || tensors[i - 1].size(1) == tensors[i].size(0), Runtime, op, "(): tensors ", i - 1, " ",
+    FACULA_CHECK(i == 0 || tensors[i - 1].size(1) == tensors[i].size(0), Shape, Operator{op}, "tensors ", i - 1, " ",
                  shape_string(list[i == 0 ? 0 : i - 1].sizes()), " and ", i, " ", shape_string(list[i].sizes()),
                  " cannot be multiplied");
   }

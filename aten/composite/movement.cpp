@@ -11,7 +11,8 @@ namespace facula::composite {
 
 Tensor contiguous(const Tensor& self, std::optional<MemoryFormat> memory_format) {
   const MemoryFormat format = memory_format.value_or(MemoryFormat::Contiguous);
-  FACULA_CHECK(format != MemoryFormat::Preserve, Runtime, "contiguous(): preserve_format is no layout to give");
+  FACULA_CHECK(format != MemoryFormat::Preserve, Runtime, Operator{"contiguous"},
+               "preserve_format is no layout to give");
   return has_format(self, format) ? self : ops::clone(self, format);
 }
 
@@ -56,7 +57,8 @@ Tensor reshape(const Tensor& self, IntList shape) {
 Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
   const size_t first = static_cast<size_t>(wrap_dim(start_dim, self.dim(), "flatten"));
   const size_t last = static_cast<size_t>(wrap_dim(end_dim, self.dim(), "flatten"));
-  FACULA_CHECK(first <= last, Runtime, "flatten(): start_dim ", start_dim, " must not come after end_dim ", end_dim);
+  FACULA_CHECK(first <= last, Runtime, Operator{"flatten"}, "start_dim ", start_dim, " must not come after end_dim ",
+               end_dim);
   const int64_t one = 1;
   if (self.dim() == 0) return ops::reshape(self, IntList(&one, 1));
   if (first == last) return self;
@@ -67,8 +69,8 @@ Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
 }
 
 Tensor unflatten(const Tensor& self, int64_t dim, IntList sizes) {
-  FACULA_CHECK(!sizes.empty(), Runtime, "unflatten(): sizes must not be empty");
-  FACULA_CHECK(self.dim() > 0, Runtime, "unflatten(): a 0-d tensor has no dim to unflatten");
+  FACULA_CHECK(!sizes.empty(), Shape, Operator{"unflatten"}, "sizes must not be empty");
+  FACULA_CHECK(self.dim() > 0, Shape, Operator{"unflatten"}, "a 0-d tensor has no dim to unflatten");
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), "unflatten"));
   const DimVector parts = resolve_shape(sizes, self.sizes()[d], "unflatten");
   DimVector shape(self.sizes().begin(), self.sizes().begin() + d);
@@ -88,10 +90,8 @@ std::vector<Tensor> broadcast_tensors(TensorList tensors) {
 }
 
 Tensor movedim(const Tensor& self, IntList source, IntList destination) {
-  FACULA_CHECK(source.size() == destination.size(), Runtime,
-               "movedim(): source and destination must have the same "
-               "length, not ",
-               source.size(), " and ", destination.size());
+  FACULA_CHECK(source.size() == destination.size(), Shape, Operator{"movedim"},
+               "source and destination must have the same length, not ", source.size(), " and ", destination.size());
   const DimVector from = wrap_dims(source, self.dim(), "movedim"), to = wrap_dims(destination, self.dim(), "movedim");
   DimVector order(self.sizes().size(), -1);
   if (order.empty()) return ops::permute(self, order);
@@ -106,14 +106,14 @@ Tensor movedim(const Tensor& self, IntList source, IntList destination) {
 }
 
 Tensor narrow(const Tensor& self, int64_t dim, int64_t start, int64_t length) {
-  FACULA_CHECK(self.dim() > 0, Runtime, "narrow(): a 0-d tensor cannot be narrowed");
-  FACULA_CHECK(length >= 0, Runtime, "narrow(): length must not be negative, not ", length);
+  FACULA_CHECK(self.dim() > 0, Shape, Operator{"narrow"}, "a 0-d tensor cannot be narrowed");
+  FACULA_CHECK(length >= 0, Runtime, Operator{"narrow"}, Argument{"length"}, " must not be negative, not ", length);
   const int64_t size = self.size(wrap_dim(dim, self.dim(), "narrow"));
-  FACULA_CHECK(start >= -size && start <= size, Index, "narrow(): start ", start, " is out of range for dim ", dim,
-               " of size ", size);
+  FACULA_CHECK(start >= -size && start <= size, Index, Operator{"narrow"}, "start ", start, " is out of range for dim ",
+               dim, " of size ", size);
   if (start < 0) start += size;
-  FACULA_CHECK(length <= size - start, Runtime, "narrow(): ", length, " entries from ", start, " on leave dim ", dim,
-               " of size ", size);
+  FACULA_CHECK(length <= size - start, Shape, Operator{"narrow"}, length, " entries from ", start, " on leave dim ",
+               dim, " of size ", size);
   return ops::slice(self, dim, start, start + length, 1);
 }
 
@@ -123,7 +123,7 @@ namespace {
 constexpr int64_t kMostPieces = int64_t{1} << 20;
 
 int64_t splittable(const Tensor& self, int64_t dim, const char* op) {
-  FACULA_CHECK(self.dim() > 0, Runtime, op, "(): a 0-d tensor cannot be split");
+  FACULA_CHECK(self.dim() > 0, Shape, Operator{op}, "a 0-d tensor cannot be split");
   return self.sizes()[static_cast<size_t>(wrap_dim(dim, self.dim(), op))];
 }
 
@@ -139,15 +139,15 @@ std::vector<Tensor> equal_pieces(const Tensor& self, int64_t piece, int64_t size
 
 std::vector<Tensor> split(const Tensor& self, int64_t split_size, int64_t dim) {
   const int64_t size = splittable(self, dim, "split");
-  FACULA_CHECK(split_size >= 0 && (split_size > 0 || size == 0), Runtime, "split(): split_size must be positive, not ",
-               split_size);
+  FACULA_CHECK(split_size >= 0 && (split_size > 0 || size == 0), Runtime, Operator{"split"}, Argument{"split_size"},
+               " must be positive, not ", split_size);
   return equal_pieces(self, std::max<int64_t>(std::min(split_size, size), 1), size, dim, "split");
 }
 
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   const int64_t size = splittable(self, dim, "chunk");
   if (size == 0) {  // every chunk is empty
-    FACULA_CHECK(chunks <= kMostPieces, Runtime, "chunk(): ", chunks, " empty chunks are too many");
+    FACULA_CHECK(chunks <= kMostPieces, Runtime, Operator{"chunk"}, chunks, " empty chunks are too many");
     return ops::split_with_sizes(self, DimVector(static_cast<size_t>(chunks), 0), dim);
   }
   return equal_pieces(self, size / chunks + (size % chunks != 0), size, dim, "chunk");
@@ -155,10 +155,8 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
 
 std::vector<Tensor> tensor_split_sections(const Tensor& self, int64_t sections, int64_t dim) {
   const int64_t size = splittable(self, dim, "tensor_split");
-  FACULA_CHECK(sections > 0 && sections <= kMostPieces, Runtime,
-               "tensor_split(): the number of pieces must be "
-               "from 1 to ",
-               kMostPieces, ", not ", sections);
+  FACULA_CHECK(sections > 0 && sections <= kMostPieces, Runtime, Operator{"tensor_split"},
+               "the number of pieces must be from 1 to ", kMostPieces, ", not ", sections);
   DimVector sizes;
   for (int64_t i = 0; i < sections; ++i) sizes.push_back(size / sections + (i < size % sections));
   return ops::split_with_sizes(self, sizes, dim);
@@ -179,13 +177,15 @@ std::vector<Tensor> tensor_split_indices(const Tensor& self, IntList indices, in
 namespace {
 
 std::vector<Tensor> equal_sections(const Tensor& self, int64_t sections, int64_t dim, int64_t ndim, const char* op) {
-  FACULA_CHECK(self.dim() >= ndim, Runtime, op, "(): self must have at least ", ndim, " dims, not ", self.dim());
-  FACULA_CHECK(sections > 0 && self.size(dim) % sections == 0, Runtime, op, "(): dim ", dim, " of size ",
+  FACULA_CHECK(self.dim() >= ndim, Shape, Operator{op}, Argument{"self"}, " must have at least ", ndim, " dims, not ",
+               self.dim());
+  FACULA_CHECK(sections > 0 && self.size(dim) % sections == 0, Shape, Operator{op}, "dim ", dim, " of size ",
                self.size(dim), " does not split into ", sections, " equal pieces");
   return ops::tensor_split(self, sections, dim);
 }
 std::vector<Tensor> at_indices(const Tensor& self, IntList indices, int64_t dim, int64_t ndim, const char* op) {
-  FACULA_CHECK(self.dim() >= ndim, Runtime, op, "(): self must have at least ", ndim, " dims, not ", self.dim());
+  FACULA_CHECK(self.dim() >= ndim, Shape, Operator{op}, Argument{"self"}, " must have at least ", ndim, " dims, not ",
+               self.dim());
   return ops::tensor_split_indices(self, indices, dim);
 }
 
@@ -213,14 +213,14 @@ std::vector<Tensor> dsplit_indices(const Tensor& self, IntList indices) {
 // ---- diagonals and grids ----
 
 Tensor diag_embed(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
-  FACULA_CHECK(self.dim() > 0, Runtime, "diag_embed(): self must have at least 1 dim");
+  FACULA_CHECK(self.dim() > 0, Shape, Operator{"diag_embed"}, Argument{"self"}, " must have at least 1 dim");
   const int64_t ndim = self.dim() + 1;
   const int64_t a = wrap_dim(dim1, ndim, "diag_embed"), b = wrap_dim(dim2, ndim, "diag_embed");
-  FACULA_CHECK(a != b, Runtime, "diag_embed(): dim1 and dim2 must differ, both are ", a);
+  FACULA_CHECK(a != b, Runtime, Operator{"diag_embed"}, "dim1 and dim2 must differ, both are ", a);
   int64_t n = 0;
   FACULA_CHECK(offset != std::numeric_limits<int64_t>::min() &&
                    !__builtin_add_overflow(self.sizes().back(), offset < 0 ? -offset : offset, &n),
-               Runtime, "diag_embed(): offset ", offset, " is too large");
+               Runtime, Operator{"diag_embed"}, "offset ", offset, " is too large");
   DimVector sizes;
   for (int64_t d = 0, from = 0; d < ndim; ++d)
     sizes.push_back(d == a || d == b ? n : self.sizes()[static_cast<size_t>(from++)]);
@@ -228,19 +228,21 @@ Tensor diag_embed(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2
 }
 
 Tensor diag(const Tensor& self, int64_t diagonal) {
-  FACULA_CHECK(self.dim() == 1 || self.dim() == 2, Runtime, "diag(): self must have 1 or 2 dims, not ", self.dim());
+  FACULA_CHECK(self.dim() == 1 || self.dim() == 2, Shape, Operator{"diag"}, Argument{"self"},
+               " must have 1 or 2 dims, not ", self.dim());
   return self.dim() == 1 ? ops::diag_embed(self, diagonal) : ops::clone(ops::diagonal(self, diagonal), std::nullopt);
 }
 
 std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexing) {
-  FACULA_CHECK(indexing == "ij" || indexing == "xy", Value, "meshgrid(): indexing must be 'ij' or 'xy', not '",
-               indexing, "'");
-  FACULA_CHECK(!tensors.empty(), Runtime, "meshgrid(): at least one tensor is needed");
+  FACULA_CHECK(indexing == "ij" || indexing == "xy", Value, Operator{"meshgrid"}, Argument{"indexing"},
+               " must be 'ij' or 'xy', not '", indexing, "'");
+  FACULA_CHECK(!tensors.empty(), Shape, Operator{"meshgrid"}, "at least one tensor is needed");
   const bool swap = indexing == "xy" && tensors.size() >= 2;
   DimVector sizes;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[swap && i < 2 ? 1 - i : i];
-    FACULA_CHECK(t.dim() <= 1, Runtime, "meshgrid(): tensors must be 1-d or 0-d, not ", shape_string(t.sizes()));
+    FACULA_CHECK(t.dim() <= 1, Shape, Operator{"meshgrid"}, Argument{"tensors"}, " must be 1-d or 0-d, not ",
+                 shape_string(t.sizes()));
     sizes.push_back(t.numel());
   }
   std::vector<Tensor> grids;

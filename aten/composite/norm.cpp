@@ -18,11 +18,11 @@ Tensor batch_norm(const Tensor& input, const Tensor& running_mean, const Tensor&
   if (!training) {
     return std::get<0>(ops::native_batch_norm(input, weight, bias, running_mean, running_var, false, eps));
   }
-  FACULA_CHECK(input.dim() >= 2, Runtime, "batch_norm(): input is ", shape_string(input.sizes()),
+  FACULA_CHECK(input.dim() >= 2, Shape, Operator{"batch_norm"}, Argument{"input"}, " is ", shape_string(input.sizes()),
                ", expected (N, C, ...)");
   const int64_t channels = input.size(1), count = channels == 0 ? 0 : input.numel() / channels;
-  FACULA_CHECK(count != 1, Value, "batch_norm(): expected more than 1 value per channel when training, got input ",
-               shape_string(input.sizes()));
+  FACULA_CHECK(count != 1, Value, Operator{"batch_norm"},
+               "expected more than 1 value per channel when training, got input ", shape_string(input.sizes()));
   auto [out, mean, var] = ops::native_batch_norm(input, weight, bias, running_mean, running_var, true, eps);
   if (count > 0 && (running_mean.defined() || running_var.defined())) {
     GradMode off(false);

@@ -111,7 +111,7 @@ Tensor sum_to_size(const Tensor& self, IntList size) {
       fits = wanted == self.size(d);
     }
   }
-  FACULA_CHECK(fits, Runtime, "sum_to_size(): size ", shape_string(size), " does not broadcast to self ",
+  FACULA_CHECK(fits, Shape, Operator{"sum_to_size"}, "size ", shape_string(size), " does not broadcast to self ",
                shape_string(self.sizes()));
   if (dims.empty()) return self;
   return ops::reshape(ops::sum(self, IntList(dims), true), size);
@@ -120,14 +120,14 @@ Tensor sum_to_size(const Tensor& self, IntList size) {
 Tensor checked_quantiles(const Tensor& q) {
   if (q.is_cpu()) {
     const Tensor inside = ops::logical_and(ops::ge(q, wrapped_number(0)), ops::le(q, wrapped_number(1)));
-    FACULA_CHECK(is_true(ops::all(inside)), Runtime, "quantile(): the elements of q must be in [0, 1]");
+    FACULA_CHECK(is_true(ops::all(inside)), Shape, Operator{"quantile"}, "the elements of q must be in [0, 1]");
   }
   return q;
 }
 
 bool equal(const Tensor& self, const Tensor& other) {
-  FACULA_CHECK(self.device() == other.device(), Runtime, "equal(): self is on ", to_string(self.device()),
-               ", other is on ", to_string(other.device()));
+  FACULA_CHECK(self.device() == other.device(), Device, Operator{"equal"}, Argument{"self"}, " is on ",
+               to_string(self.device()), ", other is on ", to_string(other.device()));
   if (self.sizes() != other.sizes()) return false;
   return is_true(ops::all(ops::eq(self, other)));
 }

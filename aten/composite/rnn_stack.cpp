@@ -48,21 +48,22 @@ Result run_layer(const Network& net, const Tensor& x, IntList sizes, bool revers
 }
 
 void check_states(const Network& net, const Tensor& t, const char* what) {
-  FACULA_CHECK(t.dim() == 3 && t.size(0) == net.layers * net.directions(), Runtime, net.name, "(): ", what, " is ",
-               shape_string(t.sizes()), ", expected (", net.layers * net.directions(), ", batch, hidden)");
+  FACULA_CHECK(t.dim() == 3 && t.size(0) == net.layers * net.directions(), Shape, Operator{net.name}, Argument{what},
+               " is ", shape_string(t.sizes()), ", expected (", net.layers * net.directions(), ", batch, hidden)");
 }
 
 Result run(const Network& net, const Tensor& data, IntList sizes, const Tensor& hx, const Tensor& cx) {
-  FACULA_CHECK(net.layers >= 1, Value, net.name, "(): num_layers must be at least 1, not ", net.layers);
-  FACULA_CHECK(net.layers <= std::ssize(net.params), Value, net.name, "(): expected at least ", net.layers,
+  FACULA_CHECK(net.layers >= 1, Value, Operator{net.name}, Argument{"num_layers"}, " must be at least 1, not ",
+               net.layers);
+  FACULA_CHECK(net.layers <= std::ssize(net.params), Value, Operator{net.name}, "expected at least ", net.layers,
                " parameters, got ", net.params.size());
   check_states(net, hx, "the initial state");
   if (cx.defined()) check_states(net, cx, "the initial cell state");
   const bool projected = cx.defined() && cx.size(2) != hx.size(2);
   const size_t each = 2 + (net.has_biases ? 2 : 0) + (projected ? 1 : 0);
   const auto cells = static_cast<size_t>(net.layers * net.directions());
-  FACULA_CHECK(net.params.size() == each * cells, Value, net.name, "(): expected ", each * cells, " parameters, got ",
-               net.params.size());
+  FACULA_CHECK(net.params.size() == each * cells, Value, Operator{net.name}, "expected ", each * cells,
+               " parameters, got ", net.params.size());
   Tensor x = data;
   std::vector<Tensor> h, c;
   for (int64_t layer = 0; layer < net.layers; ++layer) {
@@ -87,12 +88,12 @@ Result run(const Network& net, const Tensor& data, IntList sizes, const Tensor& 
 
 // A batch of sequences of one length, (T, B, features) or (B, T, features).
 Result run_batch(const Network& net, const Tensor& input, bool batch_first, const Tensor& hx, const Tensor& cx) {
-  FACULA_CHECK(input.dim() == 3, Runtime, net.name, "(): the input is ", shape_string(input.sizes()),
+  FACULA_CHECK(input.dim() == 3, Shape, Operator{net.name}, "the input is ", shape_string(input.sizes()),
                ", expected 3 dims");
   const Tensor x = batch_first ? ops::transpose(input, 0, 1) : input;
   const int64_t times = x.size(0), batch = x.size(1);
-  FACULA_CHECK(times > 0, Runtime, net.name, "(): expected sequence length to be larger than 0");
-  FACULA_CHECK(hx.dim() != 3 || hx.size(1) == batch, Runtime, net.name, "(): the initial state is ",
+  FACULA_CHECK(times > 0, Runtime, Operator{net.name}, "expected sequence length to be larger than 0");
+  FACULA_CHECK(hx.dim() != 3 || hx.size(1) == batch, Shape, Operator{net.name}, "the initial state is ",
                shape_string(hx.sizes()), ", the batch has ", batch, " sequences");
   const DimVector sizes(static_cast<size_t>(times), batch);
   Result r = run(net, ops::reshape(x, IntList{times * batch, x.size(2)}), sizes, hx, cx);
@@ -104,13 +105,13 @@ Result run_batch(const Network& net, const Tensor& input, bool batch_first, cons
 // Packed sequences, (rows, features).
 Result run_packed(const Network& net, const Tensor& data, const Tensor& batch_sizes, const Tensor& hx,
                   const Tensor& cx) {
-  FACULA_CHECK(data.dim() == 2, Runtime, net.name, "(): the data are ", shape_string(data.sizes()),
+  FACULA_CHECK(data.dim() == 2, Shape, Operator{net.name}, "the data are ", shape_string(data.sizes()),
                ", expected 2 dims");
-  FACULA_CHECK(!batch_sizes.is_meta(), NotImplemented, net.name,
-               "(): the work depends on the values of batch_sizes, and there are none on the meta device");
-  FACULA_CHECK(batch_sizes.dim() == 1 && batch_sizes.dtype() == ScalarType::Int64, Runtime, net.name,
-               "(): batch_sizes must be a vector of int64, not ", dtype_name(batch_sizes.dtype()), " of shape ",
-               shape_string(batch_sizes.sizes()));
+  FACULA_CHECK(!batch_sizes.is_meta(), Values, Operator{net.name},
+               "the work depends on the values of batch_sizes, and there are none on the meta device");
+  FACULA_CHECK(batch_sizes.dim() == 1 && batch_sizes.dtype() == ScalarType::Int64, Shape, Operator{net.name},
+               Argument{"batch_sizes"}, " must be a vector of int64, not ", dtype_name(batch_sizes.dtype()),
+               " of shape ", shape_string(batch_sizes.sizes()));
   const Tensor counts = batch_sizes.is_cpu() ? batch_sizes : ops::to_device(batch_sizes, Device{kCPU});
   DimVector sizes;
   for (int64_t t = 0; t < counts.size(0); ++t) sizes.push_back(counts.data<int64_t>()[t * counts.stride(0)]);
@@ -118,8 +119,8 @@ Result run_packed(const Network& net, const Tensor& data, const Tensor& batch_si
 }
 
 std::pair<Tensor, Tensor> pair_of(TensorList hx, const char* name) {
-  FACULA_CHECK(hx.size() == 2, Value, name, "(): hx must hold the initial state and cell state, not ", hx.size(),
-               " tensors");
+  FACULA_CHECK(hx.size() == 2, Value, Operator{name}, Argument{"hx"},
+               " must hold the initial state and cell state, not ", hx.size(), " tensors");
   return {hx[0], hx[1]};
 }
 

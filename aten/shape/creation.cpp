@@ -10,12 +10,12 @@ namespace {
 
 void check_sizes(IntList size, const char* op) {
   for (const int64_t s : size) {
-    FACULA_CHECK(s >= 0, Runtime, op, "(): sizes must not be negative: ", shape_string(size));
+    FACULA_CHECK(s >= 0, Shape, Operator{op}, "sizes must not be negative: ", shape_string(size));
   }
 }
 
 Meta triangle(const Tensor& self, const char* op) {
-  FACULA_CHECK(self.dim() >= 2, Runtime, op, "(): self must have at least 2 dims, not ", self.dim());
+  FACULA_CHECK(self.dim() >= 2, Shape, Operator{op}, Argument{"self"}, " must have at least 2 dims, not ", self.dim());
   return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 
@@ -30,8 +30,8 @@ Meta creation(IntList size, std::optional<ScalarType> dtype, std::optional<Devic
 
 Meta creation_strided(IntList size, IntList stride, std::optional<ScalarType> dtype, std::optional<Device> device) {
   check_sizes(size, "empty_strided");
-  FACULA_CHECK(size.size() == stride.size(), Runtime, "empty_strided(): ", size.size(), " sizes and ", stride.size(),
-               " strides are given");
+  FACULA_CHECK(size.size() == stride.size(), Shape, Operator{"empty_strided"}, size.size(), " sizes and ",
+               stride.size(), " strides are given");
   return {DimVector(size), dtype.value_or(get_default_dtype()), device.value_or(Device{}), DimVector(stride)};
 }
 
@@ -74,27 +74,27 @@ Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::opti
            std::optional<Device> device) {
   const auto integral = [](const Scalar& s) { return s.kind() <= Category::Integral; };
   for (const Scalar* s : {&start, &end, &step}) {
-    FACULA_CHECK(s->kind() != Category::Complex, Type, "arange(): start, end and step must be real");
-    FACULA_CHECK(std::isfinite(s->as_double()), Value, "arange(): start, end and step must be finite, not ",
+    FACULA_CHECK(s->kind() != Category::Complex, Type, Operator{"arange"}, "start, end and step must be real");
+    FACULA_CHECK(std::isfinite(s->as_double()), Value, Operator{"arange"}, "start, end and step must be finite, not ",
                  s->as_double());
   }
-  FACULA_CHECK(!step.equals(0), Runtime, "arange(): step must not be 0");
+  FACULA_CHECK(!step.equals(0), Runtime, Operator{"arange"}, Argument{"step"}, " must not be 0");
   const bool all_integral = integral(start) && integral(end) && integral(step);
   const bool ascending = step.as_double() > 0;
   const double low = start.as_double(), high = end.as_double();
-  FACULA_CHECK(ascending ? high >= low : high <= low, Runtime, "arange(): from ", low, " to ", high, " with step ",
-               step.as_double(), " goes the wrong way");
+  FACULA_CHECK(ascending ? high >= low : high <= low, Runtime, Operator{"arange"}, "from ", low, " to ", high,
+               " with step ", step.as_double(), " goes the wrong way");
   int64_t count;
   if (all_integral) {
     __extension__ typedef __int128 wide;
     const wide by = step.to<int64_t>();
     const wide extent = wide(end.to<int64_t>()) - start.to<int64_t>();
     const wide n = (extent + by - (by > 0 ? 1 : -1)) / by;
-    FACULA_CHECK(n <= std::numeric_limits<int64_t>::max(), Runtime, "arange(): too many elements");
+    FACULA_CHECK(n <= std::numeric_limits<int64_t>::max(), Shape, Operator{"arange"}, "too many elements");
     count = static_cast<int64_t>(n);
   } else {
     const double n = std::ceil((high - low) / step.as_double());
-    FACULA_CHECK(n >= 0 && n < 9.2e18, Runtime, "arange(): ", n, " elements are too many");
+    FACULA_CHECK(n >= 0 && n < 9.2e18, Shape, Operator{"arange"}, n, " elements are too many");
     count = static_cast<int64_t>(n);
   }
   const ScalarType natural = all_integral ? ScalarType::Int64 : get_default_dtype();
@@ -110,11 +110,11 @@ Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::opti
 
 Meta spaced(const Scalar& start, const Scalar& end, int64_t steps, std::optional<ScalarType> dtype,
             std::optional<Device> device) {
-  FACULA_CHECK(steps >= 0, Runtime, "linspace(): steps must not be negative, not ", steps);
+  FACULA_CHECK(steps >= 0, Runtime, Operator{"linspace"}, Argument{"steps"}, " must not be negative, not ", steps);
   const bool complex = start.kind() == Category::Complex || end.kind() == Category::Complex;
   const ScalarType natural = complex ? to_complex(get_default_dtype()) : get_default_dtype();
   const ScalarType chosen = dtype.value_or(natural);
-  FACULA_CHECK(!complex || is_complex(chosen), Runtime, "linspace(): complex ends need a complex dtype, not ",
+  FACULA_CHECK(!complex || is_complex(chosen), Dtype, Operator{"linspace"}, "complex ends need a complex dtype, not ",
                dtype_name(chosen));
   if (steps > 0) check_fits(start, chosen, "linspace");
   if (steps > 1) check_fits(end, chosen, "linspace");
@@ -124,7 +124,7 @@ Meta spaced(const Scalar& start, const Scalar& end, int64_t steps, std::optional
 // As `spaced` for the exponents of `base`.
 Meta powers(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<ScalarType> dtype,
             std::optional<Device> device) {
-  FACULA_CHECK(steps >= 0, Runtime, "logspace(): steps must not be negative, not ", steps);
+  FACULA_CHECK(steps >= 0, Runtime, Operator{"logspace"}, Argument{"steps"}, " must not be negative, not ", steps);
   const Meta plain = spaced(start, end, 0, dtype, device);
   if (is_integral(plain.dtype)) {
     if (steps > 0) check_fits(Scalar(std::pow(base, start.as_double())), plain.dtype, "logspace");
@@ -134,7 +134,7 @@ Meta powers(const Scalar& start, const Scalar& end, int64_t steps, double base, 
 }
 
 Meta identity(int64_t n, std::optional<int64_t> m, std::optional<ScalarType> dtype, std::optional<Device> device) {
-  FACULA_CHECK(n >= 0 && m.value_or(0) >= 0, Runtime, "eye(): n and m must not be negative, not ", n, " and ",
+  FACULA_CHECK(n >= 0 && m.value_or(0) >= 0, Runtime, Operator{"eye"}, "n and m must not be negative, not ", n, " and ",
                m.value_or(n));
   return {{n, m.value_or(n)}, dtype.value_or(get_default_dtype()), device.value_or(Device{}), {}};
 }
@@ -145,8 +145,8 @@ Meta upper_triangle(const Tensor& self) { return triangle(self, "triu"); }
 Meta complex_parts(const Tensor& real, const Tensor& imag) {
   FACULA_CHECK(
       real.dtype() == imag.dtype() && (real.dtype() == ScalarType::Float32 || real.dtype() == ScalarType::Float64),
-      Runtime, "complex(): real and imag must both be float32 or both float64, not ", dtype_name(real.dtype()), " and ",
-      dtype_name(imag.dtype()));
+      Dtype, Operator{"complex"}, "real and imag must both be float32 or both float64, not ", dtype_name(real.dtype()),
+      " and ", dtype_name(imag.dtype()));
   return {broadcast_shapes(real.sizes(), imag.sizes(), "complex"), to_complex(real.dtype()), real.device(), {}};
 }
 
@@ -154,7 +154,7 @@ void broadcasts_to(const Called& called, const Tensor& self, const Tensor& other
   if (other.sizes() == self.sizes()) return;
   bool fits = other.dim() <= self.dim();
   for (int64_t i = 1; fits && i <= other.dim(); ++i) fits = other.size(-i) == 1 || other.size(-i) == self.size(-i);
-  FACULA_CHECK(fits, Runtime, called.op, "(): ", called[1], " is ", shape_string(other.sizes()),
+  FACULA_CHECK(fits, Shape, Operator{called.op}, called[1], " is ", shape_string(other.sizes()),
                ", which does not broadcast to ", called[0], ", ", shape_string(self.sizes()));
 }
 
@@ -165,9 +165,9 @@ void number_fits(const Called& called, const Tensor& self, const Scalar& value) 
 // May `src` be read while `self` is written?
 void copied(const Called& called, const Tensor& self, const Tensor& src) {
   broadcasts_to(called, self, src);
-  FACULA_CHECK(!src.is_meta() || self.is_meta(), NotImplemented, called.op, "(): ", called[1],
+  FACULA_CHECK(!src.is_meta() || self.is_meta(), Values, Operator{called.op}, called[1],
                " is on the meta device and has no values");
-  FACULA_CHECK(overlap_of(self, src) != Overlap::Partial, Runtime, called.op, "(): ", called[0], " and ", called[1],
+  FACULA_CHECK(overlap_of(self, src) != Overlap::Partial, Aliasing, Operator{called.op}, called[0], " and ", called[1],
                " share memory in different places; clone() ", called[1], " first");
 }
 

@@ -9,27 +9,29 @@ namespace {
 Meta same_as(const Tensor& self) { return {DimVector(self.sizes()), self.dtype(), self.device(), {}}; }
 
 void check_index_dtype(const Tensor& index, const char* op, const char* name) {
-  FACULA_CHECK(index.dtype() == ScalarType::Int64 || index.dtype() == ScalarType::Int32, Index, op, "(): ", name,
-               " must be int64 or int32, not ", dtype_name(index.dtype()));
+  FACULA_CHECK(index.dtype() == ScalarType::Int64 || index.dtype() == ScalarType::Int32, Index, Operator{op},
+               Argument{name}, " must be int64 or int32, not ", dtype_name(index.dtype()));
 }
 
 void check_same_dtype(const Tensor& self, const Tensor& other, const char* op, const char* name) {
-  FACULA_CHECK(self.dtype() == other.dtype(), Runtime, op, "(): ", name, " must have the dtype of self, ",
+  FACULA_CHECK(self.dtype() == other.dtype(), Dtype, Operator{op}, Argument{name}, " must have the dtype of self, ",
                dtype_name(self.dtype()), ", not ", dtype_name(other.dtype()));
 }
 
 void check_same_device(const Tensor& self, const Tensor& other, const char* op, const char* name) {
-  FACULA_CHECK(self.device() == other.device(), Runtime, op, "(): ", name, " is on ", to_string(other.device()),
-               ", self is on ", to_string(self.device()));
+  FACULA_CHECK(self.device() == other.device(), Device, Operator{op}, Argument{name}, " is on ",
+               to_string(other.device()), ", self is on ", to_string(self.device()));
 }
 
 void check_vector(const Tensor& index, const char* op) {
   check_index_dtype(index, op, "index");
-  FACULA_CHECK(index.dim() <= 1, Index, op, "(): index must be 1-d or 0-d, not ", shape_string(index.sizes()));
+  FACULA_CHECK(index.dim() <= 1, Index, Operator{op}, Argument{"index"}, " must be 1-d or 0-d, not ",
+               shape_string(index.sizes()));
 }
 
 void check_mask(const Tensor& mask, const char* op) {
-  FACULA_CHECK(mask.dtype() == ScalarType::Bool, Runtime, op, "(): mask must be bool, not ", dtype_name(mask.dtype()));
+  FACULA_CHECK(mask.dtype() == ScalarType::Bool, Dtype, Operator{op}, Argument{"mask"}, " must be bool, not ",
+               dtype_name(mask.dtype()));
 }
 
 }  // namespace
@@ -39,7 +41,7 @@ Meta indexed(const Tensor& self, TensorList indices) {
   meta.sizes = index_layout(self.sizes(), indices, "index").sizes;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d].defined()) continue;
-    FACULA_CHECK(self.sizes()[d] > 0 || numel_of(meta.sizes) == 0, Index, "index(): dim ", d, " of self, ",
+    FACULA_CHECK(self.sizes()[d] > 0 || numel_of(meta.sizes) == 0, Index, Operator{"index"}, "dim ", d, " of self, ",
                  shape_string(self.sizes()), ", has size 0 and cannot be indexed");
   }
   return meta;
@@ -54,7 +56,7 @@ Meta index_put(const Tensor& self, TensorList indices, const Tensor& values) {
     const int64_t have = values.sizes()[values.sizes().size() - i];
     fits = have == 1 || have == target[target.size() - i];
   }
-  FACULA_CHECK(fits, Runtime, "index_put(): values of shape ", shape_string(values.sizes()),
+  FACULA_CHECK(fits, Shape, Operator{"index_put"}, "values of shape ", shape_string(values.sizes()),
                " do not broadcast to the indexed part, which is ", shape_string(target));
   return same_as(self);
 }
@@ -65,8 +67,8 @@ Meta index_selected(const Tensor& self, int64_t dim, const Tensor& index) {
   Meta meta = same_as(self);
   dim = wrap_dim(dim, self.dim(), "index_select");
   if (self.dim() == 0) {
-    FACULA_CHECK(index.numel() == 1, Index, "index_select(): index for a 0-d self must have one element, not ",
-                 index.numel());
+    FACULA_CHECK(index.numel() == 1, Index, Operator{"index_select"},
+                 "index for a 0-d self must have one element, not ", index.numel());
   } else {
     meta.sizes[static_cast<size_t>(dim)] = index.numel();
   }
@@ -83,16 +85,14 @@ Meta written_along(const Tensor& self, int64_t dim, const Tensor& index, const T
   const size_t d = static_cast<size_t>(wrap_dim(dim, self.dim(), op));
   DimVector wanted(self.sizes());
   if (wanted.empty()) {
-    FACULA_CHECK(source.numel() == 1 && index.numel() == 1, Index, op,
-                 "(): self is 0-d, so index and source must have "
-                 "one element, not ",
-                 index.numel(), " and ", source.numel());
+    FACULA_CHECK(source.numel() == 1 && index.numel() == 1, Index, Operator{op}, Argument{"self"},
+                 " is 0-d, so index and source must have one element, not ", index.numel(), " and ", source.numel());
   } else {
     wanted[d] = index.numel();
     const bool scalar = source.dim() == 0 && self.dim() == 1 && index.numel() == 1;
-    FACULA_CHECK(scalar || source.sizes() == IntList(wanted), Index, op, "(): source must be ", shape_string(wanted),
-                 " for self ", shape_string(self.sizes()), " and ", index.numel(), " indices along dim ", d, ", not ",
-                 shape_string(source.sizes()));
+    FACULA_CHECK(scalar || source.sizes() == IntList(wanted), Index, Operator{op}, Argument{"source"}, " must be ",
+                 shape_string(wanted), " for self ", shape_string(self.sizes()), " and ", index.numel(),
+                 " indices along dim ", d, ", not ", shape_string(source.sizes()));
   }
   return same_as(self);
 }
@@ -102,7 +102,8 @@ Meta written_along(const Tensor& self, int64_t dim, const Tensor& index, const T
 Meta index_added(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
   FACULA_CHECK(
       category(self.dtype()) >= alpha.kind() || (is_integral(self.dtype(), true) && alpha.kind() <= Category::Integral),
-      Runtime, "index_add(): alpha must not be of a higher kind than self, which is ", dtype_name(self.dtype()));
+      Dtype, Operator{"index_add"}, Argument{"alpha"}, " must not be of a higher kind than self, which is ",
+      dtype_name(self.dtype()));
   return written_along(self, dim, index, source, "index_add");
 }
 
@@ -118,12 +119,14 @@ Meta index_filled(const Tensor& self, int64_t dim, const Tensor& index) {
 }
 
 Meta filled_tensor(const Tensor& self, const Tensor& value) {
-  FACULA_CHECK(value.dim() == 0, Runtime, "fill(): value must be 0-d, not ", shape_string(value.sizes()));
+  FACULA_CHECK(value.dim() == 0, Shape, Operator{"fill"}, Argument{"value"}, " must be 0-d, not ",
+               shape_string(value.sizes()));
   return same_as(self);
 }
 
 Meta index_filled_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
-  FACULA_CHECK(value.dim() == 0, Runtime, "index_fill(): value must be 0-d, not ", shape_string(value.sizes()));
+  FACULA_CHECK(value.dim() == 0, Shape, Operator{"index_fill"}, Argument{"value"}, " must be 0-d, not ",
+               shape_string(value.sizes()));
   return index_filled(self, dim, index);
 }
 
@@ -134,14 +137,15 @@ void check_along(const Tensor& tensor, const char* name, int64_t dim, const Tens
                  const char* op) {
   if (index.numel() == 0) return;
   const int64_t rank = std::max<int64_t>(tensor.dim(), 1);
-  FACULA_CHECK(rank == std::max<int64_t>(index.dim(), 1), Runtime, op, "(): index must have as many dims as ", name,
-               ", which is ", shape_string(tensor.sizes()), "; it is ", shape_string(index.sizes()));
+  FACULA_CHECK(rank == std::max<int64_t>(index.dim(), 1), Shape, Operator{op}, Argument{"index"},
+               " must have as many dims as ", name, ", which is ", shape_string(tensor.sizes()), "; it is ",
+               shape_string(index.sizes()));
   for (int64_t d = 0; d < rank; ++d) {
     if (d == dim && !with_dim) continue;
     const int64_t have = tensor.dim() > 0 ? tensor.sizes()[static_cast<size_t>(d)] : 1;
     const int64_t asked = index.dim() > 0 ? index.sizes()[static_cast<size_t>(d)] : 1;
-    FACULA_CHECK(asked <= have, Runtime, op, "(): index is ", shape_string(index.sizes()), " and exceeds ", name, ", ",
-                 shape_string(tensor.sizes()), ", in dim ", d);
+    FACULA_CHECK(asked <= have, Shape, Operator{op}, Argument{"index"}, " is ", shape_string(index.sizes()),
+                 " and exceeds ", name, ", ", shape_string(tensor.sizes()), ", in dim ", d);
   }
 }
 
@@ -172,14 +176,15 @@ Meta scattered_from(const Tensor& self, int64_t dim, const Tensor& index, const 
 
 Meta scatter_reduced(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
   const bool ordered = reduce == "amax" || reduce == "amin";
-  FACULA_CHECK(ordered || reduce == "sum" || reduce == "prod" || reduce == "mean", Value,
-               "scatter_reduce(): reduce must be sum, prod, mean, amax or amin, not '", reduce, "'");
-  FACULA_CHECK(!ordered || !self.is_complex(), Runtime, "scatter_reduce(): complex numbers have no ", reduce);
+  FACULA_CHECK(ordered || reduce == "sum" || reduce == "prod" || reduce == "mean", Value, Operator{"scatter_reduce"},
+               Argument{"reduce"}, " must be sum, prod, mean, amax or amin, not '", reduce, "'");
+  FACULA_CHECK(!ordered || !self.is_complex(), Runtime, Operator{"scatter_reduce"}, "complex numbers have no ", reduce);
   return scattered_from(self, dim, index, src);
 }
 
 Meta embedded(const Tensor& weight, const Tensor& indices) {
-  FACULA_CHECK(weight.dim() == 2, Runtime, "embedding(): weight must have 2 dims, not ", shape_string(weight.sizes()));
+  FACULA_CHECK(weight.dim() == 2, Shape, Operator{"embedding"}, Argument{"weight"}, " must have 2 dims, not ",
+               shape_string(weight.sizes()));
   check_index_dtype(indices, "embedding", "indices");
   check_same_device(weight, indices, "embedding", "indices");
   Meta meta{DimVector(indices.sizes()), weight.dtype(), weight.device(), {}};
@@ -189,8 +194,8 @@ Meta embedded(const Tensor& weight, const Tensor& indices) {
 
 Meta embedding_grad(const Tensor& grad, const Tensor& indices, int64_t num_weights) {
   check_index_dtype(indices, "embedding_backward", "indices");
-  FACULA_CHECK(num_weights >= 0 && grad.dim() == indices.dim() + 1, Runtime, "embedding_backward(): grad is ",
-               shape_string(grad.sizes()), ", indices are ", shape_string(indices.sizes()));
+  FACULA_CHECK(num_weights >= 0 && grad.dim() == indices.dim() + 1, Runtime, Operator{"embedding_backward"},
+               Argument{"grad"}, " is ", shape_string(grad.sizes()), ", indices are ", shape_string(indices.sizes()));
   return {{num_weights, grad.sizes().back()}, grad.dtype(), grad.device(), {}};
 }
 
@@ -201,7 +206,8 @@ Meta masked_filled(const Tensor& self, const Tensor& mask) {
 }
 
 Meta masked_filled_tensor(const Tensor& self, const Tensor& mask, const Tensor& value) {
-  FACULA_CHECK(value.dim() == 0, Runtime, "masked_fill(): value must be 0-d, not ", shape_string(value.sizes()));
+  FACULA_CHECK(value.dim() == 0, Shape, Operator{"masked_fill"}, Argument{"value"}, " must be 0-d, not ",
+               shape_string(value.sizes()));
   return masked_filled(self, mask);
 }
 

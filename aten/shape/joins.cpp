@@ -9,12 +9,12 @@ namespace {
 
 // The common dtype and device of a list.
 Meta joined(TensorList tensors, const char* op) {
-  FACULA_CHECK(!tensors.empty(), Value, op, "(): at least one tensor is needed");
+  FACULA_CHECK(!tensors.empty(), Value, Operator{op}, "at least one tensor is needed");
   ResultType type;
   Device device = tensors[0].device();
   for (size_t i = 0; i < tensors.size(); ++i) {
     type.add(tensors[i]);
-    FACULA_CHECK(tensors[i].device() == device, Runtime, op, "(): tensors[", i, "] is on ",
+    FACULA_CHECK(tensors[i].device() == device, Device, Operator{op}, "tensors[", i, "] is on ",
                  to_string(tensors[i].device()), ", tensors[0] on ", to_string(device));
   }
   return {{}, type.get(), device, {}};
@@ -30,7 +30,8 @@ Meta cat(TensorList tensors, int64_t dim) {
   const Tensor* first = nullptr;
   size_t first_at = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    FACULA_CHECK(tensors[i].dim() > 0, Runtime, "cat(): tensors[", i, "] is 0-d and cannot be joined; use stack()");
+    FACULA_CHECK(tensors[i].dim() > 0, Shape, Operator{"cat"}, "tensors[", i,
+                 "] is 0-d and cannot be joined; use stack()");
     if (first == nullptr && !is_void(tensors[i])) {
       first = &tensors[i];
       first_at = i;
@@ -49,10 +50,10 @@ Meta cat(TensorList tensors, int64_t dim) {
     if (is_void(t)) continue;
     bool fits = t.dim() == first->dim();
     for (size_t k = 0; fits && k < meta.sizes.size(); ++k) fits = k == d || t.sizes()[k] == meta.sizes[k];
-    FACULA_CHECK(fits, Runtime, "cat(): sizes must agree but for dim ", d, "; tensors[", i, "] is ",
+    FACULA_CHECK(fits, Shape, Operator{"cat"}, "sizes must agree but for dim ", d, "; tensors[", i, "] is ",
                  shape_string(t.sizes()), ", tensors[", first_at, "] is ", shape_string(first->sizes()));
-    FACULA_CHECK(!__builtin_add_overflow(meta.sizes[d], t.sizes()[d], &meta.sizes[d]), Runtime,
-                 "cat(): the result is too large");
+    FACULA_CHECK(!__builtin_add_overflow(meta.sizes[d], t.sizes()[d], &meta.sizes[d]), Runtime, Operator{"cat"},
+                 "the result is too large");
   }
   return meta;
 }
@@ -61,8 +62,8 @@ Meta stack(TensorList tensors, int64_t dim) {
   Meta meta = joined(tensors, "stack");
   meta.sizes = DimVector(tensors[0].sizes());
   for (size_t i = 1; i < tensors.size(); ++i) {
-    FACULA_CHECK(tensors[i].sizes() == tensors[0].sizes(), Runtime, "stack(): sizes must agree; tensors[", i, "] is ",
-                 shape_string(tensors[i].sizes()), ", tensors[0] is ", shape_string(tensors[0].sizes()));
+    FACULA_CHECK(tensors[i].sizes() == tensors[0].sizes(), Shape, Operator{"stack"}, "sizes must agree; tensors[", i,
+                 "] is ", shape_string(tensors[i].sizes()), ", tensors[0] is ", shape_string(tensors[0].sizes()));
   }
   const size_t d = static_cast<size_t>(wrap_dim(dim, tensors[0].dim() + 1, "stack"));
   meta.sizes.insert(meta.sizes.begin() + d, static_cast<int64_t>(tensors.size()));

@@ -12,23 +12,25 @@ Meta meta(IntList sizes, ScalarType dtype, const Tensor& like) { return {DimVect
 }  // namespace
 
 Meta nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, std::string_view reduction) {
-  FACULA_CHECK(reduction == "none" || reduction == "mean" || reduction == "sum", Value,
-               "nll_loss(): reduction must be ", "'none', 'mean' or 'sum', not '", reduction, "'");
-  FACULA_CHECK(self.is_floating_point(), NotImplemented, "nll_loss(): input is ", dtype_name(self.dtype()),
-               "; it must have a floating-point dtype");
-  FACULA_CHECK(self.dim() >= 1, Runtime, "nll_loss(): input is 0-d, expected (C,), (N, C) or (N, C, ...)");
-  FACULA_CHECK(is_integral(target.dtype()), Runtime, "nll_loss(): target is ", dtype_name(target.dtype()),
-               "; class indices must be integers (int64)");
+  FACULA_CHECK(reduction == "none" || reduction == "mean" || reduction == "sum", Value, Operator{"nll_loss"},
+               Argument{"reduction"}, " must be ", "'none', 'mean' or 'sum', not '", reduction, "'");
+  FACULA_CHECK(self.is_floating_point(), NotImplemented, Operator{"nll_loss"}, Argument{"input"}, " is ",
+               dtype_name(self.dtype()), "; it must have a floating-point dtype");
+  FACULA_CHECK(self.dim() >= 1, Shape, Operator{"nll_loss"}, Argument{"input"},
+               " is 0-d, expected (C,), (N, C) or (N, C, ...)");
+  FACULA_CHECK(is_integral(target.dtype()), Dtype, Operator{"nll_loss"}, Argument{"target"}, " is ",
+               dtype_name(target.dtype()), "; class indices must be integers (int64)");
   DimVector expected;
   if (self.dim() >= 2) {
     expected.push_back(self.size(0));
     for (int64_t d = 2; d < self.dim(); ++d) expected.push_back(self.size(d));
   }
-  FACULA_CHECK(target.sizes() == IntList(expected), Runtime, "nll_loss(): input is ", shape_string(self.sizes()),
-               " and target ", shape_string(target.sizes()), ", expected target ", shape_string(expected));
+  FACULA_CHECK(target.sizes() == IntList(expected), Shape, Operator{"nll_loss"}, Argument{"input"}, " is ",
+               shape_string(self.sizes()), " and target ", shape_string(target.sizes()), ", expected target ",
+               shape_string(expected));
   const int64_t classes = self.size(self.dim() == 1 ? 0 : 1);
-  FACULA_CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == classes), Runtime,
-               "nll_loss(): weight must have one value for each of the ", classes, " classes, it is ",
+  FACULA_CHECK(!weight.defined() || (weight.dim() == 1 && weight.size(0) == classes), Shape, Operator{"nll_loss"},
+               Argument{"weight"}, " must have one value for each of the ", classes, " classes, it is ",
                weight.defined() ? shape_string(weight.sizes()) : std::string());
   return meta(reduction == "none" ? IntList(expected) : IntList(), self.dtype(), self);
 }
@@ -41,13 +43,14 @@ Meta nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, c
   const Meta m = nll_loss(scores, target, weight, reduction);
   FACULA_CHECK(grad.sizes() == IntList(m.sizes), Runtime, "nll_loss backward: grad is ", shape_string(grad.sizes()),
                ", expected ", shape_string(m.sizes));
-  FACULA_CHECK(total_weight.numel() == 1, Runtime, "nll_loss backward: total_weight is ",
+  FACULA_CHECK(total_weight.numel() == 1, Shape, "nll_loss backward: total_weight is ",
                shape_string(total_weight.sizes()), ", expected one number");
   return meta(size, grad.dtype(), grad);
 }
 
 Meta softmax_nll(const Tensor& self, const Tensor& target, const Tensor& weight, std::string_view reduction) {
-  FACULA_CHECK(self.dim() == 2, Runtime, "cross_entropy(): input is ", shape_string(self.sizes()), ", expected (N, C)");
+  FACULA_CHECK(self.dim() == 2, Shape, Operator{"cross_entropy"}, Argument{"input"}, " is ", shape_string(self.sizes()),
+               ", expected (N, C)");
   return nll_loss(self, target, weight, reduction);
 }
 
@@ -56,23 +59,24 @@ Meta softmax_nll_rows(const Tensor& self) { return meta({self.size(0), 2}, compu
 Meta softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
                           std::string_view reduction, const Tensor& total_weight, const Tensor& tops) {
   softmax_nll(self, target, weight, reduction);
-  FACULA_CHECK(tops.dim() == 2 && tops.size(0) == self.size(0) && tops.size(1) == 2, Runtime,
+  FACULA_CHECK(tops.dim() == 2 && tops.size(0) == self.size(0) && tops.size(1) == 2, Shape,
                "cross_entropy backward: tops is ", shape_string(tops.sizes()), ", expected (", self.size(0), ", 2)");
   return nll_loss_backward(grad, self.sizes(), target, weight, reduction, total_weight);
 }
 
 Meta constant_pad(const Tensor& input, IntList pad) {
-  FACULA_CHECK(pad.size() % 2 == 0 && pad.size() / 2 <= static_cast<size_t>(input.dim()), Runtime, "pad(): pad has ",
-               pad.size(), " values; it takes two for each of at most ", input.dim(), " last dims of input ",
-               shape_string(input.sizes()));
+  FACULA_CHECK(pad.size() % 2 == 0 && pad.size() / 2 <= static_cast<size_t>(input.dim()), Shape, Operator{"pad"},
+               Argument{"pad"}, " has ", pad.size(), " values; it takes two for each of at most ", input.dim(),
+               " last dims of input ", shape_string(input.sizes()));
   DimVector sizes(input.sizes());
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     int64_t& size = sizes[sizes.size() - 1 - i];
     int64_t padded = 0;
     const bool overflow =
         __builtin_add_overflow(size, pad[2 * i], &padded) || __builtin_add_overflow(padded, pad[2 * i + 1], &padded);
-    FACULA_CHECK(!overflow && padded >= 0, Runtime, "pad(): pad ", pad[2 * i], ", ", pad[2 * i + 1], " makes a dim of ",
-                 size, overflow ? " larger than any tensor" : " negative", " in input ", shape_string(input.sizes()));
+    FACULA_CHECK(!overflow && padded >= 0, Shape, Operator{"pad"}, "pad ", pad[2 * i], ", ", pad[2 * i + 1],
+                 " makes a dim of ", size, overflow ? " larger than any tensor" : " negative", " in input ",
+                 shape_string(input.sizes()));
     size = padded;
   }
   return meta(sizes, input.dtype(), input);
@@ -81,7 +85,7 @@ Meta constant_pad(const Tensor& input, IntList pad) {
 namespace {
 
 void check_pair(IntList list, int64_t low, const char* op, const char* name) {
-  FACULA_CHECK(list.size() == 2 && list[0] >= low && list[1] >= low, Value, op, "(): ", name,
+  FACULA_CHECK(list.size() == 2 && list[0] >= low && list[1] >= low, Value, Operator{op}, Argument{name},
                " must be two numbers of at least ", low, ", got ", shape_string(list));
 }
 
@@ -98,18 +102,19 @@ int64_t block_count(int64_t size, size_t d, IntList kernel, IntList dilation, In
   const bool overflow = __builtin_mul_overflow(dilation[d], kernel[d] - 1, &reach) ||
                         __builtin_mul_overflow(padding[d], int64_t{2}, &room) ||
                         __builtin_add_overflow(room, size, &room);
-  FACULA_CHECK(!overflow && room - reach >= 1, Runtime, op, "(): kernel_size ", shape_string(kernel), " with dilation ",
-               shape_string(dilation), " is larger than the padded size ", room);
+  FACULA_CHECK(!overflow && room - reach >= 1, Shape, Operator{op}, "kernel_size ", shape_string(kernel),
+               " with dilation ", shape_string(dilation), " is larger than the padded size ", room);
   return (room - reach - 1) / stride[d] + 1;  // at most `room`
 }
 
 }  // namespace
 
 Meta im2col(const Tensor& input, IntList kernel_size, IntList dilation, IntList padding, IntList stride) {
-  FACULA_CHECK(input.dim() == 4 && input.size(1) > 0 && input.size(2) > 0 && input.size(3) > 0, Runtime,
-               "unfold(): input is ", shape_string(input.sizes()), ", expected (N, C, H, W) or (C, H, W), not empty");
-  FACULA_CHECK(input.is_floating_point(), NotImplemented, "unfold(): input is ", dtype_name(input.dtype()),
-               "; it must have a floating-point dtype");
+  FACULA_CHECK(input.dim() == 4 && input.size(1) > 0 && input.size(2) > 0 && input.size(3) > 0, Shape,
+               Operator{"unfold"}, Argument{"input"}, " is ", shape_string(input.sizes()),
+               ", expected (N, C, H, W) or (C, H, W), not empty");
+  FACULA_CHECK(input.is_floating_point(), NotImplemented, Operator{"unfold"}, Argument{"input"}, " is ",
+               dtype_name(input.dtype()), "; it must have a floating-point dtype");
   check_blocks(kernel_size, dilation, padding, stride, "unfold");
   const int64_t h = block_count(input.size(2), 0, kernel_size, dilation, padding, stride, "unfold");
   const int64_t w = block_count(input.size(3), 1, kernel_size, dilation, padding, stride, "unfold");
@@ -119,25 +124,25 @@ Meta im2col(const Tensor& input, IntList kernel_size, IntList dilation, IntList 
 
 Meta col2im(const Tensor& input, IntList output_size, IntList kernel_size, IntList dilation, IntList padding,
             IntList stride) {
-  FACULA_CHECK(input.dim() == 3, Runtime, "fold(): input is ", shape_string(input.sizes()),
+  FACULA_CHECK(input.dim() == 3, Shape, Operator{"fold"}, Argument{"input"}, " is ", shape_string(input.sizes()),
                ", expected (N, C * kernel, L) or (C * kernel, L)");
-  FACULA_CHECK(input.is_floating_point(), NotImplemented, "fold(): input is ", dtype_name(input.dtype()),
-               "; it must have a floating-point dtype");
+  FACULA_CHECK(input.is_floating_point(), NotImplemented, Operator{"fold"}, Argument{"input"}, " is ",
+               dtype_name(input.dtype()), "; it must have a floating-point dtype");
   check_pair(output_size, 1, "fold", "output_size");
   check_blocks(kernel_size, dilation, padding, stride, "fold");
   const int64_t h = block_count(output_size[0], 0, kernel_size, dilation, padding, stride, "fold");
   const int64_t w = block_count(output_size[1], 1, kernel_size, dilation, padding, stride, "fold");
   const int64_t taps = checked_mul(kernel_size[0], kernel_size[1]), blocks = checked_mul(h, w);
-  FACULA_CHECK(input.size(1) % taps == 0, Runtime, "fold(): size 1 of input, ", input.size(1),
+  FACULA_CHECK(input.size(1) % taps == 0, Shape, Operator{"fold"}, "size 1 of input, ", input.size(1),
                ", must be divisible by the kernel's size, ", taps);
-  FACULA_CHECK(input.size(2) == blocks, Runtime, "fold(): input ", shape_string(input.sizes()), " has ", input.size(2),
-               " blocks, output_size ", shape_string(output_size), " makes ", blocks);
+  FACULA_CHECK(input.size(2) == blocks, Shape, Operator{"fold"}, "input ", shape_string(input.sizes()), " has ",
+               input.size(2), " blocks, output_size ", shape_string(output_size), " makes ", blocks);
   return meta({input.size(0), input.size(1) / taps, output_size[0], output_size[1]}, input.dtype(), input);
 }
 
 Meta dropout(const Tensor& input) {
-  FACULA_CHECK(input.is_floating_point(), NotImplemented, "dropout(): input is ", dtype_name(input.dtype()),
-               "; it must have a floating-point dtype");
+  FACULA_CHECK(input.is_floating_point(), NotImplemented, Operator{"dropout"}, Argument{"input"}, " is ",
+               dtype_name(input.dtype()), "; it must have a floating-point dtype");
   return meta(input.sizes(), input.dtype(), input);
 }
 
@@ -163,7 +168,8 @@ Meta attention(const Tensor& query, const Tensor& key, const Tensor& value, cons
   }
   fits = fits && key.size(1) == value.size(1) && key.size(2) == value.size(2) && key.size(3) == query.size(3) &&
          (key.size(1) == query.size(1) || (key.size(1) > 0 && query.size(1) % key.size(1) == 0));
-  FACULA_CHECK(fits, Runtime, "attention(): query, key and value must be (batch, heads, length, features) of one ",
+  FACULA_CHECK(fits, Shape, Operator{"attention"},
+               "query, key and value must be (batch, heads, length, features) of one ",
                "floating-point dtype, with heads that divide the query's; they are ", shape_string(query.sizes()), ", ",
                shape_string(key.sizes()), " and ", shape_string(value.sizes()));
   if (mask.defined()) {
@@ -173,9 +179,10 @@ Meta attention(const Tensor& query, const Tensor& key, const Tensor& value, cons
     for (size_t i = 1; broadcasts && i <= given.size(); ++i) {
       broadcasts = given[given.size() - i] == 1 || given[given.size() - i] == sizes[4 - i];
     }
-    FACULA_CHECK(broadcasts && (mask.dtype() == ScalarType::Bool || mask.dtype() == query.dtype()), Runtime,
-                 "attention(): mask must be bool or ", dtype_name(query.dtype()), " and broadcast to ",
-                 shape_string(IntList(sizes)), "; it is ", dtype_name(mask.dtype()), " of shape ", shape_string(given));
+    FACULA_CHECK(broadcasts && (mask.dtype() == ScalarType::Bool || mask.dtype() == query.dtype()), Shape,
+                 Operator{"attention"}, Argument{"mask"}, " must be bool or ", dtype_name(query.dtype()),
+                 " and broadcast to ", shape_string(IntList(sizes)), "; it is ", dtype_name(mask.dtype()), " of shape ",
+                 shape_string(given));
   }
   return laid_as(meta({query.size(0), query.size(1), query.size(2), value.size(3)}, query.dtype(), query), query);
 }
@@ -189,11 +196,11 @@ Meta attention_backward(const Tensor& grad, const Tensor& query, const Tensor& k
   const Meta out = attention(query, key, value, mask), lse = attention_lse(query);
   for (const Tensor* t : {&grad, &output}) {
     FACULA_CHECK(t->sizes() == IntList(out.sizes) && t->dtype() == query.dtype(), Runtime,
-                 "attention_backward(): grad and output must be ", dtype_name(query.dtype()), " of shape ",
+                 Operator{"attention_backward"}, "grad and output must be ", dtype_name(query.dtype()), " of shape ",
                  shape_string(out.sizes), "; one is ", dtype_name(t->dtype()), " of shape ", shape_string(t->sizes()));
   }
-  FACULA_CHECK(logsumexp.sizes() == IntList(lse.sizes), Runtime, "attention_backward(): logsumexp is ",
-               shape_string(logsumexp.sizes()), ", expected ", shape_string(lse.sizes));
+  FACULA_CHECK(logsumexp.sizes() == IntList(lse.sizes), Shape, Operator{"attention_backward"}, Argument{"logsumexp"},
+               " is ", shape_string(logsumexp.sizes()), ", expected ", shape_string(lse.sizes));
   return attention_grad(query, grad);
 }
 

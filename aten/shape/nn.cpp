@@ -8,7 +8,7 @@ namespace facula::shape {
 namespace {
 
 void check_floating(const Tensor& t, const char* op, const char* name) {
-  FACULA_CHECK(t.is_floating_point(), NotImplemented, op, "(): ", name, " is ", dtype_name(t.dtype()),
+  FACULA_CHECK(t.is_floating_point(), NotImplemented, Operator{op}, Argument{name}, " is ", dtype_name(t.dtype()),
                "; it must have a floating-point dtype");
 }
 
@@ -24,14 +24,14 @@ Meta image(const Tensor& like) {
 // A parameter of shape `sizes`, or an absent one.
 void check_parameter(const Tensor& t, IntList sizes, const char* op, const char* name) {
   if (!t.defined()) return;
-  FACULA_CHECK(t.sizes() == sizes, Runtime, op, "(): ", name, " is ", shape_string(t.sizes()), ", expected ",
+  FACULA_CHECK(t.sizes() == sizes, Shape, Operator{op}, Argument{name}, " is ", shape_string(t.sizes()), ", expected ",
                shape_string(sizes));
   check_floating(t, op, name);
 }
 
 // A backward kernel has the arguments of the forward one, and values of fixed shapes.
 void check_sizes(const Tensor& t, IntList sizes, const char* op, const char* name) {
-  FACULA_CHECK(t.defined() && t.sizes() == sizes, Runtime, op, "(): ", name, " is ",
+  FACULA_CHECK(t.defined() && t.sizes() == sizes, Shape, Operator{op}, Argument{name}, " is ",
                t.defined() ? shape_string(t.sizes()) : "not given", ", expected ", shape_string(sizes));
 }
 void check_grad(const Tensor& grad, const Tensor& input, const char* op) {
@@ -45,16 +45,16 @@ Meta softmax(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype, s
   const std::string name(op);
   wrap_dim(dim, self.dim(), name.c_str());
   const ScalarType t = dtype.value_or(self.dtype());
-  FACULA_CHECK(is_floating(t), NotImplemented, op, "(): not implemented for ", dtype_name(t),
+  FACULA_CHECK(is_floating(t), NotImplemented, Operator{op}, "not implemented for ", dtype_name(t),
                "; pass dtype=float32, or a floating-point tensor");
   return meta(self.sizes(), t, self);
 }
 
 Meta same_pair(const Tensor& grad, const Tensor& output, std::string_view op) {
-  FACULA_CHECK(grad.sizes() == output.sizes(), Runtime, op, "(): grad is ", shape_string(grad.sizes()), " and output ",
-               shape_string(output.sizes()), "; they must agree");
-  FACULA_CHECK(is_floating(output.dtype()) && grad.dtype() == output.dtype(), Type, op, "(): grad is ",
-               dtype_name(grad.dtype()), " and output ", dtype_name(output.dtype()),
+  FACULA_CHECK(grad.sizes() == output.sizes(), Runtime, Operator{op}, Argument{"grad"}, " is ",
+               shape_string(grad.sizes()), " and output ", shape_string(output.sizes()), "; they must agree");
+  FACULA_CHECK(is_floating(output.dtype()) && grad.dtype() == output.dtype(), UnfitDtype, Operator{op},
+               Argument{"grad"}, " is ", dtype_name(grad.dtype()), " and output ", dtype_name(output.dtype()),
                "; both must be of one floating-point dtype");
   return meta(grad.sizes(), output.dtype(), output);
 }
@@ -68,12 +68,13 @@ Meta gradient_of(const Tensor& input, bool needed, const Tensor& grad) {
 Meta layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& weight, const Tensor& bias, bool rms) {
   const char* op = rms ? "rms_norm" : "layer_norm";
   check_floating(input, op, "input");
-  FACULA_CHECK(!normalized_shape.empty(), Runtime, op, "(): normalized_shape must name at least one dim");
+  FACULA_CHECK(!normalized_shape.empty(), Shape, Operator{op}, Argument{"normalized_shape"},
+               " must name at least one dim");
   const auto n = normalized_shape.size();
   const IntList sizes = input.sizes();
   FACULA_CHECK(sizes.size() >= n && sizes.subspan(sizes.size() - n).size() == n &&
                    IntList(sizes.subspan(sizes.size() - n)) == normalized_shape,
-               Runtime, op, "(): the last dims of input, ", shape_string(sizes), ", must be normalized_shape, ",
+               Shape, Operator{op}, "the last dims of input, ", shape_string(sizes), ", must be normalized_shape, ",
                shape_string(normalized_shape));
   check_parameter(weight, normalized_shape, op, "weight");
   check_parameter(bias, normalized_shape, op, "bias");
@@ -101,10 +102,10 @@ Meta layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
 
 Meta group_norm(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias) {
   check_floating(input, "group_norm", "input");
-  FACULA_CHECK(input.dim() >= 2, Runtime, "group_norm(): input is ", shape_string(input.sizes()),
+  FACULA_CHECK(input.dim() >= 2, Shape, Operator{"group_norm"}, Argument{"input"}, " is ", shape_string(input.sizes()),
                ", expected (N, C, ...)");
-  FACULA_CHECK(num_groups >= 1 && input.size(1) % num_groups == 0, Runtime, "group_norm(): the number of channels, ",
-               input.size(1), ", must be divisible by num_groups, ", num_groups);
+  FACULA_CHECK(num_groups >= 1 && input.size(1) % num_groups == 0, Shape, Operator{"group_norm"},
+               "the number of channels, ", input.size(1), ", must be divisible by num_groups, ", num_groups);
   check_parameter(weight, {input.size(1)}, "group_norm", "weight");
   check_parameter(bias, {input.size(1)}, "group_norm", "bias");
   return meta(input);
@@ -128,15 +129,15 @@ Meta group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
 Meta batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var,
                 bool training) {
   check_floating(input, "batch_norm", "input");
-  FACULA_CHECK(input.dim() >= 2, Runtime, "batch_norm(): input is ", shape_string(input.sizes()),
+  FACULA_CHECK(input.dim() >= 2, Shape, Operator{"batch_norm"}, Argument{"input"}, " is ", shape_string(input.sizes()),
                ", expected (N, C, ...)");
   const DimVector sizes{input.size(1)};
   check_parameter(weight, sizes, "batch_norm", "weight");
   check_parameter(bias, sizes, "batch_norm", "bias");
   check_parameter(mean, sizes, "batch_norm", "running_mean");
   check_parameter(var, sizes, "batch_norm", "running_var");
-  FACULA_CHECK(training || (mean.defined() && var.defined()), Runtime,
-               "batch_norm(): running_mean and running_var are needed when training is False");
+  FACULA_CHECK(training || (mean.defined() && var.defined()), Runtime, Operator{"batch_norm"},
+               "running_mean and running_var are needed when training is False");
   return image(input);
 }
 

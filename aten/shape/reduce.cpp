@@ -16,7 +16,7 @@ using Name = std::string_view;
 std::bitset<64> dims_of(const Tensor& self, const OptionalDims& dim, Name op) {
   std::bitset<64> set;
   const std::string name(op);
-  FACULA_CHECK(self.dim() <= 64, Runtime, op, "(): tensors of more than 64 dims are not supported, self has ",
+  FACULA_CHECK(self.dim() <= 64, Shape, Operator{op}, "tensors of more than 64 dims are not supported, self has ",
                self.dim());
   if (!dim || dim->empty()) {
     for (int64_t d = 0; d < self.dim(); ++d) set.set(static_cast<size_t>(d));
@@ -24,7 +24,7 @@ std::bitset<64> dims_of(const Tensor& self, const OptionalDims& dim, Name op) {
   }
   for (const int64_t given : *dim) {
     const size_t d = static_cast<size_t>(wrap_dim(given, self.dim(), name.c_str()));
-    FACULA_CHECK(!set[d], Runtime, op, "(): dim ", given, " is given twice in ", shape_string(*dim));
+    FACULA_CHECK(!set[d], Shape, Operator{op}, "dim ", given, " is given twice in ", shape_string(*dim));
     set.set(d);
   }
   return set;
@@ -43,7 +43,7 @@ Meta without(const Tensor& self, const std::bitset<64>& dims, bool keepdim, Scal
 }
 
 void check_ordered(const Tensor& self, Name op) {
-  FACULA_CHECK(!self.is_complex(), Runtime, op, "(): complex numbers have no order, self is ",
+  FACULA_CHECK(!self.is_complex(), Dtype, Operator{op}, "complex numbers have no order, self is ",
                dtype_name(self.dtype()));
 }
 
@@ -51,12 +51,12 @@ void check_ordered(const Tensor& self, Name op) {
 void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, ErrorKind kind, Name op) {
   if (self.numel() > 0) return;
   if (all) {
-    raise(kind, op, "(): self has no elements, its shape is ", shape_string(self.sizes()),
+    raise(kind, Operator{op}, Argument{"self"}, " has no elements, its shape is ", shape_string(self.sizes()),
           "; name a dim that has some");
   }
   for (size_t d = 0; d < self.sizes().size(); ++d) {
-    FACULA_CHECK(!dims[d] || self.sizes()[d] > 0, Index, op, "(): dim ", d, " of self has no elements, its shape is ",
-                 shape_string(self.sizes()));
+    FACULA_CHECK(!dims[d] || self.sizes()[d] > 0, Index, Operator{op}, "dim ", d,
+                 " of self has no elements, its shape is ", shape_string(self.sizes()));
   }
 }
 
@@ -73,21 +73,22 @@ Meta reduced(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dt
 
 Meta summed(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dtype, Name op) {
   const ScalarType wide = is_integral(self.dtype(), true) ? ScalarType::Int64 : self.dtype();
-  FACULA_CHECK(op != "nansum" || !self.is_complex(), Runtime, op, "(): not implemented for ", dtype_name(self.dtype()));
+  FACULA_CHECK(op != "nansum" || !self.is_complex(), Dtype, Operator{op}, "not implemented for ",
+               dtype_name(self.dtype()));
   return reduced(self, dim, keepdim, dtype.value_or(wide), op);
 }
 
 Meta averaged(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dtype, Name op) {
   const ScalarType type = dtype.value_or(self.dtype());
-  FACULA_CHECK(is_differentiable(type), Runtime, op, "(): ", dtype ? "dtype" : "self",
+  FACULA_CHECK(is_differentiable(type), Dtype, Operator{op}, dtype ? "dtype" : "self",
                " must be floating-point or complex, not ", dtype_name(type), "; say ", op,
                "(..., dtype=float32) to average integers");
   return reduced(self, dim, keepdim, type, op);
 }
 
 Meta varied(const Tensor& self, OptionalDims dim, bool keepdim, bool mean, Name op) {
-  FACULA_CHECK(is_differentiable(self.dtype()), Runtime, op, "(): self must be floating-point or complex, not ",
-               dtype_name(self.dtype()));
+  FACULA_CHECK(is_differentiable(self.dtype()), Dtype, Operator{op}, Argument{"self"},
+               " must be floating-point or complex, not ", dtype_name(self.dtype()));
   return reduced(self, dim, keepdim, mean ? self.dtype() : to_real(self.dtype()), op);
 }
 
@@ -115,16 +116,16 @@ Meta truth(const Tensor& self, OptionalDims dim, bool keepdim, Name op) {
 
 Meta normed(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, OptionalType dtype) {
   constexpr Name op = "linalg.vector_norm";
-  FACULA_CHECK(is_differentiable(x.dtype()), Runtime, op, "(): x must be floating-point or complex, not ",
-               dtype_name(x.dtype()));
-  FACULA_CHECK(ord.kind() != Category::Complex, Runtime, op, "(): ord must be real");
-  FACULA_CHECK(!std::isnan(ord.as_double()), Runtime, op, "(): ord must not be NaN");
+  FACULA_CHECK(is_differentiable(x.dtype()), Dtype, Operator{op}, Argument{"x"},
+               " must be floating-point or complex, not ", dtype_name(x.dtype()));
+  FACULA_CHECK(ord.kind() != Category::Complex, Runtime, Operator{op}, Argument{"ord"}, " must be real");
+  FACULA_CHECK(!std::isnan(ord.as_double()), Runtime, Operator{op}, Argument{"ord"}, " must not be NaN");
   if (dtype) {
-    FACULA_CHECK(is_differentiable(*dtype), Runtime, op, "(): dtype must be floating-point or complex, not ",
-                 dtype_name(*dtype));
-    FACULA_CHECK(is_complex(*dtype) == x.is_complex(), Runtime, op, "(): dtype must be ",
+    FACULA_CHECK(is_differentiable(*dtype), Dtype, Operator{op}, Argument{"dtype"},
+                 " must be floating-point or complex, not ", dtype_name(*dtype));
+    FACULA_CHECK(is_complex(*dtype) == x.is_complex(), Dtype, Operator{op}, Argument{"dtype"}, " must be ",
                  x.is_complex() ? "complex" : "real", " as x is, not ", dtype_name(*dtype));
-    FACULA_CHECK(promote_types(x.dtype(), *dtype) == *dtype, Runtime, op, "(): dtype ", dtype_name(*dtype),
+    FACULA_CHECK(promote_types(x.dtype(), *dtype) == *dtype, Dtype, Operator{op}, "dtype ", dtype_name(*dtype),
                  " is narrower than that of x, ", dtype_name(x.dtype()));
   }
   const auto dims = dims_of(x, dim, op);
@@ -138,16 +139,17 @@ Meta scanned(const Tensor& self, int64_t dim, OptionalType dtype, bool widen, Na
   checked_dim(self, dim, op);
   const bool wide = widen && is_integral(self.dtype(), true);
   const ScalarType type = dtype.value_or(wide ? ScalarType::Int64 : self.dtype());
-  FACULA_CHECK(type != ScalarType::Bool, Runtime, op, "(): dtype must not be bool");
-  FACULA_CHECK(widen || is_differentiable(type), Runtime, op, "(): self must be floating-point, not ",
+  FACULA_CHECK(type != ScalarType::Bool, Dtype, Operator{op}, Argument{"dtype"}, " must not be bool");
+  FACULA_CHECK(widen || is_differentiable(type), Dtype, Operator{op}, Argument{"self"}, " must be floating-point, not ",
                dtype_name(type));
-  FACULA_CHECK(op != "logcumsumexp" || !is_complex(type), Runtime, op, "(): not implemented for ", dtype_name(type));
+  FACULA_CHECK(op != "logcumsumexp" || !is_complex(type), Dtype, Operator{op}, "not implemented for ",
+               dtype_name(type));
   return {DimVector(self.sizes()), type, self.device(), {}};
 }
 
 Meta affine_scanned(const Tensor& a, const Tensor& b, int64_t dim) {
   checked_dim(b, dim, "_affine_scan");
-  FACULA_CHECK(a.sizes() == b.sizes() && a.dtype() == b.dtype(), Runtime, "_affine_scan(): a is ",
+  FACULA_CHECK(a.sizes() == b.sizes() && a.dtype() == b.dtype(), Shape, Operator{"_affine_scan"}, Argument{"a"}, " is ",
                shape_string(a.sizes()), ", b is ", shape_string(b.sizes()), "; shapes and dtypes must agree");
   return {DimVector(b.sizes()), b.dtype(), b.device(), {}};
 }
@@ -161,7 +163,8 @@ Meta ordered(const Tensor& self, int64_t dim, OptionalType dtype, Name op) {
 Meta top(const Tensor& self, int64_t k, int64_t dim, OptionalType dtype) {
   Meta meta = ordered(self, dim, dtype, "topk");
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
-  FACULA_CHECK(k >= 0 && k <= size, Runtime, "topk(): k is ", k, ", dim ", dim, " of self has ", size, " elements");
+  FACULA_CHECK(k >= 0 && k <= size, Shape, Operator{"topk"}, Argument{"k"}, " is ", k, ", dim ", dim, " of self has ",
+               size, " elements");
   if (self.dim() > 0) meta.sizes[static_cast<size_t>(wrap_dim(dim, self.dim()))] = k;
   return meta;
 }
@@ -169,8 +172,8 @@ Meta top(const Tensor& self, int64_t k, int64_t dim, OptionalType dtype) {
 Meta kth(const Tensor& self, int64_t k, int64_t dim, bool keepdim, OptionalType dtype) {
   Meta meta = picked(self, dim, keepdim, dtype, "kthvalue");
   const int64_t size = self.dim() == 0 ? 1 : self.size(dim);
-  FACULA_CHECK(k >= 1 && k <= size, Runtime, "kthvalue(): k is ", k, ", it must be from 1 to the size of dim ", dim,
-               ", ", size);
+  FACULA_CHECK(k >= 1 && k <= size, Shape, Operator{"kthvalue"}, Argument{"k"}, " is ", k,
+               ", it must be from 1 to the size of dim ", dim, ", ", size);
   return meta;
 }
 
@@ -179,38 +182,42 @@ Meta searched(const Tensor& sorted_sequence, const Tensor& values, std::optional
   check_ordered(sorted_sequence, op);
   check_ordered(values, op);
   if (side) {
-    FACULA_CHECK(*side == "left" || *side == "right", Value, op, "(): side must be 'left' or 'right', not '", *side,
-                 "'");
-    FACULA_CHECK(!(right && *side == "left"), Runtime, op, "(): side='left' and right=True contradict each other");
+    FACULA_CHECK(*side == "left" || *side == "right", Value, Operator{op}, Argument{"side"},
+                 " must be 'left' or 'right', not '", *side, "'");
+    FACULA_CHECK(!(right && *side == "left"), Runtime, Operator{op},
+                 "side='left' and right=True contradict each other");
   }
-  FACULA_CHECK(sorted_sequence.device() == values.device(), Runtime, op, "(): sorted_sequence is on ",
-               to_string(sorted_sequence.device()), ", self is on ", to_string(values.device()));
+  FACULA_CHECK(sorted_sequence.device() == values.device(), Device, Operator{op}, Argument{"sorted_sequence"},
+               " is on ", to_string(sorted_sequence.device()), ", self is on ", to_string(values.device()));
   const IntList s = sorted_sequence.sizes(), v = values.sizes();
-  FACULA_CHECK(s.size() >= 1, Runtime, op, "(): the sorted sequence must have at least one dim");
+  FACULA_CHECK(s.size() >= 1, Shape, Operator{op}, "the sorted sequence must have at least one dim");
   const bool same = s.size() == v.size() && std::equal(s.begin(), s.end() - 1, v.begin());
-  FACULA_CHECK(s.size() == 1 || same, Runtime, op, "(): the sorted sequence must have one dim, or the dims of self ",
-               shape_string(v), " but the last, and is ", shape_string(s));
+  FACULA_CHECK(s.size() == 1 || same, Shape, Operator{op},
+               "the sorted sequence must have one dim, or the dims of self ", shape_string(v), " but the last, and is ",
+               shape_string(s));
   if (sorter.defined()) {
-    FACULA_CHECK(sorter.sizes() == s, Runtime, op, "(): sorter is ", shape_string(sorter.sizes()),
+    FACULA_CHECK(sorter.sizes() == s, Shape, Operator{op}, Argument{"sorter"}, " is ", shape_string(sorter.sizes()),
                  ", the sorted sequence is ", shape_string(s), "; they must have one shape");
-    FACULA_CHECK(sorter.dtype() == ScalarType::Int64, Runtime, op, "(): sorter must be int64, not ",
+    FACULA_CHECK(sorter.dtype() == ScalarType::Int64, Dtype, Operator{op}, Argument{"sorter"}, " must be int64, not ",
                  dtype_name(sorter.dtype()));
-    FACULA_CHECK(sorter.device() == values.device(), Runtime, op, "(): sorter is on ", to_string(sorter.device()),
-                 ", self is on ", to_string(values.device()));
+    FACULA_CHECK(sorter.device() == values.device(), Device, Operator{op}, Argument{"sorter"}, " is on ",
+                 to_string(sorter.device()), ", self is on ", to_string(values.device()));
   }
-  FACULA_CHECK(!out_int32 || s.back() < (int64_t{1} << 31), Runtime, op, "(): the sorted sequence has ", s.back(),
+  FACULA_CHECK(!out_int32 || s.back() < (int64_t{1} << 31), Shape, Operator{op}, "the sorted sequence has ", s.back(),
                " elements, too many for out_int32");
   return {DimVector(v), out_int32 ? ScalarType::Int32 : ScalarType::Int64, values.device(), {}};
 }
 
 Meta histogram(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
-  FACULA_CHECK(self.is_floating_point(), Runtime, "histc(): self must be floating-point, not ",
+  FACULA_CHECK(self.is_floating_point(), Dtype, Operator{"histc"}, Argument{"self"}, " must be floating-point, not ",
                dtype_name(self.dtype()));
-  FACULA_CHECK(bins < (int64_t{1} << 31), Runtime, "histc(): bins must be less than 2^31, not ", bins);
+  FACULA_CHECK(bins < (int64_t{1} << 31), Runtime, Operator{"histc"}, Argument{"bins"}, " must be less than 2^31, not ",
+               bins);
   const double low = min.as_double(), high = max.as_double();
-  FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, "histc(): min and max must be finite, got [", low,
-               ", ", high, "]");
-  FACULA_CHECK(low <= high, Runtime, "histc(): max must not be less than min, got [", low, ", ", high, "]");
+  FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, Operator{"histc"},
+               "min and max must be finite, got [", low, ", ", high, "]");
+  FACULA_CHECK(low <= high, Runtime, Operator{"histc"}, Argument{"max"}, " must not be less than min, got [", low, ", ",
+               high, "]");
   return {DimVector{bins}, self.dtype(), self.device(), {}};
 }
 

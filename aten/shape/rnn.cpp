@@ -6,14 +6,14 @@ namespace facula::shape {
 namespace {
 
 void check_shape(const Tensor& t, IntList sizes, std::string_view op, const char* name) {
-  FACULA_CHECK(t.sizes() == sizes, Runtime, op, "(): ", name, " is ", shape_string(t.sizes()), ", expected ",
+  FACULA_CHECK(t.sizes() == sizes, Shape, Operator{op}, Argument{name}, " is ", shape_string(t.sizes()), ", expected ",
                shape_string(sizes));
 }
 
 void check_like(const Tensor& t, const Tensor& gates, std::string_view op, const char* name) {
-  FACULA_CHECK(t.dtype() == gates.dtype(), Runtime, op, "(): ", name, " is ", dtype_name(t.dtype()), ", the input is ",
-               dtype_name(gates.dtype()), "; they must have one dtype");
-  FACULA_CHECK(t.device() == gates.device(), Runtime, op, "(): ", name, " is on ", to_string(t.device()),
+  FACULA_CHECK(t.dtype() == gates.dtype(), Dtype, Operator{op}, Argument{name}, " is ", dtype_name(t.dtype()),
+               ", the input is ", dtype_name(gates.dtype()), "; they must have one dtype");
+  FACULA_CHECK(t.device() == gates.device(), Device, Operator{op}, Argument{name}, " is on ", to_string(t.device()),
                ", the input on ", to_string(gates.device()), "; they must be on one device");
 }
 
@@ -21,19 +21,18 @@ void check_like(const Tensor& t, const Tensor& gates, std::string_view op, const
 
 Meta recurrent(const Tensor& gates, const Tensor& hx, const Tensor& cx, const Tensor& weight, const Tensor& bias,
                IntList batch_sizes, int64_t count, std::string_view op) {
-  FACULA_CHECK(gates.is_floating_point(), NotImplemented, op, "(): the input is ", dtype_name(gates.dtype()),
+  FACULA_CHECK(gates.is_floating_point(), NotImplemented, Operator{op}, "the input is ", dtype_name(gates.dtype()),
                "; it must have a floating-point dtype");
-  FACULA_CHECK(hx.dim() == 2, Runtime, op, "(): the initial state is ", shape_string(hx.sizes()),
+  FACULA_CHECK(hx.dim() == 2, Shape, Operator{op}, "the initial state is ", shape_string(hx.sizes()),
                ", expected (batch, hidden)");
-  FACULA_CHECK(!batch_sizes.empty(), Runtime, op, "(): expected sequence length to be larger than 0");
+  FACULA_CHECK(!batch_sizes.empty(), Runtime, Operator{op}, "expected sequence length to be larger than 0");
   const int64_t n = hx.size(1);
   int64_t rows = 0, last = batch_sizes[0];
   for (const int64_t size : batch_sizes) {
-    FACULA_CHECK(size >= 0 && size <= last, Value, op,
-                 "(): batch_sizes must not grow from time to time nor be negative, they are ",
-                 shape_string(batch_sizes));
+    FACULA_CHECK(size >= 0 && size <= last, Value, Operator{op}, Argument{"batch_sizes"},
+                 " must not grow from time to time nor be negative, they are ", shape_string(batch_sizes));
     last = size;
-    FACULA_CHECK(!__builtin_add_overflow(rows, size, &rows), Value, op, "(): batch_sizes are too large");
+    FACULA_CHECK(!__builtin_add_overflow(rows, size, &rows), Value, Operator{op}, "batch_sizes are too large");
   }
   check_shape(gates, IntList{rows, checked_mul(count, n)}, op, "the input's share of the gates");
   check_shape(hx, IntList{batch_sizes[0], n}, op, "the initial state");

@@ -10,14 +10,16 @@ namespace {
 std::string numbered(const char* name, size_t dims) { return concat(name, dims, "d"); }
 
 void check_floating(const Tensor& t, const std::string& op, const char* name) {
-  FACULA_CHECK(t.is_floating_point(), NotImplemented, op, "(): ", name, " is ", dtype_name(t.dtype()),
+  FACULA_CHECK(t.is_floating_point(), NotImplemented, Operator{op}, Argument{name}, " is ", dtype_name(t.dtype()),
                "; it must have a floating-point dtype");
 }
 
 void check_list(IntList list, size_t dims, int64_t low, const std::string& op, const char* name) {
-  FACULA_CHECK(list.size() == dims, Value, op, "(): ", name, " must have ", dims, " values, got ", shape_string(list));
+  FACULA_CHECK(list.size() == dims, Value, Operator{op}, Argument{name}, " must have ", dims, " values, got ",
+               shape_string(list));
   for (const int64_t v : list) {
-    FACULA_CHECK(v >= low, Value, op, "(): ", name, " must be at least ", low, ", got ", shape_string(list));
+    FACULA_CHECK(v >= low, Value, Operator{op}, Argument{name}, " must be at least ", low, ", got ",
+                 shape_string(list));
   }
 }
 
@@ -34,19 +36,20 @@ Meta image(const DimVector& sizes, ScalarType dtype, const Tensor& like, const T
 // a * b + c where these may be absurdly large.
 int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
   int64_t r = 0;
-  FACULA_CHECK(!__builtin_mul_overflow(a, b, &r) && !__builtin_add_overflow(r, c, &r), Value, op,
-               "(): sizes overflow: ", a, " * ", b, " + ", c, " is beyond 64 bits; give smaller numbers");
+  FACULA_CHECK(!__builtin_mul_overflow(a, b, &r) && !__builtin_add_overflow(r, c, &r), Value, Operator{op},
+               "sizes overflow: ", a, " * ", b, " + ", c, " is beyond 64 bits; give smaller numbers");
   return r;
 }
 
 // Dims of `input` before the spatial ones: (C,) or (N, C).
 size_t lead_of(const Tensor& input, size_t dims, const std::string& op) {
-  FACULA_CHECK(dims >= 1 && dims <= 3, Value, op, "(): windows have 1 to 3 dims, not ", dims);
+  FACULA_CHECK(dims >= 1 && dims <= 3, Value, Operator{op}, "windows have 1 to 3 dims, not ", dims);
   const auto n = static_cast<size_t>(input.dim());
-  FACULA_CHECK(n == dims + 1 || n == dims + 2, Runtime, op, "(): input is ", shape_string(input.sizes()),
-               ", expected (N, C, ...) or (C, ...) with ", dims, " spatial dim", dims == 1 ? "" : "s");
+  FACULA_CHECK(n == dims + 1 || n == dims + 2, Shape, Operator{op}, Argument{"input"}, " is ",
+               shape_string(input.sizes()), ", expected (N, C, ...) or (C, ...) with ", dims, " spatial dim",
+               dims == 1 ? "" : "s");
   for (size_t d = n - dims - 1; d < n; ++d) {
-    FACULA_CHECK(input.sizes()[d] > 0, Runtime, op, "(): input is ", shape_string(input.sizes()),
+    FACULA_CHECK(input.sizes()[d] > 0, Shape, Operator{op}, Argument{"input"}, " is ", shape_string(input.sizes()),
                  "; only its batch may be empty");
   }
   return n - dims;
@@ -75,60 +78,63 @@ Tensor shaped(IntList sizes, const Tensor& like) { return make_empty(sizes, like
 
 Meta convolution(const Tensor& input, const Tensor& weight, const Tensor& bias, IntList stride, IntList padding,
                  IntList dilation, bool transposed, IntList output_padding, int64_t groups) {
-  FACULA_CHECK(input.dim() >= 3 && input.dim() <= 5, Runtime, "convolution(): input is ", shape_string(input.sizes()),
-               ", expected (N, C, ...) with 1 to 3 spatial dims");
+  FACULA_CHECK(input.dim() >= 3 && input.dim() <= 5, Shape, Operator{"convolution"}, Argument{"input"}, " is ",
+               shape_string(input.sizes()), ", expected (N, C, ...) with 1 to 3 spatial dims");
   const auto dims = static_cast<size_t>(input.dim()) - 2;
   const std::string op = numbered(transposed ? "conv_transpose" : "conv", dims);
   check_floating(input, op, "input");
-  FACULA_CHECK(weight.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()), " and weight ",
-               dtype_name(weight.dtype()), "; they must have the same dtype");
-  FACULA_CHECK(weight.dim() == input.dim(), Runtime, op, "(): weight is ", shape_string(weight.sizes()), ", expected ",
-               input.dim(), " dims for input ", shape_string(input.sizes()));
+  FACULA_CHECK(weight.dtype() == input.dtype(), Dtype, Operator{op}, Argument{"input"}, " is ",
+               dtype_name(input.dtype()), " and weight ", dtype_name(weight.dtype()),
+               "; they must have the same dtype");
+  FACULA_CHECK(weight.dim() == input.dim(), Shape, Operator{op}, Argument{"weight"}, " is ",
+               shape_string(weight.sizes()), ", expected ", input.dim(), " dims for input ",
+               shape_string(input.sizes()));
   check_list(stride, dims, 1, op, "stride");
   check_list(padding, dims, 0, op, "padding");
   check_list(dilation, dims, 1, op, "dilation");
-  FACULA_CHECK(groups >= 1, Value, op, "(): groups must be at least 1, not ", groups);
+  FACULA_CHECK(groups >= 1, Value, Operator{op}, Argument{"groups"}, " must be at least 1, not ", groups);
   const int64_t first = weight.size(0), second = weight.size(1), channels = input.size(1);
-  FACULA_CHECK(first % groups == 0, Runtime, op, "(): weight is ", shape_string(weight.sizes()),
+  FACULA_CHECK(first % groups == 0, Shape, Operator{op}, Argument{"weight"}, " is ", shape_string(weight.sizes()),
                "; its size 0 must be divisible by groups, ", groups);
   if (transposed) {
     check_list(output_padding, dims, 0, op, "output_padding");
-    FACULA_CHECK(first == channels, Runtime, op, "(): input ", shape_string(input.sizes()), " has ", channels,
+    FACULA_CHECK(first == channels, Shape, Operator{op}, "input ", shape_string(input.sizes()), " has ", channels,
                  " channels, weight ", shape_string(weight.sizes()), " takes ", first);
   } else {
-    FACULA_CHECK(channels % groups == 0 && second == channels / groups, Runtime, op, "(): input ",
+    FACULA_CHECK(channels % groups == 0 && second == channels / groups, Shape, Operator{op}, "input ",
                  shape_string(input.sizes()), " has ", channels, " channels, weight ", shape_string(weight.sizes()),
                  " with groups=", groups, " takes ", saturated_mul(second, groups));
   }
   DimVector out{input.size(0), transposed ? affine(second, groups, 0, op) : first};
   for (size_t d = 0; d < dims; ++d) {
     const int64_t in = input.sizes()[d + 2], kernel = weight.sizes()[d + 2];
-    FACULA_CHECK(kernel >= 1, Runtime, op, "(): weight is ", shape_string(weight.sizes()),
+    FACULA_CHECK(kernel >= 1, Shape, Operator{op}, Argument{"weight"}, " is ", shape_string(weight.sizes()),
                  "; the kernel must not be empty");
     const int64_t reach = affine(dilation[d], kernel - 1, 1, op);
     if (transposed) {
-      FACULA_CHECK(output_padding[d] < std::max(stride[d], dilation[d]), Runtime, op,
-                   "(): output_padding must be smaller than stride or dilation, got ", shape_string(output_padding));
-      FACULA_CHECK(in >= 1, Runtime, op, "(): input is ", shape_string(input.sizes()),
+      FACULA_CHECK(output_padding[d] < std::max(stride[d], dilation[d]), Shape, Operator{op},
+                   Argument{"output_padding"}, " must be smaller than stride or dilation, got ",
+                   shape_string(output_padding));
+      FACULA_CHECK(in >= 1, Shape, Operator{op}, Argument{"input"}, " is ", shape_string(input.sizes()),
                    "; its spatial dims must not be empty");
       const int64_t size =
           affine(in - 1, stride[d], affine(1, reach, output_padding[d], op), op) - affine(2, padding[d], 0, op);
-      FACULA_CHECK(size >= 1, Runtime, op, "(): input ", shape_string(input.sizes()), " and kernel ",
+      FACULA_CHECK(size >= 1, Shape, Operator{op}, "input ", shape_string(input.sizes()), " and kernel ",
                    shape_string(weight.sizes().subspan(2)), " give an output of size ", size, "; it must be positive");
       out.push_back(size);
     } else {
       const int64_t room = affine(2, padding[d], in, op) - reach;
-      FACULA_CHECK(room >= 0, Runtime, op, "(): the kernel ", shape_string(weight.sizes().subspan(2)),
+      FACULA_CHECK(room >= 0, Shape, Operator{op}, "the kernel ", shape_string(weight.sizes().subspan(2)),
                    " with dilation ", shape_string(dilation), " is larger than the padded input, ",
                    shape_string(input.sizes().subspan(2)), " with padding ", shape_string(padding));
       out.push_back(room / stride[d] + 1);
     }
   }
   if (bias.defined()) {
-    FACULA_CHECK(bias.dim() == 1 && bias.size(0) == out[1], Runtime, op, "(): bias is ", shape_string(bias.sizes()),
-                 ", expected (", out[1], ",)");
-    FACULA_CHECK(bias.dtype() == input.dtype(), Runtime, op, "(): input is ", dtype_name(input.dtype()), " and bias ",
-                 dtype_name(bias.dtype()), "; they must have the same dtype");
+    FACULA_CHECK(bias.dim() == 1 && bias.size(0) == out[1], Shape, Operator{op}, Argument{"bias"}, " is ",
+                 shape_string(bias.sizes()), ", expected (", out[1], ",)");
+    FACULA_CHECK(bias.dtype() == input.dtype(), Dtype, Operator{op}, Argument{"input"}, " is ",
+                 dtype_name(input.dtype()), " and bias ", dtype_name(bias.dtype()), "; they must have the same dtype");
   }
   return image(out, input.dtype(), input, weight);
 }
@@ -138,7 +144,7 @@ Meta convolution_backward(const Tensor& grad, const Tensor& input, const Tensor&
                           int64_t groups, bool needed) {
   const Meta out = convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
   check_floating(grad, "convolution_backward", "grad");
-  FACULA_CHECK(grad.sizes() == IntList(out.sizes), Runtime, "convolution_backward(): grad is ",
+  FACULA_CHECK(grad.sizes() == IntList(out.sizes), Runtime, Operator{"convolution_backward"}, Argument{"grad"}, " is ",
                shape_string(grad.sizes()), ", expected ", shape_string(out.sizes));
   return gradient_of(input, needed, grad);
 }
@@ -155,11 +161,11 @@ Meta max_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
   check_list(dilation, dims, 1, op, "dilation");
   DimVector out(input.sizes());
   for (size_t d = 0; d < dims; ++d) {
-    FACULA_CHECK(padding[d] <= (affine(kernel_size[d] - 1, dilation[d], 1, op)) / 2, Runtime, op,
-                 "(): padding must be at most half of the (dilated) kernel, got padding ", shape_string(padding),
-                 " and kernel_size ", shape_string(kernel_size));
+    FACULA_CHECK(padding[d] <= (affine(kernel_size[d] - 1, dilation[d], 1, op)) / 2, Shape, Operator{op},
+                 Argument{"padding"}, " must be at most half of the (dilated) kernel, got padding ",
+                 shape_string(padding), " and kernel_size ", shape_string(kernel_size));
     out[lead + d] = pooled(input.sizes()[lead + d], kernel_size[d], stride[d], padding[d], dilation[d], ceil_mode, op);
-    FACULA_CHECK(out[lead + d] >= 1, Runtime, op, "(): input ", shape_string(input.sizes()),
+    FACULA_CHECK(out[lead + d] >= 1, Shape, Operator{op}, "input ", shape_string(input.sizes()),
                  " is too small for kernel_size ", shape_string(kernel_size), ": the output would be empty");
   }
   return image(out, input.dtype(), input);
@@ -181,13 +187,15 @@ Meta avg_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
   check_list(kernel_size, dims, 1, op, "kernel_size");
   check_list(stride, dims, 1, op, "stride");
   check_list(padding, dims, 0, op, "padding");
-  FACULA_CHECK(!divisor_override || *divisor_override != 0, Value, op, "(): divisor_override must not be 0");
+  FACULA_CHECK(!divisor_override || *divisor_override != 0, Value, Operator{op}, Argument{"divisor_override"},
+               " must not be 0");
   DimVector out(input.sizes());
   for (size_t d = 0; d < dims; ++d) {
-    FACULA_CHECK(padding[d] <= kernel_size[d] / 2, Runtime, op, "(): padding must be at most half of kernel_size, got ",
-                 shape_string(padding), " and ", shape_string(kernel_size));
+    FACULA_CHECK(padding[d] <= kernel_size[d] / 2, Shape, Operator{op}, Argument{"padding"},
+                 " must be at most half of kernel_size, got ", shape_string(padding), " and ",
+                 shape_string(kernel_size));
     out[lead + d] = pooled(input.sizes()[lead + d], kernel_size[d], stride[d], padding[d], 1, ceil_mode, op);
-    FACULA_CHECK(out[lead + d] >= 1, Runtime, op, "(): input ", shape_string(input.sizes()),
+    FACULA_CHECK(out[lead + d] >= 1, Shape, Operator{op}, "input ", shape_string(input.sizes()),
                  " is too small for kernel_size ", shape_string(kernel_size), ": the output would be empty");
   }
   return image(out, input.dtype(), input);

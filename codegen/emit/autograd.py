@@ -48,6 +48,7 @@ class Group:
     edges: tuple[Edge, ...]  # one an input
     code: str = ""  # the formula; for several inputs a tuple; "" for zero
     unpack: tuple[str, ...] = ()  # statements before it
+    held: tuple[str, ...] = ()  # the tensors that these unpack
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class _Builder:
         formula = derivative.formula
         if derivative.zero or formula is None:
             return Group(edges)
+        self._held: list[str] = []
         variables: dict[str, Value] = {}
         hoisted = self._hoist_sizes(number, formula, variables)
         used = names_used(formula.tree, hoisted)
@@ -138,7 +140,7 @@ class _Builder:
             code = translator.expression(formula, TENSORS if edges[0].list else TENSOR).code
         else:
             code = translator.joint(formula, TENSOR, len(edges))
-        return Group(edges, code, tuple(unpack))
+        return Group(edges, code, tuple(unpack), tuple(self._held))
 
     def _grads(self) -> tuple[str, ...]:
         """Names of the incoming gradients."""
@@ -154,12 +156,14 @@ class _Builder:
         if self._returns_list() and "grads" in used and "grads" not in self._arguments:
             variables["grads"] = Value("grads_v", TENSORS)
             unpack.append("const std::vector<Tensor> grads_v = materialize_all(*this, grads);")
+            self._held.append("grads_v")
         for i, grad in enumerate(self._grads()):
             if grad in used or (grad == "grad" and "grad_output" in used):
                 variables[grad] = Value(grad, TENSOR)
                 if "grad_output" not in self._grads():  # else it is that of the result `output`
                     variables["grad_output"] = variables[grad]
                 unpack.append(f"const Tensor {grad} = materialize(grads[{i}], {i});")
+                self._held.append(grad)
         return unpack
 
     def _hoist_sizes(
@@ -198,6 +202,7 @@ class _Builder:
             call = f'unpack_list({field.name}, *this, "{field.label}")'
         local = f"{field.name if field.output else cpp_types.identifier(field.label)}_v"
         variables[field.label] = Value(local, t)
+        self._held.append(local)
         return [f"const {kind} {local} = {call};"]
 
     def _save(

@@ -40,9 +40,12 @@ class Binding:
 
     op: Operator
     spec: str
+    inplace_spec: str
     called: str
+    inplace_signature: str
     params: tuple[str, ...]  # ParamSpec initialisers
     convert: tuple[str, ...]  # statements that make the C++ arguments
+    convert_inplace: tuple[str, ...]
     arguments: str
     out_slot: int | None
     out_list: bool
@@ -88,7 +91,11 @@ def binding_of(op: Operator) -> Binding:
             '{.name = "requires_grad", .type = ArgType::Bool, .optional = true, '
             ".required = false, .keyword_only = true}"
         )
-    convert = tuple(_convert(op, i, a) for i, a in enumerate(op.signature.arguments))
+    spec, inplace_spec = f"{op.symbol}_spec", f"{op.symbol}_inplace_spec"
+    convert, convert_inplace = (
+        tuple(_convert(op, i, a, s) for i, a in enumerate(op.signature.arguments))
+        for s in (spec, inplace_spec)
+    )
     returns = op.signature.returns
     if not returns:
         result = "none"
@@ -100,10 +107,13 @@ def binding_of(op: Operator) -> Binding:
         result = "wrap"
     return Binding(
         op=op,
-        spec=f"{op.symbol}_spec",
+        spec=spec,
+        inplace_spec=inplace_spec,
         called=called(op),
+        inplace_signature=str(op.signature).replace(op.base_name, f"{op.base_name}_", 1),
         params=tuple(params),
         convert=convert,
+        convert_inplace=convert_inplace,
         arguments=", ".join(_call_argument(a) for a in op.signature.arguments),
         out_slot=out_slot,
         out_list=out_list,
@@ -151,8 +161,8 @@ def _local(argument: Argument) -> str:
     return f"a_{argument.name}"
 
 
-def _convert(op: Operator, i: int, argument: Argument) -> str:
-    t, name, spec = argument.type, _local(argument), f"{op.symbol}_spec"
+def _convert(op: Operator, i: int, argument: Argument, spec: str) -> str:
+    t, name = argument.type, _local(argument)
     slot = f"slots[{i}]"
     if t.is_tensor:
         function = "to_optional_tensor" if t.optional else "to_tensor"

@@ -236,8 +236,8 @@ def range_checks(op: Operator) -> tuple[str, ...]:
             tests.append(f"{number} {'<' if r.high_open else '<='} {r.high!r}")
         shown = f"{item}.as_double()" if argument.type.base == "Scalar" else item
         check = (
-            f'FACULA_CHECK({" && ".join(tests)}, Value, "{op.base_name}(): {argument.name} must be '
-            f'{r.text}, not ", {shown});'
+            f'FACULA_CHECK({" && ".join(tests)}, Value, Operator{{"{op.base_name}"}}, '
+            f'Argument{{"{argument.name}"}}, " must be {r.text}, not ", {shown});'
         )
         if argument.type.is_list:
             source = f"*{name}" if argument.type.optional else name

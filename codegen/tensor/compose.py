@@ -18,6 +18,23 @@ from .scope import Scope
 from .statements import message, program, returned
 from .values import BOOL, META, Value, described, fits
 
+# What a condition asks of a tensor says what kind of error it is that it does not hold.
+_KINDS = {
+    **dict.fromkeys(("dtype", "is_floating_point", "is_complex"), "Dtype"),
+    **dict.fromkeys(("shape", "size", "dim", "ndim", "numel"), "Shape"),
+}
+
+
+def _kind(check: Check) -> str:
+    """The kind of an error; of those that are Python's RuntimeError and TypeError the finer one."""
+    assert check.require is not None
+    asked = {n.attr for n in ast.walk(check.require.tree) if isinstance(n, ast.Attribute)}
+    kinds = {_KINDS[a] for a in asked if a in _KINDS}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    if check.raises == "RuntimeError" and kind:
+        return kind
+    return "UnfitDtype" if check.raises == "TypeError" and kind == "Dtype" else ERRORS[check.raises]
+
 
 class Translator:
     """Translates formulas of one operator; `variables` maps names to typed C++ expressions."""
@@ -62,8 +79,11 @@ class Translator:
         assert check.require is not None and check.error is not None
         test = self.expression(check.require, BOOL).code
         words = message(self._scope(check.error), expr.body(check.error))
-        text = f'"{name}(): ", {words}'.replace('(): ", "', "(): ", 1)
-        return f"FACULA_CHECK({test}, {ERRORS[check.raises]}, {text});"
+        read = expr.names(check.require)
+        about = [a.name for a in self._op.signature.arguments if a.name in read]
+        argument = f', "{about[0]}"' if len(about) == 1 else ""
+        operator = f'Operator{{"{name}"{argument}}}'
+        return f"FACULA_CHECK({test}, {_kind(check)}, {operator}, {words});"
 
     def _check_call(self, formula: Formula, name: str) -> str:
         """The call of a rule that only checks; it is told what its arguments are called here."""

@@ -178,7 +178,8 @@ class _Program:
     def _raise(self, kind: str, message: ast.expr, node: ast.AST) -> str:
         if kind not in ERRORS:
             raise self.scope.error(node, f"unknown error {kind}; allowed: {', '.join(ERRORS)}")
-        return f"raise(ErrorKind::{ERRORS[kind]}, {self._message(message)});"
+        op = f'Operator{{"{self.scope.op.base_name}"}}'
+        return f"raise(ErrorKind::{ERRORS[kind]}, {op}, {self._message(message)});"
 
     def _message(self, text: ast.expr) -> str:
         return message(self.scope, text)

@@ -23,6 +23,7 @@ from facula.nn.parameter import Parameter
 from facula.utils import _safetensors as fmt
 from facula.utils._atomic import write_file
 from facula.utils._locations import location_of, placer
+from facula.utils._sharing import extent, groups
 
 __all__ = ["load", "save"]
 
@@ -218,36 +219,6 @@ class _Writer:
         return node
 
 
-def _extent(tensor: Any) -> tuple[int, int]:
-    """First and one past the last byte that the tensor's elements occupy."""
-    start = tensor.data_ptr()
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    return start, start + (last + 1) * tensor.element_size()
-
-
-def _groups(tensors: dict[str, Any]) -> list[list[str]]:
-    """Names of tensors whose memory overlaps, together; the others alone."""
-    spans: list[tuple[str, int, int, str]] = []
-    alone: list[list[str]] = []
-    for name, tensor in tensors.items():
-        if tensor.numel() == 0 or tensor.device.type == "meta":
-            alone.append([name])
-            continue
-        start, stop = _extent(tensor)
-        spans.append((str(tensor.device), start, stop, name))
-    spans.sort(key=lambda span: span[:3])
-    groups: list[list[str]] = []
-    device, end = "", -1
-    for where, start, stop, name in spans:
-        if groups and where == device and start < end:
-            groups[-1].append(name)
-            end = max(end, stop)
-        else:
-            groups.append([name])
-            device, end = where, stop
-    return groups + alone
-
-
 def _plan(
     tensors: dict[str, Any], codes: dict[str, str]
 ) -> tuple[dict[str, tuple[str, list[int], Callable[[], memoryview]]], dict[str, Any]]:
@@ -268,7 +239,7 @@ def _plan(
             raise TypeError(f"save(): {name} has dtype {tensor.dtype}, which cannot be saved")
         stored[name] = (code, list(tensor.shape), lambda: _bytes_of(tensor))
 
-    for group in _groups(tensors):
+    for group in groups(tensors):
         first = tensors[group[0]]
         if first.device.type == "meta":
             raise ValueError(f"save(): {group[0]} is on the meta device and has no values")
@@ -278,15 +249,15 @@ def _plan(
             for name in group:
                 store(name, tensors[name])
             continue
-        start = min(_extent(tensors[name])[0] for name in group)
-        stop = max(_extent(tensors[name])[1] for name in group)
+        start = min(extent(tensors[name])[0] for name in group)
+        stop = max(extent(tensors[name])[1] for name in group)
         size = first.element_size()
         whole = next(
-            (n for n in group if _dense(tensors[n]) and _extent(tensors[n]) == (start, stop)), None
+            (n for n in group if _dense(tensors[n]) and extent(tensors[n]) == (start, stop)), None
         )
         if whole is None:
             # No tensor covers the others: store the range of memory that they share.
-            origin = next(n for n in group if _extent(tensors[n])[0] == start)
+            origin = next(n for n in group if extent(tensors[n])[0] == start)
             span = tensors[origin].detach().as_strided(((stop - start) // size,), (1,))
             whole = f"{origin}#memory"
             store(whole, span)
@@ -300,7 +271,7 @@ def _plan(
                     "of": whole,
                     "shape": [int(n) for n in tensor.shape],
                     "stride": [int(n) for n in tensor.stride()],
-                    "offset": (_extent(tensor)[0] - start) // size,
+                    "offset": (extent(tensor)[0] - start) // size,
                 }
     return stored, views
 
@@ -317,15 +288,18 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
             and dictionaries of these, nested: state dicts of modules, optimizers and schedulers for
             example.
         f: path. The file is written beside it and moved there when it is complete and on disk: a
-            link stays, and an old file's mode; a pipe or a device is written to. Or a file open for
-            writing bytes, from its position on; what becomes of it when the writing fails is up to
-            that file.
+            symbolic link stays, and an old file's mode, owner and extended attributes; a pipe or a
+            device is written to. A file of several names (hard links) keeps them: complete bytes
+            are copied into it, so that a kill meanwhile leaves it half-written, with the whole one
+            beside it as "NAME.<12 digits>.tmp". Or a file open for writing bytes, from its position
+            on; what becomes of it when the writing fails is up to that file.
 
     Tensors that share memory share it again after `load`; of a slice only its own bytes are stored.
     Tensors of other devices than the CPU come back there, unless `load` says otherwise.
 
     Raises:
         TypeError: something in `obj` is of another type. ValueError: a container holds itself.
+        OSError: the file cannot be written, with the given path as its file name.
     """
     writer = _Writer()
     tree = writer.tree(obj, ())
@@ -380,12 +354,13 @@ def load(
     """Read what `save` wrote, or any safetensors file (as a dictionary of tensors).
 
     Args:
-        f: path, or a file open for reading bytes: it is read from its position to its end.
+        f: path, of a file, a pipe or a device; or a file open for reading bytes, which need not
+            seek: it is read from its position to its end.
         map_location: device (or its name) for all tensors; or a function of (tensor, location) that
             returns a tensor or None; or a dictionary by location. Each goes back where it was by
             default; a location is "cpu" or what a device's package calls it, "acme:0".
         mmap: with a path, read memory from the file as it is used. Writing to a tensor does not
-            change the file.
+            change the file. Pipes, devices and files of several hard links are read at once.
         verify: compare the CRC-32 of header and data with those that `save` noted.
         weights_only: only True: nothing in a file is executed in any case.
 

@@ -103,11 +103,11 @@ void set_tangent(const Tensor& t, Tensor tangent) {
     return;
   }
   FACULA_CHECK(tls_state.forward_mode, Runtime, "a tangent can be set within a dual level only");
-  FACULA_CHECK(is_differentiable(t.dtype()), Runtime, "a ", dtype_name(t.dtype()),
+  FACULA_CHECK(is_differentiable(t.dtype()), Dtype, "a ", dtype_name(t.dtype()),
                " tensor cannot have a tangent; floating-point and complex ones can");
-  FACULA_CHECK(tangent.sizes() == t.sizes(), Runtime, "the tangent has shape ", shape_string(tangent.sizes()),
+  FACULA_CHECK(tangent.sizes() == t.sizes(), Shape, "the tangent has shape ", shape_string(tangent.sizes()),
                " but its tensor ", shape_string(t.sizes()));
-  FACULA_CHECK(tangent.dtype() == t.dtype() && tangent.device() == t.device(), Runtime, "the tangent is ",
+  FACULA_CHECK(tangent.dtype() == t.dtype() && tangent.device() == t.device(), Device, "the tangent is ",
                dtype_name(tangent.dtype()), " on ", to_string(tangent.device()), " but its tensor is ",
                dtype_name(t.dtype()), " on ", to_string(t.device()));
   if (has_tangent(t)) {

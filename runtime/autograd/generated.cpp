@@ -36,7 +36,7 @@ Tensor elementwise_jvp(const Tensor& input, const Tensor& output, const std::fun
 }
 
 void raise_no_forward(const char* op, const char* reason) {
-  raise(ErrorKind::NotImplemented, op, "(): no forward-mode derivative", *reason ? ": " : "", reason,
+  raise(ErrorKind::NotImplemented, Operator{op}, "no forward-mode derivative", *reason ? ": " : "", reason,
         "; use reverse mode, or state `forward:` in its ops.yaml entry");
 }
 

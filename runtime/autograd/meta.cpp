@@ -60,6 +60,7 @@ void become_output(const Tensor& t, const intrusive_ptr<Node>& node, uint32_t ou
 
 // The history of a view, made anew when its storage changed since it was recorded.
 Edge view_edge(const Tensor& t) {
+  const InCall in_call(t);
   AutogradMeta& meta = autograd_meta(t);
   const uint32_t version = t.version();
   {
@@ -87,6 +88,7 @@ Edge view_edge(const Tensor& t) {
 }
 
 intrusive_ptr<Node> accumulator_of(const Tensor& leaf) {
+  const InCall in_call(leaf);
   AutogradMeta& meta = autograd_meta(leaf);
   std::lock_guard lock(detail::lock_for(leaf.impl()));
   if (meta.accumulator != nullptr && meta.accumulator->try_retain())
@@ -299,8 +301,8 @@ Tensor detach(const Tensor& t) {
 }
 
 void detach_(const Tensor& t) {
-  FACULA_CHECK(!t.is_view() || !t.requires_grad(), Runtime,
-               "detach_(): a view cannot forget its history in place; use `x = x.detach()`");
+  FACULA_CHECK(!t.is_view() || !t.requires_grad(), Runtime, Operator{"detach_"},
+               "a view cannot forget its history in place; use `x = x.detach()`");
   if (AutogradMeta* meta = autograd_meta_or_null(t); meta != nullptr) {
     if (meta->retains_grad && meta->grad_fn) {
       std::lock_guard lock(detail::retain_lock());
@@ -368,29 +370,29 @@ void set_history(TensorList results, const intrusive_ptr<Node>& node) {
 void check_inplace(const Tensor& self, const char* op, bool needs_graph) {
   if (!self.defined()) return;
   const TensorImpl& impl = *self.impl();
-  FACULA_CHECK(!impl.inference || tls_state.inference, Runtime, op,
-               "(): a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
+  FACULA_CHECK(!impl.inference || tls_state.inference, Runtime, Operator{op},
+               "a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
   if (tls_state.anomaly) [[unlikely]]
     detail::note_writer(self, op);
   if (!tls_state.grad_enabled) return;
   const bool cut_off = impl.base && impl.no_grad_view && impl.base->requires_grad && is_differentiable(impl.dtype);
   if (!needs_graph && !cut_off) return;
   if (impl.base) {
-    FACULA_CHECK(!impl.no_grad_view, Runtime, op,
-                 "(): the tensor is a view that was made under no_grad (or inside a custom function) and would be "
-                 "changed in place with gradients on, which leaves open whether its base should get a gradient. Make "
-                 "the view with gradients on, change it under no_grad too, or use the out-of-place form on a clone()");
-    FACULA_CHECK(!self.requires_grad() || !is_leaf(base_of(impl)), Runtime, op,
-                 "(): a view of a leaf tensor that requires grad cannot be changed in place. Use the out-of-place "
-                 "form, or wrap the change in `with no_grad():` if it is not to be differentiated");
-    FACULA_CHECK(!is_differentiable(self.dtype()) || can_slice(impl.base->dtype, self.dtype()), Runtime, op,
-                 "(): the tensor is a ", dtype_name(self.dtype()), " view of a ", dtype_name(impl.base->dtype),
+    FACULA_CHECK(!impl.no_grad_view, Runtime, Operator{op},
+                 "the tensor is a view that was made under no_grad (or inside a custom function) and would be changed "
+                 "in place with gradients on, which leaves open whether its base should get a gradient. Make the view "
+                 "with gradients on, change it under no_grad too, or use the out-of-place form on a clone()");
+    FACULA_CHECK(!self.requires_grad() || !is_leaf(base_of(impl)), Runtime, Operator{op},
+                 "a view of a leaf tensor that requires grad cannot be changed in place. Use the out-of-place form, or "
+                 "wrap the change in `with no_grad():` if it is not to be differentiated");
+    FACULA_CHECK(!is_differentiable(self.dtype()) || can_slice(impl.base->dtype, self.dtype()), Dtype, Operator{op},
+                 "the tensor is a ", dtype_name(self.dtype()), " view of a ", dtype_name(impl.base->dtype),
                  " tensor, through which an in-place change cannot be differentiated. Use the out-of-place form");
   }
-  FACULA_CHECK(!self.requires_grad() || !is_leaf(self), Runtime, op,
-               "(): a leaf tensor that requires grad cannot be changed in place. Use the out-of-place form, e.g. "
-               "`x = x.op(...)` instead of `x.op_(...)`, or wrap the change in `with no_grad():` if it is not to be "
-               "differentiated");
+  FACULA_CHECK(
+      !self.requires_grad() || !is_leaf(self), Runtime, Operator{op},
+      "a leaf tensor that requires grad cannot be changed in place. Use the out-of-place form, e.g. `x = x.op(...)` "
+      "instead of `x.op_(...)`, or wrap the change in `with no_grad():` if it is not to be differentiated");
 }
 
 void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {
@@ -420,9 +422,9 @@ void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {
 
 void check_out_no_grad(TensorList inputs, const Tensor& out, const char* op) {
   if (!tls_state.grad_enabled) return;
-  FACULA_CHECK(!needs_grad(inputs) && !needs_grad(out), Runtime, op,
-               "(): the out= form does not record gradients, but one of its arguments requires grad. Use the "
-               "functional form, or call it under no_grad");
+  FACULA_CHECK(!needs_grad(inputs) && !needs_grad(out), Runtime, Operator{op},
+               "the out= form does not record gradients, but one of its arguments requires grad. Use the functional "
+               "form, or call it under no_grad");
 }
 
 }  // namespace facula

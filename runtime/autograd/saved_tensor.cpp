@@ -66,6 +66,7 @@ namespace {
 }  // namespace
 
 bool SavedTensor::reshaped() const {
+  const InCall in_call(tensor_);
   const AutogradMeta* meta = tensor_.defined() ? autograd_meta_or_null(tensor_) : nullptr;
   return meta != nullptr && meta->reshaped;
 }

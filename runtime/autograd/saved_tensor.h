@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/autograd/inline_vector.h"
-#include "runtime/core/tensor.h"
+#include "runtime/core/in_call.h"
 
 namespace facula {
 
@@ -22,6 +22,7 @@ class FACULA_API SavedTensor {
   // Raises when the tensor was changed in place since, naming the node, `name` (the schema name)
   // and the out-of-place way, or when it was released already. Undefined if an undefined one was saved.
   Tensor unpack(const Node& owner, const char* name) const {
+    const InCall in_call(tensor_);
     if (tensor_.defined() && version_ == tensor_.version() && !is_output_) [[likely]]
       return tensor_;
     return unpack_slow(owner, name);

@@ -48,7 +48,7 @@ PyObject* set_anomaly(PyObject*, PyObject* o) {
 
 ScalarType dtype_argument(PyObject* o, const char* who) {
   if (Py_TYPE(o) == dtype_type) return dtype_value(o);
-  raise(ErrorKind::Type, who, "(): argument must be a dtype such as facula.float32, not ", Py_TYPE(o)->tp_name);
+  raise(ErrorKind::Type, Operator{who}, "argument must be a dtype such as facula.float32, not ", Py_TYPE(o)->tp_name);
 }
 
 PyObject* default_dtype(PyObject*, PyObject*) { return wrap(get_default_dtype()); }
@@ -77,7 +77,7 @@ PyObject* result_dtype(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   ResultType type;
   const Py_ssize_t n = PyTuple_GET_SIZE(args);
-  FACULA_CHECK(n > 0, Type, "result_type(): takes at least one tensor, number or dtype");
+  FACULA_CHECK(n > 0, Type, Operator{"result_type"}, "takes at least one tensor, number or dtype");
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* o = PyTuple_GET_ITEM(args, i);
     if (is_tensor(o)) {
@@ -86,7 +86,7 @@ PyObject* result_dtype(PyObject*, PyObject* args) {
       type.add(make_empty({1}, dtype_value(o), Device{kMeta}));
     } else {
       const NumberKind kind = number_kind(o);
-      FACULA_CHECK(kind != NumberKind::None, Type, "result_type(): argument ", i,
+      FACULA_CHECK(kind != NumberKind::None, Type, Operator{"result_type"}, "argument ", i,
                    " must be a Tensor, a number or a dtype, not ", Py_TYPE(o)->tp_name);
       type.add(number_value(o, kind));
     }
@@ -100,8 +100,8 @@ PyObject* set_threads(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const long n = PyLong_AsLong(o);
   if (n == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-  FACULA_CHECK(n >= 1 && n <= 4096, Value, "set_num_threads(): the number of threads must be in [1, 4096], but got ",
-               n);
+  FACULA_CHECK(n >= 1 && n <= 4096, Value, Operator{"set_num_threads"},
+               "the number of threads must be in [1, 4096], but got ", n);
   set_num_threads(static_cast<int>(n));
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
@@ -172,7 +172,7 @@ PyObject* swap_cpu_kernel(PyObject*, PyObject* args) {
   PyObject* address = nullptr;
   if (PyArg_ParseTuple(args, "sO!:_swap_cpu_kernel", &name, &PyLong_Type, &address) == 0) throw PythonError();
   OperatorEntry* entry = find_operator(name);
-  FACULA_CHECK(entry != nullptr, Value, "_swap_cpu_kernel(): no operator '", name, "'");
+  FACULA_CHECK(entry != nullptr, Value, Operator{"_swap_cpu_kernel"}, "no operator '", name, "'");
   void* fresh = PyLong_AsVoidPtr(address);
   if (fresh == nullptr && PyErr_Occurred() != nullptr) throw PythonError();
   void* before = reinterpret_cast<void*>(entry->kernels[kCPU]);

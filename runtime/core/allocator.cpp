@@ -44,8 +44,8 @@ Allocator& allocator_of(DeviceType type) {
 }
 
 void set_allocator(DeviceType type, Allocator* allocator) {
-  FACULA_CHECK(type < kMaxDeviceTypes && type != kCPU && type != kMeta, Value,
-               "set_allocator(): the allocator of this device type cannot be replaced");
+  FACULA_CHECK(type < kMaxDeviceTypes && type != kCPU && type != kMeta, Value, Operator{"set_allocator"},
+               "the allocator of this device type cannot be replaced");
   table()[type].store(allocator, std::memory_order_release);
 }
 

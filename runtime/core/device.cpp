@@ -58,18 +58,20 @@ int find_type(std::string_view name) {
 DeviceType register_device_type(std::string_view name) {
   const bool valid = !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
                      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
-  FACULA_CHECK(valid && name.size() <= kMostLetters, Value, "register_device_type(): '", name.substr(0, kMostLetters),
-               name.size() > kMostLetters ? "...'" : "'", " is not a device name; use at most ", kMostLetters,
+  FACULA_CHECK(valid && name.size() <= kMostLetters, Value, Operator{"register_device_type"}, "'",
+               name.substr(0, kMostLetters), name.size() > kMostLetters ? "...'" : "'",
+               " is not a device name; use at most ", kMostLetters,
                " lower-case letters, digits and '_', a letter first");
-  FACULA_CHECK(std::ranges::find(kPythonWords, name) == std::end(kPythonWords), Value, "register_device_type(): '",
-               name, "' is not a device name, as it is a word of Python's: facula.", name, " could not be written");
+  FACULA_CHECK(std::ranges::find(kPythonWords, name) == std::end(kPythonWords), Value, Operator{"register_device_type"},
+               "'", name, "' is not a device name, as it is a word of Python's: facula.", name,
+               " could not be written");
   DeviceNames& r = registry();
   std::lock_guard lock(r.mutex);
   const int n = r.count.load(std::memory_order_relaxed);
   for (int i = 0; i < n; ++i) {
     if (r.names[static_cast<size_t>(i)] == name) return static_cast<DeviceType>(i);
   }
-  FACULA_CHECK(n < kMaxDeviceTypes, Runtime, "register_device_type(): no id left for '", name, "'; the ",
+  FACULA_CHECK(n < kMaxDeviceTypes, Runtime, Operator{"register_device_type"}, "no id left for '", name, "'; the ",
                kMaxDeviceTypes, " device types are ", known_names());
   r.names[static_cast<size_t>(n)] = name;
   r.count.store(n + 1, std::memory_order_release);

@@ -73,8 +73,8 @@ ScalarType compute_type(ScalarType t) { return is_reduced_float(t) ? Float32 : t
 ScalarType get_default_dtype() { return g_default_dtype.load(std::memory_order_relaxed); }
 
 void set_default_dtype(ScalarType t) {
-  FACULA_CHECK(is_floating(t), Type, "set_default_dtype(): the default dtype must be a floating type, not ",
-               dtype_name(t));
+  FACULA_CHECK(is_floating(t), UnfitDtype, Operator{"set_default_dtype"},
+               "the default dtype must be a floating type, not ", dtype_name(t));
   g_default_dtype.store(t, std::memory_order_relaxed);
 }
 

@@ -132,7 +132,7 @@ decltype(auto) visit_floating(ScalarType t, const char* who, F&& fn) {
     case ScalarType::Float64:
       return fn(std::type_identity<double>{});
     default:
-      raise(ErrorKind::NotImplemented, who, "(): not implemented for ", dtype_name(t),
+      raise(ErrorKind::NotImplemented, Operator{who}, "not implemented for ", dtype_name(t),
             "; it takes floating-point tensors (float16, bfloat16, float32, float64)");
   }
 }

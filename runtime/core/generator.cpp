@@ -26,7 +26,7 @@ GeneratorImpl& generator_for(const Generator& given, Device device, const char* 
   if (!given) return *default_generator(device);
   const Device of = given->device();
   const bool fits = of.type == device.type && (of.index < 0 || device.index < 0 || of.index == device.index);
-  FACULA_CHECK(fits, Runtime, op, "(): the generator is of device ", to_string(of), ", the tensor is on ",
+  FACULA_CHECK(fits, Runtime, Operator{op}, "the generator is of device ", to_string(of), ", the tensor is on ",
                to_string(device), "; make one with facula.Generator(device)");
   return *given;
 }

@@ -82,9 +82,9 @@ DimVector preserved_strides(const Tensor& self) {
 int64_t numel_of(IntList sizes) {
   int64_t numel = 1, nonzero = 1;
   for (const int64_t s : sizes) {
-    FACULA_CHECK(s >= 0, Runtime, "sizes must not be negative: ", shape_string(sizes));
+    FACULA_CHECK(s >= 0, Shape, "sizes must not be negative: ", shape_string(sizes));
     // Strides are products of sizes, so these must fit even when another size is 0.
-    FACULA_CHECK(!__builtin_mul_overflow(nonzero, std::max<int64_t>(s, 1), &nonzero), Runtime, "the shape ",
+    FACULA_CHECK(!__builtin_mul_overflow(nonzero, std::max<int64_t>(s, 1), &nonzero), Shape, "the shape ",
                  shape_string(sizes), " has more elements than can be counted");
     numel *= s;
   }
@@ -94,9 +94,8 @@ int64_t numel_of(IntList sizes) {
 int64_t wrap_dim(int64_t dim, int64_t ndim, const char* op) {
   const int64_t n = std::max<int64_t>(ndim, 1);
   if (dim < -n || dim >= n) [[unlikely]] {
-    raise(ErrorKind::Index, op != nullptr ? op : "", op != nullptr ? "(): " : "", "dim ", dim,
-          " is out of range for a tensor of ", ndim, ndim == 1 ? " dim" : " dims", " (expected ", -n, " to ", n - 1,
-          ")");
+    raise(ErrorKind::Index, Operator{op, "dim"}, "dim ", dim, " is out of range for a tensor of ", ndim,
+          ndim == 1 ? " dim" : " dims", " (expected ", -n, " to ", n - 1, ")");
   }
   return dim < 0 ? dim + n : dim;
 }
@@ -108,9 +107,8 @@ DimVector broadcast_shapes(IntList a, IntList b, const char* op) {
     const int64_t x = i <= a.size() ? a[a.size() - i] : 1, y = i <= b.size() ? b[b.size() - i] : 1;
     if (x != y && x != 1 && y != 1) [[unlikely]] {
       const int64_t dim = a.size() == b.size() ? static_cast<int64_t>(n - i) : -static_cast<int64_t>(i);
-      raise(ErrorKind::Runtime, op != nullptr ? op : "", op != nullptr ? "(): " : "", "shapes ", shape_string(a),
-            " and ", shape_string(b), " do not broadcast: they differ at dim ", dim, " (", x, " and ", y,
-            ") and neither is 1");
+      raise(ErrorKind::Shape, Operator{op}, "shapes ", shape_string(a), " and ", shape_string(b),
+            " do not broadcast: they differ at dim ", dim, " (", x, " and ", y, ") and neither is 1");
     }
     result[n - i] = x == 1 ? y : x;
   }
@@ -210,11 +208,11 @@ bool has_internal_overlap(const Tensor& t) {
 }
 
 void check_writable(const Tensor& t, const char* op) {
-  FACULA_CHECK(!(t.storage() && t.storage()->read_only()), Runtime, op,
-               "(): the tensor to write to has read-only memory (it came from a read-only array or buffer); "
-               "clone() it first");
-  FACULA_CHECK(!has_internal_overlap(t), Runtime, op, "(): the tensor to write to, of shape ", shape_string(t.sizes()),
-               " and strides ", shape_string(t.strides()),
+  FACULA_CHECK(
+      !(t.storage() && t.storage()->read_only()), Runtime, Operator{op},
+      "the tensor to write to has read-only memory (it came from a read-only array or buffer); clone() it first");
+  FACULA_CHECK(!has_internal_overlap(t), Aliasing, Operator{op}, "the tensor to write to, of shape ",
+               shape_string(t.sizes()), " and strides ", shape_string(t.strides()),
                ", has several indices for one element (an expanded tensor?); clone() it first");
 }
 

@@ -223,7 +223,7 @@ Changing::Changing(const Tensor& t) : outer_(detail::tls_changes) {
     mutex.unlock();
     if (state.others == Others::Crossed) {
       if (state.own != nullptr) state.own->waits_for.store(nullptr, std::memory_order_release);
-      raise(ErrorKind::Runtime, "a tensor of shape ", shape_string(t.sizes()),
+      raise(ErrorKind::Shape, "a tensor of shape ", shape_string(t.sizes()),
             " cannot be given another size or memory: a call of another thread is at work on it, and waits to change a "
             "tensor of this call in turn");
     }

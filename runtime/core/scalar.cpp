@@ -35,8 +35,8 @@ Scalar Scalar::operator-() const {
 }
 
 void check_fits(const Scalar& value, ScalarType dtype, const char* op) {
-  FACULA_CHECK(value.kind() != Category::Complex || is_complex(dtype), Type, op, "(): the number is complex and ",
-               dtype_name(dtype), " is not; take its real part, or use a complex dtype");
+  FACULA_CHECK(value.kind() != Category::Complex || is_complex(dtype), UnfitDtype, Operator{op},
+               "the number is complex and ", dtype_name(dtype), " is not; take its real part, or use a complex dtype");
   if (!is_integral(dtype)) return;
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -45,7 +45,7 @@ void check_fits(const Scalar& value, ScalarType dtype, const char* op) {
       const double d = std::trunc(value.as_double());
       const int64_t v = value.to<int64_t>();
       const bool fits = (whole || (d >= -0x1p63 && d < 0x1p63)) && v >= low && v <= high;
-      FACULA_CHECK(fits, Overflow, op, "(): the number ", whole ? std::to_string(v) : concat(value.as_double()),
+      FACULA_CHECK(fits, Overflow, Operator{op}, "the number ", whole ? std::to_string(v) : concat(value.as_double()),
                    " does not fit into ", dtype_name(dtype), " (", low, " to ", high, ")");
     }
   });

@@ -41,7 +41,7 @@ intrusive_ptr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {
 
 intrusive_ptr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context,
                                              bool read_only) {
-  FACULA_CHECK(deleter != nullptr, Runtime, "StorageImpl::wrap(): a deleter is needed");
+  FACULA_CHECK(deleter != nullptr, Runtime, Operator{"StorageImpl::wrap"}, "a deleter is needed");
   StorageImpl* s = new (pool_allocate(kHeader)) StorageImpl;
   s->block_ = kHeader;
   s->data_ = data;

@@ -15,7 +15,7 @@ namespace {
 
 size_t bytes_of(int64_t numel, ScalarType dtype, IntList sizes) {
   int64_t bytes = 0;
-  FACULA_CHECK(!__builtin_mul_overflow(numel, static_cast<int64_t>(itemsize(dtype)), &bytes), Runtime,
+  FACULA_CHECK(!__builtin_mul_overflow(numel, static_cast<int64_t>(itemsize(dtype)), &bytes), Shape,
                "a tensor of shape ", shape_string(sizes), " and dtype ", dtype_name(dtype),
                " would need more bytes than can be addressed");
   return static_cast<size_t>(bytes);
@@ -34,7 +34,7 @@ Extent extent_of(IntList sizes, IntList strides, int64_t offset) {
     int64_t step = 0;
     int64_t& end = strides[i] < 0 ? e.low : e.high;
     FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) && !__builtin_add_overflow(end, step, &end),
-                 Runtime, "the strides ", shape_string(strides), " of shape ", shape_string(sizes), " overflow");
+                 Shape, "the strides ", shape_string(strides), " of shape ", shape_string(sizes), " overflow");
   }
   return e;
 }
@@ -85,7 +85,7 @@ void TensorImpl::dispose(TensorImpl* t) noexcept {
 TensorImpl::~TensorImpl() = default;
 
 void TensorImpl::refresh() {
-  numel = numel_of(sizes);
+  std::atomic_ref<int64_t>(numel).store(numel_of(sizes), std::memory_order_relaxed);
   contiguous = ::facula::is_contiguous(sizes, strides);
   // Of an empty tensor the offset may be any number.
   data = storage && storage->data() != nullptr
@@ -184,7 +184,7 @@ Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset,
 
 Tensor from_storage(Storage storage, IntList sizes, IntList strides, int64_t offset, ScalarType dtype) {
   check_geometry(sizes, strides);
-  FACULA_CHECK(lies_within(extent_of(sizes, strides, offset), itemsize(dtype), storage->nbytes()), Runtime,
+  FACULA_CHECK(lies_within(extent_of(sizes, strides, offset), itemsize(dtype), storage->nbytes()), Shape,
                "a tensor of shape ", shape_string(sizes), " with strides ", shape_string(strides), " from offset ",
                offset, " needs more than the ", storage->nbytes(), " bytes of its memory");
   normalized(storage->device(), dtype);  // refuses what the device has not

@@ -89,6 +89,8 @@ class FACULA_API Tensor {
   int64_t size(int64_t d) const;  // wraps negative d, raises IndexError out of range
   int64_t stride(int64_t d) const;
   int64_t numel() const { return impl_->numel; }
+  // Outside of a call (see in_call.h), when another thread may be changing the tensor.
+  int64_t numel_hint() const { return std::atomic_ref<int64_t>(impl_->numel).load(std::memory_order_relaxed); }
   int64_t offset() const { return impl_->offset; }
   ScalarType dtype() const { return impl_->dtype; }
   Device device() const { return impl_->device; }

@@ -62,7 +62,7 @@ void copy_within(const Tensor& self, const Tensor& src) {
     throw MissingKernel(concat("device '", interface.name, "' has no template for ", dtype_name(src.dtype()), " to ",
                                dtype_name(self.dtype()), " copies", refusal.empty() ? "" : ": ", refusal,
                                "; its package must serve the formula \"copy\" in `pointwise`"),
-                        "copy", interface.name, refusal);
+                        "copy", "copy", interface.name, refusal);
   }
   count_fallback(interface, "copy", self.device(), refusal);
   const Tensor target = host_mirror(self);
@@ -106,9 +106,9 @@ void transfer(void* dst, Device to, const void* src, Device from, size_t nbytes,
 }
 
 void device_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
-  FACULA_CHECK(!src.is_meta() && !self.is_meta(), NotImplemented, "copy: a tensor on the meta device has no values");
+  FACULA_CHECK(!src.is_meta() && !self.is_meta(), Values, "copy: a tensor on the meta device has no values");
   const DimVector sizes = broadcast_shapes(self.sizes(), src.sizes(), "copy");
-  FACULA_CHECK(sizes == DimVector(self.sizes()), Runtime, "copy: the values are ", shape_string(src.sizes()),
+  FACULA_CHECK(sizes == DimVector(self.sizes()), Shape, "copy: the values are ", shape_string(src.sizes()),
                " and do not broadcast to the ", shape_string(self.sizes()), " they are written to");
   if (self.numel() == 0 || self.is_same(src)) return;
   if (self.device() == src.device()) {
@@ -150,7 +150,7 @@ void device_fill(const Tensor& out, const Scalar& value) {
 }
 
 Scalar device_scalar(const Tensor& self) {
-  FACULA_CHECK(self.numel() == 1, Runtime, "item(): a tensor of ", self.numel(), " elements is not one number");
+  FACULA_CHECK(self.numel() == 1, Shape, Operator{"item"}, "a tensor of ", self.numel(), " elements is not one number");
   const Tensor host = host_mirror(self);
   return visit_dtype(self.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
     const T v = *host.data<T>();

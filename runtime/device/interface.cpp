@@ -234,7 +234,7 @@ std::vector<DeviceInterface*> all_interfaces() {
 
 int32_t register_backend(const FaculaBackend* b) {
   try {
-    FACULA_CHECK(b != nullptr, Value, "register_backend(): no structure given");
+    FACULA_CHECK(b != nullptr, Value, Operator{"register_backend"}, "no structure given");
     const char* const name = b->name != nullptr ? b->name : "(without a name)";
     FACULA_CHECK(b->abi == FACULA_BACKEND_ABI, Runtime, "backend '", name, "' was built for version ", b->abi,
                  " of facula/backend.h, and this facula has version ", FACULA_BACKEND_ABI, "; ",
@@ -242,7 +242,7 @@ int32_t register_backend(const FaculaBackend* b) {
                                              : "install a newer release of its package, or "
                                                "build it again");
     constexpr size_t kFirst = offsetof(FaculaBackend, serialization_tag) + sizeof(const char*);
-    FACULA_CHECK(b->size >= kFirst, Runtime, "backend '", name, "' gives a structure of ", b->size, " bytes; version ",
+    FACULA_CHECK(b->size >= kFirst, Shape, "backend '", name, "' gives a structure of ", b->size, " bytes; version ",
                  FACULA_BACKEND_ABI, " of facula/backend.h has at least ", kFirst);
     auto interface = std::make_unique<DeviceInterface>();
     std::memcpy(&interface->api, b, std::min<size_t>(b->size, sizeof(FaculaBackend)));
@@ -308,17 +308,17 @@ const FaculaHost& device_host() {
 std::vector<std::string> load_backend_library(const std::string& path) {
   const size_t before = all_interfaces().size();
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  FACULA_CHECK(library != nullptr, Runtime, "load_library(): ", dlerror());
+  FACULA_CHECK(library != nullptr, Runtime, Operator{"load_library"}, dlerror());
   const auto entry = reinterpret_cast<FaculaEntry>(dlsym(library, FACULA_ENTRY_NAME));
-  FACULA_CHECK(entry != nullptr, Runtime, "load_library(): ", path, " has no function ", FACULA_ENTRY_NAME);
+  FACULA_CHECK(entry != nullptr, Runtime, Operator{"load_library"}, path, " has no function ", FACULA_ENTRY_NAME);
   const int32_t status = entry(&device_host());
   if (status != FACULA_OK) {
     const std::string text = take_device_error();
-    raise(kind_of(status), "load_library(): ", text.empty() ? concat(path, " failed to register") : text);
+    raise(kind_of(status), Operator{"load_library"}, text.empty() ? concat(path, " failed to register") : text);
   }
   std::vector<std::string> names;
   for (DeviceInterface* d : all_interfaces()) names.push_back(d->name);
-  FACULA_CHECK(names.size() > before, Runtime, "load_library(): ", path, " registered no backend");
+  FACULA_CHECK(names.size() > before, Runtime, Operator{"load_library"}, path, " registered no backend");
   names.erase(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(before));
   return names;
 }

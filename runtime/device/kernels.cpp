@@ -420,8 +420,8 @@ void call(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg re
       return op.decomposed(args, result);
     } catch (const MissingKernel& e) {
       if (refusal.empty()) throw;
-      const std::string before = concat(op.name, "(): ", refusal, "; made of others: ");
-      throw MissingKernel(before + e.message(), e.op, e.device, e.refusal.empty() ? refusal : e.refusal);
+      const std::string before = concat(refusal, "; made of others: ");
+      throw MissingKernel(before + e.message(), op.name, e.kernel, e.device, e.refusal.empty() ? refusal : e.refusal);
     } catch (const Error& e) {
       pass_refusal(e);
       if (!refusal.empty()) refusal += ", and ";

@@ -454,13 +454,13 @@ void release_pinned(void* context) {
 
 Storage allocate_pinned(DeviceInterface& interface, size_t nbytes) {
   interface.start();
-  FACULA_CHECK(interface.api.pin != nullptr, NotImplemented, "pin_memory(): device '", interface.name,
+  FACULA_CHECK(interface.api.pin != nullptr, NotImplemented, Operator{"pin_memory"}, "device '", interface.name,
                "' pins no host memory");
   auto p = std::make_unique<Pinned>(Pinned{&interface, nullptr, std::max<size_t>(nbytes, 1), {}});
   void* data = nullptr;
   interface.check(interface.api.pin(interface.api.context, p->nbytes, &data), -1, "pinning host memory failed");
-  FACULA_CHECK(data != nullptr, OutOfMemory, "pin_memory(): device '", interface.name, "' has no memory for ", nbytes,
-               " bytes");
+  FACULA_CHECK(data != nullptr, OutOfMemory, Operator{"pin_memory"}, "device '", interface.name, "' has no memory for ",
+               nbytes, " bytes");
   p->data = static_cast<char*>(data);
   {
     PinnedTable& t = pinned_table();

@@ -166,10 +166,10 @@ void DeviceEvent::synchronize() const {
 }
 double DeviceEvent::elapsed_to(const DeviceEvent& end) const {
   DeviceInterface& d = started_interface(device_.type);
-  FACULA_CHECK(timing_ && end.timing_ && d.api.elapsed != nullptr, Runtime,
-               "elapsed_time(): both events need enable_timing=True");
-  FACULA_CHECK(device_ == end.device_, Runtime, "elapsed_time(): the events are of ", to_string(device_), " and ",
-               to_string(end.device_), "; time is measured on one device");
+  FACULA_CHECK(timing_ && end.timing_ && d.api.elapsed != nullptr, Runtime, Operator{"elapsed_time"},
+               "both events need enable_timing=True");
+  FACULA_CHECK(device_ == end.device_, Runtime, Operator{"elapsed_time"}, "the events are of ", to_string(device_),
+               " and ", to_string(end.device_), "; time is measured on one device");
   double ms = 0;
   d.check(d.api.elapsed(d.api.context, device_.index, event_, end.event_, &ms), device_.index, "elapsed_time() failed");
   return ms;

@@ -138,7 +138,7 @@ double finfo(ScalarType t, F&& pick) {
       return pick(std::numeric_limits<float>::epsilon(), std::numeric_limits<float>::max(),
                   std::numeric_limits<float>::min());
     default:
-      raise(ErrorKind::Type, "finfo wants a floating type, not ", dtype_name(t));
+      raise(ErrorKind::UnfitDtype, "finfo wants a floating type, not ", dtype_name(t));
   }
 }
 inline double finfo_eps(ScalarType t) {

@@ -54,9 +54,9 @@ std::span<OperatorEntry* const> all_operators() {
 }
 
 void raise_missing_kernel(const OperatorEntry& op, Device device, const std::string& refusal) {
-  FACULA_CHECK(device.type != kMeta, NotImplemented, op.name,
-               "(): the result depends on the values of the inputs, and tensors on the meta device have none; use "
-               "tensors with data");
+  FACULA_CHECK(device.type != kMeta, Values, Operator{op.name},
+               "the result depends on the values of the inputs, and tensors on the meta device have none; use tensors "
+               "with data");
   std::string have;
   for (int type = 0; type < kMaxDeviceTypes; ++type) {
     if (type == device.type || !device_operators.has_own_kernel(op, static_cast<DeviceType>(type))) continue;
@@ -64,17 +64,15 @@ void raise_missing_kernel(const OperatorEntry& op, Device device, const std::str
     have += device_type_name(static_cast<DeviceType>(type));
   }
   const std::string name(device_type_name(device.type));
-  const std::string what =
-      refusal.empty()
-          ? concat("() has no kernel for device '", name, "' (it has ",
-                   have.empty() ? "none at all" : "kernels for " + have, ") and no decomposition. Write a kernel for ",
-                   op.name, " in the package of '", name, "'")
-          : concat("(): ", refusal, "; there is no other way to compute it on device '", name,
-                   "'. Let it take these arguments, in the package of '", name, "'");
-  throw MissingKernel(
-      concat(op.name, what, ", let that device fall back to the CPU with facula.backends.allow_fallback('", name,
-             "'), or move the inputs with .to('cpu'). Signature: ", op.schema),
-      op.name, name, refusal);
+  const std::string what = refusal.empty() ? concat("has no kernel for device '", name, "' (it has ",
+                                                    have.empty() ? "none at all" : "kernels for " + have,
+                                                    ") and no decomposition. Write a kernel for ", op.name,
+                                                    " in the package of '", name, "'")
+                                           : concat(refusal, "; there is no other way to compute it on device '", name,
+                                                    "'. Let it take these arguments, in the package of '", name, "'");
+  throw MissingKernel(concat(what, ", let that device fall back to the CPU with facula.backends.allow_fallback('", name,
+                             "'), or move the inputs with .to('cpu'). Signature: ", op.schema),
+                      op.name, op.name, name, refusal);
 }
 
 namespace {

@@ -5,22 +5,22 @@ namespace facula {
 namespace {
 
 void check_castable(ScalarType from, const Tensor& out, const char* op, const char* what) {
-  FACULA_CHECK(can_cast(from, out.dtype()), Runtime, op, "(): the result is ", dtype_name(from), " and ", what, " is ",
-               dtype_name(out.dtype()), ", which cannot hold it; give ", what, " the dtype ", dtype_name(from));
+  FACULA_CHECK(can_cast(from, out.dtype()), Dtype, Operator{op}, "the result is ", dtype_name(from), " and ", what,
+               " is ", dtype_name(out.dtype()), ", which cannot hold it; give ", what, " the dtype ", dtype_name(from));
 }
 
 void check_device(const Meta& meta, const Tensor& out, const char* op, const char* what) {
   FACULA_CHECK(meta.device.type == out.device().type &&
                    (meta.device.index < 0 || meta.device.type <= kMeta || meta.device.index == out.device().index),
-               Runtime, op, "(): ", what, " is on ", to_string(out.device()), " and the result on ",
+               Device, Operator{op}, Argument{what}, " is on ", to_string(out.device()), " and the result on ",
                to_string(meta.device), "; put both on one device");
 }
 
 }  // namespace
 
 void detail::raise_recorded_out(const char* op) {
-  raise(ErrorKind::Runtime, op,
-        "(): out requires grad, and out= does not record gradients; call it without out, or under no_grad()");
+  raise(ErrorKind::Runtime, Operator{op},
+        "out requires grad, and out= does not record gradients; call it without out, or under no_grad()");
 }
 
 void detail::raise_mixed_devices(const char* op, Device device, std::initializer_list<const char*> names,
@@ -39,8 +39,8 @@ void detail::raise_mixed_devices(const char* op, Device device, std::initializer
     }
     ++name;
   }
-  raise(ErrorKind::Runtime, op, "(): ", there, " is on ", to_string(other), " and ",
-        here != nullptr ? here : "the result", " on ", to_string(device),
+  raise(ErrorKind::Device, Operator{op}, Argument{there != nullptr ? there : "an input"}, " is on ", to_string(other),
+        " and ", here != nullptr ? here : "the result", " on ", to_string(device),
         "; tensors must be on one device; move them with .to(device)");
 }
 
@@ -50,11 +50,11 @@ Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::ini
   check_castable(meta.dtype, out, op, "out");
   const bool same_shape = IntList(meta.sizes) == out.sizes();
   if (!same_shape) {
-    FACULA_CHECK(out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Runtime, op, "(): out is ",
+    FACULA_CHECK(out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Shape, Operator{op}, "out is ",
                  shape_string(out.sizes()), " and the result ", shape_string(meta.sizes),
                  "; pass out of that shape, or an empty tensor to be resized");
     const Changing changing(out);
-    FACULA_CHECK(out.numel() == 0, Runtime, op, "(): another thread gave out another size meanwhile");
+    FACULA_CHECK(out.numel() == 0, Shape, Operator{op}, "another thread gave out another size meanwhile");
     TensorImpl& impl = *out.impl();
     impl.storage->resize(static_cast<size_t>(numel_of(meta.sizes)) * out.itemsize());
     impl.sizes = meta.sizes;
@@ -84,24 +84,24 @@ void finish_out(const Tensor& out, const Tensor& target) {
 Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op, bool direct) {
   check_device(meta, self, op, "self");
   check_castable(meta.dtype, self, op, "self");
-  FACULA_CHECK(IntList(meta.sizes) == self.sizes(), Runtime, op, "_(): self is ", shape_string(self.sizes()),
-               " and the result ", shape_string(meta.sizes), "; an in-place form cannot change the shape, use ", op,
-               "()");
+  FACULA_CHECK(IntList(meta.sizes) == self.sizes(), Shape, Operator{concat(op, "_")}, Argument{"self"}, " is ",
+               shape_string(self.sizes()), " and the result ", shape_string(meta.sizes),
+               "; an in-place form cannot change the shape, use ", op, "()");
   check_writable(self, op);
   return direct && meta.dtype == self.dtype() ? self : make_tensor(meta);
 }
 
 void write_inplace(const Tensor& self, const Tensor& result, const char* op) {
   check_castable(result.dtype(), self, op, "self");
-  FACULA_CHECK(result.sizes() == self.sizes(), Runtime, op, "_(): self is ", shape_string(self.sizes()),
-               " and the result ", shape_string(result.sizes()), "; an in-place form cannot change the shape, use ", op,
-               "()");
+  FACULA_CHECK(result.sizes() == self.sizes(), Shape, Operator{concat(op, "_")}, Argument{"self"}, " is ",
+               shape_string(self.sizes()), " and the result ", shape_string(result.sizes()),
+               "; an in-place form cannot change the shape, use ", op, "()");
   core_operators().copy_into(self, result);
 }
 
 void write_out(const Tensor& out, const Tensor& result, const char* op) {
-  FACULA_CHECK(!GradMode::enabled() || !(needs_grad(out) || needs_grad(result)), Runtime, op,
-               "(): out= does not record gradients; call it without out, or under no_grad()");
+  FACULA_CHECK(!GradMode::enabled() || !(needs_grad(out) || needs_grad(result)), Runtime, Operator{op},
+               "out= does not record gradients; call it without out, or under no_grad()");
   Meta meta{DimVector(result.sizes()), result.dtype(), result.device(), {}};
   prepare_out(out, meta, op, {});
   finish_out(out, result);

@@ -105,15 +105,15 @@ void move_rows(const StridedPlan& plan, size_t itemsize) {
 }
 
 void copy_strided(const Tensor& dst, const Tensor& src) {
-  FACULA_CHECK(dst.is_cpu() && src.is_cpu(), Runtime, "copy: both tensors must be on cpu, not ",
-               to_string(dst.device()), " and ", to_string(src.device()));
+  FACULA_CHECK(dst.is_cpu() && src.is_cpu(), Device, "copy: both tensors must be on cpu, not ", to_string(dst.device()),
+               " and ", to_string(src.device()));
   const ScalarType to = dst.dtype(), from = src.dtype();
   char* const out = static_cast<char*>(dst.raw());
   const char* const in = static_cast<const char*>(src.raw());
   const bool same_shape = dst.sizes() == src.sizes();
   FACULA_CHECK(same_shape || (src.dim() <= dst.dim() &&
                               broadcast_shapes(dst.sizes(), src.sizes(), "copy") == DimVector(dst.sizes())),
-               Runtime, "copy: the values are ", shape_string(src.sizes()), " and do not broadcast to the ",
+               Shape, "copy: the values are ", shape_string(src.sizes()), " and do not broadcast to the ",
                shape_string(dst.sizes()), " they are written to");
   if (dst.numel() == 0 || (out == in && to == from && same_shape && dst.strides() == src.strides())) return;
   if (same_shape && dst.is_contiguous() && src.is_contiguous()) {

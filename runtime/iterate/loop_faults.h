@@ -21,10 +21,10 @@ constinit inline thread_local LoopFault tls_loop_fault = {};
     case LoopFault::kZeroDivision:
       raise(ErrorKind::ZeroDivision, "integer division or remainder by zero; use a floating dtype to get inf and nan");
     case LoopFault::kNegativePower:
-      raise(ErrorKind::Runtime,
+      raise(ErrorKind::Dtype,
             "integers have no negative integer powers; make the base a floating-point tensor, or the exponent floats");
     default:
-      raise(ErrorKind::Runtime, "all elements must be in [", fault.low, ", ", fault.high, "], but one is not");
+      raise(ErrorKind::Shape, "all elements must be in [", fault.low, ", ", fault.high, "], but one is not");
   }
 }
 

@@ -317,7 +317,7 @@ int get_num_threads() {
 }
 
 void set_num_threads(int n) {
-  FACULA_CHECK(n >= 1, Value, "set_num_threads(): the number of threads must be at least 1, not ", n);
+  FACULA_CHECK(n >= 1, Value, Operator{"set_num_threads"}, "the number of threads must be at least 1, not ", n);
   g_threads.store(std::min(n, 1024), std::memory_order_relaxed);
 }
 

@@ -259,8 +259,8 @@ bool leads_in_order(std::span<const Tensor* const> inputs, const DimVector& size
 }  // namespace
 
 void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel) {
-  FACULA_CHECK(type < kMaxDeviceTypes && type != kCPU && type != kMeta, Value,
-               "set_pointwise_kernel(): this device type has its own way of running pointwise operators");
+  FACULA_CHECK(type < kMaxDeviceTypes && type != kCPU && type != kMeta, Value, Operator{"set_pointwise_kernel"},
+               "this device type has its own way of running pointwise operators");
   g_kernels[type].store(kernel, std::memory_order_release);
 }
 
@@ -338,8 +338,8 @@ void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
   for (const Tensor* out : outs) detail::check_out(op, *out, sizes, types.result, device, resize);
   for (size_t i = 1; i < outs.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      FACULA_CHECK(overlap_of(*outs[i], *outs[j]) == Overlap::No, Runtime, op.name,
-                   "(): two of the out tensors share memory; each needs its own");
+      FACULA_CHECK(overlap_of(*outs[i], *outs[j]) == Overlap::No, Aliasing, Operator{op.name},
+                   "two of the out tensors share memory; each needs its own");
     }
   }
   const Tensor* safe[kMax];

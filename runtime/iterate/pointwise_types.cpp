@@ -94,7 +94,7 @@ ScalarType compared_type(ScalarType common, bool tensors_integral, bool out_of, 
     if (!have.empty()) have += ", ";
     have += dtype_name(static_cast<ScalarType>(t));
   }
-  raise(ErrorKind::NotImplemented, op.name, "(): not implemented for ", dtype_name(common), "; it takes ", have);
+  raise(ErrorKind::NotImplemented, Operator{op.name}, "not implemented for ", dtype_name(common), "; it takes ", have);
 }
 
 std::string described(const PointwiseOp& op, std::span<const Tensor* const> inputs, bool devices, bool dtypes) {
@@ -127,8 +127,8 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
     if (t.is_wrapped_number()) continue;
     tensors_integral &= is_integral(t.dtype(), true);
     if (first == nullptr) first = &t;
-    FACULA_CHECK(op.promotion != Promotion::None || first->dtype() == t.dtype(), Type, op.name,
-                 "(): the tensors must have one dtype: ", described(op, inputs, false, true));
+    FACULA_CHECK(op.promotion != Promotion::None || first->dtype() == t.dtype(), Type, Operator{op.name},
+                 "the tensors must have one dtype: ", described(op, inputs, false, true));
   }
   for (size_t i = 0; i < args.values.size(); ++i) {
     if ((args.promoting >> i & 1u) == 0 || !args.has(i)) continue;
@@ -175,7 +175,7 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
   } else if (is_integral(common)) {
     for_each_number(op, inputs, args, [&](const Scalar& s) {
       const IntRange r = range_of(common);
-      FACULA_CHECK(!out_of_range(s, common), Overflow, op.name, "(): the number ", s.to<int64_t>(),
+      FACULA_CHECK(!out_of_range(s, common), Overflow, Operator{op.name}, "the number ", s.to<int64_t>(),
                    " does not fit into ", dtype_name(common), " (", r.low, " to ", r.high,
                    "), the dtype of the tensor; convert the tensor to a wider dtype first");
     });
@@ -196,14 +196,14 @@ Device common_device(const PointwiseOp& op, std::span<const Tensor* const> input
   Device device;
   bool found = false, mixed = false;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    FACULA_CHECK(inputs[i]->defined(), Type, op.name, "(): ", op.inputs[i], " is not given");
+    FACULA_CHECK(inputs[i]->defined(), Type, Operator{op.name}, Argument{op.inputs[i]}, " is not given");
     const Tensor& t = *inputs[i];
     if (t.is_cpu() && t.dim() == 0) continue;
     if (found && !(t.device() == device)) mixed = true;
     if (!found) device = t.device();
     found = true;
   }
-  FACULA_CHECK(!mixed, Runtime, op.name, "(): ", described(op, inputs, true, false),
+  FACULA_CHECK(!mixed, Device, Operator{op.name}, described(op, inputs, true, false),
                ": tensors must be on one device; move them with .to(device)");
   return device;
 }
@@ -226,7 +226,7 @@ DimVector common_shape(const PointwiseOp& op, std::span<const Tensor* const> inp
       bool same_rank = true;
       for (const Tensor* t : inputs) same_rank &= t->sizes().size() == ndim;
       const int64_t dim = static_cast<int64_t>(lead + d) - (same_rank ? 0 : static_cast<int64_t>(ndim));
-      raise(ErrorKind::Runtime, op.name, "(): ", described(op, inputs, false, false), ": they differ at dim ", dim,
+      raise(ErrorKind::Shape, Operator{op.name}, described(op, inputs, false, false), ": they differ at dim ", dim,
             " (", size, " and ", sizes[d], ") and neither is 1");
     }
   }
@@ -237,24 +237,24 @@ void check_out(const PointwiseOp& op, const Tensor& out, const DimVector& sizes,
                bool resize) {
   const char* const name = resize ? "out" : op.inputs[0];
   const std::string call = std::string(op.name) + (resize ? "" : "_");
-  FACULA_CHECK(out.defined(), Type, call, "(): ", name, " is not given");
-  FACULA_CHECK(can_cast(result, out.dtype()), Runtime, call, "(): the result is ", dtype_name(result), " and ", name,
-               " is ", dtype_name(out.dtype()), ", which cannot hold it; ",
+  FACULA_CHECK(out.defined(), Type, Operator{call}, Argument{name}, " is not given");
+  FACULA_CHECK(can_cast(result, out.dtype()), Dtype, Operator{call}, "the result is ", dtype_name(result), " and ",
+               name, " is ", dtype_name(out.dtype()), ", which cannot hold it; ",
                resize ? "pass out with that dtype" : "convert it first or use the form that returns a new tensor");
-  FACULA_CHECK(out.device() == device || (device.type == kCPU && !resize), Runtime, call, "(): ", name, " is on ",
-               to_string(out.device()), " and the inputs on ", to_string(device));
+  FACULA_CHECK(out.device() == device || (device.type == kCPU && !resize), Device, Operator{call}, Argument{name},
+               " is on ", to_string(out.device()), " and the inputs on ", to_string(device));
   if (!(DimVector(out.sizes()) == sizes)) {
-    FACULA_CHECK(resize && out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Runtime, call,
-                 "(): ", name, " is ", shape_string(out.sizes()), " and the result ", shape_string(sizes),
+    FACULA_CHECK(resize && out.numel() == 0 && !out.is_view() && out.storage()->resizable(), Shape, Operator{call},
+                 Argument{name}, " is ", shape_string(out.sizes()), " and the result ", shape_string(sizes),
                  resize ? "; pass out of that shape, or an empty tensor to be resized"
                         : "; an in-place form cannot change the shape");
     TensorImpl& impl = *out.impl();
     const DimVector strides = contiguous_strides(sizes);
     int64_t bytes = 0;
-    FACULA_CHECK(!__builtin_mul_overflow(numel_of(sizes), static_cast<int64_t>(out.itemsize()), &bytes), Runtime, call,
-                 "(): the result ", shape_string(sizes), " is too large");
+    FACULA_CHECK(!__builtin_mul_overflow(numel_of(sizes), static_cast<int64_t>(out.itemsize()), &bytes), Shape,
+                 Operator{call}, "the result ", shape_string(sizes), " is too large");
     const Changing changing(out);
-    FACULA_CHECK(out.numel() == 0, Runtime, call, "(): another thread gave ", name, " another size meanwhile");
+    FACULA_CHECK(out.numel() == 0, Shape, Operator{call}, "another thread gave ", name, " another size meanwhile");
     impl.storage->resize(static_cast<size_t>(bytes));
     impl.sizes = sizes;
     impl.strides = strides;
@@ -269,7 +269,7 @@ const Tensor* separate_from(const PointwiseOp& op, size_t index, const Tensor& i
   for (const Tensor* out : outs) {
     const Overlap overlap = overlap_of(input, *out);
     if (overlap == Overlap::No || overlap == Overlap::Full) continue;
-    FACULA_CHECK(overlap != Overlap::Partial, Runtime, op.name, "(): ", op.inputs[index],
+    FACULA_CHECK(overlap != Overlap::Partial, Aliasing, Operator{op.name}, Argument{op.inputs[index]},
                  " and the tensor to write to share part of their memory; clone() ", op.inputs[index], " first");
     if (!input.is_cpu()) continue;
     copy = make_empty_strided(input.sizes(), preserved_strides(input), input.dtype(), input.device());

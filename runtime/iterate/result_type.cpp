@@ -37,8 +37,8 @@ void ResultType::add(const Tensor& t) {
 void ResultType::add(const Scalar& s) { merge(kNumber, s.dtype()); }
 
 ScalarType ResultType::get() const {
-  FACULA_CHECK(levels_[kDimensioned] || levels_[kZeroDim] || levels_[kNumber], Value,
-               "result_type(): needs at least one tensor or number");
+  FACULA_CHECK(levels_[kDimensioned] || levels_[kZeroDim] || levels_[kNumber], Value, Operator{"result_type"},
+               "needs at least one tensor or number");
   if (!levels_[kZeroDim] && !levels_[kNumber]) return *levels_[kDimensioned];
   if (!levels_[kDimensioned]) return combine(levels_[kZeroDim], levels_[kNumber]);
   return combine(levels_[kDimensioned], levels_[kZeroDim] || levels_[kNumber]

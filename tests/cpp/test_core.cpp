@@ -128,7 +128,7 @@ void test_registry() {
   register_operator(&entry);
   CHECK(find_operator("frob.dim") == &entry && find_operator("frob") == nullptr);
   CHECK_RAISES(raise_missing_kernel(entry, parse_device("acme")), NotImplemented,
-               "frob.dim() has no kernel for device 'acme' (it has kernels for cpu)");
+               "frob.dim(): has no kernel for device 'acme' (it has kernels for cpu)");
 }
 
 void test_parallel() {

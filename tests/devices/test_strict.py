@@ -418,7 +418,7 @@ def test_fallback_is_counted_or_an_error() -> None:
     with backends.allow_fallback("strict", False), pytest.raises(NotImplementedError) as error:
         x.sort()
     for words in (
-        "sort() has no kernel for device 'strict'",
+        "sort(): has no kernel for device 'strict'",
         "Write a kernel for sort",
         "Signature: sort(Tensor self",
     ):

@@ -44,7 +44,7 @@ FOREIGN = (
     "basic_string",
     "optional access",
 )
-VALUES_ONLY = ("no values", "depends on", "meta", "out of range", "no elements to read")
+VALUES_ONLY = ("values", "index")  # kinds of errors of the meta device alone
 ROOM = 1 << 30  # bytes that a call may ask for beyond what the process has
 SMALL = 64 << 20  # results of at most so many bytes must not need more than ROOM
 
@@ -271,7 +271,7 @@ def judge(function: Any, args: Any, kwargs: Any, grad: bool) -> list[str]:
             a, b = ([tuple(t.shape) for t in tensors_in(v)] for v in (here, there))
             if a != b:
                 faults.append(f"shapes {a}, on meta {b}")
-        elif not any(word in str(refused) for word in VALUES_ONLY) and tensors_in(list(args)):
+        elif refused.kind not in VALUES_ONLY and tensors_in(list(args)):
             faults.append(f"fine on cpu, on meta {type(refused).__name__}: {refused}")
         if grad:
             _, e = outcome(function, args, kwargs, "cpu", True)

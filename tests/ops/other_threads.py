@@ -237,10 +237,21 @@ def large_cases() -> Iterator[tuple[str, Call, list[fa.Tensor]]]:
         "multinomial again": (lambda: weight.multinomial(2000, True), [weight]),
         "tolist": (lambda: at.tolist(), [at]),
         "repr": (lambda: repr(long_line), [long_line]),
+        "geometry": (lambda: geometry_of(x), [x]),
+        "errors": (lambda: x.sum(dim=line), [x, line]),
+        "gradients": (lambda: fa.autograd.grad((table * x).sum(), table), [table, x]),
         "batches": (lambda: batches.bincount(minlength=16), [batches]),
     }
     for name, (call, given) in calls.items():
         yield name, call, given
+
+
+def geometry_of(t: fa.Tensor) -> tuple[Any, ...]:
+    """All that tells what a tensor is without a look at its elements."""
+    called = (t.size, t.stride, t.dim, t.numel, t.storage_offset, t.data_ptr, t.element_size)
+    kinds = (t.is_floating_point, t.is_complex, t.is_signed, t.get_device, t.is_contiguous)
+    plain = (t.shape, t.ndim, t.dtype, t.device, t.itemsize, t.nbytes, t.is_cpu, t.is_meta)
+    return *(f() for f in (*called, *kinds, t.untyped_storage)), *plain, t._version, t.size(0)
 
 
 def main(part: int, of: int, seconds: float) -> None:

@@ -154,7 +154,7 @@ def test_meta(op: OpRecord, index: int) -> None:
     try:
         got = op.function()(*[meta(a) for a in args], **{k: meta(v) for k, v in kwargs.items()})
     except (RuntimeError, NotImplementedError) as error:
-        if "depends on" in str(error):
+        if error.kind == "values":
             pytest.skip("the shape depends on the values")
         raise
     for g, w in zip(

@@ -6,6 +6,7 @@ import copy
 import math
 import subprocess
 import sys
+import warnings
 
 import facula
 import pytest
@@ -351,8 +352,98 @@ def test_assigned_tensors_stay_tied(from_file, tmp_path):
     state = {"0.weight": facula.zeros(3, 3), "1.weight": facula.full((3, 3), 2.0)}
     copied = tied()
     for module, assign in ((net, True), (copied, False)):
-        module.load_state_dict(state, strict=False, assign=assign)
+        with pytest.warns(UserWarning, match="0.weight and 1.weight are one tensor"):
+            module.load_state_dict(state, strict=False, assign=assign)
         assert module[0].weight is module[1].weight and module[0].weight.sum() == 18
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_ties_of_equal_values_are_not_warned_of(assign):
+    same = facula.tensor([1.0, math.nan])
+    net = nn.Module()
+    net.a = net.b = nn.Parameter(facula.ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net.load_state_dict({"a": same, "b": same.clone()}, assign=assign)
+        net.load_state_dict({"a": same, "b": same}, assign=assign)
+    assert net.a is net.b
+
+
+class Flat(nn.Module):
+    """Parameters and buffers that are views of one memory; of another dtype, too."""
+
+    def __init__(self, device="cpu"):
+        super().__init__()
+        memory = facula.arange(12.0, device=device)
+        self.flat = nn.Parameter(memory)
+        self.weight = nn.Parameter(memory[:6].view(2, 3), requires_grad=False)
+        self.register_buffer("column", memory[:6].view(2, 3)[:, 1])
+        self.cache = nn.Buffer(memory[4:9], persistent=False)
+        bits = facula.zeros(4, dtype=facula.int32, device=device)
+        self.register_buffer("bits", bits)
+        self.register_buffer("low", bits.view(facula.uint8)[5:9])
+        self.alone = nn.Parameter(facula.ones(2, device=device))
+
+    def check(self, flat, bits):
+        assert self.flat.tolist() == flat and self.weight.tolist() == [flat[:3], flat[3:6]]
+        assert self.column.tolist() == [flat[1], flat[4]] and self.bits.tolist() == bits
+        assert [type(t) for t in (self.flat, self.weight)] == [nn.Parameter] * 2
+        assert self.flat.requires_grad and not self.weight.requires_grad
+        flat = self.flat.detach().clone()
+        self.flat.detach()[4] = -8
+        assert self.weight[1, 1] == self.column[1] == self.cache[0] == -8
+        self.cache[1] = 77
+        assert self.flat[5] == 77 and type(self.cache) is nn.Buffer and not self.cache.persistent
+        self.bits[1] = 0x0A0B0C0D
+        assert self.low.tolist() == self.bits.view(facula.uint8)[5:9].tolist() and self.low[0] == 12
+        self.flat.detach().copy_(flat)
+        self.bits[1] = bits[1]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_assigned_views_keep_sharing(apart, device):
+    source = Flat()
+    source.flat.detach().mul_(10)
+    source.bits.fill_(3)
+    state = source.state_dict()
+    if apart:  # as another program's file has them
+        state = {name: tensor.clone() for name, tensor in state.items()}
+    net = Flat(device)
+    net.load_state_dict(state, assign=True)
+    net.check([10.0 * i for i in range(12)], [3] * 4)
+    assert net.alone.data_ptr() == state["alone"].data_ptr()
+    del net.cache, source.cache  # with what no state dict holds away
+    net.load_state_dict(source.state_dict() if not apart else state, assign=True)
+    assert (net.flat.data_ptr() == source.flat.data_ptr()) == (not apart)
+    net.flat.detach()[1] = -1
+    assert net.weight[0, 1] == net.column[0] == -1
+    net.flat.detach()[1] = 10
+    doubled = Flat()
+    doubled.load_state_dict(
+        {k: t.double() if t.is_floating_point() else t for k, t in state.items()}, assign=True
+    )
+    assert doubled.flat.dtype is doubled.weight.dtype is doubled.cache.dtype is facula.float64
+    doubled.check([10.0 * i for i in range(12)], [3] * 4)
+
+
+def test_views_that_a_state_dict_has_in_part_or_at_odds():
+    """The last holds, as in a copy."""
+    odds = {"weight": facula.full((2, 3), 5.0), "column": facula.tensor([7.0, 8.0])}
+    results = []
+    for assign in (False, True):
+        net = Flat()
+        net.load_state_dict(odds, strict=False, assign=assign)
+        results.append([t.tolist() for t in (net.flat, net.weight, net.column, net.cache)])
+        net.check([5.0, 7.0, 5.0, 5.0, 8.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0], [0] * 4)
+    assert results[0] == results[1]
+
+
+def test_assigned_parameters_keep_whether_they_are_trained():
+    net = nn.Linear(2, 2)
+    net.weight.requires_grad_(False)
+    net.load_state_dict(nn.Linear(2, 2).state_dict(keep_vars=True), assign=True)
+    assert not net.weight.requires_grad and net.bias.requires_grad
 
 
 def test_deepcopy_keeps_shared_memory():

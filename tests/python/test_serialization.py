@@ -185,6 +185,106 @@ def test_links_modes_pipes_and_devices(tmp_path):
     assert os.listdir(target.parent) == ["target"]
 
 
+def test_loads_from_pipes_and_devices(tmp_path):
+    """What cannot seek is read all the same, and what never ends is not read for ever."""
+    fifo, value = tmp_path / "fifo", {"x": facula.arange(5000.0), "y": [1, "two"]}
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=lambda: save(value, fifo))
+    writer.start()
+    back = load(fifo, verify=True)
+    writer.join()
+    assert back["x"].tolist() == value["x"].tolist() and back["y"] == value["y"]
+    back["x"][0] = 1  # its own memory
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as source, open(writing, "wb") as target:
+        writer = threading.Thread(target=lambda: (save(value, target), target.close()))
+        writer.start()
+        assert load(source)["y"] == [1, "two"]
+        writer.join()
+    for endless in ("/dev/zero", "/dev/urandom"):
+        with pytest.raises(ValueError, match=f"load.*'{endless}' cannot be read"):
+            load(endless)
+    with pytest.raises(ValueError, match="it has 0 bytes"):
+        load("/dev/null")
+    with open(tmp_path / "text", "w+") as text, pytest.raises(TypeError, match="expected bytes"):
+        load(text)
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with (
+        open(reading, "rb", buffering=0) as source,
+        open(writing, "wb"),
+        pytest.raises(BlockingIOError, match="blocking mode"),
+    ):
+        load(source)
+
+
+def test_names_of_a_file_are_kept(tmp_path):
+    """All its hard links show what was saved under one of them, and loaded tensors stay as were."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    save({"x": facula.arange(100_000.0)}, first)
+    os.link(first, second)
+    held = load(first)["x"]
+    for value in (facula.ones(7), facula.arange(200_000.0)):  # shorter than before, and longer
+        save({"x": value}, second)
+        assert os.path.samefile(first, second)
+        assert load(first, verify=True)["x"].tolist() == value.tolist()
+    assert held.tolist() == list(range(100_000))
+    second.unlink()
+    mapped = load(first)["x"]  # what is mapped must stay: here the new file parts from the old
+    os.link(first, second)
+    save({"x": facula.zeros(1)}, first)
+    assert mapped.tolist() == load(second)["x"].tolist() == list(range(200_000))
+    assert load(first)["x"].tolist() == [0]
+    assert sorted(os.listdir(tmp_path)) == ["first", "second"]
+
+
+def test_a_kill_while_links_are_kept_leaves_the_whole_file_beside(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    save(1, first)
+    os.link(first, second)
+    code = (
+        "import os, shutil, signal, sys, facula\n"
+        "shutil.copyfileobj = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "facula.save({'x': facula.ones(100)}, sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(first)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (beside,) = set(os.listdir(tmp_path)) - {"first", "second"}
+    assert load(tmp_path / beside, verify=True)["x"].sum() == 100
+
+
+def test_extended_attributes_are_kept(path):
+    save(1, path)
+    try:
+        os.setxattr(path, "user.origin", b"here")
+    except OSError as error:
+        pytest.skip(f"the file system has no extended attributes: {error}")
+    save(2, path)
+    assert load(path) == 2 and os.getxattr(path, "user.origin") == b"here"
+
+
+def test_errors_name_the_path_that_was_given(tmp_path):
+    missing = str(tmp_path / "missing" / "file")
+    with pytest.raises(FileNotFoundError) as raised:
+        save(1, missing)
+    assert raised.value.filename == missing and ".tmp" not in str(raised.value)
+    link = tmp_path / "link"
+    link.symlink_to(missing)
+    with pytest.raises(FileNotFoundError) as raised:
+        save(1, link)
+    assert raised.value.filename == str(link)
+    if os.path.exists("/dev/full"):
+        with pytest.raises(OSError, match="/dev/full"):
+            save(1, "/dev/full")
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o500)
+    if os.access(folder, os.W_OK):
+        return  # the administrator may write anywhere
+    with pytest.raises(PermissionError) as raised:
+        save(1, folder / "file")
+    assert raised.value.filename == str(folder / "file")
+
+
 def test_a_killed_save_leaves_nothing_for_long(path):
     save(1, path)
     code = (

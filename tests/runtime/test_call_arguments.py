@@ -124,7 +124,7 @@ def test_geometry_methods():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: x.add_(x, 2), r"^add_\(\) takes at most 1 .*\n  signature: add_\(Tensor self"),
+        (lambda x: x.add_(x, 2), r"^add_\(\): takes at most 1 .*\n  signature: add_\(Tensor self"),
         (lambda x: x.add_("a"), r"^add_\(\): argument 'other'"),
         (lambda x: x.mul_(fa.ones(3)), r"^mul_\(\): self is \(2,\) and other is \(3,\)"),
         (lambda x: x.add(fa.ones(3)), r"^add\(\): self is"),

@@ -177,6 +177,33 @@ def test_storage():
     assert s.device == fa.device("cpu")
 
 
+def test_copies_of_storages():
+    """Shared within one deep copy, with tensors of the memory too; a pickle holds the bytes."""
+    x = fa.arange(6.0)
+    part, s = x[2:], x.untyped_storage()
+    for given in ([x, part, s, s], [s, part, x, s]):
+        copied = copy.deepcopy(given)
+        tensors = [t for t in copied if isinstance(t, fa.Tensor)]
+        storages = [t for t in copied if not isinstance(t, fa.Tensor)]
+        assert storages[0] is storages[1] and storages[0] != s and storages[0].nbytes() == 24
+        assert all(t.untyped_storage() == storages[0] for t in tensors)
+        assert storages[0].data_ptr() == min(t.data_ptr() for t in tensors)
+        min(tensors, key=lambda t: t.numel())[0] = 9
+        assert max(tensors, key=lambda t: t.numel()).tolist() == [0, 1, 9, 3, 4, 5]
+        assert x.tolist() == [0, 1, 2, 3, 4, 5]
+    assert copy.copy(s) == s and x.data.untyped_storage() == s
+    assert hash(x.data.untyped_storage()) == hash(s)
+    back = pickle.loads(pickle.dumps(s))
+    assert type(back) is type(s) and back.nbytes() == 24 and back != s
+    again = pickle.loads(pickle.dumps(x.to("meta").untyped_storage()))
+    assert again.nbytes() == 24 and again.device.type == "meta"
+    for empty in (
+        copy.deepcopy(fa.zeros(0).untyped_storage()),
+        copy.copy(fa.zeros(0)).untyped_storage(),
+    ):
+        assert empty.nbytes() == 0
+
+
 def test_memory_formats_and_layout():
     assert repr(fa.contiguous_format) == "facula.contiguous_format"
     assert pickle.loads(pickle.dumps(fa.channels_last)) is fa.channels_last

@@ -18,8 +18,7 @@ size_t Methods::named() {
     if (found == floats_.size()) {
       std::string names;
       for (const Method& m : floats_) names += std::string(names.empty() ? "" : ", ") + m.name;
-      raise(ErrorKind::Value, "convolution(): ", variable_, "='", text, "' names no method; use one of ", names,
-            ", or leave it empty");
+      raise(ErrorKind::Value, variable_, "='", text, "' names no method; use one of ", names, ", or leave it empty");
     }
   }
   named_.store(found, std::memory_order_relaxed);

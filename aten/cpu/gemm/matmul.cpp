@@ -33,7 +33,7 @@ void visit_product(ScalarType t, const char* op, const F& fn) {
     case ScalarType::Complex128:
       return fn(std::type_identity<complex128>{});
     case ScalarType::Bool:
-      raise(ErrorKind::NotImplemented, op, "(): not implemented for bool");
+      raise(ErrorKind::NotImplemented, Operator{op}, "not implemented for bool");
   }
 }
 

@@ -33,7 +33,7 @@ std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n) {
 // The same for a mask that should have `count` true elements.
 std::vector<int64_t> block_starts(const uint8_t* mask, int64_t n, int64_t count) {
   std::vector<int64_t> starts = block_starts(mask, n);
-  FACULA_CHECK(starts.back() == count, Runtime, "the mask has ", starts.back(), " true elements, not ", count);
+  FACULA_CHECK(starts.back() == count, Shape, "the mask has ", starts.back(), " true elements, not ", count);
   return starts;
 }
 
@@ -55,7 +55,7 @@ void for_each_run(int64_t n, const std::vector<int64_t>& starts, const F& fn) {
       if (k != full) changed.store(true, std::memory_order_relaxed);
     }
   });
-  FACULA_CHECK(!changed.load(), Runtime, "another thread wrote to the mask while its true elements were collected");
+  FACULA_CHECK(!changed.load(), Shape, "another thread wrote to the mask while its true elements were collected");
 }
 
 // The mask over `sizes`, dense.
@@ -106,7 +106,7 @@ int64_t nonzero_count(const Tensor& self) {
 void nonzero_fill(const Tensor& self, int64_t count, const Tensor& out) {
   const size_t ndim = self.sizes().size();
   if (ndim == 0) {
-    FACULA_CHECK(count == nonzero_count(self), Runtime, "nonzero_fill(): wrong count ", count);
+    FACULA_CHECK(count == nonzero_count(self), Runtime, Operator{"nonzero_fill"}, "wrong count ", count);
     return;
   }
   if (count == 0) return;
@@ -168,8 +168,8 @@ void masked_gather(const Tensor& self, const Tensor& mask, int64_t count, const 
 void masked_scatter(const Tensor& self, const Tensor& mask, const Tensor& source, const Tensor& out) {
   const Tensor where = apart_from(dense_mask(mask, out.sizes()), out);
   const std::vector<int64_t> starts = block_starts(where.data<uint8_t>(), where.numel());
-  FACULA_CHECK(starts.back() <= source.numel(), Runtime, "masked_scatter(): mask has ", starts.back(),
-               " true elements, source only ", source.numel(), " elements");
+  FACULA_CHECK(starts.back() <= source.numel(), Runtime, Operator{"masked_scatter"}, Argument{"mask"}, " has ",
+               starts.back(), " true elements, source only ", source.numel(), " elements");
   const Tensor from = apart_from(dense(source, out.dtype()), out);
   if (!out.is_same(self)) copy_strided(out, self);
   const Tensor target = out.is_contiguous() ? out : dense(out, out.dtype());

@@ -1,6 +1,6 @@
 // LAPACK by one call from a kernel, through its C interface (LAPACKE), as OpenBLAS brings it:
 //
-//   const int info = lapack<"potrf", T>("linalg_cholesky", kRowMajor, 'L', n, a, n);
+//   const int info = lapack<"potrf", T>(kRowMajor, 'L', n, a, n);
 //
 // is LAPACKE_spotrf, dpotrf, cpotrf or zpotrf, by T; what a routine takes and returns is in its documentation
 // (netlib.org/lapack). It runs on the calling thread alone: share a batch out with parallel_for.
@@ -37,9 +37,9 @@ constexpr char lapack_letter() {
 
 // Sizes are of 32 bits there.
 template <typename A>
-auto lapack_argument(const char* op, const A& a) {
+auto lapack_argument(const A& a) {
   if constexpr (std::is_same_v<A, int64_t>) {
-    FACULA_CHECK(a <= INT_MAX, Value, op, "(): LAPACK takes sizes up to ", INT_MAX, ", not ", a);
+    FACULA_CHECK(a <= INT_MAX, Value, "LAPACK takes sizes up to ", INT_MAX, ", not ", a);
     return static_cast<int>(a);
   } else {
     return a;
@@ -48,17 +48,15 @@ auto lapack_argument(const char* op, const A& a) {
 
 }  // namespace detail
 
-// The routine's result: 0, the place of what made it fail, or minus the place of a bad argument. `op` is named in
-// errors.
+// The routine's result: 0, the place of what made it fail, or minus the place of a bad argument.
 template <detail::Routine kName, typename T, typename... Args>
-int lapack(const char* op, const Args&... args) {
-  using Function = int (*)(decltype(detail::lapack_argument(op, args))...);
+int lapack(const Args&... args) {
+  using Function = int (*)(decltype(detail::lapack_argument(args))...);
   static const auto function =
       reinterpret_cast<Function>(openblas::find(std::string("LAPACKE_") + detail::lapack_letter<T>() + kName.name));
-  FACULA_CHECK(
-      function != nullptr, NotImplemented, op,
-      "(): needs LAPACK, which OpenBLAS brings: pip install scipy-openblas32, or name its file in FACULA_BLAS");
-  return function(detail::lapack_argument(op, args)...);
+  FACULA_CHECK(function != nullptr, NotImplemented,
+               "needs LAPACK, which OpenBLAS brings: pip install scipy-openblas32, or name its file in FACULA_BLAS");
+  return function(detail::lapack_argument(args)...);
 }
 
 }  // namespace facula

@@ -26,8 +26,8 @@ Tensor checked(const Tensor& target, const Classes& c, int64_t ignore_index, con
   int64_t* to = t.data<int64_t>();
   for (int64_t i = 0, n = t.numel(); i < n; ++i) {
     const int64_t k = read_once(p + i);
-    FACULA_CHECK((k >= 0 && k < c.classes) || k == ignore_index, Index, op, "(): target ", k, " is out of range for ",
-                 c.classes, " classes");
+    FACULA_CHECK((k >= 0 && k < c.classes) || k == ignore_index, Index, Operator{op}, "target ", k,
+                 " is out of range for ", c.classes, " classes");
     to[i] = k;
   }
   return t;

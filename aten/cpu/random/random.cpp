@@ -227,7 +227,7 @@ void bernoulli_of(const Tensor& p, const Tensor& out, const Generator& generator
   const Tensor chances = dense_as(p, ScalarType::Float64);
   const double* q = chances.data<double>();
   for (int64_t i = 0; i < chances.numel(); ++i) {
-    FACULA_CHECK(q[i] >= 0 && q[i] <= 1, Runtime, op, "(): p must be in [0, 1], not ", q[i]);
+    FACULA_CHECK(q[i] >= 0 && q[i] <= 1, Runtime, Operator{op}, Argument{"p"}, " must be in [0, 1], not ", q[i]);
   }
   const Tensor draws = make_empty(out.sizes(), ScalarType::Bool);
   bool* to = draws.data<bool>();
@@ -313,7 +313,8 @@ void randint(int64_t low, int64_t high, IntList, const Generator& generator, std
 // draw decide.
 void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, std::optional<Device>,
               const Tensor& out) {
-  FACULA_CHECK(n <= (int64_t{1} << 32), Runtime, "randperm(): n is ", n, ", at most 2^32 is supported");
+  FACULA_CHECK(n <= (int64_t{1} << 32), Runtime, Operator{"randperm"}, Argument{"n"}, " is ", n,
+               ", at most 2^32 is supported");
   const PhiloxKey key = key_of(next_stream(generator, "randperm"));
   const PhiloxKey second{key.seed, key.offset | uint64_t{1} << 63};
   const int64_t groups = ceil_div(n, kRandomGroup);
@@ -359,7 +360,7 @@ void poisson(const Tensor& self, const Generator& generator, const Tensor& out) 
   const double* rate = rates.data<double>();
   double* to = counts.data<double>();
   for (int64_t i = 0; i < rates.numel(); ++i) {
-    FACULA_CHECK(rate[i] >= 0, Runtime, "poisson(): rates must not be negative, got ", rate[i]);
+    FACULA_CHECK(rate[i] >= 0, Runtime, Operator{"poisson"}, "rates must not be negative, got ", rate[i]);
   }
   parallel_for(0, out.numel(), 1024, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -242,7 +242,7 @@ SortedLine<C>::SortedLine(int64_t n, bool descending, bool shared)
       flip_(descending ? ~KeyOf<C>(0) : KeyOf<C>(0)),
       shared_(shared),
       memory_(static_cast<size_t>(padded(n) * (sizeof(C) == 8 ? 3 : 2)) * 8) {
-  FACULA_CHECK(n <= (int64_t{1} << 32), Runtime, "sorting more than 2^32 elements along one dim is not supported");
+  FACULA_CHECK(n <= (int64_t{1} << 32), Shape, "sorting more than 2^32 elements along one dim is not supported");
 }
 
 template <typename C>

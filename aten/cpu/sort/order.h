@@ -95,7 +95,7 @@ extern template class SortedLine<int64_t>;
 // Calls fn(type_identity<C>) for the type that `t` is ordered in.
 template <typename F>
 decltype(auto) visit_ordered(ScalarType t, const char* who, F&& fn) {
-  FACULA_CHECK(!is_complex(t), Type, who, "(): complex numbers have no order, got ", dtype_name(t));
+  FACULA_CHECK(!is_complex(t), UnfitDtype, Operator{who}, "complex numbers have no order, got ", dtype_name(t));
   switch (order_type(t)) {
     case ScalarType::Float32:
       return fn(std::type_identity<float>{});

@@ -84,8 +84,8 @@ Tensor rearranged(const Tensor& sequence, const Tensor& sorter) {
   const int64_t n = sequence.size(-1);
   for (int64_t i = 0; i < order.numel(); ++i) {
     const int64_t at = read_once(order.data<int64_t>() + i);
-    FACULA_CHECK(at >= 0 && at < n, Index, "searchsorted(): sorter holds ", at, ", the sorted sequence has ", n,
-                 " elements");
+    FACULA_CHECK(at >= 0 && at < n, Index, Operator{"searchsorted"}, Argument{"sorter"}, " holds ", at,
+                 ", the sorted sequence has ", n, " elements");
     result.data<C>()[i] = sequence.data<C>()[i / n * n + at];
   }
   return result;
@@ -120,7 +120,7 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
     reduce({ReduceOp::Max, type}, x, reduced_dims(std::nullopt, x.dim()), end(1));
     low = ends.data<double>()[0];
     high = ends.data<double>()[1];
-    FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, "histc(): self holds ",
+    FACULA_CHECK(std::isfinite(low) && std::isfinite(high), Runtime, Operator{"histc"}, Argument{"self"}, " holds ",
                  std::isfinite(low) ? high : low, "; give min and max");
   }
   if (low == high) {
@@ -197,14 +197,14 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
     int64_t possible = 0;
     for (int64_t i = 0; i < n; ++i) {
       const double v = w[r * n + i];
-      FACULA_CHECK(v >= 0 && std::isfinite(v), Runtime,
-                   "multinomial(): weights must be finite and not negative, self holds ", v);
+      FACULA_CHECK(v >= 0 && std::isfinite(v), Runtime, Operator{"multinomial"},
+                   "weights must be finite and not negative, self holds ", v);
       most = std::max(most, v);
       possible += v > 0;
     }
     unit[r] = most > 1e-200 && most < 1e200 ? 1 : std::ldexp(1.0, -std::ilogb(most) / 2);
-    FACULA_CHECK(most > 0, Runtime, "multinomial(): the weights of row ", r, " are all zero");
-    FACULA_CHECK(replacement || possible >= num_samples, Runtime, "multinomial(): cannot draw ", num_samples,
+    FACULA_CHECK(most > 0, Runtime, Operator{"multinomial"}, "the weights of row ", r, " are all zero");
+    FACULA_CHECK(replacement || possible >= num_samples, Runtime, Operator{"multinomial"}, "cannot draw ", num_samples,
                  " categories without replacement, row ", r, " has ", possible, " of positive weight");
   }
   const Philox stream = generator_for(generator, Device{}, "multinomial").next();

@@ -19,7 +19,8 @@ using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 // The tensor's data where a loop can reach it.
 Tensor reachable(const Tensor& self, const char* op) {
-  FACULA_CHECK(!self.is_meta(), Runtime, op, "(): the result's shape depends on the values, which a meta tensor lacks");
+  FACULA_CHECK(!self.is_meta(), Values, Operator{op},
+               "the result's shape depends on the values, which a meta tensor lacks");
   return cpu::dense(self.is_cpu() ? self : ops::to_copy(self, std::nullopt, Device{}, std::nullopt));
 }
 Three back(Three result, Device device) {
@@ -117,8 +118,8 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
 Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bool counts, const char* op) {
   const int64_t d = wrap_dim(dim, self.dim(), op);
   const int64_t n = self.dim() == 0 ? 1 : self.size(d);
-  FACULA_CHECK(self.numel() > 0 || n == 0, Runtime, op, "(): the slices along dim ", dim, " have no elements, self is ",
-               shape_string(self.sizes()));
+  FACULA_CHECK(self.numel() > 0 || n == 0, Shape, Operator{op}, "the slices along dim ", dim,
+               " have no elements, self is ", shape_string(self.sizes()));
   const Tensor rows = cpu::dense(self.dim() == 0 ? ops::reshape(self, {1}) : ops::movedim(self, {d}, {0}));
   const int64_t width = n == 0 ? 0 : rows.numel() / n;
   Runs runs(n, inverse, counts);

@@ -316,6 +316,8 @@ class Suite:
         try:
             call(*mixed, **self.moved(kwargs))
         except RuntimeError as error:
+            kind = getattr(error, "kind", None)
+            assert kind == "device", f"an error about the device is wanted, not: {error!r}"
             assert str(self.name) in str(error), f"the error does not name the device: {error}"
         else:
             raise AssertionError("tensors on two devices are no error")

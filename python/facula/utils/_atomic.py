@@ -3,14 +3,24 @@
 The new one is written beside the old under a name of its own, which a lock marks as in use, and
 moved there once it is on disk. What a killed process left behind has no lock: the next writer
 removes it.
+
+A move would part a file of several names (hard links) from the others. Such a file keeps its place,
+and gets the bytes of the new one once these are on disk: the one case where a kill leaves a file
+half-written, with the whole one beside it. A file that may not be written is left to its other
+names, and so is one that this process has mapped: who overwrites that changes, or takes away, the
+memory of tensors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+import shutil
 import stat
+import threading
+import weakref
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -19,38 +29,66 @@ try:
 except ImportError:  # not a POSIX system: nothing is locked and nothing cleared
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["write_file"]
+__all__ = ["note_mapping", "write_file"]
 
 _MOST_BYTES_OF_A_NAME = 255
+
+
+_lock_of_mappings = threading.Lock()
+_mappings: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
+
+
+def note_mapping(mapping: Any, file: IO[bytes]) -> None:
+    """That the file is mapped as long as `mapping` lives."""
+    info = os.fstat(file.fileno())
+    with _lock_of_mappings:
+        _mappings[mapping] = (info.st_dev, info.st_ino)
 
 
 def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
     """Call `write` with a file open for writing; `path` gets its bytes once all are on disk.
 
-    A symbolic link stays one: the file that it leads to is replaced. Mode and owner of a file that
-    was there are kept. What is no regular file (a pipe, a device) is written to directly.
+    A symbolic link stays one: the file that it leads to is replaced. Mode, owner, extended
+    attributes and other names of a file that was there are kept. What is no regular file (a pipe,
+    a device) is written to directly.
+
+    Raises:
+        OSError: with `path` as its file name.
     """
     try:
-        old = os.stat(path)
-    except FileNotFoundError:
-        old = None
-    if old is not None and not stat.S_ISREG(old.st_mode):
-        if stat.S_ISDIR(old.st_mode):
+        try:
+            old = os.stat(path)
+        except FileNotFoundError:
+            old = None
+        if old is None or stat.S_ISREG(old.st_mode):
+            _replace(os.path.realpath(path), old, write)
+        elif stat.S_ISDIR(old.st_mode):
             raise IsADirectoryError(f"{path!r} is a directory, expected the path of a file")
-        with open(path, "wb") as file:
-            write(file)
-        return
-    path = os.path.realpath(path)
+        else:
+            with open(path, "wb") as file:
+                write(file)
+    except OSError as error:
+        # Who saves knows the path that he gave, not the names of files on the way there.
+        if error.errno is not None:
+            error.filename, error.filename2 = path, None
+        raise
+
+
+def _replace(path: str, old: os.stat_result | None, write: Callable[[IO[bytes]], None]) -> None:
     folder, name = os.path.split(path)
     _clear(folder, name)
-    file, temporary = _open_beside(folder, name, old)
+    file, temporary = _open_beside(folder, name, path, old)
     try:
         with file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-            # Moved before it is closed: until then the lock tells other writers to leave it.
-            os.replace(temporary, path)
+            if old is not None and _keeps_its_place(path, old):
+                _overwrite(path, file)
+                os.unlink(temporary)
+            else:
+                # Moved before it is closed: until then the lock tells other writers to leave it.
+                os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -64,6 +102,25 @@ def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
             os.close(directory)
 
 
+def _keeps_its_place(path: str, old: os.stat_result) -> bool:
+    if old.st_nlink == 1 or not os.access(path, os.W_OK):
+        return False
+    with _lock_of_mappings:
+        return (old.st_dev, old.st_ino) not in _mappings.values()
+
+
+def _overwrite(path: str, source: IO[bytes]) -> None:
+    source.seek(0)
+    with open(path, "r+b") as file:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        shutil.copyfileobj(source, file, 1 << 24)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def _prefix(name: str) -> str:
     # The name's end gives way where the file system allows no longer one.
     while len(os.fsencode(name)) > _MOST_BYTES_OF_A_NAME - len(".0123456789ab.tmp"):
@@ -71,8 +128,10 @@ def _prefix(name: str) -> str:
     return name
 
 
-def _open_beside(folder: str, name: str, old: os.stat_result | None) -> tuple[IO[bytes], str]:
-    """A new locked file and its path, which has the mode and the owner of the old one."""
+def _open_beside(
+    folder: str, name: str, path: str, old: os.stat_result | None
+) -> tuple[IO[bytes], str]:
+    """A new locked file and its path, with mode, owner and attributes of the old one at `path`."""
     while True:
         temporary = os.path.join(folder, f"{_prefix(name)}.{secrets.token_hex(6)}.tmp")
         # Nobody may read in between what the old file's mode hides.
@@ -83,7 +142,7 @@ def _open_beside(folder: str, name: str, old: os.stat_result | None) -> tuple[IO
             # Another writer may have taken it for a leftover before it was locked.
             if _lock(file) and _is_at(file, temporary):
                 if old is not None:
-                    _take_over(file, temporary, old)
+                    _take_over(file, temporary, path, old)
                 return file, temporary
         except BaseException:
             file.close()
@@ -92,7 +151,7 @@ def _open_beside(folder: str, name: str, old: os.stat_result | None) -> tuple[IO
         file.close()
 
 
-def _take_over(file: IO[bytes], path: str, old: os.stat_result) -> None:
+def _take_over(file: IO[bytes], path: str, source: str, old: os.stat_result) -> None:
     if hasattr(os, "fchown"):
         now = os.fstat(file.fileno())
         try:
@@ -100,6 +159,12 @@ def _take_over(file: IO[bytes], path: str, old: os.stat_result) -> None:
                 os.fchown(file.fileno(), old.st_uid, old.st_gid)
         except PermissionError:
             pass  # only the administrator gives files away
+    if hasattr(os, "listxattr"):
+        # Some are the system's own, and not every file system takes them: what can be kept is.
+        with contextlib.suppress(OSError):
+            for attribute in os.listxattr(source):
+                with contextlib.suppress(OSError):
+                    os.setxattr(path, attribute, os.getxattr(source, attribute))
     os.chmod(path, stat.S_IMODE(old.st_mode))
 
 

@@ -16,9 +16,12 @@ import math
 import mmap as mmap_module
 import os
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+from facula.utils._atomic import note_mapping
 
 __all__ = ["ITEM_BITS", "Contents", "Entry", "FormatError", "header", "parse_json", "read"]
 
@@ -178,7 +181,7 @@ def parse_json(text: str | bytes, fault: Callable[[str], FormatError]) -> Any:
         raise fault(f"its JSON is malformed ({error})") from error
 
 
-def _guess(start: bytes) -> str | None:
+def _guess(start: bytes | bytearray) -> str | None:
     """What a file that is not of this format seems to be."""
     if start[:4] == b"PK\x03\x04":
         return "it is a zip archive, probably written by torch.save or numpy.savez"
@@ -196,21 +199,29 @@ def _guess(start: bytes) -> str | None:
 def read(source: Any, mmap: bool = True) -> Contents:
     """Read and check a file, named by its path or open for reading bytes.
 
-    The data of a path is mapped copy-on-write, or read into memory; an open file is read to its
-    end.
+    The data of a path is mapped copy-on-write, or read into memory; an open file, a pipe or a
+    device is read to its end.
 
     Raises:
         FormatError: naming the file and what is wrong with it. OSError: it cannot be opened.
     """
     if hasattr(source, "read"):
-        return _read_stream(source)
+        name = getattr(source, "name", None)
+        return _read_stream(
+            source, Contents(name if isinstance(name, str) else type(source).__name__)
+        )
     contents = Contents(source)
     with open(source, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):  # a pipe or a device has no size
+            return _read_stream(file, contents)
+        size = info.st_size
         _read_header(contents, file, size)
-        if mmap:
+        # A file of several names is written in place, under the feet of who maps it.
+        if mmap and info.st_nlink == 1:
             # Private pages: in-place operations change the process's copy, never the file.
             contents.buffer = mmap_module.mmap(file.fileno(), size, access=mmap_module.ACCESS_COPY)
+            note_mapping(contents.buffer, file)
         else:
             file.seek(0)
             contents.buffer = bytearray(size)
@@ -219,18 +230,40 @@ def read(source: Any, mmap: bool = True) -> Contents:
     return contents
 
 
-def _read_stream(stream: Any) -> Contents:
-    name = getattr(stream, "name", None)
-    contents = Contents(name if isinstance(name, str) else type(stream).__name__)
-    data = stream.read()
-    if not isinstance(data, (bytes, bytearray)):
-        raise TypeError(
-            f"load(): {contents.path!r} gives {type(data).__name__}, expected bytes: open the file "
-            "in binary mode ('rb')"
-        )
+def _read_stream(stream: Any, contents: Contents) -> Contents:
+    """Read a stream, which need not seek, to its end; one that is no such file to its header's."""
+    data = bytearray()
+    _take(stream, contents, data, 16)
+    if len(data) == 16 and _guess(data) is None:
+        length = int.from_bytes(data[:8], "little")
+        if length <= MAX_HEADER:
+            # An endless stream has no header: it is not read for ever.
+            _take(stream, contents, data, max(0, 8 + length - 16))
+            if len(data) >= 8 + length:
+                parse_json(bytes(memoryview(data)[8 : 8 + length]), contents.fault)
+                _take(stream, contents, data, -1)
     _read_header(contents, io.BytesIO(data), len(data))
-    contents.buffer = bytearray(data)
+    contents.buffer = data
     return contents
+
+
+def _take(stream: Any, contents: Contents, data: bytearray, count: int) -> None:
+    """Append the next `count` bytes of a stream, or all that are left for -1."""
+    while count != 0:
+        part = stream.read(min(count, 1 << 26))
+        if part is None:
+            raise BlockingIOError(
+                f"load(): {contents.path!r} has no more bytes now; open it in blocking mode"
+            )
+        if not isinstance(part, (bytes, bytearray)):
+            raise TypeError(
+                f"load(): {contents.path!r} gives {type(part).__name__}, expected bytes: open the "
+                "file in binary mode ('rb')"
+            )
+        if not part:
+            return
+        data += part
+        count -= len(part) if count > 0 else 0
 
 
 def _read_header(contents: Contents, file: Any, size: int) -> None:

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/bindings/arguments/checks.h"
+#include "runtime/bindings/types/types.h"
 
 namespace facula::python {
 
@@ -60,19 +61,23 @@ Py_ssize_t count_positional(const FunctionSpec& f) {
   return n;
 }
 
-void error_too_many(const FunctionSpec& f, Py_ssize_t given, bool bound_self) {
-  PyErr_Format(PyExc_TypeError, "%s() takes at most %zd positional argument%s, but %zd %s given\n  signature: %s",
-               f.name, count_positional(f) - bound_self, count_positional(f) - bound_self == 1 ? "" : "s", given,
-               given == 1 ? "was" : "were", f.signature);
+[[noreturn]] __attribute__((cold, noinline)) void error_too_many(const FunctionSpec& f, Py_ssize_t given,
+                                                                 bool bound_self) {
+  const Py_ssize_t most = count_positional(f) - bound_self;
+  raise(ErrorKind::Type, Operator{f.name}, "takes at most ", most, " positional argument", most == 1 ? "" : "s",
+        ", but ", given, given == 1 ? " was" : " were", " given\n  signature: ", f.signature);
 }
 
-void error_missing(const FunctionSpec& f, size_t i) {
-  PyErr_Format(PyExc_TypeError, "%s(): missing required argument '%s'\n  signature: %s", f.name, f.params[i].name,
-               f.signature);
+[[noreturn]] __attribute__((cold, noinline)) void error_missing(const FunctionSpec& f, size_t i) {
+  raise(ErrorKind::Type, Operator{f.name}, "missing required argument '", Argument{f.params[i].name},
+        "'\n  signature: ", f.signature);
 }
 
-void error_keyword(const FunctionSpec& f, PyObject* keyword, const char* problem) {
-  PyErr_Format(PyExc_TypeError, "%s() got %s '%U'\n  signature: %s", f.name, problem, keyword, f.signature);
+[[noreturn]] __attribute__((cold, noinline)) void error_keyword(const FunctionSpec& f, PyObject* keyword,
+                                                                const char* problem) {
+  const char* name = PyUnicode_AsUTF8(keyword);
+  if (name == nullptr) throw PythonError();
+  raise(ErrorKind::Type, Operator{f.name}, "got ", problem, " '", Argument{name}, "'\n  signature: ", f.signature);
 }
 
 // Does f(2, 3) start here, rather than f((2, 3))?
@@ -159,24 +164,19 @@ bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ss
 
 void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self, PyObject* const* args,
                        Py_ssize_t nargs, PyObject* kwnames) {
-  std::string text = concat(candidates.empty() ? "call" : candidates[0]->name, "(): no signature takes (");
-  const char* separator = "";
-  const auto add = [&](PyObject* o) {
-    text += separator;
-    separator = ", ";
-    text += type_text(o);
-  };
-  if (self != nullptr) add(self);
-  for (Py_ssize_t i = 0; i < nargs; ++i) add(args[i]);
+  PyErr_Clear();
+  std::string given, signatures;
+  const auto add = [&](const std::string& what) { given += concat(given.empty() ? "" : ", ", what); };
+  if (self != nullptr) add(type_text(self));
+  for (Py_ssize_t i = 0; i < nargs; ++i) add(type_text(args[i]));
   for (Py_ssize_t k = 0; kwnames != nullptr && k < PyTuple_GET_SIZE(kwnames); ++k) {
     const char* keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k));
-    text += concat(separator, keyword != nullptr ? keyword : "?", "=", type_text(args[nargs + k]));
-    separator = ", ";
+    if (keyword == nullptr) PyErr_Clear();
+    add(concat(keyword != nullptr ? keyword : "?", "=", type_text(args[nargs + k])));
   }
-  text += "); there are:";
-  for (const FunctionSpec* f : candidates) text += concat("\n  ", f->signature);
-  PyErr_Clear();
-  PyErr_SetString(PyExc_TypeError, text.c_str());
+  for (const FunctionSpec* f : candidates) signatures += concat("\n  ", f->signature);
+  raise(ErrorKind::Type, Operator{candidates.empty() ? "call" : candidates[0]->name}, "no signature takes (", given,
+        "); there are:", signatures);
 }
 
 }  // namespace facula::python

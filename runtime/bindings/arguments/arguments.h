@@ -61,9 +61,9 @@ struct FunctionSpec {
 
 // Sorts positional and keyword arguments into `slots` (null = not given; a given None for an
 // optional argument is null too). `self` (may be null) takes the first slot. `input` and `self`,
-// `axis` and `dim`, `keepdims` ... are accepted as torch accepts them. Raises TypeError naming
-// function, argument and signature; returns false with the Python error set. A slot's value is for
-// the converters only: that of f(2, 3) for int[*] is no object but a place in `args`.
+// `axis` and `dim`, `keepdims` ... are accepted as torch accepts them. Throws an Error of kind Type
+// with function, argument and signature; returns false with a Python error set. A slot's value is
+// for the converters only: that of f(2, 3) for int[*] is no object but a place in `args`.
 bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
           PyObject** slots);
 
@@ -71,9 +71,9 @@ bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize
 // false with no error set when the call does not fit. `exactly`: no tensor stands for a number.
 bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
              PyObject** slots, bool exactly);
-// TypeError that lists what was given and every signature.
-void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self, PyObject* const* args,
-                       Py_ssize_t nargs, PyObject* kwnames);
+// Throws what lists what was given and every signature.
+[[noreturn]] void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self,
+                                    PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 // ---- converters; each throws facula::Error naming function and argument ----
 // A borrowed reference into the Python object, or into `hold` for numbers.
@@ -107,8 +107,8 @@ PyTypeObject* make_return_type(const char* name, std::span<const char* const> fi
 
 bool is_tensor(PyObject* o);
 
-// Translates the exception in flight to a Python error. The text of one from within the operator
-// `caller` begins with its name, also where an operator that it is made of raised it.
+// Translates the exception in flight to a Python error, whose attributes are its facts. One from
+// within the operator `caller` is that operator's, also where one that it is made of raised it.
 void set_python_error(const char* caller = nullptr) noexcept;
 #define FACULA_PY_TRY try {
 #define FACULA_PY_END(failure)            \

@@ -5,6 +5,7 @@
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/arguments/checks.h"
 #include "runtime/bindings/types/types.h"
+#include "runtime/core/in_call.h"
 
 namespace facula::python {
 
@@ -61,14 +62,14 @@ std::string allowed_text(const ParamSpec& p) {
 }
 
 [[noreturn]] __attribute__((cold, noinline)) void wrong_type(const FunctionSpec& f, size_t i, PyObject* o) {
-  raise(ErrorKind::Type, f.name, "(): argument '", f.params[i].name, "' must be ", allowed_text(f.params[i]), ", not ",
-        type_text(o));
+  raise(ErrorKind::Type, Operator{f.name}, "argument '", Argument{f.params[i].name}, "' must be ",
+        allowed_text(f.params[i]), ", not ", type_text(o));
 }
 
 [[noreturn]] __attribute__((cold, noinline)) void out_of_range(const FunctionSpec& f, size_t i,
                                                                const std::string& value) {
-  raise(ErrorKind::Value, f.name, "(): argument '", f.params[i].name, "' must be ", f.params[i].range, ", but got ",
-        value);
+  raise(ErrorKind::Value, Operator{f.name}, "argument '", Argument{f.params[i].name}, "' must be ", f.params[i].range,
+        ", but got ", value);
 }
 
 template <typename T>
@@ -144,7 +145,8 @@ int64_t int_from(const FunctionSpec& f, size_t i, PyObject* o) {
   int overflow = 0;
   const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
   if (overflow != 0) {
-    raise(ErrorKind::Overflow, f.name, "(): argument '", f.params[i].name, "' does not fit a signed 64-bit integer");
+    raise(ErrorKind::Overflow, Operator{f.name}, "argument '", Argument{f.params[i].name},
+          "' does not fit a signed 64-bit integer");
   }
   if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
   return v;
@@ -157,6 +159,7 @@ std::string type_text(PyObject* o) {
   if (o == Py_None) return "None";
   if (is_tensor(o)) {
     const Tensor& t = tensor_of(o);
+    const InCall in_call(t);
     return concat("Tensor of shape ", shape_string(t.sizes()), " and dtype ", dtype_name(t.dtype()));
   }
   if ((PyTuple_Check(o) || PyList_Check(o)) && PySequence_Fast_GET_SIZE(o) > 0) {
@@ -236,8 +239,8 @@ std::vector<Tensor> to_tensor_list(const FunctionSpec& f, size_t i, PyObject* o)
     } else if (none_allowed && item == Py_None) {
       list.emplace_back();
     } else {
-      raise(ErrorKind::Type, f.name, "(): argument '", f.params[i].name, "' must be ", allowed_text(f.params[i]),
-            ", but its element ", k, " is ", type_text(item));
+      raise(ErrorKind::Type, Operator{f.name}, "argument '", Argument{f.params[i].name}, "' must be ",
+            allowed_text(f.params[i]), ", but its element ", k, " is ", type_text(item));
     }
   }
   return list;
@@ -277,8 +280,8 @@ DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o) {
   DimVector list;
   const auto add = [&](PyObject* item, size_t k) {
     if (!is_int_like(item)) {
-      raise(ErrorKind::Type, f.name, "(): argument '", p.name, "' must be ", allowed_text(p), ", but its element ", k,
-            " is ", type_text(item));
+      raise(ErrorKind::Type, Operator{f.name}, "argument '", Argument{p.name}, "' must be ", allowed_text(p),
+            ", but its element ", k, " is ", type_text(item));
     }
     const int64_t v = int_from(f, i, item);
     check_range(f, i, v);
@@ -304,8 +307,8 @@ DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o) {
   }
   if (p.list_size != 0 && list.size() != p.list_size) {
     if (list.size() != 1) {
-      raise(ErrorKind::Value, f.name, "(): argument '", p.name, "' must have ", int{p.list_size}, " elements, not ",
-            list.size());
+      raise(ErrorKind::Value, Operator{f.name}, "argument '", Argument{p.name}, "' must have ", int{p.list_size},
+            " elements, not ", list.size());
     }
     list.resize(p.list_size, list[0]);
   }
@@ -333,9 +336,9 @@ std::string_view to_str(const FunctionSpec& f, size_t i, PyObject* o) {
 Scalar to_scalar(const FunctionSpec& f, size_t i, PyObject* o) {
   if (!is_number_like(o)) {
     if (is_tensor(o) && tensor_of(o).dim() == 0) {
-      raise(ErrorKind::Type, f.name, "(): argument '", f.params[i].name,
-            "' must be a number; a Tensor that requires grad would lose its gradient here: pass its "
-            ".item() or .detach()");
+      raise(ErrorKind::Type, Operator{f.name}, "argument '", Argument{f.params[i].name},
+            "' must be a number; a Tensor that requires grad would lose its gradient here: pass its .item() or "
+            ".detach()");
     }
     wrong_type(f, i, o);
   }

@@ -1,8 +1,11 @@
 // facula::Error and Python exceptions, translated both ways.
+#include <cstring>
+#include <initializer_list>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/warning.h"
@@ -14,28 +17,41 @@ PyObject* out_of_memory_error = nullptr;
 PyObject* missing_dtype_error = nullptr;
 PyObject* missing_kernel_error = nullptr;
 
-PyObject* exception_type(ErrorKind kind) {
+// The exception of a kind and the name that it has there.
+std::pair<PyObject*, const char*> python_kind(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::Runtime:
-      return PyExc_RuntimeError;
+      return {PyExc_RuntimeError, "runtime"};
+    case ErrorKind::Shape:
+      return {PyExc_RuntimeError, "shape"};
+    case ErrorKind::Dtype:
+      return {PyExc_RuntimeError, "dtype"};
+    case ErrorKind::UnfitDtype:
+      return {PyExc_TypeError, "dtype"};
+    case ErrorKind::Device:
+      return {PyExc_RuntimeError, "device"};
+    case ErrorKind::Values:
+      return {PyExc_NotImplementedError, "values"};
+    case ErrorKind::Aliasing:
+      return {PyExc_RuntimeError, "aliasing"};
     case ErrorKind::Value:
-      return PyExc_ValueError;
+      return {PyExc_ValueError, "value"};
     case ErrorKind::Type:
-      return PyExc_TypeError;
+      return {PyExc_TypeError, "type"};
     case ErrorKind::Index:
-      return PyExc_IndexError;
+      return {PyExc_IndexError, "index"};
     case ErrorKind::NotImplemented:
-      return PyExc_NotImplementedError;
+      return {PyExc_NotImplementedError, "unsupported"};
     case ErrorKind::OutOfMemory:
-      return out_of_memory_error;
+      return {out_of_memory_error, "memory"};
     case ErrorKind::ZeroDivision:
-      return PyExc_ZeroDivisionError;
+      return {PyExc_ZeroDivisionError, "zero_division"};
     case ErrorKind::Overflow:
-      return PyExc_OverflowError;
+      return {PyExc_OverflowError, "overflow"};
     case ErrorKind::Buffer:
-      return PyExc_BufferError;
+      return {PyExc_BufferError, "buffer"};
   }
-  return PyExc_RuntimeError;
+  return {PyExc_RuntimeError, "runtime"};
 }
 }  // namespace
 
@@ -83,48 +99,38 @@ void PythonError::restore() const noexcept {
 #endif
 }
 
-// Is `caller` the name that the text begins with, but for a namespace and the sign of an in-place form?
-static bool names(std::string_view text, std::string_view caller) {
-  const auto bare = [](std::string_view name) {
-    name.remove_prefix(name.rfind('.') + 1);  // npos + 1 is 0
-    return name.substr(0, name.size() - (name.ends_with('_') ? 1 : 0));
-  };
-  return bare(text.substr(0, text.find_first_of(":(' "))) == bare(caller);
-}
+using Facts = std::initializer_list<std::pair<const char*, std::string_view>>;
 
-// The text without `operator(): ` at its beginning: who called one operator is not told of those that it is made of.
-static const char* without_operator(const char* text) {
-  const auto is_name = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-  };
-  const char* end = text;
-  while (is_name(*end)) ++end;
-  return end > text && std::string_view(end).starts_with("(): ") ? end + 4 : text;
-}
-
-static void set_text(PyObject* type, const Error& e, const char* caller) {
-  if (caller == nullptr || names(e.message(), caller)) {
-    PyErr_SetString(type, e.what());
-  } else {
-    PyErr_Format(type, "%s(): %s", caller, without_operator(e.what()));
+// Attributes of an exception, so that nobody has to read its text.
+static void set_facts(PyObject* error, Facts facts) {
+  for (const auto& [name, fact] : facts) {
+    const Ref value(fact.empty() ? Py_NewRef(Py_None)
+                                 : PyUnicode_FromStringAndSize(fact.data(), static_cast<Py_ssize_t>(fact.size())));
+    if (!value || PyObject_SetAttrString(error, name, value.get()) < 0) PyErr_Clear();
   }
 }
 
-// Attributes of the exception that is set, so that nobody has to read its text.
-static void set_facts(std::initializer_list<std::pair<const char*, std::string>> facts) {
+// Sets the exception of an error, which names the operator that the user called; `type` where it is not the kind's.
+static void set_exception(const Error& e, const char* caller, Facts more = {}, PyObject* type = nullptr) {
+  const auto [own_type, kind] = python_kind(e.kind());
+  // A check that knows that it is about the in-place form says so.
+  const bool in_place = caller != nullptr && e.op().size() == std::strlen(caller) + 1 && e.op().ends_with('_') &&
+                        e.op().starts_with(caller);
+  const std::string_view op = caller == nullptr || in_place ? std::string_view(e.op()) : std::string_view(caller);
+  PyErr_SetString(type != nullptr ? type : own_type, e.message_of(op).c_str());
   const Ref error = take_exception();
-  for (const auto& [name, text] : facts) {
-    const Ref value(text.empty() ? Py_NewRef(Py_None) : PyUnicode_FromString(text.c_str()));
-    if (!value || PyObject_SetAttrString(error.get(), name, value.get()) < 0) PyErr_Clear();
-  }
+  set_facts(error.get(), {{"operator", op}, {"argument", e.argument()}, {"kind", kind}, {"text", e.text()}});
+  set_facts(error.get(), more);
   raise_again(error.get());
 }
 
 // Of lists and tables, not of tensors.
 static void set_out_of_memory(const char* caller) noexcept {
-  const bool named = caller != nullptr;
-  PyErr_Format(out_of_memory_error, "%s%scannot allocate what is needed besides tensors on cpu", named ? caller : "",
-               named ? "(): " : "");
+  try {
+    set_exception(Error(ErrorKind::OutOfMemory, "cannot allocate what is needed besides tensors on cpu"), caller);
+  } catch (...) {
+    PyErr_NoMemory();
+  }
 }
 
 void set_python_error(const char* caller) noexcept {
@@ -133,13 +139,11 @@ void set_python_error(const char* caller) noexcept {
   } catch (const PythonError& e) {
     e.restore();
   } catch (const MissingDtype& e) {
-    set_text(missing_dtype_error, e, caller);
-    set_facts({{"device", e.device}, {"dtype", e.dtype}});
+    set_exception(e, caller, {{"device", e.device}, {"dtype", e.dtype}}, missing_dtype_error);
   } catch (const MissingKernel& e) {
-    set_text(missing_kernel_error, e, caller);
-    set_facts({{"op", e.op}, {"device", e.device}, {"refusal", e.refusal}});
+    set_exception(e, caller, {{"op", e.kernel}, {"device", e.device}, {"refusal", e.refusal}}, missing_kernel_error);
   } catch (const Error& e) {
-    set_text(exception_type(e.kind()), e, caller);
+    set_exception(e, caller);
   } catch (const std::bad_alloc&) {
     set_out_of_memory(caller);
   } catch (const std::length_error&) {  // a list longer than memory could hold
@@ -149,30 +153,6 @@ void set_python_error(const char* caller) noexcept {
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "internal error: unknown C++ exception");
   }
-}
-
-void name_in_place(const char* called) noexcept {
-  const Ref error = take_exception();
-  const Ref args(error ? PyObject_GetAttrString(error.get(), "args") : nullptr);
-  PyObject* first = args && PyTuple_Check(args.get()) && PyTuple_GET_SIZE(args.get()) == 1
-                        ? PyTuple_GET_ITEM(args.get(), 0)
-                        : nullptr;
-  const char* text = first != nullptr && PyUnicode_Check(first) ? PyUnicode_AsUTF8(first) : nullptr;
-  if (text != nullptr) {
-    std::string message(text);
-    const std::string call = std::string(called) + "(";
-    // where the message begins, and in the signature below it
-    for (const std::string& before : {std::string(), std::string("signature: ")}) {
-      const size_t at = before.empty() ? 0 : message.find(before + call);
-      if (at == std::string::npos || message.compare(at, before.size() + call.size(), before + call) != 0) continue;
-      message.insert(at + before.size() + call.size() - 1, "_");
-    }
-    const Ref changed(Py_BuildValue("(s)", message.c_str()));
-    if (!changed || PyObject_SetAttrString(error.get(), "args", changed.get()) < 0) PyErr_Clear();
-  } else {
-    PyErr_Clear();
-  }
-  if (error) raise_again(error.get());
 }
 
 bool init_errors(PyObject* module) {

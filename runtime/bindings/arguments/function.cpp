@@ -39,8 +39,8 @@ std::vector<Tensor> tensors_of(PyObject* args, const char* what, bool none_allow
       list.emplace_back();
       continue;
     }
-    FACULA_CHECK(is_tensor(o), Type, "ctx.", what, "(): argument ", i, " must be a Tensor, not ", Py_TYPE(o)->tp_name,
-                 none_allowed ? "; keep other values as attributes of ctx" : "");
+    FACULA_CHECK(is_tensor(o), Type, Operator{concat("ctx.", what)}, "argument ", i, " must be a Tensor, not ",
+                 Py_TYPE(o)->tp_name, none_allowed ? "; keep other values as attributes of ctx" : "");
     list.push_back(tensor_of(o));
   }
   return list;

@@ -8,10 +8,7 @@
 
 namespace facula::python {
 
-// Gives the error that is set the name of the in-place form.
-void name_in_place(const char* called) noexcept;
-
-inline int64_t size_hint(const Tensor& t) { return t.defined() ? t.numel() : 0; }
+inline int64_t size_hint(const Tensor& t) { return t.defined() ? t.numel_hint() : 0; }
 inline int64_t size_hint(const std::vector<Tensor>& list) {
   int64_t n = 0;
   for (const Tensor& t : list) n += size_hint(t);

@@ -90,13 +90,12 @@ PyObject* element_object(const void* p, ScalarType t) { return wrap(load_element
 
 Tensor to_cpu(const Tensor& t) {
   if (t.is_cpu()) return t;
-  FACULA_CHECK(!t.is_meta(), NotImplemented,
-               "a tensor on device 'meta' has a shape and a dtype but no elements to read");
+  FACULA_CHECK(!t.is_meta(), Values, "a tensor on device 'meta' has a shape and a dtype but no elements to read");
   return core_operators().cast(detach(t), t.dtype(), Device{kCPU});
 }
 
 Scalar item_of(const Tensor& t, const char* who) {
-  FACULA_CHECK(t.numel() == 1, Runtime, who, "(): a Tensor with ", t.numel(), " elements, shape ",
+  FACULA_CHECK(t.numel() == 1, Shape, Operator{who}, "a Tensor with ", t.numel(), " elements, shape ",
                shape_string(t.sizes()), ", cannot be converted to one number");
   return load_element(to_cpu(t).raw(), t.dtype());
 }

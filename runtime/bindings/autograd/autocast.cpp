@@ -14,18 +14,18 @@ bool truth(PyObject* o) {
 }
 
 DeviceType type_argument(PyObject* o, const char* who) {
-  FACULA_CHECK(PyUnicode_Check(o), Value, who, "(): device_type must be a str such as 'cpu', not ",
+  FACULA_CHECK(PyUnicode_Check(o), Value, Operator{who}, "device_type must be a str such as 'cpu', not ",
                Py_TYPE(o)->tp_name);
   const Device d = device_value(o);
-  FACULA_CHECK(d.index < 0, Runtime, who, "(): device_type is a type such as '", device_type_name(d.type),
+  FACULA_CHECK(d.index < 0, Runtime, Operator{who}, "device_type is a type such as '", device_type_name(d.type),
                "', without an index, not '", to_string(d), "'");
-  FACULA_CHECK(d.type != kMeta, Runtime, who, "(): device type 'meta' has no autocast");
+  FACULA_CHECK(d.type != kMeta, Runtime, Operator{who}, "device type 'meta' has no autocast");
   return d.type;
 }
 std::optional<ScalarType> dtype_argument(PyObject* o, const char* who) {
   if (o == Py_None) return std::nullopt;
-  FACULA_CHECK(Py_TYPE(o) == dtype_type, Type, who, "(): dtype must be a dtype such as facula.bfloat16, not ",
-               Py_TYPE(o)->tp_name);
+  FACULA_CHECK(Py_TYPE(o) == dtype_type, Type, Operator{who}, Argument{"dtype"},
+               " must be a dtype such as facula.bfloat16, not ", Py_TYPE(o)->tp_name);
   return dtype_value(o);
 }
 struct Two {

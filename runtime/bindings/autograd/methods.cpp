@@ -16,16 +16,16 @@ std::vector<Tensor> tensor_sequence(PyObject* o, const char* who, const char* na
   }
   Ref items(PySequence_Check(o) ? PySequence_Tuple(o) : nullptr);
   PyErr_Clear();
-  FACULA_CHECK(items, Type, who, "(): argument '", name, "' must be a Tensor or a sequence of Tensors, not ",
-               Py_TYPE(o)->tp_name);
+  FACULA_CHECK(items, Type, Operator{who}, "argument '", Argument{name},
+               "' must be a Tensor or a sequence of Tensors, not ", Py_TYPE(o)->tp_name);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
     PyObject* item = PyTuple_GET_ITEM(items.get(), i);
     if (item == Py_None && none_allowed) {
       list.emplace_back();
       continue;
     }
-    FACULA_CHECK(is_tensor(item), Type, who, "(): argument '", name, "' must hold Tensors, but element ", i, " is ",
-                 Py_TYPE(item)->tp_name);
+    FACULA_CHECK(is_tensor(item), Type, Operator{who}, "argument '", Argument{name},
+                 "' must hold Tensors, but element ", i, " is ", Py_TYPE(item)->tp_name);
     list.push_back(tensor_of(item));
   }
   return list;
@@ -60,7 +60,7 @@ PyObject* method_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
   std::vector<Tensor> inputs;
   if (slots[4] != nullptr) {
     inputs = tensor_sequence(slots[4], "backward", "inputs", false);
-    FACULA_CHECK(!inputs.empty(), Value, "backward(): argument 'inputs' is empty");
+    FACULA_CHECK(!inputs.empty(), Value, Operator{"backward"}, "argument '", Argument{"inputs"}, "' is empty");
   }
   run_without_gil({&root, 1}, {&grad, grad.defined() ? 1u : 0u}, inputs, options);
   Py_RETURN_NONE;
@@ -79,9 +79,9 @@ PyObject* function_run_backward(PyObject*, PyObject* args) {
   const std::vector<Tensor> from = tensor_sequence(roots, who, accumulate != 0 ? "tensors" : "outputs", false);
   std::vector<Tensor> given = tensor_sequence(grads, who, accumulate != 0 ? "grad_tensors" : "grad_outputs", true);
   const std::vector<Tensor> to = tensor_sequence(inputs, who, "inputs", false);
-  FACULA_CHECK(given.empty() || given.size() == from.size(), Runtime, who, "(): got ", from.size(),
+  FACULA_CHECK(given.empty() || given.size() == from.size(), Runtime, Operator{who}, "got ", from.size(),
                " tensors to start from and ", given.size(), " gradients for them");
-  FACULA_CHECK(accumulate != 0 || !to.empty(), Value, who, "(): argument 'inputs' is empty");
+  FACULA_CHECK(accumulate != 0 || !to.empty(), Value, Operator{who}, "argument '", Argument{"inputs"}, "' is empty");
   BackwardOptions options;
   options.keep_graph = keep != 0;
   options.create_graph = create != 0;
@@ -122,7 +122,8 @@ PyObject* method_requires_grad(PyObject* self, PyObject* const* args, Py_ssize_t
 PyObject* method_register_hook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(t.requires_grad(), Runtime, "register_hook(): the tensor does not require grad, so none will come");
+  FACULA_CHECK(t.requires_grad(), Runtime, Operator{"register_hook"},
+               "the tensor does not require grad, so none will come");
   auto hook = make_hook(HookKind::Tensor, function);
   add_tensor_hook(t, hook);
   track(self);
@@ -132,8 +133,8 @@ PyObject* method_register_hook(PyObject* self, PyObject* function) {
 PyObject* method_register_post_hook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(t.requires_grad() && is_leaf(t), Runtime,
-               "register_post_accumulate_grad_hook(): gradients accumulate in leaves that require grad only");
+  FACULA_CHECK(t.requires_grad() && is_leaf(t), Runtime, Operator{"register_post_accumulate_grad_hook"},
+               "gradients accumulate in leaves that require grad only");
   auto hook = make_hook(HookKind::PostAccumulate, function);
   add_post_accumulate_hook(t, hook);
   track(self);
@@ -169,12 +170,11 @@ PyObject* function_make_dual(PyObject*, PyObject* args) {
   FACULA_PY_TRY
   const Tensor& p = tensor_of(primal);
   const Tensor& t = tensor_of(tangent);
-  FACULA_CHECK(p.sizes() == t.sizes(), Value, "make_dual(): tensor has shape ", shape_string(p.sizes()),
-               ", tangent has shape ", shape_string(t.sizes()));
-  FACULA_CHECK(p.dtype() == t.dtype() && is_differentiable(p.dtype()), Value, "make_dual(): tensor has dtype ",
-               dtype_name(p.dtype()), ", tangent has ", dtype_name(t.dtype()),
-               "; both must be the same floating-point "
-               "or complex one");
+  FACULA_CHECK(p.sizes() == t.sizes(), Value, Operator{"make_dual"}, Argument{"tensor"}, " has shape ",
+               shape_string(p.sizes()), ", tangent has shape ", shape_string(t.sizes()));
+  FACULA_CHECK(p.dtype() == t.dtype() && is_differentiable(p.dtype()), Value, Operator{"make_dual"}, Argument{"tensor"},
+               " has dtype ", dtype_name(p.dtype()), ", tangent has ", dtype_name(t.dtype()),
+               "; both must be the same floating-point or complex one");
   Tensor dual = plain_view(p);
   set_tangent(dual, t);
   return wrap(std::move(dual));
@@ -182,7 +182,8 @@ PyObject* function_make_dual(PyObject*, PyObject* args) {
 }
 PyObject* function_unpack_dual(PyObject*, PyObject* o) {
   FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, "unpack_dual(): argument 'tensor' must be a Tensor, not ", Py_TYPE(o)->tp_name);
+  FACULA_CHECK(is_tensor(o), Type, Operator{"unpack_dual"}, "argument '", Argument{"tensor"},
+               "' must be a Tensor, not ", Py_TYPE(o)->tp_name);
   const Tensor& t = tensor_of(o);
   Ref primal(check(wrap(has_tangent(t) ? plain_view(t) : t)));
   Ref tangent(check(wrap(tangent_of(t))));
@@ -215,12 +216,12 @@ const PyMethodDef tensor_autograd_methods[] = {
 // _drop_grads(tensors): sets .grad to None
 PyObject* function_drop_grads(PyObject*, PyObject* tensors) try {
   const Ref list(PySequence_Tuple(tensors));  // dropping a gradient may run Python, which may change a list
-  FACULA_CHECK(list || PyErr_ExceptionMatches(PyExc_TypeError) == 0, Type,
-               "zero_grad(): expected a sequence of tensors");
+  FACULA_CHECK(list || PyErr_ExceptionMatches(PyExc_TypeError) == 0, Type, Operator{"zero_grad"},
+               "expected a sequence of tensors");
   check(list.get());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list.get()); ++i) {
     PyObject* item = PyTuple_GET_ITEM(list.get(), i);
-    FACULA_CHECK(PyObject_TypeCheck(item, tensor_type), Type, "zero_grad(): expected tensors, got ",
+    FACULA_CHECK(PyObject_TypeCheck(item, tensor_type), Type, Operator{"zero_grad"}, "expected tensors, got ",
                  Py_TYPE(item)->tp_name);
     if (autograd_meta_or_null(tensor_of(item)) != nullptr) set_grad(tensor_of(item), Tensor());
   }

@@ -29,7 +29,7 @@ PyObject* get_default(PyObject*, PyObject*) {
 PyObject* set_default(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   FACULA_CHECK(o == Py_None || Py_TYPE(o) == device_type || PyUnicode_Check(o) || PyLong_Check(o), Type,
-               "set_default_device(): a device such as 'cpu' or None is expected, not ", Py_TYPE(o)->tp_name);
+               Operator{"set_default_device"}, "a device such as 'cpu' or None is expected, not ", Py_TYPE(o)->tp_name);
   Defaults& d = defaults();
   d.standing = o == Py_None ? std::nullopt : std::optional(device_value(o));
   show(d);

@@ -150,8 +150,8 @@ PyObject* memory_info(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   const Device d = device_argument(o);
   const DeviceInterface& interface = interface_of(d.type);
-  FACULA_CHECK(interface.api.memory_info != nullptr, NotImplemented, "mem_get_info(): device '", interface.name,
-               "' does not tell");
+  FACULA_CHECK(interface.api.memory_info != nullptr, NotImplemented, Operator{"mem_get_info"}, "device '",
+               interface.name, "' does not tell");
   uint64_t free = 0, total = 0;
   interface.check(unlocked([&] { return interface.api.memory_info(interface.api.context, d.index, &free, &total); }),
                   d.index, "asking for its memory failed");
@@ -375,10 +375,10 @@ PyObject* record_stream(PyObject*, PyObject* args) {
   PyObject *tensor, *device, *stream;
   if (PyArg_ParseTuple(args, "O!OO:_record_stream", tensor_type, &tensor, &device, &stream) == 0) throw PythonError();
   const Tensor& t = tensor_of(tensor);
-  FACULA_CHECK(t.device().type > kMeta, Runtime, "record_stream(): the tensor is on ", to_string(t.device()),
+  FACULA_CHECK(t.device().type > kMeta, Device, Operator{"record_stream"}, "the tensor is on ", to_string(t.device()),
                ", which has no streams");
   const Device d = device_argument(device);
-  FACULA_CHECK(d == t.device(), Value, "record_stream(): the tensor is on ", to_string(t.device()),
+  FACULA_CHECK(d == t.device(), Value, Operator{"record_stream"}, "the tensor is on ", to_string(t.device()),
                ", the stream is of ", to_string(d));
   interface_of(t.device().type).memory->record_stream(t.storage()->data(), t.device(), PyLong_AsVoidPtr(stream));
   Py_RETURN_NONE;
@@ -390,7 +390,7 @@ PyObject* pin(PyObject*, PyObject* args) {
   PyObject *tensor, *name;
   if (PyArg_ParseTuple(args, "O!O:_pin", tensor_type, &tensor, &name) == 0) throw PythonError();
   const Tensor& t = tensor_of(tensor);
-  FACULA_CHECK(t.is_cpu(), Runtime, "pin_memory(): only host memory is pinned, the tensor is on ",
+  FACULA_CHECK(t.is_cpu(), Device, Operator{"pin_memory"}, "only host memory is pinned, the tensor is on ",
                to_string(t.device()));
   if (is_pinned(t.raw())) return wrap(Tensor(t));
   const DimVector strides = preserved_strides(t);
@@ -404,7 +404,8 @@ PyObject* pin(PyObject*, PyObject* args) {
 }
 PyObject* pinned(PyObject*, PyObject* tensor) {
   FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(tensor), Type, "is_pinned(): the argument must be a Tensor, not ", Py_TYPE(tensor)->tp_name);
+  FACULA_CHECK(is_tensor(tensor), Type, Operator{"is_pinned"}, "the argument must be a Tensor, not ",
+               Py_TYPE(tensor)->tp_name);
   const Tensor& t = tensor_of(tensor);
   return PyBool_FromLong(t.is_cpu() && is_pinned(t.raw()));
   FACULA_PY_END(nullptr)

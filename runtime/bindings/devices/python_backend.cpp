@@ -100,7 +100,7 @@ PyObject* computed(const Backend& b, const char* op, PyObject* result, bool give
   }
   if (result == nullptr || result == Py_None || result == Py_NotImplemented || gives) return result;
   const Ref unused(result);
-  raise(ErrorKind::Type, op, "(): the kernel of device '", b.name, "' returned ", Py_TYPE(result)->tp_name,
+  raise(ErrorKind::Type, Operator{op}, "the kernel of device '", b.name, "' returned ", Py_TYPE(result)->tp_name,
         "; it must write into its results, which are its last arguments, and return None");
 }
 
@@ -328,11 +328,12 @@ int32_t kernel(void* c, const FaculaCall* k) {
 #undef METHOD
 
 std::string text_from(PyObject* value, const char* name) {
-  FACULA_CHECK(PyUnicode_Check(value), Type, "register(): ", name, " must be text, not ", Py_TYPE(value)->tp_name);
+  FACULA_CHECK(PyUnicode_Check(value), Type, Operator{"register"}, Argument{name}, " must be text, not ",
+               Py_TYPE(value)->tp_name);
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(value, &size);
   if (text == nullptr) throw PythonError();
-  FACULA_CHECK(std::string_view(text).size() == static_cast<size_t>(size), Value, "register(): ", name,
+  FACULA_CHECK(std::string_view(text).size() == static_cast<size_t>(size), Value, Operator{"register"}, Argument{name},
                " must not hold the character 0");
   return text;
 }
@@ -342,17 +343,17 @@ std::string text_of(PyObject* object, const char* name) {
 }
 uint64_t bits_of(PyObject* object, const char* name) {
   Ref value(check(PyObject_GetAttrString(object, name)));
-  FACULA_CHECK(PyLong_Check(value.get()), Type, "register(): ", name, " must be an int, not ",
+  FACULA_CHECK(PyLong_Check(value.get()), Type, Operator{"register"}, Argument{name}, " must be an int, not ",
                Py_TYPE(value.get())->tp_name);
   const unsigned long long v = PyLong_AsUnsignedLongLong(value.get());
   const bool fits = PyErr_Occurred() == nullptr;
   PyErr_Clear();
-  FACULA_CHECK(fits, Value, "register(): ", name, " must be from 0 to ", UINT64_MAX);
+  FACULA_CHECK(fits, Value, Operator{"register"}, Argument{name}, " must be from 0 to ", UINT64_MAX);
   return v;
 }
 std::vector<std::string> texts_of(PyObject* object, const char* name) {
   Ref value(check(PyObject_GetAttrString(object, name)));
-  FACULA_CHECK(PyList_Check(value.get()) || PyTuple_Check(value.get()), Type, "register(): ", name,
+  FACULA_CHECK(PyList_Check(value.get()) || PyTuple_Check(value.get()), Type, Operator{"register"}, Argument{name},
                " must be a list or tuple of names, not ", Py_TYPE(value.get())->tp_name);
   std::vector<std::string> found;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value.get()); ++i) {
@@ -374,8 +375,8 @@ bool overrides_all(PyObject* object, PyObject* base, std::initializer_list<const
   const char* const lead = *names.begin();
   const bool any = overrides(object, base, lead);
   for (const char* name : names) {
-    FACULA_CHECK(overrides(object, base, name) == any, Value, "register(): ", Py_TYPE(object)->tp_name, " defines ",
-                 any ? lead : name, " and not ", any ? name : lead, "; they belong together");
+    FACULA_CHECK(overrides(object, base, name) == any, Value, Operator{"register"}, Py_TYPE(object)->tp_name,
+                 " defines ", any ? lead : name, " and not ", any ? name : lead, "; they belong together");
   }
   return any;
 }
@@ -387,7 +388,8 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
   Ref base = import_attribute("facula.backends", "Backend");
   const int is_one = PyObject_IsInstance(object, base.get());
   check(is_one);
-  FACULA_CHECK(is_one != 0, Type, "register(): a facula.backends.Backend is expected, not ", Py_TYPE(object)->tp_name);
+  FACULA_CHECK(is_one != 0, Type, Operator{"register"}, "a facula.backends.Backend is expected, not ",
+               Py_TYPE(object)->tp_name);
   auto made = std::make_unique<Backend>();
   made->object = Ref::borrow(object);
   made->buffer = import_attribute("facula.backends", "Buffer");

@@ -85,10 +85,10 @@ DimVector element_strides(const char* who, std::span<const Py_ssize_t> bytes, In
       strides.push_back(1);  // never stepped along
       continue;
     }
-    FACULA_CHECK(bytes[i] >= 0, Value, who, "(): arrays with negative strides are not supported: dimension ", i,
+    FACULA_CHECK(bytes[i] >= 0, Value, Operator{who}, "arrays with negative strides are not supported: dimension ", i,
                  " has stride ", bytes[i], " bytes; pass array.copy()");
-    FACULA_CHECK(bytes[i] % static_cast<Py_ssize_t>(itemsize) == 0, Value, who, "(): the stride of dimension ", i, ", ",
-                 bytes[i], " bytes, is no multiple of the element size, ", itemsize, "; pass array.copy()");
+    FACULA_CHECK(bytes[i] % static_cast<Py_ssize_t>(itemsize) == 0, Value, Operator{who}, "the stride of dimension ", i,
+                 ", ", bytes[i], " bytes, is no multiple of the element size, ", itemsize, "; pass array.copy()");
     strides.push_back(bytes[i] / static_cast<Py_ssize_t>(itemsize));
   }
   return strides;
@@ -133,9 +133,8 @@ Tensor over_memory(Ref owner, void* data, IntList sizes, IntList strides, Scalar
 }
 
 [[noreturn]] void unsupported(const char* who, std::string_view type) {
-  raise(ErrorKind::Type, who, "(): cannot take elements of type ", type,
-        "; supported are bool, uint8, int8, int16, int32, int64, float16, float32, float64, complex64 and "
-        "complex128 "
+  raise(ErrorKind::Type, Operator{who}, "cannot take elements of type ", type,
+        "; supported are bool, uint8, int8, int16, int32, int64, float16, float32, float64, complex64 and complex128 "
         "in native byte order");
 }
 
@@ -160,7 +159,7 @@ Py_ssize_t as_size(PyObject* o) {
 }
 
 Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
-  FACULA_CHECK(PyDict_Check(interface), Type, who, "(): __array_interface__ must be a dict");
+  FACULA_CHECK(PyDict_Check(interface), Type, Operator{who}, "__array_interface__ must be a dict");
   // Owned: the elements' __index__ may change the dict.
   const auto get = [&](const char* key) { return Ref::borrow(PyDict_GetItemString(interface, key)); };
   const Ref typestr = get("typestr");
@@ -168,7 +167,7 @@ Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
   const Ref data = get("data");
   FACULA_CHECK(typestr && PyUnicode_Check(typestr.get()) && shape && PyTuple_Check(shape.get()) && data &&
                    PyTuple_Check(data.get()) && PyTuple_GET_SIZE(data.get()) == 2,
-               Type, who, "(): __array_interface__ must have typestr, shape and data");
+               Type, Operator{who}, "__array_interface__ must have typestr, shape and data");
   const char* text = PyUnicode_AsUTF8(typestr.get());
   if (text == nullptr) throw PythonError();
   const size_t size = std::strlen(text) > 2 ? static_cast<size_t>(std::atoi(text + 2)) : 0;
@@ -178,7 +177,7 @@ Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
   DimVector sizes;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape.get()); ++i) {
     const Py_ssize_t size_here = as_size(PyTuple_GET_ITEM(shape.get(), i));
-    FACULA_CHECK(size_here >= 0, Value, who, "(): __array_interface__ has a negative size, ", size_here,
+    FACULA_CHECK(size_here >= 0, Value, Operator{who}, "__array_interface__ has a negative size, ", size_here,
                  ", for dimension ", i);
     sizes.push_back(size_here);
   }
@@ -186,7 +185,7 @@ Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
   DimVector strides = contiguous_strides(sizes);
   if (const Ref given = get("strides"); given && given.get() != Py_None) {
     FACULA_CHECK(PyTuple_Check(given.get()) && PyTuple_GET_SIZE(given.get()) == PyTuple_GET_SIZE(shape.get()), Type,
-                 who, "(): __array_interface__ has strides that do not go with its shape");
+                 Operator{who}, "__array_interface__ has strides that do not go with its shape");
     std::vector<Py_ssize_t> bytes;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); ++i) {
       bytes.push_back(as_size(PyTuple_GET_ITEM(given.get(), i)));
@@ -195,8 +194,8 @@ Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
   }
   void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data.get(), 0));
   if (address == nullptr && PyErr_Occurred() != nullptr) throw PythonError();
-  FACULA_CHECK(numel == 0 || address != nullptr, Value, who,
-               "(): __array_interface__ has elements but no memory: its address is 0");
+  FACULA_CHECK(numel == 0 || address != nullptr, Value, Operator{who},
+               "__array_interface__ has elements but no memory: its address is 0");
   const int read_only = PyObject_IsTrue(PyTuple_GET_ITEM(data.get(), 1));
   check(read_only);
   return over_memory(Ref::borrow(o), address, sizes, strides, *dtype, read_only != 0);

@@ -75,8 +75,8 @@ ScalarType from_dl(dl::DataType d) {
       if (known.code == d.code && known.bits == d.bits) return t;
     }
   }
-  raise(ErrorKind::Buffer, "from_dlpack(): cannot take elements of DLPack type code ", int{d.code}, ", ", int{d.bits},
-        " bits, ", d.lanes, " lanes");
+  raise(ErrorKind::Buffer, Operator{"from_dlpack"}, "cannot take elements of DLPack type code ", int{d.code}, ", ",
+        int{d.bits}, " bits, ", d.lanes, " lanes");
 }
 
 // Null without one.
@@ -90,7 +90,8 @@ DeviceInterface* interface_with(int32_t type) {
 dl::Device to_dl(const Tensor& t, const char* call) {
   if (t.is_cpu()) return {dl::kCpu, 0};
   const DeviceInterface* const d = interface_or_null(t.device().type);
-  FACULA_CHECK(d != nullptr && d->api.dlpack_type != 0, Buffer, call, "(): the tensor is on ", to_string(t.device()),
+  FACULA_CHECK(d != nullptr && d->api.dlpack_type != 0, Buffer, Operator{call}, "the tensor is on ",
+               to_string(t.device()),
                ", which shares no memory (it has no DLPack number); copy it to the CPU first, with .cpu()");
   return {d->api.dlpack_type, t.device().index};
 }
@@ -103,10 +104,11 @@ Device from_dl(dl::Device device) {
     Ref name(check(PyObject_CallFunction(find.get(), "si", "dlpack_type", device.type)));
     d = interface_with(device.type);
   }
-  FACULA_CHECK(d != nullptr, Buffer, "from_dlpack(): the memory is on DLPack device ", device.type,
+  FACULA_CHECK(d != nullptr, Buffer, Operator{"from_dlpack"}, "the memory is on DLPack device ", device.type,
                ", which no device of facula's has (the CPU has ", dl::kCpu, "); copy it to the CPU first");
-  FACULA_CHECK(device.id >= 0 && device.id < d->count(), Buffer, "from_dlpack(): the memory is on DLPack device ",
-               device.type, " number ", device.id, ", and '", d->name, "' has ", d->count(), " devices");
+  FACULA_CHECK(device.id >= 0 && device.id < d->count(), Buffer, Operator{"from_dlpack"},
+               "the memory is on DLPack device ", device.type, " number ", device.id, ", and '", d->name, "' has ",
+               d->count(), " devices");
   return Device{d->type, static_cast<int8_t>(device.id)};
 }
 
@@ -118,7 +120,7 @@ void* stream_of(intptr_t number) { return number <= 1 ? nullptr : reinterpret_ca
 void hand_over(const Tensor& t, intptr_t number) {
   const Device device = t.device();
   const DeviceInterface& interface = started_interface(device.type);
-  FACULA_CHECK(number >= kNoOrder, Value, "__dlpack__(): a stream of number ", number,
+  FACULA_CHECK(number >= kNoOrder, Value, Operator{"__dlpack__"}, "a stream of number ", number,
                " is not known; -1 asks for no order, 1 is the default one");
   void *const from = current_stream(device), *const to = stream_of(number);
   if (number == kNoOrder || !interface.has_streams()) return;
@@ -189,7 +191,7 @@ PyObject* export_tensor(const Tensor& t, bool copied) {
 }
 
 void check_exportable(const Tensor& t) {
-  FACULA_CHECK(!t.requires_grad(), Buffer, "__dlpack__(): the tensor requires grad; use t.detach()");
+  FACULA_CHECK(!t.requires_grad(), Buffer, Operator{"__dlpack__"}, "the tensor requires grad; use t.detach()");
   to_dl(t, "__dlpack__");
 }
 
@@ -203,8 +205,8 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   FACULA_PY_TRY
   Tensor t = tensor_of(self);
   check_exportable(t);
-  FACULA_CHECK(stream == Py_None || !t.is_cpu(), Value,
-               "__dlpack__(): argument 'stream' must be None for a CPU tensor");
+  FACULA_CHECK(stream == Py_None || !t.is_cpu(), Value, Operator{"__dlpack__"}, "argument '", Argument{"stream"},
+               "' must be None for a CPU tensor");
   const int wanted = copy == Py_None ? -1 : PyObject_IsTrue(copy);
   check(copy == Py_None ? 0 : wanted);
   bool copied = wanted == 1;
@@ -212,22 +214,25 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     int type = 0, id = 0;
     if (!PyTuple_Check(device) || !PyArg_ParseTuple(device, "ii", &type, &id)) {
       PyErr_Clear();
-      raise(ErrorKind::Type, "__dlpack__(): argument 'dl_device' must be a tuple of two ints");
+      raise(ErrorKind::Type, Operator{"__dlpack__"}, "argument '", Argument{"dl_device"},
+            "' must be a tuple of two ints");
     }
     if (type == dl::kCpu && !t.is_cpu() && wanted != 0) {
       t = core_operators().cast(t, t.dtype(), Device{kCPU});
       copied = true;
     }
     const dl::Device own = to_dl(t, "__dlpack__");
-    FACULA_CHECK(type == own.type && id == own.id, Buffer, "__dlpack__(): a tensor on ", to_string(t.device()),
-                 " cannot be exported to DLPack device ", type, ":", id, wanted == 0 ? " without a copy" : "");
+    FACULA_CHECK(type == own.type && id == own.id, Buffer, Operator{"__dlpack__"}, "a tensor on ",
+                 to_string(t.device()), " cannot be exported to DLPack device ", type, ":", id,
+                 wanted == 0 ? " without a copy" : "");
   }
   bool versioned = false;
   if (max_version != Py_None) {
     int major = 0, minor = 0;
     if (!PyTuple_Check(max_version) || !PyArg_ParseTuple(max_version, "ii", &major, &minor)) {
       PyErr_Clear();
-      raise(ErrorKind::Type, "__dlpack__(): argument 'max_version' must be a tuple of two ints");
+      raise(ErrorKind::Type, Operator{"__dlpack__"}, "argument '", Argument{"max_version"},
+            "' must be a tuple of two ints");
     }
     versioned = major >= 1;
   }
@@ -238,9 +243,8 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     hand_over(t, number);
   }
   if (versioned) return check(export_tensor<dl::ManagedVersioned>(t, copied));
-  FACULA_CHECK(!t.storage()->read_only(), Buffer,
-               "__dlpack__(): the tensor is read-only, which only DLPack version 1 can say; the consumer asked for an "
-               "older one");
+  FACULA_CHECK(!t.storage()->read_only(), Buffer, Operator{"__dlpack__"},
+               "the tensor is read-only, which only DLPack version 1 can say; the consumer asked for an older one");
   return check(export_tensor<dl::Managed>(t, copied));
   FACULA_PY_END(nullptr)
 }
@@ -271,11 +275,11 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
   if (managed == nullptr) throw PythonError();
   const dl::Tensor& d = managed->tensor;
   const Device device = from_dl(d.device);
-  FACULA_CHECK(d.ndim >= 0 && (d.ndim == 0 || d.shape != nullptr), Buffer, "from_dlpack(): malformed tensor");
+  FACULA_CHECK(d.ndim >= 0 && (d.ndim == 0 || d.shape != nullptr), Buffer, Operator{"from_dlpack"}, "malformed tensor");
   const ScalarType dtype = from_dl(d.dtype);
   if (const DeviceInterface* const interface = interface_or_null(device.type)) {
-    FACULA_CHECK(interface->supports(dtype), Buffer, "from_dlpack(): device '", interface->name, "' has no tensors of ",
-                 dtype_name(dtype));
+    FACULA_CHECK(interface->supports(dtype), Buffer, Operator{"from_dlpack"}, "device '", interface->name,
+                 "' has no tensors of ", dtype_name(dtype));
   }
   const auto n = static_cast<size_t>(d.ndim);
   DimVector sizes(d.shape, d.shape + n);
@@ -284,20 +288,20 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
   const bool empty = numel_of(sizes) == 0;
   for (size_t i = 0; i < n && !empty; ++i) {
     if (d.strides != nullptr && sizes[i] > 1) strides[i] = d.strides[i];
-    FACULA_CHECK(strides[i] >= 0, Buffer, "from_dlpack(): negative strides are not supported: dimension ", i,
+    FACULA_CHECK(strides[i] >= 0, Buffer, Operator{"from_dlpack"}, "negative strides are not supported: dimension ", i,
                  " has stride ", strides[i]);
     int64_t step = 0;
     FACULA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &step) && !__builtin_add_overflow(last, step, &last),
-                 Buffer, "from_dlpack(): the strides overflow");
+                 Buffer, Operator{"from_dlpack"}, "the strides overflow");
   }
-  FACULA_CHECK(d.byte_offset <= PTRDIFF_MAX, Buffer, "from_dlpack(): byte_offset ", d.byte_offset,
+  FACULA_CHECK(d.byte_offset <= PTRDIFF_MAX, Buffer, Operator{"from_dlpack"}, "byte_offset ", d.byte_offset,
                " leads out of any memory");
   char* data = d.data != nullptr ? static_cast<char*>(d.data) + d.byte_offset : nullptr;
-  FACULA_CHECK(empty || data != nullptr, Buffer, "from_dlpack(): the tensor has elements but no memory");
+  FACULA_CHECK(empty || data != nullptr, Buffer, Operator{"from_dlpack"}, "the tensor has elements but no memory");
   FACULA_CHECK(empty || reinterpret_cast<uintptr_t>(data) % type_info(dtype).alignment == 0, Buffer,
-               "from_dlpack(): the memory is not aligned for ", dtype_name(dtype));
-  FACULA_CHECK(last < PTRDIFF_MAX / static_cast<int64_t>(itemsize(dtype)), Buffer,
-               "from_dlpack(): the tensor would reach over more bytes than can be addressed");
+               Operator{"from_dlpack"}, "the memory is not aligned for ", dtype_name(dtype));
+  FACULA_CHECK(last < PTRDIFF_MAX / static_cast<int64_t>(itemsize(dtype)), Buffer, Operator{"from_dlpack"},
+               "the tensor would reach over more bytes than can be addressed");
   const size_t bytes = empty ? 0 : static_cast<size_t>(last + 1) * itemsize(dtype);
   check(PyCapsule_SetName(capsule, used_name));
   Storage storage = StorageImpl::wrap(data, bytes, device, release_import<Struct>, managed, read_only);
@@ -307,16 +311,16 @@ Tensor consume(PyObject* capsule, const char* name, const char* used_name, bool 
 Tensor from_capsule(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, kNameVersioned)) {
     auto* managed = static_cast<dl::ManagedVersioned*>(PyCapsule_GetPointer(capsule, kNameVersioned));
-    FACULA_CHECK(managed->version.major == 1, Buffer, "from_dlpack(): DLPack version ", managed->version.major, ".",
-                 managed->version.minor, " is not known; version 1 is");
+    FACULA_CHECK(managed->version.major == 1, Buffer, Operator{"from_dlpack"}, "DLPack version ",
+                 managed->version.major, ".", managed->version.minor, " is not known; version 1 is");
     return consume<dl::ManagedVersioned>(capsule, kNameVersioned, kUsedNameVersioned,
                                          (managed->flags & dl::kReadOnly) != 0);
   }
   if (PyCapsule_IsValid(capsule, kName)) return consume<dl::Managed>(capsule, kName, kUsedName, false);
   const char* name = PyCapsule_GetName(capsule);
   PyErr_Clear();
-  raise(ErrorKind::Value, "from_dlpack(): the capsule is named '", name != nullptr ? name : "", "', expected '",
-        kNameVersioned, "' or '", kName, "'; a capsule can be used once only");
+  raise(ErrorKind::Value, Operator{"from_dlpack"}, "the capsule is named '", name != nullptr ? name : "",
+        "', expected '", kNameVersioned, "' or '", kName, "'; a capsule can be used once only");
 }
 
 PyObject* function_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
@@ -332,7 +336,7 @@ PyObject* function_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
   if (device != Py_None) {
     const Device named = device_value(device), d = named.type > kMeta ? resolved(named) : named;
     if (d.type > kMeta ? d != t.device() : d.type != t.device().type) {
-      FACULA_CHECK(!copying || *copying, Value, "from_dlpack(): copy=False, but moving to ", to_string(d),
+      FACULA_CHECK(!copying || *copying, Value, Operator{"from_dlpack"}, "copy=False, but moving to ", to_string(d),
                    " needs a copy");
       t = core_operators().cast(t, t.dtype(), d);
     }
@@ -343,7 +347,7 @@ PyObject* function_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
 
 PyObject* function_to_dlpack(PyObject*, PyObject* o) {
   FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, "to_dlpack(): argument must be a Tensor, not ", Py_TYPE(o)->tp_name);
+  FACULA_CHECK(is_tensor(o), Type, Operator{"to_dlpack"}, "argument must be a Tensor, not ", Py_TYPE(o)->tp_name);
   check_exportable(tensor_of(o));
   return check(export_tensor<dl::Managed>(tensor_of(o), false));
   FACULA_PY_END(nullptr)
@@ -359,13 +363,13 @@ Device device_of(PyObject* o) {
   check(pair.get() != nullptr ? 0 : -1);
   // the type may be an enumeration
   Ref numbers(check(PySequence_Tuple(pair.get())));
-  FACULA_CHECK(PyTuple_GET_SIZE(numbers.get()) == 2, Type, "from_dlpack(): __dlpack_device__ of ", Py_TYPE(o)->tp_name,
-               " gave no pair of a type and an index");
+  FACULA_CHECK(PyTuple_GET_SIZE(numbers.get()) == 2, Type, Operator{"from_dlpack"}, "__dlpack_device__ of ",
+               Py_TYPE(o)->tp_name, " gave no pair of a type and an index");
   const long type = PyLong_AsLong(PyTuple_GET_ITEM(numbers.get(), 0));
   const long id = PyLong_AsLong(PyTuple_GET_ITEM(numbers.get(), 1));
   check(PyErr_Occurred() == nullptr ? 0 : -1);
-  FACULA_CHECK(type == static_cast<int32_t>(type) && id == static_cast<int32_t>(id), Buffer,
-               "from_dlpack(): __dlpack_device__ of ", Py_TYPE(o)->tp_name, " gave ", type, " and ", id,
+  FACULA_CHECK(type == static_cast<int32_t>(type) && id == static_cast<int32_t>(id), Buffer, Operator{"from_dlpack"},
+               "__dlpack_device__ of ", Py_TYPE(o)->tp_name, " gave ", type, " and ", id,
                ", which are no type and index");
   return from_dl(dl::Device{static_cast<int32_t>(type), static_cast<int32_t>(id)});
 }
@@ -380,7 +384,8 @@ Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
   Ref method(PyObject_GetAttrString(o, "__dlpack__"));
   if (!method) {
     PyErr_Clear();
-    raise(ErrorKind::Type, "from_dlpack(): argument 'x' must have __dlpack__, and ", Py_TYPE(o)->tp_name, " has not");
+    raise(ErrorKind::Type, Operator{"from_dlpack"}, "argument '", Argument{"x"}, "' must have __dlpack__, and ",
+          Py_TYPE(o)->tp_name, " has not");
   }
   Ref none(PyTuple_New(0));
   Ref kwargs(check(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)));
@@ -401,8 +406,8 @@ Tensor from_dlpack(PyObject* o, std::optional<bool> copy) {
     capsule = Ref(PyObject_Call(method.get(), none.get(), kwargs.get()));
   }
   check(capsule.get() != nullptr ? 0 : -1);
-  FACULA_CHECK(PyCapsule_CheckExact(capsule.get()), Type, "from_dlpack(): __dlpack__ of ", Py_TYPE(o)->tp_name,
-               " gave no capsule");
+  FACULA_CHECK(PyCapsule_CheckExact(capsule.get()), Type, Operator{"from_dlpack"}, "__dlpack__ of ",
+               Py_TYPE(o)->tp_name, " gave no capsule");
   Tensor t = from_capsule(capsule.get());
   return copy.value_or(false) && !copied ? core_operators().clone(t) : t;
 }

@@ -53,30 +53,13 @@ PyObject* method_copy(PyObject* self, PyObject*) {
   FACULA_PY_END(nullptr)
 }
 
-// The copy of a storage that others hold as well, made whole and once in a memo: what shared memory
-// shares it again. The memo keeps the original too, so that its address stays its own.
-Tensor copy_within(const Storage& storage, const Tensor& t, PyObject* memo) {
-  Ref key(check(PyLong_FromVoidPtr(const_cast<StorageImpl*>(storage->owner()))));
-  Ref kept = Ref::borrow(PyDict_GetItemWithError(memo, key.get()));
-  if (PyErr_Occurred() != nullptr) throw PythonError();
-  if (!kept) {
-    Storage fresh = StorageImpl::allocate(storage->nbytes(), storage->device());
-    if (fresh->data() != nullptr) {
-      allocator_of(storage->device().type).copy(fresh->data(), storage->data(), storage->nbytes(), storage->device());
-    }
-    Ref copied(check(wrap(from_storage(std::move(fresh), {0}, {1}, 0, t.dtype()))));
-    Ref original(check(wrap(detach(t))));
-    kept = Ref(check(PyTuple_Pack(2, copied.get(), original.get())));
-    check(PyDict_SetItem(memo, key.get(), kept.get()));
-  }
-  const Storage& copied = tensor_of(PyTuple_GET_ITEM(kept.get(), 0)).storage();
-  return from_storage(copied, t.sizes(), t.strides(), t.offset(), t.dtype());
-}
-
 // A tensor of the same values, without a history.
-Tensor deep_copy(const Tensor& t, PyObject* memo) {
-  FACULA_CHECK(PyDict_Check(memo), Type, "__deepcopy__(): argument 'memo' must be a dict");
-  if (t.storage()->users() > 1) return copy_within(t.storage(), t, memo);
+Tensor copy_of(const Tensor& t, PyObject* memo) {
+  FACULA_CHECK(PyDict_Check(memo), Type, Operator{"__deepcopy__"}, "argument '", Argument{"memo"}, "' must be a dict");
+  // Memory that others hold as well is copied whole, and once in a memo: what shared it shares it again.
+  if (t.storage()->users() > 1) {
+    return from_storage(deep_copy(t.storage(), memo), t.sizes(), t.strides(), t.offset(), t.dtype());
+  }
   GradMode off(false);
   return core_operators().clone(detach(t));
 }
@@ -86,13 +69,13 @@ PyObject* deep_copy_function(PyObject*, PyObject* args) {
   PyObject *self, *memo;
   if (!PyArg_ParseTuple(args, "O!O:_deep_copy", tensor_type, &self, &memo)) return nullptr;
   FACULA_PY_TRY
-  return check(wrap(deep_copy(tensor_of(self), memo)));
+  return check(wrap(copy_of(tensor_of(self), memo)));
   FACULA_PY_END(nullptr)
 }
 
 PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   FACULA_PY_TRY
-  FACULA_CHECK(PyDict_Check(memo), Type, "__deepcopy__(): argument 'memo' must be a dict");
+  FACULA_CHECK(PyDict_Check(memo), Type, Operator{"__deepcopy__"}, "argument '", Argument{"memo"}, "' must be a dict");
   Ref id(check(PyLong_FromVoidPtr(self)));
   if (PyObject* known = PyDict_GetItemWithError(memo, id.get()); known != nullptr) {
     Py_INCREF(known);
@@ -100,10 +83,10 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   }
   if (PyErr_Occurred() != nullptr) throw PythonError();
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(is_leaf(t), Runtime,
-               "deepcopy(): only tensors that the user made can be copied, not results of recorded operations; "
-               "use t.detach().clone()");
-  Tensor copy = deep_copy(t, memo);
+  FACULA_CHECK(
+      is_leaf(t), Runtime, Operator{"deepcopy"},
+      "only tensors that the user made can be copied, not results of recorded operations; use t.detach().clone()");
+  Tensor copy = copy_of(t, memo);
   Ref result;
   if (copy.impl()->pyobject == nullptr) {
     if (t.requires_grad()) set_requires_grad(copy, true);
@@ -130,7 +113,7 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
 PyObject* method_setstate(PyObject* self, PyObject* state) {
   FACULA_PY_TRY
   if (state == Py_None) Py_RETURN_NONE;
-  FACULA_CHECK(PyDict_Check(state), Type, "__setstate__(): the state must be a dict");
+  FACULA_CHECK(PyDict_Check(state), Type, Operator{"__setstate__"}, "the state must be a dict");
   track(self);
   Ref dict(check(PyObject_GenericGetDict(self, nullptr)));
   check(PyDict_Update(dict.get(), state));
@@ -147,13 +130,13 @@ PyObject* rebuild_tensor(PyObject*, PyObject* args) {
     return nullptr;
   }
   FACULA_PY_TRY
-  FACULA_CHECK(PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type), Type,
-               "_rebuild_tensor(): the class is no subclass of Tensor");
+  FACULA_CHECK(PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type), Type, Operator{"_rebuild_tensor"},
+               "the class is no subclass of Tensor");
   DimVector shape;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
     const int64_t v = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, i));
     if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-    FACULA_CHECK(v >= 0, Value, "_rebuild_tensor(): negative size ", v);
+    FACULA_CHECK(v >= 0, Value, Operator{"_rebuild_tensor"}, "negative size ", v);
     shape.push_back(v);
   }
   const Device d = device_value(device);
@@ -164,8 +147,8 @@ PyObject* rebuild_tensor(PyObject*, PyObject* args) {
     const bool fits = static_cast<size_t>(view.len) == t.nbytes();
     if (fits && view.len > 0) std::memcpy(t.raw(), view.buf, static_cast<size_t>(view.len));
     PyBuffer_Release(&view);
-    FACULA_CHECK(fits, Value, "_rebuild_tensor(): ", t.nbytes(), " bytes are needed for shape ", shape_string(shape),
-                 ", but ", view.len, " were given");
+    FACULA_CHECK(fits, Value, Operator{"_rebuild_tensor"}, t.nbytes(), " bytes are needed for shape ",
+                 shape_string(shape), ", but ", view.len, " were given");
     if (d.type != kCPU) t = core_operators().cast(t, t.dtype(), d);
   }
   if (requires_grad != 0) set_requires_grad(t, true);

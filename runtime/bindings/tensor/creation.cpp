@@ -88,8 +88,8 @@ PyObject* function_asarray(PyObject*, PyObject* const* args, Py_ssize_t n, PyObj
   if (is_tensor(slots[0])) {
     const Tensor& self = tensor_of(slots[0]);
     t = tensor_as(self, options);
-    FACULA_CHECK(t.is_same(self) || options.copy.value_or(true), Value,
-                 "asarray(): copy=False, but the dtype or the device asked for needs a copy");
+    FACULA_CHECK(t.is_same(self) || options.copy.value_or(true), Value, Operator{"asarray"},
+                 "copy=False, but the dtype or the device asked for needs a copy");
     if (t.is_same(self) && options.copy.value_or(false)) t = core_operators().clone(t);
     if (!requires_grad && t.requires_grad() && is_leaf(t) && !t.is_same(self)) set_requires_grad(t, false);
   } else {
@@ -102,8 +102,8 @@ PyObject* function_asarray(PyObject*, PyObject* const* args, Py_ssize_t n, PyObj
 
 PyObject* function_from_numpy(PyObject*, PyObject* o) {
   FACULA_PY_TRY
-  FACULA_CHECK(!is_tensor(o) && PyObject_HasAttrString(o, "__array_interface__"), Type,
-               "from_numpy(): argument must be a NumPy array, not ", Py_TYPE(o)->tp_name);
+  FACULA_CHECK(!is_tensor(o) && PyObject_HasAttrString(o, "__array_interface__"), Type, Operator{"from_numpy"},
+               "argument must be a NumPy array, not ", Py_TYPE(o)->tp_name);
   return wrap(*tensor_from_exchange("from_numpy", o));
   FACULA_PY_END(nullptr)
 }
@@ -122,9 +122,8 @@ PyObject* function_frombuffer(PyObject*, PyObject* const* args, Py_ssize_t n, Py
   FACULA_PY_TRY
   PyObject* slots[5];
   if (!bind(kFromBuffer, nullptr, args, n, names, slots)) return nullptr;
-  FACULA_CHECK(PyObject_CheckBuffer(slots[0]), Type,
-               "frombuffer(): argument 'buffer' must have the buffer protocol, and ", Py_TYPE(slots[0])->tp_name,
-               " has not");
+  FACULA_CHECK(PyObject_CheckBuffer(slots[0]), Type, Operator{"frombuffer"}, "argument '", Argument{"buffer"},
+               "' must have the buffer protocol, and ", Py_TYPE(slots[0])->tp_name, " has not");
   const ScalarType dtype = to_dtype(kFromBuffer, 1, slots[1]);
   const int64_t count = slots[2] != nullptr ? to_int(kFromBuffer, 2, slots[2]) : -1;
   const int64_t offset = slots[3] != nullptr ? to_int(kFromBuffer, 3, slots[3]) : 0;
@@ -132,18 +131,19 @@ PyObject* function_frombuffer(PyObject*, PyObject* const* args, Py_ssize_t n, Py
   Ref view(check(PyMemoryView_GetContiguous(slots[0], PyBUF_READ, 'C')));
   const Py_buffer* b = PyMemoryView_GET_BUFFER(view.get());
   const auto size = static_cast<int64_t>(itemsize(dtype));
-  FACULA_CHECK(offset >= 0 && offset <= b->len, Value, "frombuffer(): argument 'offset' must be in [0, ", b->len,
-               "], but got ", offset);
-  FACULA_CHECK(count == -1 || count >= 0, Value, "frombuffer(): argument 'count' must be -1 or more, but got ", count);
+  FACULA_CHECK(offset >= 0 && offset <= b->len, Value, Operator{"frombuffer"}, "argument '", Argument{"offset"},
+               "' must be in [0, ", b->len, "], but got ", offset);
+  FACULA_CHECK(count == -1 || count >= 0, Value, Operator{"frombuffer"}, "argument '", Argument{"count"},
+               "' must be -1 or more, but got ", count);
   const int64_t available = b->len - offset;
-  FACULA_CHECK(count >= 0 || available % size == 0, Value, "frombuffer(): the buffer has ", available,
+  FACULA_CHECK(count >= 0 || available % size == 0, Value, Operator{"frombuffer"}, "the buffer has ", available,
                " bytes after the offset, no multiple of the ", size, " bytes of ", dtype_name(dtype));
   const int64_t numel = count >= 0 ? count : available / size;
-  FACULA_CHECK(numel <= available / size, Value, "frombuffer(): ", numel, " elements of ", dtype_name(dtype),
+  FACULA_CHECK(numel <= available / size, Value, Operator{"frombuffer"}, numel, " elements of ", dtype_name(dtype),
                " are more than the ", available, " bytes after the offset hold");
   char* data = static_cast<char*>(b->buf) + offset;
   FACULA_CHECK(numel == 0 || reinterpret_cast<uintptr_t>(data) % type_info(dtype).alignment == 0, Value,
-               "frombuffer(): the memory at the offset is not aligned for ", dtype_name(dtype));
+               Operator{"frombuffer"}, "the memory at the offset is not aligned for ", dtype_name(dtype));
   const bool read_only = b->readonly != 0;
   Storage storage = storage_of(std::move(view), data, static_cast<size_t>(numel * size), read_only);
   Tensor t = from_storage(std::move(storage), {numel}, {1}, 0, dtype);
@@ -155,7 +155,8 @@ PyObject* function_frombuffer(PyObject*, PyObject* const* args, Py_ssize_t n, Py
 PyObject* function_is_tensor(PyObject*, PyObject* o) { return PyBool_FromLong(is_tensor(o)); }
 
 const Tensor& tensor_argument(PyObject* o, const char* who) {
-  FACULA_CHECK(is_tensor(o), Type, who, "(): argument 'input' must be a Tensor, not ", Py_TYPE(o)->tp_name);
+  FACULA_CHECK(is_tensor(o), Type, Operator{who}, "argument '", Argument{"input"}, "' must be a Tensor, not ",
+               Py_TYPE(o)->tp_name);
   return tensor_of(o);
 }
 PyObject* function_is_floating(PyObject*, PyObject* o) {

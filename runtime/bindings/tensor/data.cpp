@@ -87,12 +87,12 @@ PyType_Spec iterator_spec = {"facula.tensor_iterator", sizeof(IteratorObject), 0
 
 // ---- NumPy ----
 void check_readable(const Tensor& t, const char* who) {
-  FACULA_CHECK(!t.requires_grad(), Runtime, who,
-               "(): the tensor requires grad, and NumPy would lose its history; use t.detach().numpy()");
-  FACULA_CHECK(t.is_cpu(), Type, who, "(): the tensor is on ", to_string(t.device()),
+  FACULA_CHECK(!t.requires_grad(), Runtime, Operator{who},
+               "the tensor requires grad, and NumPy would lose its history; use t.detach().numpy()");
+  FACULA_CHECK(t.is_cpu(), Type, Operator{who}, "the tensor is on ", to_string(t.device()),
                "; copy it to CPU memory first: t.cpu().numpy()");
-  FACULA_CHECK(t.dtype() != ScalarType::BFloat16, Type, who,
-               "(): NumPy has no bfloat16; convert first: t.float().numpy()");
+  FACULA_CHECK(t.dtype() != ScalarType::BFloat16, Type, Operator{who},
+               "NumPy has no bfloat16; convert first: t.float().numpy()");
 }
 
 // An array over the tensor's memory, through the buffer protocol.
@@ -131,8 +131,8 @@ PyObject* method_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   Ref array = numpy_view(self);
   if (dtype != Py_None) {
     Ref converted(check(PyObject_CallMethod(array.get(), "astype", "OssOO", dtype, "K", "unsafe", Py_True, Py_False)));
-    FACULA_CHECK(copy != Py_False || converted.get() == array.get(), Value,
-                 "__array__(): copy=False, but the conversion to another dtype needs a copy");
+    FACULA_CHECK(copy != Py_False || converted.get() == array.get(), Value, Operator{"__array__"},
+                 "copy=False, but the conversion to another dtype needs a copy");
     if (converted.get() != array.get() || copy != Py_True) return converted.release();
   }
   if (copy == Py_True) return check(PyObject_CallMethod(array.get(), "copy", nullptr));
@@ -148,9 +148,8 @@ PyObject* method_format(PyObject* self, PyObject* spec) {
     Ref item(check(tensor_item(self, nullptr)));
     return check(PyObject_Format(item.get(), spec));
   }
-  FACULA_CHECK(PyUnicode_GET_LENGTH(spec) == 0, Type,
-               "format(): a format such as '.3f' applies to a 0-d Tensor, not to one of shape ",
-               shape_string(t.sizes()));
+  FACULA_CHECK(PyUnicode_GET_LENGTH(spec) == 0, Type, Operator{"format"},
+               "a format such as '.3f' applies to a 0-d Tensor, not to one of shape ", shape_string(t.sizes()));
   return check(PyObject_Str(self));
   FACULA_PY_END(nullptr)
 }

@@ -20,9 +20,8 @@ Tensor converted(const Tensor& t, const DataOptions& options) {
   const Device device = options.device.value_or(t.device());
   const bool moves = device.type != t.device().type || (device.index >= 0 && device != t.device());
   const bool changes = dtype != t.dtype() || moves;
-  FACULA_CHECK(!changes || options.copy.value_or(true), Value,
-               "asarray(): copy=False, but the dtype or the device "
-               "asked for needs a copy");
+  FACULA_CHECK(!changes || options.copy.value_or(true), Value, Operator{"asarray"},
+               "copy=False, but the dtype or the device asked for needs a copy");
   if (!changes && !options.copy.value_or(false)) return t;
   if (device.type == kMeta) return make_empty(t.sizes(), dtype, device);
   if (!moves && t.is_cpu()) {
@@ -87,18 +86,19 @@ class NestedData {
         depth < sizes_.size() ? concat("a sequence of length ", sizes_[depth]) : std::string("a number");
     const std::string given =
         !leaf || !sizes.empty() ? concat("a sequence of length ", sizes[0]) : concat("a ", Py_TYPE(o)->tp_name);
-    raise(ErrorKind::Value, who_, "(): ragged data: ", path(depth), " is ", given, ", but ", first_path(depth), " is ",
-          expected);
+    raise(ErrorKind::Value, Operator{who_}, "ragged data: ", path(depth), " is ", given, ", but ", first_path(depth),
+          " is ", expected);
   }
 
   void scan_items(PyObject* o, size_t depth) {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     const int64_t size[] = {n};
     agree(depth, size, false, o);
-    FACULA_CHECK(depth < kMaxDepth, Value, who_, "(): data is nested more than ", kMaxDepth, " levels deep");
+    FACULA_CHECK(depth < kMaxDepth, Value, Operator{who_}, Argument{"data"}, " is nested more than ", kMaxDepth,
+                 " levels deep");
     for (Py_ssize_t i = 0; i < n; ++i) {
       count_step();
-      FACULA_CHECK(i < PySequence_Fast_GET_SIZE(o), Runtime, who_, "(): data changed while it was read");
+      FACULA_CHECK(i < PySequence_Fast_GET_SIZE(o), Runtime, Operator{who_}, "data changed while it was read");
       path_[depth] = i;
       PyObject* item = PySequence_Fast_ITEMS(o)[i];
       // The common case, without a call.
@@ -137,7 +137,7 @@ class NestedData {
   }
 
   [[noreturn]] void unusable(PyObject* o, size_t depth) const {
-    raise(ErrorKind::Type, who_, "(): ", path(depth), " is a ", Py_TYPE(o)->tp_name,
+    raise(ErrorKind::Type, Operator{who_}, path(depth), " is a ", Py_TYPE(o)->tp_name,
           "; expected a number, a nested sequence of numbers, or an array");
   }
 
@@ -159,7 +159,7 @@ class NestedData {
 
   // ---- second pass ----
   [[noreturn]] void does_not_fit(size_t depth, const std::string& value, ScalarType t) const {
-    raise(ErrorKind::Overflow, who_, "(): ", path(depth), " is ", value, ", out of range for dtype ", dtype_name(t));
+    raise(ErrorKind::Overflow, Operator{who_}, path(depth), " is ", value, ", out of range for dtype ", dtype_name(t));
   }
 
   template <typename T>
@@ -218,8 +218,8 @@ class NestedData {
     if constexpr (is_complex_v<T>) {
       return v.to<T>();
     } else {
-      FACULA_CHECK(v.kind() != Category::Complex, Type, who_, "(): ", path(depth), " is complex, but the dtype is ",
-                   dtype_name(dtype_of_v<T>));
+      FACULA_CHECK(v.kind() != Category::Complex, UnfitDtype, Operator{who_}, path(depth),
+                   " is complex, but the dtype is ", dtype_name(dtype_of_v<T>));
       return from_double<T>(v.as_double(), depth);
     }
   }
@@ -229,13 +229,13 @@ class NestedData {
   void fill(PyObject* o, size_t depth, char*& to) {
     if (PyList_Check(o) || PyTuple_Check(o)) return fill_items<T>(o, depth, to);
     if (number_kind(o) != NumberKind::None) {
-      FACULA_CHECK(depth == sizes_.size(), Runtime, who_, "(): data changed while it was read");
+      FACULA_CHECK(depth == sizes_.size(), Runtime, Operator{who_}, "data changed while it was read");
       const T v = from_number<T>(o, depth);
       std::memcpy(to, &v, sizeof(T));
       to += sizeof(T);
       return;
     }
-    FACULA_CHECK(next_ < converted_.size(), Runtime, who_, "(): data changed while it was read");
+    FACULA_CHECK(next_ < converted_.size(), Runtime, Operator{who_}, "data changed while it was read");
     Converted& c = converted_[next_++];
     if (c.list) return fill_items<T>(c.list.get(), depth, to);
     // Contiguous place of the element's shape in the result.
@@ -248,13 +248,13 @@ class NestedData {
 
   template <typename T>
   void fill_items(PyObject* o, size_t depth, char*& to) {
-    FACULA_CHECK(depth < sizes_.size(), Runtime, who_, "(): data changed while it was read");
+    FACULA_CHECK(depth < sizes_.size(), Runtime, Operator{who_}, "data changed while it was read");
     const int64_t n = sizes_[depth];
     const bool last = depth + 1 == sizes_.size();
     for (int64_t i = 0; i < n; ++i) {
       count_step();
       // Conversions call Python code, which may change the list.
-      FACULA_CHECK(n == PySequence_Fast_GET_SIZE(o), Runtime, who_, "(): data changed while it was read");
+      FACULA_CHECK(n == PySequence_Fast_GET_SIZE(o), Runtime, Operator{who_}, "data changed while it was read");
       path_[depth] = i;
       PyObject* item = PySequence_Fast_ITEMS(o)[i];
       if (last && PyFloat_CheckExact(item)) {
@@ -287,7 +287,7 @@ Tensor tensor_from_data(const char* who, PyObject* data, const DataOptions& opti
   if (!plain && !PyUnicode_Check(data) && !PyBytes_Check(data) && !PyByteArray_Check(data) && data != Py_None) {
     if (std::optional<Tensor> t = tensor_from_exchange(who, data)) return converted(*t, options);
   }
-  FACULA_CHECK(options.copy.value_or(true), Value, who, "(): copy=False, but a ", Py_TYPE(data)->tp_name,
+  FACULA_CHECK(options.copy.value_or(true), Value, Operator{who}, "copy=False, but a ", Py_TYPE(data)->tp_name,
                " has to be copied");
   Tensor t = NestedData(who, options.dtype).make(data);
   DataOptions rest;

@@ -14,10 +14,9 @@ PyObject* sizes_or_one(PyObject* self, PyObject* const* args, Py_ssize_t nargs, 
   PyObject* slots[2];
   if (!bind(f, self, args, nargs, kwnames, slots)) return nullptr;
   const Tensor& t = tensor_of(self);
-  if (slots[1] != nullptr) {
-    const int64_t d = to_int(f, 1, slots[1]);
-    return wrap(strides ? t.stride(d) : t.size(d));
-  }
+  const int64_t d = slots[1] != nullptr ? to_int(f, 1, slots[1]) : 0;
+  const InCall in_call(t);
+  if (slots[1] != nullptr) return wrap(strides ? t.stride(d) : t.size(d));
   if (!strides) return wrap(t.sizes());
   PyObject* tuple = PyTuple_New(t.dim());
   for (int64_t i = 0; tuple != nullptr && i < t.dim(); ++i) {
@@ -37,23 +36,41 @@ PyObject* method_size(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObj
 PyObject* method_stride(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   return sizes_or_one(self, args, n, names, kStride, true);
 }
-PyObject* method_dim(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).dim()); }
-PyObject* method_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).numel()); }
-PyObject* method_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(tensor_of(self).offset()); }
-PyObject* method_data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(tensor_of(self).raw()); }
-PyObject* method_element_size(PyObject* self, PyObject*) { return PyLong_FromSize_t(tensor_of(self).itemsize()); }
-PyObject* method_is_floating(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).is_floating_point()); }
-PyObject* method_is_complex(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).is_complex()); }
+PyObject* method_dim(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromLongLong(t.dim()); });
+}
+PyObject* method_numel(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromLongLong(t.numel()); });
+}
+PyObject* method_offset(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromLongLong(t.offset()); });
+}
+PyObject* method_data_ptr(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromVoidPtr(t.raw()); });
+}
+PyObject* method_element_size(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromSize_t(t.itemsize()); });
+}
+PyObject* method_is_floating(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyBool_FromLong(t.is_floating_point()); });
+}
+PyObject* method_is_complex(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyBool_FromLong(t.is_complex()); });
+}
 PyObject* method_is_signed(PyObject* self, PyObject*) {
-  const ScalarType t = tensor_of(self).dtype();
-  return PyBool_FromLong(t != ScalarType::Bool && t != ScalarType::UInt8);
+  return read(self, [](const Tensor& t) {
+    return PyBool_FromLong(t.dtype() != ScalarType::Bool && t.dtype() != ScalarType::UInt8);
+  });
 }
 PyObject* method_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).impl()->inference); }
-PyObject* method_get_device(PyObject* self, PyObject*) { return PyLong_FromLong(tensor_of(self).device().index); }
+PyObject* method_get_device(PyObject* self, PyObject*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromLong(t.device().index); });
+}
 
 PyObject* method_storage(PyObject* self, PyObject*) {
   FACULA_PY_TRY
-  FACULA_CHECK(tensor_of(self).storage(), NotImplemented, "untyped_storage(): this tensor has no storage");
+  const InCall in_call(tensor_of(self));
+  FACULA_CHECK(tensor_of(self).storage(), NotImplemented, Operator{"untyped_storage"}, "this tensor has no storage");
   return wrap_storage(tensor_of(self).storage());
   FACULA_PY_END(nullptr)
 }
@@ -82,6 +99,7 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t
   const Tensor& t = tensor_of(self);
   const MemoryFormat format =
       slots[1] != nullptr ? to_memory_format(kIsContiguous, 1, slots[1]) : MemoryFormat::Contiguous;
+  const InCall in_call(t);
   switch (format) {
     case MemoryFormat::Contiguous:
       return wrap(t.is_contiguous());
@@ -92,7 +110,7 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t
     case MemoryFormat::ChannelsLast3d:
       return wrap(t.dim() == 5 && is_channels_last(t));
   }
-  raise(ErrorKind::Value, "is_contiguous(): argument 'memory_format' cannot be facula.preserve_format");
+  raise(ErrorKind::Value, Operator{"is_contiguous"}, "argument 'memory_format' cannot be facula.preserve_format");
   FACULA_PY_END(nullptr)
 }
 
@@ -124,7 +142,7 @@ PyObject* method_cpu(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
   if (t.is_cpu()) return wrap(Tensor(t));
-  FACULA_CHECK(!t.is_meta(), NotImplemented, "cpu(): a tensor on device 'meta' has no elements to copy");
+  FACULA_CHECK(!t.is_meta(), NotImplemented, Operator{"cpu"}, "a tensor on device 'meta' has no elements to copy");
   return in_class_of(self, wrap(core_operators().cast(t, t.dtype(), Device{kCPU})));
   FACULA_PY_END(nullptr)
 }
@@ -137,9 +155,9 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO|p:_make_subclass", &type, &data, &requires_grad)) return nullptr;
   FACULA_PY_TRY
   FACULA_CHECK(PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type), Type,
-               "_make_subclass(): argument 'cls' must be a subclass of Tensor");
-  FACULA_CHECK(is_tensor(data), Type, "_make_subclass(): argument 'data' must be a Tensor, not ",
-               Py_TYPE(data)->tp_name);
+               Operator{"_make_subclass"}, "argument '", Argument{"cls"}, "' must be a subclass of Tensor");
+  FACULA_CHECK(is_tensor(data), Type, Operator{"_make_subclass"}, "argument '", Argument{"data"},
+               "' must be a Tensor, not ", Py_TYPE(data)->tp_name);
   Tensor t = detach(tensor_of(data));
   if (requires_grad != 0) set_requires_grad(t, true);
   return wrap_as(reinterpret_cast<PyTypeObject*>(type), std::move(t));
@@ -149,8 +167,9 @@ PyObject* make_subclass(PyObject*, PyObject* args) {
 PyObject* as_subclass(PyObject* self, PyObject* type) {
   FACULA_PY_TRY
   FACULA_CHECK(PyType_Check(type) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type), Type,
-               "as_subclass(): argument 'cls' must be a subclass of Tensor");
+               Operator{"as_subclass"}, "argument '", Argument{"cls"}, "' must be a subclass of Tensor");
   const Tensor& t = tensor_of(self);
+  const InCall in_call(t);
   return wrap_as(reinterpret_cast<PyTypeObject*>(type),
                  core_operators().as_strided(t, t.sizes(), t.strides(), t.offset()));
   FACULA_PY_END(nullptr)

@@ -16,21 +16,39 @@ int set_dict(PyObject* self, PyObject* value, void* context) {
   return PyObject_GenericSetDict(self, value, context);
 }
 
-PyObject* get_shape(PyObject* self, void*) { return wrap(tensor_of(self).sizes()); }
-PyObject* get_dtype(PyObject* self, void*) { return wrap(tensor_of(self).dtype()); }
-PyObject* get_device(PyObject* self, void*) { return wrap(tensor_of(self).device()); }
+PyObject* get_shape(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return wrap(t.sizes()); });
+}
+PyObject* get_dtype(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return wrap(t.dtype()); });
+}
+PyObject* get_device(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return wrap(t.device()); });
+}
 PyObject* get_layout(PyObject*, void*) {
   PyObject* o = strided_layout();
   Py_INCREF(o);
   return o;
 }
-PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLongLong(tensor_of(self).dim()); }
-PyObject* get_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(tensor_of(self).itemsize()); }
-PyObject* get_nbytes(PyObject* self, void*) { return PyLong_FromSize_t(tensor_of(self).nbytes()); }
-PyObject* get_is_cpu(PyObject* self, void*) { return PyBool_FromLong(tensor_of(self).is_cpu()); }
-PyObject* get_is_meta(PyObject* self, void*) { return PyBool_FromLong(tensor_of(self).is_meta()); }
+PyObject* get_ndim(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromLongLong(t.dim()); });
+}
+PyObject* get_itemsize(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromSize_t(t.itemsize()); });
+}
+PyObject* get_nbytes(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromSize_t(t.nbytes()); });
+}
+PyObject* get_is_cpu(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return PyBool_FromLong(t.is_cpu()); });
+}
+PyObject* get_is_meta(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return PyBool_FromLong(t.is_meta()); });
+}
 PyObject* get_false(PyObject*, void*) { Py_RETURN_FALSE; }
-PyObject* get_version(PyObject* self, void*) { return PyLong_FromUnsignedLong(tensor_of(self).version()); }
+PyObject* get_version(PyObject* self, void*) {
+  return read(self, [](const Tensor& t) { return PyLong_FromUnsignedLong(t.version()); });
+}
 
 PyObject* get_base(PyObject* self, void*) {
   FACULA_PY_TRY

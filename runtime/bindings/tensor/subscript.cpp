@@ -28,7 +28,7 @@ int64_t slice_bound(PyObject* o) {
   Ref index;
   if (!PyLong_Check(o)) {
     if (PyIndex_Check(o) == 0) {
-      raise(ErrorKind::Type, "index: slice bounds must be ints or None, not ", Py_TYPE(o)->tp_name);
+      raise(ErrorKind::Type, Operator{"index"}, "slice bounds must be ints or None, not ", Py_TYPE(o)->tp_name);
     }
     index = Ref(check(PyNumber_Index(o)));
     o = index.get();
@@ -53,7 +53,7 @@ Item slice_item(PyObject* o) {
 int64_t int_index(PyObject* o) {
   int overflow = 0;
   const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
-  FACULA_CHECK(overflow == 0, Index, "index: the index does not fit a signed 64-bit integer");
+  FACULA_CHECK(overflow == 0, Index, Operator{"index"}, "the index does not fit a signed 64-bit integer");
   if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
   return v;
 }
@@ -76,9 +76,9 @@ Item converted_item(PyObject* o, const Tensor& self) {
   try {
     t = tensor_from_data("index", o, options);
   } catch (const Error& e) {
-    raise(ErrorKind::Index, "index: a ", Py_TYPE(o)->tp_name, " cannot be an index: ", e.message());
+    raise(ErrorKind::Index, Operator{"index"}, "a ", Py_TYPE(o)->tp_name, " cannot be an index: ", e.text());
   }
-  FACULA_CHECK(is_integral(t.dtype(), true), Index, "index: ", Py_TYPE(o)->tp_name,
+  FACULA_CHECK(is_integral(t.dtype(), true), Index, Operator{"index"}, Py_TYPE(o)->tp_name,
                "s used as indices must hold ints or bools, not ", dtype_name(t.dtype()));
   // NumPy's rule: integers of any width are positions, uint8 too.
   if (t.dtype() != ScalarType::Bool && t.dtype() != ScalarType::Int64) {
@@ -122,14 +122,14 @@ Item parse_item(PyObject* o, const Tensor& self) {
     case NumberKind::None:
       break;
     default:
-      raise(ErrorKind::Index, "index: a ", Py_TYPE(o)->tp_name,
+      raise(ErrorKind::Index, Operator{"index"}, "a ", Py_TYPE(o)->tp_name,
             " cannot be an index; indices are ints, slices, "
             "None, '...', bools, lists, and tensors of ints or bools");
   }
   if (PyUnicode_Check(o) || PyBytes_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) ||
       (!PySequence_Check(o) && !PyObject_CheckBuffer(o) && !PyObject_HasAttrString(o, "__array_interface__") &&
        !PyObject_HasAttrString(o, "__dlpack__"))) {
-    raise(ErrorKind::Index, "index: a ", Py_TYPE(o)->tp_name,
+    raise(ErrorKind::Index, Operator{"index"}, "a ", Py_TYPE(o)->tp_name,
           " cannot be an index; indices are ints, slices, "
           "None, '...', bools, lists, and tensors of ints or bools");
   }
@@ -143,8 +143,8 @@ std::span<const Item> parse(PyObject* key, const Tensor& self, Items& items) {
     return {items.few.data(), 1};
   }
   const auto n = static_cast<size_t>(PyTuple_GET_SIZE(key));
-  FACULA_CHECK(n <= kMaxItems, Index, "index: too many indices: the tensor has ", self.dim(), " dimensions, but ", n,
-               " were indexed");
+  FACULA_CHECK(n <= kMaxItems, Index, Operator{"index"}, "too many indices: the tensor has ", self.dim(),
+               " dimensions, but ", n, " were indexed");
   Item* to = items.few.data();
   if (n > items.few.size()) {
     items.many.resize(n);
@@ -152,6 +152,14 @@ std::span<const Item> parse(PyObject* key, const Tensor& self, Items& items) {
   }
   for (size_t i = 0; i < n; ++i) to[i] = parse_item(PyTuple_GET_ITEM(key, static_cast<Py_ssize_t>(i)), self);
   return {to, n};
+}
+
+std::vector<Tensor> tensors_of(std::span<const Item> items) {
+  std::vector<Tensor> found;
+  for (const Item& item : items) {
+    if (item.kind == Kind::Tensor) found.push_back(item.tensor);
+  }
+  return found;
 }
 
 Tensor value_tensor(PyObject* value, const Tensor& self) {
@@ -176,10 +184,11 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   }
   Items items;
   const std::span<const Item> parsed = parse(key, t, items);
+  const std::vector<Tensor> indices = tensors_of(parsed);
   // Views cost nothing; gathers may be long.
   Tensor result = [&] {
-    ReleaseGil gil(t.numel() >= release_gil_numel);
-    const InCall in_call(t);
+    ReleaseGil gil(t.numel_hint() >= release_gil_numel);
+    const InCall in_call(t, indices);
     return indexing::operators.get(t, parsed);
   }();
   return in_class_of(self, wrap(std::move(result)));
@@ -199,8 +208,9 @@ int tensor_ass_subscript(PyObject* self, PyObject* key, PyObject* value) {
   const Tensor v = value_tensor(value, t);
   Items items;
   const std::span<const Item> parsed = parse(key, t, items);
-  ReleaseGil gil(t.numel() >= release_gil_numel);
-  const InCall in_call(t);
+  const std::vector<Tensor> indices = tensors_of(parsed);
+  ReleaseGil gil(t.numel_hint() >= release_gil_numel);
+  const InCall in_call(t, v, indices);
   indexing::operators.set(t, parsed, v);
   return 0;
   FACULA_PY_END(-1)

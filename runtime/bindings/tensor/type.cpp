@@ -156,8 +156,8 @@ void release_from_core(PyObject* self) {
 // Tensor(), Tensor(2, 3), Tensor([1., 2.]), Tensor(other): torch's old constructor, default dtype.
 PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   FACULA_PY_TRY
-  FACULA_CHECK(kwargs == nullptr || PyDict_GET_SIZE(kwargs) == 0, Type,
-               "Tensor(): takes no keyword arguments; use facula.tensor(data, dtype=..., device=...)");
+  FACULA_CHECK(kwargs == nullptr || PyDict_GET_SIZE(kwargs) == 0, Type, Operator{"Tensor"},
+               "takes no keyword arguments; use facula.tensor(data, dtype=..., device=...)");
   const Py_ssize_t n = PyTuple_GET_SIZE(args);
   if (n == 1) {
     PyObject* data = PyTuple_GET_ITEM(args, 0);
@@ -177,7 +177,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
     const int64_t v = PyLong_AsLongLong(PyTuple_GET_ITEM(args, i));
     if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-    FACULA_CHECK(v >= 0, Value, "Tensor(): sizes must be at least 0, but got ", v);
+    FACULA_CHECK(v >= 0, Value, Operator{"Tensor"}, Argument{"sizes"}, " must be at least 0, but got ", v);
     sizes.push_back(v);
   }
   if (n == 0) sizes.push_back(0);
@@ -205,7 +205,7 @@ int tensor_bool(PyObject* self) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
   if (t.numel() != 1) {
-    raise(ErrorKind::Runtime, "bool(): the truth of a Tensor with ", t.numel(), " elements, shape ",
+    raise(ErrorKind::Shape, Operator{"bool"}, "the truth of a Tensor with ", t.numel(), " elements, shape ",
           shape_string(t.sizes()), ", is ambiguous; use .any() or .all()");
   }
   return item_of(t, "bool").to<bool>();
@@ -214,7 +214,7 @@ int tensor_bool(PyObject* self) {
 PyObject* tensor_int(PyObject* self) {
   FACULA_PY_TRY
   const Scalar v = item_of(tensor_of(self), "int");
-  FACULA_CHECK(v.kind() != Category::Complex, Type, "int(): cannot convert a complex Tensor to int");
+  FACULA_CHECK(v.kind() != Category::Complex, Type, Operator{"int"}, "cannot convert a complex Tensor to int");
   // Through Python's float for the range beyond int64, and for the errors of NaN and infinity.
   return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double()) : PyLong_FromLongLong(v.to<int64_t>());
   FACULA_PY_END(nullptr)
@@ -222,14 +222,14 @@ PyObject* tensor_int(PyObject* self) {
 PyObject* tensor_float(PyObject* self) {
   FACULA_PY_TRY
   const Scalar v = item_of(tensor_of(self), "float");
-  FACULA_CHECK(v.kind() != Category::Complex, Type, "float(): cannot convert a complex Tensor to float");
+  FACULA_CHECK(v.kind() != Category::Complex, Type, Operator{"float"}, "cannot convert a complex Tensor to float");
   return PyFloat_FromDouble(v.as_double());
   FACULA_PY_END(nullptr)
 }
 PyObject* tensor_index(PyObject* self) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  FACULA_CHECK(t.numel() == 1 && is_integral(t.dtype(), true), Type,
+  FACULA_CHECK(t.numel() == 1 && is_integral(t.dtype(), true), UnfitDtype,
                "only an integer Tensor with one element can be used as an index, not one of shape ",
                shape_string(t.sizes()), " and dtype ", dtype_name(t.dtype()));
   return PyLong_FromLongLong(item_of(t, "__index__").to<int64_t>());
@@ -240,13 +240,14 @@ PyObject* tensor_index(PyObject* self) {
 int tensor_contains(PyObject* self, PyObject* element) {
   FACULA_PY_TRY
   if (!is_tensor(element) && number_kind(element) == NumberKind::None) {
-    raise(ErrorKind::Type, "__contains__(): 'in' takes a Tensor or a number, not ", Py_TYPE(element)->tp_name);
+    raise(ErrorKind::Type, Operator{"__contains__"}, "'in' takes a Tensor or a number, not ",
+          Py_TYPE(element)->tp_name);
   }
   Ref equal(check(PyObject_RichCompare(self, element, Py_EQ)));
-  FACULA_CHECK(is_tensor(equal.get()), Type, "__contains__(): elements cannot be compared");
+  FACULA_CHECK(is_tensor(equal.get()), Type, Operator{"__contains__"}, "elements cannot be compared");
   const Tensor mask = to_cpu(tensor_of(equal.get()));
-  FACULA_CHECK(mask.is_contiguous() && mask.dtype() == ScalarType::Bool, Type,
-               "__contains__(): elements cannot be compared");
+  FACULA_CHECK(mask.is_contiguous() && mask.dtype() == ScalarType::Bool, Type, Operator{"__contains__"},
+               "elements cannot be compared");
   return std::memchr(mask.raw(), 1, static_cast<size_t>(mask.numel())) != nullptr;
   FACULA_PY_END(-1)
 }

@@ -18,10 +18,11 @@ PyObject* from_text(std::string_view s) {
 
 Device with_index(Device d, PyObject* index) {
   if (index == nullptr || index == Py_None) return d;
-  FACULA_CHECK(d.index < 0, Value, "device(): the index is given twice, in the text and as an argument");
+  FACULA_CHECK(d.index < 0, Value, Operator{"device"}, "the index is given twice, in the text and as an argument");
   const long i = PyLong_AsLong(index);
   if (i == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-  FACULA_CHECK(i >= 0 && i <= 127, Value, "device(): argument 'index' must be in [0, 127], but got ", i);
+  FACULA_CHECK(i >= 0 && i <= 127, Value, Operator{"device"}, "argument '", Argument{"index"},
+               "' must be in [0, 127], but got ", i);
   d.index = static_cast<int8_t>(i);
   return d;
 }
@@ -34,8 +35,9 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   FACULA_PY_TRY
-  FACULA_CHECK(Py_TYPE(type) == device_type || PyUnicode_Check(type) || PyLong_Check(type), Type,
-               "device(): argument 'type' must be a str such as 'cpu' or 'cpu:0', not ", Py_TYPE(type)->tp_name);
+  FACULA_CHECK(Py_TYPE(type) == device_type || PyUnicode_Check(type) || PyLong_Check(type), Type, Operator{"device"},
+               "argument '", Argument{"type"}, "' must be a str such as 'cpu' or 'cpu:0', not ",
+               Py_TYPE(type)->tp_name);
   return wrap(with_index(device_value(type), index));
   FACULA_PY_END(nullptr)
 }

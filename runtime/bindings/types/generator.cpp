@@ -1,4 +1,4 @@
-// facula.Generator, and UntypedStorage: the bytes behind tensors.
+// facula.Generator.
 #include <cstring>
 #include <random>
 
@@ -10,14 +10,10 @@ PyTypeObject* generator_type = nullptr;
 
 namespace {
 
-PyTypeObject* storage_type = nullptr;
 constexpr uint64_t kDefaultSeed = 67280421310721;  // torch's, so that programs see a familiar number
 
 struct GeneratorObject {
   PyObject_HEAD Generator value;
-};
-struct StorageObject {
-  PyObject_HEAD Storage value;
 };
 
 Generator& generator(PyObject* o) { return reinterpret_cast<GeneratorObject*>(o)->value; }
@@ -32,11 +28,9 @@ PyObject* generator_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   FACULA_PY_END(nullptr)
 }
 
-template <typename Object>
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  using Value = decltype(Object::value);
-  reinterpret_cast<Object*>(self)->value.~Value();
+  generator(self).~Generator();
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -49,7 +43,8 @@ uint64_t seed_value(PyObject* o) {
     PyErr_Clear();
     int overflow = 0;
     v = static_cast<uint64_t>(PyLong_AsLongLongAndOverflow(index.get(), &overflow));
-    FACULA_CHECK(overflow == 0, Overflow, "manual_seed(): argument 'seed' must be in [-2**63, 2**64)");
+    FACULA_CHECK(overflow == 0, Overflow, Operator{"manual_seed"}, "argument '", Argument{"seed"},
+                 "' must be in [-2**63, 2**64)");
   }
   return v;
 }
@@ -84,10 +79,12 @@ PyObject* generator_get_state(PyObject* self, PyObject*) {
 }
 PyObject* generator_set_state(PyObject* self, PyObject* o) {
   FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, "set_state(): argument 'new_state' must be a Tensor, not ", Py_TYPE(o)->tp_name);
+  FACULA_CHECK(is_tensor(o), Type, Operator{"set_state"}, "argument '", Argument{"new_state"},
+               "' must be a Tensor, not ", Py_TYPE(o)->tp_name);
   const Tensor& t = tensor_of(o);
   FACULA_CHECK(t.is_cpu() && t.dtype() == ScalarType::UInt8 && t.numel() == 16 && t.is_contiguous(), Value,
-               "set_state(): argument 'new_state' must be what get_state() gave: 16 contiguous uint8 on cpu");
+               Operator{"set_state"}, "argument '", Argument{"new_state"},
+               "' must be what get_state() gave: 16 contiguous uint8 on cpu");
   GeneratorImpl::State state;
   std::memcpy(&state.seed, t.raw(), 8);
   std::memcpy(&state.offset, t.data<char>() + 8, 8);
@@ -138,49 +135,13 @@ PyGetSetDef generator_properties[] = {
 };
 PyType_Slot generator_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(generator_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<GeneratorObject>)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {Py_tp_methods, generator_methods},
     {Py_tp_getset, generator_properties},
     {Py_tp_doc, const_cast<char*>("Generator(device='cpu')\n--\n\nA stream of random numbers.")},
     {0, nullptr},
 };
 PyType_Spec generator_spec = {"facula.Generator", sizeof(GeneratorObject), 0, Py_TPFLAGS_DEFAULT, generator_slots};
-
-// ---- storages ----
-Storage& storage(PyObject* o) { return reinterpret_cast<StorageObject*>(o)->value; }
-PyObject* storage_nbytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(storage(self)->nbytes()); }
-PyObject* storage_data_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(storage(self)->data()); }
-PyObject* storage_device(PyObject* self, void*) { return wrap(storage(self)->device()); }
-Py_ssize_t storage_length(PyObject* self) { return static_cast<Py_ssize_t>(storage(self)->nbytes()); }
-PyObject* storage_compare(PyObject* a, PyObject* b, int op) {
-  if (Py_TYPE(b) != storage_type || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-  return PyBool_FromLong((storage(a) == storage(b)) == (op == Py_EQ));
-}
-Py_hash_t storage_hash(PyObject* self) {
-  return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(storage(self).get()) >> 4);
-}
-PyMethodDef storage_methods[] = {
-    {"nbytes", storage_nbytes, METH_NOARGS, "nbytes($self, /)\n--\n\nSize in bytes."},
-    {"size", storage_nbytes, METH_NOARGS, "size($self, /)\n--\n\nSize in bytes."},
-    {"data_ptr", storage_data_ptr, METH_NOARGS, "data_ptr($self, /)\n--\n\nAddress of the first byte."},
-    {nullptr, nullptr, 0, nullptr},
-};
-PyGetSetDef storage_properties[] = {
-    {"device", storage_device, nullptr, "The device of the memory.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr},
-};
-PyType_Slot storage_slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc<StorageObject>)},
-    {Py_tp_methods, storage_methods},
-    {Py_tp_getset, storage_properties},
-    {Py_sq_length, reinterpret_cast<void*>(storage_length)},
-    {Py_tp_richcompare, reinterpret_cast<void*>(storage_compare)},
-    {Py_tp_hash, reinterpret_cast<void*>(storage_hash)},
-    {Py_tp_doc, const_cast<char*>("The bytes that one or more tensors share.")},
-    {0, nullptr},
-};
-PyType_Spec storage_spec = {"facula.UntypedStorage", sizeof(StorageObject), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, storage_slots};
 
 }  // namespace
 
@@ -191,22 +152,11 @@ PyObject* wrap(const Generator& g) {
 }
 const Generator& generator_value(PyObject* o) { return generator(o); }
 
-PyObject* wrap_storage(const Storage& s) {
-  auto* o = reinterpret_cast<StorageObject*>(storage_type->tp_alloc(storage_type, 0));
-  if (o != nullptr) new (&o->value) Storage(s);
-  return reinterpret_cast<PyObject*>(o);
-}
-
 bool init_generator_type(PyObject* module) {
   generator_type = add_type(module, &generator_spec);
   if (generator_type == nullptr) return false;
   Ref g(wrap(default_generator()));
   return g && PyModule_AddObjectRef(module, "default_generator", g.get()) == 0;
-}
-
-bool init_storage_type(PyObject* module) {
-  storage_type = add_type(module, &storage_spec);
-  return storage_type != nullptr;
 }
 
 }  // namespace facula::python

@@ -5,6 +5,7 @@
 
 #include "runtime/autograd/node.h"
 #include "runtime/bindings/arguments/arguments.h"
+#include "runtime/core/in_call.h"
 
 namespace facula::python {
 
@@ -22,6 +23,15 @@ struct TensorObject {
 extern PyTypeObject* tensor_type;
 inline TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 inline const Tensor& tensor_of(PyObject* o) { return as_tensor_object(o)->tensor; }
+// What `fn` makes of a tensor, which no other thread changes meanwhile.
+template <typename F>
+PyObject* read(PyObject* self, const F& fn) {
+  FACULA_PY_TRY
+  const Tensor& t = tensor_of(self);
+  const InCall in_call(t);
+  return fn(t);
+  FACULA_PY_END(nullptr)
+}
 // Makes the object known to Python's garbage collector: once it holds Python objects (attributes, hooks), of
 // which a cycle may come. Plain tensors stay unknown to it, which keeps them cheap.
 void track(PyObject* tensor);
@@ -67,6 +77,8 @@ const Generator& generator_value(PyObject* o);
 PyObject* wrap(const intrusive_ptr<Node>& node);  // None for null
 PyObject* strided_layout();                       // borrowed
 PyObject* wrap_storage(const Storage& s);
+// A copy of the memory, one for each in a memo of copy.deepcopy().
+Storage deep_copy(const Storage& s, PyObject* memo);
 
 // Each adds its types or functions to the module; false with the Python error set.
 bool init_tensor_type(PyObject* module);
@@ -94,6 +106,7 @@ extern const PyGetSetDef exchange_properties[];
 // Module functions.
 extern const PyMethodDef creation_functions[];
 extern const PyMethodDef copy_functions[];
+extern const PyMethodDef storage_functions[];
 extern const PyMethodDef exchange_functions[];
 extern const PyMethodDef autograd_functions[];
 extern const PyMethodDef function_functions[];

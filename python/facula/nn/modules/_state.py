@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import facula
-from facula.nn.parameter import Parameter
+from facula.nn.modules._assign import assign_tensors
 from facula.utils.hooks import RemovableHandle
 
 __all__ = ["LoadReport", "Mismatch", "StateDictMixin"]
@@ -149,11 +150,16 @@ class StateDictMixin:
             state_dict: dotted name to tensor, as `state_dict()` gives.
             strict: whether missing and unexpected keys are errors.
             assign: take the given tensors themselves (their dtype and device too), do not copy.
+                Parameters and buffers that are views of one memory stay so: the given tensors are
+                taken if they share memory in that way, else copied into memory that does.
             on_mismatch: "raise", or "skip" to leave tensors of another shape or kind of dtype as
                 they are and only report them.
 
         Returns:
             LoadReport: missing and unexpected keys, and shape and dtype mismatches.
+
+        One tensor under many names (tied weights) stays one. If the state dict has different values
+        for them the last holds, with or without `assign`, and a warning names the two.
 
         Raises:
             RuntimeError: with every fault listed; the module is then unchanged. Shapes must be
@@ -172,7 +178,7 @@ class StateDictMixin:
             for hook in module._load_state_dict_pre_hooks.values():
                 hook(module, given, prefix, local, strict, report[0], report[1], errors)
 
-        plan: list[tuple[Any, str, Any]] = []  # module, own name, the new tensor
+        plan: list[tuple[Any, str]] = []  # own tensor, key of the new one
         extra: list[tuple[Any, Any]] = []
         known: set[str] = set()
         for prefix, module in modules:
@@ -182,7 +188,7 @@ class StateDictMixin:
                 if key not in given:
                     report.missing_keys.append(key)
                 elif _fits(key, tensor, given[key], assign, report, errors):
-                    plan.append((module, name, given[key]))
+                    plan.append((tensor, key))
             if module._has_extra_state():
                 key = prefix + _EXTRA_STATE
                 known.add(key)
@@ -199,10 +205,12 @@ class StateDictMixin:
                 f"Error(s) in loading state_dict for {type(self).__name__} (nothing was loaded):"
                 + lines
             )
+        _warn_of_ties([(own, key, given[key]) for own, key in plan])
+        pairs = [(own, given[key]) for own, key in plan]
         if assign:
-            _assign(plan, [module for _, module in modules])
+            assign_tensors(pairs, [module for _, module in modules])
         else:
-            _copy(plan)
+            _copy(pairs)
         for module, state in extra:
             module.set_extra_state(state)
         for _, module in modules:
@@ -284,35 +292,33 @@ def _faults(report: LoadReport, errors: list[str], strict: bool, on_mismatch: st
     return faults
 
 
-def _copy(plan: list[tuple[Any, str, Any]]) -> None:
+def _copy(pairs: list[tuple[Any, Any]]) -> None:
     with facula.no_grad():
-        for module, name, tensor in plan:
-            _own_tensor(module, name).copy_(tensor)
+        for own, new in pairs:
+            own.copy_(new)
 
 
-def _assign(plan: list[tuple[Any, str, Any]], modules: list[Any]) -> None:
-    """Put the given tensors into the modules; what was one tensor under many names stays one.
-
-    Where a state dict has different values for the names of one tensor the last holds, as it does
-    in a copy.
-    """
-    chosen: dict[int, Any] = {}
-    for module, name, tensor in plan:
-        old = _own_tensor(module, name)
-        if isinstance(old, Parameter) and not isinstance(tensor, Parameter):
-            tensor = Parameter(tensor, old.requires_grad)
-        chosen[id(old)] = tensor
-    slots = [
-        (table, name, chosen[id(tensor)])
-        for module in modules
-        for table in (module._parameters, module._buffers)
-        for name, tensor in table.items()
-        if id(tensor) in chosen
-    ]
-    for table, name, tensor in slots:
-        table[name] = tensor
+def _warn_of_ties(loaded: list[tuple[Any, str, Any]]) -> None:
+    """Tell which values a tied tensor does not get: the state dict has others for another name."""
+    seen: dict[int, tuple[str, Any]] = {}
+    for own, key, new in loaded:
+        before = seen.get(id(own))
+        if before is not None and not _same_values(before[1], new):
+            warnings.warn(
+                f"load_state_dict(): {before[0]} and {key} are one tensor of the module, and the "
+                f"state dict has different values for them; those of {key} are taken. Untie the "
+                "names before loading if both matter",
+                stacklevel=3,
+            )
+        seen[id(own)] = (key, new)
 
 
-def _own_tensor(module: Any, name: str) -> Any:
-    parameter = module._parameters.get(name)
-    return module._buffers[name] if parameter is None else parameter
+def _same_values(a: Any, b: Any) -> bool:
+    if a is b or "meta" in (a.device.type, b.device.type):
+        return True
+    with facula.no_grad():
+        b = b.to(a.device)
+        same = a == b
+        if not bool(same.all()):
+            same = same | ((a != a) & (b != b))  # NaN
+        return bool(same.all())
