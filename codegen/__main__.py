@@ -7,22 +7,22 @@ import os
 import sys
 from pathlib import Path
 
-from codegen.schema.errors import SchemaErrors
-from codegen.schema.model import Schema
+from .schema.errors import SchemaErrors
+from .schema.model import Schema
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def load(path: Path) -> Schema:
     """The schema with its derived operators."""
-    from codegen.schema.reader import read_schema
-    from codegen.tensor.derive import derive
+    from .schema.reader import read_schema
+    from .tensor.derive import derive
 
     return derive(read_schema(path))
 
 
 def gen(args: argparse.Namespace) -> int:
-    from codegen.emit import render
+    from .emit import render
 
     if args.list:
         print("\n".join(render.output_names(ROOT, args.sources)))
@@ -36,7 +36,7 @@ def gen(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> int:
-    from codegen.check import check as checked
+    from .check import check as checked
 
     report = checked(args.schema)
     for error in report.errors:
@@ -50,8 +50,8 @@ def check(args: argparse.Namespace) -> int:
 
 
 def fmt(args: argparse.Namespace) -> int:
-    from codegen.diff import stat, unified
-    from codegen.fmt.form import formatted, long_lines
+    from .diff import stat, unified
+    from .fmt.form import formatted, long_lines
 
     name = args.schema.name
     old, new = args.schema.read_text(encoding="utf-8"), formatted(args.schema)
@@ -71,9 +71,9 @@ def fmt(args: argparse.Namespace) -> int:
 
 
 def explain(args: argparse.Namespace) -> int:
-    from codegen.explain import UnknownOperator
-    from codegen.explain import explain as text_of
-    from codegen.parts import parts
+    from .explain import UnknownOperator
+    from .explain import explain as text_of
+    from .parts import parts
 
     schema = load(args.schema)
     try:
@@ -88,8 +88,8 @@ def explain(args: argparse.Namespace) -> int:
 
 
 def diff(args: argparse.Namespace) -> int:
-    from codegen.diff import RevisionError, stat, texts_at, unified
-    from codegen.emit import render
+    from .diff import RevisionError, stat, texts_at, unified
+    from .emit import render
 
     try:
         old = texts_at(ROOT, args.revision)
@@ -101,15 +101,27 @@ def diff(args: argparse.Namespace) -> int:
     return 0
 
 
+def extension(args: argparse.Namespace) -> int:
+    from .extension import read, write
+
+    name = args.module or args.file.stem
+    if not name.isidentifier():
+        print(f"codegen: '{name}' is no name of a module; give one by --module", file=sys.stderr)
+        return 2
+    made = write(read(args.file, name, args.schema).texts(), args.out)
+    print(f"codegen: {len(made)} files of {name} in {args.out}")
+    return 0
+
+
 def jsonschema(args: argparse.Namespace) -> int:
-    from codegen.schema.jsonschema import text
+    from .schema.jsonschema import text
 
     print(text(), end="")
     return 0
 
 
 def docs(args: argparse.Namespace) -> int:
-    from codegen.emit import docs as pages
+    from .emit import docs as pages
 
     count = pages.generate(load(args.schema), args.out)
     print(f"codegen: {count} pages in {args.out}")
@@ -142,12 +154,22 @@ def main(argv: list[str] | None = None) -> int:
     changes.add_argument("revision")
     changes.add_argument("--stat", action="store_true", help="count lines only")
     changes.set_defaults(run=diff)
+    own = commands.add_parser(
+        "extension", help="write what a file of your own operators becomes; `FILE --out DIR` is it"
+    )
+    own.add_argument("file", type=Path)
+    own.add_argument("--out", type=Path, required=True)
+    own.add_argument("--module", help="the module's name, and the namespace of its operators")
+    own.set_defaults(run=extension)
     editors = commands.add_parser("jsonschema", help="print the JSON Schema of the file")
     editors.set_defaults(run=jsonschema)
     pages = commands.add_parser("docs", help="write the documentation pages")
     pages.add_argument("--out", type=Path, default=ROOT / "docs" / "_generated")
     pages.set_defaults(run=docs)
-    args = parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    if given and given[0].endswith((".yaml", ".yml")):
+        given = ["extension", *given]
+    args = parser.parse_args(given)
     try:
         return int(args.run(args))
     except SchemaErrors as errors:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .emit.autograd import is_differentiable
 from .emit.plans import Plan, plan_of
 from .fmt.sections import mistakes
-from .schema.errors import SchemaError, SchemaErrors
+from .schema.errors import Errors, SchemaError, SchemaErrors
 from .schema.model import Derivative, Location, Operator, Schema
 from .schema.reader import read_records
 from .tensor.derive import derive_records
@@ -64,16 +64,25 @@ def primitives(schema: Schema) -> list[Operator]:
 
 def check(path: Path) -> Report:
     """Read and validate a schema file; only a file that is no YAML at all raises."""
-    schema, errors = read_records(path)
+    report = check_records(*read_records(path))
+    return Report(report.schema, tuple(SchemaErrors([*report.errors, *mistakes(path)]).errors))
+
+
+def check_records(schema: Schema, errors: Errors, own: Collection[Operator] = ()) -> Report:
+    """Validate what was read, with the mistakes of reading it.
+
+    `own`: those whose formulas are looked at, where others are known to be good.
+    """
     lost = {e.subject for e in errors}
     Validator(schema, errors, lost).run()
     invalid = {e.subject for e in errors}
     whole, more = derive_records(_sound(schema, invalid))
     known = {op.name for op in schema} | {f.name for f in schema.math} | set(schema.rule_signatures)
-    plans, wrong = _planned(whole)
+    names = {op.name for op in own or schema}
+    some = [op for op in whole if op.name in names or op.derived_from in names]
+    plans, wrong = _planned(whole, some)
     errors += [e for e in (*more, *wrong) if not _follows(e, lost - known, invalid)]
     errors += _cycles(plans) if not errors else []
-    errors += mistakes(path)
     return Report(whole, tuple(SchemaErrors(errors).errors))
 
 
@@ -110,11 +119,11 @@ def _follows(error: SchemaError, unreadable: set[str], invalid: set[str]) -> boo
 # ---- formulas over operators, by translating them ----
 
 
-def _planned(schema: Schema) -> tuple[list[Plan], list[SchemaError]]:
-    """The plans of the operators that have one, and the mistakes of the others."""
+def _planned(schema: Schema, some: Sequence[Operator]) -> tuple[list[Plan], list[SchemaError]]:
+    """The plans of some operators that have one, and the mistakes of the others."""
     plans: list[Plan] = []
     errors: list[SchemaError] = []
-    for op in schema:
+    for op in some:
         try:
             plans.append(plan_of(schema, op))
         except TranslationError as whole:

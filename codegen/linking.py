@@ -63,20 +63,25 @@ def missing_functions(text: str) -> list[tuple[str, str]]:
     return list(dict.fromkeys(m.groups() for line in lines for m in _SYMBOL.finditer(line)))  # type: ignore[misc]
 
 
-def explained(schema: Schema, linker: str, defined: Collection[str] = ()) -> str:
-    """The mistakes behind a linker's complaints; `defined` are the symbols of the objects."""
+def explained(
+    schema: Schema, linker: str, defined: Collection[str] = (), where: str | None = None
+) -> str:
+    """The mistakes behind a linker's complaints; `defined` are the symbols of the objects.
+
+    `where` functions are to be looked for, if not in the folders of their namespaces.
+    """
     wanted = uses(schema)
     errors = [
-        SchemaError(use.location, use.subject, _message(key[0], use.function, defined))
+        SchemaError(use.location, use.subject, _message(key[0], use.function, defined, where))
         for key in missing_functions(linker)
         for use in wanted.get(key, ())
     ]
     return str(SchemaErrors(errors)) if errors else ""
 
 
-def _message(space: str, function: Function, defined: Collection[str]) -> str:
+def _message(space: str, function: Function, defined: Collection[str], where: str | None) -> str:
     written = f"{function.result} facula::{space}::{function.name}({function.parameters})"
-    message = f"no function `{written}` in {FOLDERS[space]}/"
+    message = f"no function `{written}` in {where or FOLDERS[space] + '/'}"
     others = dict(_names(space, defined))
     if function.name in others:
         return f"{message}; the one there has other parameters: `{others[function.name]}`"
@@ -103,7 +108,7 @@ def link(schema: Path, command: list[str]) -> int:
     complaint = done.stderr
     if status == 0 and output is not None:
         # A weak one may be missing: gcc 11 asks so for start functions of variables that have none.
-        undefined = [n for n in _symbols("-u", "-D", str(output), kind="U") if "facula::" in n]
+        undefined = [n for n in symbols("-u", "-D", str(output), kind="U") if "facula::" in n]
         complaint = "".join(f"undefined symbol: {n}\n" for n in undefined)
         if undefined:
             status = 1
@@ -114,7 +119,7 @@ def link(schema: Path, command: list[str]) -> int:
         from .tensor.derive import derive
 
         objects = [w for w in words if w.endswith(".o")]
-        defined = _symbols("--defined-only", *objects) if objects else ()
+        defined = symbols("--defined-only", *objects) if objects else ()
         text = explained(derive(read_schema(schema)), complaint, defined)
         print(f"\nfunctions that {schema.name} names are missing:\n{text}", file=sys.stderr)
     return status
@@ -132,7 +137,7 @@ def expanded(command: list[str]) -> list[str]:
     return found
 
 
-def _symbols(*options: str, kind: str = "[A-Za-z]") -> list[str]:
+def symbols(*options: str, kind: str = "[A-Za-z]") -> list[str]:
     """Demangled names of a kind as `nm` lists them; none where it is missing or knows not all."""
     try:
         done = subprocess.run(

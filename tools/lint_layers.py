@@ -31,6 +31,7 @@ class Layer(NamedTuple):
 LAYERS = (
     # ---- C++ ----
     Layer("interface", "python/facula/include"),
+    Layer("modules", "python/facula/include/facula/module.h"),
     Layer("core", "runtime/core"),
     Layer("iterate", "runtime/iterate", "core"),
     Layer("dispatch", "runtime/dispatch", "core iterate"),
@@ -42,12 +43,21 @@ LAYERS = (
         "codegen/emit/templates/ops.h.j2 codegen/emit/templates/kernels.h.j2",
         "dispatch",
     ),
+    Layer(
+        "extension",
+        "python/facula/include/facula/extension.h",
+        "modules iterate autograd bindings operators",
+    ),
     Layer("aten", "aten", "interface core iterate dispatch device autograd operators"),
     Layer("rules", "aten/shape", "interface core iterate operators aten"),
     Layer("cpu", "aten/cpu", "interface core iterate operators aten"),
     Layer("composite", "aten/composite", "core dispatch device operators aten"),
     Layer("cuda", "aten/cuda", "interface"),  # a vendor like others
-    Layer("generated", "codegen/emit/templates", "core dispatch autograd bindings aten"),
+    Layer(
+        "generated",
+        "codegen/emit/templates",
+        "modules core dispatch autograd bindings operators aten",
+    ),
     # ---- the package ----
     Layer("exports", "python/facula/_exports.py"),
     Layer("moving", "python/facula/_moving.py", "exports"),

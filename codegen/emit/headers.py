@@ -13,11 +13,13 @@ from pathlib import Path
 
 import jinja2
 
-from ..schema import cpp_types
+from ..schema import cpp_types, signs
 from ..schema.model import Operator, Schema
-from .stubs import Stub
+from .stubs import Form, Stub
 
 NAMES = ("facula/ops.h", "facula/kernels.h", "facula/shapes.h")
+# `facula/ops.h` as extensions get it: they look functions up.
+EXTENSION_OPS = "extension/facula/ops.h"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -85,6 +87,45 @@ def texts(
         else:
             kept = {"shape": [r for r in rules if r.name in words]}
             yield name, functions.render(spaces=kept)
+
+
+def looked_up(op: Operator, form: Form) -> str:
+    """A form of an operator of facula's as an inline function of an extension."""
+    kind = f"{form.result} (*)({form.parameters})"
+    name, signature = cpp_types.quoted(op.name), cpp_types.quoted(str(op.signature))
+    return (
+        f"inline {form.result} {form.name}({form.declaration}) {{\n"
+        f"  static const auto form_ = form_of<{kind}>({name}, {signature}, "
+        f"Variant::{form.variant});\n"
+        f"  return form_({form.arguments});\n}}"
+    )
+
+
+def cpp_signs(schema: Schema) -> Iterator[tuple[str, str, bool]]:
+    """C++ operators on tensors: the sign, the function and whether it takes two operands."""
+    for op in schema:
+        for token in op.python:
+            found = signs.in_cpp(token)
+            if found is not None:
+                yield found[0], cpp_types.identifier(op.symbol), found[1]
+
+
+def looked_up_rules(schema: Schema) -> Iterator[tuple[Function, str]]:
+    """The shape rules of facula's as inline functions of an extension."""
+    functions = shape_functions(schema, defaults=False)
+    for rule, f in zip(schema.rules, functions, strict=True):
+        kind = f"{f.result} (*)({f.parameters})"
+        names = [cpp_types.identifier(a.name) for a in rule.signature.arguments]
+        passed = ", ".join(names if rule.signature.returns else ["called", *names])
+        signature = cpp_types.quoted(str(rule.signature))
+        yield (
+            f,
+            (
+                f"inline {f.result} {f.name}({f.parameters}) {{\n"
+                f"  static const auto rule_ = rule_of<{kind}>({signature});\n"
+                f"  return rule_({passed});\n}}"
+            ),
+        )
 
 
 def own_headers(root: Path, folder: str | None) -> list[str]:

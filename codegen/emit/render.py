@@ -52,9 +52,19 @@ def generate_texts(schema: Schema, sources: Mapping[str, str] | None = None) -> 
         **dict(headers.texts(env, schema, all_stubs, sources or {})),
         "facula/ops.json": export.to_json(schema),
         "facula/ops.schema.json": jsonschema.text(),
+        headers.EXTENSION_OPS: env.get_template("extension_ops.h.j2").render(
+            stubs=all_stubs, looked_up=headers.looked_up, signs=list(headers.cpp_signs(schema))
+        ),
         "module_table.cpp": _module_table(schema, env),
         "register.cpp": env.get_template("register.cpp.j2").render(
-            stub_shards=STUB_SHARDS, autograd_shards=AUTOGRAD_SHARDS
+            stub_shards=STUB_SHARDS,
+            autograd_shards=AUTOGRAD_SHARDS,
+            rules=[
+                (rule.signature, function)
+                for rule, function in zip(
+                    schema.rules, headers.shape_functions(schema, defaults=False), strict=True
+                )
+            ],
         ),
     }
     for stem, count in SHARDED.items():
@@ -77,9 +87,14 @@ def tidy(text: str) -> str:
 
 
 def cpp(
-    stem: str, env: jinja2.Environment, declarations: Declarations, plans: list[Plan], shard: int
+    stem: str,
+    env: jinja2.Environment,
+    declarations: Declarations,
+    plans: list[Plan],
+    shard: int,
+    namespace: str = "",
 ) -> str:
-    """One generated source file of `plans`."""
+    """One generated source file of `plans`, whose operators' names begin with the namespace."""
     template = env.get_template(f"{stem}.cpp.j2")
     match stem:
         case "pointwise":
@@ -87,7 +102,7 @@ def cpp(
         case "stubs":
             some = [p.stub for p in plans]
             names = [n for s in some if s.pointwise for n in pointwise.table_names(s.op)]
-            text = template.render(stubs=some, shard=shard, names=names)
+            text = template.render(stubs=some, shard=shard, names=names, namespace=namespace)
         case "autograd":
             text = template.render(plans=[p.layer for p in plans if p.layer.forms], shard=shard)
         case _:
@@ -102,8 +117,16 @@ class Declarations:
     """Hands each generated file just the declarations it uses, so that a new operator does not
     recompile the files of the others."""
 
-    def __init__(self, schema: Schema, all_stubs: list[stubs.Stub]) -> None:
+    def __init__(
+        self, schema: Schema, all_stubs: list[stubs.Stub], base: Schema | None = None
+    ) -> None:
+        """Of an extension's `schema`, `base` has what facula itself has, which is looked up."""
         self._lines: dict[tuple[str, str], list[str]] = {}
+        for op in base or ():
+            for form in stubs.forms_of(op):
+                self._add("ops", form.name, headers.looked_up(op, form))
+        for function, line in headers.looked_up_rules(base) if base else ():
+            self._add("shape", function.name, line)
         for stub in all_stubs:
             for form in stub.forms:
                 self._add("ops", form.name, f"{form.result} {form.name}({form.parameters});")
@@ -141,7 +164,7 @@ def _module_table(schema: Schema, env: jinja2.Environment) -> str:
     return env.get_template("module_table.cpp.j2").render(
         bindings=made,
         callables=callables,
-        docs={c.symbol: _docstring(c) for c in callables},
+        docs={c.symbol: docstring(c) for c in callables},
         binary=binary,
         unary=unary,
         functions=[e for e in entries if e.path != "Tensor"],
@@ -150,7 +173,8 @@ def _module_table(schema: Schema, env: jinja2.Environment) -> str:
     )
 
 
-def _docstring(c: bindings.Callable_) -> str:
+def docstring(c: bindings.Callable_) -> str:
+    """Signatures, what the operator computes, and its example."""
     parts = [str(b.op.signature) for b in c.bindings]
     parts += [b.op.doc for b in c.bindings[:1]]
     if c.bindings[0].op.example and not c.inplace:
@@ -189,5 +213,6 @@ def output_names(root: Path, folder: str | None = None) -> list[str]:
         *(f"{stem}_{k}.cpp" for stem, count in SHARDED.items() for k in range(count)),
         *("module_table.cpp", "register.cpp", "facula/ops.json", "facula/ops.schema.json"),
         *headers.NAMES,
+        headers.EXTENSION_OPS,
         *headers.own_headers(root, folder),
     ]

@@ -46,11 +46,20 @@ UNARY = {
     "abs()": Sign("absolute", "abs"),
 }
 ALL = frozenset({*BINARY, *COMPARE, *UNARY})
+# What C++ has no sign for.
+_PYTHON_ONLY = frozenset({"//", "**", "@", "abs()"})
 _BY_NODE = {
     sign.node: text
     for text, sign in {**BINARY, **COMPARE, **UNARY}.items()
     if sign.node is not None
 }
+
+
+def in_cpp(token: str) -> tuple[str, bool] | None:
+    """The sign of C++ that means the same, and whether it stands between two operands."""
+    if token not in ALL or token in _PYTHON_ONLY:
+        return None
+    return token.removeprefix("unary "), token not in UNARY
 
 
 def sign_of(node: ast.operator | ast.cmpop | ast.unaryop) -> str:

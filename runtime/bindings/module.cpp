@@ -119,6 +119,7 @@ bool init(PyObject* module) {
   }
   init_state();
   init_interface();
+  if (PyModule_AddStringConstant(module, "_abi", abi_stamp()) < 0) return false;
   const Ref owner(PyUnicode_InternFromString("facula._C"));
   return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module);
 }

@@ -219,6 +219,7 @@ std::string caller_location() {
 }  // namespace
 
 int64_t release_gil_numel = kReleaseGilNumel;
+std::atomic<int> ReleaseGil::threads_{0};
 
 void init_state() {
   core_operators().location = caller_location;

@@ -9,6 +9,7 @@
 #include "runtime/device/kernels.h"
 #include "runtime/device/memory.h"
 #include "runtime/dispatch/autocast.h"
+#include "runtime/dispatch/late.h"
 
 namespace facula {
 
@@ -100,16 +101,18 @@ Device place(Device device, ScalarType dtype) {
 }
 [[maybe_unused]] const bool placing = (place_on_device = place, true);
 
+void install(DeviceInterface& d, OperatorEntry& op) {
+  const bool reduces = op.reduction_dim != kNoReduction && d.api.reduction != nullptr;
+  op.kernels[d.type] = reduces ? op.interface_kernel : op.device_kernel;
+  set_autocast_policy(op, d.type, op.autocast_device);
+}
+
 void install(DeviceInterface& d) {
   d.memory = std::make_unique<DeviceMemory>(d);
   set_allocator(d.type, d.memory.get());
-  d.kernels = std::vector<std::atomic<FaculaKernel>>(all_operators().size());
+  d.kernels = std::vector<std::atomic<FaculaKernel>>(kMaxOperators);
   set_pointwise_kernel(d.type, &device_pointwise);
-  for (OperatorEntry* op : all_operators()) {
-    const bool reduces = op->reduction_dim != kNoReduction && d.api.reduction != nullptr;
-    op->kernels[d.type] = reduces ? op->interface_kernel : op->device_kernel;
-    set_autocast_policy(*op, d.type, op->autocast_device);
-  }
+  for (OperatorEntry* op : all_operators()) install(d, *op);
 }
 
 // The dtype of autocast: the package's word, else the first that the device has of bfloat16 and float16.
@@ -298,6 +301,16 @@ int32_t register_kernel(const char* backend, const char* name, FaculaKernel kern
   op->kernels[d->type] = op->interface_kernel;
   return FACULA_OK;
 }
+
+void add_operator(OperatorEntry& op, const OperatorEntry* before) {
+  std::lock_guard lock(registering());
+  for (DeviceInterface* d : all_interfaces()) {
+    install(*d, op);
+    // what the package gave for the one before is kept, under the same number
+    if (before != nullptr && d->kernels[op.number].load() != nullptr) op.kernels[d->type] = op.interface_kernel;
+  }
+}
+[[maybe_unused]] const bool adding = (operator_added = add_operator, true);
 
 const FaculaHost& device_host() {
   static const FaculaHost host{FACULA_BACKEND_ABI, sizeof(FaculaHost), FACULA_VERSION, &register_backend,

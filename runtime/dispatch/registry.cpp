@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/dispatch/late.h"
 #include "runtime/iterate/pointwise.h"
 
 namespace facula {
@@ -17,7 +18,7 @@ struct Registry {
   std::vector<OperatorEntry*> in_order;
   Registry() {
     by_name.reserve(2048);
-    in_order.reserve(8192);  // so that spans handed out stay valid
+    in_order.reserve(kMaxOperators);  // so that spans handed out stay valid
   }
 };
 
@@ -26,18 +27,39 @@ Registry& registry() {
   return *r;
 }
 
-}  // namespace
+std::span<const ShapeRuleEntry> shape_rules;  // set once, when the module is loaded
 
-void register_operator(OperatorEntry* entry) {
+// The one whose place it took, null where there was none.
+OperatorEntry* add(OperatorEntry* entry, bool again) {
   Registry& r = registry();
   std::unique_lock lock(r.mutex);
   const auto [at, fresh] = r.by_name.emplace(entry->name, entry);
   if (!fresh) {
-    FACULA_CHECK(at->second == entry, Runtime, "operator ", entry->name, " is registered twice");
-    return;
+    OperatorEntry* const before = at->second;
+    if (before == entry) return before;
+    FACULA_CHECK(again, Runtime, "operator ", entry->name, " is registered twice");
+    entry->number = before->number;
+    r.in_order[before->number] = entry;
+    r.by_name.erase(at);  // the key lies in the old entry, which stays for those who hold it
+    r.by_name.emplace(entry->name, entry);
+    return before;
+  }
+  if (r.in_order.size() == kMaxOperators) {
+    r.by_name.erase(at);
+    raise(ErrorKind::Runtime, "operator ", entry->name, ": there are ", kMaxOperators, " already, with extensions'");
   }
   entry->number = static_cast<uint32_t>(r.in_order.size());
   r.in_order.push_back(entry);
+  return nullptr;
+}
+
+}  // namespace
+
+void (*operator_added)(OperatorEntry& op, const OperatorEntry* before) = nullptr;
+
+void register_operator(OperatorEntry* entry, bool again) {
+  const OperatorEntry* const before = add(entry, again);
+  if (again && before != entry && operator_added != nullptr) operator_added(*entry, before);
 }
 
 OperatorEntry* find_operator(std::string_view name) {
@@ -51,6 +73,27 @@ std::span<OperatorEntry* const> all_operators() {
   Registry& r = registry();
   std::shared_lock lock(r.mutex);
   return r.in_order;
+}
+
+AnyFn operator_form(std::string_view name, std::string_view signature, Variant variant) {
+  const OperatorEntry* op = find_operator(name);
+  FACULA_CHECK(op != nullptr && op->schema == signature, Runtime, "this facula ",
+               op == nullptr ? concat("has no operator ", name) : concat("declares ", op->schema),
+               "; the extension was built for ", signature, " and must be built again");
+  const AnyFn form = op->forms[static_cast<int>(variant)];
+  FACULA_CHECK(form != nullptr, Runtime, "operator ", name,
+               " has lost a form that the extension was built for; build it again");
+  return form;
+}
+
+void set_shape_rules(std::span<const ShapeRuleEntry> rules) { shape_rules = rules; }
+
+AnyFn shape_rule(std::string_view signature) {
+  for (const ShapeRuleEntry& rule : shape_rules) {
+    if (rule.signature == signature) return rule.function;
+  }
+  raise(ErrorKind::Runtime, "this facula has no shape rule ", signature,
+        ", for which the extension was built; build it again");
 }
 
 void raise_missing_kernel(const OperatorEntry& op, Device device, const std::string& refusal) {

@@ -25,6 +25,7 @@ struct OperatorEntry {
   const char* name;                             // "add", "max.dim"
   const char* schema;                           // the signature as written in ops.yaml
   void (*boxed)(Stack&);                        // the functional form through the whole dispatch
+  AnyFn forms[kNumVariants] = {};               // by variant, through the whole dispatch; null where there is none
   AnyFn kernels[kMaxDeviceTypes] = {};          // by device type
   AnyFn layers[kNumVariants][kNumLayers] = {};  // by variant and layer
   LayerSet layer_mask[kNumVariants] = {};       // layers that have a function
@@ -42,9 +43,19 @@ struct OperatorEntry {
   CastPolicy autocast_device = CastPolicy::None;  // of a device that says nothing else
 };
 
-FACULA_API void register_operator(OperatorEntry* entry);
+// `again`: an extension that was built anew takes the place of the one loaded before.
+FACULA_API void register_operator(OperatorEntry* entry, bool again = false);
 FACULA_API OperatorEntry* find_operator(std::string_view name);  // null when unknown
 FACULA_API std::span<OperatorEntry* const> all_operators();
+// For extensions: a form of an operator, or a shape rule, which must be of the signature that the extension was built
+// for.
+FACULA_API AnyFn operator_form(std::string_view name, std::string_view signature, Variant variant);
+FACULA_API AnyFn shape_rule(std::string_view signature);
+struct ShapeRuleEntry {
+  const char* signature;
+  AnyFn function;
+};
+void set_shape_rules(std::span<const ShapeRuleEntry> rules);
 
 // For a call whose kernel is missing: says what device, operator and options there are, and `refusal`, what was there
 // and did not take these arguments.
@@ -79,6 +90,15 @@ Fn kernel_for(const OperatorEntry& op, Device device) {
   if (fn == nullptr) [[unlikely]]
     fn = device_operators.missing_kernel(op, device);
   return reinterpret_cast<Fn>(fn);
+}
+
+template <typename Fn>
+Fn form_of(std::string_view name, std::string_view signature, Variant variant) {
+  return reinterpret_cast<Fn>(operator_form(name, signature, variant));
+}
+template <typename Fn>
+Fn rule_of(std::string_view signature) {
+  return reinterpret_cast<Fn>(shape_rule(signature));
 }
 
 }  // namespace facula

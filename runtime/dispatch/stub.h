@@ -14,8 +14,10 @@
 #include "runtime/iterate/pointwise.h"
 #include "runtime/iterate/strided.h"
 
-// The loops of the higher x86-64 levels, where they were built.
-#ifdef FACULA_X86_LEVELS
+// The loops of the higher x86-64 levels, where they were built: here all or none, and of an extension those that its
+// build says.
+#ifdef FACULA_LOOPS_V3
+#elif defined(FACULA_X86_LEVELS)
 #define FACULA_LOOPS_V3(name) &v3::name##_loops
 #define FACULA_LOOPS_V4(name) &v4::name##_loops
 #else

@@ -12,7 +12,7 @@ struct LoopFault {
   float low = 0, high = 0;  // of kOutside
 };
 
-constinit inline thread_local LoopFault tls_loop_fault = {};
+extern FACULA_API constinit thread_local LoopFault tls_loop_fault __attribute__((tls_model("initial-exec")));
 
 [[noreturn]] __attribute__((cold, noinline)) inline void raise_loop_fault() {
   const LoopFault fault = tls_loop_fault;

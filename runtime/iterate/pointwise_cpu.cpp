@@ -7,6 +7,10 @@
 #include "runtime/iterate/stream.h"
 #include "runtime/iterate/tiles.h"
 
+namespace facula {
+constinit thread_local LoopFault tls_loop_fault;
+}  // namespace facula
+
 namespace facula::detail {
 
 namespace {

@@ -22,17 +22,17 @@ struct StridedPlan {
 };
 
 // Strides in bytes over the dims of a result of `ndim` dims; 0 where `t` is broadcast.
-void broadcast_strides(const Tensor& t, size_t ndim, DimVector& strides);
+FACULA_API void broadcast_strides(const Tensor& t, size_t ndim, DimVector& strides);
 
 // Dims of the iteration, innermost first: by the strides of the first operand that tells two apart.
 // `strides` in logical dim order.
-DimVector iteration_order(IntList sizes, std::span<const DimVector> strides);
+FACULA_API DimVector iteration_order(IntList sizes, std::span<const DimVector> strides);
 
 // Operands (at most eight, outputs first) broadcast to `sizes`. Dims in the bit set `skip` are left
 // out: the iteration visits their first element only, and operands may differ in them.
 FACULA_API StridedPlan make_plan(IntList sizes, std::span<const Tensor* const> operands, uint64_t skip = 0);
 // The same from byte strides by logical dim; takes data pointers from `data`.
-StridedPlan make_plan(IntList sizes, std::span<const DimVector> strides, std::span<char* const> data);
+FACULA_API StridedPlan make_plan(IntList sizes, std::span<const DimVector> strides, std::span<char* const> data);
 
 namespace detail {
 

@@ -2,197 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import facula
 import pytest
-from facula.autograd import forward_ad, gradcheck, gradgradcheck
-from facula.testing._samples import Constant, OpRecord, Varying, operators
-from harness import arguments
+from facula.testing import _gradients
+from facula.testing._samples import OpRecord, operators
 
-DIFFERENTIABLE = [
-    op
-    for op in operators()
-    if op.samples()
-    and (op.differentiable or (op.composite and not op.dispatch))
-    and not op.derived_from
-    and not op.property
-    and op.kind not in ("factory", "random", "mutation")
-    and all(r["type"].startswith("Tensor") for r in op.returns)
-]
 CASES = [
     pytest.param(op, i, id=f"{op.name}-{i}")
-    for op in DIFFERENTIABLE
+    for op in operators()
+    if _gradients.is_differentiable(op)
     for i in range(len(op.data["samples"]))
 ]
-
-
-# Results that finite differences can judge.
-PRECISE = (facula.float64, facula.complex128)
-
-
-def taken(value: object) -> bool:
-    """Is a derivative taken of this sample value?"""
-    return isinstance(value, Varying) and not isinstance(value, Constant)
-
-
-def mutated(op: OpRecord, position: int) -> bool:
-    arguments = op.data["arguments"]
-    return position < len(arguments) and "!" in arguments[position]["type"]
-
-
-def function_of_floats(op: OpRecord, index: int):  # type: ignore[no-untyped-def]
-    """(f, inputs): the operator as a function of its float tensors alone."""
-    sample = op.sample(index)
-    _, args, kwargs = arguments(sample, "float64")
-    allowed = set(op.differentiable) or set(op.argument_names)
-    inputs, places = [], []
-    for i, value in enumerate(sample.args):
-        name = op.argument_names[min(i, len(op.argument_names) - 1)]
-        if name not in allowed:
-            continue
-        if taken(value):
-            places.append((i, None))
-            inputs.append(args[i].detach().requires_grad_())
-        elif isinstance(value, list | tuple):
-            for j, item in enumerate(value):
-                if taken(item):
-                    places.append((i, j))
-                    inputs.append(args[i][j].detach().requires_grad_())
-    names = [k for k, v in sample.kwargs.items() if taken(v) and k in allowed]
-    inputs += [kwargs[k].detach().requires_grad_() for k in names]
-
-    def function(*tensors):  # type: ignore[no-untyped-def]
-        mine = [list(a) if isinstance(a, list | tuple) else a for a in args]
-        for (i, j), t in zip(places, tensors, strict=False):
-            if j is None:
-                mine[i] = t
-            else:
-                mine[i][j] = t
-        named = dict(zip(names, tensors[len(places) :], strict=True))
-        # what the operator writes to must not be the leaf itself
-        mine = [
-            m.clone() if isinstance(m, facula.Tensor) and mutated(op, k) else m
-            for k, m in enumerate(mine)
-        ]
-        result = op.function()(*mine, **{**kwargs, **named})
-        results = result if isinstance(result, tuple | list) else (result,)
-        if op.kept:  # no gradient goes through these
-            fields = [r["name"] for r in op.returns]
-            results = [r for r, n in zip(results, fields, strict=True) if n not in op.kept]
-        return tuple(r for r in results if isinstance(r, facula.Tensor) and r.dtype in PRECISE)
-
-    return function, inputs
-
-
-def prepared(op: OpRecord, index: int):  # type: ignore[no-untyped-def]
-    function, inputs = function_of_floats(op, index)
-    if not inputs:
-        pytest.skip("no float input in this sample")
-    outputs = function(*inputs)
-    if op.composite and not op.differentiable and len(inputs) > 1:
-        # a part may state that an input is a constant, as the weights of classes are
-        total = sum(inner(o, facula.ones_like(o)) for o in outputs if o.requires_grad)
-        if isinstance(total, facula.Tensor):
-            grads = facula.autograd.grad(total, inputs, allow_unused=True)
-            for t, g in zip(inputs, grads, strict=True):
-                t.requires_grad_(g is not None)
-            outputs = function(*inputs)
-    if not any(o.requires_grad for o in outputs):  # also where there is none that can be judged
-        pytest.skip("the output does not depend on a float input")
-    return function, inputs
+FORWARD = [p for p in CASES if _gradients.has_forward(p.values[0])]
 
 
 @pytest.mark.parametrize(("op", "index"), CASES)
 def test_gradient(op: OpRecord, index: int) -> None:
-    function, inputs = prepared(op, index)
-    assert gradcheck(function, inputs, fast_mode=True)
+    _gradients.check_gradient(op, index)
 
 
 @pytest.mark.parametrize(("op", "index"), CASES)
 def test_second_gradient(op: OpRecord, index: int) -> None:
-    function, inputs = prepared(op, index)
-    assert gradgradcheck(function, inputs, fast_mode=True)
-
-
-def directed(op: OpRecord, index: int) -> tuple[Any, list[facula.Tensor], list[facula.Tensor]]:
-    """The function, fresh leaves for it, and a direction to move each that is differentiable."""
-    function, inputs = prepared(op, index)
-    facula.manual_seed(0)
-    inputs = [i.detach().requires_grad_(i.requires_grad) for i in inputs]
-    moving = [facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs]
-    return function, inputs, moving
-
-
-def inner(a: facula.Tensor, b: facula.Tensor) -> facula.Tensor:
-    """The real inner product of two tensors."""
-    product = a * b.conj()
-    return (product.real if product.is_complex() else product).sum()
-
-
-FORWARD = [
-    p for p in CASES if p.values[0].forward or (p.values[0].composite and not p.values[0].dispatch)
-]
+    _gradients.check_second_gradient(op, index)
 
 
 @pytest.mark.parametrize(("op", "index"), FORWARD)
 def test_forward_mode_agrees_with_reverse(op: OpRecord, index: int) -> None:
-    """<v, J u> computed both ways."""
-    function, inputs, directions = directed(op, index)
-    outputs = function(*inputs)
-    weights = [facula.randn(o.shape, dtype=o.dtype) for o in outputs]
-    total = sum(inner(o, w) for o, w in zip(outputs, weights, strict=True))
-    wanted = [i for i in inputs if i.requires_grad]
-    grads = iter(facula.autograd.grad(total, wanted, allow_unused=True))
-    pairs = [
-        (next(grads) if i.requires_grad else None, u)
-        for i, u in zip(inputs, directions, strict=True)
-    ]
-    reverse = sum(float((g * u).sum()) for g, u in pairs if g is not None)
-    with forward_ad.dual_level():
-        duals = [
-            forward_ad.make_dual(i.detach(), u) for i, u in zip(inputs, directions, strict=True)
-        ]
-        try:
-            tangents = [forward_ad.unpack_dual(o).tangent for o in function(*duals)]
-        except NotImplementedError:
-            if op.forward:
-                raise
-            pytest.skip("a part of it has no forward-mode derivative")
-        forward = sum(
-            float(inner(t, w)) for t, w in zip(tangents, weights, strict=True) if t is not None
-        )
-    assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
+    _gradients.check_forward(op, index)
 
 
 @pytest.mark.parametrize(("op", "index"), FORWARD)
 def test_forward_over_reverse(op: OpRecord, index: int) -> None:
-    """<w, H u>: the tangent of the gradient, and the gradient of <w, gradient>."""
-    function, inputs, moving = directed(op, index)
-    wanted = [k for k, i in enumerate(inputs) if i.requires_grad]
-    across = [facula.randn(inputs[k].shape, dtype=inputs[k].dtype) for k in wanted]
-    weights = [facula.randn(o.shape, dtype=o.dtype) for o in function(*inputs)]
-
-    def gradients(points: list[facula.Tensor]) -> list[facula.Tensor | None]:
-        total = sum(inner(o, w) for o, w in zip(function(*points), weights, strict=True))
-        leaves = [points[k] for k in wanted]
-        return facula.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
-
-    pairs = [(g, w) for g, w in zip(gradients(inputs), across, strict=True) if g is not None]
-    total = sum(inner(g, w) for g, w in pairs if g.requires_grad)
-    reverse = 0.0
-    if isinstance(total, facula.Tensor):
-        leaves = [inputs[k] for k in wanted]
-        second = facula.autograd.grad(total, leaves, allow_unused=True)
-        pairs = [(h, moving[k]) for h, k in zip(second, wanted, strict=True) if h is not None]
-        reverse = sum(float(inner(h, u)) for h, u in pairs)
-    with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(i, u) for i, u in zip(inputs, moving, strict=True)]
-        try:
-            found = gradients(duals)
-        except NotImplementedError:
-            pytest.skip("its gradient has no forward-mode derivative")
-        tangents = [g if g is None else forward_ad.unpack_dual(g).tangent for g in found]
-        pairs = [(t, w) for t, w in zip(tangents, across, strict=True) if t is not None]
-        forward = sum(float(inner(t, w)) for t, w in pairs)
-    assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
+    _gradients.check_forward_over_reverse(op, index)

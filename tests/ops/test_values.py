@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
-import facula
 import pytest
+from facula.testing import _values
 from facula.testing._samples import OpRecord, operators
-from harness import arguments, call, compare, dtypes_of, reference, to_numpy
+from harness import REFERENCES, dtypes_of
 
 WITH_SAMPLES = [op for op in operators() if op.samples() and not op.derived_from]
 WITH_REFERENCE = [op for op in WITH_SAMPLES if op.reference]
@@ -24,52 +22,14 @@ SAMPLES = [
 ]
 
 
-def tensors(values: list[object]) -> list[facula.Tensor]:
-    found = []
-    for v in values:
-        if isinstance(v, facula.Tensor):
-            found.append(v)
-        elif isinstance(v, list | tuple):
-            found += tensors(list(v))
-    return found
-
-
 @pytest.mark.parametrize(("op", "index", "dtype"), CASES)
 def test_value(op: OpRecord, index: int, dtype: str) -> None:
-    numpy, args, kwargs = arguments(op.sample(index), dtype)
-    try:
-        got = call(op, args, kwargs)
-    except OverflowError:
-        if dtype != "uint8":
-            raise
-        pytest.skip("a negative number does not fit uint8")
-    if isinstance(got, facula.Tensor) and kwargs.get("dtype") is not None:
-        assert got.dtype == kwargs["dtype"]
-    compare(op, to_numpy(got), reference(op, numpy), dtype)
-
-
-def spread(value: object) -> object:
-    """The same tensor as a strided, offset view of a larger one."""
-    if isinstance(value, list | tuple):
-        return type(value)(spread(v) for v in value)
-    if not isinstance(value, facula.Tensor) or value.ndim == 0:
-        return value
-    shape = list(value.shape)
-    big = facula.zeros([n * 2 + 1 for n in shape], dtype=value.dtype)
-    view = big[tuple(slice(1, 2 * n + 1, 2) for n in shape)]
-    view.copy_(value)
-    return view
+    _values.check_value(op, index, dtype, REFERENCES)
 
 
 @pytest.mark.parametrize(("op", "index"), SAMPLES)
 def test_non_contiguous_inputs(op: OpRecord, index: int) -> None:
-    """Layout of the inputs does not change the values."""
-    if op.property or op.kind in ("random", "factory") or op.name.startswith("empty"):
-        pytest.skip("random or made from nothing")
-    _, args, kwargs = arguments(op.sample(index), "float64")
-    want = to_numpy(call(op, copy.deepcopy(args), kwargs))
-    got = to_numpy(call(op, [spread(a) for a in args], {k: spread(v) for k, v in kwargs.items()}))
-    compare(op, got, want, "float64")
+    _values.check_non_contiguous_inputs(op, index)
 
 
 OUT = [p for p in SAMPLES if "out" in p.values[0].variants and not p.values[0].internal]
@@ -77,34 +37,7 @@ OUT = [p for p in SAMPLES if "out" in p.values[0].variants and not p.values[0].i
 
 @pytest.mark.parametrize(("op", "index"), OUT)
 def test_out(op: OpRecord, index: int) -> None:
-    """out= gives the functional result, into an empty tensor and into a strided one."""
-    if op.property or op.kind == "random":
-        pytest.skip("random")
-    _, args, kwargs = arguments(op.sample(index), "float64")
-    want = op.function()(*args, **kwargs)
-    many = isinstance(want, tuple)
-    wanted = want if many else (want,)
-    for make in (
-        lambda t: facula.empty([0], dtype=t.dtype),
-        lambda t: spread(facula.zeros_like(t)),
-    ):
-        outs = tuple(make(t) for t in wanted)
-        got = op.function()(*args, **kwargs, out=outs if many else outs[0])
-        assert (got if many else (got,))[0] is outs[0]
-        for o, w in zip(outs, wanted, strict=True):
-            compare(op, to_numpy(o), to_numpy(w), "float64")
-
-
-def inplace_form(op: OpRecord, tensor: facula.Tensor):  # type: ignore[no-untyped-def]
-    """The bound in-place method, or the function where there is only that."""
-    name = op.base_name + "_"
-    if hasattr(tensor, name):
-        return getattr(tensor, name)
-    for path in op.python:
-        space = getattr(facula._C, "_" + path.rpartition(".")[0].replace(".", "_"), None)
-        if hasattr(space, name):
-            return lambda *args, **kwargs: getattr(space, name)(tensor, *args, **kwargs)
-    return None
+    _values.check_out(op, index)
 
 
 INPLACE = [p for p in SAMPLES if "inplace" in p.values[0].variants and not p.values[0].internal]
@@ -112,71 +45,17 @@ INPLACE = [p for p in SAMPLES if "inplace" in p.values[0].variants and not p.val
 
 @pytest.mark.parametrize(("op", "index"), INPLACE)
 def test_inplace(op: OpRecord, index: int) -> None:
-    """op_ changes self to the functional result, or says why it cannot."""
-    if op.property or op.kind == "random":
-        pytest.skip("random")
-    _, args, kwargs = arguments(op.sample(index), "float64")
-    if not args or not isinstance(args[0], facula.Tensor):
-        pytest.skip("self is no tensor here")
-    want = op.function()(*args, **kwargs)
-    mine = args[0].clone()
-    method = inplace_form(op, mine)
-    if method is None:
-        pytest.skip("its in-place form is not public")
-    if tuple(want.shape) != tuple(mine.shape) or want.dtype != mine.dtype:
-        try:
-            method(*args[1:], **kwargs)
-        except (RuntimeError, ValueError, TypeError):
-            return
-        assert mine.shape == want.shape
-        return
-    assert method(*args[1:], **kwargs) is mine
-    compare(op, to_numpy(mine), to_numpy(want), "float64")
+    _values.check_inplace(op, index)
 
 
 @pytest.mark.parametrize(("op", "index"), SAMPLES)
 def test_meta(op: OpRecord, index: int) -> None:
-    """On the meta device the result has the same shape and dtype, and no data."""
-    if op.kind in ("factory", "mutation") or any(
-        not r["type"].startswith("Tensor") for r in op.returns
-    ):
-        pytest.skip("needs values")
-    _, args, kwargs = arguments(op.sample(index), "float64")
-    if not tensors([*args, *kwargs.values()]):
-        pytest.skip("no tensor input")
-
-    def meta(v: object) -> object:
-        if isinstance(v, list | tuple):
-            return type(v)(meta(x) for x in v)
-        return v.to("meta") if isinstance(v, facula.Tensor) else v
-
-    want = op.function()(*args, **kwargs)
-    try:
-        got = op.function()(*[meta(a) for a in args], **{k: meta(v) for k, v in kwargs.items()})
-    except (RuntimeError, NotImplementedError) as error:
-        if error.kind == "values":
-            pytest.skip("the shape depends on the values")
-        raise
-    for g, w in zip(
-        *([x] if isinstance(x, facula.Tensor) else x for x in (got, want)), strict=True
-    ):
-        assert g.device.type == "meta"
-        assert (tuple(g.shape), g.dtype) == (tuple(w.shape), w.dtype)
+    _values.check_meta(op, index)
 
 
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in WITH_SAMPLES])
 def test_bad_arguments(op: OpRecord) -> None:
-    """Wrong kinds of arguments raise and name the operator; nothing crashes."""
-    function = op.function()
-    _, args, kwargs = arguments(op.sample(0), "float64")
-    first = next((i for i, a in enumerate(args) if isinstance(a, facula.Tensor)), None)
-    with pytest.raises(TypeError):
-        function(*args, **kwargs, no_such_argument=1)
-    if first is not None and op.properties == []:
-        wrong = list(args)
-        wrong[first] = "a string"
-        with pytest.raises((TypeError, AttributeError)):
-            function(*wrong, **kwargs)
+    _values.check_bad_arguments(op)
 
 
 def test_every_operator_has_a_proof() -> None:

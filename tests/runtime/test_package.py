@@ -94,7 +94,7 @@ def test_random_state():
 def test_operator_table():
     table = dict(fa._C._operators())
     assert len(table) > 50 and all(
-        schema.startswith(name.split(".")[0]) for name, schema in table.items()
+        schema.startswith(name.rpartition("::")[2].split(".")[0]) for name, schema in table.items()
     )
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+import facula
 from facula import _C
 
 _NAMES = (
@@ -73,10 +74,17 @@ class OpRecord:
         """What calls it, a function before a method or property; None without a public name."""
         for path in sorted(self.data["python"], key=lambda p: p.startswith("Tensor.")):
             space, _, name = path.rpartition(".")
-            if space in ("", "Tensor"):
-                return getattr(_C.Tensor if space else _C, name)
-            return getattr(getattr(_C, "_" + space.replace(".", "_").lstrip("_")), name)
+            return getattr(self.place(space), name)
         return attrgetter(self.properties[0]) if self.properties else None
+
+    @staticmethod
+    def place(space: str) -> Any:
+        """What the names of a Python path lie in: "", "Tensor", "nn.functional", "ops.mine"."""
+        if space in ("", "Tensor"):
+            return _C.Tensor if space else _C
+        if space.startswith("ops."):
+            return getattr(facula.ops, space.removeprefix("ops."))
+        return getattr(_C, "_" + space.replace(".", "_").lstrip("_"), None)
 
     def samples(self) -> list[Sample]:
         return [self.sample(i) for i in range(len(self.data["samples"]))]

@@ -64,52 +64,53 @@ struct FunctionSpec {
 // `axis` and `dim`, `keepdims` ... are accepted as torch accepts them. Throws an Error of kind Type
 // with function, argument and signature; returns false with a Python error set. A slot's value is
 // for the converters only: that of f(2, 3) for int[*] is no object but a place in `args`.
-bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-          PyObject** slots);
+FACULA_API bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                     PyObject** slots);
 
 // Overload resolution: binds and checks every given argument's type without converting; returns
 // false with no error set when the call does not fit. `exactly`: no tensor stands for a number.
-bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
-             PyObject** slots, bool exactly);
+FACULA_API bool matches(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                        PyObject* kwnames, PyObject** slots, bool exactly);
 // Throws what lists what was given and every signature.
-[[noreturn]] void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self,
-                                    PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+[[noreturn]] FACULA_API void raise_no_overload(std::span<const FunctionSpec* const> candidates, PyObject* self,
+                                               PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 // ---- converters; each throws facula::Error naming function and argument ----
 // A borrowed reference into the Python object, or into `hold` for numbers.
-const Tensor& to_tensor(const FunctionSpec& f, size_t i, PyObject* o, Tensor& hold);
-const Tensor& to_optional_tensor(const FunctionSpec& f, size_t i, PyObject* o, Tensor& hold);
-std::vector<Tensor> to_tensor_list(const FunctionSpec& f, size_t i, PyObject* o);  // None -> undefined
-int64_t to_int(const FunctionSpec& f, size_t i, PyObject* o);
-double to_float(const FunctionSpec& f, size_t i, PyObject* o);
-bool to_bool(const FunctionSpec& f, size_t i, PyObject* o);
-DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o);
-std::vector<bool> to_bool_list(const FunctionSpec& f, size_t i, PyObject* o);
-std::string_view to_str(const FunctionSpec& f, size_t i, PyObject* o);
-Scalar to_scalar(const FunctionSpec& f, size_t i, PyObject* o);
-ScalarType to_dtype(const FunctionSpec& f, size_t i, PyObject* o);  // facula.dtype, float, int, bool, complex
-Device to_device(const FunctionSpec& f, size_t i, PyObject* o);     // str, facula.device, int
-Generator to_generator(const FunctionSpec& f, size_t i, PyObject* o);
-MemoryFormat to_memory_format(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API const Tensor& to_tensor(const FunctionSpec& f, size_t i, PyObject* o, Tensor& hold);
+FACULA_API const Tensor& to_optional_tensor(const FunctionSpec& f, size_t i, PyObject* o, Tensor& hold);
+FACULA_API std::vector<Tensor> to_tensor_list(const FunctionSpec& f, size_t i, PyObject* o);  // None -> undefined
+FACULA_API int64_t to_int(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API double to_float(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API bool to_bool(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API std::vector<bool> to_bool_list(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API std::string_view to_str(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API Scalar to_scalar(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API ScalarType to_dtype(const FunctionSpec& f, size_t i,
+                               PyObject* o);                                // facula.dtype, float, int, bool, complex
+FACULA_API Device to_device(const FunctionSpec& f, size_t i, PyObject* o);  // str, facula.device, int
+FACULA_API Generator to_generator(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API MemoryFormat to_memory_format(const FunctionSpec& f, size_t i, PyObject* o);
 
 // ---- results: new references ----
-PyObject* wrap(Tensor t);                         // the one PyObject of this tensor
-PyObject* wrap(const std::vector<Tensor>& list);  // a tuple
-PyObject* wrap(bool v);
-PyObject* wrap(int64_t v);
-PyObject* wrap(double v);
-PyObject* wrap(const Scalar& v);
-PyObject* wrap(ScalarType t);
-PyObject* wrap(IntList sizes);  // facula.Size
+FACULA_API PyObject* wrap(Tensor t);                         // the one PyObject of this tensor
+FACULA_API PyObject* wrap(const std::vector<Tensor>& list);  // a tuple
+FACULA_API PyObject* wrap(bool v);
+FACULA_API PyObject* wrap(int64_t v);
+FACULA_API PyObject* wrap(double v);
+FACULA_API PyObject* wrap(const Scalar& v);
+FACULA_API PyObject* wrap(ScalarType t);
+FACULA_API PyObject* wrap(IntList sizes);  // facula.Size
 // A named tuple type, e.g. facula.return_types.max with fields values and indices.
-PyObject* wrap_named(PyTypeObject* type, std::span<Tensor> fields);
-PyTypeObject* make_return_type(const char* name, std::span<const char* const> fields);
+FACULA_API PyObject* wrap_named(PyTypeObject* type, std::span<Tensor> fields);
+FACULA_API PyTypeObject* make_return_type(const char* name, std::span<const char* const> fields);
 
-bool is_tensor(PyObject* o);
+FACULA_API bool is_tensor(PyObject* o);
 
 // Translates the exception in flight to a Python error, whose attributes are its facts. One from
 // within the operator `caller` is that operator's, also where one that it is made of raised it.
-void set_python_error(const char* caller = nullptr) noexcept;
+FACULA_API void set_python_error(const char* caller = nullptr) noexcept;
 #define FACULA_PY_TRY try {
 #define FACULA_PY_END(failure)            \
   }                                       \
@@ -126,7 +127,7 @@ void set_python_error(const char* caller = nullptr) noexcept;
   }
 
 // PyEval_RestoreThread for a thread that may have outlived the interpreter: then it waits for the process to end.
-void restore_thread(PyThreadState* state) noexcept;
+FACULA_API void restore_thread(PyThreadState* state) noexcept;
 
 // Releases the GIL for work on tensors large enough to be worth it.
 class ReleaseGil {
@@ -148,11 +149,11 @@ class ReleaseGil {
   ReleaseGil& operator=(const ReleaseGil&) = delete;
 
  private:
-  static inline std::atomic<int> threads_{0};
+  FACULA_API static std::atomic<int> threads_;
   PyThreadState* state_ = nullptr;
 };
 inline constexpr int64_t kReleaseGilNumel = 4096;
-extern int64_t release_gil_numel;  // this, unless a test wants it of small tensors too
+extern FACULA_API int64_t release_gil_numel;  // this, unless a test wants it of small tensors too
 
 // ---- what generated code hands to the module ----
 enum BinarySlot : uint8_t {

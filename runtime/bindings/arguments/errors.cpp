@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/bindings/arguments/generated.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/warning.h"
 

@@ -8,7 +8,8 @@
 namespace facula::python {
 
 // Of the innermost `with device:`, else that of set_default_device(); empty for the CPU.
-extern constinit thread_local std::optional<Device> tls_default_device __attribute__((tls_model("initial-exec")));
+extern FACULA_API constinit thread_local std::optional<Device> tls_default_device
+    __attribute__((tls_model("initial-exec")));
 
 // For a call with `out` the place is known already.
 inline std::optional<Device> default_device(bool has_out = false) {

@@ -20,7 +20,7 @@ struct TensorObject {
   bool tracked;     // by track(), or from the start as an object of a subclass
   uint32_t vertex;  // in the search for cycles that goes on, 0 if none; see cycles.h
 };
-extern PyTypeObject* tensor_type;
+extern FACULA_API PyTypeObject* tensor_type;
 inline TensorObject* as_tensor_object(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 inline const Tensor& tensor_of(PyObject* o) { return as_tensor_object(o)->tensor; }
 // What `fn` makes of a tensor, which no other thread changes meanwhile.
@@ -41,10 +41,10 @@ PyObject* wrap_as(PyTypeObject* type, Tensor t);
 // ---- subclasses ----
 // Whether there was an object of a subclass whose operations give objects of the class: results are looked after
 // from then on.
-extern bool subclasses_in_use;
+extern FACULA_API bool subclasses_in_use;
 void note_subclass(PyTypeObject* type);
 // `result` (stolen, may be null) as the classes of what was given have it.
-PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result);
+FACULA_API PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result);
 PyObject* in_class_of_object(PyObject* self, PyObject* result);
 inline PyObject* in_class_of(const FunctionSpec& spec, PyObject* const* slots, PyObject* result) {
   return subclasses_in_use ? in_class_of_slots(spec, slots, result) : result;
@@ -60,25 +60,27 @@ struct NodeObject {
 };
 
 // ---- small types ----
-extern PyTypeObject* dtype_type;
-extern PyTypeObject* device_type;
+extern FACULA_API PyTypeObject* dtype_type;
+extern FACULA_API PyTypeObject* device_type;
 extern PyTypeObject* size_type;
-extern PyTypeObject* generator_type;
-extern PyTypeObject* memory_format_type;
+extern FACULA_API PyTypeObject* generator_type;
+extern FACULA_API PyTypeObject* memory_format_type;
 extern PyTypeObject* layout_type;
 extern PyTypeObject* node_type;
-ScalarType dtype_value(PyObject* o);   // of a facula.dtype
-PyObject* dtype_object(ScalarType t);  // borrowed
-PyObject* wrap(Device d);
-Device device_value(PyObject* o);
-MemoryFormat memory_format_value(PyObject* o);
-PyObject* wrap(const Generator& g);
-const Generator& generator_value(PyObject* o);
+FACULA_API ScalarType dtype_value(PyObject* o);  // of a facula.dtype
+PyObject* dtype_object(ScalarType t);            // borrowed
+FACULA_API PyObject* wrap(Device d);
+FACULA_API Device device_value(PyObject* o);
+FACULA_API MemoryFormat memory_format_value(PyObject* o);
+FACULA_API PyObject* wrap(const Generator& g);
+FACULA_API const Generator& generator_value(PyObject* o);
 PyObject* wrap(const intrusive_ptr<Node>& node);  // None for null
 PyObject* strided_layout();                       // borrowed
 PyObject* wrap_storage(const Storage& s);
 // A copy of the memory, one for each in a memo of copy.deepcopy().
 Storage deep_copy(const Storage& s, PyObject* memo);
+
+const char* abi_stamp();  // of extensions that fit
 
 // Each adds its types or functions to the module; false with the Python error set.
 bool init_tensor_type(PyObject* module);
@@ -190,8 +192,8 @@ PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, PyObject* bases = nu
 // ---- numbers ----
 enum class NumberKind : uint8_t { None, Bool, Int, Float, Complex };
 // Python numbers and whatever acts like one (NumPy scalars, say); not tensors, not sequences.
-NumberKind number_kind(PyObject* o);
-Scalar number_value(PyObject* o, NumberKind kind);  // throws PythonError
+FACULA_API NumberKind number_kind(PyObject* o);
+FACULA_API Scalar number_value(PyObject* o, NumberKind kind);  // throws PythonError
 // The one element of `t`, which may be on any device; `who` names the caller in errors.
 Scalar item_of(const Tensor& t, const char* who);
 PyObject* element_object(const void* p, ScalarType t);
