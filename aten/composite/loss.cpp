@@ -1,5 +1,6 @@
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/dispatch/formula.h"
 
 namespace facula::composite {
 namespace {
@@ -35,41 +36,49 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const Tensor& we
       is_integral(target.dtype())) {
     return std::get<0>(ops::softmax_nll_forward(input, target, weight, ignore_index, word));
   }
-  const Tensor logp = ops::log_softmax(input, dim);
+  const auto number = [](double v) { return wrapped_number(v); };
+  const auto reduced = [&](const Tensor& rows, const Tensor& total) {
+    if (word == "none") return ops::to_dtype(rows, input.dtype());
+    const Tensor wide = ops::to_dtype(rows, widest_float(input.device()));
+    Tensor result = word == "sum" ? ops::sum(wide) : ops::mean(wide);
+    if (word == "mean" && total.defined()) {
+      result = ops::mul(result, ops::div(number(static_cast<double>(rows.numel())), total));
+    }
+    return ops::to_dtype(result, input.dtype());
+  };
+  Tensor logp = ops::log_softmax(ops::to_dtype(input, compute_type(input.dtype())), dim);
   // The weights along the classes, to multiply log-probabilities with. Where a weight or a probability is zero the
   // class does not count, though its log-probability be -inf.
   const auto weighted = [&](const Tensor& t) {
     if (!weight.defined()) return t;
     DimVector shape(static_cast<size_t>(input.dim()), 1);
     shape[static_cast<size_t>(dim)] = classes;
-    return ops::mul0(ops::reshape(weight, shape), t);
+    return ops::mul0(ops::reshape(ops::to_dtype(weight, t.dtype()), shape), t);
   };
-  const auto number = [](double v) { return wrapped_number(v); };
-  if (input.sizes() == target.sizes()) {  // probabilities
+  const bool probabilities = input.sizes() == target.sizes();
+  // Weighted log-probabilities may leave the range though their mean does not.
+  if (weight.defined() && (probabilities || label_smoothing > 0))
+    logp = ops::to_dtype(logp, widest_float(input.device()));
+  if (probabilities) {
     FACULA_CHECK(target.is_floating_point(), Dtype, Operator{"cross_entropy"},
                  "target of input's shape holds probabilities ", "and must have a floating-point dtype, it is ",
                  dtype_name(target.dtype()));
     FACULA_CHECK(ignore_index < 0, Runtime, Operator{"cross_entropy"},
                  "ignore_index does not go with target probabilities");
-    Tensor t = target;
+    Tensor t = ops::to_dtype(target, logp.dtype());
     if (label_smoothing > 0) {
       t = ops::add(ops::mul(t, number(1 - label_smoothing)), number(label_smoothing / static_cast<double>(classes)));
     }
-    const Tensor loss = ops::neg(ops::sum(weighted(ops::mul0(t, logp)), IntList{dim}, false));
-    if (word == "none") return loss;
-    const Tensor sum = ops::sum(loss);
-    if (word == "sum") return sum;
-    return ops::div(sum, number(static_cast<double>(loss.numel())));
+    return reduced(ops::neg(ops::sum(weighted(ops::mul0(t, logp)), IntList{dim}, false)), Tensor());
   }
-  const auto [loss, total] = ops::nll_loss_forward(logp, target, weight, ignore_index, word);
-  if (label_smoothing == 0) return loss;
-  const Tensor all = ops::neg(ops::sum(weighted(logp), IntList{dim}, false));
+  const auto [loss, total] =
+      ops::nll_loss_forward(logp, target, weight, ignore_index, label_smoothing == 0 ? word : "none");
+  if (label_smoothing == 0) return ops::to_dtype(loss, input.dtype());
+  const Tensor all = ops::neg(ops::mean(weighted(logp), IntList{dim}, false));
   const Tensor counted = ops::ne(target, number(static_cast<double>(ignore_index)));
-  Tensor smooth = ops::where(counted, all, ops::full(IntList{}, 0.0, all.dtype(), all.device()));
-  if (word != "none") smooth = ops::sum(smooth);
-  if (word == "mean") smooth = ops::to_dtype(ops::div(smooth, total), smooth.dtype());
-  return ops::add(ops::mul(loss, number(1 - label_smoothing)),
-                  ops::mul(smooth, number(label_smoothing / static_cast<double>(classes))));
+  const Tensor smooth = ops::where(counted, all, ops::full(IntList{}, 0.0, all.dtype(), all.device()));
+  return reduced(ops::add(ops::mul(loss, number(1 - label_smoothing)), ops::mul(smooth, number(label_smoothing))),
+                 total);
 }
 
 }  // namespace facula::composite

@@ -142,7 +142,7 @@ FEW_DIGITS = frozenset("digamma lgamma erf erfc erfinv ndtr gelu i0 i0e i1 i1e".
 PRODUCTS = frozenset(("gelu", "mish", "silu"))
 # Where a sum of terms of other signs passes zero, errors are counted in places of the terms.
 TERMS: dict[str, Callable[..., Any]] = {
-    "digamma": lambda x: x * mp.psi(1, x) if x < 0 else 0,
+    "digamma": lambda x: x * mp.psi(1, x) if x < -20 else 0,
     "logaddexp": lambda x, y: max(abs(x), abs(y)),
     "logaddexp2": lambda x, y: max(abs(x), abs(y), 1),
 }
@@ -157,5 +157,6 @@ PLAIN = frozenset(
     one_minus_square one_plus_square sec sech sigmoid_slope sinc_slope sqrt_one_minus_square
     sqrt_one_plus_square sqrt_square_minus_one hypot_slope polygamma bce_logits_elements
     bce_logits_weighted_elements binary_cross_entropy_elements kl_div_elements kl_div_log_elements
+    gaussian_nll_elements
     """.split()
 )

@@ -389,6 +389,57 @@ def test_derivatives_by_each_argument(name: str, first: bool) -> None:
         check_slopes(name, np.array(at), mine, ((), (number,)) if first else ((number,), ()))
 
 
+def test_digamma_beside_its_zeros() -> None:
+    """Relative to the value, however small it is, between all poles down to -20."""
+    for n in range(20):
+        with mp.workdps(40):
+            zero = float(mp.findroot(lambda v: mp.psi(0, v), (-n - 0.9, -n - 0.1), solver="ridder"))
+        near = [*range(-3, 4), -1000, 1000, 10**7, -(10**10), 10**13]
+        x = [zero + k * np.spacing(zero) for k in near]
+        x += [zero + d for d in (-0.26, -0.24, -0.1, 0.03, 0.2, 0.24, 0.26)]
+        for kind in ("float64", "float32"):
+            given = np.array(x, kind)
+            got = fa.digamma(fa.tensor(given)).numpy()
+            for v, g in zip(given.tolist(), got, strict=True):
+                with mp.workdps(60):
+                    off = error(g, mp.psi(0, mp.mpf(v)), kind)
+                assert off <= 8, f"digamma({v!r}) in {kind} is {g!r}: {off:.3g} ulp"
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+def test_complex_quotients(dtype: str) -> None:
+    """Whatever the sides' sizes, while the quotient is in the range."""
+    info = np.finfo(UNITS[dtype])
+    sizes = [info.smallest_subnormal * 5, info.tiny, info.tiny / info.eps, 1e-9, 1.0]
+    sizes += [1.0 / s for s in sizes[:4] if np.isfinite(1.0 / s)] + [info.max / 2, info.max]
+    line = np.array([a * s for s in sizes for a in (1, -0.7, 0) if a or s == 1], UNITS[dtype])
+    re, im = np.meshgrid(line, line)
+    plane = (re + 1j * im).ravel().astype(dtype)
+    plane = plane[plane != 0]
+    pairs = np.array(np.meshgrid(plane[:: len(plane) // 40], plane)).reshape(2, -1)
+    b, a = (fa.tensor(v, requires_grad=True) for v in pairs)
+    got, inverse = a / b, b.reciprocal()
+    slopes = fa.autograd.grad(got, (a, b), fa.ones_like(got))
+    found = [v.detach().numpy() for v in (got, inverse, *slopes)]
+    for over, under, *values in zip(pairs[1], pairs[0], *found, strict=True):
+        x, y = mp.mpc(complex(over)), mp.mpc(complex(under))
+        for value, want in zip(values, (x / y, 1 / y, mp.conj(1 / y)), strict=False):
+            size = max(abs(want.real), abs(want.imag))
+            if float(info.tiny) < size < float(info.max) / 4:
+                off = error(value, want, dtype)
+                assert off <= 6, f"{over!r} and {under!r} give {value!r}: {off:.3g} ulp"
+        want, scale = -mp.conj(x / y / y), abs(x / y)
+        size = max(abs(want.real), abs(want.imag))
+        if (
+            float(info.tiny) < size < float(info.max) / 4
+            and float(info.tiny) < scale < info.max / 4
+        ):
+            off = error(values[3], want, dtype)
+            assert off <= 12, (
+                f"the slope of {over!r} over {under!r} is {values[3]!r}: {off:.3g} ulp"
+            )
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_polygamma(order: int) -> None:
     """Beside poles too; between those, where the terms cancel, a change of x counts."""

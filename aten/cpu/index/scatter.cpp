@@ -1,4 +1,5 @@
 // gather and the scatter family: an index for every element, along one dim.
+#include <cmath>
 #include <limits>
 
 #include "aten/cpu/common/bits.h"
@@ -135,6 +136,61 @@ void combine_into(const Tensor& out, const Tensor& origin, int64_t dim, const Te
   if (wide) copy_strided(out, target);
 }
 
+// ---- means: sums over counts ----
+
+// fn(value, its count, its sum of scaled numbers) for the elements of three tensors of one shape.
+template <typename F>
+void for_means(const Tensor& values, const Tensor& counts, const Tensor& sums, const F& fn) {
+  const Tensor* operands[] = {&values, &counts, &sums};
+  visit_dtype(values.dtype(), [&]<typename T>(std::type_identity<T>) {
+    if constexpr (!is_reduced_float_v<T> && !is_complex_v<T>) {
+      for_each_row(make_plan(values.sizes(), operands), [&](char** p, const int64_t* s, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          fn(*reinterpret_cast<T*>(p[0] + i * s[0]),
+             std::max<int64_t>(1, *reinterpret_cast<const int64_t*>(p[1] + i * s[1])), p[2] + i * s[2]);
+        }
+      });
+    }
+  });
+}
+void divide(const Tensor& sums, const Tensor& counts) {
+  for_means(sums, counts, counts, []<typename T>(T& v, int64_t c, const char*) {
+    if constexpr (std::is_same_v<T, bool>) {
+      (void)c;
+    } else if constexpr (std::is_integral_v<T>) {
+      const int64_t x = static_cast<int64_t>(v);  // floor, as torch
+      v = static_cast<T>(x / c - (x % c != 0 && x < 0 ? 1 : 0));
+    } else {
+      v = v / static_cast<T>(c);
+    }
+  });
+}
+
+// Where a sum left the range its mean may lie in it: it is taken from the sum of numbers times a power of two.
+constexpr double kMeanUnit = 0x1p-100;
+Tensor scaled(const Tensor& t) {
+  const Tensor result = make_empty(t.sizes(), ScalarType::Float64);
+  copy_strided(result, t);
+  double* const x = result.data<double>();
+  for (int64_t i = 0, n = result.numel(); i < n; ++i) x[i] *= kMeanUnit;
+  return result;
+}
+bool all_finite(const Tensor& t, const Tensor& counts) {
+  bool all = true;
+  for_means(t, counts, counts, [&]<typename T>(const T& v, int64_t, const char*) {
+    if constexpr (std::is_floating_point_v<T>) all = all && std::isfinite(v);
+  });
+  return all;
+}
+void mend_means(const Tensor& means, const Tensor& counts, const Tensor& sums) {
+  for_means(means, counts, sums, []<typename T>(T& v, int64_t c, const char* sum) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::isfinite(v)) return;
+      v = static_cast<T>(*reinterpret_cast<const double*>(sum) / static_cast<double>(c) / kMeanUnit);
+    }
+  });
+}
+
 // Part of a line of gather, its index dense; each piece is checked just before it is used.
 template <typename T>
 bool gather_line(const ScatterIterator& w, const char* table, char* side, const int64_t* index, int64_t n) {
@@ -234,34 +290,27 @@ void scatter_reduce(const Tensor& self, int64_t dim, const Tensor& index, const 
     write_value(out, from.origin, dim, plain, neutral(how, out.dtype()), "scatter_reduce");
     from.origin = out;
   }
-  combine_into(out, from.origin, dim, plain, side, how, "scatter_reduce");
-  if (!mean) return;
+  if (!mean) return combine_into(out, from.origin, dim, plain, side, how, "scatter_reduce");
+  const bool wide = is_reduced_float(out.dtype());
+  const Tensor target = wide ? as_dtype(out, ScalarType::Float32) : out;
+  const Tensor origin = wide ? target : from.origin;
+  Tensor before;
+  if (is_floating(out.dtype())) {
+    before = make_empty(out.sizes(), target.dtype());
+    copy_strided(before, origin);
+  }
+  combine_into(target, origin, dim, plain, side, how, "scatter_reduce");
   const Tensor count = make_empty(out.sizes(), ScalarType::Int64);
   cpu::fill(count, include_self ? 1 : 0, count);
   const Tensor one = make_empty({}, ScalarType::Int64);
   *one.data<int64_t>() = 1;
   combine_into(count, count, dim, plain, one, Combine::Sum, "scatter_reduce");
-  const bool wide = is_reduced_float(out.dtype());
-  const Tensor target = wide ? as_dtype(out, ScalarType::Float32) : out;
-  const Tensor* operands[] = {&target, &count};
-  visit_dtype(target.dtype(), [&]<typename T>(std::type_identity<T>) {
-    if constexpr (!is_reduced_float_v<T>) {
-      for_each_row(make_plan(out.sizes(), operands), [](char** p, const int64_t* s, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) {
-          T& v = *reinterpret_cast<T*>(p[0] + i * s[0]);
-          const int64_t c = std::max<int64_t>(1, *reinterpret_cast<int64_t*>(p[1] + i * s[1]));
-          if constexpr (std::is_same_v<T, bool>) {
-            (void)c;
-          } else if constexpr (std::is_integral_v<T>) {
-            const int64_t x = static_cast<int64_t>(v);  // floor, as torch
-            v = static_cast<T>(x / c - (x % c != 0 && x < 0 ? 1 : 0));
-          } else {
-            v = v / static_cast<T>(c);
-          }
-        }
-      });
-    }
-  });
+  divide(target, count);
+  if (before.defined() && !all_finite(target, count)) {
+    const Tensor sums = scaled(before);
+    combine_into(sums, sums, dim, plain, scaled(side), Combine::Sum, "scatter_reduce");
+    mend_means(target, count, sums);
+  }
   if (wide) copy_strided(out, target);
 }
 

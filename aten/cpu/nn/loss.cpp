@@ -1,4 +1,7 @@
 // Negative log likelihood of class indices, alone and with the softmax before it.
+#include <cmath>
+#include <utility>
+
 #include "aten/cpu/common/bits.h"
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/nn/loops.h"
@@ -33,6 +36,32 @@ Tensor checked(const Tensor& target, const Classes& c, int64_t ignore_index, con
   return t;
 }
 
+// Sums of losses and of their weights, in double: fn(k, by) gives loss k times `by`, a power of two, and its weight.
+// What leaves the range of double is summed up again, scaled.
+struct Sums {
+  double loss, total;
+};
+template <typename F>
+Sums sums_of(int64_t n, bool mean, const F& fn) {
+  const auto over = [&](double by) {
+    Sums s{0, 0};
+    for (int64_t k = 0; k < n; ++k) {
+      const auto [loss, weight] = fn(k, by);
+      s.loss += loss;
+      s.total += weight * by;
+    }
+    return s;
+  };
+  Sums s = over(1);
+  double loss = mean ? s.loss / s.total : s.loss;
+  if (!std::isfinite(s.loss) || !std::isfinite(s.total)) {
+    constexpr double kBy = 0x1p-80;
+    const Sums again = over(kBy);
+    loss = mean ? again.loss / again.total : again.loss / kBy;
+  }
+  return {loss, s.total};
+}
+
 }  // namespace
 
 void nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t ignore_index,
@@ -44,24 +73,22 @@ void nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& we
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       const int64_t* targets = t.data<int64_t>();
-      double sum = 0, total = 0;
       const bool each = reduction == "none";
-      for (int64_t n = 0; n < c.outer; ++n) {
-        for (int64_t i = 0; i < c.inner; ++i) {
-          const int64_t at = n * c.inner + i, k = targets[at];
-          T loss = 0;
-          if (k != ignore_index) {
-            const T scale = w.defined() ? w.data<T>()[k] : T(1);
-            // A class of no weight does not count, whatever its score.
-            loss = scale == 0 ? T(0) : -x.data<T>()[(n * c.classes + k) * c.inner + i] * scale;
-            sum += static_cast<double>(loss);
-            total += static_cast<double>(scale);
-          }
-          if (each) y.data<T>()[at] = loss;
+      const Sums sums = sums_of(c.outer * c.inner, reduction == "mean", [&](int64_t at, double by) {
+        const int64_t k = targets[at];
+        if (k == ignore_index) {
+          if (each) y.data<T>()[at] = 0;
+          return std::pair(0.0, 0.0);
         }
-      }
-      if (!each) *y.data<T>() = static_cast<T>(reduction == "mean" ? sum / total : sum);
-      *out_total.data<T>() = static_cast<T>(total);
+        const double scale = w.defined() ? w.data<T>()[k] : T(1);
+        // A class of no weight does not count, whatever its score.
+        const double score = x.data<T>()[(at / c.inner * c.classes + k) * c.inner + at % c.inner];
+        const double loss = scale == 0 ? 0.0 : -(score * by) * scale;
+        if (each) y.data<T>()[at] = static_cast<T>(loss / by);
+        return std::pair(loss, scale);
+      });
+      if (!each) *y.data<T>() = static_cast<T>(sums.loss);
+      *out_total.data<double>() = sums.total;
     });
   });
 }
@@ -72,12 +99,12 @@ void nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, c
   const Classes c = classes_of(size);
   const Tensor t = checked(target, c, ignore_index), g = dense_compute(grad);
   const Tensor w = weight.defined() ? dense_as(weight, g.dtype()) : weight;
-  const Tensor total = dense_as(total_weight, g.dtype());
+  const double total = *dense_as(total_weight, ScalarType::Float64).data<double>();
   into_dense(out, g.dtype(), [&](const Tensor& gi) {
     visit_compute(g.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       const bool each = reduction == "none";
-      const T factor = reduction == "mean" ? *g.data<T>() / *total.data<T>() : each ? T(0) : *g.data<T>();
+      const double factor = each ? 0.0 : *g.data<T>() / (reduction == "mean" ? total : 1.0);
       T* to = gi.data<T>();
       const int64_t slice = c.classes * c.inner;
       parallel_for(0, c.outer, grain_for(slice), [&](int64_t begin, int64_t end) {
@@ -86,8 +113,8 @@ void nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, c
           for (int64_t i = 0; i < c.inner; ++i) {
             const int64_t at = n * c.inner + i, k = t.data<int64_t>()[at];
             if (k == ignore_index) continue;
-            const T scale = w.defined() ? w.data<T>()[k] : T(1);
-            to[(n * c.classes + k) * c.inner + i] = -scale * (each ? g.data<T>()[at] : factor);
+            const double scale = w.defined() ? w.data<T>()[k] : T(1);
+            to[(n * c.classes + k) * c.inner + i] = static_cast<T>(-scale * (each ? g.data<T>()[at] : factor));
           }
         }
       });
@@ -112,21 +139,21 @@ void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor&
           softmax_loops<T>().log_sum_exp(c.classes, scores + n * c.classes, tops + 2 * n);
         }
       });
-      double sum = 0, total = 0;
       const bool each = reduction == "none";
-      for (int64_t n = 0; n < c.outer; ++n) {
+      const Sums sums = sums_of(c.outer, reduction == "mean", [&](int64_t n, double by) {
         const int64_t k = targets[n];
-        T loss = 0;
-        if (k != ignore_index) {
-          const T scale = w.defined() ? w.data<T>()[k] : T(1);
-          loss = scale == 0 ? T(0) : ((tops[2 * n] - scores[n * c.classes + k]) + tops[2 * n + 1]) * scale;
-          sum += static_cast<double>(loss);
-          total += static_cast<double>(scale);
+        if (k == ignore_index) {
+          if (each) y.data<T>()[n] = 0;
+          return std::pair(0.0, 0.0);
         }
-        if (each) y.data<T>()[n] = loss;
-      }
-      if (!each) *y.data<T>() = static_cast<T>(reduction == "mean" ? sum / total : sum);
-      *out_total.data<T>() = static_cast<T>(total);
+        const double scale = w.defined() ? w.data<T>()[k] : T(1);
+        const double score = (tops[2 * n] - scores[n * c.classes + k]) + tops[2 * n + 1];
+        const double loss = scale == 0 ? 0.0 : (score * by) * scale;
+        if (each) y.data<T>()[n] = static_cast<T>(loss / by);
+        return std::pair(loss, scale);
+      });
+      if (!each) *y.data<T>() = static_cast<T>(sums.loss);
+      *out_total.data<double>() = sums.total;
     });
   });
 }
@@ -137,12 +164,13 @@ void softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& 
   const Classes c{self.size(0), self.size(1)};
   const Tensor t = checked(target, c, ignore_index, "cross_entropy"), x = dense_compute(self);
   const Tensor g = dense_as(grad, x.dtype()), of_rows = dense_as(tops, x.dtype());
-  const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight, total = dense_as(total_weight, x.dtype());
+  const Tensor w = weight.defined() ? dense_as(weight, x.dtype()) : weight;
+  const double total = *dense_as(total_weight, ScalarType::Float64).data<double>();
   into_dense(out, x.dtype(), [&](const Tensor& gi) {
     visit_compute(x.dtype(), [&](auto type) {
       using T = typename decltype(type)::type;
       const bool each = reduction == "none";
-      const T factor = reduction == "mean" ? *g.data<T>() / *total.data<T>() : each ? T(0) : *g.data<T>();
+      const double factor = each ? 0.0 : *g.data<T>() / (reduction == "mean" ? total : 1.0);
       parallel_for(0, c.outer, grain_for(c.classes), [&](int64_t begin, int64_t end) {
         for (int64_t n = begin; n < end; ++n) {
           const int64_t k = t.data<int64_t>()[n];
@@ -151,7 +179,7 @@ void softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& 
             std::fill_n(row, c.classes, T(0));
             continue;
           }
-          const T scale = (w.defined() ? w.data<T>()[k] : T(1)) * (each ? g.data<T>()[n] : factor);
+          const T scale = static_cast<T>((w.defined() ? w.data<T>()[k] : T(1)) * (each ? g.data<T>()[n] : factor));
           softmax_loops<T>().scaled_exp(c.classes, x.data<T>() + n * c.classes, of_rows.data<T>() + 2 * n, scale, row);
           row[k] -= scale;
         }

@@ -107,6 +107,20 @@ void sum_again(const Elements& elements, bool mean, double* out) {
   }
 }
 
+double mean_square_again(const Elements& elements) {
+  const double top = largest(elements, false);
+  if (!std::isfinite(top)) return top;
+  const int e = exponent_of(top);
+  Sum sum;
+  elements.each([&](const double* x, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      const double v = std::ldexp(x[i], -e);
+      sum.add(v * v);
+    }
+  });
+  return std::ldexp(std::ldexp(sum.value() / static_cast<double>(elements.count()), e), e);
+}
+
 // A product as mantissa and exponent.
 void product_again(const Elements& elements, double* out) {
   double re = 1, im = 0;
@@ -235,7 +249,7 @@ RangeEnds::RangeEnds(const ReduceSpec& spec, ScalarType acc, int64_t count)
   high_ = to_real(acc) == ScalarType::Float32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
   // Squares and powers below the normal numbers lose their digits; a sum of this size and more does not feel it.
   const double n = static_cast<double>(count), lost = single ? 0x1p-124 : 0x1p-1020;
-  if (spec.ends == Ends::Variance) low_ = lost;
+  if (spec.ends == Ends::Variance || spec.ends == Ends::MeanSquare) low_ = lost;
   if (spec.ends == Ends::Deviation) low_ = std::sqrt(lost);
   if (spec.ends == Ends::Prod) low_ = lost;
   if (spec.ends == Ends::Norm) {
@@ -282,6 +296,9 @@ void RangeEnds::repair(const Tensor& self, const ReduceLayout& layout, int64_t o
         case Ends::Sum:
         case Ends::Mean:
           sum_again(elements, spec_.ends == Ends::Mean, found);
+          break;
+        case Ends::MeanSquare:
+          found[0] = mean_square_again(elements);
           break;
         case Ends::Prod:
           product_again(elements, found);

@@ -30,7 +30,7 @@ using Finish = void (*)(void* acc, int64_t w, int64_t stride, int64_t n, const R
 
 // Results that may lie in the range of their type though numbers on the way to them do not; see reduce_ends.h.
 // Norm: (sum of |x|^p)^(1/p) scale. Prod: p factors at most that are safe.
-enum class Ends : uint8_t { None, Sum, Mean, Prod, Norm, Variance, Deviation };
+enum class Ends : uint8_t { None, Sum, Mean, MeanSquare, Prod, Norm, Variance, Deviation };
 
 struct ReduceSpec {
   ReduceOp op;

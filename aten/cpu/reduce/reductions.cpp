@@ -189,6 +189,14 @@ void mean(const Tensor& self, OptionalDims dim, bool, std::optional<ScalarType>,
          reduced_dims(dim, self.dim()), out);
 }
 
+void mean_square(const Tensor& self, OptionalDims dim, bool, const Tensor& out) {
+  if (out.numel() == 0) return;
+  if (self.numel() == 0) return fill_nan(out);
+  const ScalarType compute = sum_type(out.dtype());
+  reduce({ReduceOp::SumSquares, compute, Preload::None, finish_mean(compute), {}, Ends::MeanSquare}, self,
+         reduced_dims(dim, self.dim()), out);
+}
+
 void prod(const Tensor& self, std::optional<int64_t> dim, bool, std::optional<ScalarType>, const Tensor& out) {
   if (out.numel() == 0) return;
   if (self.numel() == 0) return fill(out, 1);

@@ -127,7 +127,10 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
     low -= 1;
     high += 1;
   }
-  const double scale = static_cast<double>(bins) / (high - low);
+  // Where the width of the range, or of a bin, is beyond the numbers: everything times a power of two.
+  const double width = high - low;
+  const double unit = std::isinf(width) ? 0x1p-100 : width < 0x1p-900 ? 0x1p100 : 1;
+  const double from = low * unit, scale = static_cast<double>(bins) / (high * unit - from);
   const char* data = static_cast<const char*>(x.raw());
   const int64_t item = static_cast<int64_t>(x.itemsize());
   // fn(bin) for the elements [begin, end) that have one.
@@ -141,7 +144,7 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
       for (int64_t j = 0; j < m; ++j) {
         // Outside and NaN: -1.
         const bool inside = (v[j] >= low) & (v[j] <= high);
-        const double place = inside ? (v[j] - low) * scale : -1.0;
+        const double place = inside ? (v[j] * unit - from) * scale : -1.0;
         bin[j] = static_cast<int32_t>(place);
       }
       for (int64_t j = 0; j < m; ++j) {

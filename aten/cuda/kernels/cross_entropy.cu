@@ -10,9 +10,9 @@ struct LossParams {
   const W* weight;  // or null
   char* out;        // losses of rows, the loss, or the gradient
   T* tops;     // of rows: the largest element, and the logarithm of the sum of exp(element - largest)
-  T* losses;   // of rows, and their weights
-  T* weights;
-  T* total;
+  double* losses;  // of rows, and their weights
+  double* weights;
+  double* total;
   const char* grad;
   int64_t rows, length, ignored, reduction;  // 0 none, 1 mean, 2 sum
   int64_t grad_step;
@@ -96,16 +96,16 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
       const T log_sum = whole == math::infinity<T> || (math::isinf(whole) && sum == 0) ? T(0) : math::log(sum);
       p.tops[2 * row] = most;
       p.tops[2 * row + 1] = log_sum;
-      T loss = T(0);
-      if (weight != T(0)) loss = ((most - load<T>(reinterpret_cast<const I*>(in)[target])) + log_sum) * weight;
+      double loss = 0;
+      if (weight != T(0)) loss = double((most - load<T>(reinterpret_cast<const I*>(in)[target])) + log_sum) * weight;
       p.losses[row] = loss;
       p.weights[row] = weight;
       if (p.reduction == 0) reinterpret_cast<O*>(p.out)[row] = element<O>(loss);
     }
 #else
-    T grad = real ? load<T>(*reinterpret_cast<const O*>(p.grad + row * p.grad_step)) : T(0);
-    if (p.reduction == 1) grad = grad / *p.total;
-    const T scale = grad * weight, most = real ? p.tops[2 * row] : T(0);
+    const T grad = real ? load<T>(*reinterpret_cast<const O*>(p.grad + row * p.grad_step)) : T(0);
+    const T scale = p.reduction == 1 ? static_cast<T>(grad / *p.total * weight) : grad * weight;
+    const T most = real ? p.tops[2 * row] : T(0);
     const T log_sum = real ? p.tops[2 * row + 1] * kUnit : T(0);
     char* const out = p.out + (real ? row * p.length * kStep : 0);
     each_vector(length, [&](int, int64_t place) {
@@ -124,8 +124,8 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
 #else
 // One block, in a fixed order.
 extern "C" __global__ void __launch_bounds__(1024) facula_loss_sum(const __grid_constant__ LossParams p) {
-  __shared__ T losses[1024], weights[1024];
-  T loss = T(0), weight = T(0);
+  __shared__ double losses[1024], weights[1024];
+  double loss = 0, weight = 0;
   for (int64_t i = threadIdx.x; i < p.rows; i += 1024) {
     loss += p.losses[i];
     weight += p.weights[i];

@@ -1,5 +1,6 @@
 // Reductions that operators have kernels for: FACULA_REDUCTION_KIND
-//   0 mean, 1 variance and mean, 2 norms, 3 sums without NaN, 4 numbers of elements that are not zero.
+//   0 mean, 1 variance and mean, 2 norms and (FACULA_NORM 6) the mean square, 3 sums without NaN, 4 numbers of elements
+//   that are not zero.
 namespace facula {
 
 // The real part of a conj(b), and |x| in double.
@@ -83,7 +84,7 @@ struct Reduction {
 // numbers[0]: what the norm is multiplied by. Sums of squares in double take any float; those of doubles are taken in
 // three ranges, two of them scaled (Blue 1978).
 struct Reduction {
-#if FACULA_NORM == 2
+#if FACULA_NORM == 2 || FACULA_NORM == 6
   static constexpr double kFar = 0x1p500, kScale = 0x1p-700;
   struct Acc {
     double value, big, small;
@@ -103,12 +104,22 @@ struct Reduction {
   }
   static FD Acc combine(Acc a, Acc b) { return {a.value + b.value, a.big + b.big, a.small + b.small}; }
   static FD void finish(Acc acc, const ReduceParams& p, char* const (&out)[FACULA_OUTS]) {
-    double v = ::sqrt(acc.value) * p.numbers[0];
+    // the sum of squares as v / unit / unit
+    double v = acc.value, unit = 1;
     if (acc.big > 0) {
-      v = ::sqrt(acc.big + acc.value * kScale * kScale) * p.numbers[0] / kScale;
+      v = acc.big + acc.value * kScale * kScale;
+      unit = kScale;
     } else if (acc.value == 0) {
-      v = ::sqrt(acc.small) * kScale * p.numbers[0];
+      v = acc.small;
+      unit = 1 / kScale;
+    } else {
+      v += acc.small * kScale * kScale;
     }
+#if FACULA_NORM == 6
+    v = v / double(p.length) / unit / unit;
+#else
+    v = ::sqrt(v) * p.numbers[0] / unit;
+#endif
     *reinterpret_cast<O0*>(out[0]) = element<O0>(v);
   }
 #else

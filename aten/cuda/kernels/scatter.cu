@@ -69,6 +69,13 @@ FD T joined(T a, T b) {
   return math::minimum(a, b);
 #endif
 }
+FD T scaled(T x, T by) {
+#if FACULA_REDUCE == 2
+  return x * by;
+#else
+  return x;
+#endif
+}
 }  // namespace facula
 
 extern "C" __global__ void __launch_bounds__(256) facula_scatter_reduce(const __grid_constant__ ScatterParams p) {
@@ -79,20 +86,30 @@ extern "C" __global__ void __launch_bounds__(256) facula_scatter_reduce(const __
     int64_t at[4];
     p.iterator.places(n, at);
     S* const to = reinterpret_cast<S*>(p.table + at[0] + index_at(p, at) * p.table_step);
-    bool any = p.include_self != 0;
-    T value = load<T>(*to);
-    int64_t count = any ? 1 : 0;
-    for (int64_t j = k; j < p.iterator.count; ++j) {
-      n = p.order[j];
-      if (p.ids[n] != id) break;
-      p.iterator.places(n, at);
-      const T x = load<T>(*reinterpret_cast<const S*>(p.side + at[1]));
-      value = any ? joined(value, x) : x;
-      any = true;
-      ++count;
-    }
+    int64_t count = 0;
+    // of elements times `by`
+    const auto reduced = [&](T by) {
+      bool any = p.include_self != 0;
+      T value = scaled(load<T>(*to), by);
+      count = any ? 1 : 0;
+      for (int64_t j = k; j < p.iterator.count; ++j) {
+        const int64_t m = p.order[j];
+        if (p.ids[m] != id) break;
+        p.iterator.places(m, at);
+        const T x = scaled(load<T>(*reinterpret_cast<const S*>(p.side + at[1])), by);
+        value = any ? joined(value, x) : x;
+        any = true;
+        ++count;
+      }
+      return value;
+    };
+    T value = reduced(T(1));
 #if FACULA_REDUCE == 2
-    value = value / static_cast<math::real_t<T>>(count);
+    value = value / static_cast<T>(count);
+    if (!(math::abs(value) < math::infinity<T>)) {  // a sum may leave the range though the mean does not
+      constexpr T kUnit = T(0x1p-40);
+      value = reduced(kUnit) / static_cast<T>(count) / kUnit;
+    }
 #endif
     *to = element<S>(value);
   }

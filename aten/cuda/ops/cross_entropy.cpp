@@ -106,15 +106,15 @@ int32_t forward(void*, const FaculaCall* call) {
   x.out = out.data;
   x.out_dtype = out.dtype;
   x.tops = tops.data;
-  const size_t item = static_cast<size_t>(itemsize(compute));
+  constexpr size_t item = sizeof(double);
   FACULA_TRY(given.d.allocate((static_cast<size_t>(x.rows) * 2 + 1) * item));
   x.losses = given.d.data();
   x.weights = given.d.data() + static_cast<size_t>(x.rows) * item;
   void* const sum = given.d.data() + static_cast<size_t>(x.rows) * 2 * item;
-  x.total = total.dtype == compute ? total.data : sum;
+  x.total = total.dtype == FACULA_FLOAT64 ? total.data : sum;
   if (x.rows > 0) FACULA_TRY(run(*device, call->stream, kForward, x));
   FACULA_TRY(run(*device, call->stream, kSum, x));
-  return x.total == total.data ? int32_t{FACULA_OK} : write_back(total, sum, compute, call->index, call->stream);
+  return x.total == total.data ? int32_t{FACULA_OK} : write_back(total, sum, FACULA_FLOAT64, call->index, call->stream);
 }
 
 // softmax_nll_backward(grad, self, target, weight, ignore_index, reduction, total_weight, tops, out)
@@ -128,7 +128,7 @@ int32_t backward(void*, const FaculaCall* call) {
   FACULA_TRY(given.read(call, 1, x));
   if (!is_dense(out) || out.dtype != x.in_dtype || !is_floating(grad.dtype)) return FACULA_NOT_SUPPORTED;
   const void *total = nullptr, *tops = nullptr;
-  FACULA_TRY(dense(tensor(call, 6), given.d, call->index, call->stream, &total, computed(x.in_dtype)));
+  FACULA_TRY(dense(tensor(call, 6), given.d, call->index, call->stream, &total, FACULA_FLOAT64));
   FACULA_TRY(dense(tensor(call, 7), given.e, call->index, call->stream, &tops, computed(x.in_dtype)));
   FACULA_TRY(dense(grad, given.f, call->index, call->stream, &x.grad));
   x.total = const_cast<void*>(total);

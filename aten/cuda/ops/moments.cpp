@@ -88,6 +88,12 @@ int32_t vector_norm(void*, const FaculaCall* call) {
   return run(call, kNorm, self, call->args[2], computed(self.dtype), order, 0, norm, scale);
 }
 
+// _mean_square(self, dim, keepdim, out)
+int32_t mean_square(void*, const FaculaCall* call) {
+  const FaculaTensor& self = tensor(call, 0);
+  return run(call, kNorm, self, call->args[1], computed(self.dtype), 2, 0, 6);
+}
+
 void list(int level, const std::function<void(KernelSource)>& add) {
   for (const Kind kind : {kMean, kVariance, kNorm, kNanSum, kCount}) {
     for (const int32_t type : {FACULA_FLOAT32, FACULA_BFLOAT16, FACULA_FLOAT64, FACULA_COMPLEX64}) {
@@ -101,7 +107,7 @@ void list(int level, const std::function<void(KernelSource)>& add) {
                                                                     : int32_t{type};
       f.compute = computed(type);
       f.nnumbers = kind == kVariance ? kVarianceNumbers : kind == kNorm ? kNormNumbers : 0;
-      for (const int norm : {0, 1, 2, 3, 4, 5}) {
+      for (const int norm : {0, 1, 2, 3, 4, 5, 6}) {
         if (kind != kNorm && norm != 2) continue;
         const ReductionDefinition d = definition(kind, norm, 3);
         ReductionForm form;
@@ -123,6 +129,7 @@ const Registers registers{
     {"var_mean.correction", variance<0>},
     {"std_mean.correction", variance<1>},
     {"linalg_vector_norm", vector_norm<false>},
+    {"_mean_square", mean_square},
     {"_scaled_norm", vector_norm<true>},
 };
 

@@ -94,14 +94,20 @@ def embedding_bag(
     rows = embedding(index, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if factors is not None:
         rows = rows * factors.unsqueeze(1)
+    if mode == "mean" and input.dim() == 2 and padding_idx is None and input.shape[1] > 0:
+        return rows.reshape(count, input.shape[1], weight.shape[1]).mean(1)
     zeros = facula.zeros(count, weight.shape[1], dtype=weight.dtype, device=weight.device)
-    if mode == "max":
-        places = bags.unsqueeze(1).expand_as(rows)
-        return zeros.scatter_reduce(0, places, rows, "amax", include_self=False)
-    total = zeros.index_add(0, bags, rows)
-    if mode == "sum":
-        return total
-    return total / facula.bincount(bags, minlength=count).clamp_min(1).unsqueeze(1)
+    if mode != "max":
+        total = zeros.index_add(0, bags, rows)
+        if mode == "sum":
+            return total
+        mean = total / facula.bincount(bags, minlength=count).clamp_min(1).unsqueeze(1)
+        # A sum may leave the range though the mean does not; that one is slower.
+        if bool(mean.detach().isfinite().all()):
+            return mean
+    places = bags.unsqueeze(1).expand_as(rows)
+    how = "amax" if mode == "max" else "mean"
+    return zeros.scatter_reduce(0, places, rows, how, include_self=False)
 
 
 def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any]:

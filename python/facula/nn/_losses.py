@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +41,29 @@ def older_reduction(size_average: bool | None, reduce: bool | None, reduction: s
     return "sum" if size_average is False else "mean"
 
 
+def wide(loss: Any) -> Any:
+    """Decorates a loss that computes 16-bit tensors in float32 and rounds its result alone."""
+
+    @functools.wraps(loss)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, facula.Tensor)]
+        if not any(t.dtype in (facula.float16, facula.bfloat16) for t in tensors):
+            return loss(*args, **kwargs)
+        dtypes = [t.dtype for t in tensors if t.is_floating_point()]
+        result = functools.reduce(facula.promote_types, dtypes)
+        args = tuple(_widened(v) for v in args)
+        return loss(*args, **{k: _widened(v) for k, v in kwargs.items()}).to(result)
+
+    return decorated
+
+
+def _widened(value: Any) -> Any:
+    half = isinstance(value, facula.Tensor) and value.dtype in (facula.float16, facula.bfloat16)
+    return value.float() if half else value
+
+
 @in_float32()
+@wide
 def margin_ranking_loss(
     input1: Any,
     input2: Any,
@@ -66,6 +89,7 @@ def margin_ranking_loss(
 
 
 @in_float32()
+@wide
 def hinge_embedding_loss(
     input: Any,
     target: Any,
@@ -82,6 +106,7 @@ def hinge_embedding_loss(
 
 
 @in_float32()
+@wide
 def soft_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Any:
@@ -97,6 +122,7 @@ def soft_margin_loss(
 
 
 @in_float32()
+@wide
 def cosine_embedding_loss(
     input1: Any,
     input2: Any,
@@ -154,6 +180,7 @@ def triplet_margin_with_distance_loss(
 
 
 @in_float32()
+@wide
 def triplet_margin_loss(
     anchor: Any,
     positive: Any,
@@ -179,6 +206,7 @@ def triplet_margin_loss(
 
 
 @in_float32()
+@wide
 def poisson_nll_loss(
     input: Any,
     target: Any,
@@ -206,6 +234,7 @@ def poisson_nll_loss(
     return _reduce(loss, reduction, size_average, reduce, "poisson_nll_loss")
 
 
+@wide
 def gaussian_nll_loss(
     input: Any,
     target: Any,
@@ -236,14 +265,14 @@ def gaussian_nll_loss(
     clamped = var.clone()
     with facula.no_grad():
         clamped.clamp_(min=eps)
-    difference = input - target
-    loss = 0.5 * (clamped.log() + difference * (difference / clamped))
+    loss = _C._ops.gaussian_nll_elements(input, target, clamped)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return _reduce(loss, reduction, None, None, "gaussian_nll_loss")
 
 
 @in_float32()
+@wide
 def multi_margin_loss(
     input: Any,
     target: Any,
@@ -260,19 +289,20 @@ def multi_margin_loss(
     single = input.dim() == 1
     x = input.unsqueeze(0) if single else input
     y = target.reshape(-1, 1)
-    gap = (margin - x.gather(1, y) + x).clamp_min(0)
-    if p == 2:
-        gap = gap.square()
-    if weight is not None:
-        gap = gap * weight[y]
     others = facula.ones_like(x).scatter(1, y, 0.0)
-    loss = (gap * others).sum(1) / x.shape[1]
-    return _reduce(
-        loss[0] if single else loss, reduction, size_average, reduce, "multi_margin_loss"
-    )
+    gap = (margin - x.gather(1, y) + x).clamp_min(0) * others
+    mean = _C._ops._mean_square if p == 2 else facula.mean
+    reduction = older_reduction(size_average, reduce, reduction)
+    if weight is None and reduction == "mean":
+        return mean(gap)
+    loss = mean(gap, [1])
+    if weight is not None:
+        loss = loss * weight[y[:, 0]]
+    return _reduce(loss[0] if single else loss, reduction, None, None, "multi_margin_loss")
 
 
 @in_float32()
+@wide
 def multilabel_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
 ) -> Any:
@@ -289,12 +319,14 @@ def multilabel_margin_loss(
     others = (hits == 0).to(x.dtype)
     gap = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     gap = gap * valid.unsqueeze(2) * others.unsqueeze(1)
-    loss = gap.sum((1, 2)) / x.shape[1]
-    return _reduce(
-        loss[0] if single else loss, reduction, size_average, reduce, "multilabel_margin_loss"
-    )
+    reduction = older_reduction(size_average, reduce, reduction)
+    if reduction == "mean":
+        return gap.mean() * x.shape[1]
+    loss = gap.mean((1, 2)) * x.shape[1]
+    return _reduce(loss[0] if single else loss, reduction, None, None, "multilabel_margin_loss")
 
 
+@wide
 def multilabel_soft_margin_loss(
     input: Any,
     target: Any,

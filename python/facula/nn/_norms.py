@@ -96,10 +96,19 @@ def local_response_norm(
         raise ValueError(f"local_response_norm(): size must be at least 1, got {size}")
     # No channel has more neighbours than there are channels.
     before, after = (min(n, input.shape[1]) for n in (size // 2, size - 1 - size // 2))
-    windows = pad(input.transpose(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)
-    if alpha < 0 or k < 0:
-        mean = windows.square().sum(-1).transpose(1, -1) / float(size)
-        return input / (mean * alpha + k) ** beta
-    # The root of alpha * mean + k, for which no square has to be in the range.
-    norm = facula.linalg.vector_norm(windows, 2, -1).transpose(1, -1) * math.sqrt(alpha / size)
-    return input / facula.hypot(norm, facula.full_like(norm, math.sqrt(k))) ** (2 * beta)
+    half = input.dtype in (facula.float16, facula.bfloat16)
+    x = input.float() if half else input
+    windows = pad(x.transpose(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)
+    # alpha * mean + k as a product of two factors, for which no square has to be in the range.
+    scale = math.sqrt(abs(alpha) / size)
+    norm = _C._ops._scaled_norm(windows, 2, [-1], False, None, scale).transpose(1, -1)
+    root = facula.full_like(norm, math.sqrt(abs(k)))
+    if alpha >= 0 and k >= 0:
+        low = high = facula.hypot(norm, root)
+    elif alpha < 0 and k < 0:
+        high = facula.hypot(norm, root)
+        low = -high
+    else:
+        low, high = (norm - root if alpha >= 0 else root - norm), norm + root
+    result = x / low**beta / high**beta
+    return result.to(input.dtype) if half else result

@@ -505,18 +505,33 @@ FACULA_MATH std::complex<R> scale(std::complex<R> number, std::complex<R> z) {
   const std::complex<R> scaled(number.real() * z.real(), number.real() * z.imag());
   return number.imag() == 0 ? scaled : mul(number, z);
 }
+namespace detail {
 template <typename R>
-FACULA_MATH std::complex<R> div(std::complex<R> a, std::complex<R> b) {
-  const R c = b.real(), d = b.imag();
-  if (c == 0 && d == 0) {
-    return {a.real() / std::fabs(c), a.imag() / std::fabs(c)};
-  }
+FACULA_MATH std::complex<R> quotient(R re, R im, R c, R d) {
   const bool wide = std::fabs(c) >= std::fabs(d);
   const R ratio = wide ? d / c : c / d;
   const R scale = 1 / (wide ? c + d * ratio : d + c * ratio);
-  const R x = product(a.real(), ratio), y = product(a.imag(), ratio);
-  return wide ? std::complex<R>((a.real() + y) * scale, (a.imag() - x) * scale)
-              : std::complex<R>((x + a.imag()) * scale, (y - a.real()) * scale);
+  const R x = product(re, ratio), y = product(im, ratio);
+  return wide ? std::complex<R>((re + y) * scale, (im - x) * scale)
+              : std::complex<R>((x + im) * scale, (y - re) * scale);
+}
+}  // namespace detail
+// Sides at the ends of the range are brought nearer to 1 first, by powers of two (Baudin & Smith 2012).
+template <typename R>
+FACULA_MATH std::complex<R> div(std::complex<R> a, std::complex<R> b) {
+  const R c = b.real(), d = b.imag();
+  constexpr bool single = sizeof(R) == 4;
+  constexpr R high = std::numeric_limits<R>::max() / 16, low = R(single ? 0x1p-99 : 0x1p-966);
+  const R top = fmax(std::fabs(a.real()), std::fabs(a.imag())), base = fmax(std::fabs(c), std::fabs(d));
+  if ((top >= low) & (top <= high) & (base >= low) & (base <= high)) {
+    return detail::quotient(a.real(), a.imag(), c, d);
+  }
+  if (base == 0) return {a.real() / std::fabs(c), a.imag() / std::fabs(c)};
+  constexpr R up = R(single ? 0x1p46 : 0x1p104), down = 1 / up, less = R(0.0625);
+  const R at = top > high ? less : (top < low ? up : R(1)), by = base > high ? less : (base < low ? up : R(1));
+  const R back = (top > high ? R(16) : (top < low ? down : R(1))) * by;
+  const std::complex<R> q = detail::quotient(a.real() * at, a.imag() * at, c * by, d * by);
+  return {q.real() * back, q.imag() * back};
 }
 template <typename R>
 FACULA_MATH std::complex<R> div(R a, std::complex<R> b) {

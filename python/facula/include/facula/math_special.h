@@ -174,6 +174,47 @@ FACULA_MATH double lgamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
+// digamma near its zero between two poles, where the terms of reflection cancel: with d = x - zero, the differences of
+// these from what they are at the zero, pi sin(pi d) / (sin(pi zero) sin(pi x)) and digamma(1 - x) - digamma(1 - zero).
+// The zeros (DLMF 5.4(iii)) are pairs of doubles.
+FACULA_MATH_LARGE bool digamma_near_zero(double x, double& value) {
+  constexpr double kZeros[][2] = {
+      {-0.5040830082644554, -8.15428206243813e-18},
+      {-1.5734984731623904, -1.574185691077347e-17},
+      {-2.6107208684441447, 9.881960746978353e-17},
+      {-3.635293366436901, 5.454396163173039e-17},
+      {-4.653237761743142, -2.5492686201468193e-16},
+      {-5.6671624415568855, -3.2153051074948335e-18},
+      {-6.678418213073427, 3.470798723495241e-16},
+      {-7.687788325031626, -1.351562494643672e-16},
+      {-8.695764163816401, -3.2859903716289447e-16},
+      {-9.702672540001863, -3.2563178405401477e-16},
+      {-10.708740838254144, -6.287211750540301e-16},
+      {-11.714133061228955, 8.598250154343834e-16},
+      {-12.718971025749207, -4.752312432106917e-16},
+      {-13.723347457363827, 4.528278691518058e-16},
+      {-14.727334416018529, -3.6618399963139786e-17},
+      {-15.730988906332882, 1.0551956373365842e-16},
+      {-16.734356723955734, -1.2039501631800144e-15},
+      {-17.73747515997759, -5.125776230727235e-16},
+      {-18.7403749447801, 7.757330874026816e-16},
+      {-19.74308167259022, 6.505672516695227e-16},
+  };
+  if (!(x > -20)) return false;
+  const double* const zero = kZeros[static_cast<int>(-x)];
+  const double d = (x - zero[0]) - zero[1];
+  if (std::fabs(d) > 0.25) return false;
+  double y = 1 - x, a = y + d, slope = 0;  // (digamma(a) - digamma(y)) / d: recurrence, then the asymptotic series
+  for (; y < 10; y += 1, a += 1) slope += 1 / (y * a);
+  const double u = 1 / (y * y), v = 1 / (a * a), w = (u + v) / 2;
+  const double series = 1.0 / 12 - w / 60 + (4 * w * w - u * v) / 252 - w * (u * u + v * v) / 120 +
+                        w * w * w * w * (5.0 / 132 - w * (691.0 / 5460 - w * 7 / 12));
+  slope += log1p(d / y) / d + 0.5 / (y * a) + (y + a) * u * v * series;
+  const double part = (zero[0] - round(zero[0])) + zero[1];
+  const double sines = std::fabs(std::sin(pi<double> * part) * std::sin(pi<double> * (x - round(x))));
+  value = pi<double> * std::sin(pi<double> * d) / sines - d * slope;
+  return true;
+}
 // Reflection below 0, recurrence to [1, 2], where a quotient of polynomials times the distance from the zero
 // serves (J. Maddock's, in Boost), and from 10 on the asymptotic series in Bernoulli numbers.
 FACULA_MATH_LARGE double digamma(double x) {
@@ -182,6 +223,8 @@ FACULA_MATH_LARGE double digamma(double x) {
   if (x < 0) {
     const double part = x - round(x);  // exact, also beside a pole
     if (!(part != 0)) return nan<double>;
+    double value;
+    if (digamma_near_zero(x, value)) return value;
     shift = -pi<double> / std::tan(pi<double> * part);
     x = 1 - x;
   }
