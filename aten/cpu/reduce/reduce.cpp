@@ -176,13 +176,13 @@ class Reducer {
     const void* rows[kMaxRows];
     StridedIterator at(layout_.reduced, begin);
     if (end - begin <= block) {
-      take_rows(offset, w, block, walk, tile.bytes(), rows);
+      take_rows(offset, w, block, at, tile.bytes(), rows);
       return loops_.columns(rows, block, w, acc, stride);
     }
     Tree tree(loops_, w, (end - begin) / block + 1);
     for (int64_t i = begin; i < end; i += block) {
       const int64_t m = std::min(block, end - i);
-      take_rows(offset, w, m, walk, tile.bytes(), rows);
+      take_rows(offset, w, m, at, tile.bytes(), rows);
       loops_.columns(rows, m, w, tree.slot(), w);
       tree.push(static_cast<double>(m));
     }
@@ -193,12 +193,12 @@ class Reducer {
   bool direct(int64_t w) const { return load_.native() && (w == 1 || layout_.kept.back().in == 1); }
 
   // The next m elements of w neighbouring results: where they are, or converted into `tile`.
-  void take_rows(int64_t offset, int64_t w, int64_t m, StridedIterator& walk, char* tile, const void** rows) const {
+  void take_rows(int64_t offset, int64_t w, int64_t m, StridedIterator& places, char* tile, const void** rows) const {
     const int64_t along = layout_.reduced.back().in, step = w == 1 ? 1 : layout_.kept.back().in;
     const int64_t row = w * compute_item_;
     for (int64_t k = 0; k < m;) {
-      const int64_t run = std::min(at.left(), m - k);
-      const char* const at = data_ + (offset + at.offset()) * item_;
+      const int64_t run = std::min(places.left(), m - k);
+      const char* const at = data_ + (offset + places.offset()) * item_;
       for (int64_t i = 0; i < run; ++i) rows[k + i] = direct(w) ? at + i * along * item_ : tile + (k + i) * row;
       if (direct(w)) {
       } else if (w == 1) {
@@ -208,7 +208,7 @@ class Reducer {
       } else {
         for (int64_t i = 0; i < run; ++i) load_(tile + (k + i) * row, at + i * along * item_, step, w);
       }
-      at.advance(run);
+      places.advance(run);
       k += run;
     }
   }
