@@ -89,6 +89,7 @@ bool is_int_like(PyObject* o) {
   if (PyLong_Check(o)) return true;
   if (is_tensor(o)) {
     const Tensor& t = tensor_of(o);
+    const InCall in_call(t);
     return t.dim() == 0 && is_integral(t.dtype()) && !t.is_meta();
   }
   return number_kind(o) == NumberKind::Int;
@@ -96,14 +97,21 @@ bool is_int_like(PyObject* o) {
 
 bool is_bool_like(PyObject* o) {
   if (PyBool_Check(o)) return true;
-  if (is_tensor(o)) return tensor_of(o).dim() == 0 && tensor_of(o).dtype() == ScalarType::Bool;
+  if (is_tensor(o)) {
+    const Tensor& t = tensor_of(o);
+    const InCall in_call(t);
+    return t.dim() == 0 && t.dtype() == ScalarType::Bool;
+  }
   return number_kind(o) == NumberKind::Bool;
 }
 
 // 0-d tensors count as numbers, but one that requires grad would silently lose its history.
 bool is_number_like(PyObject* o) {
   if (number_kind(o) != NumberKind::None) return true;
-  return is_tensor(o) && tensor_of(o).dim() == 0 && !tensor_of(o).requires_grad() && !has_tangent(tensor_of(o));
+  if (!is_tensor(o)) return false;
+  const Tensor& t = tensor_of(o);
+  const InCall in_call(t);
+  return t.dim() == 0 && !t.requires_grad() && !has_tangent(t);
 }
 
 bool is_float_like(PyObject* o) {

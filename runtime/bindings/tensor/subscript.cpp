@@ -177,10 +177,21 @@ Tensor value_tensor(PyObject* value, const Tensor& self) {
 PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  if (PyLong_CheckExact(key)) return in_class_of(self, wrap(indexing::operators.select(t, 0, int_index(key))));
+  if (PyLong_CheckExact(key)) {
+    const int64_t at = int_index(key);
+    const auto select = [&] {
+      const InCall in_call(t);
+      return indexing::operators.select(t, 0, at);
+    };
+    return in_class_of(self, wrap(select()));
+  }
   if (PySlice_Check(key)) {
     const Item item = slice_item(key);
-    return in_class_of(self, wrap(indexing::operators.slice(t, 0, item.start, item.stop, item.step)));
+    const auto slice = [&] {
+      const InCall in_call(t);
+      return indexing::operators.slice(t, 0, item.start, item.stop, item.step);
+    };
+    return in_class_of(self, wrap(slice()));
   }
   Items items;
   const std::span<const Item> parsed = parse(key, t, items);
@@ -197,7 +208,11 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
 
 PyObject* tensor_sq_item(PyObject* self, Py_ssize_t i) {
   FACULA_PY_TRY
-  return in_class_of(self, wrap(indexing::operators.select(tensor_of(self), 0, i)));
+  const auto select = [&] {
+    const InCall in_call(tensor_of(self));
+    return indexing::operators.select(tensor_of(self), 0, i);
+  };
+  return in_class_of(self, wrap(select()));
   FACULA_PY_END(nullptr)
 }
 
