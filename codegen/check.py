@@ -15,6 +15,8 @@ from pathlib import Path
 from .emit.autograd import is_differentiable
 from .emit.plans import Plan, plan_of
 from .fmt.sections import mistakes
+from .scalar import vocabulary
+from .scalar.cpp import ORDERS
 from .schema.errors import Errors, SchemaError, SchemaErrors
 from .schema.model import Derivative, Location, Operator, Schema
 from .schema.reader import read_records
@@ -22,6 +24,8 @@ from .tensor.derive import derive_records
 from .tensor.scope import TranslationError
 from .validate import Validator
 
+# Those that were accepted.
+PRIMITIVES = Path(__file__).resolve().parents[1] / "tests" / "codegen" / "golden" / "primitives.txt"
 _NO_TOKEN = "no operator of ops.yaml stands for"
 
 
@@ -46,7 +50,17 @@ class Report:
             f"{len(found)} primitives, the kernels that a device must have "
             "beside its copies and two templates: " + ", ".join(op.name for op in found),
         ]
+        if added := [op.name for op in found if op.name not in _known()]:
+            lines.append(
+                f"{len(added)} of them new, which every device's package must bring from now on: "
+                f"{', '.join(added)}; a decomposition as 'composite' beside 'dispatch' spares it "
+                "that, `python tools/dev.py golden` accepts it"
+            )
         return "\n".join(lines)
+
+
+def _known() -> list[str]:
+    return PRIMITIVES.read_text(encoding="utf-8").split() if PRIMITIVES.exists() else []
 
 
 def primitives(schema: Schema) -> list[Operator]:
@@ -82,6 +96,7 @@ def check_records(schema: Schema, errors: Errors, own: Collection[Operator] = ()
     some = [op for op in whole if op.name in names or op.derived_from in names]
     plans, wrong = _planned(whole, some)
     errors += [e for e in (*more, *wrong) if not _follows(e, lost - known, invalid)]
+    errors += _words(whole) if not errors else []
     errors += _cycles(plans) if not errors else []
     return Report(whole, tuple(SchemaErrors(errors).errors))
 
@@ -152,6 +167,25 @@ def _each_formula(schema: Schema, op: Operator) -> Iterator[TranslationError]:
             plan_of(schema, piece)
         except TranslationError as error:
             yield error
+
+
+# ---- what only the completed schema shows ----
+
+
+def _words(schema: Schema) -> Iterator[SchemaError]:
+    """Formulas, and those of derivatives, that call words with what these do not take."""
+    said: set[tuple[str, str, str]] = set()
+    for op in sorted(schema, key=lambda op: op.derived_from is not None):
+        subject = op.derived_from or op.name
+        for word, class_ in vocabulary.refused(op):
+            if (subject, word, class_) in said:
+                continue
+            said.add((subject, word, class_))
+            shown = f"`{word}`" if word in ORDERS else f"{word}()"
+            message = f"{shown} does not take {class_} numbers, of which 'dtypes' speaks"
+            if op.derived_from is not None:
+                message += f"; the derivative, `{op.scalar[0][1].text}`, calls it"
+            yield SchemaError(op.scalar[0][1].location, subject, message)
 
 
 def _cycles(plans: Sequence[Plan]) -> Iterator[SchemaError]:

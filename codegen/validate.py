@@ -6,20 +6,29 @@ import ast
 import builtins
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from .emit.bindings import inplace_names, python_names
-from .emit.stubs import forms_of
+from .emit.stubs import forms_of, takes_self
+from .scalar import vocabulary
 from .schema import cpp_types, expr, signs
-from .schema.errors import Errors, suggestion
+from .schema.errors import Errors, nearest, suggestion
 from .schema.model import Derivative, Formula, Location, Operator, Schema
-from .schema.samples import DIFFERENTIABLE, check_sample, differentiated, property_tests
-from .schema.words import DEFAULT_VARIANTS, DEVICES
+from .schema.samples import (
+    DIFFERENTIABLE,
+    check_sample,
+    differentiated,
+    property_tests,
+    reference_functions,
+)
+from .schema.words import DEFAULT_VARIANTS, DEVICES, DTYPE_CLASSES, PLACES
 
 # Types that C++ hands to Python.
 RESULTS = ("Tensor", "Tensor[]", "bool", "int", "float", "Scalar", "int[]")
 # Kinds whose kernels write into outputs that a shape rule has made.
 SHAPED = ("reduction", "scan", "matmul", "structured")
 _REFERENCE_NAMES = frozenset({"np", "scipy", "ref", *dir(builtins)})
+_PACKAGE = Path(__file__).resolve().parents[1] / "python" / "facula"
 _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Invert)
 
 
@@ -28,6 +37,7 @@ class Validator:
 
     def __init__(self, schema: Schema, errors: Errors, invalid: set[str]) -> None:
         self.tests = property_tests()
+        self.functions = reference_functions()
         self.schema = schema
         self.errors = errors
         self.invalid = invalid  # what is missing from these may be a mistake already noted
@@ -70,7 +80,12 @@ class Validator:
                     break
 
     def vocabulary(self) -> None:
+        written = vocabulary.classes()
         for function in self.schema.math:
+            if function.name not in written:
+                message = f"no function '{function.name}' in {', '.join(vocabulary.HEADERS)} of "
+                message += f"python/facula/include/facula{nearest(function.name, written)}"
+                self.errors.add(function.location, function.name, message)
             checker = expr.Checker(self.errors, function.name)
             for formula in function.derivatives:
                 if formula is not None:
@@ -223,6 +238,42 @@ class Validator:
                 add(op.place("variants"), op.name, "'inplace' needs a tensor as first argument")
             if "out" in op.variants and not cpp_types.returns_tensors(op):
                 add(op.place("variants"), op.name, "'out' needs results that are new tensors")
+        self.in_place(op)
+        self.reached(op)
+
+    def in_place(self, op: Operator) -> None:
+        """What is written to keeps its dtype, and takes no result of a higher class."""
+        if "inplace" not in op.variants:
+            return
+        place = op.place("variants")
+        if (
+            len(op.signature.returns) == 1
+            and op.scalar
+            and not any(fits_itself(op, class_) for class_ in op.dtypes)
+        ):
+            message = f"no `self` of {' or '.join(op.dtypes)} holds the result in place: "
+            message += f"'promote: {op.promote}' gives a higher dtype; 'variants' without 'inplace'"
+            self.errors.add(place, op.name, message)
+
+    def reached(self, op: Operator) -> None:
+        """A place in Python's packages that nothing leads to."""
+        for i, path in enumerate(op.python):
+            place = op.place(f"python.{i}")
+            if path == "method" and f"python.{i}" in op.places and not takes_self(op):
+                self.errors.add(place, op.name, "a 'method' needs a tensor as first argument")
+            if path in PLACES or path in signs.ALL:
+                continue
+            space = path.rpartition(".")[0]
+            file = _PACKAGE.joinpath(*space.split("."))
+            files = (file.with_suffix(".py"), file / "__init__.py")
+            source = next((f for f in files if f.exists()), None)
+            name = "_C._" + space.replace(".", "_")
+            if source is None and ("." in space or file.exists()):
+                message = f"no module 'facula.{space}' in python/facula leads to '{path}'"
+                self.errors.add(place, op.name, message)
+            elif source is not None and name not in source.read_text(encoding="utf-8"):
+                message = f"'{path}' cannot be reached: {source.relative_to(_PACKAGE.parent)} "
+                self.errors.add(place, op.name, f"{message}takes nothing from {name}")
 
     def incoming(self, op: Operator, derivative: Derivative, inputs: Sequence[str]) -> None:
         """Where an input is called `grad`, the incoming gradient is `grad_output`."""
@@ -283,8 +334,9 @@ class Validator:
                 continue
             for name in derivative.inputs:
                 if name not in seen and name not in op.masks:
+                    *words, last = (f"`{word}(...)`" for word in DIFFERENTIABLE)
                     message = f"no sample takes the derivative of '{name}': give it a tensor by "
-                    message += " or ".join(f"`{word}(...)`" for word in DIFFERENTIABLE)
+                    message += f"{', '.join(words)} or {last}"
                     self.errors.add(op.place("samples"), op.name, message)
 
     def reference(self, op: Operator, text: str) -> None:
@@ -300,6 +352,18 @@ class Validator:
         arguments = [a.name for a in op.signature.arguments]
         known = {*arguments, *_bound(formula.tree)}
         for node in ast.walk(formula.tree):
+            hidden = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+            if isinstance(node, ast.Lambda) or hidden.startswith("__"):
+                what = "`lambda`" if isinstance(node, ast.Lambda) else f"`{hidden}`"
+                message = f"reference: {what} is hard to read; write a function of tests/ops/"
+                message += "array_reference.py or its neighbours, and call it as `ref.NAME`"
+                self.errors.add(expr.place(formula, node), op.name, message)
+                continue
+            named = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ref"
+            if named and hidden not in self.functions:
+                message = f"reference: no function '{hidden}' in tests/ops/*_reference.py"
+                message += nearest(hidden, self.functions)
+                self.errors.add(expr.place(formula, node), op.name, message)
             if not isinstance(node, ast.Name) or node.id in known or node.id in _REFERENCE_NAMES:
                 continue
             hint = suggestion(node.id, [*arguments, "np", "scipy"])
@@ -335,6 +399,14 @@ class Validator:
 def _shared(op: Operator, other: Operator, name: str) -> bool:
     """An alias may collect overloads of the operators that it stands for."""
     return name in op.alias and name in other.alias
+
+
+def fits_itself(op: Operator, class_: str) -> bool:
+    """Whether a formula's result from tensors of a class can be stored in one of them."""
+    results = {"bool": "bool", "real": "float" if class_ == "complex" else class_}
+    results["float"] = class_ if class_ in ("float", "complex") else "float"
+    rank = DTYPE_CLASSES.index
+    return rank(results.get(op.promote, class_)) <= rank(class_)
 
 
 def needs_derivatives(op: Operator) -> bool:

@@ -81,9 +81,10 @@ LAYERS = (
     Layer("tensor", "codegen/tensor", "schema scalar"),
     Layer("emit", "codegen/emit", "schema scalar tensor"),
     Layer("fmt", "codegen/fmt", "schema"),
-    Layer("codegen", "codegen", "schema tensor emit fmt"),
+    Layer("codegen", "codegen", "schema scalar tensor emit fmt"),
     Layer("scaffold", "tools/backend", "interface backends"),
     Layer("tools", "tools"),
+    Layer("mutants", "tools/mutate", "schema scalar tensor emit"),
 )
 # Headers that do not lie where an #include looks for them, by the beginnings of their names.
 ELSEWHERE = {

@@ -32,6 +32,8 @@ PREDICATES = frozenset({"isnan", "isinf", "isfinite", "isposinf", "isneginf", "s
 REAL_VALUED = frozenset({"abs", "real", "imag", "angle"})
 # Vocabulary that of integers adds to `by_zero` whether a divisor is zero.
 DIVISIONS = frozenset({"floor_divide", "trunc_divide", "remainder", "fmod"})
+# Comparisons that complex numbers do not have.
+ORDERS = frozenset({"<", "<=", ">", ">="})
 # The word that notes elements outside of its limits, each pair in a variable of its own.
 LIMITED = "within"
 RESERVED = frozenset({"n", "i", "T", "R", "outs", "ins", "args", "out", "math", "by_zero"})
@@ -151,6 +153,8 @@ class _Emitter:
             return Code(f"{sides[0]} {'&' if e.head == 'and' else '|'} {sides[1]}", "bool")
         if e.head in COMPARISONS:
             left, right = self._common(*(self.code(a) for a in e.args))
+            if e.head in ORDERS and self.class_ == "complex" and left.type == "T":
+                self.functions.add((e.head, self.class_))  # refused by the schema's check
             return Code(f"{left} {e.head} {right}", "bool")
         if e.head == "**":
             return self._power(e)

@@ -159,7 +159,11 @@ def _test_specification() -> dict[str, Any]:
         },
         "ulp": {
             "type": "object",
-            "properties": {k: {"type": "number", "minimum": 0.5} for k in ULP_KEYS},
+            "properties": {
+                "reason": _TEXT,
+                **{k: {"type": "number", "minimum": 0.5} for k in ULP_KEYS},
+            },
+            "required": ["reason"],
             "additionalProperties": False,
         },
         "checks": _mapping(

@@ -346,14 +346,15 @@ def _tolerance(fields: Fields) -> tuple[tuple[str, float], ...]:
 
 
 def _ulp(fields: Fields) -> tuple[tuple[str, float], ...]:
-    """Limits of error, of operators with a formula."""
+    """Limits of error in units of the last place."""
     node = fields.take("ulp")
-    if node is not None and not fields.has("scalar"):
-        fields.error(node, "'ulp' is said of operators with the key 'scalar'")
     found: list[tuple[str, float]] = []
+    reason = ""
     for key, place, value in fields.entries(node, "'ulp'"):
         text = fields.record.text(value, f"ulp '{key}'")
-        if key not in ULP_KEYS:
+        if key == "reason":
+            reason = text.value if text is not None else ""
+        elif key not in ULP_KEYS:
             fields.error(place, f"unknown key '{key}' of 'ulp'{suggestion(key, ULP_KEYS)}")
         elif text is not None:
             try:
@@ -367,6 +368,8 @@ def _ulp(fields: Fields) -> tuple[tuple[str, float], ...]:
                     text,
                     f"'{text.value}' is no limit: a number of 0.5 or more",
                 )
+    if isinstance(node, MappingNode) and not reason.strip():
+        fields.error(node, "limits of 'ulp' need their 'reason'")
     return tuple(found)
 
 

@@ -17,6 +17,9 @@ WORDS: dict[str, tuple[tuple[int, int] | None, tuple[str, ...]]] = {
     "i": (None, ("low", "high")),
     "b": (None, ()),
     "c": (None, ()),
+    "spd": ((1, 3), ()),
+    "tri": ((1, 3), ()),
+    "orth": ((1, 3), ()),
     "perm": ((1, 1), ()),
     "t": ((1, 1), ()),
     "const": ((1, 1), ()),
@@ -32,6 +35,12 @@ def property_tests(folder: Path = PROPERTY_TESTS) -> tuple[str, ...]:
     """Names of the test functions in `test_*_properties.py` of a folder."""
     texts = [p.read_text(encoding="utf-8") for p in sorted(folder.glob("test_*_properties.py"))]
     return tuple(re.findall(r"^def (test_\w+)\(", "\n".join(texts), re.M))
+
+
+def reference_functions(folder: Path = PROPERTY_TESTS) -> tuple[str, ...]:
+    """Names of the functions in `*_reference.py` of a folder: what `ref.NAME` may name."""
+    texts = [p.read_text(encoding="utf-8") for p in sorted(folder.glob("*_reference.py"))]
+    return tuple(re.findall(r"^def ([a-z]\w*)\(", "\n".join(texts), re.M))
 
 
 def check_sample(op: Operator, text: str) -> tuple[int, str] | None:
@@ -139,7 +148,7 @@ def default_samples(op: Operator) -> tuple[str, ...]:
 
 
 # Words of arrays that derivatives are taken of.
-DIFFERENTIABLE = ("f", "pos", "c")
+DIFFERENTIABLE = ("f", "pos", "c", "spd", "tri", "orth")
 
 
 def differentiated(op: Operator, text: str) -> set[str]:

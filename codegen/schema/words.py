@@ -43,7 +43,10 @@ POLICY_WORDS = {
 # What no formula tells of kernels and C++ compositions; codegen/tensor/traits.py says it.
 TRAITS = ("may_alias", "value_dependent", "random")
 # Limits of error in units of the last place: of values by dtype, and of gradients in each.
-ULP_KEYS = ("float32", "float64", "complex64", "complex128", "gradient")
+ULP_KEYS = (
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+    "gradient",
+)
 # The keys of records, in the order that `fmt` brings them to.
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (

@@ -1,4 +1,4 @@
-"""Golden files: everything generated for eight typical operators, and every signature.
+"""Golden files: everything generated for eight typical operators, every signature and primitive.
 
 After an intended change: `python -m pytest tests/codegen --update-golden`, then read the diff.
 """
@@ -9,7 +9,9 @@ import re
 from pathlib import Path
 
 import pytest
+from schemas import report, structured
 
+from codegen.check import primitives
 from codegen.explain import explain
 from codegen.schema.model import Schema
 
@@ -46,6 +48,17 @@ def test_schema(schema: Schema, update_golden: bool) -> None:
     compare(GOLDEN / "schema.txt", "\n".join(sorted(lines)) + "\n", update_golden)
 
 
+def test_primitives(schema: Schema, update_golden: bool) -> None:
+    """A new one is work for every device's package: a decomposition may spare it."""
+    names = sorted(op.name for op in primitives(schema))
+    compare(GOLDEN / "primitives.txt", "\n".join(names) + "\n", update_golden)
+
+
+def test_new_primitives_are_announced(tmp_path: Path) -> None:
+    said = report(tmp_path, structured()).summary()
+    assert "2 primitives" in said and "2 of them new" in said and "from now on: new, sum" in said
+
+
 def test_no_stray_files() -> None:
-    wanted = {*(f"{name}.ref" for name in TYPICAL.values()), "schema.txt"}
+    wanted = {*(f"{name}.ref" for name in TYPICAL.values()), "schema.txt", "primitives.txt"}
     assert {p.name for p in GOLDEN.iterdir()} == wanted

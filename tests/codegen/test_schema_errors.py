@@ -14,7 +14,7 @@ from codegen.__main__ import load, main
 from codegen.check import check
 from codegen.emit.render import generate_texts
 from codegen.schema.errors import SchemaErrors
-from codegen.schema.samples import property_tests
+from codegen.schema.samples import WORDS, property_tests
 from codegen.schema.words import KEYS
 
 CASES = Cases()
@@ -84,13 +84,13 @@ case(
 )
 case(
     "vocabulary, unknown function",
-    "- math: f(x)\n  derivative: exq(x)\n",
-    "2:15: f: unknown function 'exq'; did you mean 'exp'?",
+    "- math: sec(x)\n  derivative: exq(x)\n",
+    "2:15: sec: unknown function 'exq'; did you mean 'exp'?",
 )
 case(
     "vocabulary, argument left out",
-    "- math: f(x, y)\n  derivative: {x: 1}\n",
-    "2:15: f: no derivative for 'y': a formula, or 'zero'",
+    "- math: fmax(x, y)\n  derivative: {x: 1}\n",
+    "2:15: fmax: no derivative for 'y': a formula, or 'zero'",
 )
 
 case(
@@ -126,13 +126,13 @@ case(
 )
 case(
     "vocabulary, unknown argument",
-    "- math: f(x)\n  derivative: {x: 1, y: 1}\n",
-    "2:22: f: no argument 'y'; the arguments are x",
+    "- math: sec(x)\n  derivative: {x: 1, y: 1}\n",
+    "2:22: sec: no argument 'y'; the arguments are x",
 )
 case(
     "vocabulary, unknown word",
-    "- math: f(x)\n  derivative: 1\n  holomorphic: maybe\n",
-    "3:16: f: unknown word 'maybe' for 'holomorphic'; known are true, false",
+    "- math: sec(x)\n  derivative: 1\n  holomorphic: maybe\n",
+    "3:16: sec: unknown word 'maybe' for 'holomorphic'; known are true, false",
 )
 case(
     "vocabulary without arguments",
@@ -336,6 +336,11 @@ case(
     "7:14: new: a tolerance needs its 'reason'",
 )
 case(
+    "limits without reason",
+    pointwise() + "  ulp: {float32: 8}\n",
+    "7:8: new: limits of 'ulp' need their 'reason'",
+)
+case(
     "tolerance of an unknown dtype",
     pointwise() + "  tolerance: {float3: 1e-3, reason: so}\n",
     "7:15: new: unknown dtype 'float3'; did you mean 'float32'?",
@@ -346,7 +351,7 @@ case(
     "derivative that no sample takes",
     pointwise(samples='"t([1.0, 2.0])"'),
     "5:3: new: no sample takes the derivative of 'self': give it a tensor by "
-    "`f(...)` or `pos(...)` or `c(...)`",
+    "`f(...)`, `pos(...)`, `c(...)`, `spd(...)`, `tri(...)` or `orth(...)`",
 )
 case(
     "sample that does not parse",
@@ -356,7 +361,7 @@ case(
 case(
     "sample, unknown word",
     pointwise(samples='"g(3)"'),
-    "5:14: new: sample `g(3)`: unknown sample word 'g'; known are f, pos, i, b, c, perm, t, const, slice",  # noqa: E501
+    "5:14: new: sample `g(3)`: unknown sample word 'g'; known are " + ", ".join(WORDS),
 )
 case(
     "sample, unknown argument",
@@ -425,14 +430,98 @@ case(
     "6:14: new: reference: unknown name 'nq'; known are self, beta, np, scipy",
 )
 case(
+    "reference with a lambda",
+    pointwise(reference="list(map(lambda a:a, self))"),
+    "6:23: new: reference: `lambda` is hard to read; write a function of tests/ops/"
+    "array_reference.py or its neighbours, and call it as `ref.NAME`",
+)
+case(
+    "reference with an import",
+    pointwise(reference="__import__('math').exp(self)"),
+    "6:14: new: reference: `__import__` is hard to read; write a function of tests/ops/"
+    "array_reference.py or its neighbours, and call it as `ref.NAME`",
+)
+case(
+    "reference to no function",
+    pointwise(reference="ref.kthvalu(self)"),
+    "6:14: new: reference: no function 'kthvalu' in tests/ops/*_reference.py; did you mean "
+    "'kthvalue'?",
+)
+case(
     "alias of another's name",
     pointwise() + "  alias: [exp]\n",
     "39:3: exp: facula.exp is 'new' of line 1 already",
 )
+# What derivatives of complex functions need.
+CONJ = """\
+- math: conj(x)
+  derivative: 1
+  holomorphic: false
+- op: conj(Tensor self) -> Tensor
+  doc: Conjugate.
+  scalar: conj(self)
+  dtypes: [float, complex]
+  derivative: {self: conj(grad)}
+  reference: np.conj(self)
+"""
 case(
     "path of another's",
-    pointwise() + "  python: [nn.x]\n" + pointwise().replace("new(", "b(") + "  python: [nn.x]\n",
-    "14:3: b: facula.nn.x is 'new' of line 1 already",
+    pointwise() + "  python: [a.x]\n" + pointwise().replace("new(", "b(") + "  python: [a.x]\n",
+    "14:3: b: facula.a.x is 'new' of line 1 already",
+)
+case(
+    "path into no module",
+    pointwise() + "  python: [nn.functionl.new]\n",
+    "7:12: new: no module 'facula.nn.functionl' in python/facula leads to 'nn.functionl.new'",
+)
+case(
+    "path into a module that takes no operators",
+    pointwise() + "  python: [function, nn.utils.new]\n",
+    "7:22: new: 'nn.utils.new' cannot be reached: facula/nn/utils/__init__.py takes nothing from "
+    "_C._nn_utils",
+)
+case(
+    "method of no tensor",
+    pointwise(samples='"1, f(3)"').replace(
+        "Tensor self, *, Scalar beta=1", "float beta, Tensor self"
+    )
+    + "  python: [method]\n  variants: [out]\n",
+    "7:12: new: a 'method' needs a tensor as first argument",
+)
+case(
+    "in-place form that cannot work",
+    pointwise() + "  dtypes: [bool, int]\n  promote: float\n",
+    "1:3: new: no `self` of bool or int holds the result in place: 'promote: float' gives a "
+    "higher dtype; 'variants' without 'inplace'",
+)
+case(
+    "in-place form of integers beside floats",
+    pointwise() + "  dtypes: [int, float]\n  promote: float\n",
+)
+case(
+    "vocabulary, no such function in C++",
+    "- math: exp3(x)\n  derivative: exp(x)\n",
+    "1:3: exp3: no function 'exp3' in math.h, math_special.h, math_slopes.h of "
+    "python/facula/include/facula; did you mean 'exp'?",
+)
+case(
+    "dtype that a word does not take",
+    "- math: erf(x)\n  derivative: 1\n" + pointwise("erf(self)") + "  dtypes: [float, complex]\n",
+    "5:11: new: erf() does not take complex numbers, of which 'dtypes' speaks",
+)
+case(
+    "dtype that a sign does not take",
+    pointwise("where(self < 1, self, beta)") + "  dtypes: [float, complex]\n" + CONJ,
+    "3:11: new: `<` does not take complex numbers, of which 'dtypes' speaks",
+)
+case(
+    "dtype that a word of the derivative does not take",
+    "- math: sin(x)\n  derivative: digamma(x)\n- math: digamma(x)\n  derivative: 1\n"
+    + pointwise("sin(self)")
+    + "  dtypes: [float, complex]\n"
+    + CONJ,
+    "5:3: new: digamma() does not take complex numbers, of which 'dtypes' speaks; the derivative, "
+    "`mul0(grad_output, conj(digamma(self)))`, calls it",
 )
 case(
     "sign of another's",
@@ -498,7 +587,7 @@ case(
     "3:11: a: unknown function 'exq'; did you mean 'exp'?",
     "3:23: a: unknown name 'slef'; did you mean 'self'?",
     "8:14: b: unknown operator 'exq'; did you mean 'exp'?",
-    "9:14: b: sample `g(3)`: unknown sample word 'g'; known are f, pos, i, b, c, perm, t, const, slice",  # noqa: E501
+    "9:14: b: sample `g(3)`: unknown sample word 'g'; known are " + ", ".join(WORDS),
     "9:28: b: sample `f(3), 1`: 2 positional arguments, b takes 1",
     "10:14: b: reference: unknown name 'slf'; did you mean 'self'?",
     "14:10: c: unknown shape rule 'lik'; did you mean 'like'?",

@@ -136,6 +136,67 @@ DERIVATIVES: dict[str, Callable[[Any], list[Any]]] = {
     ],
     "erfinv": _erfinv,
 }  # fmt: skip
+
+
+def _decay(x: Any) -> Any:
+    return mp.exp(-abs(x))
+
+
+# First derivatives by the textbook, of arguments of any size.
+TEXTBOOK: dict[str, Callable[[Any], Any]] = {
+    "acos": lambda x: -1 / mp.sqrt(1 - x * x),
+    "acosh": lambda x: 1 / mp.sqrt(x * x - 1),
+    "asin": lambda x: 1 / mp.sqrt(1 - x * x),
+    "asinh": lambda x: 1 / mp.sqrt(1 + x * x),
+    "atan": lambda x: 1 / (1 + x * x),
+    "atanh": lambda x: 1 / (1 - x * x),
+    "celu": lambda x: mp.mpf(1) if x > 0 else mp.exp(x),
+    "cos": lambda x: -mp.sin(x),
+    "cosh": mp.sinh,
+    "digamma": lambda x: mp.psi(1, x),
+    "elu": lambda x: mp.mpf(1) if x > 0 else mp.exp(x),
+    "entr": lambda x: -mp.log(x) - 1,
+    "erf": lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x),
+    "erfc": lambda x: -2 / mp.sqrt(mp.pi) * mp.exp(-x * x),
+    "erfinv": lambda x: mp.sqrt(mp.pi) / 2 * mp.exp(mp.erfinv(x) ** 2),
+    "exp": mp.exp,
+    "exp2": lambda x: mp.ln2 * mp.exp(x * mp.ln2),
+    "expm1": mp.exp,
+    "gelu": lambda x: mp.ncdf(x) + x * _bell(x),
+    "i0": lambda x: mp.besseli(1, x),
+    "i0e": lambda x: _decay(x) * (mp.besseli(1, x) - mp.sign(x) * mp.besseli(0, x)),
+    "i1": lambda x: (mp.besseli(0, x) + mp.besseli(2, x)) / 2,
+    "i1e": lambda x: (
+        _decay(x) * ((mp.besseli(0, x) + mp.besseli(2, x)) / 2 - mp.sign(x) * mp.besseli(1, x))
+    ),
+    "lgamma": lambda x: mp.psi(0, x),
+    "log": lambda x: 1 / x,
+    "log10": lambda x: 1 / (x * mp.ln10),
+    "log1p": lambda x: 1 / (1 + x),
+    "log1pexp": lambda x: 1 / (1 + mp.exp(-x)),
+    "log2": lambda x: 1 / (x * mp.ln2),
+    "logit": lambda x: 1 / (x * (1 - x)),
+    "logsigmoid": lambda x: 1 / (1 + mp.exp(x)),
+    "mish": lambda x: (
+        mp.tanh(mp.log1p(mp.exp(x))) + x * mp.sech(mp.log1p(mp.exp(x))) ** 2 / (1 + mp.exp(-x))
+    ),
+    "ndtr": _bell,
+    "reciprocal": lambda x: -1 / (x * x),
+    "rsqrt": lambda x: -1 / (2 * x * mp.sqrt(x)),
+    "selu": lambda x: (
+        mp.mpf(1.0507009873554805) if x > 0 else mp.mpf(1.7580993408473766) * mp.exp(x)
+    ),
+    "sigmoid": lambda x: _decay(x) / (1 + _decay(x)) ** 2,
+    "silu": lambda x: (1 + x * mp.exp(-x) / (1 + mp.exp(-x))) / (1 + mp.exp(-x)),
+    "sin": mp.cos,
+    "sinc": lambda x: (mp.cospi(x) - mp.sinpi(x) / (mp.pi * x)) / x,
+    "sinh": mp.cosh,
+    "softsign": lambda x: 1 / (1 + abs(x)) ** 2,
+    "sqrt": lambda x: 1 / (2 * mp.sqrt(x)),
+    "tan": lambda x: mp.sec(x) ** 2,
+    "tanh": lambda x: mp.sech(x) ** 2,
+    "tanhshrink": lambda x: mp.tanh(x) ** 2,
+}
 # Numbers so small or large that sums lose them need as many digits, these functions apart.
 FEW_DIGITS = frozenset("digamma lgamma erf erfc erfinv ndtr gelu i0 i0e i1 i1e".split())
 # Products with the argument, whose other factor is a subnormal number first.

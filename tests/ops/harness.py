@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import array_reference
 import nn_reference
 import optim_reference
 import rnn_reference
@@ -15,13 +16,15 @@ from facula.testing import _calls
 from facula.testing._calls import (
     COMPLEX,
     FLOATS,
+    FORMATS,
     INTS,
-    TOLERANCE,
     arguments,
     call,
     compare,
     convert,
     dtypes_of,
+    largest,
+    off,
     to_facula,
     to_numpy,
 )
@@ -30,23 +33,25 @@ from facula.testing._samples import OpRecord, Sample
 __all__ = [
     "COMPLEX",
     "FLOATS",
+    "FORMATS",
     "INTS",
     "REFERENCES",
-    "TOLERANCE",
     "arguments",
     "call",
     "compare",
     "convert",
     "dtypes_of",
+    "largest",
+    "off",
     "reference",
     "run_python",
     "to_facula",
     "to_numpy",
 ]
 
-REFERENCES = SimpleNamespace(
-    **{**vars(nn_reference), **vars(optim_reference), **vars(rnn_reference)}
-)
+REFERENCES = SimpleNamespace()
+for _module in (array_reference, nn_reference, optim_reference, rnn_reference):
+    vars(REFERENCES).update(vars(_module))
 
 
 def reference(op: OpRecord, numpy: Sample) -> Any:

@@ -22,6 +22,7 @@ from exact_values import (
     PLAIN,
     PRODUCTS,
     TERMS,
+    TEXTBOOK,
     UNARY,
     without_rests,
 )
@@ -346,6 +347,47 @@ def check_slopes(name: str, x: np.ndarray, function: Callable[..., Any], known: 
 @pytest.mark.parametrize("name", UNARY)
 def test_derivatives(name: str) -> None:
     check_slopes(name, SLOPES, OPERATORS[name].function())
+
+
+SIZES = {
+    "float64": (-300, -200, -153, -60, -30, -12, -5, 5, 12, 30, 60, 153, 200, 300),
+    "float32": (-38, -30, -20, -10, -5, 5, 10, 20, 30, 38),
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_derivatives_of_any_size(name: str) -> None:
+    """Arguments over the whole range; what is below the smallest normal number may be zero."""
+    for dtype, sizes in SIZES.items():
+        info = np.finfo(dtype)
+        x = np.array([sign * 1.37 * 10.0**k for k in sizes for sign in (1, -1)], dtype)
+        point = fa.tensor(x, requires_grad=True)
+        (got,) = fa.autograd.grad(OPERATORS[name].function()(point).sum(), point)
+        for v, g in zip(x.tolist(), got.tolist(), strict=True):
+            want = slope(name, v)
+            if want is None:
+                continue
+            if abs(want) > float(info.max):
+                assert g == (np.inf if want > 0 else -np.inf), (name, dtype, v, g)
+                continue
+            off = abs(mp.mpf(g) - want) / max(abs(want), mp.mpf(float(info.tiny)))
+            allowed = max(limit(name, "gradient") * float(info.eps), abs(want) < float(info.tiny))
+            said = f"{g!r}, not {mp.nstr(want, 17)}"
+            assert off <= allowed, f"{name} at {v} in {dtype}: {said}"
+
+
+@functools.cache
+def slope(name: str, v: float) -> Any:
+    """The exact derivative, or None where there is none, or it turns many times in a unit of v."""
+    if KINKS.get(name, lambda x: False)(v) or (name in ("lgamma", "digamma") and v < -1e3):
+        return None
+    few = name in FEW_DIGITS and name[:1] != "i"  # terms of bessel functions cancel
+    with mp.workdps(60 if few else 60 + int(2.2 * abs(mp.log10(abs(v))))):
+        try:
+            found = TEXTBOOK[name](mp.mpf(v))
+        except (ZeroDivisionError, ValueError, OverflowError, mp.libmp.ComplexResult):
+            return None
+        return None if isinstance(found, mp.mpc) and found.imag else mp.re(found)
 
 
 @pytest.mark.parametrize("name", HOLOMORPHIC)

@@ -15,6 +15,7 @@ from harness import run_python
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 COMPLEX = ("complex64", "complex128")
+INTS = ("int64", "int32", "int16", "int8", "uint8")
 COUNT = 199
 LONG = (1 << 16) + COUNT  # more than is left to one thread
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-40, 90.0, -90.0]
@@ -27,6 +28,11 @@ Compute = Callable[..., list[fa.Tensor]]
 def numbers(dtype: str, seed: int) -> fa.Tensor:
     """Numbers of all sizes and signs, those for which functions have branches among them."""
     rng = np.random.default_rng(seed)
+    if dtype in (*INTS, "bool"):  # powers that are negative and divisors that are zero raise
+        ends = [127, 1, 64, 2, 3]
+        return fa.tensor(rng.permutation([*ends, *rng.integers(1, 128, COUNT - len(ends))])).to(
+            getattr(fa, dtype)
+        ) & fa.tensor(rng.integers(0, 2, COUNT) if dtype == "bool" else 127).to(getattr(fa, dtype))
 
     def real() -> np.ndarray:
         wide = rng.normal(size=COUNT) * np.exp(rng.normal(size=COUNT) * 3)
@@ -90,7 +96,7 @@ def check(op: OpRecord, dtype: str, long: bool = True) -> None:
             for w, g in zip(want, got, strict=True):
                 assert np.array_equal(w[index], bits(g)), f"{op.name} of {dtype}: {what}"
 
-        for n in (*range(1, 34), 47, 67) if dtype in FLOATS[:2] else (1, 2, 5, 21, 67):
+        for n in (*range(34), 47, 67) if dtype in FLOATS[:2] else (0, 1, 2, 5, 21, 67):
             at = slice(n * 7 % 31, n * 7 % 31 + n)
             same(f"{n} elements", at, run(*(t[at] for t in tensors)))
         for i in range(0, COUNT, 13):
@@ -104,10 +110,22 @@ def check(op: OpRecord, dtype: str, long: bool = True) -> None:
         same("rows of a table", table[:, 3:8], run(*(t[:, 3:8] for t in tables)))
         crossed = [t.t().contiguous().t() if k % 2 else t for k, t in enumerate(tables)]
         same("of mixed layouts", table, run(*crossed))
+        pairs = list(enumerate(tensors))
         if len(tensors) > 1:  # along one dim each
             row = [t[:14].unsqueeze(k % 2) for k, t in enumerate(tensors)]
             wide = run(*(t.expand(14, 14).contiguous() for t in row))
             same("broadcast", ..., run(*row), [bits(r) for r in wide])
+            for k in range(len(tensors)):  # one element beside 67, and one without dims
+                many = [t[:67] if i == k else t[9].expand(67).contiguous() for i, t in pairs]
+                want = [bits(r) for r in run(*many)]
+                one = [t[:67] if i == k else t[9:10] for i, t in pairs]
+                same("beside one element", ..., run(*one), want)
+                same(
+                    "beside no dims",
+                    ...,
+                    run(*(t[:67] if i == k else t[9] for i, t in pairs)),
+                    want,
+                )
         if "out" in (op.variants or []):
             room = fa.zeros(COUNT + 5, dtype=results[0].dtype)
             run(*tensors, out=room[5:])
@@ -164,6 +182,12 @@ def test_places(op: OpRecord) -> None:
             continue  # the loop is that of float32
         if ("complex" if dtype in COMPLEX else "float") in op.dtypes:
             check(op, dtype, long=dtype in ("float32", "float64"))
+    for dtype in ("bool", *INTS):
+        negative = dtype == "uint8" and any(
+            "-" in a.get("default", "") for a in op.data["arguments"]
+        )
+        if ("bool" if dtype == "bool" else "int") in op.dtypes and not negative:
+            check(op, dtype, long=dtype == "int32")
 
 
 @pytest.mark.parametrize("level", ["baseline", "v3"])

@@ -17,7 +17,7 @@ import facula as fa
 import numpy as np
 import pytest
 from facula.testing._samples import OpRecord, operators
-from harness import REFERENCES, TOLERANCE
+from harness import FORMATS, REFERENCES, off
 
 CATEGORIES = {
     "bool": ("bool",),
@@ -109,12 +109,9 @@ def agree(got: fa.Tensor, want: np.ndarray, dtype: str) -> bool:
     have = (got.to(fa.float32) if dtype in WIDE else got).numpy()
     if have.shape != want.shape:
         return False
-    if dtype not in TOLERANCE:
+    if dtype not in FORMATS:
         return bool((have == want).all())
-    relative, absolute = TOLERANCE[dtype]
-    with np.errstate(invalid="ignore"):
-        near = np.abs(have - want) <= absolute + relative * np.abs(want)
-    return bool((near | (have == want) | (np.isnan(have) & np.isnan(want))).all())
+    return bool((off(have, want, dtype) <= 8).all())
 
 
 def levels_of(kinds: Sequence[tuple[str, int]]) -> list[list[str]]:

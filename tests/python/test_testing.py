@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import facula
+import numpy as np
 import pytest
+from facula.autograd import gradcheck
 from facula.testing import assert_close, make_tensor
+from facula.testing._samples import evaluate
 
 
 def test_equal_things_pass():
@@ -55,3 +58,18 @@ def test_make_tensor(name):
         assert float(low.min()) >= 2 and float(low.max()) <= 4
     with pytest.raises(ValueError, match="less than"):
         make_tensor(2, dtype=dtype, device="cpu", low=3, high=3)
+
+
+def test_samples_of_matrices():
+    """Each stays of its form wherever its free numbers go."""
+    sample = evaluate("spd(4), tri(2,3), orth(5)", np.random.default_rng(0))
+    assert [m.shape for m in sample.args] == [(4, 4), (2, 3, 3), (5, 5)]
+    for scale in (0, 1, -3):
+        s, t, q = (m.form(m.free + scale, np.asarray) for m in sample.args)
+        assert np.array_equal(s, s.T) and np.linalg.eigvalsh(s).min() > 3.9
+        assert np.array_equal(t, np.tril(t)) and np.diagonal(t, 0, 1, 2).min() >= 1
+        np.testing.assert_allclose(q @ q.T, np.eye(5), atol=1e-13)
+    for m in sample.args:
+        free = facula.tensor(m.free, requires_grad=True)
+        np.testing.assert_allclose(m.form(free, facula.tensor).detach().numpy(), m, rtol=1e-12)
+        assert gradcheck(lambda x, m=m: m.form(x, facula.tensor), [free])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,15 @@ from facula.testing._samples import Named, OpRecord, Sample, Varying
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTS = ("int64", "int32", "int16", "int8", "uint8")
 COMPLEX = ("complex128", "complex64")
-# (relative, absolute): a few units in the last place of a short chain of operations.
-TOLERANCE = {
-    "float64": (1e-9, 1e-11),
-    "float32": (2e-5, 2e-6),
-    "float16": (4e-3, 2e-3),
-    "bfloat16": (3e-2, 2e-2),
-    "complex128": (1e-9, 1e-11),
-    "complex64": (3e-5, 5e-6),
+# Digits of the significand behind the point, and the exponent of the smallest normal number.
+FORMATS = {
+    **{"float64": (52, -1022), "float32": (23, -126), "float16": (10, -14), "bfloat16": (7, -126)},
+    **{"complex128": (52, -1022), "complex64": (23, -126)},
 }
+# What results may be off in units of the last place where the schema's key `ulp` says nothing: of
+# each element of a formula; of the largest number of all that is there for what adds up many, and
+# for formulas in double precision, which the reference has too (the limits of `ulp` count elements).
+FORMULA, SUMS = 4.0, 8.0
 
 
 def dtypes_of(op: OpRecord) -> list[str]:
@@ -136,29 +137,62 @@ def to_numpy(value: Any) -> Any:
     return value
 
 
-def compare(op: OpRecord, got: Any, want: Any, dtype: str) -> None:
-    """Shapes must agree exactly, values to the tolerance of the dtype."""
+def off(got: Any, want: Any, dtype: str, terms: float = 0.0) -> np.ndarray:
+    """How far elements are off, in units of the last place of `dtype` of `want`, or of `terms`."""
+    digits, least = FORMATS[dtype]
+    with np.errstate(all="ignore"):
+        size = np.maximum(np.abs(want), np.maximum(terms, 2.0**least))
+        unit = 2.0 ** (np.floor(np.log2(size)) - digits)
+        distance = np.abs(got - want) / unit
+    same = (got == np.asarray(want).astype(got.dtype)) | (np.isnan(got) & np.isnan(want))
+    return np.where(same, 0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def largest(value: Any) -> float:
+    """The largest finite magnitude of floats anywhere in a value, at most that of float32."""
+    if isinstance(value, list | tuple):
+        return max(map(largest, value), default=0.0)
+    sizes = np.abs(value) if isinstance(value, np.ndarray) and value.dtype.kind in "fc" else 0.0
+    return float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
+
+
+def compare(op: OpRecord, got: Any, want: Any, dtype: str, inputs: Sample | None = None) -> None:
+    """Shapes must agree exactly, values to some units in the last place."""
     if isinstance(got, list):
         want = list(want)
         assert len(got) == len(want), (
             f"{op.name}: {len(got)} results, the reference has {len(want)}"
         )
         for g, w in zip(got, want, strict=True):
-            compare(op, g, w, dtype)
+            compare(op, g, w, dtype, inputs)
         return
     want = np.asarray(want)
     got = np.asarray(got)
     assert got.shape == want.shape, f"{op.name}: shape {got.shape}, the reference has {want.shape}"
-    if got.dtype.kind in "fc":
-        result_dtype = str(got.dtype)  # integers give float32, whatever the test's dtype
-        if result_dtype in ("float32", "complex64") and dtype in ("float64", "complex128"):
-            dtype = result_dtype
-        rtol, atol = TOLERANCE.get(dtype, TOLERANCE["float32"])
-        stated = (op.tolerance or {}).get(dtype)
-        if stated is not None:
-            rtol, atol = max(rtol, stated), max(atol, stated)
-        np.testing.assert_allclose(
-            got, want.astype(got.dtype), rtol=rtol, atol=atol, err_msg=op.name
-        )
-    else:
+    if got.dtype.kind not in "fc":
         np.testing.assert_array_equal(got, want, err_msg=op.name)
+        return
+    if got.dtype.kind == "f":
+        want = want.real  # as NumPy casts
+    stored = str(got.dtype)  # integers give float32, whatever the test's dtype
+    if dtype in ("float16", "bfloat16") and stored == "float32":
+        stored = dtype
+    stated = (op.ulp or {}).get(stored)
+    formula = op.scalar and FORMATS[stored][0] < 52
+    terms = 0.0 if formula else max(largest(want), largest(list(_values(inputs))))
+    most = stated or (FORMULA if formula else SUMS)
+    error = off(got, want, stored, terms)
+    relative = (op.tolerance or {}).get(dtype)
+    if relative is not None:  # sums of terms that cancel, rounded to 16 bits
+        error = np.where(np.abs(got - want) <= relative * (1 + np.abs(want)), 0, error)
+    if error.size and not error.max() <= most:
+        at = np.unravel_index(np.argmax(error), error.shape)
+        raise AssertionError(
+            f"{op.name} in {dtype}: {got[at]!r} at {tuple(map(int, at))} is not {want[at]!r}, "
+            f"{error[at]:.3g} units in the last place off, allowed are {most:g}"
+        )
+
+
+def _values(inputs: Sample | None) -> Iterator[Any]:
+    if inputs is not None:
+        yield from (*inputs.args, *inputs.kwargs.values())

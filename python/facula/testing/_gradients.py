@@ -14,7 +14,7 @@ import pytest
 import facula
 from facula.autograd import forward_ad, gradcheck, gradgradcheck
 from facula.testing._calls import arguments
-from facula.testing._samples import Constant, OpRecord, Varying
+from facula.testing._samples import Constant, Formed, OpRecord, Varying
 
 Function = Callable[..., tuple[facula.Tensor, ...]]
 
@@ -44,6 +44,19 @@ def taken(value: object) -> bool:
     return isinstance(value, Varying) and not isinstance(value, Constant)
 
 
+def leaf(value: Any, tensor: facula.Tensor) -> facula.Tensor:
+    """What is varied: the tensor, or the free numbers that a matrix of some form is made of."""
+    given = facula.tensor(value.free) if isinstance(value, Formed) else tensor
+    return given.detach().requires_grad_()
+
+
+def form_of(value: Any) -> Callable[[facula.Tensor], facula.Tensor]:
+    """From what is varied to the tensor."""
+    if isinstance(value, Formed):
+        return lambda free: value.form(free, facula.tensor)
+    return lambda tensor: tensor
+
+
 def mutated(op: OpRecord, position: int) -> bool:
     arguments = op.data["arguments"]
     return position < len(arguments) and "!" in arguments[position]["type"]
@@ -54,23 +67,27 @@ def function_of_floats(op: OpRecord, index: int) -> tuple[Function, list[facula.
     sample = op.sample(index)
     _, args, kwargs = arguments(sample, "float64")
     allowed = set(op.differentiable) or set(op.argument_names)
-    inputs, places = [], []
+    inputs, places, forms = [], [], []
     for i, value in enumerate(sample.args):
         name = op.argument_names[min(i, len(op.argument_names) - 1)]
         if name not in allowed:
             continue
         if taken(value):
             places.append((i, None))
-            inputs.append(args[i].detach().requires_grad_())
+            inputs.append(leaf(value, args[i]))
+            forms.append(form_of(value))
         elif isinstance(value, list | tuple):
             for j, item in enumerate(value):
                 if taken(item):
                     places.append((i, j))
-                    inputs.append(args[i][j].detach().requires_grad_())
+                    inputs.append(leaf(item, args[i][j]))
+                    forms.append(form_of(item))
     names = [k for k, v in sample.kwargs.items() if taken(v) and k in allowed]
-    inputs += [kwargs[k].detach().requires_grad_() for k in names]
+    inputs += [leaf(sample.kwargs[k], kwargs[k]) for k in names]
+    forms += [form_of(sample.kwargs[k]) for k in names]
 
-    def function(*tensors: facula.Tensor) -> tuple[facula.Tensor, ...]:
+    def function(*free: facula.Tensor) -> tuple[facula.Tensor, ...]:
+        tensors = [form(t) for form, t in zip(forms, free, strict=True)]
         mine = [list(a) if isinstance(a, list | tuple) else a for a in args]
         for (i, j), t in zip(places, tensors, strict=False):
             if j is None:

@@ -3,8 +3,10 @@
 A sample is the argument list of a call, such as `f(3, 4), dim=1`. Words for arrays: `f` normal
 floats (uniform with `low`/`high`), `pos` uniform in [0.1, 3), `i` integers in [low, high),
 `b` bools, `c` complex, `perm(n)` a permutation, `t([1.0, nan])` given values;
-no derivative is taken of those, nor of `const(f(3))`. Everything else is a Python literal, a
-dtype or format name.
+no derivative is taken of those, nor of `const(f(3))`. `spd(n)` is a symmetric positive definite
+matrix, `tri(n)` a lower triangular one with a positive diagonal, `orth(n)` an orthogonal one,
+sizes before the last their batch: derivatives are taken of the free numbers that they are made of.
+Everything else is a Python literal, a dtype or format name.
 """
 
 from __future__ import annotations
@@ -40,6 +42,39 @@ class Varying(np.ndarray):
 
 class Constant(Varying):
     """Varying in dtype, but no derivative is taken of it (written `t` or `const(...)`)."""
+
+
+class Formed(Varying):
+    """A matrix that `form` makes of `free` numbers (written `spd(n)`, `tri(n)` or `orth(n)`).
+
+    A derivative by its elements would leave the set of such matrices, one by `free` does not.
+    """
+
+    free: np.ndarray
+    form: Callable[[Any, Callable[[np.ndarray], Any]], Any]
+
+
+# Of free numbers, NumPy's or a tensor, and what makes a constant of their kind of an array.
+
+
+def _spd(x: Any, constant: Callable[[np.ndarray], Any]) -> Any:
+    n = x.shape[-1]
+    return x @ x.swapaxes(-1, -2) + constant(n * np.eye(n))
+
+
+def _tri(x: Any, constant: Callable[[np.ndarray], Any]) -> Any:
+    n = x.shape[-1]
+    return x * constant(np.tri(n, k=-1)) + (x * x + 1) * constant(np.eye(n))
+
+
+def _orth(x: Any, constant: Callable[[np.ndarray], Any]) -> Any:
+    """Reflections at the columns, one after the other."""
+    q = x * 0 + constant(np.eye(x.shape[-1]))
+    for k in range(x.shape[-1]):
+        v = x[..., k : k + 1]
+        across = v.swapaxes(-1, -2)
+        q = q - (q @ v) @ across * 2 / (across @ v)
+    return q
 
 
 @dataclass
@@ -138,8 +173,20 @@ def evaluate(text: str | CodeType, rng: np.random.Generator) -> Sample:
     def i(*shape: int, low: int = -9, high: int = 10) -> np.ndarray:
         return np.asarray(rng.integers(low, high, shape))
 
+    def formed(form: Callable[..., Any]) -> Callable[..., Formed]:
+        def make(*shape: int) -> Formed:
+            free = rng.standard_normal((*shape, shape[-1]))
+            matrix: Formed = np.asarray(form(free, np.asarray)).view(Formed)
+            matrix.free, matrix.form = free, form
+            return matrix
+
+        return make
+
     names: dict[str, Any] = {
         "f": f,
+        "spd": formed(_spd),
+        "tri": formed(_tri),
+        "orth": formed(_orth),
         "pos": lambda *shape: f(*shape, low=0.1, high=3.0),
         "i": i,
         "b": lambda *shape: np.asarray(rng.integers(0, 2, shape).astype(bool)),

@@ -22,7 +22,8 @@ TILES = (1, 15, 16, 17, 64, 129, 1000)
 ROWS = range(1, 71)
 LONG = 2**20 + 17
 _MOST = 1 << 14  # elements of an array, but for long rows
-_ARRAYS = ("f", "pos", "i", "b", "c", "perm")
+_SQUARE = ("spd", "tri", "orth")  # their last size is that of rows and columns
+_ARRAYS = ("f", "pos", "i", "b", "c", "perm", *_SQUARE)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,9 @@ def shapes(text: str) -> list[tuple[int, ...]]:
     """The sizes of the arrays in a sample."""
     found = []
     for call in _calls(_parsed(text)):
-        found.append(tuple(a.value for a in call.args if isinstance(a, ast.Constant)))
+        sizes = tuple(a.value for a in call.args if isinstance(a, ast.Constant))
+        square = isinstance(call.func, ast.Name) and call.func.id in _SQUARE
+        found.append((*sizes, *sizes[-1:]) if square else sizes)
     return found
 
 

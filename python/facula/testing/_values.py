@@ -39,7 +39,7 @@ def check_value(op: OpRecord, index: int, dtype: str, references: Any = None) ->
         pytest.skip("a negative number does not fit uint8")
     if isinstance(got, facula.Tensor) and kwargs.get("dtype") is not None:
         assert got.dtype == kwargs["dtype"]
-    compare(op, to_numpy(got), reference(op, numpy, references), dtype)
+    compare(op, to_numpy(got), reference(op, numpy, references), dtype, numpy)
 
 
 def spread(value: object) -> object:

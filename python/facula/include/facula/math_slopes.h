@@ -91,9 +91,15 @@ FACULA_MATH T sqrt_square_minus_one(T z) {
   return mul(std::sqrt(z - real_t<T>(1)), std::sqrt(z + real_t<T>(1)));
 }
 
-// The derivative of hypot(x, y) by x.
+// The derivative of hypot(x, y) by x; scaled where the hypotenuse leaves the range or is subnormal.
 template <Float T>
 FACULA_MATH T hypot_slope(T x, T y) {
+  constexpr T most = std::numeric_limits<T>::max() / 4;
+  constexpr T least = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+  const T larger = fmax(abs(x), abs(y));
+  const T by = larger > most ? T(0.25) : larger < least ? 1 / least : T(1);
+  x *= by;
+  y *= by;
   const T size = hypot(x, y), value = x / size;
   return size == 0 ? T(0) : value;
 }

@@ -1,0 +1,1 @@
+"""Mutants: does a test notice when one operator, sign, bound, index or constant changes?"""

@@ -1,0 +1,183 @@
+"""Mutants of C++: of kernels, shape rules and functions over operators.
+
+Files are read as tokens in the form that clang-format gives them: a sign between blanks is binary.
+`a < b` becomes `(mutant(17) ? a <= b : a < b)`. What does not compile then is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_TOKEN = re.compile(
+    r"""(?P<skip>//[^\n]*|/\*.*?\*/|\#(?:[^\n]*\\\n)*[^\n]*|\s+)
+    |(?P<text>R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])+')
+    |(?P<number>(?:0x[\da-fA-F]+|\d+\.?\d*(?:e[-+]?\d+)?)[a-zA-Z]*)
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<sign><<=|>>=|->|::|\+\+|--|<=|>=|==|!=|&&|\|\||<<|>>|[-+*/%&|^]=|\.\.\.|.)""",
+    re.X | re.S,
+)
+_PRECEDENCE = {
+    **dict.fromkeys("* / %".split(), 5), **dict.fromkeys("+ -".split(), 6),
+    **dict.fromkeys("<< >>".split(), 7), **dict.fromkeys("< <= > >=".split(), 9),
+    **dict.fromkeys("== !=".split(), 10), "&": 11, "^": 12, "|": 13, "&&": 14, "||": 15,
+}  # fmt: skip
+_SIGNS = {
+    "+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">",
+    "==": "!=", "!=": "==", "&&": "||", "||": "&&", "&": "|", "|": "&", "<<": ">>", ">>": "<<",
+}  # fmt: skip
+_STOPS = frozenset(", ; { } ? : = += -= *= /= |= &= return case".split())
+_OPEN, _CLOSE = "([{", ")]}"
+# Lines whose numbers are no values of a run, or only share out work.
+_FIXED = re.compile(
+    r"\b(constexpr|static_assert|template|case|alignas|using|enum|operator|raise|check\w*|require"
+    r"|parallel\w*|grain|prefetch\w*|reserve|kGrain|threads?|unlikely|likely|assume|extern)\b|\bk[A-Z]"
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """A stretch of a file, the text before and behind a call of `mutant`, and what it shows."""
+
+    start: int
+    end: int
+    changed: str
+    what: str
+    line: int
+    shown: str
+
+
+def tokens(text: str) -> list[Token]:
+    found = []
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup != "skip":
+            found.append(Token(match.lastgroup or "", match[0], match.start(), match.end()))
+    return found
+
+
+def _binary(text: str, t: Token) -> bool:
+    return t.text in _PRECEDENCE and text[t.start - 1] == " " and text[t.end : t.end + 1] in " \n"
+
+
+def _left(text: str, all_: list[Token], at: int, level: int) -> int:
+    """The first token of a binary sign's left side."""
+    depth, i = 0, at - 1
+    while i >= 0:
+        t = all_[i]
+        if t.text in _CLOSE:
+            depth += 1
+        elif t.text in _OPEN:
+            if depth == 0:
+                break
+            depth -= 1
+        elif depth == 0 and (
+            t.text in _STOPS or (_binary(text, t) and _PRECEDENCE[t.text] > level)
+        ):
+            break
+        i -= 1
+    return i + 1
+
+
+def _right(text: str, all_: list[Token], at: int, level: int) -> int:
+    """The last token of a binary sign's right side; `level` 0 is a unary sign's operand."""
+    depth, i = 0, at + 1
+    while i < len(all_):
+        t = all_[i]
+        if t.text in _OPEN:
+            depth += 1
+        elif t.text in _CLOSE:
+            if depth == 0:
+                break
+            depth -= 1
+        elif depth == 0 and (
+            t.text in _STOPS or (_binary(text, t) and _PRECEDENCE[t.text] >= level)
+        ):
+            break
+        i += 1
+    return i - 1
+
+
+def sites(text: str) -> Iterator[Site]:
+    all_ = tokens(text)
+    lines = text.split("\n")
+    for i, t in enumerate(all_):
+        number = text.count("\n", 0, t.start)
+        if _FIXED.search(lines[number]) or lines[number][:1] not in (" ", "\t"):
+            continue
+        line = number + 1
+        if t.text in _SIGNS and _binary(text, t):
+            level = _PRECEDENCE[t.text]
+            first, last = _left(text, all_, i, level), _right(text, all_, i, level)
+            if not first < i < last + 1:
+                continue
+            start, end = all_[first].start, all_[last].end
+            whole = text[start:end]
+            if any(c in whole for c in '{;"') or len(whole) > 200 or "mutant" in whole:
+                continue
+            left, right = text[start : t.start].rstrip(), text[t.end : end].lstrip()
+            other = f"{left} {_SIGNS[t.text]} {right}"
+            if t.text == "*" and level == 5:
+                other = f"({left}) + ({right})"
+            what = "bound" if level in (9, 10) else "operator"
+            yield Site(start, end, other, what, line, f"`{whole}` as `{other}`")
+        elif t.kind == "number" and re.fullmatch(r"\d+(\.\d+)?", t.text):
+            before, after = all_[i - 1].text, all_[i + 1].text if i + 1 < len(all_) else ""
+            if before in ("<", "::") and after in (">", ",", "]"):
+                continue
+            value = float(t.text) * 1.25 if "." in t.text else int(t.text) + 1
+            what = "index" if before == "[" else "constant"
+            shown = f"`{lines[number].strip()[:90]}`: {t.text} as {value}"
+            yield Site(t.start, t.end, str(value), what, line, shown)
+        elif t.text in "-!" and not _binary(text, t) and all_[i - 1].kind != "number":
+            if text[t.end : t.end + 1] == " " or all_[i - 1].text in _CLOSE:
+                continue
+            last = _right(text, all_, i, 0)
+            whole = text[t.start : all_[last].end]
+            if any(c in whole for c in '{;"') or last <= i or all_[i + 1].kind == "number":
+                continue
+            other = text[t.end : all_[last].end]
+            if t.text == "!":
+                other = f"bool({other})"
+            yield Site(t.start, all_[last].end, other, "sign", line, f"`{whole}` as `{other}`")
+
+
+def with_mutants(text: str, chosen: dict[int, Site]) -> str:
+    """The file's text with some of its sites; a nested one chooses inside of the outer original."""
+    opened: dict[int, list[str]] = {}
+    closed: dict[int, list[str]] = {}
+    for number, site in sorted(chosen.items(), key=lambda kv: kv[1].start - kv[1].end):
+        opened.setdefault(site.start, []).append(
+            f"(::facula::mutant({number}) ? ({site.changed}) : ("
+        )
+        closed.setdefault(site.end, []).insert(0, "))")
+    out, at = ['#include "runtime/core/mutant.h"\n'], 0
+    first_line_end = text.index("\n") + 1 if text.startswith("// build:") else 0
+    out, at = [text[:first_line_end], *out], first_line_end
+    for place in sorted({*opened, *closed}):
+        out += [text[at:place], *closed.get(place, ()), *opened.get(place, ())]
+        at = place
+    return "".join([*out, text[at:]])
+
+
+def files(root: Path) -> dict[str, tuple[str, str]]:
+    """Sources that mutants may be in, with their kind and family."""
+    found = {}
+    for path in sorted((root / "aten").rglob("*.cpp")):
+        name = path.relative_to(root).as_posix()
+        if "/cuda/" in name or path.stem in ("amx", "blas", "roles", "device"):
+            continue
+        kind = "shape" if "/shape/" in name else "kernel" if "/cpu/" in name else "composite"
+        if path.parent.name == "aten":
+            kind = "kernel"
+        found[name] = (kind, path.parent.name if kind == "kernel" else path.stem)
+    return found
