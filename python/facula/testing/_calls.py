@@ -20,7 +20,7 @@ FORMATS = {
 }
 # What results may be off in units of the last place where the schema's key `ulp` says nothing: of
 # each element of a formula; of the largest number of all that is there for what adds up many, and
-# for formulas in double precision, which the reference has too (the limits of `ulp` count elements).
+# for formulas in double precision, which the reference has too (limits of `ulp` count elements).
 FORMULA, SUMS = 4.0, 8.0
 
 
