@@ -1,0 +1,170 @@
+"""The bytes of a file, mapped or read, and one-dimensional tensors of parts of them."""
+
+from __future__ import annotations
+
+import array
+import io
+import mmap as mmap_module
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import facula
+from facula.utils._safetensors import FormatError
+
+__all__ = ["Peeked", "Source", "start_of", "swapped"]
+
+_PART = 1 << 24  # bytes that one thread reads at a time
+_MANY = 1 << 23  # bytes from which on several threads read
+START = 512  # bytes that tell what a file is: those of a tar archive's first header
+
+
+class Peeked:
+    """A stream whose first bytes have been read already."""
+
+    def __init__(self, start: bytes, stream: Any, name: str) -> None:
+        self.start, self.stream, self.name = start, stream, name
+
+    def read(self, size: int = -1) -> bytes:
+        if 0 <= size <= len(self.start):
+            taken, self.start = self.start[:size], self.start[size:]
+            return taken
+        taken, self.start = self.start, b""
+        if taken and size > 0:
+            return taken
+        rest = self.stream.read(size)
+        return taken + rest if taken else rest
+
+
+def _read_start(stream: Any, name: str) -> bytes:
+    parts, have = [], 0
+    while have < START:
+        part = stream.read(START - have)
+        if part is None:
+            raise BlockingIOError(
+                f"load(): {name!r} has no more bytes now; open it in blocking mode"
+            )
+        if not isinstance(part, (bytes, bytearray)):
+            raise TypeError(
+                f"load(): {name!r} gives {type(part).__name__}, expected bytes: open the file in "
+                "binary mode ('rb')"
+            )
+        if not part:
+            break
+        parts.append(bytes(part))
+        have += len(part)
+    return b"".join(parts)
+
+
+def start_of(f: Any) -> tuple[bytes, Any]:
+    """The first bytes of a path or a stream, and what to read all of it from."""
+    if hasattr(f, "read"):
+        name = getattr(f, "name", None)
+        name = name if isinstance(name, str) else type(f).__name__
+        start = _read_start(f, name)
+        return start, Peeked(start, f, name)
+    path = os.fspath(f)
+    with open(path, "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISFIFO(mode):
+            # What comes out of a pipe comes once.
+            return b"", Peeked(b"", io.BytesIO(file.read()), os.fsdecode(path))
+        return _read_start(file, os.fsdecode(path)), path
+
+
+class Source:
+    """A file's bytes.
+
+    Args:
+        f: a path, or a `Peeked` stream, which is read to its end.
+        mmap: with a path, whether tensors lie in the file's pages, private to the process.
+    """
+
+    def __init__(self, f: Any, mmap: bool) -> None:
+        self.file: Any = None
+        if isinstance(f, Peeked):
+            self.path: str = f.name
+            self.buffer: Any = bytearray(f.read())
+            return
+        self.path = os.fsdecode(f)
+        with open(f, "rb") as file:
+            # Private pages: in-place operations change the process's copy, never the file.
+            self.buffer = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
+            if not mmap:
+                self.file = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+    def fault(self, what: str) -> FormatError:
+        """An error that names the file."""
+        return FormatError(f"load(): {self.path!r} cannot be read: {what}")
+
+    def close(self) -> None:
+        """No more parts are asked for."""
+        if self.file is not None:
+            self.file.close()
+
+    def parts(self, places: Sequence[tuple[int, int]]) -> list[Any]:
+        """Tensors of uint8 with the bytes at (start, count)."""
+        if self.file is None:
+            return [self._view(start, count) for start, count in places]
+        tensors = [facula.empty(count, dtype=facula.uint8, device="cpu") for _, count in places]
+        tasks = []
+        for (start, count), tensor in zip(places, tensors, strict=True):
+            memory = memoryview(tensor).cast("B") if count else memoryview(b"")
+            tasks += [
+                (start + i, memory[i : min(i + _PART, count)]) for i in range(0, count, _PART)
+            ]
+        self._read(tasks, sum(count for _, count in places))
+        return tensors
+
+    def _view(self, start: int, count: int) -> Any:
+        if not count:
+            return facula.empty(0, dtype=facula.uint8, device="cpu")
+        return facula.frombuffer(self.buffer, dtype=facula.uint8, count=count, offset=start)
+
+    def _read(self, tasks: list[tuple[int, memoryview]], total: int) -> None:
+        """Fill memory from the file, by several threads: half of the time goes to fresh pages."""
+        number, pending, failed = self.file.fileno(), iter(tasks), []
+
+        def work() -> None:
+            for start, memory in pending_safely():
+                while memory.nbytes:
+                    got = os.preadv(number, [memory], start)
+                    if not got:
+                        failed.append(self.fault("it became shorter while it was read"))
+                        return
+                    start, memory = start + got, memory[got:]
+
+        lock = threading.Lock()
+
+        def pending_safely() -> Any:
+            while not failed:
+                with lock:
+                    task = next(pending, None)
+                if task is None:
+                    return
+                yield task
+
+        count = min(4, os.cpu_count() or 1, len(tasks)) if total >= _MANY else 1
+        threads = [threading.Thread(target=work) for _ in range(count - 1)]
+        for thread in threads:
+            thread.start()
+        work()
+        for thread in threads:
+            thread.join()
+        if failed:
+            raise failed[0]
+
+
+def swapped(data: Any, size: int) -> Any:
+    """A tensor of uint8 with the bytes of each `size` in the other order."""
+    code = {2: "H", 4: "I", 8: "Q"}.get(size)
+    if code is None or not data.numel():
+        return data
+    items = array.array(code, bytes(memoryview(data)))
+    items.byteswap()
+    return facula.frombuffer(items, dtype=facula.uint8)
