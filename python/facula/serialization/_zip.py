@@ -21,6 +21,8 @@ __all__ = ["Archive", "Member", "Writer"]
 _ALIGNMENT = 64
 _MOST_32 = 0xFFFFFFFF
 _MOST_16 = 0xFFFF
+# Numbers from here on are written in fields of 64 bits, and _MOST_32 in their place.
+_LARGE = _MOST_32
 _HAS_DESCRIPTOR, _IS_UTF8, _IS_ENCRYPTED = 0x8, 0x800, 0x1
 _STORED, _DEFLATED = 0, 8
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -196,7 +198,7 @@ class Writer:
         """Append a member with the bytes of `data`."""
         view = memoryview(data).cast("B")
         raw, size, header = name.encode(), len(view), self.position
-        large = size >= _MOST_32
+        large = size >= _LARGE
         # Sizes come after the data; those of 64 bits are announced by an empty zip64 field.
         extra = struct.pack("<HH2Q", 1, 16, 0, 0) if large else b""
         pad = -(header + _LOCAL.size + len(raw) + len(extra) + 4) % _ALIGNMENT
@@ -227,19 +229,19 @@ class Writer:
         """Write the directory."""
         begin = self.position
         for raw, crc, size, header in self.directory:
-            large = [n for n in (size, size, header) if n >= _MOST_32]
+            large = [n for n in (size, size, header) if n >= _LARGE]
             extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
-            small, place = min(size, _MOST_32), min(header, _MOST_32)
+            small, place = (n if n < _LARGE else _MOST_32 for n in (size, header))
             version = 45 if large else 20
             flags = _IS_UTF8 | _HAS_DESCRIPTOR
             self.write(_CENTRAL.pack(b"PK\x01\x02", version, version, flags, _STORED, 0, 0, crc,
                                      small, small, len(raw), len(extra), 0, 0, 0, 0, place)
                        + raw + extra)  # fmt: skip
         size, count, end = self.position - begin, len(self.directory), self.position
-        if begin >= _MOST_32 or size >= _MOST_32 or count >= _MOST_16:
+        if begin >= _LARGE or size >= _LARGE or count >= _MOST_16:
             self.write(_END_64.pack(b"PK\x06\x06", _END_64.size - 12, 45, 45, 0, 0, count, count,
                                     size, begin))  # fmt: skip
             self.write(_LOCATOR.pack(b"PK\x06\x07", 0, end, 1))
         few = min(count, _MOST_16)
-        self.write(_END.pack(b"PK\x05\x06", 0, 0, few, few, min(size, _MOST_32),
-                             min(begin, _MOST_32), 0))  # fmt: skip
+        begin, size = (n if n < _LARGE else _MOST_32 for n in (begin, size))
+        self.write(_END.pack(b"PK\x05\x06", 0, 0, few, few, size, begin, 0))  # fmt: skip
