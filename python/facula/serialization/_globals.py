@@ -48,6 +48,8 @@ _PLAIN = (bool, dict, float, int, list, str, tuple)
 class RefusedGlobal(FormatError, pickle.UnpicklingError):
     """A file names what it may not name."""
 
+    __module__ = "facula.serialization"
+
 
 class StorageType:
     """What a file calls a storage's type: its dtype, or None for bytes."""
@@ -129,7 +131,7 @@ def counterpart(name: str) -> Any:
     """What facula has under a name of torch's, or None: "torch.nn.modules.linear.Linear"."""
     path = name.split(".")
     path[-1] = _SAME.get(path[-1], path[-1])
-    if path[0] != "torch" or len(path) < 3:
+    if path[0] != "torch" or len(path) < 3 or path[1] not in ("nn", "optim"):
         return None
     for depth in range(len(path) - 1, 1, -1):
         # Where it is in torch, or what one of the packages above shows.
@@ -199,7 +201,8 @@ class Globals:
             dtype = STORAGES.get(name.removesuffix(ending))
             if name.endswith(ending) and dtype is not None:
                 return StorageType(getattr(facula, dtype))
-        value = getattr(facula, name, None)
+        # Not getattr: that may load the package of a device.
+        value = vars(facula).get(name)
         kinds = (facula.dtype, facula.layout, facula.memory_format)
         return value if module == "torch" and isinstance(value, kinds) else None
 
@@ -296,7 +299,7 @@ def _complex(*args: Any) -> complex:
 
 
 def _layout(name: Any) -> Any:
-    layout = getattr(facula, str(name).removeprefix("torch."), None)
+    layout = vars(facula).get(str(name).removeprefix("torch."))
     if not isinstance(layout, facula.layout):
         raise Malformed(f"it has the layout {name!r}, which facula does not have")
     return layout

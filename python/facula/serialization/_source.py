@@ -17,6 +17,7 @@ from facula.utils._safetensors import FormatError
 __all__ = ["Peeked", "Source", "start_of", "swapped"]
 
 _PART = 1 << 24  # bytes that one thread reads at a time
+_FEW = 1 << 16  # bytes that are copied from the mapped file, without a call of the system
 _MANY = 1 << 23  # bytes from which on several threads read
 START = 512  # bytes that tell what a file is: those of a tar archive's first header
 
@@ -114,7 +115,11 @@ class Source:
         tensors = [facula.empty(count, dtype=facula.uint8, device="cpu") for _, count in places]
         tasks = []
         for (start, count), tensor in zip(places, tensors, strict=True):
-            memory = memoryview(tensor).cast("B") if count else memoryview(b"")
+            if count < _FEW:
+                if count:
+                    memoryview(tensor)[:] = self.buffer[start : start + count]
+                continue
+            memory = memoryview(tensor).cast("B")
             tasks += [
                 (start + i, memory[i : min(i + _PART, count)]) for i in range(0, count, _PART)
             ]

@@ -76,7 +76,9 @@ def _dtype_names() -> dict[str, Any]:
         "F64": "float64",
         "C64": "complex64",
     }
-    return {code: getattr(facula, name) for code, name in pairs.items() if hasattr(facula, name)}
+    # Not hasattr: that may look for a device's package of this name.
+    known = vars(facula)
+    return {code: known[name] for code, name in pairs.items() if name in known}
 
 
 # NumPy's own notation of a dtype with a fixed meaning on every machine.
@@ -469,8 +471,8 @@ class _Reader:
             return float(body)
         if kind == "complex":
             return complex(*(self.value(v) for v in body))
-        if kind == "dtype" and isinstance(getattr(facula, body), facula.dtype):
-            return getattr(facula, body)
+        if kind == "dtype" and isinstance(vars(facula).get(body), facula.dtype):
+            return vars(facula)[body]
         if kind == "device":
             return facula.device(body)
         if kind == "size":
