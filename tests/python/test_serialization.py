@@ -230,7 +230,8 @@ def test_names_of_a_file_are_kept(tmp_path):
         assert load(first, verify=True)["x"].tolist() == value.tolist()
     assert held.tolist() == list(range(100_000))
     second.unlink()
-    mapped = load(first)["x"]  # what is mapped must stay: here the new file parts from the old
+    # What is mapped must stay: here the new file parts from the old.
+    mapped = load(first, mmap=True)["x"]
     os.link(first, second)
     save({"x": facula.zeros(1)}, first)
     assert mapped.tolist() == load(second)["x"].tolist() == list(range(200_000))

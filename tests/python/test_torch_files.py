@@ -11,6 +11,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import threading
 import zipfile
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from pathlib import Path
@@ -372,6 +373,13 @@ def test_streams_that_do_not_seek(tmp_path):
         save({"x": facula.arange(3)}, target)
         target.close()
         assert load(source)["x"].tolist() == [0, 1, 2]
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    value = {"x": facula.arange(100_000)}
+    writer = threading.Thread(target=lambda: save(value, fifo))
+    writer.start()
+    assert load(fifo)["x"].sum() == sum(range(100_000))
+    writer.join()
 
 
 # ---- beside torch

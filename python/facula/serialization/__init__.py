@@ -53,9 +53,11 @@ def save(
             In torch's form anything that pickle takes, whole modules too. In safetensors also
             bytes, None, NumPy arrays and scalars, sets and tuples, no other objects.
         f: path. The file is written beside it and moved there when it is complete and on disk: a
-            link stays, and an old file's mode; a pipe or a device is written to. Or a file open for
-            writing bytes, from its position on; what becomes of it when the writing fails is up to
-            that file.
+            symbolic link stays, and an old file's mode, owner and extended attributes; a pipe or a
+            device is written to. A file of several names (hard links) keeps them: complete bytes
+            are copied into it, so that a kill meanwhile leaves it half-written, with the whole one
+            beside it as "NAME.<12 digits>.tmp". Or a file open for writing bytes, from its position
+            on; what becomes of it when the writing fails is up to that file.
         pickle_module, pickle_protocol: torch's, and taken for its programs' sake: protocol 2 is
             written, which every reader of torch's files takes.
         _use_new_zipfile_serialization: False writes the form of torch before 1.6.
@@ -70,7 +72,8 @@ def save(
     Raises:
         TypeError: something in `obj` is of a type that the format cannot hold. ValueError: a
             container in a safetensors file holds itself. pickle.PicklingError, AttributeError:
-            from pickle.
+            from pickle. OSError: the file cannot be written, with the given path as
+            its file name.
     """
     if format is None:
         named = not hasattr(f, "write") and os.fsdecode(f).endswith(".safetensors")
@@ -111,7 +114,8 @@ def load(
     """Read a file of torch's, in any of its forms, or of safetensors: its content tells.
 
     Args:
-        f: path, or a file open for reading bytes: it is read from its position to its end.
+        f: path, of a file, a pipe or a device; or a file open for reading bytes, which need not
+            seek: it is read from its position to its end.
         map_location: device (or its name) for all tensors; or a function of (tensor, location) that
             returns a tensor or None; or a dictionary by location. Each goes back where it was by
             default; a location is "cpu" or what a device's package calls it, "acme:0". In torch's
@@ -123,7 +127,8 @@ def load(
             facula's. Safetensors files hold no code.
         mmap: with a path, read memory from the file as it is used. Writing to a tensor does not
             change the file. None means True for safetensors and False for torch's files, as torch
-            has it: who overwrites a mapped file in place changes the tensors.
+            has it: who overwrites a mapped file in place changes the tensors. Pipes, devices and
+            files of several hard links are read at once.
         verify: compare all data with the checksums in the file.
         encoding: of strings that Python 2 wrote; "bytes" leaves them bytes.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import io
 import mmap as mmap_module
 import os
 import stat
@@ -12,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import facula
-from facula.utils._safetensors import FormatError
+from facula.utils._atomic import note_mapping
+from facula.utils._safetensors import Contents, FormatError, take
 
 __all__ = ["Peeked", "Source", "start_of", "swapped"]
 
@@ -25,54 +25,35 @@ START = 512  # bytes that tell what a file is: those of a tar archive's first he
 class Peeked:
     """A stream whose first bytes have been read already."""
 
-    def __init__(self, start: bytes, stream: Any, name: str) -> None:
-        self.start, self.stream, self.name = start, stream, name
+    def __init__(self, stream: Any, name: str) -> None:
+        self.stream, self.name = stream, name
+        data = bytearray()
+        take(stream, Contents(name), data, START)
+        self.start = bytes(data)
 
-    def read(self, size: int = -1) -> bytes:
-        if 0 <= size <= len(self.start):
-            taken, self.start = self.start[:size], self.start[size:]
-            return taken
+    def read(self, size: int = -1) -> Any:
         taken, self.start = self.start, b""
-        if taken and size > 0:
-            return taken
-        rest = self.stream.read(size)
-        return taken + rest if taken else rest
-
-
-def _read_start(stream: Any, name: str) -> bytes:
-    parts, have = [], 0
-    while have < START:
-        part = stream.read(START - have)
-        if part is None:
-            raise BlockingIOError(
-                f"load(): {name!r} has no more bytes now; open it in blocking mode"
-            )
-        if not isinstance(part, (bytes, bytearray)):
-            raise TypeError(
-                f"load(): {name!r} gives {type(part).__name__}, expected bytes: open the file in "
-                "binary mode ('rb')"
-            )
-        if not part:
-            break
-        parts.append(bytes(part))
-        have += len(part)
-    return b"".join(parts)
+        if not taken:
+            return self.stream.read(size)
+        if 0 <= size < len(taken):
+            taken, self.start = taken[:size], taken[size:]
+        return taken
 
 
 def start_of(f: Any) -> tuple[bytes, Any]:
     """The first bytes of a path or a stream, and what to read all of it from."""
     if hasattr(f, "read"):
         name = getattr(f, "name", None)
-        name = name if isinstance(name, str) else type(f).__name__
-        start = _read_start(f, name)
-        return start, Peeked(start, f, name)
+        stream = Peeked(f, name if isinstance(name, str) else type(f).__name__)
+        return stream.start, stream
     path = os.fspath(f)
-    with open(path, "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if stat.S_ISFIFO(mode):
-            # What comes out of a pipe comes once.
-            return b"", Peeked(b"", io.BytesIO(file.read()), os.fsdecode(path))
-        return _read_start(file, os.fsdecode(path)), path
+    file = open(path, "rb")  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        # What comes out of a pipe comes once: it stays open.
+        stream = Peeked(file, os.fsdecode(path))
+        return stream.start, stream
+    with file:
+        return file.read(START), path
 
 
 class Source:
@@ -87,13 +68,17 @@ class Source:
         self.file: Any = None
         if isinstance(f, Peeked):
             self.path: str = f.name
-            self.buffer: Any = bytearray(f.read())
+            self.buffer: Any = bytearray()
+            take(f, Contents(f.name), self.buffer, -1)
             return
         self.path = os.fsdecode(f)
         with open(f, "rb") as file:
             # Private pages: in-place operations change the process's copy, never the file.
             self.buffer = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
-            if not mmap:
+            # A file of several names is written in place, under the feet of who maps it.
+            if mmap and os.fstat(file.fileno()).st_nlink == 1:
+                note_mapping(self.buffer, file)
+            else:
                 self.file = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)
 
     def __len__(self) -> int:
