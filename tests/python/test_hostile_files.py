@@ -181,3 +181,22 @@ def test_checksums(tmp_path):
 def test_mutated_files():
     found = mutated_files.run(700, seed=5)
     assert found["loaded"] > 20 and found["refused"] > 100
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_files_that_became_shorter(tmp_path, monkeypatch, new):
+    """What another process does to a file while it is read gives an error, not a signal."""
+    path = tmp_path / "x.pt"
+    save({"x": facula.arange(100_000)}, path, _use_new_zipfile_serialization=new)
+    real, seen = os.fstat, []
+
+    def fstat(number):
+        info = real(number)
+        seen.append(info)
+        if len(seen) == 2:  # its size has just been asked for
+            os.truncate(path, 1000)
+        return info
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    with pytest.raises(ValueError, match="became shorter while it was read"):
+        load(path)

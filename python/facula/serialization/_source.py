@@ -7,7 +7,7 @@ import mmap as mmap_module
 import os
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
@@ -17,7 +17,7 @@ from facula.utils._safetensors import Contents, FormatError, take
 __all__ = ["Peeked", "Source", "start_of", "swapped"]
 
 _PART = 1 << 24  # bytes that one thread reads at a time
-_FEW = 1 << 16  # bytes that are copied from the mapped file, without a call of the system
+_FEW = 1 << 16  # bytes that are read ahead: many small parts take one call of the system
 _MANY = 1 << 23  # bytes from which on several threads read
 START = 512  # bytes that tell what a file is: those of a tar archive's first header
 
@@ -56,6 +56,61 @@ def start_of(f: Any) -> tuple[bytes, Any]:
         return file.read(START), path
 
 
+class _File:
+    """A file's bytes, read when they are asked for.
+
+    Not mapped: what others do to the file meanwhile gives an error, not a signal.
+    """
+
+    def __init__(self, file: Any, size: int, fault: Callable[[str], FormatError]) -> None:
+        self.number, self.size, self.fault = file.fileno(), size, fault
+        self.begin, self.window = 0, b""
+
+    def __len__(self) -> int:
+        return self.size
+
+    def _read(self, start: int, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = os.pread(self.number, count - len(data), start + len(data))
+            if not part:
+                raise self.fault("it became shorter while it was read")
+            data += part
+        return bytes(data)
+
+    def _near(self, start: int, stop: int) -> int:
+        """Have these few bytes in the window: where they are in it."""
+        if start < self.begin or stop > self.begin + len(self.window):
+            self.begin = start
+            self.window = self._read(start, min(_FEW, self.size - start))
+        return start - self.begin
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, slice):
+            start, stop, _ = where.indices(self.size)
+            if stop - start >= _FEW:
+                return self._read(start, stop - start)
+            at = self._near(start, stop)
+            return self.window[at : at + max(0, stop - start)]
+        at = self._near(where, where + 1)
+        return self.window[at]
+
+    def find(self, what: bytes, start: int) -> int:
+        """The next place of one byte."""
+        while start < self.size:
+            at = self._near(start, start + 1)
+            found = self.window.find(what, at)
+            if found >= 0:
+                return self.begin + found
+            start = self.begin + len(self.window)
+        return -1
+
+    def rfind(self, what: bytes, start: int) -> int:
+        """The last place at or after `start`."""
+        found = self._read(start, self.size - start).rfind(what)
+        return start + found if found >= 0 else -1
+
+
 class Source:
     """A file's bytes.
 
@@ -73,13 +128,15 @@ class Source:
             return
         self.path = os.fsdecode(f)
         with open(f, "rb") as file:
-            # Private pages: in-place operations change the process's copy, never the file.
-            self.buffer = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
+            info = os.fstat(file.fileno())
             # A file of several names is written in place, under the feet of who maps it.
-            if mmap and os.fstat(file.fileno()).st_nlink == 1:
+            if mmap and info.st_nlink == 1:
+                # Private pages: in-place operations change the process's copy, never the file.
+                self.buffer = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
                 note_mapping(self.buffer, file)
             else:
                 self.file = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)
+                self.buffer = _File(self.file, info.st_size, self.fault)
 
     def __len__(self) -> int:
         return len(self.buffer)

@@ -148,16 +148,9 @@ class Reader:
         archive = Archive(self.source.buffer, self.fault)
         root = self._root(archive)
         if verify:
-            for name, member in archive.members.items():
-                if member.size and not member.crc:
-                    raise Malformed(f"its member {name!r} has no checksum to verify")
-                view = memoryview(self.source.buffer)[member.start : member.start + member.packed]
-                if archive.is_stored(name):
-                    archive.check(name, view)
-                view.release()
-        order = (
-            archive.read(root + "byteorder") if root + "byteorder" in archive.members else b"little"
-        )
+            archive.check()
+        known = root + "byteorder" in archive.members
+        order = archive.read(root + "byteorder") if known else b"little"
         if order not in (b"little", b"big"):
             raise Malformed(f"its byte order is {order[:20]!r}, expected little or big")
         self.swap = order == b"big"
@@ -256,7 +249,7 @@ class Reader:
         """A storage after its number of elements: the place after it, and its own."""
         if at + 8 > len(self.source):
             raise Malformed("it is cut short among its storages")
-        (count,) = struct.unpack_from("<q", self.source.buffer, at)
+        (count,) = struct.unpack("<q", self.source.buffer[at : at + 8])
         end = at + 8 + count * size
         if count < 0 or end > len(self.source):
             raise Malformed(f"it is cut short: a storage has {count} elements of {size} bytes")
@@ -293,11 +286,11 @@ class Reader:
         count, at = self._small(at)
         for _ in range(_natural(count)):
             (key, storage, _), at = self._small(at)
-            (dims,) = struct.unpack_from("<i", self.source.buffer, at)
+            (dims,) = struct.unpack("<i", self.source.buffer[at : at + 4])
             if not 0 <= dims <= 64 or at + 16 + 16 * dims > end:
                 raise Malformed(f"it has a tensor of {dims} dims")
-            numbers = struct.unpack_from(f"<{2 * dims + 1}q", self.source.buffer, at + 8)
-            at += 16 + 16 * dims
+            begin, at = at + 8, at + 16 + 16 * dims
+            numbers = struct.unpack(f"<{2 * dims + 1}q", self.source.buffer[begin:at])
             made[key] = self.names.rebuild.view(
                 made[storage], numbers[-1], numbers[:dims], numbers[dims:-1]
             )

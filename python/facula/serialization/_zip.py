@@ -50,7 +50,7 @@ class Archive:
     """A checked directory of a zip archive in memory.
 
     Args:
-        buffer: the whole file: bytes, bytearray or mmap.
+        buffer: the whole file, as `Source` has it.
         fault: makes the error for what is wrong with the file.
     """
 
@@ -68,16 +68,16 @@ class Archive:
         place = buffer.rfind(b"PK\x05\x06", max(0, end - _END.size - _MOST_16))
         if place < 0 or place + _END.size > end:
             raise self.fault("it is a zip archive that is cut short: its end record is missing")
-        *_, count, size, begin, comment = _END.unpack_from(buffer, place)
+        *_, count, size, begin, comment = _END.unpack(buffer[place : place + _END.size])
         if place + _END.size + comment != end:
             raise self.fault("it is a zip archive with bytes after its end record")
         last = place
         locator = place - _LOCATOR.size
         if locator >= 0 and buffer[locator : locator + 4] == b"PK\x06\x07":
-            _, _, last, _ = _LOCATOR.unpack_from(buffer, locator)
+            _, _, last, _ = _LOCATOR.unpack(buffer[locator:place])
             if last + _END_64.size > locator or buffer[last : last + 4] != b"PK\x06\x06":
                 raise self.fault("its zip64 end record is not where it should be")
-            *_, count, size, begin = _END_64.unpack_from(buffer, last)
+            *_, count, size, begin = _END_64.unpack(buffer[last : last + _END_64.size])
         if begin + size != last:
             raise self.fault(
                 f"its directory of {size} bytes at {begin} does not end where its end record is"
@@ -85,18 +85,19 @@ class Archive:
         return begin, size, count
 
     def _read_directory(self, begin: int, size: int, count: int) -> None:
-        at, end = begin, begin + size
+        directory = bytes(self.buffer[begin : begin + size])
+        at, end = 0, size
         for _ in range(count):
             if at + _CENTRAL.size > end:
                 raise self.fault("its directory is cut short")
             (sign, _, _, flags, method, _, _, crc, packed, full, names, extras, comments, *_,
-             header) = _CENTRAL.unpack_from(self.buffer, at)  # fmt: skip
+             header) = _CENTRAL.unpack_from(directory, at)  # fmt: skip
             at += _CENTRAL.size
             if sign != b"PK\x01\x02" or at + names + extras + comments > end:
                 raise self.fault("its directory has a malformed entry")
-            raw = bytes(self.buffer[at : at + names])
+            raw = directory[at : at + names]
             name = raw.decode("utf-8" if flags & _IS_UTF8 else "cp437", "replace")
-            extra = bytes(self.buffer[at + names : at + names + extras])
+            extra = directory[at + names : at + names + extras]
             at += names + extras + comments
             full, packed, header = self._sizes_64(name, extra, (full, packed, header))
             if name in self.members:
@@ -129,9 +130,10 @@ class Archive:
     def _start(self, name: str, raw: bytes, header: int, limit: int) -> int:
         if header + _LOCAL.size > limit:
             raise self.fault(f"its member {name!r} starts past the data")
-        sign, *_, names, extras = _LOCAL.unpack_from(self.buffer, header)
         after = header + _LOCAL.size
-        if sign != b"PK\x03\x04" or bytes(self.buffer[after : after + names]) != raw:
+        local = bytes(self.buffer[header : after + len(raw)])
+        sign, *_, names, extras = _LOCAL.unpack_from(local)
+        if sign != b"PK\x03\x04" or names != len(raw) or local[_LOCAL.size :] != raw:
             raise self.fault(f"its member {name!r} is not where the directory says")
         return after + names + extras
 
@@ -144,12 +146,16 @@ class Archive:
                 raise self.fault(f"its member {name!r} overlaps the next one")
 
     def read(self, name: str) -> bytes:
-        """The bytes of a member, inflated where need be, against its checksum."""
+        """The bytes of a member, inflated where need be.
+
+        They are compared with its checksum; writers that computed none have left 0 there.
+        """
         member = self.members[name]
         data = bytes(self.buffer[member.start : member.start + member.packed])
         if member.method == _DEFLATED:
             data = self._inflate(name, data, member.size)
-        self.check(name, data)
+        if member.crc and crc32(data) != member.crc:
+            raise self._changed(name)
         return data
 
     def _inflate(self, name: str, data: bytes, size: int) -> bytes:
@@ -168,11 +174,22 @@ class Archive:
             raise self.fault(f"its member {name!r} does not inflate to {size} bytes")
         return result
 
-    def check(self, name: str, data: Any) -> None:
-        """Compare the CRC-32 of a member; writers that computed none have left 0."""
-        crc = self.members[name].crc
-        if crc and crc32(data) != crc:
-            raise self.fault(f"its member {name!r} does not match its checksum")
+    def check(self) -> None:
+        """Compare all members with their checksums."""
+        for name, member in self.members.items():
+            if member.size and not member.crc:
+                raise self.fault(f"its member {name!r} has no checksum to verify")
+            if member.method == _DEFLATED:
+                self.read(name)
+                continue
+            crc, end = 0, member.start + member.packed
+            for at in range(member.start, end, 1 << 24):
+                crc = zlib.crc32(self.buffer[at : min(at + (1 << 24), end)], crc)
+            if crc != member.crc:
+                raise self._changed(name)
+
+    def _changed(self, name: str) -> Exception:
+        return self.fault(f"its member {name!r} does not match its checksum")
 
     def is_stored(self, name: str) -> bool:
         return self.members[name].method == _STORED
