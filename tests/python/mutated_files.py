@@ -11,6 +11,7 @@ import pickle
 import pickletools
 import random
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -97,8 +98,11 @@ def touch(value: object) -> None:
             touch(entry)
 
 
-def run(count: int, seed: int) -> collections.Counter[str]:
-    """What became of `count` mutated files: "loaded" or the text of the error, without names."""
+def run(count: int, seed: int, folder: Path | None = None) -> collections.Counter[str]:
+    """What became of `count` mutated files: "loaded", or what kind of fault was found.
+
+    Half of them are loaded by their paths, if there is a folder for them.
+    """
     found: collections.Counter[str] = collections.Counter()
     whole = {path: path.read_bytes() for path in sorted(FILES.glob("*.pt"))}
     for n in range(count):
@@ -106,8 +110,13 @@ def run(count: int, seed: int) -> collections.Counter[str]:
         data = whole[draw.choice(list(whole))]
         is_zip = data[:2] == b"PK"
         data = zipped(data, draw) if is_zip and draw.random() < 0.7 else mutated(data, draw)
+        where = draw.choice((None, "cpu", "meta"))
+        source, mmap = io.BytesIO(data), None
+        if folder is not None and draw.random() < 0.5:
+            source, mmap = folder / f"{n}.pt", draw.choice((True, False))
+            source.write_bytes(data)
         try:
-            touch(facula.load(io.BytesIO(data), map_location=draw.choice((None, "cpu", "meta"))))
+            touch(facula.load(source, map_location=where, mmap=mmap))
             found["loaded"] += 1
         except RecursionError:
             found["touched itself"] += 1  # a container in itself
@@ -122,6 +131,9 @@ def run(count: int, seed: int) -> collections.Counter[str]:
             found["no such device"] += 1
         except Exception as error:
             raise AssertionError(f"case {seed} {n}") from error
+        finally:
+            if isinstance(source, Path):
+                source.unlink()
     return found
 
 
@@ -129,4 +141,5 @@ if __name__ == "__main__":
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
-    print(run(int(sys.argv[1]), int(sys.argv[2])))
+    with tempfile.TemporaryDirectory() as name:
+        print(run(int(sys.argv[1]), int(sys.argv[2]), Path(name)))

@@ -178,8 +178,8 @@ def test_checksums(tmp_path):
         load(FILES / "torch_row.pt", verify=True)
 
 
-def test_mutated_files():
-    found = mutated_files.run(700, seed=5)
+def test_mutated_files(tmp_path):
+    found = mutated_files.run(700, 5, tmp_path)
     assert found["loaded"] > 20 and found["refused"] > 100
 
 
