@@ -71,7 +71,7 @@ LAYERS = (
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils"),
     Layer("optim", "python/facula/optim", "front gradients utils"),
     Layer("pinning", "python/facula/_pinning.py python/facula/accelerator.py", "front backends"),
-    Layer("files", "python/facula/serialization.py", "front utils nn"),
+    Layer("files", "python/facula/serialization", "front utils nn"),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
     Layer("examples", "python/facula/examples", "front utils nn optim"),

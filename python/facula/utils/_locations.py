@@ -14,6 +14,8 @@ def location_of(device: Any) -> str:
     """What a file says for a device: the tag of its package, and the index."""
     from facula import backends
 
+    if device.type == "cpu":
+        return "cpu"
     tag = backends.info(device.type)["tag"]
     return tag if device.index is None else f"{tag}:{device.index}"
 

@@ -23,7 +23,16 @@ from typing import Any, NamedTuple
 
 from facula.utils._atomic import note_mapping
 
-__all__ = ["ITEM_BITS", "Contents", "Entry", "FormatError", "header", "parse_json", "read"]
+__all__ = [
+    "ITEM_BITS",
+    "Contents",
+    "Entry",
+    "FormatError",
+    "header",
+    "parse_json",
+    "read",
+    "take",
+]
 
 MAX_HEADER = 100_000_000
 
@@ -233,21 +242,21 @@ def read(source: Any, mmap: bool = True) -> Contents:
 def _read_stream(stream: Any, contents: Contents) -> Contents:
     """Read a stream, which need not seek, to its end; one that is no such file to its header's."""
     data = bytearray()
-    _take(stream, contents, data, 16)
+    take(stream, contents, data, 16)
     if len(data) == 16 and _guess(data) is None:
         length = int.from_bytes(data[:8], "little")
         if length <= MAX_HEADER:
             # An endless stream has no header: it is not read for ever.
-            _take(stream, contents, data, max(0, 8 + length - 16))
+            take(stream, contents, data, max(0, 8 + length - 16))
             if len(data) >= 8 + length:
                 parse_json(bytes(memoryview(data)[8 : 8 + length]), contents.fault)
-                _take(stream, contents, data, -1)
+                take(stream, contents, data, -1)
     _read_header(contents, io.BytesIO(data), len(data))
     contents.buffer = data
     return contents
 
 
-def _take(stream: Any, contents: Contents, data: bytearray, count: int) -> None:
+def take(stream: Any, contents: Contents, data: bytearray, count: int) -> None:
     """Append the next `count` bytes of a stream, or all that are left for -1."""
     while count != 0:
         part = stream.read(min(count, 1 << 26))

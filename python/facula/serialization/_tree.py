@@ -1,4 +1,4 @@
-"""`save` and `load`: tensors in containers, in one safetensors file, without pickle.
+"""Tensors in containers, in one safetensors file, without pickle.
 
 A dictionary of tensors becomes a plain safetensors file which any reader of the format
 understands (https://huggingface.co/docs/safetensors). Everything else that `save` takes (nesting,
@@ -25,7 +25,7 @@ from facula.utils._atomic import write_file
 from facula.utils._locations import location_of, placer
 from facula.utils._sharing import extent, groups
 
-__all__ = ["load", "save"]
+__all__ = ["bytes_of", "load", "save", "write_stream"]
 
 _METADATA_KEY = "facula"
 _VERSION = 2
@@ -40,7 +40,7 @@ def _memory_of(tensor: Any) -> memoryview:
     return memoryview(tensor).cast("B")
 
 
-def _bytes_of(tensor: Any) -> memoryview:
+def bytes_of(tensor: Any) -> memoryview:
     """The elements of any tensor in row-major order, as bytes."""
     if tensor.numel() == 0:
         return memoryview(b"")
@@ -76,7 +76,9 @@ def _dtype_names() -> dict[str, Any]:
         "F64": "float64",
         "C64": "complex64",
     }
-    return {code: getattr(facula, name) for code, name in pairs.items() if hasattr(facula, name)}
+    # Not hasattr: that may look for a device's package of this name.
+    known = vars(facula)
+    return {code: known[name] for code, name in pairs.items() if name in known}
 
 
 # NumPy's own notation of a dtype with a fixed meaning on every machine.
@@ -232,12 +234,12 @@ def _plan(
         if str(tensor.dtype) == str(facula.complex128):
             # The format has no such code: store pairs of F64.
             views[name] = {**views.get(name, {}), "complex128": True}
-            stored[name] = ("F64", [*tensor.shape, 2], lambda: _bytes_of(tensor))
+            stored[name] = ("F64", [*tensor.shape, 2], lambda: bytes_of(tensor))
             return
         code = codes.get(str(tensor.dtype))
         if code is None:
             raise TypeError(f"save(): {name} has dtype {tensor.dtype}, which cannot be saved")
-        stored[name] = (code, list(tensor.shape), lambda: _bytes_of(tensor))
+        stored[name] = (code, list(tensor.shape), lambda: bytes_of(tensor))
 
     for group in groups(tensors):
         first = tensors[group[0]]
@@ -281,26 +283,7 @@ def _dense(tensor: Any) -> bool:
 
 
 def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
-    """Write `obj` to the file `f`, all of it or nothing.
-
-    Args:
-        obj: a tensor, number, string, bytes, None, NumPy array or scalar, or lists, tuples, sets
-            and dictionaries of these, nested: state dicts of modules, optimizers and schedulers for
-            example.
-        f: path. The file is written beside it and moved there when it is complete and on disk: a
-            symbolic link stays, and an old file's mode, owner and extended attributes; a pipe or a
-            device is written to. A file of several names (hard links) keeps them: complete bytes
-            are copied into it, so that a kill meanwhile leaves it half-written, with the whole one
-            beside it as "NAME.<12 digits>.tmp". Or a file open for writing bytes, from its position
-            on; what becomes of it when the writing fails is up to that file.
-
-    Tensors that share memory share it again after `load`; of a slice only its own bytes are stored.
-    Tensors of other devices than the CPU come back there, unless `load` says otherwise.
-
-    Raises:
-        TypeError: something in `obj` is of another type. ValueError: a container holds itself.
-        OSError: the file cannot be written, with the given path as its file name.
-    """
+    """Write `obj`, of containers, tensors and plain values, to a safetensors file."""
     writer = _Writer()
     tree = writer.tree(obj, ())
     stored, views = _plan(writer.tensors, writer.codes)
@@ -318,13 +301,13 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
     metadata = {"format": "pt", _METADATA_KEY: json.dumps(note, allow_nan=False), **fmt.UNSEALED}
     pieces = [fmt.seal(fmt.header(parts, metadata)), *(p[3] for p in parts)]
     if hasattr(f, "write"):
-        _write_stream(f, pieces)
+        write_stream(f, pieces)
     else:
         few = (part for piece in pieces for part in fmt.in_parts(piece))
         write_file(os.fsdecode(f), lambda file: file.writelines(few))
 
 
-def _write_stream(stream: Any, pieces: Sequence[Any]) -> None:
+def write_stream(stream: Any, pieces: Sequence[Any]) -> None:
     if isinstance(stream, io.TextIOBase):
         raise TypeError("save(): f is open for text, expected bytes: open the file in mode 'wb'")
     for piece in pieces:
@@ -343,33 +326,11 @@ def _write_stream(stream: Any, pieces: Sequence[Any]) -> None:
 # ---- loading
 
 
-def load(
-    f: str | os.PathLike[str] | IO[bytes],
-    map_location: Any = None,
-    *,
-    mmap: bool = True,
-    verify: bool = False,
-    weights_only: bool = True,
-) -> Any:
+def load(f: Any, map_location: Any, mmap: bool, verify: bool) -> Any:
     """Read what `save` wrote, or any safetensors file (as a dictionary of tensors).
 
-    Args:
-        f: path, of a file, a pipe or a device; or a file open for reading bytes, which need not
-            seek: it is read from its position to its end.
-        map_location: device (or its name) for all tensors; or a function of (tensor, location) that
-            returns a tensor or None; or a dictionary by location. Each goes back where it was by
-            default; a location is "cpu" or what a device's package calls it, "acme:0".
-        mmap: with a path, read memory from the file as it is used. Writing to a tensor does not
-            change the file. Pipes, devices and files of several hard links are read at once.
-        verify: compare the CRC-32 of header and data with those that `save` noted.
-        weights_only: only True: nothing in a file is executed in any case.
-
-    Raises:
-        ValueError: the file is not of this format, is cut short, or contradicts itself; the
-            message names the file and the fault.
+    Nothing in it is executed in any case.
     """
-    if not weights_only:
-        raise ValueError("load(): weights_only=False is not supported: files hold data, not code")
     contents = fmt.read(f if hasattr(f, "read") else os.fspath(f), mmap=mmap)
     reader = _Reader(contents, map_location, verify)
     try:
@@ -498,7 +459,7 @@ class _Reader:
         if kind in _SEQUENCES:
             return _SEQUENCES[kind](self.value(v) for v in body)
         if kind in ("bytes", "bytearray"):
-            data = bytearray(_bytes_of(self.raw(body)))
+            data = bytearray(bytes_of(self.raw(body)))
             return data if kind == "bytearray" else bytes(data)
         if kind == "array":
             return self.raw(body).numpy()
@@ -510,8 +471,8 @@ class _Reader:
             return float(body)
         if kind == "complex":
             return complex(*(self.value(v) for v in body))
-        if kind == "dtype" and isinstance(getattr(facula, body), facula.dtype):
-            return getattr(facula, body)
+        if kind == "dtype" and isinstance(vars(facula).get(body), facula.dtype):
+            return vars(facula)[body]
         if kind == "device":
             return facula.device(body)
         if kind == "size":

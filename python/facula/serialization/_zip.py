@@ -1,0 +1,264 @@
+"""Zip archives as torch writes them: stored members, each on a boundary of 64 bytes, sizes after.
+
+    local header | name | padding | data | descriptor: crc, sizes   ... per member
+    central directory: name, crc, sizes, place of every member | its own place
+
+Source: PKWARE's APPNOTE.TXT, 4.3 (layout), 4.5.3 (zip64). Nothing is ever extracted to a file.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from facula.utils._safetensors import crc32, in_parts
+
+__all__ = ["Archive", "Member", "Writer"]
+
+_ALIGNMENT = 64
+_MOST_32 = 0xFFFFFFFF
+_MOST_16 = 0xFFFF
+# Numbers from here on are written in fields of 64 bits, and _MOST_32 in their place.
+_LARGE = _MOST_32
+_HAS_DESCRIPTOR, _IS_UTF8, _IS_ENCRYPTED = 0x8, 0x800, 0x1
+_STORED, _DEFLATED = 0, 8
+_LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+_END = struct.Struct("<4s4H2IH")
+_END_64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR = struct.Struct("<4sIQI")
+# What inflates beyond this many times the archive's size, and some, is a bomb.
+_MOST_INFLATION, _SOME = 16, 1 << 24
+_MANY = 1 << 20  # bytes from which on a checksum gets a thread
+
+
+class Member(NamedTuple):
+    """One file of an archive; `start` is where its bytes are, `packed` their number there."""
+
+    method: int
+    crc: int
+    packed: int
+    size: int
+    header: int
+    start: int
+
+
+class Archive:
+    """A checked directory of a zip archive in memory.
+
+    Args:
+        buffer: the whole file, as `Source` has it.
+        fault: makes the error for what is wrong with the file.
+    """
+
+    def __init__(self, buffer: Any, fault: Callable[[str], Exception]) -> None:
+        self.buffer, self.fault = buffer, fault
+        self.members: dict[str, Member] = {}
+        self.inflated = 0
+        begin, size, count = self._directory()
+        self._read_directory(begin, size, count)
+        self._check_cover(begin)
+
+    def _directory(self) -> tuple[int, int, int]:
+        """Place, size and number of entries of the central directory."""
+        buffer, end = self.buffer, len(self.buffer)
+        place = buffer.rfind(b"PK\x05\x06", max(0, end - _END.size - _MOST_16))
+        if place < 0 or place + _END.size > end:
+            raise self.fault("it is a zip archive that is cut short: its end record is missing")
+        *_, count, size, begin, comment = _END.unpack(buffer[place : place + _END.size])
+        if place + _END.size + comment != end:
+            raise self.fault("it is a zip archive with bytes after its end record")
+        last = place
+        locator = place - _LOCATOR.size
+        if locator >= 0 and buffer[locator : locator + 4] == b"PK\x06\x07":
+            _, _, last, _ = _LOCATOR.unpack(buffer[locator:place])
+            if last + _END_64.size > locator or buffer[last : last + 4] != b"PK\x06\x06":
+                raise self.fault("its zip64 end record is not where it should be")
+            *_, count, size, begin = _END_64.unpack(buffer[last : last + _END_64.size])
+        if begin + size != last:
+            raise self.fault(
+                f"its directory of {size} bytes at {begin} does not end where its end record is"
+            )
+        return begin, size, count
+
+    def _read_directory(self, begin: int, size: int, count: int) -> None:
+        directory = bytes(self.buffer[begin : begin + size])
+        at, end = 0, size
+        for _ in range(count):
+            if at + _CENTRAL.size > end:
+                raise self.fault("its directory is cut short")
+            (sign, _, _, flags, method, _, _, crc, packed, full, names, extras, comments, *_,
+             header) = _CENTRAL.unpack_from(directory, at)  # fmt: skip
+            at += _CENTRAL.size
+            if sign != b"PK\x01\x02" or at + names + extras + comments > end:
+                raise self.fault("its directory has a malformed entry")
+            raw = directory[at : at + names]
+            name = raw.decode("utf-8" if flags & _IS_UTF8 else "cp437", "replace")
+            extra = directory[at + names : at + names + extras]
+            at += names + extras + comments
+            full, packed, header = self._sizes_64(name, extra, (full, packed, header))
+            if name in self.members:
+                raise self.fault(f"its member {name!r} occurs twice")
+            if flags & _IS_ENCRYPTED or method not in (_STORED, _DEFLATED):
+                raise self.fault(f"its member {name!r} is encrypted or compressed unusually")
+            if method == _STORED and packed != full:
+                raise self.fault(f"its member {name!r} has {packed} bytes and should have {full}")
+            start = self._start(name, raw, header, begin)
+            if start + packed > begin:
+                raise self.fault(f"its member {name!r} of {packed} bytes reaches past the data")
+            self.members[name] = Member(method, crc, packed, full, header, start)
+        if at != end:
+            raise self.fault(f"its directory has {end - at} bytes more than {count} entries")
+
+    def _sizes_64(self, name: str, extra: bytes, sizes: tuple[int, ...]) -> list[int]:
+        """The sizes, with those that do not fit 32 bits from the extra field."""
+        if _MOST_32 not in sizes:
+            return list(sizes)
+        at = 0
+        while at + 4 <= len(extra):
+            tag, length = struct.unpack_from("<HH", extra, at)
+            if tag == 1:
+                numbers = list(struct.unpack_from(f"<{min(length, 24) // 8}Q", extra[at + 4 :]))
+                if len(numbers) >= sizes.count(_MOST_32):
+                    return [numbers.pop(0) if n == _MOST_32 else n for n in sizes]
+            at += 4 + length
+        raise self.fault(f"its member {name!r} lacks its zip64 sizes")
+
+    def _start(self, name: str, raw: bytes, header: int, limit: int) -> int:
+        if header + _LOCAL.size > limit:
+            raise self.fault(f"its member {name!r} starts past the data")
+        after = header + _LOCAL.size
+        local = bytes(self.buffer[header : after + len(raw)])
+        sign, *_, names, extras = _LOCAL.unpack_from(local)
+        if sign != b"PK\x03\x04" or names != len(raw) or local[_LOCAL.size :] != raw:
+            raise self.fault(f"its member {name!r} is not where the directory says")
+        return after + names + extras
+
+    def _check_cover(self, begin: int) -> None:
+        """Members do not overlap: what the file holds is bounded by its size."""
+        by_place = sorted(self.members.items(), key=lambda item: item[1].header)
+        ends = [m.header for _, m in by_place[1:]] + [begin]
+        for (name, member), end in zip(by_place, ends, strict=True):
+            if member.start + member.packed > end:
+                raise self.fault(f"its member {name!r} overlaps the next one")
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a member, inflated where need be.
+
+        They are compared with its checksum; writers that computed none have left 0 there.
+        """
+        member = self.members[name]
+        data = bytes(self.buffer[member.start : member.start + member.packed])
+        if member.method == _DEFLATED:
+            data = self._inflate(name, data, member.size)
+        if member.crc and crc32(data) != member.crc:
+            raise self._changed(name)
+        return data
+
+    def _inflate(self, name: str, data: bytes, size: int) -> bytes:
+        self.inflated += size
+        if self.inflated > _MOST_INFLATION * len(self.buffer) + _SOME:
+            raise self.fault(
+                f"its member {name!r} would inflate to {size} bytes, far more than the archive has;"
+                " store it uncompressed (zip -0)"
+            )
+        machine = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            result = machine.decompress(data, size + 1)
+        except zlib.error as error:
+            raise self.fault(f"its member {name!r} cannot be inflated ({error})") from None
+        if len(result) != size:
+            raise self.fault(f"its member {name!r} does not inflate to {size} bytes")
+        return result
+
+    def check(self) -> None:
+        """Compare all members with their checksums."""
+        for name, member in self.members.items():
+            if member.size and not member.crc:
+                raise self.fault(f"its member {name!r} has no checksum to verify")
+            if member.method == _DEFLATED:
+                self.read(name)
+                continue
+            crc, end = 0, member.start + member.packed
+            for at in range(member.start, end, 1 << 24):
+                crc = zlib.crc32(self.buffer[at : min(at + (1 << 24), end)], crc)
+            if crc != member.crc:
+                raise self._changed(name)
+
+    def _changed(self, name: str) -> Exception:
+        return self.fault(f"its member {name!r} does not match its checksum")
+
+    def is_stored(self, name: str) -> bool:
+        return self.members[name].method == _STORED
+
+
+class Writer:
+    """Writes an archive to a stream that need not seek.
+
+    Args:
+        write: takes a bytes-like object, all of it.
+    """
+
+    def __init__(self, write: Callable[[Any], Any]) -> None:
+        self._write = write
+        self.position = 0
+        self.directory: list[tuple[bytes, int, int, int]] = []
+
+    def write(self, data: Any) -> None:
+        self._write(data)
+        self.position += len(data)
+
+    def add(self, name: str, data: Any) -> None:
+        """Append a member with the bytes of `data`."""
+        view = memoryview(data).cast("B")
+        raw, size, header = name.encode(), len(view), self.position
+        large = size >= _LARGE
+        # Sizes come after the data; those of 64 bits are announced by an empty zip64 field.
+        extra = struct.pack("<HH2Q", 1, 16, 0, 0) if large else b""
+        pad = -(header + _LOCAL.size + len(raw) + len(extra) + 4) % _ALIGNMENT
+        extra += struct.pack("<2sH", b"FB", pad) + b"Z" * pad
+        flags = _IS_UTF8 | _HAS_DESCRIPTOR
+        self.write(_LOCAL.pack(b"PK\x03\x04", 45 if large else 20, flags, _STORED, 0, 0, 0, 0, 0,
+                               len(raw), len(extra)) + raw + extra)  # fmt: skip
+        crc = self._write_with_crc(view)
+        self.write(struct.pack("<4sI2Q" if large else "<4s3I", b"PK\x07\x08", crc, size, size))
+        self.directory.append((raw, crc, size, header))
+
+    def _write_with_crc(self, view: memoryview) -> int:
+        """Write, and compute the checksum meanwhile: neither needs the interpreter."""
+        if len(view) < _MANY:
+            self.write(view)
+            return zlib.crc32(view)
+        found: list[int] = []
+        thread = threading.Thread(target=lambda: found.append(crc32(view)))
+        thread.start()
+        try:
+            for part in in_parts(view):
+                self.write(part)
+        finally:
+            thread.join()
+        return found[0]
+
+    def close(self) -> None:
+        """Write the directory."""
+        begin = self.position
+        for raw, crc, size, header in self.directory:
+            large = [n for n in (size, size, header) if n >= _LARGE]
+            extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
+            small, place = (n if n < _LARGE else _MOST_32 for n in (size, header))
+            version = 45 if large else 20
+            flags = _IS_UTF8 | _HAS_DESCRIPTOR
+            self.write(_CENTRAL.pack(b"PK\x01\x02", version, version, flags, _STORED, 0, 0, crc,
+                                     small, small, len(raw), len(extra), 0, 0, 0, 0, place)
+                       + raw + extra)  # fmt: skip
+        size, count, end = self.position - begin, len(self.directory), self.position
+        if begin >= _LARGE or size >= _LARGE or count >= _MOST_16:
+            self.write(_END_64.pack(b"PK\x06\x06", _END_64.size - 12, 45, 45, 0, 0, count, count,
+                                    size, begin))  # fmt: skip
+            self.write(_LOCATOR.pack(b"PK\x06\x07", 0, end, 1))
+        few = min(count, _MOST_16)
+        begin, size = (n if n < _LARGE else _MOST_32 for n in (begin, size))
+        self.write(_END.pack(b"PK\x05\x06", 0, 0, few, few, size, begin, 0))  # fmt: skip
