@@ -5,8 +5,8 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends examples nn ops optim random serialization"
-    " testing utils".split()
+    "__config__ accelerator amp autograd backends examples multiprocessing nn ops optim random"
+    " serialization testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)
@@ -22,8 +22,12 @@ ATTRIBUTES = {
     "facula._version": "__version__",
     "facula.amp.autocast_mode": "autocast",
     "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
+    "facula.multiprocessing._sharing": "is_shared share_memory_",
     "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
     "facula.serialization": "load save",
 }
 # Those of them that are methods of tensors.
-METHODS = tuple("is_pinned nonzero pin_memory record_stream unique unique_consecutive".split())
+METHODS = tuple(
+    "is_pinned is_shared nonzero pin_memory record_stream share_memory_ unique"
+    " unique_consecutive".split()
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -425,6 +426,14 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
     def to_empty(self: T, *, device: Any, recurse: bool = True) -> T:
         """Move to `device` without copying values."""
         return self._apply(lambda t: facula.empty_like(t, device=device), recurse=recurse)
+
+    def share_memory(self: T) -> T:
+        """Move parameters, buffers and gradients to memory that other processes can map."""
+        for tensor in itertools.chain(self.parameters(), self.buffers()):
+            tensor.share_memory_()
+            if tensor.grad is not None:
+                tensor.grad.share_memory_()
+        return self
 
     def cpu(self: T) -> T:
         """Move to the CPU."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from facula.utils.data.collate import default_collate, default_convert
+from facula.utils.data._utils.collate import (
+    default_collate,
+    default_collate_fn_map,
+    default_convert,
+)
 from facula.utils.data.dataloader import DataLoader, WorkerInfo, get_worker_info
 from facula.utils.data.dataset import (
     ChainDataset,
@@ -14,6 +18,7 @@ from facula.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from facula.utils.data.distributed import DistributedSampler
 from facula.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
@@ -29,6 +34,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",
@@ -40,6 +46,7 @@ __all__ = [
     "WeightedRandomSampler",
     "WorkerInfo",
     "default_collate",
+    "default_collate_fn_map",
     "default_convert",
     "get_worker_info",
     "random_split",

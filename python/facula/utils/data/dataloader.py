@@ -1,35 +1,29 @@
-"""`DataLoader`: iterate over a dataset in batches, in this process."""
+"""`DataLoader`: iterate over a dataset in batches, with worker processes or without."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
 
-import facula
-from facula import backends
-from facula.utils.data.collate import default_collate, default_convert
+from facula.utils.data._utils.collate import default_collate, default_convert
+from facula.utils.data._utils.iterators import (
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
+from facula.utils.data._utils.worker import WorkerInfo, get_worker_info
 from facula.utils.data.dataset import IterableDataset
 from facula.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
 __all__ = ["DataLoader", "WorkerInfo", "get_worker_info"]
 
+T_co = TypeVar("T_co", covariant=True)
 
-class WorkerInfo(NamedTuple):
-    """What a worker process knows about itself."""
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any
+# They decide what a pass gives: another value after the loader was made would do half of it.
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
-def get_worker_info() -> WorkerInfo | None:
-    """In a worker process its WorkerInfo, else None: here always None."""
-    return None
-
-
-class _Endless:
+class _InfiniteConstantSampler:
     """Sampler of an IterableDataset: its indices mean nothing."""
 
     def __iter__(self) -> Iterator[None]:
@@ -37,7 +31,7 @@ class _Endless:
             yield None
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Batches of a dataset's samples.
 
     Args:
@@ -46,15 +40,27 @@ class DataLoader:
         shuffle: a new random order at each pass.
         sampler: the order of indices; batch_sampler: lists of indices. Each excludes the options
             that it replaces.
-        num_workers: 0; worker processes are not implemented.
+        num_workers: processes that read samples and make batches; 0 does it in this one.
         collate_fn: list of samples to batch, `default_collate` by default.
-        pin_memory, timeout, worker_init_fn, multiprocessing_context, prefetch_factor,
-            persistent_workers: about workers and devices; without workers they do nothing.
+        pin_memory: copy batches to page-locked memory, in a thread if there are workers. Without a
+            device that copies from there it does nothing.
         drop_last: leave out a last batch that is not full.
-        generator: of the shuffled order; seed it for repeatable runs.
+        timeout: seconds to wait for a batch of the workers; 0 waits for ever.
+        worker_init_fn: called with its number in each worker, after seeding and before it reads.
+        multiprocessing_context: how workers start: "fork", "spawn", "forkserver" or a context of
+            `facula.multiprocessing`; Python's default otherwise.
+        generator: of the shuffled order and of the workers' base seed.
+        prefetch_factor: batches that each worker makes ahead, 2 by default.
+        persistent_workers: keep the workers, and their copies of the dataset, between passes.
+        in_order: batches come in the sampler's order; False gives them as they are made.
+
+    Batches and their order do not depend on num_workers. Worker i seeds Python's `random`, NumPy and
+    facula with base seed + i, the base seed being drawn from `generator` at each pass.
 
     An error in the dataset arrives as it was raised, with a note (Python 3.11 or later) that names
-    the index.
+    the index, and with the worker's traceback as its cause. A worker that dies raises RuntimeError
+    with its pid and signal, and so does one that takes longer than `timeout`; the next pass starts
+    new workers.
     """
 
     def __init__(
@@ -79,19 +85,29 @@ class DataLoader:
         in_order: bool = True,
     ) -> None:
         if num_workers < 0:
-            raise ValueError(f"num_workers should be non-negative, got {num_workers}")
-        if num_workers > 0:
-            raise NotImplementedError(
-                f"DataLoader(num_workers={num_workers}): worker processes are not implemented yet; "
-                "use num_workers=0, which loads in this process"
+            raise ValueError(
+                f"num_workers should be non-negative, got {num_workers}; 0 loads in this process"
             )
         if timeout < 0:
             raise ValueError(f"timeout should be non-negative, got {timeout}")
-        if prefetch_factor is not None or persistent_workers:
-            raise ValueError("prefetch_factor and persistent_workers need num_workers > 0")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError(
+                "prefetch_factor option could only be specified in multiprocessing: let "
+                "num_workers > 0 to enable it"
+            )
+        if prefetch_factor is not None and prefetch_factor <= 0:
+            raise ValueError(f"prefetch_factor should be positive, got {prefetch_factor}")
+        if persistent_workers and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
         self.dataset, self.num_workers, self.generator = dataset, num_workers, generator
         self.pin_memory, self.timeout, self.worker_init_fn = pin_memory, timeout, worker_init_fn
-        self.pin_memory_device = pin_memory_device
+        self.pin_memory_device, self.in_order = pin_memory_device, in_order
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.persistent_workers = persistent_workers
+        self.multiprocessing_context = multiprocessing_context
+        self._iterator: Any = None
+        # Of a stream, once someone asked how long it says it is.
+        self._length_asked: int | None = None
         self._iterable = isinstance(dataset, IterableDataset)
         if self._iterable:
             if shuffle:
@@ -111,7 +127,7 @@ class DataLoader:
             raise ValueError("batch_size=None gives single samples: it excludes drop_last")
         if sampler is None:
             if self._iterable:
-                sampler = _Endless()
+                sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)
             else:
@@ -123,96 +139,76 @@ class DataLoader:
         if collate_fn is None:
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
+        self._complete = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and self.__dict__.get("_complete"):
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized: "
+                "make another loader"
+            )
+        super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """The context that starts the workers, or None: Python's default."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        if context is not None:
+            from facula import multiprocessing
+
+            if self.num_workers == 0:
+                raise ValueError(
+                    "multiprocessing_context can only be used with multi-process loading "
+                    f"(num_workers > 0), but got num_workers={self.num_workers}"
+                )
+            if isinstance(context, str):
+                known = multiprocessing.get_all_start_methods()
+                if context not in known:
+                    raise ValueError(
+                        "multiprocessing_context option should specify a valid start method in "
+                        f"{known}, but got multiprocessing_context={context!r}"
+                    )
+                context = multiprocessing.get_context(context)
+            elif not hasattr(context, "Process"):
+                raise TypeError(
+                    "multiprocessing_context option should be a valid context object or a string "
+                    f"specifying the start method, but got {context!r}"
+                )
+        self._context = context
 
     @property
     def _auto_collation(self) -> bool:
         return self.batch_sampler is not None
 
-    def __iter__(self) -> Iterator[Any]:
-        batches = self._stream() if self._iterable else self._indexed()
-        return map(self._pinned, batches) if self._pins() else batches
+    @property
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self._auto_collation else self.sampler
 
-    def _pins(self) -> bool:
-        """Pinning is for a device that copies in the background; without one it does nothing."""
-        if not self.pin_memory:
-            return False
-        device = self.pin_memory_device or backends.current_accelerator()
-        self._pin_device = device
-        return bool(device) and backends.info(facula.device(device).type)["pins"]
+    def __iter__(self) -> _BaseDataLoaderIter:
+        if not self.num_workers:
+            return _SingleProcessDataLoaderIter(self)
+        if not self.persistent_workers:
+            return _MultiProcessingDataLoaderIter(self)
+        iterator = self._iterator
+        if iterator is None or not iterator.usable():
+            self._iterator = iterator = _MultiProcessingDataLoaderIter(self)
+        else:
+            iterator.reset()
+        return iterator
 
-    def _pinned(self, value: Any) -> Any:
-        if isinstance(value, facula.Tensor):
-            return value.pin_memory(self._pin_device) if value.device.type == "cpu" else value
-        if hasattr(value, "pin_memory"):
-            return value.pin_memory()
-        if isinstance(value, Mapping):
-            return type(value)({k: self._pinned(v) for k, v in value.items()})
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(self._pinned, value))
-        if isinstance(value, (tuple, list)):
-            return type(value)(map(self._pinned, value))
-        return value
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers stay with this process, for a copy as for a pickle.
+        return {**self.__dict__, "_iterator": None}
 
     def __len__(self) -> int:
         """Number of batches; TypeError if the dataset or the sampler has no length."""
         if not self._iterable:
             return len(self.batch_sampler if self._auto_collation else self.sampler)
         size = len(self.dataset)
-        if self.batch_size is None:
-            return size
-        return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
-
-    def _stream(self) -> Iterator[Any]:
-        samples = iter(self.dataset)
-        if not self._auto_collation:
-            for sample in samples:
-                yield self.collate_fn(sample)
-            return
-        assert self.batch_size is not None
-        batch: list[Any] = []
-        for sample in samples:
-            batch.append(sample)
-            if len(batch) == self.batch_size:
-                yield self.collate_fn(batch)
-                batch = []
-        if batch and not self.drop_last:
-            yield self.collate_fn(batch)
-
-    def _indexed(self) -> Iterator[Any]:
-        if not self._auto_collation:
-            for index in self.sampler:
-                yield self.collate_fn(_sample(self.dataset, index))
-            return
-        many = getattr(self.dataset, "__getitems__", None)
-        for indices in self.batch_sampler:
-            if many is not None:
-                samples = many(indices)
-                if len(samples) != len(indices):
-                    raise RuntimeError(
-                        f"{type(self.dataset).__name__}.__getitems__ returned {len(samples)} "
-                        f"samples for {len(indices)} indices"
-                    )
-            else:
-                samples = [_sample(self.dataset, i) for i in indices]
-            yield self._collated(samples, indices)
-
-    def _collated(self, samples: list[Any], indices: Iterable[Any]) -> Any:
-        try:
-            return self.collate_fn(samples)
-        except Exception as error:
-            _note(error, f"while joining the samples {list(indices)} into a batch")
-            raise
-
-
-def _sample(dataset: Any, index: Any) -> Any:
-    try:
-        return dataset[index]
-    except Exception as error:
-        _note(error, f"while reading sample {index} of {type(dataset).__name__}")
-        raise
-
-
-def _note(error: BaseException, text: str) -> None:
-    if hasattr(error, "add_note"):
-        with contextlib.suppress(Exception):
-            error.add_note(text)
+        if self.batch_size is not None:
+            size = size // self.batch_size if self.drop_last else -(-size // self.batch_size)
+        self._length_asked = size
+        return size

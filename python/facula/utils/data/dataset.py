@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -83,8 +84,30 @@ class StackDataset(Dataset[Any]):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        if not isinstance(self.datasets, dict):
+            columns = [_many(dataset, indices) for dataset in self.datasets]
+            return list(zip(*columns, strict=True))
+        names = list(self.datasets)
+        columns = [_many(self.datasets[name], indices) for name in names]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
     def __len__(self) -> int:
         return self._length
+
+
+def _many(dataset: Any, indices: list[int]) -> list[Any]:
+    """The samples at `indices`, at once if the dataset can."""
+    many = getattr(dataset, "__getitems__", None)
+    if many is None:
+        return [dataset[i] for i in indices]
+    found = many(indices)
+    if len(found) != len(indices):
+        raise ValueError(
+            f"{type(dataset).__name__}.__getitems__ returned {len(found)} samples for "
+            f"{len(indices)} indices"
+        )
+    return found
 
 
 class ConcatDataset(Dataset[T_co]):
@@ -141,9 +164,7 @@ class Subset(Dataset[T_co]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
-        chosen = [self.indices[i] for i in indices]
-        many = getattr(self.dataset, "__getitems__", None)
-        return many(chosen) if many is not None else [self.dataset[i] for i in chosen]
+        return _many(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -170,6 +191,12 @@ def random_split(
         counts = [math.floor(size * fraction) for fraction in lengths]
         for i in range(size - sum(counts)):
             counts[i % len(counts)] += 1
+        for i, count in enumerate(counts):
+            if count == 0:
+                warnings.warn(
+                    f"Length of split at index {i} is 0. This might result in an empty dataset.",
+                    stacklevel=2,
+                )
     else:
         counts = [int(n) for n in lengths]
     if sum(counts) != size:
