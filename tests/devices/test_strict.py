@@ -394,6 +394,15 @@ def test_pinned_memory() -> None:
         assert batch.is_pinned() and more["a"].is_pinned()
 
 
+def test_pinned_by_a_thread() -> None:
+    data = [(fa.full((2,), float(i)), {"a": fa.ones(1)}) for i in range(8)]
+    options: dict = {"batch_size": 2, "num_workers": 2, "pin_memory": True}
+    for _ in range(2):
+        for i, (batch, more) in enumerate(DataLoader(data, pin_memory_device="strict", **options)):
+            assert batch.is_pinned() and more["a"].is_pinned() and batch[0, 0] == 2 * i
+    assert not [t for t in threading.enumerate() if "pin_memory" in t.name]
+
+
 def test_random_numbers() -> None:
     fa.strict.manual_seed(3)
     a, b = fa.rand(100, device="strict"), fa.rand(100, device="strict")

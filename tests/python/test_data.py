@@ -48,8 +48,61 @@ def test_random_split():
         for _ in range(2)
     )
     assert first == second
+    with pytest.warns(UserWarning, match="index 1 is 0"):
+        data.random_split(Squares(2), [0.9, 0.1])
     with pytest.raises(ValueError, match="the dataset has 10"):
         data.random_split(Squares(10), [7, 4])
+
+
+def test_a_stack_asks_for_a_batch_at_once():
+    class Many(Squares):
+        def __getitems__(self, indices):
+            return [-i for i in indices]
+
+    both = data.StackDataset(Many(5), Squares(5))
+    assert both.__getitems__([3, 1]) == [(-3, 9), (-1, 1)]
+    named = data.StackDataset(a=Many(5), b=Squares(5))
+    assert named.__getitems__([4]) == [{"a": -4, "b": 16}]
+    Many.__getitems__ = lambda self, indices: []
+    with pytest.raises(ValueError, match="0 samples for 2 indices"):
+        both.__getitems__([1, 2])
+
+
+@pytest.mark.parametrize(
+    ("size", "replicas", "drop_last", "shares"),
+    [
+        (5, 2, False, [[0, 2, 4], [1, 3, 0]]),
+        (5, 2, True, [[0, 2], [1, 3]]),
+        (1, 3, False, [[0], [0], [0]]),
+        (2, 3, True, [[], [], []]),
+        (6, 3, False, [[0, 3], [1, 4], [2, 5]]),
+    ],
+)
+def test_distributed_sampler(size, replicas, drop_last, shares):
+    def share(rank, **options):
+        sampler = data.DistributedSampler(
+            range(size), replicas, rank, drop_last=drop_last, **options
+        )
+        assert len(sampler) == len(list(sampler))
+        return sampler
+
+    assert [list(share(r, shuffle=False)) for r in range(replicas)] == shares
+    drawn = [list(share(r, seed=3)) for r in range(replicas)]
+    kept = set(range(size)) if not drop_last else {i for s in drawn for i in s}
+    assert {i for s in drawn for i in s} == kept
+    assert len(kept) == min(size, replicas * len(drawn[0]))
+
+
+def test_distributed_sampler_by_epoch():
+    sampler = data.distributed.DistributedSampler(range(50), 2, 0)
+    first = list(sampler)
+    assert list(sampler) == first
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+    with pytest.raises(ValueError, match=r"interval \[0, 1\]"):
+        data.DistributedSampler(range(4), 2, 2)
+    with pytest.raises(RuntimeError, match="num_replicas and rank"):
+        data.DistributedSampler(range(4))
 
 
 def test_samplers():
@@ -99,6 +152,39 @@ def test_collate():
         data.default_collate([facula.zeros(2), facula.zeros(3)])
 
 
+def test_collate_of_containers_and_own_types(monkeypatch):
+    from collections import OrderedDict, defaultdict, deque
+    from types import MappingProxyType
+
+    from facula.utils.data._utils.collate import collate
+
+    counts = defaultdict(int, a=1)
+    joined = data.default_collate([counts, counts])
+    assert type(joined) is defaultdict and joined.default_factory is int
+    assert joined["a"].tolist() == [1, 1] and counts == {"a": 1}
+    assert type(data.default_collate([OrderedDict(a=1)])) is OrderedDict
+    assert type(data.default_collate([deque([1, 2])])) is deque
+    fixed = data.default_collate([MappingProxyType({"a": 1})])
+    assert isinstance(fixed, MappingProxyType) and fixed["a"].tolist() == [1]
+
+    class Word(str):
+        pass
+
+    assert data.default_collate([Word("a")]) == ["a"]
+    with pytest.raises(TypeError, match="found complex"):
+        data.default_collate([1j])
+    monkeypatch.setitem(
+        data.default_collate_fn_map, complex, lambda batch, *, collate_fn_map: summed(batch)
+    )
+    assert data.default_collate([{"z": 1j}, {"z": 2j}]) == {"z": 3j}
+    own = {int: lambda batch, *, collate_fn_map: max(batch)}
+    assert collate([(1, [5]), (4, [2])], collate_fn_map=own) == [4, [5]]
+
+
+def summed(batch):
+    return sum(batch)
+
+
 def test_loader_batches():
     loader = data.DataLoader(Squares(5), batch_size=2)
     assert [b.tolist() for b in loader] == [[0, 1], [4, 9], [16]] and len(loader) == 3
@@ -143,7 +229,6 @@ def test_errors_arrive_as_raised():
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"num_workers": 2}, NotImplementedError),
         ({"num_workers": -1}, ValueError),
         ({"sampler": [0], "shuffle": True}, ValueError),
         ({"batch_sampler": [[0]], "batch_size": 2}, ValueError),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from multiprocessing import reduction
+from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import facula
 from facula.multiprocessing import _segments
 from facula.multiprocessing._segments import Segment
 from facula.multiprocessing._sharing import shared_copy
-from facula.nn.parameter import Parameter
+
+_FEW_BYTES = 1 << 20
 
 # ---- a segment
 
@@ -22,7 +24,16 @@ def _reduce_segment(segment: Segment) -> Any:
         name = _segments.new_name()
         os.link(_segments.DIRECTORY + segment.name, _segments.DIRECTORY + name)
         return _open_named, (name, size)
+    popen = get_spawning_popen()
+    if popen is not None:
+        # The child takes the descriptor over when it has started: it must be open until then.
+        popen.facula_segments = [*getattr(popen, "facula_segments", ()), segment]
     return _open_fd, (reduction.DupFd(segment.fd), size, os.getpid())
+
+
+def started(process: Any) -> None:
+    """The process has started: it has what was sent with its arguments."""
+    process._popen.facula_segments = ()
 
 
 def _open_fd(duplicate: Any, size: int, sender: int) -> Segment:
@@ -71,11 +82,6 @@ def _rebuild(
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-def _rebuild_parameter(*parts: Any) -> Any:
-    *memory, requires_grad = parts
-    return Parameter(_rebuild(*memory, False), requires_grad=requires_grad)  # type: ignore[call-arg]
-
-
 def _reduce_tensor(tensor: Any) -> Any:
     if tensor.device.type != "cpu":
         return tensor.__reduce_ex__(2)
@@ -86,17 +92,19 @@ def _reduce_tensor(tensor: Any) -> Any:
         )
     plain = tensor.detach()
     segment = _segments.find(plain)
+    popen = get_spawning_popen()
+    if segment is None and popen is not None and plain.numel() * plain.element_size() < _FEW_BYTES:
+        # With the arguments of a new process: not a descriptor each, of which there are 250.
+        return tensor.__reduce_ex__(2)
     if segment is None:
         # A copy: other tensors may have this one's memory, which could not move with it.
         plain = shared_copy(plain)
         segment = _segments.find(plain)
     offset = plain.storage_offset()
-    parts = (segment, plain.dtype, tuple(plain.shape), tuple(plain.stride()), offset)
-    if type(tensor) is Parameter:
-        return _rebuild_parameter, (*parts, tensor.requires_grad)
-    return _rebuild, (*parts, tensor.requires_grad)
+    shape, stride = tuple(plain.shape), tuple(plain.stride())
+    return _rebuild, (segment, plain.dtype, shape, stride, offset, tensor.requires_grad)
 
 
-for _kind in (facula.Tensor, Parameter):
-    reduction.ForkingPickler.register(_kind, _reduce_tensor)
+# Parameters are pickled as tensors within, which come here too.
+reduction.ForkingPickler.register(facula.Tensor, _reduce_tensor)
 reduction.ForkingPickler.register(Segment, _reduce_segment)

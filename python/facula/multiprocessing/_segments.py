@@ -1,4 +1,4 @@
-"""Memory that processes share: segments without a name, which go with the last process that maps them."""
+"""Memory that processes share: segments without a name, that go with the last who map them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class SharedMemoryError(RuntimeError):
 
 
 def new_fd(size: int) -> int:
-    """A descriptor of `size` bytes of memory that has no name: nothing is left of it after a crash.
+    """A descriptor of `size` bytes of memory without a name: nothing is left of it after a crash.
 
-    The pages are reserved at once, so that a lack of memory is an error here and not a signal later.
+    The pages are reserved at once: a lack of memory is an error here, and not a signal later.
     """
     try:
         if hasattr(os, "memfd_create"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import facula
 from facula.multiprocessing import _segments
 
 __all__ = ["is_shared", "share_memory_"]
@@ -43,7 +42,7 @@ def share_memory_(tensor: Any) -> Any:
 
 
 def shared_copy(tensor: Any) -> Any:
-    """A copy in a segment of its own, with the tensor's strides if it is dense."""
+    """A copy of a detached tensor in a segment of its own, with its strides if it is dense."""
     shape, stride, size = tuple(tensor.shape), tuple(tensor.stride()), tensor.element_size()
     count = math.prod(shape)
     segment = _segments.Segment.create(count * size)
@@ -53,8 +52,7 @@ def shared_copy(tensor: Any) -> Any:
         return whole.reshape(shape)
     whole = _segments.bytes_of(segment).view(tensor.dtype)
     copy = whole.as_strided(shape, stride) if _is_dense(shape, stride) else whole.reshape(shape)
-    with facula.no_grad():
-        copy.copy_(tensor)
+    copy.copy_(tensor)
     return copy
 
 

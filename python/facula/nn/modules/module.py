@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import contextlib
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar

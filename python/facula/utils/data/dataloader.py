@@ -54,8 +54,9 @@ class DataLoader(Generic[T_co]):
         persistent_workers: keep the workers, and their copies of the dataset, between passes.
         in_order: batches come in the sampler's order; False gives them as they are made.
 
-    Batches and their order do not depend on num_workers. Worker i seeds Python's `random`, NumPy and
-    facula with base seed + i, the base seed being drawn from `generator` at each pass.
+    Batches and their order do not depend on num_workers. Worker i seeds Python's `random`, NumPy
+    (if it is imported) and facula with base seed + i; the base seed is drawn from `generator` when
+    the workers start.
 
     An error in the dataset arrives as it was raised, with a note (Python 3.11 or later) that names
     the index, and with the worker's traceback as its cause. A worker that dies raises RuntimeError

@@ -15,6 +15,7 @@ import time
 import weakref
 from typing import Any
 
+from facula.multiprocessing import _reductions as reductions
 from facula.utils.data._utils import worker as _worker
 from facula.utils.data._utils.packing import Incoming
 
@@ -150,6 +151,7 @@ class Hub:
             process.daemon = True
             ours.setblocking(False)
             process.start()
+            reductions.started(process)
         except BaseException:
             ours.close()
             raise

@@ -46,7 +46,7 @@ class _BaseDataLoaderIter:
         return self
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._loader._index_sampler)
 
     def __next__(self) -> Any:
         value = self._next_data()
@@ -111,7 +111,9 @@ class _Pinner(threading.Thread):
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError from None
                 if not self.is_alive() and self.results.empty():
-                    raise RuntimeError("DataLoader: the thread that pins memory has ended") from None
+                    raise RuntimeError(
+                        "DataLoader: the thread that pins memory has ended"
+                    ) from None
                 continue
             if isinstance(found, BaseException):
                 raise found

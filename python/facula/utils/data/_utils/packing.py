@@ -1,4 +1,4 @@
-"""Batches between processes: pickles whose tensors and arrays lie in shared memory that is used again.
+"""Batches between processes: pickles whose tensors and arrays lie in memory that both have.
 
 A worker owns its segments. It packs each batch into one of them and sends the segment's number, and
 its descriptor the first time. The main process reads tensors where they lie; when the last of a

@@ -23,7 +23,7 @@ __all__ = ["WorkerInfo", "get_worker_info"]
 
 HEADER = struct.Struct("<QI")  # bytes of the message, descriptors that come with it
 BATCH, END, ERROR = "batch", "end", "error"
-_WATCH = 2.0  # seconds between looks at the main process
+_WATCH = 1.0  # seconds between looks at the main process
 
 
 class WorkerInfo:
@@ -123,10 +123,11 @@ class _Line:
 
 def seed_numpy(seed: int) -> bool:
     """Seed NumPy's legacy generator, if NumPy is there by now."""
-    numpy = sys.modules.get("numpy.random")
-    if numpy is None or not hasattr(numpy, "seed"):
+    if "numpy" not in sys.modules:
         return False
-    numpy.seed([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF])
+    import numpy.random
+
+    numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF])
     return True
 
 
