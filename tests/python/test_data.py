@@ -177,6 +177,8 @@ def test_collate_of_containers_and_own_types(monkeypatch):
         data.default_collate_fn_map, complex, lambda batch, *, collate_fn_map: summed(batch)
     )
     assert data.default_collate([{"z": 1j}, {"z": 2j}]) == {"z": 3j}
+    arrays = collate([np.ones(2)], collate_fn_map={**data.default_collate_fn_map, int: max})
+    assert arrays.dtype == facula.float64 and arrays.shape == (1, 2)
     own = {int: lambda batch, *, collate_fn_map: max(batch)}
     assert collate([(1, [5]), (4, [2])], collate_fn_map=own) == [4, [5]]
 

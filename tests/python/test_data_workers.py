@@ -428,6 +428,36 @@ def test_no_descriptor_left():
     assert len(list(loader)) == 2
 
 
+def test_what_cannot_be_pickled_is_told():
+    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    with pytest.raises((AttributeError, pickle.PicklingError)) as info:
+        list(data.DataLoader(Numbers(), collate_fn=lambda b: b, **options))
+    if sys.version_info >= (3, 11):
+        assert "collate_fn and worker_init_fn are pickled" in info.value.__notes__[0]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_an_interrupt(persistent):
+    """Ctrl-C, of which the workers hear too."""
+
+    def act():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(60)
+
+    dataset = Acts(act)
+    loader = data.DataLoader(dataset, 2, num_workers=2, persistent_workers=persistent)
+    batches = iter(loader)
+    pids = [link.pid for link in batches._hub.links]
+    with pytest.raises(KeyboardInterrupt):
+        list(batches)
+    assert not any(alive(pid) for pid in pids)
+    with pytest.raises(RuntimeError, match="KeyboardInterrupt"):
+        next(batches)
+    dataset.act = lambda: None
+    assert len(list(loader)) == 10
+
+
 # ---- ends
 
 

@@ -90,6 +90,10 @@ def _lack(error: OSError, size: int) -> SharedMemoryError:
     )
 
 
+# A mapping needs no descriptor of its own, but has one before Python 3.13.
+_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
 class Segment(mmap.mmap):
     """`size` bytes mapped from the descriptor `fd`, writable by all who map them."""
 
@@ -98,7 +102,7 @@ class Segment(mmap.mmap):
 
     def __new__(cls, fd: int, size: int) -> Segment:
         try:
-            return super().__new__(cls, fd, size)
+            return super().__new__(cls, fd, size, **_OPTIONS)
         except OSError as error:
             raise _lack(error, size) from error
 

@@ -123,7 +123,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Any] | None = 
     functions = collate_fn_map or {}
     if kind in functions:
         return functions[kind](batch, collate_fn_map=collate_fn_map)
-    if functions is default_collate_fn_map and _is_array(first):
+    if facula.Tensor in functions and _is_array(first):
         return collate_numpy_array_fn(batch)
     for known, function in functions.items():
         if isinstance(first, known):

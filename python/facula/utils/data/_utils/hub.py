@@ -53,9 +53,9 @@ if hasattr(os, "register_at_fork"):
 class _Link:
     """One worker."""
 
-    def __init__(self, number: int, process: Any, sock: socket.socket) -> None:
+    def __init__(self, number: int, process: Any, sock: socket.socket, leases: Any) -> None:
         self.number, self.process, self.sock = number, process, sock
-        self.incoming = Incoming()
+        self.incoming = Incoming(leases)
         self.lock = threading.Lock()
         self.outbox = bytearray()
         self.buffer = bytearray()
@@ -131,6 +131,7 @@ class Hub:
         self.context, self.num_workers = context, num_workers
         self.owner = os.getpid()
         self.links: list[_Link] = []
+        self.leases: dict[tuple[int, int], Any] = {}
         self.ready: collections.deque[tuple[int, Any, list[int]]] = collections.deque()
         self.failure: Exception | None = None
         self.closed = False
@@ -152,12 +153,18 @@ class Hub:
             ours.setblocking(False)
             process.start()
             reductions.started(process)
-        except BaseException:
+        except BaseException as error:
             ours.close()
+            method = self.context.get_start_method()
+            if method != "fork" and hasattr(error, "add_note"):
+                error.add_note(
+                    f"of a DataLoader whose workers start by {method!r}: the dataset, collate_fn "
+                    "and worker_init_fn are pickled, so functions and classes must be a module's"
+                )
             raise
         finally:
             theirs.close()
-        link = _Link(number, process, ours)
+        link = _Link(number, process, ours, self.leases)
         self.links.append(link)
         self.by_fd[ours.fileno()] = link
         self.poll.register(ours, select.POLLIN)

@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from facula.utils.data._utils import fetch, worker
-from facula.utils.data._utils.hub import Hub, WorkerDied
+from facula.utils.data._utils.hub import Hub
 from facula.utils.data._utils.pin_memory import device_to_pin_for, pin_memory
 from facula.utils.data.sampler import new_seed
 
@@ -310,6 +310,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._hub.close(grace=0.1)
             self._finalizer()
             raise self._hub.failure from None
-        except (WorkerDied, OSError):
+        except BaseException as error:
+            # Also of Ctrl-C, which may have come in the midst of a message.
+            if self._hub.failure is None:
+                self._hub.failure = RuntimeError(
+                    f"DataLoader: this pass was ended by {type(error).__name__}; start a new one"
+                )
+            self._hub.close(grace=0.5)
             self._finalizer()
             raise

@@ -77,7 +77,11 @@ class _Held:
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
         self.fd = new_fd(size)
-        self.map = Segment(self.fd, size)
+        try:
+            self.map = Segment(self.fd, size)
+        except BaseException:
+            self.close_fd()
+            raise
         self.use()
 
     def use(self) -> None:
@@ -252,9 +256,9 @@ class Outgoing:
 class Incoming:
     """The main process's end of one worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, leases: dict[tuple[int, int], Any]) -> None:
         self.maps: dict[int, Segment] = {}
-        self.leases: dict[int, Any] = {}
+        self.leases = leases  # of all workers of a loader
         self.free: collections.deque[int] = collections.deque()
         self.lost: collections.deque[int] = collections.deque()
         self.forks = [0]
@@ -262,10 +266,11 @@ class Incoming:
     def unpack(self, message: Any, fds: list[int]) -> Any:
         """The batch of a message of `Outgoing.pack`."""
         new, forgotten, numbers, spans, tensors, data = message
-        for (number, size), fd in zip(new, fds, strict=True):
-            try:
+        try:
+            for (number, size), fd in zip(new, fds, strict=True):
                 self.maps[number] = Segment(fd, size)
-            finally:
+        finally:
+            for fd in fds:
                 os.close(fd)
         for number in forgotten:
             self.maps.pop(number, None)
@@ -279,7 +284,7 @@ class Incoming:
             for number in numbers:
                 lease = facula.frombuffer(self.maps[number], dtype=facula.uint8)
                 memory[number] = memoryview(lease)
-                self.leases[number] = weakref.ref(lease, self._end_of(number))
+                self.leases[id(self), number] = weakref.ref(lease, self._end_of(number))
             buffers = [self._slice(memory, span) for span in spans]
         if data is None:
             data = buffers.pop()
@@ -297,10 +302,10 @@ class Incoming:
     def _end_of(self, number: int) -> Callable[[Any], None]:
         # Of what it needs alone: a lease may outlive the loader.
         leases, free, lost, forks = self.leases, self.free, self.lost, self.forks
-        before = forks[0]
+        before, key = forks[0], (id(self), number)
 
         def ended(_: Any) -> None:
-            leases.pop(number, None)
+            leases.pop(key, None)
             # A child that was forked meanwhile may read it: then it is not written again.
             (free if forks[0] == before else lost).append(number)
 

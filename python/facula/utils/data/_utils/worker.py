@@ -154,8 +154,9 @@ def main(
 ) -> None:
     """Serve the main process."""
     global _info
-    # Ctrl-C reaches the whole group: the main process gets it, and ends this one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole group: the main process gets it, and ends this one. Not SIG_IGN,
+    # which programs that the dataset starts would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
     line = _Line(sock)
     outgoing = Outgoing()
     collate.allocate = outgoing.allocate
