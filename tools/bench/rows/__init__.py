@@ -16,6 +16,7 @@ ORDER = [
     "matmul",
     "convolution",
     "attention",
+    "data",
     "memory",
     "package",
     "card memory",

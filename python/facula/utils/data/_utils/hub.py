@@ -10,6 +10,7 @@ import pickle
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -129,6 +130,8 @@ class Hub:
 
     def __init__(self, context: Any, num_workers: int) -> None:
         self.context, self.num_workers = context, num_workers
+        if "numpy" in sys.modules:
+            pass  # once, which each forked worker would do to seed it
         self.owner = os.getpid()
         self.links: list[_Link] = []
         self.leases: dict[tuple[int, int], Any] = {}
