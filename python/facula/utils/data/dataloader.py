@@ -6,12 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from facula.utils.data._utils.collate import default_collate, default_convert
-from facula.utils.data._utils.iterators import (
-    _BaseDataLoaderIter,
-    _MultiProcessingDataLoaderIter,
-    _SingleProcessDataLoaderIter,
-)
-from facula.utils.data._utils.worker import WorkerInfo, get_worker_info
+from facula.utils.data._utils.info import WorkerInfo, get_worker_info
+from facula.utils.data._utils.iterators import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 from facula.utils.data.dataset import IterableDataset
 from facula.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
@@ -191,6 +187,9 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> _BaseDataLoaderIter:
         if not self.num_workers:
             return _SingleProcessDataLoaderIter(self)
+        # Sockets, processes and threads are imported by those who have workers.
+        from facula.utils.data._utils.parallel import _MultiProcessingDataLoaderIter
+
         if not self.persistent_workers:
             return _MultiProcessingDataLoaderIter(self)
         iterator = self._iterator
@@ -213,3 +212,11 @@ class DataLoader(Generic[T_co]):
             size = size // self.batch_size if self.drop_last else -(-size // self.batch_size)
         self._length_asked = size
         return size
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_MultiProcessingDataLoaderIter":
+        from facula.utils.data._utils import parallel
+
+        return parallel._MultiProcessingDataLoaderIter
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,8 @@ import traceback
 from typing import Any
 
 import facula
-from facula.utils.data._utils import collate, fetch
+from facula.utils.data._utils import collate, fetch, info
+from facula.utils.data._utils.info import WorkerInfo, get_worker_info
 from facula.utils.data._utils.packing import Outgoing
 
 __all__ = ["WorkerInfo", "get_worker_info"]
@@ -24,37 +25,6 @@ __all__ = ["WorkerInfo", "get_worker_info"]
 HEADER = struct.Struct("<QI")  # bytes of the message, descriptors that come with it
 BATCH, END, ERROR = "batch", "end", "error"
 _WATCH = 1.0  # seconds between looks at the main process
-
-
-class WorkerInfo:
-    """What a worker process knows about itself.
-
-    Attributes:
-        id: from 0 on. num_workers: of the loader. seed: this worker's, base seed + id.
-        dataset: this process's copy of the dataset.
-    """
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any
-
-    def __init__(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise RuntimeError(f"Cannot assign attributes to {type(self).__name__} objects")
-
-    def __repr__(self) -> str:
-        return f"WorkerInfo({', '.join(f'{k}={v}' for k, v in self.__dict__.items())})"
-
-
-_info: WorkerInfo | None = None
-
-
-def get_worker_info() -> WorkerInfo | None:
-    """In a worker process of a DataLoader its WorkerInfo, else None."""
-    return _info
 
 
 class Ended(Exception):
@@ -153,7 +123,6 @@ def main(
     fetching: tuple[bool, bool, Any, bool],
 ) -> None:
     """Serve the main process."""
-    global _info
     # Ctrl-C reaches the whole group: the main process gets it, and ends this one. Not SIG_IGN,
     # which programs that the dataset starts would inherit.
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -165,7 +134,7 @@ def main(
     random.seed(seed)
     facula.manual_seed(seed)
     numpy_seeded = seed_numpy(seed)
-    _info = WorkerInfo(id=number, num_workers=num_workers, seed=seed, dataset=dataset)
+    info.current = WorkerInfo(id=number, num_workers=num_workers, seed=seed, dataset=dataset)
     iterable, batched, collate_fn, drop_last = fetching
     fetcher: Any = None
     failed: Any = None
