@@ -113,6 +113,19 @@ def describe(error: BaseException) -> tuple[bytes | None, type | str, str]:
     return whole, type(error).__qualname__, text
 
 
+def _packed(outgoing: Outgoing, batch: Any) -> tuple[Any, list[int]]:
+    try:
+        return outgoing.pack(batch)
+    except Exception as error:
+        if hasattr(error, "add_note"):
+            with contextlib.suppress(Exception):
+                error.add_note(
+                    "while sending a batch to the main process: what collate_fn returns is "
+                    "pickled, but for the elements of tensors and arrays"
+                )
+        raise
+
+
 def main(
     sock: socket.socket,
     number: int,
@@ -165,7 +178,7 @@ def main(
                     if fetcher is None:
                         fetcher = fetch.create(iterable, dataset, batched, collate_fn, drop_last)
                     result = fetcher.fetch(indices)
-                    message, fds = outgoing.pack(result)
+                    message, fds = _packed(outgoing, result)
             except StopIteration:
                 what, message = END, None
                 outgoing.abandon()
