@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
+import importlib
 import os
 import pickle
 import select
@@ -131,7 +132,8 @@ class Hub:
     def __init__(self, context: Any, num_workers: int) -> None:
         self.context, self.num_workers = context, num_workers
         if "numpy" in sys.modules:
-            pass  # once, which each forked worker would do to seed it
+            # Once here, else once in each worker that is forked, to seed it.
+            importlib.import_module("numpy.random")
         self.owner = os.getpid()
         self.links: list[_Link] = []
         self.leases: dict[tuple[int, int], Any] = {}
