@@ -120,12 +120,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 hub.start(number, *arguments, self._fetching)
                 # It works while the next one starts.
                 self._put()
+            if self._pinner is not None:
+                self._pinner.start()
+            self._fill()
         except BaseException:
             self._finalizer()
             raise
-        if self._pinner is not None:
-            self._pinner.start()
-        self._fill()
 
     def _begin_tasks(self) -> None:
         self._sent = self._received = 0
@@ -145,9 +145,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._epoch += 1
         self._begin()
         self._begin_tasks()
-        for number in range(self._num_workers):
-            self._hub.post(number, "pass", [])
-        self._fill()
+        try:
+            for number in range(self._num_workers):
+                self._hub.post(number, "pass", [])
+            self._fill()
+        except BaseException as error:
+            self._give_up(error)
+            raise
 
     def _fill(self) -> None:
         while not self._no_more and sum(self._outstanding) < self._ahead:
@@ -192,6 +196,24 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             )
         if self._hub.closed and self._hub.failure is not None:
             raise self._hub.failure
+        try:
+            return self._take()
+        except Exception:
+            raise
+        except BaseException as error:
+            # Ctrl-C, which may have come in the midst of a message.
+            self._give_up(error)
+            raise
+
+    def _give_up(self, error: BaseException) -> None:
+        if self._hub.failure is None:
+            self._hub.failure = RuntimeError(
+                f"DataLoader: this pass was ended by {type(error).__name__}; start a new one"
+            )
+        self._hub.close(grace=0.5)
+        self._finalizer()
+
+    def _take(self) -> Any:
         while True:
             task = self._tasks.get(self._received)
             while task is None and self._received < self._sent:
@@ -249,12 +271,6 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._hub.close(grace=0.1)
             self._finalizer()
             raise self._hub.failure from None
-        except BaseException as error:
-            # Also of Ctrl-C, which may have come in the midst of a message.
-            if self._hub.failure is None:
-                self._hub.failure = RuntimeError(
-                    f"DataLoader: this pass was ended by {type(error).__name__}; start a new one"
-                )
-            self._hub.close(grace=0.5)
-            self._finalizer()
+        except Exception as error:
+            self._give_up(error)
             raise
