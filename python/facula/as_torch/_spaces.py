@@ -5,6 +5,7 @@ a few names of the latter go first (its `FIRST`). The tables here hold what diff
 """
 
 from __future__ import annotations
+import __future__
 
 import importlib
 import os
@@ -169,32 +170,34 @@ class Namespace(ModuleType):
         if name[:2] != "__" or first:
             for module in first or modules:
                 value = _public(module, name)
-                if value is not _MISSING and not isinstance(value, ModuleType):
+                if value is not _MISSING:
                     self.__dict__[name] = value  # the next use does not come here
                     return value
             if exists(inner):
-                return _child(inner)
+                return importlib.import_module("torch." + inner) if importable else space(inner)
         raise AttributeError(lacking(inner), name=name, obj=self)
 
     def __dir__(self) -> list[str]:
         names = set(self.__dict__)
         for module in self.__dict__["_modules"]:
-            names.update(n for n in dir(module) if _public(module, n) is not _MISSING)
-        return sorted(names)
+            names.update(getattr(module, "FIRST", ()))
+            for name in dir(module):
+                if isinstance(getattr(module, name, None), ModuleType):
+                    if name[0] != "_" and exists(f"{self.__dict__['_path']}.{name}".lstrip(".")):
+                        names.add(name)
+                elif name[:2] != "__" and _public(module, name) is not _MISSING:
+                    names.add(name)
+        return sorted(names - {"FIRST"})
 
     def __reduce__(self) -> Any:
         return importlib.import_module, (self.__name__,)
 
 
-def _child(path: str) -> ModuleType:
-    return importlib.import_module("torch." + path) if importable else space(path)
-
-
 def _public(module: ModuleType, name: str) -> Any:
     """What `module` offers under a name; private names are those of classes torch has too."""
     value = getattr(module, name, _MISSING)
-    if isinstance(value, ModuleType):
-        return value if value.__name__.startswith("facula.") else _MISSING
+    if isinstance(value, (ModuleType, __future__._Feature)):
+        return _MISSING
     ours = module.__name__.startswith("facula.as_torch.")
     if name[:1] == "_" and not (ours or (isinstance(value, type) and value.__name__ == name)):
         return _MISSING

@@ -36,8 +36,13 @@ SUPPORTED_NODES: dict[type, _Node] = {
         lambda x: (list(x.values()), [x.default_factory, list(x)]),
         lambda xs, c: defaultdict(c[0], zip(c[1], xs, strict=True)),
     ),
-    namedtuple: _Node(lambda x: (list(x), type(x)), lambda xs, kind: kind(*xs)),  # type: ignore[dict-item]
+    namedtuple: _Node(lambda x: (list(x), type(x)), lambda xs, kind: _made(kind, xs)),  # type: ignore[dict-item]
 }
+
+
+def _made(kind: Any, values: Iterable[Any]) -> Any:
+    """A named tuple; those of operators, such as `max`, take one sequence."""
+    return kind(*values) if hasattr(kind, "_fields") else kind(tuple(values))
 
 
 @dataclass
@@ -114,7 +119,8 @@ def _kind(tree: PyTree) -> Any:
     cls = type(tree)
     if cls in SUPPORTED_NODES:
         return cls
-    return namedtuple if isinstance(tree, tuple) and hasattr(cls, "_fields") else None
+    named = hasattr(cls, "_fields") or cls.__module__ == "facula.return_types"
+    return namedtuple if isinstance(tree, tuple) and named else None
 
 
 def tree_flatten(tree: PyTree, is_leaf: _IsLeaf = None) -> tuple[list[Any], TreeSpec]:
