@@ -235,7 +235,7 @@ def test_every_name_of_the_stand_in_is_there(tmp_path):
 def test_without_a_gpu(tmp_path):
     code = """
         import torch
-        print(torch.cuda.is_available(), torch.cuda.device_count())
+        print(torch.cuda.is_available(), torch.cuda.device_count(), torch.ones(1).is_xpu)
         torch.cuda.manual_seed_all(0); torch.cuda.empty_cache()
         print(torch.cuda.memory_allocated(), torch.cuda.is_initialized())
         torch.backends.cudnn.benchmark = True
@@ -250,7 +250,7 @@ def test_without_a_gpu(tmp_path):
     if facula.cuda.is_available():
         pytest.skip("there is a GPU")
     assert run(tmp_path, code).splitlines() == [
-        "False 0",
+        "False 0 False",
         "0 False",
         "True False",
         "torch.cuda.synchronize(): there is no device of type 'cuda'",
@@ -491,3 +491,35 @@ def test_the_status_of_a_program_without_gaps(tmp_path):
     assert "1 files, 1 names: 1 there" in python("-m", "facula.as_torch", "--scan", good)
     assert "none of torch's" in python("-m", "facula.as_torch", "--scan", "json")
     assert "neither a file" in python("-m", "facula.as_torch", "--scan", "no/such", status=2)
+
+
+def test_a_module_is_called_with_other_parameters():
+    call = _spaces.resolve("func.functional_call")
+    assert _spaces.resolve("nn.utils.stateless.functional_call") is call
+    net = facula.nn.Sequential(facula.nn.Linear(2, 2), facula.nn.BatchNorm1d(2).eval())
+    own = dict(net.state_dict(keep_vars=True).items())
+    x, weight = facula.ones(1, 2), facula.full((2, 2), 3.0, requires_grad=True)
+    zero = facula.zeros(2)
+    out = call(net[0], [{"weight": weight}, {"bias": zero}], (x,))
+    assert out.tolist() == [[6.0, 6.0]]
+    out.sum().backward()
+    assert weight.grad.tolist() == [[1.0, 1.0]] * 2 and net[0].weight.grad is None
+    shifted = call(net, {"0.weight": weight, "0.bias": zero, "1.running_mean": zero + 6}, x)
+    assert shifted.tolist() == [[0.0, 0.0]]
+    assert all(net.state_dict(keep_vars=True)[name] is t for name, t in own.items())
+
+    net[0].register_parameter("again", net[0].weight)
+    assert call(net[0], {"again": weight, "bias": zero}, x).tolist() == [[6.0, 6.0]]
+    untied = call(net[0], {"again": weight, "bias": zero}, x, tie_weights=False)
+    assert untied.tolist() != [[6.0, 6.0]]
+    with pytest.raises(ValueError, match="another name"):
+        call(net[0], {"again": weight, "weight": weight * 2}, x)
+    with pytest.raises(ValueError, match="given twice"):
+        call(net[0], ({"bias": zero}, {"bias": zero}), x)
+    with pytest.raises(RuntimeError, match=r"unexpected names \['w'\]"):
+        call(net[0], {"w": zero}, x)
+    with pytest.raises(RuntimeError, match=r"missing \['again', 'weight'\]"):
+        call(net[0], {"bias": zero}, x, strict=True)
+    assert net[0].weight is own["0.weight"]
+    with pytest.raises(RuntimeError, match=r"torch\.func\.vmap: facula has no such thing yet"):
+        _spaces.resolve("func.vmap")(abs)
