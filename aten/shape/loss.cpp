@@ -35,7 +35,7 @@ Meta nll_loss(const Tensor& self, const Tensor& target, const Tensor& weight, st
   return meta(reduction == "none" ? IntList(expected) : IntList(), self.dtype(), self);
 }
 
-Meta nll_loss_total(const Tensor& self) { return meta(IntList(), ScalarType::Float64, self); }
+Meta nll_loss_total(const Tensor& self, ScalarType dtype) { return meta(IntList(), dtype, self); }
 
 Meta nll_loss_backward(const Tensor& grad, IntList size, const Tensor& target, const Tensor& weight,
                        std::string_view reduction, const Tensor& total_weight) {

@@ -44,7 +44,7 @@ FOREIGN = (
     "basic_string",
     "optional access",
 )
-VALUES_ONLY = ("values", "index")  # kinds of errors of the meta device alone
+VALUES_ONLY = ("values", "index", "device")  # kinds of errors of the meta device alone
 ROOM = 1 << 30  # bytes that a call may ask for beyond what the process has
 SMALL = 64 << 20  # results of at most so many bytes must not need more than ROOM
 

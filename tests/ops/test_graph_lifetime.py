@@ -7,7 +7,8 @@ import weakref
 from typing import Any
 
 import facula
-from test_gradients import DIFFERENTIABLE, function_of_floats
+from facula.testing._gradients import function_of_floats, is_differentiable
+from facula.testing._samples import operators
 
 
 def test_graphs_die() -> None:
@@ -37,7 +38,7 @@ def test_graphs_die() -> None:
             (f"{op.name}-{index}: grad", weakref.ref(t.grad)) for t in inputs if t.grad is not None
         )
 
-    for op in DIFFERENTIABLE:
+    for op in filter(is_differentiable, operators()):
         for index in range(len(op.data["samples"])):
             build(op, index)
     assert len(refs) > 1000

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import facula
 import mpmath
 import pytest
+from facula.testing._gradients import prepared
 from facula.testing._samples import OpRecord
-from test_gradients import CASES, prepared
+from test_gradients import CASES
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def test_likelihood_losses(dtype: Any) -> None:
     if dtype != fa.float64:
         near(F.nll_loss(three, y, full), [3])
         near(three.grad, [Q(-1, 2), 0, Q(-1, 2), 0])
-    scores = of([[-top * 2 / 3] * 2, [0.0, 0.0]], dtype)
+    scores = of([[-top / 3 * 2] * 2, [0.0, 0.0]], dtype)
     target = of([[1.0, 1.0], [0.0, 0.0]], dtype)
     near(F.kl_div(scores, target, reduction="batchmean"), [-numbers(scores)[0]])
 

@@ -88,7 +88,7 @@ void nll_loss_forward(const Tensor& self, const Tensor& target, const Tensor& we
         return std::pair(loss, scale);
       });
       if (!each) *y.data<T>() = static_cast<T>(sums.loss);
-      *out_total.data<double>() = sums.total;
+      into_dense(out_total, ScalarType::Float64, [&](const Tensor& t) { *t.data<double>() = sums.total; });
     });
   });
 }
@@ -153,7 +153,7 @@ void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor&
         return std::pair(loss, scale);
       });
       if (!each) *y.data<T>() = static_cast<T>(sums.loss);
-      *out_total.data<double>() = sums.total;
+      into_dense(out_total, ScalarType::Float64, [&](const Tensor& t) { *t.data<double>() = sums.total; });
     });
   });
 }

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from facula.optim import lr_scheduler
+from facula.optim.adafactor import Adafactor
 from facula.optim.adam import Adam, Adamax, AdamW, NAdam
 from facula.optim.adaptive import Adadelta, Adagrad, RMSprop
 from facula.optim.asgd import ASGD
+from facula.optim.lbfgs import LBFGS
+from facula.optim.muon import Muon
 from facula.optim.optimizer import Optimizer
 from facula.optim.radam import RAdam
 from facula.optim.rprop import Rprop
@@ -13,16 +19,30 @@ from facula.optim.sgd import SGD
 
 __all__ = [
     "ASGD",
+    "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",
     "RMSprop",
     "Rprop",
     "lr_scheduler",
+    "swa_utils",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "swa_utils":  # it needs facula.nn
+        return importlib.import_module("facula.optim.swa_utils")
+    raise AttributeError(f"module 'facula.optim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

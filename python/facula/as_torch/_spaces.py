@@ -1,0 +1,220 @@
+"""Namespaces of torch: where each takes its names from.
+
+A namespace `torch.a.b` offers what `facula.a.b` has, then what `facula.as_torch.names.a.b` adds;
+a few names of the latter go first (its `FIRST`). The tables here hold what differs in place.
+"""
+
+from __future__ import annotations
+import __future__
+
+import importlib
+import os
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from facula._moving import add_device
+
+__all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
+
+# Namespaces that stand elsewhere in facula.
+PLACES = {
+    "_tensor": "facula",
+    "autograd.variable": "facula.autograd",
+    "cpu.amp": "facula.amp",
+    "functional": "facula",
+    "storage": "facula",
+    "utils.data._utils": "facula.utils.data",
+    "utils.data._utils.collate": "facula.utils.data.collate",
+    "utils.data.distributed": "facula.utils.data",
+    # The files of torch's layers, of which facula's are another choice.
+    **{
+        "nn.modules." + file: "facula.nn"
+        for file in (
+            "activation adaptive channelshuffle conv distance dropout flatten fold instancenorm"
+            " linear loss normalization padding pixelshuffle pooling rnn sparse upsampling"
+        ).split()
+    },
+}
+# Namespaces that programs import at their top, of which facula has nothing yet: empty ones.
+EMPTY = frozenset(
+    """
+    _dynamo.config _inductor _inductor.config _jit_internal backends.openmp backends.opt_einsum
+    contrib cpu cuda.memory cuda.random distributed.algorithms distributed.checkpoint
+    distributed.device_mesh distributed.elastic distributed.fsdp distributed.nn
+    distributed.optim distributed.tensor distributed.tensor.parallel distributions export fft func
+    futures fx legacy library monitor mtia multiprocessing nested nn.intrinsic
+    nn.modules.lazy nn.qat
+    nn.quantizable nn.quantized nn.utils.parametrizations nn.utils.parametrize nn.utils.prune
+    nn.utils.stateless onnx optim.swa_utils package profiler ao ao.quantization quantization
+    signal signal.windows sparse utils.benchmark utils.bottleneck utils.bundled_inputs
+    utils.checkpoint utils.cpp_extension utils.flop_counter utils.mobile_optimizer utils.model_zoo
+    utils.tensorboard utils.weak
+    """.split()
+)
+# facula's own, of no concern to programs written for torch.
+HIDDEN = frozenset(("as_torch", "examples"))
+
+#: What children find on their path: a package `torch` that installs the finder, and its metadata.
+SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+#: Does `import torch` come here? Else namespaces are looked at only, not imported.
+importable = False
+
+# Devices that torch knows, of which facula has none: tensors answer `is_mps` and its like.
+for _type in "hpu ipu maia mps mtia vulkan xla xpu".split():
+    add_device(_type)
+
+_NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names")
+_MISSING = object()
+_spaces: dict[str, Namespace] = {}
+
+
+def lacking(path: str) -> str:
+    """What is said of a name that is not there."""
+    return (
+        f"facula has no torch.{path} yet; `python -m facula.as_torch --scan PATH` lists which of "
+        f"torch's names a program uses and facula lacks"
+    )
+
+
+def exists(path: str) -> bool:
+    """Is there a namespace torch.`path` ("" for torch itself)?"""
+    return path == "" or path in _spaces or path in EMPTY or next(_sources(path), None) is not None
+
+
+def _sources(path: str) -> Iterator[ModuleType]:
+    """The modules that a namespace takes its names from, in order."""
+    parts = path.split(".") if path else []
+    if not any(part[:1] == "_" for part in parts) and not HIDDEN.intersection(parts[:1]):
+        module = _import_if_there(".".join(["facula", *parts]))
+        if module is not None:
+            yield module
+    if path in PLACES:
+        yield importlib.import_module(PLACES[path])
+    if os.path.exists(os.path.join(_NAMES, *parts) + (".py" if parts else "/__init__.py")) or (
+        os.path.exists(os.path.join(_NAMES, *parts, "__init__.py"))
+    ):
+        yield importlib.import_module(".".join(["facula.as_torch.names", *parts]))
+
+
+def _import_if_there(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (error.name == name or name.startswith(error.name + ".")):
+            return None
+        raise  # one of its own imports is missing
+
+
+def space(path: str) -> Namespace:
+    """The namespace torch.`path`, the same object each time."""
+    if path not in _spaces:
+        _spaces[path] = Namespace(path)
+    return _spaces[path]
+
+
+def resolve(path: str) -> Any:
+    """What torch.`path` is, "nn.Linear" say.
+
+    Raises:
+        AttributeError: facula lacks it.
+    """
+    value: Any = space("")
+    for part in path.split(".") if path else []:
+        value = getattr(value, part)
+    return value
+
+
+class _Loader:
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        return space(spec.name[6:])
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        pass
+
+    @staticmethod
+    def is_package(fullname: str) -> bool:
+        return True
+
+    @staticmethod
+    def get_code(fullname: str) -> Any:  # what runpy asks for
+        raise ImportError(f"{fullname} is facula's; there is no program of that name to run")
+
+
+def spec_of(fullname: str) -> ModuleSpec:
+    """The spec of a namespace, "torch.nn" say."""
+    origin = os.path.join(SITE, "torch", "__init__.py")
+    spec = ModuleSpec(fullname, _Loader, origin=origin, is_package=True)  # type: ignore[arg-type]
+    spec.has_location = fullname == "torch"
+    return spec
+
+
+class Namespace(ModuleType):
+    """torch, or a namespace below it. What a program sets on it stays here, not in facula."""
+
+    def __init__(self, path: str) -> None:
+        name = "torch." + path if path else "torch"
+        super().__init__(name, f"{name}, as facula has it; see docs/users.md.")
+        self.__spec__ = spec_of(name)
+        self.__loader__ = self.__spec__.loader
+        self.__package__ = name
+        self.__path__: list[str] = []
+        if not path:
+            self.__file__ = self.__spec__.origin
+        self.__dict__["_path"] = path
+        self.__dict__["_modules"] = list(_sources(path))
+
+    def __getattr__(self, name: str) -> Any:
+        path, modules = self.__dict__["_path"], self.__dict__["_modules"]
+        inner = f"{path}.{name}" if path else name
+        first = [m for m in modules if name in getattr(m, "FIRST", ())]
+        if name == "__all__":
+            return _all_of(modules)
+        if name[:2] != "__" or first:
+            for module in first or modules:
+                value = _public(module, name)
+                if value is not _MISSING:
+                    self.__dict__[name] = value  # the next use does not come here
+                    return value
+            if exists(inner):
+                return importlib.import_module("torch." + inner) if importable else space(inner)
+        raise AttributeError(lacking(inner), name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        names = set(self.__dict__)
+        for module in self.__dict__["_modules"]:
+            names.update(getattr(module, "FIRST", ()))
+            for name in dir(module):
+                if isinstance(getattr(module, name, None), ModuleType):
+                    if name[0] != "_" and exists(f"{self.__dict__['_path']}.{name}".lstrip(".")):
+                        names.add(name)
+                elif name[:2] != "__" and _public(module, name) is not _MISSING:
+                    names.add(name)
+        return sorted(names - {"FIRST"})
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, (self.__name__,)
+
+
+def _public(module: ModuleType, name: str) -> Any:
+    """What `module` offers under a name; private names are those of classes torch has too."""
+    value = getattr(module, name, _MISSING)
+    if isinstance(value, (ModuleType, __future__._Feature)):
+        return _MISSING
+    ours = module.__name__.startswith("facula.as_torch.")
+    if name[:1] == "_" and not (ours or (isinstance(value, type) and value.__name__ == name)):
+        return _MISSING
+    return value
+
+
+def _all_of(modules: list[ModuleType]) -> list[str]:
+    names: set[str] = set()
+    for module in modules:
+        listed = getattr(module, "__all__", None)
+        names.update(n for n in dir(module) if n[0] != "_") if listed is None else names.update(
+            n for n in listed if n[:1] != "_"
+        )
+    return sorted(n for n in names if any(_public(m, n) is not _MISSING for m in modules))

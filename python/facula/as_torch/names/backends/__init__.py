@@ -1,0 +1,1 @@
+"""What `torch.backends` has beside facula's devices."""

@@ -1,0 +1,1 @@
+"""What `torch.nn.modules` has beside facula's."""

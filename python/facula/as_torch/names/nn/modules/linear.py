@@ -1,0 +1,5 @@
+"""`torch.nn.modules.linear`: the name that files of whole models give to a linear layer."""
+
+from facula.nn import Linear
+
+NonDynamicallyQuantizableLinear = Linear

@@ -1,0 +1,1 @@
+"""What `torch.nn.utils` has beside facula's."""

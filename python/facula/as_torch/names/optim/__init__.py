@@ -1,0 +1,1 @@
+"""What `torch.optim` has beside facula's."""
