@@ -105,8 +105,8 @@ def test_checks(tmp_path: Path) -> None:
     translator = Translator(schema, op, argument_values(op))
     assert [translator.check(c) for c in op.checks] == [
         'FACULA_CHECK((dim > int64_t{0}), Value, Operator{"new", "dim"}, "too few");',
-        'FACULA_CHECK((dim > int64_t{0}), Type, "new(): ", dim, " of ", dtype_name(self.dtype()), '
-        '", self is ", shape_string(self.sizes()));',
+        'FACULA_CHECK((dim > int64_t{0}), Type, Operator{"new", "dim"}, dim, " of ", '
+        'dtype_name(self.dtype()), ", self is ", shape_string(self.sizes()));',
         'shape::apart(Called{"new", {"self", "", "dim + 1"}}, self, {}, '
         "checked_add(dim, int64_t{1}));",
     ]
