@@ -194,6 +194,19 @@ def test_all_that_the_compiler_says(cache: Path) -> None:
     assert "broken:1:" in said and "no_such_name" in said and "broken:2:" in said
 
 
+def test_a_runtime_of_its_own_is_refused(cache: Path) -> None:
+    """Exceptions could not pass to facula, and the process would end."""
+    flags = ["-static-libstdc++"]
+    with pytest.raises(cpp_extension.BuildError, match=r"would not share a C\+\+ runtime"):
+        cpp_extension.load_inline(
+            "alone",
+            "int one() { return 1; }",
+            functions="one",
+            extra_cflags=QUICK,
+            extra_ldflags=flags,
+        )
+
+
 def test_what_is_missing_is_named(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,8 +137,16 @@ class Project:
 def finish(library: Path, name: str, explain: Any = None) -> None:
     """The last step of every build: looks that nothing is missing, and weakens what is facula's.
 
-    Raises BuildError for functions that neither the extension nor facula has.
+    Raises BuildError for functions that neither the extension nor facula has, and where one of the
+    two has a C++ runtime of its own, so that no exception could pass between them.
     """
+    alone = [p for p in (library, _tools.CORE) if not _elf.shares_runtime(p)]
+    if alone:
+        raise _tools.BuildError(
+            f"the extension {name} would not share a C++ runtime with facula: one is linked into "
+            f"{' and '.join(p.name for p in alone)}; build with a compiler and flags that leave "
+            "libstdc++ a library of its own (no -static-libstdc++), facula too"
+        )
     lost = _elf.missing(library, _tools.CORE)
     if lost:
         names = _demangled(lost)

@@ -33,6 +33,12 @@ def symbols(path: Path) -> list[Symbol]:
     return list(_symbols(data))
 
 
+def shares_runtime(path: Path) -> bool:
+    """Whether it takes the C++ runtime from a library that others take too."""
+    data = path.read_bytes()
+    return b"libstdc++.so" in data or b"libc++.so" in data
+
+
 def _symbols(data: bytes) -> Iterator[Symbol]:
     if data[:6] != b"\x7fELF\x02\x01":
         return
