@@ -153,58 +153,6 @@ def test_rows_of_large_results(run: Callable[[fa.Tensor], Any]) -> None:
     assert fa.equal(whole[37:74], whole[-37:])
 
 
-APART = ("sum", "mean", "var", "std", "prod", "nansum", "norm")
-# Sizes and strides that change the way through memory; dim 1 is reduced.
-LAYOUTS: dict[str, Callable[[Any], fa.Tensor]] = {
-    "transposed": lambda t: t(300, 37).t(),
-    "transposed, two": lambda t: t(300, 2).t(),
-    "transposed, long": lambda t: t(9001, 5).t(),
-    "transposed, short": lambda t: t(7, 37).t(),
-    "channels": lambda t: t(11, 40, 30).permute(2, 0, 1),
-    "steps": lambda t: t(37, 600)[:, ::2],
-    "steps, long": lambda t: t(4, 20_000)[:, ::3],
-    "steps of columns": lambda t: t(300, 74).t()[::2],
-    "middle": lambda t: t(6, 513, 9),
-    "broadcast": lambda t: t(37, 1).expand(37, 300),
-    "large": lambda t: t(9, 300_007),
-    "a hundred thousand rows": lambda t: t(100_003, 3).t(),
-}
-
-
-@pytest.mark.parametrize("dtype", [*DTYPES, "complex64", "int64"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_of_any_layout(layout: str, dtype: str) -> None:
-    """A reduction adds up a row alike among others and alone, wherever its elements lie."""
-    rng = np.random.default_rng(3)
-
-    def made(*shape: int) -> fa.Tensor:
-        kind = getattr(fa, dtype)
-        if dtype == "int64":
-            return fa.tensor(rng.integers(-9, 9, shape))
-        x = fa.tensor(rng.normal(size=shape) + 1)
-        return fa.complex(x, x.flip(0)).to(kind) if kind.is_complex else x.to(kind)
-
-    x = LAYOUTS[layout](made)
-    for name in APART:
-        known = {"int64": ("sum", "prod", "nansum"), "complex64": set(APART) - {"nansum"}}
-        if name not in known.get(dtype, APART):
-            continue
-        for threads in (1, 2):
-            fa.set_num_threads(threads)
-            whole = of(name, dim=1)(x)
-            for first, count in ((0, 1), (x.size(0) - 1, 1), (1, min(17, x.size(0) - 1))):
-                got = of(name, dim=1)(x[first : first + count])
-                assert fa.equal(whole[first : first + count], got), f"{name}, {count} from {first}"
-
-
-def test_columns_do_not_depend_on_their_number() -> None:
-    x = fa.tensor(np.random.default_rng(3).normal(size=(5000, 700)).astype(np.float32))
-    for name in APART:
-        whole = of(name, dim=0)(x)
-        for first, last in ((0, 1), (5, 7), (600, 700), (0, 699)):
-            assert fa.equal(whole[first:last], of(name, dim=0)(x[:, first:last])), name
-
-
 def test_sums_do_not_depend_on_threads() -> None:
     x = fa.tensor(np.random.default_rng(0).normal(size=1_000_003).astype(np.float32))
     for name in ("sum", "mean", "var", "norm", "prod"):

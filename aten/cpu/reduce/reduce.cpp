@@ -18,10 +18,8 @@ namespace facula::cpu {
 namespace {
 
 constexpr int64_t kTileElements = 4096;     // converted or gathered at a time
-constexpr int64_t kSliceElements = 131072;  // least length of a slice of a long line
-constexpr int64_t kSliceRows = 2048;        // and of elements that are no line
+constexpr int64_t kSliceElements = 131072;  // least work of one slice of a long reduction
 constexpr int64_t kMaxSlices = 64;
-constexpr int64_t kMaxRows = 128;  // of loops
 
 // Merges blocks in the order of a balanced tree as they come.
 class Tree {
@@ -72,25 +70,21 @@ class Reducer {
         data_(static_cast<const char*>(self.raw())),
         item_(static_cast<int64_t>(self.itemsize())),
         compute_item_(static_cast<int64_t>(itemsize(spec.compute))) {
-    const int64_t along = layout.reduced.empty() ? 1 : std::abs(layout.reduced.back().in);
-    lines_ = along == 1;
-    across_ = !lines_ && !layout.kept.empty() && std::abs(layout.kept.back().in) < along;
+    const int64_t kept = layout.kept.empty() ? 0 : std::abs(layout.kept.back().in);
+    const int64_t reduced = layout.reduced.empty() ? 0 : std::abs(layout.reduced.back().in);
+    columns_ = !layout.kept.empty() && !layout.reduced.empty() && kept < reduced;
   }
-  // Whether elements of a result lie side by side: they are added up in another order than others. Nothing else but
-  // their number decides on the order, so that a result is the same among others and alone.
-  bool lines() const { return lines_; }
-  // Whether results lie nearer to one another than their elements.
-  bool across() const { return across_; }
+  const ReduceLoops& loops() const { return loops_; }
+  bool columns() const { return columns_; }
   int64_t inner() const { return layout_.kept.empty() ? 1 : layout_.kept.back().size; }
 
   // acc (planes `stride` apart) = reduction of elements [begin, end) for the w outputs from `offset` on
   // along the innermost kept axis.
   void tile(int64_t offset, int64_t w, int64_t begin, int64_t end, void* acc, int64_t stride) const {
-    if (lines_) return tile_rows(offset, w, begin, end, acc, stride);
-    const int64_t step = layout_.kept.empty() ? 0 : layout_.kept.back().in;
-    const int64_t most = !across_ && end - begin >= 256 ? 1 : direct(w) ? loops_.max_width : 128;
-    for (int64_t j = 0; j < w; j += most) {
-      columns(offset + j * step, std::min(most, w - j), begin, end, static_cast<char*>(acc) + j * acc_item(), stride);
+    if (columns_) {
+      tile_columns(offset, w, begin, end, acc, stride);
+    } else {
+      tile_rows(offset, w, begin, end, acc, stride);
     }
   }
 
@@ -169,48 +163,87 @@ class Reducer {
     tree.finish(acc, stride);
   }
 
-  // Blocks of elements, merged as a tree.
-  void columns(int64_t offset, int64_t w, int64_t begin, int64_t end, void* acc, int64_t stride) const {
-    const int64_t block = std::min(loops_.max_rows, end - begin);
-    const Bytes tile(direct(w) ? 0 : static_cast<size_t>(block * w * compute_item_));
-    const void* rows[kMaxRows];
-    StridedIterator at(layout_.reduced, begin);
-    if (end - begin <= block) {
-      take_rows(offset, w, block, at, tile.bytes(), rows);
-      return loops_.columns(rows, block, w, acc, stride);
+  void tile_columns(int64_t offset, int64_t w, int64_t begin, int64_t end, void* acc, int64_t stride) const {
+    const int64_t step = layout_.kept.back().in;
+    const ReduceAxis& down = layout_.reduced.back();
+    const bool direct = load_.native() && step == 1;
+    if (layout_.reduced.size() == 1 && step == 1 && down.in == w && w <= 256 && w <= loops_.max_width / 2 &&
+        w == inner()) {
+      return narrow_columns(offset, w, begin, end, acc, stride);
     }
+    const int64_t block = direct ? loops_.max_rows : std::min<int64_t>(loops_.max_rows, std::max<int64_t>(1, 8192 / w));
+    Bytes tile(direct ? 0 : static_cast<size_t>(block * w * compute_item_));
     Tree tree(loops_, w, (end - begin) / block + 1);
+    StridedIterator at(layout_.reduced, begin);
+    const void* rows[128];
     for (int64_t i = begin; i < end; i += block) {
       const int64_t m = std::min(block, end - i);
-      take_rows(offset, w, m, at, tile.bytes(), rows);
+      for (int64_t k = 0; k < m; ++k, at.advance(1)) {
+        const char* row = data_ + (offset + at.offset()) * item_;
+        if (direct) {
+          rows[k] = row;
+        } else {
+          char* copy = tile.bytes() + k * w * compute_item_;
+          load_(copy, row, step, w);
+          rows[k] = copy;
+        }
+      }
       loops_.columns(rows, m, w, tree.slot(), w);
       tree.push(static_cast<double>(m));
     }
     tree.finish(acc, stride);
   }
 
-  // Whether w neighbours can be read where they are.
-  bool direct(int64_t w) const { return load_.native() && (w == 1 || layout_.kept.back().in == 1); }
-
-  // The next m elements of w neighbouring results: where they are, or converted into `tile`.
-  void take_rows(int64_t offset, int64_t w, int64_t m, StridedIterator& places, char* tile, const void** rows) const {
-    const int64_t along = layout_.reduced.back().in, step = w == 1 ? 1 : layout_.kept.back().in;
-    const int64_t row = w * compute_item_;
-    for (int64_t k = 0; k < m;) {
-      const int64_t run = std::min(places.left(), m - k);
-      const char* const at = data_ + (offset + places.offset()) * item_;
-      for (int64_t i = 0; i < run; ++i) rows[k + i] = direct(w) ? at + i * along * item_ : tile + (k + i) * row;
-      if (direct(w)) {
-      } else if (w == 1) {
-        load_(tile + k * row, at, along, run);
-      } else if (step == 1 && along == w) {
-        load_(tile + k * row, at, 1, run * w);
-      } else {
-        for (int64_t i = 0; i < run; ++i) load_(tile + (k + i) * row, at + i * along * item_, step, w);
+  // Rows of a few elements that touch: several are taken for one, and the parts merged at the end.
+  void narrow_columns(int64_t offset, int64_t w, int64_t begin, int64_t end, void* acc, int64_t stride) const {
+    int64_t ways = 1;
+    while (2 * ways * w <= loops_.max_width / 2 && (end - begin) >= 16 * ways) ways *= 2;
+    const int64_t wide = w * ways;
+    const int64_t lines = (end - begin) / ways;
+    const char* base = data_ + (offset + begin * w) * item_;
+    const int64_t block = loops_.max_rows;
+    const bool direct = load_.native();
+    Bytes tile(direct ? 0 : static_cast<size_t>(block * wide * compute_item_));
+    Tree all(loops_, w, 2);
+    {
+      Tree tree(loops_, wide, lines / block + 1);
+      const void* rows[128];
+      for (int64_t i = 0; i < lines; i += block) {
+        const int64_t m = std::min(block, lines - i);
+        const char* from = base + i * wide * item_;
+        if (!direct) load_(tile.bytes(), from, 1, m * wide);
+        for (int64_t k = 0; k < m; ++k) {
+          rows[k] = direct ? from + k * wide * item_ : tile.bytes() + k * wide * compute_item_;
+        }
+        loops_.columns(rows, m, wide, tree.slot(), wide);
+        tree.push(static_cast<double>(m));
       }
-      places.advance(run);
-      k += run;
+      Bytes combined(static_cast<size_t>(loops_.planes * wide * acc_item()));
+      tree.finish(combined.bytes(), wide);
+      double n = static_cast<double>(lines);
+      for (int64_t half = ways / 2; half >= 1; half /= 2, n *= 2) {
+        loops_.merge(combined.bytes(), combined.bytes() + half * w * acc_item(), half * w, wide, n, n);
+      }
+      for (int p = 0; p < loops_.planes; ++p) {
+        std::memcpy(all.slot() + p * w * acc_item(), combined.bytes() + p * wide * acc_item(),
+                    static_cast<size_t>(w * acc_item()));
+      }
+      all.push(static_cast<double>(lines * ways));
     }
+    const int64_t rest = (end - begin) - lines * ways;
+    if (rest > 0) {
+      Bytes copy(static_cast<size_t>(rest * w * compute_item_));
+      load_(copy.bytes(), base + lines * wide * item_, 1, rest * w);
+      // Fewer than `ways` rows, and ways is at most max_width / 2.
+      for (int64_t i = 0; i < rest; i += block) {
+        const int64_t m = std::min(block, rest - i);
+        const void* rows[128];
+        for (int64_t k = 0; k < m; ++k) rows[k] = copy.bytes() + (i + k) * w * compute_item_;
+        loops_.columns(rows, m, w, all.slot(), w);
+        all.push(static_cast<double>(m));
+      }
+    }
+    all.finish(acc, stride);
   }
 
   const ReduceLoops& loops_;
@@ -218,7 +251,7 @@ class Reducer {
   ElementLoader load_;
   const char* data_;
   int64_t item_, compute_item_;
-  bool lines_, across_;
+  bool columns_;
 };
 
 // The common small case: everything into one number, in one call of a loop.
@@ -251,13 +284,14 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   const Reducer reducer(spec, self, layout);
   const int64_t inner = reducer.inner();
   const int64_t acc_item = static_cast<int64_t>(itemsize(loops->acc));
-  const int64_t least = reducer.lines() ? kSliceElements : kSliceRows;
-  int64_t slices = std::clamp<int64_t>(layout.count / least, 1, kMaxSlices);
-  int64_t width = std::clamp<int64_t>(kGrain / layout.count, 1, 512);
-  if (reducer.across()) {
+  int64_t width;
+  if (reducer.columns()) {
     // Columns do not meet, so their split may follow the number of threads.
-    const int64_t pieces = slices > 1 || layout.count * inner < 2 * kGrain ? 1 : 2 * get_num_threads();
-    width = std::clamp<int64_t>(ceil_div(inner, pieces), 128, loops->max_width);
+    const int64_t pieces = 2 * get_num_threads();
+    width = std::clamp<int64_t>(ceil_div(inner, pieces), 256, loops->max_width);
+    if (inner <= 512) width = std::min(inner, loops->max_width);
+  } else {
+    width = std::clamp<int64_t>(kGrain / layout.count, 1, 512);
   }
   width = std::min(width, inner);
   const OutputTiles tiles(layout, width);
@@ -274,6 +308,11 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
     }
   };
 
+  const int64_t total = layout.outputs * layout.count;
+  int64_t slices = 1;
+  if (layout.outputs < (reducer.columns() ? 2048 : 32) && layout.count > 1) {
+    slices = std::clamp<int64_t>(total / kSliceElements, 1, kMaxSlices);
+  }
   const size_t tile_bytes = static_cast<size_t>(loops->planes * width * acc_item);
   if (slices == 1) {
     const int64_t cost = width * layout.count;
@@ -294,15 +333,14 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   const auto part = [&](int64_t i, int64_t slice) {
     return parts.bytes() + tile_bytes * static_cast<size_t>(i * slices + slice);
   };
-  parallel_for(0, slices * tiles.count(), std::max<int64_t>(1, kGrain / (width * length)),
-               [&](int64_t from, int64_t to) {
-                 for (int64_t k = from; k < to; ++k) {
-                   const int64_t i = k / slices, slice = k % slices;
-                   const OutputTiles::Tile tile = tiles[i];
-                   const int64_t end = std::min(layout.count, (slice + 1) * length);
-                   reducer.tile(tile.in, tile.width, slice * length, end, part(i, slice), tile.width);
-                 }
-               });
+  parallel_for(0, slices * tiles.count(), 1, [&](int64_t from, int64_t to) {
+    for (int64_t k = from; k < to; ++k) {
+      const int64_t i = k / slices, slice = k % slices;
+      const OutputTiles::Tile tile = tiles[i];
+      const int64_t end = std::min(layout.count, (slice + 1) * length);
+      reducer.tile(tile.in, tile.width, slice * length, end, part(i, slice), tile.width);
+    }
+  });
   for (int64_t i = 0; i < tiles.count(); ++i) {
     const int64_t w = tiles[i].width;
     for (int64_t step = 1; step < slices; step *= 2) {
