@@ -43,6 +43,8 @@ STRUCTURED = """\
   kind: structured
   shape: flipped(self, [dim])
   dispatch: {{CPU: {kernel}}}
+  checks:
+    real: {{require: self.is_floating_point(), error: "self is {{self.dtype}}, not of floats"}}
   derivative: {{self: "{name}(grad, dim, weight)"}}
   forward: linear
   variants: [inplace, out]
@@ -298,7 +300,7 @@ def test_generated_tests_pass(copy: Copy, kind: str) -> None:
 def test_planted_error_is_caught(copy: Copy, where: str) -> None:
     done = copy.tests(copy.wrong[where])
     assert done.returncode == 1, done.stdout
-    wanted = "test_value" if where in ("formula", "kernel") else "gradient"
+    wanted = "test_(value|edges)" if where in ("formula", "kernel") else "gradient"
     assert re.search(rf"FAILED tests/ops/\S*{wanted}", done.stdout), done.stdout
 
 

@@ -16,7 +16,10 @@ from ..schema.model import Operator
 from . import cpp
 from .tree import from_formula
 
-_FOLDER = Path(__file__).resolve().parents[2] / "python" / "facula" / "include" / "facula"
+# In the repository, and beside the generator that an installed facula has.
+_ROOT = Path(__file__).resolve().parents[2]
+_FOLDERS = (_ROOT / "python" / "facula" / "include" / "facula", _ROOT / "include" / "facula")
+_FOLDER = next((f for f in _FOLDERS if f.exists()), _FOLDERS[0])
 HEADERS = ("math.h", "math_special.h", "math_slopes.h")
 # The concepts of math.h and the types of parameters, by the classes that they stand for.
 _CLASSES = {

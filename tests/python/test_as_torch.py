@@ -143,8 +143,8 @@ def test_the_version_is_that_of_the_metadata(tmp_path):
     first, second, third = run(tmp_path, code).splitlines()
     assert first == " ".join([str(__version__)] * 3)
     assert second == "torch None" and third == "True True None"
-    (folder,) = Path(_spaces.SITE).glob("*.dist-info")
-    assert folder.name == f"torch-{__version__}.dist-info"
+    (file,) = Path(_spaces.SITE).glob("*.egg-info")
+    assert file.name == f"torch-{__version__}.egg-info"
 
 
 def test_torch_itself_is_not_replaced(tmp_path):

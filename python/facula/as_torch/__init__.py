@@ -34,6 +34,7 @@ def install() -> None:
     Raises:
         RuntimeError: torch itself is imported already.
     """
+    from facula._moving import add_device
     from facula.as_torch import _spaces
     from facula.as_torch._finder import Finder
 
@@ -49,6 +50,8 @@ def install() -> None:
         )
     sys.meta_path.insert(0, Finder)
     _spaces.importable = True
+    for device in _spaces.DEVICES:
+        add_device(device)
     if _spaces.SITE not in sys.path:
         sys.path.insert(0, _spaces.SITE)
     inherited = os.environ.get("PYTHONPATH")

@@ -14,8 +14,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from facula._moving import add_device
-
 __all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
 
 # Namespaces that stand elsewhere in facula.
@@ -62,8 +60,7 @@ SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 importable = False
 
 # Devices that torch knows, of which facula has none: tensors answer `is_mps` and its like.
-for _type in "hpu ipu maia mps mtia vulkan xla xpu".split():
-    add_device(_type)
+DEVICES = "hpu ipu maia mps mtia vulkan xla xpu".split()
 
 _NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names")
 _MISSING = object()

@@ -89,5 +89,5 @@ class TorchVersion(str):
     __hash__ = str.__hash__
 
 
-#: The torch whose names are offered; site/*.dist-info says the same.
+#: The torch whose names are offered; the metadata in site/ say the same.
 __version__ = TorchVersion("2.13.0")
