@@ -23,9 +23,8 @@ PLACES = {
     "cpu.amp": "facula.amp",
     "functional": "facula",
     "storage": "facula",
-    "utils.data._utils": "facula.utils.data",
-    "utils.data._utils.collate": "facula.utils.data.collate",
-    "utils.data.distributed": "facula.utils.data",
+    "utils.data._utils": "facula.utils.data._utils",
+    "utils.data._utils.collate": "facula.utils.data._utils.collate",
     # The files of torch's layers, of which facula's are another choice.
     **{
         "nn.modules." + file: "facula.nn"
@@ -82,6 +81,14 @@ def exists(path: str) -> bool:
 
 def _sources(path: str) -> Iterator[ModuleType]:
     """The modules that a namespace takes its names from, in order."""
+    found = _found(path)
+    if path.split(".")[0] == "cuda" and not facula.cuda.is_available():
+        # what torch answers without a GPU goes before facula's functions, which raise there
+        return reversed(list(found))
+    return found
+
+
+def _found(path: str) -> Iterator[ModuleType]:
     parts = path.split(".") if path else []
     if not any(part[:1] == "_" for part in parts) and not HIDDEN.intersection(parts[:1]):
         module = _import_if_there(".".join(["facula", *parts]))

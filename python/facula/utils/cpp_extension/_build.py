@@ -140,7 +140,7 @@ def finish(library: Path, name: str, explain: Any = None) -> None:
     Raises BuildError for functions that neither the extension nor facula has, and where one of the
     two has a C++ runtime of its own, so that no exception could pass between them.
     """
-    alone = [p for p in (library, _tools.CORE) if not _elf.shares_runtime(p)]
+    alone = [p for p in (library, _tools.CORE) if _elf.holds_runtime(p)]
     if alone:
         raise _tools.BuildError(
             f"the extension {name} would not share a C++ runtime with facula: one is linked into "

@@ -33,10 +33,9 @@ def symbols(path: Path) -> list[Symbol]:
     return list(_symbols(data))
 
 
-def shares_runtime(path: Path) -> bool:
-    """Whether it takes the C++ runtime from a library that others take too."""
-    data = path.read_bytes()
-    return b"libstdc++.so" in data or b"libc++.so" in data
+def holds_runtime(path: Path) -> bool:
+    """Whether libstdc++ is linked into it, which the text of its last words tells."""
+    return b"terminate called recursively" in path.read_bytes()
 
 
 def _symbols(data: bytes) -> Iterator[Symbol]:
