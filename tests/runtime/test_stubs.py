@@ -36,10 +36,13 @@ def tree_of(name):
 
 
 def public(module):
-    """Its names, but for those of devices that other tests of this process have registered."""
+    """Its names, but for those of devices and extensions that other tests of this process have
+    brought."""
     others = set(facula.backends.names()) - set(VENDORS)
     devices = {form for name in others for form in (name, f"is_{name}")}
-    return {name for name in dir(module) if name[0] != "_"} - devices
+    spaces = [getattr(facula.ops, name) for name in dir(facula.ops) if name[0] != "_"]
+    methods = {form for space in spaces for name in dir(space) for form in (name, f"{name}_")}
+    return {name for name in dir(module) if name[0] != "_"} - devices - methods
 
 
 def test_stubs_are_in_the_package():

@@ -14,6 +14,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+import facula
+
 __all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
 
 # Namespaces that stand elsewhere in facula.
