@@ -95,7 +95,7 @@ FACULA_MATH T sqrt_square_minus_one(T z) {
 template <Float T>
 FACULA_MATH T hypot_slope(T x, T y) {
   constexpr T most = std::numeric_limits<T>::max() / 4;
-  constexpr T least = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+  constexpr T least = T(sizeof(T) == 4 ? 0x1p-103 : 0x1p-970);  // the smallest normal number by epsilon
   const T larger = fmax(abs(x), abs(y));
   const T by = larger > most ? T(0.25) : larger < least ? 1 / least : T(1);
   x *= by;
