@@ -1,6 +1,7 @@
 // Tensor's elements as Python objects: item, tolist, iteration, text, NumPy.
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types/types.h"
+#include "runtime/core/in_call.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/dispatch/indexing.h"
 
@@ -23,7 +24,9 @@ PyObject* nested_list(const Tensor& t, size_t dim, const char* p) {
 
 PyObject* method_tolist(PyObject* self, PyObject*) {
   FACULA_PY_TRY
-  const Tensor t = to_cpu(tensor_of(self));
+  const Tensor& own = tensor_of(self);
+  const InCall call(own);  // sizes and memory stay as they are
+  const Tensor t = to_cpu(own);
   const auto* p = static_cast<const char*>(t.raw());
   return t.dim() == 0 ? element_object(p, t.dtype()) : nested_list(t, 0, p);
   FACULA_PY_END(nullptr)
