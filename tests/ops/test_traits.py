@@ -8,29 +8,18 @@ from typing import Any
 
 import facula
 import pytest
+from emptied import placed, tensors_in
 from facula.testing._samples import OpRecord, operators
 from harness import arguments
 
 CALLED = [op for op in operators() if op.samples() and op.function()]
 
 
-def tensors(value: Any) -> list[facula.Tensor]:
-    if isinstance(value, list | tuple):
-        return [t for v in value for t in tensors(v)]
-    return [value] if isinstance(value, facula.Tensor) else []
-
-
-def placed(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(placed, value))
-    return value.to("meta") if isinstance(value, facula.Tensor) else value
-
-
 def aliases(op: OpRecord, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    places = {t.untyped_storage().data_ptr() for t in tensors([*args, *kwargs.values()])}
+    places = {t.untyped_storage().data_ptr() for t in tensors_in([*args, *kwargs.values()])}
     if all(r["type"].startswith("Tensor!") for r in op.data["returns"]):
         return False  # the written argument itself
-    results = tensors(op.function()(*args, **kwargs))
+    results = tensors_in(op.function()(*args, **kwargs))
     return any(t.numel() > 0 and t.untyped_storage().data_ptr() in places for t in results)
 
 
@@ -43,12 +32,14 @@ def draws(op: OpRecord, args: list[Any], kwargs: dict[str, Any]) -> bool:
 def depends_on_values(op: OpRecord, args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Without elements, on the meta device, there is no result, or none of that shape."""
     try:
-        got = op.function()(*placed(args), **{k: placed(v) for k, v in kwargs.items()})
+        got = op.function()(
+            *placed(args, "meta", False), **{k: placed(v, "meta", False) for k, v in kwargs.items()}
+        )
     except (RuntimeError, NotImplementedError) as error:
         assert "meta" in str(error), error
         return True
     want = op.function()(*args, **kwargs)
-    assert [t.shape for t in tensors(got)] == [t.shape for t in tensors(want)]
+    assert [t.shape for t in tensors_in(got)] == [t.shape for t in tensors_in(want)]
     return False
 
 
