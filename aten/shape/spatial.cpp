@@ -201,9 +201,9 @@ Meta avg_pool(const Tensor& input, IntList kernel_size, IntList stride, IntList 
   return image(out, input.dtype(), input);
 }
 
-Meta adaptive_pool(const Tensor& input, IntList output_size, bool average) {
+Meta adaptive_pool(const Tensor& input, IntList output_size) {
   const size_t dims = output_size.size();
-  const std::string op = numbered(average ? "adaptive_avg_pool" : "adaptive_max_pool", dims);
+  const std::string op = numbered("adaptive_pool", dims);
   check_floating(input, op, "input");
   const size_t lead = lead_of(input, dims, op);
   check_list(output_size, dims, 0, op, "output_size");
@@ -213,7 +213,7 @@ Meta adaptive_pool(const Tensor& input, IntList output_size, bool average) {
 }
 
 Meta adaptive_pool_indices(const Tensor& input, IntList output_size) {
-  Meta m = adaptive_pool(input, output_size, false);
+  Meta m = adaptive_pool(input, output_size);
   m.dtype = ScalarType::Int64;
   return m;
 }
@@ -236,7 +236,7 @@ Meta adaptive_pool_backward(const Tensor& grad, IntList input_size, int64_t dims
   FACULA_CHECK(dims >= 1 && dims <= 3 && grad.dim() >= dims, Value, "adaptive_avg_pool backward: dims is ", dims,
                " and grad ", shape_string(grad.sizes()));
   const IntList out = grad.sizes().subspan(grad.sizes().size() - static_cast<size_t>(dims));
-  const Meta m = adaptive_pool(shaped(input_size, grad), out, true);
+  const Meta m = adaptive_pool(shaped(input_size, grad), out);
   check_grad(grad, m.sizes, m.dtype, numbered("adaptive_avg_pool", static_cast<size_t>(dims)));
   return image(DimVector(input_size), grad.dtype(), grad);
 }

@@ -76,6 +76,7 @@ def writes_to(t: fa.Tensor) -> Call:
 def resizes_of(t: fa.Tensor) -> Call:
     """Other sizes, strides and memory; in the end what it had."""
     was = t.data
+    spare = was.clone()  # not while the other thread may be writing into it
     others = [fa.zeros(0, dtype=t.dtype), fa.zeros([3] * 7, dtype=t.dtype), fa.ones(2), was]
 
     def resize() -> None:
@@ -83,7 +84,7 @@ def resizes_of(t: fa.Tensor) -> Call:
             t.data = other
         if t.requires_grad:
             return
-        t.data = was.clone()
+        t.data = spare
         for shape in [(1,), (64, 64), (0,), (2, 1, 1, 1, 1, 1, 2), tuple(was.shape)]:
             t.resize_(shape)
         t.data = was

@@ -9,6 +9,7 @@ from typing import Any
 
 import facula
 import pytest
+import test_random_properties
 from emptied import emptied, outcome
 from facula.testing._samples import OpRecord, operators
 from harness import arguments, call, compare, to_numpy
@@ -79,6 +80,36 @@ def test_decomposition_in_place(op: OpRecord, index: int) -> None:
     with without_kernel(op.name):
         decomposed(op, lambda: getattr(mine, op.base_name + "_")(*args[1:], **kwargs))
     compare(op, to_numpy(mine), to_numpy(want), "float64")
+
+
+RANDOM = [
+    op
+    for op in operators()
+    if op.composite and "CPU" in (op.dispatch or {}) and op.property and op.kind == "mutation"
+]
+
+
+@pytest.mark.parametrize("op", RANDOM, ids=lambda op: op.name)
+def test_decompositions_draw_alike(op: OpRecord) -> None:
+    """What is known of the numbers that a kernel draws holds without it."""
+    check = getattr(test_random_properties, op.property)
+    given = [mark.args[1][1] for mark in getattr(check, "pytestmark", ())]
+    with without_kernel(op.name):
+        decomposed(op, lambda: check(*given))
+
+
+def test_decomposed_integers_of_a_range() -> None:
+    facula.manual_seed(3)
+    with without_kernel("random_.from_"):
+        for low, high in ((0, 10), (-7, 3), (5, 2**40), (-(2**61), 2**61), (0, 2**63 - 3)):
+            x = facula.empty(20_000, dtype=facula.int64).random_(low, high)
+            assert low <= int(x.min()) and int(x.max()) < high
+            assert (
+                abs(float(x.double().mean()) / (high - low) - (low + high - 1) / 2 / (high - low))
+                < 0.02
+            )
+        with pytest.raises(facula.backends.MissingKernelError, match="2\\^63 numbers"):
+            facula.empty(1, dtype=facula.int64).random_(0, 2**63 - 2)
 
 
 def test_decompositions_of_nothing() -> None:

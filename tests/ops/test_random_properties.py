@@ -8,6 +8,7 @@ import math
 import facula as fa
 import numpy as np
 import pytest
+import scipy.stats
 
 N = 200_000
 FLOATS = (fa.float64, fa.float32, fa.float16, fa.bfloat16)
@@ -82,6 +83,15 @@ def test_complex_numbers_have_variance_one() -> None:
     check_moments(u.imag, 0.5, math.sqrt(1 / 12))
 
 
+def test_uniform_spans_what_the_dtype_has() -> None:
+    top = fa.finfo(fa.float32).max
+    for low, high in ((-top, top), (-2 * top, 0.0), (0.0, 2 * top), (-0.6 * top, 0.6 * top)):
+        with pytest.raises(RuntimeError, match="must be finite"):
+            fa.empty(2).uniform_(low, high)
+    x = numbers(fa.empty(1000).uniform_(0.4 * top, 0.9 * top))
+    assert 0.4 * top <= x.min() < x.max() <= 0.9 * top
+
+
 def test_integers() -> None:
     fa.manual_seed(5)
     for low, high in ((0, 10), (-7, 3), (0, 100_000), (0, 2**40), (-(2**62), 2**62)):
@@ -127,6 +137,9 @@ def test_bernoulli() -> None:
             x = numbers(t)
             assert set(np.unique(x)) <= {0.0, 1.0}
             assert abs(x.mean() - p) < 6 * math.sqrt(p * (1 - p) / N) + 1e-12
+
+
+def test_probabilities() -> None:
     with pytest.raises(RuntimeError, match=r"must be in \[0, 1\]"):
         fa.bernoulli(fa.tensor([0.5, 1.5]))
     with pytest.raises(RuntimeError, match=r"bernoulli_\(\): p must be in \[0, 1\], not 1\.5"):
@@ -208,6 +221,13 @@ def test_poisson() -> None:
         assert (x >= 0).all() and (x == np.rint(x)).all()
         if rate > 0:
             check_moments(x, rate, math.sqrt(rate))
+    for rate in (3.0, 10.0, 40.0):
+        x = numbers(fa.poisson(fa.full((1_000_000,), rate))).astype(int)
+        counts = np.bincount(x)
+        want = x.size * scipy.stats.poisson.pmf(np.arange(counts.size), rate)
+        often = want > 50
+        chi = ((counts - want)[often] ** 2 / want[often]).sum()
+        assert scipy.stats.chi2.sf(chi, often.sum() - 1) > 1e-4
     with pytest.raises(RuntimeError, match="must not be negative"):
         fa.poisson(fa.tensor([-1.0]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import facula as fa
@@ -516,3 +517,31 @@ def test_spacing_to_the_ends() -> None:
         2**62 + i for i in range(5)
     ]
     assert fa.linspace(-top, top, 2, dtype=fa.int64).tolist() == [-top, top]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_whole_numbers_at_equal_distances(dtype: str) -> None:
+    """Rounded towards zero from the exact value, which doubles miss by one here and there."""
+    for start, end in (
+        (-50, 127),
+        (-50, -4),
+        (0, 10),
+        (3, -100),
+        *[(0, 2**53)] * (dtype == "int64"),
+    ):
+        for steps in (2, 3, 4, 43, 45, 53, 100):
+            got = fa.linspace(start, end, steps, dtype=getattr(fa, dtype)).tolist()
+            parts = steps - 1
+            assert got == [
+                math.trunc(start + Fraction((end - start) * i, parts)) for i in range(steps)
+            ]
+
+
+def test_running_statistics_of_far_channels() -> None:
+    x = np.array([[1e18], [3e18], [-2e18], [5e18]])
+    mean, var = fa.zeros(1), fa.zeros(1)
+    fa.nn.functional.batch_norm(
+        fa.tensor(x, dtype=fa.float32), mean, var, training=True, momentum=1.0
+    )
+    np.testing.assert_allclose(mean.numpy(), x.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(var.numpy(), x.var(0, ddof=1), rtol=1e-6)

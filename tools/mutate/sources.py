@@ -107,12 +107,33 @@ def _right(text: str, all_: list[Token], at: int, level: int) -> int:
     return i - 1
 
 
+def _uncompiled(lines: list[str]) -> set[int]:
+    """Lines for instruction sets above the baseline, which is all that a quick build compiles."""
+    found, within, depth = set(), 0, 0
+    for number, line in enumerate(lines):
+        if line.startswith("#if"):
+            depth += 1
+            if not within and re.search(r"defined\(__(AVX|AMX|F16C|FMA)", line):
+                within = depth
+        elif line.startswith(("#else", "#elif")) and within == depth:
+            within = 0
+        elif line.startswith("#endif"):
+            within = 0 if within == depth else within
+            depth -= 1
+        if within:
+            found.add(number)
+    return found
+
+
 def sites(text: str) -> Iterator[Site]:
     all_ = tokens(text)
     lines = text.split("\n")
+    uncompiled = _uncompiled(lines)
     for i, t in enumerate(all_):
         number = text.count("\n", 0, t.start)
-        if _FIXED.search(lines[number]) or lines[number][:1] not in (" ", "\t"):
+        if number in uncompiled or lines[number][:1] not in (" ", "\t"):
+            continue
+        if _FIXED.search(lines[number]):
             continue
         line = number + 1
         if t.text in _SIGNS and _binary(text, t):
@@ -174,7 +195,7 @@ def files(root: Path) -> dict[str, tuple[str, str]]:
     found = {}
     for path in sorted((root / "aten").rglob("*.cpp")):
         name = path.relative_to(root).as_posix()
-        if "/cuda/" in name or path.stem in ("amx", "blas", "roles", "device"):
+        if "/cuda/" in name or path.stem in ("amx", "blas", "core_operators", "device"):
             continue
         kind = "shape" if "/shape/" in name else "kernel" if "/cpu/" in name else "composite"
         if path.parent.name == "aten":

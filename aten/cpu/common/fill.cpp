@@ -132,10 +132,9 @@ void linspace(const Scalar& start, const Scalar& end, int64_t steps, std::option
               const Tensor& out) {
   if (is_complex(out.dtype())) {
     generate<complex128>(out, Spacing<complex128>(start.to<complex128>(), end.to<complex128>(), steps));
-  } else if (out.dtype() == ScalarType::Int64 && start.kind() <= Category::Integral &&
-             end.kind() <= Category::Integral && steps > 1 &&
-             std::max(std::abs(start.as_double()), std::abs(end.as_double())) >= 0x1p53) {
-    // Beyond the whole numbers of double: exact, rounded towards zero as conversions are.
+  } else if (is_integral(out.dtype(), true) && start.kind() <= Category::Integral && end.kind() <= Category::Integral &&
+             steps > 1) {
+    // Exact, then rounded towards zero as conversions are: of doubles a whole number may come out as less.
     using Wide = __int128;
     const Wide a = start.to<int64_t>(), b = end.to<int64_t>(), parts = steps - 1;
     generate<int64_t>(out, [=](int64_t i) { return static_cast<int64_t>((a * (parts - i) + b * i) / parts); });
