@@ -43,7 +43,7 @@ def test_pools_of_channels_last(pool: Callable[[fa.Tensor], fa.Tensor], dtype: f
 
 @pytest.mark.parametrize("heads", [2, 3])
 def test_attention_lies_as_its_queries(heads: int) -> None:
-    """Heads that are views of one token's row are given back so that joining them copies nothing."""
+    """Heads that are views of one row a token are given back so: joining them copies nothing."""
     q, k, v = (fa.randn(2, 5, heads, 4).transpose(1, 2).requires_grad_() for _ in range(3))
     out = F.scaled_dot_product_attention(q, k, v)
     assert out.transpose(1, 2).is_contiguous()
