@@ -257,8 +257,9 @@ def build(tree: Path, mutants: dict[int, Mutant], jobs: int) -> set[int]:
         path = Path(name) if Path(name).is_absolute() else folder / name
         lines = path.read_text(encoding="utf-8").split("\n")
         at = int(number) - 1
-        near = [lines[at], *lines[max(at - 1, 0) : at + 2], *lines[max(at - 4, 0) : at + 5]]
-        bad |= next((s for s in ({*map(int, _NUMBER.findall(x))} for x in near) if s), set())
+        # What a mutant spoils may be used further down: the nearest one, those before first.
+        order = sorted(range(len(lines)), key=lambda i: (abs(i - at), i))
+        bad |= next((s for s in ({*map(int, _NUMBER.findall(lines[i]))} for i in order) if s), set())
     if not bad & set(mutants):
         raise SystemExit("the copy does not compile:\n" + text[-3000:])
     return bad & set(mutants)
