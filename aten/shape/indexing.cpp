@@ -194,8 +194,12 @@ Meta embedded(const Tensor& weight, const Tensor& indices) {
 
 Meta embedding_grad(const Tensor& grad, const Tensor& indices, int64_t num_weights) {
   check_index_dtype(indices, "embedding_backward", "indices");
-  FACULA_CHECK(num_weights >= 0 && grad.dim() == indices.dim() + 1, Runtime, Operator{"embedding_backward"},
-               Argument{"grad"}, " is ", shape_string(grad.sizes()), ", indices are ", shape_string(indices.sizes()));
+  FACULA_CHECK(num_weights >= 0, Runtime, Operator{"embedding_backward"}, Argument{"num_weights"},
+               " must not be negative, not ", num_weights);
+  FACULA_CHECK(grad.dim() == indices.dim() + 1 &&
+                   std::ranges::equal(grad.sizes().first(indices.sizes().size()), indices.sizes()),
+               Runtime, Operator{"embedding_backward"}, Argument{"gradient"}, " is ", shape_string(grad.sizes()),
+               ", indices are ", shape_string(indices.sizes()), "; it has a row for each of them");
   return {{num_weights, grad.sizes().back()}, grad.dtype(), grad.device(), {}};
 }
 

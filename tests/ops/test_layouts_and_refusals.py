@@ -112,6 +112,29 @@ def test_infinite_terms_share_the_slope(name: str) -> None:
     np.testing.assert_allclose(y.grad.numpy(), [0.5, 0.5, 1 - share, 0], rtol=1e-14)
 
 
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_infinite_terms_have_no_curvature(name: str) -> None:
+    x, y = (
+        fa.tensor(v, dtype=fa.float64, requires_grad=True)
+        for v in ([math.inf, -math.inf, 1.0, 1.0], [math.inf, -math.inf, 1.0, 2.0])
+    )
+    slopes = fa.autograd.grad(getattr(fa, name)(x, y).sum(), (x, y), create_graph=True)
+    unit = 1.0 if name == "logaddexp" else math.log(2)
+    s = 1 / (1 + math.exp(unit))
+    bend = [0, 0, unit / 4, unit * s * (1 - s)]
+    for slope, sign in zip(slopes, (1, -1), strict=True):
+        xx, xy = fa.autograd.grad(slope.sum(), (x, y), retain_graph=True)
+        np.testing.assert_allclose(xx.numpy(), [sign * b for b in bend], rtol=1e-12)
+        np.testing.assert_allclose(xy.numpy(), [-sign * b for b in bend], rtol=1e-12)
+
+
+def test_curvature_of_powers_of_zero() -> None:
+    base = fa.zeros(3, dtype=fa.float64)
+    exponent = fa.tensor([0.0, 2.0, 0.5], dtype=fa.float64, requires_grad=True)
+    (slope,) = fa.autograd.grad((base**exponent).sum(), exponent, create_graph=True)
+    assert fa.autograd.grad(slope.sum(), exponent)[0].tolist() == [0, 0, 0]
+
+
 def test_var_mean_of_complex_numbers() -> None:
     a = np.array([[1 + 2j, 3 - 1j, 0.5j], [4, -2j, 1 + 1j]])
     var, mean = fa.var_mean(fa.tensor(a), 1)

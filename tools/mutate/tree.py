@@ -259,7 +259,9 @@ def build(tree: Path, mutants: dict[int, Mutant], jobs: int) -> set[int]:
         at = int(number) - 1
         # What a mutant spoils may be used further down: the nearest one, those before first.
         order = sorted(range(len(lines)), key=lambda i: (abs(i - at), i))
-        bad |= next((s for s in ({*map(int, _NUMBER.findall(lines[i]))} for i in order) if s), set())
+        bad |= next(
+            (s for s in ({*map(int, _NUMBER.findall(lines[i]))} for i in order) if s), set()
+        )
     if not bad & set(mutants):
         raise SystemExit("the copy does not compile:\n" + text[-3000:])
     return bad & set(mutants)
