@@ -1,5 +1,8 @@
 // Shape rules and argument checks of indexing operators.
+#include <algorithm>
+
 #include "aten/geometry.h"
+#include "aten/shape/checks.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
@@ -194,6 +197,7 @@ Meta embedded(const Tensor& weight, const Tensor& indices) {
 
 Meta embedding_grad(const Tensor& grad, const Tensor& indices, int64_t num_weights) {
   check_index_dtype(indices, "embedding_backward", "indices");
+  check_floating(grad, "embedding_backward", "gradient");
   FACULA_CHECK(num_weights >= 0, Runtime, Operator{"embedding_backward"}, Argument{"num_weights"},
                " must not be negative, not ", num_weights);
   FACULA_CHECK(grad.dim() == indices.dim() + 1 &&

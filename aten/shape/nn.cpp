@@ -2,15 +2,11 @@
 #include <algorithm>
 
 #include "aten/layout.h"
+#include "aten/shape/checks.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
 namespace {
-
-void check_floating(const Tensor& t, const char* op, const char* name) {
-  FACULA_CHECK(t.is_floating_point(), NotImplemented, Operator{op}, Argument{name}, " is ", dtype_name(t.dtype()),
-               "; it must have a floating-point dtype");
-}
 
 Meta meta(IntList sizes, ScalarType dtype, const Tensor& like) { return {DimVector(sizes), dtype, like.device(), {}}; }
 Meta meta(const Tensor& like) { return meta(like.sizes(), like.dtype(), like); }

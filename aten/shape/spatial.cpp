@@ -2,17 +2,13 @@
 #include <string>
 
 #include "aten/layout.h"
+#include "aten/shape/checks.h"
 #include "facula/shapes.h"
 
 namespace facula::shape {
 namespace {
 
 std::string numbered(const char* name, size_t dims) { return concat(name, dims, "d"); }
-
-void check_floating(const Tensor& t, const std::string& op, const char* name) {
-  FACULA_CHECK(t.is_floating_point(), NotImplemented, Operator{op}, Argument{name}, " is ", dtype_name(t.dtype()),
-               "; it must have a floating-point dtype");
-}
 
 void check_list(IntList list, size_t dims, int64_t low, const std::string& op, const char* name) {
   FACULA_CHECK(list.size() == dims, Value, Operator{op}, Argument{name}, " must have ", dims, " values, got ",
