@@ -545,3 +545,16 @@ def test_running_statistics_of_far_channels() -> None:
     )
     np.testing.assert_allclose(mean.numpy(), x.mean(0), rtol=1e-6)
     np.testing.assert_allclose(var.numpy(), x.var(0, ddof=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [fa.float32, fa.float64])
+def test_edges_of_bins_decide(dtype: fa.dtype) -> None:
+    """An element just below an edge, or on it, where a quotient rounds to the other side."""
+    for bins, low, high in ((2, -1.0, 1.0), (10, 0.0, 1.0), (49, 0.1, 0.7), (7, -3.0, 1e-3)):
+        edges = np.linspace(low, high, bins + 1)
+        x = np.concatenate(
+            [edges, np.nextafter(edges, -9), np.nextafter(edges, 9), [-1e-300, 1e-300]]
+        )
+        x = fa.tensor(x, dtype=dtype)
+        want = np.histogram(x.double().numpy(), bins, (low, high))[0]
+        assert fa.histc(x, bins, low, high).tolist() == want.tolist()

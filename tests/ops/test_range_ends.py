@@ -57,7 +57,7 @@ EXCEPT = {
     "_cumsum_reversed": ("top",),
     "cumulative_trapezoid.x": ("top",),
     "cumulative_trapezoid.dx": ("top",),
-    "histc": ("top", "small", "least", "below", "mixed"),  # edges of bins
+    "histc": ("top", "least", "below"),  # edges of bins
     "layer_norm": ("below",),  # distances from the mean that are a few subnormals
     "group_norm": ("below", "offset"),
     "batch_norm": ("below",),

@@ -130,7 +130,8 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
   // Where the width of the range, or of a bin, is beyond the numbers: everything times a power of two.
   const double width = high - low;
   const double unit = std::isinf(width) ? 0x1p-100 : width < 0x1p-900 ? 0x1p100 : 1;
-  const double from = low * unit, scale = static_cast<double>(bins) / (high * unit - from);
+  const double from = low * unit, span = high * unit - from, scale = static_cast<double>(bins) / span;
+  const double step = span / static_cast<double>(bins), last = static_cast<double>(bins - 1);
   const char* data = static_cast<const char*>(x.raw());
   const int64_t item = static_cast<int64_t>(x.itemsize());
   // fn(bin) for the elements [begin, end) that have one.
@@ -142,13 +143,16 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
       const int64_t m = std::min(kBlock, end - i);
       load_elements(ScalarType::Float64, v, x.dtype(), data + i * item, 1, m);
       for (int64_t j = 0; j < m; ++j) {
-        // Outside and NaN: -1.
+        // Outside and NaN: -1. The edges decide, which the quotient may miss by a rounding.
         const bool inside = (v[j] >= low) & (v[j] <= high);
-        const double place = inside ? (v[j] * unit - from) * scale : -1.0;
-        bin[j] = static_cast<int32_t>(place);
+        const double value = v[j] * unit, quotient = (value - from) * scale;
+        const double place = static_cast<double>(static_cast<int32_t>(inside ? std::min(quotient, last) : 0.0));
+        const double below = value < from + place * step ? 1.0 : 0.0;
+        const double above = (value >= from + (place + 1) * step) & (place < last) ? 1.0 : 0.0;
+        bin[j] = static_cast<int32_t>(inside ? place - below + above : -1.0);
       }
       for (int64_t j = 0; j < m; ++j) {
-        if (bin[j] >= 0) fn(std::min<int64_t>(bin[j], bins - 1));
+        if (bin[j] >= 0) fn(int64_t{bin[j]});
       }
     }
   };
