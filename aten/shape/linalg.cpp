@@ -43,6 +43,27 @@ Meta shaped(DimVector lead, IntList last, ScalarType dtype, const Tensor& like) 
   return {lead, dtype, like.device(), {}};
 }
 
+// Strides with the columns of each matrix one after the other.
+Meta by_columns(Meta meta) {
+  const size_t n = meta.sizes.size();
+  DimVector across = meta.sizes;
+  std::swap(across[n - 1], across[n - 2]);
+  meta.strides = contiguous_strides(across);
+  std::swap(meta.strides[n - 1], meta.strides[n - 2]);
+  return meta;
+}
+
+// X of A X = B, or of X A = B.
+Meta solved(const Tensor& A, const Tensor& B, bool left, Name op) {
+  check_square(A, op, "A");
+  check_matrices(B, op, "B");
+  check_alike(A, B, op, "A", "B");
+  FACULA_CHECK(B.size(left ? -2 : -1) == A.size(-1), Shape, Operator{op}, "A ", shape_string(A.sizes()), " and B ",
+               shape_string(B.sizes()), " do not fit: ", left ? "A X = B" : "X A = B", " needs as many ",
+               left ? "rows" : "columns", " of B as A has, ", A.size(-1));
+  return shaped(common_lead(A, B, op), {B.size(-2), B.size(-1)}, B.dtype(), B);
+}
+
 }  // namespace
 
 Meta square(const Tensor& A, Name op) {
@@ -52,15 +73,40 @@ Meta square(const Tensor& A, Name op) {
 
 Meta each_matrix(const Tensor& A, ScalarType dtype) { return {lead(A), dtype, A.device(), {}}; }
 
-Meta triangular_solved(const Tensor& A, const Tensor& B, bool left) {
-  constexpr Name op = "linalg.solve_triangular";
+// As A, the columns of each matrix one after the other.
+Meta columns(const Tensor& A, Name op) {
+  check_matrices(A, op, "A");
+  return by_columns({DimVector(A.sizes()), A.dtype(), A.device(), {}});
+}
+
+Meta square_columns(const Tensor& A, Name op) { return by_columns(square(A, op)); }
+
+Meta lu_pivots(const Tensor& A) {
+  return shaped(lead(A), {std::min(A.size(-1), A.size(-2))}, ScalarType::Int32, A);
+}
+
+Meta lu_solution(const Tensor& A, const Tensor& B, bool left, Name op) {
+  const Meta meta = solved(A, B, left, op);
+  return left ? by_columns(meta) : meta;
+}
+
+Meta pivot_rows(const Tensor& pivots, int64_t rows) {
+  constexpr Name op = "lu_unpack";
+  FACULA_CHECK(pivots.dtype() == ScalarType::Int32 || pivots.dtype() == ScalarType::Int64, Dtype, Operator{op},
+               Argument{"pivots"}, " must be int32, as lu_factor gives them, or int64, not ",
+               dtype_name(pivots.dtype()));
+  FACULA_CHECK(pivots.dim() >= 1 && pivots.size(-1) <= rows, Shape, Operator{op}, Argument{"pivots"}, " are ",
+               shape_string(pivots.sizes()), ", of matrices of ", rows, " rows there are at most as many");
+  return shaped(lead(pivots, 1), {rows}, ScalarType::Int64, pivots);
+}
+
+Meta square_each(const Tensor& A, ScalarType dtype, Name op) {
   check_square(A, op, "A");
-  check_matrices(B, op, "B");
-  check_alike(A, B, op, "A", "B");
-  FACULA_CHECK(B.size(left ? -2 : -1) == A.size(-1), Shape, Operator{op}, "A ", shape_string(A.sizes()), " and B ",
-               shape_string(B.sizes()), " do not fit: ", left ? "A X = B" : "X A = B", " needs as many ",
-               left ? "rows" : "columns", " of B as A has, ", A.size(-1));
-  return shaped(common_lead(A, B, op), {B.size(-2), B.size(-1)}, B.dtype(), B);
+  return each_matrix(A, dtype);
+}
+
+Meta triangular_solved(const Tensor& A, const Tensor& B, bool left) {
+  return solved(A, B, left, "linalg.solve_triangular");
 }
 
 Meta distances(const Tensor& x1, const Tensor& x2, std::string_view compute_mode) {
