@@ -109,6 +109,110 @@ Meta triangular_solved(const Tensor& A, const Tensor& B, bool left) {
   return solved(A, B, left, "linalg.solve_triangular");
 }
 
+// Q, R, singular vectors: `rows` by `cols`, column after column, or nothing.
+static Meta part(const Tensor& A, int64_t rows, int64_t cols, bool compute) {
+  if (!compute) return {{0}, A.dtype(), A.device(), {}};
+  return by_columns(shaped(lead(A), {rows, cols}, A.dtype(), A));
+}
+
+Meta qr_q(const Tensor& A, bool complete, bool compute) {
+  check_matrices(A, "linalg.qr", "A");
+  return part(A, A.size(-2), complete ? A.size(-2) : std::min(A.size(-1), A.size(-2)), compute);
+}
+
+Meta qr_r(const Tensor& A, bool complete) {
+  return part(A, complete ? A.size(-2) : std::min(A.size(-1), A.size(-2)), A.size(-1), true);
+}
+
+static void check_reflections(const Tensor& input, const Tensor& tau, Name op) {
+  check_matrices(input, op, "input");
+  check_alike(input, tau, op, "input", "tau");
+  FACULA_CHECK(input.size(-2) >= input.size(-1), Shape, Operator{op}, Argument{"input"},
+               " must have at least as many rows as columns, it is ", shape_string(input.sizes()));
+  FACULA_CHECK(tau.dim() == input.dim() - 1 && tau.size(-1) <= input.size(-1) && lead(tau, 1) == lead(input), Shape,
+               Operator{op}, Argument{"tau"}, " is ", shape_string(tau.sizes()), ", input ",
+               shape_string(input.sizes()), " takes the same batch and at most ", input.size(-1), " elements");
+}
+
+Meta reflections(const Tensor& input, const Tensor& tau) {
+  check_reflections(input, tau, "linalg.householder_product");
+  return {DimVector(input.sizes()), input.dtype(), input.device(), {}};
+}
+
+Meta reflected(const Tensor& input, const Tensor& tau, const Tensor& other, bool left) {
+  constexpr Name op = "ormqr";
+  check_reflections(input, tau, op);
+  check_matrices(other, op, "other");
+  check_alike(input, other, op, "input", "other");
+  FACULA_CHECK(other.size(left ? -2 : -1) == input.size(-2) && lead(other) == lead(input), Shape, Operator{op},
+               Argument{"other"}, " is ", shape_string(other.sizes()), ", input ", shape_string(input.sizes()),
+               " takes the same batch and ", input.size(-2), left ? " rows" : " columns");
+  return {DimVector(other.sizes()), other.dtype(), other.device(), {}};
+}
+
+Meta eigenvalues(const Tensor& A, ScalarType dtype, Name op) {
+  check_square(A, op, "A");
+  return shaped(lead(A), {A.size(-1)}, dtype, A);
+}
+
+Meta eigenvectors(const Tensor& A, ScalarType dtype, bool compute, Name op) {
+  check_square(A, op, "A");
+  Meta meta = part(A, A.size(-1), A.size(-1), compute);
+  meta.dtype = dtype;
+  return meta;
+}
+
+// An element for each row or column of matrices, of which there are fewer.
+Meta short_side(const Tensor& A, ScalarType dtype, Name op) {
+  check_matrices(A, op, "A");
+  return shaped(lead(A), {std::min(A.size(-1), A.size(-2))}, dtype, A);
+}
+
+Meta left_vectors(const Tensor& A, bool full, bool compute) {
+  check_matrices(A, "linalg.svd", "A");
+  return part(A, A.size(-2), full ? A.size(-2) : std::min(A.size(-1), A.size(-2)), compute);
+}
+
+Meta right_vectors(const Tensor& A, bool full, bool compute) {
+  check_matrices(A, "linalg.svd", "A");
+  return part(A, full ? A.size(-1) : std::min(A.size(-1), A.size(-2)), A.size(-1), compute);
+}
+
+Meta pseudo_inverse(const Tensor& A) {
+  check_matrices(A, "linalg.pinv", "A");
+  return shaped(lead(A), {A.size(-1), A.size(-2)}, A.dtype(), A);
+}
+
+Meta least_squares(const Tensor& A, const Tensor& B) {
+  constexpr Name op = "linalg.lstsq";
+  check_matrices(A, op, "A");
+  check_matrices(B, op, "B");
+  check_alike(A, B, op, "A", "B");
+  FACULA_CHECK(A.size(-2) == B.size(-2), Shape, Operator{op}, "A ", shape_string(A.sizes()), " and B ",
+               shape_string(B.sizes()), " must have the same number of rows");
+  return by_columns(
+      shaped(common_lead(A, B, op), {std::max(A.size(-1), A.size(-2)), B.size(-1)}, A.dtype(), A));
+}
+
+Meta least_squares_each(const Tensor& A, const Tensor& B, ScalarType dtype) {
+  return {common_lead(A, B, "linalg.lstsq"), dtype, A.device(), {}};
+}
+
+Meta least_squares_values(const Tensor& A, const Tensor& B, bool compute) {
+  if (!compute) return {{0}, to_real(A.dtype()), A.device(), {}};
+  return shaped(common_lead(A, B, "linalg.lstsq"), {std::min(A.size(-1), A.size(-2))}, to_real(A.dtype()), A);
+}
+
+Meta ldl_pivots(const Tensor& A) { return shaped(lead(A), {A.size(-1)}, ScalarType::Int32, A); }
+
+Meta ldl_solved(const Tensor& LD, const Tensor& pivots, const Tensor& B) {
+  constexpr Name op = "linalg.ldl_solve";
+  FACULA_CHECK(is_integral(pivots.dtype()) && pivots.dim() >= 1 && DimVector(pivots.sizes()) == DimVector(LD.sizes().first(LD.sizes().size() - 1)),
+               Shape, Operator{op}, Argument{"pivots"}, " are ", shape_string(pivots.sizes()), " of ",
+               dtype_name(pivots.dtype()), ", LD ", shape_string(LD.sizes()), " takes integers, one for each row");
+  return solved(LD, B, true, op);
+}
+
 Meta distances(const Tensor& x1, const Tensor& x2, std::string_view compute_mode) {
   constexpr Name op = "cdist";
   for (const auto& [t, name] : {std::pair{&x1, "x1"}, std::pair{&x2, "x2"}}) {

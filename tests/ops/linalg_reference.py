@@ -103,3 +103,58 @@ def slogdet(a: Array) -> tuple[Array, ...]:
 def logdet(a: Array) -> Array:
     sign, size = np.linalg.slogdet(a)
     return np.where(sign == -1, np.nan, size)
+
+
+def reflection(v: Array, tau: complex) -> Array:
+    """1 - tau v v^H."""
+    return np.eye(len(v)) - tau * np.outer(v, v.conj())
+
+
+def all_reflections(a: Array, tau: Array) -> Array:
+    """The m by m product of the reflections in a (..., m, n), for each matrix of the batch."""
+    m = a.shape[-2]
+    out = np.zeros((*a.shape[:-2], m, m), a.dtype)
+    for i in np.ndindex(a.shape[:-2]):
+        out[i] = np.eye(m)
+        for k in range(tau.shape[-1]):
+            v = np.concatenate([np.zeros(k), [1], a[i][k + 1 :, k]])
+            out[i] = out[i] @ reflection(v, tau[i][k])
+    return out
+
+
+def householder_product(a: Array, tau: Array) -> Array:
+    return all_reflections(a, tau)[..., : a.shape[-1]]
+
+
+def ormqr(a: Array, tau: Array, other: Array, left: bool, transpose: bool) -> Array:
+    q = all_reflections(a, tau)
+    if transpose:
+        q = q.conj().swapaxes(-1, -2)
+    return q @ other if left else other @ q
+
+
+def limits(a: Array, atol: Array | float | None, rtol: Array | float | None) -> tuple[Array, Array]:
+    """Singular values, and the one for each matrix up to which they count as zero."""
+    s = np.linalg.svd(a, compute_uv=False)
+    if rtol is None:
+        rtol = 0 if atol is not None and atol > 0 else np.finfo(a.dtype).eps * max(a.shape[-2:])
+    top = s.max(-1, initial=0, keepdims=True)
+    return s, np.maximum(0 if atol is None else atol, rtol * top)
+
+
+def pinv(a: Array, atol: Array | float | None, rtol: Array | float | None) -> Array:
+    if not a.size:
+        return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]))
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    most = limits(a, atol, rtol)[1]
+    inverse = np.where(s > most, 1 / np.where(s > most, s, 1), 0)
+    return (vh.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)
+
+
+def rank(a: Array, atol: Array | float | None, rtol: Array | float | None) -> Array:
+    s, most = limits(a, atol, rtol)
+    return np.asarray((s > most).sum(-1))
+
+
+def cond(a: Array, p: float | str | None) -> Array:
+    return np.asarray(np.linalg.cond(a, p))

@@ -95,9 +95,10 @@ void linalg_ldl_solve(const Tensor& LD, const Tensor& pivots, const Tensor& B, b
   if (out.numel() == 0) return;
   const int64_t n = LD.size(-1), k = out.size(-1);
   const IntList batch = batch_sizes(out);
+  const Tensor numbers = dense_as(pivots, ScalarType::Int32);
   visit_lapack(out.dtype(), [&]<typename T>(std::type_identity<T>) {
     const Matrices<T> factors(LD, batch), right(B, batch), into(out, batch);
-    const Matrices<int32_t> given(pivots, batch, true);
+    const Matrices<int32_t> given(numbers, batch, true);
     share_matrices(numel_of(batch), saturated_mul(saturated_mul(n, n), k), [&](int64_t begin, int64_t end) {
       const Work<T> work(n, n), x(n, k);
       const Work<int32_t> rows(n);

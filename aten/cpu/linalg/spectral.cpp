@@ -72,8 +72,9 @@ int eig_of(int64_t n, T* a, std::complex<real_t<T>>* values, std::complex<real_t
 
 }  // namespace
 
-void eigh(const Tensor& A, bool upper, bool vectors, const Tensor& L, const Tensor& V, const Tensor& info) {
+void eigh(const Tensor& A, std::string_view uplo, bool vectors, const Tensor& L, const Tensor& V, const Tensor& info) {
   const int64_t n = A.size(-1), count = info.numel();
+  const bool upper = uplo == "U" || uplo == "u";
   int32_t* failed = info.data<int32_t>();
   std::fill_n(failed, count, 0);
   if (n == 0) return;
@@ -95,7 +96,7 @@ void eigh(const Tensor& A, bool upper, bool vectors, const Tensor& L, const Tens
   });
 }
 
-void svd(const Tensor& A, bool full_matrices, bool vectors, std::string_view driver, const Tensor& U, const Tensor& S,
+void svd(const Tensor& A, bool full_matrices, bool vectors, std::optional<std::string_view> driver, const Tensor& U, const Tensor& S,
          const Tensor& Vh, const Tensor& info) {
   const int64_t m = A.size(-2), n = A.size(-1), size = std::min(m, n), count = info.numel();
   int32_t* failed = info.data<int32_t>();
@@ -131,7 +132,7 @@ void svd(const Tensor& A, bool full_matrices, bool vectors, std::string_view dri
           return svd_of<T>(job, divide, m, n, work.get(), s, left, right, vectors ? rows : 1);
         };
         failed[k] = run(driver != "gesvd");
-        if (failed[k] > 0 && driver.empty()) failed[k] = run(false);  // which converges where the faster one does not
+        if (failed[k] > 0 && !driver) failed[k] = run(false);  // which converges where the faster one does not
         if (failed[k] == 0) continue;
         fill_unknown(s, size);
         if (vectors) {
