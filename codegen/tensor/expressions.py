@@ -198,6 +198,7 @@ def _compare(
     a, b = expression(scope, left), expression(scope, right)
     if a.type.is_tensor or b.type.is_tensor:
         return calls.sign(scope, sign, [a, b], node)
+    a, b = (unwrap(v) if v.type.base == "Scalar" else v for v in (a, b))
     equality = sign in ("==", "!=")
     if not _comparable(unwrap(a).type, unwrap(b).type, equality):
         raise scope.error(node, f"`{sign}` does not compare {a.type} and {b.type}")

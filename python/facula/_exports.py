@@ -12,6 +12,7 @@ SUBMODULES = tuple(
 VENDORS = ("cuda",)
 # Module -> its names that are the package's too.
 ATTRIBUTES = {
+    "facula._factors": "lu pca_lowrank svd_lowrank",
     "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
     " broadcast_tensors cartesian_prod meshgrid nonzero",
     "facula._order": "unique unique_consecutive",
@@ -28,6 +29,6 @@ ATTRIBUTES = {
 }
 # Those of them that are methods of tensors.
 METHODS = tuple(
-    "is_pinned is_shared nonzero pin_memory record_stream share_memory_ unique"
+    "is_pinned is_shared lu nonzero pin_memory record_stream share_memory_ unique"
     " unique_consecutive".split()
 )

@@ -14,6 +14,7 @@ ORDER = [
     "order",
     "random",
     "matmul",
+    "linalg",
     "convolution",
     "attention",
     "data",
