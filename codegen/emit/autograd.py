@@ -59,7 +59,8 @@ class Node:
     groups: tuple[Group, ...]
     inputs: tuple[Argument, ...]  # those with an edge, in order
     list_inputs: tuple[str, ...]
-    forward: tuple[str, ...]  # one jvp expression an output, () when there is none
+    forward: tuple[str, ...]  # a jvp expression for each of the first outputs, () when there is none
+    forward_call: str  # what `tangents_` in them is
     forward_reason: str
 
 
@@ -77,6 +78,7 @@ def node_of(schema: Schema, op: Operator) -> Node:
     inputs = tuple(a for a in op.signature.arguments if a.name in stated)
     builder = _Builder(schema, op, _edges(inputs))
     groups = tuple(builder.group(number, d) for number, d in enumerate(active))
+    forward, forward_call = _forward(schema, op, active)
     return Node(
         op=op,
         name=_pascal(op.symbol) + "Backward",
@@ -84,7 +86,8 @@ def node_of(schema: Schema, op: Operator) -> Node:
         groups=groups,
         inputs=inputs,
         list_inputs=tuple(cpp_types.identifier(a.name) for a in inputs if a.type.is_list),
-        forward=_forward(schema, op, active),
+        forward=forward,
+        forward_call=forward_call,
         forward_reason=op.forward_reason,
     )
 
@@ -244,15 +247,18 @@ class _Builder:
 # ---- forward mode ----
 
 
-def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tuple[str, ...]:
-    """Expressions for the tangents of the outputs, over the forward's arguments and results."""
+def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tuple[tuple[str, ...], str]:
+    """Expressions for the tangents of the outputs, over the forward's arguments and results.
+
+    The second is a call with several results, `tangents_` in them.
+    """
     outputs = cpp_types.output_names(op)
     if active and len(outputs) == 1 and all(d.zero for d in active):
-        return (f"tangent_or_zeros({cpp_types.identifier(outputs[0])})",)
+        return (f"tangent_or_zeros({cpp_types.identifier(outputs[0])})",), ""
     if not active or op.forward in ("none", "composite"):
-        return ()
+        return (), ""
     if op.forward == "linear":
-        return _linear(op, active, outputs)
+        return _linear(op, active, outputs), ""
     variables = argument_values(op)
     for name in outputs:
         variables.setdefault(name, Value(cpp_types.identifier(name), TENSOR))
@@ -260,7 +266,14 @@ def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tupl
         for argument in op.signature.tensor_arguments:
             code = f"tangent_or_zeros({cpp_types.identifier(argument.name)})"
             variables[f"{argument.name}_t"] = Value(code, TENSOR)
-        return (Translator(schema, op, variables).expression(op.forward_formula, TENSOR).code,)
+        translator = Translator(schema, op, variables)
+        if len(outputs) > 1:  # one call or list for the first of them, where it is no tensor
+            value = translator.expression(op.forward_formula)
+            if value.items:
+                return tuple(f"std::get<{i}>(tangents_)" for i in range(len(value.items))), value.code
+            if value.elements is not None:
+                return tuple(e.code for e in value.elements), ""
+        return (translator.expression(op.forward_formula, TENSOR).code,), ""
     # elementwise: the reverse formula with the tangent in place of the gradient; a complex slope
     # comes conjugated there, hence the conjugations here
     variables["grad"] = Value("t_", TENSOR)
@@ -276,7 +289,7 @@ def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tupl
             f"elementwise_jvp({cpp_types.identifier(name)}, {cpp_types.identifier(outputs[0])}, "
             f"[&](const Tensor& t_) -> Tensor {{ return {body}; }})"
         )
-    return (f"add_tangents({{{', '.join(terms)}}})",) if terms else ()
+    return ((f"add_tangents({{{', '.join(terms)}}})",) if terms else ()), ""
 
 
 def _linear(op: Operator, active: Sequence[Derivative], outputs: Sequence[str]) -> tuple[str, ...]:

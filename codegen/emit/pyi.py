@@ -12,6 +12,7 @@ import jinja2
 
 from ..schema import signs
 from ..schema.model import Argument, Operator, Schema, Type
+from ..schema.words import EXCEPTIONS
 from . import bindings
 
 EXPORTS = Path(__file__).resolve().parents[2] / "python/facula/_exports.py"
@@ -157,7 +158,7 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
         # A namespace below another module is a part of that module's Python file.
         name = f"_{path.replace('.', '_')}_ops" if "." in path else path
         texts[f"facula/{name}.pyi"] = env.get_template("namespace.pyi.j2").render(
-            functions=functions(schema, path), path=path
+            functions=functions(schema, path), path=path, exceptions=EXCEPTIONS.get(path, ())
         )
     return texts
 

@@ -35,7 +35,10 @@ ERRORS = {
     "TypeError": "Type",
     "IndexError": "Index",
     "NotImplementedError": "NotImplemented",
+    "LinAlgError": "LinAlg",
 }
+# Exceptions that a namespace of operators has beside them.
+EXCEPTIONS = {"linalg": ("LinAlgError",)}
 FORWARD = ("elementwise", "linear", "composite")
 POLICY_WORDS = {
     "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy

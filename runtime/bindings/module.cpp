@@ -68,6 +68,12 @@ bool add_functions(PyObject* module) {
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
     }
   }
+  // The exception that is looked for beside the operators that raise it.
+  const Ref linalg_error(PyObject_GetAttrString(module, "_LinAlgError"));
+  PyObject* linalg = namespace_module(module, namespaces, "linalg");
+  if (!linalg_error || linalg == nullptr || PyModule_AddObjectRef(linalg, "LinAlgError", linalg_error.get()) < 0) {
+    return false;
+  }
   // Dotted names of the namespaces, for the package to publish.
   Ref paths(PyTuple_New(static_cast<Py_ssize_t>(namespaces.size())));
   Py_ssize_t i = 0;

@@ -30,6 +30,7 @@ enum class ErrorKind : unsigned char {
   ZeroDivision,
   Overflow,
   Buffer,
+  LinAlg,  // values for which linear algebra has no result, of a singular matrix, say
 };
 
 // Parts of a message that are facts. Operator: whose call it is, which the text does not repeat; from where it is

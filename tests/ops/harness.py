@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import array_reference
+import linalg_reference
 import nn_reference
 import optim_reference
 import rnn_reference
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 REFERENCES = SimpleNamespace()
-for _module in (array_reference, nn_reference, optim_reference, rnn_reference):
+for _module in (array_reference, linalg_reference, nn_reference, optim_reference, rnn_reference):
     vars(REFERENCES).update(vars(_module))
 
 

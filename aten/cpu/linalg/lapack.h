@@ -18,6 +18,10 @@
 namespace facula {
 
 inline constexpr int kRowMajor = 101, kColumnMajor = 102;
+// Words of BLAS.
+inline constexpr int kNoTrans = 111, kTrans = 112, kUpper = 121, kLower = 122, kNonUnit = 131, kUnit = 132, kLeft = 141,
+                     kRight = 142;
+inline constexpr int kLapackMemory = -1010;  // what LAPACKE answers without memory, or -1011
 
 namespace detail {
 
@@ -48,15 +52,42 @@ auto lapack_argument(const A& a) {
 
 }  // namespace detail
 
+// The function `prefix` + letter of T + name of the library.
+template <detail::Routine kName, typename T, typename Function>
+Function linalg_routine(const char* prefix) {
+  const auto function =
+      reinterpret_cast<Function>(openblas::find(std::string(prefix) + detail::lapack_letter<T>() + kName.name));
+  FACULA_CHECK(function != nullptr, NotImplemented,
+               "needs LAPACK, which OpenBLAS brings: pip install scipy-openblas32, or name its file in FACULA_BLAS");
+  return function;
+}
+
 // The routine's result: 0, the place of what made it fail, or minus the place of a bad argument.
 template <detail::Routine kName, typename T, typename... Args>
 int lapack(const Args&... args) {
   using Function = int (*)(decltype(detail::lapack_argument(args))...);
-  static const auto function =
-      reinterpret_cast<Function>(openblas::find(std::string("LAPACKE_") + detail::lapack_letter<T>() + kName.name));
-  FACULA_CHECK(function != nullptr, NotImplemented,
-               "needs LAPACK, which OpenBLAS brings: pip install scipy-openblas32, or name its file in FACULA_BLAS");
-  return function(detail::lapack_argument(args)...);
+  static const auto function = linalg_routine<kName, T, Function>("LAPACKE_");
+  const int result = function(detail::lapack_argument(args)...);
+  FACULA_CHECK(result > kLapackMemory, OutOfMemory, "LAPACK has no memory for its work");
+  return result;
+}
+
+// A routine of BLAS, by its C interface: blas<"trsm", T>(kRowMajor, ...).
+template <detail::Routine kName, typename T, typename... Args>
+void blas(const Args&... args) {
+  using Function = void (*)(decltype(detail::lapack_argument(args))...);
+  static const auto function = linalg_routine<kName, T, Function>("cblas_");
+  function(detail::lapack_argument(args)...);
+}
+
+// A factor as BLAS takes it: numbers by value, complex ones by their address.
+template <typename T>
+auto blas_factor(const T& value) {
+  if constexpr (is_complex_v<T>) {
+    return static_cast<const void*>(&value);
+  } else {
+    return value;
+  }
 }
 
 }  // namespace facula

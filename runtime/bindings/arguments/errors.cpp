@@ -17,6 +17,7 @@ namespace {
 PyObject* out_of_memory_error = nullptr;
 PyObject* missing_dtype_error = nullptr;
 PyObject* missing_kernel_error = nullptr;
+PyObject* linalg_error = nullptr;
 
 // The exception of a kind and the name that it has there.
 std::pair<PyObject*, const char*> python_kind(ErrorKind kind) {
@@ -51,6 +52,8 @@ std::pair<PyObject*, const char*> python_kind(ErrorKind kind) {
       return {PyExc_OverflowError, "overflow"};
     case ErrorKind::Buffer:
       return {PyExc_BufferError, "buffer"};
+    case ErrorKind::LinAlg:
+      return {linalg_error, "linalg"};
   }
   return {PyExc_RuntimeError, "runtime"};
 }
@@ -174,11 +177,16 @@ bool init_errors(PyObject* module) {
       "Nothing computes `op` on `device` for these arguments. `refusal` says what the device has for it and why that "
       "did not take them, None where it has nothing.",
       PyExc_NotImplementedError, nullptr);
+  linalg_error = PyErr_NewExceptionWithDoc(
+      "facula.linalg.LinAlgError",
+      "Linear algebra has no result for these values: a matrix is singular, not positive definite, or a method did not "
+      "converge.",
+      PyExc_RuntimeError, nullptr);
   const auto added = [&](const char* name, PyObject* type) {
     return type != nullptr && PyModule_AddObjectRef(module, name, type) == 0;
   };
   return added("OutOfMemoryError", out_of_memory_error) && added("_MissingDtypeError", missing_dtype_error) &&
-         added("_MissingKernelError", missing_kernel_error);
+         added("_MissingKernelError", missing_kernel_error) && added("_LinAlgError", linalg_error);
 }
 
 Ref take_exception() {
