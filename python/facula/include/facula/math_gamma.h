@@ -102,6 +102,18 @@ FACULA_MATH_LARGE double gamma_series(double a, double x, double& slope) {
   return sum;
 }
 
+// F by the differences of its convergents (Steed's algorithm), which rounds the first ones alone.
+FACULA_MATH_LARGE double gamma_fraction(double a, double x) {
+  double step = x + 1 - a, d = 1 / step, change = d, sum = d;
+  for (int n = 1; n < 10000; ++n) {
+    step += 2;
+    d = 1 / (step + n * (a - n) * d);
+    change *= step * d - 1;
+    sum += change;
+    if (std::fabs(change) <= 1e-17 * std::fabs(sum)) break;
+  }
+  return sum;
+}
 // F and its derivative by a, by the recurrence of convergents.
 FACULA_MATH_LARGE double gamma_fraction(double a, double x, double& slope) {
   // A and B of the last two convergents and their derivatives, scaled together.
@@ -162,7 +174,7 @@ FACULA_MATH_LARGE double incomplete_gamma(double a, double x, bool upper) {
   }
   const double factor = gamma_factor(a, x);
   if (x > a + 1 || (upper && a < 1 && x > 1.1)) {
-    const double q = factor * a * gamma_fraction(a, x, slope);
+    const double q = factor * a * gamma_fraction(a, x);
     return upper ? q : 1 - q;
   }
   if (upper && a < 1) {  // where P is next to 1
