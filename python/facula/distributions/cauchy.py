@@ -17,7 +17,7 @@ __all__ = ["Cauchy", "HalfCauchy", "StudentT"]
 
 
 class Cauchy(Distribution):
-    """Numbers of density 1 / (pi scale (1 + z^2)), z = (x - loc) / scale. There are no moments."""
+    """Numbers of density 1 / (pi scale (1 + z^2)), z = (x - loc) / scale. The mean is NaN."""
 
     arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
@@ -38,7 +38,7 @@ class Cauchy(Distribution):
 
     @property
     def variance(self) -> Any:
-        return self.mean
+        return facula.full_like(self.mean, math.inf)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         noise = new_empty(self._extended_shape(sample_shape), self.loc).cauchy_()

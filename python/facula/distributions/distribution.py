@@ -245,9 +245,11 @@ def _kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    # Of more than one element the shape.
+    # Of more than one element the shape; of none but a number that.
     if not facula.is_tensor(value):
         return repr(value)
+    if value.dim() == 0:
+        return str(value.item())
     return str(value if value.numel() == 1 else value.size())
 
 
