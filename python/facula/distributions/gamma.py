@@ -7,7 +7,7 @@ from typing import Any
 
 import facula
 from facula.distributions import constraints
-from facula.distributions._draws import standard_gamma
+from facula.distributions._draws import standard_gamma, standard_log_gamma
 from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -170,11 +170,10 @@ class FisherSnedecor(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
         half1, half2 = self.df1.expand(shape) / 2, self.df2.expand(shape) / 2
-        above = standard_gamma(half1) / half1
-        below = standard_gamma(half2) / half2
-        least = facula.finfo(above.dtype).tiny
-        ratio = above / facula.where(below.detach() > 0, below, least)
-        return facula.where(ratio.detach() > 0, ratio, least)
+        # By logarithms: for few degrees of freedom both numbers may be too small for the dtype.
+        log = standard_log_gamma(half1) - standard_log_gamma(half2) + (half2 / half1).log()
+        info = facula.finfo(log.dtype)
+        return log.exp().clamp(min=info.tiny, max=info.max)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

@@ -72,7 +72,7 @@ class Uniform(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         inside = (self.low <= value) & (value < self.high)
-        return facula.where(inside, 0.0, -math.inf) - (self.high - self.low).log()
+        return facula.where(inside, -(self.high - self.low).log(), -math.inf)
 
     def cdf(self, value: Any) -> Any:
         if self._validate_args:
