@@ -120,8 +120,8 @@ def test_continuous(a: str, b: str) -> None:
 
 
 def test_all_pairs_are_there() -> None:
-    """Every pair that torch has; the count is that of its documentation of 2.13."""
-    assert len(kl._KL_REGISTRY) >= 84
+    """As many as torch 2.13 has."""
+    assert len(kl._KL_REGISTRY) == 87
     assert len(PAIRS) >= 75
 
 
@@ -177,7 +177,7 @@ VECTORS = {
 }
 
 
-@pytest.mark.parametrize("a, b", itertools.product(VECTORS, VECTORS))
+@pytest.mark.parametrize("a, b", list(itertools.product(VECTORS, VECTORS)))
 def test_normal_vectors(a: str, b: str) -> None:
     p, q = VECTORS[a][0], VECTORS[b][1]
     s, t = (np.array(d.covariance_matrix.tolist()) for d in (p, q))
