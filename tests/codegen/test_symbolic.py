@@ -118,7 +118,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
 }
 # Values of integers or truth values: nothing to differentiate, and the schema says `zero`.
 FLAT = frozenset("nextafter gcd lcm isnan isinf isfinite isposinf isneginf signbit".split())
-# Words whose slope by the first argument has none itself: NaN stands for it, and operators refuse it.
+# Words whose slope by the first argument has none itself: NaN stands for it.
 ONCE = frozenset("gammainc gammaincc gamma_log_slope".split())
 # Arguments that count: nothing to differentiate either.
 ORDERS = frozenset(("n", "order"))

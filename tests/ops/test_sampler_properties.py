@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gamma_reference
 import facula as fa
+import gamma_reference
 import numpy as np
 import pytest
 import scipy.special

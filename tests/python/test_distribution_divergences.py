@@ -116,7 +116,10 @@ def test_continuous(a: str, b: str) -> None:
                 assert type(p) is not type(q)
                 return
             assert value.shape == ()
-            assert value.item() == pytest.approx(quadrature(one, other), rel=limit, abs=1e-8), (i, j)
+            assert value.item() == pytest.approx(quadrature(one, other), rel=limit, abs=1e-8), (
+                i,
+                j,
+            )
 
 
 def test_all_pairs_are_there() -> None:
@@ -184,7 +187,10 @@ def test_normal_vectors(a: str, b: str) -> None:
     shift = np.array((q.loc - p.loc).tolist())
     inverse = np.linalg.inv(t)
     want = 0.5 * (
-        np.trace(inverse @ s) + shift @ inverse @ shift - 2 + np.log(np.linalg.det(t) / np.linalg.det(s))
+        np.trace(inverse @ s)
+        + shift @ inverse @ shift
+        - 2
+        + np.log(np.linalg.det(t) / np.linalg.det(s))
     )
     assert dist.kl_divergence(p, q).item() == pytest.approx(want, rel=1e-10)
     with pytest.raises(ValueError, match="different event shapes"):

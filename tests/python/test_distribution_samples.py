@@ -44,7 +44,10 @@ CONTINUOUS: dict[str, tuple[Callable[[], Any], Any]] = {
     "InverseGamma": (lambda: dist.InverseGamma(wide(2.0), wide(3.0)), st.invgamma(2, scale=3)),
     "Kumaraswamy": (lambda: dist.Kumaraswamy(wide(1.0), wide(3.0)), st.beta(1, 3)),
     "Laplace": (lambda: dist.Laplace(wide(1.0), wide(2.0)), st.laplace(1, 2)),
-    "LogNormal": (lambda: dist.LogNormal(wide(0.5), wide(0.7)), st.lognorm(0.7, scale=math.exp(0.5))),
+    "LogNormal": (
+        lambda: dist.LogNormal(wide(0.5), wide(0.7)),
+        st.lognorm(0.7, scale=math.exp(0.5)),
+    ),
     "Normal": (lambda: dist.Normal(wide(1.0), wide(2.0)), st.norm(1, 2)),
     "Pareto": (lambda: dist.Pareto(wide(1.0), wide(2.5)), st.pareto(2.5)),
     "RelaxedBernoulli": (  # of temperature 1 and logits 0 uniform
@@ -218,7 +221,9 @@ def test_gradients_are_those_of_the_quantile(name: str) -> None:
         q = theirs(*at).cdf(value.item())
         for i, slope in enumerate(got):
             h = 1e-5 * at[i]
-            ends = [theirs(*(v + s * h * (j == i) for j, v in enumerate(at))).ppf(q) for s in (1, -1)]
+            ends = [
+                theirs(*(v + s * h * (j == i) for j, v in enumerate(at))).ppf(q) for s in (1, -1)
+            ]
             assert slope.item() == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-5, abs=1e-7)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import subprocess
@@ -123,14 +124,12 @@ def test_expand(name: str) -> None:
         more = d.expand(shape)
         assert type(more) is type(d) and more.batch_shape == shape
         assert more.event_shape == d.event_shape
-        assert more.sample((5,)).shape == (5, *shape) + d.event_shape
+        assert more.sample((5,)).shape == (5, *shape, *d.event_shape)
         fa.testing.assert_close(more.log_prob(x), wanted.expand(shape))
         again = more.expand((2, *shape))
         fa.testing.assert_close(again.log_prob(x), wanted.expand((2, *shape)))
-        try:
+        with contextlib.suppress(NotImplementedError):
             fa.testing.assert_close(more.mean, d.mean.expand(more.mean.shape), equal_nan=True)
-        except NotImplementedError:
-            pass
     with pytest.raises(RuntimeError):
         d.expand((3,))
 
@@ -170,7 +169,7 @@ def test_values_are_checked(name: str) -> None:
     if name not in ("Chi2", "Gamma"):  # which make tensors of numbers, as in torch
         with pytest.raises(ValueError, match="must be a Tensor, not float"):
             d.log_prob(0.5)
-    with pytest.raises(ValueError, match="not broadcastable|must match event_shape"):
+    with pytest.raises(ValueError, match=r"not broadcastable|must match event_shape"):
         d.log_prob(fa.zeros((7, *tuple(d.event_shape))))
     nan = fa.full(tuple(d.batch_shape + d.event_shape), fa.nan)
     with pytest.raises(ValueError, match="within the support"):
@@ -193,7 +192,10 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: dist.Dirichlet(T(1.0)), "at least one-dimensional"),
     (lambda: dist.Beta(1.0, -1.0), "concentration0"),
     (lambda: dist.MultivariateNormal(fa.zeros(2)), "Exactly one of"),
-    (lambda: dist.MultivariateNormal(fa.zeros(2), -fa.eye(2)), "covariance_matrix.*PositiveDefinite"),
+    (
+        lambda: dist.MultivariateNormal(fa.zeros(2), -fa.eye(2)),
+        "covariance_matrix.*PositiveDefinite",
+    ),
     (lambda: dist.MultivariateNormal(fa.zeros(2), fa.ones(2)), "at least two-dimensional"),
     (lambda: dist.LowRankMultivariateNormal(fa.zeros(3), fa.ones(2, 1), fa.ones(3)), "3 x m"),
     (lambda: dist.LowRankMultivariateNormal(fa.zeros(3), fa.ones(3, 1), fa.ones(2)), "cov_diag"),
@@ -201,7 +203,10 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: dist.LKJCholesky(1), "integer greater than or equal to 2. Found dim=1"),
     (lambda: dist.Independent(dist.Normal(0.0, 1.0), 1), "1 vs 0"),
     (lambda: dist.Multinomial(-1, T([0.5, 0.5])), "at least 0, not -1"),
-    (lambda: dist.MixtureSameFamily(dist.Normal(0.0, 1.0), dist.Normal(fa.zeros(2), 1.0)), "Categorical"),
+    (
+        lambda: dist.MixtureSameFamily(dist.Normal(0.0, 1.0), dist.Normal(fa.zeros(2), 1.0)),
+        "Categorical",
+    ),
     (
         lambda: dist.MixtureSameFamily(dist.Categorical(fa.ones(3)), dist.Normal(fa.zeros(2), 1.0)),
         "3 categories",
@@ -250,7 +255,7 @@ def test_subclasses_of_users() -> None:
         def __init__(self, loc: Any) -> None:
             super().__init__(loc + 1, fa.ones_like(loc))
 
-    with pytest.raises(NotImplementedError, match="must also define a custom .expand"):
+    with pytest.raises(NotImplementedError, match="must also define a custom"):
         Shifted(fa.zeros(2)).expand((3, 2))
 
     class Better(Shifted):

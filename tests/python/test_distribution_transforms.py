@@ -26,7 +26,11 @@ T = transforms
 CASES: dict[str, tuple[Any, tuple[int, ...], bool]] = {
     "abs": (T.AbsTransform(), (3,), True),
     "affine": (T.AffineTransform(1.5, -2.0), (3,), False),
-    "affine of tensors": (T.AffineTransform(wide([1.0, 2, 3]), wide([1.0, -2, 0.5])), (2, 3), False),
+    "affine of tensors": (
+        T.AffineTransform(wide([1.0, 2, 3]), wide([1.0, -2, 0.5])),
+        (2, 3),
+        False,
+    ),
     "affine of events": (T.AffineTransform(0.5, wide([1.0, -2, 0.5]), event_dim=1), (2, 3), False),
     "cat": (T.CatTransform([T.ExpTransform(), T.identity_transform], 0, [2, 1]), (3,), False),
     "compose": (T.ComposeTransform([T.ExpTransform(), T.AffineTransform(1.0, 3.0)]), (3,), False),
@@ -98,7 +102,7 @@ def log_abs_det(matrix: Any) -> float:
 
 @pytest.mark.parametrize("name", [n for n in CASES if n != "abs"])
 def test_log_abs_det_jacobian(name: str) -> None:
-    """Against autograd's Jacobian of each event, of dependent elements without the dependent ones."""
+    """Against autograd's Jacobian, of dependent elements without the dependent ones."""
     t, x = CASES[name][0], argument(name)
     y = t(x)
     got = t.log_abs_det_jacobian(x, y)
@@ -319,7 +323,9 @@ def test_shapes_of_transformed_distributions() -> None:
     d = dist.TransformedDistribution(base, T.StickBreakingTransform())
     assert (tuple(d.batch_shape), tuple(d.event_shape)) == ((4,), (4,))
     assert d.sample((2,)).shape == (2, 4, 4) and d.log_prob(d.sample()).shape == (4,)
-    wide_one = dist.TransformedDistribution(dist.Normal(0.0, 1.0), T.AffineTransform(fa.zeros(3), 1.0))
+    wide_one = dist.TransformedDistribution(
+        dist.Normal(0.0, 1.0), T.AffineTransform(fa.zeros(3), 1.0)
+    )
     assert tuple(wide_one.batch_shape) == (3,) and wide_one.sample((2,)).shape == (2, 3)
     more = d.expand((5, 4))
     assert more.sample().shape == (5, 4, 4) and more.base_dist.batch_shape == (5, 4)

@@ -50,7 +50,11 @@ CONTINUOUS: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[f
         [(2.5, 1), (4, 3), (9, 0.2)],
     ),
     "Laplace": (dist.Laplace, st.laplace, [(0, 1), (3, 0.2)]),
-    "LogNormal": (dist.LogNormal, lambda m, s: st.lognorm(s, scale=math.exp(m)), [(0, 1), (1, 0.3)]),
+    "LogNormal": (
+        dist.LogNormal,
+        lambda m, s: st.lognorm(s, scale=math.exp(m)),
+        [(0, 1), (1, 0.3)],
+    ),
     "Normal": (dist.Normal, st.norm, [(0, 1), (-3, 20)]),
     "Pareto": (dist.Pareto, lambda s, a: st.pareto(a, scale=s), [(1, 3), (0.5, 5)]),
     "StudentT": (dist.StudentT, st.t, [(2.5, 0, 1), (7, -1, 3), (100, 2, 0.1)]),
@@ -183,7 +187,9 @@ def test_kumaraswamy() -> None:
     t = (np.arange(200_000) + 0.5) / 200_000
     p = a * b * t ** (a - 1) * (1 - t**a) ** (b - 1)
     np.testing.assert_allclose(d.mean.item(), (t * p).mean(), rtol=1e-8)
-    np.testing.assert_allclose(d.variance.item(), (t * t * p).mean() - (t * p).mean() ** 2, rtol=1e-7)
+    np.testing.assert_allclose(
+        d.variance.item(), (t * t * p).mean() - (t * p).mean() ** 2, rtol=1e-7
+    )
     np.testing.assert_allclose(d.entropy().item(), -(p * np.log(p)).mean(), rtol=1e-6)
     assert abs(t[p.argmax()] - d.mode.item()) < 1e-5
 
@@ -197,20 +203,30 @@ def test_continuous_bernoulli(p: float) -> None:
     pdf = raw / raw.mean()
     np.testing.assert_allclose(numbers(d.log_prob(wide(t[::9999]))), np.log(pdf[::9999]), atol=2e-7)
     np.testing.assert_allclose(d.mean.item(), (t * pdf).mean(), rtol=1e-6)
-    np.testing.assert_allclose(d.variance.item(), ((t - d.mean.item()) ** 2 * pdf).mean(), rtol=1e-6)
+    np.testing.assert_allclose(
+        d.variance.item(), ((t - d.mean.item()) ** 2 * pdf).mean(), rtol=1e-6
+    )
     np.testing.assert_allclose(d.entropy().item(), -(pdf * np.log(pdf)).mean(), atol=1e-6)
     x = wide([0.1, 0.4, 0.95])
-    np.testing.assert_allclose(numbers(d.cdf(x)), [pdf[t < v].sum() / 1e5 for v in (0.1, 0.4, 0.95)], atol=3e-4)
+    np.testing.assert_allclose(
+        numbers(d.cdf(x)), [pdf[t < v].sum() / 1e5 for v in (0.1, 0.4, 0.95)], atol=3e-4
+    )
     np.testing.assert_allclose(numbers(d.icdf(d.cdf(x))), numbers(x), rtol=1e-9)
     also = dist.ContinuousBernoulli(logits=wide(math.log(p / (1 - p))))
-    np.testing.assert_allclose(also._log_normalizer(also.logits).item(), np.log(np.exp(t * also.logits.item()).mean()), atol=1e-6)
+    np.testing.assert_allclose(
+        also._log_normalizer(also.logits).item(),
+        np.log(np.exp(t * also.logits.item()).mean()),
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("k", [0.1, 1.0, 30.0, 5000.0])
 def test_von_mises(k: float) -> None:
     d, theirs = dist.VonMises(wide(0.5), wide(k)), st.vonmises(k, loc=0.5)
     x = np.linspace(-3, 3, 7)
-    np.testing.assert_allclose(numbers(d.log_prob(wide(x))), theirs.logpdf(x), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        numbers(d.log_prob(wide(x))), theirs.logpdf(x), rtol=1e-9, atol=1e-10
+    )
     assert d.mean.item() == d.mode.item() == 0.5
     want = 1 - scipy.special.i1e(k) / scipy.special.i0e(k)
     np.testing.assert_allclose(d.variance.item(), want, rtol=1e-6)
@@ -227,7 +243,10 @@ def test_multivariate_normal(form: str) -> None:
         "scale_tril": np.linalg.cholesky(SIGMA),
     }
     loc = np.array([0.0, 1.0, -1.0])
-    d, theirs = dist.MultivariateNormal(wide(loc), **{form: wide(given[form])}), st.multivariate_normal(loc, SIGMA)
+    d, theirs = (
+        dist.MultivariateNormal(wide(loc), **{form: wide(given[form])}),
+        st.multivariate_normal(loc, SIGMA),
+    )
     x = np.random.default_rng(0).normal(size=(4, 3))
     np.testing.assert_allclose(numbers(d.log_prob(wide(x))), theirs.logpdf(x), rtol=1e-12)
     np.testing.assert_allclose(d.entropy().item(), theirs.entropy(), rtol=1e-12)
@@ -237,15 +256,24 @@ def test_multivariate_normal(form: str) -> None:
 
 
 def test_low_rank_multivariate_normal() -> None:
-    w, diag, loc = np.array([[1.0, 0.2], [0.5, -1], [-0.3, 2]]), np.array([1, 2, 0.5]), np.arange(3.0)
+    w, diag, loc = (
+        np.array([[1.0, 0.2], [0.5, -1], [-0.3, 2]]),
+        np.array([1, 2, 0.5]),
+        np.arange(3.0),
+    )
     sigma = w @ w.T + np.diag(diag)
-    d, theirs = dist.LowRankMultivariateNormal(wide(loc), wide(w), wide(diag)), st.multivariate_normal(loc, sigma)
+    d, theirs = (
+        dist.LowRankMultivariateNormal(wide(loc), wide(w), wide(diag)),
+        st.multivariate_normal(loc, sigma),
+    )
     x = np.random.default_rng(0).normal(size=(4, 3))
     np.testing.assert_allclose(numbers(d.log_prob(wide(x))), theirs.logpdf(x), rtol=1e-12)
     np.testing.assert_allclose(d.entropy().item(), theirs.entropy(), rtol=1e-12)
     np.testing.assert_allclose(numbers(d.covariance_matrix), sigma, rtol=1e-12)
     np.testing.assert_allclose(numbers(d.precision_matrix), np.linalg.inv(sigma), rtol=1e-10)
-    np.testing.assert_allclose(numbers(d.scale_tril), np.linalg.cholesky(sigma), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        numbers(d.scale_tril), np.linalg.cholesky(sigma), rtol=1e-12, atol=1e-15
+    )
     np.testing.assert_allclose(numbers(d.variance), np.diag(sigma), rtol=1e-12)
 
 
@@ -276,7 +304,9 @@ def test_multinomial() -> None:
     p = np.array([0.2, 0.3, 0.5])
     d, theirs = dist.Multinomial(6, wide(p)), st.multinomial(6, p)
     x = np.array([[1, 2, 3], [0, 0, 6]])
-    np.testing.assert_allclose(numbers(d.log_prob(wide(x.astype(float)))), theirs.logpmf(x), rtol=1e-12)
+    np.testing.assert_allclose(
+        numbers(d.log_prob(wide(x.astype(float)))), theirs.logpmf(x), rtol=1e-12
+    )
     np.testing.assert_allclose(d.entropy().item(), theirs.entropy(), rtol=1e-10)
     np.testing.assert_allclose(numbers(d.mean), 6 * p)
     np.testing.assert_allclose(numbers(d.variance), np.diag(theirs.cov()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from facula.distributions import (
+from facula.distributions import (  # noqa: F401
     _kl_cross,
     _kl_same,
     bernoulli,

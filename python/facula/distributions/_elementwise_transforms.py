@@ -199,7 +199,9 @@ class AffineTransform(Transform):
             size = math.log(abs(scale)) if scale else -math.inf
             result = facula.full_like(x, size)
         result = sum_rightmost(result, self.event_dim)
-        return result.expand(tuple(x.shape[: x.dim() - self.event_dim])) if self.event_dim else result
+        return (
+            result.expand(tuple(x.shape[: x.dim() - self.event_dim])) if self.event_dim else result
+        )
 
     def forward_shape(self, shape: Any) -> Any:
         return facula.broadcast_shapes(shape, _shape(self.loc), _shape(self.scale))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -55,7 +55,10 @@ class _Chance(Distribution):
 class Bernoulli(_Chance, ExponentialFamily):
     """1 with probability `probs`, else 0. `logits` are log(probs / (1 - probs))."""
 
-    arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
     support = constraints.boolean
     has_enumerate_support = True
     _mean_carrier_measure = 0
@@ -114,7 +117,10 @@ def _counted(count: int, like: Any, batch_shape: Any, expand: bool) -> Any:
 class Geometric(_Chance):
     """Failures before the first success, from 0; each trial succeeds with probability `probs`."""
 
-    arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
     support = constraints.nonnegative_integer
     _fields = ("probs", "logits")
 
@@ -156,15 +162,14 @@ class Geometric(_Chance):
 
     def entropy(self) -> Any:
         return (
-            binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
-            / self.probs
+            binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
         )
 
 
 class Binomial(_Chance):
     """Successes among `total_count` trials of probability `probs`."""
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "total_count": constraints.nonnegative_integer,
         "probs": constraints.unit_interval,
         "logits": constraints.real,
@@ -241,7 +246,7 @@ class NegativeBinomial(_Chance):
     `total_count` may be any number that is not negative.
     """
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "total_count": constraints.greater_than_eq(0),
         "probs": constraints.half_open_interval(0.0, 1.0),
         "logits": constraints.real,

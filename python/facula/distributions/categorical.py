@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -19,7 +19,10 @@ class Categorical(Distribution):
     `probs` are divided by their sum; `logits` are log-probabilities up to a constant.
     """
 
-    arg_constraints: Any = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
     has_enumerate_support = True
     _fields = ("probs", "logits")
     _kept_fields = ("_given", "_num_events")
@@ -112,7 +115,10 @@ class Categorical(Distribution):
 class OneHotCategorical(Distribution):
     """Vectors of a 1 in the place of a category, 0 elsewhere."""
 
-    arg_constraints: Any = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
     support = constraints.one_hot
     has_enumerate_support = True
     _fields = ("_categorical",)
@@ -187,7 +193,10 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 class Multinomial(Distribution):
     """Counts of each category among `total_count` draws."""
 
-    arg_constraints: Any = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
     _fields = ("_categorical",)
     _kept_fields = ("total_count",)
 
@@ -200,7 +209,7 @@ class Multinomial(Distribution):
     ) -> None:
         if not isinstance(total_count, int):
             raise NotImplementedError(
-                f"inhomogeneous total_count is not supported: it must be an int, not {total_count!r}"
+                f"inhomogeneous total_count is not supported: give an int, not {total_count!r}"
             )
         if total_count < 0:
             raise ValueError(f"total_count must be at least 0, not {total_count}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -19,7 +19,7 @@ __all__ = ["Cauchy", "HalfCauchy", "StudentT"]
 class Cauchy(Distribution):
     """Numbers of density 1 / (pi scale (1 + z^2)), z = (x - loc) / scale. The mean is NaN."""
 
-    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
     _fields = ("loc", "scale")
@@ -65,7 +65,7 @@ class Cauchy(Distribution):
 class HalfCauchy(TransformedDistribution):
     """|x| of Cauchy distributed x of location 0."""
 
-    arg_constraints: Any = {"scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
     _fields = ()
@@ -112,7 +112,7 @@ class HalfCauchy(TransformedDistribution):
 class StudentT(Distribution):
     """Student's t with `df` degrees of freedom, times scale, plus loc."""
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "df": constraints.positive,
         "loc": constraints.real,
         "scale": constraints.positive,

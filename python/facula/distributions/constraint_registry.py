@@ -29,8 +29,7 @@ class ConstraintRegistry:
             constraint = type(constraint)
         if not isinstance(constraint, type) or not issubclass(constraint, constraints.Constraint):
             raise TypeError(
-                "constraint must be an object or a subclass of Constraint, not"
-                f" {constraint!r}"
+                f"constraint must be an object or a subclass of Constraint, not {constraint!r}"
             )
         self._registry[constraint] = factory
         return factory

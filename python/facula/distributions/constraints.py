@@ -48,7 +48,7 @@ __all__ = [
 
 
 class Constraint:
-    """A region. `is_discrete`: of discrete values; `event_dim`: how many dimensions an event has."""
+    """A region. `is_discrete`: of discrete values; `event_dim`: dimensions of an event."""
 
     is_discrete: Any = False
     event_dim: Any = 0
@@ -151,7 +151,7 @@ class _IndependentConstraint(Constraint):
             )
         if ndims == 0:
             return within
-        return within.reshape(tuple(within.shape[: within.dim() - ndims]) + (-1,)).all(-1)
+        return within.reshape((*tuple(within.shape[: within.dim() - ndims]), -1)).all(-1)
 
     def __repr__(self) -> str:
         name = type(self).__name__.removeprefix("_")
@@ -259,7 +259,7 @@ class _Real(Constraint):
     """All numbers but NaN."""
 
     def check(self, value: Any) -> Any:
-        return value == value  # noqa: PLR0124
+        return value == value
 
 
 class _GreaterThan(_Lower):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -19,7 +19,9 @@ __all__ = ["Beta", "Dirichlet", "Kumaraswamy"]
 class Dirichlet(ExponentialFamily):
     """Vectors on a simplex, of density proportional to the product of x_i^(concentration_i - 1)."""
 
-    arg_constraints: Any = {"concentration": constraints.independent(constraints.positive, 1)}
+    arg_constraints: ClassVar[Any] = {
+        "concentration": constraints.independent(constraints.positive, 1)
+    }
     support = constraints.simplex
     has_rsample = True
     _mean_carrier_measure = 0
@@ -79,7 +81,7 @@ class Dirichlet(ExponentialFamily):
 class Beta(ExponentialFamily):
     """Numbers of density proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1)."""
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }
@@ -141,7 +143,7 @@ class Beta(ExponentialFamily):
 class Kumaraswamy(TransformedDistribution):
     """Numbers in (0, 1) with the cdf 1 - (1 - x^concentration1)^concentration0 (Jones 2009)."""
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,
     }

@@ -187,7 +187,9 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Any = ()) -> Any:
         """sample_shape + batch_shape + event_shape."""
-        return facula.Size(tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape))
+        return facula.Size(
+            tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape)
+        )
 
     def _validate_sample(self, value: Any) -> None:
         """Raise a ValueError for what is no value of this distribution."""

@@ -35,7 +35,7 @@ class ExponentialFamily(Distribution):
         result = log_norm - self._mean_carrier_measure
         for param, mean in zip(params, means, strict=True):
             own = param * mean
-            result = result - own.reshape(tuple(self._batch_shape) + (-1,)).sum(-1)
+            result = result - own.reshape((*tuple(self._batch_shape), -1)).sum(-1)
         return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -17,7 +17,7 @@ __all__ = ["Exponential", "Laplace"]
 class Exponential(ExponentialFamily):
     """Positive numbers of density rate exp(-rate x)."""
 
-    arg_constraints: Any = {"rate": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"rate": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
     _mean_carrier_measure = 0
@@ -73,7 +73,7 @@ class Exponential(ExponentialFamily):
 class Laplace(Distribution):
     """Numbers of density exp(-|x - loc| / scale) / (2 scale)."""
 
-    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
     _fields = ("loc", "scale")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -20,7 +20,7 @@ __all__ = ["GeneralizedPareto", "Gumbel", "Pareto", "Weibull"]
 class Gumbel(TransformedDistribution):
     """The limit of largest of many: cdf exp(-exp(-(x - loc) / scale))."""
 
-    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     _fields = ("loc", "scale")
 
@@ -77,7 +77,7 @@ class Gumbel(TransformedDistribution):
 class Weibull(TransformedDistribution):
     """Positive numbers of cdf 1 - exp(-(x / scale)^concentration)."""
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "scale": constraints.positive,
         "concentration": constraints.positive,
     }
@@ -118,7 +118,7 @@ class Weibull(TransformedDistribution):
 class Pareto(TransformedDistribution):
     """Numbers above `scale`, of density proportional to x^-(alpha + 1)."""
 
-    arg_constraints: Any = {"alpha": constraints.positive, "scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"alpha": constraints.positive, "scale": constraints.positive}
     _fields = ("scale", "alpha")
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
@@ -157,7 +157,7 @@ class GeneralizedPareto(Distribution):
     For c = 0 it is the exponential distribution; for c < 0 it ends at loc - scale / c.
     """
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "loc": constraints.real,
         "scale": constraints.positive,
         "concentration": constraints.real,

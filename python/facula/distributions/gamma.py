@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -20,7 +20,7 @@ __all__ = ["Chi2", "FisherSnedecor", "Gamma", "InverseGamma"]
 class Gamma(ExponentialFamily):
     """Positive numbers of density proportional to x^(concentration - 1) exp(-rate x)."""
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "concentration": constraints.positive,
         "rate": constraints.positive,
     }
@@ -84,7 +84,7 @@ class Gamma(ExponentialFamily):
 class Chi2(Gamma):
     """The sum of `df` squares of standard normal numbers."""
 
-    arg_constraints: Any = {"df": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"df": constraints.positive}
     _fields = ("concentration", "rate")
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
@@ -99,7 +99,7 @@ class Chi2(Gamma):
 class InverseGamma(TransformedDistribution):
     """1 / x of gamma distributed x of the same parameters."""
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "concentration": constraints.positive,
         "rate": constraints.positive,
     }
@@ -143,7 +143,7 @@ class InverseGamma(TransformedDistribution):
 class FisherSnedecor(Distribution):
     """The ratio of two chi-squared numbers, each over its degrees of freedom."""
 
-    arg_constraints: Any = {"df1": constraints.positive, "df2": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
     has_rsample = True
     _fields = ("df1", "df2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -18,7 +18,7 @@ class Independent(Distribution):
     Log-probabilities and entropies are sums over them.
     """
 
-    arg_constraints: Any = {}
+    arg_constraints: ClassVar[Any] = {}
     _fields = ()
     _kept_fields = ("reinterpreted_batch_ndims",)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -19,7 +19,7 @@ class MixtureSameFamily(Distribution):
     `mixture_distribution` has categories; what is before it must broadcast with the batch of that.
     """
 
-    arg_constraints: Any = {}
+    arg_constraints: ClassVar[Any] = {}
     has_rsample = False
     _fields = ()
     _kept_fields = ("_num_component", "_event_ndims")
@@ -130,7 +130,7 @@ class MixtureSameFamily(Distribution):
             draws = self._component_distribution.sample(sample_shape)
             dim = draws.dim() - 1 - self._event_ndims
             index = chosen.reshape(tuple(chosen.shape) + (1,) * (1 + self._event_ndims))
-            index = index.expand(tuple(chosen.shape) + (1, *tuple(self.event_shape)))
+            index = index.expand((*tuple(chosen.shape), 1, *tuple(self.event_shape)))
             return draws.gather(dim, index).squeeze(dim)
 
     def _padded(self, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -75,7 +75,7 @@ class MultivariateNormal(Distribution):
     factor) one is given. All computation is with the factor, so that is the cheapest.
     """
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "loc": constraints.real_vector,
         "covariance_matrix": constraints.positive_definite,
         "precision_matrix": constraints.positive_definite,
@@ -168,7 +168,7 @@ class LowRankMultivariateNormal(Distribution):
     determinant and inverse from the matrix I + W^T diag(d)^-1 W of r rows.
     """
 
-    arg_constraints: Any = {
+    arg_constraints: ClassVar[Any] = {
         "loc": constraints.real_vector,
         "cov_factor": constraints.independent(constraints.real, 2),
         "cov_diag": constraints.independent(constraints.positive, 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -25,7 +25,7 @@ _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 class Normal(ExponentialFamily):
     """Normal numbers of mean `loc` and standard deviation `scale`."""
 
-    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
     has_rsample = True
     _mean_carrier_measure = 0
@@ -84,7 +84,7 @@ class Normal(ExponentialFamily):
 class HalfNormal(TransformedDistribution):
     """|x| of normal x of mean 0 and standard deviation `scale`."""
 
-    arg_constraints: Any = {"scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
     support = constraints.nonnegative
     has_rsample = True
     _fields = ()
@@ -130,7 +130,7 @@ class HalfNormal(TransformedDistribution):
 class LogNormal(TransformedDistribution):
     """exp(x) of normal x of mean `loc` and standard deviation `scale`."""
 
-    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive
     has_rsample = True
     _fields = ()
@@ -167,7 +167,7 @@ class LogNormal(TransformedDistribution):
 class LogisticNormal(TransformedDistribution):
     """Vectors on a simplex: stick-breaking of normal vectors, with one element more."""
 
-    arg_constraints: Any = {"loc": constraints.real, "scale": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.simplex
     has_rsample = True
     _fields = ()

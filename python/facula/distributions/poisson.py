@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -15,7 +15,7 @@ __all__ = ["Poisson"]
 class Poisson(ExponentialFamily):
     """Counts of events that come at random, `rate` of them on average."""
 
-    arg_constraints: Any = {"rate": constraints.nonnegative}
+    arg_constraints: ClassVar[Any] = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
     _fields = ("rate",)
 

@@ -6,12 +6,12 @@ Reparameterization with Gumbel-Softmax".
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
-from facula.distributions.categorical import Categorical
 from facula.distributions.bernoulli import _Chance
+from facula.distributions.categorical import Categorical
 from facula.distributions.distribution import Distribution
 from facula.distributions.transformed_distribution import TransformedDistribution
 from facula.distributions.transforms import ExpTransform, SigmoidTransform
@@ -28,7 +28,10 @@ __all__ = [
 class LogitRelaxedBernoulli(_Chance):
     """Numbers whose sigmoid is RelaxedBernoulli: (logits + logistic noise) / temperature."""
 
-    arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
     support = constraints.real
     has_rsample = True
     _fields = ("probs", "logits")
@@ -63,7 +66,10 @@ class LogitRelaxedBernoulli(_Chance):
 class RelaxedBernoulli(TransformedDistribution):
     """Numbers in (0, 1) that near 0 and 1 as `temperature` nears 0."""
 
-    arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
     support = constraints.unit_interval
     has_rsample = True
     _fields = ()
@@ -92,9 +98,12 @@ class RelaxedBernoulli(TransformedDistribution):
 
 
 class ExpRelaxedCategorical(Distribution):
-    """Logarithms of RelaxedOneHotCategorical: log_softmax((logits + Gumbel noise) / temperature)."""
+    """Logarithms of RelaxedOneHotCategorical: log_softmax((logits + Gumbel) / temperature)."""
 
-    arg_constraints: Any = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
     # Not all of them: the logarithm of a simplex, which is no region of its own.
     support = constraints.real_vector
     has_rsample = True
@@ -146,7 +155,10 @@ class ExpRelaxedCategorical(Distribution):
 class RelaxedOneHotCategorical(TransformedDistribution):
     """Vectors on a simplex that near one-hot ones as `temperature` nears 0."""
 
-    arg_constraints: Any = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.simplex,
+        "logits": constraints.real_vector,
+    }
     support = constraints.simplex
     has_rsample = True
     _fields = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -21,7 +21,7 @@ class TransformedDistribution(Distribution):
     made the event's, as the transforms need.
     """
 
-    arg_constraints: Any = {}
+    arg_constraints: ClassVar[Any] = {}
     _fields = ()
     _kept_fields = ("transforms",)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -92,7 +92,10 @@ class ContinuousBernoulli(ExponentialFamily):
     Between the two `lims`, around 1/2, where the closed forms divide 0 by 0, Taylor series stand.
     """
 
-    arg_constraints: Any = {"probs": constraints.unit_interval, "logits": constraints.real}
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
     support = constraints.unit_interval
     has_rsample = True
     _mean_carrier_measure = 0
@@ -110,9 +113,10 @@ class ContinuousBernoulli(ExponentialFamily):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
-            if validate_args is not None and not self.arg_constraints["probs"].check(
-                self.probs
-            ).all():
+            if (
+                validate_args is not None
+                and not self.arg_constraints["probs"].check(self.probs).all()
+            ):
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(self.probs)
         else:
@@ -205,9 +209,7 @@ class ContinuousBernoulli(ExponentialFamily):
 
     def entropy(self) -> Any:
         p = self.probs
-        return (
-            self.mean * ((-p).log1p() - p.log()) - self._cont_bern_log_norm() - (-p).log1p()
-        )
+        return self.mean * ((-p).log1p() - p.log()) - self._cont_bern_log_norm() - (-p).log1p()
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ def sum_rightmost(value: Any, dims: int) -> Any:
     """The sum over the last `dims` dimensions; the value itself for none."""
     if dims == 0:
         return value
-    return value.reshape(tuple(value.shape[: value.dim() - dims]) + (-1,)).sum(-1)
+    return value.reshape((*tuple(value.shape[: value.dim() - dims]), -1)).sum(-1)
 
 
 def clamp_probs(probs: Any) -> Any:
@@ -109,7 +109,7 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
 
 
 def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
-    """Square matrices whose elements on and below diagonal `diag` are those of (..., k), row by row.
+    """Square matrices whose elements on and below diagonal `diag` are (..., k), row by row.
 
     It undoes `tril_matrix_to_vec`; a k that no size of a matrix has is a ValueError.
     """
@@ -124,12 +124,12 @@ def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
             f" {_tril_count(n, diag)}"
         )
     rows, cols = facula.tril_indices(n, n, diag, device=vec.device)
-    mat = facula.zeros(tuple(vec.shape[:-1]) + (n, n), dtype=vec.dtype, device=vec.device)
+    mat = facula.zeros((*tuple(vec.shape[:-1]), n, n), dtype=vec.dtype, device=vec.device)
     mat[..., rows, cols] = vec
     return mat
 
 
-class lazy_property:  # noqa: N801
+class lazy_property:
     """An attribute that is computed when first asked for, with gradients, and then kept."""
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:

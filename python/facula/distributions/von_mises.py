@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -19,7 +19,10 @@ class VonMises(Distribution):
     Any number is an angle; draws are in [-pi, pi).
     """
 
-    arg_constraints: Any = {"loc": constraints.real, "concentration": constraints.positive}
+    arg_constraints: ClassVar[Any] = {
+        "loc": constraints.real,
+        "concentration": constraints.positive,
+    }
     support = constraints.real
     has_rsample = False
     _fields = ("loc", "concentration")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
@@ -173,13 +173,13 @@ class Wishart(ExponentialFamily):
 
 
 class LKJCholesky(Distribution):
-    """Cholesky factors of correlation matrices R of `dim` rows, of density det(R)^(concentration-1).
+    """Cholesky factors of correlation matrices R (dim x dim): density det(R)^(concentration - 1).
 
     1 makes all correlation matrices alike, more prefers those near the identity (Lewandowski,
     Kurowicka & Joe 2009). Draws are by the onion method, row by row.
     """
 
-    arg_constraints: Any = {"concentration": constraints.positive}
+    arg_constraints: ClassVar[Any] = {"concentration": constraints.positive}
     support = constraints.corr_cholesky
     _fields = ("concentration",)
     _kept_fields = ("dim",)
