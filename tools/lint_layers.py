@@ -71,6 +71,7 @@ LAYERS = (
     Layer("utils", "python/facula/utils", "front base backends sharing"),
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils"),
     Layer("optim", "python/facula/optim", "front base gradients utils"),
+    Layer("distributions", "python/facula/distributions", "front base gradients nn"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
     Layer("pinning", "python/facula/_pinning.py python/facula/accelerator.py", "front backends"),
     Layer("files", "python/facula/serialization", "front utils nn"),

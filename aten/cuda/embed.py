@@ -15,7 +15,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "python" / "facula" / "include"
-HEADERS = ("facula/math.h", "facula/math_draws.h", "facula/math_slopes.h", "facula/math_special.h")
+HEADERS = tuple(
+    f"facula/{name}.h"
+    for name in "draw_samplers math math_draws math_gamma math_slopes math_special".split()
+)
 STANDARD = ("cmath", "complex", "cstdint", "limits", "numeric", "type_traits")
 
 

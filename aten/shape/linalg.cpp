@@ -21,8 +21,8 @@ void check_matrices(const Tensor& t, Name op, const char* name) {
 
 void check_square(const Tensor& t, Name op, const char* name) {
   check_matrices(t, op, name);
-  FACULA_CHECK(t.size(-1) == t.size(-2), Shape, Operator{op}, Argument{name}, " must be batches of square matrices, it is ",
-               shape_string(t.sizes()));
+  FACULA_CHECK(t.size(-1) == t.size(-2), Shape, Operator{op}, Argument{name},
+               " must be batches of square matrices, it is ", shape_string(t.sizes()));
 }
 
 void check_alike(const Tensor& a, const Tensor& b, Name op, const char* name_a, const char* name_b) {
@@ -224,8 +224,8 @@ Meta distances(const Tensor& x1, const Tensor& x2, std::string_view compute_mode
   check_alike(x1, x2, op, "x1", "x2");
   FACULA_CHECK(x1.size(-1) == x2.size(-1), Shape, Operator{op}, "x1 ", shape_string(x1.sizes()), " and x2 ",
                shape_string(x2.sizes()), " must have the same number of columns");
-  for (const Name known : {"use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",
-                           "donot_use_mm_for_euclid_dist"}) {
+  for (const Name known :
+       {"use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"}) {
     if (compute_mode == known) {
       return shaped(common_lead(x1, x2, op), {x1.size(-2), x2.size(-2)}, x1.dtype(), x1);
     }

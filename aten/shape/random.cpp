@@ -77,6 +77,16 @@ Meta drawn_like(const Tensor& self, Name op) {
   return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 
+Meta drawn_of_both(const Tensor& self, const Tensor& other, Name op) {
+  for (const Tensor& t : {self, other}) {
+    FACULA_CHECK(t.is_floating_point(), Dtype, Operator{op}, "parameters must be floating-point, not ",
+                 dtype_name(t.dtype()));
+  }
+  FACULA_CHECK(self.dtype() == other.dtype(), Dtype, Operator{op}, "parameters must have one dtype, not ",
+               dtype_name(self.dtype()), " and ", dtype_name(other.dtype()));
+  return {broadcast_shapes(self.sizes(), other.sizes(), std::string(op).c_str()), self.dtype(), self.device(), {}};
+}
+
 Meta sampled(const Tensor& self, int64_t num_samples, bool replacement) {
   constexpr Name op = "multinomial";
   FACULA_CHECK(self.is_floating_point(), Dtype, Operator{op}, Argument{"self"}, " must be floating-point, not ",

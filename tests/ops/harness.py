@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import array_reference
+import gamma_reference
 import linalg_reference
 import nn_reference
 import optim_reference
@@ -51,7 +52,15 @@ __all__ = [
 ]
 
 REFERENCES = SimpleNamespace()
-for _module in (array_reference, linalg_reference, nn_reference, optim_reference, rnn_reference):
+_MODULES = (
+    array_reference,
+    gamma_reference,
+    linalg_reference,
+    nn_reference,
+    optim_reference,
+    rnn_reference,
+)
+for _module in _MODULES:
     vars(REFERENCES).update(vars(_module))
 
 

@@ -7,6 +7,7 @@
 
 #include "aten/cpu/common/bytes.h"
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/random/element_stream.h"
 #include "aten/cpu/sort/order.h"
 #include "facula/draw_types.h"
 #include "facula/math_draws.h"
@@ -23,7 +24,6 @@ constexpr int64_t kGroups = 16;  // worked on at a time
 
 const RandomTable& table() { return FACULA_BY_ISA(random_table); }
 
-Philox next_stream(const Generator& generator, const char* op) { return generator_for(generator, Device{}, op).next(); }
 PhiloxKey key_of(const Philox& p) { return {p.seed(), p.offset()}; }
 
 // Fills `out` in logical order. make(first, groups, C* to) writes `per_group` numbers for each of the
@@ -235,56 +235,6 @@ void bernoulli_of(const Tensor& p, const Tensor& out, const Generator& generator
   copy_strided(out, draws);
 }
 
-// A stream of numbers for one element: block k of element i is Philox block i + k 2^48.
-class ElementStream {
- public:
-  ElementStream(const Philox& philox, int64_t element) : philox_(philox), next_(static_cast<uint64_t>(element)) {}
-  double operator()() {
-    if (left_ == 0) {
-      words_ = philox_(next_);
-      next_ += uint64_t{1} << 48;
-      left_ = 2;
-    }
-    --left_;
-    const uint64_t v = words_[static_cast<size_t>(2 * left_)] |
-                       static_cast<uint64_t>(words_[static_cast<size_t>(2 * left_ + 1)]) << 32;
-    return (static_cast<double>(v >> 11) + 0.5) * 0x1p-53;
-  }
-
- private:
-  const Philox& philox_;
-  uint64_t next_;
-  std::array<uint32_t, 4> words_{};
-  int left_ = 0;
-};
-
-double poisson_one(double rate, ElementStream& uniform) {
-  if (!(rate > 0)) return rate == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
-  if (rate < 10) {
-    const double limit = std::exp(-rate);
-    double product = 1;
-    for (int64_t k = 0;; ++k) {
-      product *= uniform();
-      if (product <= limit) return static_cast<double>(k);
-    }
-  }
-  // Transformed rejection (Hoermann 1993, PTRS).
-  const double root = std::sqrt(rate), log_rate = std::log(rate);
-  const double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), vr = 0.9277 - 3.6224 / (b - 2);
-  while (true) {
-    const double u = uniform() - 0.5, v = uniform();
-    const double us = 0.5 - std::abs(u);
-    const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
-    if (us >= 0.07 && v <= vr) return k;
-    if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <=
-        -rate + k * log_rate - std::lgamma(k + 1)) {
-      return k;
-    }
-  }
-}
-
 void fill_range(const Tensor& self, int64_t from, int64_t to, const Generator& generator, const char* op) {
   fill_integers(self, next_stream(generator, op), from, static_cast<uint64_t>(to) - static_cast<uint64_t>(from));
 }
@@ -353,22 +303,6 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
 
 void bernoulli(const Tensor& self, const Generator& generator, const Tensor& out) {
   bernoulli_of(self, out, generator, "bernoulli");
-}
-void poisson(const Tensor& self, const Generator& generator, const Tensor& out) {
-  const Philox stream = next_stream(generator, "poisson");
-  const Tensor rates = dense_as(self, ScalarType::Float64), counts = make_empty(out.sizes(), ScalarType::Float64);
-  const double* rate = rates.data<double>();
-  double* to = counts.data<double>();
-  for (int64_t i = 0; i < rates.numel(); ++i) {
-    FACULA_CHECK(rate[i] >= 0, Runtime, Operator{"poisson"}, "rates must not be negative, got ", rate[i]);
-  }
-  parallel_for(0, out.numel(), 1024, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      ElementStream uniform(stream, i);
-      to[i] = poisson_one(rate[i], uniform);
-    }
-  });
-  copy_strided(out, counts);
 }
 
 // ---- in place ----

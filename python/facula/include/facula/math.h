@@ -647,4 +647,5 @@ FACULA_MATH T rsqrt(T z) {
 }  // namespace facula::math
 
 #include "facula/math_special.h"
+#include "facula/math_gamma.h"
 #include "facula/math_slopes.h"

@@ -1,0 +1,295 @@
+"""Distributions of trials of one chance: Bernoulli, geometric, binomial, negative binomial."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import facula
+from facula.distributions import constraints
+from facula.distributions._draws import binomial, standard_gamma
+from facula.distributions.distribution import Distribution
+from facula.distributions.exp_family import ExponentialFamily
+from facula.distributions.utils import (
+    broadcast_all,
+    lazy_property,
+    logits_to_probs,
+    probs_to_logits,
+)
+from facula.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
+
+__all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial"]
+
+
+class _Chance(Distribution):
+    """With `probs` or `logits`, of which one is given and the other follows."""
+
+    _kept_fields = ("_given",)
+
+    def _set_chance(self, probs: Any, logits: Any, *others: Any) -> tuple[Any, ...]:
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        self._given = "probs" if logits is None else "logits"
+        *rest, value = broadcast_all(*others, probs if logits is None else logits)
+        setattr(self, self._given, value)
+        return tuple(rest)
+
+    @property
+    def _param(self) -> Any:
+        return self.__dict__[self._given]
+
+    @property
+    def param_shape(self) -> Any:
+        """Shape of probs and logits."""
+        return self._param.shape
+
+    @lazy_property
+    def logits(self) -> Any:
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> Any:
+        return logits_to_probs(self.logits, is_binary=True)
+
+
+class Bernoulli(_Chance, ExponentialFamily):
+    """1 with probability `probs`, else 0. `logits` are log(probs / (1 - probs))."""
+
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+    support = constraints.boolean
+    has_enumerate_support = True
+    _mean_carrier_measure = 0
+    _fields = ("probs", "logits")
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self._set_chance(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Any:
+        return self.probs
+
+    @property
+    def mode(self) -> Any:
+        """NaN where both are as likely."""
+        mode = (self.probs >= 0.5).to(self.probs.dtype)
+        return facula.where(self.probs == 0.5, math.nan, mode)
+
+    @property
+    def variance(self) -> Any:
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        with facula.no_grad():
+            return facula.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = facula.broadcast_tensors(self.logits, value)
+        return -binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
+
+    def entropy(self) -> Any:
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        return _counted(2, self._param, self._batch_shape, expand)
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return (facula.logit(self.probs),)
+
+    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+        return softplus(x)
+
+
+def _counted(count: int, like: Any, batch_shape: Any, expand: bool) -> Any:
+    values = facula.arange(count, dtype=like.dtype, device=like.device)
+    values = values.reshape((-1,) + (1,) * len(batch_shape))
+    return values.expand((-1, *tuple(batch_shape))) if expand else values
+
+
+class Geometric(_Chance):
+    """Failures before the first success, from 0; each trial succeeds with probability `probs`."""
+
+    arg_constraints: ClassVar[Any] = {
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+    _fields = ("probs", "logits")
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self._set_chance(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
+        if self._validate_args and probs is not None and not (self.probs > 0).all():
+            raise ValueError(
+                f"Expected parameter probs of distribution {self!r} to be positive, but found"
+                f" invalid values:\n{self.probs}"
+            )
+
+    @property
+    def mean(self) -> Any:
+        return 1 / self.probs - 1
+
+    @property
+    def mode(self) -> Any:
+        return facula.zeros_like(self.probs)
+
+    @property
+    def variance(self) -> Any:
+        return (1 / self.probs - 1) / self.probs
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        # floor of an exponential number over -log(1 - p)
+        with facula.no_grad():
+            p = self.probs.expand(self._extended_shape(sample_shape))
+            noise = facula.empty(p.shape, dtype=p.dtype, device=p.device).exponential_()
+            return (noise / -(-p).log1p()).floor()
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        # log(1 - p) times 0 is 0 where p = 1
+        return facula.special.xlog1py(value, -self.probs) + self.probs.log()
+
+    def entropy(self) -> Any:
+        return (
+            binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
+        )
+
+
+class Binomial(_Chance):
+    """Successes among `total_count` trials of probability `probs`."""
+
+    arg_constraints: ClassVar[Any] = {
+        "total_count": constraints.nonnegative_integer,
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
+    has_enumerate_support = True
+    _fields = ("total_count", "probs", "logits")
+
+    def __init__(
+        self,
+        total_count: Any = 1,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        (count,) = self._set_chance(probs, logits, total_count)
+        self.total_count = count.to(self._param.dtype)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
+    def support(self) -> Any:
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Any:
+        return self.total_count * self.probs
+
+    @property
+    def mode(self) -> Any:
+        mode = ((self.total_count + 1) * self.probs).floor()
+        return facula.minimum(mode, self.total_count)
+
+    @property
+    def variance(self) -> Any:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        shape = self._extended_shape(sample_shape)
+        with facula.no_grad():
+            return binomial(self.total_count.expand(shape), self.probs.expand(shape))
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        n = self.total_count
+        choices = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
+        if self._given == "probs":
+            rest = facula.special.xlog1py(n - value, -self.probs)
+            return choices + facula.xlogy(value, self.probs) + rest
+        return choices + value * self.logits - n * softplus(self.logits)
+
+    def entropy(self) -> Any:
+        count = int(self.total_count.max())
+        if not bool((self.total_count == count).all()):
+            raise NotImplementedError(
+                "Inhomogeneous total count not supported by `entropy`: total_count is"
+                f" {self.total_count}"
+            )
+        log_prob = self.log_prob(self.enumerate_support(False))
+        return -(log_prob.exp() * log_prob).nan_to_num(nan=0.0).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Any:
+        count = int(self.total_count.max())
+        if not bool((self.total_count == count).all()):
+            raise NotImplementedError(
+                "Inhomogeneous total count not supported by `enumerate_support`: total_count is"
+                f" {self.total_count}"
+            )
+        return _counted(1 + count, self._param, self._batch_shape, expand)
+
+
+class NegativeBinomial(_Chance):
+    """Successes, each of probability `probs`, before `total_count` failures.
+
+    `total_count` may be any number that is not negative.
+    """
+
+    arg_constraints: ClassVar[Any] = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+    _fields = ("total_count", "probs", "logits")
+
+    def __init__(
+        self,
+        total_count: Any,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        (count,) = self._set_chance(probs, logits, total_count)
+        self.total_count = count.to(self._param.dtype)
+        super().__init__(self._param.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Any:
+        return self.total_count * self.logits.exp()
+
+    @property
+    def mode(self) -> Any:
+        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
+
+    @property
+    def variance(self) -> Any:
+        return self.mean / facula.sigmoid(-self.logits)
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        # Poisson of a gamma distributed rate
+        shape = self._extended_shape(sample_shape)
+        with facula.no_grad():
+            rate = standard_gamma(self.total_count.expand(shape)) * self.logits.exp()
+            return facula.poisson(rate)
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        n = self.total_count
+        own = n * logsigmoid(-self.logits) + value * logsigmoid(self.logits)
+        choices = (n + value).lgamma() - (1 + value).lgamma() - n.lgamma()
+        # of no failures nothing but 0 is possible
+        choices = facula.where(n + value == 0, 0.0, choices)
+        return own + choices

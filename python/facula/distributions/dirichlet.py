@@ -1,0 +1,191 @@
+"""Distributions on simplexes and the unit interval: Dirichlet, beta, Kumaraswamy."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import facula
+from facula.distributions import constraints
+from facula.distributions._draws import sample_dirichlet
+from facula.distributions.exp_family import ExponentialFamily
+from facula.distributions.transformed_distribution import TransformedDistribution
+from facula.distributions.transforms import AffineTransform, PowerTransform
+from facula.distributions.uniform import Uniform
+from facula.distributions.utils import broadcast_all, euler_constant
+
+__all__ = ["Beta", "Dirichlet", "Kumaraswamy"]
+
+
+class Dirichlet(ExponentialFamily):
+    """Vectors on a simplex, of density proportional to the product of x_i^(concentration_i - 1)."""
+
+    arg_constraints: ClassVar[Any] = {
+        "concentration": constraints.independent(constraints.positive, 1)
+    }
+    support = constraints.simplex
+    has_rsample = True
+    _mean_carrier_measure = 0
+    _fields = ("concentration",)
+
+    def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
+        if concentration.dim() < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        shape = concentration.shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    @property
+    def mean(self) -> Any:
+        return self.concentration / self.concentration.sum(-1, True)
+
+    @property
+    def mode(self) -> Any:
+        """Where all are at least 1; below that, the corner of the largest concentration."""
+        above = (self.concentration - 1).clamp(min=0)
+        mode = above / above.sum(-1, True)
+        corner = facula.nn.functional.one_hot(above.argmax(-1), above.shape[-1]).to(mode.dtype)
+        return facula.where((self.concentration < 1).all(-1, True), corner, mode)
+
+    @property
+    def variance(self) -> Any:
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        powers = facula.xlogy(self.concentration - 1, value).sum(-1)
+        return powers - self._log_beta()
+
+    def _log_beta(self) -> Any:
+        return self.concentration.lgamma().sum(-1) - self.concentration.sum(-1).lgamma()
+
+    def entropy(self) -> Any:
+        total = self.concentration.sum(-1)
+        count = self.concentration.shape[-1]
+        own = ((self.concentration - 1) * self.concentration.digamma()).sum(-1)
+        return self._log_beta() + (total - count) * total.digamma() - own
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        # x^(a - 1) = x^a / x, whose mean log is not 0: the entropy has a form of its own.
+        return (self.concentration,)
+
+    def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
+        return x.lgamma().sum(-1) - x.sum(-1).lgamma()
+
+
+class Beta(ExponentialFamily):
+    """Numbers of density proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1)."""
+
+    arg_constraints: ClassVar[Any] = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.unit_interval
+    has_rsample = True
+    _fields = ("_dirichlet",)
+
+    def __init__(
+        self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
+    ) -> None:
+        both = facula.stack(broadcast_all(concentration1, concentration0), -1)
+        # Its own parameters are checked below, under the names that the user knows.
+        self._dirichlet = Dirichlet(both, validate_args=False)
+        super().__init__(self._dirichlet.batch_shape, validate_args=validate_args)
+
+    @property
+    def concentration1(self) -> Any:
+        return self._dirichlet.concentration[..., 0]
+
+    @property
+    def concentration0(self) -> Any:
+        return self._dirichlet.concentration[..., 1]
+
+    @property
+    def mean(self) -> Any:
+        return self.concentration1 / (self.concentration1 + self.concentration0)
+
+    @property
+    def mode(self) -> Any:
+        return self._dirichlet.mode[..., 0]
+
+    @property
+    def variance(self) -> Any:
+        total = self.concentration1 + self.concentration0
+        return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        return self._dirichlet.rsample(sample_shape)[..., 0]
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        powers = facula.xlogy(self.concentration1 - 1, value) + facula.special.xlog1py(
+            self.concentration0 - 1, -value
+        )
+        return powers - self._dirichlet._log_beta()
+
+    def entropy(self) -> Any:
+        return self._dirichlet.entropy()
+
+    @property
+    def _natural_params(self) -> tuple[Any, ...]:
+        return self.concentration1, self.concentration0
+
+    def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
+        return x.lgamma() + y.lgamma() - (x + y).lgamma()
+
+
+class Kumaraswamy(TransformedDistribution):
+    """Numbers in (0, 1) with the cdf 1 - (1 - x^concentration1)^concentration0 (Jones 2009)."""
+
+    arg_constraints: ClassVar[Any] = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.unit_interval
+    has_rsample = True
+    _fields = ("concentration1", "concentration0")
+
+    def __init__(
+        self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
+    ) -> None:
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        ones = facula.ones_like(self.concentration0)
+        base = Uniform(0 * ones, ones, validate_args=validate_args)
+        steps = [
+            PowerTransform(self.concentration0.reciprocal()),
+            AffineTransform(loc=1.0, scale=-1.0),
+            PowerTransform(self.concentration1.reciprocal()),
+        ]
+        super().__init__(base, steps, validate_args=validate_args)
+
+    def _log_moment(self, n: int) -> Any:
+        a, b = self.concentration1, self.concentration0
+        power = 1 + n / a
+        return b.log() + power.lgamma() + b.lgamma() - (power + b).lgamma()
+
+    @property
+    def mean(self) -> Any:
+        return self._log_moment(1).exp()
+
+    @property
+    def mode(self) -> Any:
+        """Where both concentrations are at least 1 and not both 1; else NaN."""
+        a, b = self.concentration1, self.concentration0
+        mode = ((1 - 1 / a) / (b - 1 / a)) ** (1 / a)
+        inside = (a >= 1) & (b >= 1) & ((a != 1) | (b != 1))
+        return facula.where(inside, mode, facula.nan)
+
+    @property
+    def variance(self) -> Any:
+        return self._log_moment(2).exp() - self.mean**2
+
+    def entropy(self) -> Any:
+        a, b = self.concentration1, self.concentration0
+        harmonic = (b + 1).digamma() + euler_constant
+        return 1 - 1 / b + (1 - 1 / a) * harmonic - a.log() - b.log()

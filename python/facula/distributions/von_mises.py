@@ -1,0 +1,80 @@
+"""The von Mises distribution of angles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import facula
+from facula.distributions import constraints
+from facula.distributions.distribution import Distribution
+from facula.distributions.utils import broadcast_all, lazy_property
+
+__all__ = ["VonMises"]
+
+
+class VonMises(Distribution):
+    """Angles of density proportional to exp(concentration cos(x - loc)).
+
+    Any number is an angle; draws are in [-pi, pi).
+    """
+
+    arg_constraints: ClassVar[Any] = {
+        "loc": constraints.real,
+        "concentration": constraints.positive,
+    }
+    support = constraints.real
+    has_rsample = False
+    _fields = ("loc", "concentration")
+
+    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.concentration = broadcast_all(loc, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        # i0e(k) is exp(-k) I0(k)
+        k = self.concentration
+        closeness = k * ((value - self.loc).cos() - 1)
+        return closeness - math.log(2 * math.pi) - facula.special.i0e(k).log()
+
+    @property
+    def mean(self) -> Any:
+        """The circular mean."""
+        return self.loc
+
+    @property
+    def mode(self) -> Any:
+        return self.loc
+
+    @lazy_property
+    def variance(self) -> Any:
+        """The circular variance, 1 - I1(k) / I0(k)."""
+        return 1 - facula.special.i1e(self.concentration) / facula.special.i0e(self.concentration)
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        """Draws by rejection from a wrapped Cauchy distribution (Best & Fisher 1979)."""
+        with facula.no_grad():
+            shape = self._extended_shape(sample_shape)
+            loc = self.loc.expand(shape)
+            # In double: r cancels for small concentrations, which are next to uniform.
+            k = self.concentration.double().expand(shape).reshape(-1)
+            tau = 1 + (1 + 4 * k * k).sqrt()
+            rho = (tau - (2 * tau).sqrt()) / (2 * k)
+            r = (1 + rho * rho) / (2 * rho)
+            r = facula.where(k < 1e-5, 1 / k + k, r)
+            angle = facula.zeros_like(k)
+            left = facula.arange(k.numel(), device=k.device)
+            while left.numel() > 0:
+                own_k, own_r = k[left], r[left]
+                u = facula.rand(3, left.numel(), dtype=k.dtype, device=k.device)
+                z = (math.pi * u[0]).cos()
+                f = (1 + own_r * z) / (own_r + z)
+                c = own_k * (own_r - f)
+                taken = (c * (2 - c) > u[1]) | ((c / u[1]).log() + 1 >= c)
+                found = (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos()
+                angle[left[taken]] = found[taken]
+                left = left[~taken]
+            turned = angle.reshape(shape) + math.pi + loc
+            return (turned % (2 * math.pi) - math.pi).to(self.loc.dtype)
