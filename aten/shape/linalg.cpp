@@ -81,9 +81,7 @@ Meta columns(const Tensor& A, Name op) {
 
 Meta square_columns(const Tensor& A, Name op) { return by_columns(square(A, op)); }
 
-Meta lu_pivots(const Tensor& A) {
-  return shaped(lead(A), {std::min(A.size(-1), A.size(-2))}, ScalarType::Int32, A);
-}
+Meta lu_pivots(const Tensor& A) { return shaped(lead(A), {std::min(A.size(-1), A.size(-2))}, ScalarType::Int32, A); }
 
 Meta lu_solution(const Tensor& A, const Tensor& B, bool left, Name op) {
   const Meta meta = solved(A, B, left, op);
@@ -190,8 +188,7 @@ Meta least_squares(const Tensor& A, const Tensor& B) {
   check_alike(A, B, op, "A", "B");
   FACULA_CHECK(A.size(-2) == B.size(-2), Shape, Operator{op}, "A ", shape_string(A.sizes()), " and B ",
                shape_string(B.sizes()), " must have the same number of rows");
-  return by_columns(
-      shaped(common_lead(A, B, op), {std::max(A.size(-1), A.size(-2)), B.size(-1)}, A.dtype(), A));
+  return by_columns(shaped(common_lead(A, B, op), {std::max(A.size(-1), A.size(-2)), B.size(-1)}, A.dtype(), A));
 }
 
 Meta least_squares_each(const Tensor& A, const Tensor& B, ScalarType dtype) {
@@ -207,7 +204,8 @@ Meta ldl_pivots(const Tensor& A) { return shaped(lead(A), {A.size(-1)}, ScalarTy
 
 Meta ldl_solved(const Tensor& LD, const Tensor& pivots, const Tensor& B) {
   constexpr Name op = "linalg.ldl_solve";
-  FACULA_CHECK(is_integral(pivots.dtype()) && pivots.dim() >= 1 && DimVector(pivots.sizes()) == DimVector(LD.sizes().first(LD.sizes().size() - 1)),
+  FACULA_CHECK(is_integral(pivots.dtype()) && pivots.dim() >= 1 &&
+                   DimVector(pivots.sizes()) == DimVector(LD.sizes().first(LD.sizes().size() - 1)),
                Shape, Operator{op}, Argument{"pivots"}, " are ", shape_string(pivots.sizes()), " of ",
                dtype_name(pivots.dtype()), ", LD ", shape_string(LD.sizes()), " takes integers, one for each row");
   return solved(LD, B, true, op);

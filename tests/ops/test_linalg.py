@@ -36,7 +36,9 @@ def close(got: fa.Tensor, want: Any, dtype: str, times: float = 256) -> None:
 
 
 # name -> what is called, what NumPy says, and the arguments' makers
-CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[str], tuple[Any, ...]]]] = {
+CASES: dict[
+    str, tuple[Callable[..., Any], Callable[..., Any], Callable[[str], tuple[Any, ...]]]
+] = {
     "cholesky": (fa.linalg.cholesky, np.linalg.cholesky, lambda d: (positive(2, 3, dtype=d),)),
     "cholesky upper": (
         lambda a: fa.linalg.cholesky(a, upper=True),
@@ -103,7 +105,11 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[str], t
         lambda a: np.linalg.norm(a, "nuc") + np.linalg.norm(a, 2),
         lambda d: (random(4, 3, dtype=d),),
     ),
-    "vander": (fa.linalg.vander, lambda x: np.vander(x, increasing=True), lambda d: (random(4, dtype=d),)),
+    "vander": (
+        fa.linalg.vander,
+        lambda x: np.vander(x, increasing=True),
+        lambda d: (random(4, dtype=d),),
+    ),
 }
 
 
@@ -202,13 +208,21 @@ def test_values_without_a_result(call: Callable[[fa.Tensor], Any], match: str) -
         (lambda: fa.linalg.cholesky(fa.ones(2, 2, dtype=fa.int64)), RuntimeError, "int64"),
         (lambda: fa.linalg.inv(fa.ones(2, 2, dtype=fa.float16)), RuntimeError, "float16"),
         (lambda: fa.linalg.solve(fa.ones(2, 2), fa.ones(3, 1)), RuntimeError, "do not fit"),
-        (lambda: fa.linalg.solve(fa.ones(2, 2), fa.ones(2, 1, dtype=fa.float64)), RuntimeError, "dtype"),
+        (
+            lambda: fa.linalg.solve(fa.ones(2, 2), fa.ones(2, 1, dtype=fa.float64)),
+            RuntimeError,
+            "dtype",
+        ),
         (lambda: fa.linalg.solve(fa.ones(3, 2, 2), fa.ones(4, 2, 1)), RuntimeError, "broadcast"),
         (lambda: fa.linalg.qr(fa.ones(2, 2), "full"), ValueError, "reduced"),
         (lambda: fa.linalg.eigh(fa.ones(2, 2), "X"), ValueError, "UPLO"),
         (lambda: fa.linalg.lstsq(fa.ones(2, 2), fa.ones(2), driver="x"), RuntimeError, "driver"),
         (lambda: fa.linalg.tensorinv(fa.ones(2, 3, 4), 1), RuntimeError, "as many elements"),
-        (lambda: fa.linalg.tensorsolve(fa.ones(2, 3), fa.ones(2)), RuntimeError, "as many elements"),
+        (
+            lambda: fa.linalg.tensorsolve(fa.ones(2, 3), fa.ones(2)),
+            RuntimeError,
+            "as many elements",
+        ),
         (lambda: fa.linalg.vander(fa.ones(2), N=0), RuntimeError, "positive"),
         (lambda: fa.linalg.householder_product(fa.ones(2, 3), fa.ones(2)), RuntimeError, "rows"),
         (lambda: fa.linalg.matrix_norm(fa.ones(2, 2), 3), RuntimeError, "ord"),

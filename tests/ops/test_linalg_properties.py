@@ -39,7 +39,11 @@ def close(got: Any, want: np.ndarray, dtype: str, times: float = 64) -> None:
 
 def unit(q: np.ndarray, dtype: str) -> None:
     """Columns are orthonormal."""
-    close(adjoint(q) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], *[q.shape[-1]] * 2)), dtype)
+    close(
+        adjoint(q) @ q,
+        np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], *[q.shape[-1]] * 2)),
+        dtype,
+    )
 
 
 def differentiable(function: Callable[..., Any], *arrays: np.ndarray) -> None:
@@ -58,7 +62,9 @@ def both_modes(function: Callable[..., Any], inputs: list[fa.Tensor]) -> None:
     outputs = function(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     weights = [fa.randn(o.shape, dtype=o.dtype) for o in outputs]
-    inner = lambda a, b: fa.view_as_real(a * b.conj())[..., 0].sum() if a.is_complex() else (a * b).sum()  # noqa: E731
+    inner = lambda a, b: (
+        fa.view_as_real(a * b.conj())[..., 0].sum() if a.is_complex() else (a * b).sum()
+    )  # noqa: E731
     total = sum(inner(o, w) for o, w in zip(outputs, weights, strict=True))
     grads = fa.autograd.grad(total, inputs)
     reverse = sum(float(inner(g, u)) for g, u in zip(grads, along, strict=True))
@@ -67,7 +73,9 @@ def both_modes(function: Callable[..., Any], inputs: list[fa.Tensor]) -> None:
         found = function(*duals)
         found = found if isinstance(found, tuple) else (found,)
         tangents = [forward_ad.unpack_dual(o).tangent for o in found]
-    forward = sum(float(inner(t, w)) for t, w in zip(tangents, weights, strict=True) if t is not None)
+    forward = sum(
+        float(inner(t, w)) for t, w in zip(tangents, weights, strict=True) if t is not None
+    )
     assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
 
 
@@ -126,7 +134,9 @@ def test_eigh(shape: tuple[int, ...], dtype: str) -> None:
     a = hermitian(*shape, dtype=dtype)
     for uplo in "LU":
         junk = np.tril(a) if uplo == "L" else np.triu(a)
-        junk = junk + np.where(junk == 0, np.nan, 0).astype(dtype) * (1 - np.eye(shape[-1], dtype=dtype) * 0)
+        junk = junk + np.where(junk == 0, np.nan, 0).astype(dtype) * (
+            1 - np.eye(shape[-1], dtype=dtype) * 0
+        )
         values, vectors = fa.linalg.eigh(fa.tensor(junk.astype(dtype)), uplo)
         assert str(values.dtype) == f"facula.{np.empty(0, dtype).real.dtype}"
         close(values, np.linalg.eigvalsh(a), dtype)
@@ -187,7 +197,11 @@ def test_eig(shape: tuple[int, ...], dtype: str) -> None:
     a = matrix(*shape, dtype=dtype)
     values, vectors = fa.linalg.eig(fa.tensor(a))
     assert values.is_complex()
-    close(fa.tensor(a).to(vectors.dtype) @ vectors, vectors.numpy() * values.numpy()[..., None, :], dtype)
+    close(
+        fa.tensor(a).to(vectors.dtype) @ vectors,
+        vectors.numpy() * values.numpy()[..., None, :],
+        dtype,
+    )
     lengths = np.linalg.norm(vectors.numpy(), axis=-2)
     close(lengths, np.ones_like(lengths), dtype)
     order = lambda x: np.sort_complex(np.round(x, 3))  # noqa: E731
