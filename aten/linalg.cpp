@@ -10,10 +10,20 @@ namespace {
 // Coefficients of the numerator's polynomial of Pade's approximation of exp, and how large the 1-norm may be: Higham,
 // "The scaling and squaring method for the matrix exponential revisited" (2005), tables 2.3 and 2.4 of its text.
 constexpr double kSeven[] = {17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1};
-constexpr double kThirteen[] = {64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
-                                129060195264000,   10559470521600,    670442572800,     33522128640,
-                                1323241920,        40840800,          960960,           16380,
-                                182,               1};
+constexpr double kThirteen[] = {64764752532480000,
+                                32382376266240000,
+                                7771770303897600,
+                                1187353796428800,
+                                129060195264000,
+                                10559470521600,
+                                670442572800,
+                                33522128640,
+                                1323241920,
+                                40840800,
+                                960960,
+                                16380,
+                                182,
+                                1};
 constexpr double kMostSeven = 3.925724783138660, kMostThirteen = 5.371920351148152;
 
 Tensor scaled(const Tensor& t, double factor) { return ops::mul(t, wrapped_number(Scalar(factor))); }

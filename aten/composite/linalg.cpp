@@ -26,13 +26,14 @@ void check_phase(const Tensor& inner) {
   const Tensor size = ops::amax(ops::abs(inner), {});
   const double off = ops::local_scalar(turned).as_double(), all = ops::local_scalar(size).as_double();
   const bool narrow = inner.dtype() == ScalarType::Complex64;
-  FACULA_CHECK(!(off > (narrow ? 1e-2 : 1e-6) * std::max(all, 1.0)), Runtime,
-               "the gradient depends on the phase of complex vectors, which is arbitrary; take a function that does not, "
-               "of their magnitudes or of projections, say");
+  FACULA_CHECK(
+      !(off > (narrow ? 1e-2 : 1e-6) * std::max(all, 1.0)), Runtime,
+      "the gradient depends on the phase of complex vectors, which is arbitrary; take a function that does not, "
+      "of their magnitudes or of projections, say");
 }
 
 bool full_rank(const Tensor& rank, int64_t n, bool known) {
-  if (known || rank.is_meta() || rank.numel() == 0) return known;
+  if (known || rank.is_meta() || rank.numel() == 0) return true;
   return ops::local_scalar(ops::amin(rank, {})).to<int64_t>() == n;
 }
 

@@ -21,8 +21,8 @@ void check_matrices(const Tensor& t, Name op, const char* name) {
 
 void check_square(const Tensor& t, Name op, const char* name) {
   check_matrices(t, op, name);
-  FACULA_CHECK(t.size(-1) == t.size(-2), Shape, Operator{op}, Argument{name}, " must be batches of square matrices, it is ",
-               shape_string(t.sizes()));
+  FACULA_CHECK(t.size(-1) == t.size(-2), Shape, Operator{op}, Argument{name},
+               " must be batches of square matrices, it is ", shape_string(t.sizes()));
 }
 
 void check_alike(const Tensor& a, const Tensor& b, Name op, const char* name_a, const char* name_b) {
@@ -81,9 +81,7 @@ Meta columns(const Tensor& A, Name op) {
 
 Meta square_columns(const Tensor& A, Name op) { return by_columns(square(A, op)); }
 
-Meta lu_pivots(const Tensor& A) {
-  return shaped(lead(A), {std::min(A.size(-1), A.size(-2))}, ScalarType::Int32, A);
-}
+Meta lu_pivots(const Tensor& A) { return shaped(lead(A), {std::min(A.size(-1), A.size(-2))}, ScalarType::Int32, A); }
 
 Meta lu_solution(const Tensor& A, const Tensor& B, bool left, Name op) {
   const Meta meta = solved(A, B, left, op);
@@ -190,8 +188,7 @@ Meta least_squares(const Tensor& A, const Tensor& B) {
   check_alike(A, B, op, "A", "B");
   FACULA_CHECK(A.size(-2) == B.size(-2), Shape, Operator{op}, "A ", shape_string(A.sizes()), " and B ",
                shape_string(B.sizes()), " must have the same number of rows");
-  return by_columns(
-      shaped(common_lead(A, B, op), {std::max(A.size(-1), A.size(-2)), B.size(-1)}, A.dtype(), A));
+  return by_columns(shaped(common_lead(A, B, op), {std::max(A.size(-1), A.size(-2)), B.size(-1)}, A.dtype(), A));
 }
 
 Meta least_squares_each(const Tensor& A, const Tensor& B, ScalarType dtype) {
@@ -207,7 +204,8 @@ Meta ldl_pivots(const Tensor& A) { return shaped(lead(A), {A.size(-1)}, ScalarTy
 
 Meta ldl_solved(const Tensor& LD, const Tensor& pivots, const Tensor& B) {
   constexpr Name op = "linalg.ldl_solve";
-  FACULA_CHECK(is_integral(pivots.dtype()) && pivots.dim() >= 1 && DimVector(pivots.sizes()) == DimVector(LD.sizes().first(LD.sizes().size() - 1)),
+  FACULA_CHECK(is_integral(pivots.dtype()) && pivots.dim() >= 1 &&
+                   DimVector(pivots.sizes()) == DimVector(LD.sizes().first(LD.sizes().size() - 1)),
                Shape, Operator{op}, Argument{"pivots"}, " are ", shape_string(pivots.sizes()), " of ",
                dtype_name(pivots.dtype()), ", LD ", shape_string(LD.sizes()), " takes integers, one for each row");
   return solved(LD, B, true, op);
@@ -224,8 +222,8 @@ Meta distances(const Tensor& x1, const Tensor& x2, std::string_view compute_mode
   check_alike(x1, x2, op, "x1", "x2");
   FACULA_CHECK(x1.size(-1) == x2.size(-1), Shape, Operator{op}, "x1 ", shape_string(x1.sizes()), " and x2 ",
                shape_string(x2.sizes()), " must have the same number of columns");
-  for (const Name known : {"use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist",
-                           "donot_use_mm_for_euclid_dist"}) {
+  for (const Name known :
+       {"use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"}) {
     if (compute_mode == known) {
       return shaped(common_lead(x1, x2, op), {x1.size(-2), x2.size(-2)}, x1.dtype(), x1);
     }

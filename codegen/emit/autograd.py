@@ -59,7 +59,9 @@ class Node:
     groups: tuple[Group, ...]
     inputs: tuple[Argument, ...]  # those with an edge, in order
     list_inputs: tuple[str, ...]
-    forward: tuple[str, ...]  # a jvp expression for each of the first outputs, () when there is none
+    forward: tuple[
+        str, ...
+    ]  # a jvp expression for each of the first outputs, () when there is none
     forward_call: str  # what `tangents_` in them is
     forward_reason: str
 
@@ -247,7 +249,9 @@ class _Builder:
 # ---- forward mode ----
 
 
-def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tuple[tuple[str, ...], str]:
+def _forward(
+    schema: Schema, op: Operator, active: Sequence[Derivative]
+) -> tuple[tuple[str, ...], str]:
     """Expressions for the tangents of the outputs, over the forward's arguments and results.
 
     The second is a call with several results, `tangents_` in them.
@@ -270,7 +274,9 @@ def _forward(schema: Schema, op: Operator, active: Sequence[Derivative]) -> tupl
         if len(outputs) > 1:  # one call or list for the first of them, where it is no tensor
             value = translator.expression(op.forward_formula)
             if value.items:
-                return tuple(f"std::get<{i}>(tangents_)" for i in range(len(value.items))), value.code
+                return tuple(
+                    f"std::get<{i}>(tangents_)" for i in range(len(value.items))
+                ), value.code
             if value.elements is not None:
                 return tuple(e.code for e in value.elements), ""
         return (translator.expression(op.forward_formula, TENSOR).code,), ""

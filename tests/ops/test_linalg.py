@@ -36,7 +36,9 @@ def close(got: fa.Tensor, want: Any, dtype: str, times: float = 256) -> None:
 
 
 # name -> what is called, what NumPy says, and the arguments' makers
-CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[str], tuple[Any, ...]]]] = {
+CASES: dict[
+    str, tuple[Callable[..., Any], Callable[..., Any], Callable[[str], tuple[Any, ...]]]
+] = {
     "cholesky": (fa.linalg.cholesky, np.linalg.cholesky, lambda d: (positive(2, 3, dtype=d),)),
     "cholesky upper": (
         lambda a: fa.linalg.cholesky(a, upper=True),
@@ -103,7 +105,11 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[str], t
         lambda a: np.linalg.norm(a, "nuc") + np.linalg.norm(a, 2),
         lambda d: (random(4, 3, dtype=d),),
     ),
-    "vander": (fa.linalg.vander, lambda x: np.vander(x, increasing=True), lambda d: (random(4, dtype=d),)),
+    "vander": (
+        fa.linalg.vander,
+        lambda x: np.vander(x, increasing=True),
+        lambda d: (random(4, dtype=d),),
+    ),
 }
 
 
@@ -129,7 +135,8 @@ def test_complex_derivatives(name: str) -> None:
         if name.startswith("cholesky"):
             first = (first + first.mH) / 2
         got = call(first, *args[1:])
-        return tuple(g for g in ([got] if isinstance(got, fa.Tensor) else got) if g.requires_grad)
+        results = [got] if isinstance(got, fa.Tensor) else list(got)
+        return tuple(results[name.startswith("lu") and len(results) == 3 :])  # without P
 
     assert gradcheck(function, inputs)
     assert gradgradcheck(function, inputs)
@@ -202,13 +209,21 @@ def test_values_without_a_result(call: Callable[[fa.Tensor], Any], match: str) -
         (lambda: fa.linalg.cholesky(fa.ones(2, 2, dtype=fa.int64)), RuntimeError, "int64"),
         (lambda: fa.linalg.inv(fa.ones(2, 2, dtype=fa.float16)), RuntimeError, "float16"),
         (lambda: fa.linalg.solve(fa.ones(2, 2), fa.ones(3, 1)), RuntimeError, "do not fit"),
-        (lambda: fa.linalg.solve(fa.ones(2, 2), fa.ones(2, 1, dtype=fa.float64)), RuntimeError, "dtype"),
+        (
+            lambda: fa.linalg.solve(fa.ones(2, 2), fa.ones(2, 1, dtype=fa.float64)),
+            RuntimeError,
+            "dtype",
+        ),
         (lambda: fa.linalg.solve(fa.ones(3, 2, 2), fa.ones(4, 2, 1)), RuntimeError, "broadcast"),
         (lambda: fa.linalg.qr(fa.ones(2, 2), "full"), ValueError, "reduced"),
         (lambda: fa.linalg.eigh(fa.ones(2, 2), "X"), ValueError, "UPLO"),
         (lambda: fa.linalg.lstsq(fa.ones(2, 2), fa.ones(2), driver="x"), RuntimeError, "driver"),
         (lambda: fa.linalg.tensorinv(fa.ones(2, 3, 4), 1), RuntimeError, "as many elements"),
-        (lambda: fa.linalg.tensorsolve(fa.ones(2, 3), fa.ones(2)), RuntimeError, "as many elements"),
+        (
+            lambda: fa.linalg.tensorsolve(fa.ones(2, 3), fa.ones(2)),
+            RuntimeError,
+            "as many elements",
+        ),
         (lambda: fa.linalg.vander(fa.ones(2), N=0), RuntimeError, "positive"),
         (lambda: fa.linalg.householder_product(fa.ones(2, 3), fa.ones(2)), RuntimeError, "rows"),
         (lambda: fa.linalg.matrix_norm(fa.ones(2, 2), 3), RuntimeError, "ord"),
@@ -248,9 +263,10 @@ def test_sizes_beyond_memory_raise() -> None:
 import facula as fa
 big = fa.ones(1, 1).expand(2**31 - 8, 2**31 - 8)
 thin = fa.empty(0, 1).expand(0, 2**62)
-for call in (fa.linalg.inv, fa.linalg.cholesky, fa.linalg.eigvalsh, fa.linalg.svdvals, fa.linalg.det,
-             fa.linalg.qr, fa.linalg.lu, fa.linalg.eigvals, fa.linalg.pinv, fa.linalg.matrix_exp,
-             lambda a: fa.cdist(a, a), lambda a: fa.linalg.lstsq(a, a)):
+la = fa.linalg
+for call in (la.inv, la.cholesky, la.eigvalsh, la.svdvals, la.det,
+             la.qr, la.lu, la.eigvals, la.pinv, la.matrix_exp,
+             lambda a: fa.cdist(a, a), lambda a: la.lstsq(a, a)):
     for a in (big, thin, thin.mT):
         try:
             call(a)

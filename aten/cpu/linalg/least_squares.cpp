@@ -60,7 +60,8 @@ void least_squares(const Tensor& A, const Tensor& B, double rcond, std::string_v
         } else {
           failed[i] = -1;
         }
-        if (singular_values.numel() > 0) std::copy_n(singular.get(), size, singular_values.data<real_t<T>>() + i * size);
+        if (singular_values.numel() > 0)
+          std::copy_n(singular.get(), size, singular_values.data<real_t<T>>() + i * size);
       }
     });
   });

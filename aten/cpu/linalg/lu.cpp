@@ -120,9 +120,8 @@ void for_each_diagonal(const Tensor& LU, const Tensor& pivots, const F& fn) {
 // LU has columns one after the other: the shape rule says so.
 void lu_factor(const Tensor& A, bool pivot, const Tensor& LU, const Tensor& pivots, const Tensor& info) {
   std::fill_n(info.data<int32_t>(), info.numel(), 0);
-  visit_lapack(A.dtype(), [&]<typename T>(std::type_identity<T>) {
-    factor_all<T>(A, pivot, LU, pivots, info.data<int32_t>());
-  });
+  visit_lapack(A.dtype(),
+               [&]<typename T>(std::type_identity<T>) { factor_all<T>(A, pivot, LU, pivots, info.data<int32_t>()); });
 }
 
 void lu_solved(const Tensor& A, const Tensor& B, bool left, const Tensor& X, const Tensor& LU, const Tensor& pivots,

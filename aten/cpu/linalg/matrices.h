@@ -131,8 +131,6 @@ void share_matrices(int64_t count, int64_t work, const F& fn) {
   parallel_for(0, count, grain_for(work), fn);
 }
 // The operations of an algorithm for matrices of this size, roughly.
-inline int64_t cubic(int64_t m, int64_t n) {
-  return saturated_mul(saturated_mul(m, n), std::min(m, n) + 1) / 4 + 64;
-}
+inline int64_t cubic(int64_t m, int64_t n) { return saturated_mul(saturated_mul(m, n), std::min(m, n) + 1) / 4 + 64; }
 
 }  // namespace facula::cpu

@@ -1,5 +1,5 @@
-// QR factorisations and products of Householder reflections. Matrices lie column after column in results, as their shape
-// rules say.
+// QR factorisations and products of Householder reflections. Matrices lie column after column in results, as their
+// shape rules say.
 #include "aten/cpu/linalg/matrices.h"
 #include "facula/kernels.h"
 

@@ -52,9 +52,8 @@ int eig_of(int64_t n, T* a, std::complex<real_t<T>>* values, std::complex<real_t
     return lapack<"geev", T>(kColumnMajor, 'N', job, n, a, n, values, static_cast<T*>(nullptr), n, vectors, n);
   } else {
     const Work<R> re(n), im(n), found(vectors != nullptr ? n : 0, n);
-    const int info =
-        lapack<"geev", T>(kColumnMajor, 'N', job, n, a, n, re.get(), im.get(), static_cast<R*>(nullptr), n,
-                          found.get(), n);
+    const int info = lapack<"geev", T>(kColumnMajor, 'N', job, n, a, n, re.get(), im.get(), static_cast<R*>(nullptr), n,
+                                       found.get(), n);
     for (int64_t j = 0; j < n; ++j) values[j] = {re[j], im[j]};
     // A pair of conjugates has real and imaginary part side by side.
     for (int64_t j = 0; vectors != nullptr && j < n; ++j) {
@@ -96,8 +95,8 @@ void eigh(const Tensor& A, std::string_view uplo, bool vectors, const Tensor& L,
   });
 }
 
-void svd(const Tensor& A, bool full_matrices, bool vectors, std::optional<std::string_view> driver, const Tensor& U, const Tensor& S,
-         const Tensor& Vh, const Tensor& info) {
+void svd(const Tensor& A, bool full_matrices, bool vectors, std::optional<std::string_view> driver, const Tensor& U,
+         const Tensor& S, const Tensor& Vh, const Tensor& info) {
   const int64_t m = A.size(-2), n = A.size(-1), size = std::min(m, n), count = info.numel();
   int32_t* failed = info.data<int32_t>();
   std::fill_n(failed, count, 0);

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tools.bench.row import Family
 
 # Solutions are as good as matrices are far from singular; those here are.
-rows = Family("linalg", tolerance=lambda dtype="float32", **case: 1e-3 if dtype == "float32" else 1e-9)
+rows = Family(
+    "linalg", tolerance=lambda dtype="float32", **case: 1e-3 if dtype == "float32" else 1e-9
+)
 BATCHED = [(64, 16), (64, 64), (64, 256)]
 DTYPES = ["float32", "float64"]
 
@@ -39,13 +41,17 @@ def batched(lib, inputs, method, batch, dtype):
     return lambda: METHODS[method](lib, a)
 
 
-@rows.add("{method}, 1024x1024, {dtype}", 1.0, method=["cholesky", "inv", "det", "solve"], dtype=DTYPES)
+@rows.add(
+    "{method}, 1024x1024, {dtype}", 1.0, method=["cholesky", "inv", "det", "solve"], dtype=DTYPES
+)
 def single(lib, inputs, method, dtype):
     a = dominant(lib, inputs, 1, 1024, dtype)
     return lambda: METHODS[method](lib, a)
 
 
-@rows.add("{method}, batched {batch}", 1.0, method=["eigvalsh", "svdvals"], batch=[(64, 16), (64, 64)])
+@rows.add(
+    "{method}, batched {batch}", 1.0, method=["eigvalsh", "svdvals"], batch=[(64, 16), (64, 64)]
+)
 def values(lib, inputs, method, batch):
     a = dominant(lib, inputs, *batch, "float64")
     return lambda: METHODS[method](lib, a)
