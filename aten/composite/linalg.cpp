@@ -33,7 +33,7 @@ void check_phase(const Tensor& inner) {
 }
 
 bool full_rank(const Tensor& rank, int64_t n, bool known) {
-  if (known || rank.is_meta() || rank.numel() == 0) return known;
+  if (known || rank.is_meta() || rank.numel() == 0) return true;
   return ops::local_scalar(ops::amin(rank, {})).to<int64_t>() == n;
 }
 

@@ -1,4 +1,4 @@
-"""Factorisations whose results are a matter of arguments, and approximate ones by random projections."""
+"""`lu`, whose results are a matter of its arguments, and factors by random projections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lu(
     Args:
         A: float32, float64, complex64 or complex128.
         pivot: Exchange rows, so that none of L's elements is greater than 1.
-        get_infos: Give the place of the first zero on the diagonal of U as well, 0 where there is none.
+        get_infos: Give the place of the first zero on the diagonal of U as well, or 0.
         out: Tensors for the results.
 
     Returns:
@@ -41,9 +41,9 @@ def svd_lowrank(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The `q` largest singular values and their vectors, approximately: A - M ~ U diag(S) V^H.
 
-    Source: Halko, Martinsson and Tropp, "Finding structure with randomness: probabilistic algorithms
-    for constructing approximate matrix decompositions" (2011), algorithms 4.4 and 5.1. Random numbers
-    are of the default generator.
+    Source: Halko, Martinsson and Tropp, "Finding structure with randomness: probabilistic
+    algorithms for constructing approximate matrix decompositions" (2011), algorithms 4.4 and 5.1.
+    Random numbers are of the default generator.
 
     Args:
         A: (*, m, n).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath as mp
 import numpy as np
 import scipy.linalg
 
@@ -158,3 +159,14 @@ def rank(a: Array, atol: Array | float | None, rtol: Array | float | None) -> Ar
 
 def cond(a: Array, p: float | str | None) -> Array:
     return np.asarray(np.linalg.cond(a, p))
+
+
+def expm(a: Array) -> Array:
+    """By series in 40 digits, for each matrix."""
+    out = np.array(a)
+    with mp.workdps(40):
+        for i in np.ndindex(a.shape[:-2]):
+            if a.shape[-1]:
+                found = mp.expm(mp.matrix(a[i].tolist())).tolist()
+                out[i] = np.array(found).astype(a.dtype)
+    return out

@@ -135,7 +135,8 @@ def test_complex_derivatives(name: str) -> None:
         if name.startswith("cholesky"):
             first = (first + first.mH) / 2
         got = call(first, *args[1:])
-        return tuple(g for g in ([got] if isinstance(got, fa.Tensor) else got) if g.requires_grad)
+        results = [got] if isinstance(got, fa.Tensor) else list(got)
+        return tuple(results[name.startswith("lu") and len(results) == 3 :])  # without P
 
     assert gradcheck(function, inputs)
     assert gradgradcheck(function, inputs)
@@ -262,9 +263,10 @@ def test_sizes_beyond_memory_raise() -> None:
 import facula as fa
 big = fa.ones(1, 1).expand(2**31 - 8, 2**31 - 8)
 thin = fa.empty(0, 1).expand(0, 2**62)
-for call in (fa.linalg.inv, fa.linalg.cholesky, fa.linalg.eigvalsh, fa.linalg.svdvals, fa.linalg.det,
-             fa.linalg.qr, fa.linalg.lu, fa.linalg.eigvals, fa.linalg.pinv, fa.linalg.matrix_exp,
-             lambda a: fa.cdist(a, a), lambda a: fa.linalg.lstsq(a, a)):
+la = fa.linalg
+for call in (la.inv, la.cholesky, la.eigvalsh, la.svdvals, la.det,
+             la.qr, la.lu, la.eigvals, la.pinv, la.matrix_exp,
+             lambda a: fa.cdist(a, a), lambda a: la.lstsq(a, a)):
     for a in (big, thin, thin.mT):
         try:
             call(a)
