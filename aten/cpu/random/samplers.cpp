@@ -71,7 +71,8 @@ void standard_log_gamma(const Tensor& self, const Generator& generator, const Te
 }
 
 void binomial(const Tensor& count, const Tensor& prob, const Generator& generator, const Tensor& out) {
-  const Tensor counts = not_negative(count, out.sizes(), "_binomial", "counts"), chances = parameters(prob, out.sizes());
+  const Tensor counts = not_negative(count, out.sizes(), "_binomial", "counts"),
+               chances = parameters(prob, out.sizes());
   const double *n = counts.data<double>(), *p = chances.data<double>();
   for (int64_t i = 0; i < counts.numel(); ++i) {
     FACULA_CHECK(n[i] == std::floor(n[i]), Runtime, Operator{"_binomial"}, "counts must be whole numbers, got ", n[i]);
