@@ -107,6 +107,7 @@ def test_products(dtype: fa.dtype, sizes: tuple[int, int, int]) -> None:
         lambda d: fa.empty(6, 50, device=d).t().uniform_(-1, 3),
         lambda d: fa.bernoulli(fa.full((500,), 0.3, device=d)),
         lambda d: fa.poisson(fa.full((500,), 30.0, device=d)),
+        lambda d: fa.binomial(fa.full((500,), 30.0, device=d), fa.full((500,), 0.4, device=d)),
     ],
 )
 def test_random_numbers_are_those_of_the_cpu(draw) -> None:

@@ -218,6 +218,6 @@ PLAIN = frozenset(
     one_minus_square one_plus_square sec sech sigmoid_slope sinc_slope sqrt_one_minus_square
     sqrt_one_plus_square sqrt_square_minus_one hypot_slope polygamma bce_logits_elements
     bce_logits_weighted_elements binary_cross_entropy_elements kl_div_elements kl_div_log_elements
-    gaussian_nll_elements
+    gaussian_nll_elements gammainc gammaincc gamma_log_slope _standard_gamma_grad
     """.split()
 )

@@ -71,14 +71,15 @@ void standard_log_gamma(const Tensor& self, const Generator& generator, const Te
 }
 
 void binomial(const Tensor& count, const Tensor& prob, const Generator& generator, const Tensor& out) {
-  const Tensor counts = not_negative(count, out.sizes(), "binomial", "counts"), chances = parameters(prob, out.sizes());
+  const Tensor counts = not_negative(count, out.sizes(), "_binomial", "counts"),
+               chances = parameters(prob, out.sizes());
   const double *n = counts.data<double>(), *p = chances.data<double>();
   for (int64_t i = 0; i < counts.numel(); ++i) {
-    FACULA_CHECK(n[i] == std::floor(n[i]), Runtime, Operator{"binomial"}, "counts must be whole numbers, got ", n[i]);
-    FACULA_CHECK(p[i] >= 0 && p[i] <= 1, Runtime, Operator{"binomial"}, Argument{"prob"}, " must be in [0, 1], not ",
+    FACULA_CHECK(n[i] == std::floor(n[i]), Runtime, Operator{"_binomial"}, "counts must be whole numbers, got ", n[i]);
+    FACULA_CHECK(p[i] >= 0 && p[i] <= 1, Runtime, Operator{"_binomial"}, Argument{"prob"}, " must be in [0, 1], not ",
                  p[i]);
   }
-  draw_each(out, generator, "binomial",
+  draw_each(out, generator, "_binomial",
             [=](int64_t i, ElementStream& uniform) { return draws::binomial_number(n[i], p[i], uniform); });
 }
 

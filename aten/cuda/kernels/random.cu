@@ -1,7 +1,8 @@
 // Random draws with the numbers of aten/cpu/random/random.h: every element is a fixed function of the seed, the
-// number of the draw and its place (facula/math_draws.h). Compiled without multiply-add, so that the bits are the CPU's.
-// Before it stand: C (float or double: what is drawn), S (elements), FACULA_DRAW, FACULA_LONG, FACULA_FLOATING.
+// number of the draw and its place (facula/math_draws.h). Compiled without multiply-add, so that the bits are the
+// CPU's. Before it stand: C (float or double: what is drawn), S (elements), FACULA_DRAW, FACULA_LONG, FACULA_FLOATING.
 #include "facula/cuda/strided_iterator.h"
+#include "facula/draw_samplers.h"
 #include "facula/math_draws.h"
 
 namespace facula {
@@ -10,16 +11,33 @@ using namespace draws;
 
 struct Params {
   char* out;
-  const double* chances;  // of kBernoulliOf and kPoisson
+  const double* chances;  // of kBernoulliOf and of draws from streams
+  const double* others;   // probabilities of kBinomial
   uint64_t seed, offset;
-  double a, b;            // by the kind of draw
+  double a, b;  // by the kind of draw
   int64_t low;
   uint64_t range;
-  double least, most;     // of kUniform, kExponential, kGeometric and integers of floating S
+  double least, most;  // of kUniform, kExponential, kGeometric and integers of floating S
   int64_t bits, dense;
   StridedIterator<1> iterator;
 };
-enum { kUniform, kNormal, kExponential, kIntegers, kLongIntegers, kBernoulli, kBernoulliOf, kGeometric, kCauchy, kLogNormal, kPoisson, kKeys };
+enum {
+  kUniform,
+  kNormal,
+  kExponential,
+  kIntegers,
+  kLongIntegers,
+  kBernoulli,
+  kBernoulliOf,
+  kGeometric,
+  kCauchy,
+  kLogNormal,
+  kPoisson,
+  kGamma,
+  kLogGamma,
+  kBinomial,
+  kKeys
+};
 
 struct Block {
   uint32_t w[4];
@@ -68,29 +86,6 @@ struct ElementStream {
     return (static_cast<double>(v >> 11) + 0.5) * 0x1p-53;
   }
 };
-FD double poisson_one(double rate, ElementStream& uniform) {
-  if (!(rate > 0)) return rate == 0 ? 0 : math::nan<double>;
-  if (rate < 10) {
-    const double limit = ::exp(-rate);
-    double product = 1;
-    for (int64_t k = 0;; ++k) {
-      product *= uniform();
-      if (product <= limit) return static_cast<double>(k);
-    }
-  }
-  const double root = ::sqrt(rate), log_rate = ::log(rate);
-  const double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
-  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), vr = 0.9277 - 3.6224 / (b - 2);
-  while (true) {
-    const double u = uniform() - 0.5, v = uniform();
-    const double us = 0.5 - ::fabs(u);
-    const double k = ::floor((2 * a / us + b) * u + rate + 0.43);
-    if (us >= 0.07 && v <= vr) return k;
-    if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (::log(v) + ::log(inverse_alpha) - ::log(a / (us * us) + b) <= -rate + k * log_rate - ::lgamma(k + 1)) return k;
-  }
-}
-
 FD C stretched(const Params& p, C u) {
   if (p.a == 0 && p.b == 1) return u;
   const C v = u * static_cast<C>(p.b - p.a) + static_cast<C>(p.a);
@@ -110,20 +105,39 @@ FD int64_t integer(const Params& p, uint64_t at) {
 using namespace facula;
 
 extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_constant__ Params p) {
-#if FACULA_DRAW == 10  // kPoisson
+#if FACULA_DRAW >= 10 && FACULA_DRAW <= 13  // kPoisson, kGamma, kLogGamma, kBinomial
   for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
-    if (!(p.chances[i] >= 0)) report(kBadRate, 0, 0);
+    const double given = p.chances[i];
     ElementStream stream{p, static_cast<uint64_t>(i), {}, 0};
-    put(p, i, poisson_one(p.chances[i], stream));
+#if FACULA_DRAW == 10
+    if (!(given >= 0)) report(kBadRate, 0, 0);
+    put(p, i, poisson_number(given, stream));
+#elif FACULA_DRAW == 13
+    const bool whole = given >= 0 && given < math::infinity<double> && given == ::floor(given);
+    const bool fits = p.others[i] >= 0 && p.others[i] <= 1;
+    if (!whole || !fits) report(whole ? kBadProbability : kBadCount, 0, 0);
+    put(p, i, whole && fits ? binomial_number(given, p.others[i], stream) : math::nan<double>);
+#else
+    // what is no concentration would be rejected for ever
+    const bool fits = given >= 0 && given < math::infinity<double>;
+    if (!fits) report(kBadConcentration, 0, 0);
+#if FACULA_DRAW == 11
+    put(p, i, fits ? ::fmax(gamma_number(given, stream), p.least) : math::nan<double>);
+#else
+    put(p, i, fits ? log_gamma_number(given, stream) : math::nan<double>);
+#endif
+#endif
   }
-#elif FACULA_DRAW == 11  // kKeys: two words, that of a second draw decides where the first agree
+#elif FACULA_DRAW == 14  // kKeys: two words, that of a second draw decides where the first agree
   Params second = p;
   second.offset |= uint64_t(1) << 63;
   for (int64_t i = thread_index(); i < p.iterator.count; i += thread_count()) {
     const uint64_t block = i / 64 * 16 + i % 16;
     const int word = i % 64 / 16;
     const Block x = philox(p, block), y = philox(second, block);
-    const auto pick = [&](const Block& b) { return word == 0 ? b.w[0] : word == 1 ? b.w[1] : word == 2 ? b.w[2] : b.w[3]; };
+    const auto pick = [&](const Block& b) {
+      return word == 0 ? b.w[0] : word == 1 ? b.w[1] : word == 2 ? b.w[2] : b.w[3];
+    };
     const uint64_t key = static_cast<uint64_t>(pick(x)) << 32 | pick(y);
     put(p, i, static_cast<int64_t>(key ^ uint64_t(1) << 63));
   }
@@ -154,7 +168,10 @@ extern "C" __global__ void __launch_bounds__(256) facula_random(const __grid_con
 #if FACULA_DRAW == 0
       put(p, i, stretched(p, unit(w[k], static_cast<int>(p.bits))));
 #elif FACULA_DRAW == 1
-      put(p, i, p.a == 0 && p.b == 1 ? n[k] : scaled_normal(n[k], static_cast<C>(p.b), static_cast<C>(p.low != 0 && i % 2 != 0 ? 0 : p.a)));
+      put(p, i,
+          p.a == 0 && p.b == 1
+              ? n[k]
+              : scaled_normal(n[k], static_cast<C>(p.b), static_cast<C>(p.low != 0 && i % 2 != 0 ? 0 : p.a)));
 #elif FACULA_DRAW == 2
       put(p, i, limited(exponential(w[k]) * static_cast<C>(p.a), static_cast<C>(p.least), static_cast<C>(p.most)));
 #elif FACULA_DRAW == 3

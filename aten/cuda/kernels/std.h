@@ -20,7 +20,17 @@ using size_t = unsigned long;
 
 namespace facula {
 // Errors of the data that only a kernel can see; the host reads them when it next waits.
-enum ErrorCode : int { kNoError, kZeroDivision, kIndexOutOfRange, kBadProbability, kBadRate, kNegativePower, kOutside };
+enum ErrorCode : int {
+  kNoError,
+  kZeroDivision,
+  kIndexOutOfRange,
+  kBadProbability,
+  kBadRate,
+  kNegativePower,
+  kOutside,
+  kBadConcentration,
+  kBadCount
+};
 struct ErrorReport {
   volatile int code;
   volatile int64_t value, limit;

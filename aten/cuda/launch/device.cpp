@@ -330,6 +330,10 @@ int32_t take_report(const Device& device) {
                                            "], but one is not (in a kernel that ran earlier)");
     case kBadProbability:
       return fail(FACULA_DEVICE_ERROR, "a probability is not in [0, 1] (in a kernel that ran earlier)");
+    case kBadConcentration:
+      return fail(FACULA_DEVICE_ERROR, "a concentration is negative or not finite (in a kernel that ran earlier)");
+    case kBadCount:
+      return fail(FACULA_DEVICE_ERROR, "a count is no whole number from 0 on (in a kernel that ran earlier)");
     default:
       return fail(FACULA_DEVICE_ERROR, "a rate is negative (in a kernel that ran earlier)");
   }

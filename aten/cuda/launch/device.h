@@ -9,7 +9,17 @@
 namespace facula::cuda {
 
 // What kernels report of the data they see; kernels/std.h has the same.
-enum ErrorCode : int { kNoError, kZeroDivision, kIndexOutOfRange, kBadProbability, kBadRate, kNegativePower, kOutside };
+enum ErrorCode : int {
+  kNoError,
+  kZeroDivision,
+  kIndexOutOfRange,
+  kBadProbability,
+  kBadRate,
+  kNegativePower,
+  kOutside,
+  kBadConcentration,
+  kBadCount
+};
 struct ErrorReport {
   volatile int code;
   volatile int64_t value, limit;

@@ -22,6 +22,9 @@ enum Draw : int {  // kernels/random.cu
   kCauchy,
   kLogNormal,
   kPoisson,
+  kGamma,
+  kLogGamma,
+  kBinomial,
   kKeys
 };
 
@@ -31,17 +34,21 @@ struct Drawing {
   int64_t low = 0;
   uint64_t range = 0;
   const void* chances = nullptr;
+  const void* others = nullptr;
   double least = 0, most = 0;  // of what kUniform, kExponential and integers of a floating dtype give
 };
 
+// A stream of numbers for each element.
+bool from_streams(Draw draw) { return draw >= kPoisson && draw <= kBinomial; }
+
 bool in_double(Draw draw, int32_t dtype) {
-  return draw == kGeometric || draw == kCauchy || draw == kPoisson ||
+  return draw == kGeometric || draw == kCauchy || from_streams(draw) ||
          (dtype == FACULA_FLOAT64 && draw != kBernoulli && draw != kBernoulliOf && draw != kIntegers);
 }
 
 KernelSource source(Draw draw, int32_t dtype) {
   const bool wide = in_double(draw, dtype);
-  const bool longs = draw == kLongIntegers || (wide && draw != kPoisson);
+  const bool longs = draw == kLongIntegers || (wide && !from_streams(draw));
   return file_kernel("random.cu", "facula_random",
                      std::string("using C = ") + (wide ? "double" : "float") + ";\nusing S = " + element_type(dtype) +
                          ";\n#define FACULA_DRAW " + std::to_string(draw) + "\n#define FACULA_LONG " +
@@ -82,6 +89,7 @@ int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& 
   Params params;
   params.put(out.data);
   params.put(d.chances);
+  params.put(d.others);
   params.put(key.at.seed);
   params.put(key.more.offset);
   params.put(d.a);
@@ -97,7 +105,7 @@ int32_t run(const FaculaCall* call, const FaculaTensor& out, const FaculaValue& 
   const StridedDims iterator = make_strided(ndim, sizes, given, item, 1);
   if (!put_strided(params, iterator, 1)) return FACULA_NOT_SUPPORTED;
   void* arguments[] = {params.data()};
-  const int64_t jobs = d.draw == kPoisson || d.draw == kKeys ? iterator.count : (iterator.count + 3) / 4;
+  const int64_t jobs = from_streams(d.draw) || d.draw == kKeys ? iterator.count : (iterator.count + 3) / 4;
   return launch(*device, *kernel, grid_for(*device, jobs, 256), {256}, 0, call->stream, arguments);
 }
 
@@ -171,6 +179,7 @@ int32_t with_chances(const FaculaCall* call, const FaculaTensor& p, const Facula
   Scratch scratch(call->index, call->stream);
   Drawing d;
   d.draw = draw;
+  d.least = draws::least_positive(out.dtype);
   FACULA_TRY(dense(p, scratch, call->index, call->stream, &d.chances, FACULA_FLOAT64));
   return run(call, out, key_of(call), d);
 }
@@ -179,6 +188,22 @@ int32_t bernoulli(void*, const FaculaCall* call) {
   return with_chances(call, tensor(call, 0), result(call), kBernoulliOf);
 }
 int32_t poisson(void*, const FaculaCall* call) { return with_chances(call, tensor(call, 0), result(call), kPoisson); }
+// _standard_gamma(self, generator, out), _standard_log_gamma(self, generator, out)
+int32_t standard_gamma(void*, const FaculaCall* call) {
+  return with_chances(call, tensor(call, 0), result(call), kGamma);
+}
+int32_t standard_log_gamma(void*, const FaculaCall* call) {
+  return with_chances(call, tensor(call, 0), result(call), kLogGamma);
+}
+// _binomial(count, prob, generator, out)
+int32_t binomial(void*, const FaculaCall* call) {
+  Scratch counts(call->index, call->stream), chances(call->index, call->stream);
+  Drawing d;
+  d.draw = kBinomial;
+  FACULA_TRY(dense(tensor(call, 0), counts, call->index, call->stream, &d.chances, FACULA_FLOAT64));
+  FACULA_TRY(dense(tensor(call, 1), chances, call->index, call->stream, &d.others, FACULA_FLOAT64));
+  return run(call, result(call), key_of(call), d);
+}
 // bernoulli_(self!, p, generator)
 int32_t bernoulli_number(void*, const FaculaCall* call) {
   // `run` would draw both parts of a complex number
@@ -260,6 +285,9 @@ const Registers registers{
     {"cauchy_", two_numbers<kCauchy>},
     {"log_normal_", two_numbers<kLogNormal>},
     {"poisson", poisson},
+    {"_standard_gamma", standard_gamma},
+    {"_standard_log_gamma", standard_log_gamma},
+    {"_binomial", binomial},
     {"randperm", permutation},
 };
 
