@@ -336,6 +336,11 @@ def test_unique() -> None:
     assert fa.unique(fa.tensor([NAN, 1.0, NAN])).shape == (3,)
     assert fa.unique_consecutive(fa.tensor([1, 1, 2, 1])).tolist() == [1, 2, 1]
     assert fa.unique(fa.empty(0)).shape == (0,)
+    one = fa.tensor(3.0)
+    for call in (lambda: one.unique(dim=0), lambda: one.unique_consecutive(dim=-1)):
+        with pytest.raises(IndexError, match=r"^unique\w*\(\): .*0-d"):
+            call()
+    assert one.unique().tolist() == [3] and one.unique_consecutive().tolist() == [3]
     with pytest.raises(RuntimeError, match="depends on the values"):
         fa.unique(fa.ones(3, device="meta"))
 

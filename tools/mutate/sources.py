@@ -33,8 +33,10 @@ _OPEN, _CLOSE = "([{", ")]}"
 # Lines whose numbers are no values of a run, or only share out work.
 _FIXED = re.compile(
     r"\b(constexpr|static_assert|template|case|alignas|using|enum|operator|raise|check\w*|require"
-    r"|parallel\w*|grain|prefetch\w*|reserve|kGrain|threads?|unlikely|likely|assume|extern)\b|\bk[A-Z]"
+    r"|parallel\w*|grain|reserve|kGrain|threads?|unlikely|likely|assume|extern)\b|\bk[A-Z]"
 )
+
+_KEYWORDS = frozenset("return else case throw delete new".split())
 
 
 @dataclass(frozen=True)
@@ -125,13 +127,71 @@ def _uncompiled(lines: list[str]) -> set[int]:
     return found
 
 
+def _closing(all_: list[Token], at: int) -> int:
+    """The token that closes what the one at `at` opens."""
+    depth = 0
+    for i in range(at, len(all_)):
+        depth += (all_[i].text in _OPEN) - (all_[i].text in _CLOSE)
+        if depth == 0:
+            return i
+    return len(all_) - 1
+
+
+def _prefetches(all_: list[Token], at: int) -> int | None:
+    """The last token of a statement that does nothing but fetch ahead, else None."""
+    if all_[at].text in ("if", "for"):
+        return _prefetches(all_, _closing(all_, at + 1) + 1) if all_[at + 1].text == "(" else None
+    if all_[at].text == "{":
+        end, at = _closing(all_, at), at + 1
+        while at < end:
+            last = _prefetches(all_, at)
+            if last is None:
+                return None
+            at = last + 1
+        return end
+    return _closing(all_, at + 1) + 1 if all_[at].text == "__builtin_prefetch" else None
+
+
+def _sizes_array(all_: list[Token], at: int) -> bool:
+    """Whether a number is a size of an array that is declared: a larger one holds as much."""
+    while at > 1 and all_[at - 1].text == "[":
+        if all_[at - 2].text == "]":  # of several
+            at -= 3
+            continue
+        before = all_[at - 3]
+        type_ = before.kind == "name" and before.text not in _KEYWORDS
+        closes = before.text == ">" and all_[at - 4].end == before.start
+        return all_[at - 2].kind == "name" and (type_ or closes)
+    return False
+
+
+def _shows_nothing(all_: list[Token]) -> set[int]:
+    """Tokens that no result depends on: what errors say, what is fetched ahead, sizes of arrays."""
+    out: set[int] = set()
+    for i, t in enumerate(all_[:-1]):
+        calls = all_[i + 1].text == "("
+        if t.text == "FACULA_CHECK" and calls:
+            end, at = _closing(all_, i + 1), i + 2
+            while at < end and all_[at].text != ",":
+                at = _closing(all_, at) + 1 if all_[at].text in _OPEN else at + 1
+            out.update(range(at, end))
+        elif re.match(r"(fail|raise)", t.text) and calls:
+            out.update(range(i, _closing(all_, i + 1)))
+        elif t.text in ("if", "for", "__builtin_prefetch"):
+            out.update(range(i, _prefetches(all_, i) or i))
+        elif t.kind == "number" and _sizes_array(all_, i):
+            out.add(i)
+    return out
+
+
 def sites(text: str) -> Iterator[Site]:
     all_ = tokens(text)
+    silent = _shows_nothing(all_)
     lines = text.split("\n")
     uncompiled = _uncompiled(lines)
     for i, t in enumerate(all_):
         number = text.count("\n", 0, t.start)
-        if number in uncompiled or lines[number][:1] not in (" ", "\t"):
+        if i in silent or number in uncompiled or lines[number][:1] not in (" ", "\t"):
             continue
         if _FIXED.search(lines[number]):
             continue
@@ -190,12 +250,16 @@ def with_mutants(text: str, chosen: dict[int, Site]) -> str:
     return "".join([*out, text[at:]])
 
 
+# What the machine decides: its instructions, the libraries that are found; and tables of pointers.
+_ELSEWHERE = ("amx", "blas", "openblas", "core_operators", "device")
+
+
 def files(root: Path) -> dict[str, tuple[str, str]]:
     """Sources that mutants may be in, with their kind and family."""
     found = {}
     for path in sorted((root / "aten").rglob("*.cpp")):
         name = path.relative_to(root).as_posix()
-        if "/cuda/" in name or path.stem in ("amx", "blas", "core_operators", "device"):
+        if "/cuda/" in name or path.stem in _ELSEWHERE:
             continue
         kind = "shape" if "/shape/" in name else "kernel" if "/cpu/" in name else "composite"
         if path.parent.name == "aten":
