@@ -256,7 +256,9 @@ def test_normalisations(name: str, n: int, dtype: Any) -> None:
     single = dtype == fa.float32
     # (rows, eps, and how much of the gradient's scale is 1)
     for scale in (
-        (2.0**-60, 1.0, 2.0**66, 2.0**120) if single else (2.0**-600, 2.0**-495, 1.0, 2.0**600, 2.0**1000)
+        (2.0**-60, 1.0, 2.0**66, 2.0**120)
+        if single
+        else (2.0**-600, 2.0**-495, 1.0, 2.0**600, 2.0**1000)
     ):
         # eps: none, the usual one, and one as large as the variance
         for eps in (0.0, 1e-5, 20 * scale * scale):

@@ -2,8 +2,9 @@
 
     python -m tools.mutate [--count 400] [--seed 1 2] [--part 0.15] [--jobs 2] [--show]
 
-Each seed is a sample of its own, with a table of its own. One build holds all mutants, of the schema's formulas and of C++, each behind a switch; the program
-without any is what it was. Each mutant is then judged by the tests of tests/ops that reach it.
+Each seed is a sample of its own, with a table of its own. One build holds all mutants, of the
+schema's formulas and of C++, each behind a switch; the program without any is what it was. Each
+mutant is then judged by the tests of tests/ops that reach it.
 What was done already is kept in the tree and goes on from there; `--again` forgets verdicts.
 `survivors.yaml` beside this file says why a mutant that no test notices changes nothing.
 """
@@ -140,6 +141,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if args.only in (None, "build") and not (folder / "mutants.json").exists():
         tree.make(ROOT, folder, args.count, args.seed, args.part, args.jobs)
+    tree.copied(ROOT, folder, "tests")  # what judges is what is on disk now
     if args.only in (None, "reach"):
         workers(folder, "reach", args.jobs, args.tests, "")
     if args.only in (None, "judge"):

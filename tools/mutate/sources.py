@@ -33,7 +33,7 @@ _OPEN, _CLOSE = "([{", ")]}"
 # Lines whose numbers are no values of a run, or only share out work.
 _FIXED = re.compile(
     r"\b(constexpr|static_assert|template|case|alignas|using|enum|operator|raise|check\w*|require"
-    r"|parallel\w*|grain|reserve|kGrain|threads?|unlikely|likely|assume|extern)\b|\bk[A-Z]"
+    r"|parallel\w*|grain|reserve|kGrain|threads?|unlikely|likely|assume|extern|_MM_SHUFFLE)\b|\bk[A-Z]"
 )
 
 _KEYWORDS = frozenset("return else case throw delete new".split())
@@ -115,7 +115,7 @@ def _uncompiled(lines: list[str]) -> set[int]:
     for number, line in enumerate(lines):
         if line.startswith("#if"):
             depth += 1
-            if not within and re.search(r"defined\(__(AVX|AMX|F16C|FMA)", line):
+            if not within and re.search(r"(ifdef |defined\()__(AVX|AMX|F16C|FMA)", line):
                 within = depth
         elif line.startswith(("#else", "#elif")) and within == depth:
             within = 0
@@ -152,17 +152,43 @@ def _prefetches(all_: list[Token], at: int) -> int | None:
     return _closing(all_, at + 1) + 1 if all_[at].text == "__builtin_prefetch" else None
 
 
-def _sizes_array(all_: list[Token], at: int) -> bool:
-    """Whether a number is a size of an array that is declared: a larger one holds as much."""
+def _declares(all_: list[Token], at: int) -> bool:
+    """Whether a name is declared, first behind its type or behind another name and a comma."""
+    before = all_[at - 1]
+    if before.text == ">":
+        return all_[at - 2].end == before.start
+    if before.text in ("*", "&"):
+        return before.end == all_[at].start and _declares(all_, at - 1)
+    if before.text != ",":
+        return before.kind == "name" and before.text not in _KEYWORDS
+    depth, i = 0, at - 1
+    while i > 0 and (depth or all_[i].text not in (";", "{", "}")):
+        depth += (all_[i].text in _CLOSE) - (all_[i].text in _OPEN)
+        if depth < 0:
+            return False  # arguments of a call
+        i -= 1
+    type_, first = all_[i + 1], all_[i + 2]
+    return type_.kind == first.kind == "name" and type_.text not in _KEYWORDS
+
+
+def _makes_room(all_: list[Token], at: int) -> bool:
+    """Whether a number is a size of an array that is declared: more room is room too."""
     while at > 1 and all_[at - 1].text == "[":
-        if all_[at - 2].text == "]":  # of several
-            at -= 3
-            continue
-        before = all_[at - 3]
-        type_ = before.kind == "name" and before.text not in _KEYWORDS
-        closes = before.text == ">" and all_[at - 4].end == before.start
-        return all_[at - 2].kind == "name" and (type_ or closes)
+        if all_[at - 2].text != "]":
+            return all_[at - 2].kind == "name" and _declares(all_, at - 2)
+        at -= 3  # of several
     return False
+
+
+def _buffers(all_: list[Token], at: int) -> set[int]:
+    """Numbers that make a `TypedBuffer<T> name(...)` larger when they are larger."""
+    if all_[at + 1].text != "<":
+        return set()
+    opens = next((i for i in range(at, len(all_)) if all_[i].text in ("(", ";")), at)
+    inside = range(opens + 1, _closing(all_, opens))
+    if any(all_[i].text in "-/%?" for i in inside) or all_[opens].text == ";":
+        return set()
+    return {i for i in inside if all_[i].kind == "number"}
 
 
 def _shows_nothing(all_: list[Token]) -> set[int]:
@@ -179,7 +205,9 @@ def _shows_nothing(all_: list[Token]) -> set[int]:
             out.update(range(i, _closing(all_, i + 1)))
         elif t.text in ("if", "for", "__builtin_prefetch"):
             out.update(range(i, _prefetches(all_, i) or i))
-        elif t.kind == "number" and _sizes_array(all_, i):
+        elif t.text == "TypedBuffer":
+            out |= _buffers(all_, i)
+        elif t.kind == "number" and _makes_room(all_, i):
             out.add(i)
     return out
 

@@ -71,6 +71,8 @@ __attribute__((constructor(101))) static void open_switch() { mutant_switch = op
 SHARES = {"scalar": 0.2, "derivative": 0.2, "composite": 0.22, "shape": 0.16, "kernel": 0.22}
 _SECTION = re.compile(r"^# ---- (.*) ----$")
 _ERROR = re.compile(r"^(\S+?):(\d+):(?:\d+:)? (?:fatal )?error: ", re.M)
+# Where an error in a function of a header comes from.
+_INLINED = re.compile(r"inlined from .* at (\S+?):(\d+):")
 _NUMBER = re.compile(r"\bmutant\((?:int64_t\{)?(\d+)")
 
 
@@ -118,7 +120,7 @@ def candidates(root: Path, schema: Schema) -> Iterator[Mutant]:
 
 
 def _place(seed: int, *what: object) -> bytes:
-    """Where a thing stands in a seed's order, whatever else there is: edits leave a sample as it is."""
+    """Where a thing stands in a seed's order, whatever else there is: edits leave samples alone."""
     return hashlib.sha256(repr((seed, *what)).encode()).digest()
 
 
@@ -192,10 +194,10 @@ def translates(schema: Schema, mutant: Mutant) -> bool:
 # ---- the copy ----
 
 
-def copied(root: Path, tree: Path) -> None:
+def copied(root: Path, tree: Path, under: str = ".") -> None:
     """Sources as they are on disk, whose times change only with their contents."""
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
+        ["git", "ls-files", "-co", "--exclude-standard", under],
         cwd=root,
         capture_output=True,
         text=True,
@@ -265,7 +267,9 @@ def build(tree: Path, mutants: dict[int, Mutant], jobs: int) -> set[int]:
             shutil.copy(name, tree / "python" / "facula")
         return set()
     bad: set[int] = set()
-    for name, number in _ERROR.findall(text):
+    for name, number in [*_ERROR.findall(text), *_INLINED.findall(text)]:
+        if Path(name).is_absolute() and tree not in Path(name).parents:
+            continue  # a header of the compiler's
         path = Path(name) if Path(name).is_absolute() else folder / name
         lines = path.read_text(encoding="utf-8").split("\n")
         at = int(number) - 1
