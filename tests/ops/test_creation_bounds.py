@@ -47,7 +47,7 @@ def test_identities() -> None:
 
 
 def test_triangles() -> None:
-    for shape in ((2, 3), (3, 2), (0, 2), (2, 0), (2, 3, 3)):
+    for shape in ((1, 1), (2, 3), (3, 2), (0, 2), (2, 0), (2, 3, 3)):
         x = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
         for diagonal in (-4, -1, 0, 1, 4):
             for name in ("tril", "triu"):

@@ -224,6 +224,26 @@ def test_margins_of_pad() -> None:
     refused(F.pad, (x, [1]), (x, [1, 1, 1]), (x, [0] * 6), (x, [-2, -2]), (x, [0, 0, -4, 1]))
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_margins_that_cut(dim: int) -> None:
+    """Element i of the result is element i - before, where there is one."""
+    n = 3
+    x = fa.arange(1.0, 7.0).reshape(3, 2) if dim == 0 else fa.arange(1.0, 7.0).reshape(2, 3)
+    for before in range(-5, 5):
+        for after in range(-5, 5):
+            pad = [0, 0, before, after] if dim == 0 else [before, after]
+            if n + before + after < 0:
+                refused(F.pad, (x, pad))
+                continue
+            lines = x.unbind(dim)
+            want = [
+                lines[i - before].tolist() if 0 <= i - before < n else [-1.0, -1.0]
+                for i in range(n + before + after)
+            ]
+            got = F.pad(x, pad, value=-1.0)
+            assert [line.tolist() for line in got.unbind(dim)] == want, (before, after)
+
+
 def test_norms_name_what_is_normalised() -> None:
     x = fa.ones(2, 3, 4)
     refused(F.layer_norm, (x, []), (x, [3]), (x, [2, 4]), (x, [1, 2, 3, 4]), (x.long(), [4]))

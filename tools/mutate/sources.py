@@ -205,6 +205,8 @@ def _shows_nothing(all_: list[Token]) -> set[int]:
             out.update(range(i, _closing(all_, i + 1)))
         elif t.text in ("if", "for", "__builtin_prefetch"):
             out.update(range(i, _prefetches(all_, i) or i))
+        elif t.text == "amx" and all_[i + 1].text == "::":  # where the machine has it
+            out.update(range(i, _closing(all_, i + 3)))
         elif t.text == "TypedBuffer":
             out |= _buffers(all_, i)
         elif t.kind == "number" and _makes_room(all_, i):
