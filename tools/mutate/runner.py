@@ -27,7 +27,7 @@ SIZE = 65536
 # Seconds that a test may take beyond 20 times what it took.
 GRACE = float(os.environ.get("FACULA_MUTATE_GRACE", "10"))
 SLOW = 20.0  # seconds; longer tests wait for the others' verdict
-PATIENCE = 120.0  # what a mutant may take in all
+PATIENCE = float(os.environ.get("FACULA_MUTATE_PATIENCE", "120"))  # for a mutant in all
 
 
 class Switch:
