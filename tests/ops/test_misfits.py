@@ -75,6 +75,7 @@ CALLS: dict[str, Call] = {
     "bmm": Call(fa.bmm, [(5, 2, 3), (5, 3, 4)], {0: {1}, 1: {2}}),
     "mv": Call(fa.mv, [(2, 3), (3,)], {0: {0}}),
     "dot": Call(fa.dot, [(3,), (3,)]),
+    "outer": Call(fa.outer, [(3,), (4,)], {0: {0, KIND}, 1: {0, KIND}}),
     "addmm": Call(fa.addmm, [(2, 4), (2, 3), (3, 4)]),
     "addmm of a row": Call(fa.addmm, [(4,), (2, 3), (3, 4)], {0: {RANK}, 1: {0}}),
     "baddbmm": Call(fa.baddbmm, [(5, 2, 4), (5, 2, 3), (5, 3, 4)]),

@@ -376,6 +376,17 @@ def test_norm_takes_names_and_numbers() -> None:
         fa.linalg.norm(x, 2)
 
 
+def test_sums_of_singular_values() -> None:
+    x = np.random.default_rng(5).normal(size=(4, 2, 3))
+    for t, dim in ((x[0], None), (x, None), (x, [-2, -1]), (x, [0, 2])):
+        try:
+            got = fa.norm(fa.tensor(t), "nuc", dim)
+        except NotImplementedError:
+            continue
+        want = np.linalg.norm(t, "nuc", tuple(dim or (-2, -1)))
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-10)
+
+
 def test_in_place_scans() -> None:
     x = fa.arange(12.0).reshape(3, 4)
     for d in (0, 1):
