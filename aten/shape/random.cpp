@@ -107,7 +107,7 @@ Meta sampled(const Tensor& self, int64_t num_samples, bool replacement) {
 void drawn_range(const Called& called, ScalarType dtype, int64_t from, std::optional<int64_t> to) {
   FACULA_CHECK(!to || from < *to, Runtime, Operator{called.op}, "from must be less than to, got from=", from,
                " and to=", to.value_or(0));
-  const int64_t most = is_complex(dtype) ? 0 : draws::exact_integers(static_cast<int>(dtype));
+  const int64_t most = draws::exact_integers(static_cast<int>(dtype));
   check_integers(called.op, dtype, from, to ? *to - 1 : std::max(from, most));
   FACULA_CHECK(to || from <= most, Dtype, Operator{called.op}, "from is ", from, ", the greatest ", dtype_name(dtype),
                " to draw is ", most, "; give to as well");

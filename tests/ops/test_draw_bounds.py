@@ -246,6 +246,60 @@ def test_multinomial_draws_no_zero_weight() -> None:
     assert all(fa.multinomial(mixed, 2).tolist() == [2, 1] for _ in range(50))
 
 
+def test_multinomial_of_nothing() -> None:
+    """Rows may be none; a row has categories, and as many as are drawn without replacement."""
+    for w, count, replacement in ((fa.ones(0, 3), 2, False), (fa.ones(0, 0), 2, True)):
+        assert fa.multinomial(w, count, replacement).shape == (0, 2)
+    assert sorted(fa.multinomial(fa.ones(2, 3), 3).sum(1).tolist()) == [3, 3]
+    for w, count, text in (
+        (fa.ones(2, 0), 1, "no categories"),
+        (fa.ones(0), 1, "no categories"),
+        (fa.ones(0, 0), 2, "cannot draw 2 of 0"),
+        (fa.ones(3), 4, "cannot draw 4 of 3"),
+        (fa.ones(1, 1, 3), 1, "one or two dims"),
+        (fa.tensor(1.0), 1, "one or two dims"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            fa.multinomial(w, count)
+
+
+LAST = {"bool": 1, "uint8": 255, "int8": 127, "int16": 32767, "float16": 65504}
+
+
+@pytest.mark.parametrize("dtype", LAST)
+def test_integers_that_a_dtype_has_not(dtype: str) -> None:
+    kind, last = getattr(fa, dtype), LAST[dtype]
+    least = 0 if dtype in ("bool", "uint8") else -last - (dtype != "float16")
+    assert fa.randint(last, last + 1, (2,), dtype=kind).tolist() == [last] * 2
+    assert fa.randint(least, least + 1, (2,), dtype=kind).tolist() == [least] * 2
+    for low, high in ((last, last + 2), (least - 1, least + 1)):
+        with pytest.raises(RuntimeError, match="do not fit"):
+            fa.randint(low, high, (2,), dtype=kind)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("uint8", 256), ("int8", 128), ("bfloat16", 257)])
+def test_permutations_that_a_dtype_has(dtype: str, most: int) -> None:
+    kind = getattr(fa, dtype)
+    got = fa.randperm(most, dtype=kind)
+    assert got.dtype == kind and sorted(got.tolist()) == list(range(most))
+    with pytest.raises(RuntimeError, match=f"holds the numbers below {most} only"):
+        fa.randperm(most + 1, dtype=kind)
+
+
+def test_refused_ranges() -> None:
+    for kind in (fa.bool, fa.complex64):
+        with pytest.raises((RuntimeError, NotImplementedError), match="not implemented"):
+            fa.randperm(2, dtype=kind)
+    for low, high in ((3, 3), (4, 3)):
+        with pytest.raises(RuntimeError, match="less than"):
+            fa.zeros(2).random_(low, high)
+        with pytest.raises(RuntimeError, match="less than"):
+            fa.randint(low, high, (2,))
+    for bounds in ((), (3,), (1, 3)):
+        with pytest.raises(TypeError, match="not implemented for complex64"):
+            fa.zeros(2, dtype=fa.complex64).random_(*bounds)
+
+
 def test_gumbel_softmax_is_finite() -> None:
     fa.manual_seed(14)
     for dtype in FLOATS:

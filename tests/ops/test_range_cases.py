@@ -256,21 +256,26 @@ def test_normalisations(name: str, n: int, dtype: Any) -> None:
     single = dtype == fa.float32
     # (rows, eps, and how much of the gradient's scale is 1)
     for scale in (
-        (2.0**-60, 1.0, 2.0**66, 2.0**120) if single else (2.0**-600, 1.0, 2.0**600, 2.0**1000)
+        (2.0**-60, 1.0, 2.0**66, 2.0**120)
+        if single
+        else (2.0**-600, 2.0**-495, 1.0, 2.0**600, 2.0**1000)
     ):
-        for eps in (0.0, 1e-5):
+        # eps: none, the usual one, and one as large as the variance
+        for eps in (0.0, 1e-5, 20 * scale * scale):
+            if not 0 <= eps < 1e300 or 0 < eps < 1e-300:
+                continue
             x = base * scale
             with np.errstate(under="ignore"):
                 power = eps / scale / scale if eps else 0.0
             want = normal(base, power, name == "rms_norm") if math.isfinite(power) else base * 0
             t = fa.tensor(x.tolist(), dtype=dtype)
             np.testing.assert_allclose(f(t, eps).tolist(), want, rtol=2e-5, atol=2e-6)
-            if eps == 0:
+            if eps != 1e-5:
                 t.requires_grad_()
                 u = fa.tensor(base.tolist(), dtype=fa.float64, requires_grad=True)
                 weights = fa.tensor(rng.standard_normal((3, n)).tolist(), dtype=fa.float64)
                 (f(t, eps) * weights.to(dtype)).sum().backward()
-                (f(u, eps) * weights).sum().backward()
+                (f(u, power) * weights).sum().backward()
                 np.testing.assert_allclose(
                     np.array(t.grad.tolist()) * scale, u.grad.tolist(), rtol=1e-4, atol=1e-5
                 )
@@ -439,6 +444,8 @@ def test_sums_of_exponentials_of_infinities() -> None:
     assert gradients(lse, [-INF, 0.0, 0.0]) == [[0, 0.5, 0.5]]
     assert gradients(fa.logaddexp, [-INF], [-INF]) == [[0.5], [0.5]]
     assert fa.logaddexp(fa.tensor(-INF), fa.tensor(-INF)).item() == -INF
+    sums = fa.logcumsumexp(fa.tensor([0.0, NAN, 1.0, -INF, INF, 2.0]), 0)
+    np.testing.assert_array_equal(sums.numpy(), [0, *[NAN] * 5])
     got = gradients(lambda x: fa.logcumsumexp(x, 0)[1:], [-INF, 0.0, 0.0])
     assert got == [[0, pytest.approx(1.5), pytest.approx(0.5)]]
     assert fa.softmax(fa.tensor([3e38, -3e38]), 0).tolist() == [1, 0]

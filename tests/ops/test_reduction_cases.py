@@ -336,6 +336,11 @@ def test_unique() -> None:
     assert fa.unique(fa.tensor([NAN, 1.0, NAN])).shape == (3,)
     assert fa.unique_consecutive(fa.tensor([1, 1, 2, 1])).tolist() == [1, 2, 1]
     assert fa.unique(fa.empty(0)).shape == (0,)
+    one = fa.tensor(3.0)
+    for call in (lambda: one.unique(dim=0), lambda: one.unique_consecutive(dim=-1)):
+        with pytest.raises(IndexError, match=r"^unique\w*\(\): .*0-d"):
+            call()
+    assert one.unique().tolist() == [3] and one.unique_consecutive().tolist() == [3]
     with pytest.raises(RuntimeError, match="depends on the values"):
         fa.unique(fa.ones(3, device="meta"))
 
@@ -369,6 +374,17 @@ def test_norm_takes_names_and_numbers() -> None:
     assert x.norm(1).item() == 7.0 and x.norm(INF, dim=0).tolist() == [3.0, 4.0]
     with pytest.raises(NotImplementedError, match="singular values"):
         fa.linalg.norm(x, 2)
+
+
+def test_sums_of_singular_values() -> None:
+    x = np.random.default_rng(5).normal(size=(4, 2, 3))
+    for t, dim in ((x[0], None), (x, None), (x, [-2, -1]), (x, [0, 2])):
+        try:
+            got = fa.norm(fa.tensor(t), "nuc", dim)
+        except NotImplementedError:
+            continue
+        want = np.linalg.norm(t, "nuc", tuple(dim or (-2, -1)))
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-10)
 
 
 def test_in_place_scans() -> None:

@@ -73,6 +73,8 @@ def test_resize() -> None:
     x.resize_(4, 5)
     assert tuple(x.shape) == (4, 5)
     assert x.flatten()[:2].tolist() == [0, 1]
+    assert x.resize_(0, 3).shape == (0, 3)
+    assert fa.arange(6)[1:3].resize_(5).tolist() == [1, 2, 3, 4, 5]  # to the end of what is there
     base = fa.arange(4.0)
     view = base[1:]
     with pytest.raises(RuntimeError, match="other tensors"):

@@ -34,9 +34,13 @@ def test_a_power_of_a_matrix_is_new(n: int) -> None:
 
 def test_adjoints_are_of_matrices() -> None:
     assert fa.ones(2, 3, 4).mH.shape == (2, 4, 3)
+    assert fa.ones(2, 3, 4).mT.shape == fa.ones(2, 3, 4).adjoint().shape == (2, 4, 3)
     for wrong in (fa.ones(3), fa.tensor(1.0)):
+        for name in ("mT", "mH"):
+            with pytest.raises(RuntimeError, match="at least 2 dims"):
+                getattr(wrong, name)
         with pytest.raises(RuntimeError, match="at least 2 dims"):
-            wrong.mH  # noqa: B018
+            wrong.adjoint()
 
 
 def test_results_of_one_element_are_written() -> None:

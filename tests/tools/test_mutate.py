@@ -66,6 +66,13 @@ int64_t f(int64_t a, int64_t b) {
   if (a < b && !ready(a)) return a + b * 2;
   for (int64_t i = 0; i < a; ++i) g(v[1], -b);
   constexpr int kTile = 4 + 4;
+  FACULA_CHECK(a >= b, Shape, Operator{"f"}, "size ", a - 1, b == 1 ? " dim" : " dims");
+  double sums[3], parts[5], *more[7] = {};
+  const TypedBuffer<double> room(6 * a), less(a - 8);
+  if (a > 9) {
+    for (int64_t i = 0; i < b; ++i) __builtin_prefetch(v + i * 10);
+  }
+  take(a, v[11]);
   return static_cast<int64_t>(a) - b;
 }
 }  // namespace facula
@@ -80,6 +87,11 @@ def test_changes_of_a_source() -> None:
     wanted |= {"`a < b && !ready(a)` as `a < b || !ready(a)`"}
     assert wanted <= shown
     assert not any("kTile" in text for text in shown)  # a constant of the build
+    # what is said, made room for, or fetched ahead is no result
+    assert {"`a >= b` as `a > b`", "`a - 8` as `a + 8`"} <= shown
+    numbers = {s.shown.rpartition(": ")[2].split()[0] for s in found if " as `" not in s.shown}
+    assert {"8", "11"} <= numbers and not numbers & {"3", "5", "7", "6", "9", "10"}
+    assert not any("b == 1" in text or "a - 1" in text for text in shown)
     text = sources.with_mutants(SOURCE, dict(enumerate(found, 1)))
     assert text.count("::facula::mutant(") == len(found)
     assert text.count("(") == text.count(")")
@@ -90,6 +102,8 @@ def test_the_generator_takes_them(schema: Schema) -> None:
     all_ = list(candidates(ROOT, schema))
     chosen = choose(schema, all_, 60, 7)
     assert chosen == choose(schema, all_, 60, 7) and len(chosen) == 60
+    fewer = [m for m in all_ if m is not chosen[0]]  # the others stay whatever is edited
+    assert len({m.shown for m in choose(schema, fewer, 60, 7)} & {m.shown for m in chosen}) > 50
     assert {m.kind for m in chosen} == {"scalar", "composite", "derivative", "shape", "kernel"}
     good = [m for m in chosen if m.spot and translates(schema, m)]
     assert len(good) > 30

@@ -1,9 +1,10 @@
 """Changes one operator, sign, bound, index or constant at a time, and counts what tests notice.
 
-    python -m tools.mutate [--count 400] [--seed 1] [--part 0.4] [--jobs 2] [--show]
+    python -m tools.mutate [--count 400] [--seed 1 2] [--part 0.15] [--jobs 2] [--show]
 
-One build holds all mutants, of the schema's formulas and of C++, each behind a switch; the program
-without any is what it was. Each mutant is then judged by the tests of tests/ops that reach it.
+Each seed is a sample of its own, with a table of its own. One build holds all mutants, of the
+schema's formulas and of C++, each behind a switch; the program without any is what it was. Each
+mutant is then judged by the tests of tests/ops that reach it.
 What was done already is kept in the tree and goes on from there; `--again` forgets verdicts.
 `survivors.yaml` beside this file says why a mutant that no test notices changes nothing.
 """
@@ -77,8 +78,9 @@ def key(mutant: dict[str, Any]) -> str:
     return f"{mutant['subject']}: {mutant['shown']}"
 
 
-def report(folder: Path, show: bool) -> int:
+def report(folder: Path, show: bool, seed: int) -> int:
     mutants = json.loads((folder / "mutants.json").read_text())
+    mutants = {n: m for n, m in mutants.items() if seed in m["seeds"]}
     verdicts = {str(r["mutant"]): r for r in runner.results(folder)}
     reasons = _reasons()
     table: dict[str, Counter[str]] = {}
@@ -98,7 +100,8 @@ def report(folder: Path, show: bool) -> int:
             f"{mutant['place']}: {key(mutant)} ({mutant['what']}; {verdict['how']} of "
             f"{verdict['tests']} tests)"
         )
-    print(f"{'':<58} mutants noticed  no difference  survived  share")
+    title = f"seed {seed}"
+    print(f"{title:<58} mutants noticed  no difference  survived  share")
     for row in sorted(table):
         if "," in row and not show:
             continue
@@ -120,7 +123,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--count", type=int, default=400, help="how many mutants")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, nargs="+", default=[1])
     parser.add_argument(
         "--part",
         type=float,
@@ -138,6 +141,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if args.only in (None, "build") and not (folder / "mutants.json").exists():
         tree.make(ROOT, folder, args.count, args.seed, args.part, args.jobs)
+    tree.copied(ROOT, folder, "tests")  # what judges is what is on disk now
     if args.only in (None, "reach"):
         workers(folder, "reach", args.jobs, args.tests, "")
     if args.only in (None, "judge"):
@@ -145,7 +149,7 @@ def main() -> int:
         if again == "survivors":
             again = ",".join(str(r["mutant"]) for r in runner.results(folder) if not r["by"])
         workers(folder, "judge", args.jobs, args.tests, again)
-    return report(folder, args.show)
+    return max(report(folder, args.show, seed) for seed in args.seed)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ SIZE = 65536
 # Seconds that a test may take beyond 20 times what it took.
 GRACE = float(os.environ.get("FACULA_MUTATE_GRACE", "10"))
 SLOW = 20.0  # seconds; longer tests wait for the others' verdict
-PATIENCE = 120.0  # what a mutant may take in all
+PATIENCE = float(os.environ.get("FACULA_MUTATE_PATIENCE", "120"))  # for a mutant in all
 
 
 class Switch:
@@ -75,7 +75,7 @@ class Worker:
 
     def reach(self, items: list[Any]) -> None:
         path = self.folder / f"reach.{self.index}.jsonl"
-        known = {json.loads(line)["test"] for line in lines(path)}
+        known = {r["test"] for r in reached(self.folder)}
         items = [item for item in items if item.nodeid not in known]
         with path.open("a") as out:
             for item, following in itertools.zip_longest(items, items[1:]):

@@ -33,8 +33,10 @@ _OPEN, _CLOSE = "([{", ")]}"
 # Lines whose numbers are no values of a run, or only share out work.
 _FIXED = re.compile(
     r"\b(constexpr|static_assert|template|case|alignas|using|enum|operator|raise|check\w*|require"
-    r"|parallel\w*|grain|prefetch\w*|reserve|kGrain|threads?|unlikely|likely|assume|extern)\b|\bk[A-Z]"
+    r"|parallel\w*|grain|reserve|kGrain|threads?|unlikely|likely|assume|extern|_MM_SHUFFLE)\b|\bk[A-Z]"
 )
+
+_KEYWORDS = frozenset("return else case throw delete new".split())
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _uncompiled(lines: list[str]) -> set[int]:
     for number, line in enumerate(lines):
         if line.startswith("#if"):
             depth += 1
-            if not within and re.search(r"defined\(__(AVX|AMX|F16C|FMA)", line):
+            if not within and re.search(r"(ifdef |defined\()__(AVX|AMX|F16C|FMA)", line):
                 within = depth
         elif line.startswith(("#else", "#elif")) and within == depth:
             within = 0
@@ -125,13 +127,101 @@ def _uncompiled(lines: list[str]) -> set[int]:
     return found
 
 
+def _closing(all_: list[Token], at: int) -> int:
+    """The token that closes what the one at `at` opens."""
+    depth = 0
+    for i in range(at, len(all_)):
+        depth += (all_[i].text in _OPEN) - (all_[i].text in _CLOSE)
+        if depth == 0:
+            return i
+    return len(all_) - 1
+
+
+def _prefetches(all_: list[Token], at: int) -> int | None:
+    """The last token of a statement that does nothing but fetch ahead, else None."""
+    if all_[at].text in ("if", "for"):
+        return _prefetches(all_, _closing(all_, at + 1) + 1) if all_[at + 1].text == "(" else None
+    if all_[at].text == "{":
+        end, at = _closing(all_, at), at + 1
+        while at < end:
+            last = _prefetches(all_, at)
+            if last is None:
+                return None
+            at = last + 1
+        return end
+    return _closing(all_, at + 1) + 1 if all_[at].text == "__builtin_prefetch" else None
+
+
+def _declares(all_: list[Token], at: int) -> bool:
+    """Whether a name is declared, first behind its type or behind another name and a comma."""
+    before = all_[at - 1]
+    if before.text == ">":
+        return all_[at - 2].end == before.start
+    if before.text in ("*", "&"):
+        return before.end == all_[at].start and _declares(all_, at - 1)
+    if before.text != ",":
+        return before.kind == "name" and before.text not in _KEYWORDS
+    depth, i = 0, at - 1
+    while i > 0 and (depth or all_[i].text not in (";", "{", "}")):
+        depth += (all_[i].text in _CLOSE) - (all_[i].text in _OPEN)
+        if depth < 0:
+            return False  # arguments of a call
+        i -= 1
+    type_, first = all_[i + 1], all_[i + 2]
+    return type_.kind == first.kind == "name" and type_.text not in _KEYWORDS
+
+
+def _makes_room(all_: list[Token], at: int) -> bool:
+    """Whether a number is a size of an array that is declared: more room is room too."""
+    while at > 1 and all_[at - 1].text == "[":
+        if all_[at - 2].text != "]":
+            return all_[at - 2].kind == "name" and _declares(all_, at - 2)
+        at -= 3  # of several
+    return False
+
+
+def _buffers(all_: list[Token], at: int) -> set[int]:
+    """Numbers that make a `TypedBuffer<T> name(...)` larger when they are larger."""
+    if all_[at + 1].text != "<":
+        return set()
+    opens = next((i for i in range(at, len(all_)) if all_[i].text in ("(", ";")), at)
+    inside = range(opens + 1, _closing(all_, opens))
+    if any(all_[i].text in "-/%?" for i in inside) or all_[opens].text == ";":
+        return set()
+    return {i for i in inside if all_[i].kind == "number"}
+
+
+def _shows_nothing(all_: list[Token]) -> set[int]:
+    """Tokens that no result depends on: what errors say, what is fetched ahead, sizes of arrays."""
+    out: set[int] = set()
+    for i, t in enumerate(all_[:-1]):
+        calls = all_[i + 1].text == "("
+        if t.text == "FACULA_CHECK" and calls:
+            end, at = _closing(all_, i + 1), i + 2
+            while at < end and all_[at].text != ",":
+                at = _closing(all_, at) + 1 if all_[at].text in _OPEN else at + 1
+            out.update(range(at, end))
+        elif re.match(r"(fail|raise)", t.text) and calls:
+            out.update(range(i, _closing(all_, i + 1)))
+        elif t.text in ("if", "for", "__builtin_prefetch"):
+            out.update(range(i, _prefetches(all_, i) or i))
+        elif t.text == "amx" and all_[i + 1].text == "::":  # where the machine has it
+            out.update(range(i, _closing(all_, i + 3)))
+        elif t.text == "TypedBuffer":
+            out |= _buffers(all_, i)
+        elif t.kind == "number" and _makes_room(all_, i):
+            out.add(i)
+    return out
+
+
 def sites(text: str) -> Iterator[Site]:
     all_ = tokens(text)
+    silent = _shows_nothing(all_)
     lines = text.split("\n")
     uncompiled = _uncompiled(lines)
     for i, t in enumerate(all_):
         number = text.count("\n", 0, t.start)
-        if number in uncompiled or lines[number][:1] not in (" ", "\t"):
+        if i in silent or number in uncompiled or lines[number][:1] not in (" ", "\t"):
             continue
         if _FIXED.search(lines[number]):
             continue
@@ -190,12 +280,16 @@ def with_mutants(text: str, chosen: dict[int, Site]) -> str:
     return "".join([*out, text[at:]])
 
 
+# What the machine decides: its instructions, the libraries that are found; and tables of pointers.
+_ELSEWHERE = ("amx", "blas", "openblas", "core_operators", "device")
+
+
 def files(root: Path) -> dict[str, tuple[str, str]]:
     """Sources that mutants may be in, with their kind and family."""
     found = {}
     for path in sorted((root / "aten").rglob("*.cpp")):
         name = path.relative_to(root).as_posix()
-        if "/cuda/" in name or path.stem in ("amx", "blas", "core_operators", "device"):
+        if "/cuda/" in name or path.stem in _ELSEWHERE:
             continue
         kind = "shape" if "/shape/" in name else "kernel" if "/cpu/" in name else "composite"
         if path.parent.name == "aten":

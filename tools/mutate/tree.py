@@ -7,11 +7,11 @@ mutant that is on, and a byte for each that was reached.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import math
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -71,6 +71,8 @@ __attribute__((constructor(101))) static void open_switch() { mutant_switch = op
 SHARES = {"scalar": 0.2, "derivative": 0.2, "composite": 0.22, "shape": 0.16, "kernel": 0.22}
 _SECTION = re.compile(r"^# ---- (.*) ----$")
 _ERROR = re.compile(r"^(\S+?):(\d+):(?:\d+:)? (?:fatal )?error: ", re.M)
+# Where an error in a function of a header comes from.
+_INLINED = re.compile(r"inlined from .* at (\S+?):(\d+):")
 _NUMBER = re.compile(r"\bmutant\((?:int64_t\{)?(\d+)")
 
 
@@ -84,6 +86,7 @@ class Mutant:
     shown: str
     spot: Any = dataclasses.field(repr=False, compare=False, default=None)  # (operator, key), or ()
     change: Any = dataclasses.field(repr=False, compare=False, default=None)
+    seeds: tuple[int, ...] = dataclasses.field(compare=False, default=())
 
 
 # ---- candidates ----
@@ -116,31 +119,42 @@ def candidates(root: Path, schema: Schema) -> Iterator[Mutant]:
             yield Mutant(kind, family, name, f"{name}:{site.line}", site.what, site.shown, (), site)
 
 
+def _place(seed: int, *what: object) -> bytes:
+    """Where a thing stands in a seed's order, whatever else there is: edits leave samples alone."""
+    return hashlib.sha256(repr((seed, *what)).encode()).digest()
+
+
 def choose(
     schema: Schema, found: list[Mutant], count: int, seed: int, part: float = 1.0
 ) -> list[Mutant]:
     """So many of each kind, of its families in turn, in a part of the files that are compiled."""
-    rng = random.Random(seed)
     shards = {op.name: shard_of(op) for op in schema}
-    open_shards = set(rng.sample(range(SHARDS), max(1, round(SHARDS * part))))
-    folders: dict[str, list[str]] = {}
-    for name in sorted({m.subject for m in found if not m.spot}):
-        folders.setdefault(str(Path(name).parent), []).append(name)
-    files = {n for all_ in folders.values() for n in rng.sample(all_, math.ceil(len(all_) * part))}
+    order = sorted(range(SHARDS), key=lambda shard: _place(seed, "shard", shard))
+    open_shards = set(order[: max(1, round(SHARDS * part))])
+    folders: dict[str, set[str]] = {}
+    for name in {m.subject for m in found if not m.spot}:
+        folders.setdefault(str(Path(name).parent), set()).add(name)
+    files = set()
+    for names in folders.values():
+        names_in_order = sorted(names, key=lambda name: _place(seed, "file", name))
+        files.update(names_in_order[: math.ceil(len(names) * part)])
     found = [
         m for m in found if (shards[m.subject] in open_shards if m.spot else m.subject in files)
     ]
     chosen = []
     for kind, share in SHARES.items():
-        groups: dict[str, list[Mutant]] = {}
+        groups: dict[str, dict[bytes, Mutant]] = {}
         for m in found:
             if m.kind == kind:
-                groups.setdefault(m.family, []).append(m)
-        for group in groups.values():
-            rng.shuffle(group)
-        order = sorted(groups)
-        rng.shuffle(order)
-        turns = itertools.zip_longest(*(groups[name] for name in order))
+                group = groups.setdefault(m.family, {})
+                times = itertools.count()  # the same change may stand in several places
+                place = next(
+                    p for n in times if (p := _place(seed, m.subject, m.shown, n)) not in group
+                )
+                group[place] = m
+        families = sorted(groups, key=lambda name: _place(seed, kind, name))
+        in_order = ([m for _, m in sorted(groups[name].items())] for name in families)
+        turns = itertools.zip_longest(*in_order)
         chosen += [m for turn in turns for m in turn if m][: round(count * share)]
     return chosen
 
@@ -180,10 +194,10 @@ def translates(schema: Schema, mutant: Mutant) -> bool:
 # ---- the copy ----
 
 
-def copied(root: Path, tree: Path) -> None:
+def copied(root: Path, tree: Path, under: str = ".") -> None:
     """Sources as they are on disk, whose times change only with their contents."""
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
+        ["git", "ls-files", "-co", "--exclude-standard", under],
         cwd=root,
         capture_output=True,
         text=True,
@@ -253,7 +267,9 @@ def build(tree: Path, mutants: dict[int, Mutant], jobs: int) -> set[int]:
             shutil.copy(name, tree / "python" / "facula")
         return set()
     bad: set[int] = set()
-    for name, number in _ERROR.findall(text):
+    for name, number in [*_ERROR.findall(text), *_INLINED.findall(text)]:
+        if Path(name).is_absolute() and tree not in Path(name).parents:
+            continue  # a header of the compiler's
         path = Path(name) if Path(name).is_absolute() else folder / name
         lines = path.read_text(encoding="utf-8").split("\n")
         at = int(number) - 1
@@ -268,11 +284,16 @@ def build(tree: Path, mutants: dict[int, Mutant], jobs: int) -> set[int]:
 
 
 def make(
-    root: Path, tree: Path, count: int, seed: int, part: float, jobs: int
+    root: Path, tree: Path, count: int, seeds: list[int], part: float, jobs: int
 ) -> dict[int, Mutant]:
-    """Chooses mutants and builds the copy with those that compile."""
+    """Chooses mutants, a sample for each seed, and builds the copy with those that compile."""
     schema = derive(read_schema(root / "ops.yaml"))
-    chosen = choose(schema, list(candidates(root, schema)), count, seed, part)
+    all_ = list(candidates(root, schema))
+    samples: dict[int, tuple[int, ...]] = {}
+    for seed in seeds:
+        for m in choose(schema, all_, count, seed, part):
+            samples[id(m)] = (*samples.get(id(m), ()), seed)
+    chosen = [dataclasses.replace(m, seeds=samples[id(m)]) for m in all_ if id(m) in samples]
     good = [m for m in chosen if not m.spot or translates(schema, m)]
     print(f"{len(good)} of {len(chosen)} changes are formulas of the language")
     mutants = dict(enumerate(good, 1))

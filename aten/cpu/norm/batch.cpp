@@ -333,7 +333,7 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
         far = far || !is_ordinary<T>(variance);
         lost = lost || means[k] * means[k] > 16 * variance;
       }
-      if (training && lost && p.count() > 0) {
+      if (training && lost) {
         const TypedBuffer<double> unused(p.channels);
         if (p.columns()) {
           column_moments(p, from, exact, unused.get());

@@ -116,11 +116,11 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
 
 // Slices of self along `dim` as rows; `order` of them.
 Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bool counts, const char* op) {
-  const int64_t d = wrap_dim(dim, self.dim(), op);
-  const int64_t n = self.dim() == 0 ? 1 : self.size(d);
+  FACULA_CHECK(self.dim() > 0, Index, Operator{op}, Argument{"dim"}, " is ", dim, ", self is 0-d and has no dims");
+  const int64_t d = wrap_dim(dim, self.dim(), op), n = self.size(d);
   FACULA_CHECK(self.numel() > 0 || n == 0, Shape, Operator{op}, "the slices along dim ", dim,
                " have no elements, self is ", shape_string(self.sizes()));
-  const Tensor rows = cpu::dense(self.dim() == 0 ? ops::reshape(self, {1}) : ops::movedim(self, {d}, {0}));
+  const Tensor rows = cpu::dense(ops::movedim(self, {d}, {0}));
   const int64_t width = n == 0 ? 0 : rows.numel() / n;
   Runs runs(n, inverse, counts);
   cpu::visit_ordered(self.dtype(), op, [&]<typename T>(std::type_identity<T>) {
@@ -152,8 +152,7 @@ Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bo
   const std::vector<int64_t>& firsts = runs.firsts();
   const Tensor at = make_empty({static_cast<int64_t>(firsts.size())}, ScalarType::Int64);
   std::copy(firsts.begin(), firsts.end(), at.data<int64_t>());
-  const Tensor output = self.dim() == 0 ? self : ops::index_select(self, d, at);
-  return {output, runs.inverse({n}), runs.counts()};
+  return {ops::index_select(self, d, at), runs.inverse({n}), runs.counts()};
 }
 
 }  // namespace
