@@ -72,7 +72,14 @@ LAYERS = (
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils"),
     Layer("optim", "python/facula/optim", "front base gradients utils"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
+    Layer("checkpoint", "python/facula/utils/checkpoint", "front base gradients amp nn"),
     Layer("pinning", "python/facula/_pinning.py python/facula/accelerator.py", "front backends"),
+    Layer(
+        "profiler",
+        "python/facula/profiler python/facula/autograd/profiler.py python/facula/utils/_flops.py"
+        " python/facula/utils/flop_counter.py python/facula/utils/benchmark",
+        "front base nn utils pinning",
+    ),
     Layer("files", "python/facula/serialization", "front utils nn"),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),

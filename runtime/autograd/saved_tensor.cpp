@@ -44,7 +44,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
   } else {
     tensor_ = t;
   }
-  if (tls_state.saved_hooks != nullptr) [[unlikely]]
+  if (tls_state.saved_hooks != nullptr && !t.is_wrapped_number()) [[unlikely]]
     pack(t);
 }
 

@@ -74,11 +74,15 @@ PyObject* noted_tuple(const std::vector<Noted>& list) {
 }
 
 PyObject* event_tuple(const Event& e) {
-  const std::string name = e.name != nullptr ? concat(e.name, kSuffixes[static_cast<int>(e.variant)]) : e.text;
+  static const Event::Details none;
+  const Event::Details& details = e.details ? *e.details : none;
+  const bool call = e.kind == EventKind::Call;
+  const std::string name = concat(e.name, call ? kSuffixes[static_cast<int>(e.variant)] : "");
   const auto stop = static_cast<long long>(e.stop < 0 ? e.start : e.stop);
-  return check(Py_BuildValue("(NsILLLNNN)", text_of(name), kKinds[static_cast<int>(e.kind)], e.depth,
+  return check(Py_BuildValue("(NsILLLNNNz)", text_of(name), kKinds[static_cast<int>(e.kind)], e.depth,
                              static_cast<long long>(e.start), stop, static_cast<long long>(e.bytes),
-                             text_of(e.location), noted_tuple(e.arguments), noted_tuple(e.results)));
+                             text_of(details.location), noted_tuple(details.arguments), noted_tuple(details.results),
+                             call ? e.name : nullptr));
 }
 
 PyObject* start(PyObject*, PyObject* args) {
@@ -99,8 +103,8 @@ PyObject* stop(PyObject*, PyObject* capsule) {
   FACULA_PY_END(nullptr)
 }
 
-// (name, kind, depth, start in ns, stop in ns, bytes, location, arguments, results) of each event, in order of their
-// starts.
+// (name, kind, depth, start in ns, stop in ns, bytes, location, arguments, results, operator or None) of each event, in
+// order of their starts.
 PyObject* events(PyObject*, PyObject* capsule) {
   FACULA_PY_TRY
   const Observation& observation = observation_of(capsule);

@@ -100,12 +100,13 @@ void Observation::stop() {
   raise(ErrorKind::Runtime, "an observation is stopped by the thread that started it, and while it runs");
 }
 
-Event& Observation::open(EventKind kind) {
+Event& Observation::open(const char* name, EventKind kind) {
   open_.push_back(static_cast<uint32_t>(events_.size()));
-  Event& event = events_.emplace_back();
-  event.kind = kind;
+  if (kind != EventKind::Call) name = texts_.emplace_back(name).c_str();
+  Event& event = events_.emplace_back(name, kind);
   event.depth = static_cast<uint32_t>(open_.size() - 1);
-  if (options_.location && core_operators().location != nullptr) event.location = core_operators().location();
+  if (options_.arguments || options_.location) event.details = std::make_unique<Event::Details>();
+  if (options_.location && core_operators().location != nullptr) event.details->location = core_operators().location();
   if (options_.memory) event.bytes = -cpu_memory_stats().live_bytes;
   event.start = now();
   return event;
@@ -120,13 +121,7 @@ void Observation::close() {
 
 ObservedCall::ObservedCall(const char* name, EventKind kind, Variant variant) {
   for (Observation* o = tls_state.observation; o != nullptr; o = o->outer_) {
-    Event& event = o->open(kind);
-    event.variant = variant;
-    if (kind == EventKind::Backward) {
-      event.text = name;  // the node may be gone when it is read
-    } else {
-      event.name = name;
-    }
+    o->open(name, kind).variant = variant;
     wants_arguments_ = wants_arguments_ || o->options_.arguments;
   }
 }
@@ -141,8 +136,8 @@ void ObservedCall::arguments(std::span<const KernelArg> list) const {
   for (Observation* o = tls_state.observation; o != nullptr; o = o->outer_) {
     if (!o->options_.arguments || o->open_.empty()) continue;
     Event& event = o->events_[o->open_.back()];
-    event.arguments.reserve(list.size());
-    for (const KernelArg& arg : list) event.arguments.push_back(noted(arg));
+    event.details->arguments.reserve(list.size());
+    for (const KernelArg& arg : list) event.details->arguments.push_back(noted(arg));
     event.start = now();  // what was noted is not the operator's time
   }
 }
@@ -150,17 +145,17 @@ void ObservedCall::arguments(std::span<const KernelArg> list) const {
 void ObservedCall::result(TensorList list, bool as_list) const {
   for (Observation* o = tls_state.observation; o != nullptr; o = o->outer_) {
     if (!o->options_.arguments || o->open_.empty()) continue;
-    Event& event = o->events_[o->open_.back()];
+    std::vector<Noted>& results = o->events_[o->open_.back()].details->results;
     if (as_list) {
-      event.results.push_back(facts_of(list));
+      results.push_back(facts_of(list));
     } else {
-      event.results.push_back(list[0].defined() ? Noted(facts_of(list[0])) : Noted());
+      results.push_back(list[0].defined() ? Noted(facts_of(list[0])) : Noted());
     }
   }
 }
 
 void begin_range(std::string name) {
-  for (Observation* o = tls_state.observation; o != nullptr; o = o->outer_) o->open(EventKind::Range).text = name;
+  for (Observation* o = tls_state.observation; o != nullptr; o = o->outer_) o->open(name.c_str(), EventKind::Range);
 }
 
 void end_range() {

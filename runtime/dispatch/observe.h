@@ -2,6 +2,7 @@
 // layers anyway: a call costs nothing more while nobody watches.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -26,15 +27,17 @@ using Noted = std::variant<std::monostate, TensorFacts, std::vector<TensorFacts>
 enum class EventKind : uint8_t { Call, Backward, Range };
 
 struct Event {
-  const char* name = nullptr;  // of the operator; of others see `text`
-  EventKind kind = EventKind::Call;
+  const char* name;
+  EventKind kind;
   Variant variant = Variant::Functional;
-  uint32_t depth = 0;  // how many of the events before it, begun and not ended, are around it
+  uint32_t depth;  // how many of the events before it, begun and not ended, are around it
   int64_t start = 0, stop = -1;
   int64_t bytes = 0;  // of memory of the CPU that were held more at its end than at its start
-  std::string text;
-  std::string location;  // "file.py:12" of who called
-  std::vector<Noted> arguments, results;
+  struct Details {
+    std::string location;  // "file.py:12" of who called
+    std::vector<Noted> arguments, results;
+  };
+  std::unique_ptr<Details> details;  // null where none were asked for
 };
 
 // What a thread does from when it starts until it stops, and what threads do for which it waits meanwhile.
@@ -57,11 +60,12 @@ class FACULA_API Observation {
   friend class ObservedCall;
   friend FACULA_API void begin_range(std::string name);
   friend FACULA_API void end_range();
-  Event& open(EventKind kind);
+  Event& open(const char* name, EventKind kind);
   void close();
   Options options_;
   bool running_ = false;
   Observation* outer_ = nullptr;
+  std::deque<std::string> texts_;  // names that may be gone when they are read
   std::vector<Event> events_;
   std::vector<uint32_t> open_;
 };
