@@ -1,7 +1,7 @@
 """Counts the floating-point operations of matrix products and convolutions, module by module.
 
-What a call costs stands in the operator's entry of the schema (its key `flops`), as a formula of the
-shapes. A multiplication and an addition are two operations; of element-wise work nothing is
+What a call costs stands in the operator's entry of the schema (its key `flops`), as a formula of
+the shapes. A multiplication and an addition are two operations; of element-wise work nothing is
 counted.
 """
 

@@ -177,6 +177,6 @@ class Timer:
 
     def collect_callgrind(self, number: int = 100, **options: Any) -> Any:
         raise NotImplementedError(
-            "collect_callgrind() is not supported; `valgrind --tool=callgrind python SCRIPT` counts "
-            "instructions of a script"
+            "collect_callgrind() is not supported; `valgrind --tool=callgrind python SCRIPT` "
+            "counts instructions of a script"
         )
