@@ -81,6 +81,11 @@ LAYERS = (
         "front base nn utils pinning",
     ),
     Layer("files", "python/facula/serialization", "front utils nn"),
+    Layer(
+        "training",
+        "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
+        "front base gradients amp nn optim files",
+    ),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
     Layer("examples", "python/facula/examples", "front utils nn optim"),

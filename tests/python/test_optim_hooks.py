@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 from facula import nn, optim
 from facula.optim.optimizer import (
     register_optimizer_step_post_hook,

@@ -26,7 +26,7 @@ class _Shaped:
         return math.prod(self.shape)
 
 
-_WORDS = {"prod": math.prod, "sum": sum, "len": len, "min": min, "max": max}
+_WORDS = {"prod": math.prod, "len": len, "min": min, "max": max}
 
 
 @functools.cache
