@@ -221,3 +221,69 @@ def test_older_names_of_initialisations_warn():
     with pytest.warns(FutureWarning, match="uniform_"):
         t = nn.init.uniform(fa.empty(3), 2, 3)
     assert bool(((t >= 2) & (t <= 3)).all())
+
+
+# ---- further layers ----
+
+
+def test_windows_at_random_distances():
+    rng = np.random.default_rng(0)
+    x, u = rng.standard_normal((2, 3, 7, 9)), rng.random((2, 3, 2))
+    values, places = nn.functional.fractional_max_pool2d(
+        fa.tensor(x), (2, 3), output_size=(3, 4), return_indices=True, _random_samples=fa.tensor(u)
+    )
+
+    def starts(r, size, out, kernel):
+        step = (size - kernel) / (out - 1)
+        inner = [int((i + r) * step) - int(r * step) for i in range(out - 1)]
+        return [*inner, size - kernel]
+
+    for n, c in np.ndindex(2, 3):
+        columns, rows = starts(u[n, c, 0], 9, 4, 3), starts(u[n, c, 1], 7, 3, 2)
+        for i, r in enumerate(rows):
+            for j, s in enumerate(columns):
+                window = x[n, c, r : r + 2, s : s + 3]
+                assert values[n, c, i, j].item() == window.max()
+                assert x[n, c].reshape(-1)[places[n, c, i, j].item()] == window.max()
+    layer = nn.FractionalMaxPool3d(2, output_ratio=0.5)
+    y = fa.randn(2, 6, 6, 6, requires_grad=True)
+    out = layer(y)
+    assert out.shape == (2, 3, 3, 3)
+    out.sum().backward()
+    assert y.grad.sum().item() == out.numel()
+    with pytest.raises(ValueError, match="only one"):
+        nn.FractionalMaxPool2d(2)
+    with pytest.raises(RuntimeError, match="do not fit"):
+        nn.FractionalMaxPool2d(5, output_size=3)(fa.ones(1, 1, 6, 6))
+
+
+@pytest.mark.parametrize("sizes", [(), (2,)])
+def test_cross_entropy_with_its_own_layer(sizes):
+    weight = fa.tensor([1.0, 2.0, 0.5], dtype=fa.float64)
+    loss = nn.LinearCrossEntropyLoss(
+        4, 3, out_features=sizes, bias=True, dtype=fa.float64, weight=weight
+    )
+    x, t = fa.randn(5, 4, dtype=fa.float64), fa.randint(0, 3, (5, *sizes))
+    w, b = loss.linear.weight.detach().numpy(), loss.linear.bias.detach().numpy()
+    scores = (x.numpy() @ w.T + b).reshape(5, 3, -1)
+    log_p = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    index = t.numpy().reshape(5, 1, -1)
+    chosen = -np.take_along_axis(log_p, index, 1)
+    factors = weight.numpy()[index]
+    assert loss(x, t).item() == pytest.approx((chosen * factors).sum() / factors.sum())
+    with pytest.raises(NotImplementedError, match="options"):
+        nn.LinearCrossEntropyLoss(4, 3, options=object())
+    with pytest.raises(ValueError, match="1 or 2"):
+        nn.functional.linear_cross_entropy(fa.ones(1, 2, 4), fa.ones(3, 4), t)
+
+
+def test_older_names_and_keywords():
+    with pytest.warns(FutureWarning, match="NLLLoss"):
+        assert isinstance(nn.NLLLoss2d(), nn.NLLLoss)
+    assert nn.factory_kwargs({"device": "cpu"}) == {"device": "cpu"}
+    with pytest.raises(TypeError, match="unexpected"):
+        nn.factory_kwargs({"other": 1})
+    with pytest.raises(TypeError, match="twice"):
+        nn.factory_kwargs({"dtype": 1, "factory_kwargs": {"dtype": 2}})
+    packed = nn.utils.rnn.pack_sequence([fa.ones(2)])
+    assert packed.short().data.dtype is fa.int16 and packed.byte().data.dtype is fa.uint8

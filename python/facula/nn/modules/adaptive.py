@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from facula.nn.modules.container import ModuleList, Sequential
 from facula.nn.modules.linear import Linear
 from facula.nn.modules.module import Module
 
-__all__ = ["AdaptiveLogSoftmaxWithLoss"]
+__all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss"]
 
 
 class _Result(NamedTuple):
@@ -145,3 +146,69 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         rows = rare.nonzero().reshape(-1)
         full = self._full(input.index_select(0, rows), head.index_select(0, rows))
         return best.index_copy(0, rows, full.argmax(dim=1))
+
+
+class LinearCrossEntropyLoss(Module):
+    """Cross entropy of the scores that a layer `linear` of its own gives for the input.
+
+    Args:
+        in_features: last size of the input, (N, in_features) or (in_features,).
+        num_classes: C; scores are (N, C), or (N, C, *out_features).
+        out_features: sizes of the target behind N, for that.
+        bias: whether `linear` has a bias.
+        reduction, weight, ignore_index, label_smoothing: as of `CrossEntropyLoss`.
+        options: not supported.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Any = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ) -> None:
+        super().__init__()
+        if options is not None:
+            raise NotImplementedError(
+                "LinearCrossEntropyLoss(): options is not supported; leave it out"
+            )
+        self.in_features, self.num_classes = in_features, num_classes
+        self.out_features, self.reduction = tuple(out_features), reduction
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        size = num_classes * math.prod(self.out_features)
+        self.linear = Linear(in_features, size, bias=bias, device=device, dtype=dtype)
+        self.register_buffer("weight", weight)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        self.linear.reset_parameters()
+
+    def forward(self, input: Any, target: Any) -> Any:
+        sizes = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*sizes, self.in_features),
+            target,
+            linear_bias=None if bias is None else bias.reshape(sizes),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
+            f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}"
+        )

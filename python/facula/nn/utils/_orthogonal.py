@@ -172,10 +172,7 @@ class OrthogonalMap:
         else:
             more = q.new_empty((*q.shape[:-2], n, n - k)).normal_()
             base = _orthonormal(facula.cat([q, more], -1))
-        if self.name == "householder":
-            # The reflections of a zero matrix are diagonal: -1 for each.
-            x = facula.zeros_like(q)
-            x.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
-        else:
-            x = facula.zeros_like(q)
+        # The reflections of a zero matrix are -1 each; a skew matrix has no diagonal.
+        x = facula.zeros_like(q)
+        x.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         return base, x.mT.contiguous() if transposed else x
