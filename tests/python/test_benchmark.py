@@ -203,6 +203,27 @@ def test_operations_of_attention_and_recurrent_layers():
     assert counter.get_total_flops() == 2 * 8 * 20 * 6 + 2 * 8 * 20 * 5
 
 
+@pytest.mark.parametrize("kind, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_operations_of_backward_through_time(kind, gates):
+    layer, x = getattr(nn, kind)(6, 5), fa.randn(4, 2, 6)
+    with FlopCounterMode(display=False) as forward:
+        layer(x)
+    with FlopCounterMode(display=False) as both:
+        layer(x)[0].sum().backward()
+    given, state = 2 * 8 * 5 * gates * 6, 2 * 8 * 5 * gates * 5
+    assert forward.get_total_flops() == given + state
+    # of the input's weight alone, since the input asks for none; of the state's both
+    assert both.get_total_flops() == 2 * given + 3 * state
+
+
+def test_operations_of_attention_s_backward():
+    q, k, v = (fa.randn(2, 3, 5, 8, requires_grad=True) for _ in range(3))
+    with FlopCounterMode(display=False) as counter:
+        nn.functional.scaled_dot_product_attention(q, k, v).sum().backward()
+    one = 2 * 2 * 3 * 5 * 5 * 8  # a product of all queries with all keys
+    assert counter.get_total_flops() == (2 + 5) * one
+
+
 def test_operations_by_an_own_formula(capsys):
     with FlopCounterMode(custom_mapping={"exp": lambda x, out_val: 7 * x[0][0]}) as counter:
         fa.ones(3).exp()
