@@ -287,3 +287,21 @@ def test_older_names_and_keywords():
         nn.factory_kwargs({"dtype": 1, "factory_kwargs": {"dtype": 2}})
     packed = nn.utils.rnn.pack_sequence([fa.ones(2)])
     assert packed.short().data.dtype is fa.int16 and packed.byte().data.dtype is fa.uint8
+
+
+def test_dictionaries_of_parameters():
+    d = nn.ParameterDict({"a": fa.ones(1)})
+    assert d.setdefault("a", fa.zeros(1)) is d["a"]
+    b = d.setdefault("b", fa.zeros(2))
+    assert isinstance(b, nn.Parameter) and list(reversed(d)) == ["b", "a"]
+    other = d.copy()
+    assert other["a"] is d["a"] and other.popitem() == ("b", b) and len(d) == 2
+    both = other | nn.ParameterDict({"c": fa.ones(3)})
+    assert list(both) == ["a", "c"] and list(other) == ["a"]
+    other |= both
+    assert list(other) == ["a", "c"]
+    filled = d.fromkeys(["x", "y"], fa.ones(1))
+    assert sorted(n for n, _ in filled.named_parameters(remove_duplicate=False)) == ["x", "y"]
+    d.clear()
+    with pytest.raises(KeyError, match="empty"):
+        d.popitem()
