@@ -116,13 +116,15 @@ PyObject* events(PyObject*, PyObject* capsule) {
   FACULA_PY_END(nullptr)
 }
 
+// Whether somebody watches: who entered while nobody did must not leave.
 PyObject* enter_range(PyObject*, PyObject* name) {
   FACULA_PY_TRY
   Py_ssize_t size = 0;
   const char* text = PyUnicode_AsUTF8AndSize(name, &size);
   if (text == nullptr) throw PythonError();
-  if (is_observed()) begin_range(std::string(text, static_cast<size_t>(size)));
-  Py_RETURN_NONE;
+  const bool seen = is_observed();
+  if (seen) begin_range(std::string(text, static_cast<size_t>(size)));
+  return PyBool_FromLong(seen);
   FACULA_PY_END(nullptr)
 }
 PyObject* leave_range(PyObject*, PyObject*) {

@@ -263,6 +263,30 @@ def test_record_function_decorates():
     assert names(prof)[0] == "named"
 
 
+@pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")
+def test_a_range_from_before_the_profile_ends_none_of_its_ranges():
+    outer = record_function("before")
+    outer.__enter__()
+    with profile(schedule=schedule(wait=0, warmup=0, active=1, repeat=1)) as prof:
+        outer.__exit__()
+        fa.ones(1)
+        prof.step()
+    ones = next(e for e in prof.events() if e.name == "ones")
+    assert ones.cpu_parent.name == "ProfilerStep#0"
+
+    @record_function("again")
+    def twice(n):
+        return twice(n - 1) if n else fa.ones(1)
+
+    with profile() as prof:
+        twice(2)
+    chain, event = [], next(e for e in prof.events() if e.name == "ones")
+    while event is not None:
+        chain.append(event.name)
+        event = event.cpu_parent
+    assert chain == ["ones", "again", "again", "again"]
+
+
 def test_values_and_gradients_do_not_change():
     fa.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()

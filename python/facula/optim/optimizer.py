@@ -42,7 +42,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self._is_stepping:  # it is the step of a base class
             return step(self, *args, **kwargs)
-        facula._C._enter_range("Optimizer.step#" + type(self).__name__ + ".step")
+        seen = facula._C._enter_range("Optimizer.step#" + type(self).__name__ + ".step")
         self._is_stepping = True
         try:
             for hook in [*_every_pre_hook.values(), *self._step_pre_hooks.values()]:
@@ -61,7 +61,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             return result
         finally:
             self._is_stepping = False
-            facula._C._leave_range()
+            if seen:
+                facula._C._leave_range()
 
     return hooked
 

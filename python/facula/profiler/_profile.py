@@ -73,11 +73,16 @@ class record_function(contextlib.ContextDecorator):
         self.name, self.args = name, args
 
     def __enter__(self) -> record_function:
-        _C._enter_range(self.name if self.args is None else f"{self.name}\x1f{self.args}")
+        text = self.name if self.args is None else f"{self.name}\x1f{self.args}"
+        self._seen = _C._enter_range(text)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _C._leave_range()
+        if self._seen:
+            _C._leave_range()
+
+    def _recreate_cm(self) -> record_function:  # each call of a decorated function has its own
+        return record_function(self.name, self.args)
 
 
 def schedule(
