@@ -21,7 +21,14 @@ from .schema.samples import (
     property_tests,
     reference_functions,
 )
-from .schema.words import DEFAULT_VARIANTS, DEVICES, DTYPE_CLASSES, PLACES
+from .schema.words import (
+    DEFAULT_VARIANTS,
+    DEVICES,
+    DTYPE_CLASSES,
+    FLOPS_FACTS,
+    FLOPS_FUNCTIONS,
+    PLACES,
+)
 
 # Types that C++ hands to Python.
 RESULTS = ("Tensor", "Tensor[]", "bool", "int", "float", "Scalar", "int[]")
@@ -240,6 +247,29 @@ class Validator:
                 add(op.place("variants"), op.name, "'out' needs results that are new tensors")
         self.in_place(op)
         self.reached(op)
+        self.flops(op)
+
+    def flops(self, op: Operator) -> None:
+        """Names, functions and facts that a formula of operations may use."""
+        formula = op.flops
+        if formula is None:
+            return
+        known = {"result", *(a.name for a in op.signature.arguments)}
+        known.update(r.name for r in op.signature.returns if r.name)
+        called = {id(n.func) for n in ast.walk(formula.tree) if isinstance(n, ast.Call)}
+        for node in ast.walk(formula.tree):
+            if isinstance(node, ast.Attribute) and node.attr not in FLOPS_FACTS:
+                message = f"flops: unknown fact '{node.attr}'{suggestion(node.attr, FLOPS_FACTS)}"
+            elif isinstance(node, ast.Name) and id(node) in called:
+                if node.id in FLOPS_FUNCTIONS:
+                    continue
+                message = f"flops: unknown function '{node.id}'"
+                message += suggestion(node.id, FLOPS_FUNCTIONS)
+            elif isinstance(node, ast.Name) and node.id not in known:
+                message = f"flops: unknown name '{node.id}'{suggestion(node.id, sorted(known))}"
+            else:
+                continue
+            self.errors.add(expr.place(formula, node), op.name, message)
 
     def in_place(self, op: Operator) -> None:
         """What is written to keeps its dtype, and takes no result of a higher class."""

@@ -73,8 +73,20 @@ LAYERS = (
     Layer("optim", "python/facula/optim", "front base gradients utils"),
     Layer("distributions", "python/facula/distributions", "front base gradients nn"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
+    Layer("checkpoint", "python/facula/utils/checkpoint", "front base gradients amp nn"),
     Layer("pinning", "python/facula/_pinning.py python/facula/accelerator.py", "front backends"),
+    Layer(
+        "profiler",
+        "python/facula/profiler python/facula/autograd/profiler.py python/facula/utils/_flops.py"
+        " python/facula/utils/flop_counter.py python/facula/utils/benchmark",
+        "front base nn utils pinning",
+    ),
     Layer("files", "python/facula/serialization", "front utils nn"),
+    Layer(
+        "training",
+        "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
+        "front base gradients amp nn optim files",
+    ),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
     Layer("examples", "python/facula/examples", "front utils nn optim"),

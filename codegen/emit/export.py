@@ -71,6 +71,7 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "promote": op.promote if op.scalar else "",
         "masks": list(op.masks),
         "kept": list(op.kept),
+        "flops": " ".join(op.flops.text.split()) if op.flops else "",
         "autocast": dict(op.autocast),
         "reference": op.reference,
         "property": op.property_test,

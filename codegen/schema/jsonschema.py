@@ -128,6 +128,7 @@ def _gradients() -> dict[str, Any]:
             "description": "auto, or for each tensor input a formula, zero or none: reason",
         },
         "forward": {"anyOf": [_TEXT, {"type": "object", "properties": {"none": _TEXT}}]},
+        "flops": {**_FORMULA, "description": "operations of a call, by shapes and arguments"},
     }
 
 

@@ -220,6 +220,7 @@ class Operator:
     dtypes: tuple[str, ...] = ("float",)
     promote: str = "same"
     masks: tuple[str, ...] = ()  # tensor inputs that are read as bool and do not promote
+    flops: Formula | None = None  # floating-point operations of a call, by its shapes
     kept: tuple[str, ...] = ()  # results for the backward alone, without gradients of their own
     autocast: tuple[tuple[str, str], ...] = ()  # (CPU or device, lower, float32 or widest)
     shape: tuple[Formula, ...] = ()

@@ -160,6 +160,7 @@ def _operator(fields: Fields) -> Operator | None:
         "promote": fields.word("promote", PROMOTIONS) or default_promotion,
         "masks": fields.words("masks"),
         "kept": fields.words("kept"),
+        "flops": fields.formula(flops) if (flops := fields.text("flops")) else None,
         "autocast": _autocast(fields),
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 KINDS = (
     "pointwise",
     "reduction",
@@ -45,6 +47,9 @@ POLICY_WORDS = {
 }
 # What no formula tells of kernels and C++ compositions; codegen/tensor/traits.py says it.
 TRAITS = ("may_alias", "value_dependent", "random")
+# What formulas of `flops` may call and ask of tensors.
+FLOPS_FUNCTIONS = ("len", "max", "min", math.prod.__name__)
+FLOPS_FACTS = ("ndim", "numel", "shape", "size")
 # Limits of error in units of the last place: of values by dtype, and of gradients in each.
 ULP_KEYS = (
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
@@ -65,7 +70,7 @@ KEYS: dict[str, tuple[str, ...]] = {
             "dispatch",
             "reduction",
         ),
-        *("composite", "composite_fn", "derivative", "forward", "kept"),
+        *("composite", "composite_fn", "derivative", "forward", "kept", "flops"),
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),
         *("samples", "reference", "property", "tolerance", "ulp"),
     ),

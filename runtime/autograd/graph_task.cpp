@@ -1,10 +1,12 @@
 #include "runtime/autograd/graph_task.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/validate.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/dispatch/observe.h"
 
 namespace facula {
 
@@ -319,6 +321,9 @@ void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted)
   results.resize(n);
   {
     InUse use(node, !options_.keep_graph);
+    std::optional<ObservedCall> observed;
+    if (is_observed()) [[unlikely]]
+      observed.emplace(node.name(), EventKind::Backward);
     try {
       if (wanted == nullptr) {
         node.apply(grads, results);

@@ -16,7 +16,20 @@ Tensor detached(const Tensor& t) {
   return result;
 }
 
+// A fresh handle on the elements of `of`.
+Tensor with_history(const Tensor& of, Edge edge) {
+  Tensor t = detached(of);
+  AutogradMeta& meta = autograd_meta(t);
+  meta.grad_fn = std::move(edge.node);
+  meta.output_nr = edge.output_nr;
+  t.impl()->requires_grad = true;
+  t.impl()->layers |= layer_bit(Layer::Autograd);
+  return t;
+}
+
 }  // namespace
+
+Tensor (*unpack_saved)(const Tensor& packed) = nullptr;
 
 SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output) {
   if (!t.defined()) return;
@@ -26,11 +39,33 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) : is_output_(is_output
   version_ = t.version();
   if (is_output) {
     const AutogradMeta* meta = autograd_meta_or_null(t);
-    output_nr_ = (meta != nullptr ? meta->output_nr : 0) & 0x3FFFFFFF;
+    output_nr_ = (meta != nullptr ? meta->output_nr : 0) & 0x0FFFFFFF;
     tensor_ = detached(t);
   } else {
     tensor_ = t;
   }
+  if (tls_state.saved_hooks != nullptr && !t.is_wrapped_number()) [[unlikely]]
+    pack(t);
+}
+
+// The stand-in has the edge that the tensor had, where that does not lead back to the node which saves it.
+void SavedTensor::pack(const Tensor& t) {
+  const uint32_t before = t.version();
+  {
+    const GradMode off(false);
+    tensor_ = tls_state.saved_hooks->pack(is_output_ ? tensor_ : t);
+  }
+  FACULA_CHECK(t.version() == before, Runtime,
+               "a pack hook of saved tensors changed its tensor in place; return a changed copy instead");
+  is_packed_ = 1;
+  is_packed_output_ = is_output_;
+  if (!is_output_ && t.requires_grad()) {
+    const Edge edge = gradient_edge(t);
+    AutogradMeta& meta = autograd_meta(tensor_);
+    meta.grad_fn = edge.node;
+    meta.output_nr = edge.output_nr;
+  }
+  is_output_ = 1;
 }
 
 namespace {
@@ -76,16 +111,24 @@ Tensor SavedTensor::unpack_slow(const Node& owner, const char* name) const {
     if (released_) raise_released(owner, name);
     return Tensor();
   }
+  if (is_packed_) return unpack_packed(owner, name);
   if (version_ != tensor_.version()) raise_changed(owner, name, tensor_, version_, is_output_);
   if (!is_output_ || !tls_state.grad_enabled || !is_differentiable(tensor_.dtype())) return tensor_;
   // A fresh handle on the output, with the history that the saved one must not own.
-  Tensor t = detached(tensor_);
-  AutogradMeta& meta = autograd_meta(t);
-  meta.grad_fn = intrusive_ptr<Node>::share(const_cast<Node*>(&owner));
-  meta.output_nr = output_nr_;
-  t.impl()->requires_grad = true;
-  t.impl()->layers |= layer_bit(Layer::Autograd);
-  return t;
+  return with_history(tensor_, Edge{intrusive_ptr<Node>::share(const_cast<Node*>(&owner)), output_nr_});
+}
+
+Tensor SavedTensor::unpack_packed(const Node& owner, const char* name) const {
+  const Tensor t = unpack_saved(tensor_);
+  FACULA_CHECK(t.sizes() == tensor_.sizes() && t.dtype() == tensor_.dtype(), Runtime, owner.name(),
+               ": the unpack hook of saved tensors returned a ", dtype_name(t.dtype()), " tensor of shape ",
+               shape_string(t.sizes()), " for `", name, "`, which was a ", dtype_name(tensor_.dtype()),
+               " tensor of shape ", shape_string(tensor_.sizes()));
+  if (!tls_state.grad_enabled || !is_differentiable(t.dtype())) return t;
+  const AutogradMeta* meta = autograd_meta_or_null(tensor_);
+  if (meta != nullptr && meta->grad_fn) return with_history(t, Edge{meta->grad_fn, meta->output_nr});
+  if (!is_packed_output_) return t.requires_grad() ? detached(t) : t;
+  return with_history(t, Edge{intrusive_ptr<Node>::share(const_cast<Node*>(&owner)), output_nr_});
 }
 
 }  // namespace facula

@@ -12,6 +12,16 @@ class Node;
 // that they die once the node is done with.
 using Released = InlineVector<Tensor, 4>;
 
+// What a thread does to tensors instead of keeping them.
+class FACULA_API SavedHooks {
+ public:
+  virtual ~SavedHooks() = default;
+  // A tensor that stands for what is kept of `t`, of its sizes and dtype; nobody reads its elements.
+  virtual Tensor pack(const Tensor& t) = 0;
+};
+// What pack() stood for, as often as backward asks; set by runtime/bindings.
+extern FACULA_API Tensor (*unpack_saved)(const Tensor& packed);
+
 class FACULA_API SavedTensor {
  public:
   SavedTensor() = default;
@@ -40,11 +50,15 @@ class FACULA_API SavedTensor {
 
  private:
   Tensor unpack_slow(const Node& owner, const char* name) const;
+  Tensor unpack_packed(const Node& owner, const char* name) const;
+  void pack(const Tensor& t);
 
   Tensor tensor_;
   uint32_t version_ = 0;
-  uint32_t output_nr_ : 30 = 0;
-  uint32_t is_output_ : 1 = 0;
+  uint32_t output_nr_ : 28 = 0;
+  uint32_t is_output_ : 1 = 0;  // also of one that is packed
+  uint32_t is_packed_ : 1 = 0;
+  uint32_t is_packed_output_ : 1 = 0;
   uint32_t released_ : 1 = 0;
 };
 

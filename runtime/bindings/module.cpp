@@ -62,7 +62,8 @@ bool add_functions(PyObject* module) {
   }
   for (const PyMethodDef* table :
        {creation_functions, copy_functions, storage_functions, exchange_functions, autograd_functions,
-        function_functions, state_functions, interface_functions, autocast_functions, default_device_functions}) {
+        function_functions, state_functions, observe_functions, saved_hook_functions, interface_functions,
+        autocast_functions, default_device_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
@@ -125,6 +126,7 @@ bool init(PyObject* module) {
   }
   init_state();
   init_interface();
+  init_saved_hooks();
   if (PyModule_AddStringConstant(module, "_abi", abi_stamp()) < 0) return false;
   const Ref owner(PyUnicode_InternFromString("facula._C"));
   return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module);

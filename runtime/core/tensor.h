@@ -17,8 +17,8 @@ struct _object;  // PyObject
 namespace facula {
 
 // The layers a call may pass before it reaches a device, highest bit first.
-enum class Layer : uint8_t { Autograd = 0, Autocast, Tracing, Batching, Python };
-inline constexpr int kNumLayers = 5;
+enum class Layer : uint8_t { Autograd = 0, Autocast, Tracing, Batching, Python, Observing };
+inline constexpr int kNumLayers = 6;
 using LayerSet = uint8_t;
 constexpr LayerSet layer_bit(Layer l) { return static_cast<LayerSet>(1u << static_cast<int>(l)); }
 

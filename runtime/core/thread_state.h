@@ -5,13 +5,18 @@
 
 namespace facula {
 
+class Observation;  // runtime/dispatch/observe.h
+class SavedHooks;   // runtime/autograd/saved_tensor.h
+
 struct ThreadState {
   LayerSet excluded = 0;     // layers not to enter now
   LayerSet included = 0;     // layers to enter whatever the inputs say (modes)
   bool grad_enabled = true;  // what the user asked for; Autograd in `excluded` follows it
   bool inference = false;
   bool anomaly = false;
-  bool forward_mode = false;  // a dual level is open: tangents travel even without gradients
+  bool forward_mode = false;           // a dual level is open: tangents travel even without gradients
+  Observation* observation = nullptr;  // the innermost one that watches this thread
+  SavedHooks* saved_hooks = nullptr;   // what packs the tensors that nodes save
 };
 
 // One per thread; initial-exec TLS and constant initialisation, so that reading it is one instruction.

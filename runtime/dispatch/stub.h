@@ -8,6 +8,7 @@
 #include "runtime/dispatch/boxing.h"
 #include "runtime/dispatch/decomposed.h"
 #include "runtime/dispatch/formula.h"
+#include "runtime/dispatch/observe.h"
 #include "runtime/dispatch/registry.h"
 #include "runtime/dispatch/core_operators.h"
 #include "runtime/dispatch/thunk.h"

@@ -430,6 +430,21 @@ case(
     "6:14: new: reference: unknown name 'nq'; known are self, beta, np, scipy",
 )
 case(
+    "operations, unknown name",
+    pointwise() + "  flops: 2 * slef.numel()\n",
+    "7:14: new: flops: unknown name 'slef'; did you mean 'self'?",
+)
+case(
+    "operations, unknown function",
+    pointwise() + "  flops: product(self.shape)\n",
+    "7:10: new: flops: unknown function 'product'; did you mean 'prod'?",
+)
+case(
+    "operations, unknown fact",
+    pointwise() + "  flops: 2 * result.nelement()\n",
+    "7:14: new: flops: unknown fact 'nelement'; known are ndim, numel, shape, size",
+)
+case(
     "reference with a lambda",
     pointwise(reference="list(map(lambda a:a, self))"),
     "6:23: new: reference: `lambda` is hard to read; write a function of tests/ops/"

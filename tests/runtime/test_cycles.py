@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -502,3 +503,21 @@ def test_collector_is_left_as_it_was() -> None:
     gc.collect()
     assert not [o for o in gc.get_objects() if type(o).__name__ == "_Vertex"]
     assert x.tag.item() == 1.0
+
+
+def test_a_collection_within_code_without_builtins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of named tuples is: nothing is imported by the frame that runs."""
+    noted: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", noted.append)
+    x = leaf()
+    x.tag = x[0]
+    boxes = eval("lambda values: [[v] for v in values]", {"__builtins__": {}})
+    before, values = gc.get_threshold(), list(range(3000))
+    gc.collect()
+    gc.set_threshold(5, 1, 1)  # the oldest too
+    try:
+        for _ in range(20):
+            boxes(values)
+    finally:
+        gc.set_threshold(*before)
+    assert [str(n.exc_value) for n in noted] == []

@@ -43,13 +43,11 @@ EMPTY = frozenset(
     contrib cpu cuda.memory cuda.random distributed.algorithms distributed.checkpoint
     distributed.device_mesh distributed.elastic distributed.fsdp distributed.nn
     distributed.optim distributed.tensor distributed.tensor.parallel distributions export fft func
-    futures fx legacy library monitor mtia multiprocessing nested nn.intrinsic
-    nn.modules.lazy nn.qat
-    nn.quantizable nn.quantized nn.utils.parametrizations nn.utils.parametrize nn.utils.prune
-    nn.utils.stateless onnx optim.swa_utils package profiler ao ao.quantization quantization
-    signal signal.windows sparse utils.benchmark utils.bottleneck utils.bundled_inputs
-    utils.checkpoint utils.cpp_extension utils.flop_counter utils.mobile_optimizer utils.model_zoo
-    utils.tensorboard utils.weak
+    futures fx library monitor mtia multiprocessing nested nn.intrinsic
+    nn.qat
+    nn.quantizable nn.quantized onnx optim.swa_utils package ao ao.quantization quantization
+    signal signal.windows sparse utils.bottleneck utils.bundled_inputs utils.cpp_extension
+    utils.mobile_optimizer utils.model_zoo utils.weak
     """.split()
 )
 # facula's own, of no concern to programs written for torch.

@@ -29,7 +29,7 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-_SUBMODULES = ("forward_ad", "functional", "graph")
+_SUBMODULES = ("forward_ad", "functional", "graph", "profiler")
 _ATTRIBUTES = {
     "detect_anomaly": "anomaly_mode",
     "gradcheck": "_gradcheck",

@@ -15,6 +15,8 @@ from facula.nn import (
     _activations,
     _attention,
     _embedding,
+    _fractional,
+    _linear_loss,
     _losses,
     _noise,
     _norms,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the co
     from facula.nn._activations import *  # noqa: F403
     from facula.nn._attention import *  # noqa: F403
     from facula.nn._embedding import *  # noqa: F403
+    from facula.nn._fractional import *  # noqa: F403
+    from facula.nn._linear_loss import *  # noqa: F403
     from facula.nn._losses import *  # noqa: F403
     from facula.nn._noise import *  # noqa: F403
     from facula.nn._norms import *  # noqa: F403
@@ -39,7 +43,8 @@ def _functions(*modules: Any) -> dict[str, Any]:
 
 
 _found: dict[str, Any] = {
-    **_functions(_attention, _embedding, _losses, _noise, _norms, _resize),
+    **_functions(_attention, _embedding, _fractional, _linear_loss),
+    **_functions(_losses, _noise, _norms, _resize),
     **{n: f for n, f in vars(_C._nn_functional).items() if not n.startswith("__")},
     **_functions(_activations, _pooling),
 }

@@ -6,6 +6,7 @@ Martens 2010 (sparse).
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import Any
@@ -14,18 +15,29 @@ import facula
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -244,3 +256,34 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
             order = facula.randperm(rows, generator=generator, device=tensor.device)
             tensor[order[:zeros], col] = 0
     return tensor
+
+
+def _older(name: str) -> Any:
+    """A function under the name that it had before it ended with an underscore."""
+    now = globals()[name + "_"]
+
+    @functools.wraps(now)
+    def initialize(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(
+            f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return now(*args, **kwargs)
+
+    initialize.__name__ = initialize.__qualname__ = name
+    initialize.__doc__ = f"The older name of `{name}_`."
+    return initialize
+
+
+constant = _older("constant")
+dirac = _older("dirac")
+eye = _older("eye")
+kaiming_normal = _older("kaiming_normal")
+kaiming_uniform = _older("kaiming_uniform")
+normal = _older("normal")
+orthogonal = _older("orthogonal")
+sparse = _older("sparse")
+uniform = _older("uniform")
+xavier_normal = _older("xavier_normal")
+xavier_uniform = _older("xavier_uniform")

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from facula.optim import lr_scheduler
+from facula.optim._swap import swap_in_optimizer_params_and_state
 from facula.optim.adafactor import Adafactor
 from facula.optim.adam import Adam, Adamax, AdamW, NAdam
 from facula.optim.adaptive import Adadelta, Adagrad, RMSprop
@@ -35,10 +36,15 @@ __all__ = [
     "Rprop",
     "lr_scheduler",
     "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "SparseAdam":
+        raise AttributeError(
+            "facula.optim.SparseAdam: gradients of facula are dense; use Adam", name=name
+        )
     if name == "swa_utils":  # it needs facula.nn
         return importlib.import_module("facula.optim.swa_utils")
     raise AttributeError(f"module 'facula.optim' has no attribute {name!r}")

@@ -33,7 +33,7 @@ class Adam(Optimizer):
 
     weight_decay is added to the gradient, or with decoupled_weight_decay shrinks p by
     lr * weight_decay. amsgrad divides by the largest v' so far. All parameters step in one
-    operator, whatever foreach and fused say; capturable and differentiable have no effect.
+    operator, whatever foreach and fused say; capturable has no effect, differentiable is refused.
     """
 
     def __init__(

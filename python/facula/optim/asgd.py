@@ -12,8 +12,8 @@ __all__ = ["ASGD"]
 class ASGD(Optimizer):
     """p -= eta (g + lambd p), and state["ax"] is the mean of p over the steps after t0.
 
-    At the t-th step eta = lr / (1 + lambd lr (t - 1))^alpha. foreach, differentiable
-    and capturable are taken for compatibility and have no effect.
+    At the t-th step eta = lr / (1 + lambd lr (t - 1))^alpha. foreach and
+    capturable are taken for compatibility and have no effect; differentiable is refused.
     """
 
     def __init__(

@@ -86,14 +86,8 @@ class LBFGS(Optimizer):
         """
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure that recomputes the loss")
-        for hook in list(self._step_pre_hooks.values()):
-            hook(self, (closure,), {})
         with facula.no_grad():
-            loss = self._minimize(closure, self.param_groups[0])
-        self._has_stepped = True
-        for hook in list(self._step_post_hooks.values()):
-            hook(self, (closure,), {})
-        return loss
+            return self._minimize(closure, self.param_groups[0])
 
     def _minimize(self, closure: Callable[[], Any], group: dict[str, Any]) -> Any:
         params = group["params"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
@@ -11,7 +12,59 @@ from typing import Any
 import facula
 from facula.utils.hooks import RemovableHandle
 
-__all__ = ["Optimizer"]
+__all__ = [
+    "Optimizer",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+]
+
+_every_pre_hook: OrderedDict[int, Any] = OrderedDict()
+_every_post_hook: OrderedDict[int, Any] = OrderedDict()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
+
+    It may return new (args, kwargs) of the step.
+    """
+    return _register(_every_pre_hook, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer."""
+    return _register(_every_post_hook, hook)
+
+
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A class's `step` with the hooks around it, and a range in profiles."""
+
+    @functools.wraps(step)
+    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._is_stepping:  # it is the step of a base class
+            return step(self, *args, **kwargs)
+        seen = facula._C._enter_range("Optimizer.step#" + type(self).__name__ + ".step")
+        self._is_stepping = True
+        try:
+            for hook in [*_every_pre_hook.values(), *self._step_pre_hooks.values()]:
+                changed = hook(self, args, kwargs)
+                if changed is not None:
+                    if not (isinstance(changed, tuple) and len(changed) == 2):
+                        raise RuntimeError(
+                            "a pre-hook of step() must return None or a tuple of (new_args, "
+                            f"new_kwargs), but got {changed!r}"
+                        )
+                    args, kwargs = changed
+            result = step(self, *args, **kwargs)
+            self._has_stepped = True
+            for hook in [*self._step_post_hooks.values(), *_every_post_hook.values()]:
+                hook(self, args, kwargs)
+            return result
+        finally:
+            self._is_stepping = False
+            if seen:
+                facula._C._leave_range()
+
+    return hooked
 
 
 class _Required:
@@ -33,6 +86,13 @@ class Optimizer:
     A subclass defines `_init_state` (what one parameter keeps between steps) and `_update` (the
     step of all parameters of a group that are on one device).
     """
+
+    _is_stepping = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in vars(cls):
+            cls.step = _with_hooks(vars(cls)["step"])  # type: ignore[method-assign]
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -108,6 +168,11 @@ class Optimizer:
         if not known.isdisjoint(ids):
             raise ValueError("some parameters appear in more than one parameter group")
         self._check_group(param_group)
+        if param_group.get("differentiable"):
+            raise NotImplementedError(
+                f"{type(self).__name__}: differentiable=True is not supported, since a step is one "
+                "operator without a gradient; write the update as a formula of tensors"
+            )
         self.param_groups.append(param_group)
 
     def _check_group(self, group: dict[str, Any]) -> None:
@@ -125,6 +190,7 @@ class Optimizer:
 
     # ---- stepping
 
+    @_with_hooks
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient.
 
@@ -134,8 +200,6 @@ class Optimizer:
         Returns:
             The closure's result, or None.
         """
-        for hook in list(self._step_pre_hooks.values()):
-            hook(self, (closure,) if closure is not None else (), {})
         loss = None
         if closure is not None:
             with facula.enable_grad():
@@ -143,9 +207,6 @@ class Optimizer:
         with facula.no_grad():
             for group in self.param_groups:
                 self._step_group(group)
-        self._has_stepped = True
-        for hook in list(self._step_post_hooks.values()):
-            hook(self, (closure,) if closure is not None else (), {})
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -182,7 +243,7 @@ class Optimizer:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step."""
+        """Call `hook(optimizer, args, kwargs)` before each step; it may return new ones."""
         return _register(self._step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

@@ -16,8 +16,8 @@ class RAdam(Optimizer):
 
     rho_t = rho - 2 t beta2^t / (1 - beta2^t) with rho = 2 / (1 - beta2) - 1. Where rho_t > 5,
     p -= lr r_t m' sqrt(1 - beta2^t) / (sqrt(v) + eps) with r_t^2 = (rho_t - 4) (rho_t - 2) rho /
-    ((rho - 4) (rho - 2) rho_t); else p -= lr m'. foreach, capturable and differentiable are
-    taken for compatibility and have no effect.
+    ((rho - 4) (rho - 2) rho_t); else p -= lr m'. foreach and capturable are taken
+    for compatibility and have no effect; differentiable is refused.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ class SGD(Optimizer):
     """b = momentum b + (1 - dampening) g; p -= lr b, or lr (g + momentum b) with nesterov.
 
     g includes weight_decay * p. The first step sets b = g. All parameters step in one operator,
-    whatever foreach and fused say; differentiable has no effect.
+    whatever foreach and fused say; differentiable is refused.
     """
 
     def __init__(

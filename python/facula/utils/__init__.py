@@ -10,7 +10,8 @@ import importlib
 import os
 from typing import Any
 
-_SUBMODULES = ("cpp_extension", "data", "hooks")
+_SUBMODULES = ("benchmark", "checkpoint", "cpp_extension", "data", "flop_counter", "hooks")
+_SUBMODULES += ("tensorboard", "trainer")
 
 
 def __getattr__(name: str) -> Any:

@@ -33,6 +33,14 @@ class RemovableHandle:
             if hooks is not None:
                 hooks.pop(self.id, None)
 
+    # A copy of a module with its handles: those of the copy remove hooks of the copy.
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self.id, [ref() for ref in self._refs])
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.id, held = state
+        self._refs = [weakref.ref(OrderedDict() if d is None else d) for d in held]
+
     def __enter__(self) -> RemovableHandle:
         return self
 

@@ -213,7 +213,10 @@ void raise_again(PyObject* exception) {
 }
 
 Ref import_attribute(const char* module, const char* name) {
-  Ref m(check(PyImport_ImportModule(module)));
+  // Not by the builtins of the frame that runs: where code was compiled without any, as that of named tuples is, there
+  // is no __import__.
+  const Ref names(check(Py_BuildValue("(s)", name)));
+  Ref m(check(PyImport_ImportModuleLevel(module, nullptr, nullptr, names.get(), 0)));
   return Ref(check(PyObject_GetAttrString(m.get(), name)));
 }
 

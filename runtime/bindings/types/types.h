@@ -113,6 +113,8 @@ extern const PyMethodDef exchange_functions[];
 extern const PyMethodDef autograd_functions[];
 extern const PyMethodDef function_functions[];
 extern const PyMethodDef state_functions[];
+extern const PyMethodDef observe_functions[];
+extern const PyMethodDef saved_hook_functions[];
 extern const PyMethodDef autocast_functions[];
 extern const PyMethodDef default_device_functions[];
 
@@ -224,6 +226,8 @@ std::optional<ScalarType> buffer_dtype(PyObject* o);
 
 int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags);
 void tensor_releasebuffer(PyObject* self, Py_buffer* view);
+
+void init_saved_hooks();
 
 // Memory of an object of Python's, a reference to which is taken.
 Storage storage_of(Ref owner, void* data, size_t bytes, bool read_only);

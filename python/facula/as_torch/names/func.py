@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from facula.as_torch._refused import refused_function
+from facula.nn.utils.stateless import functional_call as _call
 
 __all__ = ["functional_call"]
 
@@ -48,46 +48,4 @@ def functional_call(
         if twice:
             raise ValueError(f"functional_call(): {sorted(twice)} are given twice")
         given.update(tensors)
-    arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(module, given, tie_weights, strict):
-        return module(*arguments, **(kwargs or {}))
-
-
-@contextlib.contextmanager
-def _replaced(module: Any, given: dict[str, Any], tied: bool, strict: bool) -> Iterator[None]:
-    places = {}  # name -> (dictionary of a module, key in it)
-    for prefix, inner in module.named_modules(remove_duplicate=False):
-        for held in (inner._parameters, inner._buffers):
-            for key, value in held.items():
-                if value is not None:
-                    places[f"{prefix}.{key}".lstrip(".")] = held, key
-    unknown = given.keys() - places.keys()
-    missing = places.keys() - given.keys() if strict else set()
-    if unknown or missing:
-        raise RuntimeError(
-            f"functional_call(): unexpected names {sorted(unknown)}, missing {sorted(missing)}; "
-            f"the module has {sorted(places)}"
-        )
-    chosen = dict(given)
-    if tied:
-        owners: dict[int, Any] = {}
-        for name, tensor in given.items():
-            held, key = places[name]
-            if owners.setdefault(id(held[key]), tensor) is not tensor:
-                raise ValueError(
-                    f"functional_call(): {name} is the tensor of another name, for which another "
-                    f"one is given; give both the same, or tie_weights=False"
-                )
-        for name, (held, key) in places.items():
-            if id(held[key]) in owners:
-                chosen[name] = owners[id(held[key])]
-    before = {name: places[name][0][places[name][1]] for name in chosen}
-    try:
-        for name, tensor in chosen.items():
-            held, key = places[name]
-            held[key] = tensor
-        yield
-    finally:
-        for name, tensor in before.items():
-            held, key = places[name]
-            held[key] = tensor
+    return _call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)

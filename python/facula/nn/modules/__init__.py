@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from facula.nn.modules import (
     activation,
+    adaptive,
     attention,
     batchnorm,
     container,
     conv,
     distance,
     dropout,
+    lazy,
     linear,
     loss,
     module,
@@ -21,12 +23,14 @@ from facula.nn.modules import (
     transformer,
 )
 from facula.nn.modules.activation import *  # noqa: F403
+from facula.nn.modules.adaptive import *  # noqa: F403
 from facula.nn.modules.attention import *  # noqa: F403
 from facula.nn.modules.batchnorm import *  # noqa: F403
 from facula.nn.modules.container import *  # noqa: F403
 from facula.nn.modules.conv import *  # noqa: F403
 from facula.nn.modules.distance import *  # noqa: F403
 from facula.nn.modules.dropout import *  # noqa: F403
+from facula.nn.modules.lazy import *  # noqa: F403
 from facula.nn.modules.linear import *  # noqa: F403
 from facula.nn.modules.loss import *  # noqa: F403
 from facula.nn.modules.module import *  # noqa: F403
@@ -42,12 +46,14 @@ globals()["__all__"] = sorted(
     name
     for part in (
         activation,
+        adaptive,
         attention,
         batchnorm,
         container,
         conv,
         distance,
         dropout,
+        lazy,
         linear,
         loss,
         module,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula.nn.modules import _global_hooks as everywhere
 from facula.utils.hooks import RemovableHandle
 
 __all__ = ["BackwardHooks", "HookMixin"]
@@ -73,6 +74,10 @@ class HookMixin:
         """Call `hook(module, grad_output)` before the module's backward; its result replaces it."""
         return _add(self._backward_pre_hooks, hook, prepend)
 
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """The older name of `register_full_backward_hook`, which this is."""
+        return self.register_full_backward_hook(hook)
+
 
 def _add(
     hooks: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool, extra: Any = None
@@ -91,8 +96,8 @@ class BackwardHooks:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.hooks = list(module._backward_hooks.values())
-        self.pre_hooks = list(module._backward_pre_hooks.values())
+        self.hooks = [*everywhere.backward.values(), *module._backward_hooks.values()]
+        self.pre_hooks = [*everywhere.backward_pre.values(), *module._backward_pre_hooks.values()]
         self.grad_outputs: tuple[Any, ...] | None = None
         self.input_count = 0
         self.input_positions: list[int] | None = None

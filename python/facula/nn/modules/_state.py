@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import facula
+from facula.nn._lazy import is_lazy
 from facula.nn.modules._assign import assign_tensors
+from facula.nn.modules._near import hints
 from facula.utils.hooks import RemovableHandle
 
 __all__ = ["LoadReport", "Mismatch", "StateDictMixin"]
@@ -105,7 +107,8 @@ class StateDictMixin:
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, tensor in self._own_tensors().items():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            kept = keep_vars or is_lazy(tensor)
+            destination[prefix + name] = tensor if kept else tensor.detach()
         if self._has_extra_state():
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
@@ -260,6 +263,13 @@ def _fits(
     if not isinstance(new, facula.Tensor):
         errors.append(f"{key}: found {type(new).__name__}, expected a Tensor")
         return False
+    if is_lazy(new):
+        if not is_lazy(own):
+            errors.append(
+                f"{key}: the state dict has a parameter without a shape, of a lazy module that was "
+                "never called; call it once before taking its state_dict()"
+            )
+        return False
     if tuple(own.shape) != tuple(new.shape):
         report.shape_mismatches.append(Mismatch(key, tuple(own.shape), tuple(new.shape)))
         return False
@@ -277,6 +287,8 @@ def _faults(report: LoadReport, errors: list[str], strict: bool, on_mismatch: st
     if strict and report.missing_keys:
         keys = ", ".join(f'"{k}"' for k in report.missing_keys)
         faults.append(f"Missing key(s) in state_dict: {keys}.")
+    if strict:
+        faults.extend(hints(report.missing_keys, report.unexpected_keys))
     if on_mismatch == "raise":
         for m in report.shape_mismatches:
             faults.append(

@@ -331,5 +331,38 @@ class ParameterDict(_Names, Module):
         """The entry, or `default`."""
         return self[key] if key in self._keys else default
 
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The entry; if there is none, `default` becomes it."""
+        if key not in self._keys:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove and return the (name, entry) pair that came last."""
+        if not self._keys:
+            raise KeyError("popitem(): the ParameterDict is empty")
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def copy(self) -> ParameterDict:
+        """Another one with the same entries."""
+        return ParameterDict(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A new one in which each of the names has the entry `default`."""
+        return ParameterDict((key, default) for key in keys)
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        both = self.copy()
+        both.update(other)
+        return both
+
+    def __ior__(self, other: ParameterDict) -> ParameterDict:
+        self.update(other)
+        return self
+
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self._keys))
+
     def extra_repr(self) -> str:
         return "\n".join(f"({k}): {_describe(v)}" for k, v in self.items())

@@ -10,11 +10,21 @@ from typing import Any, TypeVar
 
 import facula
 from facula import _C
+from facula.nn.modules import _global_hooks as everywhere
 from facula.nn.modules._hooks import BackwardHooks, HookMixin
 from facula.nn.modules._state import StateDictMixin
 from facula.nn.parameter import Buffer, Parameter
 
 __all__ = ["Module"]
+
+register_module_backward_hook = everywhere.register_module_backward_hook
+register_module_buffer_registration_hook = everywhere.register_module_buffer_registration_hook
+register_module_forward_hook = everywhere.register_module_forward_hook
+register_module_forward_pre_hook = everywhere.register_module_forward_pre_hook
+register_module_full_backward_hook = everywhere.register_module_full_backward_hook
+register_module_full_backward_pre_hook = everywhere.register_module_full_backward_pre_hook
+register_module_module_registration_hook = everywhere.register_module_module_registration_hook
+register_module_parameter_registration_hook = everywhere.register_module_parameter_registration_hook
 
 T = TypeVar("T", bound="Module")
 
@@ -72,6 +82,10 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
         called: set[int] = set()
         output: Any = None
         try:
+            for hook in list(everywhere.forward_pre.values()):
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
             for key, hook in list(self._forward_pre_hooks.items()):
                 if key in self._forward_pre_hooks_with_kwargs:
                     changed = hook(self, args, kwargs)
@@ -87,19 +101,20 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
                     if changed is not None:
                         args = changed if isinstance(changed, tuple) else (changed,)
             backward = None
-            if self._backward_hooks or self._backward_pre_hooks:
+            if self._backward_hooks or self._backward_pre_hooks or everywhere.any_backward():
                 backward = BackwardHooks(self)
                 args = backward.wrap_inputs(args)
             output = self.forward(*args, **kwargs)
-            for key, hook in list(self._forward_hooks.items()):
+            for key, hook in [*everywhere.forward.items(), *self._forward_hooks.items()]:
                 called.add(key)
                 changed = self._run_forward_hook(key, hook, args, kwargs, output)
                 if changed is not None:
                     output = changed
             return backward.wrap_outputs(output) if backward else output
         except Exception:
-            for key, hook in list(self._forward_hooks.items()):
-                if key in self._forward_hooks_always_called and key not in called:
+            for key, hook in [*everywhere.forward.items(), *self._forward_hooks.items()]:
+                always = key in self._forward_hooks_always_called or key in everywhere.always
+                if always and key not in called:
                     # The first error is the one to report.
                     with contextlib.suppress(Exception):
                         self._run_forward_hook(key, hook, args, kwargs, None)
@@ -108,7 +123,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
     def _run_forward_hook(
         self, key: int, hook: Callable[..., Any], args: Any, kwargs: Any, output: Any
     ) -> Any:
-        if key in self._forward_hooks_with_kwargs:
+        if key in self._forward_hooks_with_kwargs or key in everywhere.with_kwargs:
             return hook(self, args, kwargs, output)
         return hook(self, args, output)
 
@@ -133,7 +148,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
             if "_modules" not in kept:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             self._forget(name, "_modules")
-            self._modules[name] = value
+            self._modules[name] = everywhere.registered("module", self, name, value)
             return
         modules = kept.get("_modules")
         if modules is not None and name in modules:
@@ -202,7 +217,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
             )
         if param is not None and param.grad_fn is not None:
             raise ValueError(f"parameter {name!r} must be a leaf, but it has a grad_fn")
-        self._parameters[name] = param
+        self._parameters[name] = everywhere.registered("parameter", self, name, param)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Add a tensor that moves with the module but is not trained.
@@ -218,7 +233,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
                 f"cannot assign {type(tensor).__name__} as buffer {name!r} "
                 "(Tensor or None expected)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = everywhere.registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -229,7 +244,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{name} is {type(module).__name__}, expected a Module")
         self._check_name("module", name, self.__dict__.get("_modules", {}))
-        self._modules[name] = module
+        self._modules[name] = everywhere.registered("module", self, name, module)
 
     register_module = add_module
 
@@ -488,6 +503,9 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
             return f"{self._get_name()}({extra})"
         lines = "\n  ".join(extra_lines + child_lines)
         return f"{self._get_name()}(\n  {lines}\n)"
+
+
+everywhere.offer(Module)
 
 
 def _indent(text: str, spaces: int = 2) -> str:

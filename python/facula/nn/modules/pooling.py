@@ -19,6 +19,8 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
@@ -295,3 +297,54 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """Largest value in windows that give `output_size`; None keeps a dim as it is."""
 
     _function = staticmethod(F.adaptive_max_pool3d)
+
+
+class _FractionalMaxPool(_Pool):
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> None:
+        super().__init__()
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(
+                f"{type(self).__name__} requires specifying either an output size, or a pooling "
+                "ratio, and only one of them"
+            )
+        self.kernel_size, self.return_indices = kernel_size, return_indices
+        self.output_size, self.output_ratio = output_size, output_ratio
+        self.register_buffer("_random_samples", _random_samples)
+
+    def forward(self, input: Any) -> Any:
+        return self._function(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            _random_samples=self._random_samples,
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, output_size={self.output_size}"
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima of windows at random distances of (N, C, H, W) or (C, H, W) (Graham 2014).
+
+    Args:
+        kernel_size: of a window.
+        output_size: windows along each dim; or output_ratio, that over the input's size.
+        return_indices: give the places of the maxima too.
+    """
+
+    _function = staticmethod(F.fractional_max_pool2d)
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """As FractionalMaxPool2d, of (N, C, T, H, W) or (C, T, H, W)."""
+
+    _function = staticmethod(F.fractional_max_pool3d)

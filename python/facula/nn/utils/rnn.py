@@ -93,6 +93,30 @@ class PackedSequence(_Packed):
         """Convert to int32."""
         return self.to(dtype=facula.int32)
 
+    def short(self) -> PackedSequence:
+        """Convert to int16."""
+        return self.to(dtype=facula.int16)
+
+    def char(self) -> PackedSequence:
+        """Convert to int8."""
+        return self.to(dtype=facula.int8)
+
+    def byte(self) -> PackedSequence:
+        """Convert to uint8."""
+        return self.to(dtype=facula.uint8)
+
+    def pin_memory(self) -> PackedSequence:
+        """A copy in memory from which copies to a device are faster."""
+        indices = (
+            None if i is None else i.pin_memory()
+            for i in (self.sorted_indices, self.unsorted_indices)
+        )
+        return type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
+
+    def is_pinned(self) -> bool:
+        """Whether the data are in such memory."""
+        return bool(self.data.is_pinned())
+
     @property
     def is_cuda(self) -> bool:
         """Whether the data are on a CUDA device."""
