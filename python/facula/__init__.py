@@ -54,6 +54,14 @@ def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
 
 
 _C.Tensor.__array_ufunc__ = _array_ufunc
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    """What a subclass calls as `super().__torch_function__`; see facula.overrides."""
+    return _import("facula.overrides")._default(cls, func, types, args, kwargs)
+
+
+_C.Tensor.__torch_function__ = classmethod(_torch_function)
 _add_owner(_C.Tensor)
 
 

@@ -22,6 +22,8 @@ from facula.nn import (
     _resize,
 )
 
+from facula.overrides import overridable
+
 if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the code
     from facula._nn_functional_ops import *  # noqa: F403
     from facula.nn._activations import *  # noqa: F403
@@ -35,7 +37,10 @@ if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the co
 
 
 def _functions(*modules: Any) -> dict[str, Any]:
-    return {name: getattr(module, name) for module in modules for name in module.__all__}
+    found = {n: overridable(getattr(module, n)) for module in modules for n in module.__all__}
+    for function in found.values():
+        function.__module__ = __name__
+    return found
 
 
 _found: dict[str, Any] = {
