@@ -70,6 +70,7 @@ LAYERS = (
     Layer("sharing", "python/facula/multiprocessing", "front"),
     Layer("utils", "python/facula/utils", "front base backends sharing"),
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils"),
+    Layer("fx", "python/facula/fx", "front base nn"),
     Layer("optim", "python/facula/optim", "front base gradients utils"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
     Layer("pinning", "python/facula/_pinning.py python/facula/accelerator.py", "front backends"),

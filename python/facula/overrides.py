@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
 from typing import Any
 
 import facula
@@ -123,6 +124,13 @@ def _places() -> list[str]:
 
 
 # ---- functions written in Python
+
+_more_spaces: dict[str, ModuleType] = {}
+
+
+def add_space(path: str, module: ModuleType) -> None:
+    """Let `resolve_name` and `get_overridable_functions` know of a module of functions."""
+    _more_spaces[path] = module
 
 
 def overridable(function: Any) -> Any:
@@ -261,14 +269,12 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def _spaces() -> Iterator[tuple[str, Any]]:
-    from facula.nn import functional
-
     yield "torch", facula
-    yield "torch.nn.functional", functional
-    for name in ("linalg", "special", "fft"):
+    for name in (n.lstrip("_") for n in _C._namespaces):
         space = getattr(facula, name, None)
-        if space is not None:
+        if "." not in name and isinstance(space, ModuleType):
             yield "torch." + name, space
+    yield from _more_spaces.items()
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import facula
+from facula.as_torch._refused import refused_module, refused_names
 
 __all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
 
@@ -23,6 +24,7 @@ PLACES = {
     "_tensor": "facula",
     "autograd.variable": "facula.autograd",
     "cpu.amp": "facula.amp",
+    "fx._symbolic_trace": "facula.fx.tracer",
     "functional": "facula",
     "storage": "facula",
     "utils.data._utils": "facula.utils.data._utils",
@@ -36,22 +38,6 @@ PLACES = {
         ).split()
     },
 }
-# Namespaces that programs import at their top, of which facula has nothing yet: empty ones.
-EMPTY = frozenset(
-    """
-    _dynamo.config _inductor _inductor.config _jit_internal backends.openmp backends.opt_einsum
-    contrib cpu cuda.memory cuda.random distributed.algorithms distributed.checkpoint
-    distributed.device_mesh distributed.elastic distributed.fsdp distributed.nn
-    distributed.optim distributed.tensor distributed.tensor.parallel distributions export fft func
-    futures fx legacy library monitor mtia multiprocessing nested nn.intrinsic
-    nn.modules.lazy nn.qat
-    nn.quantizable nn.quantized nn.utils.parametrizations nn.utils.parametrize nn.utils.prune
-    nn.utils.stateless onnx optim.swa_utils package profiler ao ao.quantization quantization
-    signal signal.windows sparse utils.benchmark utils.bottleneck utils.bundled_inputs
-    utils.checkpoint utils.cpp_extension utils.flop_counter utils.mobile_optimizer utils.model_zoo
-    utils.tensorboard utils.weak
-    """.split()
-)
 # facula's own, of no concern to programs written for torch.
 HIDDEN = frozenset(("as_torch", "examples"))
 
@@ -78,7 +64,7 @@ def lacking(path: str) -> str:
 
 def exists(path: str) -> bool:
     """Is there a namespace torch.`path` ("" for torch itself)?"""
-    return path == "" or path in _spaces or path in EMPTY or next(_sources(path), None) is not None
+    return path == "" or path in _spaces or path in refused_names() or next(_sources(path), None) is not None
 
 
 def _sources(path: str) -> Iterator[ModuleType]:
@@ -102,6 +88,8 @@ def _found(path: str) -> Iterator[ModuleType]:
         os.path.exists(os.path.join(_NAMES, *parts, "__init__.py"))
     ):
         yield importlib.import_module(".".join(["facula.as_torch.names", *parts]))
+    if path in refused_names():
+        yield refused_module(path)
 
 
 def _import_if_there(name: str) -> ModuleType | None:

@@ -159,7 +159,9 @@ class Graph:
         """What the graph returns: nodes, or tuples, lists, dicts of them."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
-    def node_copy(self, node: Node, arg_transform: Callable[[Node], Argument] | None = None) -> Node:
+    def node_copy(
+        self, node: Node, arg_transform: Callable[[Node], Argument] | None = None
+    ) -> Node:
         """A node like one of another graph, whose inputs `arg_transform` translates."""
 
         def refuse(inner: Node) -> Argument:
@@ -171,7 +173,9 @@ class Graph:
         made.meta = dict(node.meta)
         return made
 
-    def graph_copy(self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False) -> Any:
+    def graph_copy(
+        self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False
+    ) -> Any:
         """Copy the nodes of another graph here; gives what its output returns.
 
         Args:

@@ -177,7 +177,9 @@ class GraphModule(nn.Module):
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         state = {
-            k: copy.deepcopy(v, memo) for k, v in self.__dict__.items() if k not in ("_graph", "_code")
+            k: copy.deepcopy(v, memo)
+            for k, v in self.__dict__.items()
+            if k not in ("_graph", "_code")
         }
         made.__dict__.update(state)
         type(made).__name__ = type(self).__name__

@@ -95,7 +95,9 @@ class Interpreter:
         except StopIteration:
             if args:
                 return args[0]
-            message = f"Expected positional argument for parameter {target}, but one was not passed in!"
+            message = (
+                f"Expected positional argument for parameter {target}, but one was not passed in!"
+            )
             raise RuntimeError(message) from None
 
     def get_attr(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
@@ -137,7 +139,9 @@ class Interpreter:
 
         def load(used: Node) -> Any:
             if used not in self.env:
-                raise RuntimeError(f"Node {n} referenced nonexistent value {used}! Run Graph.lint()")
+                raise RuntimeError(
+                    f"Node {n} referenced nonexistent value {used}! Run Graph.lint()"
+                )
             return self.env[used]
 
         return _plain(map_arg(args, load))

@@ -77,7 +77,9 @@ class Node:
             raise ValueError(f"Node(): op is {op!r}, none of {sorted(OPS)}")
         if op == "call_function":
             if not callable(target):
-                raise ValueError(f"Node(): the target of a call_function is {target!r}, no function")
+                raise ValueError(
+                    f"Node(): the target of a call_function is {target!r}, no function"
+                )
         elif not isinstance(target, str):
             raise ValueError(f"Node(): the target of a {op} must be a str, not {target!r}")
         self.graph = graph

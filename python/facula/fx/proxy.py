@@ -91,8 +91,10 @@ class TracerBase:
         if isinstance(a, facula.Size):
             return a if not any(isinstance(i, Proxy) for i in a) else tuple(map(self.create_arg, a))
         if isinstance(a, (tuple, list)):
-            return [self.create_arg(item) for item in a] if isinstance(a, list) else tuple(
-                self.create_arg(item) for item in a
+            return (
+                [self.create_arg(item) for item in a]
+                if isinstance(a, list)
+                else tuple(self.create_arg(item) for item in a)
             )
         if isinstance(a, dict):
             if any(isinstance(key, (Proxy, Node)) for key in a):

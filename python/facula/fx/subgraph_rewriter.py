@@ -86,7 +86,9 @@ def replace_pattern(
         if used.intersection(inner):
             continue
         used.update(inner)
-        known = {new: nodes[old] for old, new in zip(inputs, new_inputs, strict=True) if old in nodes}
+        known = {
+            new: nodes[old] for old, new in zip(inputs, new_inputs, strict=True) if old in nodes
+        }
         with gm.graph.inserting_before(node):
             result = gm.graph.graph_copy(new_graph, known)
         node.replace_all_uses_with(result)

@@ -263,7 +263,9 @@ class Tracer(TracerBase):
             function = root
             self.root_module_name = root.__name__
             self.submodule_paths = None
-        self.graph = Graph(tracer_cls=type(self) if "<locals>" not in type(self).__qualname__ else None)
+        self.graph = Graph(
+            tracer_cls=type(self) if "<locals>" not in type(self).__qualname__ else None
+        )
         self._tensor_attributes = self._constants(self.root)
         called, args, named = self._inputs(
             function, isinstance(root, nn.Module), concrete_args or {}
@@ -324,7 +326,9 @@ class Tracer(TracerBase):
             co_kwonlyargcount=0,
             co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         )
-        made = FunctionType(plain, function.__globals__, function.__name__, None, function.__closure__)
+        made = FunctionType(
+            plain, function.__globals__, function.__name__, None, function.__closure__
+        )
         return made, [*first, *(value for _, value in rest)], {}
 
     @contextlib.contextmanager
@@ -390,5 +394,3 @@ def symbolic_trace(
     graph = tracer.trace(root, concrete_args)
     name = type(root).__name__ if isinstance(root, nn.Module) else root.__name__
     return GraphModule(tracer.root, graph, name)
-
-

@@ -8,6 +8,7 @@ same name.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from facula import _C
@@ -21,8 +22,7 @@ from facula.nn import (
     _pooling,
     _resize,
 )
-
-from facula.overrides import overridable
+from facula.overrides import add_space, overridable
 
 if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the code
     from facula._nn_functional_ops import *  # noqa: F403
@@ -49,6 +49,7 @@ _found: dict[str, Any] = {
     **_functions(_activations, _pooling),
 }
 globals().update(_found)
+add_space("torch.nn.functional", sys.modules[__name__])
 
 __all__ = sorted(name for name in _found if not name.startswith("_"))
 

@@ -31,10 +31,10 @@ bool overrides_are_off();
 
 extern const PyMethodDef override_functions[];
 
-#define FACULA_PY_END_OF_CALL(spec, self, args, n, names)                                         \
-  }                                                                                               \
-  catch (...) {                                                                                   \
-    return answer_to_failure({(spec).name, (self), (args), (n), (names)}, (spec).internal);       \
+#define FACULA_PY_END_OF_CALL(spec, self, args, n, names)                                   \
+  }                                                                                         \
+  catch (...) {                                                                             \
+    return answer_to_failure({(spec).name, (self), (args), (n), (names)}, (spec).internal); \
   }
 
 }  // namespace facula::python

@@ -177,7 +177,8 @@ Tensor value_tensor(PyObject* value, const Tensor& self) {
 
 PyObject* tensor_subscript(PyObject* self, PyObject* key) {
   const PythonCall call{"__getitem__", self, &key, 1, nullptr};
-  if (PyObject* answer; overrides_in_use && answered(call, answer)) [[unlikely]] return answer;
+  if (PyObject* answer; overrides_in_use && answered(call, answer)) [[unlikely]]
+    return answer;
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
   if (PyLong_CheckExact(key)) {
@@ -206,10 +207,10 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
     return indexing::operators.get(t, parsed);
   }();
   return in_class_of(self, wrap(std::move(result)));
-  }
-  catch (...) {
-    return answer_to_failure(call, true);
-  }
+}
+catch (...) {
+  return answer_to_failure(call, true);
+}
 }
 
 PyObject* tensor_sq_item(PyObject* self, Py_ssize_t i) {
