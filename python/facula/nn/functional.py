@@ -16,6 +16,7 @@ from facula.nn import (
     _activations,
     _attention,
     _embedding,
+    _grid,
     _losses,
     _noise,
     _norms,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the co
     from facula.nn._activations import *  # noqa: F403
     from facula.nn._attention import *  # noqa: F403
     from facula.nn._embedding import *  # noqa: F403
+    from facula.nn._grid import *  # noqa: F403
     from facula.nn._losses import *  # noqa: F403
     from facula.nn._noise import *  # noqa: F403
     from facula.nn._norms import *  # noqa: F403
@@ -44,7 +46,7 @@ def _functions(*modules: Any) -> dict[str, Any]:
 
 
 _found: dict[str, Any] = {
-    **_functions(_attention, _embedding, _losses, _noise, _norms, _resize),
+    **_functions(_attention, _embedding, _grid, _losses, _noise, _norms, _resize),
     **{n: f for n, f in vars(_C._nn_functional).items() if not n.startswith("__")},
     **_functions(_activations, _pooling),
 }
