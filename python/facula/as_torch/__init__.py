@@ -36,6 +36,7 @@ def install() -> None:
     """
     from facula._moving import add_device
     from facula.as_torch import _spaces
+    from facula.as_torch._absent import name_absent_devices
     from facula.as_torch._finder import Finder
 
     if Finder in sys.meta_path:
@@ -50,6 +51,7 @@ def install() -> None:
         )
     sys.meta_path.insert(0, Finder)
     _spaces.importable = True
+    name_absent_devices()
     for device in _spaces.DEVICES:
         add_device(device)
     if _spaces.SITE not in sys.path:
