@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from facula.as_torch._refused import refused_class, refused_function
 
-__all__ = ["OperatorExportTypes", "TrainingMode", "is_in_onnx_export"]
+__all__ = ["OperatorExportTypes", "TrainingMode", "is_in_onnx_export", "register_custom_op_symbolic"]
 
 
 def is_in_onnx_export() -> bool:
     """Never."""
     return False
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Any, opset_version: int) -> None:
+    """Nothing: there is no exporter that would ask for it."""
+
+
+unregister_custom_op_symbolic = register_custom_op_symbolic
 
 
 class TrainingMode(enum.Enum):
@@ -31,7 +39,7 @@ class OperatorExportTypes(enum.Enum):
     ONNX_FALLTHROUGH = 3
 
 
-for _name in "export _export dynamo_export register_custom_op_symbolic".split():
+for _name in "export _export dynamo_export".split():
     globals()[_name] = refused_function("onnx." + _name)
 for _name in "ExportOptions ONNXProgram ExportOutput OnnxExporterError".split():
     globals()[_name] = refused_class("onnx." + _name)
