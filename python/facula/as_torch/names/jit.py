@@ -95,7 +95,7 @@ def script_method(fn: Any) -> Any:
     return fn
 
 
-script_if_tracing = export = script_method
+script_if_tracing = _script_if_tracing = export = _overload_method = script_method
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
