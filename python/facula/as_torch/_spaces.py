@@ -25,6 +25,7 @@ PLACES = {
     "autograd.variable": "facula.autograd",
     "cpu.amp": "facula.amp",
     "fx._symbolic_trace": "facula.fx.tracer",
+    "nn.modules.instancenorm": "facula.nn.modules.batchnorm",
     "functional": "facula",
     "storage": "facula",
     "utils.data._utils": "facula.utils.data._utils",
@@ -33,7 +34,7 @@ PLACES = {
     **{
         "nn.modules." + file: "facula.nn"
         for file in (
-            "activation adaptive channelshuffle conv distance dropout flatten fold instancenorm"
+            "activation adaptive channelshuffle conv distance dropout flatten fold"
             " linear loss normalization padding pixelshuffle pooling rnn sparse upsampling"
         ).split()
     },

@@ -181,6 +181,11 @@ def is_storage(obj: Any) -> bool:
     return isinstance(obj, facula.UntypedStorage)
 
 
+def _shape_as_tensor(self: Any) -> Any:
+    """The sizes as a tensor of int64."""
+    return facula.tensor(list(self.shape), dtype=facula.int64)
+
+
 def is_distributed(input: Any) -> bool:
     """False: no tensor is spread over processes."""
     return False
