@@ -6,6 +6,7 @@ import sys as _sys
 from facula import _C
 from facula._exports import ATTRIBUTES as _ATTRIBUTES
 from facula._exports import METHODS as _METHODS
+from facula._exports import METHODS_ALONE as _METHODS_ALONE
 from facula._exports import SUBMODULES as _SUBMODULES
 from facula._moving import add_owner as _add_owner
 
@@ -46,6 +47,22 @@ def _method(name):
 
 for _name in _METHODS:
     setattr(_C.Tensor, _name, _method(_name))
+
+
+def _method_of(path, name):
+    """A method of tensors, of a module loaded when first used."""
+
+    def method(self, *args, **kwargs):
+        return getattr(_import(path), name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = "Tensor." + name
+    return method
+
+
+for _path, _names in _METHODS_ALONE.items():
+    for _name in _names.split():
+        setattr(_C.Tensor, _name, _method_of(_path, _name))
 
 
 def _array_ufunc(self, ufunc, method, *inputs, **kwargs):

@@ -146,7 +146,15 @@ def overridable(function: Any) -> Any:
             overriding = find(args, kwargs)
             if overriding or (_stack() and not getattr(_local, "off", False)):
                 return _dispatch(asking, overriding, args, kwargs)
-        return function(*args, **kwargs)
+            return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            overriding = find(args, kwargs)
+            if not overriding:
+                raise
+            _C._use_overrides()
+        return _dispatch(asking, overriding, args, kwargs)
 
     return asking
 

@@ -143,7 +143,10 @@ PyObject* answer_to_failure(const PythonCall& call, bool internal) noexcept {
   if (classes_off) return nullptr;
   const Ref failure = take_exception();
   const Ref overriding = collect_all(call);
-  if (overriding && PyList_GET_SIZE(overriding.get()) > 0) return ask(call, overriding.get());
+  if (overriding && PyList_GET_SIZE(overriding.get()) > 0) {
+    overrides_in_use = true;  // such objects are about: from now on calls are asked about before they run
+    return ask(call, overriding.get());
+  }
   PyErr_Clear();
   raise_again(failure.get());
   return nullptr;
