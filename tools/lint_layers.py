@@ -78,7 +78,11 @@ LAYERS = (
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
     Layer("examples", "python/facula/examples", "front utils nn optim"),
-    Layer("as_torch", "python/facula/as_torch", "front moving base vendors amp nn optim testing"),
+    Layer(
+        "as_torch",
+        "python/facula/as_torch",
+        "front moving base gradients backends vendors amp nn fx optim pinning files testing",
+    ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),
     Layer("scalar", "codegen/scalar", "schema"),

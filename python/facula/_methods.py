@@ -107,19 +107,18 @@ def _values(self: Any, function: Callable[..., Any], *others: Any) -> Any:
         raise TypeError(f"apply_() and map_() take tensors on the CPU, not on {self.device}")
     lists = (t.detach().reshape(-1).tolist() for t in (self, *others))
     found = [function(*each) for each in zip(*lists, strict=True)]
-    return self.copy_(facula.tensor(found, dtype=self.dtype).reshape(self.shape))
+    self.detach().copy_(facula.tensor(found, dtype=self.dtype).reshape(self.shape))
+    return self
 
 
 def apply_(self: Any, callable: Callable[[Any], Any]) -> Any:
     """Replace each element by what a Python function gives for it; on the CPU, and slow."""
-    with facula.no_grad():
-        return _values(self, callable)
+    return _values(self, callable)
 
 
 def map_(self: Any, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
     """As `apply_`, of each element and that of another tensor, which is broadcast."""
-    with facula.no_grad():
-        return _values(self, callable, tensor.expand(self.shape))
+    return _values(self, callable, tensor.expand(self.shape))
 
 
 # ---- new tensors

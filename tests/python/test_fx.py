@@ -148,7 +148,7 @@ def test_control_flow_is_refused():
         return x if x.sum() > 0 else -x
 
     def loop(x):
-        return [row for row in x]
+        return list(x)
 
     def count(x):
         return float(x)
@@ -227,9 +227,7 @@ def test_patterns_are_replaced():
         return fa.relu(x + w) + fa.relu(x + x)
 
     graph = fx.symbolic_trace(function)
-    found = fx.replace_pattern(
-        graph, lambda a, b: fa.relu(a + b), lambda a, b: fa.sigmoid(a - b)
-    )
+    found = fx.replace_pattern(graph, lambda a, b: fa.relu(a + b), lambda a, b: fa.sigmoid(a - b))
     assert len(found) == 2
     graph.graph.lint()
     x, w = fa.rand(3), fa.rand(3)

@@ -65,7 +65,12 @@ def lacking(path: str) -> str:
 
 def exists(path: str) -> bool:
     """Is there a namespace torch.`path` ("" for torch itself)?"""
-    return path == "" or path in _spaces or path in refused_names() or next(_sources(path), None) is not None
+    return (
+        path == ""
+        or path in _spaces
+        or path in refused_names()
+        or next(_sources(path), None) is not None
+    )
 
 
 def _sources(path: str) -> Iterator[ModuleType]:

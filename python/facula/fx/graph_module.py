@@ -17,6 +17,14 @@ __all__ = ["GraphModule"]
 _numbers = itertools.count()
 
 
+def _no_tracer(module: nn.Module) -> Graph:
+    raise RuntimeError("facula.fx.tracer gives what traces")
+
+
+#: The graph of a module whose submodules are all leaves; the tracer's, which stands above.
+retrace = _no_tracer
+
+
 def _compiled(source: str, names: dict[str, Any]) -> Any:
     """The `forward` of a source text, which tracebacks can show."""
     file = f"<facula.fx.{next(_numbers)}>"
@@ -215,19 +223,13 @@ class GraphModule(nn.Module):
 
 def _restored(state: dict[str, Any], source: str, names: dict[str, Any], class_name: str) -> Any:
     """A graph module from its parts: the graph is traced from the code."""
-    from facula.fx.tracer import Tracer
-
     holder = nn.Module()
     holder.__dict__.update(state)
     function = _compiled(source, {"facula": facula, **names})
     holder_class = type(class_name, (nn.Module,), {"forward": function})
     holder.__class__ = holder_class
 
-    class _Leaves(Tracer):
-        def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
-            return True
-
-    graph = _Leaves().trace(holder)
+    graph = retrace(holder)
     made = GraphModule(holder, graph, class_name)
     made.meta = state.get("meta", {})
     return made

@@ -6,12 +6,9 @@ import builtins
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from facula.fx.immutable_collections import immutable_dict, immutable_list
-
-if TYPE_CHECKING:
-    from facula.fx.graph import Graph
 
 __all__ = ["Argument", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
 
@@ -65,7 +62,7 @@ class Node:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: Any,
         name: str,
         op: str,
         target: Target,

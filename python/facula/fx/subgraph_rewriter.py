@@ -29,9 +29,8 @@ def _matches(pattern: Node, node: Any, found: dict[Node, Any]) -> bool:
         return True
     if not isinstance(node, Node) or pattern.op != node.op:
         return False
-    if pattern.op in ("call_function", "call_method", "get_attr", "call_module"):
-        if pattern.target != node.target:
-            return False
+    if pattern.op != "output" and pattern.target != node.target:
+        return False
     found[pattern] = node
     return _fits(pattern.args, node.args, found) and _fits(pattern.kwargs, node.kwargs, found)
 

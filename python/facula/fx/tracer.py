@@ -14,6 +14,7 @@ from typing import Any
 
 import facula
 from facula import nn
+from facula.fx import graph_module
 from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
@@ -374,6 +375,18 @@ class Tracer(TracerBase):
         for name, value in list(space.items()):
             if not name.startswith("_") and callable(value) and id(value) in self._autowrapped:
                 patches.item(space, name, _recorder(value))
+
+
+class _Leaves(Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return True
+
+
+def _retrace(module: nn.Module) -> Graph:
+    return _Leaves().trace(module)
+
+
+graph_module.retrace = _retrace
 
 
 def symbolic_trace(

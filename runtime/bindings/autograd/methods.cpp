@@ -107,7 +107,8 @@ PyObject* method_become_view(PyObject* self, PyObject* o) {
   const bool recorded = needs_grad(t);
   if (recorded) {
     check_inplace(t, "a change of dims in place", true);
-    FACULA_CHECK(!t.is_view(), Runtime, "dims of a view that requires grad cannot be changed in place; use the form "
+    FACULA_CHECK(!t.is_view(), Runtime,
+                 "dims of a view that requires grad cannot be changed in place; use the form "
                  "without '_'");
   }
   const InCall in_call(view);

@@ -75,7 +75,11 @@ class _nn:
         if rest and isinstance(rest[0], facula.Tensor):
             like = rest.pop(0)
             device, dtype = like.device, like.dtype
-        if rest and isinstance(rest[0], (str, int, facula.device)) and not isinstance(rest[0], bool):
+        if (
+            rest
+            and isinstance(rest[0], (str, int, facula.device))
+            and not isinstance(rest[0], bool)
+        ):
             device = rest.pop(0)
         elif rest and rest[0] is None:
             rest.pop(0)

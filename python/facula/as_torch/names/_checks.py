@@ -27,7 +27,9 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
-def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single nonzero value") -> None:
+def _assert_async(
+    input: Any, assert_msg: str = "Expected Tensor with single nonzero value"
+) -> None:
     """RuntimeError where the tensor's one value is zero; at once."""
     if not bool(input):
         raise RuntimeError(assert_msg)

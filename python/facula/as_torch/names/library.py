@@ -23,14 +23,9 @@ __all__ = [
     "get_ctx",
     "impl",
     "impl_abstract",
-    "infer_schema",
     "register_autograd",
     "register_fake",
     "register_kernel",
-    "register_torch_dispatch",
-    "register_vmap",
-    "triton_op",
-    "wrap_triton",
 ]
 
 for _name in "infer_schema register_torch_dispatch register_vmap triton_op wrap_triton".split():

@@ -202,10 +202,10 @@ class StateDictMixin:
                     report.missing_keys.append(key)
         report.unexpected_keys.extend(k for k in given if k not in known)
         for prefix, module in own_way:
-            local = metadata.get(prefix[:-1], {}) | ({"assign_to_params_buffers": True} if assign else {})
-            module._load_from_state_dict(
-                given, prefix, local, strict, report[0], report[1], errors
+            local = metadata.get(prefix[:-1], {}) | (
+                {"assign_to_params_buffers": True} if assign else {}
             )
+            module._load_from_state_dict(given, prefix, local, strict, report[0], report[1], errors)
 
         faults = _faults(report, errors, strict, on_mismatch)
         if faults:

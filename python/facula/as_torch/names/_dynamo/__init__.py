@@ -3,7 +3,6 @@
 from typing import Any
 
 from facula.as_torch._refused import refused_class
-
 from facula.as_torch.names.compiler import (
     allow_in_graph,
     assume_constant_result,

@@ -14,5 +14,3 @@ class _CodeOnlyModule(nn.Module):
     def __init__(self, body: dict[str, object]) -> None:
         super().__init__()
         self.__dict__ = body
-
-

@@ -14,9 +14,9 @@ from facula.as_torch._spaces import lacking
 __all__ = [
     "Attribute",
     "CompilationUnit",
-    "Future",
     "Error",
     "Final",
+    "Future",
     "ScriptFunction",
     "ScriptModule",
     "TracerWarning",

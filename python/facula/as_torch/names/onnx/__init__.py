@@ -7,7 +7,12 @@ from typing import Any
 
 from facula.as_torch._refused import refused_class, refused_function
 
-__all__ = ["OperatorExportTypes", "TrainingMode", "is_in_onnx_export", "register_custom_op_symbolic"]
+__all__ = [
+    "OperatorExportTypes",
+    "TrainingMode",
+    "is_in_onnx_export",
+    "register_custom_op_symbolic",
+]
 
 
 def is_in_onnx_export() -> bool:
@@ -43,5 +48,3 @@ for _name in "export _export dynamo_export".split():
     globals()[_name] = refused_function("onnx." + _name)
 for _name in "ExportOptions ONNXProgram ExportOutput OnnxExporterError".split():
     globals()[_name] = refused_class("onnx." + _name)
-
-

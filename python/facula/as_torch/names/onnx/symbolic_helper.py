@@ -17,5 +17,7 @@ def parse_args(*arg_descriptors: str) -> Callable[[Any], Any]:
 
 quantized_args = parse_args
 
-for _name in "_get_tensor_dim_size _get_tensor_sizes _is_none _maybe_get_const _unimplemented".split():
+for (
+    _name
+) in "_get_tensor_dim_size _get_tensor_sizes _is_none _maybe_get_const _unimplemented".split():
     globals()[_name] = refused_function("onnx.symbolic_helper." + _name)
