@@ -177,7 +177,7 @@ class StateDictMixin:
         for prefix, module in modules:
             local = metadata.get(prefix[:-1], {})
             for hook in module._load_state_dict_pre_hooks.values():
-                hook(module, given, prefix, local, strict, report[0], report[1], errors)
+                hook(module, given, prefix, local, True, report[0], report[1], errors)
 
         plan: list[tuple[Any, str]] = []  # own tensor, key of the new one
         extra: list[tuple[Any, Any]] = []
@@ -205,7 +205,7 @@ class StateDictMixin:
             local = metadata.get(prefix[:-1], {}) | (
                 {"assign_to_params_buffers": True} if assign else {}
             )
-            module._load_from_state_dict(given, prefix, local, strict, report[0], report[1], errors)
+            module._load_from_state_dict(given, prefix, local, True, report[0], report[1], errors)
 
         faults = _faults(report, errors, strict, on_mismatch)
         if faults:
