@@ -177,7 +177,7 @@ class StateDictMixin:
         for prefix, module in modules:
             local = metadata.get(prefix[:-1], {})
             for hook in module._load_state_dict_pre_hooks.values():
-                hook(module, given, prefix, local, True, report[0], report[1], errors)
+                hook(module, given, prefix, local, strict, report[0], report[1], errors)
 
         plan: list[tuple[Any, str]] = []  # own tensor, key of the new one
         extra: list[tuple[Any, Any]] = []
