@@ -224,3 +224,28 @@ def test_arguments_of_to(args, want):
 def test_integers_are_no_dtype_of_modules():
     with pytest.raises(TypeError, match="floating"):
         _C._nn._parse_to(fa.int64)
+
+
+def test_texts_are_torchs():
+    said = run(
+        "import torch\n"
+        "x = torch.arange(3.)\n"
+        "print(x.dtype, torch.strided, torch.channels_last, x.shape, x.type())\n"
+        "print(x.type('torch.LongTensor'), x.type(torch.HalfTensor))\n"
+        "try:\n"
+        "    x.type('torch.NoTensor')\n"
+        "except ValueError as error:\n"
+        "    print(error)\n"
+    )
+    assert said.splitlines() == [
+        "torch.float32 torch.strided torch.channels_last torch.Size([3]) torch.FloatTensor",
+        "tensor([0, 1, 2]) tensor([0., 1., 2.], dtype=torch.float16)",
+        "type(): 'torch.NoTensor' is not the name of a type such as torch.FloatTensor",
+    ]
+
+
+def test_types_by_name():
+    x = fa.ones(2)
+    assert x.type("facula.DoubleTensor").dtype == fa.float64
+    assert x.type() == "facula.FloatTensor" and str(x.dtype) == "facula.float32"
+    assert x.type("FloatTensor") is x
