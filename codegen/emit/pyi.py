@@ -151,6 +151,9 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
             properties=properties,
             exports=exports(schema, table),
             package_methods=table["METHODS"],
+            methods_alone=sorted(
+                n for text in table["METHODS_ALONE"].values() for n in text.split()
+            ),
             vendors=table["VENDORS"],
         ),
     }

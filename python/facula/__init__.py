@@ -6,6 +6,7 @@ import sys as _sys
 from facula import _C
 from facula._exports import ATTRIBUTES as _ATTRIBUTES
 from facula._exports import METHODS as _METHODS
+from facula._exports import METHODS_ALONE as _METHODS_ALONE
 from facula._exports import SUBMODULES as _SUBMODULES
 from facula._moving import add_owner as _add_owner
 
@@ -48,12 +49,36 @@ for _name in _METHODS:
     setattr(_C.Tensor, _name, _method(_name))
 
 
+def _method_of(path, name):
+    """A method of tensors, of a module loaded when first used."""
+
+    def method(self, *args, **kwargs):
+        return getattr(_import(path), name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = "Tensor." + name
+    return method
+
+
+for _path, _names in _METHODS_ALONE.items():
+    for _name in _names.split():
+        setattr(_C.Tensor, _name, _method_of(_path, _name))
+
+
 def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
     """What NumPy calls for its element-wise functions and for the signs of its arrays."""
     return _import("facula._ufuncs").call(ufunc, method, inputs, **kwargs)
 
 
 _C.Tensor.__array_ufunc__ = _array_ufunc
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    """What a subclass calls as `super().__torch_function__`; see facula.overrides."""
+    return _import("facula.overrides")._default(cls, func, types, args, kwargs)
+
+
+_C.Tensor.__torch_function__ = classmethod(_torch_function)
 _add_owner(_C.Tensor)
 
 

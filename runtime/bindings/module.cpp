@@ -7,6 +7,7 @@
 
 #include "runtime/bindings/devices/interface.h"
 #include "runtime/bindings/arguments/function.h"
+#include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/library.h"
@@ -62,8 +63,8 @@ bool add_functions(PyObject* module) {
   }
   for (const PyMethodDef* table :
        {creation_functions, copy_functions, storage_functions, exchange_functions, autograd_functions,
-        function_functions, state_functions, observe_functions, saved_hook_functions, interface_functions,
-        autocast_functions, default_device_functions}) {
+        function_functions, override_functions, state_functions, observe_functions, saved_hook_functions,
+        interface_functions, autocast_functions, default_device_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;

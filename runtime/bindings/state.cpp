@@ -46,6 +46,13 @@ PyObject* set_anomaly(PyObject*, PyObject* o) {
   FACULA_PY_END(nullptr)
 }
 
+PyObject* speak_as_torch(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  spoken_name = truth(o) ? "torch" : "facula";
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+
 ScalarType dtype_argument(PyObject* o, const char* who) {
   if (Py_TYPE(o) == dtype_type) return dtype_value(o);
   raise(ErrorKind::Type, Operator{who}, "argument must be a dtype such as facula.float32, not ", Py_TYPE(o)->tp_name);
@@ -218,6 +225,7 @@ std::string caller_location() {
 
 }  // namespace
 
+const char* spoken_name = "facula";
 int64_t release_gil_numel = kReleaseGilNumel;
 std::atomic<int> ReleaseGil::threads_{0};
 
@@ -251,6 +259,7 @@ const PyMethodDef state_functions[] = {
     {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
     {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
     {"_build_info", build_info, METH_NOARGS, nullptr},
+    {"_speak_as_torch", speak_as_torch, METH_O, nullptr},
     {"_operators", operators, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

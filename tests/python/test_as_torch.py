@@ -300,7 +300,7 @@ def test_processes_are_not_joined(tmp_path):
     """
     lines = run(tmp_path, code).splitlines()
     assert lines[0] == "False False False"
-    assert lines[1] == "['module.bias', 'module.weight'] facula.Size([1, 2])"
+    assert lines[1] == "['module.bias', 'module.weight'] torch.Size([1, 2])"
     assert lines[2].startswith("torch.distributed.init_process_group: facula has no such thing")
     assert lines[3].startswith("torch.nn.parallel.DistributedDataParallel: facula has no such")
     assert "device_ids is [0, 1]" in lines[4]

@@ -34,8 +34,10 @@ def install() -> None:
     Raises:
         RuntimeError: torch itself is imported already.
     """
+    from facula import _C
     from facula._moving import add_device
     from facula.as_torch import _spaces
+    from facula.as_torch._absent import name_absent_devices
     from facula.as_torch._finder import Finder
 
     if Finder in sys.meta_path:
@@ -50,6 +52,8 @@ def install() -> None:
         )
     sys.meta_path.insert(0, Finder)
     _spaces.importable = True
+    name_absent_devices()
+    _C._speak_as_torch(True)
     for device in _spaces.DEVICES:
         add_device(device)
     if _spaces.SITE not in sys.path:

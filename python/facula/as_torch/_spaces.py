@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import facula
+from facula.as_torch._refused import refused_module, refused_names
 
 __all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
 
@@ -23,6 +24,8 @@ PLACES = {
     "_tensor": "facula",
     "autograd.variable": "facula.autograd",
     "cpu.amp": "facula.amp",
+    "fx._symbolic_trace": "facula.fx.tracer",
+    "nn.modules.instancenorm": "facula.nn.modules.batchnorm",
     "functional": "facula",
     "storage": "facula",
     "utils.data._utils": "facula.utils.data._utils",
@@ -31,25 +34,11 @@ PLACES = {
     **{
         "nn.modules." + file: "facula.nn"
         for file in (
-            "activation adaptive channelshuffle conv distance dropout flatten fold instancenorm"
+            "activation adaptive channelshuffle conv distance dropout flatten fold"
             " linear loss normalization padding pixelshuffle pooling rnn sparse upsampling"
         ).split()
     },
 }
-# Namespaces that programs import at their top, of which facula has nothing yet: empty ones.
-EMPTY = frozenset(
-    """
-    _dynamo.config _inductor _inductor.config _jit_internal backends.openmp backends.opt_einsum
-    contrib cpu cuda.memory cuda.random distributed.algorithms distributed.checkpoint
-    distributed.device_mesh distributed.elastic distributed.fsdp distributed.nn
-    distributed.optim distributed.tensor distributed.tensor.parallel distributions export fft func
-    futures fx library monitor mtia multiprocessing nested nn.intrinsic
-    nn.qat
-    nn.quantizable nn.quantized onnx optim.swa_utils package ao ao.quantization quantization
-    signal signal.windows sparse utils.bottleneck utils.bundled_inputs utils.cpp_extension
-    utils.mobile_optimizer utils.model_zoo utils.weak
-    """.split()
-)
 # facula's own, of no concern to programs written for torch.
 HIDDEN = frozenset(("as_torch", "examples"))
 
@@ -76,7 +65,12 @@ def lacking(path: str) -> str:
 
 def exists(path: str) -> bool:
     """Is there a namespace torch.`path` ("" for torch itself)?"""
-    return path == "" or path in _spaces or path in EMPTY or next(_sources(path), None) is not None
+    return (
+        path == ""
+        or path in _spaces
+        or path in refused_names()
+        or next(_sources(path), None) is not None
+    )
 
 
 def _sources(path: str) -> Iterator[ModuleType]:
@@ -100,6 +94,8 @@ def _found(path: str) -> Iterator[ModuleType]:
         os.path.exists(os.path.join(_NAMES, *parts, "__init__.py"))
     ):
         yield importlib.import_module(".".join(["facula.as_torch.names", *parts]))
+    if path in refused_names():
+        yield refused_module(path)
 
 
 def _import_if_there(name: str) -> ModuleType | None:

@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from facula import _C
@@ -156,6 +157,10 @@ def entry_points() -> dict[str, Any]:
     return own | {point.name: point for point in find(group=_GROUP)}
 
 
+# For names of devices that nothing offers: registers one that is not there, or gives False.
+_absent: Callable[[str], bool] | None = None
+
+
 def _load(name: str) -> bool:
     """Load the package that offers the device `name`; called when the name is not known."""
     if name in names():
@@ -164,13 +169,15 @@ def _load(name: str) -> bool:
         return False
     point = entry_points().get(name)
     if point is None:
-        return False
+        return _absent is not None and _absent(name)
     _loading.add(name)
     try:
         start = point.load()
         if callable(start):
             start()
     except Exception as error:
+        if _absent is not None and _absent(name):
+            return True
         raise RuntimeError(
             f"device '{name}': loading its package ({point.value}) failed: {error}"
         ) from error

@@ -8,6 +8,7 @@ same name.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from facula import _C
@@ -16,6 +17,7 @@ from facula.nn import (
     _attention,
     _embedding,
     _fractional,
+    _grid,
     _linear_loss,
     _losses,
     _noise,
@@ -23,6 +25,7 @@ from facula.nn import (
     _pooling,
     _resize,
 )
+from facula.overrides import add_space, overridable
 
 if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the code
     from facula._nn_functional_ops import *  # noqa: F403
@@ -30,6 +33,7 @@ if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the co
     from facula.nn._attention import *  # noqa: F403
     from facula.nn._embedding import *  # noqa: F403
     from facula.nn._fractional import *  # noqa: F403
+    from facula.nn._grid import *  # noqa: F403
     from facula.nn._linear_loss import *  # noqa: F403
     from facula.nn._losses import *  # noqa: F403
     from facula.nn._noise import *  # noqa: F403
@@ -39,16 +43,20 @@ if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the co
 
 
 def _functions(*modules: Any) -> dict[str, Any]:
-    return {name: getattr(module, name) for module in modules for name in module.__all__}
+    found = {n: overridable(getattr(module, n)) for module in modules for n in module.__all__}
+    for function in found.values():
+        function.__module__ = __name__
+    return found
 
 
 _found: dict[str, Any] = {
-    **_functions(_attention, _embedding, _fractional, _linear_loss),
+    **_functions(_attention, _embedding, _fractional, _grid, _linear_loss),
     **_functions(_losses, _noise, _norms, _resize),
     **{n: f for n, f in vars(_C._nn_functional).items() if not n.startswith("__")},
     **_functions(_activations, _pooling),
 }
 globals().update(_found)
+add_space("torch.nn.functional", sys.modules[__name__])
 
 __all__ = sorted(name for name in _found if not name.startswith("_"))
 

@@ -24,7 +24,7 @@ class Parameter(facula.Tensor):
     Operations on a parameter give plain tensors.
     """
 
-    _results_are_plain = True
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -56,7 +56,7 @@ class Buffer(facula.Tensor):
     """
 
     persistent: bool
-    _results_are_plain = True
+    __torch_function__ = _C._disabled_torch_function_impl
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         if data is None:

@@ -129,7 +129,7 @@ def to_numpy(value: Any) -> Any:
         value = value.detach()
         if value.dtype in (facula.bfloat16, facula.float16):
             value = value.to(facula.float32)
-        return np.array(value.tolist(), dtype=str(value.dtype).removeprefix("facula.")).reshape(
+        return np.array(value.tolist(), dtype=str(value.dtype).rpartition(".")[2]).reshape(
             value.shape
         )
     if isinstance(value, tuple | list):

@@ -98,6 +98,38 @@ PyObject* method_detach_inplace(PyObject* self, PyObject*) {
   return self;
   FACULA_PY_END(nullptr)
 }
+// `x` becomes what a view of it is, with the view's place in the graph: for forms in place that move no element.
+PyObject* method_become_view(PyObject* self, PyObject* o) {
+  FACULA_PY_TRY
+  FACULA_CHECK(is_tensor(o), Type, Operator{"_become_view"}, "takes a Tensor, not ", Py_TYPE(o)->tp_name);
+  const Tensor& t = tensor_of(self);
+  const Tensor& view = tensor_of(o);
+  const bool recorded = needs_grad(t);
+  if (recorded) {
+    check_inplace(t, "a change of dims in place", true);
+    FACULA_CHECK(!t.is_view(), Runtime,
+                 "dims of a view that requires grad cannot be changed in place; use the form "
+                 "without '_'");
+  }
+  const InCall in_call(view);
+  const Changing changing(t);
+  TensorImpl* to = t.impl();
+  const TensorImpl* from = view.impl();
+  FACULA_CHECK(to->storage.get() == from->storage.get(), Runtime, Operator{"_become_view"},
+               "the tensor is no view of this one's memory");
+  if (recorded && view.impl()->autograd) {
+    AutogradMeta& meta = autograd_meta(t);
+    const AutogradMeta& made = *view.impl()->autograd;
+    meta.grad_fn = made.grad_fn;
+    meta.output_nr = made.output_nr;
+  }
+  to->offset = from->offset;
+  to->sizes = from->sizes;
+  to->strides = from->strides;
+  to->refresh();
+  return Py_NewRef(self);
+  FACULA_PY_END(nullptr)
+}
 PyObject* method_retain_grad(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   retain_grad(tensor_of(self));
@@ -199,6 +231,7 @@ const PyMethodDef tensor_autograd_methods[] = {
     {"backward", FASTCALL(method_backward),
      "backward($self, /, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
      "Add the gradients of this tensor to the .grad of the leaves it came from."},
+    {"_become_view", method_become_view, METH_O, nullptr},
     {"detach_", method_detach_inplace, METH_NOARGS, "detach_($self, /)\n--\n\nForget the history, in place."},
     {"retain_grad", method_retain_grad, METH_NOARGS,
      "retain_grad($self, /)\n--\n\nLet backward() fill .grad although this is no leaf."},

@@ -123,16 +123,40 @@ const char* old_type_name(ScalarType t) {
 
 constexpr ParamSpec kSelfDtype[] = {{"self", ArgType::Tensor}, {"dtype", ArgType::ScalarType, true, false}};
 const FunctionSpec kType{"type", "type(Tensor self, ScalarType? dtype=None)", kSelfDtype};
+// A dtype, the name of an old type, such as "torch.LongTensor", or a class that has a dtype.
+ScalarType type_argument(PyObject* o) {
+  if (PyUnicode_Check(o)) {
+    const char* text = PyUnicode_AsUTF8(o);
+    if (text == nullptr) throw PythonError();
+    const std::string_view given(text);
+    const std::string_view name = given.substr(given.rfind('.') + 1);
+    for (size_t i = 0; i < kNumScalarTypes; ++i) {
+      const auto type = static_cast<ScalarType>(i);
+      if (name == concat(old_type_name(type), "Tensor")) return type;
+    }
+    raise(ErrorKind::Value, Operator{"type"}, "'", given, "' is not the name of a type such as ", spoken_name,
+          ".FloatTensor");
+  }
+  if (PyType_Check(o)) {
+    const Ref dtype(PyObject_GetAttrString(o, "dtype"));
+    if (dtype && Py_TYPE(dtype.get()) == dtype_type) return dtype_value(dtype.get());
+    PyErr_Clear();
+  }
+  return to_dtype(kType, 1, o);
+}
+
 PyObject* method_type(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   FACULA_PY_TRY
   PyObject* slots[2];
   if (!bind(kType, self, args, n, names, slots)) return nullptr;
   const Tensor& t = tensor_of(self);
   if (slots[1] == nullptr) {
-    const std::string text = concat("facula.", old_type_name(t.dtype()), "Tensor");
+    const InCall in_call(t);
+    const std::string place = t.is_cpu() || t.is_meta() ? "" : concat(device_type_name(t.device().type), ".");
+    const std::string text = concat(spoken_name, ".", place, old_type_name(t.dtype()), "Tensor");
     return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
   }
-  const ScalarType dtype = to_dtype(kType, 1, slots[1]);
+  const ScalarType dtype = type_argument(slots[1]);
   if (dtype == t.dtype()) return wrap(Tensor(t));
   return in_class_of(self, wrap(core_operators().cast(t, dtype, t.device())));
   FACULA_PY_END(nullptr)

@@ -1,5 +1,6 @@
 // Operations on objects of a subclass of Tensor give objects of that class, as users of torch expect.
 #include "runtime/bindings/arguments/checks.h"
+#include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/types/types.h"
 
 namespace facula::python {
@@ -8,14 +9,12 @@ bool subclasses_in_use = false;
 
 namespace {
 
-// Tensors that a module owns say by an attribute that what is computed from them is plain.
+// Tensors that a module owns say by their `__torch_function__` that what is computed from them is plain.
 bool keeps_class(PyTypeObject* type) {
   static PyTypeObject* last = nullptr;  // held, so that no other class has its address
   static bool last_keeps = false;
   if (type != last) {
-    const Ref plain(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "_results_are_plain"));
-    if (!plain) PyErr_Clear();
-    last_keeps = !plain || plain.get() != Py_True;
+    last_keeps = !is_disabling(type);
     Py_INCREF(type);
     Py_XDECREF(std::exchange(last, type));
   }
@@ -56,10 +55,13 @@ PyObject* converted(PyTypeObject* type, PyObject* result) {
 
 }  // namespace
 
-void note_subclass(PyTypeObject* type) { subclasses_in_use |= keeps_class(type); }
+void note_subclass(PyTypeObject* type) {
+  subclasses_in_use |= keeps_class(type);
+  overrides_in_use |= is_overriding(type);
+}
 
 PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result) {
-  if (result == nullptr) return nullptr;
+  if (result == nullptr || overrides_are_off()) return result;
   PyTypeObject* type = nullptr;
   for (size_t i = 0; i < spec.params.size(); ++i) {
     PyObject* o = slots[i];
@@ -74,7 +76,7 @@ PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, Py
 }
 
 PyObject* in_class_of_object(PyObject* self, PyObject* result) {
-  PyTypeObject* const type = wider(nullptr, self);
+  PyTypeObject* const type = overrides_are_off() ? nullptr : wider(nullptr, self);
   return result == nullptr || type == nullptr ? result : converted(type, result);
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "runtime/autograd/engine.h"
+#include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/in_call.h"
 #include "runtime/dispatch/indexing.h"
@@ -175,6 +176,9 @@ Tensor value_tensor(PyObject* value, const Tensor& self) {
 }  // namespace
 
 PyObject* tensor_subscript(PyObject* self, PyObject* key) {
+  const PythonCall call{"__getitem__", self, &key, 1, nullptr};
+  if (PyObject* answer; overrides_in_use && answered(call, answer)) [[unlikely]]
+    return answer;
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
   if (PyLong_CheckExact(key)) {
@@ -203,7 +207,10 @@ PyObject* tensor_subscript(PyObject* self, PyObject* key) {
     return indexing::operators.get(t, parsed);
   }();
   return in_class_of(self, wrap(std::move(result)));
-  FACULA_PY_END(nullptr)
+}
+catch (...) {
+  return answer_to_failure(call, true);
+}
 }
 
 PyObject* tensor_sq_item(PyObject* self, Py_ssize_t i) {
@@ -217,6 +224,13 @@ PyObject* tensor_sq_item(PyObject* self, Py_ssize_t i) {
 }
 
 int tensor_ass_subscript(PyObject* self, PyObject* key, PyObject* value) {
+  if (value != nullptr && overrides_in_use) [[unlikely]] {
+    PyObject* const args[] = {key, value};
+    if (PyObject* answer = nullptr; answered({"__setitem__", self, args, 2, nullptr}, answer)) {
+      Py_XDECREF(answer);
+      return answer != nullptr ? 0 : -1;
+    }
+  }
   FACULA_PY_TRY
   FACULA_CHECK(value != nullptr, Type, "a Tensor's elements cannot be deleted");
   const Tensor& t = tensor_of(self);

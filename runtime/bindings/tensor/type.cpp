@@ -1,5 +1,6 @@
 // facula.Tensor: the Python type, and the one object that each tensor has through its life.
 #include "runtime/autograd/meta.h"
+#include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/autograd/cycles.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/bindings/types/types.h"
@@ -317,7 +318,7 @@ void track(PyObject* tensor) {
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   FACULA_ASSERT(t.impl()->pyobject == nullptr);
-  if (!subclasses_in_use && type != tensor_type) note_subclass(type);
+  if (type != tensor_type && !(subclasses_in_use && overrides_in_use)) note_subclass(type);
   TensorObject* o = allocate(type);
   t.impl()->pyobject = reinterpret_cast<PyObject*>(o);
   o->tensor = std::move(t);

@@ -34,7 +34,7 @@ constexpr const char* kFormatNames[] = {"facula.contiguous_format", "facula.pres
                                         "facula.channels_last_3d"};
 
 PyObject* dtype_repr(PyObject* self) {
-  const std::string text = concat("facula.", dtype_name(dtype_value(self)));
+  const std::string text = concat(spoken_name, ".", dtype_name(dtype_value(self)));
   return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
 }
 // Pickle finds a singleton again by its name in the package.
@@ -76,7 +76,10 @@ PyType_Slot dtype_slots[] = {
 PyType_Spec dtype_spec = {"facula.dtype", sizeof(DtypeObject), 0,
                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, dtype_slots};
 
-PyObject* named_repr(PyObject* self) { return PyUnicode_FromString(reinterpret_cast<NamedObject*>(self)->name); }
+PyObject* named_repr(PyObject* self) {
+  const char* name = reinterpret_cast<NamedObject*>(self)->name;
+  return PyUnicode_FromFormat("%s.%s", spoken_name, name + sizeof("facula.") - 1);
+}
 PyObject* named_reduce(PyObject* self, PyObject*) {
   return PyUnicode_FromString(reinterpret_cast<NamedObject*>(self)->name + sizeof("facula.") - 1);
 }

@@ -28,7 +28,7 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }
 
 PyObject* size_repr(PyObject* self) {
-  std::string text = "facula.Size([";
+  std::string text = concat(spoken_name, ".Size([");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
     if (i > 0) text += ", ";
     const int64_t v = PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));

@@ -60,6 +60,8 @@ struct NodeObject {
 };
 
 // ---- small types ----
+// The package in the texts of dtypes, sizes and types of tensors: "facula", or "torch" for programs written for that.
+extern FACULA_API const char* spoken_name;
 extern FACULA_API PyTypeObject* dtype_type;
 extern FACULA_API PyTypeObject* device_type;
 extern PyTypeObject* size_type;

@@ -6,16 +6,32 @@ from typing import Any
 
 import facula
 from facula.as_torch._legacy_types import LEGACY_TYPES
+from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
-from facula.as_torch.names import compiler
+from facula.as_torch.names import _checks, _symbolic, compiler
+from facula.as_torch.names.futures import Future
+from facula.as_torch.names.jit import ScriptFunction, ScriptModule, fork, wait
+from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = [
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "Future",
+    "ScriptFunction",
+    "ScriptModule",
     "are_deterministic_algorithms_enabled",
     "compile",
+    "fork",
+    "get_autocast_cpu_dtype",
+    "get_autocast_gpu_dtype",
+    "get_deterministic_debug_mode",
+    "get_device_module",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "is_deterministic_algorithms_warn_only_enabled",
+    "is_autocast_cpu_enabled",
     "is_distributed",
+    "is_same_size",
     "is_storage",
     "is_warn_always_enabled",
     "set_default_tensor_type",
@@ -25,11 +41,18 @@ __all__ = [
     "set_num_interop_threads",
     "set_warn_always",
     "use_deterministic_algorithms",
+    "wait",
     *LEGACY_TYPES,
 ]
 FIRST = ("__version__",)
 
 globals().update(LEGACY_TYPES)
+for _module in (_checks, _symbolic):
+    globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
+Event = refused_class("Event")
+Stream = refused_class("Stream")
+for _name in ("PyTorchFileReader", "PyTorchFileWriter"):
+    globals()[_name] = refused_class(_name)
 
 _settings: dict[str, Any] = {
     "deterministic": False,
@@ -83,6 +106,49 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     use_deterministic_algorithms(level > 0, warn_only=level == 1)
 
 
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2: what `use_deterministic_algorithms` makes of it."""
+    return int(_settings["deterministic"]) + int(
+        _settings["deterministic"] and not _settings["warn_only"]
+    )
+
+
+def get_device_module(device: Any = None) -> Any:
+    """The namespace of a device's type, `torch.cuda` say; of the accelerator by default.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    from facula.as_torch import _spaces
+
+    if device is None:
+        device = facula.accelerator.current_accelerator() or "cpu"
+    kind = facula.device(device).type
+    if not _spaces.exists(kind):
+        raise RuntimeError(f"Invalid device '{device}': there is no namespace torch.{kind}")
+    return getattr(_spaces.space(""), kind)
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """Is autocasting on for the CPU?"""
+    return bool(facula.is_autocast_enabled("cpu"))
+
+
+def get_autocast_cpu_dtype() -> Any:
+    """The dtype of autocasting on the CPU."""
+    return facula.get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> Any:
+    """The dtype of autocasting on a GPU."""
+    return facula.get_autocast_dtype("cuda")
+
+
+def is_same_size(input: Any, other: Any) -> bool:
+    """Have they one shape?"""
+    return bool(input.shape == other.shape)
+
+
 def set_num_interop_threads(num_threads: int) -> None:
     """Take note of it: one operator runs at a time, on `get_num_threads()` threads."""
     if num_threads < 1:
@@ -113,6 +179,11 @@ def is_warn_always_enabled() -> bool:
 def is_storage(obj: Any) -> bool:
     """Is it the memory of a tensor?"""
     return isinstance(obj, facula.UntypedStorage)
+
+
+def _shape_as_tensor(self: Any) -> Any:
+    """The sizes as a tensor of int64."""
+    return facula.tensor(list(self.shape), dtype=facula.int64)
 
 
 def is_distributed(input: Any) -> bool:

@@ -176,6 +176,7 @@ class StateDictMixin:
         metadata = getattr(state_dict, "_metadata", None) or {}
         report, errors = LoadReport([], []), []
         modules = list(_named_paths(self))
+        own_way = [m for m in modules if _loads_its_own_way(m[1])]
         for prefix, module in modules:
             local = metadata.get(prefix[:-1], {})
             for hook in module._load_state_dict_pre_hooks.values():
@@ -185,6 +186,9 @@ class StateDictMixin:
         extra: list[tuple[Any, Any]] = []
         known: set[str] = set()
         for prefix, module in modules:
+            if any(module is other for _, other in own_way):
+                known.update(module._keys_below(given, prefix))
+                continue
             for name, tensor in module._own_tensors().items():
                 key = prefix + name
                 known.add(key)
@@ -200,6 +204,11 @@ class StateDictMixin:
                 else:
                     report.missing_keys.append(key)
         report.unexpected_keys.extend(k for k in given if k not in known)
+        for prefix, module in own_way:
+            local = metadata.get(prefix[:-1], {}) | (
+                {"assign_to_params_buffers": True} if assign else {}
+            )
+            module._load_from_state_dict(given, prefix, local, True, report[0], report[1], errors)
 
         faults = _faults(report, errors, strict, on_mismatch)
         if faults:
@@ -220,6 +229,52 @@ class StateDictMixin:
             for hook in module._load_state_dict_post_hooks.values():
                 hook(module, report)
         return report
+
+    def _keys_below(self, state_dict: Mapping[str, Any], prefix: str) -> list[str]:
+        """Keys that are this module's own: of none of its submodules."""
+        own = (k for k in state_dict if k.startswith(prefix))
+        return [k for k in own if k[len(prefix) :].partition(".")[0] not in self._modules]
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load this module's own tensors, at once; a class that defines it loads its own way.
+
+        Its lists get what `load_state_dict` tells of. Modules whose class does not define it are
+        loaded all together, after every check.
+        """
+        report = LoadReport(missing_keys, unexpected_keys)
+        assign = bool(local_metadata.get("assign_to_params_buffers", False))
+        own = self._own_tensors()
+        pairs = []
+        for name, tensor in own.items():
+            key = prefix + name
+            if key in state_dict:
+                if _fits(key, tensor, state_dict[key], assign, report, error_msgs):
+                    pairs.append((tensor, state_dict[key]))
+            elif strict:
+                missing_keys.append(key)
+        error_msgs.extend(_faults(report, [], False, "raise"))
+        if self._has_extra_state():
+            if prefix + _EXTRA_STATE in state_dict:
+                self.set_extra_state(state_dict[prefix + _EXTRA_STATE])
+            elif strict:
+                missing_keys.append(prefix + _EXTRA_STATE)
+        if strict:
+            known = {prefix + name for name in own} | {prefix + _EXTRA_STATE}
+            below = self._keys_below(state_dict, prefix)
+            unexpected_keys.extend(k for k in below if k not in known)
+        if assign:
+            assign_tensors(pairs, [self])
+        else:
+            _copy(pairs)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` at the end of `state_dict`."""
@@ -246,6 +301,13 @@ def _register(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> Removab
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
+
+
+def _loads_its_own_way(module: Any) -> bool:
+    return (
+        type(module)._load_from_state_dict is not StateDictMixin._load_from_state_dict
+        or "_load_from_state_dict" in vars(module)
+    )
 
 
 def _named_paths(module: Any, prefix: str = "") -> Any:

@@ -17,6 +17,7 @@ __all__ = [
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",
+    "SyncBatchNorm",
 ]
 
 
@@ -155,6 +156,57 @@ class BatchNorm3d(_BatchNorm):
 
     def _check_input_dim(self, input: Any) -> None:
         _expect_dims(self, input, 5)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """As BatchNorm1d, over (N, C, ...) of all processes of a group; of one process without one.
+
+    `process_group` is kept: facula joins no processes yet.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Any) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with a SyncBatchNorm for each BatchNorm, which takes its tensors."""
+        result = module
+        if isinstance(module, _BatchNorm):
+            result = cls(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+                bias=module.bias is not None,
+            )
+            result.weight, result.bias = module.weight, module.bias
+            result.running_mean, result.running_var = module.running_mean, module.running_var
+            result.num_batches_tracked = module.num_batches_tracked
+            result.training = module.training
+        for name, child in module.named_children():
+            result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return result
 
 
 class _InstanceNorm(_NormBase):

@@ -1,5 +1,8 @@
 """`torch._dynamo` where nothing is compiled."""
 
+from typing import Any
+
+from facula.as_torch._refused import refused_class
 from facula.as_torch.names.compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -10,14 +13,29 @@ from facula.as_torch.names.compiler import (
 )
 
 __all__ = [
+    "OptimizedModule",
     "allow_in_graph",
     "assume_constant_result",
     "disable",
     "graph_break",
     "is_compiling",
     "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "maybe_mark_dynamic",
     "reset",
 ]
+
+
+OptimizedModule = refused_class("_dynamo.OptimizedModule")  # what `compile` never gives
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Nothing: addresses are no concern of a compiler."""
+
+
+mark_dynamic = maybe_mark_dynamic = mark_static = mark_static_address
 
 
 def graph_break(msg: str = "") -> None:

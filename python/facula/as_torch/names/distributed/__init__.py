@@ -33,10 +33,15 @@ _FUNCTIONS = (
     "all_gather all_gather_into_tensor all_gather_object all_reduce all_to_all all_to_all_single"
     " barrier broadcast broadcast_object_list destroy_process_group gather gather_object"
     " get_backend get_rank get_world_size init_process_group irecv isend monitored_barrier"
+    " batch_isend_irecv get_default_backend_for_device get_global_rank get_group_rank"
+    " get_process_group_ranks init_device_mesh recv_object_list scatter_object_list"
+    " send_object_list"
     " new_group recv reduce reduce_scatter reduce_scatter_tensor scatter send"
 ).split()
 globals().update({name: refused_function("distributed." + name) for name in _FUNCTIONS})
-for _name in ("ProcessGroup", "ReduceOp", "Store", "TCPStore", "FileStore", "Work"):
+for _name in (
+    "Backend FileStore HashStore P2POp PrefixStore ProcessGroup ReduceOp Store TCPStore Work"
+).split():
     globals()[_name] = refused_class("distributed." + _name)
 
 

@@ -30,4 +30,13 @@ def _old_name(name: str) -> Any:
     return function
 
 
+_calculate_fan_in_and_fan_out = init._calculate_fan_in_and_fan_out
+
+
+def _no_grad_trunc_normal_(
+    tensor: Any, mean: float, std: float, a: float, b: float, generator: Any = None
+) -> Any:
+    return init.trunc_normal_(tensor, mean, std, a, b, generator=generator)
+
+
 globals().update({name: _old_name(name) for name in _OLD})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PyTree = Any
+Context = Any
 _IsLeaf = Callable[[Any], bool] | None
 
 
@@ -18,6 +19,7 @@ _IsLeaf = Callable[[Any], bool] | None
 class _Node:
     flatten: Callable[[Any], tuple[list[Any], Any]]
     unflatten: Callable[[Iterable[Any], Any], Any]
+    flatten_with_keys: Callable[..., Any] | None = None
 
 
 SUPPORTED_NODES: dict[type, _Node] = {
@@ -99,16 +101,23 @@ class LeafSpec(TreeSpec):
 
 
 def register_pytree_node(
-    cls: type, flatten_fn: Callable[..., Any], unflatten_fn: Callable[..., Any], **others: Any
+    cls: type,
+    flatten_fn: Callable[..., Any],
+    unflatten_fn: Callable[..., Any],
+    *,
+    flatten_with_keys_fn: Callable[..., Any] | None = None,
+    **others: Any,
 ) -> None:
     """Let trees have nodes of `cls`: `flatten_fn(x)` gives (children, context).
+
+    `flatten_with_keys_fn(x)` gives ([(key, child), ...], context), for paths.
 
     Raises:
         ValueError: it is registered already.
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as a node of trees")
-    SUPPORTED_NODES[cls] = _Node(flatten_fn, unflatten_fn)
+    SUPPORTED_NODES[cls] = _Node(flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
 _register_pytree_node = register_pytree_node
@@ -121,6 +130,173 @@ def _kind(tree: PyTree) -> Any:
         return cls
     named = hasattr(cls, "_fields") or cls.__module__ == "facula.return_types"
     return namedtuple if isinstance(tree, tuple) and named else None
+
+
+def _get_node_type(tree: PyTree) -> Any:
+    """The type as which the tree's first node is taken apart."""
+    return type(tree) if _kind(tree) is None else _kind(tree)
+
+
+def _list_flatten(d: list[Any]) -> tuple[list[Any], Any]:
+    return d, None
+
+
+def _list_unflatten(values: Iterable[Any], context: Any) -> list[Any]:
+    return list(values)
+
+
+def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], Any]:
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], context: Any) -> dict[Any, Any]:
+    return dict(zip(context, values, strict=True))
+
+
+# ---- paths to the leaves
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """A place in a list or a tuple."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence: Any) -> Any:
+        """What stands there."""
+        return sequence[self.idx]
+
+
+@dataclass(frozen=True)
+class MappingKey:
+    """A key of a dictionary."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        """What stands there."""
+        return mapping[self.key]
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """A field of a named tuple or of a data class."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj: Any) -> Any:
+        """What stands there."""
+        return getattr(obj, self.name)
+
+
+def _list_flatten_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(SequenceKey(i), v) for i, v in enumerate(d)], None
+
+
+def _dict_flatten_with_keys(d: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    return [(MappingKey(k), v) for k, v in d.items()], list(d)
+
+
+def _keyed(tree: PyTree, kind: Any) -> list[tuple[Any, Any]]:
+    node = SUPPORTED_NODES[kind]
+    if node.flatten_with_keys is not None:
+        return list(node.flatten_with_keys(tree)[0])
+    if isinstance(tree, dict):
+        return _dict_flatten_with_keys(tree)[0]
+    if kind is namedtuple and hasattr(tree, "_fields"):
+        return [(GetAttrKey(name), getattr(tree, name)) for name in tree._fields]
+    children = node.flatten(tree)[0]
+    return [(SequenceKey(i), child) for i, child in enumerate(children)]
+
+
+def tree_flatten_with_path(
+    tree: PyTree, is_leaf: _IsLeaf = None
+) -> tuple[list[tuple[tuple[Any, ...], Any]], TreeSpec]:
+    """([(path, leaf), ...], spec); a path is a tuple of keys."""
+
+    def walk(part: PyTree, path: tuple[Any, ...]) -> Iterable[tuple[tuple[Any, ...], Any]]:
+        kind = None if is_leaf is not None and is_leaf(part) else _kind(part)
+        if kind is None:
+            yield path, part
+            return
+        for key, child in _keyed(part, kind):
+            yield from walk(child, (*path, key))
+
+    return list(walk(tree, ())), tree_structure(tree, is_leaf)
+
+
+def tree_leaves_with_path(
+    tree: PyTree, is_leaf: _IsLeaf = None
+) -> list[tuple[tuple[Any, ...], Any]]:
+    """[(path, leaf), ...]."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: _IsLeaf = None
+) -> PyTree:
+    """The tree of `func(path, leaf, ...)`."""
+    pairs, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [spec.flatten_up_to(rest) for rest in rests]
+    made = [func(path, *leaves) for (path, *leaves) in _joined(pairs, others)]
+    return tree_unflatten(made, spec)
+
+
+def _joined(pairs: Any, others: Any) -> Iterable[tuple[Any, ...]]:
+    for i, (path, leaf) in enumerate(pairs):
+        yield (path, leaf, *(other[i] for other in others))
+
+
+def keystr(kp: tuple[Any, ...]) -> str:
+    """A path as text."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: tuple[Any, ...]) -> Any:
+    """What stands at a path."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """The spec as text, which `treespec_loads` reads; of lists, tuples and dicts of JSON's keys."""
+    import json
+
+    def packed(spec: TreeSpec) -> Any:
+        if spec.is_leaf():
+            return None
+        if spec.type not in _NAMED.values():
+            raise NotImplementedError(f"treespec_dumps(): cannot write nodes of {spec.type}")
+        name = next(n for n, t in _NAMED.items() if t is spec.type)
+        return [name, spec.context, [packed(child) for child in spec.children_specs]]
+
+    return json.dumps(packed(treespec))
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """What `treespec_dumps` wrote."""
+    import json
+
+    def unpacked(record: Any) -> TreeSpec:
+        if record is None:
+            return LeafSpec()
+        name, context, children = record
+        return TreeSpec(_NAMED[name], context, [unpacked(child) for child in children])
+
+    return unpacked(json.loads(serialized))
+
+
+_NAMED = {"list": list, "tuple": tuple, "dict": dict, "OrderedDict": OrderedDict}
 
 
 def tree_flatten(tree: PyTree, is_leaf: _IsLeaf = None) -> tuple[list[Any], TreeSpec]:

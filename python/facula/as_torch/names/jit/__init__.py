@@ -8,19 +8,24 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from facula import nn
+from facula.as_torch._refused import refused_class
 from facula.as_torch._spaces import lacking
 
 __all__ = [
     "Attribute",
+    "CompilationUnit",
     "Error",
     "Final",
+    "Future",
     "ScriptFunction",
     "ScriptModule",
+    "TracerWarning",
     "annotate",
     "export",
     "fork",
     "freeze",
     "ignore",
+    "interface",
     "is_scripting",
     "is_tracing",
     "isinstance",
@@ -43,6 +48,14 @@ class Error(RuntimeError):
     """What scripted code would raise; nothing does."""
 
 
+class TracerWarning(Warning):
+    """What tracing would warn of; nothing does."""
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Nothing: there are none."""
+
+
 class ScriptModule(nn.Module):
     """A base class for modules with `script_method`s; a module like others."""
 
@@ -52,6 +65,14 @@ class ScriptFunction:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ScriptFunction:
         raise RuntimeError(lacking("jit.ScriptFunction"))
+
+
+CompilationUnit = refused_class("jit.CompilationUnit")
+
+
+def interface(obj: Any) -> Any:
+    """The class as it is."""
+    return obj
 
 
 def script(obj: Any, *args: Any, **options: Any) -> Any:
@@ -74,7 +95,7 @@ def script_method(fn: Any) -> Any:
     return fn
 
 
-script_if_tracing = export = script_method
+script_if_tracing = _script_if_tracing = export = _overload_method = script_method
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
@@ -122,7 +143,9 @@ def is_tracing() -> bool:
     return False
 
 
-class _Future:
+class Future:
+    """What `fork` gives."""
+
     def __init__(self, value: Any) -> None:
         self._value = value
 
@@ -136,12 +159,12 @@ class _Future:
         return True
 
 
-def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> _Future:
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
     """Call the function now; `wait` gives its result."""
-    return _Future(func(*args, **kwargs))
+    return Future(func(*args, **kwargs))
 
 
-def wait(future: _Future) -> Any:
+def wait(future: Future) -> Any:
     """The result of what `fork` called."""
     return future.wait()
 

@@ -1,0 +1,192 @@
+"""Methods of tensors that are Python: forms in place that move no element, and new tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import facula
+
+__all__ = [
+    "apply_",
+    "as_strided_",
+    "fill_diagonal_",
+    "is_conj",
+    "is_neg",
+    "is_nonzero",
+    "map_",
+    "new",
+    "new_tensor",
+    "resolve_conj",
+    "resolve_neg",
+    "squeeze_",
+    "swapaxes_",
+    "swapdims_",
+    "t_",
+    "transpose_",
+    "unsqueeze_",
+]
+
+
+# ---- dims in place
+
+
+def squeeze_(self: Any, *dim: Any) -> Any:
+    """`squeeze` in place."""
+    return self._become_view(self.squeeze(*dim))
+
+
+def unsqueeze_(self: Any, dim: int) -> Any:
+    """`unsqueeze` in place."""
+    return self._become_view(self.unsqueeze(dim))
+
+
+def t_(self: Any) -> Any:
+    """`t` in place."""
+    return self._become_view(self.t())
+
+
+def transpose_(self: Any, dim0: int, dim1: int) -> Any:
+    """`transpose` in place."""
+    return self._become_view(self.transpose(dim0, dim1))
+
+
+def swapaxes_(self: Any, axis0: int, axis1: int) -> Any:
+    """`transpose_` by another name."""
+    return transpose_(self, axis0, axis1)
+
+
+def swapdims_(self: Any, dim0: int, dim1: int) -> Any:
+    """`transpose_` by another name."""
+    return transpose_(self, dim0, dim1)
+
+
+def as_strided_(self: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
+    """`as_strided` in place."""
+    return self._become_view(self.as_strided(size, stride, storage_offset))
+
+
+# ---- elements in place
+
+
+def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """Fill the elements whose indices are all alike.
+
+    Args:
+        fill_value: a number.
+        wrap: of a matrix with more rows than columns go on below, one row free between.
+
+    Raises:
+        RuntimeError: it has fewer than two dims, or more than two of different sizes.
+    """
+    if self.dim() < 2:
+        raise RuntimeError(
+            f"fill_diagonal_(): dimensions must be larger than 1, but the shape is "
+            f"{tuple(self.shape)}"
+        )
+    if self.dim() > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError(
+            f"fill_diagonal_(): all dimensions of input must be of equal length, but the shape is "
+            f"{tuple(self.shape)}"
+        )
+    n = min(self.shape)
+    if n == 0:
+        return self
+    step, start = sum(self.stride()), self.storage_offset()
+    self.as_strided((n,), (step,), start).fill_(fill_value)
+    rows = self.shape[0]
+    if wrap and self.dim() == 2 and rows > n + 1:
+        for first in range(n + 1, rows, n + 1):
+            part = self.narrow(0, first, min(n, rows - first))
+            part.diagonal().fill_(fill_value)
+    return self
+
+
+def _values(self: Any, function: Callable[..., Any], *others: Any) -> Any:
+    if self.device.type != "cpu":
+        raise TypeError(f"apply_() and map_() take tensors on the CPU, not on {self.device}")
+    lists = (t.detach().reshape(-1).tolist() for t in (self, *others))
+    found = [function(*each) for each in zip(*lists, strict=True)]
+    self.detach().copy_(facula.tensor(found, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+def apply_(self: Any, callable: Callable[[Any], Any]) -> Any:
+    """Replace each element by what a Python function gives for it; on the CPU, and slow."""
+    return _values(self, callable)
+
+
+def map_(self: Any, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
+    """As `apply_`, of each element and that of another tensor, which is broadcast."""
+    return _values(self, callable, tensor.expand(self.shape))
+
+
+# ---- new tensors
+
+
+def new_tensor(
+    self: Any,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Any:
+    """A tensor of `data`, copied, of this one's dtype and device unless others are given."""
+    dtype = self.dtype if dtype is None else dtype
+    device = self.device if device is None else device
+    if isinstance(data, facula.Tensor):
+        made = data.detach().to(device=device, dtype=dtype, copy=True)
+        return made.requires_grad_(requires_grad)
+    return facula.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def new(self: Any, *args: Any, device: Any = None) -> Any:
+    """The old constructor: of sizes, uninitialised, or of data; this one's dtype and device."""
+    device = self.device if device is None else device
+    if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
+        return facula.empty(args or (0,), dtype=self.dtype, device=device)
+    if len(args) != 1:
+        raise TypeError(f"new() takes sizes, or one sequence or tensor, not {len(args)} arguments")
+    if isinstance(args[0], facula.Size):
+        return facula.empty(args[0], dtype=self.dtype, device=device)
+    return new_tensor(self, args[0], device=device)
+
+
+# ---- questions
+
+
+def is_nonzero(self: Any) -> bool:
+    """Is its one element not zero?
+
+    Raises:
+        RuntimeError: it has several, or none.
+    """
+    if self.numel() != 1:
+        raise RuntimeError(
+            f"Boolean value of Tensor with {self.numel()} values is ambiguous: is_nonzero() takes "
+            f"a tensor of one element"
+        )
+    return bool(self.item() != 0)
+
+
+def is_conj(self: Any) -> bool:
+    """False: conjugates are written out, not marked."""
+    return False
+
+
+def is_neg(self: Any) -> bool:
+    """False: negatives are written out, not marked."""
+    return False
+
+
+def resolve_conj(self: Any) -> Any:
+    """The tensor itself: its conjugates are written out."""
+    return self
+
+
+def resolve_neg(self: Any) -> Any:
+    """The tensor itself: its negatives are written out."""
+    return self

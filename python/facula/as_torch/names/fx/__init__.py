@@ -1,0 +1,1 @@
+"""What `torch.fx` has beside facula's."""

@@ -1,0 +1,1 @@
+"""What `torch.utils.data` has beside facula's."""

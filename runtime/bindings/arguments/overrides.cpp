@@ -1,0 +1,168 @@
+#include "runtime/bindings/arguments/overrides.h"
+
+#include "runtime/bindings/arguments/checks.h"
+#include "runtime/bindings/types/types.h"
+
+namespace facula::python {
+
+bool overrides_in_use = false;
+
+namespace {
+
+thread_local bool classes_off = false;
+thread_local bool modes_off = false;
+thread_local Py_ssize_t modes = 0;  // open in this thread; facula.overrides has them
+
+PyObject* attribute_name() {
+  static PyObject* const name = PyUnicode_InternFromString("__torch_function__");
+  return name;
+}
+// What the class has in its dict or a base's, not bound; borrowed.
+PyObject* declared(PyTypeObject* type) { return _PyType_Lookup(type, attribute_name()); }
+
+PyObject* call_disabled(PyObject*, PyObject* arguments) {
+  PyObject *function, *types, *args = nullptr, *kwargs = nullptr;
+  if (!PyArg_ParseTuple(arguments, "OO|OO:_disabled_torch_function_impl", &function, &types, &args, &kwargs)) {
+    return nullptr;
+  }
+  if (kwargs == Py_None) kwargs = nullptr;
+  const Ref none(PyTuple_New(0));
+  const Ref given(args != nullptr ? PySequence_Tuple(args) : Py_NewRef(none.get()));
+  if (!given) return nullptr;
+  const bool before = std::exchange(classes_off, true);
+  PyObject* result = PyObject_Call(function, given.get(), kwargs);
+  classes_off = before;
+  return result;
+}
+
+bool add_overriding(PyObject* o, PyObject* found) {
+  if (!is_overriding(Py_TYPE(o))) return true;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found); ++i) {
+    if (Py_TYPE(PyList_GET_ITEM(found, i)) == Py_TYPE(o)) return true;
+  }
+  return PyList_Append(found, o) == 0;
+}
+// Of an argument: itself, or what a list or tuple holds.
+bool collect(PyObject* o, PyObject* found) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return add_overriding(o, found);
+  if (!add_overriding(o, found)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+    if (!add_overriding(PySequence_Fast_GET_ITEM(o, i), found)) return false;
+  }
+  return true;
+}
+Ref collect_all(const PythonCall& call) {
+  Ref found(PyList_New(0));
+  bool good = static_cast<bool>(found);
+  if (good && call.self != nullptr) good = add_overriding(call.self, found.get());
+  const Py_ssize_t n = call.nargs + (call.kwnames != nullptr ? PyTuple_GET_SIZE(call.kwnames) : 0);
+  for (Py_ssize_t i = 0; good && i < n; ++i) good = collect(call.args[i], found.get());
+  return good ? std::move(found) : Ref();
+}
+
+// Arguments as a tuple and a dict, `self` first.
+PyObject* ask(const PythonCall& call, PyObject* overriding) {
+  const Py_ssize_t first = call.self != nullptr;
+  const Ref args(PyTuple_New(call.nargs + first));
+  const Ref kwargs(PyDict_New());
+  if (!args || !kwargs) return nullptr;
+  if (first != 0) PyTuple_SET_ITEM(args.get(), 0, Py_NewRef(call.self));
+  for (Py_ssize_t i = 0; i < call.nargs; ++i) PyTuple_SET_ITEM(args.get(), i + first, Py_NewRef(call.args[i]));
+  for (Py_ssize_t k = 0; call.kwnames != nullptr && k < PyTuple_GET_SIZE(call.kwnames); ++k) {
+    if (PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(call.kwnames, k), call.args[call.nargs + k]) < 0) return nullptr;
+  }
+  const Ref module(PyImport_ImportModule("facula.overrides"));
+  if (!module) return nullptr;
+  return PyObject_CallMethod(module.get(), "_answer", "sOOOO", call.name, call.self != nullptr ? Py_True : Py_False,
+                             overriding, args.get(), kwargs.get());
+}
+
+PyObject* overriding_of(PyObject*, PyObject* arguments) {
+  PyObject *args, *kwargs;
+  if (!PyArg_ParseTuple(arguments, "O!O!:_overriding", &PyTuple_Type, &args, &PyDict_Type, &kwargs)) return nullptr;
+  Ref found(PyList_New(0));
+  if (!found || classes_off) return found.release();
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    if (!collect(PyTuple_GET_ITEM(args, i), found.get())) return nullptr;
+  }
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Next(kwargs, &at, &key, &value) != 0;) {
+    if (!collect(value, found.get())) return nullptr;
+  }
+  return found.release();
+}
+PyObject* in_use(PyObject*, PyObject*) { return PyBool_FromLong(overrides_in_use); }
+PyObject* use(PyObject*, PyObject*) {
+  overrides_in_use = true;
+  Py_RETURN_NONE;
+}
+// Sets a flag of this thread and gives what it was.
+PyObject* exchange(bool& flag, PyObject* o) {
+  const int truth = PyObject_IsTrue(o);
+  return truth < 0 ? nullptr : PyBool_FromLong(std::exchange(flag, truth != 0));
+}
+PyObject* set_classes_off(PyObject*, PyObject* o) { return exchange(classes_off, o); }
+PyObject* set_modes_off(PyObject*, PyObject* o) { return exchange(modes_off, o); }
+PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!classes_off); }
+PyObject* count_modes(PyObject*, PyObject* o) {
+  modes = PyLong_AsSsize_t(o);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  overrides_in_use |= modes > 0;
+  Py_RETURN_NONE;
+}
+
+}  // namespace
+
+bool overrides_are_off() { return classes_off; }
+
+bool is_disabling(PyTypeObject* type) {
+  PyObject* const found = declared(type);
+  return found != nullptr && PyCFunction_Check(found) && PyCFunction_GET_FUNCTION(found) == call_disabled;
+}
+
+bool is_overriding(PyTypeObject* type) {
+  if (type == tensor_type || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+      type == &PyUnicode_Type || type == &PyTuple_Type || type == &PyList_Type || type == Py_TYPE(Py_None)) {
+    return false;
+  }
+  PyObject* const found = declared(type);
+  return found != nullptr && found != declared(tensor_type) && !is_disabling(type);
+}
+
+bool answered(const PythonCall& call, PyObject*& result) noexcept {
+  const bool by_mode = modes > 0 && !modes_off;
+  if (classes_off && !by_mode) return false;
+  const Ref overriding = classes_off ? Ref(PyList_New(0)) : collect_all(call);
+  if (overriding && PyList_GET_SIZE(overriding.get()) == 0 && !by_mode) return false;
+  result = overriding ? ask(call, overriding.get()) : nullptr;
+  return true;
+}
+
+PyObject* answer_to_failure(const PythonCall& call, bool internal) noexcept {
+  set_python_error(internal ? nullptr : call.name);
+  if (classes_off) return nullptr;
+  const Ref failure = take_exception();
+  const Ref overriding = collect_all(call);
+  if (overriding && PyList_GET_SIZE(overriding.get()) > 0) {
+    overrides_in_use = true;  // such objects are about: from now on calls are asked about before they run
+    return ask(call, overriding.get());
+  }
+  PyErr_Clear();
+  raise_again(failure.get());
+  return nullptr;
+}
+
+const PyMethodDef override_functions[] = {
+    {"_disabled_torch_function_impl", call_disabled, METH_VARARGS,
+     "_disabled_torch_function_impl(func, types, args=(), kwargs=None, /)\n--\n\nCall `func` without asking classes."},
+    {"_overriding", overriding_of, METH_VARARGS, nullptr},
+    {"_overrides_in_use", in_use, METH_NOARGS, nullptr},
+    {"_use_overrides", use, METH_NOARGS, nullptr},
+    {"_set_overrides_off", set_classes_off, METH_O, nullptr},
+    {"_set_modes_off", set_modes_off, METH_O, nullptr},
+    {"_is_torch_function_enabled", is_enabled, METH_NOARGS, nullptr},
+    {"_count_modes", count_modes, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace facula::python
