@@ -31,7 +31,7 @@ class Case:
         x: Array,
         w: Array,
         b: Array,
-        stride: int,
+        stride: tuple[int, int] | int,
         padding: int,
         dilation: int,
         groups: int,
@@ -42,8 +42,9 @@ class Case:
         n, channels, height, width = x.shape
         features, depth, rows, columns = w.shape
         pad = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-        down = (pad.shape[2] - dilation * (rows - 1) - 1) // stride + 1
-        across = (pad.shape[3] - dilation * (columns - 1) - 1) // stride + 1
+        by, along = (stride, stride) if isinstance(stride, int) else stride
+        down = (pad.shape[2] - dilation * (rows - 1) - 1) // by + 1
+        across = (pad.shape[3] - dilation * (columns - 1) - 1) // along + 1
         grad = np.random.default_rng(seed).normal(size=(n, features, down, across))
         split = (n, groups, -1, down, across)
         g, out = grad.reshape(split), np.zeros((n, groups, features // groups, down, across))
@@ -53,8 +54,8 @@ class Case:
                 at = (
                     slice(None),
                     slice(None),
-                    slice(i * dilation, i * dilation + stride * (down - 1) + 1, stride),
-                    slice(j * dilation, j * dilation + stride * (across - 1) + 1, stride),
+                    slice(i * dilation, i * dilation + by * (down - 1) + 1, by),
+                    slice(j * dilation, j * dilation + along * (across - 1) + 1, along),
                 )
                 seen, place = pad[at].reshape(split), w[:, :, i, j].reshape(groups, -1, depth)
                 out += np.einsum("ngchw,gfc->ngfhw", seen, place)
@@ -101,7 +102,7 @@ def case(
     features: int,
     kernel: tuple[int, int] | int,
     size: tuple[int, int],
-    stride: int = 1,
+    stride: tuple[int, int] | int = 1,
     padding: int = 0,
     dilation: int = 1,
     groups: int = 1,
@@ -127,6 +128,11 @@ TILES = [
     (2, 20, 24, 3, (12, 13), 1, 2, 2),
     (2, 33, 18, 3, (15, 16), 2, 1),
     (2, 16, 140, 3, (16, 13), 3, 1),
+    (2, 20, 24, 3, (24, 13), (3, 1), 1),
+    (2, 20, 24, 3, (12, 25), (1, 3), 1),
+    (1, 3, 24, 3, (24, 37), (2, 3), 1),
+    (2, 6, 6, 3, (17, 18), (2, 1), 1, 1, 6),
+    (2, 4, 12, 3, (9, 19), (1, 2), 1, 1, 4),
     (2, 2, 3, 1, (5, 7)),
     (3, 40, 70, 1, (7, 7)),
     (2, 400, 17, 1, (9, 15)),

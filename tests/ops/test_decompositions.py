@@ -93,7 +93,9 @@ def test_decompositions_of_special_numbers(op: OpRecord, fill: str) -> None:
         return
     for index in range(len(op.data["samples"])):
         _, args, kwargs = arguments(op.sample(index), "float64")
-        many = [isinstance(a, facula.Tensor) and a.is_floating_point() and a.numel() > 1 for a in args]
+        many = [
+            isinstance(a, facula.Tensor) and a.is_floating_point() and a.numel() > 1 for a in args
+        ]
         if True not in many:
             continue
         at = many.index(True)

@@ -260,6 +260,20 @@ def test_convolution(channels: int) -> None:
         assert np.abs(wide - want).max() < 1e-3
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "float64", "int64"])
+def test_products_of_overlapping_rows(dtype: str) -> None:
+    """Rows and columns that share memory: one for all, and windows along a line."""
+    line = fa.arange(1.0, 20.0, dtype=fa.float64).to(getattr(fa, dtype))
+    strides = ((0, 1), (1, 0), (0, 0), (1, 1), (1, 4), (2, 1), (1, 2), (5, 1), (6, 2))
+    layouts = [line.as_strided((3, 4), s) for s in strides]
+    for a in layouts:
+        for b in layouts:
+            x, y = np.array(a.tolist()), np.array(b.tolist()).T
+            np.testing.assert_allclose((a @ b.t()).numpy(), x @ y)
+            np.testing.assert_allclose((a[:1] @ b.t()).numpy(), x[:1] @ y)
+            np.testing.assert_allclose((a @ b.t()[:, :1]).numpy(), x @ y[:, :1])
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_linear_adds_its_bias_once(dtype: str) -> None:
     """A bias for each feature, one for all, and one with gaps; against NumPy in float64."""

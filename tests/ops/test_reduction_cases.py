@@ -336,6 +336,11 @@ def test_unique() -> None:
     assert fa.unique(fa.tensor([NAN, 1.0, NAN])).shape == (3,)
     assert fa.unique_consecutive(fa.tensor([1, 1, 2, 1])).tolist() == [1, 2, 1]
     assert fa.unique(fa.empty(0)).shape == (0,)
+    line = fa.tensor([2, 1, 2, 0])
+    rows = line.unique(dim=0, return_inverse=True, return_counts=True)
+    assert [t.tolist() for t in rows] == [[0, 1, 2], [2, 1, 2, 0], [1, 1, 2]]
+    assert line.unique_consecutive(dim=0).tolist() == [2, 1, 2, 0]
+    assert fa.ones(0, 3).unique(dim=0).shape == (0, 3)
     one = fa.tensor(3.0)
     for call in (lambda: one.unique(dim=0), lambda: one.unique_consecutive(dim=-1)):
         with pytest.raises(IndexError, match=r"^unique\w*\(\): .*0-d"):

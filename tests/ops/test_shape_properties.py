@@ -87,6 +87,16 @@ def test_resize() -> None:
         x.resize_(-1)
 
 
+def test_views_of_one_number() -> None:
+    x = fa.tensor(5.0)
+    for shape in ((), (1,), (1, 1), (1, 1, 1)):
+        y = x.view(shape)
+        assert y.shape == shape and y.view(()).item() == 5
+        assert x.expand(shape).view(1, 1).shape == (1, 1)
+    with pytest.raises(RuntimeError):
+        x.view(2)
+
+
 def test_view() -> None:
     x = fa.arange(12)
     y = x.view(3, -1)

@@ -227,6 +227,13 @@ def test_dilated_windows_beside_the_input() -> None:
     assert x.grad.flatten().tolist() == [0, 0, 0]
 
 
+def test_an_empty_batch_leaves_the_running_statistics() -> None:
+    mean, var = fa.tensor([1.0, 2.0, 3.0]), fa.tensor([4.0, 5.0, 6.0])
+    for shape in ((0, 3), (0, 3, 2), (2, 3, 0)):
+        F.batch_norm(fa.ones(shape), mean, var, training=True)
+        assert mean.tolist() == [1, 2, 3] and var.tolist() == [4, 5, 6]
+
+
 def test_batch_norm_of_an_empty_batch() -> None:
     for shape in ((0, 3), (0, 3, 5), (4, 3, 0)):
         w, b = fa.ones(3, requires_grad=True), fa.ones(3, requires_grad=True)
