@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import facula as fa
 import pytest
 from facula import nn
@@ -74,3 +76,8 @@ def test_sync_batch_norm_of_one_process():
     assert int(sync[1].num_batches_tracked) == 1
     with pytest.raises(ValueError, match="at least 2D"):
         nn.SyncBatchNorm(3)(fa.ones(3))
+
+
+def test_signatures():
+    assert str(inspect.signature(nn.Linear(1, 1))) == "(*args, **kwargs)"
+    assert list(inspect.signature(nn.Linear).parameters)[:2] == ["in_features", "out_features"]

@@ -29,6 +29,18 @@ register_module_parameter_registration_hook = everywhere.register_module_paramet
 T = TypeVar("T", bound="Module")
 
 
+class _CallSignature:
+    """What `inspect.signature` tells of a module, whose call is compiled; classes have their own."""
+
+    def __get__(self, module: Any, owner: type) -> Any:
+        if module is None:
+            raise AttributeError("__signature__")
+        from inspect import Parameter as P
+        from inspect import Signature
+
+        return Signature([P("args", P.VAR_POSITIONAL), P("kwargs", P.VAR_KEYWORD)])
+
+
 class Module(HookMixin, StateDictMixin, _C._ModuleBase):
     """Base class of all layers and networks.
 
@@ -40,6 +52,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
     """
 
     training: bool
+    __signature__ = _CallSignature()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args or kwargs:
