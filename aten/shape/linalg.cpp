@@ -176,9 +176,9 @@ Meta right_vectors(const Tensor& A, bool full, bool compute) {
   return part(A, full ? A.size(-1) : std::min(A.size(-1), A.size(-2)), A.size(-1), compute);
 }
 
-Meta pseudo_inverse(const Tensor& A, const Tensor& atol, const Tensor& rtol) {
+Meta pseudo_inverse(const Tensor& A, const Tensor& atol, const Tensor& rtol, bool hermitian) {
   constexpr Name op = "linalg.pinv";
-  check_matrices(A, op, "A");
+  hermitian ? check_square(A, op, "A") : check_matrices(A, op, "A");
   for (const auto& [t, name] : {std::pair{&atol, "atol"}, std::pair{&rtol, "rtol"}}) {
     if (!t->defined()) continue;
     FACULA_CHECK(broadcast_shapes(lead(A), t->sizes(), "linalg.pinv") == lead(A), Shape, Operator{op}, Argument{name},
