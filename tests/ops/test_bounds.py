@@ -123,6 +123,27 @@ def test_bounds(case: Case) -> None:
     np.testing.assert_allclose(slope.numpy(), 2 * np.array(slopes), rtol=1e-8)
 
 
+def test_zero_times_a_logarithm() -> None:
+    """Slopes of x log(y) and x log(1 + y) at 0, also where there is no logarithm."""
+    for function, offset in ((fa.special.xlogy, 0.0), (fa.special.xlog1py, 1.0)):
+        x = fa.tensor([0.0, 0.0, 0.0, 2.0], dtype=F64, requires_grad=True)
+        y = fa.tensor([0.0, -1.0, 3.0, 4.0], dtype=F64) - offset
+        y.requires_grad_()
+        value = function(x, y)
+        np.testing.assert_allclose(value.detach().numpy(), [0, 0, 0, 2 * math.log(4)])
+        gx, gy = fa.autograd.grad(value.sum(), (x, y))
+        np.testing.assert_allclose(gx.numpy(), [0, 0, math.log(3), math.log(4)])
+        np.testing.assert_allclose(gy.numpy(), [0, 0, 0, 0.5])
+
+
+def test_entropies() -> None:
+    x = fa.tensor([0.25, 0.5, 0.75, 2.0, 0.0, -1.0], dtype=F64, requires_grad=True)
+    (slope,) = fa.autograd.grad(fa.special.entr(x).sum(), x)
+    want = [-math.log(v) - 1 for v in (0.25, 0.5, 0.75, 2.0)]
+    np.testing.assert_allclose(slope.numpy()[:4], want)
+    assert slope[4].item() == INF
+
+
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_ties_share_what_comes(name: str) -> None:
     a = fa.tensor([2.0, 1.0, -3.0], dtype=F64, requires_grad=True)

@@ -362,6 +362,22 @@ def test_products_with_zeros_have_gradients() -> None:
         assert x.grad.tolist() == pytest.approx([1 + b + b * c, a + a * c, a * b])
 
 
+def test_deviations_of_complex_numbers_are_real() -> None:
+    x = np.array([[1 + 2j, 3 - 1j, 0.5j], [4, -2j, 1 + 1j]])
+    for kind, real in ((fa.complex128, fa.float64), (fa.complex64, fa.float32)):
+        t = fa.tensor(x, dtype=kind)
+        for got, want in (
+            (t.std(1), x.std(1, ddof=1)),
+            (t.var(1), x.var(1, ddof=1)),
+            (t.std(), x.std(ddof=1)),
+            (t.std(correction=0), x.std()),
+            (fa.std_mean(t, 1)[0], x.std(1, ddof=1)),
+            (fa.var_mean(t, 1)[0], x.var(1, ddof=1)),
+        ):
+            assert got.dtype == real
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-5)
+
+
 def test_overloads_of_variance() -> None:
     x = fa.tensor([[1.0, 2.0, 4.0], [1.0, 3.0, 9.0]])
     want = np.array(x.tolist())
