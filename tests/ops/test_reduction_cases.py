@@ -341,6 +341,12 @@ def test_unique() -> None:
     assert [t.tolist() for t in rows] == [[0, 1, 2], [2, 1, 2, 0], [1, 1, 2]]
     assert line.unique_consecutive(dim=0).tolist() == [2, 1, 2, 0]
     assert fa.ones(0, 3).unique(dim=0).shape == (0, 3)
+    for name, args in (("_unique", ()), ("_unique_dim", (0,)), ("_unique_consecutive", ())):
+        for wanted in (False, True):
+            rest = getattr(fa._C._ops, name)(
+                line, *args, return_inverse=wanted, return_counts=wanted
+            )[1:]
+            assert all((t.numel() > 0) == wanted for t in rest)  # what nobody asked for is empty
     one = fa.tensor(3.0)
     for call in (lambda: one.unique(dim=0), lambda: one.unique_consecutive(dim=-1)):
         with pytest.raises(IndexError, match=r"^unique\w*\(\): .*0-d"):
