@@ -135,6 +135,10 @@ MORE: dict[str, list[Callable[[], Any]]] = {
         for dim in (None, 1)
     ],
     "softmax": [lambda x=x: x.softmax(1) for x in (_numbers(3, 4) * 1e4, _numbers(2, 3, 4) - 9e5)],
+    "_mean_square": [
+        lambda x=x: facula._C._ops._mean_square(x, [1])
+        for x in (_numbers(3, 4) * 1e150, _numbers(3, 4) * 1e-150, _zero_in())
+    ],
     "log_softmax": [lambda x=x: x.log_softmax(1) for x in (_numbers(3, 4) * 1e4,)],
 }
 

@@ -106,6 +106,7 @@ class Worker:
                 record = {
                     "mutant": number,
                     "tests": len(tests),
+                    "at": round(time.time(), 2),
                     **self.verdict(number, tests, items),
                 }
                 out.write(json.dumps(record) + "\n")
@@ -195,12 +196,9 @@ def reached(folder: Path) -> list[Any]:
 
 
 def results(folder: Path) -> list[Any]:
-    last = {}
-    for path in sorted(folder.glob("results.*.jsonl")):
-        for line in lines(path):
-            record = json.loads(line)
-            last[record["mutant"]] = record
-    return list(last.values())
+    """The last verdict on each mutant, whichever worker had it."""
+    found = [json.loads(x) for p in folder.glob("results.*.jsonl") for x in lines(p)]
+    return list({r["mutant"]: r for r in sorted(found, key=lambda r: r.get("at", 0))}.values())
 
 
 def pytest_configure(config: Any) -> None:
