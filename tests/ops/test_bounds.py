@@ -144,6 +144,19 @@ def test_entropies() -> None:
     assert slope[4].item() == INF
 
 
+def test_curvature_at_bounds() -> None:
+    def curvature(f: Callable[[fa.Tensor], fa.Tensor], values: list[float]) -> list[float]:
+        x = fa.tensor(values, dtype=F64, requires_grad=True)
+        (slope,) = fa.autograd.grad(f(x).sum(), x, create_graph=True)
+        return fa.autograd.grad(slope.sum(), x)[0].tolist()
+
+    assert curvature(fa.special.entr, [0.25, 0.5, 2.0, 0.0]) == [-4, -2, -0.5, -INF]
+    bend = 2 * 0.75 - 1  # of log(x / (1 - x)): (2 x - 1) / (x (1 - x))^2
+    want = [-bend / (0.25 * 0.75) ** 2, 0, bend / (0.25 * 0.75) ** 2, 0, 0]
+    got = curvature(lambda x: fa.logit(x, 0.25), [0.25, 0.5, 0.75, 0.125, 0.875])
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_ties_share_what_comes(name: str) -> None:
     a = fa.tensor([2.0, 1.0, -3.0], dtype=F64, requires_grad=True)
