@@ -139,6 +139,16 @@ MORE: dict[str, list[Callable[[], Any]]] = {
         lambda x=x: facula._C._ops._mean_square(x, [1])
         for x in (_numbers(3, 4) * 1e150, _numbers(3, 4) * 1e-150, _zero_in())
     ],
+    "std.correction": [
+        lambda n=n, c=c: facula.std(_numbers(3, n), 1, correction=c)
+        for n in (1, 2, 3)
+        for c in (0, 1, 2, 5)
+    ],
+    "var.correction": [
+        lambda n=n, c=c: facula.var(_numbers(3, n), 1, correction=c)
+        for n in (1, 2, 3)
+        for c in (0, 1, 2, 5)
+    ],
     "log_softmax": [lambda x=x: x.log_softmax(1) for x in (_numbers(3, 4) * 1e4,)],
 }
 
