@@ -150,7 +150,7 @@ def test_curvature_at_bounds() -> None:
         (slope,) = fa.autograd.grad(f(x).sum(), x, create_graph=True)
         return fa.autograd.grad(slope.sum(), x)[0].tolist()
 
-    assert curvature(fa.special.entr, [0.25, 0.5, 2.0, 0.0]) == [-4, -2, -0.5, -INF]
+    assert curvature(fa.special.entr, [0.25, 0.5, 2.0, 0.0, -1.0]) == [-4, -2, -0.5, -INF, 0]
     bend = 2 * 0.75 - 1  # of log(x / (1 - x)): (2 x - 1) / (x (1 - x))^2
     want = [-bend / (0.25 * 0.75) ** 2, 0, bend / (0.25 * 0.75) ** 2, 0, 0]
     got = curvature(lambda x: fa.logit(x, 0.25), [0.25, 0.5, 0.75, 0.125, 0.875])
