@@ -50,6 +50,7 @@ BOUNDS: list[Case] = [
     ("abs", fa.abs, [0.0], [0.0], [0.0]),
     ("clamp", lambda x: fa.clamp(x, 1.0, 2.0), [1.0, 2.0, 1.5], [1.0, 2.0, 1.5], [1.0, 1.0, 1.0]),
     ("clamp_min", lambda x: fa.clamp(x, min=1.0), [1.0], [1.0], [1.0]),
+    ("clamp_max", lambda x: fa.clamp(x, max=2.0), [2.0, 1.0, 3.0], [2, 1, 2], [1, 1, 0]),
     (
         "clamp_t",
         lambda x: fa.clamp(x, fa.tensor(1.0, dtype=F64), fa.tensor(2.0, dtype=F64)),
@@ -191,6 +192,22 @@ def test_sums_of_exponentials_that_are_not_finite() -> None:
     x = fa.tensor([1.0, INF, 0.0], dtype=F64, requires_grad=True)
     (slope,) = fa.autograd.grad(fa.logcumsumexp(x, 0)[2] * 3, x)
     assert slope.tolist() == [0, 3, 0]
+
+
+@pytest.mark.parametrize("padding", [None, 0, 2])
+def test_slopes_of_an_embeddings_slope(padding: int | None) -> None:
+    """The gradient of the table is linear in what comes; rows of padding take no part."""
+    index = fa.tensor([0, 2, 2, 1])
+    table = fa.ones(3, 2, dtype=F64, requires_grad=True)
+    by = fa.ones(4, 2, dtype=F64, requires_grad=True)
+    out = F.embedding(index, table, padding_idx=padding)
+    (slope,) = fa.autograd.grad(out, table, by, create_graph=True)
+    weights = fa.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=F64)
+    (got,) = fa.autograd.grad((slope * weights).sum(), by)
+    want = weights.numpy()[index.numpy()]
+    if padding is not None:
+        want = np.where(index.numpy()[:, None] == padding, 0, want)
+    np.testing.assert_array_equal(got.numpy(), want)
 
 
 def test_forward_slopes_of_complex_moduli() -> None:

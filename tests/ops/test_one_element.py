@@ -85,6 +85,8 @@ CALLS: dict[str, tuple[Callable[[], Any], float]] = {
     "any": (lambda: V.any(0).float(), 1),
     "all": (lambda: V.all(0).float(), 1),
     "logsumexp": (lambda: V.logsumexp(0), 4),
+    "logsumexp of a large number": (lambda: fa.tensor([1000.0]).logsumexp(0), 1000),
+    "logsumexp of a small number": (lambda: fa.tensor([-1000.0]).logsumexp(0), -1000),
     "var": (lambda: V.var(0, correction=0), 0),
     "norm": (lambda: fa.linalg.vector_norm(V, 2, 0), 4),
     "count_nonzero": (lambda: V.count_nonzero(0), 1),

@@ -460,6 +460,14 @@ def test_divergence_of_each_row() -> None:
         assert got.item() == pytest.approx((t * (np.log(t) - x)).sum() / shape[0], rel=1e-12)
 
 
+def test_likelihoods_whose_quotient_leaves_the_range() -> None:
+    for off, var in ((1e-8, 1e-318), (-1e-8, 1e-318), (3.0, 2.0), (INF, 1.0), (1.0, INF)):
+        operands = (fa.tensor(v, dtype=fa.float64) for v in (0.5 + off, 0.5, var))
+        got = fa._C._ops.gaussian_nll_elements(*operands).item()
+        exact = (0.5 + off) - 0.5  # what is left of it
+        assert got == pytest.approx(0.5 * (math.log(var) + exact * exact / var), rel=1e-10)
+
+
 def test_divergence_of_a_number() -> None:
     got = F.kl_div(fa.tensor(0.5), fa.tensor(0.25), reduction="batchmean")
     assert got.item() == pytest.approx(0.25 * (math.log(0.25) - 0.5), rel=1e-6)
