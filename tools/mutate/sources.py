@@ -117,8 +117,8 @@ def _uncompiled(lines: list[str]) -> set[int]:
             depth += 1
             if not within and re.search(r"(ifdef |defined\()__(AVX|AMX|F16C|FMA)", line):
                 within = depth
-        elif line.startswith(("#else", "#elif")) and within == depth:
-            within = 0
+        elif line.startswith(("#else", "#elif")) and within in (0, depth):
+            within = depth if re.search(r"defined\(__(AVX|AMX|F16C|FMA)", line) else 0
         elif line.startswith("#endif"):
             within = 0 if within == depth else within
             depth -= 1
