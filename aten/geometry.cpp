@@ -35,9 +35,9 @@ std::optional<DimVector> view_strides(IntList from, IntList strides, IntList siz
   DimVector result(sizes.size());
   int64_t numel = 1;
   for (const int64_t s : from) numel *= s;
-  if (numel == 0) return from == sizes ? DimVector(strides) : contiguous_strides(sizes);
+  if (numel == 0 || from.empty()) return from == sizes ? DimVector(strides) : contiguous_strides(sizes);
   size_t at = sizes.size();
-  int64_t chunk = 1, filled = 1, base = from.empty() ? 1 : strides.back();
+  int64_t chunk = 1, filled = 1, base = strides.back();
   // Runs of dims that are one range of memory are cut anew, from the innermost on.
   for (size_t i = from.size(); i-- > 0;) {
     chunk *= from[i];
@@ -53,11 +53,6 @@ std::optional<DimVector> view_strides(IntList from, IntList strides, IntList siz
         chunk = filled = 1;
       }
     }
-  }
-  while (at > 0) {  // only ones are left
-    --at;
-    if (sizes[at] != 1) return std::nullopt;
-    result[at] = wrapped_mul(filled, base);
   }
   return result;
 }

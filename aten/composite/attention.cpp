@@ -109,7 +109,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                     (enable_gqa || key.size(-3) == query.size(-3)) && value.size(-3) == key.size(-3);
   const bool mask_fits =
       same && (!attn_mask.defined() ||
-               (!needs_grad(attn_mask) && (n == 4 || attn_mask.dim() <= 2 || attn_mask.dim() == 3) &&
+               (!needs_grad(attn_mask) && (n == 4 || attn_mask.dim() <= 3) &&
                 broadcasts_to(attn_mask.sizes(),
                               DimVector{n == 4 ? query.size(0) : 1, query.size(-3), query.size(-2), key.size(-2)})));
   if (mask_fits && dropout_p == 0 && query.size(-1) > 0 && value.size(-1) > 0) {

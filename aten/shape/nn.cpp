@@ -68,9 +68,8 @@ Meta layer_norm(const Tensor& input, IntList normalized_shape, const Tensor& wei
                " must name at least one dim");
   const auto n = normalized_shape.size();
   const IntList sizes = input.sizes();
-  FACULA_CHECK(sizes.size() >= n && sizes.subspan(sizes.size() - n).size() == n &&
-                   IntList(sizes.subspan(sizes.size() - n)) == normalized_shape,
-               Shape, Operator{op}, "the last dims of input, ", shape_string(sizes), ", must be normalized_shape, ",
+  FACULA_CHECK(sizes.size() >= n && IntList(sizes.subspan(sizes.size() - n)) == normalized_shape, Shape, Operator{op},
+               "the last dims of input, ", shape_string(sizes), ", must be normalized_shape, ",
                shape_string(normalized_shape));
   check_parameter(weight, normalized_shape, op, "weight");
   check_parameter(bias, normalized_shape, op, "bias");

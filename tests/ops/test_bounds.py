@@ -50,6 +50,7 @@ BOUNDS: list[Case] = [
     ("abs", fa.abs, [0.0], [0.0], [0.0]),
     ("clamp", lambda x: fa.clamp(x, 1.0, 2.0), [1.0, 2.0, 1.5], [1.0, 2.0, 1.5], [1.0, 1.0, 1.0]),
     ("clamp_min", lambda x: fa.clamp(x, min=1.0), [1.0], [1.0], [1.0]),
+    ("clamp_max", lambda x: fa.clamp(x, max=2.0), [2.0, 1.0, 3.0], [2, 1, 2], [1, 1, 0]),
     (
         "clamp_t",
         lambda x: fa.clamp(x, fa.tensor(1.0, dtype=F64), fa.tensor(2.0, dtype=F64)),
@@ -123,6 +124,40 @@ def test_bounds(case: Case) -> None:
     np.testing.assert_allclose(slope.numpy(), 2 * np.array(slopes), rtol=1e-8)
 
 
+def test_zero_times_a_logarithm() -> None:
+    """Slopes of x log(y) and x log(1 + y) at 0, also where there is no logarithm."""
+    for function, offset in ((fa.special.xlogy, 0.0), (fa.special.xlog1py, 1.0)):
+        x = fa.tensor([0.0, 0.0, 0.0, 2.0], dtype=F64, requires_grad=True)
+        y = fa.tensor([0.0, -1.0, 3.0, 4.0], dtype=F64) - offset
+        y.requires_grad_()
+        value = function(x, y)
+        np.testing.assert_allclose(value.detach().numpy(), [0, 0, 0, 2 * math.log(4)])
+        gx, gy = fa.autograd.grad(value.sum(), (x, y))
+        np.testing.assert_allclose(gx.numpy(), [0, 0, math.log(3), math.log(4)])
+        np.testing.assert_allclose(gy.numpy(), [0, 0, 0, 0.5])
+
+
+def test_entropies() -> None:
+    x = fa.tensor([0.25, 0.5, 0.75, 2.0, 0.0, -1.0], dtype=F64, requires_grad=True)
+    (slope,) = fa.autograd.grad(fa.special.entr(x).sum(), x)
+    want = [-math.log(v) - 1 for v in (0.25, 0.5, 0.75, 2.0)]
+    np.testing.assert_allclose(slope.numpy()[:4], want)
+    assert slope[4].item() == INF
+
+
+def test_curvature_at_bounds() -> None:
+    def curvature(f: Callable[[fa.Tensor], fa.Tensor], values: list[float]) -> list[float]:
+        x = fa.tensor(values, dtype=F64, requires_grad=True)
+        (slope,) = fa.autograd.grad(f(x).sum(), x, create_graph=True)
+        return fa.autograd.grad(slope.sum(), x)[0].tolist()
+
+    assert curvature(fa.special.entr, [0.25, 0.5, 2.0, 0.0, -1.0]) == [-4, -2, -0.5, -INF, 0]
+    bend = 2 * 0.75 - 1  # of log(x / (1 - x)): (2 x - 1) / (x (1 - x))^2
+    want = [-bend / (0.25 * 0.75) ** 2, 0, bend / (0.25 * 0.75) ** 2, 0, 0]
+    got = curvature(lambda x: fa.logit(x, 0.25), [0.25, 0.5, 0.75, 0.125, 0.875])
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_ties_share_what_comes(name: str) -> None:
     a = fa.tensor([2.0, 1.0, -3.0], dtype=F64, requires_grad=True)
@@ -157,6 +192,22 @@ def test_sums_of_exponentials_that_are_not_finite() -> None:
     x = fa.tensor([1.0, INF, 0.0], dtype=F64, requires_grad=True)
     (slope,) = fa.autograd.grad(fa.logcumsumexp(x, 0)[2] * 3, x)
     assert slope.tolist() == [0, 3, 0]
+
+
+@pytest.mark.parametrize("padding", [None, 0, 2])
+def test_slopes_of_an_embeddings_slope(padding: int | None) -> None:
+    """The gradient of the table is linear in what comes; rows of padding take no part."""
+    index = fa.tensor([0, 2, 2, 1])
+    table = fa.ones(3, 2, dtype=F64, requires_grad=True)
+    by = fa.ones(4, 2, dtype=F64, requires_grad=True)
+    out = F.embedding(index, table, padding_idx=padding)
+    (slope,) = fa.autograd.grad(out, table, by, create_graph=True)
+    weights = fa.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=F64)
+    (got,) = fa.autograd.grad((slope * weights).sum(), by)
+    want = weights.numpy()[index.numpy()]
+    if padding is not None:
+        want = np.where(index.numpy()[:, None] == padding, 0, want)
+    np.testing.assert_array_equal(got.numpy(), want)
 
 
 def test_forward_slopes_of_complex_moduli() -> None:

@@ -135,6 +135,20 @@ MORE: dict[str, list[Callable[[], Any]]] = {
         for dim in (None, 1)
     ],
     "softmax": [lambda x=x: x.softmax(1) for x in (_numbers(3, 4) * 1e4, _numbers(2, 3, 4) - 9e5)],
+    "_mean_square": [
+        lambda x=x: facula._C._ops._mean_square(x, [1])
+        for x in (_numbers(3, 4) * 1e150, _numbers(3, 4) * 1e-150, _zero_in())
+    ],
+    "std.correction": [
+        lambda n=n, c=c: facula.std(_numbers(3, n), 1, correction=c)
+        for n in (1, 2, 3)
+        for c in (0, 1, 2, 5)
+    ],
+    "var.correction": [
+        lambda n=n, c=c: facula.var(_numbers(3, n), 1, correction=c)
+        for n in (1, 2, 3)
+        for c in (0, 1, 2, 5)
+    ],
     "log_softmax": [lambda x=x: x.log_softmax(1) for x in (_numbers(3, 4) * 1e4,)],
 }
 

@@ -286,6 +286,37 @@ def test_permutations_that_a_dtype_has(dtype: str, most: int) -> None:
         fa.randperm(most + 1, dtype=kind)
 
 
+DRAWN: dict[str, tuple[tuple[float, ...], str]] = {
+    # arguments, and of which kinds numbers are drawn
+    "uniform_": ((), "float complex"),
+    "normal_": ((), "float complex"),
+    "cauchy_": ((), "float"),
+    "log_normal_": ((), "float"),
+    "exponential_": ((), "float"),
+    "geometric_": ((0.5,), "float int"),
+    "random_": ((), "float int bool"),
+    "bernoulli_": ((0.5,), "float int bool complex"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_kinds_of_numbers_that_are_drawn(name: str) -> None:
+    args, kinds = DRAWN[name]
+    for kind, dtypes in (
+        ("float", ("float16", "bfloat16", "float32", "float64")),
+        ("complex", ("complex64", "complex128")),
+        ("int", ("uint8", "int8", "int16", "int32", "int64")),
+        ("bool", ("bool",)),
+    ):
+        for dtype in dtypes:
+            x = fa.zeros(3, dtype=getattr(fa, dtype))
+            if kind in kinds.split():
+                assert getattr(x, name)(*args) is x
+                continue
+            with pytest.raises((RuntimeError, TypeError), match=dtype):
+                getattr(x, name)(*args)
+
+
 def test_refused_ranges() -> None:
     for kind in (fa.bool, fa.complex64):
         with pytest.raises((RuntimeError, NotImplementedError), match="not implemented"):

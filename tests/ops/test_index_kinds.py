@@ -89,6 +89,21 @@ def test_numbers_reach_from_end_to_end() -> None:
                     x[index]
 
 
+def test_masks_fit_in_every_dim() -> None:
+    x = fa.tensor(A)
+    for shape in ((2,), (4,), (3, 3), (2, 4), (4, 4), (3, 5), (3, 4, 4), (2, 4, 5), (3, 4, 5, 1)):
+        mask = np.ones(shape, dtype=bool)
+        with pytest.raises(IndexError):
+            A[mask]
+        with pytest.raises(IndexError):
+            x[fa.tensor(mask)]
+        with pytest.raises(IndexError):
+            x[fa.tensor(mask)] = 0
+    for shape in ((3,), (5,), (4, 4), (3, 5)):
+        with pytest.raises(IndexError):
+            x[:, fa.tensor(np.ones(shape, dtype=bool))]
+
+
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int8"])
 def test_a_tensor_of_one_integer_is_a_number(dtype: str) -> None:
     """Its result is a view, as that of a number is; of a mask or a list of one it is not."""

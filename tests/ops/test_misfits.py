@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import facula as fa
+import numpy as np
 import pytest
 
 F = fa.nn.functional
@@ -73,6 +74,12 @@ CALLS: dict[str, Call] = {
     ),
     "mm": Call(fa.mm, [(2, 3), (3, 4)], {0: {0}, 1: {1}}),
     "bmm": Call(fa.bmm, [(5, 2, 3), (5, 3, 4)], {0: {1}, 1: {2}}),
+    "addmv": Call(fa.addmv, [(2,), (2, 3), (3,)]),
+    "addr": Call(fa.addr, [(2, 3), (2,), (3,)]),
+    "cat": Call(
+        lambda a, b: fa.cat([a, b], 1), [(2, 3, 4), (2, 5, 4)], {0: {1, KIND}, 1: {1, KIND}}
+    ),
+    "stack": Call(lambda a, b: fa.stack([a, b]), [(2, 3), (2, 3)], {0: {KIND}, 1: {KIND}}),
     "mv": Call(fa.mv, [(2, 3), (3,)], {0: {0}}),
     "dot": Call(fa.dot, [(3,), (3,)]),
     "outer": Call(fa.outer, [(3,), (4,)], {0: {0, KIND}, 1: {0, KIND}}),
@@ -154,6 +161,36 @@ def test_operands_of_one_number() -> None:
     for i, t in enumerate(right):
         for wrong in (fa.cat([t.reshape(1)] * 2), fa.empty(0), t.to(fa.complex64)):
             refused(update, tuple(wrong if k == i else o.clone() for k, o in enumerate(right)))
+
+
+def test_factors_of_gradients_are_one_number() -> None:
+    def unscale(found: fa.Tensor, scale: fa.Tensor) -> None:
+        OPS.unscale_grads([fa.ones(3)], found, scale)
+
+    unscale(fa.tensor(0.0), fa.tensor([2.0]))
+    for wrong in (fa.zeros(2), fa.zeros(0), fa.tensor(0), fa.tensor(0j)):
+        refused(unscale, (wrong, fa.tensor(2.0)), (fa.tensor(0.0), wrong))
+
+
+def test_reductions_of_nothing() -> None:
+    """Of no elements there is no extreme; where there are no results, none is asked for."""
+    for name in ("amax", "amin", "argmax", "argmin"):
+        for shape, dim in (((1, 0), 0), ((3, 0), 0), ((0, 1), 1), ((2, 0, 3), 2)):
+            want = getattr(np, name)(np.ones(shape), dim).shape
+            assert getattr(fa.ones(shape), name)(dim).shape == want
+        for shape, dim in (((1, 0), 1), ((0, 2), 0), ((0,), 0)):
+            refused(getattr(fa.ones(shape), name), (dim,))
+    for ord in (float("inf"), -float("inf"), -1.0):
+        refused(fa.linalg.vector_norm, (fa.ones(0), ord), (fa.ones(2, 0), ord, 1))
+    for ord in (0.0, 0.5, 1.0, 2.0, 3.0):
+        assert fa.linalg.vector_norm(fa.ones(2, 0), ord, 1).tolist() == [0, 0]
+
+
+def test_choices_of_a_number() -> None:
+    x = fa.tensor(3.0)
+    assert [t.tolist() for t in x.topk(1)] == [3, 0] and x.kthvalue(1)[0].item() == 3
+    refused(x.topk, (2,), (-1,))
+    refused(x.kthvalue, (2,), (0,))
 
 
 def test_heads_and_masks_of_attention() -> None:

@@ -451,6 +451,28 @@ def test_sums_of_exponentials_of_infinities() -> None:
     assert fa.softmax(fa.tensor([3e38, -3e38]), 0).tolist() == [1, 0]
 
 
+def test_divergence_of_each_row() -> None:
+    """The sum over the first dim's size, which a single number has not."""
+    rng = np.random.default_rng(6)
+    for shape in ((5,), (3, 4), (2, 3, 4)):
+        x, t = rng.normal(size=shape), rng.uniform(0.1, 1, size=shape)
+        got = F.kl_div(fa.tensor(x), fa.tensor(t), reduction="batchmean")
+        assert got.item() == pytest.approx((t * (np.log(t) - x)).sum() / shape[0], rel=1e-12)
+
+
+def test_likelihoods_whose_quotient_leaves_the_range() -> None:
+    for off, var in ((1e-8, 1e-318), (-1e-8, 1e-318), (3.0, 2.0), (INF, 1.0), (1.0, INF)):
+        operands = (fa.tensor(v, dtype=fa.float64) for v in (0.5 + off, 0.5, var))
+        got = fa._C._ops.gaussian_nll_elements(*operands).item()
+        exact = (0.5 + off) - 0.5  # what is left of it
+        assert got == pytest.approx(0.5 * (math.log(var) + exact * exact / var), rel=1e-10)
+
+
+def test_divergence_of_a_number() -> None:
+    got = F.kl_div(fa.tensor(0.5), fa.tensor(0.25), reduction="batchmean")
+    assert got.item() == pytest.approx(0.25 * (math.log(0.25) - 0.5), rel=1e-6)
+
+
 def test_clipping_and_pooling() -> None:
     p, q = fa.nn.Parameter(fa.zeros(1)), fa.nn.Parameter(fa.zeros(1))
     p.grad, q.grad = fa.tensor([3e38]), fa.tensor([3e38])

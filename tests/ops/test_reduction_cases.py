@@ -341,6 +341,12 @@ def test_unique() -> None:
     assert [t.tolist() for t in rows] == [[0, 1, 2], [2, 1, 2, 0], [1, 1, 2]]
     assert line.unique_consecutive(dim=0).tolist() == [2, 1, 2, 0]
     assert fa.ones(0, 3).unique(dim=0).shape == (0, 3)
+    for name, args in (("_unique", ()), ("_unique_dim", (0,)), ("_unique_consecutive", ())):
+        for wanted in (False, True):
+            rest = getattr(fa._C._ops, name)(
+                line, *args, return_inverse=wanted, return_counts=wanted
+            )[1:]
+            assert all((t.numel() > 0) == wanted for t in rest)  # what nobody asked for is empty
     one = fa.tensor(3.0)
     for call in (lambda: one.unique(dim=0), lambda: one.unique_consecutive(dim=-1)):
         with pytest.raises(IndexError, match=r"^unique\w*\(\): .*0-d"):
@@ -360,6 +366,22 @@ def test_products_with_zeros_have_gradients() -> None:
         x.cumprod(0).sum().backward()
         a, b, c = values
         assert x.grad.tolist() == pytest.approx([1 + b + b * c, a + a * c, a * b])
+
+
+def test_deviations_of_complex_numbers_are_real() -> None:
+    x = np.array([[1 + 2j, 3 - 1j, 0.5j], [4, -2j, 1 + 1j]])
+    for kind, real in ((fa.complex128, fa.float64), (fa.complex64, fa.float32)):
+        t = fa.tensor(x, dtype=kind)
+        for got, want in (
+            (t.std(1), x.std(1, ddof=1)),
+            (t.var(1), x.var(1, ddof=1)),
+            (t.std(), x.std(ddof=1)),
+            (t.std(correction=0), x.std()),
+            (fa.std_mean(t, 1)[0], x.std(1, ddof=1)),
+            (fa.var_mean(t, 1)[0], x.var(1, ddof=1)),
+        ):
+            assert got.dtype == real
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-5)
 
 
 def test_overloads_of_variance() -> None:

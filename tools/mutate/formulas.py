@@ -96,7 +96,7 @@ def _numbers(value: object) -> list[Any]:
         return [not value]
     if isinstance(value, int):
         return [value + 1, *([value - 1] if value > 1 else [])]
-    return [value * 1.25] if isinstance(value, float) else []
+    return [value * 1.25 or 1.25] if isinstance(value, float) else []
 
 
 def _changed(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:

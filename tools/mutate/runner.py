@@ -7,6 +7,8 @@ far longer than before count as noticed.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import itertools
 import json
 import mmap
@@ -75,8 +77,8 @@ class Worker:
 
     def reach(self, items: list[Any]) -> None:
         path = self.folder / f"reach.{self.index}.jsonl"
-        known = {r["test"] for r in reached(self.folder)}
-        items = [item for item in items if item.nodeid not in known]
+        known = {(r["test"], r.get("file")) for r in reached(self.folder)}
+        items = [item for item in items if (item.nodeid, digest(item.path)) not in known]
         with path.open("a") as out:
             for item, following in itertools.zip_longest(items, items[1:]):
                 self.failed.clear()
@@ -84,7 +86,8 @@ class Worker:
                 start = time.perf_counter()
                 run(item, following)
                 taken = time.perf_counter() - start
-                record = {"test": item.nodeid, "seconds": round(taken, 4)}
+                record = {"test": item.nodeid, "file": digest(item.path)}
+                record |= {"at": round(time.time(), 2), "seconds": round(taken, 4)}
                 record |= {"passed": not self.failed, "mutants": self.switch.taken()}
                 out.write(json.dumps(record) + "\n")
                 out.flush()
@@ -106,6 +109,7 @@ class Worker:
                 record = {
                     "mutant": number,
                     "tests": len(tests),
+                    "at": round(time.time(), 2),
                     **self.verdict(number, tests, items),
                 }
                 out.write(json.dumps(record) + "\n")
@@ -190,17 +194,24 @@ def lines(path: Path) -> Iterator[str]:
         yield from path.read_text().splitlines()
 
 
+@functools.cache
+def digest(path: Path) -> str:
+    """What a test's file holds: what an edited one reaches is asked again."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def latest(folder: Path, files: str, name: str) -> list[Any]:
+    """The last record of each, whichever worker wrote it."""
+    found = [json.loads(x) for p in sorted(folder.glob(files)) for x in lines(p)]
+    return list({r[name]: r for r in sorted(found, key=lambda r: r.get("at", 0))}.values())
+
+
 def reached(folder: Path) -> list[Any]:
-    return [json.loads(x) for p in sorted(folder.glob("reach.*.jsonl")) for x in lines(p)]
+    return latest(folder, "reach.*.jsonl", "test")
 
 
 def results(folder: Path) -> list[Any]:
-    last = {}
-    for path in sorted(folder.glob("results.*.jsonl")):
-        for line in lines(path):
-            record = json.loads(line)
-            last[record["mutant"]] = record
-    return list(last.values())
+    return latest(folder, "results.*.jsonl", "mutant")
 
 
 def pytest_configure(config: Any) -> None:

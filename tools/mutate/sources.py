@@ -117,8 +117,8 @@ def _uncompiled(lines: list[str]) -> set[int]:
             depth += 1
             if not within and re.search(r"(ifdef |defined\()__(AVX|AMX|F16C|FMA)", line):
                 within = depth
-        elif line.startswith(("#else", "#elif")) and within == depth:
-            within = 0
+        elif line.startswith(("#else", "#elif")) and within in (0, depth):
+            within = depth if re.search(r"defined\(__(AVX|AMX|F16C|FMA)", line) else 0
         elif line.startswith("#endif"):
             within = 0 if within == depth else within
             depth -= 1
@@ -245,7 +245,7 @@ def sites(text: str) -> Iterator[Site]:
             before, after = all_[i - 1].text, all_[i + 1].text if i + 1 < len(all_) else ""
             if before in ("<", "::") and after in (">", ",", "]"):
                 continue
-            value = float(t.text) * 1.25 if "." in t.text else int(t.text) + 1
+            value = float(t.text) * 1.25 or 1.25 if "." in t.text else int(t.text) + 1
             what = "index" if before == "[" else "constant"
             shown = f"`{lines[number].strip()[:90]}`: {t.text} as {value}"
             yield Site(t.start, t.end, str(value), what, line, shown)

@@ -126,7 +126,7 @@ Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bo
   cpu::visit_ordered(self.dtype(), op, [&]<typename T>(std::type_identity<T>) {
     // A copy of our own: a sort of what another thread writes to meanwhile would leave its bounds.
     const Tensor lines = make_empty(rows.sizes(), dtype_of_v<T>);
-    if (n > 0) copy_strided(lines, rows);
+    copy_strided(lines, rows);
     const T* x = lines.data<T>();
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
