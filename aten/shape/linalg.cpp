@@ -211,6 +211,7 @@ Meta ldl_pivots(const Tensor& A) { return shaped(lead(A), {A.size(-1)}, ScalarTy
 
 Meta ldl_solved(const Tensor& LD, const Tensor& pivots, const Tensor& B) {
   constexpr Name op = "linalg.ldl_solve";
+  check_square(LD, op, "LD");
   FACULA_CHECK(is_integral(pivots.dtype()) && pivots.dim() >= 1 &&
                    DimVector(pivots.sizes()) == DimVector(LD.sizes().first(LD.sizes().size() - 1)),
                Shape, Operator{op}, Argument{"pivots"}, " are ", shape_string(pivots.sizes()), " of ",

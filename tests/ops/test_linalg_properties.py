@@ -295,3 +295,18 @@ def test_ldl(dtype: str, hermite: bool) -> None:
     for bad in ([5, 1, 1, 1], [0, 1, 1, 1], [-1, 2, 3, 4], [1, 2, 3, -4]):
         with pytest.raises(IndexError, match="not those of ldl_factor"):
             fa.linalg.ldl_solve(factors, fa.tensor([bad, bad]), fa.tensor(b), hermitian=hermite)
+
+
+@pytest.mark.parametrize("dtype", [fa.float64, fa.complex128])
+@pytest.mark.parametrize("pivots", [[-2, -2, -2], [1, 2, -3], [0, 1, 1], [4, 1, 1], [-1, 2, 3]])
+def test_pivots_of_no_factorisation(pivots: list[int], dtype: fa.dtype) -> None:
+    """Numbers of rows that LAPACK would take for places beyond the matrix."""
+    matrix = fa.eye(3, dtype=dtype)
+    for hermitian in (False, True):
+        with pytest.raises(IndexError, match="pivots"):
+            fa.linalg.ldl_solve(
+                matrix,
+                fa.tensor(pivots, dtype=fa.int32),
+                fa.ones(3, 1, dtype=dtype),
+                hermitian=hermitian,
+            )

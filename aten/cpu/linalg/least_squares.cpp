@@ -109,9 +109,8 @@ void linalg_ldl_solve(const Tensor& LD, const Tensor& pivots, const Tensor& B, b
         copy_matrix<int32_t>(n, 1, given[i], column_major(rows.get(), n));
         for (int64_t j = 0; j < n; ++j) {  // a block of two rows has the same negative number twice
           const int64_t row = std::abs(int64_t{rows[j]});
-          const bool second = j > 0 && rows[j] < 0 && rows[j - 1] == rows[j];
-          const bool first = rows[j] < 0 && j + 1 < n && rows[j + 1] == rows[j];
-          FACULA_CHECK(row >= 1 && row <= n && (rows[j] > 0 || first || second), Index, Argument{"pivots"},
+          const bool pair = rows[j] < 0 && j + 1 < n && rows[j + 1] == rows[j];
+          FACULA_CHECK(row >= 1 && row <= n && (rows[j] > 0 || pair), Index, Argument{"pivots"},
                        " are not those of ldl_factor: one of a matrix of ", n, " rows is ", rows[j]);
           j += rows[j] < 0;
         }
