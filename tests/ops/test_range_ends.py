@@ -78,7 +78,7 @@ def covered(op: OpRecord) -> bool:
         and op.kind not in PLAIN
         # a sum of products, truth, numbers within [0, 1], and a norm whose scale rounds once more
         and op.name not in ("bilinear", "all", "any", "binary_cross_entropy", "_scaled_norm")
-        and "matrix" not in op.name  # powers of matrices on the way
+        and not re.search(r"matrix|householder", op.reference)  # products of matrices on the way
         and not op.property
         and not op.derived_from
         and op.function() is not None

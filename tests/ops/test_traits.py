@@ -48,7 +48,7 @@ def depends_on_values(op: OpRecord, args: list[Any], kwargs: dict[str, Any]) -> 
     [("may_alias", aliases), ("random", draws), ("value_dependent", depends_on_values)],
 )
 def test_traits(trait: str, shows: Callable[..., bool]) -> None:
-    """Who does not have a trait never shows it; of the others many do: some only raise by values."""
+    """Who lacks a trait never shows it; of the others many do, as some just raise by values."""
     having, showing = set(), set()
     for op in CALLED:
         for sample in op.samples():
