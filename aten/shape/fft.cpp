@@ -48,8 +48,8 @@ Meta fft_to_real(const Tensor& self, IntList dim, int64_t last_size) {
                dtype_name(self.dtype()));
   DimVector sizes(self.sizes());
   const auto last = static_cast<size_t>(wrap_dim(dim.back(), self.dim()));
-  FACULA_CHECK(last_size > 0 && sizes[last] == last_size / 2 + 1, Shape, Operator{"irfft"}, "dim ", dim.back(),
-               " of ", shape_string(self.sizes()), " must have half as many elements as the result, and one, ",
+  FACULA_CHECK(last_size > 0 && sizes[last] == last_size / 2 + 1, Shape, Operator{"irfft"}, "dim ", dim.back(), " of ",
+               shape_string(self.sizes()), " must have half as many elements as the result, and one, ",
                last_size / 2 + 1);
   sizes[last] = last_size;
   return {sizes, to_real(self.dtype()), self.device(), {}};

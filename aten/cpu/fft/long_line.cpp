@@ -30,8 +30,8 @@ template <typename T>
 std::shared_ptr<LongLine<T>> LongLine<T>::of(int64_t length) {
   const bool split = splits(length);
   const int64_t bytes = split ? 0 : saturated_mul(length, 4 * static_cast<int64_t>(sizeof(C)));
-  return std::static_pointer_cast<LongLine>(kept_plan(FftKind::Line, sizeof(T) == 8, length, bytes,
-                                                      [&] { return std::make_shared<LongLine>(length); }));
+  return std::static_pointer_cast<LongLine>(
+      kept_plan(FftKind::Line, sizeof(T) == 8, length, bytes, [&] { return std::make_shared<LongLine>(length); }));
 }
 
 template <typename T>

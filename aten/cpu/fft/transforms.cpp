@@ -67,9 +67,7 @@ void along_dim(const Tensor& in, const Tensor& out, size_t dim, T scale, bool fo
     return;
   }
   const auto line = LongLine<T>::of(n);
-  lines.each([&](int64_t i, int64_t o) {
-    line->run(from + i, where.step_in, to + o, where.step_out, scale, forward);
-  });
+  lines.each([&](int64_t i, int64_t o) { line->run(from + i, where.step_in, to + o, where.step_out, scale, forward); });
 }
 
 // Along all dims but the last one of the list; `scale` is used up by the first.
@@ -87,7 +85,7 @@ Tensor along_others(const Tensor& in, const Tensor& out, IntList dims, T& scale,
 Tensor first_half(const Tensor& t, size_t dim) {
   DimVector sizes(t.sizes());
   sizes[dim] = sizes[dim] / 2 + 1;
-  return alias(t, sizes, t.strides(), t.storage_offset(), false);
+  return alias(t, sizes, t.strides(), t.offset(), false);
 }
 
 // The transform of real numbers is Hermitian: x[-k] = conj(x[k]), of all dims together.
