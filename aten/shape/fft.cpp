@@ -5,6 +5,7 @@ namespace facula::shape {
 namespace {
 
 using Name = std::string_view;
+constexpr Name kComplex = "_fft_c2c", kOfReal = "_fft_r2c", kToReal = "_fft_c2r";
 
 void check_fft(const Tensor& t, IntList dim, Name op) {
   FACULA_CHECK(is_differentiable(t.dtype()), Dtype, Operator{op}, Argument{"self"},
@@ -12,8 +13,9 @@ void check_fft(const Tensor& t, IntList dim, Name op) {
   FACULA_CHECK(!is_reduced_float(t.dtype()), Dtype, Operator{op}, Argument{"self"}, " is ", dtype_name(t.dtype()),
                ", which has too few digits for Fourier transforms; convert it to float32");
   FACULA_CHECK(!dim.empty(), Runtime, Operator{op}, Argument{"dim"}, " must name at least one dim");
+  FACULA_CHECK(t.dim() > 0, Shape, Operator{op}, Argument{"self"}, " has no dims to transform");
   for (size_t i = 0; i < dim.size(); ++i) {
-    const int64_t d = wrap_dim(dim[i], t.dim());
+    const int64_t d = wrap_dim(dim[i], t.dim(), std::string(op).c_str());
     for (size_t j = 0; j < i; ++j) {
       FACULA_CHECK(wrap_dim(dim[j], t.dim()) != d, Runtime, Operator{op}, Argument{"dim"},
                    " must not repeat a dim, it is ", shape_string(dim));
@@ -26,15 +28,15 @@ void check_fft(const Tensor& t, IntList dim, Name op) {
 }  // namespace
 
 Meta fft_complex(const Tensor& self, IntList dim) {
-  check_fft(self, dim, "fft");
-  FACULA_CHECK(self.is_complex(), Dtype, Operator{"fft"}, Argument{"self"}, " must be complex, not ",
+  check_fft(self, dim, kComplex);
+  FACULA_CHECK(self.is_complex(), Dtype, Operator{kComplex}, Argument{"self"}, " must be complex, not ",
                dtype_name(self.dtype()));
   return {DimVector(self.sizes()), self.dtype(), self.device(), {}};
 }
 
 Meta fft_of_real(const Tensor& self, IntList dim, bool onesided) {
-  check_fft(self, dim, "rfft");
-  FACULA_CHECK(!self.is_complex(), Dtype, Operator{"rfft"}, Argument{"self"}, " must be real, not ",
+  check_fft(self, dim, kOfReal);
+  FACULA_CHECK(!self.is_complex(), Dtype, Operator{kOfReal}, Argument{"self"}, " must be real, not ",
                dtype_name(self.dtype()));
   DimVector sizes(self.sizes());
   const auto last = static_cast<size_t>(wrap_dim(dim.back(), self.dim()));
@@ -43,12 +45,12 @@ Meta fft_of_real(const Tensor& self, IntList dim, bool onesided) {
 }
 
 Meta fft_to_real(const Tensor& self, IntList dim, int64_t last_size) {
-  check_fft(self, dim, "irfft");
-  FACULA_CHECK(self.is_complex(), Dtype, Operator{"irfft"}, Argument{"self"}, " must be complex, not ",
+  check_fft(self, dim, kToReal);
+  FACULA_CHECK(self.is_complex(), Dtype, Operator{kToReal}, Argument{"self"}, " must be complex, not ",
                dtype_name(self.dtype()));
   DimVector sizes(self.sizes());
   const auto last = static_cast<size_t>(wrap_dim(dim.back(), self.dim()));
-  FACULA_CHECK(last_size > 0 && sizes[last] == last_size / 2 + 1, Shape, Operator{"irfft"}, "dim ", dim.back(), " of ",
+  FACULA_CHECK(last_size > 0 && sizes[last] == last_size / 2 + 1, Shape, Operator{kToReal}, "dim ", dim.back(), " of ",
                shape_string(self.sizes()), " must have half as many elements as the result, and one, ",
                last_size / 2 + 1);
   sizes[last] = last_size;

@@ -176,8 +176,15 @@ Meta right_vectors(const Tensor& A, bool full, bool compute) {
   return part(A, full ? A.size(-1) : std::min(A.size(-1), A.size(-2)), A.size(-1), compute);
 }
 
-Meta pseudo_inverse(const Tensor& A) {
-  check_matrices(A, "linalg.pinv", "A");
+Meta pseudo_inverse(const Tensor& A, const Tensor& atol, const Tensor& rtol, bool hermitian) {
+  constexpr Name op = "linalg.pinv";
+  hermitian ? check_square(A, op, "A") : check_matrices(A, op, "A");
+  for (const auto& [t, name] : {std::pair{&atol, "atol"}, std::pair{&rtol, "rtol"}}) {
+    if (!t->defined()) continue;
+    FACULA_CHECK(broadcast_shapes(lead(A), t->sizes(), "linalg.pinv") == lead(A), Shape, Operator{op}, Argument{name},
+                 " is ", shape_string(t->sizes()), ", it must broadcast to the batch of A ", shape_string(A.sizes()));
+    FACULA_CHECK(!t->is_complex(), Dtype, Operator{op}, Argument{name}, " must be real, not ", dtype_name(t->dtype()));
+  }
   return shaped(lead(A), {A.size(-1), A.size(-2)}, A.dtype(), A);
 }
 

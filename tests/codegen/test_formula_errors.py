@@ -319,7 +319,7 @@ case(
     "program, unknown error",
     composite("|\n    raise Foo('x')"),
     "4:5: new: unknown error Foo; allowed: ValueError, RuntimeError, TypeError, IndexError, "
-    "NotImplementedError",
+    "NotImplementedError, LinAlgError",
 )
 case(
     "program, formatted message",

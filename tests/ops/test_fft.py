@@ -161,6 +161,7 @@ ERRORS = {
     "bfloat16": (RuntimeError, lambda: fa.fft.irfft(X.bfloat16()), "bfloat16"),
     "vector": (IndexError, lambda: fa.fft.fft2(fa.ones(3)), "-2"),
     "frequencies": (RuntimeError, lambda: fa.fft.fftfreq(4, dtype=fa.int64), "int64"),
+    "negative": (RuntimeError, lambda: fa.fft.rfftfreq(-1), "negative"),
     "return_complex": (RuntimeError, lambda: fa.stft(fa.ones(40), 16), "return_complex"),
     "too short": (RuntimeError, lambda: stft(100, center=False), "100 of 40"),
     "to reflect": (RuntimeError, lambda: stft(100), "50"),

@@ -28,6 +28,12 @@ def run(code, **environment):
     ).stdout
 
 
+def test_what_is_there_is_not_refused():
+    root = pathlib.Path(fa.__file__).parent
+    places = [root / p.replace(".", "/") for p in refused_names()]
+    assert not [p for p in places if p.is_dir() or p.with_suffix(".py").exists()]
+
+
 def test_refused_names_can_be_imported_and_not_used():
     for path, names in refused_names().items():
         assert _spaces.exists(path), path

@@ -111,7 +111,7 @@ void linalg_ldl_solve(const Tensor& LD, const Tensor& pivots, const Tensor& B, b
           const int64_t row = std::abs(int64_t{rows[j]});
           const bool second = j > 0 && rows[j] < 0 && rows[j - 1] == rows[j];
           const bool first = rows[j] < 0 && j + 1 < n && rows[j + 1] == rows[j];
-          FACULA_CHECK(row >= 1 && row <= n && (rows[j] > 0 || first || second), Value, Argument{"pivots"},
+          FACULA_CHECK(row >= 1 && row <= n && (rows[j] > 0 || first || second), Index, Argument{"pivots"},
                        " are not those of ldl_factor: one of a matrix of ", n, " rows is ", rows[j]);
           j += rows[j] < 0;
         }

@@ -199,7 +199,7 @@ void pivots_to_rows(const Tensor& pivots, int64_t rows, const Tensor& out) {
     for (int64_t i = 0; i < rows; ++i) order[i] = i;
     for (int64_t i = 0; i < exchanges; ++i) {
       const int64_t other = read_once(from + k * exchanges + i);
-      FACULA_CHECK(other >= 1 && other <= rows, Value, Argument{"pivots"}, " are numbers of rows from 1 to ", rows,
+      FACULA_CHECK(other >= 1 && other <= rows, Index, Argument{"pivots"}, " are numbers of rows from 1 to ", rows,
                    ", one is ", other);
       std::swap(order[i], order[other - 1]);
     }

@@ -30,7 +30,7 @@ T = TypeVar("T", bound="Module")
 
 
 class _CallSignature:
-    """What `inspect.signature` tells of a module, whose call is compiled; classes have their own."""
+    """What `inspect.signature` tells of a module, whose call is compiled; not of a class."""
 
     def __get__(self, module: Any, owner: type) -> Any:
         if module is None:
