@@ -334,7 +334,7 @@ def _comprehension(scope: Scope, element: ast.expr, name: str, source: ast.expr)
         head = f"for (int64_t {code} = {start}; {code} < {stop}; ++{code})"
         scope.variables[name] = Value(code, INT)
     else:
-        items = expression(scope, source)
+        items = unwrap(expression(scope, source))
         if not items.type.is_list:
             raise scope.error(source, "a list or range is wanted here")
         head = f"for (const auto& {code} : {items.code})"

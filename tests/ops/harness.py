@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import array_reference
+import fft_reference
 import gamma_reference
 import linalg_reference
 import nn_reference
@@ -54,6 +55,7 @@ __all__ = [
 REFERENCES = SimpleNamespace()
 _MODULES = (
     array_reference,
+    fft_reference,
     gamma_reference,
     linalg_reference,
     nn_reference,

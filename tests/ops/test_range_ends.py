@@ -78,7 +78,8 @@ def covered(op: OpRecord) -> bool:
         and op.kind not in PLAIN
         # a sum of products, truth, numbers within [0, 1], and a norm whose scale rounds once more
         and op.name not in ("bilinear", "all", "any", "binary_cross_entropy", "_scaled_norm")
-        and not re.search(r"matrix|householder", op.reference)  # products of matrices on the way
+        # products of matrices on the way; a norm that is a factor, and no half types
+        and not re.search(r"matrix|householder|expm|fft|stft", op.name + op.reference)
         and not op.property
         and not op.derived_from
         and op.function() is not None

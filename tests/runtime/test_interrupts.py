@@ -110,6 +110,17 @@ CASES = {
     "many small": lambda: [x[:100000].sin().sum() for _ in range(1000000)],
 }
 """,
+    "transforms": """
+z = fa.ones(1 << 24, dtype=fa.complex64)
+prime = fa.ones(5000011, dtype=fa.complex128)
+CASES = {
+    "a long line": lambda: [fa.fft.fft(z) for _ in range(20)],
+    "a prime": lambda: [fa.fft.fft(prime) for _ in range(20)],
+    "lines": lambda: [fa.fft.fft(z.reshape(4096, 4096), dim=0) for _ in range(20)],
+    "real": lambda: [fa.fft.rfft(z.real) for _ in range(20)],
+    "stft": lambda: [fa.stft(z.real, 400, 100, return_complex=True) for _ in range(20)],
+}
+""",
     "python": """
 x = fa.ones(5000000)
 n = [[0.5, 1, 2.0]] * 1000000

@@ -15,6 +15,7 @@ ORDER = [
     "random",
     "matmul",
     "linalg",
+    "fourier",
     "convolution",
     "attention",
     "data",
