@@ -12,8 +12,8 @@ from facula import optim
 from facula.amp import GradScaler
 
 # Of matrices alone, and with a closure, are those at the end.
-OTHERS = {"Optimizer", "lr_scheduler", "swa_utils", "Muon", "LBFGS"}
-OPTIMIZERS = sorted({*optim.__all__} - OTHERS)
+OTHERS = {"Optimizer", "Muon", "LBFGS"}
+OPTIMIZERS = sorted({n for n in optim.__all__ if isinstance(getattr(optim, n), type)} - OTHERS)
 
 
 def leaf(values: Any, **options: Any) -> Any:
