@@ -102,69 +102,79 @@ FACULA_INLINE bool side_by_side(const int64_t* at, int64_t count) {
   return kWidth<T, V> > 1 && count == kWidth<T, V> && at[1] - at[0] == 1 && at[count - 1] - at[0] == count - 1;
 }
 
+// A vector of pairs taken apart, and put together.
+template <typename T, typename V>
+FACULA_INLINE void part(const T* both, V& r, V& i) {
+  constexpr int64_t width = kWidth<T, V>;
+  alignas(64) T re[width], im[width];
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) {
+    re[j] = both[2 * j];
+    im[j] = both[2 * j + 1];
+  }
+  __builtin_memcpy(&r, re, sizeof(V));
+  __builtin_memcpy(&i, im, sizeof(V));
+}
+template <typename T, typename V>
+FACULA_INLINE void join(const V& r, const V& i, T* both) {
+  constexpr int64_t width = kWidth<T, V>;
+  alignas(64) T re[width], im[width];
+  __builtin_memcpy(re, &r, sizeof(V));
+  __builtin_memcpy(im, &i, sizeof(V));
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) {
+    both[2 * j] = re[j];
+    both[2 * j + 1] = im[j];
+  }
+}
+
 // put(k, re, im) of elements 0 to n - 1 of all lines.
 template <typename T, typename V, typename F>
 FACULA_INLINE void read_complex(const cmplx<T>* in, const Group<T>& group, int64_t step, int64_t n, const F& put) {
   constexpr int64_t width = kWidth<T, V>;
-  alignas(64) T re[kBlock][width], im[kBlock][width];
-  const auto give = [&](int64_t k, int64_t b) {
-    V r, i;
-    __builtin_memcpy(&r, re[b], sizeof(V));
-    __builtin_memcpy(&i, im[b], sizeof(V));
-    put(k, r, i);
-  };
+  V r, i;
   if (side_by_side<T, V>(group.in, group.count)) {
     for (int64_t k = 0; k < n; ++k) {
-      const T* from = &in[group.in[0] + k * step].r;
-#pragma omp simd
-      for (int64_t j = 0; j < width; ++j) {
-        re[0][j] = from[2 * j];
-        im[0][j] = from[2 * j + 1];
-      }
-      give(k, 0);
+      part<T, V>(&in[group.in[0] + k * step].r, r, i);
+      put(k, r, i);
     }
     return;
   }
+  alignas(64) T both[kBlock][2 * width];
   for (int64_t k = 0; k < n; k += kBlock) {
     const int64_t count = n - k < kBlock ? n - k : kBlock;
     for (int64_t j = 0; j < width; ++j) {
-      for (int64_t b = 0; b < count; ++b) {
-        const cmplx<T>& x = in[group.in[j] + (k + b) * step];
-        re[b][j] = x.r;
-        im[b][j] = x.i;
-      }
+      const cmplx<T>* from = in + group.in[j] + k * step;
+      for (int64_t b = 0; b < count; ++b) __builtin_memcpy(&both[b][2 * j], from + b * step, sizeof(cmplx<T>));
     }
-    for (int64_t b = 0; b < count; ++b) give(k + b, b);
+    for (int64_t b = 0; b < count; ++b) {
+      part<T, V>(both[b], r, i);
+      put(k + b, r, i);
+    }
   }
 }
 // get(k, re, im) says what they are.
 template <typename T, typename V, typename F>
 FACULA_INLINE void write_complex(cmplx<T>* out, const Group<T>& group, int64_t step, int64_t n, const F& get) {
   constexpr int64_t width = kWidth<T, V>;
-  alignas(64) T re[kBlock][width], im[kBlock][width];
-  const auto take = [&](int64_t k, int64_t b) {
-    V r, i;
-    get(k, r, i);
-    __builtin_memcpy(re[b], &r, sizeof(V));
-    __builtin_memcpy(im[b], &i, sizeof(V));
-  };
+  V r, i;
   if (side_by_side<T, V>(group.out, group.count)) {
     for (int64_t k = 0; k < n; ++k) {
-      take(k, 0);
-      T* to = &out[group.out[0] + k * step].r;
-#pragma omp simd
-      for (int64_t j = 0; j < width; ++j) {
-        to[2 * j] = re[0][j];
-        to[2 * j + 1] = im[0][j];
-      }
+      get(k, r, i);
+      join<T, V>(r, i, &out[group.out[0] + k * step].r);
     }
     return;
   }
+  alignas(64) T both[kBlock][2 * width];
   for (int64_t k = 0; k < n; k += kBlock) {
     const int64_t count = n - k < kBlock ? n - k : kBlock;
-    for (int64_t b = 0; b < count; ++b) take(k + b, b);
+    for (int64_t b = 0; b < count; ++b) {
+      get(k + b, r, i);
+      join<T, V>(r, i, both[b]);
+    }
     for (int64_t j = 0; j < group.count; ++j) {
-      for (int64_t b = 0; b < count; ++b) out[group.out[j] + (k + b) * step].Set(re[b][j], im[b][j]);
+      T* to = &out[group.out[j] + k * step].r;
+      for (int64_t b = 0; b < count; ++b) __builtin_memcpy(to + 2 * b * step, &both[b][2 * j], sizeof(cmplx<T>));
     }
   }
 }
