@@ -46,7 +46,13 @@ def public(module):
 
 
 def test_stubs_are_in_the_package():
-    assert STUBS == ["__init__.pyi", "_nn_functional_ops.pyi", "linalg.pyi", "special.pyi"]
+    assert STUBS == [
+        "__init__.pyi",
+        "_nn_functional_ops.pyi",
+        "fft.pyi",
+        "linalg.pyi",
+        "special.pyi",
+    ]
     assert any((Path(folder) / "py.typed").exists() for folder in facula.__path__)
 
 
@@ -59,7 +65,7 @@ def test_names_of_the_package():
     assert {name for name in facula.__all__ if name[0] != "_"} <= named
 
 
-@pytest.mark.parametrize("name", ["linalg", "special"])
+@pytest.mark.parametrize("name", ["fft", "linalg", "special"])
 def test_names_of_namespaces(name):
     assert names_of(tree_of(f"{name}.pyi").body) == public(
         importlib.import_module(f"facula.{name}")

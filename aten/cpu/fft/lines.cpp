@@ -90,48 +90,117 @@ void each_group(const FftLines& lines, int64_t begin, int64_t end, int64_t* posi
   }
 }
 
-// Number j of a vector of lanes, or the one number.
-template <typename T, typename V>
-FACULA_INLINE T lane(const V& v, int64_t j) {
-  if constexpr (std::is_same_v<T, V>) {
-    return v;
-  } else {
-    return v[j];
-  }
-}
-
 template <typename T, typename V>
 constexpr int64_t kWidth = sizeof(V) / sizeof(T);
 
+// Complex numbers are moved by blocks: a cache line of each line at a time, as lines that are a power of two apart
+// would push one another out of the cache; of lines side by side, an element of all.
+constexpr int64_t kBlock = 8;
+
 template <typename T, typename V>
-FACULA_INLINE void read(const cmplx<T>* in, const int64_t* at, int64_t offset, cmplx<V>& x) {
-  T re[kWidth<T, V>], im[kWidth<T, V>];
-  for (int64_t j = 0; j < kWidth<T, V>; ++j) {
-    re[j] = in[at[j] + offset].r;
-    im[j] = in[at[j] + offset].i;
+FACULA_INLINE bool side_by_side(const int64_t* at, int64_t count) {
+  return kWidth<T, V> > 1 && count == kWidth<T, V> && at[1] - at[0] == 1 && at[count - 1] - at[0] == count - 1;
+}
+
+// A vector of pairs taken apart, and put together.
+template <typename T, typename V>
+FACULA_INLINE void part(const T* both, V& r, V& i) {
+  constexpr int64_t width = kWidth<T, V>;
+  alignas(64) T re[width], im[width];
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) {
+    re[j] = both[2 * j];
+    im[j] = both[2 * j + 1];
   }
-  __builtin_memcpy(&x.r, re, sizeof(V));
-  __builtin_memcpy(&x.i, im, sizeof(V));
+  __builtin_memcpy(&r, re, sizeof(V));
+  __builtin_memcpy(&i, im, sizeof(V));
 }
 template <typename T, typename V>
-FACULA_INLINE void read(const T* in, const int64_t* at, int64_t offset, V& x) {
-  T v[kWidth<T, V>];
-  for (int64_t j = 0; j < kWidth<T, V>; ++j) v[j] = in[at[j] + offset];
-  __builtin_memcpy(&x, v, sizeof(V));
+FACULA_INLINE void join(const V& r, const V& i, T* both) {
+  constexpr int64_t width = kWidth<T, V>;
+  alignas(64) T re[width], im[width];
+  __builtin_memcpy(re, &r, sizeof(V));
+  __builtin_memcpy(im, &i, sizeof(V));
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) {
+    both[2 * j] = re[j];
+    both[2 * j + 1] = im[j];
+  }
 }
-template <typename T, typename V>
-FACULA_INLINE void write(const V& re, const V& im, cmplx<T>* out, const Group<T>& group, int64_t offset) {
-  if (group.count == kWidth<T, V>) {
-    for (int64_t j = 0; j < kWidth<T, V>; ++j) {
-      out[group.out[j] + offset].Set(lane<T>(re, j), lane<T>(im, j));
+
+// put(k, re, im) of elements 0 to n - 1 of all lines.
+template <typename T, typename V, typename F>
+FACULA_INLINE void read_complex(const cmplx<T>* in, const Group<T>& group, int64_t step, int64_t n, const F& put) {
+  constexpr int64_t width = kWidth<T, V>;
+  V r, i;
+  if (side_by_side<T, V>(group.in, group.count)) {
+    for (int64_t k = 0; k < n; ++k) {
+      part<T, V>(&in[group.in[0] + k * step].r, r, i);
+      put(k, r, i);
     }
-  } else {
-    for (int64_t j = 0; j < group.count; ++j) out[group.out[j] + offset].Set(lane<T>(re, j), lane<T>(im, j));
+    return;
+  }
+  alignas(64) T both[kBlock][2 * width];
+  for (int64_t k = 0; k < n; k += kBlock) {
+    const int64_t count = n - k < kBlock ? n - k : kBlock;
+    for (int64_t j = 0; j < width; ++j) {
+      const cmplx<T>* from = in + group.in[j] + k * step;
+      for (int64_t b = 0; b < count; ++b) __builtin_memcpy(&both[b][2 * j], from + b * step, sizeof(cmplx<T>));
+    }
+    for (int64_t b = 0; b < count; ++b) {
+      part<T, V>(both[b], r, i);
+      put(k + b, r, i);
+    }
+  }
+}
+// get(k, re, im) says what they are.
+template <typename T, typename V, typename F>
+FACULA_INLINE void write_complex(cmplx<T>* out, const Group<T>& group, int64_t step, int64_t n, const F& get) {
+  constexpr int64_t width = kWidth<T, V>;
+  V r, i;
+  if (side_by_side<T, V>(group.out, group.count)) {
+    for (int64_t k = 0; k < n; ++k) {
+      get(k, r, i);
+      join<T, V>(r, i, &out[group.out[0] + k * step].r);
+    }
+    return;
+  }
+  alignas(64) T both[kBlock][2 * width];
+  for (int64_t k = 0; k < n; k += kBlock) {
+    const int64_t count = n - k < kBlock ? n - k : kBlock;
+    for (int64_t b = 0; b < count; ++b) {
+      get(k + b, r, i);
+      join<T, V>(r, i, both[b]);
+    }
+    for (int64_t j = 0; j < group.count; ++j) {
+      T* to = &out[group.out[j] + k * step].r;
+      for (int64_t b = 0; b < count; ++b) __builtin_memcpy(to + 2 * b * step, &both[b][2 * j], sizeof(cmplx<T>));
+    }
   }
 }
 template <typename T, typename V>
-FACULA_INLINE void write(const V& x, T* out, const Group<T>& group, int64_t offset) {
-  for (int64_t j = 0; j < group.count; ++j) out[group.out[j] + offset] = lane<T>(x, j);
+FACULA_INLINE void read_real(const T* in, const Group<T>& group, int64_t step, int64_t n, V* x) {
+  constexpr int64_t width = kWidth<T, V>, block = 2 * kBlock;
+  alignas(64) T v[block][width];
+  for (int64_t k = 0; k < n; k += block) {
+    const int64_t count = n - k < block ? n - k : block;
+    for (int64_t j = 0; j < width; ++j) {
+      for (int64_t b = 0; b < count; ++b) v[b][j] = in[group.in[j] + (k + b) * step];
+    }
+    __builtin_memcpy(x + k, v, static_cast<size_t>(count) * sizeof(V));
+  }
+}
+template <typename T, typename V>
+FACULA_INLINE void write_real(T* out, const Group<T>& group, int64_t step, int64_t n, const V* x) {
+  constexpr int64_t width = kWidth<T, V>, block = 2 * kBlock;
+  alignas(64) T v[block][width];
+  for (int64_t k = 0; k < n; k += block) {
+    const int64_t count = n - k < block ? n - k : block;
+    __builtin_memcpy(v, x + k, static_cast<size_t>(count) * sizeof(V));
+    for (int64_t j = 0; j < group.count; ++j) {
+      for (int64_t b = 0; b < count; ++b) out[group.out[j] + (k + b) * step] = v[b][j];
+    }
+  }
 }
 
 // Element k of line j times the root's power j k.
@@ -174,10 +243,13 @@ bool c2c(const void* plan, const void* roots, const FftLines& lines, int64_t beg
   return has_memory([&] {
     each_group<T>(lines, begin, end, position, [&]<typename V>(const Group<T>& group) {
       auto* x = reinterpret_cast<cmplx<V>*>(work);
-      for (int64_t i = 0; i < n; ++i) read<T, V>(from, group.in, i * lines.step_in, x[i]);
+      read_complex<T, V>(from, group, lines.step_in, n, [&](int64_t k, const V& re, const V& im) { x[k].Set(re, im); });
       p.exec(x, scale, forward);
       if (roots != nullptr) turn(*static_cast<const pocket::sincos_2pibyn<T>*>(roots), group, n, forward, x);
-      for (int64_t i = 0; i < n; ++i) write<T, V>(x[i].r, x[i].i, to, group, i * lines.step_out);
+      write_complex<T, V>(to, group, lines.step_out, n, [&](int64_t k, V& re, V& im) {
+        re = x[k].r;
+        im = x[k].i;
+      });
     });
   });
 }
@@ -192,15 +264,13 @@ bool r2c(void* plan, const FftLines& lines, int64_t begin, int64_t end, const T*
   return has_memory([&] {
     each_group<T>(lines, begin, end, position, [&]<typename V>(const Group<T>& group) {
       auto* x = reinterpret_cast<V*>(work);
-      for (int64_t i = 0; i < n; ++i) read<T, V>(in, group.in, i * lines.step_in, x[i]);
+      read_real<T, V>(in, group, lines.step_in, n, x);
       p.exec(x, scale, true);
-      const V zero{};
-      write<T, V>(x[0], zero, to, group, 0);
-      int64_t i = 1, k = 1;
-      for (; i + 1 < n; i += 2, ++k) {
-        write<T, V>(x[i], forward ? x[i + 1] : -x[i + 1], to, group, k * lines.step_out);
-      }
-      if (i < n) write<T, V>(x[i], zero, to, group, k * lines.step_out);
+      write_complex<T, V>(to, group, lines.step_out, n / 2 + 1, [&](int64_t k, V& re, V& im) {
+        re = x[k > 0 ? 2 * k - 1 : 0];
+        im = V{};
+        if (k > 0 && 2 * k < n) im = forward ? x[2 * k] : -x[2 * k];
+      });
     });
   });
 }
@@ -214,21 +284,12 @@ bool c2r(void* plan, const FftLines& lines, int64_t begin, int64_t end, const st
   return has_memory([&] {
     each_group<T>(lines, begin, end, position, [&]<typename V>(const Group<T>& group) {
       auto* x = reinterpret_cast<V*>(work);
-      cmplx<V> z;
-      read<T, V>(from, group.in, 0, z);
-      x[0] = z.r;
-      int64_t i = 1, k = 1;
-      for (; i + 1 < n; i += 2, ++k) {
-        read<T, V>(from, group.in, k * lines.step_in, z);
-        x[i] = z.r;
-        x[i + 1] = forward ? -z.i : z.i;
-      }
-      if (i < n) {
-        read<T, V>(from, group.in, k * lines.step_in, z);
-        x[i] = z.r;
-      }
+      read_complex<T, V>(from, group, lines.step_in, n / 2 + 1, [&](int64_t k, const V& re, const V& im) {
+        x[k > 0 ? 2 * k - 1 : 0] = re;
+        if (k > 0 && 2 * k < n) x[2 * k] = forward ? -im : im;
+      });
       p.exec(x, scale, false);
-      for (int64_t j = 0; j < n; ++j) write<T, V>(x[j], out, group, j * lines.step_out);
+      write_real<T, V>(out, group, lines.step_out, n, x);
     });
   });
 }

@@ -15,42 +15,42 @@ def signal(inputs, shape, dtype):
     return inputs.normal(*shape)
 
 
-def numpy_transform(lib, inputs, name, shape, dtype="complex64"):
+def numpy_transform(lib, inputs, call, shape, dtype="complex64"):
     import scipy.fft
 
-    x, function = signal(inputs, shape, dtype), getattr(scipy.fft, name)
+    x, function = signal(inputs, shape, dtype), getattr(scipy.fft, call)
     return lambda: function(x)
 
 
 @rows.add(
-    "{name} {shape}",
+    "{call} {shape}",
     1.0,
-    name="fft",
+    call="fft",
     shape=[(1 << 20,), (1_000_003,), (64, 4096)],
     numpy=numpy_transform,
     also=NUMPY,
 )
-def complex_lines(lib, inputs, name, shape):
-    x, function = signal(inputs, shape, "complex64"), getattr(lib.fft, name)
+def complex_lines(lib, inputs, call, shape):
+    x, function = signal(inputs, shape, "complex64"), getattr(lib.fft, call)
     return lambda: function(x)
 
 
 @rows.add(
-    "{name} {shape}", 1.0, name="fft2", shape=[(1024, 1024)], numpy=numpy_transform, also=NUMPY
+    "{call} {shape}", 1.0, call="fft2", shape=[(1024, 1024)], numpy=numpy_transform, also=NUMPY
 )
-def planes(lib, inputs, name, shape):
-    x, function = signal(inputs, shape, "complex64"), getattr(lib.fft, name)
+def planes(lib, inputs, call, shape):
+    x, function = signal(inputs, shape, "complex64"), getattr(lib.fft, call)
     return lambda: function(x)
 
 
 @rows.add(
-    "{name} {shape}",
+    "{call} {shape}",
     1.0,
-    name="rfft",
+    call="rfft",
     shape=[(1 << 20,), (64, 4096)],
-    numpy=lambda lib, inputs, name, shape: numpy_transform(lib, inputs, name, shape, "float32"),
+    numpy=lambda lib, inputs, call, shape: numpy_transform(lib, inputs, call, shape, "float32"),
     also=NUMPY,
 )
-def real_lines(lib, inputs, name, shape):
-    x, function = signal(inputs, shape, "float32"), getattr(lib.fft, name)
+def real_lines(lib, inputs, call, shape):
+    x, function = signal(inputs, shape, "float32"), getattr(lib.fft, call)
     return lambda: function(x)
