@@ -173,8 +173,8 @@ FACULA_INLINE void write_complex(cmplx<T>* out, const Group<T>& group, int64_t s
       join<T, V>(r, i, both[b]);
     }
     for (int64_t j = 0; j < group.count; ++j) {
-      T* to = &out[group.out[j] + k * step].r;
-      for (int64_t b = 0; b < count; ++b) __builtin_memcpy(to + 2 * b * step, &both[b][2 * j], sizeof(cmplx<T>));
+      cmplx<T>* to = out + group.out[j] + k * step;
+      for (int64_t b = 0; b < count; ++b) to[b * step] = {both[b][2 * j], both[b][2 * j + 1]};
     }
   }
 }
