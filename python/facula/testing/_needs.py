@@ -23,13 +23,19 @@ def _records() -> dict[str, OpRecord]:
 
 @functools.cache
 def _of_kernel(name: str) -> frozenset[str]:
-    """Dtypes of the results of an operator that is a kernel and no composition."""
+    """Dtypes of the results of an operator that is a kernel and no composition.
+
+    Real floats are those of the arguments: who asks for another width than the device has, errs.
+    """
     op = _records()[name]
     if op.composite or op.scalar or not op.dispatch or not op.samples() or op.function() is None:
         return frozenset()
-    args, kwargs = made(op.sample(0), "float32")
-    results = op.function()(*args, **kwargs)
-    return frozenset(dtype_name(t.dtype) for t in tensors([results]))
+    results = []
+    for dtype in ("float32", "float64"):
+        args, kwargs = made(op.sample(0), dtype)
+        results.append(op.function()(*args, **kwargs))
+    made_of = [t.dtype for t in tensors(results) if not t.is_floating_point()]
+    return frozenset(map(dtype_name, made_of))
 
 
 @functools.cache
