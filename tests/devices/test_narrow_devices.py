@@ -17,7 +17,7 @@ class Single(NumpyDevice):
 
 class Halves(NumpyDevice):
     name = "halves"
-    dtypes = (fa.bool, fa.int64, fa.float16, fa.float32)
+    dtypes = (fa.bool, fa.int32, fa.int64, fa.float16, fa.float32)
 
 
 @pytest.fixture(params=[Single, Halves], ids=lambda d: d.name)
