@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import facula
 from facula.distributions import constraints
 from facula.distributions.distribution import Distribution
-from facula.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
+from facula.distributions.utils import lazy_property, logits_to_probs, part_of, probs_to_logits
 from facula.nn.functional import one_hot
 
 __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
@@ -130,22 +130,10 @@ class OneHotCategorical(Distribution):
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
-    @property
-    def _param(self) -> Any:
-        return self._categorical._param
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """Shape of probs and logits."""
-        return self._categorical.param_shape
+    _param = part_of("_categorical", "_param")
+    probs = part_of("_categorical", "probs")
+    logits = part_of("_categorical", "logits")
+    param_shape = part_of("_categorical", "param_shape", "Shape of probs and logits.")
 
     @property
     def mean(self) -> Any:
@@ -222,18 +210,9 @@ class Multinomial(Distribution):
     def support(self) -> Any:
         return constraints.multinomial(self.total_count)
 
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """Shape of probs and logits."""
-        return self._categorical.param_shape
+    probs = part_of("_categorical", "probs")
+    logits = part_of("_categorical", "logits")
+    param_shape = part_of("_categorical", "param_shape", "Shape of probs and logits.")
 
     @property
     def mean(self) -> Any:

@@ -11,7 +11,7 @@ from facula.distributions._draws import standard_gamma
 from facula.distributions.distribution import Distribution
 from facula.distributions.transformed_distribution import TransformedDistribution
 from facula.distributions.transforms import AbsTransform
-from facula.distributions.utils import broadcast_all, new_empty, standard_normal
+from facula.distributions.utils import broadcast_all, new_empty, part_of, standard_normal
 
 __all__ = ["Cauchy", "HalfCauchy", "StudentT"]
 
@@ -74,9 +74,7 @@ class HalfCauchy(TransformedDistribution):
         base = Cauchy(0, scale, validate_args=False)
         super().__init__(base, AbsTransform(), validate_args=validate_args)
 
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
+    scale = part_of("base_dist", "scale")
 
     @property
     def mean(self) -> Any:
@@ -86,9 +84,7 @@ class HalfCauchy(TransformedDistribution):
     def mode(self) -> Any:
         return facula.zeros_like(self.scale)
 
-    @property
-    def variance(self) -> Any:
-        return self.base_dist.variance
+    variance = part_of("base_dist", "variance")
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

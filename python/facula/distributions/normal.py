@@ -15,7 +15,7 @@ from facula.distributions.transforms import (
     ExpTransform,
     StickBreakingTransform,
 )
-from facula.distributions.utils import broadcast_all, standard_normal
+from facula.distributions.utils import broadcast_all, part_of, standard_normal
 
 __all__ = ["HalfNormal", "LogNormal", "LogisticNormal", "Normal"]
 
@@ -93,9 +93,7 @@ class HalfNormal(TransformedDistribution):
         base = Normal(0, scale, validate_args=False)
         super().__init__(base, AbsTransform(), validate_args=validate_args)
 
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
+    scale = part_of("base_dist", "scale")
 
     @property
     def mean(self) -> Any:
@@ -139,13 +137,8 @@ class LogNormal(TransformedDistribution):
         base = Normal(loc, scale, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    @property
-    def loc(self) -> Any:
-        return self.base_dist.loc
-
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
+    loc = part_of("base_dist", "loc")
+    scale = part_of("base_dist", "scale")
 
     @property
     def mean(self) -> Any:

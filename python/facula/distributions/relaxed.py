@@ -15,7 +15,7 @@ from facula.distributions.categorical import Categorical
 from facula.distributions.distribution import Distribution
 from facula.distributions.transformed_distribution import TransformedDistribution
 from facula.distributions.transforms import ExpTransform, SigmoidTransform
-from facula.distributions.utils import new_empty, open_unit
+from facula.distributions.utils import new_empty, open_unit, part_of
 
 __all__ = [
     "ExpRelaxedCategorical",
@@ -84,17 +84,9 @@ class RelaxedBernoulli(TransformedDistribution):
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Any:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        return self.base_dist.probs
+    temperature = part_of("base_dist", "temperature")
+    logits = part_of("base_dist", "logits")
+    probs = part_of("base_dist", "probs")
 
 
 class ExpRelaxedCategorical(Distribution):
@@ -122,18 +114,9 @@ class ExpRelaxedCategorical(Distribution):
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
-    @property
-    def param_shape(self) -> Any:
-        """Shape of probs and logits."""
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
+    param_shape = part_of("_categorical", "param_shape", "Shape of probs and logits.")
+    logits = part_of("_categorical", "logits")
+    probs = part_of("_categorical", "probs")
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
@@ -173,13 +156,8 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Any:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        return self.base_dist.logits
+    temperature = part_of("base_dist", "temperature")
+    logits = part_of("base_dist", "logits")
 
     @property
     def probs(self) -> Any:

@@ -144,3 +144,8 @@ class lazy_property:
             value = self.wrapped(instance)
         setattr(instance, self.__name__, value)
         return value
+
+
+def part_of(place: str, name: str, doc: str | None = None) -> property:
+    """A property that is `name` of the distribution in the attribute `place`."""
+    return property(lambda self: getattr(getattr(self, place), name), doc=doc)
