@@ -63,7 +63,13 @@ class PowerTransform(Transform):
         return y.pow(1 / self.exponent)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return (self.exponent * y / x).abs().log()
+        # (e - 1) log x; by y where x is too large or too small for a number
+        e = self.exponent
+        info = facula.finfo(x.dtype)
+        fits = (x >= info.tiny) & (x <= info.max)
+        by_x = facula.xlogy(e - 1, facula.where(fits, x, 1.0))
+        by_y = facula.xlogy(1 - 1 / e, facula.where(fits, 1.0, y))
+        return e.abs().log() + facula.where(fits, by_x, by_y)
 
     def forward_shape(self, shape: Any) -> Any:
         return facula.broadcast_shapes(shape, self.exponent.shape)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula.distributions._tails import weighted
 from facula.distributions.bernoulli import Bernoulli, Binomial
 from facula.distributions.dirichlet import Beta
 from facula.distributions.distribution import broadcast_shape
@@ -94,9 +95,8 @@ def _mean_exp(p: Any, t: Any) -> Any:
 
 @_for_all((Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Uniform, Pareto), Normal)
 def _to_normal(p: Any, q: Any) -> Any:
-    variance = q.scale**2
-    square = p.variance + (p.mean - q.loc) ** 2
-    value = -p.entropy() + 0.5 * (2 * math.pi * variance).log() + 0.5 * square / variance
+    square = (p.stddev / q.scale) ** 2 + ((p.mean - q.loc) / q.scale) ** 2
+    value = -p.entropy() + 0.5 * math.log(2 * math.pi) + q.scale.log() + 0.5 * square
     if isinstance(p, Pareto):
         return _where_inside(p.alpha > 2, value)
     return value
@@ -177,4 +177,4 @@ def _uniform_to_pareto(p: Any, q: Any) -> Any:
 
 @register_kl(Bernoulli, Poisson)
 def _bernoulli_to_poisson(p: Any, q: Any) -> Any:
-    return -p.entropy() - (p.probs * q.rate.log() - q.rate)
+    return -p.entropy() - (weighted(p.probs, q.rate.log()) - q.rate)

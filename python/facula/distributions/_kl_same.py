@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import facula
+from facula.distributions._tails import log_ratio, weighted
 from facula.distributions.bernoulli import Bernoulli, Binomial, Geometric
 from facula.distributions.categorical import Categorical, OneHotCategorical
 from facula.distributions.cauchy import Cauchy
@@ -33,17 +34,14 @@ from facula.distributions.utils import euler_constant, sum_rightmost
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Any, q: Any) -> Any:
-    own, other = 1 - p.probs, 1 - q.probs
-    return _weighted_log(p.probs, p.logits, q.probs, q.logits) + _weighted_log(
-        own, -p.logits, other, -q.logits
-    )
+    return _of_trials(p, q)
 
 
-def _weighted_log(p: Any, p_logits: Any, q: Any, q_logits: Any) -> Any:
-    """p log(p / q): 0 where p is, infinite where q alone is 0."""
-    softplus = facula.nn.functional.softplus
-    value = p * (softplus(-q_logits) - softplus(-p_logits))
-    return facula.where(p == 0, 0.0, facula.where(q == 0, math.inf, value))
+def _of_trials(p: Any, q: Any) -> Any:
+    """That of one trial: 0 where p is, infinite where q alone is 0."""
+    terms = zip(p._both(), p._logs(), q._logs(), strict=True)
+    own, rest = (weighted(chance, ours - theirs) for chance, ours, theirs in terms)
+    return own + rest
 
 
 @register_kl(Binomial, Binomial)
@@ -53,22 +51,18 @@ def _binomial(p: Any, q: Any) -> Any:
             "KL between Binomials where q.total_count > p.total_count is not implemented:"
             f" {p.total_count} and {q.total_count}"
         )
-    value = p.total_count * (
-        p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p()
-    )
+    value = weighted(p.total_count, _of_trials(p, q))
     return facula.where(p.total_count > q.total_count, math.inf, value)
 
 
 @register_kl(Geometric, Geometric)
 def _geometric(p: Any, q: Any) -> Any:
-    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+    return _of_trials(p, q) / p.probs  # the mean number of trials
 
 
 @register_kl(Categorical, Categorical)
 def _categorical(p: Any, q: Any) -> Any:
-    value = p.probs * (p.logits - q.logits)
-    value = facula.where((q.probs == 0).expand(value.shape), math.inf, value)
-    return facula.where((p.probs == 0).expand(value.shape), 0.0, value).sum(-1)
+    return weighted(p.probs, p._log_probs() - q._log_probs()).sum(-1)
 
 
 @register_kl(OneHotCategorical, OneHotCategorical)
@@ -78,7 +72,7 @@ def _one_hot(p: Any, q: Any) -> Any:
 
 @register_kl(Poisson, Poisson)
 def _poisson(p: Any, q: Any) -> Any:
-    return facula.xlogy(p.rate, p.rate / q.rate) - (p.rate - q.rate)
+    return weighted(p.rate, log_ratio(p.rate, q.rate)) - (p.rate - q.rate)
 
 
 @register_kl(Beta, Beta)
@@ -96,25 +90,24 @@ def _dirichlet(p: Any, q: Any) -> Any:
 @register_kl(Gamma, Gamma)
 def _gamma(p: Any, q: Any) -> Any:
     return (
-        q.concentration * (p.rate / q.rate).log()
+        q.concentration * log_ratio(p.rate, q.rate)
         + q.concentration.lgamma()
         - p.concentration.lgamma()
         + (p.concentration - q.concentration) * p.concentration.digamma()
-        + (q.rate - p.rate) * (p.concentration / p.rate)
+        + (q.rate / p.rate - 1) * p.concentration
     )
 
 
 @register_kl(Exponential, Exponential)
 def _exponential(p: Any, q: Any) -> Any:
-    ratio = q.rate / p.rate
-    return ratio - 1 - ratio.log()
+    return q.rate / p.rate - 1 - log_ratio(q.rate, p.rate)
 
 
 @register_kl(Normal, Normal)
 def _normal(p: Any, q: Any) -> Any:
     ratio = (p.scale / q.scale) ** 2
     shift = ((p.loc - q.loc) / q.scale) ** 2
-    return 0.5 * (ratio + shift - 1 - ratio.log())
+    return 0.5 * (ratio + shift - 1) - log_ratio(p.scale, q.scale)
 
 
 @register_kl(HalfNormal, HalfNormal)
@@ -126,14 +119,23 @@ def _half_normal(p: Any, q: Any) -> Any:
 def _laplace(p: Any, q: Any) -> Any:
     ratio = p.scale / q.scale
     shift = (p.loc - q.loc).abs()
-    return shift / q.scale + ratio * (-shift / p.scale).exp() - 1 - ratio.log()
+    tail = ratio * (-shift / p.scale).exp()
+    return shift / q.scale + tail - 1 - log_ratio(p.scale, q.scale)
 
 
 @register_kl(Cauchy, Cauchy)
 def _cauchy(p: Any, q: Any) -> Any:
-    # Chyzak & Nielsen 2019
-    above = (p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2
-    return (above / (4 * p.scale * q.scale)).log()
+    # Chyzak & Nielsen 2019: log(1 + u^2 + v^2), by logarithms where the squares are too large
+    with facula.no_grad():
+        mean = p.scale.sqrt() * q.scale.sqrt()
+        size = ((p.scale - q.scale).abs() + (p.loc - q.loc).abs()) / mean
+        far = size > 2 / math.sqrt(facula.finfo(size.dtype).eps)
+    scale, shift = p.scale - q.scale, p.loc - q.loc
+    root = 2 * p.scale.sqrt() * q.scale.sqrt()
+    u, v = (facula.where(far, 0.0, x) / root for x in (scale, shift))
+    length = facula.hypot(facula.where(far, scale, 1.0), facula.where(far, shift, 0.0))
+    tail = 2 * length.log() - math.log(4) - p.scale.log() - q.scale.log()
+    return facula.where(far, tail, (u * u + v * v).log1p())
 
 
 @register_kl(Gumbel, Gumbel)
@@ -141,19 +143,23 @@ def _gumbel(p: Any, q: Any) -> Any:
     ratio = p.scale / q.scale
     shift = (p.loc - q.loc) / q.scale
     tail = (-shift + (1 + ratio).lgamma()).exp()
-    return -ratio.log() + shift + ratio * euler_constant + tail - (1 + euler_constant)
+    log = log_ratio(p.scale, q.scale)
+    return -log + shift + ratio * euler_constant + tail - (1 + euler_constant)
 
 
 @register_kl(Pareto, Pareto)
 def _pareto(p: Any, q: Any) -> Any:
-    ratio = q.alpha / p.alpha
-    value = q.alpha * (p.scale / q.scale).log() - ratio.log() + ratio - 1
+    value = (
+        q.alpha * log_ratio(p.scale, q.scale)
+        - log_ratio(q.alpha, p.alpha)
+        + (q.alpha / p.alpha - 1)
+    )
     return facula.where(p.scale < q.scale, math.inf, value)
 
 
 @register_kl(Uniform, Uniform)
 def _uniform(p: Any, q: Any) -> Any:
-    value = ((q.high - q.low) / (p.high - p.low)).log()
+    value = log_ratio(q.high - q.low, p.high - p.low)
     return facula.where((q.low > p.low) | (q.high < p.high), math.inf, value)
 
 

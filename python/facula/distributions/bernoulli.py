@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import facula
 from facula.distributions import constraints
 from facula.distributions._draws import binomial, standard_gamma
+from facula.distributions._tails import log_of, log_rest, weighted
 from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.utils import (
@@ -16,7 +17,7 @@ from facula.distributions.utils import (
     logits_to_probs,
     probs_to_logits,
 )
-from facula.nn.functional import binary_cross_entropy_with_logits, logsigmoid, softplus
+from facula.nn.functional import logsigmoid, softplus
 
 __all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial"]
 
@@ -52,8 +53,30 @@ class _Chance(Distribution):
         return logits_to_probs(self.logits, is_binary=True)
 
 
+    def _logs(self) -> tuple[Any, Any]:
+        """log p and log(1 - p), of what was given; -inf of 0 without a gradient."""
+        if self._given == "probs":
+            return log_of(self.probs), log_rest(self.probs)
+        return logsigmoid(self.logits), logsigmoid(-self.logits)
+
+    def _both(self) -> tuple[Any, Any]:
+        """p and 1 - p."""
+        if self._given == "probs":
+            return self.probs, 1 - self.probs
+        return self.probs, facula.sigmoid(-self.logits)
+
+    def _trial_entropy(self) -> Any:
+        """Entropy of one trial."""
+        both = zip(self._both(), self._logs(), strict=True)
+        own, rest = (weighted(p, log) for p, log in both)
+        return -(own + rest)
+
+
 class Bernoulli(_Chance, ExponentialFamily):
-    """1 with probability `probs`, else 0. `logits` are log(probs / (1 - probs))."""
+    """1 with probability `probs`, else 0. `logits` are log(probs / (1 - probs)).
+
+    Of `probs` the logarithms are exact at any size, -inf (with the gradient 0) where one is 0.
+    """
 
     arg_constraints: ClassVar[Any] = {
         "probs": constraints.unit_interval,
@@ -91,11 +114,12 @@ class Bernoulli(_Chance, ExponentialFamily):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        logits, value = facula.broadcast_tensors(self.logits, value)
-        return -binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
+        log, log_rest = self._logs()
+        value = value.to(log.dtype)
+        return weighted(value, log) + weighted(1 - value, log_rest)
 
     def entropy(self) -> Any:
-        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+        return self._trial_entropy()
 
     def enumerate_support(self, expand: bool = True) -> Any:
         return _counted(2, self._param, self._batch_shape, expand)
@@ -157,13 +181,11 @@ class Geometric(_Chance):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        # log(1 - p) times 0 is 0 where p = 1
-        return facula.special.xlog1py(value, -self.probs) + self.probs.log()
+        log, log_rest = self._logs()
+        return weighted(value, log_rest) + log
 
     def entropy(self) -> Any:
-        return (
-            binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
-        )
+        return self._trial_entropy() / self.probs
 
 
 class Binomial(_Chance):
@@ -215,10 +237,8 @@ class Binomial(_Chance):
             self._validate_sample(value)
         n = self.total_count
         choices = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
-        if self._given == "probs":
-            rest = facula.special.xlog1py(n - value, -self.probs)
-            return choices + facula.xlogy(value, self.probs) + rest
-        return choices + value * self.logits - n * softplus(self.logits)
+        log, log_rest = self._logs()
+        return choices + weighted(value, log) + weighted(n - value, log_rest)
 
     def entropy(self) -> Any:
         count = int(self.total_count.max())
@@ -288,7 +308,8 @@ class NegativeBinomial(_Chance):
         if self._validate_args:
             self._validate_sample(value)
         n = self.total_count
-        own = n * logsigmoid(-self.logits) + value * logsigmoid(self.logits)
+        log, log_rest = self._logs()
+        own = weighted(n, log_rest) + weighted(value, log)
         choices = (n + value).lgamma() - (1 + value).lgamma() - n.lgamma()
         # of no failures nothing but 0 is possible
         choices = facula.where(n + value == 0, 0.0, choices)

@@ -6,11 +6,15 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._draws import binomial
+from facula.distributions._tails import log_of, log_rest, weighted
 from facula.distributions.distribution import Distribution
 from facula.distributions.utils import lazy_property, logits_to_probs, part_of, probs_to_logits
 from facula.nn.functional import one_hot
 
 __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
+
+_MANY = 1024  # draws from which on counts are drawn themselves
 
 
 class Categorical(Distribution):
@@ -61,6 +65,10 @@ class Categorical(Distribution):
     def probs(self) -> Any:
         return logits_to_probs(self.logits)
 
+    def _log_probs(self) -> Any:
+        """log p, of what was given; -inf of 0 without a gradient."""
+        return log_of(self.probs) if self._given == "probs" else self.logits
+
     @property
     def param_shape(self) -> Any:
         """Shape of probs and logits."""
@@ -97,14 +105,13 @@ class Categorical(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         index = value.to(facula.int64).unsqueeze(-1)
-        shape = facula.broadcast_shapes(index.shape[:-1], self.logits.shape[:-1])
+        shape = facula.broadcast_shapes(index.shape[:-1], self._param.shape[:-1])
         index = index.expand((*tuple(shape), 1))
-        logits = self.logits.expand((*tuple(shape), self._num_events))
-        return logits.gather(-1, index).squeeze(-1)
+        logs = self._log_probs().expand((*tuple(shape), self._num_events))
+        return logs.gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Any:
-        least = facula.finfo(self.logits.dtype).min
-        return -(self.logits.clamp(min=least) * self.probs).sum(-1)
+        return -weighted(self.probs, self._log_probs()).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Any:
         values = facula.arange(self._num_events, dtype=facula.int64, device=self._param.device)
@@ -224,8 +231,10 @@ class Multinomial(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Any:
         with facula.no_grad():
-            drawn = self._categorical.sample((self.total_count, *tuple(sample_shape)))
             shape = self._extended_shape(sample_shape)
+            if self.total_count > _MANY:
+                return _split_counts(self.total_count, self.probs.expand(shape))
+            drawn = self._categorical.sample((self.total_count, *tuple(sample_shape)))
             counts = facula.zeros(shape, dtype=self.probs.dtype, device=self.probs.device)
             index = drawn.movedim(0, -1)
             ones = facula.ones(index.shape, dtype=counts.dtype, device=counts.device)
@@ -234,11 +243,10 @@ class Multinomial(Distribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        logits, value = facula.broadcast_tensors(self.logits, value)
+        logs, value = facula.broadcast_tensors(self._categorical._log_probs(), value)
         choices = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
         # an impossible category that was not drawn says nothing
-        own = facula.where((value == 0) & (logits == -facula.inf), 0.0, logits * value)
-        return choices + own.sum(-1)
+        return choices + weighted(value, logs).sum(-1)
 
     def entropy(self) -> Any:
         """n H(p) - log n! + the mean of sum log x_i! (sums over binomial counts)."""
@@ -249,8 +257,29 @@ class Multinomial(Distribution):
         choices = log_n - (counts + 1).lgamma() - (n - counts + 1).lgamma()
         log_prob = (
             choices
-            + facula.xlogy(counts, self.probs)
-            + facula.special.xlog1py(n - counts, -self.probs)
+            + weighted(counts, log_of(self.probs))
+            + weighted(n - counts, log_rest(self.probs))
         )
         mean_log = (log_prob.exp() * (counts + 1).lgamma()).sum(0).sum(-1)
         return n * self._categorical.entropy() - log_n + mean_log
+
+
+def _split_counts(total: int, probs: Any) -> Any:
+    """Counts of `total` draws, by binomial draws of how many fall into one half of a range.
+
+    It takes as much memory as the counts, for any number of draws.
+    """
+    count = probs.shape[-1]
+    levels = max(count - 1, 0).bit_length()
+    padding = probs.new_zeros((*tuple(probs.shape[:-1]), (1 << levels) - count))
+    sums = [facula.cat([probs, padding], -1).double()]
+    for _ in range(levels):
+        sums.append(sums[-1].unflatten(-1, (-1, 2)).sum(-1))
+    counts = facula.full_like(sums.pop(), float(total))
+    while sums:
+        left, right = sums.pop().unflatten(-1, (-1, 2)).unbind(-1)
+        both = left + right
+        share = facula.where(both > 0, left / both, 0.0).clamp(max=1.0)
+        first = binomial(counts, share)
+        counts = facula.stack([first, counts - first], -1).flatten(-2)
+    return counts[..., :count].to(probs.dtype)

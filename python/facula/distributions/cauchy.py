@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import facula
 from facula.distributions import constraints
 from facula.distributions._draws import standard_gamma
+from facula.distributions._tails import log1p_square, log_gamma_half_step
 from facula.distributions.distribution import Distribution
 from facula.distributions.transformed_distribution import TransformedDistribution
 from facula.distributions.transforms import AbsTransform
@@ -47,16 +48,23 @@ class Cauchy(Distribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        z = (value - self.loc) / self.scale
-        return -math.log(math.pi) - self.scale.log() - (z * z).log1p()
+        tail = log1p_square(value - self.loc, self.scale)
+        return -math.log(math.pi) - self.scale.log() - tail
 
     def cdf(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        return facula.atan((value - self.loc) / self.scale) / math.pi + 0.5
+        # the angle under which all below `value` is seen
+        return facula.atan2(self.scale, self.loc - value) / math.pi
 
     def icdf(self, value: Any) -> Any:
-        return facula.tan(math.pi * (value - 0.5)) * self.scale + self.loc
+        # by the distance from the nearer end, or from the middle
+        rest = facula.where(value < 0.5, value, 1 - value)
+        tail = rest < 0.25
+        far = 1 / facula.tan(math.pi * facula.where(tail, rest, 0.25))
+        far = facula.where(value < 0.5, -far, far)
+        near = facula.tan(math.pi * facula.where(tail, 0.0, value - 0.5))
+        return facula.where(tail, far, near) * self.scale + self.loc
 
     def entropy(self) -> Any:
         return math.log(4 * math.pi) + self.scale.log()
@@ -96,10 +104,13 @@ class HalfCauchy(TransformedDistribution):
     def cdf(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
+        return facula.atan2(value, self.scale) * (2 / math.pi)
 
     def icdf(self, value: Any) -> Any:
-        return self.base_dist.icdf((value + 1) / 2)
+        low = value < 0.5
+        near = facula.tan(math.pi / 2 * facula.where(low, value, 0.0))
+        far = 1 / facula.tan(math.pi / 2 * facula.where(low, 0.5, 1 - value))
+        return facula.where(low, near, far) * self.scale
 
     def entropy(self) -> Any:
         return self.base_dist.entropy() - math.log(2)
@@ -149,18 +160,12 @@ class StudentT(Distribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        z = (value - self.loc) / self.scale
-        constant = (
-            self.scale.log()
-            + 0.5 * self.df.log()
-            + 0.5 * math.log(math.pi)
-            + (0.5 * self.df).lgamma()
-            - (0.5 * (self.df + 1)).lgamma()
-        )
-        return -0.5 * (self.df + 1) * (z * z / self.df).log1p() - constant
+        tail = log1p_square(value - self.loc, self.scale * self.df.sqrt())
+        step, _ = log_gamma_half_step(0.5 * self.df)
+        constant = self.scale.log() + 0.5 * math.log(2 * math.pi) - step
+        return -0.5 * (self.df + 1) * tail - constant
 
     def entropy(self) -> Any:
-        half, above = 0.5 * self.df, 0.5 * (self.df + 1)
-        log_beta = half.lgamma() + math.lgamma(0.5) - above.lgamma()
-        slope = above * (above.digamma() - half.digamma())
-        return self.scale.log() + slope + 0.5 * self.df.log() + log_beta
+        step, slope = log_gamma_half_step(0.5 * self.df)
+        constant = self.scale.log() + 0.5 * math.log(2 * math.pi) - step
+        return 0.5 * (self.df + 1) * slope + constant

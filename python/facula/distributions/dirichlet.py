@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import facula
 from facula.distributions import constraints
 from facula.distributions._draws import sample_dirichlet
+from facula.distributions._tails import log1mexp, weighted
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.transformed_distribution import TransformedDistribution
 from facula.distributions.transforms import AffineTransform, PowerTransform
 from facula.distributions.uniform import Uniform
-from facula.distributions.utils import broadcast_all, euler_constant
+from facula.distributions.utils import broadcast_all, euler_constant, open_unit
 
 __all__ = ["Beta", "Dirichlet", "Kumaraswamy"]
 
@@ -163,6 +164,33 @@ class Kumaraswamy(TransformedDistribution):
             PowerTransform(self.concentration1.reciprocal()),
         ]
         super().__init__(base, steps, validate_args=validate_args)
+
+    # In closed form: 1 - x^a of small x, and the powers of small numbers, are lost in the chain.
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        like = self.concentration1
+        shape = self._extended_shape(sample_shape)
+        return self.icdf(open_unit(facula.rand(shape, dtype=like.dtype, device=like.device)))
+
+    def sample(self, sample_shape: Any = ()) -> Any:
+        with facula.no_grad():
+            return self.rsample(sample_shape)
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        a, b = self.concentration1, self.concentration0
+        log = value.log()
+        return a.log() + b.log() + weighted(a - 1, log) + weighted(b - 1, log1mexp(a * log))
+
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return -(self.concentration0 * log1mexp(self.concentration1 * value.log())).expm1()
+
+    def icdf(self, value: Any) -> Any:
+        inner = -((-value).log1p() / self.concentration0).expm1()
+        return inner.pow(self.concentration1.reciprocal())
 
     def _log_moment(self, n: int) -> Any:
         a, b = self.concentration1, self.concentration0

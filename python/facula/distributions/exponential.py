@@ -113,12 +113,14 @@ class Laplace(Distribution):
     def cdf(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        distance = value - self.loc
-        return 0.5 - 0.5 * distance.sign() * (-distance.abs() / self.scale).expm1()
+        z = (value - self.loc) / self.scale
+        below = 0.5 * z.clamp(max=0).exp()
+        return facula.where(z < 0, below, 1 - 0.5 * (-z.clamp(min=0)).exp())
 
     def icdf(self, value: Any) -> Any:
-        centred = value - 0.5
-        return self.loc - self.scale * centred.sign() * (-2 * centred.abs()).log1p()
+        low = value < 0.5
+        size = (2 * facula.where(low, value, 1 - value)).log()
+        return self.loc + self.scale * facula.where(low, size, -size)
 
     def entropy(self) -> Any:
         return 1 + (2 * self.scale).log()

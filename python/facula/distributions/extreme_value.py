@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._tails import log1mexp, log_ratio, weighted
 from facula.distributions.distribution import Distribution
 from facula.distributions.exponential import Exponential
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -43,7 +44,7 @@ class Gumbel(TransformedDistribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        y = (self.loc - value) / self.scale
+        y = ((self.loc - value) / self.scale).clamp(max=facula.finfo(self.scale.dtype).max)
         return y - y.exp() - self.scale.log()
 
     def cdf(self, value: Any) -> Any:
@@ -94,6 +95,21 @@ class Weibull(TransformedDistribution):
         ]
         super().__init__(base, steps, validate_args=validate_args)
 
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        c = self.concentration
+        log = log_ratio(value, self.scale)
+        return c.log() - self.scale.log() + (c - 1) * log - self._exponent(value)
+
+    def _exponent(self, value: Any) -> Any:
+        return (value / self.scale).pow(self.concentration)
+
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return -(-self._exponent(value)).expm1()
+
     @property
     def mean(self) -> Any:
         return self.scale * (1 + self.concentration_reciprocal).lgamma().exp()
@@ -130,6 +146,23 @@ class Pareto(TransformedDistribution):
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return constraints.greater_than_eq(self.scale)
+
+    def _log_excess(self, value: Any) -> Any:
+        """log(value / scale), to the last digit next to the scale."""
+        near = value < 2 * self.scale
+        above = facula.where(near, value - self.scale, 0.0) / self.scale
+        far = log_ratio(facula.where(near, self.scale, value), self.scale)
+        return facula.where(near, above.log1p(), far)
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return self.alpha.log() - self.alpha * self._log_excess(value) - value.log()
+
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return -(-self.alpha * self._log_excess(value)).expm1()
 
     @property
     def mean(self) -> Any:
@@ -177,10 +210,13 @@ class GeneralizedPareto(Distribution):
         upper = facula.where(self.concentration < 0, end, math.inf)
         return constraints.interval(self.loc, upper)
 
-    def _split(self) -> tuple[Any, Any]:
-        """Where c is 0, and c with 1 in its place."""
-        zero = self.concentration == 0
-        return zero, facula.where(zero, 1.0, self.concentration)
+    def _log_survival(self, z: Any) -> Any:
+        """-log(1 + c z) / c, by its series where c z is next to 0."""
+        u = self.concentration * z
+        small = u.abs() < facula.finfo(u.dtype).eps
+        c = facula.where(small, 1.0, self.concentration)
+        curved = facula.where(small, 0.0, u).log1p() / c
+        return facula.where(small, -z * (1 - u / 2), -curved)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
@@ -189,30 +225,29 @@ class GeneralizedPareto(Distribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        z = (value - self.loc) / self.scale
-        zero, c = self._split()
-        curved = -(1 + 1 / c) * facula.where(zero, 0.0, c * z).log1p()
-        return -self.scale.log() + facula.where(zero, -z, curved)
+        log = self._log_survival((value - self.loc) / self.scale)
+        return weighted(1 + self.concentration, log) - self.scale.log()
 
     def log_survival_function(self, value: Any) -> Any:
         """log of the probability of more than `value`."""
         if self._validate_args:
             self._validate_sample(value)
-        z = (value - self.loc) / self.scale
-        zero, c = self._split()
-        return facula.where(zero, -z, -facula.where(zero, 0.0, c * z).log1p() / c)
+        return self._log_survival((value - self.loc) / self.scale)
 
     def log_cdf(self, value: Any) -> Any:
         """log of the cdf."""
-        return (-self.log_survival_function(value).exp()).log1p()
+        return log1mexp(self.log_survival_function(value))
 
     def cdf(self, value: Any) -> Any:
         return -self.log_survival_function(value).expm1()
 
     def icdf(self, value: Any) -> Any:
-        zero, c = self._split()
-        log = (-value).log1p()
-        return self.loc + self.scale * facula.where(zero, -log, (-c * log).expm1() / c)
+        log = -(-value).log1p()
+        u = self.concentration * log
+        small = u.abs() < facula.finfo(u.dtype).eps
+        c = facula.where(small, 1.0, self.concentration)
+        curved = facula.where(small, 0.0, u).expm1() / c
+        return self.loc + self.scale * facula.where(small, log * (1 + u / 2), curved)
 
     def _moment(self, value: Any, bound: float) -> Any:
         return facula.where(self.concentration < bound, value, math.inf)

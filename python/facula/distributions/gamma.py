@@ -120,6 +120,11 @@ class InverseGamma(TransformedDistribution):
     def rate(self) -> Any:
         return self.base_dist.rate
 
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return facula.special.gammaincc(self.concentration, self.rate / value)
+
     @property
     def mean(self) -> Any:
         shape = self.concentration

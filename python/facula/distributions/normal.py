@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._tails import normal_quantile
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.independent import Independent
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -67,7 +68,7 @@ class Normal(ExponentialFamily):
         return facula.special.ndtr((value - self.loc) / self.scale)
 
     def icdf(self, value: Any) -> Any:
-        return self.loc + self.scale * facula.erfinv(2 * value - 1) * math.sqrt(2)
+        return self.loc + self.scale * normal_quantile(value)
 
     def entropy(self) -> Any:
         return 0.5 + _LOG_ROOT_2PI + self.scale.log()
@@ -119,7 +120,7 @@ class HalfNormal(TransformedDistribution):
         return facula.erf(value / (self.scale * math.sqrt(2)))
 
     def icdf(self, value: Any) -> Any:
-        return self.base_dist.icdf((value + 1) / 2)
+        return self.scale * (facula.erfinv(value) * math.sqrt(2))
 
     def entropy(self) -> Any:
         return self.base_dist.entropy() - math.log(2)

@@ -114,7 +114,7 @@ class TransformedDistribution(Distribution):
             sign = sign * t.sign
         if not facula.is_tensor(sign):
             return value if sign == 1 else 1 - value
-        return sign * (value - 0.5) + 0.5
+        return facula.where(sign < 0, 1 - value, value)
 
     def cdf(self, value: Any) -> Any:
         """The base's at the inverse of `value`; for monotone transforms of numbers."""

@@ -11,7 +11,6 @@ from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.utils import (
     broadcast_all,
-    clamp_probs,
     lazy_property,
     logits_to_probs,
     probs_to_logits,
@@ -86,6 +85,12 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
+def _inside(probs: Any) -> Any:
+    """Probabilities but for 0 and 1, for which there is no density."""
+    info = facula.finfo(probs.dtype)
+    return probs.clamp(min=info.tiny, max=1 - info.eps / 2)
+
+
 class ContinuousBernoulli(ExponentialFamily):
     """Numbers in [0, 1] of density C probs^x (1 - probs)^(1 - x) (Loaiza-Ganem & Cunningham 2019).
 
@@ -118,7 +123,7 @@ class ContinuousBernoulli(ExponentialFamily):
                 and not self.arg_constraints["probs"].check(self.probs).all()
             ):
                 raise ValueError("The parameter probs has invalid values")
-            self.probs = clamp_probs(self.probs)
+            self.probs = _inside(self.probs)
         else:
             (self.logits,) = broadcast_all(logits)
         self._lims = lims
@@ -139,7 +144,7 @@ class ContinuousBernoulli(ExponentialFamily):
 
     @lazy_property
     def probs(self) -> Any:
-        return clamp_probs(logits_to_probs(self.logits, is_binary=True))
+        return _inside(logits_to_probs(self.logits, is_binary=True))
 
     def _regular(self) -> Any:
         """Where the closed forms hold."""
@@ -197,15 +202,22 @@ class ContinuousBernoulli(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         p = self._regular_probs()
-        cdf = (p.pow(value) * (1 - p).pow(1 - value) + p - 1) / (2 * p - 1)
+        # in terms of the density's slope, so that small values keep their digits
+        slope = p.log() - (-p).log1p()
+        cdf = (1 - p) * (value.clamp(min=0, max=1) * slope).expm1() / (2 * p - 1)
         cdf = facula.where(self._regular(), cdf, value)
         return facula.where(value <= 0, 0.0, facula.where(value >= 1, 1.0, cdf))
 
     def icdf(self, value: Any) -> Any:
         p = self._regular_probs()
         slope = p.log() - (-p).log1p()
-        regular = ((-p + value * (2 * p - 1)).log1p() - (-p).log1p()) / slope
-        return facula.where(self._regular(), regular, value)
+        # exp(slope x) = 1 + value (2p - 1) / (1 - p); its other form where that cancels
+        rise = value * (2 * p - 1) / (1 - p)
+        cancels = rise < -0.5
+        low = facula.where(cancels, 0.0, rise).log1p()
+        ratio = (p + (1 - value) * (1 - 2 * p)) / (1 - p)
+        high = facula.where(cancels, ratio, 1.0).log()
+        return facula.where(self._regular(), facula.where(cancels, high, low) / slope, value)
 
     def entropy(self) -> Any:
         p = self.probs

@@ -74,9 +74,16 @@ def open_unit(y: Any) -> Any:
 
 
 def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
-    """log(p / (1 - p)) of binary, log(p) of categorical probabilities, which are clamped before."""
-    inner = clamp_probs(probs)
-    return inner.log() - (-inner).log1p() if is_binary else inner.log()
+    """log(p / (1 - p)) of binary, log(p) of categorical probabilities.
+
+    They are finite: 0 counts as the least normal number, and a binary 1 as the number below 1.
+    """
+    info = facula.finfo(probs.dtype)
+    inner = facula.where(probs == 0, info.tiny, probs)
+    if not is_binary:
+        return inner.log()
+    inner = facula.where(probs == 1, 1 - info.eps / 2, inner)
+    return inner.log() - (-inner).log1p()
 
 
 def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:

@@ -12,6 +12,8 @@ from facula.distributions.utils import broadcast_all, lazy_property
 
 __all__ = ["VonMises"]
 
+_NORMAL_FROM = 1e6
+
 
 class VonMises(Distribution):
     """Angles of density proportional to exp(concentration cos(x - loc)).
@@ -36,7 +38,7 @@ class VonMises(Distribution):
             self._validate_sample(value)
         # i0e(k) is exp(-k) I0(k)
         k = self.concentration
-        closeness = k * ((value - self.loc).cos() - 1)
+        closeness = -2 * k * (0.5 * (value - self.loc)).sin() ** 2
         return closeness - math.log(2 * math.pi) - facula.special.i0e(k).log()
 
     @property
@@ -51,21 +53,33 @@ class VonMises(Distribution):
     @lazy_property
     def variance(self) -> Any:
         """The circular variance, 1 - I1(k) / I0(k)."""
-        return 1 - facula.special.i1e(self.concentration) / facula.special.i0e(self.concentration)
+        # Of large k by the series of the ratio (DLMF 10.40.1); in double, since it cancels.
+        k = self.concentration.double()
+        large = k > 1000
+        own = facula.where(large, 1.0, k)
+        direct = 1 - facula.special.i1e(own) / facula.special.i0e(own)
+        u = 1 / facula.where(large, k, 1000.0)
+        series = u * (1 / 2 + u * (1 / 8 + u * (1 / 8 + u * (25 / 128 + u * (13 / 32)))))
+        return facula.where(large, series, direct).to(self.concentration.dtype)
 
     def sample(self, sample_shape: Any = ()) -> Any:
-        """Draws by rejection from a wrapped Cauchy distribution (Best & Fisher 1979)."""
+        """Draws by rejection from a wrapped Cauchy distribution (Best & Fisher 1979).
+
+        Of concentrations above 1e6 they are normal numbers: the difference is below 1e-6.
+        """
         with facula.no_grad():
             shape = self._extended_shape(sample_shape)
             loc = self.loc.expand(shape)
             # In double: r cancels for small concentrations, which are next to uniform.
-            k = self.concentration.double().expand(shape).reshape(-1)
+            given = self.concentration.double().expand(shape).reshape(-1)
+            angle = facula.randn(given.shape, dtype=given.dtype, device=given.device)
+            angle = angle * given.rsqrt()  # NaN of what is no concentration
+            left = ((given >= 0) & (given <= _NORMAL_FROM)).nonzero().reshape(-1)
+            k = given.clamp(min=1e-30, max=_NORMAL_FROM)
             tau = 1 + (1 + 4 * k * k).sqrt()
             rho = (tau - (2 * tau).sqrt()) / (2 * k)
             r = (1 + rho * rho) / (2 * rho)
             r = facula.where(k < 1e-5, 1 / k + k, r)
-            angle = facula.zeros_like(k)
-            left = facula.arange(k.numel(), device=k.device)
             while left.numel() > 0:
                 own_k, own_r = k[left], r[left]
                 u = facula.rand(3, left.numel(), dtype=k.dtype, device=k.device)
@@ -76,5 +90,8 @@ class VonMises(Distribution):
                 found = (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos()
                 angle[left[taken]] = found[taken]
                 left = left[~taken]
-            turned = angle.reshape(shape) + math.pi + loc
-            return (turned % (2 * math.pi) - math.pi).to(self.loc.dtype)
+            turned = angle.reshape(shape) + loc
+            wrapped = (turned + math.pi) % (2 * math.pi) - math.pi
+            # what needs no turn keeps the digits of a small angle
+            inside = (turned >= -math.pi) & (turned < math.pi)
+            return facula.where(inside, turned, wrapped).to(self.loc.dtype)
