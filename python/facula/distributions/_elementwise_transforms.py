@@ -7,6 +7,7 @@ from typing import Any
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._tails import log1p_exp
 from facula.distributions._transform import AlikeTransform, Transform
 from facula.distributions.utils import broadcast_all, open_unit, sum_rightmost
 from facula.nn.functional import softplus
@@ -94,7 +95,7 @@ class SigmoidTransform(AlikeTransform):
         return y.log() - (-y).log1p()
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return -softplus(-x) - softplus(x)
+        return -log1p_exp(-x) - log1p_exp(x)
 
 
 class SoftplusTransform(AlikeTransform):
@@ -131,7 +132,7 @@ class TanhTransform(AlikeTransform):
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         # log(1 - tanh(x)^2) without the cancellation
-        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
+        return 2.0 * (math.log(2.0) - x - log1p_exp(-2.0 * x))
 
 
 class AbsTransform(AlikeTransform):

@@ -29,7 +29,7 @@ def log1p_square(distance: Any, scale: Any) -> Any:
         # from here on the 1 is lost to rounding
         far = z.abs() > 2 / math.sqrt(facula.finfo(z.dtype).eps)
     near = facula.where(far, 0.0, distance) / scale
-    tail = 2 * log_ratio(facula.where(far, distance, 1.0).abs(), scale)
+    tail = 2 * (facula.where(far, distance, 1.0).abs().log() - scale.log())
     return facula.where(far, tail, (near * near).log1p())
 
 
@@ -38,6 +38,11 @@ def log1mexp(t: Any) -> Any:
     near = t > -math.log(2)
     above, below = facula.where(near, t, -1.0), facula.where(near, -1.0, t)
     return facula.where(near, (-above.expm1()).log(), (-below.exp()).log1p())
+
+
+def log1p_exp(x: Any) -> Any:
+    """log(1 + exp(x)); unlike softplus, which is x from 20 on, to the last digit."""
+    return -facula.nn.functional.logsigmoid(-x)
 
 
 def log_of(p: Any) -> Any:

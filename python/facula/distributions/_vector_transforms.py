@@ -8,6 +8,7 @@ from typing import Any
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._tails import log1p_exp
 from facula.distributions._transform import AlikeTransform, Transform
 from facula.distributions.utils import (
     open_unit,
@@ -15,7 +16,7 @@ from facula.distributions.utils import (
     tril_matrix_to_vec,
     vec_to_tril_matrix,
 )
-from facula.nn.functional import logsigmoid, pad, softplus
+from facula.nn.functional import logsigmoid, pad
 
 
 class ReshapeTransform(Transform):
@@ -191,7 +192,7 @@ class CorrCholeskyTransform(Transform):
         # dy_ij/dx_ij is sqrt(left_ij) / cosh(x_ij)^2, and rows are triangular.
         left = tril_matrix_to_vec(1 - (y * y).cumsum(-1), diag=-2)
         rows = 0.5 * left.log().sum(-1)
-        slopes = -2 * (x + softplus(-2 * x) - math.log(2.0)).sum(-1)
+        slopes = -2 * (x + log1p_exp(-2 * x) - math.log(2.0)).sum(-1)
         return rows + slopes
 
     def forward_shape(self, shape: Any) -> Any:

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._counts import counts_entropy
 from facula.distributions._draws import binomial, standard_gamma
-from facula.distributions._tails import log_of, log_rest, weighted
+from facula.distributions._tails import log1p_exp, log_of, log_rest, weighted
 from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.utils import (
@@ -17,7 +18,7 @@ from facula.distributions.utils import (
     logits_to_probs,
     probs_to_logits,
 )
-from facula.nn.functional import logsigmoid, softplus
+from facula.nn.functional import logsigmoid
 
 __all__ = ["Bernoulli", "Binomial", "Geometric", "NegativeBinomial"]
 
@@ -129,7 +130,7 @@ class Bernoulli(_Chance, ExponentialFamily):
         return (facula.logit(self.probs),)
 
     def _log_normalizer(self, x: Any) -> Any:  # type: ignore[override]
-        return softplus(x)
+        return log1p_exp(x)
 
 
 def _counted(count: int, like: Any, batch_shape: Any, expand: bool) -> Any:
@@ -247,8 +248,7 @@ class Binomial(_Chance):
                 "Inhomogeneous total count not supported by `entropy`: total_count is"
                 f" {self.total_count}"
             )
-        log_prob = self.log_prob(self.enumerate_support(False))
-        return -(log_prob.exp() * log_prob).nan_to_num(nan=0.0).sum(0)
+        return counts_entropy(count, facula.stack(self._both(), -1))
 
     def enumerate_support(self, expand: bool = True) -> Any:
         count = int(self.total_count.max())

@@ -6,15 +6,13 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
-from facula.distributions._draws import binomial
-from facula.distributions._tails import log_of, log_rest, weighted
+from facula.distributions._counts import counts_entropy, draw_counts
+from facula.distributions._tails import log_of, weighted
 from facula.distributions.distribution import Distribution
 from facula.distributions.utils import lazy_property, logits_to_probs, part_of, probs_to_logits
 from facula.nn.functional import one_hot
 
 __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategoricalStraightThrough"]
-
-_MANY = 1024  # draws from which on counts are drawn themselves
 
 
 class Categorical(Distribution):
@@ -231,14 +229,12 @@ class Multinomial(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Any:
         with facula.no_grad():
-            shape = self._extended_shape(sample_shape)
-            if self.total_count > _MANY:
-                return _split_counts(self.total_count, self.probs.expand(shape))
-            drawn = self._categorical.sample((self.total_count, *tuple(sample_shape)))
-            counts = facula.zeros(shape, dtype=self.probs.dtype, device=self.probs.device)
-            index = drawn.movedim(0, -1)
-            ones = facula.ones(index.shape, dtype=counts.dtype, device=counts.device)
-            return counts.scatter_add(-1, index, ones)
+            probs = self.probs.expand(self._extended_shape(sample_shape))
+
+            def each(count: int) -> Any:
+                return self._categorical.sample((count, *tuple(sample_shape)))
+
+            return draw_counts(self.total_count, probs, each)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
@@ -249,37 +245,4 @@ class Multinomial(Distribution):
         return choices + weighted(value, logs).sum(-1)
 
     def entropy(self) -> Any:
-        """n H(p) - log n! + the mean of sum log x_i! (sums over binomial counts)."""
-        n = self.total_count
-        counts = facula.arange(1, n + 1, dtype=self.probs.dtype, device=self.probs.device)
-        counts = counts.reshape((-1,) + (1,) * self.probs.dim())
-        log_n = facula.lgamma(facula.tensor(n + 1.0, dtype=counts.dtype, device=counts.device))
-        choices = log_n - (counts + 1).lgamma() - (n - counts + 1).lgamma()
-        log_prob = (
-            choices
-            + weighted(counts, log_of(self.probs))
-            + weighted(n - counts, log_rest(self.probs))
-        )
-        mean_log = (log_prob.exp() * (counts + 1).lgamma()).sum(0).sum(-1)
-        return n * self._categorical.entropy() - log_n + mean_log
-
-
-def _split_counts(total: int, probs: Any) -> Any:
-    """Counts of `total` draws, by binomial draws of how many fall into one half of a range.
-
-    It takes as much memory as the counts, for any number of draws.
-    """
-    count = probs.shape[-1]
-    levels = max(count - 1, 0).bit_length()
-    padding = probs.new_zeros((*tuple(probs.shape[:-1]), (1 << levels) - count))
-    sums = [facula.cat([probs, padding], -1).double()]
-    for _ in range(levels):
-        sums.append(sums[-1].unflatten(-1, (-1, 2)).sum(-1))
-    counts = facula.full_like(sums.pop(), float(total))
-    while sums:
-        left, right = sums.pop().unflatten(-1, (-1, 2)).unbind(-1)
-        both = left + right
-        share = facula.where(both > 0, left / both, 0.0).clamp(max=1.0)
-        first = binomial(counts, share)
-        counts = facula.stack([first, counts - first], -1).flatten(-2)
-    return counts[..., :count].to(probs.dtype)
+        return counts_entropy(self.total_count, self.probs)

@@ -151,7 +151,7 @@ class _IndependentConstraint(Constraint):
             )
         if ndims == 0:
             return within
-        return within.reshape((*tuple(within.shape[: within.dim() - ndims]), -1)).all(-1)
+        return within.flatten(-ndims).all(-1)
 
     def __repr__(self) -> str:
         name = type(self).__name__.removeprefix("_")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._tails import log1p_exp
 from facula.distributions.bernoulli import _Chance
 from facula.distributions.categorical import Categorical
 from facula.distributions.distribution import Distribution
@@ -60,7 +61,7 @@ class LogitRelaxedBernoulli(_Chance):
         logits, value = facula.broadcast_tensors(self.logits, value)
         diff = logits - value * self.temperature
         log_temperature = facula.as_tensor(self.temperature, dtype=diff.dtype).log()
-        return log_temperature + diff - 2 * facula.nn.functional.softplus(diff)
+        return log_temperature + diff - 2 * log1p_exp(diff)
 
 
 class RelaxedBernoulli(TransformedDistribution):

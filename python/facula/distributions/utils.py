@@ -58,7 +58,7 @@ def sum_rightmost(value: Any, dims: int) -> Any:
     """The sum over the last `dims` dimensions; the value itself for none."""
     if dims == 0:
         return value
-    return value.reshape((*tuple(value.shape[: value.dim() - dims]), -1)).sum(-1)
+    return value.flatten(-dims).sum(-1)
 
 
 def clamp_probs(probs: Any) -> Any:
