@@ -209,6 +209,20 @@ def test_others_by_draws() -> None:
         assert abs(dist.kl_divergence(p, q).item() - mean) < error + 1e-9
 
 
+def test_a_batch_is_each_of_its_own() -> None:
+    """Also of families whose parameters have other dimensions than their events."""
+    p, q = (
+        dist.Wishart(wide(df), fa.stack([wide(x), wide(y)]))
+        for df, x, y in (([4.0, 5.0], A, B), ([5.0, 6.0], B, A))
+    )
+    got = dist.kl_divergence(p, q).tolist()
+    for i in range(2):
+        one, other = (dist.Wishart(d.df[i], d.covariance_matrix[i]) for d in (p, q))
+        assert got[i] == pytest.approx(dist.kl_divergence(one, other).item(), rel=1e-12)
+        mean, error = monte_carlo(one, other, 20_000)
+        assert abs(got[i] - mean) < error
+
+
 def test_independent_and_transformed() -> None:
     p, q = batch(dist.Normal, [0.0, 1.0], [1.0, 2.0]), batch(dist.Normal, [1.0, 1.0], [2.0, 1.0])
     whole = dist.kl_divergence(dist.Independent(p, 1), dist.Independent(q, 1))

@@ -80,7 +80,7 @@ class PowerTransform(Transform):
 
 
 class SigmoidTransform(AlikeTransform):
-    """y = 1 / (1 + exp(-x)); y stays off 0 and 1 by an eps of the dtype or its least number."""
+    """y = 1 / (1 + exp(-x)); y stays off 1 by half an eps, off 0 by the least normal number."""
 
     domain = constraints.real
     codomain = constraints.unit_interval

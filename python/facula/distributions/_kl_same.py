@@ -182,7 +182,8 @@ def _exponential_family(p: Any, q: Any) -> Any:
     other = q._natural_params
     result = q._log_normalizer(*other) - log_norm
     for theta_p, theta_q, mean in zip(own, other, means, strict=True):
-        result = result - sum_rightmost((theta_q - theta_p) * mean, len(q.event_shape))
+        own_dims = theta_p.dim() - len(p.batch_shape)  # those of a parameter, not of an event
+        result = result - sum_rightmost((theta_q - theta_p) * mean, own_dims)
     return result
 
 

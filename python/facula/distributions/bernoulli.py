@@ -53,7 +53,6 @@ class _Chance(Distribution):
     def probs(self) -> Any:
         return logits_to_probs(self.logits, is_binary=True)
 
-
     def _logs(self) -> tuple[Any, Any]:
         """log p and log(1 - p), of what was given; -inf of 0 without a gradient."""
         if self._given == "probs":

@@ -68,9 +68,9 @@ def clamp_probs(probs: Any) -> Any:
 
 
 def open_unit(y: Any) -> Any:
-    """Numbers in [0, 1] kept off 0 by the least normal number, off 1 by an eps."""
+    """Numbers in [0, 1] kept off 0 by the least normal number, off 1 by half an eps."""
     info = facula.finfo(y.dtype)
-    return y.clamp(min=info.tiny, max=1 - info.eps)
+    return y.clamp(min=info.tiny, max=1 - info.eps / 2)
 
 
 def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
