@@ -146,6 +146,11 @@ def test_collate():
     assert_close(arrays, facula.tensor([[1.0, 2.0], [3.0, 4.0]]))
     with pytest.raises(RuntimeError, match="equal size"):
         data.default_collate([[1], [1, 2]])
+    numbers = data.default_collate([1 + 2j, 3.0])
+    assert numbers.dtype == facula.complex128 and numbers.tolist() == [1 + 2j, 3]
+    for nothing in ([], ()):
+        with pytest.raises(ValueError, match="the batch has no samples"):
+            data.default_collate(nothing)
     with pytest.raises(TypeError, match="found object"):
         data.default_collate([object()])
     with pytest.raises(RuntimeError):
@@ -154,6 +159,7 @@ def test_collate():
 
 def test_collate_of_containers_and_own_types(monkeypatch):
     from collections import OrderedDict, defaultdict, deque
+    from fractions import Fraction
     from types import MappingProxyType
 
     from facula.utils.data._utils.collate import collate
@@ -171,12 +177,12 @@ def test_collate_of_containers_and_own_types(monkeypatch):
         pass
 
     assert data.default_collate([Word("a")]) == ["a"]
-    with pytest.raises(TypeError, match="found complex"):
-        data.default_collate([1j])
+    with pytest.raises(TypeError, match="found Fraction"):
+        data.default_collate([Fraction(1)])
     monkeypatch.setitem(
-        data.default_collate_fn_map, complex, lambda batch, *, collate_fn_map: summed(batch)
+        data.default_collate_fn_map, Fraction, lambda batch, *, collate_fn_map: summed(batch)
     )
-    assert data.default_collate([{"z": 1j}, {"z": 2j}]) == {"z": 3j}
+    assert data.default_collate([{"z": Fraction(1)}, {"z": Fraction(2)}]) == {"z": 3}
     arrays = collate([np.ones(2)], collate_fn_map={**data.default_collate_fn_map, int: max})
     assert arrays.dtype == facula.float64 and arrays.shape == (1, 2)
     own = {int: lambda batch, *, collate_fn_map: max(batch)}

@@ -113,6 +113,34 @@ def test_lbfgs_with_complex_numbers_and_without_a_gradient():
     assert idle.tolist() == [1.0]
 
 
+@pytest.mark.parametrize("group", [[facula.zeros(0, requires_grad=True)], [{"params": []}]])
+def test_lbfgs_with_nothing_to_move(group):
+    optimizer = optim.LBFGS(group)
+    calls = []
+    assert optimizer.step(lambda: calls.append(facula.is_grad_enabled()) or 3.0) == 3.0
+    assert calls == [True]
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_rprop_with_complex_numbers(maximize):
+    """Each part has a step of its own; NumPy says which."""
+    grads = np.array([[1 - 2j, 3j], [2 + 1j, 1j], [-1 + 1j, -2j], [-1 + 1j, 2 - 2j]])
+    z = facula.tensor([1 + 2j, -3j], dtype=facula.complex128, requires_grad=True)
+    optimizer = optim.Rprop([z], lr=0.1, step_sizes=(0.06, 0.13), maximize=maximize)
+    want, before, size = np.array([1.0, 2, 0, -3]), np.zeros(4), np.full(4, 0.1)
+    for g in grads:
+        z.grad = facula.tensor(g.tolist(), dtype=facula.complex128)
+        optimizer.step()
+        own = g.view(np.float64) * (-1 if maximize else 1)
+        size = np.clip(
+            size * np.choose(np.sign(own * before).astype(int) + 1, [0.5, 1, 1.2]), 0.06, 0.13
+        )  # noqa: E501
+        own = np.where(own * before < 0, 0, own)
+        want, before = want - np.sign(own) * size, own
+    np.testing.assert_allclose(array(facula.view_as_real(z)).reshape(-1), want, rtol=1e-12)
+    assert optimizer.state[z]["step_size"].dtype == facula.complex128
+
+
 def test_lbfgs_state_and_errors():
     x = leaf([-1.2, 1.0])
     first = optim.LBFGS([x], max_iter=3, line_search_fn="strong_wolfe")

@@ -92,7 +92,11 @@ def test_dtypes_may_mix(make):
         np.testing.assert_array_equal(values(mixed[i]), values(alone))
 
 
-COMPLEX = {name: make for name, make in KINDS.items() if name != "adafactor"}
+COMPLEX = {name: make for name, make in KINDS.items() if name != "adafactor"} | {
+    "asgd": lambda ps: optim.ASGD(ps, 0.1),
+    "radam": lambda ps: optim.RAdam(ps, 0.1),
+    "rprop": lambda ps: optim.Rprop(ps, 0.1),
+}
 
 
 @pytest.mark.parametrize("make", COMPLEX.values(), ids=COMPLEX)

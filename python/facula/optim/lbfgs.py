@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import facula
-from facula.optim.optimizer import Optimizer, check_range
+from facula.optim.optimizer import Optimizer, as_real, check_range
 
 __all__ = ["LBFGS"]
 
@@ -77,6 +77,7 @@ class LBFGS(Optimizer):
 
         Args:
             closure: clears the gradients, recomputes the loss, calls backward, returns the loss.
+                Where there is no element to move it is called once.
 
         Returns:
             The loss before the step.
@@ -91,6 +92,9 @@ class LBFGS(Optimizer):
 
     def _minimize(self, closure: Callable[[], Any], group: dict[str, Any]) -> Any:
         params = group["params"]
+        if not any(p.numel() for p in params):
+            with facula.enable_grad():
+                return closure()
         state = self.state[params[0]]  # of all: there it moves along when it is loaded
         for count in ("func_evals", "n_iter"):
             state.setdefault(count, 0)
@@ -151,20 +155,16 @@ class LBFGS(Optimizer):
         return first_loss
 
 
-def _real(tensor: Any) -> Any:
-    return facula.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
 def _flat_grad(params: list[Any]) -> Any:
     return facula.cat(
-        [_real(facula.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in params]
+        [as_real(facula.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in params]
     )
 
 
 def _add(params: list[Any], t: float, d: Any) -> None:
     start = 0
     for p in params:
-        real = _real(p)
+        real = as_real(p)
         real.add_(d[start : start + real.numel()].reshape(real.shape), alpha=t)
         start += real.numel()
 

@@ -406,6 +406,11 @@ def zeros_like(param: Any) -> Any:
     return facula.zeros_like(param.detach())
 
 
+def as_real(tensor: Any) -> Any:
+    """A view of complex numbers as pairs of real ones, for what compares; else the tensor."""
+    return facula.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
 def gathered(states: list[dict[str, Any]], name: str) -> list[Any]:
     """One entry of each state."""
     return [state[name] for state in states]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
-from facula.optim.optimizer import Optimizer, check_range, new_step, zeros_like
+from facula.optim.optimizer import Optimizer, as_real, check_range, new_step, zeros_like
 
 __all__ = ["Rprop"]
 
@@ -13,7 +13,8 @@ __all__ = ["Rprop"]
 class Rprop(Optimizer):
     """p -= s sign(g); s grows by etas[1] where g keeps its sign, else shrinks by etas[0].
 
-    s starts as lr and stays within step_sizes. Where the sign changed, p rests for a step.
+    s starts as lr and stays within step_sizes. Where the sign changed, p rests for a step. Complex
+    parameters are pairs of real ones.
     """
 
     def __init__(
@@ -49,17 +50,18 @@ class Rprop(Optimizer):
     def _init_state(self, param: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = new_step()
         state["prev"] = zeros_like(param)
-        state["step_size"] = facula.full_like(param.detach(), group["lr"])
+        state["step_size"] = facula.zeros_like(param.detach())
+        as_real(state["step_size"]).fill_(group["lr"])
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
         down, up = group["etas"]
         for p, raw, state in zip(params, grads, states, strict=True):
             state["step"] += 1
-            grad = -raw if group["maximize"] else raw
-            same = grad * state["prev"]
-            size = state["step_size"]
+            grad = as_real(-raw if group["maximize"] else raw)
+            prev, size = as_real(state["prev"]), as_real(state["step_size"])
+            same = grad * prev
             factor = facula.ones_like(size).masked_fill_(same > 0, up).masked_fill_(same < 0, down)
             size.mul_(factor).clamp_(*group["step_sizes"])
             grad = grad.masked_fill(same < 0, 0)
-            p.addcmul_(grad.sign(), size, value=-1)
-            state["prev"].copy_(grad)
+            as_real(p).addcmul_(grad.sign(), size, value=-1)
+            prev.copy_(grad)

@@ -86,6 +86,11 @@ def collate_float_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
     return facula.tensor([float(b) for b in batch], dtype=facula.float64)
 
 
+def collate_complex_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Python's complex numbers as complex128."""
+    return facula.tensor([complex(b) for b in batch], dtype=facula.complex128)
+
+
 def collate_int_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Python's integers as int64, truth values as bool."""
     return facula.tensor(list(batch))
@@ -101,6 +106,7 @@ default_collate_fn_map: dict[Any, Callable[..., Any]] = {
     facula.Tensor: collate_tensor_fn,
     float: collate_float_fn,
     int: collate_int_fn,
+    complex: collate_complex_fn,
     str: collate_str_fn,
     bytes: collate_str_fn,
 }
@@ -116,8 +122,14 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Any] | None = 
             sequences that it does not name are joined entry by entry.
 
     Raises:
-        RuntimeError: sequences of unequal length. TypeError: samples of another type.
+        ValueError: no samples. RuntimeError: sequences of unequal length. TypeError: samples of
+            another type.
     """
+    if len(batch) == 0:
+        raise ValueError(
+            "default_collate: the batch has no samples, so that neither shape nor dtype is known;"
+            " give at least one"
+        )
     first = batch[0]
     kind = type(first)
     functions = collate_fn_map or {}
@@ -152,11 +164,12 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Any] | None = 
 def default_collate(batch: Sequence[Any]) -> Any:
     """Join samples of one structure along a new first dim.
 
-    Tensors and arrays are stacked; float becomes float64 and int int64 of shape (N,); strings and
-    bytes stay a list; mappings, named tuples and sequences are joined entry by entry. Other types
+    Tensors and arrays are stacked; float becomes float64, complex complex128 and int int64 of shape
+    (N,); strings and bytes stay a list; mappings, named tuples and sequences are joined entry by entry. Other types
     can be added to `default_collate_fn_map`.
 
     Raises:
-        RuntimeError: sequences of unequal length. TypeError: samples of another type.
+        ValueError: no samples. RuntimeError: sequences of unequal length. TypeError: samples of
+            another type.
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
