@@ -13,7 +13,7 @@ import facula
 import mutated_files
 import numpy as np
 import pytest
-from facula.serialization import load, save
+from facula.serialization import FormatError, _zip, load, save
 from mutated_files import FILES, archive_of, rewritten
 
 REBUILD = b"ctorch._utils\n_rebuild_tensor_v2\n"
@@ -177,6 +177,31 @@ def test_checksums(tmp_path):
         load(path, verify=True)
     with pytest.raises(ValueError, match="no checksum to verify"):
         load(FILES / "torch_row.pt", verify=True)
+
+
+@pytest.mark.parametrize("large", [_zip._LARGE, 100], ids=["32 bits", "64 bits"])
+def test_every_flipped_bit_is_seen(large, monkeypatch):
+    """In headers, padding and directory too, of what `save` wrote."""
+    monkeypatch.setattr(_zip, "_LARGE", large)
+    out = io.BytesIO()
+    save({"x": facula.arange(30), "y": facula.ones(2, 3), "n": 1}, out)
+    whole = bytearray(out.getvalue())
+    assert load(io.BytesIO(whole), verify=True)["n"] == 1
+    for at in range(len(whole)):
+        whole[at] ^= 1 << at % 8
+        with pytest.raises(FormatError):
+            load(io.BytesIO(whole), verify=True)
+        whole[at] ^= 1 << at % 8
+
+
+def test_what_others_wrote_is_verified_by_its_checksums():
+    """Their headers have other fields; `torch_zip.pt` is torch's own."""
+    assert load(FILES / "torch_zip.pt", verify=True) is not None
+    out = io.BytesIO()
+    with zipfile.ZipFile(FILES / "torch_zip.pt") as old, zipfile.ZipFile(out, "w") as new:
+        for info in old.infolist():
+            new.writestr(info.filename, old.read(info))
+    assert load(io.BytesIO(out.getvalue()), verify=True) is not None
 
 
 def test_mutated_files(tmp_path):

@@ -134,7 +134,7 @@ def test_rprop_with_complex_numbers(maximize):
         own = g.view(np.float64) * (-1 if maximize else 1)
         size = np.clip(
             size * np.choose(np.sign(own * before).astype(int) + 1, [0.5, 1, 1.2]), 0.06, 0.13
-        )  # noqa: E501
+        )
         own = np.where(own * before < 0, 0, own)
         want, before = want - np.sign(own) * size, own
     np.testing.assert_allclose(array(facula.view_as_real(z)).reshape(-1), want, rtol=1e-12)

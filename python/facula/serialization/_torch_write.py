@@ -11,7 +11,6 @@ import pickle
 import pickletools
 import struct
 import sys
-import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,7 @@ from facula.nn.parameter import Buffer, Parameter
 from facula.serialization._globals import STORAGES
 from facula.serialization._torch_read import MAGIC, PROTOCOL
 from facula.serialization._tree import bytes_of
-from facula.serialization._zip import Writer
+from facula.serialization._zip import CONTENT_ID, Writer, content_id
 from facula.utils._locations import location_of
 from facula.utils._safetensors import in_parts
 
@@ -243,11 +242,8 @@ def write_zip(obj: Any, name: str) -> Callable[[Callable[[Any], Any]], None]:
         for storage in storages:
             archive.add(f"{name}/data/{storage.key}", storage.bytes())
         archive.add(f"{name}/version", b"3\n")
-        parts = [(raw, crc.to_bytes(4, "little")) for raw, crc, *_ in archive.directory]
-        numbers = (zlib.crc32(b"".join(column)) for column in zip(*parts, strict=True))
-        archive.add(
-            f"{name}/.data/serialization_id", "".join(f"{n:020d}" for n in numbers).encode()
-        )
+        parts = [(raw, crc) for raw, crc, *_ in archive.directory]
+        archive.add(f"{name}/{CONTENT_ID}", content_id(parts))
         archive.close()
 
     return write

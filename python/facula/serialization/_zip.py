@@ -11,13 +11,15 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from facula.utils._safetensors import crc32, in_parts
 
-__all__ = ["Archive", "Member", "Writer"]
+__all__ = ["CONTENT_ID", "Archive", "Member", "Writer", "content_id"]
 
+# The member that says by checksums of names and checksums what the archive holds.
+CONTENT_ID = ".data/serialization_id"
 _ALIGNMENT = 64
 _MOST_32 = 0xFFFFFFFF
 _MOST_16 = 0xFFFF
@@ -33,6 +35,15 @@ _LOCATOR = struct.Struct("<4sIQI")
 # What inflates beyond this many times the archive's size, and some, is a bomb.
 _MOST_INFLATION, _SOME = 16, 1 << 24
 _MANY = 1 << 20  # bytes from which on a checksum gets a thread
+
+
+def content_id(parts: Iterable[tuple[bytes, int]]) -> bytes:
+    """What `CONTENT_ID` holds, of names and checksums of all members before it.
+
+    Torch has 40 digits there too, which another function gives.
+    """
+    columns = zip(*((raw, crc.to_bytes(4, "little")) for raw, crc in parts), strict=True)
+    return "".join(f"{zlib.crc32(b''.join(column)):020d}" for column in columns).encode()
 
 
 class Member(NamedTuple):
@@ -175,7 +186,7 @@ class Archive:
         return result
 
     def check(self) -> None:
-        """Compare all members with their checksums."""
+        """Compare all members with their checksums, and of `Writer`'s archives all the rest."""
         for name, member in self.members.items():
             if member.size and not member.crc:
                 raise self.fault(f"its member {name!r} has no checksum to verify")
@@ -187,6 +198,35 @@ class Archive:
                 crc = zlib.crc32(self.buffer[at : min(at + (1 << 24), end)], crc)
             if crc != member.crc:
                 raise self._changed(name)
+        if self._is_own():
+            self._check_frame()
+
+    def _is_own(self) -> bool:
+        """Whether `save` wrote it: then it holds a member that nothing else has."""
+        last = next(reversed(self.members), "")
+        if not last.endswith("/" + CONTENT_ID) or not self.is_stored(last):
+            return False
+        parts = [(n.encode(), m.crc) for n, m in self.members.items()][:-1]
+        return bool(parts) and self.read(last) == content_id(parts)
+
+    def _check_frame(self) -> None:
+        """Compare headers, padding and directory with those that `Writer` makes of the members."""
+
+        def compare(data: bytes) -> None:
+            at = writer.position
+            if bytes(self.buffer[at : at + len(data)]) != data:
+                raise self.fault(
+                    f"its {len(data)} bytes at {at}, which are no data, are not those that were"
+                    " written"
+                )
+
+        writer = Writer(compare)
+        for name, member in self.members.items():
+            header = writer.position
+            writer.begin(name, member.size)
+            writer.position += member.size
+            writer.end(name, member.crc, member.size, header)
+        writer.close()
 
     def _changed(self, name: str) -> Exception:
         return self.fault(f"its member {name!r} does not match its checksum")
@@ -214,7 +254,13 @@ class Writer:
     def add(self, name: str, data: Any) -> None:
         """Append a member with the bytes of `data`."""
         view = memoryview(data).cast("B")
-        raw, size, header = name.encode(), len(view), self.position
+        header = self.position
+        self.begin(name, len(view))
+        self.end(name, self._write_with_crc(view), len(view), header)
+
+    def begin(self, name: str, size: int) -> None:
+        """Write what is before the bytes of a member."""
+        raw, header = name.encode(), self.position
         large = size >= _LARGE
         # Sizes come after the data; those of 64 bits are announced by an empty zip64 field.
         extra = struct.pack("<HH2Q", 1, 16, 0, 0) if large else b""
@@ -223,9 +269,12 @@ class Writer:
         flags = _IS_UTF8 | _HAS_DESCRIPTOR
         self.write(_LOCAL.pack(b"PK\x03\x04", 45 if large else 20, flags, _STORED, 0, 0, 0, 0, 0,
                                len(raw), len(extra)) + raw + extra)  # fmt: skip
-        crc = self._write_with_crc(view)
-        self.write(struct.pack("<4sI2Q" if large else "<4s3I", b"PK\x07\x08", crc, size, size))
-        self.directory.append((raw, crc, size, header))
+
+    def end(self, name: str, crc: int, size: int, header: int) -> None:
+        """Write what is after the bytes of a member whose header is at `header`, and note it."""
+        form = "<4sI2Q" if size >= _LARGE else "<4s3I"
+        self.write(struct.pack(form, b"PK\x07\x08", crc, size, size))
+        self.directory.append((name.encode(), crc, size, header))
 
     def _write_with_crc(self, view: memoryview) -> int:
         """Write, and compute the checksum meanwhile: neither needs the interpreter."""

@@ -165,8 +165,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """Join samples of one structure along a new first dim.
 
     Tensors and arrays are stacked; float becomes float64, complex complex128 and int int64 of shape
-    (N,); strings and bytes stay a list; mappings, named tuples and sequences are joined entry by entry. Other types
-    can be added to `default_collate_fn_map`.
+    (N,); strings and bytes stay a list; mappings, named tuples and sequences are joined entry by
+    entry. Other types can be added to `default_collate_fn_map`.
 
     Raises:
         ValueError: no samples. RuntimeError: sequences of unequal length. TypeError: samples of
