@@ -82,7 +82,7 @@ LAYERS = (
         " python/facula/utils/flop_counter.py python/facula/utils/benchmark",
         "front base nn utils pinning",
     ),
-    Layer("files", "python/facula/serialization", "front utils nn"),
+    Layer("files", "python/facula/serialization", "front base utils nn"),
     Layer(
         "training",
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",

@@ -38,4 +38,5 @@ METHODS = tuple(
 METHODS_ALONE = {
     "facula._methods": "apply_ as_strided_ fill_diagonal_ map_ new new_tensor squeeze_ swapaxes_"
     " swapdims_ t_ transpose_ unsqueeze_",
+    "facula.serialization._pickling": "__reduce_ex__",
 }

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import pickle
 import threading
 import weakref
@@ -195,6 +196,63 @@ def test_pickle_of_a_view_holds_only_its_elements():
     assert pickle.loads(pickle.dumps(part)).tolist() == [5.0, 6.0, 7.0]
     column = fa.tensor([[1.0, 2.0], [3.0, 4.0]])[:, 1]
     assert pickle.loads(pickle.dumps(column)).tolist() == [2.0, 4.0]
+
+
+def again(things, protocol=None):
+    return pickle.loads(pickle.dumps(things, protocol))
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_pickle_of_an_expanded_tensor_holds_what_it_is_made_of(protocol):
+    x = fa.rand(1).expand(10**6)
+    assert len(pickle.dumps(x, protocol)) < 700
+    y = again(x, protocol)
+    assert y.shape == x.shape and y.stride() == (0,) and y[-1].item() == x[0].item()
+    rows = fa.arange(3.0)[:, None].expand(3, 1000)
+    assert len(pickle.dumps(rows, protocol)) < 800 and again(rows, protocol).equal(rows)
+    sparse = fa.arange(10000.0)[::1000]  # its elements, not what is between them
+    assert len(pickle.dumps(sparse, protocol)) < 700
+    assert again(sparse, protocol).tolist() == sparse.tolist()
+
+
+def test_pickle_keeps_shared_memory():
+    b = fa.arange(6.0)
+    grid = b.view(2, 3)
+    for things in ([b, b[1:]], [b[1:], b], [b, grid.t()], [grid[:, 1:], b], [b, b.detach(), b]):
+        twins = again(things)
+        assert [t.tolist() for t in things] == [t.tolist() for t in twins]
+        assert [t.stride() for t in things] == [t.stride() for t in twins]
+        twins[0].fill_(9)
+        with fa.no_grad():
+            assert (twins[1] == 9).sum() == min(t.numel() for t in twins[:2])
+        assert b.tolist() == [0, 1, 2, 3, 4, 5]
+    # as much as was written before it is shared, what is beyond is the tensor's own
+    first, whole = again([b[:1], b])
+    first.fill_(9)
+    assert whole.tolist() == b.tolist()
+    p, q = again([leaf([1.0, 2.0]), leaf([3.0])])
+    assert p.requires_grad and p.is_leaf and p._base is None and q.tolist() == [3]
+    assert again(fa.zeros(3)).resize_(5).shape == (5,)
+
+
+def test_pickles_are_apart_in_time():
+    """What a tensor holds is written when it is pickled, and nothing of it is kept."""
+    x = fa.zeros(3)
+    assert again(x).tolist() == [0, 0, 0]
+    x.fill_(1)
+    assert again(x).tolist() == [1, 1, 1]
+    pickler = pickle.Pickler(io.BytesIO())
+    pickler.dump(x)
+    x.fill_(2)  # the pickler still has x
+    assert again([x[1:], x])[1].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1, 1)])
+def test_pickle_of_odd_shapes(shape):
+    for x in (fa.ones(shape), fa.ones(shape).to("meta")):
+        y = again(x)
+        assert y.shape == x.shape and y.stride() == x.stride() and y.device == x.device
+    assert again(fa.zeros(4, 0)[1:3]).shape == (2, 0)
 
 
 def test_pickle_keeps_attributes_and_grad_flag():
