@@ -8,6 +8,9 @@ import facula
 
 __all__ = ["embedding", "embedding_bag"]
 
+# Elements of rows that a bag looks up at a time, where that is more than the tables themselves.
+_MANY = 1 << 22
+
 
 def _row(padding_idx: int | None, rows: int, name: str) -> int | None:
     """`padding_idx` counted from the start."""
@@ -16,6 +19,14 @@ def _row(padding_idx: int | None, rows: int, name: str) -> int | None:
     if not -rows <= padding_idx < rows:
         raise ValueError(f"{name}(): padding_idx {padding_idx} is not a row of {rows}")
     return padding_idx % rows
+
+
+def _shorten(weight: Any, index: Any, max_norm: float | None, norm_type: float) -> None:
+    """Scale the rows at `index` to at most `max_norm`."""
+    if max_norm is not None:
+        with facula.no_grad():
+            taken = facula.unique(index)
+            weight[taken] = facula.renorm(weight[taken], norm_type, 0, max_norm)
 
 
 def embedding(
@@ -39,10 +50,7 @@ def embedding(
     if sparse:
         raise NotImplementedError("embedding(): sparse=True is not implemented")
     padding_idx = _row(padding_idx, weight.shape[0], "embedding")
-    if max_norm is not None:
-        with facula.no_grad():
-            taken = facula.unique(input)
-            weight[taken] = facula.renorm(weight[taken], norm_type, 0, max_norm)
+    _shorten(weight, input, max_norm, norm_type)
     last = -1 if padding_idx is None else padding_idx
     return facula.embedding(weight, input, last, scale_grad_by_freq)
 
@@ -91,7 +99,17 @@ def embedding_bag(
         counted = index != padding_idx
         index, bags = index[counted], bags[counted]
         factors = None if factors is None else factors[counted]
-    rows = embedding(index, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+    _shorten(weight, index, max_norm, norm_type)
+    width = weight.shape[1]
+    most = max(_MANY, weight.numel(), count * width)  # of what is there anyway
+    if len(index) * width > most and not (scale_grad_by_freq or sparse):
+        if mode != "max":
+            step = max(1, most // width)
+            return _summed(index, weight, bags, count, factors, mode == "mean", step)
+        # What occurs twice in a bag is no larger.
+        pairs = facula.unique(bags * len(weight) + index)
+        index, bags = pairs % len(weight), pairs // len(weight)
+    rows = embedding(index, weight, None, None, norm_type, scale_grad_by_freq, sparse)
     if factors is not None:
         rows = rows * factors.unsqueeze(1)
     if mode == "mean" and input.dim() == 2 and padding_idx is None and input.shape[1] > 0:
@@ -108,6 +126,24 @@ def embedding_bag(
     places = bags.unsqueeze(1).expand_as(rows)
     how = "amax" if mode == "max" else "mean"
     return zeros.scatter_reduce(0, places, rows, how, include_self=False)
+
+
+def _summed(
+    index: Any, weight: Any, bags: Any, count: int, factors: Any, mean: bool, step: int
+) -> Any:
+    """Sums or means of the rows in each bag, of which `step` are looked up at a time."""
+    if mean:
+        # of numbers divided before, so that no sum leaves the range
+        factors = facula.bincount(bags, minlength=count).to(weight.dtype).reciprocal()[bags]
+    total: Any = 0
+    for start in range(0, len(index), step):
+        part = slice(start, start + step)
+        rows = facula.embedding(weight, index[part], -1, False)
+        if factors is not None:
+            rows = rows * factors[part].unsqueeze(1)
+        zeros = facula.zeros(count, weight.shape[1], dtype=rows.dtype, device=rows.device)
+        total = total + zeros.index_add(0, bags[part], rows)
+    return total
 
 
 def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any]:

@@ -61,7 +61,7 @@ def _pool(
                 f"{tuple(input.shape)}, kernel_size {kernel}, output size {outs}"
             )
     n, c = x.shape[:2]
-    check_size(name, (n, c, *outs, *kernel), x)
+    check_size(name, (n, c, *outs), x)
     if samples is None:
         real = x.dtype if x.is_floating_point() else facula.float32
         samples = facula.rand(n, c, space, dtype=real, device=x.device)
@@ -71,20 +71,45 @@ def _pool(
         )
     # Numbers go with dims as torch has them: in the plane the last dim comes first.
     order = [1, 0] if space == 2 else [0, 1, 2]
-    flat = None
-    for d in range(space):
-        starts = _starts(samples[..., order[d]], sizes[d], outs[d], kernel[d])
-        within = facula.arange(kernel[d], device=x.device)
-        places = starts.unsqueeze(-1) + within  # (N, C, out, kernel)
-        shape = [n, c] + [1] * (2 * space)
-        shape[2 + d], shape[2 + space + d] = outs[d], kernel[d]
-        places = places.reshape(shape)
-        flat = places if flat is None else flat * sizes[d] + places
-    windows = flat.reshape(n, c, *outs, -1)  # type: ignore[union-attr]
-    values = x.flatten(2).gather(2, windows.reshape(n, c, -1)).reshape(windows.shape)
-    best, at = values.max(-1)
-    indices = windows.gather(-1, at.unsqueeze(-1)).squeeze(-1)
-    return (best.squeeze(0), indices.squeeze(0)) if single else (best, indices)
+    with facula.no_grad():
+        best = x.detach()
+        places = facula.arange(x[0, 0].numel(), device=x.device).reshape(sizes).expand(x.shape)
+        # The last dim first: of equal numbers the first one of a window stays.
+        for d in reversed(range(space)):
+            starts = _starts(samples[..., order[d]], sizes[d], outs[d], kernel[d])
+            best, places = _along(best, places, 2 + d, starts, kernel[d])
+    values = x.flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
+    return (values.squeeze(0), places.squeeze(0)) if single else (values, places)
+
+
+def _along(values: Any, places: Any, dim: int, starts: Any, kernel: int) -> tuple[Any, Any]:
+    """The largest of `kernel` neighbours along a dim from each start on, and its place.
+
+    From those of 1, 2, 4 ... neighbours, of which two overlap to any number of them.
+    """
+    length = 1
+    while 2 * length <= kernel:
+        rest = values.shape[dim] - length
+        values, places = _larger(
+            *(t.narrow(dim, 0, rest) for t in (values, places)),
+            *(t.narrow(dim, length, rest) for t in (values, places)),
+        )
+        length *= 2
+    shape = [1] * values.dim()
+    shape[0], shape[1], shape[dim] = starts.shape
+    whole = [*values.shape]
+    whole[dim] = starts.shape[2]
+    first = starts.reshape(shape).expand(whole)
+    ends = [t.gather(dim, at) for at in (first, first + kernel - length) for t in (values, places)]
+    return _larger(*ends)
+
+
+def _larger(values: Any, places: Any, others: Any, other_places: Any) -> tuple[Any, Any]:
+    """The larger numbers, NaN above all, and their places; of equals those of the first."""
+    take = others > values
+    if values.is_floating_point():
+        take = take | (others.isnan() & ~values.isnan())
+    return facula.where(take, others, values), facula.where(take, other_places, places)
 
 
 def fractional_max_pool2d_with_indices(

@@ -27,6 +27,8 @@ __all__ = [
 ]
 
 
+# Pairs of numbers from which on they are not written down.
+_MANY_PAIRS = 1 << 22
 _ops = _C._nn_functional
 # The mean, the sum or all of the losses; size_average and reduce are older words for the same.
 _reduce = _C._ops.reduce_loss
@@ -301,6 +303,28 @@ def multi_margin_loss(
     return _reduce(loss[0] if single else loss, reduction, None, None, "multi_margin_loss")
 
 
+def _excess(x: Any, bounds: Any, counts: Any, scale: float) -> Any:
+    """By how much numbers of a row are above each of its bounds, summed, times scale.
+
+    Args:
+        x: (N, C).
+        bounds: (N, K).
+        counts: which of x count, (N, C).
+    """
+    # Of x in order the sums from the largest on: no array of all pairs.
+    centre = x.detach().mean(1, True)
+    centre = facula.where(centre.isfinite(), centre, 0.0)
+    top, _ = facula.where(counts, x - centre, -math.inf).sort(1, descending=True)
+    bounds = bounds - centre
+    with facula.no_grad():
+        above = facula.searchsorted(-top, -bounds)
+    sums = (facula.where(top == -math.inf, 0.0, top) * scale).cumsum(1)
+    sums = facula.cat([facula.zeros_like(sums[:, :1]), sums], 1)
+    excess = sums.gather(1, above) - above.to(x.dtype) * scale * bounds
+    excess = facula.where(above == 0, 0.0, excess)
+    return facula.where(x.isnan().any(1, True), math.nan, excess)
+
+
 @in_float32()
 @wide
 def multilabel_margin_loss(
@@ -316,10 +340,17 @@ def multilabel_margin_loss(
     valid = (y < 0).to(facula.int64).cumsum(1) == 0
     index = y.clamp_min(0)
     hits = facula.zeros_like(x).scatter_add(1, index, valid.to(x.dtype))
+    reduction = older_reduction(size_average, reduce, reduction)
+    if x.numel() * x.shape[1] > _MANY_PAIRS:
+        mean = reduction == "mean"
+        scale = 1 / (x.numel() if mean else x.shape[1])
+        excess = _excess(x, x.gather(1, index) - 1, hits == 0, scale)
+        loss = facula.where(valid, excess, 0.0).sum(1)
+        reduction = "sum" if mean else reduction
+        return _reduce(loss[0] if single else loss, reduction, None, None, "multilabel_margin_loss")
     others = (hits == 0).to(x.dtype)
     gap = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     gap = gap * valid.unsqueeze(2) * others.unsqueeze(1)
-    reduction = older_reduction(size_average, reduce, reduction)
     if reduction == "mean":
         return gap.mean() * x.shape[1]
     loss = gap.mean((1, 2)) * x.shape[1]

@@ -34,6 +34,17 @@ def pairwise_distance(
     return facula.linalg.vector_norm(x1 - x2 + eps, p, -1, keepdim=keepdim)
 
 
+# Elements of differences of rows that are written down at a time.
+_MANY = 1 << 22
+
+
+def _distances(input: Any, start: int, stop: int, p: float) -> Any:
+    """Those of the rows from start to stop to all after each of them."""
+    rows = input[start:stop]
+    table = facula.cdist(rows, input[start:], p, "donot_use_mm_for_euclid_dist")
+    return table.masked_select(facula.ones_like(table, dtype=facula.bool).triu(1))
+
+
 def pdist(input: Any, p: float = 2.0) -> Any:
     """p-norms of the differences of all pairs of rows of (N, M): (N (N - 1) / 2,).
 
@@ -43,7 +54,12 @@ def pdist(input: Any, p: float = 2.0) -> Any:
         raise ValueError(f"pdist(): input is {tuple(input.shape)}, expected (N, M)")
     if not p >= 0:
         raise ValueError(f"pdist(): p must not be negative, got {p}")
-    first, second = facula.triu_indices(len(input), len(input), 1, device=input.device)
+    count, width = input.shape
+    if count > 1 and count * count * width > _MANY and input.is_floating_point():
+        step = max(1, _MANY // (count * width))
+        parts = [_distances(input, at, at + step, p) for at in range(0, count - 1, step)]
+        return facula.cat(parts)
+    first, second = facula.triu_indices(count, count, 1, device=input.device)
     return facula.linalg.vector_norm(input[first] - input[second], p, -1)
 
 
