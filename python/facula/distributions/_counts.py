@@ -11,36 +11,10 @@ from typing import Any
 
 import facula
 from facula.distributions._draws import binomial
-from facula.distributions._tails import log_of, log_ratio, log_rest, weighted
+from facula.distributions._stirling import deviance, stirling_rest
+from facula.distributions._tails import log_of, log_rest, weighted
 
 _MANY = 1024  # trials from which on counts are drawn by themselves
-
-
-def stirling_rest(x: Any) -> Any:
-    """log Gamma(x) less ((x - 1/2) log x - x + log(2 pi) / 2), of x > 0 (DLMF 5.11.1)."""
-    large = x >= 16
-    own = facula.where(large, 1.0, x)
-    direct = own.lgamma() - (own - 0.5) * own.log() + own - 0.5 * math.log(2 * math.pi)
-    u = 1 / facula.where(large, x, 16.0)
-    w = u * u
-    series = u * (1 / 12 - w * (1 / 360 - w * (1 / 1260 - w * (1 / 1680 - w * (1 / 1188)))))
-    return facula.where(large, series, direct)
-
-
-def deviance(x: Any, mean: Any) -> Any:
-    """x log(x / mean) + mean - x, which is at least 0, by a series where x is near the mean."""
-    with facula.no_grad():
-        near = (x - mean).abs() < 0.1 * (x + mean)
-    own, at = facula.where(near, x, 1.0), facula.where(near, mean, 1.0)
-    v = (own - at) / (own + at)
-    w = v * v
-    tail: Any = 1 / 17
-    for odd in (15, 13, 11, 9, 7, 5, 3):
-        tail = 1 / odd + w * tail
-    series = (own - at) * v + 2 * own * v * w * tail
-    far = facula.where(near, 1.0, x)
-    direct = weighted(far, log_ratio(far, facula.where(near, 1.0, mean))) + mean - x
-    return facula.where(near, series, direct)
 
 
 def log_binomial(k: Any, n: Any, p: Any) -> Any:

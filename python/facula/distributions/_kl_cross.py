@@ -1,7 +1,7 @@
 """Divergences of distributions of different families.
 
 KL(p || q) is -H(p) less the mean of log q(x) under p. So each q needs a few means under p: of x, of
-its square, of log x, of exp(-t x). Where q cannot give what p gives it is infinite.
+its square, of log x, of exp(-x / t). Where q cannot give what p gives it is infinite.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
-from facula.distributions._tails import weighted
+from facula.distributions._tails import log1mexp, log_ratio, weighted
 from facula.distributions.bernoulli import Bernoulli, Binomial
 from facula.distributions.dirichlet import Beta
 from facula.distributions.distribution import broadcast_shape
@@ -78,16 +78,17 @@ def _mean_log(p: Any) -> Any:
     return (xlogx(p.high) - xlogx(p.low)) / (p.high - p.low) - 1  # of Uniform
 
 
-def _mean_exp(p: Any, t: Any) -> Any:
-    """Of exp(-t x), for t > 0."""
+def _mean_exp(p: Any, loc: Any, scale: Any) -> Any:
+    """Of exp(-(x - loc) / scale), with one exponent, so that nothing is inf times 0."""
     if isinstance(p, Exponential):
-        return p.rate / (p.rate + t)
+        return (loc / scale - (1 / (scale * p.rate)).log1p()).exp()
     if isinstance(p, Gamma):
-        return (1 + t / p.rate).pow(-p.concentration)
+        return (loc / scale - p.concentration * (1 / (scale * p.rate)).log1p()).exp()
     if isinstance(p, Normal):
-        return (-t * p.loc + 0.5 * (t * p.scale) ** 2).exp()
-    width = t * (p.high - p.low)  # of Uniform
-    return (-t * p.low).exp() * -(-width).expm1() / width
+        return ((loc - p.loc + 0.5 * p.scale * (p.scale / scale)) / scale).exp()
+    width = p.high - p.low  # of Uniform
+    below = log1mexp(-width / scale) - log_ratio(width, scale)
+    return ((loc - p.low) / scale + below).exp()
 
 
 # ---- q by q ----
@@ -127,15 +128,17 @@ def _to_gamma(p: Any, q: Any) -> Any:
 @_for_all((Exponential, Gamma, Normal, Uniform), Gumbel)
 def _to_gumbel(p: Any, q: Any) -> Any:
     shift = (p.mean - q.loc) / q.scale
-    tail = (q.loc / q.scale).exp() * _mean_exp(p, q.scale.reciprocal())
-    return -p.entropy() + q.scale.log() + shift + tail
+    tail = _mean_exp(p, q.loc, q.scale)
+    value = -p.entropy() + q.scale.log() + shift + tail
+    return facula.where(tail.isinf() | shift.isinf(), math.inf, value)
 
 
 @register_kl(Normal, Laplace)
 def _normal_to_laplace(p: Any, q: Any) -> Any:
     # The mean of a folded normal number (Leone, Nelson & Nottingham 1961).
-    z = (p.loc - q.loc) / (p.scale * math.sqrt(2))
-    folded = p.scale * math.sqrt(2) * ((-z * z).exp() / math.sqrt(math.pi) + z * z.erf())
+    shift = p.loc - q.loc
+    z = shift / (p.scale * math.sqrt(2))
+    folded = p.scale * math.sqrt(2 / math.pi) * (-z * z).exp() + shift * z.erf()
     return -p.entropy() + (2 * q.scale).log() + folded / q.scale
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import facula
+from facula.distributions._stirling import deviance, divergence_rest
 from facula.distributions._tails import log_ratio, weighted
 from facula.distributions.bernoulli import Bernoulli, Binomial, Geometric
 from facula.distributions.categorical import Categorical, OneHotCategorical
@@ -83,19 +84,21 @@ def _beta(p: Any, q: Any) -> Any:
 @register_kl(Dirichlet, Dirichlet)
 def _dirichlet(p: Any, q: Any) -> Any:
     own, other = p.concentration, q.concentration
-    means = own.digamma() - own.sum(-1, True).digamma()
-    return q._log_beta() - p._log_beta() + ((own - other) * means).sum(-1)
+    # by what Stirling's formula leaves: the gamma functions of large concentrations cancel
+    whole, whole_other = own.sum(-1, True), other.sum(-1, True)
+    log = log_ratio(other, own) + log_ratio(whole, whole_other)
+    main = deviance(other, own / whole * whole_other, log) + divergence_rest(own, other)
+    return main.sum(-1) - divergence_rest(whole, whole_other).squeeze(-1)
 
 
 @register_kl(Gamma, Gamma)
 def _gamma(p: Any, q: Any) -> Any:
-    return (
-        q.concentration * log_ratio(p.rate, q.rate)
-        + q.concentration.lgamma()
-        - p.concentration.lgamma()
-        + (p.concentration - q.concentration) * p.concentration.digamma()
-        + (q.rate / p.rate - 1) * p.concentration
-    )
+    ratio = q.rate / p.rate
+    fits = (ratio > facula.finfo(ratio.dtype).tiny) & ratio.isfinite()
+    mean = facula.where(fits, p.concentration * ratio, p.concentration / p.rate * q.rate)
+    log = log_ratio(q.concentration, p.concentration) + log_ratio(p.rate, q.rate)
+    own = divergence_rest(p.concentration, q.concentration)
+    return deviance(q.concentration, mean, log) + own
 
 
 @register_kl(Exponential, Exponential)
@@ -119,8 +122,10 @@ def _half_normal(p: Any, q: Any) -> Any:
 def _laplace(p: Any, q: Any) -> Any:
     ratio = p.scale / q.scale
     shift = (p.loc - q.loc).abs()
-    tail = ratio * (-shift / p.scale).exp()
-    return shift / q.scale + tail - 1 - log_ratio(p.scale, q.scale)
+    log = log_ratio(p.scale, q.scale)
+    tail = facula.where(ratio.isfinite(), ratio * (-shift / p.scale).exp(), 0.0)
+    large = facula.where(ratio.isfinite(), -math.inf, log - shift / p.scale).exp()
+    return shift / q.scale + tail + large - 1 - log
 
 
 @register_kl(Cauchy, Cauchy)
@@ -144,7 +149,8 @@ def _gumbel(p: Any, q: Any) -> Any:
     shift = (p.loc - q.loc) / q.scale
     tail = (-shift + (1 + ratio).lgamma()).exp()
     log = log_ratio(p.scale, q.scale)
-    return -log + shift + ratio * euler_constant + tail - (1 + euler_constant)
+    value = -log + shift + ratio * euler_constant + tail - (1 + euler_constant)
+    return facula.where(tail.isinf() | shift.isinf() | ratio.isinf(), math.inf, value)
 
 
 @register_kl(Pareto, Pareto)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
 from facula.distributions._draws import sample_dirichlet
+from facula.distributions._stirling import digamma_rest, entropy_rest
 from facula.distributions._tails import log1mexp, weighted
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -50,7 +52,8 @@ class Dirichlet(ExponentialFamily):
     @property
     def variance(self) -> Any:
         total = self.concentration.sum(-1, True)
-        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
+        share = self.concentration / total
+        return share * ((total - self.concentration) / total) / (total + 1)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         return sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
@@ -65,10 +68,11 @@ class Dirichlet(ExponentialFamily):
         return self.concentration.lgamma().sum(-1) - self.concentration.sum(-1).lgamma()
 
     def entropy(self) -> Any:
-        total = self.concentration.sum(-1)
-        count = self.concentration.shape[-1]
-        own = ((self.concentration - 1) * self.concentration.digamma()).sum(-1)
-        return self._log_beta() + (total - count) * total.digamma() - own
+        own, total = self.concentration, self.concentration.sum(-1)
+        less = own.shape[-1] - 1
+        logs = 0.5 * own.log().sum(-1) - (less + 0.5) * total.log()
+        rest = entropy_rest(own).sum(-1) - entropy_rest(total) + less * digamma_rest(total)
+        return logs + rest + 0.5 * less * math.log(2 * math.pi)
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
@@ -117,7 +121,7 @@ class Beta(ExponentialFamily):
     @property
     def variance(self) -> Any:
         total = self.concentration1 + self.concentration0
-        return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
+        return self.concentration1 / total * (self.concentration0 / total) / (total + 1)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         return self._dirichlet.rsample(sample_shape)[..., 0]

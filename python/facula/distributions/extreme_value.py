@@ -168,7 +168,7 @@ class Pareto(TransformedDistribution):
     def mean(self) -> Any:
         """Infinite where alpha <= 1."""
         a = self.alpha.clamp(min=1)
-        return a * self.scale / (a - 1)
+        return self.scale * (a / (a - 1))
 
     @property
     def mode(self) -> Any:
@@ -178,10 +178,10 @@ class Pareto(TransformedDistribution):
     def variance(self) -> Any:
         """Infinite where alpha <= 2."""
         a = self.alpha.clamp(min=2)
-        return self.scale**2 * a / ((a - 1) ** 2 * (a - 2))
+        return (self.scale / (a - 1)) ** 2 * (a / (a - 2))
 
     def entropy(self) -> Any:
-        return (self.scale / self.alpha).log() + (1 + self.alpha.reciprocal())
+        return log_ratio(self.scale, self.alpha) + (1 + self.alpha.reciprocal())
 
 
 class GeneralizedPareto(Distribution):

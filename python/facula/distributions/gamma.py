@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import facula
 from facula.distributions import constraints
 from facula.distributions._draws import standard_gamma, standard_log_gamma
+from facula.distributions._stirling import digamma_rest, entropy_rest
 from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -42,8 +43,12 @@ class Gamma(ExponentialFamily):
         return ((self.concentration - 1) / self.rate).clamp(min=0)
 
     @property
+    def stddev(self) -> Any:
+        return self.concentration.sqrt() / self.rate
+
+    @property
     def variance(self) -> Any:
-        return self.concentration / self.rate**2
+        return self.concentration / self.rate / self.rate
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
@@ -66,7 +71,7 @@ class Gamma(ExponentialFamily):
 
     def entropy(self) -> Any:
         shape = self.concentration
-        return shape - self.rate.log() + shape.lgamma() + (1 - shape) * shape.digamma()
+        return 0.5 * (2 * math.pi * shape).log() + entropy_rest(shape) - self.rate.log()
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
@@ -142,7 +147,9 @@ class InverseGamma(TransformedDistribution):
 
     def entropy(self) -> Any:
         shape = self.concentration
-        return shape + self.rate.log() + shape.lgamma() - (1 + shape) * shape.digamma()
+        # that of x, and twice the mean of -log x
+        less = 2 * digamma_rest(shape) - 1.5 * shape.log()
+        return 0.5 * math.log(2 * math.pi) + entropy_rest(shape) + less + self.rate.log()
 
 
 class FisherSnedecor(Distribution):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._tails import log1p_exp
 from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.utils import (
@@ -15,7 +16,6 @@ from facula.distributions.utils import (
     logits_to_probs,
     probs_to_logits,
 )
-from facula.nn.functional import binary_cross_entropy_with_logits
 
 __all__ = ["ContinuousBernoulli", "Uniform"]
 
@@ -85,6 +85,19 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
+_SMALL = 0.5
+# Of the mean less 1/2, as a series of odd powers of the slope: B_2n / (2n)!, Bernoulli's numbers.
+_MEAN = (
+    1 / 12,
+    -1 / 720,
+    1 / 30240,
+    -1 / 1209600,
+    1 / 47900160,
+    -691 / 1307674368000,
+    1 / 74724249600,
+)
+
+
 def _inside(probs: Any) -> Any:
     """Probabilities but for 0 and 1, for which there is no density."""
     info = facula.finfo(probs.dtype)
@@ -94,7 +107,8 @@ def _inside(probs: Any) -> Any:
 class ContinuousBernoulli(ExponentialFamily):
     """Numbers in [0, 1] of density C probs^x (1 - probs)^(1 - x) (Loaiza-Ganem & Cunningham 2019).
 
-    Between the two `lims`, around 1/2, where the closed forms divide 0 by 0, Taylor series stand.
+    Around 1/2, where the closed forms divide 0 by 0, series stand. Torch's `lims` say between which
+    chances; here they do so for `_log_normalizer` alone, and all is to the last digits.
     """
 
     arg_constraints: ClassVar[Any] = {
@@ -146,38 +160,48 @@ class ContinuousBernoulli(ExponentialFamily):
     def probs(self) -> Any:
         return _inside(logits_to_probs(self.logits, is_binary=True))
 
-    def _regular(self) -> Any:
-        """Where the closed forms hold."""
-        return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
-
-    def _regular_probs(self) -> Any:
-        """probs where the closed forms hold, else the lower limit, for which they are finite."""
-        return facula.where(self._regular(), self.probs, self._lims[0])
+    @property
+    def _slope(self) -> Any:
+        """That of the log-density: the logits, also next to a chance of 1/2 to the last digit."""
+        if "probs" not in self.__dict__:
+            return self.__dict__["logits"]
+        p = self.__dict__["probs"]
+        near = (p - 0.5).abs() < 0.25
+        middle = 2 * facula.atanh(2 * facula.where(near, p, 0.5) - 1)
+        outer = facula.where(near, 0.25, p)
+        return facula.where(near, middle, outer.log() - (-outer).log1p())
 
     def _cont_bern_log_norm(self) -> Any:
-        """log C."""
-        p = self._regular_probs()
-        # log of 2 atanh(1 - 2 p) / (1 - 2 p), which is even around 1/2
-        ratio = ((-p).log1p() - p.log()) / (1 - 2 * p)
-        x = (self.probs - 0.5) ** 2
-        series = math.log(2.0) + (4 / 3 + 104 / 45 * x) * x
-        return facula.where(self._regular(), ratio.log(), series)
+        """log C, C = t / tanh(t / 2) of the slope t."""
+        t, small, safe = self._split(0.1)
+        w = (t / 2) ** 2
+        series = (w * (1 / 3 - w * (1 / 45 - w * (2 / 945 - w / 4725)))).log1p() + math.log(2)
+        return facula.where(small, series, (safe / (safe / 2).tanh()).log())
+
+    def _split(self, bound: float) -> tuple[Any, Any, Any]:
+        """The slope where it is below a bound and 0 elsewhere, where that is, and the others."""
+        t = self._slope
+        small = t.abs() < bound
+        return facula.where(small, t, 0.0), small, facula.where(small, 1.0, t)
 
     @property
     def mean(self) -> Any:
-        p = self._regular_probs()
-        value = p / (2 * p - 1) + 1 / ((-p).log1p() - p.log())
-        x = self.probs - 0.5
-        series = 0.5 + (1 / 3 + 16 / 45 * x * x) * x
-        return facula.where(self._regular(), value, series)
+        t, small, safe = self._split(0.5)
+        w, series = t * t, 0.0
+        for c in reversed(_MEAN):
+            series = c + w * series
+        direct = 0.5 / (safe / 2).tanh() - 1 / safe
+        return 0.5 + facula.where(small, t * series, direct)
 
     @property
     def variance(self) -> Any:
-        p = self._regular_probs()
-        value = p * (p - 1) / (1 - 2 * p) ** 2 + 1 / ((-p).log1p() - p.log()) ** 2
-        x = (self.probs - 0.5) ** 2
-        series = 1 / 12 - (1 / 15 - 128 / 945 * x) * x
-        return facula.where(self._regular(), value, series)
+        # the derivative of the mean by the slope
+        t, small, safe = self._split(0.5)
+        w, series = t * t, 0.0
+        for n, c in reversed([*enumerate(_MEAN)]):
+            series = (2 * n + 1) * c + w * series
+        direct = 1 / safe**2 - 0.25 / (safe / 2).sinh() ** 2
+        return facula.where(small, series, direct)
 
     @property
     def stddev(self) -> Any:
@@ -194,34 +218,31 @@ class ContinuousBernoulli(ExponentialFamily):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        logits, value = facula.broadcast_tensors(self.logits, value)
-        loss = binary_cross_entropy_with_logits(logits, value, reduction="none")
-        return self._cont_bern_log_norm() - loss
+        t = self._slope
+        return t * value - log1p_exp(t) + self._cont_bern_log_norm()
 
     def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
-        p = self._regular_probs()
-        # in terms of the density's slope, so that small values keep their digits
-        slope = p.log() - (-p).log1p()
-        cdf = (1 - p) * (value.clamp(min=0, max=1) * slope).expm1() / (2 * p - 1)
-        cdf = facula.where(self._regular(), cdf, value)
-        return facula.where(value <= 0, 0.0, facula.where(value >= 1, 1.0, cdf))
+        x = value.clamp(min=0, max=1)
+        t, small, safe = self._split(_SMALL * facula.finfo(self._param.dtype).eps ** 0.5)
+        fall = -safe.abs()
+        cdf = (x * fall).expm1() / fall.expm1() * facula.where(safe > 0, (1 - x) * fall, 0.0).exp()
+        return facula.where(small, x + t * x * (x - 1) / 2, cdf)
 
     def icdf(self, value: Any) -> Any:
-        p = self._regular_probs()
-        slope = p.log() - (-p).log1p()
-        # exp(slope x) = 1 + value (2p - 1) / (1 - p); its other form where that cancels
-        rise = value * (2 * p - 1) / (1 - p)
-        cancels = rise < -0.5
-        low = facula.where(cancels, 0.0, rise).log1p()
-        ratio = (p + (1 - value) * (1 - 2 * p)) / (1 - p)
-        high = facula.where(cancels, ratio, 1.0).log()
-        return facula.where(self._regular(), facula.where(cancels, high, low) / slope, value)
+        t, small, safe = self._split(_SMALL * facula.finfo(self._param.dtype).eps ** 0.5)
+        # slope x = log(1 + value (exp(slope) - 1)), in the form that neither cancels nor overflows
+        rise = value * safe.clamp(max=40).expm1()
+        high = safe > 40
+        cancels = (rise < -0.5) & ~high
+        plain = facula.where(high | cancels, 0.0, rise).log1p()
+        rest = facula.where(cancels, 1 - value + value * safe.clamp(max=0).exp(), 1.0).log()
+        top = facula.where(high, value + (1 - value) * (-safe.clamp(min=0)).exp(), 1.0).log()
+        found = plain + rest + facula.where(high, safe, 0.0) + top
+        return facula.where(small, value + t * value * (1 - value) / 2, found / safe)
 
     def entropy(self) -> Any:
-        p = self.probs
-        return self.mean * ((-p).log1p() - p.log()) - self._cont_bern_log_norm() - (-p).log1p()
+        t = self._slope
+        return log1p_exp(t) - self.mean * t - self._cont_bern_log_norm()
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:
