@@ -78,6 +78,17 @@ def test_continuous(name: str) -> None:
         assert d.support.check(wide(x)).all()
 
 
+@pytest.mark.parametrize("df", [0.01, 0.1, 1e8])
+def test_student_of_few_and_many_degrees(df: float) -> None:
+    """Also of so few that the chi-squared number within is no float32."""
+    fa.manual_seed(7)
+    x = numbers(dist.StudentT(fa.tensor(df)).sample((N,)))
+    assert np.isfinite(x).all()
+    bounds = [0.5, 2.0, 1e3, 1e20, 1e30]
+    for bound, far in zip(bounds, 2 * st.t(df).sf(bounds), strict=True):
+        assert abs((np.abs(x) > bound).mean() - far) <= 5 * math.sqrt(far * (1 - far) / N) + 1e-12
+
+
 @pytest.mark.parametrize("k", [1e-7, 0.3, 1e4])
 def test_von_mises(k: float) -> None:
     fa.manual_seed(2)

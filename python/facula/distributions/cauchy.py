@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
-from facula.distributions._draws import standard_gamma
+from facula.distributions._draws import standard_log_gamma
 from facula.distributions._tails import log1p_square, log_gamma_half_step
 from facula.distributions.distribution import Distribution
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -152,9 +152,12 @@ class StudentT(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
-        # normal / sqrt(chi-squared / df), chi-squared = 2 gamma(df / 2)
+        # normal / sqrt(chi-squared / df), chi-squared = 2 gamma(df / 2); by logarithms: of few
+        # degrees of freedom that may be too small for the dtype.
         half = self.df.expand(shape) / 2
-        noise = standard_normal(shape, self.df) * (standard_gamma(half) / half).rsqrt()
+        spread = (0.5 * (half.log() - standard_log_gamma(half))).exp()
+        most = facula.finfo(spread.dtype).max
+        noise = (standard_normal(shape, self.df) * spread).clamp(min=-most, max=most)
         return self.loc + self.scale * noise
 
     def log_prob(self, value: Any) -> Any:
