@@ -65,6 +65,10 @@ for _path, _names in _METHODS_ALONE.items():
         setattr(_C.Tensor, _name, _method_of(_path, _name))
 
 
+# What `pickle` asks.
+_C.Tensor.__reduce_ex__ = _method_of("facula.serialization._pickling", "__reduce_ex__")
+
+
 def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
     """What NumPy calls for its element-wise functions and for the signs of its arrays."""
     return _import("facula._ufuncs").call(ufunc, method, inputs, **kwargs)

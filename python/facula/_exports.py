@@ -36,7 +36,6 @@ METHODS = tuple(
 )
 # Methods that are no functions of the package.
 METHODS_ALONE = {
-    "facula.serialization._pickling": "__reduce_ex__",
     "facula._methods": "apply_ as_strided_ fill_diagonal_ map_ new new_tensor squeeze_ swapaxes_"
     " swapdims_ t_ transpose_ unsqueeze_",
 }

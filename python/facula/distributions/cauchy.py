@@ -106,10 +106,10 @@ class HalfCauchy(TransformedDistribution):
             self._validate_sample(value)
         return facula.atan2(value, self.scale) * (2 / math.pi)
 
-    def icdf(self, value: Any) -> Any:
-        low = value < 0.5
-        near = facula.tan(math.pi / 2 * facula.where(low, value, 0.0))
-        far = 1 / facula.tan(math.pi / 2 * facula.where(low, 0.5, 1 - value))
+    def icdf(self, prob: Any) -> Any:
+        low = prob < 0.5
+        near = facula.tan(math.pi / 2 * facula.where(low, prob, 0.0))
+        far = 1 / facula.tan(math.pi / 2 * facula.where(low, 0.5, 1 - prob))
         return facula.where(low, near, far) * self.scale
 
     def entropy(self) -> Any:

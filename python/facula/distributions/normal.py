@@ -119,8 +119,8 @@ class HalfNormal(TransformedDistribution):
             self._validate_sample(value)
         return facula.erf(value / (self.scale * math.sqrt(2)))
 
-    def icdf(self, value: Any) -> Any:
-        return self.scale * (facula.erfinv(value) * math.sqrt(2))
+    def icdf(self, prob: Any) -> Any:
+        return self.scale * (facula.erfinv(prob) * math.sqrt(2))
 
     def entropy(self) -> Any:
         return self.base_dist.entropy() - math.log(2)
