@@ -43,10 +43,18 @@ def __reduce_ex__(self: Any, protocol: Any) -> tuple[Any, ...]:
         raise RuntimeError(
             "pickle: the tensor has a history that would be lost; pickle t.detach() instead"
         )
-    with DisableTorchFunctionSubclass():
-        memory, stride, offset = _memory_of(self.detach())
-        args = (type(self), memory, self.shape, stride, offset, self.requires_grad)
+    if type(self) is facula.Tensor:
+        args = _arguments(self)
+    else:
+        with DisableTorchFunctionSubclass():
+            args = _arguments(self)
     return _rebuild, args, self.__dict__ or None
+
+
+def _arguments(self: Any) -> tuple[Any, ...]:
+    wanted = self.requires_grad
+    memory, stride, offset = _memory_of(self.detach() if wanted else self)
+    return type(self), memory, self.shape, stride, offset, wanted
 
 
 def _memory_of(tensor: Any) -> tuple[_Memory, tuple[int, ...], int]:
