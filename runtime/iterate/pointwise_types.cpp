@@ -15,29 +15,9 @@ namespace {
 
 bool is_mask(const PointwiseOp& op, size_t i) { return (op.masks >> i & 1u) != 0; }
 
-struct IntRange {
-  int64_t low, high;
-};
-
-IntRange range_of(ScalarType t) {
-  const auto of = []<typename T>(std::type_identity<T>) -> IntRange {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      return {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
-    } else {
-      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
-    }
-  };
-  return visit_dtype(t, of);
-}
-
 // Whether the number cannot be said in `common`, the type of the tensors beside it.
 bool out_of_range(const Scalar& number, ScalarType common) {
-  if (number.kind() == Category::Integral && is_integral(common)) {
-    const IntRange r = range_of(common);
-    const int64_t v = number.to<int64_t>();
-    return v < r.low || v > r.high;
-  }
-  return false;
+  return number.kind() == Category::Integral && is_integral(common) && !number.fits(common);
 }
 
 // A finite number that would become infinite in float32.
@@ -46,19 +26,7 @@ bool overflows_float(const Scalar& number) {
          std::isinf(static_cast<float>(number.as_double()));
 }
 
-Scalar number_of(const Tensor& t) {
-  return visit_dtype(t.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
-    if constexpr (is_complex_v<T>) {
-      return Scalar(complex128(*t.data<T>()));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      return Scalar(*t.data<bool>());
-    } else if constexpr (std::is_integral_v<T>) {
-      return Scalar(static_cast<int64_t>(*t.data<T>()));
-    } else {
-      return Scalar(static_cast<double>(*t.data<T>()));
-    }
-  });
-}
+Scalar number_of(const Tensor& t) { return load_element(t.raw(), t.dtype()); }
 
 // The numbers of a call: Python numbers among the tensors, and promoting arguments.
 template <typename F>
@@ -174,9 +142,8 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
     }
   } else if (is_integral(common)) {
     for_each_number(op, inputs, args, [&](const Scalar& s) {
-      const IntRange r = range_of(common);
-      FACULA_CHECK(!out_of_range(s, common), Overflow, Operator{op.name}, "the number ", s.to<int64_t>(),
-                   " does not fit into ", dtype_name(common), " (", r.low, " to ", r.high,
+      FACULA_CHECK(!out_of_range(s, common), Overflow, Operator{op.name}, "the number ", integer_text(s),
+                   " does not fit into ", dtype_name(common), " (", range_text(common),
                    "), the dtype of the tensor; convert the tensor to a wider dtype first");
     });
   }
