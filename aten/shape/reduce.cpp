@@ -61,9 +61,7 @@ void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, 
 }
 
 // Integers are summed as int64, which holds all but uint64.
-ScalarType summed_type(ScalarType t) {
-  return is_integral(t, true) && t != ScalarType::UInt64 ? ScalarType::Int64 : t;
-}
+ScalarType summed_type(ScalarType t) { return is_integral(t, true) && t != ScalarType::UInt64 ? ScalarType::Int64 : t; }
 
 int64_t checked_dim(const Tensor& self, int64_t dim, Name op) {
   const std::string name(op);

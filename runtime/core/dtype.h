@@ -17,22 +17,22 @@ using complex64 = std::complex<float>;
 using complex128 = std::complex<double>;
 
 // FACULA_FORALL_TYPES(X): X(C++ type, enum name, public name)
-#define FACULA_FORALL_TYPES(X)                   \
-  X(bool, Bool, "bool")                          \
-  X(uint8_t, UInt8, "uint8")                     \
-  X(int8_t, Int8, "int8")                        \
-  X(int16_t, Int16, "int16")                     \
-  X(int32_t, Int32, "int32")                     \
-  X(int64_t, Int64, "int64")                     \
-  X(::facula::Half, Float16, "float16")          \
-  X(::facula::BFloat16, BFloat16, "bfloat16")    \
-  X(float, Float32, "float32")                   \
-  X(double, Float64, "float64")                  \
-  X(::facula::complex64, Complex64, "complex64") \
-  X(::facula::complex128, Complex128, "complex128") \
-  X(uint16_t, UInt16, "uint16") \
-  X(uint32_t, UInt32, "uint32") \
-  X(uint64_t, UInt64, "uint64") \
+#define FACULA_FORALL_TYPES(X)                               \
+  X(bool, Bool, "bool")                                      \
+  X(uint8_t, UInt8, "uint8")                                 \
+  X(int8_t, Int8, "int8")                                    \
+  X(int16_t, Int16, "int16")                                 \
+  X(int32_t, Int32, "int32")                                 \
+  X(int64_t, Int64, "int64")                                 \
+  X(::facula::Half, Float16, "float16")                      \
+  X(::facula::BFloat16, BFloat16, "bfloat16")                \
+  X(float, Float32, "float32")                               \
+  X(double, Float64, "float64")                              \
+  X(::facula::complex64, Complex64, "complex64")             \
+  X(::facula::complex128, Complex128, "complex128")          \
+  X(uint16_t, UInt16, "uint16")                              \
+  X(uint32_t, UInt32, "uint32")                              \
+  X(uint64_t, UInt64, "uint64")                              \
   X(::facula::Float8_e4m3fn, Float8_e4m3fn, "float8_e4m3fn") \
   X(::facula::Float8_e5m2, Float8_e5m2, "float8_e5m2")
 

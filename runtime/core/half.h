@@ -58,10 +58,10 @@ template <int kBits, int kLeast>
 inline uint32_t rounded_to_float8(uint32_t magnitude) {
   constexpr int kShift = 23 - kBits;
   constexpr uint32_t kRebias = static_cast<uint32_t>(kLeast - 1 + 127) << 23;
-  const uint32_t normal =
-      (magnitude - kRebias + ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1u)) >> kShift;
+  const uint32_t normal = (magnitude - kRebias + ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1u)) >> kShift;
   const float spaced = std::bit_cast<float>(static_cast<uint32_t>(kLeast + kShift + 127) << 23);
-  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + spaced) - std::bit_cast<uint32_t>(spaced);
+  const uint32_t small =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + spaced) - std::bit_cast<uint32_t>(spaced);
   return magnitude < kRebias + (1u << 23) ? small : normal;
 }
 inline uint8_t float_to_float8_e5m2_bits(float f) {

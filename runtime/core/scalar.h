@@ -8,13 +8,13 @@ namespace facula {
 class Scalar {
  public:
   Scalar() : Scalar(int64_t{0}) {}
-  Scalar(bool v) : kind_(Category::Bool) { i_ = v; }         // NOLINT
-  Scalar(int v) : Scalar(static_cast<int64_t>(v)) {}         // NOLINT
-  Scalar(int64_t v) : kind_(Category::Integral) { i_ = v; }  // NOLINT
+  Scalar(bool v) : kind_(Category::Bool) { i_ = v; }                                               // NOLINT
+  Scalar(int v) : Scalar(static_cast<int64_t>(v)) {}                                               // NOLINT
+  Scalar(int64_t v) : kind_(Category::Integral) { i_ = v; }                                        // NOLINT
   Scalar(uint64_t v) : kind_(Category::Integral), beyond_(v > static_cast<uint64_t>(INT64_MAX)) {  // NOLINT
     i_ = static_cast<int64_t>(v);
   }
-  Scalar(double v) : kind_(Category::Floating) { d_ = v; }   // NOLINT
+  Scalar(double v) : kind_(Category::Floating) { d_ = v; }  // NOLINT
   Scalar(complex128 v) : kind_(Category::Complex) {
     d_ = v.real();
     im_ = v.imag();

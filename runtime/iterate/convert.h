@@ -20,7 +20,7 @@ struct ConvertTable {
   using Transpose = void (*)(char* dst, int64_t dst_pitch, const char* src, int64_t src_pitch, int64_t rows,
                              int64_t columns);
   std::array<std::array<Convert, kNumScalarTypes>, kNumScalarTypes> convert;  // [from][to]
-  Move move[5];                                       // by log2 of the element size
+  Move move[5];                                                               // by log2 of the element size
   Transpose transpose[5];
   // The same by streaming stores, for results too large to stay there: writing whole lines without reading
   // them first. dst and dst_pitch are multiples of 64.

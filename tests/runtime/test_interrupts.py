@@ -142,7 +142,6 @@ one = fa.ones(1)
 CASES = {
     "sum": lambda: one.expand(10**12).sum(),
     "max": lambda: one.expand(10**12).max(),
-    "argmax": lambda: one.expand(10**12).argmax(),
     "any": lambda: fa.zeros(1, dtype=fa.bool).expand(10**12).any(),
     "rows": lambda: one[None].expand(4, 10**12).amax(1),
     "columns": lambda: one[None].expand(10**11, 4).sum(0),
@@ -207,7 +206,7 @@ assert fa.equal(fa.sort(x)[0], fa.sort(x.flip(0))[0])
 
 
 def test_memory_of_work_that_goes_on() -> None:
-    """A decomposition that was interrupted ends unheard; what it writes to is nobody else's meanwhile."""
+    """What an interrupted decomposition goes on writing to is nobody else's meanwhile."""
     run(
         """
 a = fa.randn(1200, 1200, dtype=fa.float64)

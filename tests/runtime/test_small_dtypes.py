@@ -1,4 +1,4 @@
-"""Unsigned integers of 16 to 64 bits and floats of 8 bits: values, conversion, promotion, exchange."""
+"""Unsigned integers of 16 to 64 bits, floats of 8: values, conversion, promotion, exchange."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import io
 import math
 import pickle
 
+import facula as fa
 import numpy as np
 import pytest
-
-import facula as fa
 
 UNSIGNED = ("uint16", "uint32", "uint64")
 EIGHT = ("float8_e4m3fn", "float8_e5m2")
@@ -37,16 +36,17 @@ def _table(name: str) -> np.ndarray:
 
 
 def _nearest(name: str, x: float) -> float:
-    """Rounded to the nearest of the table, ties to the even bits; what is beyond by the format's rule."""
+    """The nearest of the table, ties to the even bits; beyond it by the format's rule."""
     table = _table(name)
     if math.isnan(x):
         return math.nan
     finite = [b for b in range(128) if math.isfinite(table[b])]
     largest = table[finite[-1]]
     step = largest - table[finite[-2]]
-    if abs(x) > largest and (abs(x) > largest + step / 2 or name == "float8_e5m2"):
-        if abs(x) >= largest + step / 2:
-            return math.nan if name == "float8_e4m3fn" else math.copysign(math.inf, x)
+    # Halfway to what would be next, the even one, which is infinity; the NaN of e4m3fn is odd.
+    beyond = abs(x) - largest - step / 2
+    if beyond > 0 or (beyond == 0 and name == "float8_e5m2"):
+        return math.nan if name == "float8_e4m3fn" else math.copysign(math.inf, x)
     best = min(finite, key=lambda b: (abs(table[b] - abs(x)), b & 1))
     return math.copysign(table[best], x)
 
@@ -59,7 +59,10 @@ def test_every_float_of_8_bits(name: str) -> None:
     np.testing.assert_array_equal(t.double().to(dtype).float().numpy(), _table(name))
     assert np.signbit(t.float().numpy()[128])
     info = fa.finfo(dtype)
-    assert (info.max, info.bits) == (np.nanmax(np.where(np.isinf(_table(name)), np.nan, _table(name))), 8)
+    assert (info.max, info.bits) == (
+        np.nanmax(np.where(np.isinf(_table(name)), np.nan, _table(name))),
+        8,
+    )
     assert info.tiny == 2.0 ** (-6 if name == "float8_e4m3fn" else -14)
     assert dtype.is_floating_point and dtype.is_signed and dtype.itemsize == 1
 
@@ -68,10 +71,11 @@ def test_every_float_of_8_bits(name: str) -> None:
 def test_conversion_rounds_to_even(name: str) -> None:
     table = np.unique(np.abs(_table(name)[np.isfinite(_table(name))]))
     middle = (table[1:] + table[:-1]) / 2
-    some = np.concatenate([middle, np.nextafter(middle.astype(np.float32), np.float32(0)).astype(float),
-                           np.nextafter(middle.astype(np.float32), np.float32(9e9)).astype(float),
-                           [table[-1] * f for f in (1.01, 1.03, 1.06, 1.0625, 1.0714285, 1.2, 2, 1e30)],
-                           [1e-30, 0.0, math.inf, math.nan]]).astype(np.float32)  # fmt: skip
+    narrow = middle.astype(np.float32)
+    beyond = [table[-1] * f for f in (1.01, 1.03, 1.06, 1.0625, 1.0714285, 1.2, 2, 1e30)]
+    beside = [np.nextafter(narrow, np.float32(to)) for to in (0, 9e9)]
+    some = np.concatenate([narrow, *beside, beyond, [1e-30, 0.0, math.inf, math.nan]])
+    some = some.astype(np.float32)
     some = np.concatenate([some, -some])
     expected = np.array([_nearest(name, float(x)) for x in some])
     if name == "float8_e4m3fn":
@@ -135,12 +139,21 @@ def test_arithmetic_of_floats_of_8_bits(name: str) -> None:
 def test_as_numpy_has_it(name: str, call) -> None:
     rng = np.random.default_rng(7)
     top = np.iinfo(name).max
-    a = np.concatenate([rng.integers(0, top, 66, dtype=name, endpoint=True), np.array([0, 1, top, top // 2 + 1], name)])
-    b = np.concatenate([rng.integers(1, top, 66, dtype=name, endpoint=True), np.array([top, 3, top, 7], name)])
+    a = np.concatenate(
+        [
+            rng.integers(0, top, 66, dtype=name, endpoint=True),
+            np.array([0, 1, top, top // 2 + 1], name),
+        ]
+    )
+    b = np.concatenate(
+        [rng.integers(1, top, 66, dtype=name, endpoint=True), np.array([top, 3, top, 7], name)]
+    )
     got, expected = call(fa, fa.tensor(a), fa.tensor(b)), call(np, a, b)
     assert got.is_contiguous()
     if got.dtype in (fa.int64, fa.uint64) and got.dtype != getattr(fa, name):
-        np.testing.assert_array_equal(got.numpy().astype(np.uint64), np.asarray(expected).astype(np.uint64))
+        np.testing.assert_array_equal(
+            got.numpy().astype(np.uint64), np.asarray(expected).astype(np.uint64)
+        )
     else:
         assert str(got.dtype).rpartition(".")[2] == str(np.asarray(expected).dtype)
         np.testing.assert_array_equal(got.numpy(), expected)
@@ -176,7 +189,11 @@ def test_conversions(name: str) -> None:
     assert whole.double().tolist() == [0.0, 1.0, float(top)]
     assert whole.to(fa.bool).tolist() == [False, True, True]
     half = float(2 ** (np.iinfo(name).bits - 1))
-    assert fa.tensor([3.9, half, half * 1.5], dtype=fa.float64).to(dtype).tolist() == [3, int(half), int(half * 1.5)]
+    assert fa.tensor([3.9, half, half * 1.5], dtype=fa.float64).to(dtype).tolist() == [
+        3,
+        int(half),
+        int(half * 1.5),
+    ]
     assert whole.to(fa.int64).tolist()[:2] == [0, 1]
     assert fa.tensor([-1]).to(dtype).tolist() == [top]
 
@@ -207,7 +224,10 @@ def test_exchange(name: str, tmp_path) -> None:
     t = fa.tensor([1, 2, 3]).to(dtype)
     if name in UNSIGNED:
         assert str(t.numpy().dtype) == name and fa.from_numpy(t.numpy()).dtype == dtype
-        assert fa.tensor(np.array([7], name)).dtype == dtype and fa.tensor(np.array([7], name)[0]).dtype == dtype
+        assert (
+            fa.tensor(np.array([7], name)).dtype == dtype
+            and fa.tensor(np.array([7], name)[0]).dtype == dtype
+        )
     else:
         with pytest.raises(TypeError, match="NumPy has no"):
             t.numpy()
@@ -227,5 +247,5 @@ def test_exchange(name: str, tmp_path) -> None:
 def test_random_numbers_of_unsigned_types() -> None:
     for name in UNSIGNED:
         t = fa.empty(1000, dtype=getattr(fa, name)).random_(0, 60000)
-        assert 0 <= min(t.tolist()) and 55000 < max(t.tolist()) < 60000
+        assert min(t.tolist()) >= 0 and 55000 < max(t.tolist()) < 60000
     assert fa.randint(0, 9, (100,), dtype=fa.uint32).max().item() == 8

@@ -88,7 +88,8 @@ T near_distance(int64_t dims, const T* x, const T* y) {
                                                                     : scaled_distance(2, dims, x, y, 1));
 }
 
-// |a|^2 + |b|^2 - 2 a b, by a product, with the origin in the middle of the rows: what cancels in it is looked at again.
+// |a|^2 + |b|^2 - 2 a b, by a product, with the origin in the middle of the rows: what cancels in it is looked at
+// again.
 template <typename T>
 void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* out) {
   constexpr T kCancels = T(1) / 32;

@@ -88,7 +88,8 @@ int lapack(const Args&... args) {
   int result = 0;
   if (detail::is_long(args...)) {
     const auto answer = std::make_shared<int>(0);
-    run_apart([answer, call = std::make_tuple(detail::lapack_argument(args)...)] { *answer = std::apply(function, call); });
+    run_apart(
+        [answer, call = std::make_tuple(detail::lapack_argument(args)...)] { *answer = std::apply(function, call); });
     result = *answer;
   } else {
     result = function(detail::lapack_argument(args)...);

@@ -271,10 +271,10 @@ const ReduceLoops* floating(ScalarType compute) {
 }
 template <typename Op>
 const ReduceLoops* extremes(ScalarType compute) {
-  return compute == ScalarType::Int32   ? &kPlain<Op, Plain, int32_t>
-         : compute == ScalarType::Int64 ? &kPlain<Op, Plain, int64_t>
+  return compute == ScalarType::Int32    ? &kPlain<Op, Plain, int32_t>
+         : compute == ScalarType::Int64  ? &kPlain<Op, Plain, int64_t>
          : compute == ScalarType::UInt64 ? &kPlain<Op, Plain, uint64_t>
-                                        : floating<Op, Plain>(compute);
+                                         : floating<Op, Plain>(compute);
 }
 
 const ReduceLoops* find(ReduceOp op, ScalarType compute) {

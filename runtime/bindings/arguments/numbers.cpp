@@ -71,7 +71,8 @@ Scalar number_value(PyObject* o, NumberKind kind) {
       }
       if (overflow != 0) {
         raise(ErrorKind::Overflow,
-              "a Python int is too large: tensors hold integers of at most 64 bits (-2**63 to 2**63-1, and uint64 to 2**64-1)");
+              "a Python int is too large: tensors hold integers of at most 64 bits (-2**63 to 2**63-1, and uint64 to "
+              "2**64-1)");
       }
       if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
       return Scalar(static_cast<int64_t>(v));

@@ -12,11 +12,11 @@ namespace facula::python {
 
 namespace {
 
-constexpr const char* kFormats[kNumScalarTypes] = {"?", "B", "b", "h", "i", "q", "e", nullptr, "f", "d", "Zf", "Zd",
-                                                   "H", "I", "Q", nullptr, nullptr};
-constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1",   "|i1", "<i2", "<i4", "<i8",
-                                                   "<f2", nullptr, "<f4", "<f8", "<c8", "<c16",
-                                                   "<u2", "<u4", "<u8", nullptr, nullptr};
+// "@" means native, as a letter alone does.
+constexpr const char* kFormats[kNumScalarTypes] = {"?", "B",  "b",  "h", "i", "q", "e",     nullptr, "f",
+                                                   "d", "Zf", "Zd", "@H", "@I", "@Q", nullptr, nullptr};
+constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1", "|i1",  "<i2", "<i4", "<i8", "<f2",   nullptr, "<f4",
+                                                   "<f8", "<c8", "<c16", "<u2", "<u4", "<u8", nullptr, nullptr};
 
 void check_exportable(const Tensor& t, const char* who) {
   FACULA_CHECK(!t.requires_grad(), Buffer, who, ": the tensor requires grad; use t.detach()");

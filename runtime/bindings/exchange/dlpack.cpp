@@ -44,7 +44,16 @@ struct ManagedVersioned {
 };
 constexpr int32_t kCpu = 1;
 constexpr uint64_t kReadOnly = 1, kCopied = 2;
-enum Code : uint8_t { Int = 0, UInt = 1, Float = 2, BFloat = 4, Complex = 5, Bool = 6, Float8_e4m3fn = 10, Float8_e5m2 = 12 };
+enum Code : uint8_t {
+  Int = 0,
+  UInt = 1,
+  Float = 2,
+  BFloat = 4,
+  Complex = 5,
+  Bool = 6,
+  Float8_e4m3fn = 10,
+  Float8_e5m2 = 12
+};
 }  // namespace dl
 
 constexpr const char* kName = "dltensor";
