@@ -9,16 +9,18 @@ namespace facula::composite {
 
 namespace {
 
+// The ends of an integer type or bool.
 struct Range {
-  int64_t low, high;
+  Scalar low, high;
 };
 
 Range range_of(ScalarType t) {
   return visit_dtype(t, []<typename T>(std::type_identity<T>) -> Range {
     if constexpr (std::is_integral_v<T>) {
-      return {int64_t{std::numeric_limits<T>::min()}, int64_t{std::numeric_limits<T>::max()}};
+      using Wide = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>;
+      return {Scalar(Wide{std::numeric_limits<T>::min()}), Scalar(Wide{std::numeric_limits<T>::max()})};
     } else {
-      return {0, 0};
+      return {Scalar(0), Scalar(0)};
     }
   });
 }
@@ -35,13 +37,10 @@ Tensor searchsorted_number(const Tensor& sorted_sequence, const Scalar& self, bo
     const auto [low, high] = range_of(dtype);
     const double d = self.as_double();
     const bool whole = self.kind() <= Category::Integral;
-    const double next = whole ? d : after ? std::floor(d) : std::ceil(d);
-    const bool above = whole ? self.to<int64_t>() > high : !(next < 0x1p63) || static_cast<int64_t>(next) > high;
-    const bool below =
-        whole ? self.to<int64_t>() < low : next < -0x1p63 || (!above && static_cast<int64_t>(next) < low);
-    number = above   ? Scalar(high)
-             : below ? Scalar(low)
-                     : Scalar(whole ? self.to<int64_t>() : static_cast<int64_t>(next));
+    const Scalar next = whole ? self : Scalar(after ? std::floor(d) : std::ceil(d));
+    const bool fits = dtype == ScalarType::Bool ? next.as_double() >= 0 && next.as_double() <= 1 : next.fits(dtype);
+    const bool below = !fits && next.as_double() < 0, above = !fits && !below;  // NaN is above all
+    number = above ? high : below ? low : next;
     if ((above || below) && (!side || *side == "left" || *side == "right")) {
       right = above;
       side.reset();
@@ -53,7 +52,7 @@ Tensor searchsorted_number(const Tensor& sorted_sequence, const Scalar& self, bo
 
 Tensor round_whole(const Tensor& self, int64_t decimals) {
   if (decimals >= 0) return ops::clone(self, std::nullopt);
-  const int64_t most = range_of(self.dtype()).high;
+  const int64_t most = range_of(self.dtype()).high.to<int64_t>();
   int64_t unit = 1;
   int64_t places = -std::max<int64_t>(decimals, -20);
   for (; places > 0 && unit <= most / 10; --places) unit *= 10;

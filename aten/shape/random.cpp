@@ -32,7 +32,7 @@ void check_integers(Name op, ScalarType type, int64_t first, int64_t last) {
   int64_t most = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   if (is_integral(type, true)) {
     most = draws::exact_integers(static_cast<int>(type));
-    least = type == ScalarType::Bool || type == ScalarType::UInt8 ? 0 : -most - 1;
+    least = type == ScalarType::Bool || is_unsigned(type) ? 0 : -most - 1;
   } else if (type == ScalarType::Float16) {
     most = 65504;
     least = -most;

@@ -60,6 +60,9 @@ void check_not_empty(const Tensor& self, const std::bitset<64>& dims, bool all, 
   }
 }
 
+// Integers are summed as int64, which holds all but uint64.
+ScalarType summed_type(ScalarType t) { return is_integral(t, true) && t != ScalarType::UInt64 ? ScalarType::Int64 : t; }
+
 int64_t checked_dim(const Tensor& self, int64_t dim, Name op) {
   const std::string name(op);
   return wrap_dim(dim, self.dim(), name.c_str());
@@ -72,7 +75,7 @@ Meta reduced(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dt
 }
 
 Meta summed(const Tensor& self, OptionalDims dim, bool keepdim, OptionalType dtype, Name op) {
-  const ScalarType wide = is_integral(self.dtype(), true) ? ScalarType::Int64 : self.dtype();
+  const ScalarType wide = summed_type(self.dtype());
   FACULA_CHECK(op != "nansum" || !self.is_complex(), Dtype, Operator{op}, "not implemented for ",
                dtype_name(self.dtype()));
   return reduced(self, dim, keepdim, dtype.value_or(wide), op);
@@ -137,8 +140,7 @@ Meta normed(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, 
 
 Meta scanned(const Tensor& self, int64_t dim, OptionalType dtype, bool widen, Name op) {
   checked_dim(self, dim, op);
-  const bool wide = widen && is_integral(self.dtype(), true);
-  const ScalarType type = dtype.value_or(wide ? ScalarType::Int64 : self.dtype());
+  const ScalarType type = dtype.value_or(widen ? summed_type(self.dtype()) : self.dtype());
   FACULA_CHECK(type != ScalarType::Bool, Dtype, Operator{op}, Argument{"dtype"}, " must not be bool");
   FACULA_CHECK(widen || is_differentiable(type), Dtype, Operator{op}, Argument{"self"}, " must be floating-point, not ",
                dtype_name(type));

@@ -23,6 +23,7 @@ TYPES: dict[str, tuple[tuple[str, str], ...]] = {
         ("int16_t", "Int16"),
         ("int32_t", "Int32"),
         ("int64_t", "Int64"),
+        ("uint64_t", "UInt64"),
     ),
     "float": (("float", "Float32"), ("double", "Float64")),
     "complex": (("complex64", "Complex64"), ("complex128", "Complex128")),

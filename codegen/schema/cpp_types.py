@@ -74,8 +74,8 @@ def is_storable(t: Type) -> bool:
 
 def dtype_literal(name: str) -> str:
     """`float32` -> `ScalarType::Float32`."""
-    fixed = {"uint8": "UInt8", "bfloat16": "BFloat16"}
-    return f"ScalarType::{fixed.get(name, name.capitalize())}"
+    fixed = "BFloat16" if name == "bfloat16" else name.capitalize().replace("Uint", "UInt")
+    return f"ScalarType::{fixed}"
 
 
 def quoted(text: str) -> str:

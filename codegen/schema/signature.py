@@ -30,6 +30,11 @@ DTYPES = (
     "float64",
     "complex64",
     "complex128",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float8_e4m3fn",
+    "float8_e5m2",
 )
 MEMORY_FORMATS = tuple(cpp_types.MEMORY_FORMATS)
 FLOAT_NAMES = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}

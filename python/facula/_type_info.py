@@ -8,6 +8,8 @@ __all__ = ["finfo", "iinfo"]
 
 # dtype name -> bits of the significand after the first, largest and smallest normal exponent of 2
 _FLOATS = {
+    "float8_e4m3fn": (3, 8, -6),
+    "float8_e5m2": (2, 15, -14),
     "float16": (10, 15, -14),
     "bfloat16": (7, 127, -126),
     "float32": (23, 127, -126),
@@ -39,7 +41,9 @@ class finfo:
         self.dtype = name
         self.bits = 8 * dtype.to_real().itemsize
         self.eps = 2.0**-digits
-        self.max = (2.0 - self.eps) * 2.0**high
+        # The largest significand of e4m3fn is its NaN.
+        spare = 2 * self.eps if name == "float8_e4m3fn" else self.eps
+        self.max = (2.0 - spare) * 2.0**high
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0**low
         decimal = int(digits * 0.30102999566398120)

@@ -19,6 +19,15 @@ class FACULA_API Allocator {
 
 // 64-byte aligned; a thread-local free list for small blocks, a bounded cache for large ones.
 FACULA_API void* cpu_allocate(size_t nbytes);
+// While there is one, memory that is given back is not used again: work that nobody waits for writes to it.
+class FACULA_API HoldMemory {
+ public:
+  HoldMemory();
+  ~HoldMemory();
+  HoldMemory(const HoldMemory&) = delete;
+  HoldMemory& operator=(const HoldMemory&) = delete;
+};
+
 FACULA_API void cpu_deallocate(void* data, size_t nbytes) noexcept;
 struct CpuMemoryStats {
   int64_t live_bytes, peak_bytes, cached_bytes, allocations;

@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "runtime/core/rounding.h"
 #include "runtime/core/allocator.h"
@@ -249,8 +251,66 @@ void* cpu_allocate(size_t nbytes) {
   return p;
 }
 
+namespace {
+
+// Memory that was given back while it was held.
+struct Block {
+  void* data;
+  size_t nbytes;
+  bool pooled;  // by its owner itself, who keeps count
+};
+struct Held {
+  std::mutex mutex;
+  std::vector<Block> blocks;
+};
+Held& held() {
+  static Held* const held = new Held;  // never destroyed: memory is given back at exit too
+  return *held;
+}
+std::atomic<int> g_holders{0};
+
+[[maybe_unused]] const int g_forgets = pthread_atfork(nullptr, nullptr, [] { g_holders.store(0); });
+
+bool keep_while_held(void* data, size_t nbytes, bool pooled) {
+  Held& all = held();
+  const std::lock_guard lock(all.mutex);
+  if (g_holders.load(std::memory_order_relaxed) == 0) return false;
+  all.blocks.push_back({data, nbytes, pooled});
+  return true;
+}
+
+}  // namespace
+
+void detail::deallocate_small(void* block, size_t nbytes) noexcept {
+  if (g_holders.load(std::memory_order_relaxed) != 0 && keep_while_held(block, nbytes, true)) [[unlikely]]
+    return;
+  pool_deallocate(block, nbytes);
+}
+
+HoldMemory::HoldMemory() {
+  const std::lock_guard lock(held().mutex);
+  g_holders.fetch_add(1, std::memory_order_relaxed);
+}
+HoldMemory::~HoldMemory() {
+  std::vector<Block> blocks;
+  {
+    const std::lock_guard lock(held().mutex);
+    if (g_holders.load(std::memory_order_relaxed) == 0) return;  // in a forked child
+    if (g_holders.fetch_sub(1, std::memory_order_relaxed) == 1) blocks.swap(held().blocks);
+  }
+  for (const Block& b : blocks) {
+    if (b.pooled) {
+      pool_deallocate(b.data, b.nbytes);
+    } else {
+      cpu_deallocate(b.data, b.nbytes);
+    }
+  }
+}
+
 void cpu_deallocate(void* data, size_t nbytes) noexcept {
   if (data == nullptr || nbytes == 0) return;
+  if (g_holders.load(std::memory_order_relaxed) != 0 && keep_while_held(data, nbytes, false)) [[unlikely]]
+    return;
   if (nbytes < kPoolLimit) {
     detail::count_small(-static_cast<int64_t>(nbytes));
     pool_deallocate(data, nbytes);

@@ -9,11 +9,48 @@ namespace {
 using enum ScalarType;
 
 constexpr Category category_of(ScalarType t) {
-  return t == Bool      ? Category::Bool
-         : t <= Int64   ? Category::Integral
-         : t <= Float64 ? Category::Floating
-                        : Category::Complex;
+  switch (t) {
+    case Bool:
+      return Category::Bool;
+    case UInt8:
+    case Int8:
+    case Int16:
+    case Int32:
+    case Int64:
+    case UInt16:
+    case UInt32:
+    case UInt64:
+      return Category::Integral;
+    case Complex64:
+    case Complex128:
+      return Category::Complex;
+    default:
+      return Category::Floating;
+  }
 }
+
+constexpr bool is_small_float(ScalarType t) { return t == Float8_e4m3fn || t == Float8_e5m2; }
+constexpr bool has_no_sign(ScalarType t) { return t == UInt8 || t == UInt16 || t == UInt32 || t == UInt64; }
+// Bytes as a power of two.
+constexpr int width(ScalarType t) {
+  switch (t) {
+    case UInt16:
+    case Int16:
+      return 1;
+    case UInt32:
+    case Int32:
+      return 2;
+    case UInt64:
+    case Int64:
+      return 3;
+    default:
+      return 0;
+  }
+}
+constexpr ScalarType kSigned[] = {Int8, Int16, Int32, Int64};
+
+// No type of both; bool is the result of no two others.
+constexpr ScalarType kNone = Bool;
 
 constexpr ScalarType promote(ScalarType a, ScalarType b) {
   if (a == b) return a;
@@ -24,14 +61,15 @@ constexpr ScalarType promote(ScalarType a, ScalarType b) {
   }
   if (ca != cb) return ca > cb ? a : b;
   if (ca == Category::Floating) {
+    if (is_small_float(a) || is_small_float(b)) return kNone;
     const ScalarType low = a < b ? a : b, high = a < b ? b : a;
     return low == Float16 && high == BFloat16 ? Float32 : high;  // neither holds the other
   }
-  if (a == UInt8 || b == UInt8) {  // no unsigned type is wider, so the next signed one
-    const ScalarType other = a == UInt8 ? b : a;
-    return other == Int8 ? Int16 : other;
-  }
-  return a < b ? b : a;
+  if (has_no_sign(a) == has_no_sign(b)) return width(a) < width(b) ? b : a;
+  // The signed one, or the next signed one where it holds less.
+  const int unsigned_width = width(has_no_sign(a) ? a : b), signed_width = width(has_no_sign(a) ? b : a);
+  const int needed = unsigned_width < signed_width ? signed_width : unsigned_width + 1;
+  return needed > 3 ? kNone : kSigned[needed];
 }
 
 constexpr auto kPromotion = [] {
@@ -45,6 +83,11 @@ constexpr auto kPromotion = [] {
   return table;
 }();
 
+[[noreturn]] void raise_no_common(ScalarType a, ScalarType b) {
+  raise(ErrorKind::UnfitDtype, "no dtype holds both ", dtype_name(a), " and ", dtype_name(b),
+        "; convert one of them first, to ", is_floating(a) ? "float32" : "int64 or float64", " say");
+}
+
 std::atomic<ScalarType> g_default_dtype{Float32};
 
 }  // namespace
@@ -56,7 +99,10 @@ const std::array<TypeInfo, kNumScalarTypes> kTypeInfo = {{
 }};
 
 ScalarType promote_types(ScalarType a, ScalarType b) {
-  return kPromotion[static_cast<size_t>(a)][static_cast<size_t>(b)];
+  const ScalarType common = kPromotion[static_cast<size_t>(a)][static_cast<size_t>(b)];
+  if (common == kNone && a != b) [[unlikely]]
+    raise_no_common(a, b);
+  return common;
 }
 
 bool can_cast(ScalarType from, ScalarType to) { return category_of(from) <= category_of(to); }
@@ -68,7 +114,10 @@ ScalarType to_complex(ScalarType t) {
 
 ScalarType to_real(ScalarType t) { return t == Complex64 ? Float32 : t == Complex128 ? Float64 : t; }
 
-ScalarType compute_type(ScalarType t) { return is_reduced_float(t) ? Float32 : t; }
+ScalarType compute_type(ScalarType t) {
+  if (is_reduced_float(t)) return Float32;
+  return t == UInt16 ? Int32 : t == UInt32 ? Int64 : t;
+}
 
 ScalarType get_default_dtype() { return g_default_dtype.load(std::memory_order_relaxed); }
 

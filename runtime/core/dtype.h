@@ -17,26 +17,31 @@ using complex64 = std::complex<float>;
 using complex128 = std::complex<double>;
 
 // FACULA_FORALL_TYPES(X): X(C++ type, enum name, public name)
-#define FACULA_FORALL_TYPES(X)                   \
-  X(bool, Bool, "bool")                          \
-  X(uint8_t, UInt8, "uint8")                     \
-  X(int8_t, Int8, "int8")                        \
-  X(int16_t, Int16, "int16")                     \
-  X(int32_t, Int32, "int32")                     \
-  X(int64_t, Int64, "int64")                     \
-  X(::facula::Half, Float16, "float16")          \
-  X(::facula::BFloat16, BFloat16, "bfloat16")    \
-  X(float, Float32, "float32")                   \
-  X(double, Float64, "float64")                  \
-  X(::facula::complex64, Complex64, "complex64") \
-  X(::facula::complex128, Complex128, "complex128")
+#define FACULA_FORALL_TYPES(X)                               \
+  X(bool, Bool, "bool")                                      \
+  X(uint8_t, UInt8, "uint8")                                 \
+  X(int8_t, Int8, "int8")                                    \
+  X(int16_t, Int16, "int16")                                 \
+  X(int32_t, Int32, "int32")                                 \
+  X(int64_t, Int64, "int64")                                 \
+  X(::facula::Half, Float16, "float16")                      \
+  X(::facula::BFloat16, BFloat16, "bfloat16")                \
+  X(float, Float32, "float32")                               \
+  X(double, Float64, "float64")                              \
+  X(::facula::complex64, Complex64, "complex64")             \
+  X(::facula::complex128, Complex128, "complex128")          \
+  X(uint16_t, UInt16, "uint16")                              \
+  X(uint32_t, UInt32, "uint32")                              \
+  X(uint64_t, UInt64, "uint64")                              \
+  X(::facula::Float8_e4m3fn, Float8_e4m3fn, "float8_e4m3fn") \
+  X(::facula::Float8_e5m2, Float8_e5m2, "float8_e5m2")
 
 enum class ScalarType : uint8_t {
 #define X(type, name, text) name,
   FACULA_FORALL_TYPES(X)
 #undef X
 };
-inline constexpr int kNumScalarTypes = 12;
+inline constexpr int kNumScalarTypes = 17;
 
 // bool < integer < floating < complex: the first thing promotion compares.
 enum class Category : uint8_t { Bool, Integral, Floating, Complex };
@@ -60,9 +65,16 @@ inline bool is_integral(ScalarType t, bool include_bool = false) {
   return category(t) == Category::Integral || (include_bool && t == ScalarType::Bool);
 }
 inline bool is_differentiable(ScalarType t) { return category(t) >= Category::Floating; }
-inline bool is_reduced_float(ScalarType t) { return t == ScalarType::Float16 || t == ScalarType::BFloat16; }
+inline bool is_unsigned(ScalarType t) {
+  return t == ScalarType::UInt8 || (t >= ScalarType::UInt16 && t <= ScalarType::UInt64);
+}
+inline bool is_float8(ScalarType t) { return t == ScalarType::Float8_e4m3fn || t == ScalarType::Float8_e5m2; }
+inline bool is_reduced_float(ScalarType t) {
+  return t == ScalarType::Float16 || t == ScalarType::BFloat16 || is_float8(t);
+}
 
-// Result type of two tensors of the same priority (both dimensioned, say).
+// Result type of two tensors of the same priority (both dimensioned, say). Raises where no type holds both: uint64 and
+// a signed integer, a float of 8 bits and another float.
 FACULA_API ScalarType promote_types(ScalarType a, ScalarType b);
 // May a result of type `from` be stored in `to`? (not from a higher to a lower category)
 FACULA_API bool can_cast(ScalarType from, ScalarType to);
@@ -70,7 +82,8 @@ FACULA_API bool can_cast(ScalarType from, ScalarType to);
 FACULA_API ScalarType to_complex(ScalarType t);
 // complex64 -> float32 and so on; real types stay.
 FACULA_API ScalarType to_real(ScalarType t);
-// The type arithmetic is done in: float for the 16-bit floats, otherwise the type itself.
+// The type arithmetic is done in: float for the floats of 16 and 8 bits, the next signed one for uint16 and uint32,
+// otherwise the type itself.
 FACULA_API ScalarType compute_type(ScalarType t);
 
 FACULA_API ScalarType get_default_dtype();
@@ -95,7 +108,8 @@ struct is_complex_t<std::complex<T>> : std::true_type {};
 template <typename T>
 inline constexpr bool is_complex_v = is_complex_t<T>::value;
 template <typename T>
-inline constexpr bool is_reduced_float_v = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+inline constexpr bool is_reduced_float_v = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> ||
+                                           std::is_same_v<T, Float8_e4m3fn> || std::is_same_v<T, Float8_e5m2>;
 
 // The C++ type a kernel accumulates in for element type T.
 template <typename T>

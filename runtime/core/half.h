@@ -1,4 +1,4 @@
-// float16 and bfloat16 as storage types: arithmetic happens in float, conversion rounds to even.
+// Floats of 16 and 8 bits as storage types: arithmetic happens in float, conversion rounds to even.
 #pragma once
 
 #include <bit>
@@ -43,6 +43,38 @@ inline uint16_t float_to_bfloat16_bits(float f) {
   return static_cast<uint16_t>((w & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
 }
 
+// Floats of 8 bits (OCP 8-bit Floating Point Specification, revision 1.0): e5m2 is the upper half of a float16, e4m3fn
+// has no infinities and one NaN a sign, which what is beyond its range becomes.
+inline float float8_e5m2_bits_to_float(uint8_t b) { return half_bits_to_float(static_cast<uint16_t>(b << 8)); }
+inline float float8_e4m3fn_bits_to_float(uint8_t b) {
+  const uint32_t w = static_cast<uint32_t>(b) << 24;
+  const uint32_t sign = w & 0x80000000u, rest = w & 0x7F000000u;
+  const float magnitude = std::bit_cast<float>(rest >> 4) * std::bit_cast<float>(0x7B800000u);  // 2**120
+  return std::bit_cast<float>(sign | (rest == 0x7F000000u ? 0x7FC00000u : std::bit_cast<uint32_t>(magnitude)));
+}
+
+// `kBits` of significand are kept; below 2**kLeast numbers have the spacing that they have there.
+template <int kBits, int kLeast>
+inline uint32_t rounded_to_float8(uint32_t magnitude) {
+  constexpr int kShift = 23 - kBits;
+  constexpr uint32_t kRebias = static_cast<uint32_t>(kLeast - 1 + 127) << 23;
+  const uint32_t normal = (magnitude - kRebias + ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1u)) >> kShift;
+  const float spaced = std::bit_cast<float>(static_cast<uint32_t>(kLeast + kShift + 127) << 23);
+  const uint32_t small =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + spaced) - std::bit_cast<uint32_t>(spaced);
+  return magnitude < kRebias + (1u << 23) ? small : normal;
+}
+inline uint8_t float_to_float8_e5m2_bits(float f) {
+  const uint32_t w = std::bit_cast<uint32_t>(f), magnitude = w & 0x7FFFFFFFu;
+  const uint32_t finite = rounded_to_float8<2, -14>(magnitude < 0x47800000u ? magnitude : 0x47800000u);
+  return static_cast<uint8_t>((w >> 24 & 0x80u) | (magnitude > 0x7F800000u ? 0x7Fu : finite));
+}
+inline uint8_t float_to_float8_e4m3fn_bits(float f) {
+  const uint32_t w = std::bit_cast<uint32_t>(f), magnitude = w & 0x7FFFFFFFu;
+  const uint32_t finite = rounded_to_float8<3, -6>(magnitude < 0x43F00000u ? magnitude : 0x43F00000u);  // 480
+  return static_cast<uint8_t>((w >> 24 & 0x80u) | (magnitude > 0x43E80000u ? 0x7Fu : finite));
+}
+
 }  // namespace detail
 
 struct Half {
@@ -57,6 +89,20 @@ struct BFloat16 {
   BFloat16() = default;
   BFloat16(float f) : bits(detail::float_to_bfloat16_bits(f)) {}  // NOLINT
   operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+struct Float8_e4m3fn {
+  uint8_t bits = 0;
+  Float8_e4m3fn() = default;
+  Float8_e4m3fn(float f) : bits(detail::float_to_float8_e4m3fn_bits(f)) {}  // NOLINT
+  operator float() const { return detail::float8_e4m3fn_bits_to_float(bits); }
+};
+
+struct Float8_e5m2 {
+  uint8_t bits = 0;
+  Float8_e5m2() = default;
+  Float8_e5m2(float f) : bits(detail::float_to_float8_e5m2_bits(f)) {}  // NOLINT
+  operator float() const { return detail::float8_e5m2_bits_to_float(bits); }
 };
 
 }  // namespace facula

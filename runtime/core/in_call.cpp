@@ -101,7 +101,7 @@ struct EntryOwner {
 // Is a call from [first, end) of the list at work on the tensor?
 bool holds(const ThreadCalls& calls, uint32_t first, uint32_t end, const TensorImpl* t) {
   for (uint32_t i = first; i < end; ++i) {
-    if (calls.tensors[i].load(std::memory_order_relaxed) == t) return true;
+    if (calls.tensors[i].load(std::memory_order_acquire) == t) return true;
   }
   return false;
 }
@@ -126,7 +126,7 @@ Others look_at_others(const TensorImpl* t, const ThreadCalls* own) {
       // About to change the same one: it has yet to look at it, unless it is at work on others as well.
       bool only = true;
       for (uint32_t i = 0; i < depth && only; ++i) {
-        const TensorImpl* other = calls.tensors[i].load(std::memory_order_relaxed);
+        const TensorImpl* other = calls.tensors[i].load(std::memory_order_acquire);
         only = other == nullptr || other == t;
       }
       if (only) continue;

@@ -72,7 +72,8 @@ class InCall {
   InCall& operator=(const InCall&) = delete;
 
  private:
-  void add(uint32_t& n, const Tensor& t) { calls_->tensors[n++].store(t.impl(), std::memory_order_relaxed); }
+  // Release: who reads an entry that took another's place knows that the call before it has ended.
+  void add(uint32_t& n, const Tensor& t) { calls_->tensors[n++].store(t.impl(), std::memory_order_release); }
   void add(uint32_t& n, TensorList list) {
     for (const Tensor& t : list) {
       if (n >= detail::ThreadCalls::kMaxTensors) {

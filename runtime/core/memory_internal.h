@@ -25,6 +25,8 @@ void count_memory(int64_t bytes, int64_t allocations);
 void count_small(int64_t bytes);  // negative when freed
 void flush_small_count();
 void empty_thread_pool();
+// Of a block of pool_allocate(), which HoldMemory keeps.
+void deallocate_small(void* block, size_t nbytes) noexcept;
 [[noreturn]] void raise_out_of_memory(size_t nbytes);
 
 }  // namespace facula::detail

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace facula {
 
@@ -11,7 +12,7 @@ ScalarType Scalar::dtype() const {
     case Category::Bool:
       return ScalarType::Bool;
     case Category::Integral:
-      return ScalarType::Int64;
+      return beyond_ ? ScalarType::UInt64 : ScalarType::Int64;
     case Category::Floating:
       return get_default_dtype();
     case Category::Complex:
@@ -34,21 +35,40 @@ Scalar Scalar::operator-() const {
   __builtin_unreachable();
 }
 
+bool Scalar::fits(ScalarType integral) const {
+  return visit_dtype(integral, [&]<typename T>(std::type_identity<T>) -> bool {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (kind_ > Category::Integral) {
+        const double d = std::trunc(d_), end = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
+        return d >= static_cast<double>(std::numeric_limits<T>::min()) && d < end;
+      }
+      return beyond_ ? std::is_same_v<T, uint64_t> : std::in_range<T>(i_);
+    }
+    return true;
+  });
+}
+
+std::string integer_text(const Scalar& s) {
+  return s.is_beyond_int64() ? std::to_string(s.to<uint64_t>()) : std::to_string(s.to<int64_t>());
+}
+std::string range_text(ScalarType integral) {
+  return visit_dtype(integral, []<typename T>(std::type_identity<T>) -> std::string {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      return concat(std::to_string(std::numeric_limits<T>::min()), " to ",
+                    std::to_string(std::numeric_limits<T>::max()));
+    }
+    return "";
+  });
+}
+
 void check_fits(const Scalar& value, ScalarType dtype, const char* op) {
   FACULA_CHECK(value.kind() != Category::Complex || is_complex(dtype), UnfitDtype, Operator{op},
                "the number is complex and ", dtype_name(dtype), " is not; take its real part, or use a complex dtype");
   if (!is_integral(dtype)) return;
-  visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      constexpr int64_t low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
-      const bool whole = value.kind() <= Category::Integral;
-      const double d = std::trunc(value.as_double());
-      const int64_t v = value.to<int64_t>();
-      const bool fits = (whole || (d >= -0x1p63 && d < 0x1p63)) && v >= low && v <= high;
-      FACULA_CHECK(fits, Overflow, Operator{op}, "the number ", whole ? std::to_string(v) : concat(value.as_double()),
-                   " does not fit into ", dtype_name(dtype), " (", low, " to ", high, ")");
-    }
-  });
+  const bool whole = value.kind() <= Category::Integral;
+  FACULA_CHECK(value.fits(dtype), Overflow, Operator{op}, "the number ",
+               whole ? integer_text(value) : concat(value.as_double()), " does not fit into ", dtype_name(dtype), " (",
+               range_text(dtype), ")");
 }
 
 Scalar load_element(const void* p, ScalarType t) {
@@ -57,6 +77,8 @@ Scalar load_element(const void* p, ScalarType t) {
     std::memcpy(&v, p, sizeof(v));
     if constexpr (std::is_same_v<T, bool>) {
       return Scalar(v != 0);
+    } else if constexpr (std::is_same_v<T, uint64_t>) {
+      return Scalar(v);
     } else if constexpr (std::is_integral_v<T>) {
       return Scalar(static_cast<int64_t>(v));
     } else if constexpr (is_complex_v<T>) {

@@ -8,10 +8,13 @@ namespace facula {
 class Scalar {
  public:
   Scalar() : Scalar(int64_t{0}) {}
-  Scalar(bool v) : kind_(Category::Bool) { i_ = v; }         // NOLINT
-  Scalar(int v) : Scalar(static_cast<int64_t>(v)) {}         // NOLINT
-  Scalar(int64_t v) : kind_(Category::Integral) { i_ = v; }  // NOLINT
-  Scalar(double v) : kind_(Category::Floating) { d_ = v; }   // NOLINT
+  Scalar(bool v) : kind_(Category::Bool) { i_ = v; }                                               // NOLINT
+  Scalar(int v) : Scalar(static_cast<int64_t>(v)) {}                                               // NOLINT
+  Scalar(int64_t v) : kind_(Category::Integral) { i_ = v; }                                        // NOLINT
+  Scalar(uint64_t v) : kind_(Category::Integral), beyond_(v > static_cast<uint64_t>(INT64_MAX)) {  // NOLINT
+    i_ = static_cast<int64_t>(v);
+  }
+  Scalar(double v) : kind_(Category::Floating) { d_ = v; }  // NOLINT
   Scalar(complex128 v) : kind_(Category::Complex) {
     d_ = v.real();
     im_ = v.imag();
@@ -35,7 +38,14 @@ class Scalar {
       return static_cast<T>(as_double());
     }
   }
-  double as_double() const { return kind_ <= Category::Integral ? static_cast<double>(i_) : d_; }
+  double as_double() const {
+    if (kind_ > Category::Integral) return d_;
+    return beyond_ ? static_cast<double>(static_cast<uint64_t>(i_)) : static_cast<double>(i_);
+  }
+  // An integer above the largest of int64, which to<uint64_t>() has.
+  bool is_beyond_int64() const { return beyond_; }
+  // May an element of an integer type be the integer? Of other numbers, the whole number that they are cut to.
+  bool fits(ScalarType integral) const;
   bool equals(double v) const { return kind_ != Category::Complex && as_double() == v; }
   Scalar operator-() const;
   Scalar conj() const { return kind_ == Category::Complex ? Scalar(complex128(d_, -im_)) : *this; }
@@ -44,9 +54,11 @@ class Scalar {
   // A float outside T's range must not be undefined behaviour.
   template <typename T>
   static T saturate(double d) {
+    if (std::is_same_v<T, uint64_t> && d >= 0x1p63 && d < 0x1p64) return static_cast<T>(d);
     return d >= -0x1p63 && d < 0x1p63 ? static_cast<T>(static_cast<int64_t>(d)) : T(0);
   }
   Category kind_;
+  bool beyond_ = false;
   union {
     int64_t i_;
     double d_;
@@ -56,6 +68,9 @@ class Scalar {
 
 // May the number be written where elements are of `dtype`? Floats are cut to whole numbers for integers, anything
 // can be a bool, and floats may become infinite; what else does not fit raises.
+// "-128 to 127" of int8, and the number that is an integer.
+FACULA_API std::string range_text(ScalarType integral);
+FACULA_API std::string integer_text(const Scalar& s);
 FACULA_API void check_fits(const Scalar& value, ScalarType dtype, const char* op);
 
 // The element at `p`, which need not be aligned.

@@ -74,7 +74,7 @@ void StorageImpl::dispose(StorageImpl* s) noexcept {
   }
   const size_t block = s->block_;
   s->~StorageImpl();
-  pool_deallocate(s, block);
+  detail::deallocate_small(s, block);
 }
 
 void StorageImpl::resize(size_t nbytes) {

@@ -148,6 +148,7 @@ Tensor wrapped_number(const Scalar& value) {
     case Category::Bool:
       return made(std::type_identity<bool>{});
     case Category::Integral:
+      if (value.is_beyond_int64()) return made(std::type_identity<uint64_t>{});
       return made(std::type_identity<int64_t>{});
     case Category::Floating:
       return made(std::type_identity<double>{});

@@ -152,18 +152,7 @@ void device_fill(const Tensor& out, const Scalar& value) {
 Scalar device_scalar(const Tensor& self) {
   FACULA_CHECK(self.numel() == 1, Shape, Operator{"item"}, "a tensor of ", self.numel(), " elements is not one number");
   const Tensor host = host_mirror(self);
-  return visit_dtype(self.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
-    const T v = *host.data<T>();
-    if constexpr (is_complex_v<T>) {
-      return Scalar(complex128(v));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      return Scalar(v);
-    } else if constexpr (std::is_integral_v<T>) {
-      return Scalar(static_cast<int64_t>(v));
-    } else {
-      return Scalar(static_cast<double>(v));
-    }
-  });
+  return load_element(host.raw(), self.dtype());
 }
 
 Tensor host_mirror(const Tensor& t) {

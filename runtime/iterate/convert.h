@@ -19,8 +19,8 @@ struct ConvertTable {
   // dst[j][i] = src[i][j] for i < rows, j < columns; elements along j of src and along i of dst touch.
   using Transpose = void (*)(char* dst, int64_t dst_pitch, const char* src, int64_t src_pitch, int64_t rows,
                              int64_t columns);
-  Convert convert[kNumScalarTypes][kNumScalarTypes];  // [from][to]
-  Move move[5];                                       // by log2 of the element size
+  std::array<std::array<Convert, kNumScalarTypes>, kNumScalarTypes> convert;  // [from][to]
+  Move move[5];                                                               // by log2 of the element size
   Transpose transpose[5];
   // The same by streaming stores, for results too large to stay there: writing whole lines without reading
   // them first. dst and dst_pitch are multiples of 64.

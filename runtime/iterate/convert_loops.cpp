@@ -17,8 +17,12 @@ namespace {
 
 template <typename To, typename From>
 inline To float_to_int(From x) {
-  using Wide = std::conditional_t<sizeof(To) == 8, int64_t, int32_t>;
-  constexpr From kLimit = sizeof(To) == 8 ? static_cast<From>(9223372036854775808.0) : static_cast<From>(2147483648.0);
+  constexpr bool kLong = sizeof(To) == 8 || std::is_same_v<To, uint32_t>;
+  using Wide = std::conditional_t<kLong, int64_t, int32_t>;
+  constexpr From kLimit = kLong ? static_cast<From>(9223372036854775808.0) : static_cast<From>(2147483648.0);
+  if constexpr (std::is_same_v<To, uint64_t>) {  // what is above int64 too
+    if (x >= kLimit && x < 2 * kLimit) return static_cast<To>(static_cast<int64_t>(x - kLimit)) + (To{1} << 63);
+  }
   const bool fits = x >= -kLimit && x < kLimit;
   const Wide wide = fits ? static_cast<Wide>(x) : std::numeric_limits<Wide>::min();
   return static_cast<To>(wide);
@@ -284,17 +288,21 @@ void transpose_loop(char* dst, int64_t dp, const char* src, int64_t sp, int64_t 
   if constexpr (kStream) stream_done();
 }
 
+// From one type, to each.
+template <typename From>
+constexpr std::array<ConvertTable::Convert, kNumScalarTypes> conversions_of() {
+#define TO(type, name, text) convert_loop<type, From>,
+  return {FACULA_FORALL_TYPES(TO)};
+#undef TO
+}
+
 }  // namespace
 
 }  // namespace FACULA_ISA
 
-#define ROW(From, name, text)                                                               \
-  {convert_loop<bool, From>,    convert_loop<uint8_t, From>,   convert_loop<int8_t, From>,  \
-   convert_loop<int16_t, From>, convert_loop<int32_t, From>,   convert_loop<int64_t, From>, \
-   convert_loop<Half, From>,    convert_loop<BFloat16, From>,  convert_loop<float, From>,   \
-   convert_loop<double, From>,  convert_loop<complex64, From>, convert_loop<complex128, From>},
+#define ROW(From, name, text) conversions_of<From>(),
 FACULA_DEFINE_BY_ISA(ConvertTable, convert_table,
-                     {{FACULA_FORALL_TYPES(ROW)},
+                     {{{FACULA_FORALL_TYPES(ROW)}},
                       {move_loop<1>, move_loop<2>, move_loop<4>, move_loop<8>, move_loop<16>},
                       {transpose_loop<1, false>, transpose_loop<2, false>, transpose_loop<4, false>,
                        transpose_loop<8, false>, transpose_loop<16, false>},

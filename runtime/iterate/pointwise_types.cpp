@@ -15,29 +15,9 @@ namespace {
 
 bool is_mask(const PointwiseOp& op, size_t i) { return (op.masks >> i & 1u) != 0; }
 
-struct IntRange {
-  int64_t low, high;
-};
-
-IntRange range_of(ScalarType t) {
-  const auto of = []<typename T>(std::type_identity<T>) -> IntRange {
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      return {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
-    } else {
-      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
-    }
-  };
-  return visit_dtype(t, of);
-}
-
 // Whether the number cannot be said in `common`, the type of the tensors beside it.
 bool out_of_range(const Scalar& number, ScalarType common) {
-  if (number.kind() == Category::Integral && is_integral(common)) {
-    const IntRange r = range_of(common);
-    const int64_t v = number.to<int64_t>();
-    return v < r.low || v > r.high;
-  }
-  return false;
+  return number.kind() == Category::Integral && is_integral(common) && !number.fits(common);
 }
 
 // A finite number that would become infinite in float32.
@@ -46,19 +26,7 @@ bool overflows_float(const Scalar& number) {
          std::isinf(static_cast<float>(number.as_double()));
 }
 
-Scalar number_of(const Tensor& t) {
-  return visit_dtype(t.dtype(), [&]<typename T>(std::type_identity<T>) -> Scalar {
-    if constexpr (is_complex_v<T>) {
-      return Scalar(complex128(*t.data<T>()));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      return Scalar(*t.data<bool>());
-    } else if constexpr (std::is_integral_v<T>) {
-      return Scalar(static_cast<int64_t>(*t.data<T>()));
-    } else {
-      return Scalar(static_cast<double>(*t.data<T>()));
-    }
-  });
-}
+Scalar number_of(const Tensor& t) { return load_element(t.raw(), t.dtype()); }
 
 // The numbers of a call: Python numbers among the tensors, and promoting arguments.
 template <typename F>
@@ -81,7 +49,11 @@ bool is_large(const Scalar& s) {
 
 // Comparisons answer with bool, so they may compute in a wider type than their inputs': uint8 and
 // 300 compare as the numbers that they are, and so do int64 and 2.0**53.
-ScalarType compared_type(ScalarType common, bool tensors_integral, bool out_of, bool overflow, bool large) {
+ScalarType compared_type(ScalarType common, bool tensors_integral, bool out_of, bool overflow, bool large,
+                         bool unsigned64) {
+  if (unsigned64 && (out_of || tensors_integral)) {
+    return tensors_integral && large ? ScalarType::UInt64 : ScalarType::Float64;
+  }
   if (out_of || (tensors_integral && large)) return ScalarType::Int64;
   if (is_floating(common) && (tensors_integral || overflow)) return ScalarType::Float64;
   return compute_type(common);
@@ -154,15 +126,16 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
                  : op.promotion == Promotion::Real ? to_real(common)
                                                    : common;
   if (op.promotion == Promotion::Bool) {
+    const bool unsigned64 = first != nullptr && first->dtype() == ScalarType::UInt64;
     bool out_of = false, overflow = false, fraction = false, large = false;
     for_each_number(op, inputs, args, [&](const Scalar& s) {
       out_of |= out_of_range(s, common);
       overflow |= overflows_float(s);
       fraction |= s.kind() == Category::Floating;
-      large |= is_large(s);
+      large |= is_large(s) && (!unsigned64 || s.as_double() > 0);
     });
     const bool whole_tensors = tensors_integral && fraction && first != nullptr;
-    ScalarType wide = compared_type(common, whole_tensors, out_of, overflow, large);
+    ScalarType wide = compared_type(common, whole_tensors, out_of, overflow, large, unsigned64);
     for (size_t i = 0; is_integral(wide) && i < inputs.size(); ++i) {  // 0-d tensors may be wider than the others
       const Tensor& t = *inputs[i];
       if (!is_mask(op, i) && !t.is_wrapped_number()) wide = promote_types(wide, t.dtype());
@@ -174,9 +147,8 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
     }
   } else if (is_integral(common)) {
     for_each_number(op, inputs, args, [&](const Scalar& s) {
-      const IntRange r = range_of(common);
-      FACULA_CHECK(!out_of_range(s, common), Overflow, Operator{op.name}, "the number ", s.to<int64_t>(),
-                   " does not fit into ", dtype_name(common), " (", r.low, " to ", r.high,
+      FACULA_CHECK(!out_of_range(s, common), Overflow, Operator{op.name}, "the number ", integer_text(s),
+                   " does not fit into ", dtype_name(common), " (", range_text(common),
                    "), the dtype of the tensor; convert the tensor to a wider dtype first");
     });
   }

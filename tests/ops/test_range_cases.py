@@ -585,5 +585,44 @@ def test_edges_of_bins_decide(dtype: fa.dtype) -> None:
             [edges, np.nextafter(edges, -9), np.nextafter(edges, 9), [-1e-300, 1e-300]]
         )
         x = fa.tensor(x, dtype=dtype)
-        want = np.histogram(x.double().numpy(), bins, (low, high))[0]
+        # An end that is rounded to an element's width is within.
+        values = x.double().numpy()
+        ends = fa.tensor([low, high], dtype=dtype).double().tolist()
+        values = np.where((values >= ends[0]) & (values < low), low, values)
+        values = np.where((values <= ends[1]) & (values > high), high, values)
+        want = np.histogram(values, bins, (low, high))[0]
         assert fa.histc(x, bins, low, high).tolist() == want.tolist()
+
+
+# ---- values that cancel, and edges of another width ----
+
+
+@pytest.mark.parametrize("rows", [2, 30, 300])
+@pytest.mark.parametrize("dtype", [fa.float32, fa.float64])
+def test_distances_of_rows_far_from_the_origin(rows: int, dtype: Any) -> None:
+    rng = np.random.default_rng(rows)
+    a = np.float32(rng.normal(size=(rows, 3)) + 1e4).astype(np.float64)
+    b = np.concatenate([a[: rows // 2], a[rows // 2 :] + 1.0])
+    want = np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1))
+    got = fa.cdist(fa.tensor(a, dtype=dtype), fa.tensor(b, dtype=dtype)).double().numpy()
+    np.testing.assert_allclose(got, want, rtol=2e-6 if dtype == fa.float32 else 1e-12)
+
+
+def test_edges_of_a_histogram_in_the_width_of_the_elements() -> None:
+    x = fa.tensor([-3e38, 3e38, 0.1])
+    assert fa.histc(x, 2, -3e38, 3e38).tolist() == [1.0, 2.0]
+    assert fa.histc(x[2:], 1, 0.1, 0.2).tolist() == [1.0]
+
+
+def test_slope_of_an_angle_out_of_the_range_of_squares() -> None:
+    for size in (1e30, 1e-30):
+        z = fa.tensor([complex(size, size)], dtype=fa.complex64, requires_grad=True)
+        z.angle().sum().backward()
+        np.testing.assert_allclose(z.grad.numpy(), [(-1 + 1j) / (2 * size)], rtol=1e-5)
+
+
+def test_gradients_at_odd_places_seen_as_complex() -> None:
+    z = fa.randn(3, dtype=fa.complex64, requires_grad=True)
+    grad = fa.arange(7.0)[1:]
+    fa.view_as_real(z).reshape(-1).backward(grad)
+    assert z.grad.tolist() == [1 + 2j, 3 + 4j, 5 + 6j]

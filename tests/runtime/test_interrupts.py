@@ -121,6 +121,36 @@ CASES = {
     "stft": lambda: [fa.stft(z.real, 400, 100, return_complex=True) for _ in range(20)],
 }
 """,
+    "matrices": """
+a = fa.randn(1600, 1600, dtype=fa.float64)
+spd = a @ a.T + 1600 * fa.eye(1600, dtype=fa.float64)
+big = fa.randn(5000, 5000, dtype=fa.float64)
+CASES = {
+    "svd": lambda: [fa.linalg.svd(a) for _ in range(9)],
+    "svdvals": lambda: [fa.linalg.svdvals(a) for _ in range(40)],
+    "eigh": lambda: [fa.linalg.eigh(spd) for _ in range(20)],
+    "eig": lambda: [fa.linalg.eig(a) for _ in range(9)],
+    "qr": lambda: [fa.linalg.qr(a) for _ in range(40)],
+    "solve": lambda: [fa.linalg.solve(big, big) for _ in range(9)],
+    "lstsq": lambda: [fa.linalg.lstsq(a, a) for _ in range(40)],
+    "cholesky": lambda: [fa.linalg.cholesky(spd) for _ in range(400)],
+    "inv": lambda: [fa.linalg.inv(big) for _ in range(9)],
+}
+""",
+    "long reductions": """
+one = fa.ones(1)
+CASES = {
+    "sum": lambda: one.expand(10**12).sum(),
+    "max": lambda: one.expand(10**12).max(),
+    "any": lambda: fa.zeros(1, dtype=fa.bool).expand(10**12).any(),
+    "rows": lambda: one[None].expand(4, 10**12).amax(1),
+    "columns": lambda: one[None].expand(10**11, 4).sum(0),
+    "std": lambda: one.expand(10**12).std(),
+    "norm": lambda: one.expand(10**12).norm(),
+    "count_nonzero": lambda: one.expand(10**12).count_nonzero(),
+    "list": lambda: list(fa.rand(30000000)),
+}
+""",
     "python": """
 x = fa.ones(5000000)
 n = [[0.5, 1, 2.0]] * 1000000
@@ -172,6 +202,29 @@ x = fa.rand(200000)
 assert fa.equal(fa.sort(x)[0], fa.sort(x.flip(0))[0])
 """,
         FACULA_NUM_THREADS=threads,
+    )
+
+
+def test_memory_of_work_that_goes_on() -> None:
+    """What an interrupted decomposition goes on writing to is nobody else's meanwhile."""
+    run(
+        """
+a = fa.randn(1200, 1200, dtype=fa.float64)
+right = fa.linalg.svdvals(a)
+held = [fa.empty(1200, 1200, dtype=fa.float64) for _ in range(3)]
+for _ in range(3):
+    interrupted("svd", lambda: [fa.linalg.svd(a) for _ in range(20)], after=0.3)
+    others = [fa.full((1200, 1200), float(i), dtype=fa.float64) for i in range(20)]
+    small = [fa.full((40,), float(i)) for i in range(2000)]
+    time.sleep(0.5)
+    assert all((t == i).all().item() for i, t in enumerate(others))
+    assert all((t == i).all().item() for i, t in enumerate(small))
+assert fa.allclose(fa.linalg.svdvals(a), right)
+try:
+    interrupted("svd", lambda: [fa.linalg.svd(a) for _ in range(20)])
+finally:
+    pass  # the process ends while the work goes on
+"""
     )
 
 

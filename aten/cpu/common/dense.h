@@ -4,6 +4,7 @@
 #include <array>
 #include <tuple>
 
+#include "aten/cpu/common/bytes.h"
 #include "runtime/core/tensor.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/strided.h"
@@ -71,7 +72,7 @@ T* data_or_null(const Tensor& t) {
 template <typename T>
 class TypedBuffer {
  public:
-  explicit TypedBuffer(int64_t n) : size_(static_cast<size_t>(n) * sizeof(T)) {
+  explicit TypedBuffer(int64_t n) : size_(bytes_for<T>(n)) {
     if (size_ > 0) data_ = cpu_allocate(size_);
   }
   ~TypedBuffer() {

@@ -69,8 +69,9 @@ bool mostly_padding(const Geometry& g, bool back) {
   constexpr double kTimes = tuning::kPaddingTimes, kElements = tuning::kPaddingElements;
   double extent = 1, met = 1;
   for (size_t d = 0; d < 3; ++d) {
-    extent *= static_cast<double>(g.out[d] - 1) * static_cast<double>(g.stride[d]) +
-              static_cast<double>(g.kernel[d] - 1) * static_cast<double>(g.dilation[d]) + 1;
+    const double reach = static_cast<double>(g.out[d] - 1) * static_cast<double>(g.stride[d]) +
+                         static_cast<double>(g.kernel[d] - 1) * static_cast<double>(g.dilation[d]) + 1;
+    extent *= std::max(reach, static_cast<double>(g.padding[d]) + static_cast<double>(g.in[d]));
     double pairs = 0;  // of outputs and taps that meet the image
     for (const Meeting& m : meetings_of(g, d)) pairs += static_cast<double>(m.last - m.first);
     met *= pairs;

@@ -15,10 +15,13 @@ void visit_product(ScalarType t, const char* op, const F& fn) {
     case ScalarType::Int8:
       return fn(std::type_identity<uint8_t>{});
     case ScalarType::Int16:
+    case ScalarType::UInt16:
       return fn(std::type_identity<uint16_t>{});
     case ScalarType::Int32:
+    case ScalarType::UInt32:
       return fn(std::type_identity<uint32_t>{});
     case ScalarType::Int64:
+    case ScalarType::UInt64:
       return fn(std::type_identity<uint64_t>{});
     case ScalarType::Float16:
       return fn(std::type_identity<Half>{});
@@ -33,7 +36,10 @@ void visit_product(ScalarType t, const char* op, const F& fn) {
     case ScalarType::Complex128:
       return fn(std::type_identity<complex128>{});
     case ScalarType::Bool:
-      raise(ErrorKind::NotImplemented, Operator{op}, "not implemented for bool");
+    case ScalarType::Float8_e4m3fn:
+    case ScalarType::Float8_e5m2:
+      raise(ErrorKind::NotImplemented, Operator{op}, "not implemented for ", dtype_name(t),
+            "; convert to another dtype first");
   }
 }
 

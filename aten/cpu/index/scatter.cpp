@@ -92,7 +92,8 @@ Scalar neutral(Combine how, ScalarType dtype) {
       return Scalar(!max);
     } else if constexpr (std::is_integral_v<T>) {
       using L = std::numeric_limits<T>;
-      return Scalar(static_cast<int64_t>(max ? L::lowest() : L::max()));
+      using Wide = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>;
+      return Scalar(static_cast<Wide>(max ? L::lowest() : L::max()));
     } else {
       const double inf = std::numeric_limits<double>::infinity();
       return Scalar(max ? -inf : inf);
@@ -113,8 +114,8 @@ void write_value(const Tensor& out, const Tensor& origin, int64_t dim, const Ten
 
 void combine_into(const Tensor& out, const Tensor& origin, int64_t dim, const Tensor& index, const Tensor& src,
                   Combine how, const char* op) {
-  const bool wide = is_reduced_float(out.dtype());
   const ScalarType type = compute_type(out.dtype());
+  const bool wide = type != out.dtype();
   const Tensor target = wide ? as_dtype(out, type) : out;
   const Tensor side = as_dtype(src, type);
   const ScatterIterator w(target, side, index, dim, wide ? target : origin);

@@ -76,22 +76,44 @@ void by_differences(double p, int64_t m, int64_t n, int64_t dims, const T* a, co
   }
 }
 
-// |a|^2 + |b|^2 - 2 a b, by a product.
+// Of rows that lie close together for their length, or out of range.
+template <typename T>
+T near_distance(int64_t dims, const T* x, const T* y) {
+  double sum = 0;
+  for (int64_t d = 0; d < dims; ++d) {
+    const double difference = double(x[d]) - double(y[d]);
+    sum += difference * difference;
+  }
+  return static_cast<T>(sum >= kLeast<double> && std::isfinite(sum) ? std::sqrt(sum)
+                                                                    : scaled_distance(2, dims, x, y, 1));
+}
+
+// |a|^2 + |b|^2 - 2 a b, by a product, with the origin in the middle of the rows: what cancels in it is looked at
+// again.
 template <typename T>
 void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* out) {
-  const Work<T> squares(m + n);
+  constexpr T kCancels = T(1) / 32;
+  const Work<T> squares(m + n), moved(m + n, dims);
+  const Work<double> middle(dims);
+  std::fill_n(middle.get(), dims, 0.0);
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t d = 0; d < dims; ++d) middle[d] += double(b[j * dims + d]) / static_cast<double>(n);
+  }
   for (int64_t i = 0; i < m + n; ++i) {
     const T* row = i < m ? a + i * dims : b + (i - m) * dims;
-    squares[i] = dot_loops<T>().dot(dims, row, row);
+    T* to = moved + i * dims;
+    for (int64_t d = 0; d < dims; ++d) to[d] = row[d] - static_cast<T>(middle[d]);
+    squares[i] = dot_loops<T>().dot(dims, to, to);
+    count_step();
   }
-  gemm<T>(m, n, dims, T(-2), row_major(a, dims), row_major(b, dims).t(), T(0), row_major(out, n));
+  gemm<T>(m, n, dims, T(-2), row_major(moved.get(), dims), row_major(moved + m * dims, dims).t(), T(0),
+          row_major(out, n));
   parallel_for(0, m, grain_for(n), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       for (int64_t j = 0; j < n; ++j) {
-        const T square = squares[i] + squares[m + j] + out[i * n + j];
-        out[i * n + j] = std::isfinite(square)
-                             ? std::sqrt(std::max(square, T(0)))
-                             : static_cast<T>(scaled_distance(2, dims, a + i * dims, b + j * dims, 1));
+        const T both = squares[i] + squares[m + j], square = both + out[i * n + j];
+        const bool holds = square > both * kCancels && square >= static_cast<T>(kLeast<T>) && std::isfinite(square);
+        out[i * n + j] = holds ? std::sqrt(square) : near_distance(dims, a + i * dims, b + j * dims);
       }
     }
   });

@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <climits>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 
 #include "aten/cpu/common/openblas.h"
+#include "runtime/core/apart.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/error.h"
 
@@ -62,12 +65,35 @@ Function linalg_routine(const char* prefix) {
   return function;
 }
 
+namespace detail {
+
+constexpr int64_t kLongWork = 384;  // sizes from which a call may take a tenth of a second
+
+template <typename... Args>
+bool is_long(const Args&... args) {
+  const auto large = []<typename A>(const A& a) {
+    if constexpr (std::is_same_v<A, int64_t>) return a >= kLongWork;
+    return false;
+  };
+  return (large(args) || ...);
+}
+
+}  // namespace detail
+
 // The routine's result: 0, the place of what made it fail, or minus the place of a bad argument.
 template <detail::Routine kName, typename T, typename... Args>
 int lapack(const Args&... args) {
   using Function = int (*)(decltype(detail::lapack_argument(args))...);
   static const auto function = linalg_routine<kName, T, Function>("LAPACKE_");
-  const int result = function(detail::lapack_argument(args)...);
+  int result = 0;
+  if (detail::is_long(args...)) {
+    const auto answer = std::make_shared<int>(0);
+    run_apart(
+        [answer, call = std::make_tuple(detail::lapack_argument(args)...)] { *answer = std::apply(function, call); });
+    result = *answer;
+  } else {
+    result = function(detail::lapack_argument(args)...);
+  }
   FACULA_CHECK(result > kLapackMemory, OutOfMemory, "LAPACK has no memory for its work");
   return result;
 }

@@ -12,18 +12,19 @@ template <typename T>
 int solve_least(std::string_view driver, int64_t m, int64_t n, int64_t k, T* a, T* b, int64_t ldb, double rcond,
                 real_t<T>* singular, int32_t* order, int32_t& info) {
   const auto limit = static_cast<real_t<T>>(rcond);
-  int32_t rank = -1;
+  const Work<int32_t> rank(1);  // not on the stack, which work that nobody waits for would outlive
+  *rank.get() = -1;
   if (driver == "gels") {
     info = lapack<"gels", T>(kColumnMajor, 'N', m, n, k, a, m, b, ldb);
   } else if (driver == "gelsy") {
     std::fill_n(order, n, 0);
-    info = lapack<"gelsy", T>(kColumnMajor, m, n, k, a, m, b, ldb, order, limit, &rank);
+    info = lapack<"gelsy", T>(kColumnMajor, m, n, k, a, m, b, ldb, order, limit, rank.get());
   } else if (driver == "gelsd") {
-    info = lapack<"gelsd", T>(kColumnMajor, m, n, k, a, m, b, ldb, singular, limit, &rank);
+    info = lapack<"gelsd", T>(kColumnMajor, m, n, k, a, m, b, ldb, singular, limit, rank.get());
   } else {
-    info = lapack<"gelss", T>(kColumnMajor, m, n, k, a, m, b, ldb, singular, limit, &rank);
+    info = lapack<"gelss", T>(kColumnMajor, m, n, k, a, m, b, ldb, singular, limit, rank.get());
   }
-  return rank;
+  return *rank.get();
 }
 
 template <typename T>

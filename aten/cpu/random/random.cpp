@@ -268,7 +268,7 @@ void randperm(int64_t n, const Generator& generator, std::optional<ScalarType>, 
   const PhiloxKey key = key_of(next_stream(generator, "randperm"));
   const PhiloxKey second{key.seed, key.offset | uint64_t{1} << 63};
   const int64_t groups = ceil_div(n, kRandomGroup);
-  Bytes memory(static_cast<size_t>(groups * kRandomGroup) * 16);
+  Bytes memory(bytes_for(groups * kRandomGroup, 16));
   uint64_t* packed = memory.as<uint64_t>();
   uint64_t* scratch = packed + groups * kRandomGroup;
   parallel_for(0, groups, 256, [&](int64_t begin, int64_t end) {

@@ -55,6 +55,8 @@ class ArgReducer {
         return loop(reinterpret_cast<double*>(best), reinterpret_cast<const double*>(other));
       case ScalarType::Int32:
         return loop(reinterpret_cast<int32_t*>(best), reinterpret_cast<const int32_t*>(other));
+      case ScalarType::UInt64:
+        return loop(reinterpret_cast<uint64_t*>(best), reinterpret_cast<const uint64_t*>(other));
       default:
         return loop(reinterpret_cast<int64_t*>(best), reinterpret_cast<const int64_t*>(other));
     }
@@ -89,7 +91,7 @@ class ArgReducer {
     constexpr int64_t kRows = 64;
     const bool direct = load_.native() && step_ == 1;
     Bytes tile(direct ? 0 : static_cast<size_t>(kRows * w * compute_item_));
-    Bytes narrow(compute_item_ == 4 ? static_cast<size_t>(w) * 4 : 0);
+    Bytes narrow(compute_item_ == 4 ? bytes_for(w, 4) : 0);
     const void* rows[kRows];
     for (int64_t i = begin; i < end; i += kRows) {
       const int64_t m = std::min(kRows, end - i);

@@ -98,6 +98,7 @@ const ArgLoops* loops_of(ScalarType compute) {
   static constexpr ArgLoops f64 = {arg_row<Largest, double>, arg_columns<Largest, double>};
   static constexpr ArgLoops i32 = {arg_row<Largest, int32_t>, arg_columns<Largest, int32_t>};
   static constexpr ArgLoops i64 = {arg_row<Largest, int64_t>, arg_columns<Largest, int64_t>};
+  static constexpr ArgLoops u64 = {arg_row<Largest, uint64_t>, arg_columns<Largest, uint64_t>};
   switch (compute) {
     case ScalarType::Float32:
       return &f32;
@@ -107,6 +108,8 @@ const ArgLoops* loops_of(ScalarType compute) {
       return &i32;
     case ScalarType::Int64:
       return &i64;
+    case ScalarType::UInt64:
+      return &u64;
     default:
       return nullptr;
   }

@@ -102,7 +102,7 @@ template <typename C>
 constexpr ScalarType accumulator(bool is_complex) {
   if constexpr (std::is_same_v<C, float>) return is_complex ? ScalarType::Complex64 : ScalarType::Float32;
   if constexpr (std::is_same_v<C, double>) return is_complex ? ScalarType::Complex128 : ScalarType::Float64;
-  return sizeof(C) == 4 ? ScalarType::Int32 : ScalarType::Int64;
+  return sizeof(C) == 4 ? ScalarType::Int32 : ScalarType::Int64;  // sums of int64 are made as uint64
 }
 template <typename Op, typename Pre, typename C, int G = 1>
 constexpr ReduceLoops kPlain = {accumulator<C>(G == 2),
@@ -271,9 +271,10 @@ const ReduceLoops* floating(ScalarType compute) {
 }
 template <typename Op>
 const ReduceLoops* extremes(ScalarType compute) {
-  return compute == ScalarType::Int32   ? &kPlain<Op, Plain, int32_t>
-         : compute == ScalarType::Int64 ? &kPlain<Op, Plain, int64_t>
-                                        : floating<Op, Plain>(compute);
+  return compute == ScalarType::Int32    ? &kPlain<Op, Plain, int32_t>
+         : compute == ScalarType::Int64  ? &kPlain<Op, Plain, int64_t>
+         : compute == ScalarType::UInt64 ? &kPlain<Op, Plain, uint64_t>
+                                         : floating<Op, Plain>(compute);
 }
 
 const ReduceLoops* find(ReduceOp op, ScalarType compute) {

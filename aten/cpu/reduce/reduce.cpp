@@ -21,6 +21,9 @@ constexpr int64_t kTileElements = 4096;     // converted or gathered at a time
 constexpr int64_t kSliceElements = 131072;  // least work of one slice of a long reduction
 constexpr int64_t kMaxSlices = 64;
 
+// Steps for a look at signals that so many elements are worth.
+int32_t steps_of(int64_t elements) { return static_cast<int32_t>(elements / 4096 + 1); }
+
 // Merges blocks in the order of a balanced tree as they come.
 class Tree {
  public:
@@ -159,6 +162,7 @@ class Reducer {
       loops_.rows(x, n, 0, 1, tree.slot(), 1);
       tree.push(static_cast<double>(n));
       begin += n;
+      count_step(steps_of(n));
     }
     tree.finish(acc, stride);
   }
@@ -190,6 +194,7 @@ class Reducer {
       }
       loops_.columns(rows, m, w, tree.slot(), w);
       tree.push(static_cast<double>(m));
+      count_step(steps_of(m * w));
     }
     tree.finish(acc, stride);
   }
@@ -217,6 +222,7 @@ class Reducer {
         }
         loops_.columns(rows, m, wide, tree.slot(), wide);
         tree.push(static_cast<double>(m));
+        count_step(steps_of(m * wide));
       }
       Bytes combined(static_cast<size_t>(loops_.planes * wide * acc_item()));
       tree.finish(combined.bytes(), wide);

@@ -25,12 +25,8 @@ ScalarType sum_type(ScalarType out) {
     case ScalarType::Complex64:
     case ScalarType::Complex128:
       return out;
-    case ScalarType::Float16:
-    case ScalarType::BFloat16:
-    case ScalarType::Float32:
-      return ScalarType::Float32;
     default:
-      return ScalarType::Int64;
+      return is_floating(out) ? ScalarType::Float32 : ScalarType::Int64;
   }
 }
 ScalarType real_type(ScalarType out) {

@@ -143,7 +143,7 @@ void scan_lines(const Tensor& out, const Tensor& a, const Tensor& b, int64_t dim
   const bool plain = std::is_same_v<Op, SumScan> && std::is_same_v<C, double> && !reverse &&
                      types[0] == ScalarType::Float32 && types[1] == ScalarType::Float32;
   for_each_lines(lines, [&](char** ptrs, const int64_t* strides, int64_t n) {
-    Bytes memory(static_cast<size_t>(kChunk) * sizeof(C) * 3);
+    Bytes memory(bytes_for<C>(kChunk) * 3);
     C* buffers[2] = {memory.as<C>(), memory.as<C>() + kChunk};
     C* state = memory.as<C>() + 2 * kChunk;
     const bool together = n >= 8 && std::abs(strides[1]) < std::abs(lines.along[1]) * items[1];
@@ -295,6 +295,8 @@ void extremes(const Tensor& self, int64_t dim, const Tensor& values, const Tenso
       return extremes_of<Largest, double>(values, indices, self, dim);
     case ScalarType::Int32:
       return extremes_of<Largest, int32_t>(values, indices, self, dim);
+    case ScalarType::UInt64:
+      return extremes_of<Largest, uint64_t>(values, indices, self, dim);
     default:
       return extremes_of<Largest, int64_t>(values, indices, self, dim);
   }

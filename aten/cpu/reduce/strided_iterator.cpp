@@ -115,11 +115,12 @@ ScalarType order_type(ScalarType t) {
     case ScalarType::Float64:
     case ScalarType::Float32:
       return t;
-    case ScalarType::Float16:
-    case ScalarType::BFloat16:
-      return ScalarType::Float32;
+    case ScalarType::UInt64:
+      return t;
+    case ScalarType::UInt32:
+      return ScalarType::Int64;
     default:
-      return ScalarType::Int32;
+      return is_floating(t) ? ScalarType::Float32 : ScalarType::Int32;
   }
 }
 

@@ -53,7 +53,7 @@ void radix_pass(const uint64_t* from, uint64_t* to, const Parts& parts, int shif
   }
   const bool around = parts.n >= kAround && whole_lines(to),
              collect = around || (parts.n >= kShared && crowded(counts, buckets));
-  const Bytes memory(collect ? static_cast<size_t>(parts.count * buckets) * 64 : 0);
+  const Bytes memory(collect ? bytes_for(parts.count * buckets, 64) : 0);
   uint64_t* lines = memory.as<uint64_t>();
   parts.each([=](int64_t p, int64_t begin, int64_t end) {
     uint32_t* count = counts + p * step;
@@ -95,7 +95,7 @@ bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
     const int64_t run = j - i;
     if (run > 256) {
       const int64_t room = padded(run);
-      Bytes memory(static_cast<size_t>(3 * room) * 8);
+      Bytes memory(bytes_for(3 * room, 8));
       uint64_t* sub = memory.as<uint64_t>();
       for (int64_t k = 0; k < run; ++k) sub[k] = keys[position_of(packed[i + k])];
       std::memcpy(scratch + i, packed + i, static_cast<size_t>(run) * 8);
@@ -151,7 +151,7 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool
     return;
   }
   const int bits = ceil_div(high - low, passes);
-  Bytes counts(2 * static_cast<size_t>(parts.count << bits) * sizeof(uint32_t));
+  Bytes counts(2 * bytes_for<uint32_t>(parts.count << bits));
   uint64_t *from = data, *to = scratch;
   for (int shift = low; shift < high; shift += bits) {
     radix_pass(from, to, parts, 32 + shift, std::min(bits, high - shift), counts.as<uint32_t>());
@@ -241,7 +241,7 @@ SortedLine<C>::SortedLine(int64_t n, bool descending, bool shared)
     : n_(n),
       flip_(descending ? ~KeyOf<C>(0) : KeyOf<C>(0)),
       shared_(shared),
-      memory_(static_cast<size_t>(padded(n) * (sizeof(C) == 8 ? 3 : 2)) * 8) {
+      memory_(bytes_for(padded(n) * (sizeof(C) == 8 ? 3 : 2), 8)) {
   FACULA_CHECK(n <= (int64_t{1} << 32), Shape, "sorting more than 2^32 elements along one dim is not supported");
 }
 
@@ -276,5 +276,6 @@ template class SortedLine<float>;
 template class SortedLine<double>;
 template class SortedLine<int32_t>;
 template class SortedLine<int64_t>;
+template class SortedLine<uint64_t>;
 
 }  // namespace facula::cpu

@@ -1,7 +1,7 @@
 // Sorting by keys: every element becomes an unsigned integer that orders as the element does, NaN last
 // and zeros equal, and is packed with its position, so that one comparison is exact and stable.
 //
-// Only float32, float64, int32 and int64 have loops; the other types are converted to the one of
+// Only float32, float64, int32, int64 and uint64 have loops; the other types are converted to the one of
 // order_type(), which keeps their order and values.
 #pragma once
 
@@ -91,6 +91,7 @@ extern template class SortedLine<float>;
 extern template class SortedLine<double>;
 extern template class SortedLine<int32_t>;
 extern template class SortedLine<int64_t>;
+extern template class SortedLine<uint64_t>;
 
 // Calls fn(type_identity<C>) for the type that `t` is ordered in.
 template <typename F>
@@ -103,6 +104,8 @@ decltype(auto) visit_ordered(ScalarType t, const char* who, F&& fn) {
       return fn(std::type_identity<double>{});
     case ScalarType::Int64:
       return fn(std::type_identity<int64_t>{});
+    case ScalarType::UInt64:
+      return fn(std::type_identity<uint64_t>{});
     default:
       return fn(std::type_identity<int32_t>{});
   }

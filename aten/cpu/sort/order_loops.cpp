@@ -262,7 +262,7 @@ constexpr cpu::OrderLoops<C> loops() {
 }  // namespace FACULA_ISA
 
 FACULA_DEFINE_BY_ISA(cpu::OrderTable, order_table,
-                     {loops<float>(), loops<double>(), loops<int32_t>(), loops<int64_t>(), pack32, pack64, range64,
-                      scatter, rank_sort})
+                     {loops<float>(), loops<double>(), loops<int32_t>(), loops<int64_t>(), loops<uint64_t>(), pack32,
+                      pack64, range64, scatter, rank_sort})
 
 }  // namespace facula

@@ -17,7 +17,7 @@ inline KeyOf<C> to_key(C v) {
   using K = KeyOf<C>;
   constexpr K top = K(1) << (sizeof(C) * 8 - 1);
   if constexpr (std::is_integral_v<C>) {
-    return static_cast<K>(v) ^ top;
+    return std::is_signed_v<C> ? static_cast<K>(v) ^ top : static_cast<K>(v);
   } else {
     const K bits = v == 0 ? K(0) : std::bit_cast<K>(v);
     const K key = (bits & top) != 0 ? static_cast<K>(~bits) : bits | top;
@@ -30,7 +30,7 @@ inline C from_key(KeyOf<C> key) {
   using K = KeyOf<C>;
   constexpr K top = K(1) << (sizeof(C) * 8 - 1);
   if constexpr (std::is_integral_v<C>) {
-    return static_cast<C>(key ^ top);
+    return static_cast<C>(std::is_signed_v<C> ? key ^ top : key);
   } else {
     return std::bit_cast<C>(static_cast<K>((key & top) != 0 ? key ^ top : ~key));
   }
@@ -57,6 +57,7 @@ struct OrderTable {
   OrderLoops<double> f64;
   OrderLoops<int32_t> i32;
   OrderLoops<int64_t> i64;
+  OrderLoops<uint64_t> u64;
   // out[i] = (keys[i] - base) >> shift in the upper half, first + i in the lower.
   void (*pack32)(const uint32_t* keys, int64_t n, int64_t first, uint64_t* out);
   void (*pack64)(const uint64_t* keys, int64_t n, int64_t first, uint64_t base, int shift, uint64_t* out);
@@ -78,8 +79,10 @@ const OrderLoops<C>& loops_of(const OrderTable& t) {
     return t.f64;
   else if constexpr (std::is_same_v<C, int32_t>)
     return t.i32;
-  else
+  else if constexpr (std::is_same_v<C, int64_t>)
     return t.i64;
+  else
+    return t.u64;
 }
 
 }  // namespace facula::cpu

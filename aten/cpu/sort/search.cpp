@@ -26,7 +26,7 @@ namespace {
 template <typename C>
 class Levels {
  public:
-  Levels(const C* line, int64_t n) : memory_(static_cast<size_t>(n / 15 + 16) * sizeof(C)) {
+  Levels(const C* line, int64_t n) : memory_(bytes_for<C>(n / 15 + 16)) {
     levels_.push_back({line, n});
     C* to = memory_.as<C>();
     for (int64_t size = n / 16; size > 0; size /= 16) {
@@ -127,6 +127,12 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
     low -= 1;
     high += 1;
   }
+  // The ends as elements have them are within.
+  double least = low, most = high;
+  if (compute_type(x.dtype()) == ScalarType::Float32) {
+    least = std::min(low, static_cast<double>(static_cast<float>(low)));
+    most = std::max(high, static_cast<double>(static_cast<float>(high)));
+  }
   // Where the width of the range, or of a bin, is beyond the numbers: everything times a power of two.
   const double width = high - low;
   const double unit = std::isinf(width) ? 0x1p-100 : width < 0x1p-900 ? 0x1p100 : 1;
@@ -144,10 +150,10 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
       load_elements(ScalarType::Float64, v, x.dtype(), data + i * item, 1, m);
       for (int64_t j = 0; j < m; ++j) {
         // Outside and NaN: -1. The edges decide, which the quotient may miss by a rounding.
-        const bool inside = (v[j] >= low) & (v[j] <= high);
+        const bool inside = (v[j] >= least) & (v[j] <= most);
         const double value = v[j] * unit, quotient = (value - from) * scale;
-        const double place = static_cast<double>(static_cast<int32_t>(inside ? std::min(quotient, last) : 0.0));
-        const double below = value < from + place * step ? 1.0 : 0.0;
+        const double place = static_cast<double>(static_cast<int32_t>(inside ? std::clamp(quotient, 0.0, last) : 0.0));
+        const double below = (value < from + place * step) & (place > 0) ? 1.0 : 0.0;
         const double above = (value >= from + (place + 1) * step) & (place < last) ? 1.0 : 0.0;
         bin[j] = static_cast<int32_t>(inside ? place - below + above : -1.0);
       }
@@ -174,7 +180,7 @@ void histc(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& ma
   // Counts are exact, so the pieces may follow the number of threads.
   const int64_t pieces = std::clamp<int64_t>(n / std::max<int64_t>(kGrain, bins), 1, get_num_threads());
   const Tensor all = make_empty({bins}, ScalarType::Int64);
-  const Bytes memory(static_cast<size_t>((pieces - 1) * bins) * sizeof(int64_t));
+  const Bytes memory(bytes_for<int64_t>((pieces - 1) * bins));
   int64_t *const sum = all.data<int64_t>(), *const more = memory.as<int64_t>();
   parallel_for(0, pieces, 1, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
@@ -197,7 +203,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
   const Tensor weights = dense_as(self, ScalarType::Float64);
   const int64_t n = weights.size(-1), rows = weights.numel() / n;
   const double* w = weights.data<double>();
-  Bytes lines(static_cast<size_t>(rows) * sizeof(double));
+  Bytes lines(bytes_for<double>(rows));
   double* const unit = lines.as<double>();  // so that no sum or quotient of a row leaves the range of numbers
   for (int64_t r = 0; r < rows; ++r) {
     double most = 0;
@@ -219,7 +225,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
   const RandomTable& table = FACULA_BY_ISA(random_table);
   const int64_t per_row = replacement ? num_samples : n;
   const int64_t groups = ceil_div(rows * per_row, 32);
-  Bytes memory(static_cast<size_t>(groups * 32) * 16);
+  Bytes memory(bytes_for(groups * 32, 16));
   uint64_t* longs = memory.as<uint64_t>();
   double* u = reinterpret_cast<double*>(longs + groups * 32);
   table.longs(key, 0, groups, longs);
@@ -229,7 +235,7 @@ void multinomial(const Tensor& self, int64_t num_samples, bool replacement, cons
     table.exponential_f64(longs, groups * 32, u);
   }
   into_dense(out, ScalarType::Int64, [&](const Tensor& to) {
-    Bytes line(static_cast<size_t>(n) * 16);
+    Bytes line(bytes_for(n, 16));
     double* c = line.as<double>();
     int64_t* order = reinterpret_cast<int64_t*>(c + n);
     for (int64_t r = 0; r < rows; ++r) {

@@ -163,7 +163,7 @@ void pick_lines(const Tensor& self, int64_t dim, const Tensor& values, const Ten
   for_each_row(
       lines.plan,
       [&](char** ptrs, const int64_t* strides, int64_t count) {
-        Bytes memory(static_cast<size_t>(n) * sizeof(C) + scratch);
+        Bytes memory(bytes_for<C>(n) + scratch);
         C* buffer = reinterpret_cast<C*>(memory.bytes() + scratch);
         for (int64_t l = 0; l < count; ++l) {
           const C* x = contiguous_line<C>(self.dtype(), ptrs[2] + l * strides[2], lines.along[2], n, buffer);
@@ -180,7 +180,7 @@ void pick(Pick what, const char* name, const Tensor& self, int64_t k, int64_t di
   if (values.numel() == 0) return;
   const int64_t n = line_size(self, dim);
   visit_ordered(self.dtype(), name, [&]<typename C>(std::type_identity<C>) {
-    pick_lines<C>(self, dim, values, indices, static_cast<size_t>(n) * sizeof(PackedOf<C>), [&](const C* x, char* s) {
+    pick_lines<C>(self, dim, values, indices, bytes_for<PackedOf<C>>(n), [&](const C* x, char* s) {
       return picked_position<C>(what, x, n, k, reinterpret_cast<PackedOf<C>*>(s));
     });
   });
@@ -198,7 +198,7 @@ void sort(const Tensor& self, int64_t dim, bool descending, std::optional<bool>,
     for_each_row(
         lines.plan,
         [&](char** ptrs, const int64_t* strides, int64_t count) {
-          Bytes memory(static_cast<size_t>(n) * sizeof(C));
+          Bytes memory(bytes_for<C>(n));
           SortedLine<C> sorted(n, descending, shared);
           for (int64_t l = 0; l < count; ++l) {
             const C* x = contiguous_line<C>(self.dtype(), ptrs[2] + l * strides[2], lines.along[2], n, memory.as<C>());
@@ -232,8 +232,8 @@ void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const 
         lines.plan,
         [&](char** ptrs, const int64_t* strides, int64_t count) {
           const int64_t held_most = rare ? candidate_room(k) : 2 * n;
-          const size_t room = few ? static_cast<size_t>(held_most) * sizeof(P) : 0;
-          Bytes memory(static_cast<size_t>(n) * sizeof(C) + room);
+          const size_t room = few ? bytes_for<P>(held_most) : 0;
+          Bytes memory(bytes_for<C>(n) + room);
           P* data = memory.as<P>();
           C* buffer = reinterpret_cast<C*>(memory.bytes() + room);
           SortedLine<C> sorted(few ? 0 : n, largest, shared);

@@ -48,7 +48,12 @@ const char* element_type(int32_t dtype) {
                                                         "float",
                                                         "double",
                                                         "std::complex<float>",
-                                                        "std::complex<double>"};
+                                                        "std::complex<double>",
+                                                        "uint16_t",
+                                                        "uint32_t",
+                                                        "uint64_t",
+                                                        "Float8_e4m3fn",
+                                                        "Float8_e5m2"};
   return kNames[dtype];
 }
 const char* compute_type(int32_t dtype) {

@@ -23,7 +23,7 @@ inline int32_t fail_any_index() { return fail(FACULA_INDEX_ERROR, "any index is 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
 constexpr int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }
 
-inline constexpr int kItemSizes[FACULA_DTYPES] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+inline constexpr int kItemSizes[FACULA_DTYPES] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16, 2, 4, 8, 1, 1};
 inline int itemsize(int32_t dtype) { return kItemSizes[dtype]; }
 // Element types of kernels/types.h, and what they are computed in.
 const char* element_type(int32_t dtype);

@@ -11,7 +11,8 @@ from facula import _C
 _TYPESTR = {
     "bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8",
     "float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64": "<f8",
-    "complex64": "<c8", "complex128": "<c16",
+    "complex64": "<c8", "complex128": "<c16", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8",
+    "float8_e4m3fn": "|u1", "float8_e5m2": "|u1",
 }  # fmt: skip
 
 
@@ -19,7 +20,7 @@ class Buffer(NamedTuple):
     """A tensor as a kernel sees it. Strides are in elements; `data` is an address on the device.
 
     `numpy.asarray(buffer)` is an array over the memory, for devices whose memory the host can reach
-    (bfloat16 appears as uint16).
+    (bfloat16 appears as uint16, the floats of 8 bits as uint8).
     """
 
     data: int

@@ -67,6 +67,11 @@ class _Storage:
         self.location = location_of(tensor.device)
         self.first, self.last = size, 0  # what its tensors have of it
 
+    @property
+    def count(self) -> int:
+        """Its elements as files count them: bytes where torch has no storage of the dtype."""
+        return self.size if _code_of(self.tensor.dtype) else self.size * self.tensor.element_size()
+
     def bytes(self) -> memoryview:
         flat = self.tensor.detach().as_strided((self.size,), (1,), self.shift)
         return bytes_of(flat)
@@ -92,7 +97,7 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value: Any) -> Any:
         if type(value) is not _Storage:
             return None
-        key = ("storage", value.kind, value.key, value.location, value.size)
+        key = ("storage", value.kind, value.key, value.location, value.count)
         return (*key, None) if self.row else key
 
     def reducer_override(self, value: Any) -> Any:
@@ -167,6 +172,8 @@ class _Pickler(pickle.Pickler):
             storage.first, storage.last = min(storage.first, begin), max(storage.last, end)
             offset = begin - storage.shift
         args = (storage, offset, size, stride, tensor.requires_grad, OrderedDict())
+        if _code_of(tensor.dtype) is None:
+            return _name("torch._utils", "_rebuild_tensor_v3"), (*args, tensor.dtype)
         return _name("torch._utils", "_rebuild_tensor_v2"), args
 
     def _storage(self, tensor: Any) -> _Storage:
@@ -177,18 +184,21 @@ class _Pickler(pickle.Pickler):
         if key not in self.storages:
             whole = memory.nbytes() // tensor.element_size() if tensor.numel() else 0
             begin, end = self.wanted.get(key, (0, whole))
-            kind = _name("torch", f"{_code_of(tensor.dtype)}Storage")
+            code = _code_of(tensor.dtype)
+            kind = (
+                _name("torch", f"{code}Storage")
+                if code
+                else _name("torch.storage", "UntypedStorage")
+            )
             number = str(len(self.storages))
             self.storages[key] = _Storage(number, tensor, kind, begin, end - begin)
         return self.storages[key]
 
 
-def _code_of(dtype: Any) -> str:
+def _code_of(dtype: Any) -> str | None:
+    """What torch's storages of the dtype are called; None where there are bytes alone."""
     name = str(dtype).rpartition(".")[2]
-    for code, known in STORAGES.items():
-        if known == name:
-            return code
-    raise TypeError(f"save(): torch's files have no storage of {name}; use a .safetensors name")
+    return next((code for code, known in STORAGES.items() if known == name), None)
 
 
 def _pickled(obj: Any, row: bool) -> tuple[bytes, list[_Storage]]:
@@ -264,7 +274,7 @@ def write_row(obj: Any) -> Callable[[Callable[[Any], Any]], None]:
         to(data)
         to(pickle.dumps([storage.key for storage in storages], _PICKLE_PROTOCOL))
         for storage in storages:
-            to(struct.pack("<q", storage.size))
+            to(struct.pack("<q", storage.count))
             for part in in_parts(storage.bytes()):
                 to(part)
 

@@ -64,8 +64,15 @@ Scalar number_value(PyObject* o, NumberKind kind) {
       }
       int overflow = 0;
       const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+      if (overflow > 0) {
+        const unsigned long long large = PyLong_AsUnsignedLongLong(o);
+        if (large != static_cast<unsigned long long>(-1) || PyErr_Occurred() == nullptr) return Scalar(uint64_t{large});
+        PyErr_Clear();
+      }
       if (overflow != 0) {
-        raise(ErrorKind::Overflow, "a Python int is too large: tensors hold integers of at most 64 bits, signed");
+        raise(ErrorKind::Overflow,
+              "a Python int is too large: tensors hold integers of at most 64 bits (-2**63 to 2**63-1, and uint64 to "
+              "2**64-1)");
       }
       if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
       return Scalar(static_cast<int64_t>(v));

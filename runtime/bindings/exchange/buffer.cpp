@@ -12,9 +12,11 @@ namespace facula::python {
 
 namespace {
 
-constexpr const char* kFormats[kNumScalarTypes] = {"?", "B", "b", "h", "i", "q", "e", nullptr, "f", "d", "Zf", "Zd"};
-constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1",   "|i1", "<i2", "<i4", "<i8",
-                                                   "<f2", nullptr, "<f4", "<f8", "<c8", "<c16"};
+// "@" means native, as a letter alone does.
+constexpr const char* kFormats[kNumScalarTypes] = {"?", "B",  "b",  "h", "i", "q", "e",     nullptr, "f",
+                                                   "d", "Zf", "Zd", "@H", "@I", "@Q", nullptr, nullptr};
+constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1", "|i1",  "<i2", "<i4", "<i8", "<f2",   nullptr, "<f4",
+                                                   "<f8", "<c8", "<c16", "<u2", "<u4", "<u8", nullptr, nullptr};
 
 void check_exportable(const Tensor& t, const char* who) {
   FACULA_CHECK(!t.requires_grad(), Buffer, who, ": the tensor requires grad; use t.detach()");
@@ -29,7 +31,18 @@ std::optional<ScalarType> dtype_of_code(char kind, size_t size) {
     case 'b':
       return size == 1 ? std::optional(ScalarType::Bool) : std::nullopt;
     case 'u':
-      return size == 1 ? std::optional(ScalarType::UInt8) : std::nullopt;
+      switch (size) {
+        case 1:
+          return ScalarType::UInt8;
+        case 2:
+          return ScalarType::UInt16;
+        case 4:
+          return ScalarType::UInt32;
+        case 8:
+          return ScalarType::UInt64;
+        default:
+          return std::nullopt;
+      }
     case 'i':
       switch (size) {
         case 1:
@@ -72,6 +85,7 @@ std::optional<ScalarType> dtype_of_format(const char* format, size_t size) {
   if (f == "?") return ScalarType::Bool;
   if (f == "B" || f == "c") return ScalarType::UInt8;
   if (f.size() == 1 && std::strchr("bhilqn", f[0]) != nullptr) return dtype_of_code('i', size);
+  if (f.size() == 1 && std::strchr("HILQN", f[0]) != nullptr) return dtype_of_code('u', size);
   if (f.size() == 1 && std::strchr("efdg", f[0]) != nullptr) return dtype_of_code('f', size);
   if (f == "Zf" || f == "Zd" || f == "Zg") return dtype_of_code('c', size);
   return std::nullopt;
@@ -134,7 +148,7 @@ Tensor over_memory(Ref owner, void* data, IntList sizes, IntList strides, Scalar
 
 [[noreturn]] void unsupported(const char* who, std::string_view type) {
   raise(ErrorKind::Type, Operator{who}, "cannot take elements of type ", type,
-        "; supported are bool, uint8, int8, int16, int32, int64, float16, float32, float64, complex64 and complex128 "
+        "; supported are bool, integers of 8 to 64 bits, float16, float32, float64, complex64 and complex128 "
         "in native byte order");
 }
 

@@ -44,7 +44,16 @@ struct ManagedVersioned {
 };
 constexpr int32_t kCpu = 1;
 constexpr uint64_t kReadOnly = 1, kCopied = 2;
-enum Code : uint8_t { Int = 0, UInt = 1, Float = 2, BFloat = 4, Complex = 5, Bool = 6 };
+enum Code : uint8_t {
+  Int = 0,
+  UInt = 1,
+  Float = 2,
+  BFloat = 4,
+  Complex = 5,
+  Bool = 6,
+  Float8_e4m3fn = 10,
+  Float8_e5m2 = 12
+};
 }  // namespace dl
 
 constexpr const char* kName = "dltensor";
@@ -57,14 +66,16 @@ dl::DataType to_dl(ScalarType t) {
   switch (t) {
     case ScalarType::Bool:
       return {dl::Bool, 8, 1};
-    case ScalarType::UInt8:
-      return {dl::UInt, 8, 1};
     case ScalarType::BFloat16:
       return {dl::BFloat, 16, 1};
+    case ScalarType::Float8_e4m3fn:
+      return {dl::Float8_e4m3fn, 8, 1};
+    case ScalarType::Float8_e5m2:
+      return {dl::Float8_e5m2, 8, 1};
     default:
       break;
   }
-  return {is_complex(t) ? dl::Complex : is_floating(t) ? dl::Float : dl::Int, bits, 1};
+  return {is_complex(t) ? dl::Complex : is_floating(t) ? dl::Float : is_unsigned(t) ? dl::UInt : dl::Int, bits, 1};
 }
 
 ScalarType from_dl(dl::DataType d) {

@@ -66,6 +66,7 @@ PyObject* iterator_next(PyObject* self) {
   auto* it = reinterpret_cast<IteratorObject*>(self);
   FACULA_PY_TRY
   if (it->next >= it->end) return nullptr;
+  count_step();  // of a list, say, nobody else looks for signals
   return in_class_of(it->tensor, wrap(indexing::operators.select(tensor_of(it->tensor), 0, it->next++)));
   FACULA_PY_END(nullptr)
 }
@@ -94,8 +95,8 @@ void check_readable(const Tensor& t, const char* who) {
                "the tensor requires grad, and NumPy would lose its history; use t.detach().numpy()");
   FACULA_CHECK(t.is_cpu(), Type, Operator{who}, "the tensor is on ", to_string(t.device()),
                "; copy it to CPU memory first: t.cpu().numpy()");
-  FACULA_CHECK(t.dtype() != ScalarType::BFloat16, Type, Operator{who},
-               "NumPy has no bfloat16; convert first: t.float().numpy()");
+  FACULA_CHECK(t.dtype() != ScalarType::BFloat16 && !is_float8(t.dtype()), Type, Operator{who}, "NumPy has no ",
+               dtype_name(t.dtype()), "; convert first: t.float().numpy()");
 }
 
 // An array over the tensor's memory, through the buffer protocol.

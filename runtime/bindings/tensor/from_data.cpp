@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
@@ -190,10 +191,13 @@ class NestedData {
     if constexpr (std::is_same_v<T, bool>) {
       return overflow != 0 || v != 0;
     } else if constexpr (std::is_integral_v<T>) {
-      if (overflow != 0) does_not_fit(depth, "an int of more than 64 bits", dtype_of_v<T>);
-      if (v < std::numeric_limits<T>::min() || v > std::numeric_limits<T>::max()) {
-        does_not_fit(depth, std::to_string(v), dtype_of_v<T>);
+      if (std::is_same_v<T, uint64_t> && overflow > 0) {
+        const unsigned long long large = PyLong_AsUnsignedLongLong(o);
+        if (large != static_cast<unsigned long long>(-1) || PyErr_Occurred() == nullptr) return static_cast<T>(large);
+        PyErr_Clear();
       }
+      if (overflow != 0) does_not_fit(depth, "an int of more than 64 bits", dtype_of_v<T>);
+      if (!std::in_range<T>(v)) does_not_fit(depth, std::to_string(v), dtype_of_v<T>);
       return static_cast<T>(v);
     } else {
       double d = static_cast<double>(v);

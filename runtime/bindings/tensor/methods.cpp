@@ -58,9 +58,8 @@ PyObject* method_is_complex(PyObject* self, PyObject*) {
   return read(self, [](const Tensor& t) { return PyBool_FromLong(t.is_complex()); });
 }
 PyObject* method_is_signed(PyObject* self, PyObject*) {
-  return read(self, [](const Tensor& t) {
-    return PyBool_FromLong(t.dtype() != ScalarType::Bool && t.dtype() != ScalarType::UInt8);
-  });
+  return read(
+      self, [](const Tensor& t) { return PyBool_FromLong(t.dtype() != ScalarType::Bool && !is_unsigned(t.dtype())); });
 }
 PyObject* method_is_inference(PyObject* self, PyObject*) { return PyBool_FromLong(tensor_of(self).impl()->inference); }
 PyObject* method_get_device(PyObject* self, PyObject*) {
@@ -115,9 +114,9 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t
 }
 
 const char* old_type_name(ScalarType t) {
-  static constexpr const char* names[kNumScalarTypes] = {"Bool",  "Byte",   "Char",         "Short",
-                                                         "Int",   "Long",   "Half",         "BFloat16",
-                                                         "Float", "Double", "ComplexFloat", "ComplexDouble"};
+  static constexpr const char* names[kNumScalarTypes] = {
+      "Bool",   "Byte",         "Char",          "Short",  "Int",    "Long",   "Half",          "BFloat16",   "Float",
+      "Double", "ComplexFloat", "ComplexDouble", "UInt16", "UInt32", "UInt64", "Float8_e4m3fn", "Float8_e5m2"};
   return names[static_cast<size_t>(t)];
 }
 

@@ -217,7 +217,7 @@ PyObject* tensor_int(PyObject* self) {
   const Scalar v = item_of(tensor_of(self), "int");
   FACULA_CHECK(v.kind() != Category::Complex, Type, Operator{"int"}, "cannot convert a complex Tensor to int");
   // Through Python's float for the range beyond int64, and for the errors of NaN and infinity.
-  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double()) : PyLong_FromLongLong(v.to<int64_t>());
+  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double()) : wrap(v);
   FACULA_PY_END(nullptr)
 }
 PyObject* tensor_float(PyObject* self) {
@@ -233,7 +233,7 @@ PyObject* tensor_index(PyObject* self) {
   FACULA_CHECK(t.numel() == 1 && is_integral(t.dtype(), true), UnfitDtype,
                "only an integer Tensor with one element can be used as an index, not one of shape ",
                shape_string(t.sizes()), " and dtype ", dtype_name(t.dtype()));
-  return PyLong_FromLongLong(item_of(t, "__index__").to<int64_t>());
+  return wrap(item_of(t, "__index__"));
   FACULA_PY_END(nullptr)
 }
 
@@ -365,6 +365,7 @@ PyObject* wrap(const Scalar& v) {
     case Category::Bool:
       return wrap(v.to<bool>());
     case Category::Integral:
+      if (v.is_beyond_int64()) return PyLong_FromUnsignedLongLong(v.to<uint64_t>());
       return wrap(v.to<int64_t>());
     case Category::Floating:
       return wrap(v.as_double());

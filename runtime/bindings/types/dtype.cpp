@@ -46,7 +46,7 @@ PyObject* dtype_is_floating(PyObject* self, void*) { return PyBool_FromLong(is_f
 PyObject* dtype_is_complex(PyObject* self, void*) { return PyBool_FromLong(is_complex(dtype_value(self))); }
 PyObject* dtype_is_signed(PyObject* self, void*) {
   const ScalarType t = dtype_value(self);
-  return PyBool_FromLong(t != ScalarType::Bool && t != ScalarType::UInt8);
+  return PyBool_FromLong(t != ScalarType::Bool && !is_unsigned(t));
 }
 PyObject* dtype_itemsize(PyObject* self, void*) { return PyLong_FromSize_t(itemsize(dtype_value(self))); }
 PyObject* dtype_to_real(PyObject* self, PyObject*) { return wrap(to_real(dtype_value(self))); }
@@ -60,7 +60,7 @@ PyMethodDef dtype_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef dtype_properties[] = {
-    {"is_floating_point", dtype_is_floating, nullptr, "True for float16, bfloat16, float32, float64.", nullptr},
+    {"is_floating_point", dtype_is_floating, nullptr, "Is it a float, of 8 bits to 64?", nullptr},
     {"is_complex", dtype_is_complex, nullptr, "True for complex64 and complex128.", nullptr},
     {"is_signed", dtype_is_signed, nullptr, "Can it hold negative numbers?", nullptr},
     {"itemsize", dtype_itemsize, nullptr, "Bytes per element.", nullptr},

@@ -35,6 +35,10 @@ constexpr int64_t exact_integers(int dtype) {
       return 32767;
     case FACULA_INT32:
       return INT32_MAX;
+    case FACULA_UINT16:
+      return 65535;
+    case FACULA_UINT32:
+      return UINT32_MAX;
     case FACULA_FLOAT16:
       return 2048;
     case FACULA_BFLOAT16:

@@ -1,0 +1,76 @@
+#include "runtime/core/apart.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "runtime/core/allocator.h"
+#include "runtime/core/interrupt.h"
+
+namespace facula {
+
+namespace {
+
+constexpr auto kPeriod = std::chrono::milliseconds(20);
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool done = false;
+  std::optional<HoldMemory> hold;  // of work that nobody waits for
+};
+
+// Work that nobody waits for. What it uses of the process must not go before it has ended.
+std::atomic<int> unheard{0};
+void wait_for_unheard() {
+  while (unheard.load(std::memory_order_acquire) > 0) std::this_thread::sleep_for(kPeriod);
+}
+
+}  // namespace
+
+void run_apart(std::function<void()> work) {
+  const detail::Watch& watch = detail::tls_watch;
+  if (watch.cancelled == nullptr && (watch.idle || !on_main_thread())) return work();
+  const auto state = std::make_shared<State>();
+  std::thread thread;
+  try {
+    thread = std::thread([state, own = work] {
+      own();
+      const std::lock_guard lock(state->mutex);
+      state->done = true;
+      if (state->hold) {
+        state->hold.reset();
+        unheard.fetch_sub(1, std::memory_order_release);
+      }
+      state->ended.notify_one();
+    });
+  } catch (const std::system_error&) {  // no more threads
+    return work();
+  }
+  thread.detach();
+  std::unique_lock lock(state->mutex);
+  while (!state->ended.wait_for(lock, kPeriod, [&] { return state->done; })) {
+    lock.unlock();
+    try {
+      check_interrupt();
+    } catch (...) {
+      lock.lock();
+      if (!state->done) {
+        static const int at_exit = std::atexit(wait_for_unheard);
+        static_cast<void>(at_exit);
+        unheard.fetch_add(1, std::memory_order_relaxed);
+        state->hold.emplace();
+      }
+      throw;
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace facula
