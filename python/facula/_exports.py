@@ -16,11 +16,13 @@ ATTRIBUTES = {
     "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
     " broadcast_tensors cartesian_prod meshgrid nonzero",
     "facula._grids": "gradient histogram histogramdd range unravel_index",
-    "facula._methods": "is_conj is_distributed is_neg is_nonzero is_same_size resolve_conj"
-    " resolve_neg",
+    "facula._matrices": "frobenius_norm lobpcg norm_except_dim nuclear_norm vander",
+    "facula._methods": "as_strided_ detach_ get_device is_conj is_distributed is_inference is_neg"
+    " is_nonzero is_same_size is_signed resolve_conj resolve_neg",
     "facula._order": "unique unique_consecutive",
     "facula._pinning": "is_pinned pin_memory record_stream",
     "facula._products": "chain_matmul einsum tensordot",
+    "facula._storage": "TypedStorage",
     "facula._tensor_str": "get_printoptions printoptions set_printoptions",
     "facula._type_info": "finfo iinfo",
     "facula._version": "__version__",
@@ -30,7 +32,7 @@ ATTRIBUTES = {
     "facula.multiprocessing._sharing": "is_shared share_memory_",
     "facula.nn._low_level": "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm"
     " binary_cross_entropy_with_logits conv_tbc convolution"
-    " cosine_embedding_loss ctc_loss dropout_ feature_alpha_dropout"
+    " cosine_embedding_loss ctc_loss dropout_ embedding_renorm_ feature_alpha_dropout"
     " feature_alpha_dropout_ feature_dropout feature_dropout_ grid_sampler"
     " grid_sampler_2d grid_sampler_3d hinge_embedding_loss instance_norm"
     " kl_div margin_ranking_loss native_batch_norm native_channel_shuffle"
@@ -51,4 +53,5 @@ METHODS_ALONE = {
     "facula._methods": "apply_ as_strided_ const_data_ptr dim_order fill_diagonal_ is_set_to"
     " map2_ map_ new new_tensor polygamma polygamma_ resize resize_as squeeze_"
     " swapaxes_ swapdims_ t_ transpose_ unsqueeze_",
+    "facula._storage": "set_ storage",
 }

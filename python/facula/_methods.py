@@ -11,14 +11,18 @@ __all__ = [
     "apply_",
     "as_strided_",
     "const_data_ptr",
+    "detach_",
     "dim_order",
     "fill_diagonal_",
+    "get_device",
     "is_conj",
     "is_distributed",
+    "is_inference",
     "is_neg",
     "is_nonzero",
     "is_same_size",
     "is_set_to",
+    "is_signed",
     "map2_",
     "map_",
     "new",
@@ -74,6 +78,11 @@ def swapdims_(self: Any, dim0: int, dim1: int) -> Any:
 def as_strided_(self: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """`as_strided` in place."""
     return self._become_view(self.as_strided(size, stride, storage_offset))
+
+
+def detach_(input: Any) -> Any:
+    """`input.detach_()`."""
+    return input.detach_()
 
 
 # ---- elements in place
@@ -200,6 +209,21 @@ def new(self: Any, *args: Any, device: Any = None) -> Any:
 
 
 # ---- questions
+
+
+def get_device(input: Any) -> int:
+    """`input.get_device()`: the number of its device, -1 on the CPU."""
+    return int(input.get_device())
+
+
+def is_inference(input: Any) -> bool:
+    """`input.is_inference()`."""
+    return bool(input.is_inference())
+
+
+def is_signed(input: Any) -> bool:
+    """`input.is_signed()`: may its elements be negative?"""
+    return bool(input.is_signed())
 
 
 def is_nonzero(self: Any) -> bool:

@@ -283,11 +283,11 @@ def multi_margin_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Any:
-    """Sum over j != y of max(0, margin - x_y + x_j)^p, over C; input (N, C) or (C,)."""
+    """Sum over j != y of max(0, margin - x_y + x_j)^p, over C; input (N, C), (C,) or ()."""
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): p must be 1 or 2, not {p}")
-    single = input.dim() == 1
-    x = input.unsqueeze(0) if single else input
+    single = input.dim() <= 1
+    x = input.reshape(1, -1) if single else input
     y = target.reshape(-1, 1)
     others = facula.ones_like(x).scatter(1, y, 0.0)
     gap = (margin - x.gather(1, y) + x).clamp_min(0) * others
@@ -308,11 +308,11 @@ def multilabel_margin_loss(
 ) -> Any:
     """Sum over labels y and non-labels j of max(0, 1 - x_y + x_j), over C.
 
-    input is (N, C) or (C,); target holds class indices, ended by the first -1 of each row.
+    input is (N, C), (C,) or (); target holds class indices, ended by the first -1 of each row.
     """
-    single = input.dim() == 1
-    x = input.unsqueeze(0) if single else input
-    y = target.unsqueeze(0) if single else target
+    single = input.dim() <= 1
+    x = input.reshape(1, -1) if single else input
+    y = target.reshape(1, -1) if single else target
     valid = (y < 0).to(facula.int64).cumsum(1) == 0
     index = y.clamp_min(0)
     hits = facula.zeros_like(x).scatter_add(1, index, valid.to(x.dtype))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import _C
+from facula.autograd.grad_mode import no_grad
 
 __all__ = [
     "affine_grid_generator",
@@ -21,6 +22,7 @@ __all__ = [
     "cosine_embedding_loss",
     "ctc_loss",
     "dropout_",
+    "embedding_renorm_",
     "feature_alpha_dropout",
     "feature_alpha_dropout_",
     "feature_dropout",
@@ -233,6 +235,17 @@ def rrelu_(
 ) -> Any:
     """`rrelu` in place."""
     return input.copy_(rrelu(input, lower, upper, training, generator))
+
+
+def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    """Scale the rows that `indices` name down to the norm `max_norm`, in place."""
+    with no_grad():
+        rows = indices.reshape(-1).unique()
+        found = input.index_select(0, rows)
+        size = _C._linalg.vector_norm(found, norm_type, 1, True)
+        factor = _C.where(size > max_norm, max_norm / (size + 1e-7), 1.0)
+        input.index_copy_(0, rows, found * factor)
+    return input
 
 
 # ---- grids
