@@ -75,7 +75,7 @@ def test_storages() -> None:
     assert y.tolist() == [[1, 2], [3, 4]] and y.is_set_to(x.as_strided((2, 2), (2, 1), 1))
     y.set_(x)
     assert y.is_set_to(x) and y.set_().shape == (0,)
-    with pytest.raises(RuntimeError, match="source is .*float32, the tensor"):
+    with pytest.raises(RuntimeError, match=r"source is .*float32, the tensor"):
         fa.zeros(1, dtype=fa.int64).set_(x)
     with pytest.raises(TypeError, match="bytes have no dtype"):
         y.set_(x.untyped_storage())
