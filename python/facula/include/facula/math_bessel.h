@@ -164,7 +164,7 @@ FACULA_MATH_LARGE double asymptotic(double u, const double (&coefficients)[N], d
     p = coefficients[i + 1] - u * u * p;
   }
   q *= u;
-  phase = std::atan(q / p);
+  phase = atan(q / p);
   return std::sqrt(p * p + q * q);
 }
 // The Bessel function of a phase that starts at `quarters` pi / 4: at least 25.

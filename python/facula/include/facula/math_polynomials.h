@@ -72,7 +72,7 @@ FACULA_MATH_LARGE Chebyshev chebyshev_pair(Pair x, double n) {
 // Which kind: 0 for T, 1 for U, 2 for V, 3 for W.
 FACULA_MATH_LARGE double chebyshev_polynomial(Pair x, double n, int kind) {
   if (isnan(x.high) || isnan(n)) return nan<double>;
-  n = std::trunc(n);
+  n = trunc(n);
   if (n < 0) return 0;
   if (n == 0) return 1;
   if (isinf(n) && std::fabs(x.high) <= 1) return nan<double>;
@@ -93,7 +93,7 @@ FACULA_MATH_LARGE double shifted_chebyshev_at(double x, double n, int kind) {
 // p_(k+1) = ((a x + b) p_k - c p_(k-1)) / d, with a to d of k, by kind: 0 Hermite H, 1 He, 2 Laguerre, 3 Legendre.
 FACULA_MATH_LARGE double recurred(double x, double n, int kind) {
   if (isnan(x) || isnan(n)) return nan<double>;
-  n = std::trunc(n);
+  n = trunc(n);
   if (n < 0) return 0;
   if (n > 65536) return nan<double>;
   Pair below{0, 0}, value{1, 0};
