@@ -365,7 +365,7 @@ def of_operator(index: int, options: argparse.Namespace) -> dict[str, Any]:
         ours = counterpart(op.op, op.name)
         for aliased in op.aliases:
             if not aliased.name.startswith(("_", "linalg_", "special_")):
-                by_path(aliased.name)
+                by_path(aliased.name.removeprefix("torch."))
     except Missing as missing:
         row["missing"] = str(missing)
         return row

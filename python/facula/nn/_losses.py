@@ -57,6 +57,11 @@ def wide(loss: Any) -> Any:
     return decorated
 
 
+def _floating(x: Any) -> Any:
+    """Integers in the default dtype, as arithmetic with floats has them."""
+    return x if x.is_floating_point() or x.is_complex() else x.to(facula.get_default_dtype())
+
+
 def _widened(value: Any) -> Any:
     half = isinstance(value, facula.Tensor) and value.dtype in (facula.float16, facula.bfloat16)
     return value.float() if half else value
@@ -133,6 +138,7 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Any:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1; vectors in the last dim."""
+    input1, input2 = _floating(input1), _floating(input2)
     if input1.shape[-1:] != input2.shape[-1:]:
         input1, input2 = facula.broadcast_tensors(input1, input2)
 
@@ -222,6 +228,7 @@ def poisson_nll_loss(
     With `full`, Stirling's term target log target - target + log(2 pi target) / 2 is added where
     target > 1.
     """
+    input, target = _floating(input), _floating(target)
     if log_input:
         loss = input.exp() - _C._ops.mul0(target, input)
     else:

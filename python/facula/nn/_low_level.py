@@ -333,7 +333,11 @@ def native_layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
 ) -> tuple[Any, Any, Any]:
     """Layer normalisation, the means and the reciprocal deviations (with eps) that it used."""
-    return tuple(_C._ops.native_layer_norm(input, list(normalized_shape), weight, bias, eps, False))
+    result, mean, scale = _C._ops.native_layer_norm(
+        input, list(normalized_shape), weight, bias, eps, False
+    )
+    mixed = weight is not None and weight.dtype != input.dtype
+    return (result, mean, scale) if mixed else (result, mean.to(input.dtype), scale.to(input.dtype))
 
 
 def native_group_norm(
