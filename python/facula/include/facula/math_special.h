@@ -304,6 +304,7 @@ FACULA_MATH_LARGE double zeta(double x, double q, double scale) {
   double power = scale == 1 ? std::pow(a, -x) : std::pow(scale / a, x);
   const double whole = power > 1e-280 || scale != 1 ? a * power : std::pow(a, 1 - x);
   sum += whole / (x - 1) + 0.5 * power;
+  if (power == 0) return sum;
   double factor = 1, k = 0;
   for (const double c : kCoefficients) {
     factor *= x + k;
