@@ -88,13 +88,6 @@ def _small_or_vast(self: Array, other: Array) -> Array:
     return ((np.abs(self) < 1e-30) & (self != 0)) | (np.maximum(self, other) > 1e30) | near_one
 
 
-POLYNOMIALS = [
-    "hermite_polynomial_h",
-    "hermite_polynomial_he",
-    "laguerre_polynomial_l",
-    "legendre_polynomial_p",
-    *(f"{kind}chebyshev_polynomial_{k}" for kind in ("", "shifted_") for k in "tuvw"),
-]
 # Where no expression at hand is right: as many places of these arguments are for other tests.
 BESIDE: dict[str, Callable[..., Any]] = {
     "sinc": lambda self: np.abs(self - np.rint(self)) < 1e-3,
@@ -114,10 +107,6 @@ BESIDE: dict[str, Callable[..., Any]] = {
     "airy_ai": lambda self: np.abs(self) > 1e3,
     "log_ndtr": lambda self: self > 5,
     "zeta": lambda self, other: np.isnan(self) | (np.maximum(self, np.abs(other)) > 1e30),
-    **dict.fromkeys(
-        POLYNOMIALS,
-        lambda self, n: ~((n >= 1) & (n == np.floor(n)) & (n < 30) & (np.abs(self) < 4)),
-    ),
     # SciPy's are 0 or 1 for concentrations next to 0; test_sampler_properties.py has small ones.
     **dict.fromkeys(("gammainc", "gammaincc"), lambda self, other: _small_or_vast(self, other)),
     **dict.fromkeys(
@@ -142,12 +131,19 @@ BESIDE_COMPLEX: dict[str, Callable[..., Any]] = {
     "lerp": lambda self, end, weight: np.abs(end) < 1e-30,
 }
 # Either zero, where both are among the arguments.
-EITHER = ["lerp", "maximum", "minimum", "fmax", "fmin", "_at_least", "_at_most", "clamp"]
-EITHER += POLYNOMIALS
+EITHER = "lerp maximum minimum fmax fmin _at_least _at_most clamp".split()
 # Sums: places of the largest term count.
 TERMS = "addcmul addcdiv logaddexp logaddexp2 lerp".split()
+# SciPy's lose digits where these do not; test_special_functions.py has them.
+POLYNOMIALS = [
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+    *(f"{kind}chebyshev_polynomial_{k}" for kind in ("", "shifted_") for k in "tuvw"),
+]
 # Of one dtype's neighbours, which wider ones have not.
-OTHERS = "next_number next_half".split()
+OTHERS = ["next_number", "next_half", *POLYNOMIALS]
 
 
 def _special(name: str, x: Array) -> Array:
