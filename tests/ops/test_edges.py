@@ -104,6 +104,7 @@ BESIDE: dict[str, Callable[..., Any]] = {
     # test_special_functions.py has them all over their domain.
     **dict.fromkeys(("bessel_j0", "bessel_y0", "bessel_y1"), lambda self: np.abs(self) > 1e15),
     "bessel_j1": lambda self: (np.abs(self) > 1e15) | (np.abs(self) < 1e-30),
+    "_scaled_down": lambda self, places: ~((np.abs(places) < 1e4) & (places == np.rint(places))),
     "airy_ai": lambda self: np.abs(self) > 1e3,
     "log_ndtr": lambda self: self > 5,
     "zeta": lambda self, other: np.isnan(self) | (np.maximum(self, np.abs(other)) > 1e30),
@@ -127,6 +128,7 @@ BESIDE_COMPLEX: dict[str, Callable[..., Any]] = {
         lambda self: (self.real == 0) | (self.imag == 0),
     ),
     "log1p": lambda self: np.abs(self) < 1e-30,
+    "logaddexp": lambda self, other: np.maximum(np.abs(self.imag), np.abs(other.imag)) > 1,
     "pow.tensor": lambda self, exponent: np.abs(self) < 1e-30,
     "lerp": lambda self, end, weight: np.abs(end) < 1e-30,
 }
