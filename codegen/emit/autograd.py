@@ -82,10 +82,10 @@ def is_differentiable(op: Operator) -> bool:
 def refused_of(op: Operator) -> list[Derivative]:
     """Inputs by which there is no derivative: asking for it is an error.
 
-    What is made of no number that an input holds, as a tensor of its shape, has no part in the
-    graph instead.
+    What is made of no number that an input holds, as a tensor of its shape, or is no number itself,
+    as an index, has no part in the graph instead.
     """
-    if not is_differentiable(op) and op.kind not in ("pointwise", "reduction"):
+    if not is_differentiable(op) and op.kind != "pointwise":
         return []
     return [d for d in op.derivatives if d.none not in (None, THROUGH_COMPOSITE)]
 
