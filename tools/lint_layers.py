@@ -105,6 +105,7 @@ LAYERS = (
     Layer("codegen", "codegen", "schema scalar tensor emit fmt"),
     Layer("scaffold", "tools/backend", "interface backends"),
     Layer("tools", "tools"),
+    Layer("oracle", "tools/parity.py tools/parity_compare.py", "front nn"),
     Layer("mutants", "tools/mutate", "schema scalar tensor emit"),
 )
 # Headers that do not lie where an #include looks for them, by the beginnings of their names.

@@ -13,8 +13,7 @@ Tensor arange_by_doubling(const Scalar& start, const Scalar& end, const Scalar& 
                           std::optional<Device> device) {
   const Meta meta = shape::range(start, end, step, dtype, device);
   const int64_t n = meta.sizes[0];
-  const bool whole = start.kind() <= Category::Integral && step.kind() <= Category::Integral;
-  const bool exact = whole && is_integral(meta.dtype, true);
+  const bool exact = is_integral(meta.dtype, true);  // steps of whole numbers, as in NumPy
   const Tensor places = ops::empty(meta.sizes, ScalarType::Int64, meta.device);
   if (n > 0) ops::fill_(ops::slice(places, 0, 0, 1, 1), 0);
   for (int64_t made = 1; made < n; made *= 2) {
@@ -23,7 +22,9 @@ Tensor arange_by_doubling(const Scalar& start, const Scalar& end, const Scalar& 
                ops::add(ops::slice(places, 0, 0, more, 1), wrapped_number(Scalar(made))));
   }
   const Tensor i = exact ? places : ops::to_dtype(places, widest_float(meta.device));
-  const auto number = [&](const Scalar& s) { return wrapped_number(exact ? s : Scalar(s.as_double())); };
+  const auto number = [&](const Scalar& s) {
+    return wrapped_number(exact ? Scalar(s.to<int64_t>()) : Scalar(s.as_double()));
+  };
   return ops::to_dtype(ops::add(ops::mul(i, number(step)), number(start)), meta.dtype);
 }
 

@@ -45,6 +45,10 @@ Tensor to_other(const Tensor& self, const Tensor& other, bool non_blocking, bool
 }
 
 const Tensor& zero_(const Tensor& self) { return ops::fill_(self, 0); }
+const Tensor& resize_as_(const Tensor& self, const Tensor& other, std::optional<MemoryFormat> memory_format) {
+  return ops::resize_(self, other.sizes(), memory_format);
+}
+Tensor dense_copy(const Tensor& self) { return ops::clone(self, MemoryFormat::Contiguous); }
 
 // ---- shapes ----
 
@@ -172,6 +176,18 @@ std::vector<Tensor> tensor_split_indices(const Tensor& self, IntList indices, in
   }
   pieces.push_back(ops::slice(self, dim, start, std::nullopt, 1));
   return pieces;
+}
+
+std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& where, int64_t dim) {
+  FACULA_CHECK(where.dim() <= 1 && where.dtype() == ScalarType::Int64, Runtime, Operator{"tensor_split"},
+               Argument{"tensor_indices_or_sections"}, " must be int64 of at most 1 dim, not ",
+               dtype_name(where.dtype()), " of shape ", shape_string(where.sizes()));
+  if (where.dim() == 0) return ops::tensor_split(self, ops::local_scalar(where).to<int64_t>(), dim);
+  DimVector indices;
+  for (int64_t i = 0; i < where.numel(); ++i) {
+    indices.push_back(ops::local_scalar(ops::select(where, 0, i)).to<int64_t>());
+  }
+  return ops::tensor_split_indices(self, indices, dim);
 }
 
 namespace {

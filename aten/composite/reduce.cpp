@@ -113,7 +113,7 @@ Tensor sum_to_size(const Tensor& self, IntList size) {
   }
   FACULA_CHECK(fits, Shape, Operator{"sum_to_size"}, "size ", shape_string(size), " does not broadcast to self ",
                shape_string(self.sizes()));
-  if (dims.empty()) return self;
+  if (dims.empty()) return size.empty() ? ops::sum(self, IntList(), false) : self;
   return ops::reshape(ops::sum(self, IntList(dims), true), size);
 }
 

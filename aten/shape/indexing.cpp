@@ -12,6 +12,7 @@ namespace {
 Meta same_as(const Tensor& self) { return {DimVector(self.sizes()), self.dtype(), self.device(), {}}; }
 
 void check_index_dtype(const Tensor& index, const char* op, const char* name) {
+  if (index.numel() == 0 && is_integral(index.dtype(), false)) return;  // no index is read
   FACULA_CHECK(index.dtype() == ScalarType::Int64 || index.dtype() == ScalarType::Int32, Index, Operator{op},
                Argument{name}, " must be int64 or int32, not ", dtype_name(index.dtype()));
 }

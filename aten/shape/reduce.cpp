@@ -144,8 +144,6 @@ Meta scanned(const Tensor& self, int64_t dim, OptionalType dtype, bool widen, Na
   FACULA_CHECK(type != ScalarType::Bool, Dtype, Operator{op}, Argument{"dtype"}, " must not be bool");
   FACULA_CHECK(widen || is_differentiable(type), Dtype, Operator{op}, Argument{"self"}, " must be floating-point, not ",
                dtype_name(type));
-  FACULA_CHECK(op != "logcumsumexp" || !is_complex(type), Dtype, Operator{op}, "not implemented for ",
-               dtype_name(type));
   return {DimVector(self.sizes()), type, self.device(), {}};
 }
 

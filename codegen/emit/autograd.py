@@ -7,7 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..schema import cpp_types
-from ..schema.model import Argument, Derivative, Formula, Operator, Schema, Type
+from ..schema.model import (
+    THROUGH_COMPOSITE,
+    Argument,
+    Derivative,
+    Formula,
+    Operator,
+    Schema,
+    Type,
+)
 from ..tensor.compose import Translator
 from ..tensor.facts import facts_of, kept, names_used
 from ..tensor.values import BOOLS, INT, INTS, TENSOR, TENSORS, Value, argument_values
@@ -64,10 +72,22 @@ class Node:
     ]  # a jvp expression for each of the first outputs, () when there is none
     forward_call: str  # what `tangents_` in them is
     forward_reason: str
+    refused: tuple[str, ...]  # inputs whose tangents have no formula either
 
 
 def is_differentiable(op: Operator) -> bool:
     return any(d.none is None for d in op.derivatives)
+
+
+def refused_of(op: Operator) -> list[Derivative]:
+    """Inputs by which there is no derivative: asking for it is an error.
+
+    What is made of no number that an input holds, as a tensor of its shape, or is no number itself,
+    as an index, has no part in the graph instead.
+    """
+    if not is_differentiable(op) and op.kind != "pointwise":
+        return []
+    return [d for d in op.derivatives if d.none not in (None, THROUGH_COMPOSITE)]
 
 
 def _pascal(symbol: str) -> str:
@@ -76,10 +96,12 @@ def _pascal(symbol: str) -> str:
 
 def node_of(schema: Schema, op: Operator) -> Node:
     active = [d for d in op.derivatives if d.none is None]
-    stated = {name for d in active for name in d.inputs}
+    refused = refused_of(op)
+    stated = {name for d in (*active, *refused) for name in d.inputs}
     inputs = tuple(a for a in op.signature.arguments if a.name in stated)
     builder = _Builder(schema, op, _edges(inputs))
     groups = tuple(builder.group(number, d) for number, d in enumerate(active))
+    groups += tuple(builder.refusal(d) for d in refused)
     forward, forward_call = _forward(schema, op, active)
     return Node(
         op=op,
@@ -91,6 +113,9 @@ def node_of(schema: Schema, op: Operator) -> Node:
         forward=forward,
         forward_call=forward_call,
         forward_reason=op.forward_reason,
+        refused=()
+        if op.forward == "formula"
+        else tuple(cpp_types.identifier(name) for d in refused for name in d.inputs),
     )
 
 
@@ -146,6 +171,14 @@ class _Builder:
         else:
             code = translator.joint(formula, TENSOR, len(edges))
         return Group(edges, code, tuple(unpack), tuple(self._held))
+
+    def refusal(self, derivative: Derivative) -> Group:
+        """The error of who asks for a gradient that there is not."""
+        edges = tuple(self.edges[name] for name in derivative.inputs)
+        words = (self.op.base_name, ", ".join(derivative.inputs), derivative.none or "")
+        return Group(
+            edges, unpack=(f"raise_no_derivative({', '.join(map(cpp_types.quoted, words))});",)
+        )
 
     def _grads(self) -> tuple[str, ...]:
         """Names of the incoming gradients."""

@@ -35,7 +35,8 @@ class LayerPlan:
 
 
 def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
-    node = autograd.node_of(schema, op) if autograd.is_differentiable(op) else None
+    asked = autograd.is_differentiable(op) or bool(autograd.refused_of(op))
+    node = autograd.node_of(schema, op) if asked else None
     inputs = [cpp_types.identifier(a.name) for a in stubs.tensor_inputs(op)]
     stated = [cpp_types.identifier(a.name) for a in node.inputs] if node else []
     returns = op.signature.returns

@@ -20,7 +20,10 @@ from .tree import from_formula
 _ROOT = Path(__file__).resolve().parents[2]
 _FOLDERS = (_ROOT / "python" / "facula" / "include" / "facula", _ROOT / "include" / "facula")
 _FOLDER = next((f for f in _FOLDERS if f.exists()), _FOLDERS[0])
-HEADERS = ("math.h", "math_special.h", "math_gamma.h", "math_slopes.h")
+HEADERS = tuple(
+    f"math{part}.h"
+    for part in ("", "_special", "_gamma", "_slopes", "_normal", "_bessel", "_polynomials")
+)
 # The concepts of math.h and the types of parameters, by the classes that they stand for.
 _CLASSES = {
     "Int": {"bool", "int"},

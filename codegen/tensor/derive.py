@@ -106,7 +106,7 @@ class _Deriver:
                 if new.name in self.names:
                     self.errors.add(op.location, op.name, f"'{new.name}' is declared by hand")
                 made.append(new)
-                text = _call_text(new)
+                text = _call_text(op, new)
                 if not new.scalar_variants:
                     self.library.add(new, from_formula(new.scalar[0][1]))
             formula = expr.synthetic(text, statement.location)
@@ -177,14 +177,17 @@ class _Deriver:
     def derived_operator(self, op: Operator, backward: _Backward, several: bool) -> Operator:
         suffix = f"_backward_{backward.input}" if several else "_backward"
         outputs = {r.name or "result" for r in op.signature.returns}
-        rename = {"result": name("output")} if len(outputs) == 1 else {}
+        kept_output = _output_name(op)
+        rename = {"result": name(kept_output)} if len(outputs) == 1 else {}
         formulas = tuple((k, e.substitute(rename)) for k, e in backward.formulas)
         used = set().union(*(e.names() for _, e in formulas))
         arguments = [Argument(n, _TENSOR) for n in sorted(used) if n.startswith("grad_output")]
         kept = [a for a in op.signature.arguments if a.name in used]
         arguments += [Argument(a.name, a.type) for a in kept if a.type.is_tensor]
         arguments += [
-            Argument(n, _TENSOR) for n in (("output",) if rename else sorted(outputs)) if n in used
+            Argument(n, _TENSOR)
+            for n in ((kept_output,) if rename else sorted(outputs))
+            if n in used
         ]
         by_variant = op.scalar_variants and len(formulas) > 1
         for a in op.signature.arguments:
@@ -285,12 +288,19 @@ class _Deriver:
             )
 
 
-def _call_text(new: Operator) -> str:
+def _output_name(op: Operator) -> str:
+    """What the result is called among a derived operator's arguments."""
+    taken = {a.name for a in op.signature.arguments}
+    return "output" if "output" not in taken else "its_output"
+
+
+def _call_text(op: Operator, new: Operator) -> str:
     """The call of a derived operator in the words of the declared operator's derivative."""
     words = []
+    output = _output_name(op)
     for argument in new.signature.arguments:
         word = argument.name.replace("grad_output", "grad", 1)
-        words.append("result" if word == "output" and argument.type.is_tensor else word)
+        words.append("result" if word == output and argument.type.is_tensor else word)
     return f"{new.name}({', '.join(words)})"
 
 

@@ -11,10 +11,11 @@ from ..schema.words import ERRORS
 from .expressions import condition, expression, range_bounds
 from .scope import Scope
 from .values import (
+    BOOL,
+    FLOAT,
     INT,
     INTS,
     NONE,
-    NUMBERS,
     STR,
     TENSOR,
     Value,
@@ -23,7 +24,7 @@ from .values import (
     unwrap,
 )
 
-_SHOWN = (*NUMBERS, STR)
+_SHOWN = (INT, FLOAT, BOOL, STR)  # a Scalar has no text in C++
 
 
 def program(scope: Scope, body: Sequence[ast.stmt], returns: tuple[Type, ...]) -> list[str]:

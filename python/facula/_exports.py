@@ -6,7 +6,7 @@ compiled module.
 
 SUBMODULES = tuple(
     "__config__ accelerator amp autograd backends distributions examples fx legacy multiprocessing"
-    " nn ops optim overrides profiler random serialization testing utils".split()
+    " masked nn ops optim overrides profiler random serialization signal testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)
@@ -15,10 +15,14 @@ ATTRIBUTES = {
     "facula._factors": "lu pca_lowrank svd_lowrank",
     "facula._forms": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes"
     " broadcast_tensors cartesian_prod meshgrid nonzero",
-    "facula._methods": "is_conj is_neg is_nonzero resolve_conj resolve_neg",
+    "facula._grids": "gradient histogram histogramdd range unravel_index",
+    "facula._matrices": "frobenius_norm lobpcg norm_except_dim nuclear_norm vander",
+    "facula._methods": "as_strided_ detach_ get_device is_conj is_distributed is_inference is_neg"
+    " is_nonzero is_same_size is_signed resolve_conj resolve_neg",
     "facula._order": "unique unique_consecutive",
     "facula._pinning": "is_pinned pin_memory record_stream",
     "facula._products": "chain_matmul einsum tensordot",
+    "facula._storage": "TypedStorage",
     "facula._tensor_str": "get_printoptions printoptions set_printoptions",
     "facula._type_info": "finfo iinfo",
     "facula._version": "__version__",
@@ -26,16 +30,28 @@ ATTRIBUTES = {
     "facula.amp.autocast_mode": "autocast",
     "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
     "facula.multiprocessing._sharing": "is_shared share_memory_",
+    "facula.nn._low_level": "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm"
+    " binary_cross_entropy_with_logits conv_tbc convolution"
+    " cosine_embedding_loss ctc_loss dropout_ embedding_renorm_ feature_alpha_dropout"
+    " feature_alpha_dropout_ feature_dropout feature_dropout_ grid_sampler"
+    " grid_sampler_2d grid_sampler_3d hinge_embedding_loss instance_norm"
+    " kl_div margin_ranking_loss native_batch_norm native_channel_shuffle"
+    " native_dropout native_dropout_backward native_group_norm"
+    " native_layer_norm pairwise_distance pdist poisson_nll_loss rrelu rrelu_"
+    " triplet_margin_loss",
     "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
     "facula.serialization": "load save",
 }
 # Those of them that are methods of tensors.
 METHODS = tuple(
-    "is_conj is_neg is_nonzero is_pinned is_shared lu nonzero pin_memory record_stream resolve_conj"
-    " resolve_neg share_memory_ unique unique_consecutive".split()
+    "histogram is_conj is_distributed is_neg is_nonzero is_pinned is_same_size is_shared lu"
+    " nonzero pin_memory record_stream resolve_conj resolve_neg share_memory_ unique"
+    " unique_consecutive".split()
 )
 # Methods that are no functions of the package.
 METHODS_ALONE = {
-    "facula._methods": "apply_ as_strided_ fill_diagonal_ map_ new new_tensor squeeze_ swapaxes_"
-    " swapdims_ t_ transpose_ unsqueeze_",
+    "facula._methods": "apply_ as_strided_ const_data_ptr dim_order fill_diagonal_ is_set_to"
+    " map2_ map_ new new_tensor polygamma polygamma_ resize resize_as squeeze_"
+    " swapaxes_ swapdims_ t_ transpose_ unsqueeze_",
+    "facula._storage": "set_ storage",
 }

@@ -10,13 +10,27 @@ import facula
 __all__ = [
     "apply_",
     "as_strided_",
+    "const_data_ptr",
+    "detach_",
+    "dim_order",
     "fill_diagonal_",
+    "get_device",
     "is_conj",
+    "is_distributed",
+    "is_inference",
     "is_neg",
     "is_nonzero",
+    "is_same_size",
+    "is_set_to",
+    "is_signed",
+    "map2_",
     "map_",
     "new",
     "new_tensor",
+    "polygamma",
+    "polygamma_",
+    "resize",
+    "resize_as",
     "resolve_conj",
     "resolve_neg",
     "squeeze_",
@@ -64,6 +78,11 @@ def swapdims_(self: Any, dim0: int, dim1: int) -> Any:
 def as_strided_(self: Any, size: Any, stride: Any, storage_offset: int | None = None) -> Any:
     """`as_strided` in place."""
     return self._become_view(self.as_strided(size, stride, storage_offset))
+
+
+def detach_(input: Any) -> Any:
+    """`input.detach_()`."""
+    return input.detach_()
 
 
 # ---- elements in place
@@ -121,6 +140,40 @@ def map_(self: Any, tensor: Any, callable: Callable[[Any, Any], Any]) -> Any:
     return _values(self, callable, tensor.expand(self.shape))
 
 
+def map2_(self: Any, x: Any, y: Any, callable: Callable[[Any, Any, Any], Any]) -> Any:
+    """As `apply_`, of each element and those of two other tensors, which are broadcast."""
+    return _values(self, callable, x.expand(self.shape), y.expand(self.shape))
+
+
+# ---- functions whose tensor comes second, and other shapes
+
+
+def polygamma(self: Any, n: int) -> Any:
+    """`facula.polygamma(n, self)`."""
+    return facula.polygamma(n, self)
+
+
+def polygamma_(self: Any, n: int) -> Any:
+    """`polygamma` in place."""
+    return self.copy_(facula.polygamma(n, self))
+
+
+def resize(self: Any, *sizes: Any) -> Any:
+    """`reshape` to a shape of as many elements; `resize_` changes their number."""
+    size = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if facula.Size(size).numel() != self.numel():
+        raise RuntimeError(
+            f"resize(): {tuple(self.shape)} has {self.numel()} elements and {tuple(size)} "
+            f"another number; use resize_() on a tensor without a graph"
+        )
+    return self.reshape(size)
+
+
+def resize_as(self: Any, tensor: Any) -> Any:
+    """`resize` to the shape of another tensor."""
+    return resize(self, tuple(tensor.shape))
+
+
 # ---- new tensors
 
 
@@ -158,6 +211,21 @@ def new(self: Any, *args: Any, device: Any = None) -> Any:
 # ---- questions
 
 
+def get_device(input: Any) -> int:
+    """`input.get_device()`: the number of its device, -1 on the CPU."""
+    return int(input.get_device())
+
+
+def is_inference(input: Any) -> bool:
+    """`input.is_inference()`."""
+    return bool(input.is_inference())
+
+
+def is_signed(input: Any) -> bool:
+    """`input.is_signed()`: may its elements be negative?"""
+    return bool(input.is_signed())
+
+
 def is_nonzero(self: Any) -> bool:
     """Is its one element not zero?
 
@@ -170,6 +238,48 @@ def is_nonzero(self: Any) -> bool:
             f"a tensor of one element"
         )
     return bool(self.item() != 0)
+
+
+def is_distributed(self: Any) -> bool:
+    """False: a tensor lies on one device."""
+    return False
+
+
+def is_same_size(self: Any, other: Any) -> bool:
+    """Have both the same shape?"""
+    return bool(self.shape == other.shape)
+
+
+def is_set_to(self: Any, tensor: Any) -> bool:
+    """Are both the same elements: of one memory, from one place, of one shape and strides?"""
+    return bool(
+        self.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
+        and self.storage_offset() == tensor.storage_offset()
+        and self.shape == tensor.shape
+        and self.stride() == tensor.stride()
+    )
+
+
+def const_data_ptr(self: Any) -> int:
+    """`data_ptr`, of memory that is read alone."""
+    return int(self.data_ptr())
+
+
+def dim_order(self: Any, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """Dims from the one with the largest steps in memory to the one with the smallest.
+
+    Args:
+        ambiguity_check: raise where strides leave the order open; or a list of memory formats.
+    """
+    strides, sizes = self.stride(), self.shape
+    if ambiguity_check is True:
+        steps = [n for n, size in zip(strides, sizes, strict=True) if size > 1]
+        if len(set(steps)) < len(steps) or any(size <= 1 for size in sizes):
+            raise RuntimeError(
+                f"dim_order(): strides {tuple(strides)} of {tuple(sizes)} leave the order open"
+            )
+    # Dims of one step keep their order, unless the sizes tell which lies within the other.
+    return tuple(sorted(range(self.dim()), key=lambda d: (-strides[d], -(sizes[d] > 1), d)))
 
 
 def is_conj(self: Any) -> bool:

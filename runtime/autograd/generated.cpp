@@ -35,6 +35,11 @@ Tensor elementwise_jvp(const Tensor& input, const Tensor& output, const std::fun
   return core.conjugate(reverse(core.conjugate(tangent)));
 }
 
+void raise_no_derivative(const char* op, const char* input, const char* reason) {
+  raise(ErrorKind::NotImplemented, Operator{op}, Argument{input}, " has no derivative: ", reason,
+        "; detach() it, or take the gradient of other inputs alone");
+}
+
 void raise_no_forward(const char* op, const char* reason) {
   raise(ErrorKind::NotImplemented, Operator{op}, "no forward-mode derivative", *reason ? ": " : "", reason,
         "; use reverse mode, or state `forward:` in its ops.yaml entry");

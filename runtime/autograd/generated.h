@@ -76,6 +76,7 @@ FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
 // output's shape and dtype.
 FACULA_API Tensor elementwise_jvp(const Tensor& input, const Tensor& output,
                                   const std::function<Tensor(const Tensor&)>& reverse);
+[[noreturn]] FACULA_API void raise_no_derivative(const char* op, const char* input, const char* reason);
 [[noreturn]] FACULA_API void raise_no_forward(const char* op, const char* reason);
 
 }  // namespace facula

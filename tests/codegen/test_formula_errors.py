@@ -332,6 +332,11 @@ case(
     "4:10: new: a message cannot show a Tensor",
 )
 case(
+    "program, message of a Scalar",
+    composite("|\n    raise ValueError(f'{value}')").replace("int dim=0", "Scalar value=0"),
+    "4:22: new: a message cannot show a Scalar",
+)
+case(
     "program, message of a tensor",
     composite("|\n    raise ValueError(f'{self}')"),
     "4:22: new: a message cannot show a Tensor",

@@ -516,8 +516,9 @@ case(
 case(
     "vocabulary, no such function in C++",
     "- math: exp3(x)\n  derivative: exp(x)\n",
-    "1:3: exp3: no function 'exp3' in math.h, math_special.h, math_gamma.h, math_slopes.h of "
-    "python/facula/include/facula; did you mean 'exp'?",
+    "1:3: exp3: no function 'exp3' in math.h, math_special.h, math_gamma.h, math_slopes.h, "
+    "math_normal.h, math_bessel.h, math_polynomials.h of python/facula/include/facula; "
+    "did you mean 'exp'?",
 )
 case(
     "dtype that a word does not take",

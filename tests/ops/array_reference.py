@@ -83,6 +83,19 @@ def scatter(
     return out
 
 
+def index_reduce(
+    x: Array, dim: int, index: Array, source: Array, reduce: str, include_self: bool
+) -> Array:
+    out = np.moveaxis(np.array(x), dim, 0)
+    parts = np.moveaxis(source, dim, 0)
+    for at in set(index.tolist()):
+        rows = [parts[k] for k in np.nonzero(index == at)[0]]
+        rows += [out[at].copy()] if include_self else []
+        kinds = {"prod": np.prod, "mean": np.mean, "amax": np.max, "amin": np.min}
+        out[at] = kinds[reduce](np.stack(rows), axis=0)
+    return np.moveaxis(out, 0, dim)
+
+
 # ---- order ----
 
 

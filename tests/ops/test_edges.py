@@ -69,6 +69,10 @@ RIGHT: dict[str, Callable[..., Any]] = {
     "round_units": _round_units,
     "i0": lambda self: np.where(np.isinf(self), np.inf, _special("i0", self)),
     "i1": lambda self: np.where(np.isinf(self) | (self == 0), self, _special("i1", self)),
+    "modified_bessel_i0": lambda self: np.where(np.isinf(self), np.inf, _special("i0", self)),
+    "modified_bessel_i1": lambda self: np.where(
+        np.isinf(self) | (self == 0), self, _special("i1", self)
+    ),
     "i1e": lambda self: np.where(self == 0, self, _special("i1e", self)),
     "erfinv": lambda self: np.where(self == 0, self, _special("erfinv", self)),
     "lgamma": lambda self: np.where(np.isinf(self), np.inf, _special("gammaln", self)),
@@ -97,6 +101,13 @@ BESIDE: dict[str, Callable[..., Any]] = {
     "ldexp": lambda self, other: (self == 0) | (np.abs(other) > 1e4),
     "_scaled_quotient": lambda x, n, **_: (np.abs(n) < 1) | (np.abs(x) > 1e30),
     "digamma": lambda self: np.abs(self + 1) < 1e-9,
+    # test_special_functions.py has them all over their domain.
+    **dict.fromkeys(("bessel_j0", "bessel_y0", "bessel_y1"), lambda self: np.abs(self) > 1e15),
+    "bessel_j1": lambda self: (np.abs(self) > 1e15) | (np.abs(self) < 1e-30),
+    "_scaled_down": lambda self, places: ~((np.abs(places) < 1e4) & (places == np.rint(places))),
+    "airy_ai": lambda self: np.abs(self) > 1e3,
+    "log_ndtr": lambda self: self > 5,
+    "zeta": lambda self, other: np.isnan(self) | (np.maximum(self, np.abs(other)) > 1e30),
     # SciPy's are 0 or 1 for concentrations next to 0; test_sampler_properties.py has small ones.
     **dict.fromkeys(("gammainc", "gammaincc"), lambda self, other: _small_or_vast(self, other)),
     **dict.fromkeys(
@@ -117,6 +128,7 @@ BESIDE_COMPLEX: dict[str, Callable[..., Any]] = {
         lambda self: (self.real == 0) | (self.imag == 0),
     ),
     "log1p": lambda self: np.abs(self) < 1e-30,
+    "logaddexp": lambda self, other: np.maximum(np.abs(self.imag), np.abs(other.imag)) > 1,
     "pow.tensor": lambda self, exponent: np.abs(self) < 1e-30,
     "lerp": lambda self, end, weight: np.abs(end) < 1e-30,
 }
@@ -124,8 +136,16 @@ BESIDE_COMPLEX: dict[str, Callable[..., Any]] = {
 EITHER = "lerp maximum minimum fmax fmin _at_least _at_most clamp".split()
 # Sums: places of the largest term count.
 TERMS = "addcmul addcdiv logaddexp logaddexp2 lerp".split()
+# SciPy's lose digits where these do not; test_special_functions.py has them.
+POLYNOMIALS = [
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+    *(f"{kind}chebyshev_polynomial_{k}" for kind in ("", "shifted_") for k in "tuvw"),
+]
 # Of one dtype's neighbours, which wider ones have not.
-OTHERS = "next_number next_half".split()
+OTHERS = ["next_number", "next_half", *POLYNOMIALS]
 
 
 def _special(name: str, x: Array) -> Array:

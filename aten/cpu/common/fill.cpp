@@ -94,8 +94,7 @@ void generate(const Tensor& out, const F& fn) {
 
 void arange_start(const Scalar& start, const Scalar&, const Scalar& step, std::optional<ScalarType>,
                   std::optional<Device>, const Tensor& out) {
-  const bool integral = start.kind() <= Category::Integral && step.kind() <= Category::Integral;
-  if (integral && is_integral(out.dtype(), true)) {
+  if (is_integral(out.dtype(), true)) {  // steps of whole numbers, as in NumPy
     const uint64_t s = static_cast<uint64_t>(start.to<int64_t>()), d = static_cast<uint64_t>(step.to<int64_t>());
     generate<int64_t>(out, [=](int64_t i) { return static_cast<int64_t>(s + d * static_cast<uint64_t>(i)); });
   } else {
@@ -132,8 +131,7 @@ void linspace(const Scalar& start, const Scalar& end, int64_t steps, std::option
               const Tensor& out) {
   if (is_complex(out.dtype())) {
     generate<complex128>(out, Spacing<complex128>(start.to<complex128>(), end.to<complex128>(), steps));
-  } else if (is_integral(out.dtype(), true) && start.kind() <= Category::Integral && end.kind() <= Category::Integral &&
-             steps > 1) {
+  } else if (is_integral(out.dtype(), true) && steps > 1) {
     // Exact, then rounded towards zero as conversions are: of doubles a whole number may come out as less.
     using Wide = __int128;
     const Wide a = start.to<int64_t>(), b = end.to<int64_t>(), parts = steps - 1;
@@ -149,7 +147,9 @@ void logspace(const Scalar& start, const Scalar& end, int64_t steps, double base
     const Spacing<complex128> at(start.to<complex128>(), end.to<complex128>(), steps);
     generate<complex128>(out, [&](int64_t i) { return std::pow(complex128(base), at(i)); });
   } else {
-    const Spacing<double> at(start.as_double(), end.as_double(), steps);
+    const bool whole = is_integral(out.dtype(), true);
+    const Spacing<double> at(whole ? std::trunc(start.as_double()) : start.as_double(),
+                             whole ? std::trunc(end.as_double()) : end.as_double(), steps);
     generate<double>(out, [&](int64_t i) { return std::pow(base, at(i)); });
   }
 }

@@ -81,7 +81,22 @@ struct LogSumExpScan {
   static constexpr int inputs = 1;
   template <typename C>
   static C start() {
-    return -std::numeric_limits<C>::infinity();
+    if constexpr (is_complex_v<C>) {
+      return C(-std::numeric_limits<double>::infinity(), 0);
+    } else {
+      return -std::numeric_limits<C>::infinity();
+    }
+  }
+  static void step(complex128& state, const complex128* x) {
+    constexpr double kNothing = -std::numeric_limits<double>::infinity();
+    if (state.real() == kNothing || x->real() == kNothing) {
+      if (state.real() == kNothing) state = *x;
+      return;
+    }
+    const bool first = state.real() < x->real();
+    const complex128 high = first ? *x : state, w = std::exp(first ? state - *x : *x - state);
+    const double size = std::log1p(w.real() * (2 + w.real()) + w.imag() * w.imag()) / 2;
+    state = high + complex128(size, std::atan2(w.imag(), 1 + w.real()));
   }
   template <typename C>
   static void step(C& state, const C* x) {
@@ -312,7 +327,12 @@ void cumprod(const Tensor& self, int64_t dim, std::optional<ScalarType>, const T
   scan<ProdScan>(self, dim, false, out);
 }
 void logcumsumexp(const Tensor& self, int64_t dim, const Tensor& out) {
-  if (out.numel() > 0) scan_lines<LogSumExpScan, double>(out, self, Tensor(), dim, false);
+  if (out.numel() == 0) return;
+  if (out.is_complex()) {
+    scan_lines<LogSumExpScan, complex128>(out, self, Tensor(), dim, false);
+  } else {
+    scan_lines<LogSumExpScan, double>(out, self, Tensor(), dim, false);
+  }
 }
 void affine_scan(const Tensor& a, const Tensor& b, int64_t dim, bool reverse, const Tensor& out) {
   if (out.numel() == 0) return;

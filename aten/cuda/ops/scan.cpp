@@ -115,6 +115,7 @@ int32_t run(const FaculaCall* call, Scan scan, const FaculaTensor& self, const F
 // cumsum(self, dim, dtype, out) and so on
 template <int kScan>
 int32_t scan(void*, const FaculaCall* call) {
+  if (kScan == kLogSum && is_complex(tensor(call, 0).dtype)) return FACULA_NOT_SUPPORTED;
   return run(call, static_cast<Scan>(kScan), tensor(call, 0), nullptr, call->args[1].at.i, false);
 }
 int32_t cumsum_reversed(void*, const FaculaCall* call) {

@@ -167,4 +167,7 @@ class Interpreter:
         found = getattr(np, self.RENAMED.get(name, name), None)
         if found is None or name in ("gcd", "lcm", "ldexp", "pow", "fmod", "angle", "sgn", "sign"):
             raise NotImplementedError(name)
-        return found(*args)
+        try:
+            return found(*args)
+        except TypeError as error:  # of a dtype that the module's function does not take
+            raise NotImplementedError(name) from error

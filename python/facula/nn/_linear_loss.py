@@ -30,13 +30,9 @@ def linear_cross_entropy(
         target: class indices, or probabilities.
         linear_bias: of linear_weight's shape without its last dim.
         ignore_index: a class that does not count; with indices alone. None is -100 for them.
-        options: not supported.
+        options: how to cut the batch into parts, which changes the memory it takes, not the result:
+            all scores are computed at once here.
     """
-    if options is not None:
-        raise NotImplementedError(
-            "linear_cross_entropy(): options is not supported, scores are computed at once; "
-            "leave it out, or checkpoint parts of the batch"
-        )
     if input.dim() not in (1, 2):
         raise ValueError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     sizes = tuple(linear_weight.shape[:-1])

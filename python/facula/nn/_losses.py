@@ -59,6 +59,11 @@ def wide(loss: Any) -> Any:
     return decorated
 
 
+def _floating(x: Any) -> Any:
+    """Integers in the default dtype, as arithmetic with floats has them."""
+    return x if x.is_floating_point() or x.is_complex() else x.to(facula.get_default_dtype())
+
+
 def _widened(value: Any) -> Any:
     half = isinstance(value, facula.Tensor) and value.dtype in (facula.float16, facula.bfloat16)
     return value.float() if half else value
@@ -135,6 +140,7 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Any:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1; vectors in the last dim."""
+    input1, input2 = _floating(input1), _floating(input2)
     if input1.shape[-1:] != input2.shape[-1:]:
         input1, input2 = facula.broadcast_tensors(input1, input2)
 
@@ -224,6 +230,7 @@ def poisson_nll_loss(
     With `full`, Stirling's term target log target - target + log(2 pi target) / 2 is added where
     target > 1.
     """
+    input, target = _floating(input), _floating(target)
     if log_input:
         loss = input.exp() - _C._ops.mul0(target, input)
     else:
@@ -285,11 +292,11 @@ def multi_margin_loss(
     reduce: Any = None,
     reduction: str = "mean",
 ) -> Any:
-    """Sum over j != y of max(0, margin - x_y + x_j)^p, over C; input (N, C) or (C,)."""
+    """Sum over j != y of max(0, margin - x_y + x_j)^p, over C; input (N, C), (C,) or ()."""
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss(): p must be 1 or 2, not {p}")
-    single = input.dim() == 1
-    x = input.unsqueeze(0) if single else input
+    single = input.dim() <= 1
+    x = input.reshape(1, -1) if single else input
     y = target.reshape(-1, 1)
     others = facula.ones_like(x).scatter(1, y, 0.0)
     gap = (margin - x.gather(1, y) + x).clamp_min(0) * others
@@ -332,11 +339,11 @@ def multilabel_margin_loss(
 ) -> Any:
     """Sum over labels y and non-labels j of max(0, 1 - x_y + x_j), over C.
 
-    input is (N, C) or (C,); target holds class indices, ended by the first -1 of each row.
+    input is (N, C), (C,) or (); target holds class indices, ended by the first -1 of each row.
     """
-    single = input.dim() == 1
-    x = input.unsqueeze(0) if single else input
-    y = target.unsqueeze(0) if single else target
+    single = input.dim() <= 1
+    x = input.reshape(1, -1) if single else input
+    y = target.reshape(1, -1) if single else target
     valid = (y < 0).to(facula.int64).cumsum(1) == 0
     index = y.clamp_min(0)
     hits = facula.zeros_like(x).scatter_add(1, index, valid.to(x.dtype))

@@ -113,7 +113,8 @@ def local_response_norm(
     # No channel has more neighbours than there are channels.
     before, after = (min(n, input.shape[1]) for n in (size // 2, size - 1 - size // 2))
     half = input.dtype in (facula.float16, facula.bfloat16)
-    x = input.float() if half else input
+    whole = not (input.is_floating_point() or input.is_complex())
+    x = input.float() if half or whole else input
     windows = pad(x.transpose(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)
     # alpha * mean + k as a product of two factors, for which no square has to be in the range.
     scale = math.sqrt(abs(alpha) / size)

@@ -15,6 +15,7 @@ from facula import _C
 from facula.nn import (
     _activations,
     _attention,
+    _ctc,
     _embedding,
     _fractional,
     _grid,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # what `_found` puts here, for readers that do not run the co
     from facula._nn_functional_ops import *  # noqa: F403
     from facula.nn._activations import *  # noqa: F403
     from facula.nn._attention import *  # noqa: F403
+    from facula.nn._ctc import *  # noqa: F403
     from facula.nn._embedding import *  # noqa: F403
     from facula.nn._fractional import *  # noqa: F403
     from facula.nn._grid import *  # noqa: F403
@@ -50,7 +52,7 @@ def _functions(*modules: Any) -> dict[str, Any]:
 
 
 _found: dict[str, Any] = {
-    **_functions(_attention, _embedding, _fractional, _grid, _linear_loss),
+    **_functions(_attention, _ctc, _embedding, _fractional, _grid, _linear_loss),
     **_functions(_losses, _noise, _norms, _resize),
     **{n: f for n, f in vars(_C._nn_functional).items() if not n.startswith("__")},
     **_functions(_activations, _pooling),

@@ -649,3 +649,7 @@ FACULA_MATH T rsqrt(T z) {
 #include "facula/math_special.h"
 #include "facula/math_gamma.h"
 #include "facula/math_slopes.h"
+#include "facula/math_normal.h"
+#include "facula/math_bessel.h"
+#include "facula/math_polynomials.h"
+#undef FACULA_BY_DOUBLE

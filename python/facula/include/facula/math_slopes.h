@@ -129,6 +129,11 @@ FACULA_MATH float tanhshrink(float x) {
   return square < 1.6875f ? x * (square * p) : x - tanh(x);
 }
 
+template <Complex T>
+FACULA_MATH T tanhshrink(T z) {
+  return z - tanh(z);
+}
+
 // The slope of erfinv, sqrt(pi) / 2 exp(y^2) with y = erfinv(x); y is rounded, which erfc(y) beside 1 - |x| tells.
 FACULA_MATH double erfinv_slope(double x) {
   const double size = abs(x), y = erfinv(size), square = y * y;

@@ -103,6 +103,12 @@ FACULA_MATH T logaddexp(T a, T b) {
   const T sum = top + log1p(exp(-abs(a - b)));
   return ((a == b) & isinf(a)) ? a : sum;
 }
+template <Complex T>
+FACULA_MATH T logaddexp(T a, T b) {
+  const T top = a.real() < b.real() ? b : a, low = a.real() < b.real() ? a : b;
+  const T sum = top + log1p(exp(low - top));
+  return (low.real() == -infinity<real_t<T>> || (a == b && isinf(a.real()))) ? top : sum;
+}
 template <Float T>
 FACULA_MATH T logaddexp2(T a, T b) {
   const T top = maximum(a, b);
@@ -257,6 +263,15 @@ FACULA_MATH_LARGE double digamma(double x) {
 }
 inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
+// The exponent of frexp: x is 2^e times a number of a size in [0.5, 1); 0 of what has no such form.
+FACULA_MATH_LARGE double binary_exponent(double x) {
+  int e = 0;
+  if (x == 0 || isinf(x) || isnan(x)) return 0;
+  ::frexp(x, &e);
+  return e;
+}
+inline float binary_exponent(float x) { return static_cast<float>(binary_exponent(static_cast<double>(x))); }
+
 // Hurwitz zeta function, the sum of (q + k)^-x over k >= 0, by Euler-Maclaurin summation; times scale^x, if that is not
 // one, which brings into the range what would leave it.
 FACULA_MATH_LARGE double zeta(double x, double q, double scale) {
@@ -289,6 +304,7 @@ FACULA_MATH_LARGE double zeta(double x, double q, double scale) {
   double power = scale == 1 ? std::pow(a, -x) : std::pow(scale / a, x);
   const double whole = power > 1e-280 || scale != 1 ? a * power : std::pow(a, 1 - x);
   sum += whole / (x - 1) + 0.5 * power;
+  if (power == 0) return sum;
   double factor = 1, k = 0;
   for (const double c : kCoefficients) {
     factor *= x + k;
@@ -399,7 +415,6 @@ FACULA_BY_DOUBLE(i0)
 FACULA_BY_DOUBLE(i0e)
 FACULA_BY_DOUBLE(i1)
 FACULA_BY_DOUBLE(i1e)
-#undef FACULA_BY_DOUBLE
 
 }  // namespace FACULA_ISA
 }  // namespace facula::math

@@ -1,0 +1,5 @@
+"""Signal processing: `facula.signal.windows`."""
+
+from facula.signal import windows
+
+__all__ = ["windows"]
