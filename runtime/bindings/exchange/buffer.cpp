@@ -13,7 +13,7 @@ namespace facula::python {
 namespace {
 
 // "@" means native, as a letter alone does.
-constexpr const char* kFormats[kNumScalarTypes] = {"?", "B",  "b",  "h", "i", "q", "e",     nullptr, "f",
+constexpr const char* kFormats[kNumScalarTypes] = {"?", "B",  "b",  "h",  "i",  "q",  "e",     nullptr, "f",
                                                    "d", "Zf", "Zd", "@H", "@I", "@Q", nullptr, nullptr};
 constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1", "|i1",  "<i2", "<i4", "<i8", "<f2",   nullptr, "<f4",
                                                    "<f8", "<c8", "<c16", "<u2", "<u4", "<u8", nullptr, nullptr};
