@@ -29,7 +29,7 @@ int64_t dims_used(const Item& item) {
 // A 0-d integer tensor whose value can be read acts as that integer.
 bool acts_as_int(const Item& item) {
   return item.kind == Kind::Tensor && item.tensor.dim() == 0 && is_integral(item.tensor.dtype()) &&
-         !is_mask(item.tensor) && item.tensor.is_cpu();
+         !is_mask(item.tensor) && item.tensor.is_cpu() && !item.tensor.is_wrapped();
 }
 
 int64_t read_int(const Tensor& t) {

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from .emit import batching
 from .emit.bindings import inplace_names, python_names
 from .emit.stubs import forms_of, takes_self
 from .scalar import vocabulary
@@ -64,6 +65,7 @@ class Validator:
             self.derivatives(op)
             self.parts(op)
             self.casts(op)
+            self.batches(op)
             self.test_specification(op)
         self.clashes()
 
@@ -326,6 +328,27 @@ class Validator:
             message = "'autocast' is for operators of floats; 'dtypes' has " + ", ".join(op.dtypes)
         if message:
             self.errors.add(op.place("autocast"), op.name, message)
+
+    def batches(self, op: Operator) -> None:
+        """The key `batch` is for kernels, and says of each argument what fits its type."""
+        if not op.batch:
+            return
+        arguments = {a.name: a.type for a in op.signature.arguments}
+        message = ""
+        if not op.dispatch and not op.scalar:
+            message = "'batch' is for operators with kernels; compositions follow from their parts"
+        elif op.batch == batching.derived(op)[0] and op.batch_roles == batching.derived(op)[1]:
+            message = f"'batch' says what the kind '{op.kind}' says already"
+        for name, role in op.batch_roles:
+            kind = arguments.get(name)
+            if kind is None:
+                message = f"'batch' names no argument '{name}'{suggestion(name, list(arguments))}"
+            elif kind.base != ("Tensor" if role in ("fold", "alone") else "int"):
+                message = f"'{name}' is {kind} and cannot be '{role}' in 'batch'"
+            elif not kind.is_list and role in ("order", "sizes", "expanded", "strides"):
+                message = f"'{role}' in 'batch' is for lists, and '{name}' is {kind}"
+        if message:
+            self.errors.add(op.place("batch"), op.name, message)
 
     # ---- samples and references ----
 

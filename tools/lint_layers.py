@@ -71,6 +71,7 @@ LAYERS = (
     Layer("utils", "python/facula/utils", "front base backends sharing"),
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils"),
     Layer("fx", "python/facula/fx", "front base nn"),
+    Layer("func", "python/facula/func", "front gradients utils nn"),
     Layer("optim", "python/facula/optim", "front base gradients utils"),
     Layer("distributions", "python/facula/distributions", "front base gradients nn"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),

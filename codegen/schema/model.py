@@ -225,6 +225,8 @@ class Operator:
     autocast: tuple[tuple[str, str], ...] = ()  # (CPU or device, lower, float32 or widest)
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
+    batch: str = ""  # a word of BATCHES; "" for what the kind says
+    batch_roles: tuple[tuple[str, str], ...] = ()  # (argument, word of BATCH_ROLES)
     composite: Formula | None = None
     composite_fn: str | None = None
     derivatives: tuple[Derivative, ...] = ()

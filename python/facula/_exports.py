@@ -5,7 +5,7 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends distributions examples fx legacy multiprocessing"
+    "__config__ accelerator amp autograd backends distributions examples func fx legacy multiprocessing"
     " nn ops optim overrides profiler random serialization testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
@@ -24,6 +24,7 @@ ATTRIBUTES = {
     "facula._version": "__version__",
     "facula._windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "facula.amp.autocast_mode": "autocast",
+    "facula.func": "vmap",
     "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
     "facula.multiprocessing._sharing": "is_shared share_memory_",
     "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",

@@ -3,6 +3,7 @@
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/autograd/view.h"
+#include "runtime/dispatch/levels.h"
 
 namespace facula {
 
@@ -40,8 +41,9 @@ Tensor add_tangent(const Tensor& t, Tensor tangent) {
 }
 
 // Zeros with the geometry of `t`, so that the tangent of a view is the same view of the tangent.
-Tensor zeros_like_layout(const Tensor& t) {
-  return core_operators().zeros(Meta{DimVector(t.sizes()), t.dtype(), t.device(), DimVector(t.strides())});
+// Within levels, with the batch dims of what is to be written there.
+Tensor zeros_like_layout(const Tensor& t, const Tensor& written) {
+  return make_as(written, Meta{DimVector(t.sizes()), t.dtype(), t.device(), DimVector(t.strides())}, true);
 }
 
 }  // namespace
@@ -82,13 +84,15 @@ namespace detail {
 
 std::shared_ptr<DualLevel> dual_level() { return tls_level; }
 void set_dual_level(std::shared_ptr<DualLevel> level) { tls_level = std::move(level); }
+[[maybe_unused]] const bool exchanging =
+    (exchange_dual_level = [](std::shared_ptr<DualLevel>& with) { tls_level.swap(with); }, true);
 
 Tensor tangent_from_base(const Tensor& t) {
   const Tensor base(intrusive_ptr<TensorImpl>::share(t.impl()->base.get()));
   if (!can_slice(base.dtype(), t.dtype())) return Tensor();
   TangentRecord& record = *base.impl()->autograd->forward;
   if (record.tangent.strides() != base.strides()) {
-    Tensor laid_out = zeros_like_layout(base);
+    Tensor laid_out = zeros_like_layout(base, record.tangent);
     core_operators().copy_into(laid_out, record.tangent);
     record.tangent = std::move(laid_out);
   }
@@ -124,7 +128,7 @@ void set_tangent_inplace(const Tensor& t, Tensor tangent) {
       can_slice(impl.base->dtype, impl.dtype)) {
     // Its base is changed too: what is not in the view has the tangent zero.
     const Tensor base(intrusive_ptr<TensorImpl>::share(impl.base.get()));
-    const Tensor whole = add_tangent(base, zeros_like_layout(base));
+    const Tensor whole = add_tangent(base, zeros_like_layout(base, tangent));
     add_tangent(t, slice_of(whole, Geometry(base), Geometry(t)));
   }
   set_tangent(t, std::move(tangent));
