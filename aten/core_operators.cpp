@@ -38,6 +38,7 @@ CoreOperators make_roles() {
   r.as_strided = [](const Tensor& t, IntList sizes, IntList strides, int64_t offset) {
     return ops::as_strided(t, sizes, strides, offset);
   };
+  r.view = [](const Tensor& t, IntList sizes) { return ops::view(t, sizes); };
   r.copy_into = [](const Tensor& into, const Tensor& source) { ops::copy_(into, source); };
   r.move_dim = [](const Tensor& t, int64_t from, int64_t to) {
     return ops::movedim(t, IntList(&from, 1), IntList(&to, 1));

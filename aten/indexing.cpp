@@ -163,7 +163,7 @@ Tensor get(const Tensor& self, std::span<const Item> items) {
   Basic b = apply_basic(self, items);
   if (!b.indices.empty()) return ops::index(b.view, b.indices);
   // x[...] and x[:] are views too, never x itself.
-  return b.view.is_same(self) ? core_operators().as_strided(self, self.sizes(), self.strides(), self.offset()) : b.view;
+  return b.view.is_same(self) ? ops::view(self, self.sizes()) : b.view;
 }
 
 void set(const Tensor& self, std::span<const Item> items, const Tensor& value) {

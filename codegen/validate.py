@@ -343,7 +343,7 @@ class Validator:
             kind = arguments.get(name)
             if kind is None:
                 message = f"'batch' names no argument '{name}'{suggestion(name, list(arguments))}"
-            elif kind.base != ("Tensor" if role in ("fold", "alone") else "int"):
+            elif kind.base != ("Tensor" if role in ("aligned", "fold", "alone") else "int"):
                 message = f"'{name}' is {kind} and cannot be '{role}' in 'batch'"
             elif not kind.is_list and role in ("order", "sizes", "expanded", "strides"):
                 message = f"'{role}' in 'batch' is for lists, and '{name}' is {kind}"

@@ -91,7 +91,7 @@ LAYERS = (
     ),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
-    Layer("examples", "python/facula/examples", "front utils nn optim"),
+    Layer("examples", "python/facula/examples", "front utils nn func optim"),
     Layer(
         "as_torch",
         "python/facula/as_torch",

@@ -7,7 +7,9 @@ through its parts; without one, call by call.
 
 from __future__ import annotations
 
-from ..schema.model import Operator
+from collections.abc import Iterator
+
+from ..schema.model import Operator, Schema
 from ..schema.words import BATCH_ROLES
 
 Rule = tuple[str, tuple[tuple[str, str], ...]]
@@ -35,6 +37,25 @@ def way(op: Operator) -> str:
         return "rule"
     decomposes = op.composite is not None or op.composite_fn is not None
     return "parts" if decomposes and word != "rows" else "rows"
+
+
+def told(op: Operator) -> str:
+    """The rule in words, for a table."""
+    word, stated = rule_of(op)
+    if way(op) != "rule":
+        return {"parts": "through its decomposition", "rows": "row by row"}[way(op)]
+    return ", ".join([word, *(f"{name}: {role}" for name, role in stated)])
+
+
+def table(schema: Schema) -> Iterator[str]:
+    """A line an operator of a public name, and how many go each way."""
+    counts: dict[str, int] = {}
+    for op in schema:
+        if op.internal or op.derived_from:
+            continue
+        counts[way(op)] = counts.get(way(op), 0) + 1
+        yield f"{op.name:32} {told(op)}"
+    yield ", ".join(f"{counts[key]} {key}" for key in sorted(counts))
 
 
 def roles(op: Operator) -> tuple[str, ...]:

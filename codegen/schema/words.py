@@ -44,7 +44,7 @@ EXCEPTIONS = {"linalg": ("LinAlgError",)}
 # What the calls of a batch have in common: see codegen/emit/batching.py.
 BATCHES = ("elements", "leading", "rows")
 BATCH_ROLES = (
-    *("fold", "alone"),  # of tensors
+    *("aligned", "fold", "alone"),  # of tensors
     *("dim", "reduced", "new_dim", "order", "sizes", "expanded", "strides"),  # of ints
 )
 FORWARD = ("elementwise", "linear", "composite")

@@ -80,6 +80,18 @@ void exit_dual_level() {
   if (!s.grad_enabled) s.excluded |= layer_bit(Layer::Autograd);
 }
 
+namespace {
+
+// A tangent that is to be overwritten gets the batch dims of what is written.
+void make_room(const Tensor& t, const Tensor& written) {
+  TensorImpl* owner = detail::owns_tangent(t.impl()) ? t.impl() : t.impl()->base.get();
+  Tensor& tangent = owner->autograd->forward->tangent;
+  const Meta meta{DimVector(tangent.sizes()), tangent.dtype(), tangent.device(), DimVector(tangent.strides())};
+  tangent = core_operators().accumulate(make_as(written, meta, true), tangent);
+}
+
+}  // namespace
+
 namespace detail {
 
 std::shared_ptr<DualLevel> dual_level() { return tls_level; }
@@ -116,7 +128,9 @@ void set_tangent(const Tensor& t, Tensor tangent) {
                dtype_name(t.dtype()), " on ", to_string(t.device()));
   if (has_tangent(t)) {
     const Tensor old = tangent_of(t);
-    if (!old.is_same(tangent)) core_operators().copy_into(old, tangent);
+    if (old.is_same(tangent)) return;
+    if (tangent.is_wrapped()) make_room(t, tangent);
+    core_operators().copy_into(tangent_of(t), tangent);
     return;
   }
   add_tangent(t, std::move(tangent));

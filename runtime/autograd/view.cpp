@@ -118,8 +118,8 @@ void CopySlices::apply(std::span<const Tensor> grads, std::span<Tensor> results)
   const CoreOperators& core = core_operators();
   const bool same = grads[0].defined() && grads[0].strides() == IntList(base_.strides);
   const Tensor grad = !grads[0].defined() ? core.zeros(Meta{base_.sizes, base_.dtype, base_.device, base_.strides})
-                      : same               ? grads[0]
-                                           : clone_as(grads[0], base_, grads[0]);
+                      : same              ? grads[0]
+                                          : clone_as(grads[0], base_, grads[0]);
   InlineVector<Tensor, 4> inner;
   inner.resize(change_->num_inputs());
   const Tensor part = slice_of(grad, base_, view_);
@@ -127,6 +127,10 @@ void CopySlices::apply(std::span<const Tensor> grads, std::span<Tensor> results)
   if (!inner.empty() && needs(0)) {
     if (inner[0].defined()) detail::validate_gradient(inner[0], change_->output(0), *change_, 0);
     results[0] = clone_as(grad, base_, grad);
+    if (inner[0].defined() && inner[0].is_wrapped()) {  // which may have batch dims that the gradient has not
+      const Meta meta{base_.sizes, grad.dtype(), grad.device(), base_.strides};
+      results[0] = clone_as(core.accumulate(make_as(inner[0], meta, true), grad), base_, inner[0]);
+    }
     core.copy_into(slice_of(results[0], base_, view_),
                    inner[0].defined() ? inner[0] : core.zeros(Meta{{}, view_.dtype, view_.device, {}}));
   }

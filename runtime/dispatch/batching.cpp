@@ -101,13 +101,16 @@ const Tensor* first_tensor(std::span<const KernelArg> args) {
 }
 
 void wrap_all(const Level& level, Stack& results, size_t from = 0) {
+  const auto wrap = [&](Tensor& t) {
+    if (!t.defined()) return;
+    // A result that was not asked for is empty, whatever the batch.
+    const bool absent = t.numel() == 0 && (t.dim() == 0 || t.sizes()[0] != level.size);
+    t = make_wrapped(std::move(t), level.number, absent ? -1 : 0);
+  };
   for (size_t i = from; i < results.size(); ++i) {
-    if (auto* t = std::get_if<Tensor>(&results[i])) {
-      if (t->defined()) *t = make_wrapped(std::move(*t), level.number, 0);
-    } else if (auto* list = std::get_if<std::vector<Tensor>>(&results[i])) {
-      for (Tensor& t : *list) {
-        if (t.defined()) t = make_wrapped(std::move(t), level.number, 0);
-      }
+    if (auto* t = std::get_if<Tensor>(&results[i])) wrap(*t);
+    if (auto* list = std::get_if<std::vector<Tensor>>(&results[i])) {
+      for (Tensor& t : *list) wrap(t);
     }
   }
 }
@@ -204,6 +207,10 @@ class ByRoles {
       : op_(op), args_(args), level_(level), inner_(args) {
     const Tensor* first = first_tensor(args);
     ndim_ = first != nullptr ? first->dim() : 0;
+    for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor& t) { most_ = std::max(most_, t.dim()); });
+    for (size_t i = 0; i < args.size(); ++i) {  // dims of a result of stated sizes
+      if (op.batch_roles[i] == BatchRole::Sizes) ndim_ = static_cast<int64_t>(ints_of(args[i]).size());
+    }
     for (size_t i = 0; i < args.size(); ++i) {
       const BatchRole role = op.batch_roles[i];
       scalar_ = scalar_ || (ndim_ == 0 && (role == BatchRole::Dim || role == BatchRole::Reduced));
@@ -243,6 +250,9 @@ class ByRoles {
     inner_.change(i, [&](const Tensor& t) {
       if (role == BatchRole::Alone) return inner_of(t, level_);
       Tensor rows = all_rows(t, level_);
+      if (role == BatchRole::Aligned) {
+        for (int64_t d = t.dim(); d < most_; ++d) rows = core.add_dim(rows, 1);
+      }
       if (role == BatchRole::Fold) {
         folds_ = true;
         DimVector sizes(t.sizes());
@@ -358,6 +368,7 @@ class ByRoles {
   const Level& level_;
   ArgumentList inner_;
   int64_t ndim_ = 0;     // dims of the first tensor, as the function sees it
+  int64_t most_ = 0;     // dims of the tensor that has most
   bool scalar_ = false;  // it has none, and gets one for an operator along a dim
   bool folds_ = false, flattened_ = false;
 };
@@ -411,7 +422,8 @@ void check_rows(const OperatorEntry& op, const std::vector<Stack>& rows) {
       const auto* first = std::get_if<Tensor>(&rows[0][i]);
       FACULA_CHECK(t == nullptr || !t->defined() || t->sizes() == first->sizes(), Values, Operator{op.name},
                    "the shape of the result depends on values and differs by row of the batch that vmap() goes "
-                   "through: ", shape_string(first->sizes()), " and ", shape_string(t->sizes()));
+                   "through: ",
+                   shape_string(first->sizes()), " and ", shape_string(t->sizes()));
       if (const auto* list = std::get_if<std::vector<Tensor>>(&row[i])) {
         FACULA_CHECK(list->size() == std::get<std::vector<Tensor>>(rows[0][i]).size(), Values, Operator{op.name},
                      "the number of results differs by row of the batch that vmap() goes through");

@@ -20,6 +20,7 @@ struct CoreOperators {
   Tensor (*ones)(const Meta& meta) = nullptr;
   Tensor (*clone)(const Tensor& t) = nullptr;
   Tensor (*as_strided)(const Tensor& t, IntList sizes, IntList strides, int64_t offset) = nullptr;
+  Tensor (*view)(const Tensor& t, IntList sizes) = nullptr;
   void (*copy_into)(const Tensor& into, const Tensor& source) = nullptr;  // broadcasts
   // For batches of calls.
   Tensor (*move_dim)(const Tensor& t, int64_t from, int64_t to) = nullptr;

@@ -85,6 +85,13 @@ void pop_level(uint64_t number) {
   if (s.level == nullptr) s.included &= static_cast<LayerSet>(~kLevels);
 }
 
+bool levels_record() {
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer.get()) {
+    if (level->kind == Level::Kind::Gradients && (level->grad_enabled || level->forward_mode)) return true;
+  }
+  return false;
+}
+
 size_t level_depth() {
   size_t depth = 0;
   for (const Level* level = tls_state.level; level != nullptr; level = level->outer.get()) ++depth;
@@ -157,10 +164,10 @@ namespace {
 
 // What the arguments have to do with a level.
 struct Standing {
-  bool here = false;      // some tensor is of the level
-  bool batched = false;   // and has a batch dim
-  bool written = false;   // one that is written to belongs to an outer level
-  LayerSet layers = 0;    // of those of the level
+  bool here = false;     // some tensor is of the level
+  bool batched = false;  // and has a batch dim
+  bool written = false;  // one that is written to belongs to an outer level
+  LayerSet layers = 0;   // of those of the level
 };
 
 Standing standing_of(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level) {

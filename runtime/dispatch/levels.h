@@ -40,6 +40,8 @@ FACULA_API uint64_t push_gradient_level(uint64_t again = 0);
 // Closes the innermost level, which must be that one, and all that are within it.
 FACULA_API void pop_level(uint64_t number);
 FACULA_API size_t level_depth();
+// Does a level further out record what its calls do, or give them tangents?
+FACULA_API bool levels_record();
 
 // `t` as a tensor of a level that is open; `dim` of it is the batch dim, -1 for none.
 FACULA_API Tensor enter_level(const Tensor& t, uint64_t number, int64_t dim);

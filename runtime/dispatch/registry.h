@@ -25,7 +25,8 @@ struct KernelArg;
 enum class BatchRole : uint8_t {
   None,      // as it is
   Front,     // a tensor: the batch dim comes first, whether it had one or not
-  Fold,      // the same, and joins its first dim; results come apart again
+  Aligned,   // the same, and dims of 1 behind it, until all tensors have as many
+  Fold,      // as Front, and joins its first dim; results come apart again
   Alone,     // a tensor that all calls share: with a batch dim of its own the rule does not serve
   Dim,       // a dim of the first tensor, or several
   Reduced,   // the same; none stands for all
@@ -62,9 +63,9 @@ struct OperatorEntry {
   AnyFn decomposition = nullptr;  // its composite form, of the functional form's type
   std::span<const BatchRole> batch_roles = {};
   BatchKind batch = BatchKind::None;
-  uint32_t masks = 0;              // bit i: argument i takes no part in promotion
-  uint8_t outputs = 0;             // results of the functional form
-  bool is_view = false;            // the result is a view of the first argument
+  uint32_t masks = 0;    // bit i: argument i takes no part in promotion
+  uint8_t outputs = 0;   // results of the functional form
+  bool is_view = false;  // the result is a view of the first argument
   bool is_random = false;
   bool gives_numbers = false;      // results are Python numbers, read from elements
   bool through_composite = false;  // gradients are recorded by running the decomposition

@@ -11,18 +11,21 @@ from facula.testing._samples import Formed, OpRecord, Sample, Varying, operators
 from harness import arguments, to_numpy
 
 ROWS = 3
+# What these do depends on strides, or they leave memory as it was.
+BY_LAYOUT = ("as_strided", "as_strided_scatter", "view_as_complex", "view.dtype")
+UNSET = ("empty_like", "new_empty")
 # What draws numbers, or has no function to call, is not tried here.
 CASES = [
     pytest.param(op, id=op.name)
     for op in operators()
-    if op.function() is not None and "random" not in (op.traits or ())
+    if op.function() is not None and "random" not in (op.traits or ()) and op.name not in UNSET
 ]
 
 
 def _other(value: Any, row: int) -> Any:
     """The sample's array with its elements moved on by `row` places."""
-    if isinstance(value, list | tuple):
-        return type(value)(_other(v, row) for v in value)
+    if isinstance(value, list) and all(isinstance(v, np.ndarray) for v in value):
+        return [_other(v, row) for v in value]
     if not isinstance(value, np.ndarray) or isinstance(value, Formed):
         return value
     moved = np.roll(np.asarray(value).reshape(-1), row).reshape(value.shape)
@@ -70,8 +73,17 @@ def _same(op: OpRecord, got: Any, rows: list[Any], dim: int) -> None:
         np.testing.assert_allclose(a, b, rtol=loose, atol=loose * size, err_msg=op.name)
 
 
+def _copied(value: Any) -> Any:
+    """With tensors of its own, which may be written to."""
+    if isinstance(value, dict):
+        return {k: _copied(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_copied, value))
+    return value.clone() if fa.is_tensor(value) else value
+
+
 def _loop(op: OpRecord, rows: list[tuple[list[Any], dict[str, Any]]]) -> list[Any]:
-    return [op.function()(*args, **named) for args, named in rows]
+    return [op.function()(*_copied(args), **_copied(named)) for args, named in rows]
 
 
 def _try(op: OpRecord, sample: Sample) -> None:
@@ -106,7 +118,8 @@ def _try(op: OpRecord, sample: Sample) -> None:
         return fa.vmap(one, in_dims=dim, out_dims=dim)(*batch)
 
     _same(op, run(places, 0), expected, 0)
-    _same(op, run(places, -1), expected, -1)
+    if op.name not in BY_LAYOUT:
+        _same(op, run(places, -1), expected, -1)
     if len(places) == 1:
         return
     for place in places:
@@ -123,7 +136,12 @@ def _try(op: OpRecord, sample: Sample) -> None:
             alone = _loop(op, [given(row) for row in range(ROWS)])
         except Exception:
             continue
-        _same(op, run([place], 0), alone, 0)
+        try:
+            got = run([place], 0)
+        except RuntimeError as e:
+            assert "share" in str(e), e  # what all rows share is not written to
+            continue
+        _same(op, got, alone, 0)
 
 
 @pytest.mark.parametrize("op", CASES)

@@ -285,8 +285,8 @@ def jvp(
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """`func(*primals)`, and a function that multiplies its Jacobian with tangents.
 
-    The function runs once: products are of the linear function that was recorded, twice
-    transposed, as in Bradbury and others, "JAX: Autodidax"; the second time by the cotangents.
+    The function runs once. What was recorded of it, a linear function of cotangents, is transposed
+    (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
 
     Args:
         func: of tensors or trees of them; gives such a tree.
