@@ -65,7 +65,7 @@ class Stub:
     direct_inplace: bool  # `aliasing: self`: the kernel takes self itself as its out
     cast: str | None  # arguments of the autocast layer's function, where there is one
     cast_policies: str  # what it does on the CPU and on other devices
-    batch: str  # word of its batching rule: elements, leading, or ""
+    batch: str  # word of its batching rule: elements, leading, rows, or ""
     batch_roles: tuple[str, ...]  # of the arguments, in C++
     masks: int  # bit i: argument i takes no part in promotion
     random: bool
@@ -363,7 +363,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         direct_inplace=dict(op.policies).get("aliasing") == "self",
         cast=_cast(op, kind, composite, differentiable),
         cast_policies=_policies(op),
-        batch=batching.rule_of(op)[0].replace("rows", ""),
+        batch=batching.rule_of(op)[0],
         batch_roles=batching.roles(op),
         masks=sum(1 << i for i, a in enumerate(op.signature.arguments) if a.name in op.masks),
         random=op.kind == "random"

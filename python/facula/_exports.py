@@ -5,8 +5,8 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends distributions examples func fx legacy multiprocessing"
-    " nn ops optim overrides profiler random serialization testing utils".split()
+    "__config__ accelerator amp autograd backends distributions examples func fx legacy"
+    " multiprocessing nn ops optim overrides profiler random serialization testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)

@@ -74,6 +74,7 @@ std::vector<Tensor> tangents_by_reverse(std::span<const TensorList> inputs,
   }
   if (roots.empty()) return tangents;
   BackwardOptions options;
+  options.accumulate = false;
   options.allow_unused = options.keep_graph = options.create_graph = true;
   const std::vector<Tensor> rows = run_backward(roots, seeds, leaves, options);
   std::vector<Tensor> depending, along;

@@ -432,6 +432,15 @@ void check_rows(const OperatorEntry& op, const std::vector<Stack>& rows) {
   }
 }
 
+// A row is a view of the batch: written to it is, but it cannot get another size.
+void check_sizes(const OperatorEntry& op, std::span<const KernelArg> args, const ArgumentList& row) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].kind != Kind::Tensor || args[i].at == nullptr) continue;
+    FACULA_CHECK(static_cast<const Tensor*>(args[i].at)->sizes() == static_cast<const Tensor*>(row[i].at)->sizes(),
+                 Runtime, Operator{op.name}, "it changes the size of a tensor, which cannot be done within vmap()");
+  }
+}
+
 void by_rows(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level,
              Stack& results, const SameDraws* same) {
   note_fallback(op);
@@ -450,6 +459,7 @@ void by_rows(const OperatorEntry& op, Variant variant, std::span<const KernelArg
     if (same != nullptr && r > 0) same->again();
     if (level.size == 0 && (op.writes != 0 || variant != Variant::Functional)) return;
     op.invoke[form](op.forms[form], row, rows.emplace_back());
+    if (op.writes != 0) check_sizes(op, args, row);
   }
   check_rows(op, rows);
   for (size_t i = 0; i < rows[0].size(); ++i) {
@@ -543,7 +553,7 @@ void call_batch(const OperatorEntry& op, Variant variant, std::span<const Kernel
     if (op.is_view) link_views(results, *static_cast<const Tensor*>(args[0].at));
     return;
   }
-  if (!op.is_random && by_decomposition(op, args, results)) return;
+  if (!op.is_random && op.batch != BatchKind::Rows && by_decomposition(op, args, results)) return;
   const Descent below(level);
   by_rows(op, variant, args, level, results, nullptr);
 }

@@ -26,20 +26,20 @@ void set_modes(ThreadState& s, bool grad_enabled, bool forward_mode) {
 
 Level& push(Level::Kind kind) {
   ThreadState& s = tls_state;
-  auto level = std::make_unique<Level>();
+  auto* level = new Level;
   level->number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
   level->kind = kind;
   level->excluded = s.excluded;
   level->grad_enabled = s.grad_enabled;
   level->forward_mode = s.forward_mode;
-  level->outer.reset(s.level);
-  s.level = level.release();
+  level->outer = s.level;
+  s.level = level;
   s.included |= kLevels;
   return *s.level;
 }
 
 const Level* find(const Level* from, uint64_t number) {
-  while (from != nullptr && from->number != number) from = from->outer.get();
+  while (from != nullptr && from->number != number) from = from->outer;
   return from;
 }
 
@@ -75,7 +75,7 @@ void pop_level(uint64_t number) {
   for (bool last = false; !last;) {
     const std::unique_ptr<Level> level(s.level);
     last = level->number == number;
-    s.level = level->outer.release();
+    s.level = level->outer;
     if (level->kind == Level::Kind::Gradients) {
       exchange_dual_level(level->dual);
       set_modes(s, level->grad_enabled, level->forward_mode);
@@ -86,7 +86,7 @@ void pop_level(uint64_t number) {
 }
 
 bool levels_record() {
-  for (const Level* level = tls_state.level; level != nullptr; level = level->outer.get()) {
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer) {
     if (level->kind == Level::Kind::Gradients && (level->grad_enabled || level->forward_mode)) return true;
   }
   return false;
@@ -94,13 +94,13 @@ bool levels_record() {
 
 size_t level_depth() {
   size_t depth = 0;
-  for (const Level* level = tls_state.level; level != nullptr; level = level->outer.get()) ++depth;
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer) ++depth;
   return depth;
 }
 
 Tensor enter_level(const Tensor& t, uint64_t number, int64_t dim) {
   FACULA_CHECK(find(tls_state.level, number) != nullptr, Runtime, "the level of this function transform is not open");
-  if (t.is_wrapped() && find(find(tls_state.level, number)->outer.get(), t.impl()->wrapping->level) == nullptr) {
+  if (t.is_wrapped() && find(find(tls_state.level, number)->outer, t.impl()->wrapping->level) == nullptr) {
     raise_escaped(nullptr, t);
   }
   return make_wrapped(t, number, dim);
@@ -140,7 +140,7 @@ Descent::Descent(Level& level) : level_(level) {
   included_ = s.included;
   grad_enabled_ = s.grad_enabled;
   forward_mode_ = s.forward_mode;
-  s.level = level.outer.get();
+  s.level = level.outer;
   if (s.level == nullptr) s.included &= static_cast<LayerSet>(~kLevels);
   if (level.kind == Level::Kind::Gradients) {
     exchange_dual_level(level.dual);
@@ -177,7 +177,7 @@ Standing standing_of(const OperatorEntry& op, Variant variant, std::span<const K
     for_each_tensor(args[i], [&](const Tensor& t) {
       const Wrapping* w = t.impl()->wrapping;
       if (w == nullptr || w->level != level.number) {
-        if (w != nullptr && find(level.outer.get(), w->level) == nullptr) raise_escaped(op.name, t);
+        if (w != nullptr && find(level.outer, w->level) == nullptr) raise_escaped(op.name, t);
         found.written = found.written || written;
         return;
       }

@@ -25,7 +25,7 @@ class FACULA_API Level {
   Kind kind = Kind::Batch;
   int64_t size = 0;  // of the batch
   Randomness randomness = Randomness::Error;
-  std::unique_ptr<Level> outer;
+  Level* outer = nullptr;
   // What held when it began.
   LayerSet excluded = 0;
   bool grad_enabled = true;

@@ -36,7 +36,7 @@ enum class BatchRole : uint8_t {
   Expanded,  // of a result, to which the first tensor is broadcast
   Strides,   // of a result
 };
-enum class BatchKind : uint8_t { None, Elements, Roles };  // None: by its decomposition, or row by row
+enum class BatchKind : uint8_t { None, Elements, Roles, Rows };  // None: by its decomposition, or row by row
 
 struct OperatorEntry {
   const char* name;                             // "add", "max.dim"

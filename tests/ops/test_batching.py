@@ -147,6 +147,10 @@ def _try(op: OpRecord, sample: Sample) -> None:
 @pytest.mark.parametrize("op", CASES)
 def test_batch_is_the_rows(op: OpRecord) -> None:
     for i in range(len(op.data["samples"])):
+        if op.name == "resize_":
+            with pytest.raises(RuntimeError, match="size"):
+                _try(op, op.sample(i))
+            continue
         if "value_dependent" not in (op.traits or ()):
             _try(op, op.sample(i))
             continue

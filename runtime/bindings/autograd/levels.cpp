@@ -90,6 +90,27 @@ PyObject* level_of(PyObject*, PyObject* tensor) {
   FACULA_PY_END(nullptr)
 }
 
+// _current_level(): (number, "batch" or "gradients", size, randomness) of the innermost one, or None.
+PyObject* current(PyObject*, PyObject*) {
+  const Level* level = tls_state.level;
+  if (level == nullptr) Py_RETURN_NONE;
+  const char* const words[] = {"error", "same", "different"};
+  return Py_BuildValue("(KsLs)", static_cast<unsigned long long>(level->number),
+                       level->kind == Level::Kind::Batch ? "batch" : "gradients", static_cast<long long>(level->size),
+                       words[static_cast<int>(level->randomness)]);
+}
+
+// _call_below(function, *args): a call for the next level.
+PyObject* call_below(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  FACULA_CHECK(PyTuple_GET_SIZE(args) > 0 && tls_state.level != nullptr, Runtime, Operator{"_call_below"},
+               "takes a function, within a function transform");
+  const Ref rest(check(PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args))));
+  const detail::Descent below(*tls_state.level);
+  return check(PyObject_Call(PyTuple_GET_ITEM(args, 0), rest.get(), nullptr));
+  FACULA_PY_END(nullptr)
+}
+
 PyObject* warn_of(PyObject*, PyObject* on) {
   const int warn = PyObject_IsTrue(on);
   if (warn < 0) return nullptr;
@@ -118,6 +139,8 @@ const PyMethodDef level_functions[] = {
     {"_enter_level", enter, METH_VARARGS, nullptr},
     {"_leave_level", leave, METH_VARARGS, nullptr},
     {"_level_of", level_of, METH_O, nullptr},
+    {"_current_level", current, METH_NOARGS, nullptr},
+    {"_call_below", call_below, METH_VARARGS, nullptr},
     {"_warn_of_batch_fallbacks", warn_of, METH_O, nullptr},
     {"_batch_fallbacks", fallbacks, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
