@@ -333,22 +333,33 @@ class Validator:
         """The key `batch` is for kernels, and says of each argument what fits its type."""
         if not op.batch:
             return
-        arguments = {a.name: a.type for a in op.signature.arguments}
         message = ""
         if not op.dispatch and not op.scalar:
             message = "'batch' is for operators with kernels; compositions follow from their parts"
-        elif op.batch == batching.derived(op)[0] and op.batch_roles == batching.derived(op)[1]:
+        elif batching.derived(op) == (op.batch, op.batch_rules):
             message = f"'batch' says what the kind '{op.kind}' says already"
-        for name, role in op.batch_roles:
-            kind = arguments.get(name)
-            if kind is None:
-                message = f"'batch' names no argument '{name}'{suggestion(name, list(arguments))}"
-            elif kind.base != ("Tensor" if role in ("aligned", "fold", "alone") else "int"):
-                message = f"'{name}' is {kind} and cannot be '{role}' in 'batch'"
-            elif not kind.is_list and role in ("order", "sizes", "expanded", "strides"):
-                message = f"'{role}' in 'batch' is for lists, and '{name}' is {kind}"
+        for name, role in itertools.chain(*op.batch_rules):
+            message = self.batch_role(op, name, role) or message
         if message:
             self.errors.add(op.place("batch"), op.name, message)
+
+    @staticmethod
+    def batch_role(op: Operator, name: str, role: str) -> str:
+        """What is wrong with the role of an argument or a result."""
+        kinds = {a.name: a.type for a in op.signature.arguments}
+        results = dict(zip(batching.result_names(op), op.signature.returns, strict=True))
+        kind = kinds.get(name) or (results[name].type if name in results else None)
+        if kind is None:
+            return f"'batch' names no argument '{name}'{suggestion(name, [*kinds, *results])}"
+        if name not in kinds:
+            fits = kind.base == "Tensor" and role in ("fold", "channels")
+        elif kind.base == "Tensor":
+            fits = role in ("aligned", "fold", "channels", "alone")
+        else:
+            lists = role in ("fold", "order", "sizes", "expanded", "strides")
+            fits = kind.base == "int" and role not in ("aligned", "channels", "alone")
+            fits = fits and (kind.is_list or not lists)
+        return "" if fits else f"'{name}' is {kind} and cannot be '{role}' in 'batch'"
 
     # ---- samples and references ----
 

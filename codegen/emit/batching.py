@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..schema.model import Operator, Schema
-from ..schema.words import BATCH_ROLES
 
-Rule = tuple[str, tuple[tuple[str, str], ...]]
+Roles = tuple[tuple[str, str], ...]
+Rule = tuple[str, tuple[Roles, ...]]
 
 
 def derived(op: Operator) -> Rule:
@@ -22,12 +22,12 @@ def derived(op: Operator) -> Rule:
     dim = next((a for a in op.signature.arguments if a.name == "dim"), None)
     if op.kind in ("reduction", "scan") and op.dispatch and dim is not None:
         whole = dim.type.optional or dim.default == "[]"
-        return "leading", (("dim", "reduced" if whole else "dim"),)
+        return "leading", ((("dim", "reduced" if whole else "dim"),),)
     return "", ()
 
 
 def rule_of(op: Operator) -> Rule:
-    return (op.batch, op.batch_roles) if op.batch else derived(op)
+    return (op.batch, op.batch_rules) if op.batch else derived(op)
 
 
 def way(op: Operator) -> str:
@@ -44,7 +44,8 @@ def told(op: Operator) -> str:
     word, stated = rule_of(op)
     if way(op) != "rule":
         return {"parts": "through its decomposition", "rows": "row by row"}[way(op)]
-    return ", ".join([word, *(f"{name}: {role}" for name, role in stated)])
+    ways = [", ".join(f"{name}: {role}" for name, role in roles) for roles in stated]
+    return "; or ".join(ways) or word
 
 
 def table(schema: Schema) -> Iterator[str]:
@@ -58,13 +59,32 @@ def table(schema: Schema) -> Iterator[str]:
     yield ", ".join(f"{counts[key]} {key}" for key in sorted(counts))
 
 
-def roles(op: Operator) -> tuple[str, ...]:
-    """The C++ role of each argument."""
-    stated = dict(rule_of(op)[1])
-    found = []
+def rules(op: Operator) -> tuple[tuple[str, str], ...]:
+    """Lists of the roles in C++, of the arguments and of the results, of each alternative."""
+    word, stated = rule_of(op)
+    return tuple(_rule(op, dict(roles)) for roles in stated or ((),)) if word == "leading" else ()
+
+
+def _rule(op: Operator, stated: dict[str, str]) -> tuple[str, str]:
+    arguments = []
     for argument in op.signature.arguments:
         default = "front" if argument.type.base == "Tensor" else "none"
-        word = stated.get(argument.name, default)
-        assert word in (*BATCH_ROLES, "front", "none"), word
-        found.append("BatchRole::" + "".join(part.capitalize() for part in word.split("_")))
-    return tuple(found)
+        arguments.append(_role(stated.get(argument.name, default)))
+    # A tensor that is folded makes a result that is, unless these are named.
+    folded = any(stated.get(a.name) == "fold" for a in op.signature.tensor_arguments)
+    named = any(name in stated for name in result_names(op))
+    default = "fold" if folded and not named else "front"
+    results = [_role(stated.get(name, default)) for name in result_names(op)]
+    return ", ".join(arguments), ", ".join(results)
+
+
+def result_names(op: Operator) -> tuple[str, ...]:
+    """What `batch` calls the results."""
+    returns = op.signature.returns
+    if len(returns) == 1:
+        return (returns[0].name or "result",)
+    return tuple(r.name or f"result{i}" for i, r in enumerate(returns))
+
+
+def _role(word: str) -> str:
+    return "BatchRole::" + "".join(part.capitalize() for part in word.split("_"))

@@ -66,7 +66,7 @@ class Stub:
     cast: str | None  # arguments of the autocast layer's function, where there is one
     cast_policies: str  # what it does on the CPU and on other devices
     batch: str  # word of its batching rule: elements, leading, rows, or ""
-    batch_roles: tuple[str, ...]  # of the arguments, in C++
+    batch_rules: tuple[tuple[str, str], ...]  # roles of arguments and results, in C++
     masks: int  # bit i: argument i takes no part in promotion
     random: bool
     gives_numbers: bool
@@ -364,7 +364,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         cast=_cast(op, kind, composite, differentiable),
         cast_policies=_policies(op),
         batch=batching.rule_of(op)[0],
-        batch_roles=batching.roles(op),
+        batch_rules=batching.rules(op),
         masks=sum(1 << i for i, a in enumerate(op.signature.arguments) if a.name in op.masks),
         random=op.kind == "random"
         or any(a.type.base == "Generator" for a in op.signature.arguments),

@@ -105,7 +105,11 @@ def _computing() -> dict[str, Any]:
             "description": "kernel of each device, or none",
         },
         "batch": {
-            "anyOf": [_words(*BATCHES), _mapping(_words(*BATCH_ROLES))],
+            "anyOf": [
+                _words(*BATCHES),
+                _mapping(_words(*BATCH_ROLES)),
+                {"type": "array", "items": _mapping(_words(*BATCH_ROLES)), "minItems": 2},
+            ],
             "description": "how one call serves a batch of calls, as vmap makes it",
         },
         "composite": {**_FORMULA, "description": "tensor expression or program over operators"},

@@ -226,7 +226,8 @@ class Operator:
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
     batch: str = ""  # a word of BATCHES; "" for what the kind says
-    batch_roles: tuple[tuple[str, str], ...] = ()  # (argument, word of BATCH_ROLES)
+    # Alternatives, each of (argument or result, word of BATCH_ROLES)
+    batch_rules: tuple[tuple[tuple[str, str], ...], ...] = ()
     composite: Formula | None = None
     composite_fn: str | None = None
     derivatives: tuple[Derivative, ...] = ()

@@ -322,6 +322,11 @@ def _batch(fields: Fields) -> dict[str, Any]:
             fields.error(text, f"unknown word '{text.value}' for 'batch'{hint}")
             return {}
         return {"batch": str(text.value)} if text is not None else {}
+    items = node.value if isinstance(node, SequenceNode) else [node]
+    return {"batch": "leading", "batch_rules": tuple(_roles(fields, item) for item in items)}
+
+
+def _roles(fields: Fields, node: Node) -> tuple[tuple[str, str], ...]:
     roles: list[tuple[str, str]] = []
     for name, _, value in fields.entries(node, "'batch'"):
         text = fields.record.text(value, f"the role of '{name}'")
@@ -330,7 +335,7 @@ def _batch(fields: Fields) -> dict[str, Any]:
             fields.error(text, f"unknown word '{text.value}' in 'batch'{hint}")
         elif text is not None:
             roles.append((name, str(text.value)))
-    return {"batch": "leading", "batch_roles": tuple(roles)}
+    return tuple(roles)
 
 
 def _function(fields: Fields) -> str | None:

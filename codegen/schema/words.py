@@ -44,8 +44,8 @@ EXCEPTIONS = {"linalg": ("LinAlgError",)}
 # What the calls of a batch have in common: see codegen/emit/batching.py.
 BATCHES = ("elements", "leading", "rows")
 BATCH_ROLES = (
-    *("aligned", "fold", "alone"),  # of tensors
-    *("dim", "reduced", "new_dim", "order", "sizes", "expanded", "strides"),  # of ints
+    *("aligned", "fold", "channels", "alone"),  # of tensors
+    *("groups", "dim", "reduced", "new_dim", "order", "sizes", "expanded", "strides"),  # of ints
 )
 FORWARD = ("elementwise", "linear", "composite")
 POLICY_WORDS = {

@@ -84,7 +84,11 @@ namespace {
 
 // A tangent that is to be overwritten gets the batch dims of what is written.
 void make_room(const Tensor& t, const Tensor& written) {
-  TensorImpl* owner = detail::owns_tangent(t.impl()) ? t.impl() : t.impl()->base.get();
+  TensorImpl* owner = t.impl();
+  if (owner->base && !owner->no_grad_view && detail::owns_tangent(owner->base.get())) {
+    remove_tangent(*owner);  // it is a part of the base's from now on
+    owner = owner->base.get();
+  }
   Tensor& tangent = owner->autograd->forward->tangent;
   const Meta meta{DimVector(tangent.sizes()), tangent.dtype(), tangent.device(), DimVector(tangent.strides())};
   tangent = core_operators().accumulate(make_as(written, meta, true), tangent);
@@ -129,7 +133,7 @@ void set_tangent(const Tensor& t, Tensor tangent) {
   if (has_tangent(t)) {
     const Tensor old = tangent_of(t);
     if (old.is_same(tangent)) return;
-    if (tangent.is_wrapped()) make_room(t, tangent);
+    if (!has_batch_dims_of(old, tangent)) make_room(t, tangent);
     core_operators().copy_into(tangent_of(t), tangent);
     return;
   }

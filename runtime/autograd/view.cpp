@@ -127,7 +127,7 @@ void CopySlices::apply(std::span<const Tensor> grads, std::span<Tensor> results)
   if (!inner.empty() && needs(0)) {
     if (inner[0].defined()) detail::validate_gradient(inner[0], change_->output(0), *change_, 0);
     results[0] = clone_as(grad, base_, grad);
-    if (inner[0].defined() && inner[0].is_wrapped()) {  // which may have batch dims that the gradient has not
+    if (inner[0].defined() && !has_batch_dims_of(results[0], inner[0])) {
       const Meta meta{base_.sizes, grad.dtype(), grad.device(), base_.strides};
       results[0] = clone_as(core.accumulate(make_as(inner[0], meta, true), grad), base_, inner[0]);
     }

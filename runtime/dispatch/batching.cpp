@@ -203,23 +203,24 @@ DimVector ints_of(const KernelArg& arg) {
 
 class ByRoles {
  public:
-  ByRoles(const OperatorEntry& op, std::span<const KernelArg> args, const Level& level)
-      : op_(op), args_(args), level_(level), inner_(args) {
+  ByRoles(const OperatorEntry& op, const BatchRule& rule, std::span<const KernelArg> args, const Level& level)
+      : op_(op), roles_(rule.arguments), results_(rule.results), args_(args), level_(level), inner_(args) {
     const Tensor* first = first_tensor(args);
     ndim_ = first != nullptr ? first->dim() : 0;
     for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor& t) { most_ = std::max(most_, t.dim()); });
     for (size_t i = 0; i < args.size(); ++i) {  // dims of a result of stated sizes
-      if (op.batch_roles[i] == BatchRole::Sizes) ndim_ = static_cast<int64_t>(ints_of(args[i]).size());
+      if (roles_[i] == BatchRole::Sizes) ndim_ = static_cast<int64_t>(ints_of(args[i]).size());
     }
     for (size_t i = 0; i < args.size(); ++i) {
-      const BatchRole role = op.batch_roles[i];
+      const BatchRole role = roles_[i];
       scalar_ = scalar_ || (ndim_ == 0 && (role == BatchRole::Dim || role == BatchRole::Reduced));
     }
   }
 
   bool serves() const {
     for (size_t i = 0; i < args_.size(); ++i) {
-      if (op_.batch_roles[i] == BatchRole::Alone && has_batched(args_[i], level_)) return false;
+      if (roles_[i] == BatchRole::Alone && has_batched(args_[i], level_)) return false;
+      if (roles_[i] == BatchRole::Channels && level_.size == 0) return false;
       if (args_[i].kind == Kind::Format && args_[i].at != nullptr &&
           *static_cast<const MemoryFormat*>(args_[i].at) > MemoryFormat::Preserve) {
         return false;  // of so many dims as the function sees
@@ -235,9 +236,10 @@ class ByRoles {
     const size_t from = results.size();
     op_.invoke[form](op_.forms[form], inner_, results);
     for (size_t i = from; i < results.size(); ++i) {
-      if (auto* t = std::get_if<Tensor>(&results[i]); t != nullptr && t->defined()) finish(*t);
+      const BatchRole role = i - from < results_.size() ? results_[i - from] : BatchRole::Front;
+      if (auto* t = std::get_if<Tensor>(&results[i]); t != nullptr && t->defined()) finish(*t, role);
       if (auto* list = std::get_if<std::vector<Tensor>>(&results[i])) {
-        for (Tensor& t : *list) finish(t);
+        for (Tensor& t : *list) finish(t, role);
       }
     }
   }
@@ -246,19 +248,20 @@ class ByRoles {
   void tensors(size_t i) {
     if (args_[i].kind != Kind::Tensor && args_[i].kind != Kind::Tensors) return;
     const CoreOperators& core = core_operators();
-    const BatchRole role = op_.batch_roles[i];
+    const BatchRole role = roles_[i];
     inner_.change(i, [&](const Tensor& t) {
       if (role == BatchRole::Alone) return inner_of(t, level_);
       Tensor rows = all_rows(t, level_);
       if (role == BatchRole::Aligned) {
         for (int64_t d = t.dim(); d < most_; ++d) rows = core.add_dim(rows, 1);
       }
-      if (role == BatchRole::Fold) {
-        folds_ = true;
+      if (role == BatchRole::Fold || role == BatchRole::Channels) {
+        const size_t at = role == BatchRole::Fold ? 0 : 1;
         DimVector sizes(t.sizes());
-        FACULA_CHECK(!sizes.empty(), Shape, Operator{op_.name}, "an input must have dims, not be 0-d");
-        sizes[0] *= level_.size;
-        return core.reshape(rows, sizes);
+        FACULA_CHECK(sizes.size() > at, Shape, Operator{op_.name}, "an input has ", sizes.size(), " dims, needed are ",
+                     at + 1, " at least");
+        sizes[at] *= level_.size;
+        return core.reshape(at == 0 ? rows : core.move_dim(rows, 0, 1), sizes);
       }
       if (scalar_ && t.dim() == 0) return core.add_dim(rows, 1);
       return rows;
@@ -269,7 +272,7 @@ class ByRoles {
 
   void numbers(size_t i) {
     const KernelArg& arg = args_[i];
-    switch (op_.batch_roles[i]) {
+    switch (roles_[i]) {
       case BatchRole::Dim:
         if (arg.at == nullptr) return;
         return dims(i, ints_of(arg), ndim_);
@@ -283,6 +286,14 @@ class ByRoles {
         for (size_t d = 0; d < given.size(); ++d) given[d] = static_cast<int64_t>(d);
         return dims(i, std::move(given), ndim_);
       }
+      case BatchRole::Groups:
+        return inner_.set(i, *static_cast<const int64_t*>(arg.at) * level_.size);
+      case BatchRole::Fold: {  // sizes of a tensor that is folded
+        if (arg.kind != Kind::Ints) return;
+        DimVector sizes = ints_of(arg);
+        if (!sizes.empty()) sizes[0] *= level_.size;
+        return inner_.set(i, std::move(sizes));
+      }
       case BatchRole::Order: {
         DimVector order = ints_of(arg);
         for (int64_t& d : order) d = dim(d, ndim_);
@@ -292,9 +303,9 @@ class ByRoles {
       case BatchRole::Sizes:
       case BatchRole::Expanded: {
         DimVector sizes = ints_of(arg);
-        if (op_.batch_roles[i] == BatchRole::Expanded) align(sizes.size());
+        if (roles_[i] == BatchRole::Expanded) align(sizes.size());
         for (int64_t& s : sizes) {
-          if (s == -1 && op_.batch_roles[i] == BatchRole::Sizes) s = missing_size(sizes);
+          if (s == -1 && roles_[i] == BatchRole::Sizes) s = missing_size(sizes);
         }
         sizes.insert(sizes.begin(), level_.size);
         return inner_.set(i, std::move(sizes));
@@ -347,13 +358,16 @@ class ByRoles {
     return known > 0 && numel % known == 0 ? numel / known : -1;
   }
 
-  void finish(Tensor& t) {
+  void finish(Tensor& t, BatchRole role) {
     const CoreOperators& core = core_operators();
-    if (folds_) {
+    if (role == BatchRole::Fold || role == BatchRole::Channels) {
+      const size_t at = role == BatchRole::Fold ? 0 : 1;
       DimVector sizes(t.sizes());
-      sizes[0] /= std::max<int64_t>(level_.size, 1);
-      sizes.insert(sizes.begin(), level_.size);
+      if (sizes.size() <= at) return;  // was not asked for
+      sizes[at] /= std::max<int64_t>(level_.size, 1);
+      sizes.insert(sizes.begin() + at, level_.size);
       t = core.reshape(t, sizes);
+      if (at > 0) t = core.move_dim(t, 1, 0);
     } else if (scalar_ && t.dim() == 2) {
       t = core.reshape(t, DimVector{level_.size});
     } else if (flattened_ && t.dim() == 2) {  // with its dims kept
@@ -364,13 +378,14 @@ class ByRoles {
   }
 
   const OperatorEntry& op_;
+  std::span<const BatchRole> roles_, results_;
   std::span<const KernelArg> args_;
   const Level& level_;
   ArgumentList inner_;
   int64_t ndim_ = 0;     // dims of the first tensor, as the function sees it
   int64_t most_ = 0;     // dims of the tensor that has most
   bool scalar_ = false;  // it has none, and gets one for an operator along a dim
-  bool folds_ = false, flattened_ = false;
+  bool flattened_ = false;
 };
 
 // ---- row by row ----
@@ -539,14 +554,14 @@ void call_batch(const OperatorEntry& op, Variant variant, std::span<const Kernel
   {
     const Descent below(level);
     if (op.batch == BatchKind::Elements && by_elements(op, variant, args, level, results)) return;
-    if (op.batch == BatchKind::Roles) {
-      ByRoles rule(op, args, level);
-      if (rule.serves()) {
-        const size_t from = results.size();
-        rule.call(variant, results);
-        wrap_all(level, results, from);
-        served = true;
-      }
+    for (const BatchRule& of : op.batch_rules) {
+      ByRoles rule(op, of, args, level);
+      if (!rule.serves()) continue;
+      const size_t from = results.size();
+      rule.call(variant, results);
+      wrap_all(level, results, from);
+      served = true;
+      break;
     }
   }
   if (served) {

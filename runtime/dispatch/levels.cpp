@@ -114,6 +114,16 @@ std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t number) {
   return {t, -1};
 }
 
+bool has_batch_dims_of(const Tensor& t, const Tensor& of) {
+  for (const Wrapping* w = of.impl()->wrapping; w != nullptr; w = w->inner.impl()->wrapping) {
+    if (w->dim < 0) continue;
+    const Wrapping* own = t.impl()->wrapping;
+    while (own != nullptr && (own->level != w->level || own->dim < 0)) own = own->inner.impl()->wrapping;
+    if (own == nullptr) return false;
+  }
+  return true;
+}
+
 Tensor make_as(const Tensor& like, const Meta& meta, bool zeros) {
   if (!like.is_wrapped()) {
     if (zeros) return core_operators().zeros(meta);

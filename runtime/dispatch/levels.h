@@ -50,6 +50,9 @@ FACULA_API std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t numb
 // Empty memory, or zeros, of that geometry, with the batch dims that `like` has.
 FACULA_API Tensor make_as(const Tensor& like, const Meta& meta, bool zeros);
 
+// Has `t` every batch dim that `of` has, so that this can be written to it?
+FACULA_API bool has_batch_dims_of(const Tensor& t, const Tensor& of);
+
 // How often an operator had no rule and ran row by row, by its name.
 FACULA_API std::vector<std::pair<const char*, uint64_t>> batch_fallbacks();
 FACULA_API void warn_of_fallbacks(bool warn);

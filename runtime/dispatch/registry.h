@@ -26,8 +26,10 @@ enum class BatchRole : uint8_t {
   None,      // as it is
   Front,     // a tensor: the batch dim comes first, whether it had one or not
   Aligned,   // the same, and dims of 1 behind it, until all tensors have as many
-  Fold,      // as Front, and joins its first dim; results come apart again
+  Fold,      // as Front, and joins the first dim; results come apart again
+  Channels,  // the same with the second dim
   Alone,     // a tensor that all calls share: with a batch dim of its own the rule does not serve
+  Groups,    // a number that counts channels' groups
   Dim,       // a dim of the first tensor, or several
   Reduced,   // the same; none stands for all
   NewDim,    // a place between the dims of the first tensor
@@ -37,6 +39,10 @@ enum class BatchRole : uint8_t {
   Strides,   // of a result
 };
 enum class BatchKind : uint8_t { None, Elements, Roles, Rows };  // None: by its decomposition, or row by row
+// Roles of the arguments and of the results.
+struct BatchRule {
+  std::span<const BatchRole> arguments, results;
+};
 
 struct OperatorEntry {
   const char* name;                             // "add", "max.dim"
@@ -60,8 +66,8 @@ struct OperatorEntry {
   CastPolicy autocast_device = CastPolicy::None;  // of a device that says nothing else
   // For levels; see dispatch/levels.h.
   void (*invoke[kNumVariants])(AnyFn fn, std::span<const KernelArg> args, Stack& results) = {};  // of a form's type
-  AnyFn decomposition = nullptr;  // its composite form, of the functional form's type
-  std::span<const BatchRole> batch_roles = {};
+  AnyFn decomposition = nullptr;                // its composite form, of the functional form's type
+  std::span<const BatchRule> batch_rules = {};  // of which the first that serves is taken
   BatchKind batch = BatchKind::None;
   uint32_t masks = 0;    // bit i: argument i takes no part in promotion
   uint8_t outputs = 0;   // results of the functional form

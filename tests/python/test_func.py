@@ -371,3 +371,13 @@ def test_backward_after_a_transform() -> None:
     vmap(lambda r: (r * w).sum().sin())(x).sum().backward()
     want = (x * (x @ w.detach()).cos()[:, None]).sum(0)
     same(w.grad, want)
+
+
+def test_the_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    from facula.examples import per_sample_gradients
+
+    accuracy = per_sample_gradients.run(epochs=2, seed=0)
+    said = capsys.readouterr().out
+    assert accuracy > 0.5
+    assert float(said.rsplit("at most ", 1)[1].split()[0]) < 1e-4

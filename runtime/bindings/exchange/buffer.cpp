@@ -206,7 +206,8 @@ PyObject* get_array_interface(PyObject* self, void*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
   const char* typestr = kTypestr[static_cast<size_t>(t.dtype())];
-  if (t.is_wrapped() || t.requires_grad() || !t.is_cpu() || typestr == nullptr || std::endian::native != std::endian::little) {
+  if (t.is_wrapped() || t.requires_grad() || !t.is_cpu() || typestr == nullptr ||
+      std::endian::native != std::endian::little) {
     PyErr_SetString(PyExc_AttributeError,
                     "__array_interface__ is there for CPU tensors of NumPy's dtypes that do "
                     "not require grad");
