@@ -95,7 +95,7 @@ LAYERS = (
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp nn fx optim pinning files testing",
+        "front moving base gradients backends vendors amp utils nn fx optim pinning files testing",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),
