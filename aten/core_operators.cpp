@@ -38,7 +38,16 @@ CoreOperators make_roles() {
   r.as_strided = [](const Tensor& t, IntList sizes, IntList strides, int64_t offset) {
     return ops::as_strided(t, sizes, strides, offset);
   };
+  r.view = [](const Tensor& t, IntList sizes) { return ops::view(t, sizes); };
   r.copy_into = [](const Tensor& into, const Tensor& source) { ops::copy_(into, source); };
+  r.move_dim = [](const Tensor& t, int64_t from, int64_t to) {
+    return ops::movedim(t, IntList(&from, 1), IntList(&to, 1));
+  };
+  r.add_dim = [](const Tensor& t, int64_t dim) { return ops::unsqueeze(t, dim); };
+  r.expand = [](const Tensor& t, IntList sizes) { return ops::expand(t, sizes); };
+  r.reshape = [](const Tensor& t, IntList sizes) { return ops::reshape(t, sizes); };
+  r.row = [](const Tensor& t, int64_t dim, int64_t index) { return ops::select(t, dim, index); };
+  r.stack = [](TensorList list) { return ops::stack(list, 0); };
   r.view_as_real = [](const Tensor& t) { return ops::view_as_real(t); };
   r.view_as_complex = [](const Tensor& t) { return ops::view_as_complex(t); };
   r.has_nan = has_nan;

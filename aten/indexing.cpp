@@ -29,7 +29,7 @@ int64_t dims_used(const Item& item) {
 // A 0-d integer tensor whose value can be read acts as that integer.
 bool acts_as_int(const Item& item) {
   return item.kind == Kind::Tensor && item.tensor.dim() == 0 && is_integral(item.tensor.dtype()) &&
-         !is_mask(item.tensor) && item.tensor.is_cpu();
+         !is_mask(item.tensor) && item.tensor.is_cpu() && !item.tensor.is_wrapped();
 }
 
 int64_t read_int(const Tensor& t) {
@@ -163,7 +163,7 @@ Tensor get(const Tensor& self, std::span<const Item> items) {
   Basic b = apply_basic(self, items);
   if (!b.indices.empty()) return ops::index(b.view, b.indices);
   // x[...] and x[:] are views too, never x itself.
-  return b.view.is_same(self) ? core_operators().as_strided(self, self.sizes(), self.strides(), self.offset()) : b.view;
+  return b.view.is_same(self) ? ops::view(self, self.sizes()) : b.view;
 }
 
 void set(const Tensor& self, std::span<const Item> items, const Tensor& value) {

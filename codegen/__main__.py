@@ -120,6 +120,13 @@ def jsonschema(args: argparse.Namespace) -> int:
     return 0
 
 
+def batching(args: argparse.Namespace) -> int:
+    from .emit.batching import table
+
+    print("\n".join(table(load(args.schema))))
+    return 0
+
+
 def docs(args: argparse.Namespace) -> int:
     from .emit import docs as pages
 
@@ -163,6 +170,8 @@ def main(argv: list[str] | None = None) -> int:
     own.set_defaults(run=extension)
     editors = commands.add_parser("jsonschema", help="print the JSON Schema of the file")
     editors.set_defaults(run=jsonschema)
+    batches = commands.add_parser("batching", help="print what vmap makes of each operator")
+    batches.set_defaults(run=batching)
     pages = commands.add_parser("docs", help="write the documentation pages")
     pages.add_argument("--out", type=Path, default=ROOT / "docs" / "_generated")
     pages.set_defaults(run=docs)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from .emit import batching
 from .emit.bindings import inplace_names, python_names
 from .emit.headers import kernel_functions
 from .explain import find
@@ -27,6 +28,7 @@ def parts(schema: Schema, root: Path, name: str) -> str:
             ("entry", [f"{op.location.file}:{op.location.line}"]),
             ("kernel", list(kernels(op, root))),
             ("shape rule", list(rules(schema, op, root))),
+            ("in a batch", [batching.told(op)]),
             ("test specification", list(_test_specification(op, root))),
             ("tests of every operator", list(_tests_of_each(root)) if op.samples else []),
             ("tests that name it", list(_tests_that_name(op, root))),

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from .emit import batching
 from .emit.bindings import inplace_names, python_names
 from .emit.stubs import forms_of, takes_self
 from .scalar import vocabulary
@@ -64,6 +65,7 @@ class Validator:
             self.derivatives(op)
             self.parts(op)
             self.casts(op)
+            self.batches(op)
             self.test_specification(op)
         self.clashes()
 
@@ -326,6 +328,38 @@ class Validator:
             message = "'autocast' is for operators of floats; 'dtypes' has " + ", ".join(op.dtypes)
         if message:
             self.errors.add(op.place("autocast"), op.name, message)
+
+    def batches(self, op: Operator) -> None:
+        """The key `batch` is for kernels, and says of each argument what fits its type."""
+        if not op.batch:
+            return
+        message = ""
+        if not op.dispatch and not op.scalar:
+            message = "'batch' is for operators with kernels; compositions follow from their parts"
+        elif batching.derived(op) == (op.batch, op.batch_rules):
+            message = f"'batch' says what the kind '{op.kind}' says already"
+        for name, role in itertools.chain(*op.batch_rules):
+            message = self.batch_role(op, name, role) or message
+        if message:
+            self.errors.add(op.place("batch"), op.name, message)
+
+    @staticmethod
+    def batch_role(op: Operator, name: str, role: str) -> str:
+        """What is wrong with the role of an argument or a result."""
+        kinds = {a.name: a.type for a in op.signature.arguments}
+        results = dict(zip(batching.result_names(op), op.signature.returns, strict=True))
+        kind = kinds.get(name) or (results[name].type if name in results else None)
+        if kind is None:
+            return f"'batch' names no argument '{name}'{suggestion(name, [*kinds, *results])}"
+        if name not in kinds:
+            fits = kind.base == "Tensor" and role in ("fold", "channels")
+        elif kind.base == "Tensor":
+            fits = role in ("aligned", "fold", "channels", "alone")
+        else:
+            lists = role in ("fold", "order", "sizes", "expanded", "strides")
+            fits = kind.base == "int" and role not in ("aligned", "channels", "alone")
+            fits = fits and (kind.is_list or not lists)
+        return "" if fits else f"'{name}' is {kind} and cannot be '{role}' in 'batch'"
 
     # ---- samples and references ----
 

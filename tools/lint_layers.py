@@ -71,6 +71,7 @@ LAYERS = (
     Layer("utils", "python/facula/utils", "front base backends sharing"),
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils"),
     Layer("fx", "python/facula/fx", "front base nn"),
+    Layer("func", "python/facula/func", "front gradients utils nn"),
     Layer("optim", "python/facula/optim", "front base gradients utils"),
     Layer("distributions", "python/facula/distributions", "front base gradients nn"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
@@ -90,11 +91,11 @@ LAYERS = (
     ),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
-    Layer("examples", "python/facula/examples", "front utils nn optim"),
+    Layer("examples", "python/facula/examples", "front utils nn func optim"),
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp nn fx optim pinning files testing",
+        "front moving base gradients backends vendors amp utils nn fx optim pinning files testing",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

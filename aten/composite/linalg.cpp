@@ -6,6 +6,10 @@ namespace facula::composite {
 
 // `problem` with "{}" for the number that the method answered.
 void check_info(const Tensor& info, std::string_view problem) {
+  if (info.is_wrapped()) {  // every row of a batch is to be a success
+    const Wrapping& w = *info.impl()->wrapping;
+    return check_info(w.inner, problem);
+  }
   if (info.is_meta() || info.numel() == 0) return;
   const Tensor host = info.is_cpu() ? info : ops::to_device(info, Device{kCPU});
   const Tensor flat = ops::reshape(host, {host.numel()});

@@ -118,7 +118,7 @@ Tensor sum_to_size(const Tensor& self, IntList size) {
 }
 
 Tensor checked_quantiles(const Tensor& q) {
-  if (q.is_cpu()) {
+  if (q.is_cpu() && !q.is_wrapped()) {
     const Tensor inside = ops::logical_and(ops::ge(q, wrapped_number(0)), ops::le(q, wrapped_number(1)));
     FACULA_CHECK(is_true(ops::all(inside)), Shape, Operator{"quantile"}, "the elements of q must be in [0, 1]");
   }

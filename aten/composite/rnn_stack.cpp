@@ -114,6 +114,7 @@ Result run_packed(const Network& net, const Tensor& data, const Tensor& batch_si
                " of shape ", shape_string(batch_sizes.sizes()));
   const Tensor counts = batch_sizes.is_cpu() ? batch_sizes : ops::to_device(batch_sizes, Device{kCPU});
   DimVector sizes;
+  check_memory(counts, "batch_sizes");
   for (int64_t t = 0; t < counts.size(0); ++t) sizes.push_back(counts.data<int64_t>()[t * counts.stride(0)]);
   return run(net, data, sizes, hx, cx);
 }

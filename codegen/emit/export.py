@@ -10,7 +10,7 @@ from ..scalar import cpp as scalar_cpp
 from ..schema import expr
 from ..schema.model import Argument, Derivative, Operator, Schema
 from ..tensor.traits import traits
-from . import autograd, bindings
+from . import autograd, batching, bindings
 
 
 def _argument(argument: Argument) -> dict[str, Any]:
@@ -73,6 +73,7 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "kept": list(op.kept),
         "flops": " ".join(op.flops.text.split()) if op.flops else "",
         "autocast": dict(op.autocast),
+        "batching": batching.way(op),
         "reference": op.reference,
         "property": op.property_test,
         "forward": op.forward if op.forward != "none" else "",

@@ -32,6 +32,9 @@ class LayerPlan:
     single: bool
     list_result: bool
     conditions: dict[str, str]  # when to keep each field of the node
+    all_zero: bool  # no input has a gradient but zero
+    functional: str  # the functional form
+    replaced: str  # its arguments, with others in the place of the differentiable inputs
 
 
 def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
@@ -51,7 +54,20 @@ def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
         single=len(returns) <= 1,
         list_result=len(returns) == 1 and returns[0].type.is_list,
         conditions={f.name: _condition(node, f) for f in node.fields} if node else {},
+        all_zero=all(d.zero for d in op.derivatives if d.none is None),
+        functional=cpp_types.identifier(op.symbol),
+        replaced=_replaced(op, node) if node else "",
     )
+
+
+def _replaced(op: Operator, node: autograd.Node) -> str:
+    places = {a.name: i for i, a in enumerate(node.inputs)}
+    codes = []
+    for a in op.signature.arguments:
+        i = places.get(a.name)
+        whole = cpp_types.identifier(a.name) if i is None else f"in_[{i}]"
+        codes.append(whole if i is None or a.type.is_list else f"{whole}[0]")
+    return ", ".join(codes)
 
 
 def _passes(op: Operator, form: stubs.Form, node: autograd.Node | None) -> bool:

@@ -9,7 +9,7 @@ from ..schema.model import Argument, Operator, Schema
 from ..schema.words import AUTOCAST_DEVICES
 from ..tensor.compose import Translator
 from ..tensor.values import argument_values
-from . import pointwise
+from . import batching, pointwise
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class Stub:
     direct_inplace: bool  # `aliasing: self`: the kernel takes self itself as its out
     cast: str | None  # arguments of the autocast layer's function, where there is one
     cast_policies: str  # what it does on the CPU and on other devices
+    batch: str  # word of its batching rule: elements, leading, rows, or ""
+    batch_rules: tuple[tuple[str, str], ...]  # roles of arguments and results, in C++
+    masks: int  # bit i: argument i takes no part in promotion
+    random: bool
+    gives_numbers: bool
 
     @property
     def functional(self) -> Form:
@@ -358,4 +363,10 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         direct_inplace=dict(op.policies).get("aliasing") == "self",
         cast=_cast(op, kind, composite, differentiable),
         cast_policies=_policies(op),
+        batch=batching.rule_of(op)[0],
+        batch_rules=batching.rules(op),
+        masks=sum(1 << i for i, a in enumerate(op.signature.arguments) if a.name in op.masks),
+        random=op.kind == "random"
+        or any(a.type.base == "Generator" for a in op.signature.arguments),
+        gives_numbers=bool(returns) and any(r.type.base != "Tensor" for r in returns),
     )

@@ -14,6 +14,8 @@ from .words import (
     ALIKE_CLASSES,
     AUTOCAST_DEVICES,
     AUTOCASTS,
+    BATCH_ROLES,
+    BATCHES,
     DEVICES,
     DTYPE_CLASSES,
     ERRORS,
@@ -101,6 +103,14 @@ def _computing() -> dict[str, Any]:
             "additionalProperties": False,
             "minProperties": 1,
             "description": "kernel of each device, or none",
+        },
+        "batch": {
+            "anyOf": [
+                _words(*BATCHES),
+                _mapping(_words(*BATCH_ROLES)),
+                {"type": "array", "items": _mapping(_words(*BATCH_ROLES)), "minItems": 2},
+            ],
+            "description": "how one call serves a batch of calls, as vmap makes it",
         },
         "composite": {**_FORMULA, "description": "tensor expression or program over operators"},
         "composite_fn": {"type": "string", "pattern": r"^[A-Za-z_]\w*$"},

@@ -225,6 +225,9 @@ class Operator:
     autocast: tuple[tuple[str, str], ...] = ()  # (CPU or device, lower, float32 or widest)
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
+    batch: str = ""  # a word of BATCHES; "" for what the kind says
+    # Alternatives, each of (argument or result, word of BATCH_ROLES)
+    batch_rules: tuple[tuple[tuple[str, str], ...], ...] = ()
     composite: Formula | None = None
     composite_fn: str | None = None
     derivatives: tuple[Derivative, ...] = ()

@@ -28,6 +28,8 @@ from .words import (
     ALIKE_CLASSES,
     AUTOCAST_DEVICES,
     AUTOCASTS,
+    BATCH_ROLES,
+    BATCHES,
     DEFAULT_VARIANTS,
     DTYPE_CLASSES,
     ERRORS,
@@ -165,6 +167,7 @@ def _operator(fields: Fields) -> Operator | None:
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),
         "reduction": _reduction(fields),
+        **_batch(fields),
         "composite": fields.formula(composite, program=True) if composite else None,
         "composite_fn": _function(fields),
         "derivatives": derivatives,
@@ -305,6 +308,34 @@ def _reduction(fields: Fields) -> tuple[tuple[str, Formula], ...]:
         if formula:
             found.append((key, formula))
     return tuple(found)
+
+
+def _batch(fields: Fields) -> dict[str, Any]:
+    """One word of all arguments, or the roles of those that tell."""
+    node = fields.take("batch")
+    if node is None:
+        return {}
+    if isinstance(node, ScalarNode):
+        text = fields.record.text(node, "'batch'")
+        if text is not None and text.value not in BATCHES:
+            hint = suggestion(text.value, BATCHES)
+            fields.error(text, f"unknown word '{text.value}' for 'batch'{hint}")
+            return {}
+        return {"batch": str(text.value)} if text is not None else {}
+    items = node.value if isinstance(node, SequenceNode) else [node]
+    return {"batch": "leading", "batch_rules": tuple(_roles(fields, item) for item in items)}
+
+
+def _roles(fields: Fields, node: Node) -> tuple[tuple[str, str], ...]:
+    roles: list[tuple[str, str]] = []
+    for name, _, value in fields.entries(node, "'batch'"):
+        text = fields.record.text(value, f"the role of '{name}'")
+        if text is not None and text.value not in BATCH_ROLES:
+            hint = suggestion(text.value, BATCH_ROLES)
+            fields.error(text, f"unknown word '{text.value}' in 'batch'{hint}")
+        elif text is not None:
+            roles.append((name, str(text.value)))
+    return tuple(roles)
 
 
 def _function(fields: Fields) -> str | None:

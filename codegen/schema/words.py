@@ -41,6 +41,12 @@ ERRORS = {
 }
 # Exceptions that a namespace of operators has beside them.
 EXCEPTIONS = {"linalg": ("LinAlgError",)}
+# What the calls of a batch have in common: see codegen/emit/batching.py.
+BATCHES = ("elements", "leading", "rows")
+BATCH_ROLES = (
+    *("aligned", "fold", "channels", "alone"),  # of tensors
+    *("groups", "dim", "reduced", "new_dim", "order", "sizes", "expanded", "strides"),  # of ints
+)
 FORWARD = ("elementwise", "linear", "composite")
 POLICY_WORDS = {
     "aliasing": ("self",),  # the kernel takes self itself as its out: in-place forms need no copy
@@ -69,6 +75,7 @@ KEYS: dict[str, tuple[str, ...]] = {
             "shape",
             "dispatch",
             "reduction",
+            "batch",
         ),
         *("composite", "composite_fn", "derivative", "forward", "kept", "flops"),
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),

@@ -5,8 +5,8 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends distributions examples fx legacy multiprocessing"
-    " masked nn ops optim overrides profiler random serialization signal testing utils".split()
+    "__config__ accelerator amp autograd backends distributions examples func fx legacy"
+    " multiprocessing masked nn ops optim overrides profiler random serialization signal testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)
@@ -28,6 +28,7 @@ ATTRIBUTES = {
     "facula._version": "__version__",
     "facula._windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "facula.amp.autocast_mode": "autocast",
+    "facula.func": "vmap",
     "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
     "facula.multiprocessing._sharing": "is_shared share_memory_",
     "facula.nn._low_level": "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm"

@@ -201,8 +201,19 @@ def _join(text, suffixes, indent):
     return "".join(parts)
 
 
+def _of_level(tensor, number, dim, inner):
+    """A tensor of a function transform, by what it stands for."""
+    value = tensor_str(inner)
+    if dim >= 0:
+        return f"BatchedTensor(vmap level={number}, dim={dim}, value={value})"
+    grad = ", requires_grad=True" if tensor.requires_grad else ""
+    return f"GradTrackingTensor(level={number}, value={value}{grad})"
+
+
 def tensor_str(tensor):
     """What repr(tensor) and str(tensor) give."""
+    if (level := _C._level_of(tensor)) is not None:
+        return _of_level(tensor, *level)
     kind = type(tensor)
     plain = kind is facula.Tensor or kind.__name__ == "Parameter"
     prefix = "tensor(" if plain else f"{kind.__name__}("

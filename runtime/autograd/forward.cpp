@@ -3,6 +3,7 @@
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/autograd/view.h"
+#include "runtime/dispatch/levels.h"
 
 namespace facula {
 
@@ -40,8 +41,9 @@ Tensor add_tangent(const Tensor& t, Tensor tangent) {
 }
 
 // Zeros with the geometry of `t`, so that the tangent of a view is the same view of the tangent.
-Tensor zeros_like_layout(const Tensor& t) {
-  return core_operators().zeros(Meta{DimVector(t.sizes()), t.dtype(), t.device(), DimVector(t.strides())});
+// Within levels, with the batch dims of what is to be written there.
+Tensor zeros_like_layout(const Tensor& t, const Tensor& written) {
+  return make_as(written, Meta{DimVector(t.sizes()), t.dtype(), t.device(), DimVector(t.strides())}, true);
 }
 
 }  // namespace
@@ -78,17 +80,35 @@ void exit_dual_level() {
   if (!s.grad_enabled) s.excluded |= layer_bit(Layer::Autograd);
 }
 
+namespace {
+
+// A tangent that is to be overwritten gets the batch dims of what is written.
+void make_room(const Tensor& t, const Tensor& written) {
+  TensorImpl* owner = t.impl();
+  if (owner->base && !owner->no_grad_view && detail::owns_tangent(owner->base.get())) {
+    remove_tangent(*owner);  // it is a part of the base's from now on
+    owner = owner->base.get();
+  }
+  Tensor& tangent = owner->autograd->forward->tangent;
+  const Meta meta{DimVector(tangent.sizes()), tangent.dtype(), tangent.device(), DimVector(tangent.strides())};
+  tangent = core_operators().accumulate(make_as(written, meta, true), tangent);
+}
+
+}  // namespace
+
 namespace detail {
 
 std::shared_ptr<DualLevel> dual_level() { return tls_level; }
 void set_dual_level(std::shared_ptr<DualLevel> level) { tls_level = std::move(level); }
+[[maybe_unused]] const bool exchanging =
+    (exchange_dual_level = [](std::shared_ptr<DualLevel>& with) { tls_level.swap(with); }, true);
 
 Tensor tangent_from_base(const Tensor& t) {
   const Tensor base(intrusive_ptr<TensorImpl>::share(t.impl()->base.get()));
   if (!can_slice(base.dtype(), t.dtype())) return Tensor();
   TangentRecord& record = *base.impl()->autograd->forward;
   if (record.tangent.strides() != base.strides()) {
-    Tensor laid_out = zeros_like_layout(base);
+    Tensor laid_out = zeros_like_layout(base, record.tangent);
     core_operators().copy_into(laid_out, record.tangent);
     record.tangent = std::move(laid_out);
   }
@@ -112,7 +132,9 @@ void set_tangent(const Tensor& t, Tensor tangent) {
                dtype_name(t.dtype()), " on ", to_string(t.device()));
   if (has_tangent(t)) {
     const Tensor old = tangent_of(t);
-    if (!old.is_same(tangent)) core_operators().copy_into(old, tangent);
+    if (old.is_same(tangent)) return;
+    if (!has_batch_dims_of(old, tangent)) make_room(t, tangent);
+    core_operators().copy_into(tangent_of(t), tangent);
     return;
   }
   add_tangent(t, std::move(tangent));
@@ -124,7 +146,7 @@ void set_tangent_inplace(const Tensor& t, Tensor tangent) {
       can_slice(impl.base->dtype, impl.dtype)) {
     // Its base is changed too: what is not in the view has the tangent zero.
     const Tensor base(intrusive_ptr<TensorImpl>::share(impl.base.get()));
-    const Tensor whole = add_tangent(base, zeros_like_layout(base));
+    const Tensor whole = add_tangent(base, zeros_like_layout(base, tangent));
     add_tangent(t, slice_of(whole, Geometry(base), Geometry(t)));
   }
   set_tangent(t, std::move(tangent));

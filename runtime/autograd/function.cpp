@@ -35,6 +35,12 @@ bool contains(TensorList list, const Tensor& t) {
 // The same elements as a view that is not followed: whether a gradient goes through it is for the
 // function's own backward to say.
 Tensor opaque_view(const Tensor& t) {
+  if (t.is_wrapped()) {
+    Tensor same = detach(t);
+    same.impl()->base = t.impl()->base ? t.impl()->base : intrusive_ptr<TensorImpl>::share(t.impl());
+    same.impl()->no_grad_view = true;
+    return same;
+  }
   Tensor view = alias(t, t.sizes(), t.strides(), t.offset());
   view.impl()->no_grad_view = true;
   return view;

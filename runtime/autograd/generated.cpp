@@ -1,5 +1,7 @@
 #include "runtime/autograd/generated.h"
 
+#include "runtime/dispatch/levels.h"
+
 namespace facula {
 
 namespace {
@@ -10,6 +12,8 @@ Tensor tangent_or_zeros(const Tensor& t) {
   if (!t.defined()) return {};
   return has_tangent(t) ? tangent_of(t) : core_operators().zeros(meta_of(t));
 }
+
+Tensor zero_tangent(const Tensor& t) { return core_operators().zeros(meta_of(t)); }
 
 std::vector<Tensor> tangents_or_zeros(TensorList list) {
   std::vector<Tensor> tangents;
@@ -38,6 +42,57 @@ Tensor elementwise_jvp(const Tensor& input, const Tensor& output, const std::fun
 void raise_no_derivative(const char* op, const char* input, const char* reason) {
   raise(ErrorKind::NotImplemented, Operator{op}, Argument{input}, " has no derivative: ", reason,
         "; detach() it, or take the gradient of other inputs alone");
+}
+
+std::vector<Tensor> tangents_by_reverse(std::span<const TensorList> inputs,
+                                        const std::function<std::vector<Tensor>(std::span<const TensorList>)>& call) {
+  struct Restore {
+    bool saved = tls_state.forward_mode;
+    ~Restore() { tls_state.forward_mode = saved; }
+  };
+  std::vector<std::vector<Tensor>> fresh;
+  std::vector<Tensor> leaves, directions;
+  for (const TensorList list : inputs) {
+    std::vector<Tensor>& own = fresh.emplace_back();
+    for (const Tensor& t : list) {
+      own.push_back(t.defined() ? detach(t) : t);
+      if (!has_tangent(t)) continue;
+      leaves.push_back(own.back());
+      directions.push_back(tangent_of(t));
+    }
+  }
+  const std::vector<TensorList> given(fresh.begin(), fresh.end());
+  const Restore restore;
+  tls_state.forward_mode = false;
+  const GradMode on(true);
+  for (const Tensor& leaf : leaves) set_requires_grad(leaf, true);
+  const std::vector<Tensor> results = call(given);
+  std::vector<Tensor> tangents(results.size()), roots, seeds;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor& r = results[i];
+    if (!r.defined() || !r.requires_grad()) continue;
+    roots.push_back(r);
+    seeds.push_back(detach(make_as(r, meta_of(r), true)));
+    set_requires_grad(seeds.back(), true);
+    places.push_back(i);
+  }
+  if (roots.empty()) return tangents;
+  BackwardOptions options;
+  options.accumulate = false;
+  options.allow_unused = options.keep_graph = options.create_graph = true;
+  const std::vector<Tensor> rows = run_backward(roots, seeds, leaves, options);
+  std::vector<Tensor> depending, along;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].defined() || !rows[i].requires_grad()) continue;
+    depending.push_back(rows[i]);
+    along.push_back(directions[i]);
+  }
+  if (depending.empty()) return tangents;
+  options.create_graph = options.keep_graph = false;
+  const std::vector<Tensor> products = run_backward(depending, along, seeds, options);
+  for (size_t i = 0; i < places.size(); ++i) tangents[places[i]] = products[i];
+  return tangents;
 }
 
 void raise_no_forward(const char* op, const char* reason) {

@@ -68,6 +68,7 @@ inline void store_list(std::span<Tensor> results, size_t first, const std::vecto
 
 // ---- forward mode ----
 FACULA_API Tensor tangent_or_zeros(const Tensor& t);
+FACULA_API Tensor zero_tangent(const Tensor& t);
 FACULA_API std::vector<Tensor> tangents_or_zeros(TensorList list);
 // Terms of a sum of tangents; undefined ones are left out.
 FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
@@ -77,6 +78,26 @@ FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
 FACULA_API Tensor elementwise_jvp(const Tensor& input, const Tensor& output,
                                   const std::function<Tensor(const Tensor&)>& reverse);
 [[noreturn]] FACULA_API void raise_no_derivative(const char* op, const char* input, const char* reason);
+// Tangents of the results of `call` by two backward passes (J. Townsend, "A new trick for calculating Jacobian vector
+// products", 2017): a product with the transposed Jacobian is linear in its vector, and the transpose of that is what
+// is wanted. Undefined where a result depends on no input.
+FACULA_API std::vector<Tensor> tangents_by_reverse(
+    std::span<const TensorList> inputs, const std::function<std::vector<Tensor>(std::span<const TensorList>)>& call);
+inline std::vector<Tensor> listed(const Tensor& t) { return {t}; }
+inline std::vector<Tensor> listed(std::vector<Tensor> list) { return list; }
+template <typename... Parts>
+std::vector<Tensor> listed(const std::tuple<Parts...>& parts) {
+  std::vector<Tensor> list;
+  const auto add = [&](const auto& part) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(part)>, Tensor>) {
+      list.push_back(part);
+    } else {
+      list.emplace_back();
+    }
+  };
+  std::apply([&](const auto&... part) { (add(part), ...); }, parts);
+  return list;
+}
 [[noreturn]] FACULA_API void raise_no_forward(const char* op, const char* reason);
 
 }  // namespace facula

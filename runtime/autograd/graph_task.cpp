@@ -106,7 +106,7 @@ bool can_overwrite(const Tensor& t, const Tensor& other) {
   return !tls_state.grad_enabled && impl.use_count() == 1 && impl.storage && impl.storage->users() == 1 &&
          !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad && impl.dtype == other.dtype() &&
          (impl.contiguous || is_non_overlapping_and_dense(impl.sizes, impl.strides)) && !has_tangent(t) &&
-         !has_tangent(other);
+         !has_tangent(other) && !other.is_wrapped();  // which may have batch dims that `t` has not
 }
 
 }  // namespace

@@ -297,6 +297,8 @@ Tensor detach(const Tensor& t) {
   impl->contiguous = from.contiguous;
   impl->wrapped_number = from.wrapped_number;
   impl->inference = from.inference;
+  if (from.wrapping != nullptr) [[unlikely]]
+    impl->wrapping = new Wrapping(*from.wrapping);
   return Tensor(std::move(impl));
 }
 

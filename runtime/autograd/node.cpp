@@ -157,7 +157,7 @@ bool same_layout(const Tensor& grad, const Tensor& leaf) {
 // What `.grad` becomes when it was undefined: `grad` itself where nobody else holds its memory.
 Tensor first_gradient(const Tensor& grad, const Tensor& leaf) {
   const CoreOperators& core = core_operators();
-  if (tls_state.grad_enabled) return core.clone(grad);
+  if (tls_state.grad_enabled || grad.is_wrapped()) return core.clone(grad);
   if (is_exclusive(grad) && same_layout(grad, leaf)) {
     grad.impl()->base.reset();
     grad.impl()->no_grad_view = false;

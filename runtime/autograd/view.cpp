@@ -4,6 +4,7 @@
 
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/validate.h"
+#include "runtime/dispatch/levels.h"
 
 namespace facula {
 
@@ -32,11 +33,14 @@ Tensor slice_of(const Tensor& t, const Geometry& base, const Geometry& view) {
 
 namespace {
 
-Tensor zeros_of(const Geometry& g) { return core_operators().zeros(Meta{g.sizes, g.dtype, g.device, g.strides}); }
+// Within levels, with the batch dims that `like` has, which is going to be written there.
+Tensor zeros_of(const Geometry& g, const Tensor& like) {
+  return make_as(like, Meta{g.sizes, g.dtype, g.device, g.strides}, true);
+}
 
 // A copy of `t` with the base's strides; differentiable.
-Tensor clone_as(const Tensor& t, const Geometry& g) {
-  Tensor copy = make_empty_strided(g.sizes, g.strides, t.dtype(), t.device());
+Tensor clone_as(const Tensor& t, const Geometry& g, const Tensor& like) {
+  Tensor copy = make_as(like, Meta{g.sizes, t.dtype(), t.device(), g.strides}, false);
   core_operators().copy_into(copy, t);
   return copy;
 }
@@ -90,7 +94,7 @@ Tensor scatter_slice(const Tensor& grad, const Geometry& base, const Geometry& v
       expanded = true;
     }
   }
-  Tensor into = zeros_of(base);
+  Tensor into = zeros_of(base, grad);
   add_into(into, base, part, expanded ? core.sum_to(grad, summed) : grad);
   return into;
 }
@@ -113,14 +117,20 @@ CopySlices::CopySlices(const Tensor& base, const Tensor& view, intrusive_ptr<Nod
 void CopySlices::apply(std::span<const Tensor> grads, std::span<Tensor> results) {
   const CoreOperators& core = core_operators();
   const bool same = grads[0].defined() && grads[0].strides() == IntList(base_.strides);
-  const Tensor grad = !grads[0].defined() ? zeros_of(base_) : same ? grads[0] : clone_as(grads[0], base_);
+  const Tensor grad = !grads[0].defined() ? core.zeros(Meta{base_.sizes, base_.dtype, base_.device, base_.strides})
+                      : same              ? grads[0]
+                                          : clone_as(grads[0], base_, grads[0]);
   InlineVector<Tensor, 4> inner;
   inner.resize(change_->num_inputs());
   const Tensor part = slice_of(grad, base_, view_);
   change_->apply(std::span<const Tensor>(&part, 1), inner);
   if (!inner.empty() && needs(0)) {
     if (inner[0].defined()) detail::validate_gradient(inner[0], change_->output(0), *change_, 0);
-    results[0] = clone_as(grad, base_);
+    results[0] = clone_as(grad, base_, grad);
+    if (inner[0].defined() && !has_batch_dims_of(results[0], inner[0])) {
+      const Meta meta{base_.sizes, grad.dtype(), grad.device(), base_.strides};
+      results[0] = clone_as(core.accumulate(make_as(inner[0], meta, true), grad), base_, inner[0]);
+    }
     core.copy_into(slice_of(results[0], base_, view_),
                    inner[0].defined() ? inner[0] : core.zeros(Meta{{}, view_.dtype, view_.device, {}}));
   }

@@ -82,7 +82,10 @@ void TensorImpl::dispose(TensorImpl* t) noexcept {
   delete t;
 }
 
-TensorImpl::~TensorImpl() = default;
+TensorImpl::~TensorImpl() {
+  if (wrapping != nullptr) [[unlikely]]
+    delete wrapping;
+}
 
 void TensorImpl::refresh() {
   std::atomic_ref<int64_t>(numel).store(numel_of(sizes), std::memory_order_relaxed);
@@ -156,6 +159,46 @@ Tensor wrapped_number(const Scalar& value) {
       return made(std::type_identity<complex128>{});
   }
   __builtin_unreachable();
+}
+
+Tensor make_wrapped(Tensor inner, uint64_t level, int64_t dim) {
+  count_step();
+  intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
+  TensorImpl& t = *impl;
+  const TensorImpl& from = *inner.impl();
+  t.sizes = from.sizes;
+  t.strides = from.strides;
+  if (dim >= 0) {
+    t.sizes.erase(t.sizes.begin() + static_cast<size_t>(dim));
+    t.strides.erase(t.strides.begin() + static_cast<size_t>(dim));
+  }
+  t.offset = from.offset;
+  t.dtype = from.dtype;
+  t.device = from.device;
+  t.wrapped_number = from.wrapped_number;
+  t.inference = tls_state.inference;
+  t.refresh();
+  t.layers = layer_bit(Layer::Batching);
+  t.wrapping = new Wrapping{std::move(inner), level, dim};
+  return Tensor(std::move(impl));
+}
+
+const Tensor& with_data(const Tensor& t, const char* who) {
+  const Tensor* at = &t;
+  while (at->is_wrapped()) {
+    FACULA_CHECK(at->impl()->wrapping->dim < 0, Values, Operator{who},
+                 "it reads a value, which differs by row of the batch that vmap() goes through; compute with tensors "
+                 "instead (where() in place of a branch), or do this outside of vmap()");
+    at = &at->impl()->wrapping->inner;
+  }
+  return *at;
+}
+
+void check_memory(const Tensor& t, const char* who) {
+  with_data(t, who);
+  FACULA_CHECK(!t.is_wrapped(), Values, Operator{who},
+               "a tensor of a function transform (grad, vjp, jvp, ...) has no memory to show; use t.tolist() or "
+               "t.item() to look at its values, or return it from the transformed function");
 }
 
 Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset, bool as_view) {

@@ -35,6 +35,10 @@ extern FACULA_API void (*pyobject_release)(_object* object);
 
 class Tensor;
 
+// What a tensor of a level stands for: see runtime/dispatch/levels.h. Such a tensor has the sizes and strides that the
+// function within the level sees, and neither storage nor data; calls with it pass Layer::Batching.
+struct Wrapping;
+
 class FACULA_API TensorImpl final : public RefCounted {
  public:
   static void dispose(TensorImpl* t) noexcept;
@@ -63,6 +67,7 @@ class FACULA_API TensorImpl final : public RefCounted {
   std::unique_ptr<AutogradMeta, AutogradMetaDeleter> autograd;
   intrusive_ptr<TensorImpl> base;  // root of the view chain, when this is a view
   _object* pyobject = nullptr;     // borrowed, unless owns_pyobject
+  Wrapping* wrapping = nullptr;    // owned
   bool owns_pyobject = false;
 
   // After a change of sizes, strides, storage, offset or dtype.
@@ -102,7 +107,8 @@ class FACULA_API Tensor {
   bool is_floating_point() const { return is_floating(dtype()); }
   bool is_complex() const { return ::facula::is_complex(dtype()); }
   const Storage& storage() const { return impl_->storage; }
-  uint32_t version() const { return impl_->storage ? impl_->storage->version() : 0; }
+  uint32_t version() const;
+  bool is_wrapped() const { return impl_->wrapping != nullptr; }
   void bump_version() const {
     if (impl_->storage) impl_->storage->bump_version();
   }
@@ -125,6 +131,18 @@ class FACULA_API Tensor {
  private:
   intrusive_ptr<TensorImpl> impl_;
 };
+
+struct Wrapping {
+  Tensor inner;
+  uint64_t level = 0;  // number of the level, which no other level of the process has
+  int64_t dim = -1;    // of `inner`, which the function does not see; -1: there is none
+};
+
+inline uint32_t Tensor::version() const {
+  if (impl_->storage) [[likely]]
+    return impl_->storage->version();
+  return impl_->wrapping != nullptr ? impl_->wrapping->inner.version() : 0;  // views of one tensor count together
+}
 
 // What a shape rule answers. Empty strides with sizes mean contiguous.
 struct Meta {
@@ -165,6 +183,12 @@ FACULA_API Tensor make_tensor(const Meta& meta);
 FACULA_API Tensor wrapped_number(const Scalar& value);
 // A tensor over the same storage; `as_view` links it to the base for autograd.
 FACULA_API Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset, bool as_view = true);
+// A tensor of a level over `inner`, without a history of its own.
+FACULA_API Tensor make_wrapped(Tensor inner, uint64_t level, int64_t dim);
+// The tensor with data that `t` stands for; where that has dims which `t` does not show, an error: `who` reads values.
+FACULA_API const Tensor& with_data(const Tensor& t, const char* who);
+// Raises for such a tensor, which has no memory of its own to show.
+FACULA_API void check_memory(const Tensor& t, const char* who);
 FACULA_API Tensor from_storage(Storage storage, IntList sizes, IntList strides, int64_t offset, ScalarType dtype);
 
 // ---- geometry ----

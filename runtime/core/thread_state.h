@@ -7,6 +7,7 @@ namespace facula {
 
 class Observation;  // runtime/dispatch/observe.h
 class SavedHooks;   // runtime/autograd/saved_tensor.h
+class Level;        // runtime/dispatch/levels.h
 
 struct ThreadState {
   LayerSet excluded = 0;     // layers not to enter now
@@ -17,6 +18,7 @@ struct ThreadState {
   bool forward_mode = false;           // a dual level is open: tangents travel even without gradients
   Observation* observation = nullptr;  // the innermost one that watches this thread
   SavedHooks* saved_hooks = nullptr;   // what packs the tensors that nodes save
+  Level* level = nullptr;              // the one that calls are for; Layer::Batching of `included` is on while there is
 };
 
 // One per thread; initial-exec TLS and constant initialisation, so that reading it is one instruction.

@@ -20,7 +20,15 @@ struct CoreOperators {
   Tensor (*ones)(const Meta& meta) = nullptr;
   Tensor (*clone)(const Tensor& t) = nullptr;
   Tensor (*as_strided)(const Tensor& t, IntList sizes, IntList strides, int64_t offset) = nullptr;
+  Tensor (*view)(const Tensor& t, IntList sizes) = nullptr;
   void (*copy_into)(const Tensor& into, const Tensor& source) = nullptr;  // broadcasts
+  // For batches of calls.
+  Tensor (*move_dim)(const Tensor& t, int64_t from, int64_t to) = nullptr;
+  Tensor (*add_dim)(const Tensor& t, int64_t dim) = nullptr;
+  Tensor (*expand)(const Tensor& t, IntList sizes) = nullptr;
+  Tensor (*reshape)(const Tensor& t, IntList sizes) = nullptr;
+  Tensor (*row)(const Tensor& t, int64_t dim, int64_t index) = nullptr;
+  Tensor (*stack)(TensorList list) = nullptr;  // along a new first dim
   // Optional: without them, views between real and complex refuse in-place changes ...
   Tensor (*view_as_real)(const Tensor& t) = nullptr;
   Tensor (*view_as_complex)(const Tensor& t) = nullptr;

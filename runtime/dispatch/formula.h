@@ -8,6 +8,7 @@
 
 #include "runtime/core/checked.h"
 #include "runtime/core/thread_state.h"
+#include "runtime/dispatch/levels.h"
 #include "runtime/dispatch/registry.h"
 #include "runtime/iterate/result_type.h"
 
@@ -162,7 +163,8 @@ inline ScalarType number_result_dtype(const Tensor& t, const Scalar& number) {
   return type.get();
 }
 inline double ten_to(int64_t n) { return std::pow(10.0, static_cast<double>(n)); }
-inline bool grad_enabled() { return GradMode::enabled(); }
+// May what is computed now be differentiated, here or by a level further out?
+inline bool grad_enabled() { return GradMode::enabled() || tls_state.forward_mode || levels_record(); }
 // float64 where the device has it, else the widest of what it has: for what wants more than the result's digits.
 inline ScalarType widest_float(std::optional<Device> device) { return device_operators.widest_float(device); }
 

@@ -21,6 +21,29 @@ enum class CastPolicy : uint8_t { None, Lower, Float32, Widest };
 
 struct KernelArg;
 
+// What a batch of calls does to an argument of one call; the key `batch` of the schema.
+enum class BatchRole : uint8_t {
+  None,      // as it is
+  Front,     // a tensor: the batch dim comes first, whether it had one or not
+  Aligned,   // the same, and dims of 1 behind it, until all tensors have as many
+  Fold,      // as Front, and joins the first dim; results come apart again
+  Channels,  // the same with the second dim
+  Alone,     // a tensor that all calls share: with a batch dim of its own the rule does not serve
+  Groups,    // a number that counts channels' groups
+  Dim,       // a dim of the first tensor, or several
+  Reduced,   // the same; none stands for all
+  NewDim,    // a place between the dims of the first tensor
+  Order,     // all of its dims
+  Sizes,     // of a result
+  Expanded,  // of a result, to which the first tensor is broadcast
+  Strides,   // of a result
+};
+enum class BatchKind : uint8_t { None, Elements, Roles, Rows };  // None: by its decomposition, or row by row
+// Roles of the arguments and of the results.
+struct BatchRule {
+  std::span<const BatchRole> arguments, results;
+};
+
 struct OperatorEntry {
   const char* name;                             // "add", "max.dim"
   const char* schema;                           // the signature as written in ops.yaml
@@ -41,6 +64,17 @@ struct OperatorEntry {
   void (*decomposed)(std::span<const KernelArg> args, const KernelArg& result) = nullptr;
   CastPolicy autocast[kMaxDeviceTypes] = {};      // by device type
   CastPolicy autocast_device = CastPolicy::None;  // of a device that says nothing else
+  // For levels; see dispatch/levels.h.
+  void (*invoke[kNumVariants])(AnyFn fn, std::span<const KernelArg> args, Stack& results) = {};  // of a form's type
+  AnyFn decomposition = nullptr;                // its composite form, of the functional form's type
+  std::span<const BatchRule> batch_rules = {};  // of which the first that serves is taken
+  BatchKind batch = BatchKind::None;
+  uint32_t masks = 0;    // bit i: argument i takes no part in promotion
+  uint8_t outputs = 0;   // results of the functional form
+  bool is_view = false;  // the result is a view of the first argument
+  bool is_random = false;
+  bool gives_numbers = false;      // results are Python numbers, read from elements
+  bool through_composite = false;  // gradients are recorded by running the decomposition
 };
 
 // `again`: an extension that was built anew takes the place of the one loaded before.

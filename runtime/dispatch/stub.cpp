@@ -102,6 +102,13 @@ void write_inplace(const Tensor& self, const Tensor& result, const char* op) {
 void write_out(const Tensor& out, const Tensor& result, const char* op) {
   FACULA_CHECK(!GradMode::enabled() || !(needs_grad(out) || needs_grad(result)), Runtime, Operator{op},
                "out= does not record gradients; call it without out, or under no_grad()");
+  if (out.is_wrapped() || result.is_wrapped()) [[unlikely]] {
+    check_castable(result.dtype(), out, op, "out");
+    FACULA_CHECK(result.sizes() == out.sizes(), Shape, Operator{op}, "out is ", shape_string(out.sizes()),
+                 " and the result ", shape_string(result.sizes()),
+                 "; within a function transform out must have that shape already");
+    return core_operators().copy_into(out, result);
+  }
   Meta meta{DimVector(result.sizes()), result.dtype(), result.device(), {}};
   prepare_out(out, meta, op, {});
   finish_out(out, result);

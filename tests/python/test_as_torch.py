@@ -522,5 +522,4 @@ def test_a_module_is_called_with_other_parameters():
     with pytest.raises(RuntimeError, match=r"missing \['again', 'weight'\]"):
         call(net[0], {"bias": zero}, x, strict=True)
     assert net[0].weight is own["0.weight"]
-    with pytest.raises(RuntimeError, match=r"torch\.func\.vmap: facula has no such thing yet"):
-        _spaces.resolve("func.vmap")(abs)
+    assert _spaces.resolve("func.vmap")(abs)(-facula.ones(2)).tolist() == [1, 1]

@@ -15,7 +15,8 @@ from facula.as_torch import _spaces
 from facula.as_torch._refused import is_refused, refused_names
 from facula.as_torch.names import _C, _checks, _symbolic, hub, library, ops
 from facula.as_torch.names.futures import Future, collect_all, wait_all
-from facula.as_torch.names.utils import _contextlib, _pytree
+from facula.as_torch.names.utils import _contextlib
+from facula.utils import _pytree
 
 
 def run(code, **environment):

@@ -158,7 +158,7 @@ Three unique_rows(const Tensor& self, int64_t dim, bool sorted, bool inverse, bo
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool, bool return_inverse, bool return_counts) {
-  const Tensor x = reachable(self, "unique");
+  const Tensor x = reachable(with_data(self, "unique"), "unique");
   return back(cpu::visit_ordered(
                   x.dtype(), "unique",
                   [&]<typename C>(std::type_identity<C>) { return unique_of<C>(x, return_inverse, return_counts); }),
@@ -167,13 +167,13 @@ std::tuple<Tensor, Tensor, Tensor> unique(const Tensor& self, bool, bool return_
 
 std::tuple<Tensor, Tensor, Tensor> unique_dim(const Tensor& self, int64_t dim, bool, bool return_inverse,
                                               bool return_counts) {
-  const Tensor x = reachable(self, "unique");
+  const Tensor x = reachable(with_data(self, "unique"), "unique");
   return back(unique_rows(x, dim, true, return_inverse, return_counts, "unique"), self.device());
 }
 
 std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool return_inverse, bool return_counts,
                                                       std::optional<int64_t> dim) {
-  const Tensor x = reachable(self, "unique_consecutive");
+  const Tensor x = reachable(with_data(self, "unique_consecutive"), "unique_consecutive");
   if (dim) return back(unique_rows(x, *dim, false, return_inverse, return_counts, "unique_consecutive"), self.device());
   Three result;
   visit_dtype(x.dtype(), [&]<typename T>(std::type_identity<T>) {

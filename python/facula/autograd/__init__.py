@@ -67,6 +67,7 @@ def grad(
     retain_graph=None,
     create_graph=False,
     allow_unused=None,
+    is_grads_batched=False,
     materialize_grads=False,
 ):
     """Gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
@@ -78,22 +79,53 @@ def grad(
         retain_graph: keep what was saved. Default: `create_graph`.
         create_graph: record the pass itself.
         allow_unused: give None for inputs that the outputs do not depend on; else that raises.
+        is_grads_batched: `grad_outputs` have a first dim more, and so have the gradients: a
+            batch of backward passes at once, as `vmap` makes it.
         materialize_grads: give zeros instead of None there.
     """
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True needs allow_unused=True or None")
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused
-    result = _C._run_backward(outputs, grad_outputs, keep, create_graph, inputs, unused, False)
+    if is_grads_batched:
+        result = _batched(outputs, inputs, grad_outputs, keep, create_graph, unused)
+    else:
+        result = _C._run_backward(outputs, grad_outputs, keep, create_graph, inputs, unused, False)
     if materialize_grads and any(g is None for g in result):
-        import facula
-
         given = (inputs,) if _C.is_tensor(inputs) else inputs
+        size = (_size_of(grad_outputs),) if is_grads_batched else ()
         result = tuple(
-            facula.zeros_like(x, requires_grad=create_graph) if g is None else g
+            x.new_zeros((*size, *x.shape)).requires_grad_(create_graph) if g is None else g
             for g, x in zip(result, given, strict=True)
         )
     return result
+
+
+def _size_of(grad_outputs):
+    """How many rows a batch of gradients has."""
+    given = (grad_outputs,) if _C.is_tensor(grad_outputs) else tuple(grad_outputs or ())
+    sizes = {int(g.shape[0]) if g.dim() else None for g in given if g is not None}
+    if len(sizes) != 1 or None in sizes:
+        raise RuntimeError(
+            "grad(): with is_grads_batched=True, grad_outputs must have a first dim of one size"
+        )
+    return sizes.pop()
+
+
+def _batched(outputs, inputs, grad_outputs, keep, create_graph, unused):
+    size = _size_of(grad_outputs)
+    given = (grad_outputs,) if _C.is_tensor(grad_outputs) else grad_outputs
+    level = _C._push_batch_level(size, "error")
+    try:
+        seeds = [None if g is None else _C._enter_level(g, level, 0) for g in given]
+        rows = _C._run_backward(outputs, seeds, keep, create_graph, inputs, unused, False)
+        pairs = [(None, None) if g is None else _C._leave_level(g, level) for g in rows]
+    finally:
+        _C._pop_level(level)
+    return tuple(
+        g if g is None else g.expand(size, *g.shape) if dim is None else g.movedim(dim, 0)
+        for g, dim in pairs
+    )
 
 
 def __getattr__(name):

@@ -13,6 +13,28 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 class FunctionCtx(_C._FunctionCtx):
     """What `forward` and `backward` share: any attribute, and tensors by save_for_backward."""
 
+    def save_for_forward(self, *tensors):
+        """Keep tensors for `jvp`, as ctx.saved_tensors there."""
+        self._for_jvp = tensors
+
+
+class _JvpCtx:
+    """The context as `jvp` sees it: its saved tensors are those of save_for_forward."""
+
+    def __init__(self, ctx):
+        self.__dict__["_ctx"] = ctx
+
+    def __getattr__(self, name):
+        return getattr(self._ctx, name)
+
+    def __setattr__(self, name, value):
+        setattr(self._ctx, name, value)
+
+    @property
+    def saved_tensors(self):
+        kept = getattr(self._ctx, "_for_jvp", None)
+        return self._ctx.saved_tensors if kept is None else kept
+
 
 class Function(FunctionCtx):
     """An operation with its own formula for gradients.
@@ -20,6 +42,10 @@ class Function(FunctionCtx):
     Subclasses have static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, which returns
     a gradient or None for each argument of forward. With `setup_context(ctx, inputs, output)`,
     forward takes no ctx. Called by `apply`, never made.
+
+    Forward mode uses `jvp(ctx, *tangents)`, which gives a tangent for each output. Within function
+    transforms setup_context is needed; `vmap` uses `vmap(info, in_dims, *args)`, which gives
+    `(output, out_dims)`, or with `generate_vmap_rule = True` the other methods.
 
     >>> import facula
     >>> class Double(facula.autograd.Function):
@@ -55,10 +81,35 @@ class Function(FunctionCtx):
             "the Function has no static method backward, so it cannot be differentiated"
         )
 
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        raise NotImplementedError(
+            "the Function has no static method jvp, so it cannot be used in forward mode"
+        )
+
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        raise NotImplementedError("the Function has no static method vmap")
+
+    generate_vmap_rule = False
+
     @classmethod
     def apply(cls, *args):
+        if _C._level_depth():
+            from facula.autograd import _function_levels
+
+            return _function_levels.apply(cls, Function, args)
+        return cls._apply(*args)
+
+    @classmethod
+    def _apply(cls, *args):
         separate = cls.setup_context is not Function.setup_context
         return _C._function_apply(cls, FunctionCtx(), separate, args)
+
+    @classmethod
+    def _tangents(cls, ctx, *tangents):
+        found = cls.jvp(_JvpCtx(ctx), *tangents)
+        return found if isinstance(found, tuple) else (found,)
 
 
 class _NotTwice(Function):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import facula
-from facula.autograd import grad
+from facula import _C
+from facula.autograd import forward_ad, grad
 from facula.autograd.grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -67,16 +68,31 @@ def jacobian(
 ):
     """Derivatives of each output element by each input element.
 
+    Args:
+        func: of one or several tensors; gives one or a tuple of them.
+        inputs: a tensor or a tuple of them.
+        create_graph: record the derivatives.
+        strict: outputs that do not depend on an input are an error, not zeros.
+        vectorize: all rows (columns) in one batch, as `vmap` makes it.
+        strategy: `"reverse-mode"`, or `"forward-mode"` with vectorize.
+
     Returns a tensor of shape `output.shape + input.shape`, in a tuple by input and a tuple by
     output where there are several.
     """
+    _check_strategy(strategy, vectorize, create_graph, strict)
     many_in, given = _as_tuple(inputs, "jacobian", "inputs")
+    if strategy == "forward-mode":
+        many_out, table = _columns(func, given)
+        return _pack(many_out, [_pack(many_in, row) for row in table])
     fresh = _fresh(given, create_graph)
     many_out, outputs = _call(func, fresh, "jacobian")
     table = []
     for output in outputs:
         rows = [[] for _ in fresh]
         flat = output.reshape(-1)
+        if vectorize and not strict:
+            table.append(_rows(flat, output, fresh, create_graph))
+            continue
         for k in range(output.numel()):
             seed = facula.zeros_like(flat, requires_grad=False)
             seed[k] = 1
@@ -93,6 +109,80 @@ def jacobian(
             ]
         )
     return _pack(many_out, [_pack(many_in, row) for row in table])
+
+
+def _check_strategy(strategy, vectorize, create_graph, strict):
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise ValueError(
+            f"jacobian(): strategy must be 'reverse-mode' or 'forward-mode', not {strategy!r}"
+        )
+    if strategy == "forward-mode" and (not vectorize or create_graph):
+        raise NotImplementedError(
+            "jacobian(): strategy='forward-mode' needs vectorize=True and create_graph=False; "
+            "func.jacfwd is recorded by what surrounds it"
+        )
+    if vectorize and strict:
+        raise RuntimeError("jacobian(): strict=True goes with vectorize=False only")
+
+
+def _rows(flat, output, inputs, create_graph):
+    """Rows of a Jacobian, by one batch of backward passes."""
+    seeds = facula.eye(flat.numel(), dtype=flat.dtype, device=flat.device)
+    if flat.requires_grad and flat.numel():
+        with enable_grad():
+            found = grad(
+                [flat],
+                inputs,
+                [seeds],
+                retain_graph=True,
+                create_graph=create_graph,
+                allow_unused=True,
+                is_grads_batched=True,
+            )
+    else:
+        found = (None,) * len(inputs)
+    shapes = [tuple(output.shape) + tuple(x.shape) for x in inputs]
+    return [
+        x.new_zeros(shape) if g is None else _finish(g, create_graph).reshape(shape)
+        for g, x, shape in zip(found, inputs, shapes, strict=True)
+    ]
+
+
+def _columns(func, inputs):
+    """Whether there are several outputs, and Jacobians by output and input, by forward passes."""
+    counts = [x.numel() for x in inputs]
+    total = sum(counts)
+    level = _C._push_batch_level(total, "error")
+    try:
+        with forward_ad.dual_level():
+            duals, start = [], 0
+            for x, n in zip(inputs, counts, strict=True):
+                basis = facula.zeros(total, n, dtype=x.dtype, device=x.device)
+                basis.diagonal(-start).fill_(1)
+                start += n
+                tangent = _C._enter_level(basis.view(total, *x.shape), level, 0)
+                primal = _C._enter_level(x.detach(), level, None)
+                duals.append(forward_ad.make_dual(primal, tangent))
+            many, outputs = _as_tuple(func(*duals), "jacobian", "the result of func")
+            pairs = [forward_ad.unpack_dual(o) for o in outputs]
+            found = [
+                (None, None) if p.tangent is None else _C._leave_level(p.tangent, level)
+                for p in pairs
+            ]
+        shapes = [tuple(o.shape) for o in outputs]
+    finally:
+        _C._pop_level(level)
+    table = []
+    for (columns, dim), shape, o in zip(found, shapes, pairs, strict=True):
+        if columns is None or dim is None:  # depends on no input
+            whole = facula.zeros(*shape, total, dtype=o.primal.dtype, device=o.primal.device)
+        else:
+            whole = columns.movedim(dim, -1)
+        parts = whole.split(counts, -1)
+        table.append(
+            [p.reshape(shape + tuple(x.shape)) for p, x in zip(parts, inputs, strict=True)]
+        )
+    return many, table
 
 
 def _scalar(func, who):
@@ -118,9 +208,20 @@ def hessian(
     one = _scalar(func, "hessian")
 
     def gradient(*args):
+        # Those of forward mode require no gradient yet.
+        args = tuple(a if a.requires_grad else a.view_as(a).requires_grad_() for a in args)
         return _grads([one(*args)], args, [None], True, strict, "hessian")
 
-    result = jacobian(gradient, given, create_graph=create_graph, strict=strict)
+    if outer_jacobian_strategy == "forward-mode":
+        _check_strategy(outer_jacobian_strategy, vectorize, create_graph, strict)
+    result = jacobian(
+        gradient,
+        given,
+        create_graph=create_graph,
+        strict=strict,
+        vectorize=vectorize,
+        strategy=outer_jacobian_strategy,
+    )
     return result if many else result[0][0]
 
 

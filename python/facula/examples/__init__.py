@@ -1,1 +1,2 @@
-"""Programs that show facula at work: `python -m facula.examples.digits`, `...charlm`."""
+"""Programs that show facula at work: `python -m facula.examples.digits`, `...charlm`,
+`...per_sample_gradients`."""

@@ -131,6 +131,10 @@ std::span<PyObject* const> span_of(PyObject* tuple) {
 
 // Forward under no_grad; with setup_context, forward does not see ctx.
 Ref run_forward(PyObject* function, PyObject* context, PyObject* args, bool separate) {
+  const struct WithoutTangents {
+    bool saved = std::exchange(tls_state.forward_mode, false);
+    ~WithoutTangents() { tls_state.forward_mode = saved; }
+  } without_tangents;
   GradMode off(false);
   if (separate) {
     Ref forward(check(PyObject_GetAttrString(function, "forward")));
@@ -149,6 +153,28 @@ Ref run_forward(PyObject* function, PyObject* context, PyObject* args, bool sepa
   }
   Ref forward(check(PyObject_GetAttrString(function, "forward")));
   return Ref(check(PyObject_Call(forward.get(), all.get(), nullptr)));
+}
+
+// Forward mode: what jvp() says of the tangents.
+void set_tangents(PyObject* function, PyObject* context, PyObject* args, const std::vector<Tensor>& inputs,
+                  const std::vector<Tensor>& outputs) {
+  Ref given(check(PyTuple_New(PyTuple_GET_SIZE(args) + 1)));
+  PyTuple_SET_ITEM(given.get(), 0, Py_NewRef(context));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor tangent = inputs[i].defined() ? tangent_of(inputs[i]) : Tensor();
+    PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(i) + 1, check(wrap(tangent)));
+  }
+  const Ref method(check(PyObject_GetAttrString(function, "_tangents")));
+  const Ref found(check(PyObject_Call(method.get(), given.get(), nullptr)));
+  const std::span<PyObject* const> items = span_of(found.get());
+  FACULA_CHECK(items.size() == outputs.size(), Runtime, Operator{"jvp"}, "returned ", items.size(), " tangents for ",
+               outputs.size(), " outputs of forward()");
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!outputs[i].defined() || items[i] == Py_None) continue;
+    FACULA_CHECK(is_tensor(items[i]), Type, Operator{"jvp"}, "must return Tensors or None, and result ", i, " is ",
+                 Py_TYPE(items[i])->tp_name);
+    set_tangent_inplace(outputs[i], tensor_of(items[i]));
+  }
 }
 
 // _function_apply(function, ctx, separate_context, args)
@@ -183,6 +209,7 @@ PyObject* function_apply(PyObject*, PyObject* arguments) {
   std::vector<Tensor> outputs;
   for (PyObject* o : items) outputs.push_back(is_tensor(o) ? tensor_of(o) : Tensor());
   finish_function(node, inputs, outputs, record);
+  if (has_tangent(TensorList(inputs))) set_tangents(function, context, args, inputs, outputs);
   const auto wrap_output = [&](size_t i) {
     if (!outputs[i].defined()) return Ref::borrow(items[i]).release();
     PyObject* o = check(wrap(std::move(outputs[i])));

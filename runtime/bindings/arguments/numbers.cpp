@@ -96,6 +96,8 @@ Scalar number_value(PyObject* o, NumberKind kind) {
 PyObject* element_object(const void* p, ScalarType t) { return wrap(load_element(p, t)); }
 
 Tensor to_cpu(const Tensor& t) {
+  if (t.is_wrapped()) [[unlikely]]
+    return to_cpu(with_data(t, nullptr));
   if (t.is_cpu()) return t;
   FACULA_CHECK(!t.is_meta(), Values, "a tensor on device 'meta' has a shape and a dtype but no elements to read");
   return core_operators().cast(detach(t), t.dtype(), Device{kCPU});
@@ -104,7 +106,7 @@ Tensor to_cpu(const Tensor& t) {
 Scalar item_of(const Tensor& t, const char* who) {
   FACULA_CHECK(t.numel() == 1, Shape, Operator{who}, "a Tensor with ", t.numel(), " elements, shape ",
                shape_string(t.sizes()), ", cannot be converted to one number");
-  return load_element(to_cpu(t).raw(), t.dtype());
+  return load_element(to_cpu(with_data(t, who)).raw(), t.dtype());
 }
 
 }  // namespace facula::python

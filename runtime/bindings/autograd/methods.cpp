@@ -1,6 +1,7 @@
 // Autograd on Tensor: backward, hooks, detach, requires_grad_; and the engine's entry points.
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/autograd/hooks.h"
+#include "runtime/dispatch/levels.h"
 
 namespace facula::python {
 
@@ -29,6 +30,12 @@ std::vector<Tensor> tensor_sequence(PyObject* o, const char* who, const char* na
     list.push_back(tensor_of(item));
   }
   return list;
+}
+
+void check_no_levels(const char* who) {
+  FACULA_CHECK(level_depth() == 0, Runtime, Operator{who},
+               "called within a function transform (vmap, grad, jvp, ...), whose tensors must not become .grad of "
+               "others; use func.grad, func.vjp or autograd.grad there, or call it outside of the transform");
 }
 
 std::vector<Tensor> run_without_gil(TensorList roots, TensorList grads, TensorList inputs,
@@ -62,6 +69,7 @@ PyObject* method_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
     inputs = tensor_sequence(slots[4], "backward", "inputs", false);
     FACULA_CHECK(!inputs.empty(), Value, Operator{"backward"}, "argument '", Argument{"inputs"}, "' is empty");
   }
+  check_no_levels("backward");
   run_without_gil({&root, 1}, {&grad, grad.defined() ? 1u : 0u}, inputs, options);
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
@@ -82,6 +90,7 @@ PyObject* function_run_backward(PyObject*, PyObject* args) {
   FACULA_CHECK(given.empty() || given.size() == from.size(), Runtime, Operator{who}, "got ", from.size(),
                " tensors to start from and ", given.size(), " gradients for them");
   FACULA_CHECK(accumulate != 0 || !to.empty(), Value, Operator{who}, "argument '", Argument{"inputs"}, "' is empty");
+  if (accumulate != 0) check_no_levels(who);
   BackwardOptions options;
   options.keep_graph = keep != 0;
   options.create_graph = create != 0;
@@ -115,8 +124,13 @@ PyObject* method_become_view(PyObject* self, PyObject* o) {
   const Changing changing(t);
   TensorImpl* to = t.impl();
   const TensorImpl* from = view.impl();
-  FACULA_CHECK(to->storage.get() == from->storage.get(), Runtime, Operator{"_become_view"},
-               "the tensor is no view of this one's memory");
+  FACULA_CHECK(to->storage.get() == from->storage.get() && t.is_wrapped() == view.is_wrapped(), Runtime,
+               Operator{"_become_view"}, "the tensor is no view of this one's memory");
+  if (t.is_wrapped()) {
+    FACULA_CHECK(to->wrapping->level == from->wrapping->level, Runtime, Operator{"_become_view"},
+                 "the tensor is of another function transform than this one");
+    *to->wrapping = *from->wrapping;
+  }
   if (recorded && view.impl()->autograd) {
     AutogradMeta& meta = autograd_meta(t);
     const AutogradMeta& made = *view.impl()->autograd;
@@ -194,7 +208,7 @@ Tensor plain_view(const Tensor& t) {
     ~Restore() { tls_state.forward_mode = saved; }
   } restore;
   tls_state.forward_mode = false;
-  return core_operators().as_strided(t, t.sizes(), t.strides(), t.offset());
+  return core_operators().view(t, t.sizes());
 }
 PyObject* function_make_dual(PyObject*, PyObject* args) {
   PyObject *primal, *tangent;

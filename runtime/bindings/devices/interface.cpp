@@ -375,6 +375,7 @@ PyObject* record_stream(PyObject*, PyObject* args) {
   PyObject *tensor, *device, *stream;
   if (PyArg_ParseTuple(args, "O!OO:_record_stream", tensor_type, &tensor, &device, &stream) == 0) throw PythonError();
   const Tensor& t = tensor_of(tensor);
+  check_memory(t, "record_stream");
   FACULA_CHECK(t.device().type > kMeta, Device, Operator{"record_stream"}, "the tensor is on ", to_string(t.device()),
                ", which has no streams");
   const Device d = device_argument(device);
@@ -390,6 +391,7 @@ PyObject* pin(PyObject*, PyObject* args) {
   PyObject *tensor, *name;
   if (PyArg_ParseTuple(args, "O!O:_pin", tensor_type, &tensor, &name) == 0) throw PythonError();
   const Tensor& t = tensor_of(tensor);
+  check_memory(t, "pin_memory");
   FACULA_CHECK(t.is_cpu(), Device, Operator{"pin_memory"}, "only host memory is pinned, the tensor is on ",
                to_string(t.device()));
   if (is_pinned(t.raw())) return wrap(Tensor(t));

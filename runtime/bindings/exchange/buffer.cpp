@@ -19,6 +19,7 @@ constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1", "|i1",  "<i2", 
                                                    "<f8", "<c8", "<c16", "<u2", "<u4", "<u8", nullptr, nullptr};
 
 void check_exportable(const Tensor& t, const char* who) {
+  check_memory(t, who);
   FACULA_CHECK(!t.requires_grad(), Buffer, who, ": the tensor requires grad; use t.detach()");
   FACULA_CHECK(t.is_cpu(), Buffer, who, ": the tensor is on ", to_string(t.device()),
                ", not in CPU memory; use t.cpu()");
@@ -219,7 +220,8 @@ PyObject* get_array_interface(PyObject* self, void*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
   const char* typestr = kTypestr[static_cast<size_t>(t.dtype())];
-  if (t.requires_grad() || !t.is_cpu() || typestr == nullptr || std::endian::native != std::endian::little) {
+  if (t.is_wrapped() || t.requires_grad() || !t.is_cpu() || typestr == nullptr ||
+      std::endian::native != std::endian::little) {
     PyErr_SetString(PyExc_AttributeError,
                     "__array_interface__ is there for CPU tensors of NumPy's dtypes that do "
                     "not require grad");

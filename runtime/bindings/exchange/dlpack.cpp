@@ -202,6 +202,7 @@ PyObject* export_tensor(const Tensor& t, bool copied) {
 }
 
 void check_exportable(const Tensor& t) {
+  check_memory(t, "__dlpack__");
   FACULA_CHECK(!t.requires_grad(), Buffer, Operator{"__dlpack__"}, "the tensor requires grad; use t.detach()");
   to_dl(t, "__dlpack__");
 }

@@ -14,6 +14,7 @@ PyObject* module_function(const char* name) { return import_attribute("facula._C
 PyObject* method_reduce(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
+  check_memory(t, "pickle");
   FACULA_CHECK(is_leaf(t), Runtime, "pickle: the tensor has a history that would be lost; pickle t.detach() instead");
   Ref bytes(Py_None);
   Py_INCREF(Py_None);
@@ -57,7 +58,7 @@ PyObject* method_copy(PyObject* self, PyObject*) {
 Tensor copy_of(const Tensor& t, PyObject* memo) {
   FACULA_CHECK(PyDict_Check(memo), Type, Operator{"__deepcopy__"}, "argument '", Argument{"memo"}, "' must be a dict");
   // Memory that others hold as well is copied whole, and once in a memo: what shared it shares it again.
-  if (t.storage()->users() > 1) {
+  if (!t.is_wrapped() && t.storage()->users() > 1) {
     return from_storage(deep_copy(t.storage(), memo), t.sizes(), t.strides(), t.offset(), t.dtype());
   }
   GradMode off(false);

@@ -26,7 +26,7 @@ PyObject* method_tolist(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   const Tensor& own = tensor_of(self);
   const InCall call(own);  // sizes and memory stay as they are
-  const Tensor t = to_cpu(own);
+  const Tensor t = to_cpu(with_data(own, "tolist"));
   const auto* p = static_cast<const char*>(t.raw());
   return t.dim() == 0 ? element_object(p, t.dtype()) : nested_list(t, 0, p);
   FACULA_PY_END(nullptr)
@@ -91,6 +91,7 @@ PyType_Spec iterator_spec = {"facula.tensor_iterator", sizeof(IteratorObject), 0
 
 // ---- NumPy ----
 void check_readable(const Tensor& t, const char* who) {
+  check_memory(t, who);
   FACULA_CHECK(!t.requires_grad(), Runtime, Operator{who},
                "the tensor requires grad, and NumPy would lose its history; use t.detach().numpy()");
   FACULA_CHECK(t.is_cpu(), Type, Operator{who}, "the tensor is on ", to_string(t.device()),

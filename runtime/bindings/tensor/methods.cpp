@@ -46,7 +46,10 @@ PyObject* method_offset(PyObject* self, PyObject*) {
   return read(self, [](const Tensor& t) { return PyLong_FromLongLong(t.offset()); });
 }
 PyObject* method_data_ptr(PyObject* self, PyObject*) {
-  return read(self, [](const Tensor& t) { return PyLong_FromVoidPtr(t.raw()); });
+  return read(self, [](const Tensor& t) {
+    check_memory(t, "data_ptr");
+    return PyLong_FromVoidPtr(t.raw());
+  });
 }
 PyObject* method_element_size(PyObject* self, PyObject*) {
   return read(self, [](const Tensor& t) { return PyLong_FromSize_t(t.itemsize()); });
@@ -69,6 +72,7 @@ PyObject* method_get_device(PyObject* self, PyObject*) {
 PyObject* method_storage(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   const InCall in_call(tensor_of(self));
+  check_memory(tensor_of(self), "untyped_storage");
   FACULA_CHECK(tensor_of(self).storage(), NotImplemented, Operator{"untyped_storage"}, "this tensor has no storage");
   return wrap_storage(tensor_of(self).storage());
   FACULA_PY_END(nullptr)

@@ -120,6 +120,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
   FACULA_PY_TRY
   FACULA_CHECK(value != nullptr && is_tensor(value), Type, "data must be a Tensor, not ",
                value == nullptr ? "deleted" : Py_TYPE(value)->tp_name);
+  check_memory(tensor_of(self), "data");
+  check_memory(tensor_of(value), "data");
   Storage old;  // dropped when the change is over
   const InCall in_call(tensor_of(value));
   const Changing changing(tensor_of(self));

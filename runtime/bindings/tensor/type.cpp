@@ -4,6 +4,7 @@
 #include "runtime/bindings/autograd/cycles.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/bindings/types/types.h"
+#include "runtime/dispatch/core_operators.h"
 #include "runtime/iterate/result_type.h"
 #include "runtime/iterate/strided.h"
 
@@ -164,7 +165,7 @@ PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     PyObject* data = PyTuple_GET_ITEM(args, 0);
     if (is_tensor(data)) {
       const Tensor& t = tensor_of(data);
-      return wrap_as(type, alias(t, t.sizes(), t.strides(), t.offset(), false));
+      return wrap_as(type, t.is_wrapped() ? detach(t) : alias(t, t.sizes(), t.strides(), t.offset(), false));
     }
     if (PyObject_TypeCheck(data, size_type)) {
       args = data;
@@ -246,7 +247,7 @@ int tensor_contains(PyObject* self, PyObject* element) {
   }
   Ref equal(check(PyObject_RichCompare(self, element, Py_EQ)));
   FACULA_CHECK(is_tensor(equal.get()), Type, Operator{"__contains__"}, "elements cannot be compared");
-  const Tensor mask = to_cpu(tensor_of(equal.get()));
+  const Tensor mask = to_cpu(with_data(tensor_of(equal.get()), "__contains__"));
   FACULA_CHECK(mask.is_contiguous() && mask.dtype() == ScalarType::Bool, Type, Operator{"__contains__"},
                "elements cannot be compared");
   return std::memchr(mask.raw(), 1, static_cast<size_t>(mask.numel())) != nullptr;
@@ -295,6 +296,8 @@ std::vector<Def> merge(std::span<const Def> generated, std::initializer_list<con
 [[gnu::noinline]] Tensor number_as_tensor(const Tensor& number) {
   ResultType type;
   type.add(number);
+  if (number.is_wrapped()) [[unlikely]]
+    return core_operators().cast(detach(number), type.get(), Device{});
   Tensor t = make_empty({}, type.get());
   copy_strided(t, number);
   return t;

@@ -119,6 +119,7 @@ extern const PyMethodDef observe_functions[];
 extern const PyMethodDef saved_hook_functions[];
 extern const PyMethodDef autocast_functions[];
 extern const PyMethodDef default_device_functions[];
+extern const PyMethodDef level_functions[];
 
 // ---- errors and references ----
 // Thrown when a call to Python failed; carries the Python exception across C++ frames.

@@ -4,6 +4,7 @@
 ORDER = [
     "small",
     "graph",
+    "transforms",
     "training",
     "elementwise",
     "dtypes",

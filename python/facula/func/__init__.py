@@ -1,0 +1,33 @@
+"""Function transforms: derivatives and batches of functions of tensors, in any nesting.
+
+>>> import facula
+>>> from facula.func import grad, vmap
+>>> grad(lambda x: x.sin().sum())(facula.zeros(2))
+tensor([1., 1.])
+>>> vmap(facula.dot)(facula.ones(3, 4), facula.ones(3, 4))
+tensor([4., 4., 4.])
+"""
+
+from __future__ import annotations
+
+from facula.func._gradients import grad, grad_and_value, jvp, linearize, vjp
+from facula.func._jacobians import hessian, jacfwd, jacrev
+from facula.func._levels import debug_unwrap
+from facula.func._modules import functional_call, functionalize, stack_module_state
+from facula.func._vmap import vmap
+
+__all__ = [
+    "debug_unwrap",
+    "functional_call",
+    "functionalize",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "stack_module_state",
+    "vjp",
+    "vmap",
+]

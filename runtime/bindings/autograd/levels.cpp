@@ -1,0 +1,149 @@
+// Levels of function transforms, for facula.func.
+#include "runtime/bindings/types/types.h"
+#include "runtime/dispatch/levels.h"
+
+namespace facula::python {
+
+namespace {
+
+uint64_t number_of(PyObject* o) {
+  const uint64_t number = PyLong_AsUnsignedLongLong(o);
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  return number;
+}
+
+// _push_batch_level(size, randomness)
+PyObject* push_batch(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  long long size = 0;
+  const char* word = nullptr;
+  if (PyArg_ParseTuple(args, "Ls:_push_batch_level", &size, &word) == 0) throw PythonError();
+  FACULA_CHECK(size >= 0, Value, "the size of a batch must be at least 0, not ", size);
+  const std::string_view given = word;
+  const Randomness randomness = given == "same"        ? Randomness::Same
+                                : given == "different" ? Randomness::Different
+                                                       : Randomness::Error;
+  FACULA_CHECK(randomness != Randomness::Error || given == "error", Value, Argument{"randomness"},
+               " must be 'error', 'different' or 'same', not '", given, "'");
+  return PyLong_FromUnsignedLongLong(push_batch_level(size, randomness));
+  FACULA_PY_END(nullptr)
+}
+
+// _push_gradient_level(number), None for a new one
+PyObject* push_gradients(PyObject*, PyObject* number) {
+  FACULA_PY_TRY
+  return PyLong_FromUnsignedLongLong(push_gradient_level(number == Py_None ? 0 : number_of(number)));
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* pop(PyObject*, PyObject* number) {
+  FACULA_PY_TRY
+  pop_level(number_of(number));
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* depth(PyObject*, PyObject*) {
+  FACULA_PY_TRY
+  return PyLong_FromSize_t(level_depth());
+  FACULA_PY_END(nullptr)
+}
+
+// _enter_level(tensor, number, dim), dim None for none
+PyObject* enter(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  PyObject *tensor = nullptr, *number = nullptr, *dim = nullptr;
+  if (PyArg_ParseTuple(args, "O!OO:_enter_level", tensor_type, &tensor, &number, &dim) == 0) throw PythonError();
+  const Tensor& t = tensor_of(tensor);
+  int64_t at = -1;
+  if (dim != Py_None) {
+    at = PyLong_AsLongLong(dim);
+    if (at == -1 && PyErr_Occurred() != nullptr) throw PythonError();
+    FACULA_CHECK(t.dim() > 0, Value, "a 0-d tensor has no dim to map over");
+    at = wrap_dim(at, t.dim());
+  }
+  return wrap(enter_level(t, number_of(number), at));
+  FACULA_PY_END(nullptr)
+}
+
+// _leave_level(tensor, number): the tensor within, and its batch dim or None.
+PyObject* leave(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  PyObject *tensor = nullptr, *number = nullptr;
+  if (PyArg_ParseTuple(args, "O!O:_leave_level", tensor_type, &tensor, &number) == 0) throw PythonError();
+  auto [t, dim] = leave_level(tensor_of(tensor), number_of(number));
+  const Ref inner(check(wrap(std::move(t))));
+  const Ref at(dim < 0 ? Py_NewRef(Py_None) : check(PyLong_FromLongLong(dim)));
+  return PyTuple_Pack(2, inner.get(), at.get());
+  FACULA_PY_END(nullptr)
+}
+
+// _level_of(tensor): the number of the innermost level that it is of, and its batch dim; None of others.
+PyObject* level_of(PyObject*, PyObject* tensor) {
+  FACULA_PY_TRY
+  FACULA_CHECK(is_tensor(tensor), Type, "expected a Tensor, not ", Py_TYPE(tensor)->tp_name);
+  const Tensor& t = tensor_of(tensor);
+  if (!t.is_wrapped()) Py_RETURN_NONE;
+  const Wrapping& w = *t.impl()->wrapping;
+  const Ref inner(check(wrap(Tensor(w.inner))));
+  return Py_BuildValue("(KLO)", static_cast<unsigned long long>(w.level), static_cast<long long>(w.dim), inner.get());
+  FACULA_PY_END(nullptr)
+}
+
+// _current_level(): (number, "batch" or "gradients", size, randomness) of the innermost one, or None.
+PyObject* current(PyObject*, PyObject*) {
+  const Level* level = tls_state.level;
+  if (level == nullptr) Py_RETURN_NONE;
+  const char* const words[] = {"error", "same", "different"};
+  return Py_BuildValue("(KsLs)", static_cast<unsigned long long>(level->number),
+                       level->kind == Level::Kind::Batch ? "batch" : "gradients", static_cast<long long>(level->size),
+                       words[static_cast<int>(level->randomness)]);
+}
+
+// _call_below(function, *args): a call for the next level.
+PyObject* call_below(PyObject*, PyObject* args) {
+  FACULA_PY_TRY
+  FACULA_CHECK(PyTuple_GET_SIZE(args) > 0 && tls_state.level != nullptr, Runtime, Operator{"_call_below"},
+               "takes a function, within a function transform");
+  const Ref rest(check(PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args))));
+  const detail::Descent below(*tls_state.level);
+  return check(PyObject_Call(PyTuple_GET_ITEM(args, 0), rest.get(), nullptr));
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* warn_of(PyObject*, PyObject* on) {
+  const int warn = PyObject_IsTrue(on);
+  if (warn < 0) return nullptr;
+  warn_of_fallbacks(warn != 0);
+  Py_RETURN_NONE;
+}
+
+PyObject* fallbacks(PyObject*, PyObject*) {
+  FACULA_PY_TRY
+  Ref found(check(PyDict_New()));
+  for (const auto& [name, count] : batch_fallbacks()) {
+    const Ref number(check(PyLong_FromUnsignedLongLong(count)));
+    if (PyDict_SetItemString(found.get(), name, number.get()) < 0) return nullptr;
+  }
+  return found.release();
+  FACULA_PY_END(nullptr)
+}
+
+}  // namespace
+
+const PyMethodDef level_functions[] = {
+    {"_push_batch_level", push_batch, METH_VARARGS, nullptr},
+    {"_push_gradient_level", push_gradients, METH_O, nullptr},
+    {"_pop_level", pop, METH_O, nullptr},
+    {"_level_depth", depth, METH_NOARGS, nullptr},
+    {"_enter_level", enter, METH_VARARGS, nullptr},
+    {"_leave_level", leave, METH_VARARGS, nullptr},
+    {"_level_of", level_of, METH_O, nullptr},
+    {"_current_level", current, METH_NOARGS, nullptr},
+    {"_call_below", call_below, METH_VARARGS, nullptr},
+    {"_warn_of_batch_fallbacks", warn_of, METH_O, nullptr},
+    {"_batch_fallbacks", fallbacks, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace facula::python

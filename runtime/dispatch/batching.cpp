@@ -1,0 +1,578 @@
+// One call for a whole batch: by rule, by the operator's decomposition, or row by row.
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+
+#include "runtime/core/generator.h"
+#include "runtime/core/warning.h"
+#include "runtime/dispatch/argument_list.h"
+#include "runtime/dispatch/autocast.h"
+#include "runtime/dispatch/core_operators.h"
+#include "runtime/dispatch/decomposed.h"
+#include "runtime/dispatch/levels.h"
+#include "runtime/iterate/result_type.h"
+
+namespace facula {
+
+namespace {
+
+struct Fallbacks {
+  std::mutex mutex;
+  std::unordered_map<const OperatorEntry*, uint64_t> counts;
+};
+Fallbacks& fallbacks() {
+  static auto* const made = new Fallbacks;
+  return *made;
+}
+std::atomic<bool> warns{false};
+
+// Counts one; warned of once an operator, where that is asked for.
+void note_fallback(const OperatorEntry& op) {
+  uint64_t count = 0;
+  {
+    std::lock_guard lock(fallbacks().mutex);
+    count = ++fallbacks().counts[&op];
+  }
+  if (count == 1 && warns.load(std::memory_order_relaxed)) {
+    warn("vmap(): ", op.name, " has no batching rule and runs row by row, which is slow; its schema is ", op.schema);
+  }
+}
+
+}  // namespace
+
+std::vector<std::pair<const char*, uint64_t>> batch_fallbacks() {
+  std::vector<std::pair<const char*, uint64_t>> list;
+  std::lock_guard lock(fallbacks().mutex);
+  for (const auto& [op, count] : fallbacks().counts) list.emplace_back(op->name, count);
+  return list;
+}
+
+void warn_of_fallbacks(bool warn) {
+  std::lock_guard lock(fallbacks().mutex);
+  fallbacks().counts.clear();
+  warns.store(warn, std::memory_order_relaxed);
+}
+
+namespace detail {
+
+namespace {
+
+using Kind = KernelArg::Kind;
+
+const Wrapping* of_level(const Tensor& t, const Level& level) {
+  const Wrapping* w = t.impl()->wrapping;
+  return w != nullptr && w->level == level.number ? w : nullptr;
+}
+bool is_batched(const Tensor& t, const Level& level) {
+  const Wrapping* w = of_level(t, level);
+  return w != nullptr && w->dim >= 0;
+}
+Tensor inner_of(const Tensor& t, const Level& level) {
+  const Wrapping* w = of_level(t, level);
+  return w != nullptr ? w->inner : t;
+}
+// With the batch dim first, where there is one.
+Tensor front(const Tensor& t, const Level& level) {
+  const Wrapping* w = of_level(t, level);
+  if (w == nullptr) return t;
+  return w->dim > 0 ? core_operators().move_dim(w->inner, w->dim, 0) : w->inner;
+}
+// With a batch dim first in any case.
+Tensor all_rows(const Tensor& t, const Level& level) {
+  if (is_batched(t, level)) return front(t, level);
+  const Tensor inner = inner_of(t, level);
+  DimVector sizes(inner.sizes());
+  sizes.insert(sizes.begin(), level.size);
+  return core_operators().expand(core_operators().add_dim(inner, 0), sizes);
+}
+
+bool has_batched(const KernelArg& arg, const Level& level) {
+  bool found = false;
+  for_each_tensor(arg, [&](const Tensor& t) { found = found || is_batched(t, level); });
+  return found;
+}
+
+const Tensor* first_tensor(std::span<const KernelArg> args) {
+  const Tensor* first = nullptr;
+  for (const KernelArg& arg : args) {
+    if (first == nullptr) for_each_tensor(arg, [&](const Tensor& t) { first = first == nullptr ? &t : first; });
+  }
+  return first;
+}
+
+void wrap_all(const Level& level, Stack& results, size_t from = 0) {
+  const auto wrap = [&](Tensor& t) {
+    if (!t.defined()) return;
+    // A result that was not asked for is empty, whatever the batch.
+    const bool absent = t.numel() == 0 && (t.dim() == 0 || t.sizes()[0] != level.size);
+    t = make_wrapped(std::move(t), level.number, absent ? -1 : 0);
+  };
+  for (size_t i = from; i < results.size(); ++i) {
+    if (auto* t = std::get_if<Tensor>(&results[i])) wrap(*t);
+    if (auto* list = std::get_if<std::vector<Tensor>>(&results[i])) {
+      for (Tensor& t : *list) wrap(t);
+    }
+  }
+}
+
+// Views of a level are followed by the autograd engine as others are.
+void link_views(Stack& results, const Tensor& of) {
+  const auto link = [&](const Tensor& t) {
+    if (t.is_wrapped() && t.impl()->wrapping->inner.is_view()) set_base(t, of);
+  };
+  for (const Value& v : results) {
+    if (const auto* t = std::get_if<Tensor>(&v)) link(*t);
+    if (const auto* list = std::get_if<std::vector<Tensor>>(&v)) {
+      for (const Tensor& t : *list) link(t);
+    }
+  }
+}
+
+void check_written(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!is_written(op, variant, args, i)) continue;
+    for_each_tensor(args[i], [&](const Tensor& t) {
+      FACULA_CHECK(is_batched(t, level), Runtime, Operator{op.name},
+                   "a tensor that all rows of the batch share would be written to in place, with values that differ by "
+                   "row; use the out-of-place form, or let vmap() map over that tensor too");
+    });
+  }
+}
+
+// ---- operators of elements ----
+
+// A 0-d tensor with a batch dim has dims to those who decide on the result's dtype, but must promote as what it is.
+void fix_promotion(const OperatorEntry& op, std::span<const KernelArg> args, ArgumentList& inner) {
+  ResultType wanted, found;
+  const auto promotes = [&](size_t i) {
+    return args[i].kind == Kind::Tensor && args[i].at != nullptr && (op.masks >> i & 1u) == 0;
+  };
+  int count = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!promotes(i)) continue;
+    ++count;
+    wanted.add(*static_cast<const Tensor*>(args[i].at));
+    found.add(*static_cast<const Tensor*>(inner[i].at));
+  }
+  if (count < 2 || wanted.get() == found.get()) return;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!promotes(i) || is_written(op, Variant::Functional, args, i)) continue;
+    inner.change(i, [&](const Tensor& t) {
+      return t.is_wrapped_number() ? t : core_operators().cast(t, wanted.get(), t.device());
+    });
+  }
+}
+
+bool by_elements(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level,
+                 Stack& results) {
+  int64_t ndim = 0;
+  bool any = false;
+  for (const KernelArg& arg : args) {
+    for_each_tensor(arg, [&](const Tensor& t) {
+      ndim = std::max(ndim, t.dim());
+      any = any || is_batched(t, level);
+    });
+  }
+  if (variant == Variant::InPlace || op.writes != 0) {
+    const Tensor& self = *static_cast<const Tensor*>(args[0].at);
+    FACULA_CHECK(self.dim() == ndim, Shape, Operator{op.name}, Argument{"self"}, " is ", shape_string(self.sizes()),
+                 " and another input has more dims, ", ndim, "; an in-place form cannot change the shape");
+  }
+  const CoreOperators& core = core_operators();
+  ArgumentList inner(args, [&](const Tensor& t) {
+    if (any && !is_batched(t, level)) return inner_of(t, level);
+    any = true;  // a draw for all rows: of the first tensor, though they share it
+    Tensor rows = all_rows(t, level);
+    for (int64_t d = t.dim(); d < ndim; ++d) rows = core.add_dim(rows, 1);
+    return rows;
+  });
+  fix_promotion(op, args, inner);
+  const int form = static_cast<int>(variant);
+  op.invoke[form](op.forms[form], inner, results);
+  wrap_all(level, results);
+  return true;
+}
+
+// ---- by the roles of the arguments ----
+
+DimVector ints_of(const KernelArg& arg) {
+  if (arg.at == nullptr) return {};
+  if (arg.kind == Kind::Int) return DimVector{*static_cast<const int64_t*>(arg.at)};
+  return DimVector(*static_cast<const IntList*>(arg.at));
+}
+
+class ByRoles {
+ public:
+  ByRoles(const OperatorEntry& op, const BatchRule& rule, std::span<const KernelArg> args, const Level& level)
+      : op_(op), roles_(rule.arguments), results_(rule.results), args_(args), level_(level), inner_(args) {
+    const Tensor* first = first_tensor(args);
+    ndim_ = first != nullptr ? first->dim() : 0;
+    for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor& t) { most_ = std::max(most_, t.dim()); });
+    for (size_t i = 0; i < args.size(); ++i) {  // dims of a result of stated sizes
+      if (roles_[i] == BatchRole::Sizes) ndim_ = static_cast<int64_t>(ints_of(args[i]).size());
+    }
+    for (size_t i = 0; i < args.size(); ++i) {
+      const BatchRole role = roles_[i];
+      scalar_ = scalar_ || (ndim_ == 0 && (role == BatchRole::Dim || role == BatchRole::Reduced));
+    }
+  }
+
+  bool serves() const {
+    for (size_t i = 0; i < args_.size(); ++i) {
+      if (roles_[i] == BatchRole::Alone && has_batched(args_[i], level_)) return false;
+      if (roles_[i] == BatchRole::Channels && level_.size == 0) return false;
+      if (args_[i].kind == Kind::Format && args_[i].at != nullptr &&
+          *static_cast<const MemoryFormat*>(args_[i].at) > MemoryFormat::Preserve) {
+        return false;  // of so many dims as the function sees
+      }
+    }
+    return true;
+  }
+
+  void call(Variant variant, Stack& results) {
+    for (size_t i = 0; i < args_.size(); ++i) tensors(i);
+    for (size_t i = 0; i < args_.size(); ++i) numbers(i);
+    const int form = static_cast<int>(variant);
+    const size_t from = results.size();
+    op_.invoke[form](op_.forms[form], inner_, results);
+    for (size_t i = from; i < results.size(); ++i) {
+      const BatchRole role = i - from < results_.size() ? results_[i - from] : BatchRole::Front;
+      if (auto* t = std::get_if<Tensor>(&results[i]); t != nullptr && t->defined()) finish(*t, role);
+      if (auto* list = std::get_if<std::vector<Tensor>>(&results[i])) {
+        for (Tensor& t : *list) finish(t, role);
+      }
+    }
+  }
+
+ private:
+  void tensors(size_t i) {
+    if (args_[i].kind != Kind::Tensor && args_[i].kind != Kind::Tensors) return;
+    const CoreOperators& core = core_operators();
+    const BatchRole role = roles_[i];
+    inner_.change(i, [&](const Tensor& t) {
+      if (role == BatchRole::Alone) return inner_of(t, level_);
+      Tensor rows = all_rows(t, level_);
+      if (role == BatchRole::Aligned) {
+        for (int64_t d = t.dim(); d < most_; ++d) rows = core.add_dim(rows, 1);
+      }
+      if (role == BatchRole::Fold || role == BatchRole::Channels) {
+        const size_t at = role == BatchRole::Fold ? 0 : 1;
+        DimVector sizes(t.sizes());
+        FACULA_CHECK(sizes.size() > at, Shape, Operator{op_.name}, "an input has ", sizes.size(), " dims, needed are ",
+                     at + 1, " at least");
+        sizes[at] *= level_.size;
+        return core.reshape(at == 0 ? rows : core.move_dim(rows, 0, 1), sizes);
+      }
+      if (scalar_ && t.dim() == 0) return core.add_dim(rows, 1);
+      return rows;
+    });
+  }
+
+  int64_t dim(int64_t d, int64_t ndim) const { return wrap_dim(d, ndim, op_.name) + 1; }
+
+  void numbers(size_t i) {
+    const KernelArg& arg = args_[i];
+    switch (roles_[i]) {
+      case BatchRole::Dim:
+        if (arg.at == nullptr) return;
+        return dims(i, ints_of(arg), ndim_);
+      case BatchRole::NewDim:
+        return dims(i, ints_of(arg), ndim_ + 1);
+      case BatchRole::Reduced: {
+        DimVector given = ints_of(arg);
+        if (!given.empty()) return dims(i, std::move(given), ndim_);
+        if (arg.kind == Kind::Int) return flatten(i);
+        given.resize(static_cast<size_t>(std::max<int64_t>(ndim_, 1)));
+        for (size_t d = 0; d < given.size(); ++d) given[d] = static_cast<int64_t>(d);
+        return dims(i, std::move(given), ndim_);
+      }
+      case BatchRole::Groups:
+        return inner_.set(i, *static_cast<const int64_t*>(arg.at) * level_.size);
+      case BatchRole::Fold: {  // sizes of a tensor that is folded
+        if (arg.kind != Kind::Ints) return;
+        DimVector sizes = ints_of(arg);
+        if (!sizes.empty()) sizes[0] *= level_.size;
+        return inner_.set(i, std::move(sizes));
+      }
+      case BatchRole::Order: {
+        DimVector order = ints_of(arg);
+        for (int64_t& d : order) d = dim(d, ndim_);
+        order.insert(order.begin(), 0);
+        return inner_.set(i, std::move(order));
+      }
+      case BatchRole::Sizes:
+      case BatchRole::Expanded: {
+        DimVector sizes = ints_of(arg);
+        if (roles_[i] == BatchRole::Expanded) align(sizes.size());
+        for (int64_t& s : sizes) {
+          if (s == -1 && roles_[i] == BatchRole::Sizes) s = missing_size(sizes);
+        }
+        sizes.insert(sizes.begin(), level_.size);
+        return inner_.set(i, std::move(sizes));
+      }
+      case BatchRole::Strides: {
+        DimVector strides = ints_of(arg);
+        strides.insert(strides.begin(), first_tensor(inner_)->strides()[0]);
+        return inner_.set(i, std::move(strides));
+      }
+      default:
+        return;
+    }
+  }
+
+  void dims(size_t i, DimVector list, int64_t ndim) {
+    for (int64_t& d : list) d = dim(d, ndim);
+    if (args_[i].kind == Kind::Int) return inner_.set(i, list[0]);
+    inner_.set(i, std::move(list));
+  }
+
+  // `int? dim`: without one, the operator counts elements through all dims.
+  void flatten(size_t i) {
+    if (!scalar_) {
+      for (size_t k = 0; k < args_.size(); ++k) {
+        inner_.change(k, [&](const Tensor& t) {
+          const DimVector sizes{level_.size, t.numel() / std::max<int64_t>(level_.size, 1)};
+          return core_operators().reshape(t, sizes);
+        });
+      }
+    }
+    flattened_ = true;
+    inner_.set(i, int64_t{1});
+  }
+
+  // The first tensor with leading dims of 1, so that it has `ndim`.
+  void align(size_t ndim) {
+    for (size_t k = 0; k < args_.size(); ++k) {
+      inner_.change(k, [&](const Tensor& t) {
+        Tensor wider = t;
+        for (size_t d = static_cast<size_t>(t.dim()) - 1; d < ndim; ++d) wider = core_operators().add_dim(wider, 1);
+        return wider;
+      });
+    }
+  }
+
+  int64_t missing_size(const DimVector& sizes) const {
+    int64_t known = 1;
+    for (const int64_t s : sizes) known *= s == -1 ? 1 : s;
+    const int64_t numel = first_tensor(args_)->numel();
+    return known > 0 && numel % known == 0 ? numel / known : -1;
+  }
+
+  void finish(Tensor& t, BatchRole role) {
+    const CoreOperators& core = core_operators();
+    if (role == BatchRole::Fold || role == BatchRole::Channels) {
+      const size_t at = role == BatchRole::Fold ? 0 : 1;
+      DimVector sizes(t.sizes());
+      if (sizes.size() <= at) return;  // was not asked for
+      sizes[at] /= std::max<int64_t>(level_.size, 1);
+      sizes.insert(sizes.begin() + at, level_.size);
+      t = core.reshape(t, sizes);
+      if (at > 0) t = core.move_dim(t, 1, 0);
+    } else if (scalar_ && t.dim() == 2) {
+      t = core.reshape(t, DimVector{level_.size});
+    } else if (flattened_ && t.dim() == 2) {  // with its dims kept
+      DimVector sizes(static_cast<size_t>(ndim_ + 1), 1);
+      sizes[0] = level_.size;
+      t = core.reshape(t, sizes);
+    }
+  }
+
+  const OperatorEntry& op_;
+  std::span<const BatchRole> roles_, results_;
+  std::span<const KernelArg> args_;
+  const Level& level_;
+  ArgumentList inner_;
+  int64_t ndim_ = 0;     // dims of the first tensor, as the function sees it
+  int64_t most_ = 0;     // dims of the tensor that has most
+  bool scalar_ = false;  // it has none, and gets one for an operator along a dim
+  bool flattened_ = false;
+};
+
+// ---- row by row ----
+
+// Draws of one generator, each row the same ones.
+class SameDraws {
+ public:
+  SameDraws(std::span<const KernelArg> args, const Tensor* first) {
+    Generator given;
+    Device device{};
+    for (const KernelArg& arg : args) {
+      if (arg.at == nullptr) continue;
+      if (arg.kind == Kind::Generator) given = *static_cast<const Generator*>(arg.at);
+      if (arg.kind == Kind::Device) device = *static_cast<const Device*>(arg.at);
+    }
+    if (first != nullptr) device = first->device();
+    generator_ = &generator_for(given, given ? given->device() : device, nullptr);
+    state_ = generator_->state();
+  }
+  void again() const { generator_->set_state(state_); }
+
+ private:
+  GeneratorImpl* generator_;
+  GeneratorImpl::State state_;
+};
+
+Value stacked(std::vector<Stack>& rows, size_t i) {
+  const Value& first = rows[0][i];
+  const auto column = [&](auto&& part) {
+    std::vector<Tensor> list;
+    for (Stack& row : rows) list.push_back(part(row[i]));
+    return list[0].defined() ? core_operators().stack(list) : Tensor();
+  };
+  if (std::holds_alternative<Tensor>(first)) {
+    return column([](Value& v) -> Tensor { return std::get<Tensor>(v); });
+  }
+  const size_t n = std::get<std::vector<Tensor>>(first).size();
+  std::vector<Tensor> list;
+  for (size_t k = 0; k < n; ++k) {
+    list.push_back(column([k](Value& v) -> Tensor { return std::get<std::vector<Tensor>>(v)[k]; }));
+  }
+  return list;
+}
+
+void check_rows(const OperatorEntry& op, const std::vector<Stack>& rows) {
+  for (const Stack& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      const auto* t = std::get_if<Tensor>(&row[i]);
+      const auto* first = std::get_if<Tensor>(&rows[0][i]);
+      FACULA_CHECK(t == nullptr || !t->defined() || t->sizes() == first->sizes(), Values, Operator{op.name},
+                   "the shape of the result depends on values and differs by row of the batch that vmap() goes "
+                   "through: ",
+                   shape_string(first->sizes()), " and ", shape_string(t->sizes()));
+      if (const auto* list = std::get_if<std::vector<Tensor>>(&row[i])) {
+        FACULA_CHECK(list->size() == std::get<std::vector<Tensor>>(rows[0][i]).size(), Values, Operator{op.name},
+                     "the number of results differs by row of the batch that vmap() goes through");
+      }
+    }
+  }
+}
+
+// A row is a view of the batch: written to it is, but it cannot get another size.
+void check_sizes(const OperatorEntry& op, std::span<const KernelArg> args, const ArgumentList& row) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].kind != Kind::Tensor || args[i].at == nullptr) continue;
+    FACULA_CHECK(static_cast<const Tensor*>(args[i].at)->sizes() == static_cast<const Tensor*>(row[i].at)->sizes(),
+                 Runtime, Operator{op.name}, "it changes the size of a tensor, which cannot be done within vmap()");
+  }
+}
+
+void by_rows(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level,
+             Stack& results, const SameDraws* same) {
+  note_fallback(op);
+  const CoreOperators& core = core_operators();
+  const int form = static_cast<int>(variant);
+  std::vector<Stack> rows;
+  const int64_t count = std::max<int64_t>(level.size, 1);
+  for (int64_t r = 0; r < count; ++r) {
+    const ArgumentList row(args, [&](const Tensor& t) -> Tensor {
+      const Wrapping* w = of_level(t, level);
+      if (w == nullptr) return t;
+      if (w->dim < 0) return w->inner;
+      if (level.size > 0) return core.row(w->inner, w->dim, r);
+      return core.zeros(Meta{DimVector(t.sizes()), t.dtype(), t.device(), {}});  // of an empty batch, for the shapes
+    });
+    if (same != nullptr && r > 0) same->again();
+    if (level.size == 0 && (op.writes != 0 || variant != Variant::Functional)) return;
+    op.invoke[form](op.forms[form], row, rows.emplace_back());
+    if (op.writes != 0) check_sizes(op, args, row);
+  }
+  check_rows(op, rows);
+  for (size_t i = 0; i < rows[0].size(); ++i) {
+    Value v = stacked(rows, i);
+    if (level.size == 0) {
+      if (auto* t = std::get_if<Tensor>(&v); t != nullptr && t->defined()) {
+        DimVector sizes(t->sizes());
+        sizes[0] = 0;
+        *t = core.zeros(Meta{sizes, t->dtype(), t->device(), {}});
+      }
+    }
+    results.push_back(std::move(v));
+  }
+  wrap_all(level, results);
+}
+
+void written_as_functional(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack&) {
+  const size_t outs = variant == Variant::Out ? op.outputs : 1;
+  const size_t inputs = variant == Variant::Out ? args.size() - outs : args.size();
+  Stack values;
+  op.invoke[0](op.forms[0], args.first(inputs), values);
+  for (size_t i = 0; i < outs; ++i) {
+    const Tensor& to = *static_cast<const Tensor*>(args[variant == Variant::Out ? inputs + i : 0].at);
+    const Tensor& value = std::get<Tensor>(values[i]);
+    FACULA_CHECK(to.sizes() == value.sizes(), Shape, Operator{op.name}, "the tensor to write to is ",
+                 shape_string(to.sizes()), " and the result ", shape_string(value.sizes()),
+                 "; within vmap() it must have that shape already");
+    FACULA_CHECK(can_cast(value.dtype(), to.dtype()), Dtype, Operator{op.name}, "the result is ",
+                 dtype_name(value.dtype()), " and the tensor to write to ", dtype_name(to.dtype()),
+                 ", which cannot hold it");
+    core_operators().copy_into(to, value);
+  }
+}
+
+bool by_decomposition(const OperatorEntry& op, std::span<const KernelArg> args, Stack& results) {
+  if (op.decomposition == nullptr) return false;
+  try {
+    as_one([&] { op.invoke[0](op.decomposition, args, results); });
+    return true;
+  } catch (const Error& e) {
+    pass_refusal(e);
+    results.clear();
+    return false;
+  }
+}
+
+}  // namespace
+
+void call_batch(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Level& level,
+                Stack& results) {
+  bool batched = false;
+  for (const KernelArg& arg : args) batched = batched || has_batched(arg, level);
+  FACULA_CHECK(!batched || !op.gives_numbers, Values, Operator{op.name},
+               "it reads a value, which differs by row of the batch that vmap() goes through; compute with tensors "
+               "instead (where() in place of a branch), or do this outside of vmap()");
+  if (op.is_random) {
+    FACULA_CHECK(level.randomness != Randomness::Error, Runtime, Operator{op.name},
+                 "random numbers are drawn within vmap(); pass randomness='different' for numbers of its own in every "
+                 "row, or randomness='same' for the same ones in all");
+    if (level.randomness == Randomness::Same) {
+      if (batched && (variant != Variant::Functional || op.writes != 0)) check_written(op, variant, args, level);
+      const SameDraws same(args, first_tensor(args));
+      if (batched) {
+        const Descent below(level);
+        return by_rows(op, variant, args, level, results, &same);
+      }
+      const ArgumentList inner(args, [&](const Tensor& t) { return inner_of(t, level); });
+      const Descent below(level);
+      return op.invoke[static_cast<int>(variant)](op.forms[static_cast<int>(variant)], inner, results);
+    }
+  }
+  if (variant == Variant::Out || (variant == Variant::InPlace && op.batch != BatchKind::Elements)) {
+    return written_as_functional(op, variant, args, results);
+  }
+  if (variant == Variant::InPlace || op.writes != 0) check_written(op, variant, args, level);
+  bool served = false;
+  {
+    const Descent below(level);
+    if (op.batch == BatchKind::Elements && by_elements(op, variant, args, level, results)) return;
+    for (const BatchRule& of : op.batch_rules) {
+      ByRoles rule(op, of, args, level);
+      if (!rule.serves()) continue;
+      const size_t from = results.size();
+      rule.call(variant, results);
+      wrap_all(level, results, from);
+      served = true;
+      break;
+    }
+  }
+  if (served) {
+    if (op.is_view) link_views(results, *static_cast<const Tensor*>(args[0].at));
+    return;
+  }
+  if (!op.is_random && op.batch != BatchKind::Rows && by_decomposition(op, args, results)) return;
+  const Descent below(level);
+  by_rows(op, variant, args, level, results, nullptr);
+}
+
+}  // namespace detail
+
+}  // namespace facula

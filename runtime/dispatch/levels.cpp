@@ -1,0 +1,303 @@
+#include "runtime/dispatch/levels.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "runtime/dispatch/argument_list.h"
+#include "runtime/dispatch/autocast.h"
+#include "runtime/dispatch/core_operators.h"
+
+namespace facula {
+
+void (*exchange_dual_level)(std::shared_ptr<DualLevel>& with) = nullptr;
+
+namespace {
+
+constexpr LayerSet kAutograd = layer_bit(Layer::Autograd), kLevels = layer_bit(Layer::Batching);
+constexpr LayerSet kAutocast = layer_bit(Layer::Autocast);
+std::atomic<uint64_t> last_number{0};
+
+// Whether calls enter the autograd layer follows from the modes.
+void set_modes(ThreadState& s, bool grad_enabled, bool forward_mode) {
+  s.grad_enabled = grad_enabled;
+  s.forward_mode = forward_mode;
+  s.excluded = static_cast<LayerSet>(grad_enabled || forward_mode ? s.excluded & ~kAutograd : s.excluded | kAutograd);
+}
+
+Level& push(Level::Kind kind) {
+  ThreadState& s = tls_state;
+  auto* level = new Level;
+  level->number = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
+  level->kind = kind;
+  level->excluded = s.excluded;
+  level->grad_enabled = s.grad_enabled;
+  level->forward_mode = s.forward_mode;
+  level->outer = s.level;
+  s.level = level;
+  s.included |= kLevels;
+  return *s.level;
+}
+
+const Level* find(const Level* from, uint64_t number) {
+  while (from != nullptr && from->number != number) from = from->outer;
+  return from;
+}
+
+[[noreturn]] void raise_escaped(const char* op, const Tensor& t) {
+  raise(ErrorKind::Runtime, Operator{op}, "a tensor of shape ", shape_string(t.sizes()),
+        " comes from within a function transform (vmap, grad, jvp, ...) that has ended, or that runs on another "
+        "thread; return what is needed from the transformed function instead of keeping it elsewhere");
+}
+
+}  // namespace
+
+uint64_t push_batch_level(int64_t size, Randomness randomness) {
+  Level& level = push(Level::Kind::Batch);
+  level.size = size;
+  level.randomness = randomness;
+  return level.number;
+}
+
+uint64_t push_gradient_level(uint64_t again) {
+  FACULA_CHECK(again == 0 || find(tls_state.level, again) == nullptr, Runtime,
+               "a function that a transform gave is called within that transform");
+  Level& level = push(Level::Kind::Gradients);
+  if (again != 0) level.number = again;
+  exchange_dual_level(level.dual);
+  set_modes(tls_state, true, false);
+  return level.number;
+}
+
+void pop_level(uint64_t number) {
+  ThreadState& s = tls_state;
+  FACULA_CHECK(find(s.level, number) != nullptr, Runtime,
+               "a function transform ends on another thread than it began on, or twice");
+  for (bool last = false; !last;) {
+    const std::unique_ptr<Level> level(s.level);
+    last = level->number == number;
+    s.level = level->outer;
+    if (level->kind == Level::Kind::Gradients) {
+      exchange_dual_level(level->dual);
+      set_modes(s, level->grad_enabled, level->forward_mode);
+      s.excluded = level->excluded;
+    }
+  }
+  if (s.level == nullptr) s.included &= static_cast<LayerSet>(~kLevels);
+}
+
+bool levels_record() {
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer) {
+    if (level->kind == Level::Kind::Gradients && (level->grad_enabled || level->forward_mode)) return true;
+  }
+  return false;
+}
+
+size_t level_depth() {
+  size_t depth = 0;
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer) ++depth;
+  return depth;
+}
+
+Tensor enter_level(const Tensor& t, uint64_t number, int64_t dim) {
+  FACULA_CHECK(find(tls_state.level, number) != nullptr, Runtime, "the level of this function transform is not open");
+  if (t.is_wrapped() && find(find(tls_state.level, number)->outer, t.impl()->wrapping->level) == nullptr) {
+    raise_escaped(nullptr, t);
+  }
+  return make_wrapped(t, number, dim);
+}
+
+std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t number) {
+  if (!t.is_wrapped()) return {t, -1};
+  const Wrapping& w = *t.impl()->wrapping;
+  if (w.level == number) return {w.inner, w.dim};
+  if (find(tls_state.level, w.level) == nullptr) raise_escaped(nullptr, t);
+  return {t, -1};
+}
+
+bool has_batch_dims_of(const Tensor& t, const Tensor& of) {
+  for (const Wrapping* w = of.impl()->wrapping; w != nullptr; w = w->inner.impl()->wrapping) {
+    if (w->dim < 0) continue;
+    const Wrapping* own = t.impl()->wrapping;
+    while (own != nullptr && (own->level != w->level || own->dim < 0)) own = own->inner.impl()->wrapping;
+    if (own == nullptr) return false;
+  }
+  return true;
+}
+
+Tensor make_as(const Tensor& like, const Meta& meta, bool zeros) {
+  if (!like.is_wrapped()) {
+    if (zeros) return core_operators().zeros(meta);
+    return make_tensor(meta);
+  }
+  const Wrapping& w = *like.impl()->wrapping;
+  if (w.dim < 0) return make_wrapped(make_as(w.inner, meta, zeros), w.level, -1);
+  Meta whole = meta;
+  const int64_t rows = w.inner.sizes()[static_cast<size_t>(w.dim)];
+  whole.sizes.insert(whole.sizes.begin(), rows);
+  if (!meta.strides.empty()) {
+    int64_t extent = 1;
+    for (size_t d = 0; d < meta.sizes.size(); ++d) extent += (meta.sizes[d] - 1) * meta.strides[d];
+    whole.strides.insert(whole.strides.begin(), std::max<int64_t>(extent, 1));
+  }
+  return make_wrapped(make_as(w.inner, whole, zeros), w.level, 0);
+}
+
+namespace detail {
+
+Descent::Descent(Level& level) : level_(level) {
+  ThreadState& s = tls_state;
+  excluded_ = s.excluded;
+  included_ = s.included;
+  grad_enabled_ = s.grad_enabled;
+  forward_mode_ = s.forward_mode;
+  s.level = level.outer;
+  if (s.level == nullptr) s.included &= static_cast<LayerSet>(~kLevels);
+  if (level.kind == Level::Kind::Gradients) {
+    exchange_dual_level(level.dual);
+    set_modes(s, level.grad_enabled, level.forward_mode);
+  } else {
+    set_modes(s, s.grad_enabled, s.forward_mode);
+  }
+}
+
+Descent::~Descent() {
+  ThreadState& s = tls_state;
+  if (level_.kind == Level::Kind::Gradients) exchange_dual_level(level_.dual);
+  s.level = &level_;
+  s.excluded = excluded_;
+  s.included = included_;
+  s.grad_enabled = grad_enabled_;
+  s.forward_mode = forward_mode_;
+}
+
+namespace {
+
+// What the arguments have to do with a level.
+struct Standing {
+  bool here = false;     // some tensor is of the level
+  bool batched = false;  // and has a batch dim
+  bool written = false;  // one that is written to belongs to an outer level
+  LayerSet layers = 0;   // of those of the level
+};
+
+Standing standing_of(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level) {
+  Standing found;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool written = is_written(op, variant, args, i);
+    for_each_tensor(args[i], [&](const Tensor& t) {
+      const Wrapping* w = t.impl()->wrapping;
+      if (w == nullptr || w->level != level.number) {
+        if (w != nullptr && find(level.outer, w->level) == nullptr) raise_escaped(op.name, t);
+        found.written = found.written || written;
+        return;
+      }
+      found.here = true;
+      found.batched = found.batched || w->dim >= 0;
+      found.layers |= written ? layers_of_written(t) : layers_of(t);
+    });
+  }
+  return found;
+}
+
+// After a change in place of the sizes of what tensors stand for.
+void follow_sizes(std::span<const KernelArg> args) {
+  for (const KernelArg& arg : args) {
+    for_each_tensor(arg, [](const Tensor& t) {
+      if (!t.is_wrapped() || t.impl()->wrapping->dim >= 0) return;
+      const TensorImpl& inner = *t.impl()->wrapping->inner.impl();
+      TensorImpl& outer = *t.impl();
+      if (outer.sizes == inner.sizes && outer.strides == inner.strides) return;
+      outer.sizes = inner.sizes;
+      outer.strides = inner.strides;
+      outer.offset = inner.offset;
+      outer.refresh();
+    });
+  }
+}
+
+// The innermost of several: results that are an argument as it was are the argument.
+void wrap_results(const OperatorEntry& op, const ArgumentList& inner, std::span<const KernelArg> args, Level& level,
+                  Stack& results) {
+  const auto wrapped = [&](Tensor& t) {
+    if (!t.defined()) return;
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].kind != KernelArg::Kind::Tensor || args[i].at == nullptr) continue;
+      const Tensor& outer = *static_cast<const Tensor*>(args[i].at);
+      if (!outer.is_same(t) && static_cast<const Tensor*>(inner[i].at)->is_same(t)) {
+        t = outer;
+        return;
+      }
+    }
+    const bool view = op.is_view && t.is_view();
+    t = make_wrapped(std::move(t), level.number, -1);
+    if (view) set_base(t, *static_cast<const Tensor*>(args[0].at));
+  };
+  for (Value& v : results) {
+    if (auto* t = std::get_if<Tensor>(&v)) wrapped(*t);
+    if (auto* list = std::get_if<std::vector<Tensor>>(&v)) {
+      for (Tensor& t : *list) wrapped(t);
+    }
+  }
+}
+
+}  // namespace
+
+void set_base(const Tensor& view, const Tensor& of) {
+  TensorImpl& t = *view.impl();
+  const TensorImpl& from = *of.impl();
+  t.base = from.base ? from.base : intrusive_ptr<TensorImpl>::share(of.impl());
+  t.no_grad_view = !tls_state.grad_enabled || from.no_grad_view;
+}
+
+void call_in_level(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack& results) {
+  Level* const level = tls_state.level;
+  const int form = static_cast<int>(variant);
+  if (level == nullptr) [[unlikely]] {
+    for (const KernelArg& arg : args) {
+      for_each_tensor(arg, [&](const Tensor& t) {
+        if (t.is_wrapped()) raise_escaped(op.name, t);
+      });
+    }
+    raise(ErrorKind::Runtime, Operator{op.name}, "internal error: a level that is not open; please report it");
+  }
+  const LayerSet given = static_cast<LayerSet>(active_layers(0) & op.layer_mask[form]);
+  if ((given & kAutocast) != 0) {  // what is recorded is what is computed
+    return op.invoke[form](op.layers[form][static_cast<int>(Layer::Autocast)], args, results);
+  }
+  const Standing standing = standing_of(op, variant, args, *level);
+  const bool draws = op.is_random && level->kind == Level::Kind::Batch;
+  if (!standing.here && !draws) {
+    const Descent below(*level);
+    return op.invoke[form](op.forms[form], args, results);
+  }
+  if ((standing.layers & ~tls_state.excluded & kAutograd) != 0) {
+    FACULA_CHECK(!standing.written, Runtime, Operator{op.name},
+                 "a tensor from outside of the transformed function is written to in place, with values that are being "
+                 "differentiated; make the change out of place, or pass the tensor to the function as an argument");
+    if ((op.layer_mask[form] & kAutograd) != 0) {
+      const ArgumentList lifted(args, [&](const Tensor& t) {
+        const Wrapping* w = t.impl()->wrapping;
+        return w != nullptr && w->level == level->number ? t : make_wrapped(t, level->number, -1);
+      });
+      return op.invoke[form](op.layers[form][static_cast<int>(Layer::Autograd)], lifted, results);
+    }
+    if (op.through_composite && variant == Variant::Functional) {
+      return as_one([&] { op.invoke[form](op.decomposition, args, results); });
+    }
+  }
+  if (standing.batched || draws) return call_batch(op, variant, args, *level, results);
+  const ArgumentList inner(args, [&](const Tensor& t) {
+    const Wrapping* w = t.impl()->wrapping;
+    return w != nullptr && w->level == level->number ? w->inner : t;
+  });
+  {
+    const Descent below(*level);
+    op.invoke[form](op.forms[form], inner, results);
+  }
+  if (op.writes != 0) follow_sizes(args);
+  wrap_results(op, inner, args, *level, results);
+}
+
+}  // namespace detail
+
+}  // namespace facula

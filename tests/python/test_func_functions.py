@@ -1,0 +1,260 @@
+"""autograd.Function within transforms and forward mode; batches in autograd.grad and functional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula as fa
+import numpy as np
+import pytest
+from facula.autograd import Function, forward_ad, functional
+from facula.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+
+def rng(*shape: int, seed: int = 0) -> fa.Tensor:
+    return fa.tensor(np.random.default_rng(seed).standard_normal(shape))
+
+
+def same(a: Any, b: Any, tolerance: float = 1e-9) -> None:
+    a, b = (v.detach().numpy() if fa.is_tensor(v) else np.asarray(v) for v in (a, b))
+    assert a.shape == b.shape
+    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+class Cube(Function):
+    """x ** 3 * y, with a rule made of its methods."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any, y: Any) -> Any:
+        return x**3 * y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return g * 3 * x**2 * y, g * x**3
+
+    @staticmethod
+    def jvp(ctx: Any, tx: Any, ty: Any) -> Any:
+        x, y = ctx.saved_tensors
+        total = 0
+        if tx is not None:
+            total = total + 3 * x**2 * y * tx
+        if ty is not None:
+            total = total + x**3 * ty
+        return total
+
+
+class ByHand(Function):
+    """sin by NumPy, which no operator sees, with a vmap of its own."""
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return fa.tensor(np.sin(x.numpy()))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * ctx.saved_tensors[0].cos()
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any) -> Any:
+        assert info.batch_size == x.shape[in_dims[0]]
+        assert info.randomness == "error"
+        return ByHand.apply(x), in_dims[0]
+
+
+def plain(x: Any, y: Any) -> Any:
+    return x**3 * y
+
+
+def test_function_under_every_transform() -> None:
+    x, y = rng(4), rng(4, seed=1)
+    f, g = (lambda a, b: Cube.apply(a, b)), plain
+    for args in ((0,), (1,), (0, 1)):
+        for h in (grad, jacrev, jacfwd, hessian):
+
+            def total(q):
+                return lambda a, b: q(a, b).sum()
+
+            got = h(total(f), argnums=args)(x, y)
+            want = h(total(g), argnums=args)(x, y)
+            for p, q in zip(_flat(got), _flat(want), strict=True):
+                same(p, q)
+    xs = rng(5, 4, seed=2)
+    same(vmap(f, in_dims=(0, None))(xs, y), plain(xs, y))
+    same(vmap(f, in_dims=(None, 1), out_dims=1)(y, xs.t()), plain(y, xs).t())
+    same(vmap(grad(lambda a, b: f(a, b).sum()), in_dims=(0, None))(xs, y), 3 * xs**2 * y)
+    same(grad(lambda b: vmap(f, in_dims=(0, None))(xs, b).sum())(y), (xs**3).sum(0))
+    same(vmap(lambda a: jvp(lambda a: f(a, y), (a,), (y,))[1])(xs), 3 * xs**2 * y * y)
+    same(jvp(lambda a: vmap(f, in_dims=(0, None))(a, y), (xs,), (xs,))[1], 3 * xs**3 * y)
+    same(vmap(vmap(f, in_dims=(0, None)), in_dims=(None, 0))(xs, xs)[2, 1], plain(xs[1], xs[2]))
+    same(vmap(hessian(lambda a: f(a, y).sum()))(xs)[0], fa.diag(6 * xs[0] * y))
+
+
+def _flat(value: Any) -> list[Any]:
+    return [v for t in value for v in _flat(t)] if isinstance(value, tuple) else [value]
+
+
+def test_a_rule_of_its_own() -> None:
+    x = rng(3, 4)
+    same(vmap(ByHand.apply)(x), x.sin())
+    same(vmap(ByHand.apply, in_dims=1)(x), x.sin().t())
+    same(grad(lambda x: ByHand.apply(x).sum())(x), x.cos())
+    same(vmap(grad(lambda r: ByHand.apply(r).sum()))(x), x.cos())
+    same(grad(lambda x: vmap(ByHand.apply)(x).sum())(x), x.cos())
+    same(vmap(vmap(ByHand.apply))(x[None])[0], x.sin())
+    same(jacrev(lambda x: ByHand.apply(x))(x[0]), fa.diag(x[0].cos()))
+    same(vjp(lambda x: ByHand.apply(x), x)[1](x)[0], x * x.cos())
+
+
+def test_what_a_function_lacks_is_said() -> None:
+    class Old(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+    class NoRule(Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+    class Both(NoRule):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Any) -> Any:
+            return x, 0
+
+    x = fa.ones(2, 3)
+    with pytest.raises(RuntimeError, match="setup_context"):
+        grad(lambda x: Old.apply(x).sum())(x)
+    with pytest.raises(RuntimeError, match="has no rule for vmap"):
+        vmap(NoRule.apply)(x)
+    with pytest.raises(RuntimeError, match="exclude"):
+        vmap(Both.apply)(x)
+    with pytest.raises(NotImplementedError, match="jvp"):
+        jvp(lambda x: NoRule.apply(x), (x,), (x,))
+    same(grad(lambda x: NoRule.apply(x).sum())(x), 2 * x)
+
+
+def test_forward_mode_uses_jvp() -> None:
+    x, y = rng(3), rng(3, seed=1)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, fa.ones(3, dtype=fa.float64))
+        out = Cube.apply(dual, y)
+        same(forward_ad.unpack_dual(out).tangent, 3 * x**2 * y)
+        with pytest.raises(NotImplementedError, match="jvp"):
+            ByHand.apply(dual)
+
+
+# ---- forward mode where no formula is stated, and in place ----
+
+
+IN_PLACE = (lambda x: x.clone().mul_(x).add_(1), lambda x: x.clone().copy_(x * 2).sin_())
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        *IN_PLACE,
+        lambda x: x.sort()[0] ** 2,
+        lambda x: x.cumprod(0),
+        lambda x: x.as_strided((2, 2), (1, 1)) ** 2,
+        lambda x: x.new_zeros(3).scatter_add_(0, fa.tensor([0, 0, 2]), x**2),
+        lambda x: x.topk(2)[0] ** 2,
+        lambda x: x.logcumsumexp(0),
+        lambda x: fa.linalg.solve(fa.diag(x.exp()) + 0.1, x),
+        lambda x: fa.linalg.det(fa.diag(x) + 0.3),
+    ],
+)
+def test_forward_mode_everywhere(f: Any) -> None:
+    x = fa.tensor([0.3, -1.2, 0.8], dtype=fa.float64)
+    same(jacfwd(f)(x), jacrev(f)(x))
+    same(jacfwd(jacrev(f))(x), jacrev(jacrev(f))(x), 1e-7)
+    if f not in IN_PLACE:  # of two levels at once that is refused
+        same(jacfwd(jacfwd(f))(x), jacrev(jacrev(f))(x), 1e-7)
+
+
+def test_forward_mode_in_place_on_views() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        y[1:].mul_(x[:-1])
+        y[0] = x[2] ** 2
+        z = y.new_zeros(2, 3)
+        z[0] = y
+        z[:, 1].add_(x[0])
+        return z
+
+    x = rng(3)
+    same(jacfwd(f)(x), jacrev(f)(x))
+    same(vmap(jacfwd(f))(rng(2, 3)), vmap(jacrev(f))(rng(2, 3)))
+
+
+# ---- autograd ----
+
+
+def test_batches_of_gradients() -> None:
+    x = rng(3).requires_grad_()
+    y = x.sin() * x.sum()
+    unused = rng(2).requires_grad_()
+    basis = fa.eye(3, dtype=fa.float64)
+    (rows,) = fa.autograd.grad(y, x, basis, retain_graph=True, is_grads_batched=True)
+    same(rows, jacrev(lambda x: x.sin() * x.sum())(x.detach()))
+    _, none = fa.autograd.grad(
+        y, (x, unused), basis, retain_graph=True, allow_unused=True, is_grads_batched=True
+    )
+    assert none is None
+    _, zeros = fa.autograd.grad(
+        y, (x, unused), basis, retain_graph=True, materialize_grads=True, is_grads_batched=True
+    )
+    same(zeros, np.zeros((3, 2)))
+    (rows,) = fa.autograd.grad(y, x, basis, create_graph=True, is_grads_batched=True)
+    (second,) = fa.autograd.grad(rows.sum(), x)
+    f = lambda x: jacrev(lambda x: x.sin() * x.sum())(x).sum()  # noqa: E731
+    same(second, grad(f)(x.detach()))
+    with pytest.raises(RuntimeError, match="is_grads_batched"):
+        fa.autograd.grad(y, x, fa.tensor(1.0), is_grads_batched=True)
+
+
+@pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
+def test_vectorized_jacobians(strategy: str) -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x.outer(y).tanh(), (x * 2).sum()
+
+    x, y = rng(3), rng(2, seed=1)
+    got = functional.jacobian(f, (x, y), vectorize=True, strategy=strategy)
+    want = functional.jacobian(f, (x, y))
+    for p, q in zip(_flat(got), _flat(want), strict=True):
+        same(p, q)
+    g = lambda x: (x.sin() ** 2 * x.prod()).sum()  # noqa: E731
+    got = functional.hessian(g, x, vectorize=True, outer_jacobian_strategy=strategy)
+    same(got, functional.hessian(g, x))
+
+
+def test_strategies_are_checked() -> None:
+    x = rng(2)
+    with pytest.raises(ValueError, match="strategy"):
+        functional.jacobian(fa.sin, x, strategy="sideways")
+    with pytest.raises(NotImplementedError, match="vectorize=True"):
+        functional.jacobian(fa.sin, x, strategy="forward-mode")
