@@ -94,7 +94,8 @@ LAYERS = (
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp nn fx optim pinning files testing",
+        "front moving base gradients backends vendors amp nn fx optim distributions pinning files"
+        " testing",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),
@@ -105,6 +106,7 @@ LAYERS = (
     Layer("codegen", "codegen", "schema scalar tensor emit fmt"),
     Layer("scaffold", "tools/backend", "interface backends"),
     Layer("tools", "tools"),
+    Layer("packages", "tools/packages", "as_torch"),
     Layer("mutants", "tools/mutate", "schema scalar tensor emit"),
 )
 # Headers that do not lie where an #include looks for them, by the beginnings of their names.

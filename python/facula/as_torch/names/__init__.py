@@ -11,6 +11,7 @@ from facula.as_torch._version import __version__ as __version__
 from facula.as_torch.names import _checks, _symbolic, compiler
 from facula.as_torch.names.futures import Future
 from facula.as_torch.names.jit import ScriptFunction, ScriptModule, fork, wait
+from facula.distributions._draws import sample_dirichlet, standard_gamma
 from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = [
@@ -49,6 +50,7 @@ FIRST = ("__version__",)
 globals().update(LEGACY_TYPES)
 for _module in (_checks, _symbolic):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
+_standard_gamma, _sample_dirichlet = standard_gamma, sample_dirichlet
 Event = refused_class("Event")
 Stream = refused_class("Stream")
 for _name in ("PyTorchFileReader", "PyTorchFileWriter"):
