@@ -27,7 +27,10 @@ def prepare(work: Path, template: str, torch: str) -> None:
         _pip(work, side, "--no-deps", *ALONE)
     for package in PACKAGES:
         place = work / "src" / package.name
-        if not place.exists():
+        if not package.repository:
+            if not place.exists():
+                place.symlink_to(Path(__file__).parent / "programs")
+        elif not place.exists():
             owner, name = package.repository.split("/")
             _call("git", "clone", "--quiet", template.format(owner=owner, name=name), str(place))
     link(work, PACKAGES)

@@ -60,7 +60,8 @@ def _where(report: Any) -> str:
 def _reason(report: Any) -> str:
     """The line that says what went wrong."""
     longrepr = report.longrepr
-    crash = getattr(longrepr, "reprcrash", None)
+    chain = getattr(longrepr, "chain", None)  # the error that led to the others comes first
+    crash = chain[0][1] if chain else getattr(longrepr, "reprcrash", None)
     if crash is not None:
         return str(crash.message)[:600]
     if isinstance(longrepr, tuple):

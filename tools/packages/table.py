@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["ALONE", "FACULA", "PACKAGES", "TOOLS", "Package"]
 
 #: Of the packages' needs these are installed without what they need in turn, which is torch.
-ALONE = "einx opt_einsum_fx torch_einops_utils torchdiffeq torchvision".split()
+ALONE = "accelerate einx opt_einsum_fx torch_einops_utils torchdiffeq torchvision".split()
 #: What runs the tests.
 TOOLS = "pytest pytest-timeout hypothesis".split()
 
@@ -20,7 +20,7 @@ class Package:
     """A package and its tests.
 
     name: what it is called.
-    repository: "owner/name".
+    repository: "owner/name"; "" for a package that pip brings, whose tests are in `programs`.
     modules: folders of the repository that are importable packages.
     tests: files and folders of tests.
     only: of their names, those that this pattern is found in.
@@ -88,6 +88,13 @@ PACKAGES = (
         r"|efficientnet_lite0|lcnet_\d+|convnext_atto|ghostnet_\d+|mobilevit_xxs|levit_128s|edgenext_xx\w+"
         r"|tinynet_e|poolformer_s12|pit_ti_\w+|crossvit_tiny\w+|xcit_nano\w+|fastvit_t8|repvgg_a0)\b",
         sample=200,
+    ),
+    Package(
+        "transformers",
+        "",
+        (),
+        ("test_transformers.py",),
+        "transformers",
     ),
     Package(
         "lightning",

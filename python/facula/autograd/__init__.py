@@ -68,6 +68,8 @@ def grad(
     create_graph=False,
     allow_unused=None,
     materialize_grads=False,
+    *,
+    is_grads_batched=False,
 ):
     """Gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
 
@@ -79,7 +81,13 @@ def grad(
         create_graph: record the pass itself.
         allow_unused: give None for inputs that the outputs do not depend on; else that raises.
         materialize_grads: give zeros instead of None there.
+        is_grads_batched: the first dim of each of `grad_outputs` counts several of them, and that
+            of each result the gradients for them.
     """
+    inputs, outputs = _one_or_several(inputs), _one_or_several(outputs)
+    if is_grads_batched:
+        rest = (allow_unused, materialize_grads)
+        return _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, *rest)
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True needs allow_unused=True or None")
     keep = create_graph if retain_graph is None else retain_graph
@@ -94,6 +102,32 @@ def grad(
             for g, x in zip(result, given, strict=True)
         )
     return result
+
+
+def _one_or_several(tensors):
+    """A tensor or tuple; generators of tensors may be given too."""
+    return tensors if _C.is_tensor(tensors) or not hasattr(tensors, "__next__") else (*tensors,)
+
+
+def _one_by_one(outputs, inputs, grad_outputs, retain_graph, create_graph, *rest):
+    """`grad` for each row of `grad_outputs`; the results are stacked."""
+    given = (grad_outputs,) if _C.is_tensor(grad_outputs) else grad_outputs
+    counts = {len(g) for g in given or () if g is not None}
+    if len(counts) != 1:
+        raise RuntimeError(
+            "grad(): is_grads_batched=True needs grad_outputs whose first dims are of one size, "
+            f"got {sorted(counts) or None}"
+        )
+    (count,) = counts
+    keep = create_graph if retain_graph is None else retain_graph
+    rows = []
+    for i in range(count):
+        row = [None if g is None else g[i] for g in given]
+        keeps = keep or i + 1 < count
+        rows.append(grad(outputs, inputs, row, keeps, create_graph, *rest))
+    import facula
+
+    return tuple(None if g[0] is None else facula.stack(g) for g in zip(*rows, strict=True))
 
 
 def __getattr__(name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula.as_torch._absent_dtypes import ABSENT_DTYPES, finfo, iinfo
 from facula.as_torch._legacy_types import LEGACY_TYPES
 from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
@@ -22,6 +23,7 @@ __all__ = [
     "ScriptModule",
     "are_deterministic_algorithms_enabled",
     "compile",
+    "finfo",
     "fork",
     "get_autocast_cpu_dtype",
     "get_autocast_gpu_dtype",
@@ -30,6 +32,7 @@ __all__ = [
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "is_deterministic_algorithms_warn_only_enabled",
+    "iinfo",
     "is_autocast_cpu_enabled",
     "is_distributed",
     "is_same_size",
@@ -43,11 +46,12 @@ __all__ = [
     "set_warn_always",
     "use_deterministic_algorithms",
     "wait",
+    *ABSENT_DTYPES,
     *LEGACY_TYPES,
 ]
-FIRST = ("__version__",)
+FIRST = ("__version__", "finfo", "iinfo")
 
-globals().update(LEGACY_TYPES)
+globals().update({**LEGACY_TYPES, **ABSENT_DTYPES})
 for _module in (_checks, _symbolic):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
 _standard_gamma, _sample_dirichlet = standard_gamma, sample_dirichlet
