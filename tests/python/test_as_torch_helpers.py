@@ -225,3 +225,76 @@ def test_names_of_torchs_files():
         if "int | tuple" in said
         else "2\nTrue True\nTrue typing.Union[int, tuple[int, int]]\n1 torch.Size([2])\n"
     )
+
+
+def test_tensors_of_files(tmp_path):
+    path = tmp_path / "numbers"
+    np.arange(6, dtype=np.float64).tofile(path)
+    x = torch.from_file(str(path), size=4, dtype=fa.float64)
+    assert x.tolist() == [0, 1, 2, 3]
+    x[0] = 9  # a copy of the page
+    shared = torch.from_file(str(path), shared=True, size=8, dtype=fa.float64)
+    shared[7] = 5
+    assert np.fromfile(path).tolist() == [0, 1, 2, 3, 4, 5, 0, 5]
+    with pytest.raises(RuntimeError, match="bytes"):
+        torch.from_file(str(path), size=100)
+
+
+def test_functions_of_lists_that_are_no_methods():
+    a, b = [fa.tensor([1.0, 5.0])], [fa.tensor([3.0, 2.0])]
+    torch._foreach_maximum_(a, b)
+    assert a[0].tolist() == [3.0, 5.0]
+    with pytest.raises(AttributeError):
+        _ = torch._foreach_nothing_
+
+
+# ---- modules and hooks as packages derive and call them
+
+
+def test_containers_take_the_names_of_arguments():
+    row = nn.Sequential(nn.ReLU(), nn.Tanh())
+    row.__setitem__(idx=0, module=nn.Identity())
+    assert isinstance(row.__getitem__(idx=0), nn.Identity)
+    row.__delitem__(idx=1)
+    assert isinstance(row.pop(key=0), nn.Identity) and len(row) == 0
+    entries = nn.ModuleDict()
+    entries.update(modules={"a": nn.ReLU()})
+    numbers = nn.ParameterDict()
+    numbers.update(parameters={"w": fa.ones(1)})
+    assert list(entries) == ["a"] and list(numbers) == ["w"]
+    assert nn.Hardtanh(min_value=-2, max_value=2).max_val == 2
+
+
+def test_modules_with_another_base():
+    class Named:
+        def __init__(self, name):
+            self.name = name
+
+    class Layer(nn.Module, Named):
+        call_super_init = True
+
+        def __init__(self):
+            super().__init__(name="layer")
+
+    assert Layer().name == "layer"
+    with pytest.raises(TypeError, match="unexpected"):
+        nn.Module(name="x")
+
+
+def test_hooks_of_optimizers_that_go_first():
+    optimizer = fa.optim.SGD([nn.Parameter(fa.ones(1))], lr=0.1)
+    seen = []
+    optimizer.register_state_dict_pre_hook(lambda o: seen.append("last"))
+    optimizer.register_state_dict_pre_hook(lambda o: seen.append("first"), prepend=True)
+    optimizer.state_dict()
+    assert seen == ["first", "last"]
+
+
+def test_classes_are_asked_by_the_public_function():
+    class Answer:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func
+
+    for name in ("atleast_1d", "atleast_3d"):
+        assert getattr(fa, name)(Answer()) is getattr(fa, name)

@@ -10,7 +10,7 @@ from typing import Any
 import facula
 from facula import _C
 
-__all__ = ["complete_storages"]
+__all__ = ["complete_storages", "from_file"]
 
 
 def _bytes(storage: Any) -> Any:
@@ -49,6 +49,37 @@ def _from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
     finally:
         os.close(file)
     return facula.frombuffer(memory, dtype=facula.uint8).untyped_storage()
+
+
+def from_file(
+    filename: Any,
+    shared: bool | None = None,
+    size: int = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Any:
+    """A tensor of the first elements of a file, which are read when first looked at.
+
+    Args:
+        shared: what is written goes to the file, which is made, or made longer, where it needs be.
+        size: how many elements.
+        dtype: the default dtype by default.
+
+    Raises:
+        OSError: the file cannot be opened.
+        RuntimeError: without `shared`, the file is shorter.
+    """
+    dtype = facula.get_default_dtype() if dtype is None else dtype
+    if device is not None and facula.device(device).type != "cpu":
+        raise RuntimeError(f"from_file(): tensors of files are on the CPU, not on {device}")
+    if size == 0:
+        return facula.empty(0, dtype=dtype, requires_grad=requires_grad)
+    storage = _from_file(filename, bool(shared), size * dtype.itemsize)
+    return _bytes(storage).view(dtype).requires_grad_(requires_grad)
 
 
 def _item(self: Any, index: Any) -> Any:

@@ -98,8 +98,8 @@ class HalfCauchy(TransformedDistribution):
             self._validate_sample(value)
         return 2 * self.base_dist.cdf(value) - 1
 
-    def icdf(self, value: Any) -> Any:
-        return self.base_dist.icdf((value + 1) / 2)
+    def icdf(self, prob: Any) -> Any:
+        return self.base_dist.icdf((prob + 1) / 2)
 
     def entropy(self) -> Any:
         return self.base_dist.entropy() - math.log(2)

@@ -118,8 +118,8 @@ class HalfNormal(TransformedDistribution):
             self._validate_sample(value)
         return facula.erf(value / (self.scale * math.sqrt(2)))
 
-    def icdf(self, value: Any) -> Any:
-        return self.base_dist.icdf((value + 1) / 2)
+    def icdf(self, prob: Any) -> Any:
+        return self.base_dist.icdf((prob + 1) / 2)
 
     def entropy(self) -> Any:
         return self.base_dist.entropy() - math.log(2)

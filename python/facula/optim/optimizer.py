@@ -322,21 +322,29 @@ class Optimizer:
         for hook in self._load_state_dict_post_hooks.values():
             hook(self)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict`."""
-        return _register(self._state_dict_pre_hooks, hook)
+        return _register(self._state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` after `state_dict`; its result replaces it."""
-        return _register(self._state_dict_post_hooks, hook)
+        return _register(self._state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading; its result replaces it."""
-        return _register(self._load_state_dict_pre_hooks, hook)
+        return _register(self._load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer)` after loading."""
-        return _register(self._load_state_dict_post_hooks, hook)
+        return _register(self._load_state_dict_post_hooks, hook, prepend)
 
     # ---- copying and printing
 
@@ -355,9 +363,13 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def _register(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
+def _register(
+    hooks: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool = False
+) -> RemovableHandle:
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
     return handle
 
 

@@ -88,7 +88,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             first.reset_parameters()
             second.reset_parameters()
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input_: Any, target_: Any) -> Any:
+        input, target = input_, target_
         batched = target.dim() > 0
         if batched and input.shape[0] != target.shape[0]:
             raise RuntimeError(
