@@ -90,7 +90,7 @@ LAYERS = (
     ),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
-    Layer("examples", "python/facula/examples", "front utils nn optim"),
+    Layer("examples", "python/facula/examples", "front sharing utils nn optim distributions"),
     Layer(
         "as_torch",
         "python/facula/as_torch",

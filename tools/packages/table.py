@@ -74,7 +74,7 @@ PACKAGES = (
         ),
         "numpy scipy scikit-learn scikit-image pandas lightning-utilities cloudpickle psutil"
         " cachier fire matplotlib watchdog pympler",
-        sample=400,
+        sample=200,
         options=("-o", "addopts="),
     ),
     Package(
@@ -84,10 +84,10 @@ PACKAGES = (
         ("tests",),
         "pyyaml huggingface_hub safetensors numpy pillow expecttest",
         r"tests/test_(?!models)"
-        r"|[[-](resnet(18|26)|test_\w+|vit_tiny_\w+|deit_tiny_\w+|mobilenetv[234]_small_\w+|regnet[xy]_002"
+        r"|[\[-](resnet(18|26)|test_\w+|vit_tiny_\w+|deit_tiny_\w+|mobilenetv[234]_small_\w+|regnet[xy]_002"
         r"|efficientnet_lite0|lcnet_\d+|convnext_atto|ghostnet_\d+|mobilevit_xxs|levit_128s|edgenext_xx\w+"
         r"|tinynet_e|poolformer_s12|pit_ti_\w+|crossvit_tiny\w+|xcit_nano\w+|fastvit_t8|repvgg_a0)\b",
-        sample=200,
+        sample=100,
     ),
     Package(
         "transformers",
@@ -135,7 +135,7 @@ PACKAGES = (
         ("src/pytorch_metric_learning",),
         ("tests",),
         "numpy scikit-learn tqdm faiss-cpu",
-        sample=200,
+        sample=60,
         settings=("TEST_DEVICE=cpu",),
     ),
     Package(

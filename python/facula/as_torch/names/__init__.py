@@ -235,8 +235,7 @@ def _for_each(method: str, apply: Any) -> Any:
             list(arg) if isinstance(arg, (list, tuple)) else [arg] * len(tensors) for arg in args
         ]
         results = [
-            apply(tensor, *row, **kwargs)
-            for tensor, *row in zip(tensors, *rows, strict=True)
+            apply(tensor, *row, **kwargs) for tensor, *row in zip(tensors, *rows, strict=True)
         ]
         return None if method[-1] == "_" else results
 

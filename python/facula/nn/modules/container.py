@@ -48,10 +48,8 @@ class _Positions(Module):
 
     def __delitem__(self, idx: int | slice) -> None:
         keys = list(self._modules)
-        if isinstance(idx, slice):
-            doomed = set(keys[idx])
-        else:
-            doomed = {keys[_position(idx, len(keys))]}
+        gone = keys[idx] if isinstance(idx, slice) else [keys[_position(idx, len(keys))]]
+        doomed = set(gone)
         self._renumber([m for k, m in self._modules.items() if k not in doomed])
 
     def __dir__(self) -> list[str]:

@@ -19,5 +19,7 @@ def get_unwrapped(tensor: Any) -> Any:
     return tensor
 
 
-for _name in "_add_batch_dim _remove_batch_dim _vmap_decrement_nesting _vmap_increment_nesting".split():
+for (
+    _name
+) in "_add_batch_dim _remove_batch_dim _vmap_decrement_nesting _vmap_increment_nesting".split():
     globals()[_name] = refused_function("_C._functorch." + _name)
