@@ -298,3 +298,40 @@ def test_classes_are_asked_by_the_public_function():
 
     for name in ("atleast_1d", "atleast_3d"):
         assert getattr(fa, name)(Answer()) is getattr(fa, name)
+
+
+def test_the_test_case_of_torchs_tests():
+    from facula.as_torch.names.testing._internal.common_utils import TestCase
+
+    case = TestCase()
+    state = {"a": [fa.ones(2), 1.0, "x", None], "b": fa.arange(3)}
+    case.assertEqual(state, {"a": [fa.ones(2), 1, "x", None], "b": fa.arange(3)})
+    case.assertEqual([fa.ones(2)], [fa.ones(2) + 0.5], atol=1.0, rtol=0)
+    case.assertEqual(fa.ones(2), fa.ones(2, dtype=fa.float64), exact_dtype=False)
+    for a, b in [
+        (fa.ones(2), fa.zeros(2)),
+        (fa.ones(2), fa.ones(2, dtype=fa.float64)),
+        ({"a": 1}, {"b": 1}),
+        ([1], [1, 2]),
+        ("x", "y"),
+        (1.0, 1.1),
+    ]:
+        with pytest.raises(AssertionError):
+            case.assertEqual(a, b)
+
+
+def test_tracers_of_packages_make_their_own_proxies():
+    class Tracer(fa.fx.Tracer):
+        def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None):
+            return super().create_proxy(kind, target, args, kwargs, name, type_expr)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(fa.ones(2))
+
+        def forward(self, x):
+            return x * self.scale
+
+    graph = Tracer().trace(Scaled())
+    assert [node.op for node in graph.nodes] == ["placeholder", "get_attr", "call_function", "output"]

@@ -42,7 +42,7 @@ def row(name: str, torch: Results, facula: Results) -> Row:
 def short(reason: str) -> str:
     """A reason without what differs between tests that fail of the same cause."""
     text = " ".join(reason.split())
-    text = re.sub(r"0x[0-9a-f]+", "0x", text)
+    text = re.sub(r"0x[0-9a-f]+", "ADDRESS", text)
     text = re.sub(r"(?<![\w.])-?\d+(\.\d+)?(e[-+]?\d+)?", "N", text)
     text = re.sub(r"N(, N)+", "N, ...", text)
     return text[:200]

@@ -17,8 +17,9 @@ from .table import Package
 __all__ = ["collect", "draw", "run"]
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds that a test may take, and that one run of pytest may.
-ONE, ALL = 90, 1800
+#: Seconds that one run of pytest may take, and that a test may, for the plugin pytest-timeout.
+ALL = 1800
+LIMIT = ("--timeout=90",)
 #: Bytes that it may have.
 MEMORY = 6 << 30
 
@@ -28,7 +29,7 @@ def _pytest(work: Path, side: str, package: Package, folder: Path, paths: list[s
     command = [
         *(python, *(("-m", "facula.as_torch") if side == "facula" else ()), "-m", "pytest", "-q"),
         *("-p", "tools.packages.recorder", "-p", "no:cacheprovider", "--rootdir=."),
-        *("--continue-on-collection-errors", f"--timeout={ONE}", *package.options, *paths),
+        *("--continue-on-collection-errors", *LIMIT, *package.options, *paths),
     ]
     env = {
         **os.environ,

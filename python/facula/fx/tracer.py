@@ -198,11 +198,12 @@ class Tracer(TracerBase):
         for name, tensor in tensors:
             if tensor is attr_val:
                 if name not in parameter_proxy_cache:
-                    factory = None
+                    how = {}  # tracers of packages take no such argument where it is not needed
                     if self.param_shapes_constant:
-                        factory = functools.partial(self._parameter_proxy, name, attr_val)
+                        make = functools.partial(self._parameter_proxy, name, attr_val)
+                        how["proxy_factory_fn"] = make
                     parameter_proxy_cache[name] = self.create_proxy(
-                        "get_attr", name, (), {}, proxy_factory_fn=factory
+                        "get_attr", name, (), {}, **how
                     )
                 return parameter_proxy_cache[name]
         return attr_val
