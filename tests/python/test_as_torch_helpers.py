@@ -296,8 +296,22 @@ def test_classes_are_asked_by_the_public_function():
         def __torch_function__(cls, func, types, args=(), kwargs=None):
             return func
 
-    for name in ("atleast_1d", "atleast_3d"):
+    for name in ("atleast_1d", "atleast_3d", "block_diag", "meshgrid", "unique"):
         assert getattr(fa, name)(Answer()) is getattr(fa, name)
+    assert fa.einsum("i,i->", Answer(), fa.ones(2)) is fa.einsum
+
+
+def test_graphs_hold_public_functions_and_their_arguments():
+    graph = fa.fx.Graph()
+    x = fa.fx.Proxy(graph.placeholder("x"))
+    torch._assert(x.shape[0] == 2, "two rows")
+    graph.output(fa.einsum("ij,ij->i", (x, x)).node)
+    calls = {node.target: node for node in graph.nodes if node.op == "call_function"}
+    assert calls[fa.einsum].args == ("ij,ij->i", x.node, x.node)
+    run = fa.fx.GraphModule({}, graph)
+    assert run(fa.ones(2, 3)).tolist() == [3.0, 3.0]
+    with pytest.raises(AssertionError, match="two rows"):
+        run(fa.ones(3, 3))
 
 
 def test_the_test_case_of_torchs_tests():
@@ -334,4 +348,9 @@ def test_tracers_of_packages_make_their_own_proxies():
             return x * self.scale
 
     graph = Tracer().trace(Scaled())
-    assert [node.op for node in graph.nodes] == ["placeholder", "get_attr", "call_function", "output"]
+    assert [node.op for node in graph.nodes] == [
+        "placeholder",
+        "get_attr",
+        "call_function",
+        "output",
+    ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 
 import pytest
+
 from tools.packages import prepare, report, runs
 from tools.packages.table import PACKAGES, Package
 
-TESTS = '''
+TESTS = """
 import os, sys
 import pytest
 
@@ -30,7 +31,7 @@ def test_crash():
 
 def test_after():
     pass
-'''
+"""
 
 
 @pytest.fixture

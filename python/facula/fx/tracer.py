@@ -202,9 +202,7 @@ class Tracer(TracerBase):
                     if self.param_shapes_constant:
                         make = functools.partial(self._parameter_proxy, name, attr_val)
                         how["proxy_factory_fn"] = make
-                    parameter_proxy_cache[name] = self.create_proxy(
-                        "get_attr", name, (), {}, **how
-                    )
+                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **how)
                 return parameter_proxy_cache[name]
         return attr_val
 
