@@ -198,8 +198,10 @@ class Tracer(TracerBase):
         for name, tensor in tensors:
             if tensor is attr_val:
                 if name not in parameter_proxy_cache:
-                    how = {}  # tracers of packages take no such argument where it is not needed
-                    if self.param_shapes_constant:
+                    how = {}
+                    # Tracers of packages may not take this argument.
+                    taken = inspect.signature(self.create_proxy).parameters
+                    if self.param_shapes_constant and "proxy_factory_fn" in taken:
                         make = functools.partial(self._parameter_proxy, name, attr_val)
                         how["proxy_factory_fn"] = make
                     parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **how)
