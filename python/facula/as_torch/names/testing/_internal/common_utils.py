@@ -50,10 +50,11 @@ class TestCase(unittest.TestCase):
             for a, b in zip(x, y, strict=True):
                 self.assertEqual(a, b, msg, **how)
         elif isinstance(x, facula.Tensor) or isinstance(y, facula.Tensor):
+            both = isinstance(x, facula.Tensor) and isinstance(y, facula.Tensor)
+            exact_dtype = exact_dtype and both  # numbers have no dtype to agree on
             x, y = (facula.as_tensor(v) for v in (x, y))
             assert_close(x, y, check_dtype=exact_dtype, check_device=exact_device, **limits)
         elif all(isinstance(v, (int, float, complex)) for v in (x, y)):
-            # numbers have no dtype to agree on
             assert_close(x, y, check_dtype=False, **limits)
         else:
             super().assertEqual(x, y, msg)
