@@ -354,3 +354,11 @@ def test_tracers_of_packages_make_their_own_proxies():
         "call_function",
         "output",
     ]
+
+
+def test_entries_of_trees_have_torchs_names():
+    from facula.as_torch.names.utils._pytree import SUPPORTED_NODES
+
+    children, context = SUPPORTED_NODES[dict].flatten_fn({"a": 1})
+    assert children == [1] and SUPPORTED_NODES[dict].unflatten_fn([2], context) == {"a": 2}
+    assert _spaces.resolve("_dynamo.eval_frame.is_dynamo_supported")() is False

@@ -1,4 +1,4 @@
-"""Programs that show facula at work, each in a minute: `python -m facula.examples.NAME`.
+"""Programs that show facula at work, each in a minute: `python -m facula.examples.vae`, say.
 
 digits             a convolutional network reads handwritten digits
 charlm             a small GPT learns a text character by character
