@@ -91,11 +91,12 @@ LAYERS = (
     ),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
-    Layer("examples", "python/facula/examples", "front utils nn func optim"),
+    Layer("examples", "python/facula/examples", "front sharing utils nn func optim distributions"),
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp utils nn fx optim pinning files testing",
+        "front moving base gradients backends vendors amp utils nn fx optim distributions pinning"
+        " files testing",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),
@@ -107,6 +108,7 @@ LAYERS = (
     Layer("scaffold", "tools/backend", "interface backends"),
     Layer("tools", "tools"),
     Layer("oracle", "tools/parity.py tools/parity_compare.py", "front nn"),
+    Layer("packages", "tools/packages", "as_torch"),
     Layer("mutants", "tools/mutate", "schema scalar tensor emit"),
 )
 # Headers that do not lie where an #include looks for them, by the beginnings of their names.

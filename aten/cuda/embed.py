@@ -15,9 +15,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "python" / "facula" / "include"
-HEADERS = tuple(
-    f"facula/{name}.h"
-    for name in "draw_samplers math math_draws math_gamma math_slopes math_special".split()
+HEADERS = (
+    "facula/draw_samplers.h",
+    *(f"facula/{path.name}" for path in sorted(INCLUDE.glob("facula/math*.h"))),
 )
 STANDARD = ("cmath", "complex", "cstdint", "limits", "numeric", "type_traits")
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import facula
 from facula import Tensor
+from facula.overrides import overridable
 
 
+@overridable
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: tuple[Tensor, ...] | None = None
 ) -> tuple[Tensor, ...]:
@@ -36,6 +38,7 @@ def lu(
     return out
 
 
+@overridable
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,6 +92,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
     return basis
 
 
+@overridable
 def pca_lowrank(
     A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:

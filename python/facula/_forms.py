@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import _C
+from facula.overrides import overridable
 
 __all__ = [
     "atleast_1d",
@@ -33,6 +34,7 @@ def _atleast(tensors: Sequence[Any], one: Any, many: Any) -> Any:
     return many(_listed(tensors))
 
 
+@overridable
 def atleast_1d(*tensors: Any) -> Any:
     """A tensor, or each of several, with at least one dim.
 
@@ -42,6 +44,7 @@ def atleast_1d(*tensors: Any) -> Any:
     return _atleast(tensors, _C._ops.atleast_1d, _C._ops.atleast_1d_list)
 
 
+@overridable
 def atleast_2d(*tensors: Any) -> Any:
     """A tensor, or each of several, with at least two dims; new ones come first.
 
@@ -51,6 +54,7 @@ def atleast_2d(*tensors: Any) -> Any:
     return _atleast(tensors, _C._ops.atleast_2d, _C._ops.atleast_2d_list)
 
 
+@overridable
 def atleast_3d(*tensors: Any) -> Any:
     """A tensor, or each of several, with at least three dims, placed as NumPy does.
 
@@ -60,6 +64,7 @@ def atleast_3d(*tensors: Any) -> Any:
     return _atleast(tensors, _C._ops.atleast_3d, _C._ops.atleast_3d_list)
 
 
+@overridable
 def block_diag(*tensors: Any) -> Any:
     """A matrix with the given matrices on its diagonal; vectors are rows, 0-d tensors 1 by 1.
 
@@ -90,6 +95,7 @@ def broadcast_shapes(*shapes: Any) -> Any:
     return _C.Size(result)
 
 
+@overridable
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     """All tensors expanded to their common shape.
 
@@ -100,6 +106,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
     return result
 
 
+@overridable
 def cartesian_prod(*tensors: Any) -> Any:
     """All combinations of entries of vectors, a row each; the last one varies fastest.
 
@@ -112,6 +119,7 @@ def cartesian_prod(*tensors: Any) -> Any:
     return _C._ops.cartesian_prod(_listed(tensors))
 
 
+@overridable
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """Grids of coordinates: result k is the k-th vector spread over a grid with a dim for each.
 
@@ -125,6 +133,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
     return result
 
 
+@overridable
 def nonzero(input: Any, *, as_tuple: bool = False, out: Any = None) -> Any:
     """The places of the elements that are not zero, in order.
 

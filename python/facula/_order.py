@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from facula import _C
+from facula.overrides import overridable
 
 __all__ = ["unique", "unique_consecutive"]
 
 
+@overridable
 def unique(
     input: Any,
     sorted: bool = True,
@@ -31,6 +33,7 @@ def unique(
     return _wanted(found, return_inverse, return_counts)
 
 
+@overridable
 def unique_consecutive(
     input: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:

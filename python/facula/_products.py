@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from facula import _C
+from facula.overrides import overridable
 
 __all__ = ["chain_matmul", "einsum", "tensordot"]
 
@@ -20,6 +22,14 @@ def _subscript(labels: Sequence[Any]) -> str:
     return "".join("..." if v is Ellipsis else _letter(int(v)) for v in labels)
 
 
+def _one_by_one(args: Any) -> Any:
+    """The operands of an equation, that may come in one list, as arguments of their own."""
+    if len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], list | tuple):
+        return (args[0], *args[1])
+    return args
+
+
+@functools.partial(overridable, arrange=_one_by_one)
 def einsum(*args: Any) -> Any:
     """einsum(equation, *operands) -> Tensor
 
@@ -33,10 +43,7 @@ def einsum(*args: Any) -> Any:
     if len(args) < 2:
         raise ValueError("einsum(): expected an equation and at least one operand")
     if isinstance(args[0], str):
-        equation, operands = args[0], args[1:]
-        if len(operands) == 1 and isinstance(operands[0], list | tuple):
-            operands = tuple(operands[0])
-        return _C._ops.einsum(equation, operands)
+        return _C._ops.einsum(args[0], args[1:])
     pairs, output = args[: len(args) // 2 * 2], args[len(args) // 2 * 2 :]
     equation = ",".join(_subscript(labels) for labels in pairs[1::2])
     if output:
@@ -44,6 +51,7 @@ def einsum(*args: Any) -> Any:
     return _C._ops.einsum(equation, pairs[::2])
 
 
+@overridable
 def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     """Sum of products over `dims` dims: the last of `a` with the first of `b`, or given pairs.
 
@@ -66,6 +74,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
     return _C._ops.tensordot_dims(a, b, dims_a, dims_b, out=out)
 
 
+@overridable
 def chain_matmul(*matrices: Any, out: Any = None) -> Any:
     """Product of matrices in the order that needs the fewest multiplications."""
     return _C._ops.chain_matmul(list(matrices), out=out)

@@ -112,6 +112,8 @@ def _callable_of(name: str, method: bool) -> Any:
     path, _, leaf = name.rpartition(".")
     if path:
         return getattr(getattr(_C, "_" + path.replace(".", "_")), leaf)
+    if leaf in facula._SOURCES:  # the function that users call is Python
+        return getattr(facula, leaf)
     for place in (_C, *(getattr(_C, n, None) for n in _places())):
         found = getattr(place, leaf, None)
         if found is not None:
@@ -133,15 +135,18 @@ def add_space(path: str, module: ModuleType) -> None:
     _more_spaces[path] = module
 
 
-def overridable(function: Any) -> Any:
+def overridable(function: Any, arrange: Any = None) -> Any:
     """A function that asks the classes of its arguments first, as those of operators do.
 
+    `arrange` gives the positional arguments the form in which classes are told them.
     The result has the name, the signature and the documentation of `function`.
     """
     in_use, find = _C._overrides_in_use, _C._overriding
 
     @functools.wraps(function)
     def asking(*args: Any, **kwargs: Any) -> Any:
+        if arrange is not None:
+            args = arrange(args)
         if in_use():
             overriding = find(args, kwargs)
             if overriding or (_stack() and not getattr(_local, "off", False)):

@@ -87,8 +87,16 @@ def test_a_step_that_could_be_differentiated_is_refused():
     for kind in (optim.SGD, optim.Adam, optim.RMSprop, optim.ASGD, optim.RAdam, optim.Rprop):
         with pytest.raises(NotImplementedError, match="differentiable"):
             kind([parameter(1.0)], lr=0.1, differentiable=True)
-    with pytest.raises(AttributeError, match="dense"):
-        _ = optim.SparseAdam
+
+
+def test_dense_gradients_are_refused_where_sparse_ones_belong():
+    param = parameter(1.0)
+    optimizer = optim.SparseAdam([param], lr=0.1)
+    with pytest.raises(RuntimeError, match="dense"):
+        optimizer.step()
+    for bad in ({"lr": 0.0}, {"eps": -1.0}, {"betas": (0.9, 1.0)}):
+        with pytest.raises(ValueError, match="Invalid"):
+            optim.SparseAdam([param], **bad)
 
 
 def test_other_parameters_for_a_while():

@@ -39,6 +39,7 @@ def install() -> None:
     from facula.as_torch import _spaces
     from facula.as_torch._absent import name_absent_devices
     from facula.as_torch._finder import Finder
+    from facula.as_torch._storages import complete_storages
 
     if Finder in sys.meta_path:
         return
@@ -53,6 +54,7 @@ def install() -> None:
     sys.meta_path.insert(0, Finder)
     _spaces.importable = True
     name_absent_devices()
+    complete_storages()
     _C._speak_as_torch(True)
     for device in _spaces.DEVICES:
         add_device(device)

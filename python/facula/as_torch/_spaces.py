@@ -27,16 +27,23 @@ PLACES = {
     "fx._symbolic_trace": "facula.fx.tracer",
     "nn.modules.instancenorm": "facula.nn.modules.batchnorm",
     "functional": "facula",
+    "nn.parameter": "facula.nn._lazy",
     "storage": "facula",
     "utils.data._utils": "facula.utils.data._utils",
-    "utils.data._utils.collate": "facula.utils.data._utils.collate",
+    **{
+        "utils.data._utils." + file: "facula.utils.data._utils." + file
+        for file in ("collate", "fetch", "pin_memory", "worker")
+    },
     # The files of torch's layers, of which facula's are another choice.
     **{
         "nn.modules." + file: "facula.nn"
         for file in (
-            "activation adaptive channelshuffle conv distance dropout flatten fold"
-            " linear loss normalization padding pixelshuffle pooling rnn sparse upsampling"
+            "activation adaptive conv distance dropout linear loss normalization pooling rnn sparse"
         ).split()
+    },
+    **{
+        "nn.modules." + file: "facula.nn.modules.rearrange"
+        for file in "channelshuffle flatten fold padding pixelshuffle upsampling".split()
     },
 }
 # facula's own, of no concern to programs written for torch.
@@ -173,6 +180,8 @@ class Namespace(ModuleType):
         first = [m for m in modules if name in getattr(m, "FIRST", ())]
         if name == "__all__":
             return _all_of(modules)
+        if name == "torch":  # what torch's files import at their top is theirs too
+            return space("")
         if name[:2] != "__" or first:
             for module in first or modules:
                 value = _public(module, name)

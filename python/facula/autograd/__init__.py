@@ -83,6 +83,7 @@ def grad(
             batch of backward passes at once, as `vmap` makes it.
         materialize_grads: give zeros instead of None there.
     """
+    inputs, outputs = _one_or_several(inputs), _one_or_several(outputs)
     if materialize_grads and allow_unused is False:
         raise ValueError("grad(): materialize_grads=True needs allow_unused=True or None")
     keep = create_graph if retain_graph is None else retain_graph
@@ -99,6 +100,11 @@ def grad(
             for g, x in zip(result, given, strict=True)
         )
     return result
+
+
+def _one_or_several(tensors):
+    """A tensor or tuple; generators of tensors may be given too."""
+    return tensors if _C.is_tensor(tensors) or not hasattr(tensors, "__next__") else (*tensors,)
 
 
 def _size_of(grad_outputs):

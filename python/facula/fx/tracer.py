@@ -198,12 +198,13 @@ class Tracer(TracerBase):
         for name, tensor in tensors:
             if tensor is attr_val:
                 if name not in parameter_proxy_cache:
-                    factory = None
-                    if self.param_shapes_constant:
-                        factory = functools.partial(self._parameter_proxy, name, attr_val)
-                    parameter_proxy_cache[name] = self.create_proxy(
-                        "get_attr", name, (), {}, proxy_factory_fn=factory
-                    )
+                    how = {}
+                    # Tracers of packages may not take this argument.
+                    taken = inspect.signature(self.create_proxy).parameters
+                    if self.param_shapes_constant and "proxy_factory_fn" in taken:
+                        make = functools.partial(self._parameter_proxy, name, attr_val)
+                        how["proxy_factory_fn"] = make
+                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **how)
                 return parameter_proxy_cache[name]
         return attr_val
 

@@ -7,10 +7,10 @@ from typing import Any
 import facula
 from facula.nn.parameter import Buffer, Parameter
 
-__all__ = ["UninitializedBuffer", "UninitializedParameter", "is_lazy"]
+__all__ = ["UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin", "is_lazy"]
 
 
-class _Uninitialized:
+class UninitializedTensorMixin:
     """What both have: no shape until `materialize` gives one."""
 
     __slots__ = ()
@@ -49,7 +49,7 @@ class _Uninitialized:
         return type(self), (self.requires_grad, str(self.device), self.dtype)
 
 
-class UninitializedParameter(_Uninitialized, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter without a shape; `materialize` gives it one."""
 
     _plain = Parameter
@@ -61,7 +61,7 @@ class UninitializedParameter(_Uninitialized, Parameter):
         return super().__new__(cls, data, requires_grad)  # type: ignore[return-value]
 
 
-class UninitializedBuffer(_Uninitialized, Buffer):
+class UninitializedBuffer(UninitializedTensorMixin, Buffer):
     """A buffer without a shape; `materialize` gives it one."""
 
     _plain = Buffer
@@ -79,4 +79,4 @@ class UninitializedBuffer(_Uninitialized, Buffer):
 
 def is_lazy(value: Any) -> bool:
     """Is it a parameter or buffer that has no shape yet?"""
-    return isinstance(value, _Uninitialized)
+    return isinstance(value, UninitializedTensorMixin)

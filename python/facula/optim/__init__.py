@@ -17,6 +17,7 @@ from facula.optim.optimizer import Optimizer
 from facula.optim.radam import RAdam
 from facula.optim.rprop import Rprop
 from facula.optim.sgd import SGD
+from facula.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
@@ -34,6 +35,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
     "swa_utils",
     "swap_in_optimizer_params_and_state",
@@ -41,10 +43,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "SparseAdam":
-        raise AttributeError(
-            "facula.optim.SparseAdam: gradients of facula are dense; use Adam", name=name
-        )
     if name == "swa_utils":  # it needs facula.nn
         return importlib.import_module("facula.optim.swa_utils")
     raise AttributeError(f"module 'facula.optim' has no attribute {name!r}")

@@ -40,7 +40,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(step)
     def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._is_stepping:  # it is the step of a base class
+        # It is the step of a base class, or of a subclass that made no optimizer of itself.
+        if self._is_stepping or "_step_pre_hooks" not in self.__dict__:
             return step(self, *args, **kwargs)
         seen = facula._C._enter_range("Optimizer.step#" + type(self).__name__ + ".step")
         self._is_stepping = True
@@ -168,7 +169,8 @@ class Optimizer:
         if not known.isdisjoint(ids):
             raise ValueError("some parameters appear in more than one parameter group")
         self._check_group(param_group)
-        if param_group.get("differentiable"):
+        is_one_operator = type(self)._update is not Optimizer._update
+        if param_group.get("differentiable") and is_one_operator:
             raise NotImplementedError(
                 f"{type(self).__name__}: differentiable=True is not supported, since a step is one "
                 "operator without a gradient; write the update as a formula of tensors"
@@ -320,21 +322,29 @@ class Optimizer:
         for hook in self._load_state_dict_post_hooks.values():
             hook(self)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict`."""
-        return _register(self._state_dict_pre_hooks, hook)
+        return _register(self._state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` after `state_dict`; its result replaces it."""
-        return _register(self._state_dict_post_hooks, hook)
+        return _register(self._state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading; its result replaces it."""
-        return _register(self._load_state_dict_pre_hooks, hook)
+        return _register(self._load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer)` after loading."""
-        return _register(self._load_state_dict_post_hooks, hook)
+        return _register(self._load_state_dict_post_hooks, hook, prepend)
 
     # ---- copying and printing
 
@@ -353,9 +363,13 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def _register(hooks: OrderedDict[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
+def _register(
+    hooks: OrderedDict[int, Any], hook: Callable[..., Any], prepend: bool = False
+) -> RemovableHandle:
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
     return handle
 
 

@@ -21,6 +21,15 @@ class _Node:
     unflatten: Callable[[Iterable[Any], Any], Any]
     flatten_with_keys: Callable[..., Any] | None = None
 
+    # What torch's entries call them.
+    @property
+    def flatten_fn(self) -> Callable[[Any], tuple[list[Any], Any]]:
+        return self.flatten
+
+    @property
+    def unflatten_fn(self) -> Callable[[Iterable[Any], Any], Any]:
+        return self.unflatten
+
 
 SUPPORTED_NODES: dict[type, _Node] = {
     list: _Node(lambda x: (x, None), lambda xs, _: list(xs)),

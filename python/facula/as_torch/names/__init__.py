@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula.as_torch import _storages
+from facula.as_torch._absent_dtypes import ABSENT_DTYPES, finfo, iinfo
 from facula.as_torch._legacy_types import LEGACY_TYPES
 from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
 from facula.as_torch.names import _checks, _symbolic, compiler
 from facula.as_torch.names.futures import Future
 from facula.as_torch.names.jit import ScriptFunction, ScriptModule, fork, wait
+from facula.distributions._draws import sample_dirichlet, standard_gamma
 from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = [
@@ -21,7 +24,9 @@ __all__ = [
     "ScriptModule",
     "are_deterministic_algorithms_enabled",
     "compile",
+    "finfo",
     "fork",
+    "from_file",
     "get_autocast_cpu_dtype",
     "get_autocast_gpu_dtype",
     "get_deterministic_debug_mode",
@@ -29,6 +34,7 @@ __all__ = [
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "is_deterministic_algorithms_warn_only_enabled",
+    "iinfo",
     "is_autocast_cpu_enabled",
     "is_distributed",
     "is_same_size",
@@ -42,13 +48,17 @@ __all__ = [
     "set_warn_always",
     "use_deterministic_algorithms",
     "wait",
+    *ABSENT_DTYPES,
     *LEGACY_TYPES,
 ]
-FIRST = ("__version__",)
+FIRST = ("__version__", "finfo", "iinfo")
 
-globals().update(LEGACY_TYPES)
+globals().update({**LEGACY_TYPES, **ABSENT_DTYPES})
 for _module in (_checks, _symbolic):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
+StorageBase = facula.UntypedStorage
+from_file = _storages.from_file
+_standard_gamma, _sample_dirichlet = standard_gamma, sample_dirichlet
 Event = refused_class("Event")
 Stream = refused_class("Stream")
 for _name in ("PyTorchFileReader", "PyTorchFileWriter"):
@@ -202,22 +212,30 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """`_foreach_NAME`: the tensors' method NAME, for each of a list."""
+    """`_foreach_NAME`: the tensors' method NAME, for each of a list; `vmap` is torch.func's."""
+    if name == "vmap":
+        from facula.as_torch import _spaces
+
+        return _spaces.space("func").vmap
     method = name.removeprefix("_foreach_")
-    if method == name or not hasattr(facula.Tensor, method):
+    if method == name:
         raise AttributeError(name)
-    return _for_each(method)
+    if hasattr(facula.Tensor, method):
+        return _for_each(method, getattr(facula.Tensor, method))
+    function = getattr(facula, method.rstrip("_"), None)
+    if function is None:
+        raise AttributeError(name)
+    return _for_each(method, lambda tensor, *args: tensor.copy_(function(tensor, *args)))
 
 
-def _for_each(method: str) -> Any:
+def _for_each(method: str, apply: Any) -> Any:
     def function(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         # Lists and tuples have one entry for each tensor, other arguments are for all.
         rows = [
             list(arg) if isinstance(arg, (list, tuple)) else [arg] * len(tensors) for arg in args
         ]
         results = [
-            getattr(tensor, method)(*row, **kwargs)
-            for tensor, *row in zip(tensors, *rows, strict=True)
+            apply(tensor, *row, **kwargs) for tensor, *row in zip(tensors, *rows, strict=True)
         ]
         return None if method[-1] == "_" else results
 

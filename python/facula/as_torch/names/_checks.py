@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula.overrides import overridable
 
 __all__ = [
     "_assert",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 
+@overridable
 def _assert(condition: Any, message: str) -> None:
     """AssertionError unless `condition` is true."""
     assert condition, message

@@ -11,6 +11,7 @@ import facula
 from facula.nn import functional as F
 from facula.nn.modules.container import ModuleList, Sequential
 from facula.nn.modules.linear import Linear
+from facula.nn.modules.loss import _WeightedLoss
 from facula.nn.modules.module import Module
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss"]
@@ -87,7 +88,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             first.reset_parameters()
             second.reset_parameters()
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input_: Any, target_: Any) -> Any:
+        input, target = input_, target_
         batched = target.dim() > 0
         if batched and input.shape[0] != target.shape[0]:
             raise RuntimeError(
@@ -148,7 +150,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return best.index_copy(0, rows, full.argmax(dim=1))
 
 
-class LinearCrossEntropyLoss(Module):
+class LinearCrossEntropyLoss(_WeightedLoss):
     """Cross entropy of the scores that a layer `linear` of its own gives for the input.
 
     Args:
@@ -175,17 +177,16 @@ class LinearCrossEntropyLoss(Module):
         label_smoothing: float = 0.0,
         options: Any = None,
     ) -> None:
-        super().__init__()
+        super().__init__(weight, reduction=reduction)
         if options is not None:
             raise NotImplementedError(
                 "LinearCrossEntropyLoss(): options is not supported; leave it out"
             )
         self.in_features, self.num_classes = in_features, num_classes
-        self.out_features, self.reduction = tuple(out_features), reduction
+        self.out_features = tuple(out_features)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         size = num_classes * math.prod(self.out_features)
         self.linear = Linear(in_features, size, bias=bias, device=device, dtype=dtype)
-        self.register_buffer("weight", weight)
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""

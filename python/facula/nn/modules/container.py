@@ -36,31 +36,29 @@ class _Positions(Module):
     def __iter__(self) -> Iterator[Any]:
         return iter(self._modules.values())
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, idx: int | slice) -> Any:
         values = list(self._modules.values())
-        if isinstance(index, slice):
-            return type(self)(*values[index])
-        return values[_position(index, len(values))]
+        if isinstance(idx, slice):
+            return type(self)(*values[idx])
+        return values[_position(idx, len(values))]
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        key = list(self._modules)[_position(index, len(self))]
+    def __setitem__(self, idx: int, module: Module) -> None:
+        key = list(self._modules)[_position(idx, len(self))]
         setattr(self, key, module)
 
-    def __delitem__(self, index: int | slice) -> None:
+    def __delitem__(self, idx: int | slice) -> None:
         keys = list(self._modules)
-        if isinstance(index, slice):
-            doomed = set(keys[index])
-        else:
-            doomed = {keys[_position(index, len(keys))]}
+        gone = keys[idx] if isinstance(idx, slice) else [keys[_position(idx, len(keys))]]
+        doomed = set(gone)
         self._renumber([m for k, m in self._modules.items() if k not in doomed])
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
 
-    def pop(self, index: int | slice) -> Any:
-        """Remove and return the child at `index`."""
-        found = self[index]
-        del self[index]
+    def pop(self, key: int | slice) -> Any:
+        """Remove and return the child at `key`."""
+        found = self[key]
+        del self[key]
         return found
 
     def insert(self, index: int, module: Module) -> Any:
@@ -100,18 +98,18 @@ class Sequential(_Positions):
             for i, module in enumerate(args):
                 self.add_module(str(i), module)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(dict(list(self._modules.items())[index]))
-        return super().__getitem__(index)
+    def __getitem__(self, idx: int | slice) -> Any:
+        if isinstance(idx, slice):
+            return type(self)(dict(list(self._modules.items())[idx]))
+        return super().__getitem__(idx)
 
-    def __delitem__(self, index: int | slice) -> None:
+    def __delitem__(self, idx: int | slice) -> None:
         keys = list(self._modules)
         numbered = keys == [str(i) for i in range(len(keys))]
         if numbered:
-            super().__delitem__(index)
+            super().__delitem__(idx)
             return
-        doomed = keys[index] if isinstance(index, slice) else [keys[_position(index, len(keys))]]
+        doomed = keys[idx] if isinstance(idx, slice) else [keys[_position(idx, len(keys))]]
         for key in doomed:
             delattr(self, key)
 
@@ -146,10 +144,10 @@ class ModuleList(_Positions):
         if modules is not None:
             self.extend(modules)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(list(self._modules.values())[index])
-        return super().__getitem__(index)
+    def __getitem__(self, idx: int | slice) -> Any:
+        if isinstance(idx, slice):
+            return type(self)(list(self._modules.values())[idx])
+        return super().__getitem__(idx)
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         return self.extend(modules)
@@ -217,8 +215,7 @@ class _Names:
         """(name, entry) pairs."""
         return self._entries().items()
 
-    def update(self, entries: Any) -> None:
-        """Add or replace entries from a mapping or from (name, entry) pairs."""
+    def _update(self, entries: Any) -> None:
         pairs = entries.items() if hasattr(entries, "items") else entries
         for key, value in list(pairs):
             self[key] = value  # type: ignore[index]
@@ -231,6 +228,10 @@ class ModuleDict(_Names, Module):
         super().__init__()
         if modules is not None:
             self.update(modules)
+
+    def update(self, modules: Any) -> None:
+        """Add or replace entries from a mapping or from (name, entry) pairs."""
+        self._update(modules)
 
     def _entries(self) -> dict[str, Any]:
         return self._modules
@@ -261,15 +262,15 @@ class ParameterList(Module):
     def __iter__(self) -> Iterator[Any]:
         return (getattr(self, str(i)) for i in range(self._size))
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return type(self)(list(self)[index])
-        return getattr(self, str(_position(index, self._size)))
+    def __getitem__(self, idx: int | slice) -> Any:
+        if isinstance(idx, slice):
+            return type(self)(list(self)[idx])
+        return getattr(self, str(_position(idx, self._size)))
 
-    def __setitem__(self, index: int, value: Any) -> None:
-        if isinstance(value, facula.Tensor) and not isinstance(value, Parameter):
-            value = Parameter(value)
-        setattr(self, str(_position(index, self._size)), value)
+    def __setitem__(self, idx: int, param: Any) -> None:
+        if isinstance(param, facula.Tensor) and not isinstance(param, Parameter):
+            param = Parameter(param)
+        setattr(self, str(_position(idx, self._size)), param)
 
     def append(self, value: Any) -> ParameterList:
         """Add `value` at the end."""
@@ -297,6 +298,10 @@ class ParameterDict(_Names, Module):
         self._keys: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
+
+    def update(self, parameters: Any) -> None:
+        """Add or replace entries from a mapping or from (name, entry) pairs."""
+        self._update(parameters)
 
     def _entries(self) -> dict[str, Any]:
         return {k: getattr(self, k) for k in self._keys}

@@ -191,7 +191,7 @@ class Conv3d(_Conv):
     _function, _space = staticmethod(F.conv3d), 3
 
 
-class _ConvTranspose(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     _transposed = True
 
     def __init__(
@@ -269,7 +269,7 @@ class _ConvTranspose(_ConvNd):
         )
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """Gradient of Conv1d with respect to its input; weight (in, out / groups, kernel).
 
     Output length (L - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1.
@@ -278,13 +278,13 @@ class ConvTranspose1d(_ConvTranspose):
     _function, _space = staticmethod(F.conv_transpose1d), 1
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """Gradient of Conv2d with respect to its input; weight (in, out / groups, kh, kw)."""
 
     _function, _space = staticmethod(F.conv_transpose2d), 2
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """Gradient of Conv3d with respect to its input."""
 
     _function, _space = staticmethod(F.conv_transpose3d), 3

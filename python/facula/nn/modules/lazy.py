@@ -130,7 +130,7 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.in_features = self.weight.shape[-1]
 
 
-class _LazyConv(LazyModuleMixin):
+class _LazyConvXdMixin(LazyModuleMixin):
     """Of all convolutions: `in_channels` is the input's."""
 
     def reset_parameters(self) -> None:
@@ -219,7 +219,9 @@ def _lazy_conv(cls: type, transposed: bool) -> type:
             super(made, self).__init__(0, 0, *given)  # type: ignore[misc]
             self._lazy(out_channels, bias, device, dtype)
 
-    made = _class_of(cls, _LazyConv, f"`{cls.__name__}` with the channels of its first input.")
+    made = _class_of(
+        cls, _LazyConvXdMixin, f"`{cls.__name__}` with the channels of its first input."
+    )
     init.__name__, init.__qualname__ = "__init__", f"{made.__name__}.__init__"
     made.__init__ = init  # type: ignore[misc]
     return made
@@ -230,7 +232,7 @@ def _class_of(cls: type, mixin: type, doc: str) -> type:
     return type("Lazy" + cls.__name__, (mixin, cls), space)
 
 
-class _LazyNorm(LazyModuleMixin):
+class _LazyNormBase(LazyModuleMixin):
     """Of batch and instance normalisations: `num_features` is the input's channels."""
 
     def __init__(
@@ -288,9 +290,9 @@ LazyConvTranspose1d = _lazy_conv(ConvTranspose1d, True)
 LazyConvTranspose2d = _lazy_conv(ConvTranspose2d, True)
 LazyConvTranspose3d = _lazy_conv(ConvTranspose3d, True)
 _OF_CHANNELS = "`{}` with the channels of its first input."
-LazyBatchNorm1d = _class_of(BatchNorm1d, _LazyNorm, _OF_CHANNELS.format("BatchNorm1d"))
-LazyBatchNorm2d = _class_of(BatchNorm2d, _LazyNorm, _OF_CHANNELS.format("BatchNorm2d"))
-LazyBatchNorm3d = _class_of(BatchNorm3d, _LazyNorm, _OF_CHANNELS.format("BatchNorm3d"))
-LazyInstanceNorm1d = _class_of(InstanceNorm1d, _LazyNorm, _OF_CHANNELS.format("InstanceNorm1d"))
-LazyInstanceNorm2d = _class_of(InstanceNorm2d, _LazyNorm, _OF_CHANNELS.format("InstanceNorm2d"))
-LazyInstanceNorm3d = _class_of(InstanceNorm3d, _LazyNorm, _OF_CHANNELS.format("InstanceNorm3d"))
+LazyBatchNorm1d = _class_of(BatchNorm1d, _LazyNormBase, _OF_CHANNELS.format("BatchNorm1d"))
+LazyBatchNorm2d = _class_of(BatchNorm2d, _LazyNormBase, _OF_CHANNELS.format("BatchNorm2d"))
+LazyBatchNorm3d = _class_of(BatchNorm3d, _LazyNormBase, _OF_CHANNELS.format("BatchNorm3d"))
+LazyInstanceNorm1d = _class_of(InstanceNorm1d, _LazyNormBase, _OF_CHANNELS.format("InstanceNorm1d"))
+LazyInstanceNorm2d = _class_of(InstanceNorm2d, _LazyNormBase, _OF_CHANNELS.format("InstanceNorm2d"))
+LazyInstanceNorm3d = _class_of(InstanceNorm3d, _LazyNormBase, _OF_CHANNELS.format("InstanceNorm3d"))

@@ -13,6 +13,7 @@ from facula.nn.modules.module import Module
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
@@ -250,6 +251,34 @@ class GaussianNLLLoss(_Loss):
         )
 
 
+class CTCLoss(_Loss):
+    """-log of the probability that sequences of labels have, over all alignments to the input.
+
+    See `functional.ctc_loss`, and Graves et al. 2006.
+
+    Args:
+        blank: the label that stands for none.
+        zero_infinity: what no alignment fits gives the loss 0 and no gradient, not infinity.
+    """
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
+        return F.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
+        )
+
+
 class HingeEmbeddingLoss(_Loss):
     """input where target is 1, max(0, margin - input) where it is -1."""
 
@@ -267,9 +296,7 @@ class HingeEmbeddingLoss(_Loss):
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
-class CosineEmbeddingLoss(_Loss):
-    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
-
+class _MarginLoss(_Loss):
     def __init__(
         self,
         margin: float = 0.0,
@@ -280,13 +307,17 @@ class CosineEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
+
+class CosineEmbeddingLoss(_MarginLoss):
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:
         return F.cosine_embedding_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
 
 
-class MarginRankingLoss(CosineEmbeddingLoss):
+class MarginRankingLoss(_MarginLoss):
     """max(0, -target (input1 - input2) + margin)."""
 
     def forward(self, input1: Any, input2: Any, target: Any) -> Any:

@@ -54,8 +54,13 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
     training: bool
     __signature__ = _CallSignature()
 
+    #: Whether `__init__` calls that of the next class in line, with its arguments.
+    call_super_init: bool = False
+    #: Of no effect: what used to be printed where the source of a class had changed.
+    dump_patches: bool = False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args or kwargs:
+        if (args or kwargs) and not self.call_super_init:
             given = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items()]
             raise TypeError(f"{type(self).__name__}.__init__() got unexpected {', '.join(given)}")
         put = super().__setattr__
@@ -78,6 +83,8 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
             "_load_state_dict_post_hooks",
         ):
             put(name, OrderedDict())
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result; every subclass overrides this."""

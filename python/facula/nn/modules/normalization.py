@@ -11,7 +11,7 @@ from facula.nn._pooling import ntuple
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -155,6 +155,35 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: Any) -> Any:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """x / (k + alpha / size * s)^beta, of (N, C, H, W); s sums x^2 over neighbouring channels.
+
+    Those are the (size - 1) // 2 ones on either side, and the first channel, which torch's class
+    does not take out of the sum again; `LocalResponseNorm` is without that.
+
+    Raises:
+        ValueError: the input has not 4 dims.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Any) -> Any:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        channel = facula.arange(input.shape[1], device=input.device)
+        apart = channel - channel[:, None]
+        reach = (self.size - 1) // 2
+        near = (apart <= reach) & ((apart >= -reach) | (channel == 0))
+        sums = near.to(input.dtype) @ input.square().flatten(2)
+        scale = self.k + self.alpha / self.size * sums.view_as(input)
+        return input * scale.pow(-self.beta)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

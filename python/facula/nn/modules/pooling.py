@@ -39,7 +39,7 @@ class _Pool(Module):
     _function: Callable[..., Any]
 
 
-class _MaxPool(_Pool):
+class _MaxPoolNd(_Pool):
     def __init__(
         self,
         kernel_size: Any,
@@ -73,25 +73,25 @@ class _MaxPool(_Pool):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """Largest value in each window of (N, C, L) or (C, L); padding counts as -inf."""
 
     _function = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """Largest value in each window of (N, C, H, W) or (C, H, W); padding counts as -inf."""
 
     _function = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """Largest value in each window of (N, C, D, H, W) or (C, D, H, W); padding counts as -inf."""
 
     _function = staticmethod(F.max_pool3d)
 
 
-class _MaxUnpool(_Pool):
+class _MaxUnpoolNd(_Pool):
     _space: int
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
@@ -109,25 +109,30 @@ class _MaxUnpool(_Pool):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """Undoes MaxPool1d: values at the places that it gave with return_indices, zeros elsewhere."""
 
     _function, _space = staticmethod(F.max_unpool1d), 1
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """Undoes MaxPool2d: values at the places that it gave with return_indices, zeros elsewhere."""
 
     _function, _space = staticmethod(F.max_unpool2d), 2
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """Undoes MaxPool3d: values at the places that it gave with return_indices, zeros elsewhere."""
 
     _function, _space = staticmethod(F.max_unpool3d), 3
 
 
-class AvgPool1d(_Pool):
+class _AvgPoolNd(_Pool):
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPoolNd):
     """Mean of each window of (N, C, L) or (C, L)."""
 
     _function = staticmethod(F.avg_pool1d)
@@ -156,15 +161,8 @@ class AvgPool1d(_Pool):
             self.count_include_pad,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool2d(_Pool):
-    """Mean of each window of (N, C, H, W) or (C, H, W); divisor_override replaces the count."""
-
-    _function = staticmethod(F.avg_pool2d)
-
+class _AvgPoolWithDivisor(_AvgPoolNd):
     def __init__(
         self,
         kernel_size: Any,
@@ -191,17 +189,20 @@ class AvgPool2d(_Pool):
             self.divisor_override,
         )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+class AvgPool2d(_AvgPoolWithDivisor):
+    """Mean of each window of (N, C, H, W) or (C, H, W); divisor_override replaces the count."""
+
+    _function = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(AvgPool2d):
+class AvgPool3d(_AvgPoolWithDivisor):
     """Mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
 
     _function = staticmethod(F.avg_pool3d)
 
 
-class _LPPool(_Pool):
+class _LPPoolNd(_Pool):
     def __init__(
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> None:
@@ -221,25 +222,25 @@ class _LPPool(_Pool):
         )
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """(sum of x^p)^(1/p) over each window of (N, C, L) or (C, L)."""
 
     _function = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """(sum of x^p)^(1/p) over each window of (N, C, H, W) or (C, H, W)."""
 
     _function = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """(sum of x^p)^(1/p) over each window of (N, C, D, H, W) or (C, D, H, W)."""
 
     _function = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveAvgPool(_Pool):
+class _AdaptiveAvgPoolNd(_Pool):
     def __init__(self, output_size: Any) -> None:
         super().__init__()
         self.output_size = output_size
@@ -251,25 +252,25 @@ class _AdaptiveAvgPool(_Pool):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Mean over windows that give `output_size` values: (N, C, L) to (N, C, output_size)."""
 
     _function = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Mean over windows that give `output_size`; None keeps a dim as it is."""
 
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Mean over windows that give `output_size`; None keeps a dim as it is."""
 
     _function = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(_Pool):
+class _AdaptiveMaxPoolNd(_Pool):
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size, self.return_indices = output_size, return_indices
@@ -281,19 +282,19 @@ class _AdaptiveMaxPool(_Pool):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Largest value in windows that give `output_size` values."""
 
     _function = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Largest value in windows that give `output_size`; None keeps a dim as it is."""
 
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Largest value in windows that give `output_size`; None keeps a dim as it is."""
 
     _function = staticmethod(F.adaptive_max_pool3d)

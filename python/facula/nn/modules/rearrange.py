@@ -126,7 +126,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     def __init__(self, padding: Any, value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -138,100 +138,110 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """Pad the last dim with `value`."""
 
     _space = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Pad the last two dims with `value`."""
 
     _space = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Pad the last three dims with `value`."""
 
     _space = 3
 
 
-class ZeroPad1d(_ConstantPad):
-    """Pad the last dim with zeros."""
-
-    _space = 1
+class _ZeroPad(_Pad):
+    """The value of a constant padding is zero."""
 
     def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
+        super().__init__(padding, 0.0)  # type: ignore[call-arg]
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
 
 
-class ZeroPad2d(ZeroPad1d):
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
+    """Pad the last dim with zeros."""
+
+
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Pad the last two dims with zeros."""
+
+
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
+    """Pad the last three dims with zeros."""
+
+
+class _ReflectionPadNd(_Pad):
+    _mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPadNd):
+    """Pad the last dim by mirroring, without repeating the edge."""
+
+    _space = 1
+
+
+class ReflectionPad2d(_ReflectionPadNd):
+    """Pad the last two dims by mirroring, without repeating the edge."""
 
     _space = 2
 
 
-class ZeroPad3d(ZeroPad1d):
-    """Pad the last three dims with zeros."""
+class ReflectionPad3d(_ReflectionPadNd):
+    """Pad the last three dims by mirroring, without repeating the edge."""
 
     _space = 3
 
 
-class ReflectionPad1d(_Pad):
-    """Pad the last dim by mirroring, without repeating the edge."""
-
-    _space, _mode = 1, "reflect"
+class _ReplicationPadNd(_Pad):
+    _mode = "replicate"
 
 
-class ReflectionPad2d(_Pad):
-    """Pad the last two dims by mirroring, without repeating the edge."""
-
-    _space, _mode = 2, "reflect"
-
-
-class ReflectionPad3d(_Pad):
-    """Pad the last three dims by mirroring, without repeating the edge."""
-
-    _space, _mode = 3, "reflect"
-
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pad the last dim by repeating the edge."""
 
-    _space, _mode = 1, "replicate"
+    _space = 1
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Pad the last two dims by repeating the edge."""
 
-    _space, _mode = 2, "replicate"
+    _space = 2
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pad the last three dims by repeating the edge."""
 
-    _space, _mode = 3, "replicate"
+    _space = 3
 
 
-class CircularPad1d(_Pad):
+class _CircularPadNd(_Pad):
+    _mode = "circular"
+
+
+class CircularPad1d(_CircularPadNd):
     """Pad the last dim from its other end."""
 
-    _space, _mode = 1, "circular"
+    _space = 1
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPadNd):
     """Pad the last two dims from their other ends."""
 
-    _space, _mode = 2, "circular"
+    _space = 2
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPadNd):
     """Pad the last three dims from their other ends."""
 
-    _space, _mode = 3, "circular"
+    _space = 3
 
 
 class Upsample(Module):

@@ -13,7 +13,26 @@ from facula.optim.lr_scheduler.base import LRScheduler, checked_optimizer, one_e
 __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
 
-class SequentialLR(LRScheduler):
+class _Composed(LRScheduler):
+    """A scheduler of others."""
+
+    _schedulers: list[Any]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Attributes, and the state of each scheduler."""
+        state = super().state_dict()
+        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        state = dict(state_dict)
+        for scheduler, saved in zip(self._schedulers, state.pop("_schedulers"), strict=True):
+            scheduler.load_state_dict(saved)
+        self.__dict__.update(state)
+
+
+class SequentialLR(_Composed):
     """Runs one scheduler after the other, changing at the milestones."""
 
     def __init__(
@@ -66,21 +85,8 @@ class SequentialLR(LRScheduler):
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Attributes, and the state of each scheduler."""
-        state = super().state_dict()
-        state["_schedulers"] = [s.state_dict() for s in self._schedulers]
-        return state
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        state = dict(state_dict)
-        for scheduler, saved in zip(self._schedulers, state.pop("_schedulers"), strict=True):
-            scheduler.load_state_dict(saved)
-        self.__dict__.update(state)
-
-
-class ChainedScheduler(SequentialLR):
+class ChainedScheduler(_Composed):
     """Steps all of its schedulers at once."""
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Any = None) -> None:

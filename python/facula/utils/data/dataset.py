@@ -125,14 +125,14 @@ class ConcatDataset(Dataset[T_co]):
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, index: int) -> T_co:
+    def __getitem__(self, idx: int) -> T_co:
         size = len(self)
-        if not -size <= index < size:
-            raise IndexError(f"index {index} is out of range for a dataset of {size} samples")
-        index %= size
-        which = bisect.bisect_right(self.cumulative_sizes, index)
+        if not -size <= idx < size:
+            raise IndexError(f"index {idx} is out of range for a dataset of {size} samples")
+        idx %= size
+        which = bisect.bisect_right(self.cumulative_sizes, idx)
         before = self.cumulative_sizes[which - 1] if which else 0
-        return self.datasets[which][index - before]
+        return self.datasets[which][idx - before]
 
 
 class ChainDataset(IterableDataset[Any]):
@@ -158,10 +158,10 @@ class Subset(Dataset[T_co]):
     def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
         self.dataset, self.indices = dataset, indices
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, list):
-            return self.dataset[[self.indices[i] for i in index]]
-        return self.dataset[self.indices[index]]
+    def __getitem__(self, idx: Any) -> Any:
+        if isinstance(idx, list):
+            return self.dataset[[self.indices[i] for i in idx]]
+        return self.dataset[self.indices[idx]]
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return _many(self.dataset, [self.indices[i] for i in indices])

@@ -8,7 +8,7 @@ from typing import Any
 
 import facula
 from facula.as_torch._legacy_types import legacy_types
-from facula.as_torch._refused import refused_class
+from facula.as_torch._refused import refused_class, refused_function
 
 globals().update(legacy_types("torch.cuda", "cuda"))
 
@@ -18,7 +18,10 @@ has_half = False
 has_magma = False
 Event = refused_class("cuda.Event")
 Stream = refused_class("cuda.Stream")
-CUDAGraph = refused_class("cuda.CUDAGraph")
+for _name in "CUDAGraph ExternalStream MemPool CUDAPluggableAllocator graph".split():
+    globals()[_name] = refused_class("cuda." + _name)
+for _name in "graph_pool_handle make_graphed_callables memory_snapshot use_mem_pool".split():
+    globals()[_name] = refused_function("cuda." + _name)
 
 
 def _none(caller: str) -> Any:
@@ -178,7 +181,44 @@ def device_of(obj: Any) -> Iterator[None]:
     yield
 
 
-@contextlib.contextmanager
-def stream(stream: Any) -> Iterator[None]:
+class StreamContext:
+    """Within it another stream is the current one; None changes nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*error)
+
+
+def stream(stream: Any) -> StreamContext:
     """Within it another stream is the current one; there is but None."""
-    yield
+    return StreamContext(stream)
+
+
+_sync_debug = 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Take note of 0 or "default", 1 or "warn", 2 or "error"; nothing waits for a GPU here."""
+    global _sync_debug
+    modes = {"default": 0, "warn": 1, "error": 2}
+    level = modes.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
+    if level not in (0, 1, 2):
+        raise RuntimeError(f"set_sync_debug_mode(): {debug_mode!r} is none of {modes}")
+    _sync_debug = int(level)
+
+
+def get_sync_debug_mode() -> int:
+    """What `set_sync_debug_mode` was given."""
+    return _sync_debug
+
+
+def _is_in_bad_fork() -> bool:
+    """Is this a child of a process that uses a GPU? It uses none."""
+    return False

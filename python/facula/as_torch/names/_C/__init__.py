@@ -85,8 +85,6 @@ class _nn:
             rest.pop(0)
         if rest and isinstance(rest[0], facula.dtype):
             dtype = rest.pop(0)
-        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(f"to() takes floating or complex dtypes here, not {dtype}")
         non_blocking = bool(rest.pop(0)) if rest else bool(kwargs.get("non_blocking", False))
         device = None if device is None else facula.device(device)
         return device, dtype, non_blocking, kwargs.get("memory_format")

@@ -1,0 +1,1 @@
+"""What `torch._functorch` has beside facula's."""

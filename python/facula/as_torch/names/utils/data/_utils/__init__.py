@@ -1,0 +1,1 @@
+"""What `torch.utils.data._utils` has beside facula's."""
