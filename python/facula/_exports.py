@@ -6,7 +6,8 @@ compiled module.
 
 SUBMODULES = tuple(
     "__config__ accelerator amp autograd backends distributions examples func fx legacy"
-    " multiprocessing masked nn ops optim overrides profiler random serialization signal testing utils".split()
+    " masked multiprocessing nn ops optim overrides profiler random serialization signal"
+    " testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)
