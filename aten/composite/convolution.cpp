@@ -71,8 +71,12 @@ Tensor whole_convolution(const Tensor& input, const Tensor& weight, IntList stri
     const int64_t reach = checked_add(checked_mul(kernel[d] - 1, dilation[d]), checked_mul(count[d] - 1, stride[d]));
     whole[d + 2] = std::max(whole[d + 2], checked_add(reach, 1));
   }
-  const Tensor sum = ops::zeros(whole, input.dtype(), input.device());
+  Tensor sum = ops::zeros(whole, input.dtype(), input.device());
   if (weight.numel() > 0 && input.numel() > 0) {
+    // What is written to in place differs by row, within vmap(), where an operand does.
+    const auto first = [](const Tensor& t) { return ops::select(ops::reshape(t, DimVector{-1}), 0, 0); };
+    sum = ops::add(sum, ops::mul(ops::mul(first(input), first(weight)), ops::zeros({}, input.dtype(), input.device())),
+                   1);
     const Tensor x = ops::reshape(input, DimVector{n, groups, in, places});
     do {
       Tensor w = weight;

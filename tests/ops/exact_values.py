@@ -219,5 +219,6 @@ PLAIN = frozenset(
     sqrt_one_plus_square sqrt_square_minus_one hypot_slope polygamma bce_logits_elements
     bce_logits_weighted_elements binary_cross_entropy_elements kl_div_elements kl_div_log_elements
     gaussian_nll_elements gammainc gammaincc gamma_log_slope _standard_gamma_grad
+    _scaled_down
     """.split()
 )

@@ -12,13 +12,19 @@ from harness import arguments, to_numpy
 
 ROWS = 3
 # What these do depends on strides; what those do on where memory begins, or was before.
-BY_LAYOUT = ("as_strided", "view_as_complex", "view.dtype")
-UNSET = ("empty_like", "new_empty", "as_strided_scatter")
+BY_LAYOUT = (
+    *("as_strided", "view_as_complex", "view.dtype"),
+    *("as_strided_copy", "view_as_complex_copy", "view_copy.dtype"),
+)
+UNSET = ("empty_like", "new_empty", "new_empty_strided", "as_strided_scatter")
+RESIZES = ("resize_as_",)  # refused
 # What draws numbers, or has no function to call, is not tried here.
 CASES = [
     pytest.param(op, id=op.name)
     for op in operators()
-    if op.function() is not None and "random" not in (op.traits or ()) and op.name not in UNSET
+    if op.function() is not None
+    and "random" not in (op.traits or ())
+    and op.name not in UNSET + RESIZES
 ]
 
 

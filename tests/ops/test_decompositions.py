@@ -259,7 +259,8 @@ def test_decompositions_of_nothing() -> None:
         got = [outcome(op, sample, "float32", "cpu", True) for op, sample in cases]
     served = 0
     for (op, sample), g, w in zip(cases, got, want, strict=True):
-        if g == "MissingKernelError":
+        # What has no derivative as a whole may have one by its parts.
+        if g == "MissingKernelError" or w == "NotImplementedError":
             continue
         served += 1
         kinds = [x if isinstance(x, str) else [r and r[:2] for r in x] for x in (g, w)]

@@ -11,8 +11,8 @@ import pytest
 from facula import optim
 from facula.amp import GradScaler
 
-# Of matrices alone, and with a closure, are those at the end.
-OTHERS = {"Optimizer", "Muon", "LBFGS"}
+# Of matrices alone, and with a closure, are those at the end; sparse gradients there are none.
+OTHERS = {"Optimizer", "Muon", "LBFGS", "SparseAdam"}
 OPTIMIZERS = sorted({n for n in optim.__all__ if isinstance(getattr(optim, n), type)} - OTHERS)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import facula
 
-__all__ = ["ABSENT_DTYPES", "AbsentDtype", "finfo", "iinfo"]
+__all__ = ["ABSENT_DTYPES", "AbsentDtype", "finfo"]
 
 
 class AbsentDtype:
@@ -29,9 +29,7 @@ class AbsentDtype:
 # name -> (eps, largest and smallest number, smallest normal number), of the formats of 8 bits that
 # the Open Compute Project's specification (2023) defines, and of the variants without -0.
 _FLOATS = {
-    "float8_e4m3fn": (2.0**-3, 448.0, -448.0, 2.0**-6),
     "float8_e4m3fnuz": (2.0**-3, 240.0, -240.0, 2.0**-7),
-    "float8_e5m2": (2.0**-2, 57344.0, -57344.0, 2.0**-14),
     "float8_e5m2fnuz": (2.0**-2, 57344.0, -57344.0, 2.0**-15),
     "float8_e8m0fnu": (1.0, 2.0**127, 2.0**-127, 2.0**-127),
 }
@@ -41,21 +39,19 @@ def _absent() -> dict[str, Any]:
     found = {name: AbsentDtype(name, 1, "float", name[-3:] != "fnu") for name in _FLOATS}
     found["float4_e2m1fn_x2"] = AbsentDtype("float4_e2m1fn_x2", 1, "float", True)
     found["complex32"] = AbsentDtype("complex32", 4, "complex", True)
-    for bits in (*range(1, 8), 16, 32, 64):
-        found[f"uint{bits}"] = AbsentDtype(f"uint{bits}", max(1, bits // 8), "integer", False)
     for bits in range(1, 8):
+        found[f"uint{bits}"] = AbsentDtype(f"uint{bits}", 1, "integer", False)
         found[f"int{bits}"] = AbsentDtype(f"int{bits}", 1, "integer", True)
     for name, itemsize in (("qint8", 1), ("qint32", 4), ("quint8", 1), ("quint4x2", 1)):
         found[name] = AbsentDtype(name, itemsize, "quantized", name[0] == "q" and name[1] == "i")
     found["quint2x4"] = AbsentDtype("quint2x4", 1, "quantized", False)
     for name in ("bits1x8", "bits2x4", "bits4x2", "bits8", "bits16"):
         found[name] = AbsentDtype(name, 2 if name == "bits16" else 1, "bits", False)
-    return {name: dtype for name, dtype in found.items() if not hasattr(facula, name)}
+    return found
 
 
 ABSENT_DTYPES = _absent()
-if "complex32" in ABSENT_DTYPES:
-    ABSENT_DTYPES["chalf"] = ABSENT_DTYPES["complex32"]
+ABSENT_DTYPES["chalf"] = ABSENT_DTYPES["complex32"]
 
 
 class finfo(facula.finfo):
@@ -68,15 +64,3 @@ class finfo(facula.finfo):
         self.dtype, self.bits, self.resolution = type._name, 8, 1.0
         self.eps, self.max, self.min, self.tiny = _FLOATS[type._name]
         self.smallest_normal = self.tiny
-
-
-class iinfo(facula.iinfo):
-    """`facula.iinfo`, and the limits of integer dtypes that can be named alone."""
-
-    def __init__(self, type: Any) -> None:
-        known = isinstance(type, AbsentDtype) and type._name in ("uint16", "uint32", "uint64")
-        if not known:
-            super().__init__(type)
-            return
-        self.dtype, self.bits = type._name, 8 * type.itemsize
-        self.min, self.max = 0, 2**self.bits - 1

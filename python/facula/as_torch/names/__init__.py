@@ -6,7 +6,7 @@ from typing import Any
 
 import facula
 from facula.as_torch import _storages
-from facula.as_torch._absent_dtypes import ABSENT_DTYPES, finfo, iinfo
+from facula.as_torch._absent_dtypes import ABSENT_DTYPES, finfo
 from facula.as_torch._legacy_types import LEGACY_TYPES
 from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
@@ -34,7 +34,6 @@ __all__ = [
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "is_deterministic_algorithms_warn_only_enabled",
-    "iinfo",
     "is_autocast_cpu_enabled",
     "is_distributed",
     "is_same_size",
@@ -51,7 +50,7 @@ __all__ = [
     *ABSENT_DTYPES,
     *LEGACY_TYPES,
 ]
-FIRST = ("__version__", "finfo", "iinfo")
+FIRST = ("__version__", "finfo")
 
 globals().update({**LEGACY_TYPES, **ABSENT_DTYPES})
 for _module in (_checks, _symbolic):
