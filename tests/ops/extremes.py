@@ -259,6 +259,14 @@ def fault_of(error: Exception | None) -> str | None:
     return None
 
 
+def memory_of(t: facula.Tensor) -> int:
+    """Bytes from its first element to its last, wherever strides put them."""
+    if t.numel() == 0:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    return (1 + last) * t.element_size()
+
+
 def judge(function: Any, args: Any, kwargs: Any, grad: bool) -> list[str]:
     faults = []
     there, refused = outcome(function, args, kwargs, "meta", False)
@@ -281,7 +289,7 @@ def judge(function: Any, args: Any, kwargs: Any, grad: bool) -> list[str]:
             if fault:
                 faults.append(f"backward: {fault}")
     elif isinstance(error, facula.OutOfMemoryError) and refused is None:
-        size = sum(t.numel() * t.element_size() for t in tensors_in(there))
+        size = sum(memory_of(t) for t in tensors_in(there))
         if size <= SMALL:
             faults.append(f"{size} bytes of results, {error}")
     return faults
