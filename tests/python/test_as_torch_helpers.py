@@ -70,6 +70,20 @@ def test_limits_of_dtypes_that_are_there():
             torch.iinfo(getattr(torch, bad))
 
 
+def test_what_vmap_hands_on():
+    functorch = torch._C._functorch
+    seen = []
+
+    def row(x):
+        seen.append((functorch.is_batchedtensor(x), functorch.get_unwrapped(x).tolist()))
+        return x
+
+    fa.vmap(row)(fa.arange(3))
+    assert seen == [(True, [0, 1, 2])]
+    x = fa.ones(2)
+    assert not functorch.is_batchedtensor(x) and functorch.get_unwrapped(x) is x
+
+
 # ---- storages
 
 

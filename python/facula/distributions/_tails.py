@@ -64,26 +64,7 @@ def weighted(weight: Any, log: Any) -> Any:
 
 def normal_quantile(p: Any) -> Any:
     """The standard normal number that a number is at most with probability p."""
-    ndtri = getattr(facula.special, "ndtri", None)
-    return _solved_quantile(p) if ndtri is None else ndtri(p)
-
-
-def _solved_quantile(p: Any) -> Any:
-    # erfinv in the middle; in the tails Newton's steps for log F(x) = log p, at last one with
-    # the gradient.
-    rest = facula.where(p < 0.5, p, 1 - p)
-    with facula.no_grad():
-        tail = (rest < 0.05) & (rest > 0)
-        q = facula.where(tail, rest, 0.01).double()
-        x = -(-2 * q.log() - (-2 * q.log()).log() - math.log(2 * math.pi) + 0.3).sqrt()
-        for _ in range(5):
-            cdf = facula.special.ndtr(x)
-            x = x - (cdf.log() - q.log()) * cdf * (0.5 * x * x).exp() * math.sqrt(2 * math.pi)
-        slope = ((0.5 * x * x).exp() * math.sqrt(2 * math.pi)).to(p.dtype)
-        x = x.to(p.dtype)
-    low = x + (facula.where(tail, rest, 0.01) - facula.where(tail, rest, 0.01).detach()) * slope
-    middle = math.sqrt(2) * facula.erfinv(2 * facula.where(tail, 0.5, p) - 1)
-    return facula.where(tail, facula.where(p < 0.5, low, -low), middle)
+    return facula.special.ndtri(p)
 
 
 def log_gamma_half_step(x: Any) -> tuple[Any, Any]:

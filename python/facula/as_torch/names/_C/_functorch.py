@@ -1,9 +1,10 @@
-"""`torch._C._functorch`: what packages ask of tensors within `vmap`, which has no such tensors."""
+"""`torch._C._functorch`: what packages ask of tensors within `vmap`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from facula import _C
 from facula.as_torch._refused import refused_function
 
 __all__: list[str] = []
@@ -11,12 +12,14 @@ __all__: list[str] = []
 
 def is_batchedtensor(tensor: Any) -> bool:
     """Does it stand for a batch of tensors?"""
-    return False
+    found = _C._level_of(tensor)
+    return found is not None and found[1] >= 0
 
 
 def get_unwrapped(tensor: Any) -> Any:
-    """The batch that it stands for."""
-    return tensor
+    """The tensor that it stands for; itself if it is of no transform."""
+    found = _C._level_of(tensor)
+    return tensor if found is None else found[2]
 
 
 for (
