@@ -80,6 +80,9 @@ Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::opti
   }
   FACULA_CHECK(!step.equals(0), Runtime, Operator{"arange"}, Argument{"step"}, " must not be 0");
   const bool all_integral = integral(start) && integral(end) && integral(step);
+  FACULA_CHECK(!start.is_beyond_int64() && !end.is_beyond_int64() && !step.is_beyond_int64(), Overflow,
+               Operator{"arange"},
+               "its numbers are those of int64, up to 2**63-1; add to a shorter range, of uint64, what is more");
   const bool ascending = step.as_double() > 0;
   const double low = start.as_double(), high = end.as_double();
   FACULA_CHECK(ascending ? high >= low : high <= low, Runtime, Operator{"arange"}, "from ", low, " to ", high,

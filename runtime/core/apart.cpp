@@ -1,5 +1,7 @@
 #include "runtime/core/apart.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -28,6 +30,8 @@ struct State {
 
 // Work that nobody waits for. What it uses of the process must not go before it has ended.
 std::atomic<int> unheard{0};
+[[maybe_unused]] const int forgets =
+    pthread_atfork(nullptr, nullptr, [] { unheard.store(0); });  // no thread of a child
 void wait_for_unheard() {
   while (unheard.load(std::memory_order_acquire) > 0) std::this_thread::sleep_for(kPeriod);
 }
@@ -40,8 +44,9 @@ void run_apart(std::function<void()> work) {
   const auto state = std::make_shared<State>();
   std::thread thread;
   try {
-    thread = std::thread([state, own = work] {
+    thread = std::thread([state, own = std::move(work)]() mutable {
       own();
+      own = nullptr;  // and what it holds
       const std::lock_guard lock(state->mutex);
       state->done = true;
       if (state->hold) {
@@ -50,8 +55,8 @@ void run_apart(std::function<void()> work) {
       }
       state->ended.notify_one();
     });
-  } catch (const std::system_error&) {  // no more threads
-    return work();
+  } catch (const std::system_error&) {
+    raise(ErrorKind::Runtime, "no more threads can be made on this machine for a long computation");
   }
   thread.detach();
   std::unique_lock lock(state->mutex);

@@ -269,13 +269,20 @@ Held& held() {
 }
 std::atomic<int> g_holders{0};
 
-[[maybe_unused]] const int g_forgets = pthread_atfork(nullptr, nullptr, [] { g_holders.store(0); });
+[[maybe_unused]] const int g_forgets = pthread_atfork([] { held().mutex.lock(); }, [] { held().mutex.unlock(); },
+                                                      [] {
+                                                        g_holders.store(0);
+                                                        held().mutex.unlock();
+                                                      });
 
 bool keep_while_held(void* data, size_t nbytes, bool pooled) {
   Held& all = held();
   const std::lock_guard lock(all.mutex);
   if (g_holders.load(std::memory_order_relaxed) == 0) return false;
-  all.blocks.push_back({data, nbytes, pooled});
+  try {
+    all.blocks.push_back({data, nbytes, pooled});
+  } catch (const std::bad_alloc&) {  // rather lost than used by two
+  }
   return true;
 }
 

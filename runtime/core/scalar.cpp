@@ -26,6 +26,7 @@ Scalar Scalar::operator-() const {
     case Category::Bool:
       return Scalar(-i_);
     case Category::Integral:  // wraps at the smallest number, as the element types do
+      if (beyond_) return Scalar(-as_double());
       return Scalar(static_cast<int64_t>(-static_cast<uint64_t>(i_)));
     case Category::Floating:
       return Scalar(-d_);

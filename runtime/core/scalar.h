@@ -66,11 +66,11 @@ class Scalar {
   double im_ = 0;
 };
 
-// May the number be written where elements are of `dtype`? Floats are cut to whole numbers for integers, anything
-// can be a bool, and floats may become infinite; what else does not fit raises.
 // "-128 to 127" of int8, and the number that is an integer.
 FACULA_API std::string range_text(ScalarType integral);
 FACULA_API std::string integer_text(const Scalar& s);
+// May the number be written where elements are of `dtype`? Floats are cut to whole numbers for integers, anything
+// can be a bool, and floats may become infinite; what else does not fit raises.
 FACULA_API void check_fits(const Scalar& value, ScalarType dtype, const char* op);
 
 // The element at `p`, which need not be aligned.

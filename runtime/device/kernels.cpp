@@ -57,6 +57,11 @@ FaculaValue number(const Scalar& s) {
       v.at.i = s.to<int64_t>();
       break;
     case Category::Integral:
+      if (s.is_beyond_int64()) {  // what devices take of them are floats
+        v.kind = FACULA_FLOAT;
+        v.at.f = s.as_double();
+        break;
+      }
       v.kind = FACULA_INT;
       v.at.i = s.to<int64_t>();
       break;

@@ -142,7 +142,7 @@ void check_written(const OperatorEntry& op, Variant variant, std::span<const Ker
 // ---- operators of elements ----
 
 // A 0-d tensor with a batch dim has dims to those who decide on the result's dtype, but must promote as what it is.
-void fix_promotion(const OperatorEntry& op, std::span<const KernelArg> args, ArgumentList& inner) {
+void fix_promotion(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, ArgumentList& inner) {
   ResultType wanted, found;
   const auto promotes = [&](size_t i) {
     return args[i].kind == Kind::Tensor && args[i].at != nullptr && (op.masks >> i & 1u) == 0;
@@ -156,7 +156,7 @@ void fix_promotion(const OperatorEntry& op, std::span<const KernelArg> args, Arg
   }
   if (count < 2 || wanted.get() == found.get()) return;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (!promotes(i) || is_written(op, Variant::Functional, args, i)) continue;
+    if (!promotes(i) || is_written(op, variant, args, i)) continue;
     inner.change(i, [&](const Tensor& t) {
       return t.is_wrapped_number() ? t : core_operators().cast(t, wanted.get(), t.device());
     });
@@ -186,7 +186,7 @@ bool by_elements(const OperatorEntry& op, Variant variant, std::span<const Kerne
     for (int64_t d = t.dim(); d < ndim; ++d) rows = core.add_dim(rows, 1);
     return rows;
   });
-  fix_promotion(op, args, inner);
+  fix_promotion(op, variant, args, inner);
   const int form = static_cast<int>(variant);
   op.invoke[form](op.forms[form], inner, results);
   wrap_all(level, results);
@@ -220,7 +220,7 @@ class ByRoles {
   bool serves() const {
     for (size_t i = 0; i < args_.size(); ++i) {
       if (roles_[i] == BatchRole::Alone && has_batched(args_[i], level_)) return false;
-      if (roles_[i] == BatchRole::Channels && level_.size == 0) return false;
+      if ((roles_[i] == BatchRole::Channels || roles_[i] == BatchRole::Fold) && level_.size == 0) return false;
       if (args_[i].kind == Kind::Format && args_[i].at != nullptr &&
           *static_cast<const MemoryFormat*>(args_[i].at) > MemoryFormat::Preserve) {
         return false;  // of so many dims as the function sees
@@ -353,6 +353,8 @@ class ByRoles {
 
   int64_t missing_size(const DimVector& sizes) const {
     int64_t known = 1;
+    FACULA_CHECK(std::count(sizes.begin(), sizes.end(), -1) == 1, Value, Operator{op_.name},
+                 "one size may be -1, not several: ", shape_string(sizes));
     for (const int64_t s : sizes) known *= s == -1 ? 1 : s;
     const int64_t numel = first_tensor(args_)->numel();
     return known > 0 && numel % known == 0 ? numel / known : -1;

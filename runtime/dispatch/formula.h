@@ -28,7 +28,7 @@ inline int64_t to_int(double a) {
   return static_cast<int64_t>(a);
 }
 inline int64_t to_int(const Scalar& a) {
-  return a.kind() <= Category::Integral ? a.to<int64_t>() : to_int(a.as_double());
+  return a.kind() <= Category::Integral && !a.is_beyond_int64() ? a.to<int64_t>() : to_int(a.as_double());
 }
 
 // Scalars keep the higher category of the two; an integer that 64 bits do not hold becomes a float.
@@ -37,7 +37,7 @@ template <typename F, typename G>
 Scalar scalar_binary(const Scalar& a, const Scalar& b, F op, G overflows) {
   const Category c = std::max(a.kind(), b.kind());
   if (c == Category::Complex) return op(a.to<complex128>(), b.to<complex128>());
-  if (c == Category::Floating) return op(a.as_double(), b.as_double());
+  if (c == Category::Floating || a.is_beyond_int64() || b.is_beyond_int64()) return op(a.as_double(), b.as_double());
   int64_t whole = 0;
   return overflows(a.to<int64_t>(), b.to<int64_t>(), &whole) ? op(a.as_double(), b.as_double()) : Scalar(whole);
 }

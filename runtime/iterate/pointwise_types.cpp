@@ -49,11 +49,13 @@ bool is_large(const Scalar& s) {
 
 // Comparisons answer with bool, so they may compute in a wider type than their inputs': uint8 and
 // 300 compare as the numbers that they are, and so do int64 and 2.0**53.
+// `beyond`: a number is above all of int64.
 ScalarType compared_type(ScalarType common, bool tensors_integral, bool out_of, bool overflow, bool large,
-                         bool unsigned64) {
+                         bool unsigned64, bool beyond) {
   if (unsigned64 && (out_of || tensors_integral)) {
     return tensors_integral && large ? ScalarType::UInt64 : ScalarType::Float64;
   }
+  if (beyond) return ScalarType::Float64;
   if (out_of || (tensors_integral && large)) return ScalarType::Int64;
   if (is_floating(common) && (tensors_integral || overflow)) return ScalarType::Float64;
   return compute_type(common);
@@ -127,23 +129,27 @@ PointwiseTypes pointwise_types(const PointwiseOp& op, std::span<const Tensor* co
                                                    : common;
   if (op.promotion == Promotion::Bool) {
     const bool unsigned64 = first != nullptr && first->dtype() == ScalarType::UInt64;
-    bool out_of = false, overflow = false, fraction = false, large = false;
+    bool out_of = false, overflow = false, fraction = false, large = false, beyond = false;
     for_each_number(op, inputs, args, [&](const Scalar& s) {
       out_of |= out_of_range(s, common);
       overflow |= overflows_float(s);
+      beyond |= s.kind() == Category::Integral && s.is_beyond_int64();
       fraction |= s.kind() == Category::Floating;
       large |= is_large(s) && (!unsigned64 || s.as_double() > 0);
     });
     const bool whole_tensors = tensors_integral && fraction && first != nullptr;
-    ScalarType wide = compared_type(common, whole_tensors, out_of, overflow, large, unsigned64);
+    ScalarType wide = compared_type(common, whole_tensors, out_of, overflow, large, unsigned64, beyond);
     for (size_t i = 0; is_integral(wide) && i < inputs.size(); ++i) {  // 0-d tensors may be wider than the others
       const Tensor& t = *inputs[i];
       if (!is_mask(op, i) && !t.is_wrapped_number()) wide = promote_types(wide, t.dtype());
     }
     if (wide != types.compute && find_loop(op, wide) != nullptr) types.compute = wide;
-    for (size_t i = 0; whole_tensors && i < inputs.size(); ++i) {
+    const bool whole = whole_tensors || (beyond && tensors_integral && !unsigned64);
+    for (size_t i = 0; whole && i < inputs.size(); ++i) {
       // The largest int64 would round up to it.
-      if (inputs[i]->is_wrapped_number() && number_of(*inputs[i]).equals(kBeyond)) types.beyond = static_cast<int>(i);
+      if (!inputs[i]->is_wrapped_number()) continue;
+      const Scalar number = number_of(*inputs[i]);
+      if (number.equals(kBeyond) || number.is_beyond_int64()) types.beyond = static_cast<int>(i);
     }
   } else if (is_integral(common)) {
     for_each_number(op, inputs, args, [&](const Scalar& s) {

@@ -100,3 +100,13 @@ def test_errors() -> None:
     with pytest.raises(ValueError, match="not a valid value for reduction"):
         functional.ctc_loss(x, labels, LENGTHS, [1, 1, 1], reduction="all")
     assert fa.ctc_loss(x, labels, LENGTHS, [1, 1, 1], 0, 2).shape == ()
+
+
+def test_what_lies_beyond_a_target_is_not_read() -> None:
+    log_probs = fa.randn(6, 2, 4, dtype=fa.float64).log_softmax(-1)
+    lengths = [6, 6], [2, 1]
+    want = fa.nn.functional.ctc_loss(log_probs, fa.tensor([[1, 2], [1, 0]]), *lengths)
+    for padding in (-1, 99):
+        targets = fa.tensor([[1, 2], [1, padding]])
+        got = fa.nn.functional.ctc_loss(log_probs, targets, *lengths)
+        assert got.item() == want.item()

@@ -258,3 +258,17 @@ def test_strategies_are_checked() -> None:
         functional.jacobian(fa.sin, x, strategy="sideways")
     with pytest.raises(NotImplementedError, match="vectorize=True"):
         functional.jacobian(fa.sin, x, strategy="forward-mode")
+
+
+def test_batches_of_nothing_and_sizes() -> None:
+    from facula import vmap
+
+    assert vmap(fa.bmm)(fa.zeros(0, 2, 3, 4), fa.zeros(0, 2, 4, 5)).shape == (0, 2, 3, 5)
+    with pytest.raises((RuntimeError, ValueError), match="-1"):
+        vmap(lambda x: x.view(-1, -1))(fa.zeros(2, 6))
+    x, a, b = fa.ones(3, 2, dtype=fa.float16), fa.full((2,), 2.0), fa.full((3,), 3.0).double()
+    x32 = x.float()
+    vmap(lambda x, b: x.addcmul_(a, b), (0, 0))(x32, b)
+    assert x32.tolist() == [[7.0, 7.0]] * 3
+    rows = vmap(lambda x: x + fa.rand(2), randomness="same", chunk_size=1)(fa.zeros(4, 2))
+    assert (rows == rows[0]).all()

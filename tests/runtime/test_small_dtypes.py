@@ -249,3 +249,22 @@ def test_random_numbers_of_unsigned_types() -> None:
         t = fa.empty(1000, dtype=getattr(fa, name)).random_(0, 60000)
         assert min(t.tolist()) >= 0 and 55000 < max(t.tolist()) < 60000
     assert fa.randint(0, 9, (100,), dtype=fa.uint32).max().item() == 8
+
+
+def test_numbers_above_int64_beside_other_dtypes() -> None:
+    for dtype in (fa.int8, fa.int64, fa.uint8):
+        t = fa.tensor([5, 100], dtype=dtype)
+        for number in (2**63, 2**64 - 1):
+            assert (t < number).tolist() == [True, True] and (t == number).tolist() == [
+                False,
+                False,
+            ]
+            assert (t >= number).tolist() == [False, False]
+            with pytest.raises((OverflowError, TypeError)):
+                t + number
+    top = fa.tensor([2**63 - 1])
+    assert (top < 2**63).item() and not (top == 2**63).item()
+    assert (fa.ones(2) * 2**63).tolist() == [2.0**63] * 2
+    assert fa.linspace(0, 2**64 - 1, 2, dtype=fa.uint64).tolist() == [0, 2**64 - 1]
+    with pytest.raises(OverflowError, match="arange"):
+        fa.arange(0, 2**64 - 1, 2**62, dtype=fa.uint64)

@@ -134,7 +134,10 @@ void linspace(const Scalar& start, const Scalar& end, int64_t steps, std::option
   } else if (is_integral(out.dtype(), true) && steps > 1) {
     // Exact, then rounded towards zero as conversions are: of doubles a whole number may come out as less.
     using Wide = __int128;
-    const Wide a = start.to<int64_t>(), b = end.to<int64_t>(), parts = steps - 1;
+    const auto wide = [](const Scalar& s) {
+      return s.is_beyond_int64() ? Wide(s.to<uint64_t>()) : Wide(s.to<int64_t>());
+    };
+    const Wide a = wide(start), b = wide(end), parts = steps - 1;
     generate<int64_t>(out, [=](int64_t i) { return static_cast<int64_t>((a * (parts - i) + b * i) / parts); });
   } else {
     generate<double>(out, Spacing<double>(start.as_double(), end.as_double(), steps));

@@ -144,7 +144,10 @@ class _Plan:
 
     def run_in_chunks(self, chunk_size: int) -> Any:
         parts = []
+        state = _C.default_generator.get_state()
         for start in range(0, self.size, chunk_size):
+            if self.randomness == "same":  # over all parts
+                _C.default_generator.set_state(state)
             size = min(chunk_size, self.size - start)
             rows = [
                 t if d is None else t.narrow(d, start, size)

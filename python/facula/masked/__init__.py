@@ -109,7 +109,7 @@ def sum(
     """
     dtype = _sum_dtype(input, dtype)
     kept, dims = _filled("sum", input.to(dtype), mask, 0), _dims(input, dim)
-    return kept.sum(dims, keepdim=bool(keepdim)) if dims else kept.clone()
+    return kept.sum(dims, keepdim=bool(keepdim), dtype=dtype) if dims else kept.clone()
 
 
 def prod(
@@ -123,7 +123,7 @@ def prod(
     dtype = _sum_dtype(input, dtype)
     result = _filled("prod", input.to(dtype), mask, 1)
     for d in reversed(_dims(input, dim)):
-        result = result.prod(d, keepdim=bool(keepdim))
+        result = result.prod(d, keepdim=bool(keepdim), dtype=dtype)
     return result
 
 

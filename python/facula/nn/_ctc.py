@@ -33,7 +33,10 @@ def _padded(targets: Any, lengths: list[int], blank: int) -> Any:
                 f"ctc_loss(): targets are {tuple(targets.shape)}; for {len(lengths)} rows of up to "
                 f"{longest} they must be at least ({len(lengths)}, {longest})"
             )
-        return targets[:, :longest]
+        # What lies beyond a row's length may be anything.
+        places = facula.arange(longest, device=targets.device)
+        ends = facula.tensor(lengths, device=targets.device).reshape(-1, 1)
+        return facula.where(places < ends, targets[:, :longest], blank)
     if targets.dim() != 1 or targets.shape[0] < sum(lengths):
         raise RuntimeError(
             f"ctc_loss(): targets are {tuple(targets.shape)}; they must be (batch, length), or "
