@@ -121,13 +121,12 @@ def _size_of(grad_outputs):
 def _batched(outputs, inputs, grad_outputs, keep, create_graph, unused):
     size = _size_of(grad_outputs)
     given = (grad_outputs,) if _C.is_tensor(grad_outputs) else grad_outputs
-    level = _C._push_batch_level(size, "error")
-    try:
+    from facula.autograd._levels import batch_level
+
+    with batch_level(size, "error") as level:
         seeds = [None if g is None else _C._enter_level(g, level, 0) for g in given]
         rows = _C._run_backward(outputs, seeds, keep, create_graph, inputs, unused, False)
         pairs = [(None, None) if g is None else _C._leave_level(g, level) for g in rows]
-    finally:
-        _C._pop_level(level)
     return tuple(
         g if g is None else g.expand(size, *g.shape) if dim is None else g.movedim(dim, 0)
         for g, dim in pairs

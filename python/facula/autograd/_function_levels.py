@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-
 from facula import _C
+from facula.autograd._levels import batch_level
 
 
 class VmapInfo(tuple):
@@ -111,15 +110,6 @@ def _with_gradients(function, base, number):
 # ---- a batch by the Function's own methods, run for all rows at once ----
 
 
-@contextmanager
-def _level(size, randomness):
-    number = _C._push_batch_level(size, randomness)
-    try:
-        yield number
-    finally:
-        _C._pop_level(number)
-
-
 def _rows(values, dims, number):
     return [
         v if d is None else _C._enter_level(v, number, d) for v, d in zip(values, dims, strict=True)
@@ -170,7 +160,7 @@ def _batched(function, base, in_dims, size, randomness):
 
         @staticmethod
         def forward(*args):
-            with _level(size, randomness) as number:
+            with batch_level(size, randomness) as number:
                 outputs = function.forward(*_rows(args, in_dims, number))
                 many = isinstance(outputs, tuple)
                 inner, OfBatch.out_dims = _left(outputs if many else (outputs,), number)
@@ -178,7 +168,7 @@ def _batched(function, base, in_dims, size, randomness):
 
         @staticmethod
         def setup_context(ctx, inputs, output):
-            with _level(size, randomness) as number:
+            with batch_level(size, randomness) as number:
                 many = isinstance(output, tuple)
                 rows = _rows(output if many else (output,), OfBatch.out_dims, number)
                 function.setup_context(
@@ -186,11 +176,10 @@ def _batched(function, base, in_dims, size, randomness):
                     tuple(_rows(inputs, in_dims, number)),
                     tuple(rows) if many else rows[0],
                 )
-            ctx._sizes = [tuple(x.shape) if _C.is_tensor(x) else None for x in inputs]
 
         @staticmethod
         def backward(ctx, *grads):
-            with _level(size, randomness) as number:
+            with batch_level(size, randomness) as number:
                 rows = [
                     None if g is None else _rows([g], [d], number)[0]
                     for g, d in zip(grads, OfBatch.out_dims, strict=True)
@@ -205,7 +194,7 @@ def _batched(function, base, in_dims, size, randomness):
 
         @staticmethod
         def jvp(ctx, *tangents):
-            with _level(size, randomness) as number:
+            with batch_level(size, randomness) as number:
                 rows = [
                     None if t is None else _rows([t], [d], number)[0]
                     for t, d in zip(tangents, in_dims, strict=True)

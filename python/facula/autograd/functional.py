@@ -5,6 +5,7 @@ from __future__ import annotations
 import facula
 from facula import _C
 from facula.autograd import forward_ad, grad
+from facula.autograd._levels import batch_level
 from facula.autograd.grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -152,26 +153,21 @@ def _columns(func, inputs):
     """Whether there are several outputs, and Jacobians by output and input, by forward passes."""
     counts = [x.numel() for x in inputs]
     total = sum(counts)
-    level = _C._push_batch_level(total, "error")
-    try:
-        with forward_ad.dual_level():
-            duals, start = [], 0
-            for x, n in zip(inputs, counts, strict=True):
-                basis = facula.zeros(total, n, dtype=x.dtype, device=x.device)
-                basis.diagonal(-start).fill_(1)
-                start += n
-                tangent = _C._enter_level(basis.view(total, *x.shape), level, 0)
-                primal = _C._enter_level(x.detach(), level, None)
-                duals.append(forward_ad.make_dual(primal, tangent))
-            many, outputs = _as_tuple(func(*duals), "jacobian", "the result of func")
-            pairs = [forward_ad.unpack_dual(o) for o in outputs]
-            found = [
-                (None, None) if p.tangent is None else _C._leave_level(p.tangent, level)
-                for p in pairs
-            ]
+    with batch_level(total, "error") as level, forward_ad.dual_level():
+        duals, start = [], 0
+        for x, n in zip(inputs, counts, strict=True):
+            basis = facula.zeros(total, n, dtype=x.dtype, device=x.device)
+            basis.diagonal(-start).fill_(1)
+            start += n
+            tangent = _C._enter_level(basis.view(total, *x.shape), level, 0)
+            primal = _C._enter_level(x.detach(), level, None)
+            duals.append(forward_ad.make_dual(primal, tangent))
+        many, outputs = _as_tuple(func(*duals), "jacobian", "the result of func")
+        pairs = [forward_ad.unpack_dual(o) for o in outputs]
+        found = [
+            (None, None) if p.tangent is None else _C._leave_level(p.tangent, level) for p in pairs
+        ]
         shapes = [tuple(o.shape) for o in outputs]
-    finally:
-        _C._pop_level(level)
     table = []
     for (columns, dim), shape, o in zip(found, shapes, pairs, strict=True):
         if columns is None or dim is None:  # depends on no input

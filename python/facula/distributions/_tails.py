@@ -62,11 +62,6 @@ def weighted(weight: Any, log: Any) -> Any:
     return weight * facula.where(weight == 0, 0.0, log)
 
 
-def normal_quantile(p: Any) -> Any:
-    """The standard normal number that a number is at most with probability p."""
-    return facula.special.ndtri(p)
-
-
 def log_gamma_half_step(x: Any) -> tuple[Any, Any]:
     """log(Gamma(x + 1/2) / Gamma(x)) - log(x) / 2, and psi(x + 1/2) - psi(x), of x > 0.
 

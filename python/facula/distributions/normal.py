@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
-from facula.distributions._tails import normal_quantile
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.independent import Independent
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -68,7 +67,7 @@ class Normal(ExponentialFamily):
         return facula.special.ndtr((value - self.loc) / self.scale)
 
     def icdf(self, value: Any) -> Any:
-        return self.loc + self.scale * normal_quantile(value)
+        return self.loc + self.scale * facula.special.ndtri(value)
 
     def entropy(self) -> Any:
         return 0.5 + _LOG_ROOT_2PI + self.scale.log()

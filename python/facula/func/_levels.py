@@ -22,16 +22,6 @@ def gradient_level(number: int | None = None) -> Iterator[int]:
         _C._pop_level(opened)
 
 
-@contextmanager
-def batch_level(size: int, randomness: str) -> Iterator[int]:
-    """A level of a batch of `size` calls."""
-    opened = _C._push_batch_level(size, randomness)
-    try:
-        yield opened
-    finally:
-        _C._pop_level(opened)
-
-
 def entered(level: int, tree: Any) -> Any:
     """The tree with its tensors as ones of the level."""
     return tree_map(lambda t: _C._enter_level(t, level, None) if _C.is_tensor(t) else t, tree)

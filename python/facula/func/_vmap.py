@@ -9,7 +9,8 @@ from typing import Any
 
 import facula
 from facula import _C
-from facula.func._levels import batch_level, named
+from facula.autograd._levels import batch_level
+from facula.func._levels import named
 from facula.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 __all__ = ["vmap"]
