@@ -100,7 +100,7 @@ LAYERS = (
     Layer(
         "examples",
         "python/facula/examples",
-        "front sharing utils nn func optim distributions distributed parallel",
+        "front sharing utils nn func optim distributions distributed",
     ),
     Layer(
         "as_torch",

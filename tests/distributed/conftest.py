@@ -35,8 +35,10 @@ class Job:
 
     def launch(self, n: int, program: Path, *flags: str, **environment: str) -> Any:
         return subprocess.run(
-            [sys.executable, "-m", "facula.distributed.run", "--nproc-per-node", str(n), *flags]
-            + [str(program)],
+            [
+                *(sys.executable, "-m", "facula.distributed.run", "--nproc-per-node", str(n)),
+                *(*flags, str(program)),
+            ],
             capture_output=True,
             text=True,
             timeout=150,

@@ -141,7 +141,8 @@ def test_dtypes(job):
         t = fa.tensor([12 if rank else 10])
         dist.all_reduce(t, ReduceOp.BXOR)
         assert t.item() == 6
-        for op, kind in ((ReduceOp.BAND, fa.float32), (ReduceOp.AVG, fa.int32), (ReduceOp.MAX, fa.complex64)):
+        for op, kind in ((ReduceOp.BAND, fa.float32), (ReduceOp.AVG, fa.int32), (ReduceOp.MAX,
+        fa.complex64)):
             try:
                 dist.all_reduce(fa.ones(1, dtype=kind), op)
                 raise SystemExit("not refused")
@@ -226,7 +227,8 @@ def test_groups_and_meshes(job):
             assert dist.get_global_rank(group, 1) == 3 and dist.get_group_rank(group, 3) == 1
             assert dist.get_process_group_ranks(group) == [1, 3]
         else:
-            assert t.item() == rank and dist.get_rank(group) == -1 and "not in the group" in str(caught[0].message)
+            assert t.item() == rank and dist.get_rank(group) == -1 and "not in the group" in
+            str(caught[0].message)
         mine, groups = dist.new_subgroups(2)
         assert len(groups) == 2 and mine.ranks == ((0, 1), (2, 3))[rank // 2]
         for wrong in ([0, 0], [9], []):
@@ -273,7 +275,8 @@ def test_gradients(job):
             "reduce": (lambda t: dn.reduce(t, 0) * (rank == 0), [(a + b)[None], b[None] * 0]),
             "reduce_scatter": (lambda t: dn.reduce_scatter(fa.empty(3), list(t)),
                                [(a[0] + b[0])[None, None], (a[1] + b[1])[None, None]]),
-            "gather": (lambda t: fa.stack(dn.gather(t, 1)), [fa.stack([a, b]) * 0, fa.stack([a, b])]),
+            "gather": (lambda t: fa.stack(dn.gather(t, 1)),
+                       [fa.stack([a, b]) * 0, fa.stack([a, b])]),
             "scatter": (lambda t: dn.scatter(list(t), 0), [a[0][None, None], a[1][None, None]]),
             "all_to_all": (lambda t: dn.all_to_all_single(fa.empty(2, 3), t),
                            [fa.stack([a[0], b[0]])[None], fa.stack([a[1], b[1]])[None]]),

@@ -45,8 +45,8 @@ def test_the_others_hear(job, fault):
     what, expected, limit = FAULTS[fault]
     if fault == "stopped":
         what = (
-            "import subprocess; subprocess.Popen(['sh', '-c', f'sleep 9; kill -CONT {os.getpid()}']); "
-            + what
+            "import subprocess; subprocess.Popen(['sh', '-c', f'sleep 9; kill -CONT"
+            " {os.getpid()}']); " + what
         )
     ends = job.by_hand(3, CODE.format(what))
     for rank in (0, 2):
@@ -91,7 +91,8 @@ def test_calls_that_differ(job):
         refused(["(2,)", "(3,)"], lambda: dist.all_reduce(fa.ones(2 + rank)))
         refused(["float32", "float64"],
                 lambda: dist.all_reduce(fa.ones(2, dtype=fa.float64 if rank else fa.float32)))
-        refused(["SUM", "MAX"], lambda: dist.all_reduce(fa.ones(2), ReduceOp.MAX if rank else ReduceOp.SUM))
+        refused(["SUM", "MAX"],
+                lambda: dist.all_reduce(fa.ones(2), ReduceOp.MAX if rank else ReduceOp.SUM))
         refused(["barrier", "all_reduce"],
                 lambda: dist.barrier() if rank else dist.all_reduce(fa.ones(2)))
         t = fa.ones(2)
@@ -173,7 +174,7 @@ def test_a_port_in_use(job):
 
 
 def test_launcher_starts_again(job, tmp_path):
-    """A rank that dies ends all; the next try goes on from the checkpoint, as if nothing had been."""
+    """A rank that dies ends all; the next try goes on from the checkpoint as if it had not."""
     program = job.program(
         """
         from facula import nn
@@ -191,7 +192,8 @@ def test_launcher_starts_again(job, tmp_path):
             if step == 3 and rank == 1 and sys.argv[1:] == ["fail"] and not os.path.exists("died"):
                 open("died", "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
-            x = fa.randn(4, 3, generator=fa.Generator().manual_seed(step * 2 + rank), dtype=fa.float64)
+            g = fa.Generator().manual_seed(step * 2 + rank)
+            x = fa.randn(4, 3, generator=g, dtype=fa.float64)
             loss = net(x).square().mean()
             optimizer.zero_grad()
             loss.backward()

@@ -75,7 +75,7 @@ def test_one_count_for_all(store):
 
 
 def test_nobody_there():
-    with pytest.raises(dist.DistNetworkError, match="no store on 127.0.0.1:1 after"):
+    with pytest.raises(dist.DistNetworkError, match=r"no store on 127\.0\.0\.1:1 after"):
         dist.TCPStore("127.0.0.1", 1, timeout=0.3)
 
 

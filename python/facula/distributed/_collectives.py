@@ -282,7 +282,8 @@ def _check_parts(what: str, name: str, whole: Tensor, part: Tensor, n: int) -> N
         shapes.add((n * k[0], *k[1:]))
     if tuple(whole.shape) not in shapes:
         raise ValueError(
-            f"{what}: {name} has shape {tuple(whole.shape)}; for {n} processes with parts of {k} give"
+            f"{what}: {name} has shape {tuple(whole.shape)}; for {n} processes with parts of {k}"
+            " give"
             f" {' or '.join(map(str, sorted(shapes)))}"
         )
 
@@ -532,7 +533,8 @@ def all_to_all_single(
     same_dtype(what, out, t)
     if out.ndim == 0 or t.ndim == 0 or out.shape[1:] != t.shape[1:]:
         raise ValueError(
-            f"{what}: output has shape {tuple(out.shape)} and input {tuple(t.shape)}; they differ in the"
+            f"{what}: output has shape {tuple(out.shape)} and input {tuple(t.shape)}; they differ"
+            " in the"
             " first dimension alone"
         )
     n = chosen.size()
@@ -615,7 +617,7 @@ class _All:
         self._works = works
 
     def Test(self) -> bool:
-        if not all([w.advance() for w in self._works]):
+        if sum(w.advance() for w in self._works) < len(self._works):  # all of them go on
             return False
         for work in self._works:
             work.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import warnings
@@ -261,7 +262,8 @@ def init_process_group(
     served = names & set(_CPU_BACKENDS)
     if not served:
         raise ValueError(
-            f"init_process_group: backend is {backend!r}; give 'mpi' or 'gloo', which join processes on"
+            f"init_process_group: backend is {backend!r}; give 'mpi' or 'gloo', which join"
+            " processes on"
             " CPUs. NCCL is not there yet"
         )
     if store is not None and init_method is not None:
@@ -408,10 +410,8 @@ def _at_exit() -> None:
         job.leave(why)
         _ended(job)
     if error is None and _all_in_order:
-        try:
+        with contextlib.suppress(DistBackendError):  # another process ended without
             _mpi.finish(lambda: None, patience())
-        except DistBackendError:
-            pass  # another process ended without
     _mpi.close()
 
 

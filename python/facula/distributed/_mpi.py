@@ -138,7 +138,8 @@ def start(
     here = (MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
     if here != (rank, size):
         raise DistBackendError(
-            f"distributed: this process is rank {here[0]} of {here[1]} of MPI, and is asked to be rank"
+            f"distributed: this process is rank {here[0]} of {here[1]} of MPI, and is asked to be"
+            " rank"
             f" {rank} of {size}. MPI starts once in a process: use a new process"
         )
     _started = here
@@ -160,7 +161,7 @@ def finish(check: Callable[[], None], timeout: float) -> None:
 
 
 def _unlink_segments() -> None:
-    """Removes the names of shared memory that all have mapped: nothing stays behind if one is killed."""
+    """Removes names of shared memory that all have mapped, so that nothing stays behind."""
     with open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
         names = set(re.findall(r"/dev/shm/mpich_shm_\S+", maps.read()))
     for name in names:

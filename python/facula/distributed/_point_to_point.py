@@ -157,7 +157,7 @@ def recv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> int:
-    """Receives into a tensor, and returns the rank in the job of whoever sent it; -1 outside the group.
+    """Receives into a tensor; returns the sender's rank in the job, or -1 outside the group.
 
     Raises:
         DistBackendError: the message is of another size than the tensor.

@@ -105,7 +105,8 @@ def _by_environment(rank: int, size: int, timeout: float) -> tuple[TCPStore, int
     host = os.environ.get("MASTER_ADDR")
     if not host:
         raise ValueError(
-            "init_process_group: env:// wants MASTER_ADDR in the environment: the address of rank 0,"
+            "init_process_group: env:// wants MASTER_ADDR in the environment: the address of rank"
+            " 0,"
             " such as 127.0.0.1"
         )
     # A launcher may serve the store itself.
@@ -119,7 +120,7 @@ def _address() -> str:
 
 
 def _by_file(path: str, rank: int, size: int, timeout: float) -> TCPStore:
-    """Rank 0 writes where its store is, and the secret, into a file that only this user can read."""
+    """Rank 0 writes the store's address and secret into a file that only this user can read."""
     if rank == 0:
         secret = _secret.new()
         made = TCPStore(_address(), 0, size, True, timeout, False, secret=secret.encode())

@@ -38,7 +38,8 @@ def of_job(host: str) -> bytes:
         return text.encode()
     if not is_loopback(host):
         raise DistNetworkError(
-            f"distributed: the store on {host} can be reached from other machines, and the job has no"
+            f"distributed: the store on {host} can be reached from other machines, and the job"
+            " has no"
             f" secret. Set {VARIABLE} to the same random text in all processes (python -c 'import"
             f" secrets; print(secrets.token_hex(32))'), or start them by `python -m"
             f" facula.distributed.run`"
@@ -66,7 +67,8 @@ def _of_user() -> bytes:
         facts = os.fstat(descriptor)
         if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
             raise DistNetworkError(
-                f"distributed: {path}, this user's secret, can be read or was made by others; remove"
+                f"distributed: {path}, this user's secret, can be read or was made by others;"
+                " remove"
                 f" it, or set {VARIABLE}"
             )
         return os.read(descriptor, 1024)

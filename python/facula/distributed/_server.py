@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -50,10 +51,8 @@ class Server:
             self._closed = True
             channels = list(self._channels)
             self._changed.notify_all()
-        try:
+        with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._socket.close()
         for channel in channels:
             channel.close()
@@ -194,10 +193,8 @@ class Server:
             others = [m.channel for m in self._members.values()]
             self._changed.notify_all()
         for channel in others:
-            try:
+            with contextlib.suppress(OSError):  # its own thread sees that
                 channel.send(b"gone", str(member.rank).encode(), why)
-            except OSError:
-                pass  # its own thread sees that
 
     def _listen_for_silence(self) -> None:
         while not self._closed:

@@ -47,7 +47,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 class Store:
-    """Keys (str) with values (bytes). A kind of store has `set`, `get`, `add` and the rest of these."""
+    """Keys (str) with values (bytes)."""
 
     def __init__(self, timeout: timedelta | float | None = None) -> None:
         self._timeout = seconds(timeout, 300.0)
@@ -78,7 +78,7 @@ class Store:
         raise NotImplementedError
 
     def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
-        """Sets the value if it is `expected` (empty: or there is none), and returns it as it is then."""
+        """Sets the value if it is `expected` (empty: or there is none); returns what it is then."""
         raise NotImplementedError
 
     def append(self, key: str, value: str | bytes) -> None:
@@ -168,7 +168,8 @@ class TCPStore(Store):
                 self._server = Server(host_name, port, self._secret, patience())
             except OSError as error:
                 raise DistNetworkError(
-                    f"TCPStore: cannot listen on {host_name}:{port}: {error.strerror}. Another job may"
+                    f"TCPStore: cannot listen on {host_name}:{port}: {error.strerror}. Another"
+                    " job may"
                     " use the port: give another one, or 0 for a free one"
                 ) from None
             port = self._server.port
@@ -219,7 +220,8 @@ class TCPStore(Store):
                 self._channel.close()
                 self._channel = None
                 raise DistStoreError(
-                    f"TCPStore: the process that serves the store on {self.host}:{self.port} is gone"
+                    f"TCPStore: the process that serves the store on {self.host}:{self.port} is"
+                    " gone"
                 ) from None
             except BaseException:  # an interrupt between question and answer
                 self._channel.close()

@@ -28,7 +28,8 @@ def statistics(input: Tensor, group: Any) -> tuple[Tensor, Tensor, float] | None
     count = float(total[channels].item())
     if count < 2:
         raise ValueError(
-            f"Expected more than 1 value per channel when training, got {count:g} over all processes"
+            f"Expected more than 1 value per channel when training, got {count:g} over all"
+            " processes"
         )
     mean = total[:channels] / count
     shape = [1, -1] + [1] * (input.dim() - 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -43,7 +44,8 @@ class Watch:
         """Raises if one of the ranks can no longer take part in what this process waits for.
 
         Raises:
-            LostRankError: it ended, fell silent, or left long ago. DistBackendError: the store is gone.
+            LostRankError: it ended, fell silent, or left long ago. DistBackendError: the store is
+            gone.
         """
         gone, left = dict(self._gone), dict(self._left)
         lost = [r for r in ranks if r in gone] or list(gone)
@@ -64,12 +66,9 @@ class Watch:
     def leave(self, failure: str | None = None) -> None:
         """Says goodbye, or that this process failed."""
         self._ended = True
-        try:
-            self._channel.send(b"bye") if failure is None else self._channel.send(
-                b"failed", failure.encode()
-            )
-        except OSError:
-            pass  # nobody is there to hear it
+        words = (b"bye",) if failure is None else (b"failed", failure.encode())
+        with contextlib.suppress(OSError):  # nobody may be there to hear it
+            self._channel.send(*words)
         self._channel.close()
 
     def _run(self) -> None:

@@ -158,7 +158,7 @@ class Future:
         return self._work.is_completed()
 
     def wait(self) -> Any:
-        """Waits, and returns the value: the list of tensors, or what the function of `then` made."""
+        """Waits for the value: the list of tensors, or what the function of `then` made."""
         if not self._came:
             self._work.wait()
             self._value = (
@@ -201,7 +201,7 @@ class Progress:
         """No more of it; is nothing under way?"""
         self._ended = True
         self._wake.set()
-        return all([work.advance() for work in self._works]) and not _given_up
+        return all(work.advance() for work in self._works) and not _given_up
 
     def _run(self) -> None:
         while not self._ended:

@@ -42,7 +42,8 @@ class DeviceMesh:
             or len(self.mesh_dim_names) != self.mesh.ndim
         ):
             raise ValueError(
-                f"DeviceMesh: mesh_dim_names is {self.mesh_dim_names}; give {self.mesh.ndim} different"
+                f"DeviceMesh: mesh_dim_names is {self.mesh_dim_names}; give {self.mesh.ndim}"
+                " different"
                 " names"
             )
         job = current()

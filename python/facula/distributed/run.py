@@ -2,8 +2,10 @@
 
     python -m facula.distributed.run --nproc-per-node 4 train.py --epochs 3
 
-Each process finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its
-environment, as torchrun's do, and calls `init_process_group()`. If one fails, all are ended, and with
+Each process finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT in
+its
+environment, as torchrun's do, and calls `init_process_group()`. If one fails, all are ended, and
+with
 `--max-restarts` started again; a program goes on from its last checkpoint.
 
 On several machines, run it on each with the same `--nnodes`, `--master-addr`, `--master-port` and

@@ -109,7 +109,8 @@ def main(argv: list[str] | None = None) -> None:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if args.steps < 1 or args.batch < 1 or args.batch % processes:
         parser.error(
-            f"--steps is {args.steps} and --batch {args.batch}; give numbers from 1, and a batch that"
+            f"--steps is {args.steps} and --batch {args.batch}; give numbers from 1, and a batch"
+            " that"
             f" divides among {processes} processes"
         )
     run(args.model, args.steps, args.batch, args.seed)

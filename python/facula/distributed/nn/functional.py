@@ -2,7 +2,8 @@
 
 The loss is taken to be the sum of the losses of all processes, so the gradient of a collective is
 the collective that sends each part back where it came from: of all_gather it is reduce_scatter, of
-broadcast reduce, of scatter gather, of all_reduce (a sum) all_reduce, and the reverse. All processes
+broadcast reduce, of scatter gather, of all_reduce (a sum) all_reduce, and the reverse. All
+processes
 of the group must call backward, in the same order.
 """
 
@@ -30,7 +31,8 @@ def _summed(what: str, op: ReduceOp, *tensors: Tensor) -> None:
     wants = facula.is_grad_enabled() and any(t.requires_grad for t in tensors)
     if wants and op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise NotImplementedError(
-            f"{what}: ReduceOp.{op.name} has no gradient here; SUM and AVG have, or detach the input"
+            f"{what}: ReduceOp.{op.name} has no gradient here; SUM and AVG have, or detach the"
+            " input"
         )
 
 

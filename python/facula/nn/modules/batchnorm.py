@@ -165,8 +165,8 @@ class SyncBatchNorm(_BatchNorm):
     batch may differ in size.
     """
 
-    #: (input, group) -> its part in training: mean, biased variance and count over all processes, or
-    #: None if this process is alone. `facula.distributed` sets it when a job begins.
+    #: (input, group) -> mean, biased variance and count over all processes, or None if this one is
+    #: alone. `facula.distributed` sets it.
     _statistics: Any = None
 
     def __init__(

@@ -2,7 +2,8 @@
 
 Gradients go in buckets: as the last of a bucket is there, its all_reduce starts, beside the rest of
 backward (S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
-VLDB 2020). All processes start buckets in one order; after the first backward they are made anew, in
+VLDB 2020). All processes start buckets in one order; after the first backward they are made anew,
+in
 the order in which gradients came on rank 0.
 """
 
@@ -138,7 +139,8 @@ class Reducer:
         shown = ", ".join(left[:8]) + (f" and {len(left) - 8} more" if len(left) > 8 else "")
         raise RuntimeError(
             "DistributedDataParallel: the last backward brought no gradient of: "
-            f"{shown}. The other processes wait for these. If parameters take no part in some losses,"
+            f"{shown}. The other processes wait for these. If parameters take no part in some"
+            " losses,"
             " give find_unused_parameters=True; make sure that the whole output is used by the loss"
         )
 

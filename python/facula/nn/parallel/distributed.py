@@ -35,7 +35,8 @@ class DistributedDataParallel(Module):
         static_graph: what takes part is the same in all iterations.
 
     Raises:
-        ValueError: no parameter wants a gradient. RuntimeError: the processes' parameters differ, or
+        ValueError: no parameter wants a gradient. RuntimeError: the processes' parameters differ,
+        or
         the last backward did not bring all gradients.
     """
 

@@ -1,6 +1,4 @@
-"""What `torch.distributed` has beside facula's: names that programs import, and functions of torch's
-own engine, which raise.
-"""
+"""What `torch.distributed` has beside facula's: names that programs import, which raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torch.distributed.elastic.multiprocessing.errors`: the launcher shows what a process said last."""
+"""What the launcher raises, and torch's mark for functions whose errors it shows."""
 
 from __future__ import annotations
 
