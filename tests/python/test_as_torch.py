@@ -462,7 +462,7 @@ def test_methods_of_tensors():
 
 def test_the_table(tmp_path):
     (tmp_path / "a.py").write_text(
-        "import torch\nfrom torch.distributed import init_process_group\n"
+        "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel\n"
         "torch.zeros(1)\ntorch.nothing.at.all(1)\ntorch.zeros(1).frobnicate()\n"
         "torch.zeros(1).lstsq(2)\ntorch.Tensor.nonsense\ntorch.float32.is_complex\n",
         encoding="utf-8",
@@ -474,7 +474,7 @@ def test_the_table(tmp_path):
         "nothing": "missing",
         "Tensor.lstsq": "missing",
         "Tensor.nonsense": "missing",
-        "distributed.init_process_group": "there",
+        "distributed.fsdp.FullyShardedDataParallel": "refused",
         "zeros": "there",
         "float32": "there",
     }
