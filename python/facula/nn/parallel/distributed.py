@@ -145,6 +145,8 @@ class DistributedDataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Calls the module; the next backward is averaged, unless under `no_sync`."""
+        if self.process_group.size() == 1 and self.reducer.hook is None:
+            return self.module(*inputs, **kwargs)  # the mean of one
         sync = facula.is_grad_enabled() and self.require_backward_grad_sync
         if sync:
             self.reducer.check_finished()
