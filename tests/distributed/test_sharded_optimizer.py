@@ -25,7 +25,8 @@ def test_steps_and_states(job):
                 scheduler.step()
 
         def groups(model):
-            return [{"params": model[0].parameters(), "lr": 0.02}, {"params": model[2].parameters()}]
+            return [{"params": model[0].parameters(), "lr": 0.02}, {"params":
+            model[2].parameters()}]
 
         kinds = [(optim.Adam, {"lr": 0.01}), (optim.SGD, {"lr": 0.1, "momentum": 0.9}),
                  (optim.AdamW, {"lr": 0.01, "weight_decay": 0.1})]
@@ -54,7 +55,8 @@ def test_steps_and_states(job):
                 for key, value in theirs["state"][i].items():
                     if isinstance(value, fa.Tensor):
                         fa.testing.assert_close(state["state"][i][key], value, check_dtype=False)
-            assert [g["lr"] for g in state["param_groups"]] == [g["lr"] for g in theirs["param_groups"]]
+            assert [g["lr"] for g in state["param_groups"]] == [g["lr"] for g in
+            theirs["param_groups"]]
             # goes on from the state, in a new optimizer, and in the optimizer alone
             again = net()
             again.load_state_dict(shared.state_dict())
@@ -64,7 +66,8 @@ def test_steps_and_states(job):
             alone_again.load_state_dict(shared.state_dict())
             single = kind(groups(alone_again), **options)
             single.load_state_dict(state)
-            for model, optimizer in ((alone, one), (shared, many), (again, more), (alone_again, single)):
+            for model, optimizer in ((alone, one), (shared, many), (again, more), (alone_again,
+            single)):
                 class Constant:
                     def step(self): pass
                 steps(model, optimizer, Constant(), 10, 3)

@@ -121,7 +121,7 @@ class ZeroRedundancyOptimizer(Optimizer):
                     t.copy_(part.view(t.shape))
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Brings the whole state to process `to`, whose `state_dict` gives it then; all call this."""
+        """Brings the whole state to process `to`, for its `state_dict`; all processes call this."""
         mine = self._local_state()
         box: list[Any] = [None] * self._group.size() if self._group.rank() == to else []
         distributed.gather_object(mine, box or None, group=self._group, group_dst=to)
@@ -157,7 +157,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         """
         if self._whole is None:
             raise RuntimeError(
-                "ZeroRedundancyOptimizer: this process has a share of the state only; all processes call"
+                "ZeroRedundancyOptimizer: this process has a share of the state only; all"
+                " processes call"
                 f" consolidate_state_dict(to={self._group.rank()}) first"
             )
         return self._whole
@@ -166,7 +167,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         """Takes this process's share of a whole state; of any number of processes."""
         if len(state_dict["param_groups"]) != len(self.param_groups):
             raise ValueError(
-                f"ZeroRedundancyOptimizer: the state has {len(state_dict['param_groups'])} groups, and"
+                f"ZeroRedundancyOptimizer: the state has {len(state_dict['param_groups'])}"
+                " groups, and"
                 f" there are {len(self.param_groups)}"
             )
         for group, given in zip(self.param_groups, state_dict["param_groups"], strict=True):
