@@ -1,4 +1,4 @@
-"""What is refused: each part of a condition by itself, with what the error says; and what is just allowed.
+"""What is refused, each part of a condition by itself, and what is just allowed.
 
 Conditions of two parts look right as long as no argument fails one of them alone.
 """
@@ -130,7 +130,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "fft of nothing": (lambda: fa.fft.fft(fa.ones(0)), "must be|at least|no "),
     "fft along nothing first": (lambda: OPS._fft_c2c(z34[:0], [0], 1.0, True), "no elements"),
     "fft along nothing second": (lambda: OPS._fft_c2c(z34[:0], [1, 0], 1.0, True), "no elements"),
-    "real fft along nothing": (lambda: OPS._fft_r2c(m34[:, :0], [1], 1.0, True, True), "no elements"),
+    "real fft along nothing": (
+        lambda: OPS._fft_r2c(m34[:, :0], [1], 1.0, True, True),
+        "no elements",
+    ),
     "fft along a dim twice": (lambda: OPS._fft_c2c(z34, [1, -1], 1.0, True), "repeat"),
     "fft along no dim": (lambda: OPS._fft_c2c(z34, [], 1.0, True), "dim"),
     "fft beyond the dims": (lambda: OPS._fft_c2c(z34, [2, 0], 1.0, True), "dim"),
@@ -281,9 +284,9 @@ def test_what_is_just_allowed() -> None:
     assert fa.histogram(x3, fa.tensor([0.0, 2.0]))[0].tolist() == [3.0]
     assert fa.multinomial(x3, 3).sort().values.tolist() == [0, 1, 2]
     assert fa.fft.irfft(fa.ones(2)).shape == (2,)
-    assert fa.istft(
-        fa.ones(5, 4, dtype=fa.complex64), 8, 4, window=fa.ones(8), length=1
-    ).shape == (1,)
+    assert fa.istft(fa.ones(5, 4, dtype=fa.complex64), 8, 4, window=fa.ones(8), length=1).shape == (
+        1,
+    )
     assert second_slope(0) is None
     assert fa.eye(3).as_strided_scatter(fa.zeros(2), (2,), (1,)).sum().item() == 2
 
@@ -308,7 +311,7 @@ def test_a_range_of_one_number(dtype: str) -> None:
     x = fa.zeros(3, dtype=getattr(fa, dtype))
     assert x.random_(GREATEST[dtype], None).tolist() == [GREATEST[dtype]] * 3
     if dtype.startswith(("float", "bfloat")):
-        with pytest.raises(RuntimeError, match="greatest|to draw|from"):
+        with pytest.raises(RuntimeError, match=r"greatest|to draw|from"):
             x.random_(GREATEST[dtype] + 1, None)
 
 
@@ -325,7 +328,7 @@ def test_steps_refuse_shared_memory(name: str) -> None:
     op = next(o for o in operators() if o.name == name)
     tried = 0
     for sample in op.samples():
-        _, args, kwargs = arguments(sample, "float64")
+        _, args, _ = arguments(sample, "float64")
         lists = [i for i, a in enumerate(args) if isinstance(a, list) and a]
         for i, k in itertools.combinations(lists, 2):
             if args[i][0].shape != args[k][0].shape or args[k][0].numel() < 2:

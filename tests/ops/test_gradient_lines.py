@@ -191,5 +191,7 @@ def test_slopes_in_the_plane(op: OpRecord) -> None:
                 got = (np.conj(g.numpy()) * way).real
                 size = np.maximum(np.abs(want), np.abs(got)) + 1e-6 * np.abs(f.value(given))
                 wrong = ~(np.abs(got - want) <= 1e-4 * np.maximum(size, 1e-3))
-                wrong &= np.isfinite(want) & (np.abs(more - less) < 1e-2 * np.maximum(1, np.abs(more)))
+                wrong &= np.isfinite(want) & (
+                    np.abs(more - less) < 1e-2 * np.maximum(1, np.abs(more))
+                )
                 report(op, given, numbers, by, wrong, got)
