@@ -80,7 +80,7 @@ def test_dropout_between_layers(name: str, p: float) -> None:
 
 @pytest.mark.parametrize("dtype", [fa.float32, fa.float64])
 def test_channels_far_from_zero(dtype: fa.dtype) -> None:
-    """Means far more spreads away than digits are spare, whose own rounding would be seen: against fractions."""
+    """Means so many spreads away that their own rounding would be seen: against fractions."""
     step, base = (2.0**-14, 2.0**10) if dtype == fa.float64 else (2.0**-3, 2.0**16)
     places = [0, 3, 5, 6, 7, 11, 13]
     x = np.array([[base + step * k, -base - 2 * step * k] for k in places])
