@@ -24,6 +24,10 @@ LINE += [1, 1.5, 2, 2.5, 3, 3.5, 6, 7, 20, 100]
 STEP = 1e-5
 INSIDE = [0.05, 0.1, 0.25, 0.5, 0.625, 0.75, 0.9]  # for operators that refuse what is not in [0, 1]
 PLANE = [complex(a, b) for a in (-2.0, -0.3, 0.4, 3.0) for b in (-2.5, -0.2, 0.6, 1.5)]
+# Where differences of the first derivative have no digits left: it is one of large terms.
+BESIDE: dict[str, Callable[[dict[str, Array]], Array]] = {
+    "gamma_log_slope": lambda given: given["other"] > 6,
+}
 
 POINTWISE = [
     op
@@ -165,7 +169,10 @@ def test_second_slopes_on_lines(op: OpRecord) -> None:
             def first(x: dict[str, Array], f: Slopes = f, by: str = by) -> Array:
                 return f.first(x, by)
 
-            report(op, given, numbers, f"{by}, {other}", differ(first, given, other, got), got)
+            wrong = differ(first, given, other, got) & np.isfinite(f.value(given))
+            if op.name in BESIDE:
+                wrong &= ~BESIDE[op.name](given)
+            report(op, given, numbers, f"{by}, {other}", wrong, got)
 
 
 @pytest.mark.parametrize("op", COMPLEX, ids=lambda op: op.name)
