@@ -21,9 +21,11 @@ class UnknownOperator(Exception):
 
 
 def find(schema: Schema, name: str) -> list[Operator]:
-    """The operator of that full name, or all overloads of a Python name or alias."""
+    """The operator of that full name, or all of a Python name, an alias or a family `f{n}d`."""
     exact = [op for op in schema if op.name == name]
-    found = exact or [op for op in schema if name in (op.base_name, op.symbol, *op.alias)]
+    found = exact or [
+        op for op in schema if name in (op.base_name, op.symbol, op.family, *op.alias)
+    ]
     if not found:
         known = [op.name for op in schema] + [op.base_name for op in schema]
         raise UnknownOperator(f"no operator '{name}'{nearest(name, known)}")
@@ -55,10 +57,11 @@ def _title(text: str) -> str:
 
 def _facts(schema: Schema, plan: Plan) -> Iterator[str]:
     op, node = plan.op, plan.layer.node
-    derived = f", derived from {op.derived_from}" if op.derived_from else ""
+    more = f", derived from {op.derived_from}" if op.derived_from else ""
+    more += f", of the family {op.family}" if op.family else ""
     yield _title(op.name)
     yield str(op.signature)
-    yield f"  {op.location}, {op.kind}{derived}"
+    yield f"  {op.location}, {op.kind}{more}"
     yield from (f"  {line}" for line in op.doc.splitlines())
     yield from (f"    {line}" for line in op.example.splitlines())
     names = [*python_names(op), *inplace_names(op)]

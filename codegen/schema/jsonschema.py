@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from . import families
 from .signature import DTYPES
 from .words import (
     ALIKE_CLASSES,
@@ -195,6 +196,16 @@ def _test_specification() -> dict[str, Any]:
     }
 
 
+def _family(operator: dict[str, Any]) -> dict[str, Any]:
+    """Keys of a record that stands for several operators: what one has, or that of each member."""
+    words = {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 2}
+    columns = _mapping(words, description="words of the members: `{n}` in a text is the member's")
+    one = {key: {"$ref": f"#/$defs/op/properties/{key}"} for key in operator}
+    by_member = {key: {"anyOf": [ref, _mapping(ref)]} for key, ref in one.items()}
+    head = {**operator["op"], "pattern": r"^[A-Za-z_{][\w{}]*(\.[A-Za-z_]\w*)?\(.*\) -> .+$"}
+    return {**by_member, "op": head, families.KEY: columns}
+
+
 def schema() -> dict[str, Any]:
     math = {
         "math": {"type": "string", "pattern": r"^[a-z_]\w*\([\w, ]+\)$"},
@@ -204,8 +215,13 @@ def schema() -> dict[str, Any]:
     }
     operator = {**_computing(), **_gradients(), **_names(), **_test_specification()}
     rule = {"rule": {"type": "string", "pattern": _SIGNATURE}}
-    records = {"op": operator, "math": math, "rule": rule}
-    required = {"op": ["op", "doc"], "math": ["math", "derivative"], "rule": ["rule"]}
+    records = {"op": operator, "family": _family(operator), "math": math, "rule": rule}
+    required = {
+        "op": ["op", "doc"],
+        "family": ["op", "family", "doc"],
+        "math": ["math", "derivative"],
+        "rule": ["rule"],
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "ops.yaml: the operators of facula",
@@ -214,7 +230,11 @@ def schema() -> dict[str, Any]:
         "$defs": {
             kind: {
                 "type": "object",
-                "properties": {key: properties[key] for key in KEYS[kind]},
+                "properties": {
+                    key: properties[key]
+                    for key in KEYS.get(kind, KEYS["op"])
+                    if key != families.KEY or kind == families.KEY
+                },
                 "required": required[kind],
                 "additionalProperties": False,
             }

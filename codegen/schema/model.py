@@ -238,6 +238,7 @@ class Operator:
     python: tuple[str, ...] = ()
     alias: tuple[str, ...] = ()
     internal: bool = False
+    family: str = ""  # the name as a record that stands for several has it, such as `pool{n}d`
     derived_from: str | None = None  # set on operators the generator made (backward kernels)
     samples: tuple[str, ...] = ()
     reference: str | None = None

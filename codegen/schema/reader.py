@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from . import gradients, signs
+from . import families, gradients, signs
 from .errors import Errors, SchemaError, SchemaErrors, nearest, suggestion
+from .families import Member
 from .fields import Fields
 from .model import (
     Check,
@@ -68,8 +70,11 @@ def read_records(path: str | Path, name: str | None = None) -> tuple[Schema, Err
     found: dict[str, list[Any]] = {kind: [] for kind in KEYS}
     for item in root.value:
         kind = _kind_of(source, item, errors)
-        if kind is not None:
-            record = _READERS[kind](Fields(source, item, kind, errors))
+        if kind is None:
+            continue
+        for member in families.members(source, item, errors) if kind == "op" else [Member(item)]:
+            fields = Fields(source, member.node, kind, errors)
+            record = _operator(fields, member.family) if kind == "op" else _READERS[kind](fields)
             found[kind] += [] if record is None else [record]
     return Schema(tuple(found["math"]), tuple(found["rule"]), tuple(found["op"])), errors
 
@@ -141,7 +146,7 @@ def _slope(fields: Fields, node: Node) -> Formula | None:
 # ---- operators ----
 
 
-def _operator(fields: Fields) -> Operator | None:
+def _operator(fields: Fields, family: str) -> Operator | None:
     parsed = fields.signature("op")
     scalar, by_variant = _scalar(fields, parsed)
     composite = fields.text("composite")
@@ -178,6 +183,7 @@ def _operator(fields: Fields) -> Operator | None:
         "python": _python(fields),
         "alias": _aliases(fields),
         "internal": fields.flag("internal", False),
+        "family": family,
         "samples": fields.words("samples"),
         "reference": fields.word("reference"),
         "property_test": fields.word("property"),
@@ -447,4 +453,4 @@ def _checks(fields: Fields) -> tuple[Check, ...]:
     return tuple(found)
 
 
-_READERS = {"op": _operator, "math": _math, "rule": _rule}
+_READERS: dict[str, Callable[[Fields], Any]] = {"math": _math, "rule": _rule}

@@ -64,7 +64,7 @@ ULP_KEYS = (
 # The keys of records, in the order that `fmt` brings them to.
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
-        *("op", "doc", "example"),
+        *("op", "family", "doc", "example"),
         *(
             "kind",
             "scalar",
