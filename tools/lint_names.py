@@ -30,7 +30,7 @@ ORDINARY = frozenset(
 
 def main() -> int:
     schema = read_schema(ROOT / "ops.yaml")
-    names = {op.base_name for op in schema} - {f.name for f in schema.math}
+    names = {op.base_name for op in schema.callables} - {f.name for f in schema.math}
     telling = sorted(names, key=len, reverse=True)
     quoted = re.compile(r"[\"'](" + "|".join(map(re.escape, telling)) + r")[\"']")
     call = re.compile(r"\bops::(\w+)\(")

@@ -214,11 +214,20 @@ def schema() -> dict[str, Any]:
         "alike": _list(_words(*ALIKE_CLASSES)),
     }
     operator = {**_computing(), **_gradients(), **_names(), **_test_specification()}
+    head = {"type": "string", "pattern": _SIGNATURE, "description": "what formulas call it by"}
+    define = {**operator, "define": head}
     rule = {"rule": {"type": "string", "pattern": _SIGNATURE}}
-    records = {"op": operator, "family": _family(operator), "math": math, "rule": rule}
+    records = {
+        "op": operator,
+        "family": _family(operator),
+        "define": define,
+        "math": math,
+        "rule": rule,
+    }
     required = {
         "op": ["op", "doc"],
         "family": ["op", "family", "doc"],
+        "define": ["define", "doc"],
         "math": ["math", "derivative"],
         "rule": ["rule"],
     }

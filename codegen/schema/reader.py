@@ -47,6 +47,7 @@ from .words import (
 
 _MATH = re.compile(r"([a-z_]\w*)\(\s*([a-z_]\w*(?:\s*,\s*[a-z_]\w*)*)\s*\)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_RECORDS = "'op', 'define', 'math' or 'rule'"
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -76,13 +77,14 @@ def read_records(path: str | Path, name: str | None = None) -> tuple[Schema, Err
             fields = Fields(source, member.node, kind, errors)
             record = _operator(fields, member.family) if kind == "op" else _READERS[kind](fields)
             found[kind] += [] if record is None else [record]
-    return Schema(tuple(found["math"]), tuple(found["rule"]), tuple(found["op"])), errors
+    kinds = ("math", "rule", "op", "define")
+    return Schema(*(tuple(found[kind]) for kind in kinds)), errors
 
 
 def _kind_of(source: Source, item: Node, errors: Errors) -> str | None:
     """What a record is, by its first key."""
     if not isinstance(item, MappingNode) or not item.value:
-        errors.add(source.place(item), "", "a record is a mapping with 'op', 'math' or 'rule'")
+        errors.add(source.place(item), "", f"a record is a mapping with {_RECORDS}")
         return None
     first = item.value[0][0]
     kind = str(first.value) if isinstance(first, ScalarNode) else ""
@@ -90,7 +92,7 @@ def _kind_of(source: Source, item: Node, errors: Errors) -> str | None:
         return kind
     later = [k.value for k, _ in item.value[1:] if k.value in KEYS]
     hint = f"; '{later[0]}' comes first" if later else nearest(kind, KEYS)
-    message = f"a record begins with 'op', 'math' or 'rule', found '{kind}'{hint}"
+    message = f"a record begins with {_RECORDS}, found '{kind}'{hint}"
     errors.add(source.place(first), "", message)
     return None
 
@@ -200,6 +202,23 @@ def _operator(fields: Fields, family: str) -> Operator | None:
         return None
     op = Operator(signature=parsed, **values)
     return op.replace(samples=default_samples(op)) if op.scalar and not op.samples else op
+
+
+def _definition(fields: Fields) -> Operator | None:
+    parsed = fields.signature("define")
+    composite = fields.text("composite")
+    values: dict[str, Any] = {
+        "doc": _doc(fields),
+        "example": "",
+        "composite": fields.formula(composite, program=True) if composite else None,
+        "composite_fn": _function(fields),
+        "checks": _checks(fields),
+        "traits": fields.words("traits", TRAITS),
+        "places": fields.places,
+    }
+    if parsed is None:
+        return None
+    return Operator(parsed, fields.location, "composite", internal=True, definition=True, **values)
 
 
 def _doc(fields: Fields) -> str:
@@ -453,4 +472,8 @@ def _checks(fields: Fields) -> tuple[Check, ...]:
     return tuple(found)
 
 
-_READERS: dict[str, Callable[[Fields], Any]] = {"math": _math, "rule": _rule}
+_READERS: dict[str, Callable[[Fields], Any]] = {
+    "define": _definition,
+    "math": _math,
+    "rule": _rule,
+}

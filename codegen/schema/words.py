@@ -81,6 +81,7 @@ KEYS: dict[str, tuple[str, ...]] = {
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),
         *("samples", "reference", "property", "tolerance", "ulp"),
     ),
+    "define": ("define", "doc", "composite", "composite_fn", "traits", "checks"),
     "math": ("math", "derivative", "holomorphic", "alike"),
     "rule": ("rule",),
 }
