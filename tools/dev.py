@@ -61,6 +61,17 @@ def cpp_files() -> list[str]:
     )
 
 
+def same_names(folder: Path) -> int:
+    """Test files of one name in two folders, of which pytest imports only the first; 1 if any."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("test_*.py")):
+        found.setdefault(path.name, []).append(str(path.relative_to(folder.parent)))
+    twice = [paths for paths in found.values() if len(paths) > 1]
+    for paths in twice:
+        print(f"{' and '.join(paths)}: one name; tests of all folders need different ones")
+    return int(bool(twice))
+
+
 def check(args: argparse.Namespace) -> None:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     formatter = shutil.which("clang-format", path=places)
@@ -82,6 +93,7 @@ def check(args: argparse.Namespace) -> None:
         python("-m", "mypy", check=False),
         python("tools/lint_names.py", check=False),
         python("tools/lint_layers.py", check=False),
+        same_names(ROOT / "tests"),
     ]
     if any(results):
         sys.exit("check: failed")

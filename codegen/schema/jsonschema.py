@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from . import families
-from .signature import DTYPES
+from .dtypes import DTYPES
 from .words import (
     ALIKE_CLASSES,
     AUTOCAST_DEVICES,

@@ -10,6 +10,7 @@ from typing import Any
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from . import families, gradients, signs
+from .dtypes import DTYPES
 from .errors import Errors, SchemaError, SchemaErrors, nearest, suggestion
 from .families import Member
 from .fields import Fields
@@ -24,7 +25,6 @@ from .model import (
     Signature,
 )
 from .samples import default_samples
-from .signature import DTYPES
 from .source import Source
 from .words import (
     ALIKE_CLASSES,

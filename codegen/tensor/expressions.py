@@ -11,9 +11,9 @@ import math
 import re
 
 from ..schema import cpp_types
+from ..schema.dtypes import DTYPES
 from ..schema.expr import CONSTANTS
 from ..schema.model import Type
-from ..schema.signature import DTYPES
 from ..schema.signs import sign_of
 from . import calls, facts
 from .scope import Scope
