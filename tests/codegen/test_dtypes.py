@@ -1,4 +1,4 @@
-"""The dtypes that the generator knows are those of C++ and of the device interface, in their order."""
+"""The dtypes that the generator knows are those of C++ and of the device interface."""
 
 from __future__ import annotations
 

@@ -58,7 +58,9 @@ class Backend:
     """
 
     CACHING, CPU_FALLBACK, FORK_SAFE, DETERMINISTIC, HOST_MEMORY = 1, 2, 4, 8, 16
-    ALL_DTYPES: ClassVar[tuple[Any, ...]] = tuple(getattr(facula, name) for name in _TYPESTR)
+    ALL_DTYPES: ClassVar[tuple[Any, ...]] = tuple(
+        dict.fromkeys(value for value in vars(_C).values() if isinstance(value, facula.dtype))
+    )
 
     name: str = ""
     package: str | None = None
