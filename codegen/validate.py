@@ -346,8 +346,9 @@ class Validator:
         message = ""
         if not op.dispatch and not op.scalar:
             message = "'batch' is for operators with kernels; compositions follow from their parts"
-        elif batching.derived(op) == (op.batch, op.batch_rules):
-            message = f"'batch' says what the kind '{op.kind}' says already"
+        elif batching.derived(op) == batching.rule_of(op):
+            told = "'axes' says" if op.axes else f"the kind '{op.kind}' says"
+            message = f"'batch' says what {told} already"
         for name, role in itertools.chain(*op.batch_rules):
             message = self.batch_role(op, name, role) or message
         if message:

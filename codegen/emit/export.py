@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from ..scalar import cpp as scalar_cpp
-from ..schema import expr
+from ..schema import axes, expr
 from ..schema.model import Argument, Derivative, Operator, Schema
 from ..tensor.traits import traits
 from . import autograd, batching, bindings
@@ -73,6 +73,7 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "kept": list(op.kept),
         "flops": " ".join(op.flops.text.split()) if op.flops else "",
         "autocast": dict(op.autocast),
+        "axes": str(stated) if (stated := axes.axes_of(op)) else "",
         "batching": batching.way(op),
         "reference": op.reference,
         "property": op.property_test,

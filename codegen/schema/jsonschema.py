@@ -105,6 +105,11 @@ def _computing() -> dict[str, Any]:
             "minProperties": 1,
             "description": "kernel of each device, or none",
         },
+        "axes": {
+            "type": "string",
+            "pattern": r"^\(.*\) *-> *\(.*\)$",
+            "description": "dims that it treats alike, e.g. (...,m,k), (...,k,n) -> (...,m,n)",
+        },
         "batch": {
             "anyOf": [
                 _words(*BATCHES),

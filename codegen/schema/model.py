@@ -225,6 +225,7 @@ class Operator:
     autocast: tuple[tuple[str, str], ...] = ()  # (CPU or device, lower, float32 or widest)
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
+    axes: str = ""  # as stated; codegen/schema/axes.py infers that of others
     batch: str = ""  # a word of BATCHES; "" for what the kind says
     # Alternatives, each of (argument or result, word of BATCH_ROLES)
     batch_rules: tuple[tuple[tuple[str, str], ...], ...] = ()

@@ -9,7 +9,7 @@ from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from . import families, gradients, signs
+from . import axes, families, gradients, signs
 from .dtypes import DTYPES
 from .errors import Errors, SchemaError, SchemaErrors, nearest, suggestion
 from .families import Member
@@ -174,6 +174,7 @@ def _operator(fields: Fields, family: str) -> Operator | None:
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),
         "reduction": _reduction(fields),
+        "axes": _axes(fields, parsed),
         **_batch(fields),
         "composite": fields.formula(composite, program=True) if composite else None,
         "composite_fn": _function(fields),
@@ -333,6 +334,18 @@ def _reduction(fields: Fields) -> tuple[tuple[str, Formula], ...]:
         if formula:
             found.append((key, formula))
     return tuple(found)
+
+
+def _axes(fields: Fields, parsed: Signature | None) -> str:
+    text = fields.text("axes")
+    if text is None:
+        return ""
+    fields.note("axes", text)
+    try:
+        return str(axes.parse(text.value, parsed)) if parsed is not None else ""
+    except axes.AxesError as error:
+        fields.error(fields.places["axes"].at(error.offset), error.message)
+        return ""
 
 
 def _batch(fields: Fields) -> dict[str, Any]:

@@ -42,7 +42,7 @@ ERRORS = {
 # Exceptions that a namespace of operators has beside them.
 EXCEPTIONS = {"linalg": ("LinAlgError",)}
 # What the calls of a batch have in common: see codegen/emit/batching.py.
-BATCHES = ("elements", "leading", "rows")
+BATCHES = ("elements", "leading", "rows", "parts")
 BATCH_ROLES = (
     *("aligned", "fold", "channels", "alone"),  # of tensors
     *("groups", "dim", "reduced", "new_dim", "order", "sizes", "expanded", "strides"),  # of ints
@@ -75,6 +75,7 @@ KEYS: dict[str, tuple[str, ...]] = {
             "shape",
             "dispatch",
             "reduction",
+            "axes",
             "batch",
         ),
         *("composite", "composite_fn", "derivative", "forward", "kept", "flops"),
