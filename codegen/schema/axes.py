@@ -109,7 +109,7 @@ def _lists(text: str, start: int, whole: str) -> Iterator[Dims]:
 
 
 def inferred(op: Operator) -> Axes | None:
-    """What the kind tells: formulas treat all dims alike, reductions and scans all but their own."""
+    """What the kind tells: formulas treat dims alike, reductions and scans all but their own."""
     count = len(tensors(op.signature))
     results = len(op.signature.returns)
     if op.scalar:
