@@ -120,6 +120,13 @@ def jsonschema(args: argparse.Namespace) -> int:
     return 0
 
 
+def stats(args: argparse.Namespace) -> int:
+    from .stats import report
+
+    print("\n".join(report(args.schema)))
+    return 0
+
+
 def batching(args: argparse.Namespace) -> int:
     from .emit.batching import table
 
@@ -170,6 +177,8 @@ def main(argv: list[str] | None = None) -> int:
     own.set_defaults(run=extension)
     editors = commands.add_parser("jsonschema", help="print the JSON Schema of the file")
     editors.set_defaults(run=jsonschema)
+    lengths = commands.add_parser("stats", help="print how long entries are, and why")
+    lengths.set_defaults(run=stats)
     batches = commands.add_parser("batching", help="print what vmap makes of each operator")
     batches.set_defaults(run=batching)
     pages = commands.add_parser("docs", help="write the documentation pages")

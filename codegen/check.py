@@ -46,7 +46,8 @@ class Report:
         lines = [
             f"{len(declared)} operators ({derived} more derived for gradients): "
             f"{pointwise} pointwise, {composites} composites, "
-            f"{len(declared) - pointwise - composites} with kernels",
+            f"{len(declared) - pointwise - composites} with kernels; "
+            f"{len(self.schema.definitions)} definitions",
             f"{len(found)} primitives, the kernels that a device must have "
             "beside its copies and two templates: " + ", ".join(op.name for op in found),
         ]
@@ -91,9 +92,13 @@ def check_records(schema: Schema, errors: Errors, own: Collection[Operator] = ()
     Validator(schema, errors, lost).run()
     invalid = {e.subject for e in errors}
     whole, more = derive_records(_sound(schema, invalid))
-    known = {op.name for op in schema} | {f.name for f in schema.math} | set(schema.rule_signatures)
-    names = {op.name for op in own or schema}
-    some = [op for op in whole if op.name in names or op.derived_from in names]
+    known = (
+        {op.name for op in schema.callables}
+        | {f.name for f in schema.math}
+        | set(schema.rule_signatures)
+    )
+    names = {op.name for op in own or schema.callables}
+    some = [op for op in whole.callables if op.name in names or op.derived_from in names]
     plans, wrong = _planned(whole, some)
     errors += [e for e in (*more, *wrong) if not _follows(e, lost - known, invalid)]
     errors += _words(whole) if not errors else []
@@ -103,9 +108,8 @@ def check_records(schema: Schema, errors: Errors, own: Collection[Operator] = ()
 
 def _sound(schema: Schema, invalid: set[str]) -> Schema:
     """The schema without what is known to be wrong, which would only be reported again."""
-    return Schema(
-        schema.math, schema.rules, tuple(_repaired(op, op.name in invalid) for op in schema)
-    )
+    sound = tuple(_repaired(op, op.name in invalid) for op in schema)
+    return dataclasses.replace(schema, operators=sound)
 
 
 def _repaired(op: Operator, invalid: bool) -> Operator:

@@ -21,11 +21,13 @@ class UnknownOperator(Exception):
 
 
 def find(schema: Schema, name: str) -> list[Operator]:
-    """The operator of that full name, or all overloads of a Python name or alias."""
-    exact = [op for op in schema if op.name == name]
-    found = exact or [op for op in schema if name in (op.base_name, op.symbol, *op.alias)]
+    """The operator of that full name, or all of a Python name, an alias or a family `f{n}d`."""
+    exact = [op for op in schema.callables if op.name == name]
+    found = exact or [
+        op for op in schema.callables if name in (op.base_name, op.symbol, op.family, *op.alias)
+    ]
     if not found:
-        known = [op.name for op in schema] + [op.base_name for op in schema]
+        known = [n for op in schema.callables for n in (op.name, op.base_name)]
         raise UnknownOperator(f"no operator '{name}'{nearest(name, known)}")
     return found
 
@@ -40,10 +42,12 @@ def explain(schema: Schema, name: str) -> str:
         for plan in plans:
             sections.append("\n".join(_facts(schema, plan)))
         for stem in SHARDED:
-            if stem == "pointwise" and not op.scalar:
+            if (stem == "pointwise" and not op.scalar) or (op.definition and stem != "stubs"):
                 continue
             text = cpp(stem, env, declarations, plans, 0)
             sections.append(f"{_title(f'generated C++: {stem}')}\n{tidy(text)}")
+        if op.definition:
+            continue
         sections.append(f"{_title('type stubs')}\n" + "\n".join(_stub_lines(op)))
         sections.append(f"{_title('documentation page')}\n{page(op)}")
     return "\n".join(sections)
@@ -55,14 +59,18 @@ def _title(text: str) -> str:
 
 def _facts(schema: Schema, plan: Plan) -> Iterator[str]:
     op, node = plan.op, plan.layer.node
-    derived = f", derived from {op.derived_from}" if op.derived_from else ""
+    more = f", derived from {op.derived_from}" if op.derived_from else ""
+    more += f", of the family {op.family}" if op.family else ""
     yield _title(op.name)
     yield str(op.signature)
-    yield f"  {op.location}, {op.kind}{derived}"
+    yield f"  {op.location}, {op.kind}{more}"
     yield from (f"  {line}" for line in op.doc.splitlines())
     yield from (f"    {line}" for line in op.example.splitlines())
     names = [*python_names(op), *inplace_names(op)]
-    yield "  Python: " + ", ".join(f"{path}.{name}".lstrip(".") for path, name in names)
+    if op.definition:
+        yield "  a definition, which formulas alone call"
+    else:
+        yield "  Python: " + ", ".join(f"{path}.{name}".lstrip(".") for path, name in names)
     for key, formula in op.scalar:
         yield f"  formula{f' ({key})' if key else ''}: {_line(formula.text)}"
     if op.scalar:

@@ -71,7 +71,8 @@ class Extension:
     def _operators(self) -> str:
         public = tuple(op for op in self.schema if not op.internal)
         made, callables, entries = bindings.collect(Schema((), (), public))
-        of = traits(Schema((), (), (*self.base, *self.schema)))
+        both = ((*self.base, *self.schema), (*self.base.definitions, *self.schema.definitions))
+        of = traits(Schema((), (), *both))
         records = [
             json.dumps(self._record(op, of[op.name]), ensure_ascii=False) for op in self.schema
         ]
@@ -108,27 +109,30 @@ class Extension:
 
 def read(path: Path, namespace: str, base: Path) -> Extension:
     """Read and check a file of operators; raises SchemaErrors with every mistake."""
-    whole, own, errors = _read(path, base)
+    whole, own, defined, errors = _read(path, base)
     errors += _places(own)
     if errors:
         raise SchemaErrors(errors)
-    mine = {op.name for op in own}
+    mine = {op.name for op in own.callables}
     operators = [op for op in whole if op.name in mine or op.derived_from in mine]
     rules = tuple(r for r in whole.rules if r in own.rules)
     names = {op.name for op in operators}
     others = tuple(op for op in whole if op.name not in names)
     theirs = tuple(r for r in whole.rules if r not in own.rules)
-    plans = tuple(plan_of(whole, op) for op in operators)
+    plans = tuple(plan_of(whole, op) for op in (*operators, *own.definitions))
     return Extension(
         namespace,
-        Schema(whole.math, rules, tuple(operators)),
-        Schema(whole.math, theirs, others),
+        Schema(whole.math, rules, tuple(operators), own.definitions),
+        Schema(whole.math, theirs, others, defined),
         plans,
     )
 
 
-def _read(path: Path, base: Path) -> tuple[Schema, Schema, list[SchemaError]]:
-    """The completed schema of both files, the records of the one, and its mistakes."""
+def _read(path: Path, base: Path) -> tuple[Schema, Schema, tuple[Operator, ...], list[SchemaError]]:
+    """The completed schema of both files, the records of the one, and its mistakes.
+
+    Definitions of facula's own are no functions that others could look up, so they stand apart.
+    """
     theirs, wrong = read_records(base, _OWN_FILE)
     wrong.raise_if_any()
     own, errors = read_records(path)
@@ -136,11 +140,12 @@ def _read(path: Path, base: Path) -> tuple[Schema, Schema, list[SchemaError]]:
         (*theirs.math, *own.math),
         (*theirs.rules, *own.rules),
         (*theirs.operators, *own.operators),
+        own.definitions,
     )
-    report = check_records(both, errors, own.operators)
+    report = check_records(both, errors, own.callables)
     # facula's own were good when it was built; the tests that they name are not in the wheel
     mine = [e for e in report.errors if e.location.file != _OWN_FILE]
-    return report.schema, own, mine
+    return report.schema, own, theirs.definitions, mine
 
 
 def _places(own: Schema) -> list[SchemaError]:

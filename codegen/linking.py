@@ -46,7 +46,7 @@ class Use:
 def uses(schema: Schema) -> dict[tuple[str, str], list[Use]]:
     """Who wants each function, by namespace and name."""
     found: dict[tuple[str, str], list[Use]] = {}
-    for op in schema:
+    for op in schema.callables:
         for space, function in kernel_functions(op):
             use = Use(op.location, op.name, function)
             found.setdefault((space, function.name), []).append(use)

@@ -50,11 +50,11 @@ class Validator:
         self.errors = errors
         self.invalid = invalid  # what is missing from these may be a mistake already noted
         self.arity = {f.name: len(f.arguments) for f in schema.math}
-        self.operator_names = {op.name for op in schema}
+        self.operator_names = {op.name for op in schema.callables}
 
     def run(self) -> None:
         schema = self.schema
-        self.twice("operator", [(op.name, op.location) for op in schema])
+        self.twice("operator", [(op.name, op.location) for op in schema.callables])
         self.twice("vocabulary word", [(f.name, f.location) for f in schema.math])
         self.twice("shape rule", [(r.signature.name, r.location) for r in schema.rules])
         self.symbols()
@@ -67,7 +67,17 @@ class Validator:
             self.casts(op)
             self.batches(op)
             self.test_specification(op)
+        for op in schema.definitions:
+            self.signature(op)
+            self.definition(op)
         self.clashes()
+
+    def definition(self, op: Operator) -> None:
+        """It runs something, and only formulas can call it."""
+        self.parts(op)
+        if cpp_types.mutates(op):
+            message = "a definition writes nothing; 'op' makes an operator of it"
+            self.errors.add(op.location, op.name, message)
 
     def twice(self, what: str, records: Iterable[tuple[str, Location]]) -> None:
         first: dict[str, Location] = {}
@@ -80,7 +90,7 @@ class Validator:
     def symbols(self) -> None:
         """`max.dim` and `max_dim` would be one C++ function, `max.out` the out= form of `max`."""
         seen: dict[str, Operator] = {}
-        for op in self.schema:
+        for op in self.schema.callables:
             for form in forms_of(op):
                 other = seen.setdefault(form.name, op)
                 if other.name != op.name:
@@ -336,8 +346,9 @@ class Validator:
         message = ""
         if not op.dispatch and not op.scalar:
             message = "'batch' is for operators with kernels; compositions follow from their parts"
-        elif batching.derived(op) == (op.batch, op.batch_rules):
-            message = f"'batch' says what the kind '{op.kind}' says already"
+        elif batching.derived(op) == batching.rule_of(op):
+            told = "'axes' says" if op.axes else f"the kind '{op.kind}' says"
+            message = f"'batch' says what {told} already"
         for name, role in itertools.chain(*op.batch_rules):
             message = self.batch_role(op, name, role) or message
         if message:

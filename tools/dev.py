@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,17 @@ def cpp_files() -> list[str]:
     )
 
 
+def same_names(folder: Path) -> int:
+    """Test files of one name in two folders, of which pytest imports only the first; 1 if any."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(folder.rglob("test_*.py")):
+        found.setdefault(path.name, []).append(str(path.relative_to(folder.parent)))
+    twice = [paths for paths in found.values() if len(paths) > 1]
+    for paths in twice:
+        print(f"{' and '.join(paths)}: one name; tests of all folders need different ones")
+    return int(bool(twice))
+
+
 def check(args: argparse.Namespace) -> None:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     formatter = shutil.which("clang-format", path=places)
@@ -82,6 +94,7 @@ def check(args: argparse.Namespace) -> None:
         python("-m", "mypy", check=False),
         python("tools/lint_names.py", check=False),
         python("tools/lint_layers.py", check=False),
+        same_names(ROOT / "tests"),
     ]
     if any(results):
         sys.exit("check: failed")
@@ -109,6 +122,13 @@ POINTWISE = """
   samples: ["f(3,4)", "f(0)", "f(), beta=2"]
   reference: self / (beta + np.abs(self))
 """
+COMPOSITE = """
+- op: {name}(Tensor self, int dim, bool keepdim=False) -> Tensor
+  doc: What it computes, in one sentence.
+  composite: self.amax([dim], keepdim) - self.amin([dim], keepdim)
+  samples: ["f(3,4), dim=1", "f(3,4), 0, True"]
+  reference: np.ptp(self, axis=dim, keepdims=keepdim)
+"""
 STRUCTURED = """
 - op: {name}(Tensor self, int dim) -> Tensor
   doc: What it computes, in one sentence.
@@ -121,18 +141,35 @@ STRUCTURED = """
 """
 
 
+def at_end_of(section: str, text: str, entry: str) -> str:
+    """A text of ops.yaml with an entry more in a section."""
+    names = re.findall(r"^# ---- (.*) ----$", text, re.M)
+    if section not in names:
+        sys.exit(f"new-op: no section '{section}'; there are: {', '.join(names)}")
+    following = names[names.index(section) + 1 :]
+    if not following:
+        return text + entry
+    heading = f"# ---- {following[0]} ----\n"
+    before, after = text.split("\n" + heading)
+    return f"{before}{entry}\n{heading}{after}"
+
+
 def new_op(args: argparse.Namespace) -> None:
-    entry = (STRUCTURED if args.structured else POINTWISE).format(name=args.name)
+    kind = STRUCTURED if args.structured else COMPOSITE if args.composite else POINTWISE
+    entry = kind.format(name=args.name)
     schema = ROOT / "ops.yaml"
     before = schema.read_text(encoding="utf-8")
-    schema.write_text(before + entry, encoding="utf-8")
+    changed = at_end_of(args.section, before, entry) if args.section else before + entry
+    schema.write_text(changed, encoding="utf-8")
     if python("-m", "codegen", "check", check=False):
         schema.write_text(before, encoding="utf-8")
         sys.exit("new-op: nothing was added")
-    print(f"appended to ops.yaml, from where it goes to its section:{entry}")
+    where = f"in its section '{args.section}'" if args.section else "at the end; --section NAME"
+    print(f"{args.name} stands in ops.yaml, {where}:{entry}")
     if args.structured:
         print(
-            "now write, in a file of aten/cpu/:\n"
+            "now write, in a file of aten/cpu/, new ones of which the build finds by itself\n"
+            "(docs/contributors.md works one out):\n"
             f"  void {args.name}(const Tensor& self, int64_t dim, const Tensor& out)"
         )
 
@@ -170,7 +207,9 @@ def main() -> None:
     p.set_defaults(run=show)
     p = commands.add_parser("new-op")
     p.add_argument("name")
-    p.add_argument("--structured", action="store_true")
+    p.add_argument("--composite", action="store_true", help="of other operators")
+    p.add_argument("--structured", action="store_true", help="with a kernel")
+    p.add_argument("--section", help="of ops.yaml, from its contents; else the end of the file")
     p.set_defaults(run=new_op)
     p = commands.add_parser("diff")
     p.add_argument("revision")

@@ -117,6 +117,7 @@ LAYERS = (
     Layer("codegen", "codegen", "schema scalar tensor emit fmt"),
     Layer("scaffold", "tools/backend", "interface backends"),
     Layer("tools", "tools"),
+    Layer("names", "tools/lint_names.py", "schema"),
     Layer("oracle", "tools/parity.py tools/parity_compare.py", "front nn"),
     Layer("packages", "tools/packages", "as_torch"),
     Layer("mutants", "tools/mutate", "schema scalar tensor emit"),

@@ -14,6 +14,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from codegen.schema.reader import read_schema  # noqa: E402
+
 VENDORS = ("cuda", "rocm", "xpu", "npu", "mps")
 # Words that mean something else as well: types, methods of Python, words of the schema and of the
 # command line. One that stands nowhere is a fault too, so that the list does not grow by itself.
@@ -24,13 +28,9 @@ ORDINARY = frozenset(
 )
 
 
-def names_of(kind: str, text: str) -> set[str]:
-    return {m.split(".")[0] for m in re.findall(rf"^- {kind}: ([A-Za-z_][\w.]*)\(", text, re.M)}
-
-
 def main() -> int:
-    text = (ROOT / "ops.yaml").read_text(encoding="utf-8")
-    names = names_of("op", text) - names_of("math", text)
+    schema = read_schema(ROOT / "ops.yaml")
+    names = {op.base_name for op in schema.callables} - {f.name for f in schema.math}
     telling = sorted(names, key=len, reverse=True)
     quoted = re.compile(r"[\"'](" + "|".join(map(re.escape, telling)) + r")[\"']")
     call = re.compile(r"\bops::(\w+)\(")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..schema import axes
 from ..schema.model import Operator, Schema
 
 Roles = tuple[tuple[str, str], ...]
@@ -16,17 +17,19 @@ Rule = tuple[str, tuple[Roles, ...]]
 
 
 def derived(op: Operator) -> Rule:
-    """The rule that follows from the kind, and from what a reduction or a scan calls `dim`."""
+    """The rule that follows from the kind, from what a reduction calls `dim`, or from `axes`."""
     if op.scalar:
         return "elements", ()
     dim = next((a for a in op.signature.arguments if a.name == "dim"), None)
     if op.kind in ("reduction", "scan") and op.dispatch and dim is not None:
         whole = dim.type.optional or dim.default == "[]"
         return "leading", ((("dim", "reduced" if whole else "dim"),),)
-    return "", ()
+    return axes.batch_roles(op)
 
 
 def rule_of(op: Operator) -> Rule:
+    if op.batch == "parts":
+        return "", ()
     return (op.batch, op.batch_rules) if op.batch else derived(op)
 
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from ..scalar import cpp as scalar_cpp
-from ..schema import expr
+from ..schema import axes, expr
 from ..schema.model import Argument, Derivative, Operator, Schema
 from ..tensor.traits import traits
 from . import autograd, batching, bindings
@@ -73,10 +73,12 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "kept": list(op.kept),
         "flops": " ".join(op.flops.text.split()) if op.flops else "",
         "autocast": dict(op.autocast),
+        "axes": str(stated) if (stated := axes.axes_of(op)) else "",
         "batching": batching.way(op),
         "reference": op.reference,
         "property": op.property_test,
         "forward": op.forward if op.forward != "none" else "",
+        "forward_formula": op.forward_formula.text if op.forward_formula else "",
         "tolerance": dict(op.tolerance),
         "ulp": dict(op.ulp),
         "dispatch": dict(op.dispatch),
@@ -91,6 +93,18 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
     return record
 
 
+def definition_record(op: Operator) -> dict[str, Any]:
+    """What formulas call beside operators, with what it is made of."""
+    function = {"function": op.composite_fn}
+    return {
+        "name": op.name,
+        "signature": str(op.signature),
+        "line": op.location.line,
+        "doc": op.doc,
+        "composite": op.composite.text if op.composite else function,
+    }
+
+
 def to_json(schema: Schema) -> str:
     """The whole schema, one operator a line, so that a diff of two files reads well."""
     vocabulary = {
@@ -99,9 +113,14 @@ def to_json(schema: Schema) -> str:
         "real_valued": sorted(scalar_cpp.REAL_VALUED),
     }
     of = traits(schema)
-    lines = [json.dumps(operator_record(op, of[op.name]), ensure_ascii=False) for op in schema]
+    operators = [operator_record(op, of[op.name]) for op in schema]
+    lists = {"operators": operators, "definitions": [*map(definition_record, schema.definitions)]}
     return (
-        f'{{"version": 1, "vocabulary": {json.dumps(vocabulary)}, "operators": [\n'
-        + ",\n".join(lines)
-        + "\n]}\n"
+        f'{{"version": 1, "vocabulary": {json.dumps(vocabulary)}'
+        + "".join(f', "{name}": [\n{_lines(records)}\n]' for name, records in lists.items())
+        + "}\n"
     )
+
+
+def _lines(records: list[dict[str, Any]]) -> str:
+    return ",\n".join(json.dumps(record, ensure_ascii=False) for record in records)

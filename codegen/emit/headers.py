@@ -48,7 +48,7 @@ def kernel_functions(op: Operator) -> Iterator[tuple[str, Function]]:
 def kernel_spaces(schema: Schema) -> Spaces:
     """The functions that operators bind to, by namespace below `facula`."""
     spaces: dict[str, dict[Function, None]] = {}
-    for op in schema:
+    for op in schema.callables:
         for space, function in kernel_functions(op):
             spaces.setdefault(space, {})[function] = None
     return {space: tuple(functions) for space, functions in spaces.items()}

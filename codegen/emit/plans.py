@@ -28,10 +28,10 @@ def plan_of(schema: Schema, op: Operator) -> Plan:
 
 
 def plans_of(schema: Schema) -> list[Plan]:
-    """The plans of all operators; raises SchemaErrors with every mistake found."""
+    """The plans of all operators and definitions; raises SchemaErrors with every mistake found."""
     plans: list[Plan] = []
     errors: list[SchemaError] = []
-    for op in schema:
+    for op in schema.callables:
         try:
             plans.append(plan_of(schema, op))
         except TranslationError as error:

@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from ..schema import signs
+from ..schema.dtypes import ALIASES, DTYPES
 from ..schema.model import Argument, Operator, Schema, Type
 from ..schema.words import EXCEPTIONS
 from . import bindings
@@ -155,6 +156,7 @@ def generate(schema: Schema, env: jinja2.Environment) -> dict[str, str]:
                 n for text in table["METHODS_ALONE"].values() for n in text.split()
             ),
             vendors=table["VENDORS"],
+            dtypes=[*DTYPES, *ALIASES],
         ),
     }
     for path in namespaces(schema):

@@ -106,7 +106,8 @@ def cpp(
         case "autograd":
             text = template.render(plans=[p.layer for p in plans if p.layer.forms], shard=shard)
         case _:
-            text = template.render(bindings=[bindings.binding_of(p.op) for p in plans])
+            bound = [bindings.binding_of(p.op) for p in plans if not p.op.definition]
+            text = template.render(bindings=bound)
     return declarations.insert(text)
 
 
@@ -130,7 +131,8 @@ class Declarations:
         for stub in all_stubs:
             for form in stub.forms:
                 self._add("ops", form.name, f"{form.result} {form.name}({form.parameters});")
-            self._add("entries", stub.entry, f"extern OperatorEntry {stub.entry};")
+            if not stub.op.definition:
+                self._add("entries", stub.entry, f"extern OperatorEntry {stub.entry};")
         shapes = {"shape": headers.shape_functions(schema, defaults=False)}
         for space, functions in {**headers.kernel_spaces(schema), **shapes}.items():
             for f in functions:

@@ -43,15 +43,16 @@ def _normalise(record: Group) -> None:
     for item in list(record.items):
         key, value = item.key, item.value
         _chomp(item)
-        if key is None or not isinstance(value, Text) or value.tag != STR:
-            continue
-        if key.value == "doc":
+        if key is not None and key.value == "composite":
+            of_members = value.items if isinstance(value, Group) else []
+            room = WIDTH - 4 - 2 * bool(of_members)
+            for text in (value, *(inner.value for inner in of_members)):
+                if isinstance(text, Text) and text.tag == STR and "\n" in text.value:
+                    text.value = programs.formatted(text.value, room)
+        elif key is not None and key.value == "doc" and isinstance(value, Text):
             value.value, example = _split(value.value)
             if example:
-                text = Text(example, STR)
-                record.items.append(Item(text, Text("example", STR)))
-        elif key.value == "composite" and "\n" in value.value:
-            value.value = programs.formatted(value.value, WIDTH - 4)
+                record.items.append(Item(Text(example, STR), Text("example", STR)))
 
 
 def _chomp(item: Item) -> None:

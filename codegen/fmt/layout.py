@@ -37,7 +37,7 @@ def _section(section: Section) -> Iterator[list[str]]:
     kind = ""
     for record in section.records:
         before, now = record.before, _kind(record)
-        if run and (before or now != kind or now == "op"):
+        if run and (before or now != kind or now in ("op", "define")):
             yield run
             run = []
         run, kind = [*run, *before, *_record(record)], now

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .signature import DTYPES
+from . import families
+from .dtypes import DTYPES
 from .words import (
     ALIKE_CLASSES,
     AUTOCAST_DEVICES,
@@ -104,6 +105,11 @@ def _computing() -> dict[str, Any]:
             "minProperties": 1,
             "description": "kernel of each device, or none",
         },
+        "axes": {
+            "type": "string",
+            "pattern": r"^\(.*\) *-> *\(.*\)$",
+            "description": "dims that it treats alike, e.g. (...,m,k), (...,k,n) -> (...,m,n)",
+        },
         "batch": {
             "anyOf": [
                 _words(*BATCHES),
@@ -195,6 +201,16 @@ def _test_specification() -> dict[str, Any]:
     }
 
 
+def _family(operator: dict[str, Any]) -> dict[str, Any]:
+    """Keys of a record that stands for several operators: what one has, or that of each member."""
+    words = {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 2}
+    columns = _mapping(words, description="words of the members: `{n}` in a text is the member's")
+    one = {key: {"$ref": f"#/$defs/op/properties/{key}"} for key in operator}
+    by_member = {key: {"anyOf": [ref, _mapping(ref)]} for key, ref in one.items()}
+    head = {**operator["op"], "pattern": r"^[A-Za-z_{][\w{}]*(\.[A-Za-z_]\w*)?\(.*\) -> .+$"}
+    return {**by_member, "op": head, families.KEY: columns}
+
+
 def schema() -> dict[str, Any]:
     math = {
         "math": {"type": "string", "pattern": r"^[a-z_]\w*\([\w, ]+\)$"},
@@ -203,9 +219,23 @@ def schema() -> dict[str, Any]:
         "alike": _list(_words(*ALIKE_CLASSES)),
     }
     operator = {**_computing(), **_gradients(), **_names(), **_test_specification()}
+    head = {"type": "string", "pattern": _SIGNATURE, "description": "what formulas call it by"}
+    define = {**operator, "define": head}
     rule = {"rule": {"type": "string", "pattern": _SIGNATURE}}
-    records = {"op": operator, "math": math, "rule": rule}
-    required = {"op": ["op", "doc"], "math": ["math", "derivative"], "rule": ["rule"]}
+    records = {
+        "op": operator,
+        "family": _family(operator),
+        "define": define,
+        "math": math,
+        "rule": rule,
+    }
+    required = {
+        "op": ["op", "doc"],
+        "family": ["op", "family", "doc"],
+        "define": ["define", "doc"],
+        "math": ["math", "derivative"],
+        "rule": ["rule"],
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "ops.yaml: the operators of facula",
@@ -214,7 +244,11 @@ def schema() -> dict[str, Any]:
         "$defs": {
             kind: {
                 "type": "object",
-                "properties": {key: properties[key] for key in KEYS[kind]},
+                "properties": {
+                    key: properties[key]
+                    for key in KEYS.get(kind, KEYS["op"])
+                    if key != families.KEY or kind == families.KEY
+                },
                 "required": required[kind],
                 "additionalProperties": False,
             }

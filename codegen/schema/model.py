@@ -225,6 +225,7 @@ class Operator:
     autocast: tuple[tuple[str, str], ...] = ()  # (CPU or device, lower, float32 or widest)
     shape: tuple[Formula, ...] = ()
     dispatch: tuple[tuple[str, str], ...] = ()
+    axes: str = ""  # as stated; codegen/schema/axes.py infers that of others
     batch: str = ""  # a word of BATCHES; "" for what the kind says
     # Alternatives, each of (argument or result, word of BATCH_ROLES)
     batch_rules: tuple[tuple[tuple[str, str], ...], ...] = ()
@@ -238,6 +239,10 @@ class Operator:
     python: tuple[str, ...] = ()
     alias: tuple[str, ...] = ()
     internal: bool = False
+    definition: bool = (
+        False  # of formulas alone: a C++ function, neither registered nor seen by Python
+    )
+    family: str = ""  # the name as a record that stands for several has it, such as `pool{n}d`
     derived_from: str | None = None  # set on operators the generator made (backward kernels)
     samples: tuple[str, ...] = ()
     reference: str | None = None
@@ -285,9 +290,15 @@ class Schema:
     math: tuple[MathFunction, ...]
     rules: tuple[ShapeRule, ...]
     operators: tuple[Operator, ...]
+    definitions: tuple[Operator, ...] = ()  # what formulas call beside operators
 
     def __iter__(self) -> Iterator[Operator]:
         return iter(self.operators)
+
+    @property
+    def callables(self) -> tuple[Operator, ...]:
+        """All that formulas may call."""
+        return (*self.operators, *self.definitions)
 
     @functools.cached_property
     def alike(self) -> frozenset[tuple[str, str]]:
@@ -298,7 +309,7 @@ class Schema:
     def by_base_name(self) -> dict[str, list[Operator]]:
         """Operators by each name that formulas may call them by, in file order."""
         found: dict[str, list[Operator]] = {}
-        for op in self.operators:
+        for op in self.callables:
             for name in dict.fromkeys((op.base_name, op.symbol, *op.alias)):
                 found.setdefault(name, []).append(op)
         return found
@@ -317,7 +328,7 @@ class Schema:
         return {rule.signature.name: rule.signature for rule in self.rules}
 
     def operator(self, name: str) -> Operator:
-        for op in self.operators:
+        for op in self.callables:
             if op.name == name:
                 return op
         raise KeyError(name)

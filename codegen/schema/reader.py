@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from . import gradients, signs
+from . import axes, families, gradients, signs
+from .dtypes import DTYPES
 from .errors import Errors, SchemaError, SchemaErrors, nearest, suggestion
+from .families import Member
 from .fields import Fields
 from .model import (
     Check,
@@ -22,7 +25,6 @@ from .model import (
     Signature,
 )
 from .samples import default_samples
-from .signature import DTYPES
 from .source import Source
 from .words import (
     ALIKE_CLASSES,
@@ -45,6 +47,7 @@ from .words import (
 
 _MATH = re.compile(r"([a-z_]\w*)\(\s*([a-z_]\w*(?:\s*,\s*[a-z_]\w*)*)\s*\)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_RECORDS = "'op', 'define', 'math' or 'rule'"
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -68,16 +71,20 @@ def read_records(path: str | Path, name: str | None = None) -> tuple[Schema, Err
     found: dict[str, list[Any]] = {kind: [] for kind in KEYS}
     for item in root.value:
         kind = _kind_of(source, item, errors)
-        if kind is not None:
-            record = _READERS[kind](Fields(source, item, kind, errors))
+        if kind is None:
+            continue
+        for member in families.members(source, item, errors) if kind == "op" else [Member(item)]:
+            fields = Fields(source, member.node, kind, errors)
+            record = _operator(fields, member.family) if kind == "op" else _READERS[kind](fields)
             found[kind] += [] if record is None else [record]
-    return Schema(tuple(found["math"]), tuple(found["rule"]), tuple(found["op"])), errors
+    kinds = ("math", "rule", "op", "define")
+    return Schema(*(tuple(found[kind]) for kind in kinds)), errors
 
 
 def _kind_of(source: Source, item: Node, errors: Errors) -> str | None:
     """What a record is, by its first key."""
     if not isinstance(item, MappingNode) or not item.value:
-        errors.add(source.place(item), "", "a record is a mapping with 'op', 'math' or 'rule'")
+        errors.add(source.place(item), "", f"a record is a mapping with {_RECORDS}")
         return None
     first = item.value[0][0]
     kind = str(first.value) if isinstance(first, ScalarNode) else ""
@@ -85,7 +92,7 @@ def _kind_of(source: Source, item: Node, errors: Errors) -> str | None:
         return kind
     later = [k.value for k, _ in item.value[1:] if k.value in KEYS]
     hint = f"; '{later[0]}' comes first" if later else nearest(kind, KEYS)
-    message = f"a record begins with 'op', 'math' or 'rule', found '{kind}'{hint}"
+    message = f"a record begins with {_RECORDS}, found '{kind}'{hint}"
     errors.add(source.place(first), "", message)
     return None
 
@@ -141,7 +148,7 @@ def _slope(fields: Fields, node: Node) -> Formula | None:
 # ---- operators ----
 
 
-def _operator(fields: Fields) -> Operator | None:
+def _operator(fields: Fields, family: str) -> Operator | None:
     parsed = fields.signature("op")
     scalar, by_variant = _scalar(fields, parsed)
     composite = fields.text("composite")
@@ -167,6 +174,7 @@ def _operator(fields: Fields) -> Operator | None:
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),
         "reduction": _reduction(fields),
+        "axes": _axes(fields, parsed),
         **_batch(fields),
         "composite": fields.formula(composite, program=True) if composite else None,
         "composite_fn": _function(fields),
@@ -178,6 +186,7 @@ def _operator(fields: Fields) -> Operator | None:
         "python": _python(fields),
         "alias": _aliases(fields),
         "internal": fields.flag("internal", False),
+        "family": family,
         "samples": fields.words("samples"),
         "reference": fields.word("reference"),
         "property_test": fields.word("property"),
@@ -194,6 +203,23 @@ def _operator(fields: Fields) -> Operator | None:
         return None
     op = Operator(signature=parsed, **values)
     return op.replace(samples=default_samples(op)) if op.scalar and not op.samples else op
+
+
+def _definition(fields: Fields) -> Operator | None:
+    parsed = fields.signature("define")
+    composite = fields.text("composite")
+    values: dict[str, Any] = {
+        "doc": _doc(fields),
+        "example": "",
+        "composite": fields.formula(composite, program=True) if composite else None,
+        "composite_fn": _function(fields),
+        "checks": _checks(fields),
+        "traits": fields.words("traits", TRAITS),
+        "places": fields.places,
+    }
+    if parsed is None:
+        return None
+    return Operator(parsed, fields.location, "composite", internal=True, definition=True, **values)
 
 
 def _doc(fields: Fields) -> str:
@@ -308,6 +334,18 @@ def _reduction(fields: Fields) -> tuple[tuple[str, Formula], ...]:
         if formula:
             found.append((key, formula))
     return tuple(found)
+
+
+def _axes(fields: Fields, parsed: Signature | None) -> str:
+    text = fields.text("axes")
+    if text is None:
+        return ""
+    fields.note("axes", text)
+    try:
+        return str(axes.parse(text.value, parsed)) if parsed is not None else ""
+    except axes.AxesError as error:
+        fields.error(fields.places["axes"].at(error.offset), error.message)
+        return ""
 
 
 def _batch(fields: Fields) -> dict[str, Any]:
@@ -447,4 +485,8 @@ def _checks(fields: Fields) -> tuple[Check, ...]:
     return tuple(found)
 
 
-_READERS = {"op": _operator, "math": _math, "rule": _rule}
+_READERS: dict[str, Callable[[Fields], Any]] = {
+    "define": _definition,
+    "math": _math,
+    "rule": _rule,
+}

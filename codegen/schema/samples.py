@@ -6,9 +6,10 @@ import ast
 import re
 from pathlib import Path
 
+from .dtypes import DTYPES
 from .errors import nearest
 from .model import Argument, Operator
-from .signature import DTYPES, MEMORY_FORMATS
+from .signature import MEMORY_FORMATS
 
 # word -> (least and most positional arguments, or None for a shape of any length; keywords)
 WORDS: dict[str, tuple[tuple[int, int] | None, tuple[str, ...]]] = {

@@ -11,31 +11,13 @@ import math
 import re
 
 from . import cpp_types
+from .dtypes import DTYPES
 from .errors import nearest, suggestion
 from .model import Argument, Range, Return, Signature, Type
 
 # Types that C++ has, and Meta, which shape rules return.
 BASE_TYPES = (*cpp_types.SCALARS, "Meta")
 LIST_BASES = tuple(cpp_types.LISTS)
-DTYPES = (
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float8_e4m3fn",
-    "float8_e5m2",
-)
 MEMORY_FORMATS = tuple(cpp_types.MEMORY_FORMATS)
 FLOAT_NAMES = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -15,6 +15,14 @@ _SPACE = " \n\t"
 Runs = tuple[tuple[int, int, int], ...]
 
 
+class Placed(ScalarNode):
+    """A text that differs from what the file has there, and knows where its pieces stand."""
+
+    def __init__(self, node: ScalarNode, value: str, runs: Runs) -> None:
+        super().__init__(node.tag, value, node.start_mark, node.end_mark, node.style)
+        self.runs = runs
+
+
 class Source:
     """A YAML file composed into nodes, which know their places."""
 
@@ -62,6 +70,8 @@ class Source:
 
     def runs(self, node: ScalarNode) -> Runs:
         """(offset in the value, line, column) of each stretch that stands unbroken in the file."""
+        if isinstance(node, Placed):
+            return node.runs
         key = (node.start_mark.index, node.end_mark.index)
         if key not in self._runs:
             self._runs[key] = self._aligned(node)

@@ -42,7 +42,7 @@ ERRORS = {
 # Exceptions that a namespace of operators has beside them.
 EXCEPTIONS = {"linalg": ("LinAlgError",)}
 # What the calls of a batch have in common: see codegen/emit/batching.py.
-BATCHES = ("elements", "leading", "rows")
+BATCHES = ("elements", "leading", "rows", "parts")
 BATCH_ROLES = (
     *("aligned", "fold", "channels", "alone"),  # of tensors
     *("groups", "dim", "reduced", "new_dim", "order", "sizes", "expanded", "strides"),  # of ints
@@ -64,7 +64,7 @@ ULP_KEYS = (
 # The keys of records, in the order that `fmt` brings them to.
 KEYS: dict[str, tuple[str, ...]] = {
     "op": (
-        *("op", "doc", "example"),
+        *("op", "family", "doc", "example"),
         *(
             "kind",
             "scalar",
@@ -75,12 +75,14 @@ KEYS: dict[str, tuple[str, ...]] = {
             "shape",
             "dispatch",
             "reduction",
+            "axes",
             "batch",
         ),
         *("composite", "composite_fn", "derivative", "forward", "kept", "flops"),
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),
         *("samples", "reference", "property", "tolerance", "ulp"),
     ),
+    "define": ("define", "doc", "composite", "composite_fn", "traits", "checks"),
     "math": ("math", "derivative", "holomorphic", "alike"),
     "rule": ("rule",),
 }

@@ -7,6 +7,7 @@ arguments. Its own derivatives are tensor formulas over operators, so that every
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,8 +61,8 @@ class _Deriver:
         self.schema = schema
         self.calculus = Calculus(schema.math)
         self.errors = Errors()
-        self.names = {op.name for op in schema.operators}
-        self.base_names = {op.base_name for op in schema.operators}
+        self.names = {op.name for op in schema.callables}
+        self.base_names = {op.base_name for op in schema.callables}
         self.library = Library({})
         for op in schema.operators:
             if op.scalar and not op.scalar_variants and len(op.signature.returns) == 1:
@@ -75,7 +76,7 @@ class _Deriver:
                 op, made = self.operator(op)
                 derived += made
             operators.append(op)
-        return Schema(self.schema.math, self.schema.rules, (*operators, *derived))
+        return dataclasses.replace(self.schema, operators=(*operators, *derived))
 
     def operator(self, op: Operator) -> tuple[Operator, list[Operator]]:
         backwards: dict[int, _Backward] = {}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 
 from ..schema import cpp_types
+from ..schema.dtypes import DTYPES
 from ..schema.expr import CONSTANTS
 from ..schema.model import Type
-from ..schema.signature import DTYPES
 from ..schema.signs import sign_of
 from . import calls, facts
 from .scope import Scope
@@ -34,6 +35,8 @@ from .values import (
 )
 
 _SCALAR_FUNCTIONS = {"+": "scalar_add", "-": "scalar_sub", "*": "scalar_mul", "/": "scalar_div"}
+# A number of a formula, in C++.
+_LITERAL = re.compile(r"int64_t\{(-?\d+)\}")
 _INT_FUNCTIONS = {"+": "checked_add", "-": "checked_sub", "*": "checked_mul"}
 
 
@@ -152,6 +155,11 @@ def _of_lists(sign: str, left: Value, right: Value) -> Value | None:
         return Value(f"join<{cpp_types.owned(kind)}>({left.code}, {right.code})", kind)
     if right.type == INT and sign == "*":
         kind = list_of(left.type.base)
+        count = _LITERAL.fullmatch(right.code)
+        if count and left.elements and all(_LITERAL.fullmatch(e.code) for e in left.elements):
+            items = left.elements * int(count[1])
+            code = f"{cpp_types.owned(kind)}{{{', '.join(i.code for i in items)}}}"
+            return Value(code, kind, elements=items)
         return Value(f"repeat_list<{cpp_types.owned(kind)}>({left.code}, {right.code})", kind)
     return None
 

@@ -19,9 +19,9 @@ OF_CALLS = ("value_dependent", "random")
 
 def traits(schema: Schema) -> dict[str, tuple[str, ...]]:
     """The traits of each operator, stated or not, by its name."""
-    found = {op.name: frozenset(op.traits) | _of_signature(op) for op in schema.operators}
+    found = {op.name: frozenset(op.traits) | _of_signature(op) for op in schema.callables}
     # Kernels have the traits of what they do, not those of their decomposition.
-    programs = [(o, o.composite.tree) for o in schema.operators if o.composite and not o.dispatch]
+    programs = [(o, o.composite.tree) for o in schema.callables if o.composite and not o.dispatch]
     changed = True
     while changed:
         changed = False

@@ -15,6 +15,7 @@ from codegen.schema.words import KEYS
 jsonschema = pytest.importorskip("jsonschema")
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 GOOD = {"op": "f(Tensor self) -> Tensor", "doc": "F.", "scalar": "self", "derivative": "auto"}
+FAMILY = {**GOOD, "op": "f{n}(Tensor self) -> Tensor", "family": {"n": [1, 2]}}
 BAD: dict[str, Any] = {
     "no record": 3,
     "unknown first key": {"opp": "f(Tensor self) -> Tensor", "doc": "F."},
@@ -38,6 +39,9 @@ BAD: dict[str, Any] = {
     "check that calls nothing": {**GOOD, "checks": {"c1": "dim > 0"}},
     "derivative with two keys": {**GOOD, "derivative": {"self": {"none": "x", "scalar": "y"}}},
     "internal as text": {**GOOD, "internal": "yes"},
+    "family without columns": {**FAMILY, "family": [1, 2]},
+    "family of one": {**FAMILY, "family": {"n": [1]}},
+    "member of an unknown kind": {**FAMILY, "kind": {"1": "structurd"}},
     "vocabulary without derivative": {"math": "f(x)"},
     "rule with more": {"rule": "r(Tensor self) -> Meta", "doc": "R."},
 }
@@ -55,13 +59,15 @@ def test_takes_the_file() -> None:
 
 @pytest.mark.parametrize("name", BAD)
 def test_refuses(name: str) -> None:
-    assert VALIDATOR.is_valid([GOOD])
+    assert VALIDATOR.is_valid([GOOD, FAMILY, {**FAMILY, "samples": {"1": ["f(3)"]}}])
     assert not VALIDATOR.is_valid([BAD[name]])
 
 
 def test_knows_every_key() -> None:
-    for kind, keys in KEYS.items():
-        assert set(json_schema()["$defs"][kind]["properties"]) == set(keys)
+    defined = {kind: set(of["properties"]) for kind, of in json_schema()["$defs"].items()}
+    assert defined.pop("family") == set(KEYS["op"])
+    defined["op"].add("family")
+    assert defined == {kind: set(keys) for kind, keys in KEYS.items()}
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:

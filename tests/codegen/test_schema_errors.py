@@ -24,12 +24,12 @@ case = CASES.add
 case(
     "record of no kind",
     "- opp: f(Tensor self) -> Tensor\n",
-    "1:3: a record begins with 'op', 'math' or 'rule', found 'opp'; did you mean 'op'?",
+    "1:3: a record begins with 'op', 'define', 'math' or 'rule', found 'opp'; did you mean 'op'?",
 )
 case(
     "record that is no mapping",
     "- 3\n",
-    "1:3: a record is a mapping with 'op', 'math' or 'rule'",
+    "1:3: a record is a mapping with 'op', 'define', 'math' or 'rule'",
 )
 case(
     "unknown key",
@@ -96,7 +96,7 @@ case(
 case(
     "key not first",
     "- doc: New.\n  op: new(Tensor self) -> Tensor\n",
-    "1:3: a record begins with 'op', 'math' or 'rule', found 'doc'; 'op' comes first",
+    "1:3: a record begins with 'op', 'define', 'math' or 'rule', found 'doc'; 'op' comes first",
 )
 case(
     "key that is no text",

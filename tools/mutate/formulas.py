@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from codegen.schema import expr
@@ -214,14 +214,20 @@ def _choice(number: int, changed: ast.expr, original: Any, of_elements: bool) ->
 def mutated(schema: Schema, chosen: dict[tuple[str, tuple[Any, ...]], dict[int, Change]]) -> Schema:
     """The schema with mutants, by operator and place of the formula."""
     ops = []
-    for op in schema:
+    for op in schema.callables:
         new = op
         for spot in spots(op):
             some = chosen.get((op.name, spot.key))
             if some:
                 new = replaced(new, spot.key, with_mutants(spot, some))
         ops.append(new)
-    return dataclasses.replace(schema, operators=tuple(ops))
+    return of_callables(schema, ops)
+
+
+def of_callables(schema: Schema, ops: Sequence[Operator]) -> Schema:
+    """The schema with others in the places of its operators and definitions."""
+    count = len(schema.operators)
+    return dataclasses.replace(schema, operators=tuple(ops[:count]), definitions=tuple(ops[count:]))
 
 
 Try = Callable[[Schema, Operator], Any]

@@ -99,7 +99,7 @@ def _families(schema_file: Path) -> list[tuple[int, str]]:
 
 def candidates(root: Path, schema: Schema) -> Iterator[Mutant]:
     families = _families(root / "ops.yaml")
-    for op in schema:
+    for op in schema.callables:
         family = next((n for line, n in reversed(families) if line < op.location.line), "")
         for spot in formulas.spots(op):
             for change in formulas.changes(spot, op):
@@ -128,7 +128,7 @@ def choose(
     schema: Schema, found: list[Mutant], count: int, seed: int, part: float = 1.0
 ) -> list[Mutant]:
     """So many of each kind, of its families in turn, in a part of the files that are compiled."""
-    shards = {op.name: shard_of(op) for op in schema}
+    shards = {op.name: shard_of(op) for op in schema.callables}
     order = sorted(range(SHARDS), key=lambda shard: _place(seed, "shard", shard))
     open_shards = set(order[: max(1, round(SHARDS * part))])
     folders: dict[str, set[str]] = {}
@@ -167,7 +167,7 @@ def generated(schema: Schema, folder: Path) -> Schema:
     language.extend()
     texts = {(n, tuple(k)): t for n, k, t in json.loads((folder / "formulas.json").read_text())}
     ops = []
-    for op in schema:
+    for op in schema.callables:
         new = op
         for spot in formulas.spots(op):
             if (op.name, spot.key) in texts:
@@ -175,7 +175,7 @@ def generated(schema: Schema, folder: Path) -> Schema:
                 made = expr.parse(text, at, program=not spot.of_elements)
                 new = formulas.replaced(new, spot.key, made)
         ops.append(new)
-    return dataclasses.replace(schema, operators=tuple(ops))
+    return formulas.of_callables(schema, ops)
 
 
 def translates(schema: Schema, mutant: Mutant) -> bool:
@@ -230,7 +230,7 @@ def write(root: Path, tree: Path, schema: Schema, mutants: dict[int, Mutant]) ->
     )
     _put(tree / "codegen/__main__.py", mutated)
     texts = []
-    for op in schema:
+    for op in schema.callables:
         for spot in formulas.spots(op):
             some = {n: m.change for n, m in mutants.items() if m.spot == (op.name, spot.key)}
             if some:

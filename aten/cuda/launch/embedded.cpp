@@ -36,33 +36,4 @@ const ReductionSource* find_reduction(const char* op, const char* type_class) {
   return nullptr;
 }
 
-const char* element_type(int32_t dtype) {
-  static constexpr const char* kNames[FACULA_DTYPES] = {"Bool",
-                                                        "uint8_t",
-                                                        "int8_t",
-                                                        "int16_t",
-                                                        "int32_t",
-                                                        "int64_t",
-                                                        "Half",
-                                                        "BFloat16",
-                                                        "float",
-                                                        "double",
-                                                        "std::complex<float>",
-                                                        "std::complex<double>",
-                                                        "uint16_t",
-                                                        "uint32_t",
-                                                        "uint64_t",
-                                                        "Float8_e4m3fn",
-                                                        "Float8_e5m2"};
-  return kNames[dtype];
-}
-const char* compute_type(int32_t dtype) {
-  return dtype == FACULA_BOOL                                  ? "bool"
-         : dtype == FACULA_FLOAT16 || dtype == FACULA_BFLOAT16 ? "float"
-                                                               : element_type(dtype);
-}
-const char* class_of(int32_t dtype) {
-  return dtype == FACULA_BOOL ? "bool" : is_integral(dtype) ? "int" : is_floating(dtype) ? "float" : "complex";
-}
-
 }  // namespace facula::cuda

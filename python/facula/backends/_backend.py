@@ -8,12 +8,21 @@ from typing import Any, ClassVar, NamedTuple
 import facula
 from facula import _C
 
-_TYPESTR = {
-    "bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8",
-    "float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64": "<f8",
-    "complex64": "<c8", "complex128": "<c16", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8",
-    "float8_e4m3fn": "|u1", "float8_e5m2": "|u1",
-}  # fmt: skip
+_ABSENT_IN_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # their bits count as a number
+
+
+def _typestr(dtype: Any) -> str:
+    """NumPy's code of a dtype: the byte order, the kind and the number of bytes."""
+    name = str(dtype).rpartition(".")[2]
+    if name == "bool":
+        kind = "b"
+    elif name in _ABSENT_IN_NUMPY:
+        kind = "u"
+    elif dtype.is_complex or dtype.is_floating_point:
+        kind = "c" if dtype.is_complex else "f"
+    else:
+        kind = "i" if dtype.is_signed else "u"
+    return f"{'<' if dtype.itemsize > 1 else '|'}{kind}{dtype.itemsize}"
 
 
 class Buffer(NamedTuple):
@@ -36,7 +45,7 @@ class Buffer(NamedTuple):
             "data": (self.data or 1, False),
             "shape": self.shape,
             "strides": tuple(s * self.dtype.itemsize for s in self.strides),
-            "typestr": _TYPESTR[str(self.dtype).rpartition(".")[2]],
+            "typestr": _typestr(self.dtype),
         }
 
 
@@ -49,7 +58,9 @@ class Backend:
     """
 
     CACHING, CPU_FALLBACK, FORK_SAFE, DETERMINISTIC, HOST_MEMORY = 1, 2, 4, 8, 16
-    ALL_DTYPES: ClassVar[tuple[Any, ...]] = tuple(getattr(facula, name) for name in _TYPESTR)
+    ALL_DTYPES: ClassVar[tuple[Any, ...]] = tuple(
+        dict.fromkeys(value for value in vars(_C).values() if isinstance(value, facula.dtype))
+    )
 
     name: str = ""
     package: str | None = None

@@ -1,8 +1,10 @@
 // Zero-copy exchange with objects that have the buffer protocol or __array_interface__.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/bindings/autograd/hooks.h"
@@ -12,11 +14,37 @@ namespace facula::python {
 
 namespace {
 
-// "@" means native, as a letter alone does.
-constexpr const char* kFormats[kNumScalarTypes] = {"?", "B",  "b",  "h",  "i",  "q",  "e",     nullptr, "f",
-                                                   "d", "Zf", "Zd", "@H", "@I", "@Q", nullptr, nullptr};
-constexpr const char* kTypestr[kNumScalarTypes] = {"|b1", "|u1", "|i1",  "<i2", "<i4", "<i8", "<f2",   nullptr, "<f4",
-                                                   "<f8", "<c8", "<c16", "<u2", "<u4", "<u8", nullptr, nullptr};
+// The code of an element type in the module `struct`, where "@" means native, as a letter alone does; null for those
+// that it lacks.
+template <typename T>
+constexpr const char* format_of() {
+  if constexpr (std::is_same_v<T, Half>) return "e";
+  if constexpr (is_reduced_float_v<T>) return nullptr;
+  if constexpr (std::is_same_v<T, bool>) return "?";
+  if constexpr (is_complex_v<T>) return sizeof(T) == 8 ? "Zf" : "Zd";
+  if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? "f" : "d";
+  constexpr const char* whole[] = {"b", "h", "i", "q", "B", "@H", "@I", "@Q"};
+  return whole[std::countr_zero(sizeof(T)) + (std::is_signed_v<T> ? 0 : 4)];
+}
+// NumPy's: the byte order, the kind and the number of bytes; empty for those that it lacks.
+template <typename T>
+constexpr std::array<char, 5> typestr_of() {
+  if (format_of<T>() == nullptr) return {};
+  const char kind = std::is_same_v<T, bool>                                  ? 'b'
+                    : is_complex_v<T>                                        ? 'c'
+                    : std::is_floating_point_v<T> || std::is_same_v<T, Half> ? 'f'
+                    : std::is_signed_v<T>                                    ? 'i'
+                                                                             : 'u';
+  const char order = sizeof(T) == 1 ? '|' : '<';
+  if (sizeof(T) < 10) return {order, kind, static_cast<char>('0' + sizeof(T))};
+  return {order, kind, '1', static_cast<char>('0' + sizeof(T) - 10)};
+}
+#define X(type, name, text) format_of<type>(),
+constexpr const char* kFormats[kNumScalarTypes] = {FACULA_FORALL_TYPES(X)};
+#undef X
+#define X(type, name, text) typestr_of<type>(),
+constexpr std::array<char, 5> kTypestr[kNumScalarTypes] = {FACULA_FORALL_TYPES(X)};
+#undef X
 
 void check_exportable(const Tensor& t, const char* who) {
   check_memory(t, who);
@@ -219,8 +247,8 @@ Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
 PyObject* get_array_interface(PyObject* self, void*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  const char* typestr = kTypestr[static_cast<size_t>(t.dtype())];
-  if (t.is_wrapped() || t.requires_grad() || !t.is_cpu() || typestr == nullptr ||
+  const char* typestr = kTypestr[static_cast<size_t>(t.dtype())].data();
+  if (t.is_wrapped() || t.requires_grad() || !t.is_cpu() || *typestr == '\0' ||
       std::endian::native != std::endian::little) {
     PyErr_SetString(PyExc_AttributeError,
                     "__array_interface__ is there for CPU tensors of NumPy's dtypes that do "

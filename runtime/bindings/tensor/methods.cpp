@@ -117,10 +117,35 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t
   FACULA_PY_END(nullptr)
 }
 
-const char* old_type_name(ScalarType t) {
-  static constexpr const char* names[kNumScalarTypes] = {
-      "Bool",   "Byte",         "Char",          "Short",  "Int",    "Long",   "Half",          "BFloat16",   "Float",
-      "Double", "ComplexFloat", "ComplexDouble", "UInt16", "UInt32", "UInt64", "Float8_e4m3fn", "Float8_e5m2"};
+// The name of a type of tensors before dtypes; later dtypes have their own.
+std::string_view old_type_name(ScalarType t) {
+  switch (t) {
+    case ScalarType::UInt8:
+      return "Byte";
+    case ScalarType::Int8:
+      return "Char";
+    case ScalarType::Int16:
+      return "Short";
+    case ScalarType::Int32:
+      return "Int";
+    case ScalarType::Int64:
+      return "Long";
+    case ScalarType::Float16:
+      return "Half";
+    case ScalarType::Float32:
+      return "Float";
+    case ScalarType::Float64:
+      return "Double";
+    case ScalarType::Complex64:
+      return "ComplexFloat";
+    case ScalarType::Complex128:
+      return "ComplexDouble";
+    default:
+      break;
+  }
+#define X(type, name, text) #name,
+  static constexpr std::string_view names[kNumScalarTypes] = {FACULA_FORALL_TYPES(X)};
+#undef X
   return names[static_cast<size_t>(t)];
 }
 
