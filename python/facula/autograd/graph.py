@@ -16,6 +16,7 @@ HookHandle = _C.HookHandle
 __all__ = [
     "HookHandle",
     "Node",
+    "allow_mutation_on_saved_tensors",
     "disable_saved_tensors_hooks",
     "save_on_cpu",
     "saved_tensors_hooks",
@@ -90,3 +91,23 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
         yield
     finally:
         _refusals.text = before
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[None]:
+    """Within the context, tensors that backward needs may be changed in place: copies are saved.
+
+    That takes the memory of all that is saved, whether it is changed or not.
+
+    >>> import facula
+    >>> with facula.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     x = facula.ones(2, requires_grad=True)
+    ...     y = x * 1
+    ...     z = (y**2).sum()
+    ...     _ = y.zero_()
+    >>> z.backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+    with saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+        yield
