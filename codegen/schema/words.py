@@ -76,6 +76,7 @@ KEYS: dict[str, tuple[str, ...]] = {
             "dispatch",
             "reduction",
             "batch",
+            "batch_fn",
         ),
         *("composite", "composite_fn", "derivative", "forward", "kept", "flops"),
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),

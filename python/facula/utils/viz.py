@@ -93,7 +93,7 @@ class _Graph:
         for i, t in enumerate(outputs):
             name = "output" if len(outputs) == 1 else f"output {i}"
             at = self._add("output", [name, _described(tuple(t.shape), str(t.dtype))], "")
-            waiting.append((_node_of(t), at))
+            waiting.append((_C._gradient_edge(t)[0], at))
         done = 0
         while done < len(waiting):  # breadth first: what is near the outputs is kept
             node, below = waiting[done]
@@ -124,8 +124,8 @@ class _Graph:
             return self._add("leaf", [*([name] if name else []), shape], "a leaf")
         name = node.name()
         kind = "operation" if name.endswith("Backward") else "function"
-        made = getattr(node, "_made_at", None)
-        shapes = [_described(*output) for output in getattr(node, "_output_shapes", ())]
+        made = node._made_at
+        shapes = [_described(*output) for output in node._output_shapes]
         return self._add(
             kind,
             [name.removesuffix("Backward"), *shapes[:3], *(["..."] if len(shapes) > 3 else [])],
@@ -180,13 +180,6 @@ class _Graph:
                 )
             parts.append("</g>")
         return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _node_of(tensor: Any) -> Any:
-    """Where its gradient arrives; of a leaf what adds to `.grad`."""
-    if tensor.grad_fn is not None:
-        return tensor.grad_fn
-    return tensor.view_as(tensor).grad_fn.next_functions[0][0]
 
 
 def _described(shape: tuple[int, ...], dtype: str) -> str:
