@@ -138,6 +138,7 @@ Tensor index_put_long_batched(const Tensor& self, TensorList given, const Tensor
 // Columns of a batch beside each other are those of one product.
 Tensor mm_batched(const Tensor& self, const Tensor& mat2) {
   const Batch batch("mm");
+  FACULA_CHECK(self.dim() == 2 && mat2.dim() == 2, NotImplemented, Operator{"mm"}, "both must be matrices");
   if (batch.has(self)) return batch.result(ops::bmm(batch.rows(self, 3), batch.rows(mat2, 3)), 0);
   const int64_t n = self.size(0), columns = mat2.size(1);
   const Tensor wide = ops::movedim(batch.within(mat2), {0}, {1});
@@ -174,7 +175,8 @@ Tensor embedding_backward_batched(const Tensor& gradient, const Tensor& indices,
 // The number of a true element of the mask among those of its row says which of `source` it gets.
 Tensor masked_scatter_batched(const Tensor& self, const Tensor& mask, const Tensor& source) {
   const Batch batch("masked_scatter");
-  FACULA_CHECK(source.numel() > 0, NotImplemented, Operator{"masked_scatter"}, "there is nothing to take");
+  FACULA_CHECK(source.numel() > 0 && source.dtype() == self.dtype() && mask.dtype() == ScalarType::Bool, NotImplemented,
+               Operator{"masked_scatter"}, "there is nothing to take, or nothing that fits");
   const DimVector sizes = broadcast_shapes(self.sizes(), mask.sizes());
   DimVector whole(sizes);
   whole.insert(whole.begin(), batch.size());

@@ -370,7 +370,9 @@ class ByRoles {
     if (!scalar_) {
       for (size_t k = 0; k < args_.size(); ++k) {
         inner_.change(k, [&](const Tensor& t) {
-          const DimVector sizes{level_.size, static_cast<const Tensor*>(args_[k].at)->numel()};
+          const int64_t each = args_[k].kind == Kind::Tensor ? static_cast<const Tensor*>(args_[k].at)->numel()
+                                                             : t.numel() / std::max<int64_t>(level_.size, 1);
+          const DimVector sizes{level_.size, each};
           return core_operators().reshape(t, sizes);
         });
       }

@@ -148,8 +148,32 @@ bool has_batch_dims_of(const Tensor& t, const Tensor& of) {
   return true;
 }
 
+namespace {
+
+// Calls meanwhile are for no level.
+class BelowLevels {
+ public:
+  BelowLevels() : level_(tls_state.level), included_(tls_state.included) {
+    tls_state.level = nullptr;
+    tls_state.included &= static_cast<LayerSet>(~kLevels);
+  }
+  ~BelowLevels() {
+    tls_state.level = level_;
+    tls_state.included = included_;
+  }
+  BelowLevels(const BelowLevels&) = delete;
+  BelowLevels& operator=(const BelowLevels&) = delete;
+
+ private:
+  Level* level_;
+  LayerSet included_;
+};
+
+}  // namespace
+
 Tensor make_as(const Tensor& like, const Meta& meta, bool zeros) {
   if (!like.is_wrapped()) {
+    const BelowLevels below;
     if (zeros) return core_operators().zeros(meta);
     return make_tensor(meta);
   }
