@@ -72,6 +72,9 @@ class Node:
     ]  # a jvp expression for each of the first outputs, () when there is none
     forward_call: str  # what `tangents_` in them is
     forward_reason: str
+    forward_if: (
+        str  # a condition of the expressions; elsewhere tangents come by two backward passes
+    )
     refused: tuple[str, ...]  # inputs whose tangents have no formula either
 
 
@@ -113,6 +116,7 @@ def node_of(schema: Schema, op: Operator) -> Node:
         forward=forward,
         forward_call=forward_call,
         forward_reason=op.forward_reason,
+        forward_if=_real_only(op, inputs) if forward else "",
         refused=()
         if op.forward == "formula"
         else tuple(cpp_types.identifier(name) for d in refused for name in d.inputs),
@@ -329,6 +333,17 @@ def _forward(
             f"[&](const Tensor& t_) -> Tensor {{ return {body}; }})"
         )
     return ((f"add_tangents({{{', '.join(terms)}}})",) if terms else ()), ""
+
+
+def _real_only(op: Operator, inputs: Sequence[Argument]) -> str:
+    """A condition under which a tangent follows from the reverse formula.
+
+    A gradient conjugates the slope, so it depends on complex inputs as their conjugates, or neither
+    way, and the formula of a holomorphic function is not that of its tangent.
+    """
+    if not op.derived_from or op.forward != "elementwise" or "complex" not in op.dtypes:
+        return ""
+    return " && ".join(f"!{cpp_types.identifier(a.name)}.is_complex()" for a in inputs)
 
 
 def _linear(op: Operator, active: Sequence[Derivative], outputs: Sequence[str]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """How one call of an operator serves a batch of calls: its rule, stated or derived.
 
 `elements`: tensors broadcast. `leading`: every tensor gets the batch dim in front, and numbers that
-count dims, or say sizes, follow. `rows`: call by call. Without any, the decomposition is batched
-through its parts; without one, call by call.
+count dims, or say sizes, follow. `rows`: call by call. Without any, the function of `batch_fn` is
+called; without one, the decomposition is batched through its parts; without one, call by call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def rule_of(op: Operator) -> Rule:
 def way(op: Operator) -> str:
     """What vmap makes of a call: for tables of what there is."""
     word, _ = rule_of(op)
-    if word in ("elements", "leading"):
+    if not op.signature.tensor_arguments:
+        return "none"
+    if word in ("elements", "leading") or op.batch_fn:
         return "rule"
     decomposes = op.composite is not None or op.composite_fn is not None
     return "parts" if decomposes and word != "rows" else "rows"
@@ -46,16 +48,21 @@ def told(op: Operator) -> str:
     """The rule in words, for a table."""
     word, stated = rule_of(op)
     if way(op) != "rule":
-        return {"parts": "through its decomposition", "rows": "row by row"}[way(op)]
+        return {
+            "none": "takes no tensors",
+            "parts": "through its decomposition",
+            "rows": "row by row",
+        }[way(op)]
+    more = [f"by {op.batch_fn}"] if op.batch_fn else []
     ways = [", ".join(f"{name}: {role}" for name, role in roles) for roles in stated]
-    return "; or ".join(ways) or word
+    return "; or ".join(ways + more) or word
 
 
 def table(schema: Schema) -> Iterator[str]:
-    """A line an operator of a public name, and how many go each way."""
+    """A line an operator, internal ones if they have kernels, and how many go each way."""
     counts: dict[str, int] = {}
     for op in schema:
-        if op.internal or op.derived_from:
+        if op.derived_from or (op.internal and not op.dispatch):
             continue
         counts[way(op)] = counts.get(way(op), 0) + 1
         yield f"{op.name:32} {told(op)}"

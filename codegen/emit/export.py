@@ -79,6 +79,7 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "property": op.property_test,
         "forward": op.forward if op.forward != "none" else "",
         "forward_formula": op.forward_formula.text if op.forward_formula else "",
+        "forward_reason": op.forward_reason,
         "tolerance": dict(op.tolerance),
         "ulp": dict(op.ulp),
         "dispatch": dict(op.dispatch),

@@ -40,9 +40,9 @@ def kernel_functions(op: Operator) -> Iterator[tuple[str, Function]]:
     for device, symbol in op.dispatch:
         result, parameters = cpp_types.kernel_result(op), cpp_types.kernel_parameters(op)
         yield device.lower(), Function(result, symbol, parameters)
-    if op.composite_fn:
+    for function in filter(None, (op.composite_fn, op.batch_fn)):
         result = cpp_types.result_type(op.signature.returns)
-        yield "composite", Function(result, op.composite_fn, cpp_types.parameters(op))
+        yield "composite", Function(result, function, cpp_types.parameters(op))
 
 
 def kernel_spaces(schema: Schema) -> Spaces:

@@ -39,6 +39,7 @@ class Stub:
     body: tuple[str, ...]  # of a composite
     composite_result: str
     composite_symbol: str
+    parts_symbol: str  # what serves a batch of calls that no rule serves; "" for nothing
     has_decomposition: bool
     through_composite: bool  # records gradients by running the composite instead of the kernel
     forward_composite: str  # condition to run the composite for its tangents, "" for never
@@ -329,6 +330,9 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         body=indented(body),
         composite_result=cpp_types.result_type(returns),
         composite_symbol=composite,
+        parts_symbol=f"composite::{op.batch_fn}"
+        if op.batch_fn
+        else (composite if decomposes else ""),
         has_decomposition=decomposes and bool(kernels),
         through_composite=op.through_composite,
         forward_composite=tangents if op.forward == "composite" else "",

@@ -118,6 +118,7 @@ def _computing() -> dict[str, Any]:
             ],
             "description": "how one call serves a batch of calls, as vmap makes it",
         },
+        "batch_fn": {"type": "string", "pattern": r"^[A-Za-z_]\w*$"},
         "composite": {**_FORMULA, "description": "tensor expression or program over operators"},
         "composite_fn": {"type": "string", "pattern": r"^[A-Za-z_]\w*$"},
     }

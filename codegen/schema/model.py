@@ -230,6 +230,7 @@ class Operator:
     # Alternatives, each of (argument or result, word of BATCH_ROLES)
     batch_rules: tuple[tuple[tuple[str, str], ...], ...] = ()
     composite: Formula | None = None
+    batch_fn: str | None = None  # a C++ function that serves a batch of calls
     composite_fn: str | None = None
     derivatives: tuple[Derivative, ...] = ()
     forward: str = "none"  # elementwise, linear, composite, formula, none

@@ -176,8 +176,9 @@ def _operator(fields: Fields, family: str) -> Operator | None:
         "reduction": _reduction(fields),
         "axes": _axes(fields, parsed),
         **_batch(fields),
+        "batch_fn": _function(fields, "batch_fn"),
         "composite": fields.formula(composite, program=True) if composite else None,
-        "composite_fn": _function(fields),
+        "composite_fn": _function(fields, "composite_fn"),
         "derivatives": derivatives,
         "forward": forward,
         "forward_formula": forward_formula,
@@ -212,7 +213,7 @@ def _definition(fields: Fields) -> Operator | None:
         "doc": _doc(fields),
         "example": "",
         "composite": fields.formula(composite, program=True) if composite else None,
-        "composite_fn": _function(fields),
+        "composite_fn": _function(fields, "composite_fn"),
         "checks": _checks(fields),
         "traits": fields.words("traits", TRAITS),
         "places": fields.places,
@@ -376,11 +377,11 @@ def _roles(fields: Fields, node: Node) -> tuple[tuple[str, str], ...]:
     return tuple(roles)
 
 
-def _function(fields: Fields) -> str | None:
-    found = fields.word("composite_fn")
+def _function(fields: Fields, key: str) -> str | None:
+    found = fields.word(key)
     if found is not None and not _IDENTIFIER.fullmatch(found):
-        message = f"'{found}' is no C++ name; a formula over operators goes to 'composite'"
-        fields.error(fields.places["composite_fn"].location, message)
+        hint = "; a formula over operators goes to 'composite'" if key == "composite_fn" else ""
+        fields.error(fields.places[key].location, f"'{found}' is no C++ name{hint}")
     return found
 
 

@@ -77,6 +77,7 @@ KEYS: dict[str, tuple[str, ...]] = {
             "reduction",
             "axes",
             "batch",
+            "batch_fn",
         ),
         *("composite", "composite_fn", "derivative", "forward", "kept", "flops"),
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),

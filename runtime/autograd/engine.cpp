@@ -111,8 +111,10 @@ std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList 
   std::exception_ptr error;
   const ThreadState state = tls_state;
   const auto level = state.forward_mode ? detail::dual_level() : nullptr;
+  const bool check_nan = checks_nan();
   std::thread helper([&] {
     tls_state = state;
+    set_check_nan(check_nan);
     detail::set_dual_level(level);
     try {
       results = run_here(roots, grads, inputs, options);

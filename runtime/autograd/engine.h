@@ -23,4 +23,15 @@ struct BackwardOptions {
 FACULA_API std::vector<Tensor> run_backward(TensorList roots, TensorList grads, TensorList inputs,
                                             const BackwardOptions& options);
 
+namespace detail {
+
+// The node whose apply() runs now; in anomaly mode only.
+extern FACULA_API constinit thread_local const Node* tls_running __attribute__((tls_model("initial-exec")));
+
+}  // namespace detail
+
+// Does anomaly mode look for NaN in gradients, beside telling where operations were called? On this thread.
+FACULA_API void set_check_nan(bool check);
+FACULA_API bool checks_nan();
+
 }  // namespace facula

@@ -1,6 +1,7 @@
 #include "runtime/autograd/graph_task.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 #include "runtime/autograd/locks.h"
@@ -10,8 +11,18 @@
 
 namespace facula {
 
+namespace {
+
+std::atomic<uint64_t> last_task{0};
+constinit thread_local GraphTask* tls_current = nullptr;
+
+}  // namespace
+
+GraphTask* GraphTask::current() { return tls_current; }
+
 void GraphTask::start(const BackwardOptions& options, std::vector<Tensor>* results) {
   options_ = options;
+  number_ = last_task.fetch_add(1, std::memory_order_relaxed) + 1;
   results_ = results;
   selective_ = false;
   first_sequence_ = ~uint64_t{0};
@@ -25,6 +36,31 @@ void GraphTask::finish() noexcept {
   free_slots_.clear();
   wanted_.clear();
   wanted_index_.clear();
+  running_ = nullptr;
+  if (reachable_known_) {
+    reachable_.clear();
+    reachable_known_ = false;
+  }
+  callbacks_.clear();
+}
+
+bool GraphTask::reaches(const Node* node) {
+  if (!reachable_known_) {
+    std::vector<const Node*> stack;
+    const auto visit = [&](const Node* n) {
+      if (n == nullptr || (selective_ && !is_wanted(n)) || !reachable_.insert(n, 0).second) return;
+      stack.push_back(n);
+    };
+    visit(running_);
+    for (const Waiting& w : heap_) visit(w.node);
+    while (!stack.empty()) {
+      const Node* n = stack.back();
+      stack.pop_back();
+      for (const Edge& edge : n->edges()) visit(edge.node.get());
+    }
+    reachable_known_ = true;
+  }
+  return reachable_.find(node) != detail::NodeMap::kNone;
 }
 
 // ---- runs with chosen inputs ----
@@ -132,6 +168,20 @@ void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
 // ---- running ----
 
 void GraphTask::run() {
+  struct Restore {
+    GraphTask* outer;
+    ~Restore() { tls_current = outer; }
+  } restore{tls_current};
+  tls_current = this;
+  run_waiting();
+  while (!callbacks_.empty()) {
+    std::vector<Tensor> nothing;
+    for (const auto& callback : std::exchange(callbacks_, {})) callback->run(nothing);
+    run_waiting();
+  }
+}
+
+void GraphTask::run_waiting() {
   while (!heap_.empty()) {
     count_step(16);
     const Waiting next = heap_.front();
@@ -140,6 +190,7 @@ void GraphTask::run() {
     slots_.erase(next.node);
     Gradients grads = std::move(pending_[next.slot].grads);
     free_slots_.push_back(next.slot);
+    running_ = next.node;
     run_node(*next.node, grads);
   }
 }
@@ -223,6 +274,8 @@ std::string made_at(const Node& node) {
   return hooks != nullptr && !hooks->made_at.empty() ? concat(" (made at ", hooks->made_at, ")") : std::string();
 }
 
+constinit thread_local bool tls_check_nan = true;
+
 void check_nan(const Node& node, std::span<const Tensor> results) {
   const auto has_nan = core_operators().has_nan;
   if (has_nan == nullptr) return;
@@ -260,6 +313,21 @@ class InUse {
   bool done_ = false;
 };
 
+// What runs is told to nodes that are made meanwhile.
+class RunningScope {
+ public:
+  explicit RunningScope(const Node* node) : saved_(detail::tls_running) {
+    if (tls_state.anomaly) [[unlikely]]
+      detail::tls_running = node;
+  }
+  ~RunningScope() { detail::tls_running = saved_; }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
+
+ private:
+  const Node* saved_;
+};
+
 class WantedScope {
  public:
   WantedScope(const Node* node, const bool* wanted) : saved_(detail::tls_wanted) {
@@ -274,6 +342,9 @@ class WantedScope {
 };
 
 }  // namespace
+
+void set_check_nan(bool check) { tls_check_nan = check; }
+bool checks_nan() { return tls_check_nan; }
 
 void GraphTask::run_node(Node& node, Gradients& grads) {
   if (node.hooks_or_null() != nullptr) [[unlikely]] {
@@ -321,6 +392,7 @@ void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted)
   results.resize(n);
   {
     InUse use(node, !options_.keep_graph);
+    const RunningScope running(&node);
     std::optional<ObservedCall> observed;
     if (is_observed()) [[unlikely]]
       observed.emplace(node.name(), EventKind::Backward);
@@ -339,7 +411,7 @@ void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted)
     }
     use.done();
   }
-  if (tls_state.anomaly) [[unlikely]]
+  if (tls_state.anomaly && checks_nan()) [[unlikely]]
     check_nan(node, results);
   if (node.hooks_or_null() != nullptr) [[unlikely]]
     run_post_hooks(node, results, grads);

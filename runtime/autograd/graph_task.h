@@ -27,9 +27,20 @@ class GraphTask {
   void add_gradient(const Edge& edge, Tensor grad);
   bool wants(const Edge& edge) const { return is_wanted(edge.node.get()); }
   void run();
+
+  // ---- for hooks that wait for several gradients ----
+  static GraphTask* current();                 // whose node runs on this thread; null outside of a backward pass
+  uint64_t number() const { return number_; }  // no other run of the process has it
+  // Has this node run, or will it, since this was first asked in the run? The node may be gone.
+  bool reaches(const Node* node);
+  // Runs when no node waits any more.
+  void at_end(std::shared_ptr<NodeHook> callback) { callbacks_.push_back(std::move(callback)); }
+
   // Drops what is left, also after an exception, so that the task can be used again.
   void finish() noexcept;
-  bool is_small() const { return pending_.capacity() <= 4096 && wanted_.capacity() <= 4096; }
+  bool is_small() const {
+    return pending_.capacity() <= 4096 && wanted_.capacity() <= 4096 && reachable_.capacity() <= 4096;
+  }
 
  private:
   struct Pending {
@@ -64,7 +75,14 @@ class GraphTask {
     return w != nullptr && (w->runs || w->visited);
   }
 
+  void run_waiting();
+
   BackwardOptions options_;
+  uint64_t number_ = 0;
+  const Node* running_ = nullptr;
+  detail::NodeMap reachable_;
+  bool reachable_known_ = false;
+  std::vector<std::shared_ptr<NodeHook>> callbacks_;
   std::vector<Tensor>* results_ = nullptr;
   bool selective_ = false;
   uint64_t first_sequence_ = 0;  // of the targets: older nodes cannot lead to one

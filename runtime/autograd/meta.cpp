@@ -168,8 +168,8 @@ constexpr int kMaxDepth = 16;
 
 }  // namespace
 
-void* AutogradMeta::operator new(size_t size) { return pool_allocate(size); }
-void AutogradMeta::operator delete(void* p, size_t size) noexcept { pool_deallocate(p, size); }
+void* AutogradMeta::operator new(size_t size) { return pool_allocate_object(size); }
+void AutogradMeta::operator delete(void* p, size_t size) noexcept { pool_deallocate_object(p, size); }
 
 namespace {
 

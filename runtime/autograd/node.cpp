@@ -13,6 +13,7 @@ namespace facula {
 namespace detail {
 
 constinit thread_local WantedInputs tls_wanted __attribute__((tls_model("initial-exec")));
+constinit thread_local const Node* tls_running __attribute__((tls_model("initial-exec"))) = nullptr;
 
 }  // namespace detail
 
@@ -33,9 +34,9 @@ constexpr uint32_t kReleasing = 0x80000000u;
 
 }  // namespace
 
-void* Node::operator new(size_t size) { return size < kPoolLimit ? pool_allocate(size) : ::operator new(size); }
+void* Node::operator new(size_t size) { return size < kPoolLimit ? pool_allocate_object(size) : ::operator new(size); }
 void Node::operator delete(void* p, size_t size) noexcept {
-  size < kPoolLimit ? pool_deallocate(p, size) : ::operator delete(p);
+  size < kPoolLimit ? pool_deallocate_object(p, size) : ::operator delete(p);
 }
 
 Node::Node(Quietly) : sequence_(++tls_sequence) {}
@@ -43,6 +44,12 @@ Node::Node(Quietly) : sequence_(++tls_sequence) {}
 Node::Node() : Node(Quietly{}) {
   if (tls_state.anomaly) [[unlikely]] {
     if (const auto location = core_operators().location; location != nullptr) hooks().made_at = location();
+    if (const Node* of = detail::tls_running; of != nullptr) {  // of a gradient: what it is the gradient of says more
+      hooks().made_at += concat(", in the backward of ", of->name());
+      if (const Hooks* known = of->hooks_or_null(); known != nullptr && !known->made_at.empty()) {
+        hooks().made_at += concat(", made at ", known->made_at);
+      }
+    }
   }
 }
 

@@ -122,7 +122,7 @@ bool init(PyObject* module) {
   if (!init_errors(module) || !init_dtype_types(module) || !init_device_type(module) || !init_size_type(module) ||
       !init_return_types(module) || !init_generator_type(module) || !init_storage_type(module) ||
       !init_hook_type(module) || !init_module_base(module) || !init_node_type(module) || !init_function_type(module) ||
-      !init_tensor_type(module) || !init_leave() || !init_cycles(module)) {
+      !init_tensor_type(module) || !init_level_types(module) || !init_leave() || !init_cycles(module)) {
     return false;
   }
   init_state();

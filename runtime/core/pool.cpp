@@ -33,6 +33,14 @@ inline SizeClass size_class(size_t nbytes) {
   return {kFineClasses + (log - 10) * 4 + static_cast<int>(k), (size_t{1} << log) + (k + 1) * step};
 }
 
+// Of objects: 16 bytes apart, and 8 bytes, which malloc() keeps for itself, below a multiple of 16.
+constexpr size_t kObjectLimit = 512;
+constexpr int kObjectClasses = kObjectLimit / 16;
+inline SizeClass object_class(size_t nbytes) {
+  const size_t i = nbytes <= 24 ? 0 : (nbytes - 9) / 16;
+  return {static_cast<int>(i), 16 * i + 24};
+}
+
 struct FreeBlock {
   FreeBlock* next;
 };
@@ -45,6 +53,7 @@ struct ThreadPool {
     uint32_t limit = 0;
   };
   List lists[kNumClasses];
+  List objects[kObjectClasses];
   int64_t pending_bytes = 0;  // not yet in the global counters
   int64_t pending_count = 0;
 
@@ -55,16 +64,19 @@ struct ThreadPool {
       lists[c.index].limit = static_cast<uint32_t>(fit < 8 ? 8 : fit > 512 ? 512 : fit);
       bytes = c.bytes + 1;
     }
+    for (List& list : objects) list.limit = 512;
   }
   void clear() {
-    for (List& list : lists) {
-      while (list.head != nullptr) {
-        FreeBlock* block = list.head;
-        list.head = block->next;
-        std::free(block);
-      }
-      list.count = 0;
+    for (List& list : lists) clear(list);
+    for (List& list : objects) clear(list);
+  }
+  static void clear(List& list) {
+    while (list.head != nullptr) {
+      FreeBlock* block = list.head;
+      list.head = block->next;
+      std::free(block);
     }
+    list.count = 0;
   }
   ~ThreadPool() {
     clear();
@@ -102,6 +114,38 @@ struct ThreadPoolOwner {
   return p;
 }
 
+[[gnu::noinline]] void* fresh_object(size_t bytes) {
+  void* p = std::malloc(bytes);
+  if (p == nullptr) {
+    cpu_empty_cache();
+    p = std::malloc(bytes);
+    if (p == nullptr) raise_out_of_memory(bytes);
+  }
+  return p;
+}
+
+inline ThreadPool* thread_pool() {
+  ThreadPool* pool = tls_pool;
+  return pool != nullptr ? pool : make_thread_pool();
+}
+
+inline void* taken(ThreadPool::List& list) {
+  FreeBlock* block = list.head;
+  if (block == nullptr) return nullptr;
+  list.head = block->next;
+  --list.count;
+  return block;
+}
+
+inline bool kept(ThreadPool::List& list, void* p) {
+  if (list.count >= list.limit) return false;
+  FreeBlock* block = static_cast<FreeBlock*>(p);
+  block->next = list.head;
+  list.head = block;
+  ++list.count;
+  return true;
+}
+
 }  // namespace
 
 // Small allocations are counted by thread and added up now and then: a locked add per tensor would
@@ -136,37 +180,33 @@ void empty_thread_pool() {
 void* pool_allocate(size_t nbytes) {
   using namespace detail;
   const SizeClass c = size_class(nbytes);
-  ThreadPool* pool = tls_pool;
-  if (pool == nullptr) [[unlikely]]
-    pool = make_thread_pool();
-  if (pool != nullptr) {
-    ThreadPool::List& list = pool->lists[c.index];
-    if (FreeBlock* block = list.head; block != nullptr) {
-      list.head = block->next;
-      --list.count;
-      return block;
-    }
+  if (ThreadPool* pool = thread_pool(); pool != nullptr) [[likely]] {
+    if (void* p = taken(pool->lists[c.index]); p != nullptr) return p;
   }
   return fresh_block(c.bytes);
 }
 
 void pool_deallocate(void* p, size_t nbytes) noexcept {
   using namespace detail;
-  const SizeClass c = size_class(nbytes);
-  ThreadPool* pool = tls_pool;
-  if (pool == nullptr) [[unlikely]]
-    pool = make_thread_pool();
-  if (pool != nullptr) {
-    ThreadPool::List& list = pool->lists[c.index];
-    if (list.count < list.limit) {
-      FreeBlock* block = static_cast<FreeBlock*>(p);
-      block->next = list.head;
-      list.head = block;
-      ++list.count;
-      return;
-    }
+  ThreadPool* pool = thread_pool();
+  if (pool == nullptr || !kept(pool->lists[size_class(nbytes).index], p)) std::free(p);
+}
+
+void* pool_allocate_object(size_t nbytes) {
+  using namespace detail;
+  if (nbytes > kObjectLimit) return pool_allocate(nbytes);
+  const SizeClass c = object_class(nbytes);
+  if (ThreadPool* pool = thread_pool(); pool != nullptr) [[likely]] {
+    if (void* p = taken(pool->objects[c.index]); p != nullptr) return p;
   }
-  std::free(p);
+  return fresh_object(c.bytes);
+}
+
+void pool_deallocate_object(void* p, size_t nbytes) noexcept {
+  using namespace detail;
+  if (nbytes > kObjectLimit) return pool_deallocate(p, nbytes);
+  ThreadPool* pool = thread_pool();
+  if (pool == nullptr || !kept(pool->objects[object_class(nbytes).index], p)) std::free(p);
 }
 
 }  // namespace facula

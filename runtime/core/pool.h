@@ -14,4 +14,9 @@ inline constexpr size_t kPoolLimit = 64 * 1024;  // larger requests go to the al
 FACULA_API void* pool_allocate(size_t nbytes);
 FACULA_API void pool_deallocate(void* block, size_t nbytes) noexcept;
 
+// The same for objects, 16-byte aligned: a block takes up little more than was asked for, where alignment to 64 bytes
+// costs a line or two of each. Graphs consist of these.
+FACULA_API void* pool_allocate_object(size_t nbytes);
+FACULA_API void pool_deallocate_object(void* block, size_t nbytes) noexcept;
+
 }  // namespace facula

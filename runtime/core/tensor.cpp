@@ -72,8 +72,8 @@ Device normalized(Device device, ScalarType dtype) {
 
 }  // namespace
 
-void* TensorImpl::operator new(size_t size) { return pool_allocate(size); }
-void TensorImpl::operator delete(void* p) noexcept { pool_deallocate(p, sizeof(TensorImpl)); }
+void* TensorImpl::operator new(size_t size) { return pool_allocate_object(size); }
+void TensorImpl::operator delete(void* p) noexcept { pool_deallocate_object(p, sizeof(TensorImpl)); }
 void TensorImpl::dispose(TensorImpl* t) noexcept {
   if (t->owns_pyobject && pyobject_release != nullptr) [[unlikely]] {
     pyobject_release(t->pyobject);

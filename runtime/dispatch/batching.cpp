@@ -312,12 +312,51 @@ class ByRoles {
       }
       case BatchRole::Strides: {
         DimVector strides = ints_of(arg);
+        if (op_.is_view) check_row(i, strides);
         strides.insert(strides.begin(), first_tensor(inner_)->strides()[0]);
         return inner_.set(i, std::move(strides));
       }
       default:
         return;
     }
+  }
+
+  // A view of stated strides stays within what the row has, or what it is a view of: its neighbours are other rows.
+  void check_row(size_t at, const DimVector& strides) const {
+    const Tensor& rows = *first_tensor(inner_);
+    int64_t first = 0, last = -1, from = rows.offset();
+    const auto add = [&](const Tensor& t) {
+      int64_t end = t.offset();
+      for (size_t d = 1; d < t.sizes().size(); ++d) end += (t.sizes()[d] - 1) * t.strides()[d];
+      first = last < 0 ? t.offset() : std::min(first, t.offset());
+      last = std::max(last, end);
+    };
+    add(rows);
+    const Tensor& seen = *first_tensor(args_);
+    if (seen.is_view()) {
+      const Tensor base(intrusive_ptr<TensorImpl>::share(seen.impl()->base.get()));
+      if (is_batched(base, level_)) {
+        const Tensor whole = front(base, level_);
+        if (whole.strides()[0] == rows.strides()[0]) add(whole);
+      }
+    }
+    DimVector sizes;
+    for (size_t i = 0; i < args_.size(); ++i) {
+      if (roles_[i] == BatchRole::Sizes) sizes = ints_of(args_[i]);
+      if (i > at && args_[i].kind == Kind::Int && args_[i].at != nullptr) {
+        from = *static_cast<const int64_t*>(args_[i].at);
+      }
+    }
+    int64_t to = from;
+    for (size_t d = 0; d < std::min(sizes.size(), strides.size()); ++d) {
+      if (sizes[d] == 0) return;
+      int64_t step = 0;
+      if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step) || __builtin_add_overflow(to, step, &to)) return;
+    }
+    FACULA_CHECK(rows.numel() > 0 && from >= first && to <= last, Runtime, Operator{op_.name}, "a view of shape ",
+                 shape_string(sizes), " with strides ", shape_string(strides), " has elements ", from, " to ", to,
+                 " of the memory, and within vmap() it must stay within its row, elements ", first, " to ", last,
+                 " of the first one");
   }
 
   void dims(size_t i, DimVector list, int64_t ndim) {
@@ -331,7 +370,9 @@ class ByRoles {
     if (!scalar_) {
       for (size_t k = 0; k < args_.size(); ++k) {
         inner_.change(k, [&](const Tensor& t) {
-          const DimVector sizes{level_.size, t.numel() / std::max<int64_t>(level_.size, 1)};
+          const int64_t each = args_[k].kind == Kind::Tensor ? static_cast<const Tensor*>(args_[k].at)->numel()
+                                                             : t.numel() / std::max<int64_t>(level_.size, 1);
+          const DimVector sizes{level_.size, each};
           return core_operators().reshape(t, sizes);
         });
       }

@@ -12,6 +12,7 @@ from facula.autograd.grad_mode import (
     is_grad_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "no_grad",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 _SUBMODULES = ("forward_ad", "functional", "graph", "profiler")

@@ -1,18 +1,12 @@
-"""Levels of batches, which `vmap` and batches of gradients open."""
+"""Levels, which function transforms and batches of gradients open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from facula import _C
 
+__all__ = ["batch_level", "gradient_level"]
 
-@contextmanager
-def batch_level(size: int, randomness: str) -> Iterator[int]:
-    """A level of a batch of `size` calls, whose number it gives."""
-    opened = _C._push_batch_level(size, randomness)
-    try:
-        yield opened
-    finally:
-        _C._pop_level(opened)
+# `with batch_level(size, randomness) as number:` a level of a batch of `size` calls.
+batch_level = _C._BatchLevel
+# `with gradient_level() as number:` a level of gradients; with a number, that level once more.
+gradient_level = _C._GradientLevel

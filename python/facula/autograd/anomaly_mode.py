@@ -7,33 +7,47 @@ from facula import _C
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
+def _state():
+    return _C.is_anomaly_enabled(), _C._checks_nan()
+
+
+def _set_state(state):
+    _C._set_anomaly(state[0])
+    _C._set_check_nan(state[1])
+
+
 class set_detect_anomaly:
     """Switch anomaly mode on or off: at once when called, until the end of the block in `with`.
 
     In this mode a backward function that makes NaN raises, and messages say where the operation was
-    called. It is slow.
+    called, and for a second derivative also the operation that it is of. It is slow.
+
+    Args:
+        mode: on or off.
+        check_nan: look for NaN; else messages of other errors alone say more.
     """
 
     def __init__(self, mode, check_nan=True):
-        self._saved = _C.is_anomaly_enabled()
-        _C._set_anomaly(bool(mode))
+        self._saved = _state()
+        _set_state((bool(mode), bool(check_nan)))
 
     def __enter__(self):
         return None
 
     def __exit__(self, *exc):
-        _C._set_anomaly(self._saved)
+        _set_state(self._saved)
 
 
 class detect_anomaly:
     """Anomaly mode for a `with` block; see `set_detect_anomaly`."""
 
     def __init__(self, check_nan=True):
+        self._check_nan = bool(check_nan)
         self._saved = []
 
     def __enter__(self):
-        self._saved.append(_C.is_anomaly_enabled())
-        _C._set_anomaly(True)
+        self._saved.append(_state())
+        _set_state((True, self._check_nan))
 
     def __exit__(self, *exc):
-        _C._set_anomaly(self._saved.pop())
+        _set_state(self._saved.pop())

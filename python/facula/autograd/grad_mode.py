@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import functools
+import threading
 
 from facula import _C
 
-__all__ = ["enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_multithreading_enabled",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
 
 is_grad_enabled = _C.is_grad_enabled
 
@@ -147,3 +156,37 @@ class inference_mode:
     def __call__(self, function):
         mode = self._mode
         return _decorate(lambda: inference_mode(mode), function)
+
+
+_threads = threading.local()
+
+
+def is_multithreading_enabled():
+    """What `set_multithreading_enabled` has set on this thread; True at first."""
+    return getattr(_threads, "enabled", True)
+
+
+class set_multithreading_enabled:
+    """Whether a backward pass may use threads of its own: at once, or until a block ends.
+
+    It never does: a pass runs on the thread that called it, and operators share their work out as
+    they do in the forward pass. The switch is there for programs that set it.
+    """
+
+    __slots__ = ("_mode", "_saved")
+
+    def __init__(self, mode):
+        self._mode = bool(mode)
+        self._saved = is_multithreading_enabled()
+        _threads.enabled = self._mode
+
+    def __enter__(self):
+        _threads.enabled = self._mode
+
+    def __exit__(self, *exc):
+        _threads.enabled = self._saved
+
+    def __call__(self, function):
+        _threads.enabled = self._saved  # as a decorator, it acts in the function only
+        mode = self._mode
+        return _decorate(lambda: set_multithreading_enabled(mode), function)

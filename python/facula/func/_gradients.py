@@ -41,14 +41,7 @@ def _chosen(args: tuple[Any, ...], argnums: Any, who: str) -> tuple[int, ...]:
 def _differentiable(level: int, tree: Any, who: str) -> tuple[Any, list[Any]]:
     """The tree as one of the level, and its tensors, which require grad."""
     leaves, spec = tensors_of(tree, who, "an argument to differentiate by")
-    inputs = [_C._enter_level(x, level, None) for x in leaves]
-    for x in inputs:
-        if not (x.is_floating_point() or x.is_complex()):
-            raise RuntimeError(
-                f"{who}(): gradients are with respect to floating-point and complex tensors, "
-                f"not {x.dtype} ones"
-            )
-        x.requires_grad_()
+    inputs = [_entered(x, level, who) for x in leaves]
     return tree_unflatten(inputs, spec), inputs
 
 
@@ -104,6 +97,8 @@ def _grad_and_value(
 ) -> Callable[..., Any]:
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if type(argnums) is int and 0 <= argnums < len(args) and _C.is_tensor(args[argnums]):
+            return _of_tensor(func, argnums, has_aux, who, args, kwargs)
         numbers = _chosen(args, argnums, who)
         with gradient_level() as level:
             given = list(args)
@@ -111,18 +106,8 @@ def _grad_and_value(
             for number in numbers:
                 given[number], leaves = _differentiable(level, args[number], who)
                 inputs += leaves
-            result = func(*given, **kwargs)
-            output, aux = with_aux(result, has_aux, who)
-            if not _C.is_tensor(output):
-                raise RuntimeError(
-                    f"{who}(): the function must return a Tensor, not {type(output).__name__}; "
-                    "beside it, anything with has_aux=True"
-                )
-            if output.dim() != 0:
-                raise RuntimeError(
-                    f"{who}(): the function must return a 0-d tensor, not one of shape "
-                    f"{tuple(output.shape)}; vjp and jacrev are for others"
-                )
+            output, aux = with_aux(func(*given, **kwargs), has_aux, who)
+            _check_number(output, who)
             flat = _gradients([output], inputs, None)
             values = left(level, output)
             if has_aux:
@@ -132,6 +117,49 @@ def _grad_and_value(
         return parts if isinstance(argnums, tuple) else parts[0], values
 
     return wrapper
+
+
+def _check_number(output: Any, who: str) -> None:
+    if not _C.is_tensor(output):
+        raise RuntimeError(
+            f"{who}(): the function must return a Tensor, not {type(output).__name__}; "
+            "beside it, anything with has_aux=True"
+        )
+    if output.dim() != 0:
+        raise RuntimeError(
+            f"{who}(): the function must return a 0-d tensor, not one of shape "
+            f"{tuple(output.shape)}; vjp and jacrev are for others"
+        )
+
+
+def _of_tensor(
+    func: Callable[..., Any], number: int, has_aux: bool, who: str, args: Any, kwargs: Any
+) -> Any:
+    """Gradient and value by one argument that is a tensor: the same without trees."""
+    with gradient_level() as level:
+        x = _entered(args[number], level, who)
+        result = func(*args[:number], x, *args[number + 1 :], **kwargs)
+        output, aux = with_aux(result, has_aux, who)
+        _check_number(output, who)
+        found = None
+        if output.requires_grad:
+            (found,) = _C._run_backward(output, None, False, False, x, True, False)
+        gradient = _C._leave_level(facula.zeros_like(x.detach()) if found is None else found, level)
+        value = _C._leave_level(output, level)[0]
+        if has_aux:
+            value = value, aux_of(level, aux, who)
+    return gradient[0], value
+
+
+def _entered(x: Any, level: int, who: str) -> Any:
+    """A tensor as one of the level, which requires a gradient."""
+    x = _C._enter_level(x, level, None)
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(
+            f"{who}(): gradients are with respect to floating-point and complex tensors, "
+            f"not {x.dtype} ones"
+        )
+    return x.requires_grad_()
 
 
 def _like(tree: Any, leaves: Any) -> Any:

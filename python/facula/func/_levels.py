@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from facula import _C
+from facula.autograd._levels import gradient_level
 from facula.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-__all__ = ["debug_unwrap"]
-
-
-@contextmanager
-def gradient_level(number: int | None = None) -> Iterator[int]:
-    """A level of gradients, whose number it gives; with a number, that level once more."""
-    opened = _C._push_gradient_level(number)
-    try:
-        yield opened
-    finally:
-        _C._pop_level(opened)
+__all__ = ["debug_unwrap", "gradient_level"]
 
 
 def entered(level: int, tree: Any) -> Any:

@@ -61,12 +61,87 @@ def vmap(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if chunk_size is None and not kwargs and type(out_dims) is int:
+            found = _mapped(args, in_dims)
+            if found is not None:
+                return _run_plainly(func, args, *found, out_dims, randomness)
         plan = _Plan(func, in_dims, out_dims, randomness, args, kwargs)
         if chunk_size is None or chunk_size >= plan.size:
             return plan.run(plan.leaves, plan.size)
         return plan.run_in_chunks(chunk_size)
 
     return wrapper
+
+
+def _mapped(args: tuple[Any, ...], in_dims: Any) -> tuple[tuple[Any, ...], int] | None:
+    """Dims and the batch's size where all arguments are tensors, without trees; else None."""
+    if type(in_dims) is int:
+        dims: tuple[Any, ...] = (in_dims,) * len(args)
+    elif type(in_dims) is tuple and len(in_dims) == len(args):
+        dims = in_dims
+    else:
+        return None
+    size = -1
+    is_tensor = _C.is_tensor
+    for t, dim in zip(args, dims, strict=True):
+        if not is_tensor(t):
+            return None
+        if dim is None:
+            continue
+        if type(dim) is not int or not -t.dim() <= dim < t.dim():
+            return None
+        rows = t.size(dim)
+        if size not in (-1, rows):
+            return None
+        size = rows
+    return (dims, size) if size >= 0 else None
+
+
+def _run_plainly(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    dims: tuple[Any, ...],
+    size: int,
+    out_dim: int,
+    randomness: str,
+) -> Any:
+    with batch_level(size, randomness) as level:
+        enter = _C._enter_level
+        rows = [
+            t if dim is None else enter(t, level, dim) for t, dim in zip(args, dims, strict=True)
+        ]
+        result = func(*rows)
+        if _C.is_tensor(result):
+            inner = _leave(func, result, out_dim, level, size)
+            return inner if out_dim == 0 else inner.movedim(0, out_dim)
+        outputs, spec = tree_flatten(result)
+        found = [_leave(func, o, out_dim, level, size) for o in outputs]
+    return tree_unflatten([o if out_dim == 0 else o.movedim(0, out_dim) for o in found], spec)
+
+
+def _leave(func: Callable[..., Any], output: Any, out_dim: Any, level: int, size: int) -> Any:
+    """A result with the mapped dim first, or without it where `out_dim` is None."""
+    if not _C.is_tensor(output):
+        raise ValueError(
+            f"vmap({named(func)}): the function must return tensors, in any tree, and returned a "
+            f"{type(output).__name__}"
+        )
+    inner, dim = _C._leave_level(output, level)
+    if out_dim is None:
+        if dim is not None:
+            raise ValueError(
+                f"vmap({named(func)}): out_dims has None for a result that differs from call to "
+                "call; give the dim where the calls are to stand"
+            )
+        return inner
+    if not -output.dim() - 1 <= out_dim <= output.dim():
+        raise IndexError(
+            f"vmap({named(func)}): out_dims has {out_dim} for a result of {output.dim()} dims; "
+            f"expected {-output.dim() - 1} to {output.dim()}"
+        )
+    if dim is None:
+        return inner.expand(size, *inner.shape)
+    return inner if dim == 0 else inner.movedim(dim, 0)
 
 
 class _Plan:
@@ -172,7 +247,9 @@ class _Plan:
             args, kwargs = tree_unflatten(rows, self.spec)
             outputs, spec = tree_flatten(self.func(*args, **kwargs))
             dims = self._out_dims(spec)
-            found = [self._leave(o, d, level, size) for o, d in zip(outputs, dims, strict=True)]
+            found = [
+                _leave(self.func, o, d, level, size) for o, d in zip(outputs, dims, strict=True)
+            ]
         return found, dims, spec
 
     def _out_dims(self, spec: TreeSpec) -> list[Any]:
@@ -190,30 +267,6 @@ class _Plan:
             if dim is not None and (not isinstance(dim, int) or isinstance(dim, bool)):
                 raise ValueError(f"{who}: out_dims holds {dim!r}, and may hold ints and None only")
         return dims
-
-    def _leave(self, output: Any, out_dim: Any, level: int, size: int) -> Any:
-        who = f"vmap({named(self.func)})"
-        if not _C.is_tensor(output):
-            raise ValueError(
-                f"{who}: the function must return tensors, in any tree, and returned a "
-                f"{type(output).__name__}"
-            )
-        inner, dim = _C._leave_level(output, level)
-        if out_dim is None:
-            if dim is not None:
-                raise ValueError(
-                    f"{who}: out_dims has None for a result that differs from call to call; "
-                    "give the dim where the calls are to stand"
-                )
-            return inner
-        if not -output.dim() - 1 <= out_dim <= output.dim():
-            raise IndexError(
-                f"{who}: out_dims has {out_dim} for a result of {output.dim()} dims; expected "
-                f"{-output.dim() - 1} to {output.dim()}"
-            )
-        if dim is None:
-            return inner.expand(size, *inner.shape)
-        return inner.movedim(dim, 0)
 
 
 def _spread(dims: Any, spec: TreeSpec) -> list[Any] | None:

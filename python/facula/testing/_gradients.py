@@ -32,7 +32,8 @@ def is_differentiable(op: OpRecord) -> bool:
 
 
 def has_forward(op: OpRecord) -> bool:
-    return bool(op.forward or (op.composite and not op.dispatch))
+    """All that have a gradient, but for those that state why not."""
+    return not op.data.get("forward_reason")
 
 
 # Results that finite differences can judge.
@@ -62,10 +63,20 @@ def mutated(op: OpRecord, position: int) -> bool:
     return position < len(arguments) and "!" in arguments[position]["type"]
 
 
-def function_of_floats(op: OpRecord, index: int) -> tuple[Function, list[facula.Tensor]]:
-    """(f, inputs): the operator as a function of its float tensors alone."""
+def takes_complex(op: OpRecord, index: int) -> bool:
+    """Whether the sample's derivatives are taken of complex numbers too."""
     sample = op.sample(index)
-    _, args, kwargs = arguments(sample, "float64")
+    values = [*sample.args, *sample.kwargs.values()]
+    flat = [v for value in values for v in (value if isinstance(value, list) else [value])]
+    return "complex" in (op.dtypes or ()) and not any(isinstance(v, Formed) for v in flat)
+
+
+def function_of_floats(
+    op: OpRecord, index: int, dtype: str = "float64"
+) -> tuple[Function, list[facula.Tensor]]:
+    """(f, inputs): the operator as a function of its float tensors alone, of that dtype."""
+    sample = op.sample(index)
+    _, args, kwargs = arguments(sample, dtype)
     allowed = set(op.differentiable) or set(op.argument_names)
     inputs, places, forms = [], [], []
     for i, value in enumerate(sample.args):
@@ -110,8 +121,10 @@ def function_of_floats(op: OpRecord, index: int) -> tuple[Function, list[facula.
     return function, inputs
 
 
-def prepared(op: OpRecord, index: int) -> tuple[Function, list[facula.Tensor]]:
-    function, inputs = function_of_floats(op, index)
+def prepared(
+    op: OpRecord, index: int, dtype: str = "float64"
+) -> tuple[Function, list[facula.Tensor]]:
+    function, inputs = function_of_floats(op, index, dtype)
     if not inputs:
         pytest.skip("no float input in this sample")
     outputs = function(*inputs)
@@ -128,21 +141,23 @@ def prepared(op: OpRecord, index: int) -> tuple[Function, list[facula.Tensor]]:
     return function, inputs
 
 
-def check_gradient(op: OpRecord, index: int) -> None:
+def check_gradient(op: OpRecord, index: int, dtype: str = "float64") -> None:
     """Against finite differences."""
-    function, inputs = prepared(op, index)
+    function, inputs = prepared(op, index, dtype)
     assert gradcheck(function, inputs, fast_mode=True)
 
 
-def check_second_gradient(op: OpRecord, index: int) -> None:
+def check_second_gradient(op: OpRecord, index: int, dtype: str = "float64") -> None:
     """The gradient's own gradient, against finite differences."""
-    function, inputs = prepared(op, index)
+    function, inputs = prepared(op, index, dtype)
     assert gradgradcheck(function, inputs, fast_mode=True)
 
 
-def directed(op: OpRecord, index: int) -> tuple[Any, list[facula.Tensor], list[facula.Tensor]]:
+def directed(
+    op: OpRecord, index: int, dtype: str = "float64"
+) -> tuple[Any, list[facula.Tensor], list[facula.Tensor]]:
     """The function, fresh leaves for it, and a direction to move each that is differentiable."""
-    function, inputs = prepared(op, index)
+    function, inputs = prepared(op, index, dtype)
     facula.manual_seed(0)
     inputs = [i.detach().requires_grad_(i.requires_grad) for i in inputs]
     moving = [facula.randn(i.shape, dtype=i.dtype) * float(i.requires_grad) for i in inputs]
@@ -155,9 +170,9 @@ def inner(a: facula.Tensor, b: facula.Tensor) -> facula.Tensor:
     return (product.real if product.is_complex() else product).sum()
 
 
-def check_forward(op: OpRecord, index: int) -> None:
+def check_forward(op: OpRecord, index: int, dtype: str = "float64") -> None:
     """<v, J u> computed both ways."""
-    function, inputs, directions = directed(op, index)
+    function, inputs, directions = directed(op, index, dtype)
     outputs = function(*inputs)
     weights = [facula.randn(o.shape, dtype=o.dtype) for o in outputs]
     total = sum(inner(o, w) for o, w in zip(outputs, weights, strict=True))
@@ -167,7 +182,7 @@ def check_forward(op: OpRecord, index: int) -> None:
         (next(grads) if i.requires_grad else None, u)
         for i, u in zip(inputs, directions, strict=True)
     ]
-    reverse = sum(float((g * u).sum()) for g, u in pairs if g is not None)
+    reverse = sum(float(inner(g, u)) for g, u in pairs if g is not None)
     with forward_ad.dual_level():
         duals = [
             forward_ad.make_dual(i.detach(), u) for i, u in zip(inputs, directions, strict=True)
@@ -175,7 +190,7 @@ def check_forward(op: OpRecord, index: int) -> None:
         try:
             tangents = [forward_ad.unpack_dual(o).tangent for o in function(*duals)]
         except NotImplementedError:
-            if op.forward:
+            if not op.composite:
                 raise
             pytest.skip("a part of it has no forward-mode derivative")
         forward = sum(
@@ -184,9 +199,9 @@ def check_forward(op: OpRecord, index: int) -> None:
     assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
 
 
-def check_forward_over_reverse(op: OpRecord, index: int) -> None:
+def check_forward_over_reverse(op: OpRecord, index: int, dtype: str = "float64") -> None:
     """<w, H u>: the tangent of the gradient, and the gradient of <w, gradient>."""
-    function, inputs, moving = directed(op, index)
+    function, inputs, moving = directed(op, index, dtype)
     wanted = [k for k, i in enumerate(inputs) if i.requires_grad]
     across = [facula.randn(inputs[k].shape, dtype=inputs[k].dtype) for k in wanted]
     weights = [facula.randn(o.shape, dtype=o.dtype) for o in function(*inputs)]

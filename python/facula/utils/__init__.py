@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 _SUBMODULES = ("benchmark", "checkpoint", "cpp_extension", "data", "flop_counter", "hooks")
-_SUBMODULES += ("tensorboard", "trainer")
+_SUBMODULES += ("tensorboard", "trainer", "viz")
 
 
 def __getattr__(name: str) -> Any:

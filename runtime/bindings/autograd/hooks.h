@@ -20,5 +20,6 @@ void clear_hooks(const Node& node);
 // How many hooks, functions and owners of memory there are of Python's.
 extern std::atomic<int64_t> python_links;
 bool init_hook_type(PyObject* module);
+bool init_level_types(PyObject* module);
 
 }  // namespace facula::python

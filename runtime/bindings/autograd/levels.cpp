@@ -1,5 +1,5 @@
 // Levels of function transforms, for facula.func.
-#include "runtime/bindings/types/types.h"
+#include "runtime/bindings/autograd/hooks.h"
 #include "runtime/dispatch/levels.h"
 
 namespace facula::python {
@@ -12,36 +12,96 @@ uint64_t number_of(PyObject* o) {
   return number;
 }
 
-// _push_batch_level(size, randomness)
-PyObject* push_batch(PyObject*, PyObject* args) {
-  FACULA_PY_TRY
-  long long size = 0;
-  const char* word = nullptr;
-  if (PyArg_ParseTuple(args, "Ls:_push_batch_level", &size, &word) == 0) throw PythonError();
-  FACULA_CHECK(size >= 0, Value, "the size of a batch must be at least 0, not ", size);
+Randomness randomness_of(const char* word) {
   const std::string_view given = word;
   const Randomness randomness = given == "same"        ? Randomness::Same
                                 : given == "different" ? Randomness::Different
                                                        : Randomness::Error;
   FACULA_CHECK(randomness != Randomness::Error || given == "error", Value, Argument{"randomness"},
                " must be 'error', 'different' or 'same', not '", given, "'");
-  return PyLong_FromUnsignedLongLong(push_batch_level(size, randomness));
-  FACULA_PY_END(nullptr)
+  return randomness;
 }
 
-// _push_gradient_level(number), None for a new one
-PyObject* push_gradients(PyObject*, PyObject* number) {
+// A level for a `with` block, which gives its number. Being C throughout, no signal comes between the level's beginning
+// and the block that ends it.
+struct LevelScope {
+  PyObject_HEAD  // NOLINT
+      uint64_t number;
+  uint64_t again;
+  int64_t size;  // of a batch; -1: of gradients
+  Randomness randomness;
+};
+
+PyObject* new_scope(PyTypeObject* type, PyObject* args, PyObject*, bool batch) {
   FACULA_PY_TRY
-  return PyLong_FromUnsignedLongLong(push_gradient_level(number == Py_None ? 0 : number_of(number)));
+  long long size = -1;
+  uint64_t again = 0;
+  Randomness randomness = Randomness::Error;
+  if (batch) {
+    const char* word = nullptr;
+    if (PyArg_ParseTuple(args, "Ls:_BatchLevel", &size, &word) == 0) throw PythonError();
+    FACULA_CHECK(size >= 0, Value, "the size of a batch must be at least 0, not ", size);
+    randomness = randomness_of(word);
+  } else {
+    PyObject* number = Py_None;
+    if (PyArg_ParseTuple(args, "|O:_GradientLevel", &number) == 0) throw PythonError();
+    if (number != Py_None) again = number_of(number);
+  }
+  PyObject* self = check(type->tp_alloc(type, 0));
+  auto* scope = reinterpret_cast<LevelScope*>(self);
+  scope->number = 0;
+  scope->again = again;
+  scope->size = size;
+  scope->randomness = randomness;
+  return self;
   FACULA_PY_END(nullptr)
 }
-
-PyObject* pop(PyObject*, PyObject* number) {
+PyObject* new_batch(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  return new_scope(type, args, kwargs, true);
+}
+PyObject* new_gradients(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  return new_scope(type, args, kwargs, false);
+}
+void free_scope(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+PyObject* enter_scope(PyObject* self, PyObject*) {
   FACULA_PY_TRY
-  pop_level(number_of(number));
+  auto* scope = reinterpret_cast<LevelScope*>(self);
+  FACULA_CHECK(scope->number == 0, Runtime, "this level of a function transform is open already");
+  scope->number =
+      scope->size < 0 ? push_gradient_level(scope->again) : push_batch_level(scope->size, scope->randomness);
+  return PyLong_FromUnsignedLongLong(scope->number);
+  FACULA_PY_END(nullptr)
+}
+PyObject* exit_scope(PyObject* self, PyObject* const*, Py_ssize_t) {
+  FACULA_PY_TRY
+  auto* scope = reinterpret_cast<LevelScope*>(self);
+  pop_level(std::exchange(scope->number, 0));
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
+PyMethodDef scope_methods[] = {
+    {"__enter__", enter_scope, METH_NOARGS, nullptr},
+    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(exit_scope)), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot batch_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(new_batch)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_scope)},
+    {Py_tp_methods, scope_methods},
+    {0, nullptr},
+};
+PyType_Slot gradient_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(new_gradients)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(free_scope)},
+    {Py_tp_methods, scope_methods},
+    {0, nullptr},
+};
+PyType_Spec batch_spec = {"facula._C._BatchLevel", sizeof(LevelScope), 0, Py_TPFLAGS_DEFAULT, batch_slots};
+PyType_Spec gradient_spec = {"facula._C._GradientLevel", sizeof(LevelScope), 0, Py_TPFLAGS_DEFAULT, gradient_slots};
 
 PyObject* depth(PyObject*, PyObject*) {
   FACULA_PY_TRY
@@ -131,10 +191,11 @@ PyObject* fallbacks(PyObject*, PyObject*) {
 
 }  // namespace
 
+bool init_level_types(PyObject* module) {
+  return add_type(module, &batch_spec) != nullptr && add_type(module, &gradient_spec) != nullptr;
+}
+
 const PyMethodDef level_functions[] = {
-    {"_push_batch_level", push_batch, METH_VARARGS, nullptr},
-    {"_push_gradient_level", push_gradients, METH_O, nullptr},
-    {"_pop_level", pop, METH_O, nullptr},
     {"_level_depth", depth, METH_NOARGS, nullptr},
     {"_enter_level", enter, METH_VARARGS, nullptr},
     {"_leave_level", leave, METH_VARARGS, nullptr},

@@ -1,5 +1,6 @@
 // Autograd on Tensor: backward, hooks, detach, requires_grad_; and the engine's entry points.
 #include "runtime/autograd/engine.h"
+#include "runtime/autograd/graph_task.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/dispatch/levels.h"
 
@@ -7,10 +8,37 @@ namespace facula::python {
 
 namespace {
 
-// A tensor, or a sequence of tensors and None.
+// autograd.graph.GradientEdge: a tuple (node, output number, ...).
+bool is_edge(PyObject* o) {
+  return PyTuple_Check(o) && PyTuple_GET_SIZE(o) >= 2 && Py_TYPE(PyTuple_GET_ITEM(o, 0)) == node_type;
+}
+
+// A tensor whose gradient goes along the edge, with the sizes of that gradient; nobody reads its elements.
+Tensor tensor_of_edge(PyObject* o) {
+  const intrusive_ptr<Node>& node = reinterpret_cast<NodeObject*>(PyTuple_GET_ITEM(o, 0))->node;
+  const long number = PyLong_AsLong(PyTuple_GET_ITEM(o, 1));
+  if (number == -1 && PyErr_Occurred() != nullptr) throw PythonError();
+  FACULA_CHECK(number >= 0 && static_cast<size_t>(number) < node->num_outputs(), Value, "a gradient edge has output ",
+               number, ", and ", node->name(), " has ", node->num_outputs());
+  if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(node.get())) return leaf->leaf();
+  const OutputMeta& meta = node->output(static_cast<size_t>(number));
+  Tensor t = make_empty_strided(meta.sizes, DimVector(meta.sizes.size(), 0), meta.dtype, meta.device);
+  AutogradMeta& record = autograd_meta(t);
+  record.grad_fn = node;
+  record.output_nr = static_cast<uint32_t>(number);
+  t.impl()->requires_grad = true;
+  t.impl()->layers |= layer_bit(Layer::Autograd);
+  return t;
+}
+
+// A tensor or a gradient edge, or a sequence of those and None.
 std::vector<Tensor> tensor_sequence(PyObject* o, const char* who, const char* name, bool none_allowed) {
   std::vector<Tensor> list;
   if (o == nullptr || o == Py_None) return list;
+  if (is_edge(o)) {
+    list.push_back(tensor_of_edge(o));
+    return list;
+  }
   if (is_tensor(o)) {
     list.push_back(tensor_of(o));
     return list;
@@ -23,6 +51,10 @@ std::vector<Tensor> tensor_sequence(PyObject* o, const char* who, const char* na
     PyObject* item = PyTuple_GET_ITEM(items.get(), i);
     if (item == Py_None && none_allowed) {
       list.emplace_back();
+      continue;
+    }
+    if (is_edge(item)) {
+      list.push_back(tensor_of_edge(item));
       continue;
     }
     FACULA_CHECK(is_tensor(item), Type, Operator{who}, "argument '", Argument{name},
@@ -278,7 +310,77 @@ PyObject* function_drop_grads(PyObject*, PyObject* tensors) try {
   return nullptr;
 }
 
+PyObject* function_set_check_nan(PyObject*, PyObject* o) {
+  const int check = PyObject_IsTrue(o);
+  if (check < 0) return nullptr;
+  set_check_nan(check != 0);
+  Py_RETURN_NONE;
+}
+PyObject* function_checks_nan(PyObject*, PyObject*) { return PyBool_FromLong(checks_nan()); }
+// _increment_version(tensor): as if it had been written to.
+PyObject* function_increment_version(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  FACULA_CHECK(is_tensor(o), Type, Operator{"increment_version"}, "takes a Tensor, not ", Py_TYPE(o)->tp_name);
+  const Tensor& t = tensor_of(o);
+  FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime, Operator{"increment_version"},
+               "a tensor made in inference mode has no version");
+  t.bump_version();
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+
+// _gradient_edge(tensor): its node and output number.
+PyObject* function_gradient_edge(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  FACULA_CHECK(is_tensor(o), Type, Operator{"get_gradient_edge"}, "takes a Tensor, not ", Py_TYPE(o)->tp_name);
+  const Edge edge = gradient_edge(tensor_of(o));
+  FACULA_CHECK(edge, Runtime, Operator{"get_gradient_edge"}, "the tensor does not require grad");
+  return Py_BuildValue("(Nk)", check(wrap(edge.node)), static_cast<unsigned long>(edge.output_nr));
+  FACULA_PY_END(nullptr)
+}
+
+// ---- the backward pass that runs on this thread ----
+GraphTask& current_task(const char* who) {
+  GraphTask* task = GraphTask::current();
+  FACULA_CHECK(task != nullptr, Runtime, Operator{who}, "no backward pass runs on this thread");
+  return *task;
+}
+PyObject* function_task_number(PyObject*, PyObject*) {
+  GraphTask* task = GraphTask::current();
+  return PyLong_FromUnsignedLongLong(task == nullptr ? 0 : task->number());
+}
+// _task_reaches(items): for each leaf or address of a node, whether it runs.
+PyObject* function_task_reaches(PyObject*, PyObject* items) {
+  FACULA_PY_TRY
+  GraphTask& task = current_task("_task_reaches");
+  const Ref list(check(PySequence_Tuple(items)));
+  const Py_ssize_t n = PyTuple_GET_SIZE(list.get());
+  Ref found(check(PyList_New(n)));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(list.get(), i);
+    const void* node = is_tensor(item) ? gradient_edge(tensor_of(item)).node.get() : PyLong_AsVoidPtr(item);
+    if (PyErr_Occurred() != nullptr) throw PythonError();
+    PyList_SET_ITEM(found.get(), i, PyBool_FromLong(task.reaches(static_cast<const Node*>(node))));
+  }
+  return found.release();
+  FACULA_PY_END(nullptr)
+}
+// _task_at_end(function): function(()) when the pass is done.
+PyObject* function_task_at_end(PyObject*, PyObject* function) {
+  FACULA_PY_TRY
+  current_task("queue_callback").at_end(make_hook(HookKind::NodePre, function));
+  Py_RETURN_NONE;
+  FACULA_PY_END(nullptr)
+}
+
 const PyMethodDef autograd_functions[] = {
+    {"_gradient_edge", function_gradient_edge, METH_O, nullptr},
+    {"_task_number", function_task_number, METH_NOARGS, nullptr},
+    {"_task_reaches", function_task_reaches, METH_O, nullptr},
+    {"_task_at_end", function_task_at_end, METH_O, nullptr},
+    {"_set_check_nan", function_set_check_nan, METH_O, nullptr},
+    {"_checks_nan", function_checks_nan, METH_NOARGS, nullptr},
+    {"_increment_version", function_increment_version, METH_O, nullptr},
     {"_drop_grads", function_drop_grads, METH_O, nullptr},
     {"_run_backward", function_run_backward, METH_VARARGS, nullptr},
     {"_enter_dual_level", function_enter_dual, METH_NOARGS, nullptr},

@@ -67,6 +67,29 @@ PyObject* get_metadata(PyObject* self, void*) {
   Py_XINCREF(o->metadata);
   return o->metadata;
 }
+// Where the forward operation was called; None outside of anomaly mode.
+PyObject* get_made_at(PyObject* self, void*) {
+  const Node::Hooks* hooks = node_of(self).hooks_or_null();
+  if (hooks == nullptr || hooks->made_at.empty()) Py_RETURN_NONE;
+  return PyUnicode_FromString(hooks->made_at.c_str());
+}
+// (shape, dtype) of each output of the forward operation.
+PyObject* get_output_shapes(PyObject* self, void*) {
+  FACULA_PY_TRY
+  const Node& node = node_of(self);
+  Ref list(check(PyTuple_New(static_cast<Py_ssize_t>(node.num_outputs()))));
+  for (size_t i = 0; i < node.num_outputs(); ++i) {
+    const OutputMeta& o = node.output(i);
+    Ref sizes(check(PyTuple_New(static_cast<Py_ssize_t>(o.sizes.size()))));
+    for (size_t d = 0; d < o.sizes.size(); ++d) {
+      PyTuple_SET_ITEM(sizes.get(), static_cast<Py_ssize_t>(d), check(PyLong_FromLongLong(o.sizes[d])));
+    }
+    const std::string dtype(dtype_name(o.dtype));
+    PyTuple_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), check(Py_BuildValue("(Os)", sizes.get(), dtype.c_str())));
+  }
+  return list.release();
+  FACULA_PY_END(nullptr)
+}
 PyObject* get_variable(PyObject* self, void*) {
   FACULA_PY_TRY
   if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(&node_of(self))) return wrap(Tensor(leaf->leaf()));
@@ -74,6 +97,7 @@ PyObject* get_variable(PyObject* self, void*) {
   return nullptr;
   FACULA_PY_END(nullptr)
 }
+PyObject* node_address(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(&node_of(self)); }
 PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(node_of(self).sequence()); }
 
 PyObject* node_register_hook(PyObject* self, PyObject* function) {
@@ -123,9 +147,12 @@ PyMethodDef node_methods[] = {
      "register_prehook($self, fn, /)\n--\n\nCall fn(grad_outputs) before the node runs; it may return new "
      "ones."},
     {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+    {"_address", node_address, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef node_properties[] = {
+    {"_made_at", get_made_at, nullptr, nullptr, nullptr},
+    {"_output_shapes", get_output_shapes, nullptr, nullptr, nullptr},
     {"next_functions", get_next, nullptr, "The nodes that its gradients go to, with output numbers.", nullptr},
     {"metadata", get_metadata, nullptr, "A dict for the user's notes.", nullptr},
     {"variable", get_variable, nullptr, "The leaf of an AccumulateGrad node.", nullptr},

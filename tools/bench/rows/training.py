@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+
 from tools.bench import models
 from tools.bench.row import Family
 
@@ -54,6 +57,19 @@ def convnet(lib, inputs):
 @rows.add("GPT 4 layers 128 wide, 12x64 tokens, AdamW", 0.7)
 def gpt(lib, inputs):
     model = inputs.fill(models.gpt(lib, 256, 64, 128, 4, 4))
+    optimizer = lib.optim.AdamW(model.parameters(), lr=1e-4)
+    x = inputs.integers(12, 64, high=256)
+    return step(lib, model, optimizer, x, inputs.integers(12 * 64, high=256))
+
+
+@rows.add("GPT 4 layers 128 wide, 12x64 tokens, blocks checkpointed", 0.8)
+def checkpointed_gpt(lib, inputs):
+    """The step of the row above; each block is computed again in the backward pass."""
+    checkpoint = importlib.import_module(f"{lib.__name__}.utils.checkpoint").checkpoint
+    model = inputs.fill(models.gpt(lib, 256, 64, 128, 4, 4))
+    for block in model.blocks:
+        forward = block.forward
+        block.forward = functools.partial(checkpoint, forward, use_reentrant=False)
     optimizer = lib.optim.AdamW(model.parameters(), lr=1e-4)
     x = inputs.integers(12, 64, high=256)
     return step(lib, model, optimizer, x, inputs.integers(12 * 64, high=256))
