@@ -5,11 +5,14 @@
 
 #include "runtime/dispatch/argument_list.h"
 #include "runtime/dispatch/autocast.h"
+#include "runtime/dispatch/compound.h"
 #include "runtime/dispatch/core_operators.h"
 
 namespace facula {
 
 void (*exchange_dual_level)(std::shared_ptr<DualLevel>& with) = nullptr;
+void (*call_compound)(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args,
+                      Stack& results) = nullptr;
 
 namespace {
 
@@ -100,14 +103,15 @@ size_t level_depth() {
 
 Tensor enter_level(const Tensor& t, uint64_t number, int64_t dim) {
   FACULA_CHECK(find(tls_state.level, number) != nullptr, Runtime, "the level of this function transform is not open");
-  if (t.is_wrapped() && find(find(tls_state.level, number)->outer, t.impl()->wrapping->level) == nullptr) {
+  if (t.is_wrapped() && !is_compound(t) &&
+      find(find(tls_state.level, number)->outer, t.impl()->wrapping->level) == nullptr) {
     raise_escaped(nullptr, t);
   }
   return make_wrapped(t, number, dim);
 }
 
 std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t number) {
-  if (!t.is_wrapped()) return {t, -1};
+  if (!t.is_wrapped() || is_compound(t)) return {t, -1};
   const Wrapping& w = *t.impl()->wrapping;
   if (w.level == number) return {w.inner, w.dim};
   if (find(tls_state.level, w.level) == nullptr) raise_escaped(nullptr, t);
@@ -125,7 +129,7 @@ bool has_batch_dims_of(const Tensor& t, const Tensor& of) {
 }
 
 Tensor make_as(const Tensor& like, const Meta& meta, bool zeros) {
-  if (!like.is_wrapped()) {
+  if (!like.is_wrapped() || is_compound(like)) {
     if (zeros) return core_operators().zeros(meta);
     return make_tensor(meta);
   }
@@ -203,7 +207,7 @@ Standing standing_of(const OperatorEntry& op, Variant variant, std::span<const K
 void follow_sizes(std::span<const KernelArg> args) {
   for (const KernelArg& arg : args) {
     for_each_tensor(arg, [](const Tensor& t) {
-      if (!t.is_wrapped() || t.impl()->wrapping->dim >= 0) return;
+      if (!t.is_wrapped() || t.impl()->wrapping->dim >= 0 || is_compound(t)) return;
       const TensorImpl& inner = *t.impl()->wrapping->inner.impl();
       TensorImpl& outer = *t.impl();
       if (outer.sizes == inner.sizes && outer.strides == inner.strides) return;
@@ -250,6 +254,10 @@ void set_base(const Tensor& view, const Tensor& of) {
 }
 
 void call_in_level(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack& results) {
+  bool compound = false;
+  for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor& t) { compound |= is_compound(t); });
+  if (compound) [[unlikely]]
+    return call_compound(op, variant, args, results);
   Level* const level = tls_state.level;
   const int form = static_cast<int>(variant);
   if (level == nullptr) [[unlikely]] {
