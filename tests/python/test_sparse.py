@@ -501,7 +501,8 @@ def test_text():
         "tensor(crow_indices=tensor([0, 1, 2]),\n"
         "       col_indices=tensor([0, 1]),\n"
         "       values=tensor([1., 1.], dtype=facula.float64),\n"
-        "       size=(2, 2), nnz=2, dtype=facula.float64, layout=facula.sparse_csr, requires_grad=True)"
+        "       size=(2, 2), nnz=2, dtype=facula.float64, layout=facula.sparse_csr, "
+        "requires_grad=True)"
     )
 
 

@@ -8,7 +8,7 @@ import facula
 from facula import _C
 from facula.sparse import _places
 from facula.sparse._convert import made, zero_
-from facula.sparse._rules import refusal, rule
+from facula.sparse._rules import refusal, rule, rule_of
 from facula.sparse._tensor import (
     BSC,
     BSR,
@@ -17,6 +17,7 @@ from facula.sparse._tensor import (
     CSC,
     CSR,
     Parts,
+    SparseTensor,
     block_of,
     build,
     is_sparse_tensor,
@@ -97,6 +98,9 @@ def _moved(name: str) -> Any:
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
         own = parts(self)
         plain = [a.new_empty(0) if is_sparse_tensor(a) else a for a in args]
+        if own.kind == COO and len(own.values) > 0:
+            kept = getattr(own.values[:0].detach(), name)(*plain, **kwargs).dtype == self.dtype
+            own = own if kept else _places.coalesced(own)  # what is rounded are sums
         values = getattr(own.values, name)(*plain, **kwargs)
         if values is own.values:
             return self
@@ -114,7 +118,8 @@ for _name in (
 @rule("type")
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
-        return self.values().type() if self.layout is not _C.sparse_coo else self._values().type()
+        package, _, kind = self._values().type().rpartition(".")
+        return f"{package}.sparse.{kind}"
     return _moved("type")(self, dtype)
 
 
@@ -449,3 +454,13 @@ for _name in (
     "__array__ __dlpack__ __setitem__ set_ resize_ as_strided view_as_real view_as_complex"
 ).split():
     rule(_name)(_only_strided(_name))
+
+
+# Methods that ask no class when they are called.
+_ASKED_DIRECTLY = (
+    "is_contiguous is_pinned is_set_to is_shared pin_memory record_stream share_memory_ storage "
+    "stride storage_offset tolist untyped_storage"
+).split()
+rule("is_set_to")(lambda self, other: self is other)
+for _name in _ASKED_DIRECTLY:
+    setattr(SparseTensor, _name, rule_of(_name))

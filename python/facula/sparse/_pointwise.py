@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import facula
-from facula import _C
 from facula.sparse import _places
 from facula.sparse._convert import made
 from facula.sparse._rules import refusal, rule, write
@@ -268,11 +267,3 @@ def _aligned(a: Any, b: Any) -> tuple[Any, Any]:
         union = _places.coalesced(Parts(sizes, COO, nothing, (where,)))
         at = union._replace(size=left.size)
         return masked_values(a, at), masked_values(b, at)
-
-
-@rule("is_nonzero", "is_same_size", "is_set_to", "isclose", "result_type", "can_cast")
-def _refused(*args: Any, **kwargs: Any) -> Any:
-    raise refusal("this function")
-
-
-_ = _C

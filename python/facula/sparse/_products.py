@@ -226,6 +226,12 @@ def sampled_addmm(
     return write(out, result)
 
 
+@rule("linear")
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    product = matmul(input, weight.t())
+    return product if bias is None else product + bias
+
+
 @rule("dot", "inner")
 def dot(self: Any, other: Any) -> Any:
     if self.dim() != 1 or other.dim() != 1 or self.shape != other.shape:

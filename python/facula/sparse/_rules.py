@@ -42,6 +42,11 @@ def rule(*names: str) -> Callable[[Any], Any]:
     return enter
 
 
+def rule_of(name: str) -> Callable[..., Any]:
+    """The function that answers for the name."""
+    return _RULES[name]
+
+
 def refusal(name: str, *why: str) -> NoRule:
     """The error for an operator that a sparse tensor cannot be given to."""
     return NoRule(
@@ -57,8 +62,8 @@ def called(func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if not all(issubclass(t, SparseTensor) for t in types):
         return NotImplemented
     name = getattr(func, "__name__", str(func))
-    if name == "__get__":
-        return func(*args, **kwargs)
+    if not callable(func):  # an attribute
+        func = functools.partial(_get, func)
     found = _found(name)
     if found is not None:
         return found(*args, **kwargs)
@@ -68,16 +73,20 @@ def called(func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
     except NoRule as error:
-        raise refusal(name, _reason(name, error)) from None
+        raise refusal(name, *_reason(name, error)) from None
     except TypeError as error:
         if "layout is not strided" not in str(error):
             raise
         raise refusal(name) from None
 
 
-def _reason(name: str, error: NoRule) -> str:
+def _get(attribute: Any, x: Any) -> Any:
+    return attribute.__get__(x, type(x))
+
+
+def _reason(name: str, error: NoRule) -> tuple[str, ...]:
     inner = str(error).partition("():")[0]
-    return "which needs elements that are not kept" if inner == name else f"which needs {inner}()"
+    return () if inner.strip("_") == name.strip("_") else (f"which needs {inner}()",)
 
 
 @hook
