@@ -96,8 +96,8 @@ LAYERS = (
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp utils nn fx optim distributions pinning"
-        " files testing",
+        "front moving base gradients backends vendors amp utils sparse nn fx optim distributions"
+        " pinning files testing",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

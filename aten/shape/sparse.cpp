@@ -13,7 +13,8 @@ void check_indices(const Tensor& t, const char* op, const char* name) {
 void check_matrix(const Tensor& crow, const Tensor& col, const char* op) {
   check_indices(crow, op, "crow");
   check_indices(col, op, "col");
-  FACULA_CHECK(crow.size(0) > 0, Shape, Operator{op}, Argument{"crow"}, " is empty; it has one more than there are rows");
+  FACULA_CHECK(crow.size(0) > 0, Shape, Operator{op}, Argument{"crow"},
+               " is empty; it has one more than there are rows");
 }
 
 void check_operands(const Tensor& a, const Tensor& b, const char* op, const char* name_a, const char* name_b) {

@@ -1,4 +1,5 @@
-// Products with matrices that are stored by compressed rows (CSR), and groups of equal indices, of which such rows come.
+// Products with matrices that are stored by compressed rows (CSR), and groups of equal indices, of which such rows
+// come.
 #include <algorithm>
 #include <cstring>
 

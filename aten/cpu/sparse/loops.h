@@ -24,7 +24,8 @@ template <typename T>
 struct CsrLoops {
   // out[r, :] = the sum of values[e] * dense[col[e], :] over the entries e of row r, for rows [begin, end); dense and
   // out have k columns.
-  CsrFault (*product)(const CsrMatrix& m, int64_t begin, int64_t end, const T* values, const T* dense, int64_t k, T* out);
+  CsrFault (*product)(const CsrMatrix& m, int64_t begin, int64_t end, const T* values, const T* dense, int64_t k,
+                      T* out);
   // out[e] = the sum of left[r, :] * right[col[e], :] for the entries e of rows [begin, end).
   CsrFault (*sampled)(const CsrMatrix& m, int64_t begin, int64_t end, const T* left, const T* right, int64_t k, T* out);
 };

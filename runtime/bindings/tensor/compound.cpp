@@ -14,7 +14,8 @@ PyObject* answering = nullptr;  // answer(schema, variant, args), of the class
 template <typename List, typename F>
 PyObject* tuple_of(const List& list, const F& object) {
   Ref t(check(PyTuple_New(static_cast<Py_ssize_t>(list.size()))));
-  for (size_t i = 0; i < list.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), check(object(list[i])));
+  for (size_t i = 0; i < list.size(); ++i)
+    PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), check(object(list[i])));
   return t.release();
 }
 

@@ -23,7 +23,9 @@ class _LegacySparse(type):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
-            isinstance(instance, facula.Tensor) and instance.is_sparse and instance.dtype == cls.dtype
+            isinstance(instance, facula.Tensor)
+            and instance.is_sparse
+            and instance.dtype == cls.dtype
         )
 
 
