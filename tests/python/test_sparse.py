@@ -550,3 +550,18 @@ def test_sizes_may_grow():
         x.sparse_resize_((1,), 1, 0)
     x.sparse_resize_and_clear_((2, 2), 2, 0)
     same(x, np.zeros((2, 2)))
+
+
+def test_parameters_may_be_sparse():
+    p = facula.nn.Parameter(facula.eye(3).to_sparse())
+    assert type(p) is facula.nn.Parameter and p.layout is facula.sparse_coo and p.is_sparse
+    assert p.coalesce().values().tolist() == [1.0] * 3 and "requires_grad=True" in repr(p)
+    (p @ facula.full((3, 1), 2.0)).sum().backward()
+    assert p.grad.is_sparse and p.grad._values().tolist() == [2.0] * 3
+
+
+def test_sums_are_rounded_and_not_their_terms():
+    x = facula.sparse_coo_tensor([[0, 0]], [0.5, 0.5], (2,))
+    assert x.to(facula.int64).to_dense().tolist() == [1, 0]
+    assert x.double()._nnz() == 2  # nothing is rounded
+    assert x.type() == "facula.sparse.FloatTensor"

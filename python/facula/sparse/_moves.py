@@ -99,8 +99,9 @@ def _moved(name: str) -> Any:
         own = parts(self)
         plain = [a.new_empty(0) if is_sparse_tensor(a) else a for a in args]
         if own.kind == COO and len(own.values) > 0:
-            kept = getattr(own.values[:0].detach(), name)(*plain, **kwargs).dtype == self.dtype
-            own = own if kept else _places.coalesced(own)  # what is rounded are sums
+            dtype = getattr(own.values[:0].detach(), name)(*plain, **kwargs).dtype
+            if facula.promote_types(dtype, self.dtype) != dtype:
+                own = _places.coalesced(own)  # what is rounded are sums
         values = getattr(own.values, name)(*plain, **kwargs)
         if values is own.values:
             return self
@@ -459,7 +460,7 @@ for _name in (
 # Methods that ask no class when they are called.
 _ASKED_DIRECTLY = (
     "is_contiguous is_pinned is_set_to is_shared pin_memory record_stream share_memory_ storage "
-    "stride storage_offset tolist untyped_storage"
+    "stride storage_offset tolist type untyped_storage"
 ).split()
 rule("is_set_to")(lambda self, other: self is other)
 for _name in _ASKED_DIRECTLY:

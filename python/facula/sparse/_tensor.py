@@ -62,7 +62,10 @@ class Parts(NamedTuple):
 
 
 def is_sparse_tensor(x: Any) -> bool:
-    return isinstance(x, SparseTensor)
+    kind = type(x)
+    if kind is facula.Tensor or not issubclass(kind, facula.Tensor):
+        return False
+    return kind is SparseTensor or _C._compound_parts(x) is not None  # a parameter, say
 
 
 def parts(x: Any, record: bool = True) -> Parts:
