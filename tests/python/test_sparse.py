@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import subprocess
+import sys
 
 import facula
 import numpy as np
@@ -565,3 +567,18 @@ def test_sums_are_rounded_and_not_their_terms():
     assert x.to(facula.int64).to_dense().tolist() == [1, 0]
     assert x.double()._nnz() == 2  # nothing is rounded
     assert x.type() == "facula.sparse.FloatTensor"
+
+
+def test_programs_written_for_torch(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch\n"
+        "x = torch.sparse.FloatTensor(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), (2, 2))\n"
+        "assert isinstance(x, torch.sparse.FloatTensor) and x.layout == torch.sparse_coo\n"
+        "assert not isinstance(x, torch.sparse.LongTensor)\n"
+        "print(torch.spmm(x, torch.ones(2, 1)).sum().item(), torch.sparse.sum(x).item(),"
+        " x.layout)\n"
+    )
+    command = [sys.executable, "-m", "facula.as_torch", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.split() == ["2.0", "2.0", "torch.sparse_coo"]
