@@ -69,10 +69,11 @@ LAYERS = (
     Layer("amp", "python/facula/amp", "front gradients backends"),
     Layer("sharing", "python/facula/multiprocessing", "front"),
     Layer("utils", "python/facula/utils", "front base backends sharing"),
-    Layer("nn", "python/facula/nn", "front moving base gradients amp utils"),
+    Layer("sparse", "python/facula/sparse", "front base gradients"),
+    Layer("nn", "python/facula/nn", "front moving base gradients amp utils sparse"),
     Layer("fx", "python/facula/fx", "front base nn"),
     Layer("func", "python/facula/func", "front gradients utils nn"),
-    Layer("optim", "python/facula/optim", "front base gradients utils"),
+    Layer("optim", "python/facula/optim", "front base gradients utils sparse"),
     Layer("distributions", "python/facula/distributions", "front base gradients nn"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
     Layer("checkpoint", "python/facula/utils/checkpoint", "front base gradients amp nn"),
@@ -83,7 +84,7 @@ LAYERS = (
         " python/facula/utils/flop_counter.py python/facula/utils/benchmark",
         "front base nn utils pinning",
     ),
-    Layer("files", "python/facula/serialization", "front base utils nn"),
+    Layer("files", "python/facula/serialization", "front base utils sparse nn"),
     Layer(
         "training",
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
@@ -105,8 +106,8 @@ LAYERS = (
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp utils nn fx optim distributions pinning"
-        " files testing distributed",
+        "front moving base gradients backends vendors amp utils sparse nn fx optim distributions"
+        " pinning files testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

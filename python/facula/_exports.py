@@ -7,7 +7,7 @@ compiled module.
 SUBMODULES = tuple(
     "__config__ accelerator amp autograd backends distributed distributions examples func fx legacy"
     " masked multiprocessing nn ops optim overrides profiler random serialization signal"
-    " testing utils".split()
+    " sparse testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)
@@ -43,6 +43,9 @@ ATTRIBUTES = {
     " triplet_margin_loss",
     "facula.random": "fork_rng get_rng_state initial_seed manual_seed seed set_rng_state",
     "facula.serialization": "load save",
+    "facula.sparse": "dsmm saddmm spmm",
+    "facula.sparse._make": "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor"
+    " sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor",
 }
 # Those of them that are methods of tensors.
 METHODS = tuple(
@@ -56,4 +59,8 @@ METHODS_ALONE = {
     " map2_ map_ new new_tensor polygamma polygamma_ resize resize_as squeeze_"
     " swapaxes_ swapdims_ t_ transpose_ unsqueeze_",
     "facula._storage": "set_ storage",
+    "facula.sparse._convert": "_coalesced_ _dimI _dimV _indices _nnz _values ccol_indices coalesce"
+    " col_indices crow_indices dense_dim indices is_coalesced row_indices sparse_dim sparse_mask"
+    " sparse_resize_ sparse_resize_and_clear_ to_dense to_sparse to_sparse_bsc to_sparse_bsr"
+    " to_sparse_coo to_sparse_csc to_sparse_csr values",
 }

@@ -219,6 +219,8 @@ def tensor_str(tensor):
     prefix = "tensor(" if plain else f"{kind.__name__}("
     primal, tangent = _C._unpack_dual(tensor)
     data = primal.detach()
+    if data.layout is not facula.strided:
+        return repr(data if not tensor.is_leaf else data.requires_grad_(tensor.requires_grad))
     suffixes = []
     if data.device.type != "cpu":
         suffixes.append(f"device='{data.device}'")

@@ -5,6 +5,7 @@
 #include "runtime/autograd/last_writer.h"
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/view.h"
+#include "runtime/core/compound.h"
 #include "runtime/core/pool.h"
 #include "runtime/dispatch/core_operators.h"
 
@@ -298,7 +299,7 @@ Tensor detach(const Tensor& t) {
   impl->wrapped_number = from.wrapped_number;
   impl->inference = from.inference;
   if (from.wrapping != nullptr) [[unlikely]]
-    impl->wrapping = new Wrapping(*from.wrapping);
+    impl->wrapping = copy_wrapping(*from.wrapping);
   return Tensor(std::move(impl));
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/locks.h"
+#include "runtime/core/compound.h"
 #include "runtime/core/pool.h"
 
 namespace facula {
@@ -146,6 +147,13 @@ bool is_exclusive(const Tensor& t) {
   return holders == 1 || (impl.base && impl.base->use_count() == 1 && holders == 2);
 }
 
+bool is_exclusive_compound(const Tensor& t) {
+  if (!is_compound(t) || tls_state.grad_enabled || t.impl()->use_count() != 1 || t.requires_grad()) return false;
+  const Tensor& first = t.impl()->wrapping->inner;  // held as a part too
+  return compound_of(t).use_count() == 1 && first.impl()->use_count() == 2 && first.impl()->pyobject == nullptr &&
+         first.storage() && first.storage()->users() == 1;
+}
+
 // The layout that `.grad` is to have: the leaf's own where that is dense.
 DimVector grad_strides(const Tensor& leaf) {
   return is_non_overlapping_and_dense(leaf.sizes(), leaf.strides()) ? DimVector(leaf.strides())
@@ -164,6 +172,7 @@ bool same_layout(const Tensor& grad, const Tensor& leaf) {
 // What `.grad` becomes when it was undefined: `grad` itself where nobody else holds its memory.
 Tensor first_gradient(const Tensor& grad, const Tensor& leaf) {
   const CoreOperators& core = core_operators();
+  if (is_exclusive_compound(grad)) return grad;
   if (tls_state.grad_enabled || grad.is_wrapped()) return core.clone(grad);
   if (is_exclusive(grad) && same_layout(grad, leaf)) {
     grad.impl()->base.reset();
@@ -222,7 +231,8 @@ void AccumulateGrad::accumulate(Tensor grad) {
     Tensor before, after;  // dropped after the guard: that may run Python
     BusyGuard guard(meta.accumulating);
     before = meta.grad();
-    if (before.defined() && !tls_state.grad_enabled) {
+    // What a compound and another gradient add up to may be of another layout.
+    if (before.defined() && !tls_state.grad_enabled && !before.is_wrapped()) {
       core_operators().accumulate_into(before, grad);
       break;
     }

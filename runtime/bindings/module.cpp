@@ -9,6 +9,7 @@
 #include "runtime/bindings/arguments/function.h"
 #include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/autograd/hooks.h"
+#include "runtime/bindings/tensor/compound.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/library.h"
 
@@ -64,7 +65,7 @@ bool add_functions(PyObject* module) {
   for (const PyMethodDef* table :
        {creation_functions, copy_functions, storage_functions, exchange_functions, autograd_functions,
         function_functions, override_functions, state_functions, observe_functions, saved_hook_functions,
-        interface_functions, autocast_functions, default_device_functions, level_functions}) {
+        interface_functions, autocast_functions, default_device_functions, level_functions, compound_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;

@@ -2,6 +2,7 @@
 
 #include "runtime/core/interrupt.h"
 #include "runtime/core/checked.h"
+#include "runtime/core/compound.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/thread_state.h"
 
@@ -83,8 +84,13 @@ void TensorImpl::dispose(TensorImpl* t) noexcept {
 }
 
 TensorImpl::~TensorImpl() {
-  if (wrapping != nullptr) [[unlikely]]
+  if (wrapping == nullptr) [[likely]]
+    return;
+  if (wrapping->level == kCompoundLevel) {
+    delete static_cast<CompoundWrapping*>(wrapping);
+  } else {
     delete wrapping;
+  }
 }
 
 void TensorImpl::refresh() {
@@ -183,9 +189,35 @@ Tensor make_wrapped(Tensor inner, uint64_t level, int64_t dim) {
   return Tensor(std::move(impl));
 }
 
+Wrapping* copy_wrapping(const Wrapping& w) {
+  return w.level == kCompoundLevel ? new CompoundWrapping(static_cast<const CompoundWrapping&>(w)) : new Wrapping(w);
+}
+
+Tensor make_compound(IntList sizes, Compound compound) {
+  count_step();
+  intrusive_ptr<TensorImpl> impl = make_intrusive<TensorImpl>();
+  TensorImpl& t = *impl;
+  Tensor first = compound.parts.front();
+  t.sizes.assign(sizes.begin(), sizes.end());
+  t.strides = contiguous_strides(sizes);
+  t.dtype = first.dtype();
+  t.device = first.device();
+  t.inference = tls_state.inference;
+  t.refresh();
+  t.layers = layer_bit(Layer::Batching);
+  auto* wrapping = new CompoundWrapping;
+  wrapping->inner = std::move(first);
+  wrapping->level = kCompoundLevel;
+  wrapping->compound = std::make_shared<const Compound>(std::move(compound));
+  t.wrapping = wrapping;
+  return Tensor(std::move(impl));
+}
+
 const Tensor& with_data(const Tensor& t, const char* who) {
   const Tensor* at = &t;
   while (at->is_wrapped()) {
+    FACULA_CHECK(!is_compound(*at), Type, Operator{who},
+                 "the tensor's layout is not strided, so it has no element in each place; use x.to_dense()");
     FACULA_CHECK(at->impl()->wrapping->dim < 0, Values, Operator{who},
                  "it reads a value, which differs by row of the batch that vmap() goes through; compute with tensors "
                  "instead (where() in place of a branch), or do this outside of vmap()");

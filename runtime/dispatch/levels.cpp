@@ -5,11 +5,14 @@
 
 #include "runtime/dispatch/argument_list.h"
 #include "runtime/dispatch/autocast.h"
+#include "runtime/dispatch/compound.h"
 #include "runtime/dispatch/core_operators.h"
 
 namespace facula {
 
 void (*exchange_dual_level)(std::shared_ptr<DualLevel>& with) = nullptr;
+void (*call_compound)(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args,
+                      Stack& results) = nullptr;
 
 namespace {
 
@@ -53,7 +56,7 @@ const Level* find(const Level* from, uint64_t number) {
 // was made while a function was differentiated, and has no part in that. Of others itself.
 const Tensor& settled(const Tensor& t, const Level* from) {
   const Tensor* at = &t;
-  while (at->is_wrapped()) {
+  while (at->is_wrapped() && !is_compound(*at)) {
     const Wrapping& w = *at->impl()->wrapping;
     if (w.dim >= 0 || at->requires_grad() || find(from, w.level) != nullptr) break;
     at = &w.inner;
@@ -62,7 +65,7 @@ const Tensor& settled(const Tensor& t, const Level* from) {
 }
 
 bool is_outdated(const Tensor& t, const Level* from) {
-  return t.is_wrapped() && find(from, t.impl()->wrapping->level) == nullptr;
+  return t.is_wrapped() && !is_compound(t) && find(from, t.impl()->wrapping->level) == nullptr;
 }
 
 }  // namespace
@@ -123,7 +126,7 @@ Tensor enter_level(const Tensor& t, uint64_t number, int64_t dim) {
 }
 
 std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t number) {
-  if (!t.is_wrapped()) return {t, -1};
+  if (!t.is_wrapped() || is_compound(t)) return {t, -1};
   const Wrapping& w = *t.impl()->wrapping;
   if (w.level == number) return {w.inner, w.dim};
   const Tensor& given = settled(t, tls_state.level);
@@ -172,7 +175,7 @@ class BelowLevels {
 }  // namespace
 
 Tensor make_as(const Tensor& like, const Meta& meta, bool zeros) {
-  if (!like.is_wrapped()) {
+  if (!like.is_wrapped() || is_compound(like)) {
     const BelowLevels below;
     if (zeros) return core_operators().zeros(meta);
     return make_tensor(meta);
@@ -252,7 +255,7 @@ Standing standing_of(const OperatorEntry& op, Variant variant, std::span<const K
 void follow_sizes(std::span<const KernelArg> args) {
   for (const KernelArg& arg : args) {
     for_each_tensor(arg, [](const Tensor& t) {
-      if (!t.is_wrapped() || t.impl()->wrapping->dim >= 0) return;
+      if (!t.is_wrapped() || t.impl()->wrapping->dim >= 0 || is_compound(t)) return;
       const TensorImpl& inner = *t.impl()->wrapping->inner.impl();
       TensorImpl& outer = *t.impl();
       if (outer.sizes == inner.sizes && outer.strides == inner.strides) return;
@@ -329,6 +332,10 @@ void set_base(const Tensor& view, const Tensor& of) {
 }
 
 void call_in_level(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack& results) {
+  bool compound = false;
+  for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor& t) { compound |= is_compound(t); });
+  if (compound) [[unlikely]]
+    return call_compound(op, variant, args, results);
   Level* const level = tls_state.level;
   const int form = static_cast<int>(variant);
   if (level == nullptr) [[unlikely]]

@@ -152,7 +152,8 @@ class GradScaler:
                     continue
                 if p.grad.dtype == facula.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
-                grads[p.grad.device].append(p.grad)
+                dense = p.grad.layout is facula.strided
+                grads[p.grad.device].append(p.grad if dense else p.grad._values())
         found = {}
         with facula.no_grad():
             for device, some in grads.items():

@@ -45,13 +45,18 @@ def embedding(
         max_norm: rows that are looked up are first scaled, in place, to at most this norm.
         norm_type: p of that norm.
         scale_grad_by_freq: divide a row's gradient by how often it occurs in `input`.
-        sparse: sparse gradients are not implemented.
+        sparse: weight gets a gradient of layout sparse_coo, of the rows looked up alone, which
+            `scale_grad_by_freq` does not go with. Its optimizers are SGD, Adagrad and SparseAdam.
     """
-    if sparse:
-        raise NotImplementedError("embedding(): sparse=True is not implemented")
+    if sparse and scale_grad_by_freq:
+        raise RuntimeError("embedding(): sparse=True does not go with scale_grad_by_freq=True")
     padding_idx = _row(padding_idx, weight.shape[0], "embedding")
     _shorten(weight, input, max_norm, norm_type)
     last = -1 if padding_idx is None else padding_idx
+    if sparse and weight.requires_grad and facula.is_grad_enabled():
+        from facula.sparse._rows import rows_of
+
+        return rows_of(weight, input, last)
     return facula.embedding(weight, input, last, scale_grad_by_freq)
 
 

@@ -134,6 +134,23 @@ class Adagrad(Optimizer):
             start = complex(start, start)
         state["sum"] = facula.full_like(param.detach(), start)
 
+    def _update_sparse(self, param: Any, grad: Any, state: dict[str, Any], group: Any) -> None:
+        if group["weight_decay"] != 0:
+            raise RuntimeError("Adagrad: weight_decay does not go with sparse gradients")
+        state["step"] += 1
+        rate = float(group["lr"]) / (1 + (float(state["step"]) - 1) * float(group["lr_decay"]))
+        grad = grad.coalesce() if grad.is_sparse else grad
+        grad = -grad if group["maximize"] else grad
+        squares = grad * grad
+        if grad.is_complex():
+            raise RuntimeError(
+                "Adagrad: sparse gradients of complex parameters are not implemented"
+            )
+        state["sum"].add_(squares)
+        sums = state["sum"].sparse_mask(grad)._values()
+        values = grad._values() / (sums.sqrt() + float(group["eps"]))
+        param.add_(facula.sparse._like(grad, values), alpha=-rate)
+
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
         _C._ops.adagrad_step(
             params,

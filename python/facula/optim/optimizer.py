@@ -213,7 +213,8 @@ class Optimizer:
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads, states = [], [], []
-        known = self.state
+        sparse = []
+        known, strided = self.state, facula.strided
         for p in group["params"]:
             grad = p.grad
             if grad is None:
@@ -224,10 +225,17 @@ class Optimizer:
                 self._init_state(p, state, group)
                 if state:
                     known[p] = state
+            if grad.layout is not strided:
+                sparse.append((p, grad, state))
+                continue
             params.append(p)
             grads.append(grad)
             states.append(state)
+        for p, grad, state in sparse:
+            self._update_sparse(p, grad, state, group)
         devices = {p.device for p in params}
+        if not devices and sparse:
+            return
         if len(devices) == 1:
             self._update(params, grads, states, group)
             return
@@ -243,6 +251,13 @@ class Optimizer:
     ) -> None:
         """Step these parameters in place; runs without autograd."""
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
+
+    def _update_sparse(self, param: Any, grad: Any, state: dict[str, Any], group: Any) -> None:
+        """Step a parameter in place whose gradient is sparse; runs without autograd."""
+        raise RuntimeError(
+            f"{type(self).__name__} does not take sparse gradients; use SGD, Adagrad or SparseAdam "
+            "for these parameters, or layers without sparse=True"
+        )
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; it may return new ones."""

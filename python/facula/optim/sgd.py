@@ -15,7 +15,8 @@ class SGD(Optimizer):
     """b = momentum b + (1 - dampening) g; p -= lr b, or lr (g + momentum b) with nesterov.
 
     g includes weight_decay * p. The first step sets b = g. All parameters step in one operator,
-    whatever foreach and fused say; differentiable is refused.
+    whatever foreach and fused say; differentiable is refused. Of a sparse gradient only the entries
+    that it has are stepped, unless there is a weight_decay, which goes to all; so is b kept.
     """
 
     def __init__(
@@ -63,6 +64,9 @@ class SGD(Optimizer):
             self._run(params, grads, [], group, False)
             return
         buffers = [state.get("momentum_buffer") for state in states]
+        for i, buffer in enumerate(buffers):
+            if buffer is not None and buffer.layout is not facula.strided:
+                buffers[i] = states[i]["momentum_buffer"] = buffer.to_dense()
         fresh = [i for i, buffer in enumerate(buffers) if buffer is None]
         for i in fresh:
             buffers[i] = states[i]["momentum_buffer"] = facula.empty_like(params[i].detach())
@@ -73,6 +77,23 @@ class SGD(Optimizer):
         for part, first in ((fresh, True), (old, False)):
             chosen = ([kind[i] for i in part] for kind in (params, grads, buffers))
             self._run(*chosen, group, first)
+
+    def _update_sparse(self, param: Any, grad: Any, state: dict[str, Any], group: Any) -> None:
+        grad = grad.coalesce() if grad.is_sparse else grad
+        grad = -grad if group["maximize"] else grad
+        if group["weight_decay"] != 0:
+            grad = param * float(group["weight_decay"]) + grad  # strided from here on
+        momentum = float(group["momentum"])
+        if momentum != 0:
+            buffer = state.get("momentum_buffer")
+            buffer = (
+                grad.clone()
+                if buffer is None
+                else buffer * momentum + grad * (1 - float(group["dampening"]))
+            )
+            state["momentum_buffer"] = buffer
+            grad = grad + buffer * momentum if group["nesterov"] else buffer
+        param.add_(grad, alpha=-float(group["lr"]))
 
     def _run(self, params: Any, grads: Any, buffers: Any, group: Any, first: bool) -> None:
         _C._ops.sgd_step(

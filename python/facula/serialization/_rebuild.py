@@ -179,6 +179,29 @@ class Rebuild:
         self.spend(data.numel() * dtype.itemsize)
         return self._with_grad(data.to(dtype), requires_grad)
 
+    def sparse_tensor(self, layout: Any, data: Any) -> Any:
+        """Of a sparse layout; what a file says of its indices is proved."""
+        coo = layout is facula.sparse_coo
+        count = len(data) if isinstance(data, tuple) else 0
+        if not isinstance(layout, facula.layout) or count not in ((3, 4) if coo else (4,)):
+            raise Malformed("a sparse tensor has no layout, or other components than its layout")
+        tensors = data[: 2 if coo else 3]
+        size = data[2 if coo else 3]
+        if not all(isinstance(t, facula.Tensor) for t in tensors) or not isinstance(size, tuple):
+            raise Malformed("a sparse tensor's components are no tensors, or its size no tuple")
+        self.numbers("a sparse tensor's shape", size)
+        coalesced = coo and len(data) > 3 and data[3] is True
+        for t in tensors:  # the look at the indices takes memory too
+            self.spend(t.numel() * t.element_size())
+        try:
+            if coo:
+                return facula.sparse_coo_tensor(
+                    *tensors, size, check_invariants=True, is_coalesced=coalesced
+                )
+            return facula.sparse_compressed_tensor(*tensors, size, layout=layout)
+        except (ValueError, TypeError, RuntimeError, IndexError) as error:
+            raise Malformed(f"a sparse tensor's components do not fit together: {error}") from None
+
     def functions(self) -> dict[str, tuple[Any, Callable[..., Any] | None]]:
         """By torch's names."""
         if not hasattr(self, "_functions"):
@@ -186,6 +209,7 @@ class Rebuild:
                 "torch._utils._rebuild_tensor": self.tensor,
                 "torch._utils._rebuild_tensor_v2": self.tensor_v2,
                 "torch._utils._rebuild_tensor_v3": self.tensor_v3,
+                "torch._utils._rebuild_sparse_tensor": self.sparse_tensor,
                 "torch._utils._rebuild_parameter": self.parameter,
                 "torch._utils._rebuild_parameter_with_state": self.parameter_with_state,
                 "torch._utils._rebuild_meta_tensor_no_storage": self.meta_tensor,

@@ -140,7 +140,18 @@ class _Pickler(pickle.Pickler):
 
     # ---- tensors
 
+    def _sparse(self, tensor: Any) -> tuple[Any, ...]:
+        if tensor.layout is facula.sparse_coo:
+            parts = (tensor._indices(), tensor._values(), tensor.shape, tensor.is_coalesced())
+        elif tensor.layout in (facula.sparse_csr, facula.sparse_bsr):
+            parts = (tensor.crow_indices(), tensor.col_indices(), tensor._values(), tensor.shape)
+        else:
+            parts = (tensor.ccol_indices(), tensor.row_indices(), tensor._values(), tensor.shape)
+        return _name("torch._utils", "_rebuild_sparse_tensor"), (tensor.layout, parts)
+
     def _tensor(self, tensor: Any) -> tuple[Any, ...]:
+        if tensor.layout is not facula.strided:
+            return self._sparse(tensor)
         state = dict(tensor.__dict__)
         if type(tensor) is Parameter:
             function, args = "_rebuild_parameter", (

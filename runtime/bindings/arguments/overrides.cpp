@@ -51,6 +51,20 @@ bool collect(PyObject* o, PyObject* found) {
   }
   return true;
 }
+// Before a list is made of them: is there any?
+bool any_overriding(const PythonCall& call) {
+  if (call.self != nullptr && is_overriding(Py_TYPE(call.self))) return true;
+  const Py_ssize_t n = call.nargs + (call.kwnames != nullptr ? PyTuple_GET_SIZE(call.kwnames) : 0);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const o = call.args[i];
+    if (is_overriding(Py_TYPE(o))) return true;
+    if (!PyTuple_Check(o) && !PyList_Check(o)) continue;
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) {
+      if (is_overriding(Py_TYPE(PySequence_Fast_GET_ITEM(o, k)))) return true;
+    }
+  }
+  return false;
+}
 Ref collect_all(const PythonCall& call) {
   Ref found(PyList_New(0));
   bool good = static_cast<bool>(found);
@@ -132,6 +146,7 @@ bool is_overriding(PyTypeObject* type) {
 bool answered(const PythonCall& call, PyObject*& result) noexcept {
   const bool by_mode = modes > 0 && !modes_off;
   if (classes_off && !by_mode) return false;
+  if (!by_mode && !any_overriding(call)) return false;
   const Ref overriding = classes_off ? Ref(PyList_New(0)) : collect_all(call);
   if (overriding && PyList_GET_SIZE(overriding.get()) == 0 && !by_mode) return false;
   result = overriding ? ask(call, overriding.get()) : nullptr;

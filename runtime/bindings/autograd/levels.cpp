@@ -1,5 +1,7 @@
 // Levels of function transforms, for facula.func.
 #include "runtime/bindings/autograd/hooks.h"
+#include "runtime/bindings/types/types.h"
+#include "runtime/core/compound.h"
 #include "runtime/dispatch/levels.h"
 
 namespace facula::python {
@@ -143,7 +145,7 @@ PyObject* level_of(PyObject*, PyObject* tensor) {
   FACULA_PY_TRY
   FACULA_CHECK(is_tensor(tensor), Type, "expected a Tensor, not ", Py_TYPE(tensor)->tp_name);
   const Tensor& t = tensor_of(tensor);
-  if (!t.is_wrapped()) Py_RETURN_NONE;
+  if (!t.is_wrapped() || is_compound(t)) Py_RETURN_NONE;
   const Wrapping& w = *t.impl()->wrapping;
   const Ref inner(check(wrap(Tensor(w.inner))));
   return Py_BuildValue("(KLO)", static_cast<unsigned long long>(w.level), static_cast<long long>(w.dim), inner.get());

@@ -2,6 +2,7 @@
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/graph_task.h"
 #include "runtime/bindings/autograd/hooks.h"
+#include "runtime/core/compound.h"
 #include "runtime/dispatch/levels.h"
 
 namespace facula::python {
@@ -159,7 +160,7 @@ PyObject* method_become_view(PyObject* self, PyObject* o) {
   FACULA_CHECK(to->storage.get() == from->storage.get() && t.is_wrapped() == view.is_wrapped(), Runtime,
                Operator{"_become_view"}, "the tensor is no view of this one's memory");
   if (t.is_wrapped()) {
-    FACULA_CHECK(to->wrapping->level == from->wrapping->level, Runtime, Operator{"_become_view"},
+    FACULA_CHECK(to->wrapping->level == from->wrapping->level && !is_compound(t), Runtime, Operator{"_become_view"},
                  "the tensor is of another function transform than this one");
     *to->wrapping = *from->wrapping;
   }

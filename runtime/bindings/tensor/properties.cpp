@@ -1,6 +1,7 @@
 // Properties of Tensor that say what it is: geometry, dtype, device, autograd state.
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/types/types.h"
+#include "runtime/core/compound.h"
 #include "runtime/core/in_call.h"
 
 namespace facula::python {
@@ -25,10 +26,23 @@ PyObject* get_dtype(PyObject* self, void*) {
 PyObject* get_device(PyObject* self, void*) {
   return read(self, [](const Tensor& t) { return wrap(t.device()); });
 }
-PyObject* get_layout(PyObject*, void*) {
-  PyObject* o = strided_layout();
-  Py_INCREF(o);
-  return o;
+// Of a compound as the class that computes with it has it, also where its object is of another class.
+PyObject* get_from_compound(PyObject* self, const char* name) {
+  FACULA_PY_TRY
+  const Ref plain(check(wrap(detach(tensor_of(self)))));
+  return check(PyObject_GetAttrString(plain.get(), name));
+  FACULA_PY_END(nullptr)
+}
+PyObject* get_layout(PyObject* self, void*) {
+  if (is_compound(tensor_of(self))) [[unlikely]]
+    return get_from_compound(self, "layout");
+  return Py_NewRef(strided_layout());
+}
+PyObject* get_is_sparse(PyObject* self, void*) {
+  return is_compound(tensor_of(self)) ? get_from_compound(self, "is_sparse") : Py_NewRef(Py_False);
+}
+PyObject* get_is_sparse_csr(PyObject* self, void*) {
+  return is_compound(tensor_of(self)) ? get_from_compound(self, "is_sparse_csr") : Py_NewRef(Py_False);
 }
 PyObject* get_ndim(PyObject* self, void*) {
   return read(self, [](const Tensor& t) { return PyLong_FromLongLong(t.dim()); });
@@ -153,13 +167,14 @@ const PyGetSetDef tensor_properties[] = {
     {"shape", get_shape, nullptr, "The sizes of its dimensions, a facula.Size.", nullptr},
     {"dtype", get_dtype, nullptr, "The type of its elements.", nullptr},
     {"device", get_device, nullptr, "Where its memory is.", nullptr},
-    {"layout", get_layout, nullptr, "Always facula.strided.", nullptr},
+    {"layout", get_layout, nullptr, "How its elements lie: facula.strided, or one of the sparse layouts.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes per element.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements: numel() * itemsize.", nullptr},
     {"is_cpu", get_is_cpu, nullptr, "Is it in CPU memory?", nullptr},
     {"is_meta", get_is_meta, nullptr, "Has it a shape only, and no elements?", nullptr},
-    {"is_sparse", get_false, nullptr, "Always False.", nullptr},
+    {"is_sparse", get_is_sparse, nullptr, "Is its layout facula.sparse_coo?", nullptr},
+    {"is_sparse_csr", get_is_sparse_csr, nullptr, "Is its layout facula.sparse_csr?", nullptr},
     {"is_quantized", get_false, nullptr, "Always False.", nullptr},
     {"is_nested", get_false, nullptr, "Always False.", nullptr},
     {"_version", get_version, nullptr, "How often the memory was changed in place.", nullptr},

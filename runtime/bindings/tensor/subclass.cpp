@@ -1,6 +1,7 @@
 // Operations on objects of a subclass of Tensor give objects of that class, as users of torch expect.
 #include "runtime/bindings/arguments/checks.h"
 #include "runtime/bindings/arguments/overrides.h"
+#include "runtime/bindings/tensor/compound.h"
 #include "runtime/bindings/types/types.h"
 
 namespace facula::python {
@@ -24,7 +25,7 @@ bool keeps_class(PyTypeObject* type) {
 // The class of `o` where that is one to keep and derives from `known`, if there is one.
 PyTypeObject* wider(PyTypeObject* known, PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
-  if (type == tensor_type || !is_tensor(o) || !keeps_class(type)) return known;
+  if (type == tensor_type || type == compound_type || !is_tensor(o) || !keeps_class(type)) return known;
   return known == nullptr || PyType_IsSubtype(type, known) != 0 ? type : known;
 }
 
@@ -56,7 +57,7 @@ PyObject* converted(PyTypeObject* type, PyObject* result) {
 }  // namespace
 
 void note_subclass(PyTypeObject* type) {
-  subclasses_in_use |= keeps_class(type);
+  subclasses_in_use |= type != compound_type && keeps_class(type);  // that class's results are its own
   overrides_in_use |= is_overriding(type);
 }
 

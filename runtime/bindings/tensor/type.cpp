@@ -3,6 +3,7 @@
 #include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/autograd/cycles.h"
 #include "runtime/bindings/autograd/hooks.h"
+#include "runtime/bindings/tensor/compound.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/dispatch/core_operators.h"
 #include "runtime/iterate/result_type.h"
@@ -343,6 +344,8 @@ PyObject* wrap(Tensor t) {
     }
     return o;
   }
+  if (is_compound(t)) [[unlikely]]
+    return wrap_as(compound_type, std::move(t));
   TensorObject* o = allocate(tensor_type);
   if (impl->pyobject != nullptr) [[unlikely]] {  // the allocation ran the garbage collector, and that Python
     Py_DECREF(reinterpret_cast<PyObject*>(o));

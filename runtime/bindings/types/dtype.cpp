@@ -1,4 +1,5 @@
 // facula.dtype, memory formats and layouts: immutable singletons.
+#include "runtime/bindings/tensor/compound.h"
 #include "runtime/bindings/types/types.h"
 
 namespace facula::python {
@@ -30,6 +31,8 @@ constexpr Alias kAliases[] = {
     {"int", ScalarType::Int32},        {"long", ScalarType::Int64},         {"short", ScalarType::Int16},
     {"cfloat", ScalarType::Complex64}, {"cdouble", ScalarType::Complex128},
 };
+constexpr const char* kLayoutNames[] = {"facula.strided",    "facula.sparse_coo", "facula.sparse_csr",
+                                        "facula.sparse_csc", "facula.sparse_bsr", "facula.sparse_bsc"};
 constexpr const char* kFormatNames[] = {"facula.contiguous_format", "facula.preserve_format", "facula.channels_last",
                                         "facula.channels_last_3d"};
 
@@ -111,6 +114,7 @@ PyObject* wrap(ScalarType t) {
   return o;
 }
 MemoryFormat memory_format_value(PyObject* o) { return reinterpret_cast<NamedObject*>(o)->value; }
+PyObject* memory_format_object(MemoryFormat f) { return memory_formats[static_cast<size_t>(f)]; }
 PyObject* strided_layout() { return strided; }
 
 bool init_dtype_types(PyObject* module) {
@@ -137,11 +141,14 @@ bool init_dtype_types(PyObject* module) {
     memory_formats[i] = reinterpret_cast<PyObject*>(o);
     if (!add(module, o->name + sizeof("facula.") - 1, memory_formats[i])) return false;
   }
-  auto* o = make<NamedObject>(layout_type);
-  if (o == nullptr) return false;
-  o->name = "facula.strided";
-  strided = reinterpret_cast<PyObject*>(o);
-  return add(module, "strided", strided);
+  for (const char* name : kLayoutNames) {
+    auto* o = make<NamedObject>(layout_type);
+    if (o == nullptr) return false;
+    o->name = name;
+    if (strided == nullptr) strided = reinterpret_cast<PyObject*>(o);
+    if (!add(module, name + sizeof("facula.") - 1, reinterpret_cast<PyObject*>(o))) return false;
+  }
+  return true;
 }
 
 }  // namespace facula::python

@@ -16,6 +16,7 @@ ORDER = [
     "random",
     "matmul",
     "linalg",
+    "sparse",
     "fourier",
     "convolution",
     "attention",

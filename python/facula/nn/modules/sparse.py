@@ -32,8 +32,6 @@ class _Table(Module):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if sparse:
-            raise NotImplementedError(f"{name}: sparse=True is not implemented")
         if padding_idx is not None:
             if not -rows <= padding_idx < rows:
                 raise ValueError(
@@ -88,7 +86,7 @@ class Embedding(_Table):
         max_norm: rows that are looked up are first scaled, in place, to at most this norm.
         norm_type: p of that norm.
         scale_grad_by_freq: divide a row's gradient by how often it occurs in the batch.
-        sparse: sparse gradients are not implemented.
+        sparse: the gradient of weight has layout sparse_coo: SGD, Adagrad and SparseAdam take it.
     """
 
     def __init__(
@@ -127,6 +125,7 @@ class Embedding(_Table):
             self.max_norm,
             self.norm_type,
             self.scale_grad_by_freq,
+            self.sparse,
         )
 
     @classmethod
