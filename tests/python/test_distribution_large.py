@@ -92,7 +92,7 @@ def test_log_densities(size: float) -> None:
     with mp.workdps(50):
         for _ in range(5):
             for name, got, want in cases(size, rng):
-                # An ulp of an argument moves the result by its distance from the mean, in units of it.
+                # An ulp of an argument counts as often as there are deviations in the mean.
                 near = 1e-13 + 30 * size**0.5 * 2.0**-53
                 assert got.item() == pytest.approx(float(want), rel=near, abs=near), (name, size)
 
