@@ -1,4 +1,4 @@
-"""An image's convolution is its own: the same alone and in any batch, also beside what is not finite."""
+"""An image's convolution is its own: alike alone and in any batch, beside NaN and infinity too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that fit where partial sums, products or factors do not: determinants, transforms, normalisation, losses."""
+"""Results that fit where sums, products or factors on the way to them do not."""
 
 from __future__ import annotations
 
@@ -103,13 +103,12 @@ def test_gradient_of_a_determinant() -> None:
 
 
 @pytest.mark.parametrize("name", ["float32", "float64"])
-@pytest.mark.parametrize("far", [0.9, -0.9])
-def test_weights_of_normalisation(name: str, far: float) -> None:
+@pytest.mark.parametrize("large", [True, False])
+def test_weights_of_normalisation(name: str, large: bool) -> None:
     """A weight at the end of the range and a narrow spread: only their product leaves it."""
     dtype = getattr(fa, name)
-    weight = (1e38 if name == "float32" else 1e308) ** abs(far) ** (1 if far > 0 else 1)
-    weight = weight if far > 0 else 1 / weight
-    spread = 2.0**-20 if far > 0 else 2.0**20
+    far = 1e34 if name == "float32" else 1e304
+    weight, spread = (far, 2.0**-20) if large else (1 / far, 2.0**20)
     x = fa.tensor([1.0, 1.0 + spread, 1.0 - spread, 1.0], dtype=dtype)
     want = np.array([0.0, 1.0, -1.0, 0.0]) * math.sqrt(2) * weight
     w = fa.full((1,), weight, dtype=dtype)
