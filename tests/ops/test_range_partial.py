@@ -52,7 +52,9 @@ def test_inverse_transforms_of_the_largest() -> None:
         many = fa.stack([x, fa.arange(4).to(dtype)])
         alone = fa.fft.ifft(fa.arange(4).to(dtype))
         assert fa.equal(fa.fft.ifft(many)[1], alone)
-        assert fa.fft.ifft2(fa.full((4, 6), top, dtype=dtype))[0, 0].item() == x[0].item()
+        assert fa.fft.ifft2(fa.full((4, 6), top, dtype=dtype))[0, 0].item() == pytest.approx(
+            top, rel=1e-6
+        )
     real = fa.full((5,), 1e308, dtype=fa.float64)
     np.testing.assert_allclose(
         fa.fft.rfft(real, norm="forward").tolist(), [1e308, 0, 0], atol=1e293
@@ -69,7 +71,7 @@ def test_inverse_transforms_of_the_largest() -> None:
 def test_transforms_of_what_is_not_finite() -> None:
     x = fa.tensor([[1.0, math.inf, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0]], dtype=fa.float64)
     got = fa.fft.ifft(x.to(fa.complex128))
-    assert not fa.isfinite(got[0].real).any()
+    assert not fa.isfinite(got[0]).any()
     np.testing.assert_allclose(got[1].tolist(), np.fft.ifft([1.0, 2.0, 3.0, 4.0]))
 
 
