@@ -1,11 +1,13 @@
 #include "runtime/core/apart.h"
 
 #include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,8 +34,12 @@ struct State {
 std::atomic<int> unheard{0};
 [[maybe_unused]] const int forgets =
     pthread_atfork(nullptr, nullptr, [] { unheard.store(0); });  // no thread of a child
-void wait_for_unheard() {
-  while (unheard.load(std::memory_order_acquire) > 0) std::this_thread::sleep_for(kPeriod);
+// As that may take minutes, the process ends without it.
+void leave_unheard(int status, void*) {
+  for (int i = 0; i < 5 && unheard.load(std::memory_order_acquire) > 0; ++i) std::this_thread::sleep_for(kPeriod);
+  if (unheard.load(std::memory_order_acquire) == 0) return;
+  std::fflush(nullptr);
+  ::_exit(status);
 }
 
 }  // namespace
@@ -67,7 +73,7 @@ void run_apart(std::function<void()> work) {
     } catch (...) {
       lock.lock();
       if (!state->done) {
-        static const int at_exit = std::atexit(wait_for_unheard);
+        static const int at_exit = on_exit(leave_unheard, nullptr);
         static_cast<void>(at_exit);
         unheard.fetch_add(1, std::memory_order_relaxed);
         state->hold.emplace();

@@ -129,6 +129,18 @@ def test_limits_are_drawn(device: str) -> None:
     assert fa.zeros(2, 3, device=device).bernoulli_(fa.ones(3, device=device)).shape == (2, 3)
 
 
+@pytest.mark.parametrize("bad", [1.5, -0.25, NAN])
+def test_probabilities_in_tensors(device: str, bad: float) -> None:
+    """What tensors hold is the kernels' to check, on devices when they next wait."""
+    if device == "meta":
+        pytest.skip("no elements")
+    chances = fa.tensor([0.5, bad]).to(device)
+    calls = (lambda: fa.bernoulli(chances), lambda: fa.zeros(2, device=device).bernoulli_(chances))
+    for call in calls:
+        with pytest.raises(RuntimeError, match="in \\[0, 1\\]|within the limits"):
+            call().cpu()
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float16"])
 def test_integers_of_a_new_tensor(device: str, dtype: str) -> None:
     high = {"uint8": 256, "int8": 128, "float16": 65505}[dtype]

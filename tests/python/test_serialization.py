@@ -108,6 +108,12 @@ def test_bytes_sets_and_tuple_keys(path):
         assert second.read() == text
 
 
+def test_long_doubles(tmp_path):
+    """Of torch's form alone: safetensors has no such numbers."""
+    save({"a": np.longdouble(1) / 3}, tmp_path / "a.pt")
+    assert load(tmp_path / "a.pt")["a"] == np.longdouble(1) / 3
+
+
 def test_numpy_arrays_and_scalars(path):
     scalars = [
         np.float64(1.5), np.float32(0.1), np.float16(2), np.int8(-3), np.uint64(2**64 - 1),

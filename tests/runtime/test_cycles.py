@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import facula as fa
+import numpy as np
 import pytest
 from facula.autograd import Function, forward_ad
 
@@ -378,6 +379,22 @@ def view_changed_by_itself() -> tuple[Any, ...]:
 def test_dies(make: Callable[[], tuple[Any, ...]], anomaly: bool) -> None:
     with fa.autograd.set_detect_anomaly(anomaly):
         assert alive(make) == []
+
+
+@pytest.mark.parametrize("make", [fa.Tensor.numpy, np.asarray, memoryview, np.array_split])
+def test_an_array_over_its_tensor(make: Callable[[Any], Any]) -> None:
+    """The collector does not see what an array keeps, so that must not be the tensor itself."""
+    x = fa.arange(3.0)
+    x.array = make(x) if make is not np.array_split else np.array_split(x.numpy(), 2)[0]
+    ref, array = weakref.ref(x), x.array
+    del x
+    gc.collect()
+    assert ref() is None
+    assert array[1] == 1  # the memory stays
+    x = fa.arange(3.0)
+    x.array = x.numpy()
+    x.array[0] = 5
+    assert x[0] == 5
 
 
 def test_memory_is_released() -> None:

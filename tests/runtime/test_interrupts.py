@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -284,3 +285,22 @@ for change in (
     else:
         raise AssertionError("backward went through")
 """)
+
+
+def test_the_process_ends_without_work_that_goes_on() -> None:
+    """Which may take minutes: with the status that was asked for, and all that was printed."""
+    body = """
+a = fa.randn(4000, 4000, dtype=fa.float64)
+interrupted("eig", lambda: fa.linalg.eig(a), after=0.3)
+print(time.monotonic())
+sys.exit(3)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + body],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr[-2000:]
+    assert time.monotonic() - float(done.stdout) < 15

@@ -20,6 +20,8 @@ namespace facula::cpu::tuning {
 inline constexpr int64_t kNhwcMinChannels = 16, kWinogradMinChannels = 16;
 // (b) 64 channels, tiles of 2 x 2: of 25 Winograd 94 us and the NHWC product 97, of 36 they take 113 and 130.
 inline constexpr int64_t kWinogradMinTiles = 32;
+// The same for results that are each image's own, where the batch must not count: images of 7 x 7 and more.
+inline constexpr int64_t kWinogradImageTiles = 16;
 // Shortest and longest rows of results: shorter leave a register tile empty ((b) with a stride even rows of 2 pay: 21
 // us for 52), longer do not leave an input tile in the second-level cache. c6bfa02: (a) 3 x 3 stride 2 takes 1.01.
 inline constexpr int64_t kNhwcMinWidth = 4, kNhwcMaxWidth = 1024;

@@ -90,10 +90,31 @@ bool winograd_serves(const Call& c) {
   return g.kernel == Three{1, 3, 3} && g.stride == kOnes && g.dilation == kOnes && g.padding[1] <= 2 &&
          g.padding[2] <= 2 && in_planes(c);
 }
+// By one image, as an image's result must not depend on how many there are.
 template <bool kBack>
 bool winograd_pays(const Call& c) {
-  return cpu::winograd_pays(as_3x3(c.g, kBack));
+  Conv3x3 one = as_3x3(c.g, kBack);
+  one.batch = 1;
+  return cpu::winograd_pays(one, tuning::kWinogradImageTiles);
 }
+bool winograd_weight_pays(const Call& c) { return cpu::winograd_pays(as_3x3(c.g, false), tuning::kWinogradMinTiles); }
+
+void run_alone(const Call& c, bool back);
+// Each image as if it were the only one.
+void run_each(const Call& c, bool back) {
+  Geometry g = c.g;
+  g.batch = 1;
+  const auto image = [](const Tensor& t, int64_t i) {
+    DimVector sizes(t.sizes());
+    sizes[0] = 1;
+    return alias(t, sizes, t.strides(), t.offset() + i * t.strides()[0], false);
+  };
+  for (int64_t i = 0; i < c.g.batch; ++i) {
+    const Tensor from = image(c.image, i), to = image(c.out, i);
+    run_alone({g, from, c.other, c.bias, to, c.mostly_padding}, back);
+  }
+}
+
 template <typename T, bool kBack>
 bool winograd(const Call& c) {
   bool finite = false;
@@ -102,7 +123,9 @@ bool winograd(const Call& c) {
     const Filters<T> filters = kBack ? Filters<T>{w, 9, row, true} : Filters<T>{w, row, 9, false};
     finite = winograd_forward<T>(as_3x3(c.g, kBack), x, filters, bias, y);
   });
-  return finite;
+  if (finite || c.g.batch == 1) return finite;
+  run_each(c, kBack);  // what is not finite is the matter of its image alone
+  return true;
 }
 
 bool pointwise_serves(const Call& c) {
@@ -208,7 +231,7 @@ constexpr Method kBackwardInput[] = {
 template <typename T>
 constexpr Method kBackwardWeight[] = {
     {"unpadded", always, mostly_padding, weight_in_nchw<T, unpadded_backward_weight<T>>},
-    {"winograd", winograd_serves, winograd_pays<false>, winograd_weight<T>},
+    {"winograd", winograd_serves, winograd_weight_pays, winograd_weight<T>},
     {"nhwc_gemm", in_planes, nhwc_weight_pays, nhwc_weight<T>},
     {"depthwise_nhwc", depthwise_nhwc_weight_serves, always, depthwise_nhwc_weight<T>},
     {"depthwise", depthwise, always, weight_in_nchw<T, depthwise_backward_weight<T>>},
@@ -225,6 +248,8 @@ constinit Methods weight_methods("FACULA_CONV_BACKWARD_WEIGHT", kBackwardWeight<
   add_fact("conv_backward_weight", [] { return weight_methods.done(); });
   return true;
 }();
+
+void run_alone(const Call& c, bool back) { (back ? input_methods : forward_methods).run(c); }
 
 void forward(const Geometry& g, const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& out) {
   if (out.numel() > 0) forward_methods.run({g, x, w, b, out, cpu::mostly_padding(g, false)});

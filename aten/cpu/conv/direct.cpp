@@ -1,6 +1,7 @@
 #include "aten/cpu/conv/direct.h"
 
 #include "aten/cpu/conv/windows.h"
+#include "runtime/core/interrupt.h"
 
 namespace facula::cpu::conv {
 namespace {
@@ -17,16 +18,23 @@ void multiply_rows(const Windows& w, int64_t batch, int64_t groups, int64_t out_
     for (int64_t p = 0; p < depth; ++p) weight[c * depth + p] = from[weights.offsets[static_cast<size_t>(p)]];
   }
   const int64_t rows = w.out[0] * w.out[1], positions = w.positions();
+  // Long rows in pieces of whole vectors, with a look for signals between them.
+  constexpr int64_t kVectors = 256, kWork = 1 << 22;
+  const int64_t piece = std::max(kVectors, kWork / std::max<int64_t>(depth, 1) / kVectors * kVectors);
+  const auto steps = static_cast<int32_t>(std::clamp<int64_t>(piece * depth >> 14, 1, 256));
   parallel_for(0, batch * groups * out_channels, grain_for(positions * depth, tuning::kConvWork / 4),
                [&](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i) {
                    const int64_t channel = i % (groups * out_channels);
                    const T* source = image + i / out_channels * group_stride;
                    for (int64_t r = 0; r < rows; ++r) {
-                     conv_loops<T>().row(depth, w.taps.data(), weight + channel * depth,
-                                         bias != nullptr ? bias[channel] : T(0), w.out[2],
-                                         source + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1],
-                                         out + i * positions + r * w.out[2]);
+                     const T* from = source + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1];
+                     for (int64_t x = 0; x < w.out[2]; x += piece) {
+                       count_step(steps);
+                       conv_loops<T>().row(depth, w.taps.data(), weight + channel * depth,
+                                           bias != nullptr ? bias[channel] : T(0), std::min(piece, w.out[2] - x),
+                                           from + x, out + i * positions + r * w.out[2] + x);
+                     }
                    }
                  }
                });
@@ -57,6 +65,7 @@ void direct_backward_weight(const Geometry& g, const T* input, const T* grad, T*
                [&](int64_t begin, int64_t end) {
                  for (int64_t c = begin; c < end; ++c) {
                    for (int64_t p = 0; p < depth; ++p) {
+                     count_step(16);
                      double sum = 0;
                      for (int64_t n = 0; n < g.batch; ++n) {
                        const T* dy = grad + (n * g.groups * g.out_channels + c) * positions;

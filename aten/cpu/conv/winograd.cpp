@@ -143,10 +143,10 @@ class Results {
 
 }  // namespace
 
-bool winograd_pays(const Conv3x3& g) {
+bool winograd_pays(const Conv3x3& g, int64_t least) {
   const int64_t tiles = g.batch * ceil_div(g.out_height, 2) * ceil_div(g.out_width, 2);
   return g.channels >= tuning::kWinogradMinChannels && g.out_channels >= tuning::kWinogradMinChannels &&
-         tiles >= tuning::kWinogradMinTiles && g.out_height > 1 && g.out_width > 1;
+         tiles >= least && g.out_height > 1 && g.out_width > 1;
 }
 
 template <typename T>

@@ -12,7 +12,7 @@ struct Conv3x3 {
 };
 
 // Whether the method pays.
-bool winograd_pays(const Conv3x3& g);
+bool winograd_pays(const Conv3x3& g, int64_t least);
 
 // False where the result holds what is not finite: sums of infinities differ then from those of the
 // definition, which must be used instead.

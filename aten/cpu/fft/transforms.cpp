@@ -1,5 +1,6 @@
 // Transforms along dims, one after the other. They are pocketfft's: lines that fit its plans go through it many at a
 // time, a vector's lane each, and longer ones in parts.
+#include "aten/cpu/fft/range.h"
 #include "aten/cpu/fft/real_lines.h"
 #include "facula/kernels.h"
 
@@ -124,10 +125,7 @@ void visit_real(ScalarType t, const F& fn) {
   }
 }
 
-}  // namespace
-
-void fft_c2c(const Tensor& self, IntList dim, double scale, bool forward, const Tensor& out) {
-  if (out.numel() == 0) return;
+void run_c2c(const Tensor& self, IntList dim, double scale, bool forward, const Tensor& out) {
   visit_real(self.dtype(), [&]<typename T>(std::type_identity<T>) {
     T factor = static_cast<T>(scale);
     const Tensor from = along_others<T>(self, out, dim, factor, forward);
@@ -135,8 +133,7 @@ void fft_c2c(const Tensor& self, IntList dim, double scale, bool forward, const 
   });
 }
 
-void fft_r2c(const Tensor& self, IntList dim, double scale, bool forward, bool onesided, const Tensor& out) {
-  if (out.numel() == 0) return;
+void run_r2c(const Tensor& self, IntList dim, double scale, bool forward, bool onesided, const Tensor& out) {
   const size_t last = dim_of(self, dim.back());
   const Tensor half = onesided ? out : first_half(out, last);
   visit_real(self.dtype(), [&]<typename T>(std::type_identity<T>) {
@@ -163,8 +160,7 @@ void fft_r2c(const Tensor& self, IntList dim, double scale, bool forward, bool o
   });
 }
 
-void fft_c2r(const Tensor& self, IntList dim, int64_t last_size, double scale, bool forward, const Tensor& out) {
-  if (out.numel() == 0) return;
+void run_c2r(const Tensor& self, IntList dim, int64_t last_size, double scale, bool forward, const Tensor& out) {
   const size_t last = dim_of(self, dim.back());
   visit_real(self.dtype(), [&]<typename T>(std::type_identity<T>) {
     using C = std::complex<T>;
@@ -187,6 +183,29 @@ void fft_c2r(const Tensor& self, IntList dim, int64_t last_size, double scale, b
       return fft_loops<T>().c2r(plan.get(), where, begin, end, from, to, work, position, factor, forward);
     });
   });
+}
+
+}  // namespace
+
+void fft_c2c(const Tensor& self, IntList dim, double scale, bool forward, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const auto run = [&](const Tensor& x, const Tensor& to) { run_c2c(x, dim, scale, forward, to); };
+  run(self, out);
+  repair_overflow(self, out, dim, run);
+}
+
+void fft_r2c(const Tensor& self, IntList dim, double scale, bool forward, bool onesided, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const auto run = [&](const Tensor& x, const Tensor& to) { run_r2c(x, dim, scale, forward, onesided, to); };
+  run(self, out);
+  repair_overflow(self, out, dim, run);
+}
+
+void fft_c2r(const Tensor& self, IntList dim, int64_t last_size, double scale, bool forward, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const auto run = [&](const Tensor& x, const Tensor& to) { run_c2r(x, dim, last_size, scale, forward, to); };
+  run(self, out);
+  repair_overflow(self, out, dim, run);
 }
 
 }  // namespace facula::cpu

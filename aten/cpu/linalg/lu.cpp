@@ -115,6 +115,26 @@ void for_each_diagonal(const Tensor& LU, const Tensor& pivots, const F& fn) {
   }
 }
 
+// x times 2^exponent.
+template <typename R>
+R scaled(R x, int exponent) {
+  return std::ldexp(x, exponent);
+}
+template <typename R>
+std::complex<R> scaled(std::complex<R> x, int exponent) {
+  return {std::ldexp(x.real(), exponent), std::ldexp(x.imag(), exponent)};
+}
+
+// x with a size from a half to 1, and the power of two that this takes; zeros and what is not finite as they are.
+template <typename R, typename T>
+T scaled_down(T x, int& exponent) {
+  const R size = std::max(std::fabs(std::real(x)), std::fabs(std::imag(x)));
+  exponent = 0;
+  if (!(size > 0) || !std::isfinite(size)) return x;
+  std::frexp(size, &exponent);
+  return scaled(x, -exponent);
+}
+
 }  // namespace
 
 // LU has columns one after the other: the shape rule says so.
@@ -161,9 +181,19 @@ void lu_determinant(const Tensor& A, const Tensor& result, const Tensor& LU, con
     factor_all<T>(A, true, LU, pivots, nullptr);
     T* out = result.data<T>();
     for_each_diagonal<T>(LU, pivots, [&](int64_t k, const auto& diagonal, bool odd) {
+      // Mantissas and exponents apart: partial products may leave the range though the determinant does not.
+      using R = real_t<T>;
       T product = odd ? T(-1) : T(1);
-      for (int64_t i = 0; i < LU.size(-1); ++i) product *= diagonal(i);
-      out[k] = product;
+      int64_t exponent = 0;
+      for (int64_t i = 0; i < LU.size(-1); ++i) {
+        int e = 0;
+        product *= scaled_down<R>(diagonal(i), e);
+        exponent += e;
+        product = scaled_down<R>(product, e);
+        exponent += e;
+      }
+      constexpr int64_t kFar = 4 * std::numeric_limits<R>::max_exponent;
+      out[k] = scaled(product, static_cast<int>(std::clamp(exponent, -kFar, kFar)));
     });
   });
 }

@@ -218,6 +218,8 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
       std::atomic<bool> far{false};
       const auto weight_of = [&](int64_t k) { return w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0; };
       const auto bias_of = [&](int64_t k) { return b.defined() ? static_cast<double>(b.data<T>()[k]) : 0.0; };
+      // Neither the variance nor what x is multiplied by leaves the range.
+      const auto plain = [&](int64_t k) { return is_ordinary<T>(vars[k] + eps) && is_factor<T>(scale[k]); };
       const auto finish = [&](int64_t k) {
         const double rstd = 1.0 / std::sqrt((training ? std::max(vars[k], 0.0) : vars[k]) + eps);
         out_mean.data<T>()[k] = static_cast<T>(means[k]);
@@ -227,7 +229,7 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
         center[k] = static_cast<double>(static_cast<T>(means[k]));
         const double lost = training ? lost_of_channel(p, from, k, means[k], vars[k] + eps) : 0.0;
         shift[k] = bias_of(k) + (center[k] - means[k] + lost) * scale[k];
-        if (!is_ordinary<T>(vars[k] + eps)) far.store(true, std::memory_order_relaxed);
+        if (!plain(k)) far.store(true, std::memory_order_relaxed);
       };
       const auto run = [&](int64_t at, int64_t k) {
         loops.affine(p.inner, from + at, static_cast<T>(center[k]), static_cast<T>(scale[k]), static_cast<T>(shift[k]),
@@ -235,7 +237,7 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
       };
       const auto far_channels = [&] {
         for (int64_t k = 0; k < p.channels && far.load(std::memory_order_relaxed); ++k) {
-          if (is_ordinary<T>(vars[k] + eps)) continue;
+          if (plain(k)) continue;
           const FarChannel of = training ? far_channel(p, from, k, eps) : given_channel(means[k], vars[k], eps);
           if (!of.found) continue;
           if (training) {

@@ -187,6 +187,14 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
           for (int64_t k = 0; k < channels; ++k) {
             const double scale = of.rstd * (w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0);
             const double bias = b.defined() ? static_cast<double>(b.data<T>()[first + k]) : 0.0;
+            if (!is_factor<T>(scale)) {  // one factor after the other
+              const double factor = static_cast<double>(w.data<T>()[first + k]);
+              for (int64_t j = k * inner; j < (k + 1) * inner; ++j) {
+                const double centered = static_cast<double>(of.x[j] - of.center()) + of.missed();
+                y.data<T>()[i * n + j] = static_cast<T>(centered * of.rstd * factor + bias);
+              }
+              continue;
+            }
             loops.affine(inner, of.x + k * inner, of.center(), static_cast<T>(scale),
                          static_cast<T>(bias + of.missed() * scale), y.data<T>() + i * n + k * inner, stream);
           }

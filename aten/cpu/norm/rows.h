@@ -34,6 +34,12 @@ bool is_ordinary(double variance) {
   return variance > 1 / kFar && variance < kFar;
 }
 
+// Whether a factor is the same in T: neither too large nor without digits.
+template <typename T>
+bool is_factor(double factor) {
+  return factor == 0 || std::isnormal(static_cast<T>(factor));
+}
+
 // The exponent of the largest finite number; false where there is something else, or nothing but zeros.
 template <typename T>
 bool exponent_of(int64_t n, const T* x, int& exponent) {

@@ -7,6 +7,7 @@
 
 #include "aten/cpu/common/dense.h"
 #include "runtime/core/checked.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/core/rounding.h"
 
 namespace facula::cpu::pool {
@@ -29,6 +30,7 @@ inline Axis strided(int64_t in, int64_t out, int64_t kernel, int64_t stride, int
   if (out == 1) stride = 1;  // the window does not move
   Axis a{in, out, std::min(dilation, in + 1), {}, {}, {}, stride, padding, kernel, true};
   for (int64_t o = 0; o < out; ++o) {
+    count_step();
     const int64_t from = o * stride - padding, to = saturated_add(from, (kernel - 1) * dilation + 1);
     const int64_t counted = std::min(to, in + padding) - from;
     const int64_t skipped = from < 0 ? ceil_div(-from, dilation) : 0;
@@ -57,6 +59,7 @@ inline Axis adaptive(int64_t in, int64_t out) {
   Axis a{in, out, 1, {}, {}, {}, 0, 0, 0, false};
   for (int64_t o = 0; o < out; ++o) {
     __extension__ typedef __int128 wide;
+    count_step();
     a.start.push_back(static_cast<int64_t>(wide{o} * in / out));
     a.end.push_back(static_cast<int64_t>(ceil_div(wide{o + 1} * in, out)));
     a.divisor.push_back(static_cast<double>(a.end.back() - a.start.back()));

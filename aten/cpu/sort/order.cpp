@@ -90,6 +90,7 @@ bool sort_keys64(const uint64_t* keys, int64_t n, uint64_t* packed, uint64_t* sc
   if (shift == 0) return true;
   // Where the upper bits agree the lower ones decide.
   for (int64_t i = 0; i < n;) {
+    count_step();
     int64_t j = i + 1;
     while (j < n && (packed[j] >> 32) == (packed[i] >> 32)) ++j;
     const int64_t run = j - i;
@@ -147,7 +148,7 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool
   const int most = n >= kAround ? 12 : n >= (1 << 14) ? 11 : 8;
   const int passes = ceil_div(high - low, most);
   if (n < 150 || n > std::numeric_limits<uint32_t>::max()) {
-    std::sort(data, data + n);
+    sort_in_place(data, n);
     return;
   }
   const int bits = ceil_div(high - low, passes);
@@ -161,6 +162,7 @@ void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool
   if (!even) return;
   // Elements are near their places.
   for (int64_t i = 1; i < n; ++i) {
+    count_step();
     const uint64_t v = data[i];
     int64_t j = i;
     for (; j > 0 && v < data[j - 1]; --j) data[j] = data[j - 1];
@@ -175,23 +177,29 @@ P kth_packed(P* data, int64_t n, int64_t k) {
   int64_t rank = k - 1;
   while (n > 1024) {
     P differ = 0;
-    for (int64_t i = 0; i < n; ++i) differ |= data[i] ^ data[0];
+    in_blocks(n, [&](int64_t i, int64_t last) {
+      for (; i < last; ++i) differ |= data[i] ^ data[0];
+    });
     const uint64_t upper = static_cast<uint64_t>(differ >> (sizeof(P) * 8 - 64));
     if (upper == 0) break;
     const int shift = std::max(0, static_cast<int>(sizeof(P)) * 8 - std::countl_zero(upper) - kBits);
     uint32_t counts[1 << kBits] = {};
-    for (int64_t i = 0; i < n; ++i) ++counts[static_cast<size_t>((data[i] >> shift) & kMask)];
+    in_blocks(n, [&](int64_t i, int64_t last) {
+      for (; i < last; ++i) ++counts[static_cast<size_t>((data[i] >> shift) & kMask)];
+    });
     size_t bucket = 0;
     while (counts[bucket] <= rank) rank -= counts[bucket++];
     int64_t kept = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const P v = data[i];
-      data[kept] = v;
-      kept += ((v >> shift) & kMask) == bucket ? 1 : 0;
-    }
+    in_blocks(n, [&](int64_t i, int64_t last) {
+      for (; i < last; ++i) {
+        const P v = data[i];
+        data[kept] = v;
+        kept += ((v >> shift) & kMask) == bucket ? 1 : 0;
+      }
+    });
     n = kept;
   }
-  std::nth_element(data, data + rank, data + n);
+  select_in_place(data, n, rank);
   return data[rank];
 }
 template uint64_t kth_packed(uint64_t*, int64_t, int64_t);
@@ -205,19 +213,24 @@ void select_packed(P* data, int64_t n, int64_t k) {
   int64_t rank = k - 1;  // within [begin, end)
   while (end - begin > 2048) {
     P differ = 0;
-    for (P* p = begin; p < end; ++p) differ |= *p ^ *begin;
+    in_blocks(end - begin, [&](int64_t i, int64_t last) {
+      for (; i < last; ++i) differ |= begin[i] ^ *begin;
+    });
     const uint64_t upper = static_cast<uint64_t>(differ >> (sizeof(P) * 8 - 64));
     if (upper == 0) break;
     const int shift = std::max(0, static_cast<int>(sizeof(P)) * 8 - std::countl_zero(upper) - kBits);
     const P mask = (P(1) << kBits) - 1;
     uint32_t counts[1 << kBits] = {};
-    for (P* p = begin; p < end; ++p) ++counts[static_cast<size_t>((*p >> shift) & mask)];
+    in_blocks(end - begin, [&](int64_t i, int64_t last) {
+      for (; i < last; ++i) ++counts[static_cast<size_t>((begin[i] >> shift) & mask)];
+    });
     int64_t before = 0;
     size_t bucket = 0;
     while (before + counts[bucket] <= rank) before += counts[bucket++];
     // Three parts: smaller buckets, the one of interest, larger ones.
     P *low = begin, *p = begin, *high = end;
     while (p < high) {
+      count_step();
       const size_t b = static_cast<size_t>((*p >> shift) & mask);
       if (b < bucket) {
         std::swap(*low++, *p++);
@@ -231,7 +244,7 @@ void select_packed(P* data, int64_t n, int64_t k) {
     end = high;
     rank -= before;
   }
-  std::nth_element(begin, begin + rank, end);
+  select_in_place(begin, end - begin, rank);
 }
 template void select_packed(uint64_t*, int64_t, int64_t);
 template void select_packed(uint128*, int64_t, int64_t);

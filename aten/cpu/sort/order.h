@@ -12,6 +12,7 @@
 #include "aten/cpu/common/bytes.h"
 #include "aten/cpu/sort/order_loops.h"
 #include "aten/cpu/reduce/reduce.h"
+#include "runtime/core/interrupt.h"
 #include "runtime/core/tensor.h"
 #include "runtime/iterate/parallel.h"
 
@@ -49,6 +50,34 @@ struct Parts {
 // large ones are faster where both begin a cache line. `shared`: among threads. `even`: keys are spread evenly, so that
 // few agree in their upper bits.
 void sort_packed(uint64_t* data, uint64_t* scratch, int64_t n, bool shared, bool even = false);
+
+// fn(begin, end) over [0, n), with a look for signals before each part.
+template <typename F>
+void in_blocks(int64_t n, const F& fn) {
+  constexpr int64_t kBlock = 1 << 16;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    check_interrupt();
+    fn(begin, std::min(n, begin + kBlock));
+  }
+}
+
+// std::sort and std::nth_element, of which long ones may be interrupted.
+template <typename P>
+void sort_in_place(P* data, int64_t n) {
+  if (n < kShared) return std::sort(data, data + n);
+  std::sort(data, data + n, [](P a, P b) {
+    count_step();
+    return a < b;
+  });
+}
+template <typename P>
+void select_in_place(P* data, int64_t n, int64_t rank) {
+  if (n < kShared) return std::nth_element(data, data + rank, data + n);
+  std::nth_element(data, data + rank, data + n, [](P a, P b) {
+    count_step();
+    return a < b;
+  });
+}
 
 // Moves the k first elements in order to the front, in any order; the k-th ends up at data[k - 1].
 template <typename P>

@@ -98,16 +98,18 @@ void filter_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* d
     if (held <= 64) return table.rank_sort(data, held);
   }
   select_packed(data, held, k);
-  std::sort(data, data + k);
+  sort_in_place(data, k);
 }
 
 template <typename C>
 void pack_line(const C* x, int64_t n, bool descending, PackedOf<C>* data) {
   using P = PackedOf<C>;
   const KeyOf<C> flip = descending ? ~KeyOf<C>(0) : KeyOf<C>(0);
-  for (int64_t i = 0; i < n; ++i) {
-    data[i] = static_cast<P>(to_key(x[i]) ^ flip) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
-  }
+  in_blocks(n, [&](int64_t i, int64_t last) {
+    for (; i < last; ++i) {
+      data[i] = static_cast<P>(to_key(x[i]) ^ flip) << kHalfBits<P> | static_cast<P>(static_cast<uint64_t>(i));
+    }
+  });
 }
 
 // The k first elements of a line in order; `data` has room for 2 n.
@@ -118,14 +120,16 @@ void select_first(const C* x, int64_t n, bool largest, int64_t k, PackedOf<C>* d
   std::copy(data, data + n, data + n);
   const P last = kth_packed(data + n, n, k);
   int64_t held = 0;
-  for (int64_t i = 0; i < n && held < k; ++i) {
-    data[held] = data[i];
-    held += data[i] <= last ? 1 : 0;
-  }
+  in_blocks(n, [&](int64_t i, int64_t end) {
+    for (; i < end && held < k; ++i) {
+      data[held] = data[i];
+      held += data[i] <= last ? 1 : 0;
+    }
+  });
   if constexpr (sizeof(P) == 8) {
     sort_packed(data, data + n, k, false);
   } else {
-    std::sort(data, data + k);
+    sort_in_place(data, k);
   }
 }
 
@@ -140,7 +144,9 @@ int64_t picked_position(Pick what, const C* x, int64_t n, int64_t k, PackedOf<C>
     int64_t numbers = n, first_nan = -1;
     if constexpr (!std::is_integral_v<C>) {
       numbers = 0;
-      for (int64_t i = 0; i < n; ++i) numbers += x[i] == x[i];
+      in_blocks(n, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) numbers += x[i] == x[i];
+      });
       if (numbers < n) {
         first_nan = 0;  // elements may change meanwhile
         while (first_nan < n - 1 && x[first_nan] == x[first_nan]) ++first_nan;
@@ -289,7 +295,8 @@ void mode(const Tensor& self, int64_t dim, bool, const Tensor& out0, const Tenso
       int64_t best = 0, position = 0;
       for (int64_t i = 0; i < n;) {
         int64_t j = i + 1;
-        while (j < n && (!sorted.differs(j) || (is_nan(j) && is_nan(j - 1)))) ++j;
+        for (; j < n && (!sorted.differs(j) || (is_nan(j) && is_nan(j - 1))); ++j) count_step();
+        count_step();
         if (j - i > best) {
           best = j - i;
           position = sorted.position(j - 1);

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import facula
 from facula.distributions import constraints
 from facula.distributions._counts import counts_entropy
+from facula.distributions._densities import LARGE, apart, beta_log_density
 from facula.distributions._draws import binomial, standard_gamma
 from facula.distributions._tails import log1p_exp, log_of, log_rest, weighted
 from facula.distributions.distribution import Distribution
@@ -235,10 +236,11 @@ class Binomial(_Chance):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        n = self.total_count
-        choices = (n + 1).lgamma() - (value + 1).lgamma() - (n - value + 1).lgamma()
-        log, log_rest = self._logs()
-        return choices + weighted(value, log) + weighted(n - value, log_rest)
+        n, k, *both = facula.broadcast_tensors(
+            self.total_count, value, *self._both(), *self._logs()
+        )
+        inner = (n >= LARGE) & (k > 0) & (k < n)
+        return apart(inner, _binomial_direct, _binomial_apart, n, k, *both)
 
     def entropy(self) -> Any:
         count = int(self.total_count.max())
@@ -307,9 +309,27 @@ class NegativeBinomial(_Chance):
         if self._validate_args:
             self._validate_sample(value)
         n = self.total_count
-        log, log_rest = self._logs()
-        own = weighted(n, log_rest) + weighted(value, log)
-        choices = (n + value).lgamma() - (1 + value).lgamma() - n.lgamma()
-        # of no failures nothing but 0 is possible
-        choices = facula.where(n + value == 0, 0.0, choices)
-        return own + choices
+        n, k, *both = facula.broadcast_tensors(n, value, *self._both(), *self._logs())
+        inner = (n + k >= LARGE) & (n > 0) & (k > 0)
+        return apart(inner, _failures_direct, _failures_apart, n, k, *both)
+
+
+def _binomial_direct(n: Any, k: Any, p: Any, q: Any, log: Any, log_rest: Any) -> Any:
+    choices = (n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).lgamma()
+    return choices + weighted(k, log) + weighted(n - k, log_rest)
+
+
+def _binomial_apart(n: Any, k: Any, p: Any, q: Any, log: Any, log_rest: Any) -> Any:
+    rest = facula.where(k < n, n - k, 1.0)
+    return beta_log_density(k, rest, p, q, log, log_rest) - k.log() + (n / rest).log()
+
+
+def _failures_direct(n: Any, k: Any, p: Any, q: Any, log: Any, log_rest: Any) -> Any:
+    own = weighted(n, log_rest) + weighted(k, log)
+    choices = (n + k).lgamma() - (1 + k).lgamma() - n.lgamma()
+    # of no failures nothing but 0 is possible
+    return own + facula.where(n + k == 0, 0.0, choices)
+
+
+def _failures_apart(n: Any, k: Any, p: Any, q: Any, log: Any, log_rest: Any) -> Any:
+    return beta_log_density(k, n, p, q, log, log_rest) - k.log()

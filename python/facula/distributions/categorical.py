@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import facula
 from facula.distributions import constraints
 from facula.distributions._counts import counts_entropy, draw_counts
+from facula.distributions._densities import LARGE, dirichlet_log_density
 from facula.distributions._tails import log_of, weighted
 from facula.distributions.distribution import Distribution
 from facula.distributions.utils import lazy_property, logits_to_probs, part_of, probs_to_logits
@@ -240,9 +241,15 @@ class Multinomial(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         logs, value = facula.broadcast_tensors(self._categorical._log_probs(), value)
-        choices = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
+        large = value.sum(-1, True) >= LARGE
+        few, many = facula.where(large, 1.0, value), facula.where(large, value, 1.0)
+        choices = (few.sum(-1) + 1).lgamma() - (few + 1).lgamma().sum(-1)
         # an impossible category that was not drawn says nothing
-        return choices + weighted(value, logs).sum(-1)
+        direct = choices + weighted(few, logs).sum(-1)
+        density = dirichlet_log_density(many, logs.exp(), logs)
+        repeats = facula.where(many > 0, many, 1.0).log().sum(-1)
+        apart = density + many.sum(-1).log() - repeats
+        return facula.where(large.squeeze(-1), apart, direct)
 
     def entropy(self) -> Any:
         return counts_entropy(self.total_count, self.probs)

@@ -7,9 +7,16 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._densities import (
+    LARGE,
+    apart,
+    beta_log_density,
+    dirichlet_log_density,
+    sum_less_one,
+)
 from facula.distributions._draws import sample_dirichlet
 from facula.distributions._stirling import digamma_rest, entropy_rest
-from facula.distributions._tails import log1mexp, weighted
+from facula.distributions._tails import log1mexp, log_of, log_rest, weighted
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.transformed_distribution import TransformedDistribution
 from facula.distributions.transforms import AffineTransform, PowerTransform
@@ -61,8 +68,18 @@ class Dirichlet(ExponentialFamily):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        powers = facula.xlogy(self.concentration - 1, value).sum(-1)
-        return powers - self._log_beta()
+        own, value = facula.broadcast_tensors(self.concentration, value)
+        total = own.sum(-1, True)
+        large = (total >= LARGE) & ((value > 0) | (own == 1)).all(-1, True)
+        small, x = facula.where(large, 1.0, own), facula.where(large, 1.0, value)
+        log_beta = small.lgamma().sum(-1) - small.sum(-1).lgamma()
+        direct = facula.xlogy(small - 1, x).sum(-1) - log_beta
+        own = facula.where(large, own, 1.0)
+        value = _off_zero(own, facula.where(large, value, 1 / own.shape[-1]))
+        log = log_of(value)
+        density = dirichlet_log_density(own, value, log) - log.sum(-1)
+        whole = density + own.sum(-1) * sum_less_one(value)
+        return facula.where(large.squeeze(-1), whole, direct)
 
     def _log_beta(self) -> Any:
         return self.concentration.lgamma().sum(-1) - self.concentration.sum(-1).lgamma()
@@ -129,10 +146,9 @@ class Beta(ExponentialFamily):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        powers = facula.xlogy(self.concentration1 - 1, value) + facula.special.xlog1py(
-            self.concentration0 - 1, -value
-        )
-        return powers - self._dirichlet._log_beta()
+        a, b, value = facula.broadcast_tensors(self.concentration1, self.concentration0, value)
+        inner = ((value > 0) | (a == 1)) & ((value < 1) | (b == 1))
+        return apart((a + b >= LARGE) & inner, _beta_direct, _beta_apart, a, b, value)
 
     def entropy(self) -> Any:
         return self._dirichlet.entropy()
@@ -143,6 +159,23 @@ class Beta(ExponentialFamily):
 
     def _log_normalizer(self, x: Any, y: Any) -> Any:  # type: ignore[override]
         return x.lgamma() + y.lgamma() - (x + y).lgamma()
+
+
+def _beta_direct(a: Any, b: Any, x: Any) -> Any:
+    powers = facula.xlogy(a - 1, x) + facula.special.xlog1py(b - 1, -x)
+    return powers - (a.lgamma() + b.lgamma() - (a + b).lgamma())
+
+
+def _beta_apart(a: Any, b: Any, x: Any) -> Any:
+    near, far = _off_zero(a, x), _off_zero(b, 1 - x)
+    log = facula.where(near > 0.5, log_rest(far), log_of(near))
+    log_less = facula.where(near > 0.5, log_of(far), log_rest(near))
+    return beta_log_density(a, b, near, far, log, log_less) - log - log_less
+
+
+def _off_zero(a: Any, x: Any) -> Any:
+    """x, or a small number where it is 0 and its power x^(a - 1) is 1."""
+    return facula.where((a == 1) & (x == 0), facula.finfo(x.dtype).tiny, x)
 
 
 class Kumaraswamy(TransformedDistribution):

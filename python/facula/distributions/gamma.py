@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._densities import LARGE, apart, beta_log_density, gamma_log_density
 from facula.distributions._draws import standard_gamma, standard_log_gamma
 from facula.distributions._stirling import digamma_rest, entropy_rest
+from facula.distributions._tails import log_of
 from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.transformed_distribution import TransformedDistribution
@@ -61,12 +63,16 @@ class Gamma(ExponentialFamily):
         value = facula.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
-        shape = self.concentration
-        return (
-            facula.xlogy(shape, self.rate)
-            + facula.xlogy(shape - 1, value)
-            - self.rate * value
-            - shape.lgamma()
+        shape, rate, value = facula.broadcast_tensors(self.concentration, self.rate, value)
+        return apart(
+            (shape >= LARGE) & (value > 0),
+            lambda a, rate, x: (
+                facula.xlogy(a, rate) + facula.xlogy(a - 1, x) - rate * x - a.lgamma()
+            ),
+            lambda a, rate, x: gamma_log_density(a, rate * x, rate.log() + log_of(x)) - log_of(x),
+            shape,
+            rate,
+            value,
         )
 
     def entropy(self) -> Any:
@@ -190,12 +196,21 @@ class FisherSnedecor(Distribution):
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:
             self._validate_sample(value)
-        half1, half2 = self.df1 / 2, self.df2 / 2
-        ratio = self.df1 / self.df2
-        constant = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
-        return (
-            constant
-            + half1 * ratio.log()
-            + facula.xlogy(half1 - 1, value)
-            - (half1 + half2) * (ratio * value).log1p()
-        )
+        half1, half2, value = facula.broadcast_tensors(self.df1 / 2, self.df2 / 2, value)
+        inner = (half1 + half2 >= LARGE) & (value > 0)
+        return apart(inner, _f_direct, _f_apart, half1, half2, value)
+
+
+def _f_direct(half1: Any, half2: Any, value: Any) -> Any:
+    ratio = half1 / half2
+    constant = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
+    powers = half1 * ratio.log() + facula.xlogy(half1 - 1, value)
+    return constant + powers - (half1 + half2) * (ratio * value).log1p()
+
+
+def _f_apart(half1: Any, half2: Any, value: Any) -> Any:
+    """By the density of the share that the first number has of both."""
+    ratio = half1 / half2 * value
+    logs = -ratio.reciprocal().log1p(), -ratio.log1p()
+    share, rest = 1 / (1 + ratio.reciprocal()), 1 / (1 + ratio)
+    return beta_log_density(half1, half2, share, rest, *logs) - value.log()

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 import facula
 from facula.distributions import constraints
+from facula.distributions._densities import LARGE, apart, gamma_log_density
+from facula.distributions._tails import log_of
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.utils import broadcast_all
 
@@ -43,7 +45,13 @@ class Poisson(ExponentialFamily):
         if self._validate_args:
             self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
-        return facula.xlogy(value, rate) - rate - (value + 1).lgamma()
+        return apart(
+            value >= LARGE,
+            lambda k, rate: facula.xlogy(k, rate) - rate - (k + 1).lgamma(),
+            lambda k, rate: gamma_log_density(k, rate, log_of(rate)) - k.log(),
+            value,
+            rate,
+        )
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:

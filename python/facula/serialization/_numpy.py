@@ -11,7 +11,8 @@ from facula.serialization._machine import Malformed
 
 __all__ = ["build", "find"]
 
-_CODE = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|c8|c16|[SU]\d{1,9}|[mM]8(?:\[\w+\])?|V\d{1,9})")
+_NUMBER = r"b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)"
+_CODE = re.compile(rf"[<>|=]?(?:{_NUMBER}|[SU]\d{{1,9}}|[mM]8(?:\[\w+\])?|V\d{{1,9}})")
 
 
 def find(full: str, rebuild: Any) -> tuple[Any, Callable[..., Any]]:

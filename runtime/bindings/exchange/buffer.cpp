@@ -318,9 +318,10 @@ int tensor_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   view->shape = (flags & PyBUF_ND) == PyBUF_ND ? extents : nullptr;
   view->strides = wants_strides ? extents + n : nullptr;
   view->suboffsets = nullptr;
+  // Not the tensor itself: the collector does not see what an array keeps, and the tensor may have it as an attribute.
+  Ref owner(check(wrap(alias(t, t.sizes(), t.strides(), t.offset(), false))));
   view->internal = lending.release();
-  Py_INCREF(self);
-  view->obj = self;
+  view->obj = owner.release();
   return 0;
   FACULA_PY_END(-1)
 }

@@ -9,7 +9,9 @@ namespace facula::python {
 
 namespace {
 
-PyObject* nested_list(const Tensor& t, size_t dim, const char* p) {
+// `made` counts objects; after so many other threads have their turn, as they have between steps of Python.
+constexpr int64_t kTurn = 1 << 17;
+PyObject* nested_list(const Tensor& t, size_t dim, const char* p, int64_t& made) {
   const int64_t n = t.sizes()[dim];
   const int64_t step = t.strides()[dim] * static_cast<int64_t>(t.itemsize());
   PyObject* list = check(PyList_New(n));
@@ -17,7 +19,8 @@ PyObject* nested_list(const Tensor& t, size_t dim, const char* p) {
   const bool last = dim + 1 == t.sizes().size();
   for (int64_t i = 0; i < n; ++i, p += step) {
     count_step();
-    PyList_SET_ITEM(list, i, last ? check(element_object(p, t.dtype())) : nested_list(t, dim + 1, p));
+    if (++made % kTurn == 0) const ReleaseGil turn;
+    PyList_SET_ITEM(list, i, last ? check(element_object(p, t.dtype())) : nested_list(t, dim + 1, p, made));
   }
   return guard.release();
 }
@@ -28,7 +31,8 @@ PyObject* method_tolist(PyObject* self, PyObject*) {
   const InCall call(own);  // sizes and memory stay as they are
   const Tensor t = to_cpu(with_data(own, "tolist"));
   const auto* p = static_cast<const char*>(t.raw());
-  return t.dim() == 0 ? element_object(p, t.dtype()) : nested_list(t, 0, p);
+  int64_t made = 0;
+  return t.dim() == 0 ? element_object(p, t.dtype()) : nested_list(t, 0, p, made);
   FACULA_PY_END(nullptr)
 }
 
