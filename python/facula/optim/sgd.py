@@ -15,7 +15,7 @@ class SGD(Optimizer):
     """b = momentum b + (1 - dampening) g; p -= lr b, or lr (g + momentum b) with nesterov.
 
     g includes weight_decay * p. The first step sets b = g. All parameters step in one operator,
-    whatever foreach and fused say; differentiable is refused.
+    whatever foreach and fused say.
     """
 
     def __init__(
@@ -73,6 +73,15 @@ class SGD(Optimizer):
         for part, first in ((fresh, True), (old, False)):
             chosen = ([kind[i] for i in part] for kind in (params, grads, buffers))
             self._run(*chosen, group, first)
+
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        momentum, d = group["momentum"], grad + group["weight_decay"] * x
+        if momentum != 0:
+            old = state.get("momentum_buffer")
+            b = d if old is None else momentum * old + (1 - group["dampening"]) * d
+            state["momentum_buffer"] = b
+            d = d + momentum * b if group["nesterov"] else b
+        return x - group["lr"] * d
 
     def _run(self, params: Any, grads: Any, buffers: Any, group: Any, first: bool) -> None:
         _C._ops.sgd_step(
