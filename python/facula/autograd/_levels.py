@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import facula
 from facula import _C
 
 
@@ -16,3 +18,17 @@ def batch_level(size: int, randomness: str) -> Iterator[int]:
         yield opened
     finally:
         _C._pop_level(opened)
+
+
+def unit_vectors(tensors: Sequence[Any]) -> list[Any]:
+    """For tensors of n elements in all: n unit vectors, as a tensor (n, *shape) for each."""
+    counts = [t.numel() for t in tensors]
+    total = sum(counts)
+    chunks = []
+    start = 0
+    for t, count in zip(tensors, counts, strict=True):
+        chunk = facula.zeros(total, count, dtype=t.dtype, device=t.device)
+        chunk.diagonal(-start).fill_(1)
+        chunks.append(chunk.view(total, *t.shape))
+        start += count
+    return chunks
