@@ -122,6 +122,32 @@ def linear_cross_entropy(
     return loss(input, target, reduction, flat, bias)
 
 
+class _Again(facula.autograd.Function):
+    """A function of tensors that is computed once more in backward, of whose work nothing stays."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Any, *tensors: Any) -> Any:
+        ctx.function = function
+        ctx.given = [t is not None for t in tensors]
+        ctx.save_for_backward(*(t for t in tensors if t is not None))
+        return function(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        saved, records = iter(ctx.saved_tensors), facula.is_grad_enabled()
+        tensors = [next(saved) if given else None for given in ctx.given]
+        followed = [i for i, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
+        with facula.enable_grad():
+            for i in followed:
+                t = tensors[i]
+                tensors[i] = t.view_as(t) if records else t.detach().requires_grad_()
+            found = facula.autograd.grad(
+                ctx.function(*tensors), [tensors[i] for i in followed], grad, create_graph=records
+            )
+        grads = dict(zip(followed, found, strict=True))
+        return None, *(grads.get(i) for i in range(len(tensors)))
+
+
 def _in_parts(
     loss: Any,
     input: Any,
@@ -132,11 +158,11 @@ def _in_parts(
     weight: Any,
     ignored: int,
 ) -> Any:
-    from facula.utils.checkpoint import checkpoint
-
     how = "none" if reduction == "none" else "sum"
     parts = [
-        checkpoint(loss, part, wanted, how, *affine, use_reentrant=False)
+        _Again.apply(
+            lambda *tensors: loss(tensors[0], tensors[1], how, *tensors[2:]), part, wanted, *affine
+        )
         for part, wanted in zip(input.split(rows), target.split(rows), strict=True)
     ]
     if reduction == "none":

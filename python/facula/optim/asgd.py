@@ -21,9 +21,9 @@ __all__ = ["ASGD"]
 class ASGD(Optimizer):
     """p -= eta (g + lambd p), and state["ax"] is the mean of p over the steps after t0.
 
-    At the t-th step eta = lr / (1 + lambd lr (t - 1))^alpha with the lr that the group had after the
-    step before, as torch has it. foreach and capturable are taken for compatibility and have no
-    effect.
+    At the t-th step eta = lr / (1 + lambd lr (t - 1))^alpha with the lr that the group had at the
+    end of the step before, as torch has it. foreach and capturable are taken for compatibility and
+    have no effect.
     """
 
     def __init__(

@@ -172,12 +172,12 @@ class Optimizer:
             raise ValueError("some parameters appear in more than one parameter group")
         self._check_group(param_group)
         has_step_only = type(self)._update is not Optimizer._update
-        if has_step_only and type(self)._formula is Optimizer._formula:
-            if param_group.get("differentiable"):
-                raise NotImplementedError(
-                    f"{type(self).__name__}: differentiable=True is not supported; it wants a "
-                    "_formula beside _update"
-                )
+        has_step_only = has_step_only and type(self)._formula is Optimizer._formula
+        if has_step_only and param_group.get("differentiable"):
+            raise NotImplementedError(
+                f"{type(self).__name__}: differentiable=True is not supported; it wants a _formula "
+                "beside _update"
+            )
         self.param_groups.append(param_group)
 
     def _check_group(self, group: dict[str, Any]) -> None:

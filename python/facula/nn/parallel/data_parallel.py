@@ -223,6 +223,7 @@ def data_parallel(
 
 
 def _every() -> list[Any]:
-    from facula import cuda
-
-    return list(range(cuda.device_count())) if cuda.is_available() else []
+    try:
+        return list(range(facula._C._device_count("cuda")))
+    except RuntimeError:  # facula was built without it
+        return []
