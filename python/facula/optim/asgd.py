@@ -81,7 +81,11 @@ class ASGD(Optimizer):
                 grad = grad.add(p, alpha=group["weight_decay"])
             eta = float(state["eta"])
             p.mul_(1 - group["lambd"] * eta).add_(grad, alpha=-eta)
-            as_real(state["ax"]).lerp_(p, float(state["mu"]))
+            mean, weight = as_real(state["ax"]), float(state["mu"])
+            if weight == 1:
+                mean.copy_(p)
+            else:
+                mean.lerp_(p, weight)
             self._next(state, group, float(state["step"]))
 
     def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:

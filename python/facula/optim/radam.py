@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import _C
 from facula.optim.adam import check_adam_group, decayed
 from facula.optim.optimizer import (
     Optimizer,
     as_real,
     counted,
+    gathered,
     mixed,
     new_step,
     root,
@@ -63,8 +65,36 @@ class RAdam(Optimizer):
         state["exp_avg_sq"] = zeros_like(param)
 
     def _update(self, params: Any, grads: Any, states: Any, group: Any) -> None:
-        lr, decay = group["lr"], group["weight_decay"]
-        beta1, beta2 = group["betas"]
+        done = [float(state["step"]) for state in states]
+        for t in dict.fromkeys(done):
+            at = [i for i, n in enumerate(done) if n == t]
+            self._step(t + 1, *([kind[i] for i in at] for kind in (params, grads, states)), group)
+
+    def _step(self, t: float, params: Any, grads: Any, states: Any, group: Any) -> None:
+        """The step number t, which these parameters have in common."""
+        lr, decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
+        rate, rise = _rates(t, beta1, beta2)
+        if rise is not None:
+            # Adam's step of another rate: its eps stands beside sqrt(v / (1 - beta2^t)).
+            left = (1 - beta2**t) ** 0.5
+            share = float(rise / left)
+            decoupled = group["decoupled_weight_decay"]
+            _C._ops.adam_step(
+                params,
+                grads,
+                gathered(states, "exp_avg"),
+                gathered(states, "exp_avg_sq"),
+                [],
+                gathered(states, "step"),
+                float(lr) * share,
+                float(beta1),
+                float(beta2),
+                float(group["eps"] / left),
+                float(decay) / share if decoupled else float(decay),
+                decoupled,
+                group["maximize"],
+            )
+            return
         for param, raw, state in zip(params, grads, states, strict=True):
             state["step"] += 1
             p, grad = as_real(param), as_real(-raw if group["maximize"] else raw)
@@ -72,14 +102,8 @@ class RAdam(Optimizer):
                 p.mul_(1 - lr * decay)
             elif decay != 0:
                 grad = grad.add(p, alpha=decay)
-            mean, square = as_real(state["exp_avg"]), as_real(state["exp_avg_sq"])
-            mean.lerp_(grad, 1 - beta1)
-            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-            rate, rise = _rates(float(state["step"]), beta1, beta2)
-            if rise is None:
-                p.add_(mean, alpha=-lr * rate)
-            else:
-                p.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-lr * rate * rise)
+            as_real(state["exp_avg_sq"]).mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+            p.add_(as_real(state["exp_avg"]).lerp_(grad, 1 - beta1), alpha=-lr * rate)
 
     def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
         beta1, beta2 = group["betas"]
