@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import mmap
 import zipfile
 from pathlib import Path
@@ -84,6 +85,6 @@ def test_the_disk_begins_while_bytes_are_written(
     monkeypatch.setattr(_atomic, "_starter", lambda: lambda *call: begun.append(call[1:]))
     fa.save({str(i): fa.full((400,), float(i)) for i in range(5)}, tmp_path / "a.pt")
     assert len(begun) >= 5 and begun[0][0] == 0
-    assert all(a + n == b for (a, n, _), (b, _, _) in zip(begun, begun[1:], strict=False))
+    assert all(a + n == b for (a, n, _), (b, _, _) in itertools.pairwise(begun))
     assert begun[-1][0] + begun[-1][1] <= (tmp_path / "a.pt").stat().st_size
     assert fa.load(tmp_path / "a.pt")["4"][0] == 4.0

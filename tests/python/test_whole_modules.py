@@ -134,3 +134,19 @@ def test_samples_of_a_larger_batch() -> None:
     assert one.equal(F.fractional_max_pool3d(x, 2, 3, _random_samples=samples[:1]))
     with pytest.raises(RuntimeError, match="_random_samples"):
         F.fractional_max_pool3d(x[None].expand(3, 1, 5, 5, 5), 2, 3, _random_samples=samples)
+
+
+def test_names_that_torch_has_from_elsewhere() -> None:
+    assert F.Tensor is fa.Tensor and F.has_torch_function is fa.overrides.has_torch_function
+    x, w = fa.arange(12.0).reshape(3, 2, 2), fa.ones(2, 2, 1)
+    assert F.conv_tbc(x, w, fa.zeros(1)).equal((x[:2] + x[1:]).sum(2, keepdim=True))
+    assert F.native_channel_shuffle(fa.arange(4).view(1, 4, 1), 2).tolist() == [
+        [[0], [2], [1], [3]]
+    ]
+    assert F.GRID_SAMPLE_PADDING_MODES["reflection"] == 2
+    with pytest.raises(AttributeError, match="no function 'relv'; did you mean 'relu'"):
+        F.relv  # noqa: B018
+    with pytest.warns(FutureWarning, match="Container"):
+        held = nn.Container(a=nn.Linear(1, 1))
+    assert [name for name, _ in held.named_parameters()] == ["a.weight", "a.bias"]
+    fa.testing.assert_allclose(fa.ones(2), fa.ones(2, dtype=fa.float64))

@@ -56,7 +56,7 @@ def get_crc32_options() -> bool:
 def set_crc32_options(compute_crc32: bool) -> None:
     """Say whether `save` computes the checksums of what it writes in torch's form.
 
-    Without them `load(verify=True)` finds nothing to compare, and zip tools call the members damaged.
+    Without them `load(verify=True)` finds nothing to compare, and zip tools call members damaged.
     """
     global _writes_crc32
     _writes_crc32 = bool(compute_crc32)

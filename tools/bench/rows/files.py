@@ -1,4 +1,4 @@
-"""A state dict of 1 GB to a file and back. Both write what the other reads; facula waits for the disk."""
+"""A state dict of 1 GB to a file and back, in torch's form; facula waits for the disk."""
 
 from __future__ import annotations
 
