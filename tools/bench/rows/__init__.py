@@ -23,6 +23,7 @@ ORDER = [
     "data",
     "steps",
     "files",
+    "processes",
     "memory",
     "package",
     "card memory",
