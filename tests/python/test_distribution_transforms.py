@@ -331,3 +331,13 @@ def test_shapes_of_transformed_distributions() -> None:
     assert more.sample().shape == (5, 4, 4) and more.base_dist.batch_shape == (5, 4)
     flat = dist.TransformedDistribution(base, T.ReshapeTransform((4, 3), (12,)))
     assert (tuple(flat.batch_shape), tuple(flat.event_shape)) == ((), (12,))
+
+
+def test_a_stack_of_constraints_says_what_does_not_fit() -> None:
+    stack = dist.constraints.stack([dist.constraints.positive, dist.constraints.real], 0)
+    assert stack.check(fa.tensor([[1.0, -1.0], [-2.0, 3.0]])).tolist() == [
+        [True, False],
+        [True, True],
+    ]
+    with pytest.raises(ValueError, match="3 slices along dim 0 for 2 constraints"):
+        stack.check(fa.ones(3))

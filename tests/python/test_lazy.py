@@ -271,8 +271,6 @@ def test_cross_entropy_with_its_own_layer(sizes):
     chosen = -np.take_along_axis(log_p, index, 1)
     factors = weight.numpy()[index]
     assert loss(x, t).item() == pytest.approx((chosen * factors).sum() / factors.sum())
-    with pytest.raises(NotImplementedError, match="options"):
-        nn.LinearCrossEntropyLoss(4, 3, options=object())
     with pytest.raises(ValueError, match="1 or 2"):
         nn.functional.linear_cross_entropy(fa.ones(1, 2, 4), fa.ones(3, 4), t)
 

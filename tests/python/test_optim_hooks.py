@@ -83,12 +83,6 @@ def test_steps_are_ranges_of_profiles():
     assert len(prof.events()[0].cpu_children) >= 1
 
 
-def test_a_step_that_could_be_differentiated_is_refused():
-    for kind in (optim.SGD, optim.Adam, optim.RMSprop, optim.ASGD, optim.RAdam, optim.Rprop):
-        with pytest.raises(NotImplementedError, match="differentiable"):
-            kind([parameter(1.0)], lr=0.1, differentiable=True)
-
-
 def test_dense_gradients_are_refused_where_sparse_ones_belong():
     param = parameter(1.0)
     optimizer = optim.SparseAdam([param], lr=0.1)

@@ -519,3 +519,39 @@ def test_data_of_another_shape_is_blamed_on_the_node_that_saved_it():
         RuntimeError, match=r"MulBackward.*\.data = .*`(self|other)`.*another shape"
     ):
         s.backward()
+
+
+def test_a_view_takes_other_data_and_leaves_its_base():
+    x = fa.zeros(4)
+    view = x[:2]
+    view.data = fa.ones(3)
+    view.add_(1)
+    assert view.tolist() == [2, 2, 2] and x.tolist() == [0, 0, 0, 0]
+    # What was computed keeps its history, and what is done to it from then on is its own.
+    w = fa.ones(4, requires_grad=True)
+    y = w * 2
+    view = y[:2]
+    view.data = fa.full((2,), 5.0)
+    view.mul_(3)
+    assert y.tolist() == [2, 2, 2, 2]
+    (view * view).sum().backward()
+    assert w.grad.tolist() == [180, 180, 0, 0]  # 2 * 15 * 3 * 2
+    # A leaf stays one.
+    base = fa.zeros(4)
+    leaf = base[:2].requires_grad_()
+    leaf.data = fa.ones(2)
+    (leaf * 3).sum().backward()
+    assert leaf.is_leaf and leaf.grad.tolist() == [3, 3]
+    # A view taken without gradients has none.
+    with fa.no_grad():
+        plain = w[:2]
+    plain.data = fa.ones(2)
+    plain.add_(1)
+    assert not plain.requires_grad and w.tolist() == [1, 1, 1, 1]
+    # One that came to require them by its base keeps that.
+    base, weight = fa.zeros(4), fa.ones(4, requires_grad=True)
+    view = base[:2]
+    base.add_(weight)
+    view.data = fa.full((2,), 7.0)
+    view.sum().backward()
+    assert weight.grad.tolist() == [1, 1, 0, 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import facula
 from facula import _C
 from facula.autograd import forward_ad, grad
-from facula.autograd._levels import batch_level
+from facula.autograd._levels import batch_level, unit_vectors
 from facula.autograd.grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -154,12 +154,9 @@ def _columns(func, inputs):
     counts = [x.numel() for x in inputs]
     total = sum(counts)
     with batch_level(total, "error") as level, forward_ad.dual_level():
-        duals, start = [], 0
-        for x, n in zip(inputs, counts, strict=True):
-            basis = facula.zeros(total, n, dtype=x.dtype, device=x.device)
-            basis.diagonal(-start).fill_(1)
-            start += n
-            tangent = _C._enter_level(basis.view(total, *x.shape), level, 0)
+        duals = []
+        for x, directions in zip(inputs, unit_vectors(inputs), strict=True):
+            tangent = _C._enter_level(directions, level, 0)
             primal = _C._enter_level(x.detach(), level, None)
             duals.append(forward_ad.make_dual(primal, tangent))
         many, outputs = _as_tuple(func(*duals), "jacobian", "the result of func")

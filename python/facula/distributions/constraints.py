@@ -432,6 +432,11 @@ class _Stack(_Joined):
 
     def check(self, value: Any) -> Any:
         self._check_dim(value)
+        if value.shape[self.dim] != len(self.cseq):
+            raise ValueError(
+                f"stack: the value is {tuple(value.shape)}, with {value.shape[self.dim]} slices "
+                f"along dim {self.dim} for {len(self.cseq)} constraints"
+            )
         slices = [value.select(self.dim, i) for i in range(value.shape[self.dim])]
         checks = [c.check(v) for v, c in zip(slices, self.cseq, strict=True)]
         return facula.stack(checks, self.dim)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import facula
+from facula.autograd._levels import unit_vectors
 from facula.func._gradients import _chosen, jvp, vjp
 from facula.func._levels import tensors_of
 from facula.func._vmap import vmap
@@ -26,20 +26,6 @@ def _split(func: Callable[..., Any], argnums: Any, args: Any, kwargs: Any, who: 
         return func(*given, **kwargs)
 
     return partial, tuple(args[number] for number in numbers)
-
-
-def _basis(tensors: list[Any]) -> list[Any]:
-    """For tensors of n elements in all: n unit vectors, as a tensor (n, *shape) for each."""
-    counts = [t.numel() for t in tensors]
-    total = sum(counts)
-    chunks = []
-    start = 0
-    for t, count in zip(tensors, counts, strict=True):
-        chunk = facula.zeros(total, count, dtype=t.dtype, device=t.device)
-        chunk.diagonal(-start).fill_(1)
-        chunks.append(chunk.view(total, *t.shape))
-        start += count
-    return chunks
 
 
 def jacrev(
@@ -83,7 +69,7 @@ def jacrev(
         def rows(*seeds: Any) -> Any:
             return back(tree_unflatten(seeds, spec))
 
-        found = vmap(rows, chunk_size=chunk_size)(*_basis(outputs))
+        found = vmap(rows, chunk_size=chunk_size)(*unit_vectors(outputs))
         # By input leaf, then by output: (n, *input.shape) -> output.shape + input.shape.
         leaves, in_spec = tree_flatten(found)
         parts = [leaf.split([o.numel() for o in outputs]) for leaf in leaves]
@@ -139,7 +125,7 @@ def jacfwd(
             return product, (output, *aux)
 
         found, (output, *aux) = vmap(column, out_dims=(-1, None), randomness=randomness)(
-            *_basis(inputs)
+            *unit_vectors(inputs)
         )
         products, spec = tree_flatten(found)
         outputs = tree_flatten(output)[0]

@@ -7,6 +7,7 @@ from typing import Any as _Any
 from facula._moving import add_owner as _add_owner
 from facula.nn import functional, init, modules, utils
 from facula.nn._lazy import UninitializedBuffer, UninitializedParameter
+from facula.nn._linear_loss import LinearCrossEntropyOptions
 from facula.nn.modules import *  # noqa: F403
 from facula.nn.parallel import DataParallel
 from facula.nn.parameter import Buffer, Parameter
@@ -38,6 +39,8 @@ def factory_kwargs(kwargs: dict[str, _Any] | None) -> dict[str, _Any]:
 
 __all__ = [
     "Buffer",
+    "DataParallel",
+    "LinearCrossEntropyOptions",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",

@@ -21,12 +21,17 @@ def _row(padding_idx: int | None, rows: int, name: str) -> int | None:
     return padding_idx % rows
 
 
+def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    """Scale the rows that `indices` name down to the norm `max_norm`, in place."""
+    with facula.no_grad():
+        taken = facula.unique(indices)
+        input[taken] = facula.renorm(input[taken], norm_type, 0, max_norm)
+    return input
+
+
 def _shorten(weight: Any, index: Any, max_norm: float | None, norm_type: float) -> None:
-    """Scale the rows at `index` to at most `max_norm`."""
     if max_norm is not None:
-        with facula.no_grad():
-            taken = facula.unique(index)
-            weight[taken] = facula.renorm(weight[taken], norm_type, 0, max_norm)
+        embedding_renorm_(weight, index, max_norm, norm_type)
 
 
 def embedding(

@@ -65,10 +65,11 @@ def _pool(
     if samples is None:
         real = x.dtype if x.is_floating_point() else facula.float32
         samples = facula.rand(n, c, space, dtype=real, device=x.device)
-    elif tuple(samples.shape) != (n, c, space):
+    elif samples.dim() != 3 or len(samples) < n or tuple(samples.shape[1:]) != (c, space):
         raise RuntimeError(
             f"{name}: _random_samples is {tuple(samples.shape)}, expected {(n, c, space)}"
         )
+    samples = samples[:n]
     # Numbers go with dims as torch has them: in the plane the last dim comes first.
     order = [1, 0] if space == 2 else [0, 1, 2]
     with facula.no_grad():

@@ -254,7 +254,7 @@ def gaussian_nll_loss(
 ) -> Any:
     """(log var + (input - target)^2 / var) / 2, var clamped to eps (Nix & Weigend 1994).
 
-    var has input's shape, or lacks its last dim, or has 1 there; or it is a positive number.
+    var has input's shape, or lacks its last dim, or has 1 in one dim; or it is a positive number.
     """
     if not isinstance(var, facula.Tensor):
         if var < 0:
@@ -265,11 +265,13 @@ def gaussian_nll_loss(
     if tuple(var.shape) != tuple(input.shape):
         if tuple(input.shape[:-1]) == tuple(var.shape):
             var = var.unsqueeze(-1)
-        elif tuple(input.shape[:-1]) != tuple(var.shape[:-1]) or var.shape[-1] != 1:
-            raise ValueError(
-                f"gaussian_nll_loss(): var is {tuple(var.shape)}, input is {tuple(input.shape)}; "
-                "expected input's shape, or 1 in its last dim"
-            )
+        else:
+            pairs = list(zip(input.shape, var.shape, strict=False))
+            if input.dim() != var.dim() or sum(v for n, v in pairs if n != v) != 1:
+                raise ValueError(
+                    f"gaussian_nll_loss(): var is {tuple(var.shape)}, input is "
+                    f"{tuple(input.shape)}; expected input's shape, or 1 in one of its dims"
+                )
     # The clamp guards the division; no gradient should see it.
     clamped = var.clone()
     with facula.no_grad():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import _C
-from facula.autograd.grad_mode import no_grad
+from facula.nn._embedding import embedding_renorm_
 
 __all__ = [
     "affine_grid_generator",
@@ -235,17 +235,6 @@ def rrelu_(
 ) -> Any:
     """`rrelu` in place."""
     return input.copy_(rrelu(input, lower, upper, training, generator))
-
-
-def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    """Scale the rows that `indices` name down to the norm `max_norm`, in place."""
-    with no_grad():
-        rows = indices.reshape(-1).unique()
-        found = input.index_select(0, rows)
-        size = _C._linalg.vector_norm(found, norm_type, 1, True)
-        factor = _C.where(size > max_norm, max_norm / (size + 1e-7), 1.0)
-        input.index_copy_(0, rows, found * factor)
-    return input
 
 
 # ---- grids

@@ -63,8 +63,25 @@ add_space("torch.nn.functional", sys.modules[__name__])
 __all__ = sorted(name for name in _found if not name.startswith("_"))
 
 
+# Modes of `grid_sample` by the numbers that `grid_sampler` has for them.
+GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
+# What torch shows here of other modules.
+_ELSEWHERE = {
+    "facula": "Tensor",
+    "facula.nn._low_level": "conv_tbc native_channel_shuffle",
+    "facula.overrides": "handle_torch_function has_torch_function has_torch_function_unary"
+    " has_torch_function_variadic",
+}
+
+
 def __getattr__(name: str) -> Any:
     import difflib
+    import importlib
+
+    for place, names in _ELSEWHERE.items():
+        if name in names.split():
+            return getattr(importlib.import_module(place), name)
 
     near = difflib.get_close_matches(name, __all__, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -34,94 +34,46 @@ def _gradient(
     return facula.autograd.grad(output, leaf, grad_output)[0]
 
 
-def _of_input(
-    convolution: Callable[..., Any], size: Sequence[int], weight: Any, *given: Any
-) -> Any:
-    # A convolution is linear: its gradient is the same at any input.
-    at = facula.zeros(tuple(size), dtype=weight.dtype, device=weight.device)
-    return _gradient(convolution, at, weight.detach(), False, given)
+def _pair(dims: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The two gradients of the convolution of so many dims."""
+    name = f"conv{dims}d"
+    convolution = getattr(F, name)
+
+    def of_input(
+        input_size: Sequence[int],
+        weight: Any,
+        grad_output: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Any:
+        # A convolution is linear: its gradient is the same at any input.
+        at = facula.zeros(tuple(input_size), dtype=weight.dtype, device=weight.device)
+        given = (grad_output, stride, padding, dilation, groups)
+        return _gradient(convolution, at, weight.detach(), False, given)
+
+    def of_weight(
+        input: Any,
+        weight_size: Sequence[int],
+        grad_output: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Any:
+        at = facula.zeros(tuple(weight_size), dtype=input.dtype, device=input.device)
+        given = (grad_output, stride, padding, dilation, groups)
+        return _gradient(convolution, at, input.detach(), True, given)
+
+    for function, what in ((of_input, "input"), (of_weight, "weight")):
+        function.__name__ = function.__qualname__ = f"{name}_{what}"
+        function.__doc__ = (
+            f"The gradient of `{name}` with respect to its {what}, whose shape is `{what}_size`."
+        )
+    return of_input, of_weight
 
 
-def _of_weight(
-    convolution: Callable[..., Any], input: Any, size: Sequence[int], *given: Any
-) -> Any:
-    at = facula.zeros(tuple(size), dtype=input.dtype, device=input.device)
-    return _gradient(convolution, at, input.detach(), True, given)
-
-
-def conv1d_input(
-    input_size: Sequence[int],
-    weight: Any,
-    grad_output: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """The gradient of `conv1d` with respect to its input, whose shape is `input_size`."""
-    return _of_input(F.conv1d, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv1d_weight(
-    input: Any,
-    weight_size: Sequence[int],
-    grad_output: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """The gradient of `conv1d` with respect to its weight, whose shape is `weight_size`."""
-    return _of_weight(F.conv1d, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_input(
-    input_size: Sequence[int],
-    weight: Any,
-    grad_output: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """The gradient of `conv2d` with respect to its input, whose shape is `input_size`."""
-    return _of_input(F.conv2d, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv2d_weight(
-    input: Any,
-    weight_size: Sequence[int],
-    grad_output: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """The gradient of `conv2d` with respect to its weight, whose shape is `weight_size`."""
-    return _of_weight(F.conv2d, input, weight_size, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_input(
-    input_size: Sequence[int],
-    weight: Any,
-    grad_output: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """The gradient of `conv3d` with respect to its input, whose shape is `input_size`."""
-    return _of_input(F.conv3d, input_size, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_weight(
-    input: Any,
-    weight_size: Sequence[int],
-    grad_output: Any,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    """The gradient of `conv3d` with respect to its weight, whose shape is `weight_size`."""
-    return _of_weight(F.conv3d, input, weight_size, grad_output, stride, padding, dilation, groups)
+conv1d_input, conv1d_weight = _pair(1)
+conv2d_input, conv2d_weight = _pair(2)
+conv3d_input, conv3d_weight = _pair(3)

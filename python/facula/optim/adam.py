@@ -10,8 +10,11 @@ from facula.optim.optimizer import (
     Optimizer,
     check_implementation,
     check_range,
+    counted,
     gathered,
+    mixed,
     new_step,
+    root,
     zeros_like,
 )
 
@@ -28,12 +31,20 @@ def check_adam_group(group: dict[str, Any]) -> None:
     check_implementation(group)
 
 
+def decayed(x: Any, grad: Any, group: dict[str, Any]) -> tuple[Any, Any]:
+    """The parameter and its gradient with weight_decay in the one or the other."""
+    decay = group["weight_decay"]
+    if group.get("decoupled_weight_decay"):
+        return x * (1 - group["lr"] * decay), grad
+    return x, grad + decay * x
+
+
 class Adam(Optimizer):
     """m and v are running means of g and g^2; p -= lr m' / (sqrt(v') + eps), ' without bias.
 
     weight_decay is added to the gradient, or with decoupled_weight_decay shrinks p by
     lr * weight_decay. amsgrad divides by the largest v' so far. All parameters step in one
-    operator, whatever foreach and fused say; capturable has no effect, differentiable is refused.
+    operator, whatever foreach and fused say; capturable has no effect.
     """
 
     def __init__(
@@ -94,6 +105,16 @@ class Adam(Optimizer):
             group["decoupled_weight_decay"],
             group["maximize"],
         )
+
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        lr, (beta1, beta2), t = group["lr"], group["betas"], counted(state)
+        x, grad = decayed(x, grad, group)
+        m = state["exp_avg"] = mixed(state["exp_avg"], grad, beta1)
+        v = state["exp_avg_sq"] = mixed(state["exp_avg_sq"], grad * grad, beta2)
+        if group["amsgrad"]:
+            v = state["max_exp_avg_sq"] = facula.maximum(state["max_exp_avg_sq"], v)
+        over = root(v) / (1 - beta2**t) ** 0.5 + group["eps"]
+        return x - lr / (1 - beta1**t) * (m / over)
 
 
 class AdamW(Adam):
@@ -182,6 +203,14 @@ class Adamax(Optimizer):
             group["maximize"],
         )
 
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        lr, (beta1, beta2), t = group["lr"], group["betas"], counted(state)
+        x, grad = decayed(x, grad, group)
+        m = state["exp_avg"] = mixed(state["exp_avg"], grad, beta1)
+        u = facula.maximum(beta2 * state["exp_inf"], grad.abs() + group["eps"])
+        state["exp_inf"] = u
+        return x - lr / (1 - beta1**t) * (m / u)
+
 
 class NAdam(Optimizer):
     """Adam with Nesterov momentum (Dozat 2016)."""
@@ -243,3 +272,15 @@ class NAdam(Optimizer):
             group["decoupled_weight_decay"],
             group["maximize"],
         )
+
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        lr, (beta1, beta2), t = group["lr"], group["betas"], counted(state)
+        now, after = (beta1 * (1 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (t, t + 1))
+        state["mu_product"] = state["mu_product"] * now
+        product = float(state["mu_product"])
+        x, grad = decayed(x, grad, group)
+        m = state["exp_avg"] = mixed(state["exp_avg"], grad, beta1)
+        v = state["exp_avg_sq"] = mixed(state["exp_avg_sq"], grad * grad, beta2)
+        over = root(v / (1 - beta2**t)) + group["eps"]
+        own, mean = (1 - now) / (1 - product), after / (1 - product * after)
+        return x - lr * (own * grad + mean * m) / over

@@ -10,8 +10,11 @@ from facula.optim.optimizer import (
     Optimizer,
     check_implementation,
     check_range,
+    counted,
     gathered,
+    mixed,
     new_step,
+    root,
     zeros_like,
 )
 
@@ -83,6 +86,19 @@ class RMSprop(Optimizer):
             float(group["momentum"]),
             group["maximize"],
         )
+
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        lr, alpha = group["lr"], group["alpha"]
+        counted(state)
+        grad = grad + group["weight_decay"] * x
+        v = state["square_avg"] = mixed(state["square_avg"], grad * grad, alpha)
+        if group["centered"]:
+            m = state["grad_avg"] = mixed(state["grad_avg"], grad, alpha)
+            v = v - m * m
+        step = grad / (root(v) + group["eps"])
+        if group["momentum"] > 0:
+            step = state["momentum_buffer"] = group["momentum"] * state["momentum_buffer"] + step
+        return x - lr * step
 
 
 class Adagrad(Optimizer):
@@ -164,6 +180,13 @@ class Adagrad(Optimizer):
             group["maximize"],
         )
 
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        t = counted(state)
+        grad = grad + group["weight_decay"] * x
+        total = state["sum"] = state["sum"] + grad * grad
+        rate = group["lr"] / (1 + (t - 1) * group["lr_decay"])
+        return x - rate * (grad / (root(total) + group["eps"]))
+
 
 class Adadelta(Optimizer):
     """p -= lr g sqrt(u + eps) / sqrt(v + eps), v and u running means of g^2 and of the steps^2."""
@@ -217,3 +240,12 @@ class Adadelta(Optimizer):
             float(group["weight_decay"]),
             group["maximize"],
         )
+
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        rho, eps = group["rho"], group["eps"]
+        counted(state)
+        grad = grad + group["weight_decay"] * x
+        v = state["square_avg"] = mixed(state["square_avg"], grad * grad, rho)
+        step = root(state["acc_delta"] + eps) / root(v + eps) * grad
+        state["acc_delta"] = mixed(state["acc_delta"], step * step, rho)
+        return x - group["lr"] * step

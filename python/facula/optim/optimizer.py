@@ -85,7 +85,8 @@ class Optimizer:
         defaults: options of groups that do not give them.
 
     A subclass defines `_init_state` (what one parameter keeps between steps) and `_update` (the
-    step of all parameters of a group that are on one device).
+    step of all parameters of a group that are on one device); with an option `differentiable`, also
+    `_formula`.
     """
 
     _is_stepping = False
@@ -153,7 +154,8 @@ class Optimizer:
                     f"optimizer can only optimize Tensors, but one of the params is "
                     f"{type(entry).__name__}"
                 )
-            if not entry.is_leaf:
+            followed = param_group.get("differentiable", self.defaults.get("differentiable"))
+            if not (followed or entry.is_leaf or entry.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         param_group["params"] = entries
         if names:
@@ -169,11 +171,12 @@ class Optimizer:
         if not known.isdisjoint(ids):
             raise ValueError("some parameters appear in more than one parameter group")
         self._check_group(param_group)
-        is_one_operator = type(self)._update is not Optimizer._update
-        if param_group.get("differentiable") and is_one_operator:
+        has_step_only = type(self)._update is not Optimizer._update
+        has_step_only = has_step_only and type(self)._formula is Optimizer._formula
+        if has_step_only and param_group.get("differentiable"):
             raise NotImplementedError(
-                f"{type(self).__name__}: differentiable=True is not supported, since a step is one "
-                "operator without a gradient; write the update as a formula of tensors"
+                f"{type(self).__name__}: differentiable=True is not supported; it wants a _formula "
+                "beside _update"
             )
         self.param_groups.append(param_group)
 
@@ -208,8 +211,28 @@ class Optimizer:
                 loss = closure()
         with facula.no_grad():
             for group in self.param_groups:
-                self._step_group(group)
+                if group.get("differentiable"):
+                    self._step_differentiably(group)
+                else:
+                    self._step_group(group)
         return loss
+
+    def _step_differentiably(self, group: dict[str, Any]) -> None:
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            state = self.state[p]
+            if not state:
+                self._init_state(p, state, group)
+            with facula.enable_grad():
+                grad = as_real(-p.grad if group["maximize"] else p.grad)
+                # What a graph keeps of the parameter is not what is written to below.
+                old, new = as_real(p.clone()), {k: _as_real(v) for k, v in state.items()}
+                moved = self._formula(old, grad, new, group)
+                as_real(p).copy_(moved)
+                for key, value in new.items():
+                    pairs = p.is_complex() and getattr(value, "shape", None) == old.shape
+                    state[key] = facula.view_as_complex(value) if pairs else value
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params, grads, states = [], [], []
@@ -258,6 +281,14 @@ class Optimizer:
             f"{type(self).__name__} does not take sparse gradients; use SGD, Adagrad or SparseAdam "
             "for these parameters, or layers without sparse=True"
         )
+
+    def _formula(self, x: Any, grad: Any, state: dict[str, Any], group: Any) -> Any:
+        """The parameter x after a step, for `differentiable`: new tensors take the state's places.
+
+        `_update` does the same in place. Complex numbers come as pairs of real ones; `grad` has the
+        sign of a minimisation.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no differentiable step")
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; it may return new ones."""
@@ -438,6 +469,26 @@ def zeros_like(param: Any) -> Any:
 def as_real(tensor: Any) -> Any:
     """A view of complex numbers as pairs of real ones, for what compares; else the tensor."""
     return facula.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _as_real(value: Any) -> Any:
+    return as_real(value) if isinstance(value, facula.Tensor) else value
+
+
+def counted(state: dict[str, Any]) -> float:
+    """The number of this step, which the state then holds."""
+    state["step"] = state["step"] + 1
+    return float(state["step"])
+
+
+def mixed(old: Any, new: Any, keep: Any) -> Any:
+    """keep old + (1 - keep) new: a running mean."""
+    return old + (new - old) * (1 - keep)
+
+
+def root(x: Any) -> Any:
+    """The square root, whose slope at 0 is taken for 0."""
+    return facula.where(x > 0, x.sqrt(), 0.0)
 
 
 def gathered(states: list[dict[str, Any]], name: str) -> list[Any]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import facula
-from facula.optim.optimizer import Optimizer, as_real, check_range, new_step, zeros_like
+from facula.optim.optimizer import (
+    Optimizer,
+    as_real,
+    check_range,
+    counted,
+    new_step,
+    zeros_like,
+)
 
 __all__ = ["Rprop"]
 
@@ -65,3 +72,14 @@ class Rprop(Optimizer):
             grad = grad.masked_fill(same < 0, 0)
             as_real(p).addcmul_(grad.sign(), size, value=-1)
             prev.copy_(grad)
+
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        counted(state)
+        down, up = group["etas"]
+        same = grad * state["prev"]
+        size = state["step_size"]
+        size = facula.where(same > 0, size * up, facula.where(same < 0, size * down, size))
+        size = size.clamp(*group["step_sizes"])
+        state["step_size"] = size
+        grad = state["prev"] = facula.where(same < 0, 0.0, grad)
+        return x - grad.sign() * size

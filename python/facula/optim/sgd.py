@@ -15,8 +15,8 @@ class SGD(Optimizer):
     """b = momentum b + (1 - dampening) g; p -= lr b, or lr (g + momentum b) with nesterov.
 
     g includes weight_decay * p. The first step sets b = g. All parameters step in one operator,
-    whatever foreach and fused say; differentiable is refused. Of a sparse gradient only the entries
-    that it has are stepped, unless there is a weight_decay, which goes to all; so is b kept.
+    whatever foreach and fused say. Of a sparse gradient only the entries that it has are stepped,
+    unless there is a weight_decay, which goes to all; so is b kept.
     """
 
     def __init__(
@@ -94,6 +94,15 @@ class SGD(Optimizer):
             state["momentum_buffer"] = buffer
             grad = grad + buffer * momentum if group["nesterov"] else buffer
         param.add_(grad, alpha=-float(group["lr"]))
+
+    def _formula(self, x: Any, grad: Any, state: Any, group: Any) -> Any:
+        momentum, d = group["momentum"], grad + group["weight_decay"] * x
+        if momentum != 0:
+            old = state.get("momentum_buffer")
+            b = d if old is None else momentum * old + (1 - group["dampening"]) * d
+            state["momentum_buffer"] = b
+            d = d + momentum * b if group["nesterov"] else b
+        return x - group["lr"] * d
 
     def _run(self, params: Any, grads: Any, buffers: Any, group: Any, first: bool) -> None:
         _C._ops.sgd_step(

@@ -17,6 +17,15 @@ from facula.serialization._globals import (
     get_safe_globals,
     safe_globals,
 )
+from facula.serialization._options import (
+    LoadEndianness,
+    get_crc32_options,
+    get_default_load_endianness,
+    get_default_mmap_options,
+    set_crc32_options,
+    set_default_load_endianness,
+    set_default_mmap_options,
+)
 from facula.serialization._torch_read import Reader, kind_of
 from facula.utils._atomic import write_file
 from facula.utils._locations import placer
@@ -24,14 +33,21 @@ from facula.utils._safetensors import FormatError
 
 __all__ = [
     "FormatError",
+    "LoadEndianness",
     "RefusedGlobal",
     "add_safe_globals",
     "clear_safe_globals",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
     "get_safe_globals",
     "get_unsafe_globals_in_checkpoint",
     "load",
     "safe_globals",
     "save",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
 ]
 
 _FORMATS = ("torch", "safetensors")

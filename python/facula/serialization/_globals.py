@@ -123,14 +123,15 @@ class safe_globals:
 # ---- torch's classes that are here
 
 
-# Classes that torch sets apart for its own reasons.
-_SAME = {"NonDynamicallyQuantizableLinear": "Linear"}
+# Functions that torch shows in `nn.functional` and pickles by where they are compiled.
+_COMPILED = "torch._C._nn."
 
 
 def counterpart(name: str) -> Any:
     """What facula has under a name of torch's, or None: "torch.nn.modules.linear.Linear"."""
+    if name.startswith(_COMPILED):
+        name = "torch.nn.functional." + name.removeprefix(_COMPILED)
     path = name.split(".")
-    path[-1] = _SAME.get(path[-1], path[-1])
     if path[0] != "torch" or len(path) < 3 or path[1] not in ("nn", "optim"):
         return None
     for depth in range(len(path) - 1, 1, -1):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
+from facula.serialization._options import get_default_mmap_options
 from facula.utils._atomic import note_mapping
 from facula.utils._safetensors import Contents, FormatError, take
 
@@ -130,7 +131,11 @@ class Source:
         with open(f, "rb") as file:
             info = os.fstat(file.fileno())
             # A file of several names is written in place, under the feet of who maps it.
-            if mmap and info.st_nlink == 1:
+            if mmap and get_default_mmap_options() != mmap_module.MAP_PRIVATE:
+                with open(f, "r+b") as writable:
+                    self.buffer = mmap_module.mmap(writable.fileno(), 0)
+                note_mapping(self.buffer, file)
+            elif mmap and info.st_nlink == 1:
                 # Private pages: in-place operations change the process's copy, never the file.
                 self.buffer = mmap_module.mmap(file.fileno(), 0, access=mmap_module.ACCESS_COPY)
                 note_mapping(self.buffer, file)

@@ -13,10 +13,12 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula.serialization import _options
 from facula.serialization._globals import STORAGES, Globals, StorageType, counterpart
 from facula.serialization._machine import Machine, Malformed
 from facula.serialization._rebuild import Rebuild
@@ -150,7 +152,7 @@ class Reader:
         if verify:
             archive.check()
         known = root + "byteorder" in archive.members
-        order = archive.read(root + "byteorder") if known else b"little"
+        order = archive.read(root + "byteorder") if known else _order_of_others()
         if order not in (b"little", b"big"):
             raise Malformed(f"its byte order is {order[:20]!r}, expected little or big")
         self.swap = order == b"big"
@@ -380,6 +382,14 @@ class Reader:
         except Exception as error:
             self.own_error = error
             raise
+
+
+def _order_of_others() -> bytes:
+    """The order of bytes of a file that does not say it."""
+    chosen = _options.get_default_load_endianness() or _options.LoadEndianness.LITTLE
+    if chosen is _options.LoadEndianness.NATIVE:
+        return sys.byteorder.encode()
+    return chosen.name.lower().encode()
 
 
 def _natural(value: Any) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 import facula
 from facula.nn.parameter import Buffer, Parameter
 from facula.serialization._globals import STORAGES
+from facula.serialization._options import get_crc32_options
 from facula.serialization._torch_read import MAGIC, PROTOCOL
 from facula.serialization._tree import bytes_of
 from facula.serialization._zip import CONTENT_ID, Writer, content_id
@@ -255,7 +256,7 @@ def write_zip(obj: Any, name: str) -> Callable[[Callable[[Any], Any]], None]:
     data, storages = _pickled(obj, row=False)
 
     def write(to: Callable[[Any], Any]) -> None:
-        archive = Writer(to)
+        archive = Writer(to, get_crc32_options())
         archive.add(f"{name}/data.pkl", data)
         archive.add(f"{name}/.format_version", b"1")
         archive.add(f"{name}/.storage_alignment", b"64")

@@ -240,10 +240,11 @@ class Writer:
 
     Args:
         write: takes a bytes-like object, all of it.
+        checksums: whether members have any; 0 stands there otherwise.
     """
 
-    def __init__(self, write: Callable[[Any], Any]) -> None:
-        self._write = write
+    def __init__(self, write: Callable[[Any], Any], checksums: bool = True) -> None:
+        self._write, self.checksums = write, checksums
         self.position = 0
         self.directory: list[tuple[bytes, int, int, int]] = []
 
@@ -278,6 +279,10 @@ class Writer:
 
     def _write_with_crc(self, view: memoryview) -> int:
         """Write, and compute the checksum meanwhile: neither needs the interpreter."""
+        if not self.checksums:
+            for part in in_parts(view):
+                self.write(part)
+            return 0
         if len(view) < _MANY:
             self.write(view)
             return zlib.crc32(view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facula.testing._comparison import assert_close
+from facula.testing._comparison import assert_allclose, assert_close
 from facula.testing._creation import make_tensor
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]

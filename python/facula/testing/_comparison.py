@@ -8,7 +8,7 @@ from typing import Any
 
 import facula
 
-__all__ = ["assert_close", "default_tolerances"]
+__all__ = ["assert_allclose", "assert_close", "default_tolerances"]
 
 # As torch.testing has them: rtol and atol, by dtype name.
 _TOLERANCES = {
@@ -187,3 +187,10 @@ def _explain(a: Any, e: Any, close: Any, rtol: float, atol: float) -> str:
         f"{a.reshape(-1)[flat].item()} is not {e.reshape(-1)[flat].item()}, absolute difference "
         f"{difference[flat].item()} (up to {atol} + {rtol} * |expected| allowed)"
     )
+
+
+def assert_allclose(
+    actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, **rest: Any
+) -> None:
+    """`assert_close` of values alone, by its older name: dtypes may differ."""
+    assert_close(actual, expected, rtol=rtol, atol=atol, check_dtype=False, **rest)

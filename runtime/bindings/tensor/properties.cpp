@@ -136,18 +136,32 @@ int set_data(PyObject* self, PyObject* value, void*) {
                value == nullptr ? "deleted" : Py_TYPE(value)->tp_name);
   check_memory(tensor_of(self), "data");
   check_memory(tensor_of(value), "data");
-  Storage old;  // dropped when the change is over
+  Storage old;  // dropped when the change is over, and so is:
+  intrusive_ptr<TensorImpl> old_base;
   const InCall in_call(tensor_of(value));
   const Changing changing(tensor_of(self));
   TensorImpl* to = tensor_of(self).impl();
   const TensorImpl* from = tensor_of(value).impl();
   FACULA_CHECK(!tensor_of(self).requires_grad() || is_differentiable(from->dtype), Runtime,
                "data: a tensor that requires grad cannot take data of dtype ", dtype_name(from->dtype));
-  FACULA_CHECK(!tensor_of(self).is_view(), Runtime, "data: cannot replace the memory of a view");
   FACULA_CHECK(!to->storage || !to->storage->lent() || to->storage->users() > 1, Runtime,
                "data: the memory was given to others through __array_interface__; use a new tensor");
   if (to->dtype != from->dtype || to->sizes != from->sizes) autograd_meta(tensor_of(self)).reshaped = true;
   if (to == from) return 0;
+  if (to->base) {
+    // It leaves its base and keeps as its own the history that it has by now.
+    const bool follows = tensor_of(self).requires_grad();
+    if (follows && !is_leaf(tensor_of(self))) {
+      const Edge edge = gradient_edge(tensor_of(self));
+      AutogradMeta& meta = autograd_meta(tensor_of(self));
+      meta.grad_fn = edge.node;
+      meta.output_nr = edge.output_nr;
+    }
+    to->requires_grad = follows;
+    if (follows) to->layers |= layer_bit(Layer::Autograd);
+    to->no_grad_view = false;
+    old_base = std::move(to->base);
+  }
   old = std::exchange(to->storage,
                       from->storage ? StorageImpl::share(from->storage, tensor_of(self).version()) : nullptr);
   to->offset = from->offset;

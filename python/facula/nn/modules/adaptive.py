@@ -159,7 +159,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         out_features: sizes of the target behind N, for that.
         bias: whether `linear` has a bias.
         reduction, weight, ignore_index, label_smoothing: as of `CrossEntropyLoss`.
-        options: not supported.
+        options: `LinearCrossEntropyOptions`: how to cut the batch into parts.
     """
 
     def __init__(
@@ -178,11 +178,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         options: Any = None,
     ) -> None:
         super().__init__(weight, reduction=reduction)
-        if options is not None:
-            raise NotImplementedError(
-                "LinearCrossEntropyLoss(): options is not supported; leave it out"
-            )
-        self.in_features, self.num_classes = in_features, num_classes
+        self.num_classes, self.options = num_classes, options
         self.out_features = tuple(out_features)
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
         size = num_classes * math.prod(self.out_features)
@@ -197,19 +193,20 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         bias = self.linear.bias
         return F.linear_cross_entropy(
             input,
-            self.linear.weight.reshape(*sizes, self.in_features),
+            self.linear.weight.reshape(*sizes, self.linear.in_features),
             target,
             linear_bias=None if bias is None else bias.reshape(sizes),
             weight=self.weight,
             reduction=self.reduction,
             ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
+            options=self.options,
         )
 
     def extra_repr(self) -> str:
         return (
-            f"in_features={self.in_features}, num_classes={self.num_classes}, "
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
             f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
             f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
-            f"label_smoothing={self.label_smoothing}"
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
         )

@@ -8,7 +8,7 @@ import facula
 from facula.nn import functional as F
 from facula.nn import init
 from facula.nn._sizes import check_features
-from facula.nn.modules.linear import Linear
+from facula.nn.modules.linear import NonDynamicallyQuantizableLinear
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
@@ -75,7 +75,9 @@ class MultiheadAttention(Module):
             self.v_proj_weight = make(embed_dim, self.vdim)
             self.register_parameter("in_proj_weight", None)
         self.register_parameter("in_proj_bias", make(3 * embed_dim) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         self.bias_k = make(1, 1, embed_dim) if add_bias_kv else None
         self.bias_v = make(1, 1, embed_dim) if add_bias_kv else None
         self._reset_parameters()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,14 @@ import facula
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+__all__ = [
+    "Container",
+    "ModuleDict",
+    "ModuleList",
+    "ParameterDict",
+    "ParameterList",
+    "Sequential",
+]
 
 MOST_LAYERS = 1 << 16  # that one constructor makes
 
@@ -20,6 +28,21 @@ def _position(index: Any, length: int) -> int:
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range for {length} entries")
     return index % length
+
+
+class Container(Module):
+    """Modules by name, as the first torch had them; `ModuleDict` is what is meant today."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        warnings.warn(
+            "nn.Container is deprecated. All of its functionality is now implemented in nn.Module; "
+            "subclass that instead",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class _Positions(Module):

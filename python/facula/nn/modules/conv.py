@@ -74,6 +74,7 @@ class _ConvNd(Module):
         self.output_padding, self.dilation = ntuple(output_padding, n), ntuple(dilation, n)
         self.transposed = self._transposed
         self.groups, self.padding_mode = groups, padding_mode
+        self._reversed_padding_repeated_twice = self._margins()
         if self._transposed:
             shape = (in_channels, out_channels // groups, *self.kernel_size)
         else:
@@ -84,6 +85,15 @@ class _ConvNd(Module):
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
+
+    def _margins(self) -> tuple[int, ...]:
+        """Both margins of each dim, the last first, as `F.pad` takes them."""
+        if self.padding == "valid":
+            return (0, 0) * self._space
+        if self.padding == "same":
+            whole = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+            return tuple(part for t in reversed(whole) for part in (t // 2, t - t // 2))
+        return tuple(p for p in reversed(self.padding) for _ in range(2))
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew, from U(-k, k) with k = 1 / sqrt(fan in)."""

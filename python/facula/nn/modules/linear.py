@@ -11,7 +11,7 @@ from facula.nn import init
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
-__all__ = ["Bilinear", "Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "Linear"]  # and what torch keeps from its `nn` too
 
 
 class Identity(Module):
@@ -65,6 +65,10 @@ class Linear(Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}"
         )
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """A `Linear`, as torch calls that of its attention in whole modules."""
 
 
 class Bilinear(Module):

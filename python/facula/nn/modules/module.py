@@ -504,6 +504,8 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
     # ---- copying and printing
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_forward_hooks_always_called" not in state:  # of a torch that had fewer hooks
+            state = {**Module().__dict__, **state}
         self.__dict__.update(state)
 
     def extra_repr(self) -> str:

@@ -301,6 +301,8 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
 
 class _FractionalMaxPool(_Pool):
+    _space: int
+
     def __init__(
         self,
         kernel_size: Any,
@@ -315,8 +317,10 @@ class _FractionalMaxPool(_Pool):
                 f"{type(self).__name__} requires specifying either an output size, or a pooling "
                 "ratio, and only one of them"
             )
-        self.kernel_size, self.return_indices = kernel_size, return_indices
-        self.output_size, self.output_ratio = output_size, output_ratio
+        n = self._space
+        self.kernel_size, self.return_indices = ntuple(kernel_size, n), return_indices
+        self.output_size = None if output_size is None else ntuple(output_size, n)
+        self.output_ratio = None if output_ratio is None else ntuple(output_ratio, n)
         self.register_buffer("_random_samples", _random_samples)
 
     def forward(self, input: Any) -> Any:
@@ -342,10 +346,10 @@ class FractionalMaxPool2d(_FractionalMaxPool):
         return_indices: give the places of the maxima too.
     """
 
-    _function = staticmethod(F.fractional_max_pool2d)
+    _function, _space = staticmethod(F.fractional_max_pool2d), 2
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
     """As FractionalMaxPool2d, of (N, C, T, H, W) or (C, T, H, W)."""
 
-    _function = staticmethod(F.fractional_max_pool3d)
+    _function, _space = staticmethod(F.fractional_max_pool3d), 3

@@ -112,6 +112,7 @@ class RNNBase(Module):
         rows, state = _GATES[mode] * hidden_size, proj_size or hidden_size
         directions = 2 if bidirectional else 1
         self._flat_weights_names: list[str] = []
+        self._all_weights: list[list[str]] = []  # for torch, which reads whole modules
         for layer in range(num_layers):
             features = input_size if layer == 0 else state * directions
             for suffix in (f"l{layer}", f"l{layer}_reverse")[:directions]:
@@ -126,12 +127,22 @@ class RNNBase(Module):
                 for name, shape in shapes.items():
                     value = facula.empty(shape, device=device, dtype=dtype)
                     self.register_parameter(f"{name}_{suffix}", Parameter(value))
-                    self._flat_weights_names.append(f"{name}_{suffix}")
+                self._all_weights.append([f"{name}_{suffix}" for name in shapes])
+                self._flat_weights_names += self._all_weights[-1]
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw all parameters from U(-k, k), k = 1 / sqrt(hidden_size)."""
         _reset(self, self.hidden_size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch keeps the parameters twice, and wants them so in whole modules.
+        return {**self.__dict__, "_flat_weights": self._flat_weights}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        twice = ("_flat_weights", "_flat_weight_refs")
+        super().__setstate__({k: v for k, v in state.items() if k not in twice})
+        self.__dict__.setdefault("proj_size", 0)
 
     def flatten_parameters(self) -> None:
         """Nothing to do: kept so that programs which call it run."""

@@ -9,6 +9,7 @@ from typing import Any
 import facula
 from facula.nn import functional as F
 from facula.nn import init
+from facula.nn.modules.activation import GELU, ReLU
 from facula.nn.modules.attention import MultiheadAttention
 from facula.nn.modules.container import MOST_LAYERS, ModuleList
 from facula.nn.modules.dropout import Dropout
@@ -77,6 +78,16 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _activation(activation)
+        # What torch wants to find in a module that it reads.
+        kinds = ((F.relu, ReLU), (F.gelu, GELU))
+        self.activation_relu_or_gelu = next(
+            (
+                i
+                for i, (function, kind) in enumerate(kinds, 1)
+                if self.activation is function or isinstance(self.activation, kind)
+            ),
+            0,
+        )
 
     def forward(
         self,
@@ -209,6 +220,9 @@ class TransformerEncoder(Module):
         super().__init__()
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
+        # No tensor is nested here; torch finds these in a module that it reads.
+        self.enable_nested_tensor, self.use_nested_tensor = enable_nested_tensor, False
+        self.mask_check = mask_check
 
     def forward(
         self,

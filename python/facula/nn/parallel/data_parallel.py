@@ -171,8 +171,8 @@ class DataParallel(Module):
 
     Args:
         module: what is called; it moves to the first device.
-        device_ids: devices, or numbers of GPUs; None means all GPUs. Without any the module is
-            called as it is.
+        device_ids: devices, or numbers of GPUs; None means all GPUs. Without any, and where a
+            machine has no GPU to number, the module is called as it is.
         output_device: where the results are joined; the first by default.
         dim: along which tensors are cut and joined.
     """
@@ -186,7 +186,10 @@ class DataParallel(Module):
     ) -> None:
         super().__init__()
         self.module, self.dim = module, dim
-        self.device_ids = list(_every() if device_ids is None else device_ids)
+        ids = list(_every() if device_ids is None else device_ids)
+        # Numbers are of GPUs: without any, programs that name some run as they are, as in torch.
+        numbers = all(isinstance(place, int) for place in ids)
+        self.device_ids = ids if not numbers or _every() else []
         self.output_device = output_device
         if self.device_ids:
             if output_device is None:
@@ -220,6 +223,7 @@ def data_parallel(
 
 
 def _every() -> list[Any]:
-    from facula import cuda
-
-    return list(range(cuda.device_count())) if cuda.is_available() else []
+    try:
+        return list(range(facula._C._device_count("cuda")))
+    except RuntimeError:  # facula was built without it
+        return []
