@@ -96,7 +96,7 @@ LAYERS = (
         "as_torch",
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils nn fx optim distributions pinning"
-        " files testing",
+        " config files testing",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),
