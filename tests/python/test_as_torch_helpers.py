@@ -285,15 +285,20 @@ def test_names_that_programs_go_through():
     assert "relu" in vars(_spaces.space("nn.functional"))
 
 
-def test_sizes_of_storages_count_their_bytes():
+def test_sizes_of_storages_and_names_of_torchs_insides():
     said = run(
         "import sys, torch\n"
         "small, large = (sys.getsizeof(torch.zeros(n).untyped_storage()) for n in (0, 100))\n"
         "print(large - small, torch.__config__.show()[:6])\n"
         "from torch.serialization import MAP_LOCATION\n"
         "print('at::get_num_threads' in torch.__config__.parallel_info())\n"
+        "from torch._jit_internal import _copy_to_script_wrapper, boolean_dispatch\n"
+        "pick = boolean_dispatch('a', 1, False, lambda x, a=0: 1, lambda x, a=0: 2, 'm', 'f')\n"
+        "print(pick(0), pick(0, True), pick(0, a=True), _copy_to_script_wrapper(pick) is pick)\n"
+        "x, y = torch.ones(2), torch.ones(2)\n"
+        "print(x._cdata == x._cdata, x._cdata == y._cdata, x.view(2)._cdata == x._cdata)\n"
     )
-    assert said == "400 facula\nTrue\n"
+    assert said == "400 facula\nTrue\n2 1 1 True\nTrue False False\n"
 
 
 # ---- modules and hooks as packages derive and call them
