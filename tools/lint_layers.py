@@ -107,7 +107,7 @@ LAYERS = (
         "as_torch",
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils sparse nn fx optim distributions"
-        " pinning files testing distributed",
+        " pinning config files testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

@@ -260,6 +260,47 @@ def test_functions_of_lists_that_are_no_methods():
         _ = torch._foreach_nothing_
 
 
+def test_functions_of_lists_with_a_number_each():
+    def pair():
+        return [fa.tensor([1.0, 2.0]), fa.tensor([3.0])]
+
+    for given in ([0.5, 2.0], fa.tensor([0.5, 2.0], dtype=fa.float64)):
+        a = pair()
+        torch._foreach_addcdiv_(a, pair(), [x * x for x in pair()], given)
+        np.testing.assert_allclose(a[0].numpy(), [1.5, 2.25])
+        np.testing.assert_allclose(a[1].numpy(), [3 + 2 / 3], rtol=1e-6)
+    found = torch._foreach_addcmul(pair(), pair(), pair(), value=2)
+    assert [t.tolist() for t in found] == [[3.0, 10.0], [21.0]]
+    found = torch._foreach_addcmul(pair(), pair(), pair(), scalars=[1, 0])
+    assert [t.tolist() for t in found] == [[2.0, 6.0], [3.0]]
+    assert [n.item() for n in torch._foreach_norm(pair(), ord=1)] == [3.0, 3.0]
+    assert [n.item() for n in torch._foreach_norm(pair(), float("inf"))] == [2.0, 3.0]
+    with pytest.raises(RuntimeError, match="3 beside one of 2"):
+        torch._foreach_add_(pair(), [1, 2, 3])
+
+
+def test_names_that_programs_go_through():
+    spaces = _spaces.space("distributions").__dict__
+    assert spaces["Normal"] is fa.distributions.Normal
+    assert "relu" in vars(_spaces.space("nn.functional"))
+
+
+def test_sizes_of_storages_and_names_of_torchs_insides():
+    said = run(
+        "import sys, torch\n"
+        "small, large = (sys.getsizeof(torch.zeros(n).untyped_storage()) for n in (0, 100))\n"
+        "print(large - small, torch.__config__.show()[:6])\n"
+        "from torch.serialization import MAP_LOCATION\n"
+        "print('at::get_num_threads' in torch.__config__.parallel_info())\n"
+        "from torch._jit_internal import _copy_to_script_wrapper, boolean_dispatch\n"
+        "pick = boolean_dispatch('a', 1, False, lambda x, a=0: 1, lambda x, a=0: 2, 'm', 'f')\n"
+        "print(pick(0), pick(0, True), pick(0, a=True), _copy_to_script_wrapper(pick) is pick)\n"
+        "x, y = torch.ones(2), torch.ones(2)\n"
+        "print(x._cdata == x._cdata, x._cdata == y._cdata, x.view(2)._cdata == x._cdata)\n"
+    )
+    assert said == "400 facula\nTrue\n2 1 1 True\nTrue False False\n"
+
+
 # ---- modules and hooks as packages derive and call them
 
 

@@ -211,3 +211,23 @@ def test_what_is_not_there_says_so(tmp_path):
             w.add_graph(None)
         with pytest.raises(NotImplementedError, match="add_images"):
             w.add_video("v", None)
+
+
+def test_summaries_by_themselves(tmp_path):
+    from facula.utils.tensorboard import summary
+
+    with SummaryWriter(str(tmp_path)) as w:
+        to = w._get_file_writer()
+        to.add_summary(summary.scalar("loss", fa.tensor(0.25)), 3)
+        to.add_summary(summary.text("said", "word"))
+        to.add_summary(summary.histogram_raw("h", 0.0, 2.0, 3, 3.0, 5.0, [1.0, 2.0], [1.0, 2.0]))
+        to.add_summary(summary.image("half", np.ones((1, 3, 2, 4)), rescale=0.5))
+        for record in summary.hparams({"lr": 0.1}, {"loss": -1}):
+            to.add_summary(record, 3)
+    found = read(tmp_path)
+    assert [(e.step, e.value) for e in found.Scalars("loss")] == [(3, 0.25)]
+    assert tensors(found, "said/text_summary")[0].reshape(-1)[0] == b"word"
+    assert list(found.Histograms("h")[0].histogram_value.bucket) == [1.0, 2.0]
+    assert found.Images("half")[0].width == 4
+    start = found.SummaryMetadata("_hparams_/session_start_info")
+    assert start.plugin_data.plugin_name == "hparams"

@@ -125,7 +125,7 @@ PACKAGES = (
         "lucidrains/x-transformers",
         ("x_transformers",),
         ("tests",),
-        "loguru packaging",
+        "loguru packaging frozendict",
         sample=60,
     ),
     Package("zuko", "probabilists/zuko", ("zuko",), ("tests",), "numpy", sample=200),
@@ -163,4 +163,39 @@ PACKAGES = (
     ),
     Package("e3nn", "e3nn/e3nn", ("e3nn",), ("tests",), "sympy scipy", sample=250),
     Package("opacus", "pytorch/opacus", ("opacus",), ("opacus/tests",), "opt_einsum", sample=250),
+    Package(
+        "ignite",
+        "pytorch/ignite",
+        ("ignite",),
+        ("tests/ignite/engine", "tests/ignite/handlers", "tests/ignite/metrics"),
+        "packaging",
+        sample=200,
+    ),
+    Package(
+        "linear_operator",
+        "cornellius-gp/linear_operator",
+        ("linear_operator",),
+        ("test",),
+        "scipy",
+        sample=200,
+    ),
+    Package(
+        "pyro",
+        "pyro-ppl/pyro",
+        ("pyro",),
+        ("tests/distributions", "tests/params", "tests/poutine"),
+        "pyro-api opt_einsum tqdm",
+        sample=200,
+    ),
+    Package(
+        "pytorch_optimizer",
+        "kozistr/pytorch_optimizer",
+        ("pytorch_optimizer",),
+        ("tests",),
+        sample=200,
+        options=("-o", "addopts="),
+    ),
+    Package(
+        "torchinfo", "TylerYep/torchinfo", ("torchinfo",), ("tests/torchinfo_test.py",), sample=150
+    ),
 )

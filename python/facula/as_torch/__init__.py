@@ -56,6 +56,8 @@ def install() -> None:
     name_absent_devices()
     complete_storages()
     _C._speak_as_torch(True)
+    # A tensor has one Python object through its life, which serves as its identity.
+    _C.Tensor._cdata = property(id)
     for device in _spaces.DEVICES:
         add_device(device)
     if _spaces.SITE not in sys.path:

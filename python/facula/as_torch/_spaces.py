@@ -7,6 +7,7 @@ a few names of the latter go first (its `FIRST`). The tables here hold what diff
 from __future__ import annotations
 import __future__
 
+import contextlib
 import importlib
 import os
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ PLACES = {
     "fx._symbolic_trace": "facula.fx.tracer",
     "nn.modules.instancenorm": "facula.nn.modules.batchnorm",
     "functional": "facula",
+    "nn.utils._per_sample_grad": "facula.func._per_sample",
     "nn.parameter": "facula.nn._lazy",
     "storage": "facula",
     "utils.data._utils": "facula.utils.data._utils",
@@ -59,6 +61,8 @@ DEVICES = "hpu ipu maia mps mtia vulkan xla xpu".split()
 
 _NAMES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "names")
 _MISSING = object()
+#: What a namespace holds by now; its `__dict__` has all that it offers.
+_held: Any = ModuleType.__dict__["__dict__"].__get__
 _spaces: dict[str, Namespace] = {}
 
 
@@ -171,34 +175,52 @@ class Namespace(ModuleType):
         self.__path__: list[str] = []
         if not path:
             self.__file__ = self.__spec__.origin
-        self.__dict__["_path"] = path
-        self.__dict__["_modules"] = list(_sources(path))
+        _held(self)["_path"] = path
+        _held(self)["_modules"] = list(_sources(path))
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """All public names, for programs that go through them, `vars(torch.distributions)` say."""
+        held = _held(self)
+        if not held.get("_whole"):
+            held["_whole"] = True
+            for name in {n for module in held["_modules"] for n in dir(module)}:
+                if name[:1] != "_" and name not in held:
+                    with contextlib.suppress(AttributeError, ImportError):
+                        value = self._own(name)
+                        if value is not _MISSING:  # no namespaces, which would all be imported
+                            held[name] = value
+        return held
+
+    def _own(self, name: str) -> Any:
+        modules = _held(self)["_modules"]
+        first = [m for m in modules if name in getattr(m, "FIRST", ())]
+        found = (_public(module, name) for module in first or modules)
+        return next((value for value in found if value is not _MISSING), _MISSING)
 
     def __getattr__(self, name: str) -> Any:
-        path, modules = self.__dict__["_path"], self.__dict__["_modules"]
+        path, modules = _held(self)["_path"], _held(self)["_modules"]
         inner = f"{path}.{name}" if path else name
-        first = [m for m in modules if name in getattr(m, "FIRST", ())]
         if name == "__all__":
             return _all_of(modules)
         if name == "torch":  # what torch's files import at their top is theirs too
             return space("")
-        if name[:2] != "__" or first:
-            for module in first or modules:
-                value = _public(module, name)
-                if value is not _MISSING:
-                    self.__dict__[name] = value  # the next use does not come here
-                    return value
-            if exists(inner):
-                return importlib.import_module("torch." + inner) if importable else space(inner)
+        if name[:2] != "__" or any(name in getattr(m, "FIRST", ()) for m in modules):
+            value = self._own(name)
+            if value is not _MISSING:
+                _held(self)[name] = value  # the next use does not come here
+                return value
+        if (name[:2] != "__" or name == "__config__") and exists(inner):
+            return importlib.import_module("torch." + inner) if importable else space(inner)
         raise AttributeError(lacking(inner), name=name, obj=self)
 
     def __dir__(self) -> list[str]:
-        names = set(self.__dict__)
-        for module in self.__dict__["_modules"]:
+        names = set(_held(self))
+        for module in _held(self)["_modules"]:
             names.update(getattr(module, "FIRST", ()))
             for name in dir(module):
                 if isinstance(getattr(module, name, None), ModuleType):
-                    if name[0] != "_" and exists(f"{self.__dict__['_path']}.{name}".lstrip(".")):
+                    if name[0] != "_" and exists(f"{_held(self)['_path']}.{name}".lstrip(".")):
                         names.add(name)
                 elif name[:2] != "__" and _public(module, name) is not _MISSING:
                     names.add(name)

@@ -130,6 +130,8 @@ _METHODS: dict[str, Any] = {
     "__dlpack_device__": lambda self: _bytes(self).__dlpack_device__(),
     "__getitem__": _item,
     "__setitem__": _set_item,
+    # The object and its bytes: programs that count memory ask sys.getsizeof().
+    "__sizeof__": lambda self: 64 + self.nbytes(),
     "__iter__": lambda self: iter(_bytes(self).tolist()),
     "clone": lambda self: _bytes(self).clone().untyped_storage(),
     "copy_": _copy,

@@ -14,9 +14,11 @@ from facula.func._gradients import grad, grad_and_value, jvp, linearize, vjp
 from facula.func._jacobians import hessian, jacfwd, jacrev
 from facula.func._levels import debug_unwrap
 from facula.func._modules import functional_call, functionalize, stack_module_state
+from facula.func._per_sample import call_for_per_sample_grads
 from facula.func._vmap import vmap
 
 __all__ = [
+    "call_for_per_sample_grads",
     "debug_unwrap",
     "functional_call",
     "functionalize",

@@ -1,4 +1,7 @@
-"""Gradients of convolutions by themselves: of the input from the weight, and the reverse."""
+"""Gradients of convolutions by themselves: of the input from the weight, and the reverse.
+
+They are differentiable in turn, with respect to the weight (or input) and `grad_output`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def _gradient(
             f"grad_output has the shape {tuple(grad_output.shape)}; an output of these sizes, "
             f"stride, padding and dilation has {tuple(output.shape)}"
         )
-    return facula.autograd.grad(output, leaf, grad_output)[0]
+    # The convolution was linear in the leaf, whose own value does not count any more.
+    further = facula.is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
+    found = facula.autograd.grad(output, leaf, grad_output, create_graph=further)[0]
+    return found if further else found.detach()
 
 
 def _pair(dims: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -51,7 +57,7 @@ def _pair(dims: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
         # A convolution is linear: its gradient is the same at any input.
         at = facula.zeros(tuple(input_size), dtype=weight.dtype, device=weight.device)
         given = (grad_output, stride, padding, dilation, groups)
-        return _gradient(convolution, at, weight.detach(), False, given)
+        return _gradient(convolution, at, weight, False, given)
 
     def of_weight(
         input: Any,
@@ -64,7 +70,7 @@ def _pair(dims: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     ) -> Any:
         at = facula.zeros(tuple(weight_size), dtype=input.dtype, device=input.device)
         given = (grad_output, stride, padding, dilation, groups)
-        return _gradient(convolution, at, input.detach(), True, given)
+        return _gradient(convolution, at, input, True, given)
 
     for function, what in ((of_input, "input"), (of_weight, "weight")):
         function.__name__ = function.__qualname__ = f"{name}_{what}"

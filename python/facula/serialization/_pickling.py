@@ -38,11 +38,7 @@ _live: weakref.WeakValueDictionary[Any, _Memory] = weakref.WeakValueDictionary()
 
 
 def __reduce_ex__(self: Any, protocol: Any) -> tuple[Any, ...]:
-    """What pickle asks a tensor for."""
-    if not self.is_leaf:
-        raise RuntimeError(
-            "pickle: the tensor has a history that would be lost; pickle t.detach() instead"
-        )
+    """What pickle asks a tensor for. Of a history only `requires_grad` is left, as in torch."""
     if type(self) is facula.Tensor:
         args = _arguments(self)
     else:

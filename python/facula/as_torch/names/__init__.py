@@ -10,7 +10,7 @@ from facula.as_torch._absent_dtypes import ABSENT_DTYPES, finfo
 from facula.as_torch._legacy_types import LEGACY_TYPES
 from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
-from facula.as_torch.names import _checks, _symbolic, compiler
+from facula.as_torch.names import _checks, _foreach, _symbolic, compiler
 from facula.as_torch.names.futures import Future
 from facula.as_torch.names.jit import ScriptFunction, ScriptModule, fork, wait
 from facula.distributions._draws import sample_dirichlet, standard_gamma
@@ -219,24 +219,4 @@ def __getattr__(name: str) -> Any:
     method = name.removeprefix("_foreach_")
     if method == name:
         raise AttributeError(name)
-    if hasattr(facula.Tensor, method):
-        return _for_each(method, getattr(facula.Tensor, method))
-    function = getattr(facula, method.rstrip("_"), None)
-    if function is None:
-        raise AttributeError(name)
-    return _for_each(method, lambda tensor, *args: tensor.copy_(function(tensor, *args)))
-
-
-def _for_each(method: str, apply: Any) -> Any:
-    def function(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        # Lists and tuples have one entry for each tensor, other arguments are for all.
-        rows = [
-            list(arg) if isinstance(arg, (list, tuple)) else [arg] * len(tensors) for arg in args
-        ]
-        results = [
-            apply(tensor, *row, **kwargs) for tensor, *row in zip(tensors, *rows, strict=True)
-        ]
-        return None if method[-1] == "_" else results
-
-    function.__name__ = "_foreach_" + method
-    return function
+    return _foreach.for_each(method)

@@ -229,6 +229,10 @@ class SummaryWriter:
             writer.add_summary(protos.scalar(name, value), global_step)
         writer.close()
 
+    def _get_file_writer(self) -> FileWriter:
+        """The writer of the events file, as programs written for torch reach it."""
+        return self._writer()
+
     # ---- pictures, sound and text
 
     def add_image(

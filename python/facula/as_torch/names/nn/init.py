@@ -31,6 +31,7 @@ def _old_name(name: str) -> Any:
 
 
 _calculate_fan_in_and_fan_out = init._calculate_fan_in_and_fan_out
+_calculate_correct_fan = init._fan
 
 
 def _no_grad_trunc_normal_(
