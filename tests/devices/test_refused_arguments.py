@@ -137,7 +137,7 @@ def test_probabilities_in_tensors(device: str, bad: float) -> None:
     chances = fa.tensor([0.5, bad]).to(device)
     calls = (lambda: fa.bernoulli(chances), lambda: fa.zeros(2, device=device).bernoulli_(chances))
     for call in calls:
-        with pytest.raises(RuntimeError, match="in \\[0, 1\\]|within the limits"):
+        with pytest.raises(RuntimeError, match=r"in \[0, 1\]|within the limits"):
             call().cpu()
 
 
