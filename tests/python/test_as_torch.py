@@ -309,6 +309,7 @@ def test_processes_are_joined(tmp_path):
     assert lines[2].startswith("init_process_group: backend is 'nccl'")
     assert lines[3] == "[[1.0, 1.0], [1.0, 1.0]] 1"
 
+
 def test_what_a_program_sets_stays_in_its_namespace(tmp_path):
     code = """
         import torch, facula, functools
