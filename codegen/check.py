@@ -42,12 +42,13 @@ class Report:
         derived = len(self.schema.operators) - len(declared)
         pointwise = sum(bool(op.scalar) for op in declared)
         composites = sum(op.kind == "composite" for op in declared)
+        count = len(self.schema.definitions)
+        defined = f"; {count} definitions" if count else ""
         found = primitives(self.schema)
         lines = [
             f"{len(declared)} operators ({derived} more derived for gradients): "
             f"{pointwise} pointwise, {composites} composites, "
-            f"{len(declared) - pointwise - composites} with kernels; "
-            f"{len(self.schema.definitions)} definitions",
+            f"{len(declared) - pointwise - composites} with kernels{defined}",
             f"{len(found)} primitives, the kernels that a device must have "
             "beside its copies and two templates: " + ", ".join(op.name for op in found),
         ]

@@ -67,19 +67,19 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_entries_are_right(page: Path, tmp_path: Path) -> None:
     """A block of records is valid beside the schema's own vocabulary and rules; an operator that
     exists has the signature shown."""
-    known = {op.name: str(op.signature) for op in schema()}
+    known = {op.name: str(op.signature) for op in schema().callables}
     source = (ROOT / "ops.yaml").read_text(encoding="utf-8")
     for line, text in blocks(page, "yaml"):
-        if not text.startswith("- op:"):
+        if not text.startswith(("- op:", "- define:")):
             continue
-        names = re.findall(r"^- op: ([\w.]+)\(", text, re.M)
-        for shown in re.findall(r"^- op: (.*)$", text, re.M):
+        names = re.findall(r"^- (?:op|define): ([\w.]+)\(", text, re.M)
+        for shown in re.findall(r"^- (?:op|define): (.*)$", text, re.M):
             name = shown.split("(")[0]
             assert known.get(name, shown) == shown, (
                 f"{page.name}:{line}: {name} has another signature"
             )
-        records = re.split(r"(?m)^(?=- (?:op|math|rule): )", source)
-        kept = [r for r in records if not any(r.startswith(f"- op: {n}(") for n in names)]
+        records = re.split(r"(?m)^(?=- (?:op|define|math|rule): )", source)
+        kept = [r for r in records if not any(re.match(rf"- \w+: {n}\(", r) for n in names)]
         file = tmp_path / "ops.yaml"
         file.write_text("".join(kept) + "\n" + text, encoding="utf-8")
         errors = [str(e) for e in check.check(file).errors]
@@ -164,6 +164,8 @@ def test_index_lists_every_page() -> None:
 WORDS = {
     "keys of an operator": words.KEYS["op"],
     "keys of vocabulary and rules": words.KEYS["math"] + words.KEYS["rule"],
+    "keys of definitions": words.KEYS["define"],
+    "ways of batching": words.BATCHES,
     "kinds": words.KINDS,
     "dtype classes": words.DTYPE_CLASSES,
     "promotions": words.PROMOTIONS,
