@@ -115,7 +115,7 @@ PyObject* get_data(PyObject* self, void*) {
   return in_class_of(self, wrap(t));
   FACULA_PY_END(nullptr)
 }
-// `t.data = other`: t keeps its identity, gradient and history, and shows other's memory.
+// `t.data = other`: t keeps its identity, gradient and history, and shows other's memory. A view is none any more.
 int set_data(PyObject* self, PyObject* value, void*) {
   FACULA_PY_TRY
   FACULA_CHECK(value != nullptr && is_tensor(value), Type, "data must be a Tensor, not ",
@@ -123,17 +123,20 @@ int set_data(PyObject* self, PyObject* value, void*) {
   check_memory(tensor_of(self), "data");
   check_memory(tensor_of(value), "data");
   Storage old;  // dropped when the change is over
+  intrusive_ptr<TensorImpl> base;
+  if (tensor_of(self).is_view()) grad_fn(tensor_of(self));  // a history that follows the base becomes its own
   const InCall in_call(tensor_of(value));
   const Changing changing(tensor_of(self));
   TensorImpl* to = tensor_of(self).impl();
   const TensorImpl* from = tensor_of(value).impl();
   FACULA_CHECK(!tensor_of(self).requires_grad() || is_differentiable(from->dtype), Runtime,
                "data: a tensor that requires grad cannot take data of dtype ", dtype_name(from->dtype));
-  FACULA_CHECK(!tensor_of(self).is_view(), Runtime, "data: cannot replace the memory of a view");
   FACULA_CHECK(!to->storage || !to->storage->lent() || to->storage->users() > 1, Runtime,
                "data: the memory was given to others through __array_interface__; use a new tensor");
   if (to->dtype != from->dtype || to->sizes != from->sizes) autograd_meta(tensor_of(self)).reshaped = true;
   if (to == from) return 0;
+  base = std::move(to->base);
+  to->no_grad_view = false;
   old = std::exchange(to->storage,
                       from->storage ? StorageImpl::share(from->storage, tensor_of(self).version()) : nullptr);
   to->offset = from->offset;
