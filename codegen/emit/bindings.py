@@ -49,9 +49,9 @@ class Binding:
     arguments: str
     out_slot: int | None
     out_list: bool
-    grad_slot: int | None  # `requires_grad` of factories
+    grad_slot: int | None  # `requires_grad` of factories, then `layout` and `pin_memory`
     hint: str
-    result: str  # how the C++ result becomes Python's: wrap, self, none, named
+    result: str  # how the C++ result becomes Python's: wrap, self, none, named, tuple
     fields: tuple[str, ...]
     forms: tuple[str, ...]
 
@@ -91,6 +91,12 @@ def binding_of(op: Operator) -> Binding:
             '{.name = "requires_grad", .type = ArgType::Bool, .optional = true, '
             ".required = false, .keyword_only = true}"
         )
+        # As torch takes them: there is one layout, and pin_memory() alone pins memory.
+        params += [
+            f'{{.name = "{name}", .type = ArgType::{kind}, .optional = true, .required = false, '
+            ".keyword_only = true}"
+            for name, kind in (("layout", "Layout"), ("pin_memory", "Bool"))
+        ]
     spec, inplace_spec = f"{op.symbol}_spec", f"{op.symbol}_inplace_spec"
     convert, convert_inplace = (
         tuple(_convert(op, i, a, s) for i, a in enumerate(op.signature.arguments))
@@ -102,7 +108,7 @@ def binding_of(op: Operator) -> Binding:
     elif returns[0].type.mutable:
         result = "self"
     elif len(returns) > 1:
-        result = "named"
+        result = "named" if all(r.name for r in returns) else "tuple"
     else:
         result = "wrap"
     return Binding(

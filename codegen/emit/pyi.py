@@ -88,6 +88,7 @@ def parameters(op: Operator, method: bool) -> str:
         and op.signature.returns[0].type.is_tensor
     ):
         extra.append("requires_grad: _bool = False")
+        extra += ["layout: layout | None = None", "pin_memory: _bool | None = None"]
     if extra and not keyword_only:
         parts.append("*")
     return ", ".join(parts + extra)

@@ -29,6 +29,7 @@ enum class ArgType : uint8_t {
   Device,
   Generator,
   MemoryFormat,
+  Layout,
 };
 
 // One argument of a signature, as the generator states it.
@@ -92,6 +93,7 @@ FACULA_API ScalarType to_dtype(const FunctionSpec& f, size_t i,
 FACULA_API Device to_device(const FunctionSpec& f, size_t i, PyObject* o);  // str, facula.device, int
 FACULA_API Generator to_generator(const FunctionSpec& f, size_t i, PyObject* o);
 FACULA_API MemoryFormat to_memory_format(const FunctionSpec& f, size_t i, PyObject* o);
+FACULA_API void to_strided(const FunctionSpec& f, size_t i, PyObject* o);  // a check: there is no other layout
 
 // ---- results: new references ----
 FACULA_API PyObject* wrap(Tensor t);                         // the one PyObject of this tensor

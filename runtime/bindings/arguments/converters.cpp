@@ -56,6 +56,9 @@ std::string allowed_text(const ParamSpec& p) {
     case ArgType::MemoryFormat:
       text = "a memory format such as facula.contiguous_format";
       break;
+    case ArgType::Layout:
+      text = "a layout, facula.strided";
+      break;
   }
   if (p.optional) text += ", or None";
   return text;
@@ -213,6 +216,8 @@ bool fits(const FunctionSpec& f, size_t i, PyObject* o) {
       return Py_TYPE(o) == generator_type;
     case ArgType::MemoryFormat:
       return Py_TYPE(o) == memory_format_type;
+    case ArgType::Layout:
+      return Py_TYPE(o) == layout_type;
   }
   return false;
 }
@@ -380,6 +385,10 @@ Generator to_generator(const FunctionSpec& f, size_t i, PyObject* o) {
 MemoryFormat to_memory_format(const FunctionSpec& f, size_t i, PyObject* o) {
   if (Py_TYPE(o) != memory_format_type) wrong_type(f, i, o);
   return memory_format_value(o);
+}
+
+void to_strided(const FunctionSpec& f, size_t i, PyObject* o) {
+  if (o != strided_layout()) wrong_type(f, i, o);
 }
 
 }  // namespace facula::python

@@ -19,6 +19,19 @@ inline int64_t size_hint(IntList sizes) {
   for (const int64_t s : sizes) n = s > 0 && n < kReleaseGilNumel ? n * std::min(s, kReleaseGilNumel) : n;
   return n;
 }
+// Of a factory's arguments `requires_grad`, `layout`, `pin_memory` the latter two.
+inline void check_creation(const FunctionSpec& f, int grad_slot, PyObject** slots) {
+  if (PyObject* layout = slots[grad_slot + 1]; layout != nullptr) to_strided(f, grad_slot + 1, layout);
+  if (PyObject* pin = slots[grad_slot + 2]; pin != nullptr) to_bool(f, grad_slot + 2, pin);
+}
+template <typename... Parts>
+PyObject* wrap_tuple(std::tuple<Parts...>& result) {
+  PyObject* tuple = PyTuple_New(sizeof...(Parts));
+  if (tuple == nullptr) return nullptr;
+  Py_ssize_t i = 0;
+  std::apply([&](auto&... parts) { ((PyTuple_SET_ITEM(tuple, i++, wrap(std::move(parts)))), ...); }, result);
+  return tuple;
+}
 template <typename... Parts>
 PyObject* wrap_result(PyTypeObject* type, std::tuple<Parts...>& result) {
   if constexpr ((std::is_same_v<Parts, Tensor> && ...)) {
@@ -29,11 +42,7 @@ PyObject* wrap_result(PyTypeObject* type, std::tuple<Parts...>& result) {
         },
         result);
   } else {
-    PyObject* tuple = PyTuple_New(sizeof...(Parts));
-    if (tuple == nullptr) return nullptr;
-    Py_ssize_t i = 0;
-    std::apply([&](auto&... parts) { ((PyTuple_SET_ITEM(tuple, i++, wrap(std::move(parts)))), ...); }, result);
-    return tuple;
+    return wrap_tuple(result);
   }
 }
 

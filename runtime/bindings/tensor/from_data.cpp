@@ -120,9 +120,9 @@ class NestedData {
     }
     if (is_tensor(o)) {
       converted_.push_back({to_cpu(detach(tensor_of(o))), Ref()});
-    } else if (PyUnicode_Check(o) || PyBytes_Check(o) || PyByteArray_Check(o) || o == Py_None) {
+    } else if (PyUnicode_Check(o) || PyBytes_Check(o) || o == Py_None) {
       unusable(o, depth);
-    } else if (std::optional<Tensor> t = tensor_from_exchange(who_, o)) {
+    } else if (std::optional<Tensor> t; !PyByteArray_Check(o) && (t = tensor_from_exchange(who_, o))) {
       converted_.push_back({std::move(*t), Ref()});
     } else if (PySequence_Check(o)) {
       Ref list(check(PySequence_List(o)));
