@@ -50,9 +50,6 @@ FACULA_API std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t numb
 // Empty memory, or zeros, of that geometry, with the batch dims that `like` has.
 FACULA_API Tensor make_as(const Tensor& like, const Meta& meta, bool zeros);
 
-// A new tensor that no operator made, as one of the innermost level where that is of gradients.
-FACULA_API Tensor made_within(Tensor t);
-
 // Has `t` every batch dim that `of` has, so that this can be written to it?
 FACULA_API bool has_batch_dims_of(const Tensor& t, const Tensor& of);
 
