@@ -128,7 +128,8 @@ class _Check:
         up = self.moved(t, direction, self.eps)
         down = self.moved(t, direction, -self.eps)
         return [
-            [(a - b) / (2 * self.eps) for a, b in zip(us, ds, strict=True)]
+            # Equal ones do not move, infinite ones neither.
+            [0.0 if a == b else (a - b) / (2 * self.eps) for a, b in zip(us, ds, strict=True)]
             for us, ds in zip(up, down, strict=True)
         ]
 
