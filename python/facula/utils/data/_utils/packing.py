@@ -86,9 +86,9 @@ class _Held:
 
     def use(self) -> None:
         self.end = 0
-        self.lease = facula.frombuffer(self.map, dtype=facula.uint8)
+        self.memory = memoryview(facula.frombuffer(self.map, dtype=facula.uint8))
+        self.lease = self.memory.obj  # lives as long as any part of this memory is looked at
         self.start = self.lease.data_ptr()
-        self.memory = memoryview(self.lease)
 
     def stop(self) -> bool:
         """Is no tensor left of those that lie in it?"""
@@ -282,8 +282,10 @@ class Incoming:
         else:
             memory = {}
             for number in numbers:
-                lease = facula.frombuffer(self.maps[number], dtype=facula.uint8)
-                memory[number] = memoryview(lease)
+                memory[number] = memoryview(
+                    facula.frombuffer(self.maps[number], dtype=facula.uint8)
+                )
+                lease: Any = memory[number].obj  # as long as any part of this memory is looked at
                 self.leases[id(self), number] = weakref.ref(lease, self._end_of(number))
             buffers = [self._slice(memory, span) for span in spans]
         if data is None:
