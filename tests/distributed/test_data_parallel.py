@@ -89,8 +89,8 @@ def test_ways_of_averaging(job):
         for _ in range(2):
             m.zero_grad(set_to_none=False)
             m(fa.ones(1, 2)).sum().backward()
-        assert m.module.a.weight.grad.tolist() == m.module.b.weight.grad.tolist() == [[0.5, 0.5]] *
-        2
+        halves = [[0.5, 0.5]] * 2
+        assert m.module.a.weight.grad.tolist() == m.module.b.weight.grad.tolist() == halves
         assert m.module.c.bias.grad is None
         m = DDP(Branches())
         m(fa.ones(1, 2)).sum().backward()
@@ -103,8 +103,8 @@ def test_ways_of_averaging(job):
             DDP(nn.Linear(2 + rank, 2))
             raise SystemExit("not refused")
         except RuntimeError as error:
-            assert "rank 1: its weight is float32 (2, 3), that of rank 0 is weight" in
-            str(error).replace("facula.", ""), error
+            said = str(error).replace("facula.", "")
+            assert "rank 1: its weight is float32 (2, 3), that of rank 0 is weight" in said
         print("good")
         """,
     )

@@ -55,8 +55,8 @@ def test_steps_and_states(job):
                 for key, value in theirs["state"][i].items():
                     if isinstance(value, fa.Tensor):
                         fa.testing.assert_close(state["state"][i][key], value, check_dtype=False)
-            assert [g["lr"] for g in state["param_groups"]] == [g["lr"] for g in
-            theirs["param_groups"]]
+            rates = [g["lr"] for g in theirs["param_groups"]]
+            assert [g["lr"] for g in state["param_groups"]] == rates
             # goes on from the state, in a new optimizer, and in the optimizer alone
             again = net()
             again.load_state_dict(shared.state_dict())
