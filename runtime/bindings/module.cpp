@@ -88,10 +88,12 @@ bool add_functions(PyObject* module) {
 }
 
 void remember_package_folders() {
-  PyObject* path = PySys_GetObject("path");  // borrowed
+  const Ref path = Ref::borrow(PySys_GetObject("path"));
+  if (!path || !PyList_Check(path.get())) return set_package_folders({});
   std::vector<std::string> folders;
-  for (Py_ssize_t i = 0; path != nullptr && PyList_Check(path) && i < PyList_GET_SIZE(path); ++i) {
-    PyObject* entry = PyList_GET_ITEM(path, i);
+  const ItemsOf items(path.get());
+  for (Py_ssize_t i = 0; i < items.size(); ++i) {
+    PyObject* entry = items[i];
     const char* text = PyUnicode_Check(entry) ? PyUnicode_AsUTF8(entry) : nullptr;
     if (text == nullptr) {
       PyErr_Clear();  // not a folder that could hold a package
@@ -151,6 +153,9 @@ PyMODINIT_FUNC PyInit__C() {
   if (!facula::python::in_main_interpreter()) return nullptr;
   PyObject* module = PyModule_Create(&facula::python::definition);
   if (module == nullptr) return nullptr;
+#ifdef Py_GIL_DISABLED
+  PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
   try {
     if (facula::python::init(module)) return module;
   } catch (...) {

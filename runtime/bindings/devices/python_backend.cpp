@@ -356,8 +356,9 @@ std::vector<std::string> texts_of(PyObject* object, const char* name) {
   FACULA_CHECK(PyList_Check(value.get()) || PyTuple_Check(value.get()), Type, Operator{"register"}, Argument{name},
                " must be a list or tuple of names, not ", Py_TYPE(value.get())->tp_name);
   std::vector<std::string> found;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value.get()); ++i) {
-    const Ref item = Ref::borrow(PySequence_Fast_GET_ITEM(value.get(), i));
+  const ItemsOf items(value.get());
+  for (Py_ssize_t i = 0; i < items.size(); ++i) {
+    const Ref item = Ref::borrow(items[i]);
     found.push_back(text_from(item.get(), name));
   }
   return found;

@@ -21,15 +21,16 @@ namespace {
 
 OperatorSlots operator_slots;
 
-// Memory of dead objects of the exact type. Guarded by the GIL.
-constexpr int kMaxFree = 128;
-void* free_list[kMaxFree];
+// Memory of dead objects of the exact type. Guarded by Python's lock; without one, Python's allocator has such lists of
+// its own for each thread.
+constexpr int kMaxFree = kHasGil ? 128 : 0;
+[[maybe_unused]] void* free_list[kMaxFree + 1];
 int free_count = 0;
 
 TensorObject* allocate(PyTypeObject* type) {
   TensorObject* o;
   if (type == tensor_type) [[likely]] {
-    if (free_count > 0) [[likely]] {
+    if (kHasGil && free_count > 0) [[likely]] {
       o = reinterpret_cast<TensorObject*>(PyObject_Init(static_cast<PyObject*>(free_list[--free_count]), type));
     } else {
       o = PyObject_GC_New(TensorObject, type);
@@ -44,20 +45,39 @@ TensorObject* allocate(PyTypeObject* type) {
     o->tracked = true;
   }
   new (&o->tensor) Tensor();
+  allow_try_reference(reinterpret_cast<PyObject*>(o));
   return o;
 }
 
-// C++ still holds the tensor: hands the object to it and returns true. False when this was the last.
-bool give_to_tensor(TensorObject* o) {
+// C++ still holds the tensor: hands the object to it and returns true. False when this was the last. `dead`: the object
+// has no reference left, and gets one, the tensor's.
+bool give_to_tensor(TensorObject* o, bool dead) {
   TensorImpl* impl = o->tensor.impl();
   if (impl == nullptr || impl->owns_pyobject || impl->use_count() == 1) return false;
+  auto* const self = reinterpret_cast<PyObject*>(o);
+  const ObjectLock lock(impl);
+#ifdef Py_GIL_DISABLED
+  if (dead) revive(self);  // first: C++ may let go as soon as it has the object
+#endif
   impl->owns_pyobject = true;
   if (impl->drop()) [[unlikely]] {
     // The other holder, on a thread without the GIL, let go in between.
     impl->owns_pyobject = false;
     if (impl->use_count() == 0) impl->retain();
+#ifdef Py_GIL_DISABLED
+    if (dead) forsake(self);
+#endif
     return false;
   }
+#ifdef Py_GIL_DISABLED
+  if (!dead) Py_INCREF(self);
+#else
+  if (dead) {
+    _Py_NewReference(self);
+  } else {
+    Py_INCREF(self);
+  }
+#endif
   return true;
 }
 
@@ -65,6 +85,7 @@ bool give_to_tensor(TensorObject* o) {
 void take_from_tensor(TensorImpl* impl) {
   impl->retain();
   impl->owns_pyobject = false;
+  allow_try_reference(impl->pyobject);
 }
 
 void tensor_finalize(PyObject* self) {
@@ -73,7 +94,7 @@ void tensor_finalize(PyObject* self) {
   // one keeps the object alive.
   // The collector, which has a reference beside the cycle's, knows all holders.
   if (Py_REFCNT(self) > 1 && in_search(as_tensor_object(self)->vertex)) return;
-  if (give_to_tensor(as_tensor_object(self))) Py_INCREF(self);
+  give_to_tensor(as_tensor_object(self), false);
 }
 
 // Called for what the garbage collector knows: objects of subclasses, and others after track(). Within a search for
@@ -122,10 +143,7 @@ int tensor_clear(PyObject* self) {
 
 void tensor_dealloc(PyObject* self) {
   TensorObject* o = as_tensor_object(self);
-  if (give_to_tensor(o)) {
-    _Py_NewReference(self);  // alive again, with one reference: the tensor's
-    return;
-  }
+  if (give_to_tensor(o, true)) return;  // alive again
   PyTypeObject* type = Py_TYPE(self);
   const bool tracked = o->tracked || type != tensor_type;  // the latter after `x.__class__ = ...`
   if (tracked) [[unlikely]]
@@ -150,8 +168,12 @@ void release_from_core(PyObject* self) {
   if (!interpreter_alive()) return;  // the process ends: leave it
   AcquireGil gil;
   TensorImpl* impl = as_tensor_object(self)->tensor.impl();
-  if (impl->use_count() == 0) impl->retain();
-  impl->owns_pyobject = false;
+  {
+    const ObjectLock lock(impl);
+    if (impl->use_count() == 0) impl->retain();
+    impl->owns_pyobject = false;
+    allow_try_reference(self);
+  }
   Py_DECREF(self);
 }
 
@@ -303,6 +325,32 @@ std::vector<Def> merge(std::span<const Def> generated, std::initializer_list<con
   return t;
 }
 
+#ifdef Py_GIL_DISABLED
+// Of a tensor that other threads may hold, and wrap, too.
+PyObject* wrap_shared(Tensor t) {
+  TensorImpl* const impl = t.impl();
+  Ref fresh;
+  for (;; give_way()) {
+    {
+      const ObjectLock lock(impl);
+      PyObject* const o = impl->pyobject;
+      if (o == nullptr && fresh) {
+        impl->pyobject = fresh.get();
+        as_tensor_object(fresh.get())->tensor = std::move(t);
+        return fresh.release();
+      }
+      if (o != nullptr && impl->owns_pyobject) {
+        take_from_tensor(impl);
+        return o;
+      }
+      if (o != nullptr && try_reference(o)) return o;
+      // Else the object dies on another thread, which will give it to the tensor.
+    }
+    if (!fresh) fresh = Ref(reinterpret_cast<PyObject*>(allocate(tensor_type)));
+  }
+}
+#endif
+
 template <typename F>
 void* slot(F* f) {
   return reinterpret_cast<void*>(f);
@@ -315,6 +363,8 @@ bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubty
 void track(PyObject* tensor) {
   TensorObject* o = as_tensor_object(tensor);
   if (o->tracked) return;
+  const ObjectLock lock(tensor);
+  if (!kHasGil && o->tracked) return;
   o->tracked = true;
   if (PyObject_GC_IsTracked(tensor) == 0) PyObject_GC_Track(tensor);
 }
@@ -335,6 +385,9 @@ PyObject* wrap(Tensor t) {
     t = number_as_tensor(t);
     impl = t.impl();
   }
+#ifdef Py_GIL_DISABLED
+  if (impl->use_count() > 1) return wrap_shared(std::move(t));
+#endif
   if (PyObject* o = impl->pyobject; o != nullptr) {
     if (impl->owns_pyobject) {
       take_from_tensor(impl);  // the tensor's reference to the object becomes the caller's

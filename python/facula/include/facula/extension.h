@@ -165,12 +165,12 @@ inline void begin(pybind11::module_& m) {
 
 }  // namespace facula::extension
 
-// As PYBIND11_MODULE; the module refuses another facula than that it was built for, and facula's errors become
-// Python's.
-#define FACULA_EXTENSION(name, variable)                       \
-  static void facula_fill_##name(pybind11::module_& variable); \
-  PYBIND11_MODULE(name, facula_module_) {                      \
-    ::facula::extension::begin(facula_module_);                \
-    facula_fill_##name(facula_module_);                        \
-  }                                                            \
+// As PYBIND11_MODULE, with its options, such as pybind11::mod_gil_not_used(); the module refuses another facula than
+// that it was built for, and facula's errors become Python's.
+#define FACULA_EXTENSION(name, variable, ...)                             \
+  static void facula_fill_##name(pybind11::module_& variable);            \
+  PYBIND11_MODULE(name, facula_module_ __VA_OPT__(, ) __VA_ARGS__) {      \
+    ::facula::extension::begin(facula_module_);                           \
+    facula_fill_##name(facula_module_);                                   \
+  }                                                                       \
   void facula_fill_##name([[maybe_unused]] pybind11::module_& variable)
