@@ -9,6 +9,7 @@
 #include "runtime/bindings/arguments/function.h"
 #include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/autograd/hooks.h"
+#include "runtime/bindings/define.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/library.h"
 
@@ -61,10 +62,9 @@ bool add_functions(PyObject* module) {
                                   : PyUnicode_InternFromString(concat("facula.", f.path).c_str()));
     if (!qualified || !add_function(target, qualified.get(), &f.def)) return false;
   }
-  for (const PyMethodDef* table :
-       {creation_functions, copy_functions, storage_functions, exchange_functions, autograd_functions,
-        function_functions, override_functions, state_functions, observe_functions, saved_hook_functions,
-        interface_functions, autocast_functions, default_device_functions, level_functions}) {
+  for (const PyMethodDef* table : {creation_functions, copy_functions, storage_functions, exchange_functions,
+                                   autograd_functions, function_functions, override_functions, state_functions,
+                                   autocast_functions, default_device_functions, level_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
@@ -132,7 +132,8 @@ bool init(PyObject* module) {
   init_saved_hooks();
   if (PyModule_AddStringConstant(module, "_abi", abi_stamp()) < 0) return false;
   const Ref owner(PyUnicode_InternFromString("facula._C"));
-  return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module);
+  return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module) &&
+         define_functions(module);
 }
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,

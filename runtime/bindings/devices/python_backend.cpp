@@ -384,8 +384,7 @@ bool overrides_all(PyObject* object, PyObject* base, std::initializer_list<const
 
 }  // namespace
 
-PyObject* register_python_backend(PyObject*, PyObject* object) {
-  FACULA_PY_TRY
+void register_python_backend(PyObject* object) {
   Ref base = import_attribute("facula.backends", "Backend");
   const int is_one = PyObject_IsInstance(object, base.get());
   check(is_one);
@@ -453,8 +452,6 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
   api.dlpack_type = static_cast<int32_t>(bits_of(object, "dlpack_type"));
   register_checked(api);
   made.release();  // its DeviceInterface lives for ever
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
 }
 
 }  // namespace facula::python

@@ -55,30 +55,22 @@ bool give_to_tensor(TensorObject* o, bool dead) {
   TensorImpl* impl = o->tensor.impl();
   if (impl == nullptr || impl->owns_pyobject || impl->use_count() == 1) return false;
   auto* const self = reinterpret_cast<PyObject*>(o);
-  const ObjectLock lock(impl);
-#ifdef Py_GIL_DISABLED
-  if (dead) revive(self);  // first: C++ may let go as soon as it has the object
-#endif
-  impl->owns_pyobject = true;
-  if (impl->drop()) [[unlikely]] {
+  bool found = false;  // by a thread, through a weak reference
+  {
+    const ObjectLock lock(impl);
+    if (dead) revive(self);  // first: C++ may let go as soon as it has the object
+    impl->owns_pyobject = true;
+    if (!impl->drop()) [[likely]] {
+      if (!dead) Py_INCREF(self);
+      return true;
+    }
     // The other holder, on a thread without the GIL, let go in between.
     impl->owns_pyobject = false;
     if (impl->use_count() == 0) impl->retain();
-#ifdef Py_GIL_DISABLED
-    if (dead) forsake(self);
-#endif
-    return false;
+    found = dead && !forsake(self);
   }
-#ifdef Py_GIL_DISABLED
-  if (!dead) Py_INCREF(self);
-#else
-  if (dead) {
-    _Py_NewReference(self);
-  } else {
-    Py_INCREF(self);
-  }
-#endif
-  return true;
+  if (found) Py_DECREF(self);
+  return found;
 }
 
 // Python code took the last C++ reference's place: the object owns its tensor again.

@@ -45,10 +45,12 @@ void revive(PyObject* o) {
   _Py_atomic_store_ssize_release(&o->ob_ref_shared, _Py_REF_MAYBE_WEAKREF);
 }
 
-void forsake(PyObject* o) {
+bool forsake(PyObject* o) {
+  Py_ssize_t shared = _Py_REF_MAYBE_WEAKREF;
+  if (!_Py_atomic_compare_exchange_ssize(&o->ob_ref_shared, &shared, _Py_REF_MERGED)) return false;
   _Py_atomic_store_uintptr_relaxed(&o->ob_tid, 0);
   _Py_atomic_store_uint32_relaxed(&o->ob_ref_local, 0);
-  _Py_atomic_store_ssize_release(&o->ob_ref_shared, _Py_REF_MERGED);
+  return true;
 }
 
 void give_way() {

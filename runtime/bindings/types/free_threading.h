@@ -25,6 +25,11 @@ class Flag {
   std::atomic<bool> set_{false};
 };
 
+// Gives an object whose last reference is gone, in its tp_dealloc, a new one; and takes that back: false, and it stays,
+// when somebody found the object meanwhile.
+void revive(PyObject* o);
+bool forsake(PyObject* o);
+
 #ifdef Py_GIL_DISABLED
 inline constexpr bool kHasGil = false;
 
@@ -46,9 +51,6 @@ class ObjectLock {
 void allow_try_reference(PyObject* o);
 // Takes a reference to an object that may be dying on another thread; false if it is.
 bool try_reference(PyObject* o);
-// Gives an object whose last reference is gone, in its tp_dealloc, a new one; and takes that back.
-void revive(PyObject* o);
-void forsake(PyObject* o);
 // Lets the thread that an object dies on go on.
 void give_way();
 #else
@@ -61,6 +63,11 @@ class ObjectLock {
   ObjectLock& operator=(const ObjectLock&) = delete;
 };
 inline void allow_try_reference(PyObject*) {}
+inline void revive(PyObject* o) { _Py_NewReference(o); }
+inline bool forsake(PyObject* o) {
+  Py_SET_REFCNT(o, 0);
+  return true;
+}
 #endif
 
 }  // namespace facula::python

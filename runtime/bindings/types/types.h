@@ -116,8 +116,6 @@ extern const PyMethodDef exchange_functions[];
 extern const PyMethodDef autograd_functions[];
 extern const PyMethodDef function_functions[];
 extern const PyMethodDef state_functions[];
-extern const PyMethodDef observe_functions[];
-extern const PyMethodDef saved_hook_functions[];
 extern const PyMethodDef autocast_functions[];
 extern const PyMethodDef default_device_functions[];
 extern const PyMethodDef level_functions[];
