@@ -89,14 +89,24 @@ LAYERS = (
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
         "front base gradients amp nn optim files",
     ),
+    Layer("distributed", "python/facula/distributed", "front base gradients utils nn optim files"),
+    Layer(
+        "parallel",
+        "python/facula/nn/parallel/distributed.py python/facula/nn/parallel/_reducer.py",
+        "front gradients nn utils distributed",
+    ),
     Layer("config", "python/facula/__config__.py", "front base backends"),
     Layer("testing", "python/facula/testing", "front base gradients backends"),
-    Layer("examples", "python/facula/examples", "front sharing utils nn func optim distributions"),
+    Layer(
+        "examples",
+        "python/facula/examples",
+        "front sharing utils nn func optim distributions distributed",
+    ),
     Layer(
         "as_torch",
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils nn fx optim distributions pinning"
-        " files testing",
+        " files testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

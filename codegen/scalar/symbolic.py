@@ -171,6 +171,9 @@ def where(c: Expr, a: Expr, b: Expr) -> Expr:
     known = _known_condition(c)
     if known is not None:
         return a if known else b
+    # A choice that was made is not made again.
+    a = a.args[1] if a.head == "where" and a.args[0] == c else a
+    b = b.args[2] if b.head == "where" and b.args[0] == c else b
     return a if a == b else Expr("where", (c, a, b))
 
 

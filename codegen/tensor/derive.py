@@ -263,6 +263,8 @@ class _Deriver:
                 except NoDerivative as error:
                     self.errors.add(op.location, op.derived_from or op.name, str(error))
                     slope = ZERO
+                if "nan" in slope.names() - factor.names():  # what the vocabulary has no slope of
+                    return Derivative((input_,), op.location, none=_NO_SLOPE)
                 total = add(total, self.pull(op, mul(incoming, name(grad)), slope))
             terms.append((key, total))
         self._note_missing(op, [e for _, e in terms])
@@ -286,6 +288,9 @@ class _Deriver:
             self.errors.add(
                 op.location, subject, f"its second derivative needs an operator named '{word}'"
             )
+
+
+_NO_SLOPE = "a second derivative that has no formula"
 
 
 def _output_name(op: Operator) -> str:

@@ -5,7 +5,7 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends distributions examples func fx legacy"
+    "__config__ accelerator amp autograd backends distributed distributions examples func fx legacy"
     " masked multiprocessing nn ops optim overrides profiler random serialization signal"
     " testing utils".split()
 )

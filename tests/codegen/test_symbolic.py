@@ -300,10 +300,14 @@ def test_branches_are_limits(function: MathFunction) -> None:
     for order in itertools.product(range(4), repeat=len(function.arguments)):
         if not 0 < sum(order) <= 3:
             continue
-        slope = whole
-        for variable, n in zip(function.arguments, order, strict=True):
-            for _ in range(n):
-                slope = CALCULUS.slope(slope, variable)
+        counts = list(zip(function.arguments, order, strict=True))
+        slopes = []  # one argument after the other, and the other way round
+        for way in (counts, counts[::-1]):
+            slope = whole
+            for variable, n in way:
+                for _ in range(n):
+                    slope = CALCULUS.slope(slope, variable)
+            slopes.append(slope)
         for at in SMOOTH[function.name]:
             for step in (0, mpf("1e-6"), mpf("-1e-3")):
                 here = {a: mpf(v) + step * (i + 1) for i, (a, v) in enumerate(at.items())}
@@ -312,9 +316,10 @@ def test_branches_are_limits(function: MathFunction) -> None:
                     return ORACLE[function.name](*(given[a] for a in function.arguments))
 
                 with mpmath.workdps(60):
-                    want = partial(value, dict(zip(function.arguments, order, strict=True)), here)
-                    got = evaluate(slope, here)
-                assert mpmath.almosteq(got, want, 1e-12, 1e-12), (order, here, str(slope))
+                    want = partial(value, dict(counts), here)
+                    for slope in slopes:
+                        got = evaluate(slope, here)
+                        assert mpmath.almosteq(got, want, 1e-12, 1e-12), (order, here, str(slope))
 
 
 FORMULAS = [

@@ -279,31 +279,35 @@ def test_nothing_is_compiled(tmp_path):
     assert error.startswith("torch.jit.save(): facula has no scripted programs; save m.state_dict")
 
 
-def test_processes_are_not_joined(tmp_path):
+def test_processes_are_joined(tmp_path):
+    pytest.importorskip("mpi4py")
     code = """
         import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.distributed_c10d import _get_default_group
+        from torch.distributed.elastic.multiprocessing.errors import record
         from torch.nn.parallel import DistributedDataParallel, DataParallel
         import torch
         def f(group: dist.ProcessGroup | None = None): ...
-        print(dist.is_available(), dist.is_initialized(), isinstance(f, DistributedDataParallel))
+        print(dist.is_available(), dist.is_initialized(), dist.is_nccl_available())
         m = DataParallel(torch.nn.Linear(2, 2))
         print(sorted(m.state_dict()), m(torch.ones(1, 2)).shape)
-        for call in (dist.init_process_group, lambda: DistributedDataParallel(m)):
-            try:
-                call()
-            except RuntimeError as error:
-                print(error)
         try:
-            DataParallel(m, [0, 1])
-        except RuntimeError as error:
+            dist.init_process_group("nccl")
+        except ValueError as error:
             print(error)
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+        net = DistributedDataParallel(torch.nn.Linear(2, 2))
+        net(torch.ones(1, 2)).sum().backward()
+        print(net.module.weight.grad.tolist(), _get_default_group().size())
+        dist.destroy_process_group()
     """
     lines = run(tmp_path, code).splitlines()
-    assert lines[0] == "False False False"
+    assert lines[0] == "True False False"
     assert lines[1] == "['module.bias', 'module.weight'] torch.Size([1, 2])"
-    assert lines[2].startswith("torch.distributed.init_process_group: facula has no such thing")
-    assert lines[3].startswith("torch.nn.parallel.DistributedDataParallel: facula has no such")
-    assert "device_ids is [0, 1]" in lines[4]
+    assert lines[2].startswith("init_process_group: backend is 'nccl'")
+    assert lines[3] == "[[1.0, 1.0], [1.0, 1.0]] 1"
 
 
 def test_what_a_program_sets_stays_in_its_namespace(tmp_path):
@@ -459,7 +463,7 @@ def test_methods_of_tensors():
 
 def test_the_table(tmp_path):
     (tmp_path / "a.py").write_text(
-        "import torch\nfrom torch.distributed import init_process_group\n"
+        "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel\n"
         "torch.zeros(1)\ntorch.nothing.at.all(1)\ntorch.zeros(1).frobnicate()\n"
         "torch.zeros(1).lstsq(2)\ntorch.Tensor.nonsense\ntorch.float32.is_complex\n",
         encoding="utf-8",
@@ -471,7 +475,7 @@ def test_the_table(tmp_path):
         "nothing": "missing",
         "Tensor.lstsq": "missing",
         "Tensor.nonsense": "missing",
-        "distributed.init_process_group": "refused",
+        "distributed.fsdp.FullyShardedDataParallel": "refused",
         "zeros": "there",
         "float32": "there",
     }

@@ -44,9 +44,9 @@ def test_refused_names_can_be_imported_and_not_used():
     assert is_refused(shard) and not isinstance(fa.ones(1), shard)
     with pytest.raises(RuntimeError, match=r"torch\.distributed\.tensor\.Shard"):
         shard(0)
-    total = _spaces.resolve("distributed.ReduceOp").SUM
-    assert total == _spaces.resolve("distributed.ReduceOp").SUM
-    assert repr(total) == "torch.distributed.ReduceOp.SUM"
+    kind = _spaces.resolve("distributed.fsdp.StateDictType").FULL_STATE_DICT
+    assert kind == _spaces.resolve("distributed.fsdp.StateDictType").FULL_STATE_DICT
+    assert repr(kind) == "torch.distributed.fsdp.StateDictType.FULL_STATE_DICT"
 
 
 def test_imports_of_packages():

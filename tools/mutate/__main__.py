@@ -32,7 +32,8 @@ GOAL = 0.97
 
 def workers(folder: Path, what: str, jobs: int, tests: list[str], only: str) -> None:
     """Runs pytest with the plugin in several processes, and shows how far they are."""
-    path = os.pathsep.join([str(folder / "python"), str(folder)])
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join([str(folder / "python"), str(folder), *filter(None, given)])
     running = []
     for index in range(jobs):
         switch = folder / f"switch.{index}"

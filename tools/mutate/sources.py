@@ -36,6 +36,9 @@ _FIXED = re.compile(
     r"|parallel\w*|grain|reserve|kGrain|threads?|unlikely|likely|assume|extern|_MM_SHUFFLE)\b|\bk[A-Z]"
 )
 
+# Calls whose arguments share out work among threads, or count it until a signal is looked for:
+# what is computed does not depend on them (tests of places and threads compare bit for bit).
+_SHARES = frozenset("grain_for count_step steps_of".split())
 _KEYWORDS = frozenset("return else case throw delete new".split())
 
 
@@ -192,7 +195,7 @@ def _buffers(all_: list[Token], at: int) -> set[int]:
 
 
 def _shows_nothing(all_: list[Token]) -> set[int]:
-    """Tokens that no result depends on: what errors say, what is fetched ahead, sizes of arrays."""
+    """Tokens that no result depends on: texts, fetches ahead, shares of work, sizes of arrays."""
     out: set[int] = set()
     for i, t in enumerate(all_[:-1]):
         calls = all_[i + 1].text == "("
@@ -205,6 +208,8 @@ def _shows_nothing(all_: list[Token]) -> set[int]:
             out.update(range(i, _closing(all_, i + 1)))
         elif t.text in ("if", "for", "__builtin_prefetch"):
             out.update(range(i, _prefetches(all_, i) or i))
+        elif t.text in _SHARES and calls:
+            out.update(range(i, _closing(all_, i + 1)))
         elif t.text == "amx" and all_[i + 1].text == "::":  # where the machine has it
             out.update(range(i, _closing(all_, i + 3)))
         elif t.text == "TypedBuffer":

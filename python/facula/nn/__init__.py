@@ -8,6 +8,7 @@ from facula._moving import add_owner as _add_owner
 from facula.nn import functional, init, modules, utils
 from facula.nn._lazy import UninitializedBuffer, UninitializedParameter
 from facula.nn.modules import *  # noqa: F403
+from facula.nn.parallel import DataParallel
 from facula.nn.parameter import Buffer, Parameter
 
 _add_owner(Module)  # noqa: F405

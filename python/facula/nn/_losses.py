@@ -299,7 +299,7 @@ def multi_margin_loss(
     x = input.reshape(1, -1) if single else input
     y = target.reshape(-1, 1)
     others = facula.ones_like(x).scatter(1, y, 0.0)
-    gap = (margin - x.gather(1, y) + x).clamp_min(0) * others
+    gap = (margin - x.gather(1, y) + x).relu() * others
     mean = _C._ops._mean_square if p == 2 else facula.mean
     reduction = older_reduction(size_average, reduce, reduction)
     if weight is None and reduction == "mean":
@@ -356,7 +356,7 @@ def multilabel_margin_loss(
         reduction = "sum" if mean else reduction
         return _reduce(loss[0] if single else loss, reduction, None, None, "multilabel_margin_loss")
     others = (hits == 0).to(x.dtype)
-    gap = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    gap = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).relu()
     gap = gap * valid.unsqueeze(2) * others.unsqueeze(1)
     if reduction == "mean":
         return gap.mean() * x.shape[1]

@@ -20,6 +20,7 @@ ORDER = [
     "convolution",
     "attention",
     "data",
+    "processes",
     "memory",
     "package",
     "card memory",

@@ -161,8 +161,13 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """As BatchNorm1d, over (N, C, ...) of all processes of a group; of one process without one.
 
-    `process_group` is kept: facula joins no processes yet.
+    `process_group` is a group of `facula.distributed`, all processes by default. Their parts of the
+    batch may differ in size.
     """
+
+    #: (input, group) -> mean, biased variance and count over all processes, or None if this one is
+    #: alone. `facula.distributed` sets it.
+    _statistics: Any = None
 
     def __init__(
         self,
@@ -185,6 +190,32 @@ class SyncBatchNorm(_BatchNorm):
     def _check_input_dim(self, input: Any) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def forward(self, input: Any) -> Any:
+        counts = self.training or (self.running_mean is None and self.running_var is None)
+        found = None
+        if counts and SyncBatchNorm._statistics is not None:
+            self._check_input_dim(input)
+            found = SyncBatchNorm._statistics(input, self.process_group)
+        if found is None:
+            return super().forward(input)
+        mean, variance, count = found
+        if self.training and self.running_mean is not None and self.running_var is not None:
+            factor = self.momentum
+            if self.num_batches_tracked is not None:
+                self.num_batches_tracked.add_(1)
+                if factor is None:
+                    factor = 1.0 / float(self.num_batches_tracked)
+            unbiased = variance.detach() * (count / max(count - 1, 1))
+            for kept, now in ((self.running_mean, mean.detach()), (self.running_var, unbiased)):
+                kept.copy_(kept.lerp(now.to(kept.dtype), factor or 0.0))
+        shape = [1, -1] + [1] * (input.dim() - 2)
+        scale = (variance + self.eps).rsqrt()
+        shift = 0.0 if self.bias is None else self.bias.view(shape)
+        if self.weight is not None:
+            scale = scale * self.weight
+        centred = input - mean.view(shape).to(input.dtype)
+        return (centred * scale.view(shape) + shift).to(input.dtype)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
