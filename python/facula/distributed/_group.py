@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import Tensor
 from facula.distributed import _calls, _mpi
-from facula.distributed._errors import DistBackendError
+from facula.distributed._errors import DistBackendError, DistError
 from facula.distributed._rendezvous import joined
 from facula.distributed._store import PrefixStore, Store, TCPStore, patience, seconds
 from facula.distributed._watch import Watch
@@ -160,9 +160,7 @@ class Job:
         self.broken = text
         try:
             return _calls.hang(text, self.tcp.calls())
-        except DistBackendError:
-            return DistBackendError(text)
-        except RuntimeError:
+        except DistError:  # the store is gone as well
             return DistBackendError(text)
 
     def reason(self) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import Tensor
-from facula.distributed._calls import is_meta
+from facula.distributed._calls import Call, is_meta
 from facula.distributed._collectives import landed, landing, root_of, staged, tensor_of
 from facula.distributed._errors import DistBackendError
 from facula.distributed._group import ProcessGroup, resolved
@@ -63,10 +63,8 @@ def _send(
     return chosen.complete(work, async_op)
 
 
-def _note(group: ProcessGroup, what: str, t: Tensor, detail: str) -> Any:
+def _note(group: ProcessGroup, what: str, t: Tensor, detail: str) -> Call:
     """Notes a message; messages are not compared between processes, and not counted."""
-    from facula.distributed._calls import Call
-
     call = Call(what, t, detail, group.count)
     group.job.watch.call = call
     return call

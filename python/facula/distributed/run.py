@@ -128,9 +128,8 @@ class Job:
             "TORCHELASTIC_MAX_RESTARTS": str(self.restarts),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }
-        shared.setdefault("OMP_NUM_THREADS", "1" if self.local > 1 else shared.get("", ""))
-        if not shared["OMP_NUM_THREADS"]:
-            del shared["OMP_NUM_THREADS"]
+        if self.local > 1:
+            shared.setdefault("OMP_NUM_THREADS", "1")
         if self.secret is not None:
             shared[_secret.VARIABLE] = self.secret
         return {

@@ -36,11 +36,21 @@ def _summed(what: str, op: ReduceOp, *tensors: Tensor) -> None:
         )
 
 
+def _copied(t: Tensor) -> Tensor:
+    """What a collective that works in place may write to."""
+    return t.detach().clone(memory_format=facula.contiguous_format)
+
+
+def _averaged(grad: Tensor, op: ReduceOp, group: ProcessGroup) -> Tensor:
+    """The gradient of a sum as that of a mean, where `op` is one."""
+    return grad / group.size() if op is ReduceOp.AVG else grad
+
+
 class _AllReduce(Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, op: ReduceOp, group: ProcessGroup) -> Tensor:
         ctx.op, ctx.group = op, group
-        out = t.detach().clone(memory_format=facula.contiguous_format)
+        out = _copied(t)
         _collectives.all_reduce(out, op, group)
         return out
 
@@ -53,7 +63,7 @@ class _Broadcast(Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, root: int, group: ProcessGroup) -> Tensor:
         ctx.root, ctx.group = root, group
-        out = t.detach().clone(memory_format=facula.contiguous_format)
+        out = _copied(t)
         _collectives.broadcast(out, group=group, group_src=root)
         return out
 
@@ -67,16 +77,14 @@ class _Reduce(Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, root: int, op: ReduceOp, group: ProcessGroup) -> Tensor:
         ctx.root, ctx.op, ctx.group = root, op, group
-        out = t.detach().clone(memory_format=facula.contiguous_format)
+        out = _copied(t)
         _collectives.reduce(out, op=op, group=group, group_dst=root)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         back = _Broadcast.apply(grad, ctx.root, ctx.group)
-        if ctx.op is ReduceOp.AVG:
-            back = back / ctx.group.size()
-        return back, None, None, None
+        return _averaged(back, ctx.op, ctx.group), None, None, None
 
 
 class _AllGather(Function):
@@ -109,9 +117,7 @@ class _ReduceScatter(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         back = _AllGather.apply(grad, ctx.group)
-        if ctx.op is ReduceOp.AVG:
-            back = back / ctx.group.size()
-        return back, None, None
+        return _averaged(back, ctx.op, ctx.group), None, None
 
 
 class _Gather(Function):
