@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "runtime/autograd/hook_lists.h"
 #include "runtime/autograd/last_writer.h"
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/view.h"
@@ -204,6 +205,12 @@ void release_record(AutogradMeta* meta) noexcept {
 
 AutogradMeta& autograd_meta(const Tensor& t) {
   auto& record = t.impl()->autograd;
+  if (record) return *record;
+  if (t.impl()->use_count() == 1) {
+    record.reset(new AutogradMeta);
+    return *record;
+  }
+  std::lock_guard lock(detail::lock_for(t.impl()));  // other threads may ask too
   if (!record) record.reset(new AutogradMeta);
   return *record;
 }
@@ -322,15 +329,9 @@ void detach_(const Tensor& t) {
 
 namespace {
 
-LeafHooks& leaf_hooks(const Tensor& t) {
+void add_leaf_hook(const Tensor& t, HookList LeafHooks::* list, std::shared_ptr<NodeHook> hook) {
   AutogradMeta& meta = autograd_meta(t);
-  if (!meta.leaf_hooks) meta.leaf_hooks = std::make_unique<LeafHooks>();
-  return *meta.leaf_hooks;
-}
-
-void append(HookList& list, std::shared_ptr<NodeHook> hook) {
-  std::erase_if(list, [](const auto& h) { return h->removed.load(); });
-  list.push_back(std::move(hook));
+  detail::add_hook(&meta, meta.leaf_hooks.make().*list, std::move(hook));
 }
 
 }  // namespace
@@ -338,19 +339,17 @@ void append(HookList& list, std::shared_ptr<NodeHook> hook) {
 void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook) {
   FACULA_CHECK(t.requires_grad(), Runtime, "cannot register a hook on a tensor that does not require gradients");
   if (is_leaf(t)) {
-    append(leaf_hooks(t).tensor, std::move(hook));
+    add_leaf_hook(t, &LeafHooks::tensor, std::move(hook));
     return;
   }
   const Edge edge = gradient_edge(t);
-  auto& list = edge.node->hooks().tensor;
-  std::erase_if(list, [](const auto& h) { return h.second->removed.load(); });
-  list.emplace_back(edge.output_nr, std::move(hook));
+  edge.node->add_tensor_hook(edge.output_nr, std::move(hook));
 }
 
 void add_post_accumulate_hook(const Tensor& leaf, std::shared_ptr<NodeHook> hook) {
   FACULA_CHECK(leaf.requires_grad() && is_leaf(leaf), Runtime,
                "post accumulate grad hooks can be registered on leaf tensors that require gradients only");
-  append(leaf_hooks(leaf).post_accumulate, std::move(hook));
+  add_leaf_hook(leaf, &LeafHooks::post_accumulate, std::move(hook));
 }
 
 // ---- recording ----

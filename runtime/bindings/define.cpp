@@ -1,0 +1,28 @@
+#include "runtime/bindings/define.h"
+
+#include "runtime/bindings/types/casters.h"
+
+namespace py = pybind11;
+
+namespace facula::python {
+
+bool define_functions(PyObject* module) {
+  try {
+    py::options plain;
+    plain.disable_function_signatures();
+    auto m = py::reinterpret_borrow<py::module_>(module);
+    extension::translate_errors();
+    define_compounds(m);
+    define_graph(m);
+    define_interface(m);
+    define_introspection(m);
+    define_observe(m);
+    define_saved_hooks(m);
+    return true;
+  } catch (py::error_already_set& e) {
+    e.restore();
+  }
+  return false;
+}
+
+}  // namespace facula::python
