@@ -63,14 +63,14 @@ uintptr_t swap_cpu_kernel(const char* name, uintptr_t address) {
 }  // namespace
 
 void define_introspection(py::module_& m) {
-  m.def("_build_info", build_info);
-  m.def("_memory_stats", memory_stats);
-  m.def("_empty_cache", cpu_empty_cache);
-  m.def("_operators", operators);
-  m.def("_swap_cpu_kernel", swap_cpu_kernel);
+  define(m, "_build_info", build_info);
+  define(m, "_memory_stats", memory_stats);
+  define(m, "_empty_cache", cpu_empty_cache);
+  define(m, "_operators", operators);
+  define(m, "_swap_cpu_kernel", swap_cpu_kernel);
   // Tensors from that size on let other threads of Python run; what it was. For tests.
-  m.def("_set_release_gil_numel", [](int64_t numel) { return std::exchange(release_gil_numel, numel); });
-  m.def("_speak_as_torch", [](bool torch) { spoken_name = torch ? "torch" : "facula"; });
+  define(m, "_set_release_gil_numel", [](int64_t numel) { return std::exchange(release_gil_numel, numel); });
+  define(m, "_speak_as_torch", [](bool torch) { spoken_name = torch ? "torch" : "facula"; });
 }
 
 }  // namespace facula::python

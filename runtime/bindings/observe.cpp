@@ -93,11 +93,11 @@ bool enter_range(std::string name) {
 }  // namespace
 
 void define_observe(py::module_& m) {
-  m.def("_observe_start", start, py::arg() = false, py::arg() = false, py::arg() = false);
-  m.def("_observe_stop", [](const py::object& capsule) { observation_of(capsule).stop(); });
-  m.def("_observe_events", events);
-  m.def("_enter_range", enter_range);
-  m.def("_leave_range", end_range);
+  define(m, "_observe_start", start, py::arg() = false, py::arg() = false, py::arg() = false);
+  define(m, "_observe_stop", [](const py::object& capsule) { observation_of(capsule).stop(); });
+  define(m, "_observe_events", events);
+  define(m, "_enter_range", enter_range);
+  define(m, "_leave_range", end_range);
 }
 
 }  // namespace facula::python

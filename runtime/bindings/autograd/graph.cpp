@@ -96,20 +96,20 @@ std::pair<Tensor, Tensor> unpack_dual(const py::object& tensor) {
 }  // namespace
 
 void define_graph(py::module_& m) {
-  m.def("_gradient_edge", edge_of);
-  m.def("_increment_version", increment_version);
-  m.def("_task_number", task_number);
-  m.def("_task_reaches", task_reaches);
+  define(m, "_gradient_edge", edge_of);
+  define(m, "_increment_version", increment_version);
+  define(m, "_task_number", task_number);
+  define(m, "_task_reaches", task_reaches);
   // function(()) when the pass is done.
-  m.def("_task_at_end", [](const py::object& function) {
+  define(m, "_task_at_end", [](const py::object& function) {
     current_task("queue_callback").at_end(make_hook(HookKind::NodePre, function.ptr()));
   });
-  m.def("_set_check_nan", [](bool check) { set_check_nan(check); });
-  m.def("_checks_nan", [] { return checks_nan(); });
-  m.def("_enter_dual_level", [] { enter_dual_level(); });
-  m.def("_exit_dual_level", [] { exit_dual_level(); });
-  m.def("_make_dual", make_dual);
-  m.def("_unpack_dual", unpack_dual);
+  define(m, "_set_check_nan", [](bool check) { set_check_nan(check); });
+  define(m, "_checks_nan", [] { return checks_nan(); });
+  define(m, "_enter_dual_level", [] { enter_dual_level(); });
+  define(m, "_exit_dual_level", [] { exit_dual_level(); });
+  define(m, "_make_dual", make_dual);
+  define(m, "_unpack_dual", unpack_dual);
 }
 
 }  // namespace facula::python

@@ -47,13 +47,13 @@ Tensor unpack(const Tensor& packed) {
 void init_saved_hooks() { unpack_saved = unpack; }
 
 void define_saved_hooks(py::module_& m) {
-  m.def("_push_saved_hooks", [](const py::object& pack, const py::object& unpack) {
+  define(m, "_push_saved_hooks", [](const py::object& pack, const py::object& unpack) {
     FACULA_CHECK(PyCallable_Check(pack.ptr()) && PyCallable_Check(unpack.ptr()), Type,
                  "hooks of saved tensors must be callable, and ", Py_TYPE(pack.ptr())->tp_name, " or ",
                  Py_TYPE(unpack.ptr())->tp_name, " is not");
     tls_state.saved_hooks = new PythonSavedHooks(pack.ptr(), unpack.ptr(), tls_state.saved_hooks);
   });
-  m.def("_pop_saved_hooks", [] {
+  define(m, "_pop_saved_hooks", [] {
     auto* top = static_cast<PythonSavedHooks*>(tls_state.saved_hooks);
     FACULA_CHECK(top != nullptr, Runtime, "this thread has no hooks of saved tensors");
     tls_state.saved_hooks = top->outer();

@@ -4,6 +4,7 @@
 #include "runtime/bindings/types/casters.h"
 #include "runtime/autograd/engine.h"
 #include "runtime/autograd/meta.h"
+#include "runtime/bindings/define.h"
 #include "runtime/bindings/devices/interface.h"
 #include "runtime/device/memory.h"
 #include "runtime/dispatch/autocast.h"
@@ -256,63 +257,63 @@ bool load_by_name(std::string_view name) {
 void init_interface() { device_loader = load_by_name; }
 
 void define_interface(py::module_& m) {
-  m.def("_backend_names", [] {
+  define(m, "_backend_names", [] {
     std::vector<std::string> names;
     for (const DeviceInterface* d : all_interfaces()) names.push_back(d->name);
     return names;
   });
-  m.def("_backend_info", info);
-  m.def("_load_backend_library", [](const py::object& path) {
+  define(m, "_backend_info", info);
+  define(m, "_load_backend_library", [](const py::object& path) {
     const Ref text(check(PyOS_FSPath(path.ptr())));
     const char* name = PyUnicode_AsUTF8(text.get());
     if (name == nullptr) throw PythonError();
     return load_backend_library(name);
   });
-  m.def("_register_backend", [](const py::object& backend) { register_python_backend(backend.ptr()); });
+  define(m, "_register_backend", [](const py::object& backend) { register_python_backend(backend.ptr()); });
 
   // ---- devices ----
-  m.def("_device_count", [](Named d) { return d->count(); }, kUnlocked);
-  m.def("_current_device", [](Named d) { return current_index(d->type); });
-  m.def("_set_device", [](Started d) { set_current_index(d.device.type, d.device.index); });
-  m.def("_resolved_device", [](const py::object& device) { return resolved(device_value(device.ptr())); });
-  m.def("_device_properties", device_properties);
-  m.def("_memory_info", memory_info, kUnlocked);
-  m.def("_synchronize", [](Started d) { synchronize(d.device); }, kUnlocked);
+  define(m, "_device_count", [](Named d) { return d->count(); }, kUnlocked);
+  define(m, "_current_device", [](Named d) { return current_index(d->type); });
+  define(m, "_set_device", [](Started d) { set_current_index(d.device.type, d.device.index); });
+  define(m, "_resolved_device", [](const py::object& device) { return resolved(device_value(device.ptr())); });
+  define(m, "_device_properties", device_properties);
+  define(m, "_memory_info", memory_info, kUnlocked);
+  define(m, "_synchronize", [](Started d) { synchronize(d.device); }, kUnlocked);
 
   // ---- streams: a device and a number ----
-  m.def(
-      "_new_stream",
+  define(
+      m, "_new_stream",
       [](Started d, int priority, bool own) {
         return Handle{own ? make_stream(d.device, priority) : pooled_stream(d.device, priority)};
       },
       py::arg(), py::arg(), "own"_a = false, kUnlocked);
-  m.def("_get_stream", [](Started d) { return Handle{current_stream(d.device)}; });
-  m.def("_set_stream", [](Started d, Handle stream) { set_current_stream(d.device, stream.p); });
-  m.def("_stream_synchronize", [](Started d, Handle stream) { synchronize_stream(d.device, stream.p); }, kUnlocked);
-  m.def("_stream_query", is_stream_done, kUnlocked);
+  define(m, "_get_stream", [](Started d) { return Handle{current_stream(d.device)}; });
+  define(m, "_set_stream", [](Started d, Handle stream) { set_current_stream(d.device, stream.p); });
+  define(m, "_stream_synchronize", [](Started d, Handle stream) { synchronize_stream(d.device, stream.p); }, kUnlocked);
+  define(m, "_stream_query", is_stream_done, kUnlocked);
 
   // ---- events ----
-  m.def("_new_event", new_event);
-  m.def("_event_record", [](Event e, Handle stream) { e->record(stream.p); }, kUnlocked);
-  m.def("_event_wait", [](Event e, Started d, Handle stream) { e->wait(d.device, stream.p); }, kUnlocked);
-  m.def("_event_query", [](Event e) { return e->done(); }, kUnlocked);
-  m.def("_event_synchronize", [](Event e) { e->synchronize(); }, kUnlocked);
-  m.def("_event_elapsed", [](Event from, Event to) { return from->elapsed_to(*to.event); }, kUnlocked);
+  define(m, "_new_event", new_event);
+  define(m, "_event_record", [](Event e, Handle stream) { e->record(stream.p); }, kUnlocked);
+  define(m, "_event_wait", [](Event e, Started d, Handle stream) { e->wait(d.device, stream.p); }, kUnlocked);
+  define(m, "_event_query", [](Event e) { return e->done(); }, kUnlocked);
+  define(m, "_event_synchronize", [](Event e) { e->synchronize(); }, kUnlocked);
+  define(m, "_event_elapsed", [](Event from, Event to) { return from->elapsed_to(*to.event); }, kUnlocked);
 
   // ---- graphs: what _graph_begin gives stands for their memory, what _graph_end gives for themselves ----
-  m.def("_graph_begin", begin_graph, kUnlocked);
-  m.def("_graph_end", end_graph, kUnlocked);
-  m.def("_graph_run", run_graph, kUnlocked);
-  m.def("_graph_destroy", destroy_graph, kUnlocked);
-  m.def("_graph_free", [](Started d, uint64_t n) { d.interface().memory->destroy_graph(d.device, n); }, kUnlocked);
+  define(m, "_graph_begin", begin_graph, kUnlocked);
+  define(m, "_graph_end", end_graph, kUnlocked);
+  define(m, "_graph_run", run_graph, kUnlocked);
+  define(m, "_graph_destroy", destroy_graph, kUnlocked);
+  define(m, "_graph_free", [](Started d, uint64_t n) { d.interface().memory->destroy_graph(d.device, n); }, kUnlocked);
 
   // ---- memory ----
-  m.def("_device_memory_stats", memory_stats);
-  m.def("_reset_peak", [](Started d) { d.interface().memory->reset_peak(d.device.index); });
-  m.def("_device_empty_cache", [](Named d) { d->memory->empty_cache(); }, kUnlocked);
-  m.def("_record_stream", record_stream);
-  m.def("_pin", pin);
-  m.def("_is_pinned", [](const py::object& tensor) {
+  define(m, "_device_memory_stats", memory_stats);
+  define(m, "_reset_peak", [](Started d) { d.interface().memory->reset_peak(d.device.index); });
+  define(m, "_device_empty_cache", [](Named d) { d->memory->empty_cache(); }, kUnlocked);
+  define(m, "_record_stream", record_stream);
+  define(m, "_pin", pin);
+  define(m, "_is_pinned", [](const py::object& tensor) {
     FACULA_CHECK(is_tensor(tensor.ptr()), Type, Operator{"is_pinned"}, "the argument must be a Tensor, not ",
                  Py_TYPE(tensor.ptr())->tp_name);
     const Tensor& t = tensor_of(tensor.ptr());
@@ -320,12 +321,12 @@ void define_interface(py::module_& m) {
   });
 
   // ---- fallback, profiling, random numbers ----
-  m.def("_fallbacks", fallbacks, py::arg(), "reset"_a = false);
-  m.def("_refusals", refusals);
-  m.def("_allow_fallback", [](Named d, bool allowed) { return d->fallback.exchange(allowed); });
-  m.def("_profile", [](Named d, bool on) { return d->profiling.exchange(on); });
-  m.def("_generator_of",
-        [](const py::object& device) { return default_generator(resolved(device_value(device.ptr()))); });
+  define(m, "_fallbacks", fallbacks, py::arg(), "reset"_a = false);
+  define(m, "_refusals", refusals);
+  define(m, "_allow_fallback", [](Named d, bool allowed) { return d->fallback.exchange(allowed); });
+  define(m, "_profile", [](Named d, bool on) { return d->profiling.exchange(on); });
+  define(m, "_generator_of",
+         [](const py::object& device) { return default_generator(resolved(device_value(device.ptr()))); });
 }
 
 }  // namespace facula::python

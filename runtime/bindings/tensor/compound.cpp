@@ -152,10 +152,10 @@ py::object become(const py::object& self, const Tensor& from) {
 }  // namespace
 
 void define_compounds(py::module_& m) {
-  m.def("_set_compound_class", set_class);
-  m.def("_make_compound", make);
-  m.def("_compound_parts", parts_of);
-  m.def("_become_compound", become);
+  define(m, "_set_compound_class", set_class);
+  define(m, "_make_compound", make);
+  define(m, "_compound_parts", parts_of);
+  define(m, "_become_compound", become);
 }
 
 }  // namespace facula::python
