@@ -50,8 +50,7 @@ void move_retain(AutogradMeta& meta, Node* from, Node& to, uint32_t output_nr) {
   to.hooks().retain.emplace_back(output_nr, &meta);
 }
 
-void become_output(const Tensor& t, const intrusive_ptr<Node>& node, uint32_t output_nr) {
-  AutogradMeta& meta = autograd_meta(t);
+void become_output(const Tensor& t, AutogradMeta& meta, const intrusive_ptr<Node>& node, uint32_t output_nr) {
   if (meta.retains_grad) [[unlikely]]
     move_retain(meta, meta.grad_fn.get(), *node, output_nr);
   meta.grad_fn = node;
@@ -206,12 +205,12 @@ void release_record(AutogradMeta* meta) noexcept {
 AutogradMeta& autograd_meta(const Tensor& t) {
   auto& record = t.impl()->autograd;
   if (record) return *record;
-  if (t.impl()->use_count() == 1) {
-    record.reset(new AutogradMeta);
-    return *record;
-  }
   std::lock_guard lock(detail::lock_for(t.impl()));  // other threads may ask too
-  if (!record) record.reset(new AutogradMeta);
+  if (!record) {
+    auto* const made = new AutogradMeta;
+    std::atomic_thread_fence(std::memory_order_release);  // whole before it is seen
+    record.reset(made);
+  }
   return *record;
 }
 
@@ -362,7 +361,10 @@ void add_edge(Node& node, TensorList list) {
 
 void set_history(const Tensor& result, const intrusive_ptr<Node>& node) {
   const uint32_t output_nr = node->add_output(result);
-  if (result.defined() && is_differentiable(result.dtype())) become_output(result, node, output_nr);
+  if (!result.defined() || !is_differentiable(result.dtype())) return;
+  auto& record = result.impl()->autograd;
+  if (!record && result.impl()->use_count() == 1) record.reset(new AutogradMeta);  // new: known to this thread alone
+  become_output(result, record ? *record : autograd_meta(result), node, output_nr);
 }
 
 void set_history(TensorList results, const intrusive_ptr<Node>& node) {
@@ -408,14 +410,14 @@ void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {
     if (t == changed.impl() || t->base.get() == changed.impl()) suspect_cycle(changed);
   }
   if (!self.is_view() || self.impl()->no_grad_view) {
-    become_output(self, node, output_nr);
+    become_output(self, autograd_meta(self), node, output_nr);
     return;
   }
   FACULA_CHECK(output_nr == 0, Runtime, node->name(),
                ": a view is changed in place by an operation that changes several tensors; this cannot be "
                "differentiated. Use the out-of-place form");
   const Tensor base = base_of(*self.impl());
-  become_output(base, make_intrusive<CopySlices>(base, self, std::move(node)), 0);
+  become_output(base, autograd_meta(base), make_intrusive<CopySlices>(base, self, std::move(node)), 0);
   // The view, like every other view of this base, takes its new history from the base when asked.
   AutogradMeta& meta = autograd_meta(self);
   meta.view_version = self.version() - 1;
