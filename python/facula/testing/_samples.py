@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -121,8 +121,9 @@ class OpRecord:
             return getattr(facula.ops, space.removeprefix("ops."))
         return getattr(_C, "_" + space.replace(".", "_").lstrip("_"), None)
 
-    def samples(self) -> list[Sample]:
-        return [self.sample(i) for i in range(len(self.data["samples"]))]
+    def samples(self) -> Sequence[Sample]:
+        """All of them; each is made when it is asked for, none to count them."""
+        return _Samples(self)
 
     def sample(self, index: int) -> Sample:
         text = self.data["samples"][index]
@@ -145,6 +146,19 @@ class OpRecord:
             last = self.data["arguments"][-1]["name"]
             values[last] = list(sample.args[len(self.data["arguments"]) - 1 :])
         return values
+
+
+@dataclass(frozen=True)
+class _Samples(Sequence[Sample]):
+    op: OpRecord
+
+    def __len__(self) -> int:
+        return len(self.op.data["samples"])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self.op.sample(i) for i in range(len(self))[index]]
+        return self.op.sample(range(len(self))[index])
 
 
 def _default(text: str) -> Any:
