@@ -1,4 +1,4 @@
-"""Many small cases in one test: each is made and named as a test of its own, at a tenth of the cost.
+"""Many small cases in one test: each made and named as a test of its own, at a tenth of the cost.
 
     @grouped(("op", "index", "dtype"), CASES)
     def test_value(op, index, dtype): ...
