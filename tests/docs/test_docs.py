@@ -122,19 +122,18 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@cache
+def has_help(*command: str) -> bool:
+    return run(*command, "--help").returncode == 0
+
+
 @every_page
 def test_commands_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for command in set(re.findall(r"python -m codegen (\w+)", text)):
-        done = subprocess.run(
-            [sys.executable, "-m", "codegen", command, "--help"], cwd=ROOT, capture_output=True
-        )
-        assert done.returncode == 0, command
+        assert has_help("-m", "codegen", command), command
     for command in set(re.findall(r"tools/dev\.py ([\w-]+)", text)):
-        done = subprocess.run(
-            [sys.executable, "tools/dev.py", command, "--help"], cwd=ROOT, capture_output=True
-        )
-        assert done.returncode == 0, command
+        assert has_help("tools/dev.py", command), command
     for module in set(re.findall(r"python -m (facula[\w.]*\w)", text)):
         assert importlib.util.find_spec(module), module
     for path in set(re.findall(r"(?:python|bash) ((?:tools|\.ci)/[\w/.]+)", text)):
