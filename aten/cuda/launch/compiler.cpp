@@ -138,7 +138,8 @@ std::string_view embedded(std::string_view name) {
 std::string compiler_missing() { return nvrtc().why; }
 
 Compiled compile(const Source& source, const std::string& arch) {
-  // A device newer than the compiler runs the newest PTX that it knows, compiled by the driver; "compute_90" asks for PTX.
+  // A device newer than the compiler runs the newest PTX that it knows, compiled by the driver. "compute_90" asks for
+  // that of an architecture.
   const bool stated = arch.starts_with("compute_");
   const int wanted = std::atoi(arch.c_str() + 3);
   const Nvrtc& n = nvrtc();
