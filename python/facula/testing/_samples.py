@@ -36,6 +36,9 @@ class Named(str):
     """A name that means an object of facula: a dtype or a memory format."""
 
 
+_CONSTANTS = {"inf": np.inf, "nan": np.nan, **{name: Named(name) for name in _NAMES}}
+
+
 class Varying(np.ndarray):
     """An array whose dtype a test may change (written `f` or `pos`)."""
 
@@ -168,8 +171,15 @@ def _default(text: str) -> Any:
         return Named(text)
 
 
-def evaluate(text: str | CodeType, rng: np.random.Generator) -> Sample:
-    """The arguments that a sample's text stands for, or the compiled call of `call` with it."""
+def evaluate(
+    text: str | CodeType,
+    rng: np.random.Generator,
+    size: Callable[[int], int] | None = None,
+) -> Sample:
+    """The arguments that a sample's text stands for.
+
+    Or the compiled call of `call` with it, in which `_size` gives the sizes.
+    """
 
     def varying(array: Any) -> Varying:
         return np.asarray(array).view(Varying)
@@ -209,9 +219,8 @@ def evaluate(text: str | CodeType, rng: np.random.Generator) -> Sample:
         "t": lambda values: np.asarray(values).view(Constant),
         "const": lambda array: np.asarray(array).view(Constant),
         "call": lambda *args, **kwargs: Sample(list(args), kwargs),
-        "inf": np.inf,
-        "nan": np.nan,
-        **{name: Named(name) for name in _NAMES},
+        "_size": size,
+        **_CONSTANTS,
     }
     code = f"call({text})" if isinstance(text, str) else text
     sample = eval(code, {"__builtins__": {"slice": slice}}, names)
