@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -44,10 +45,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
 
 
-def pytest_collection_finish() -> None:
-    """What is collected stays: tests that collect garbage need not look at it."""
+@pytest.fixture(scope="module", autouse=True)
+def _little_garbage() -> Iterator[None]:
+    """What is there before a file stays: its collections look at what its tests make alone.
+
+    Of thousands of tests and the schema a collection takes a second, and some files make hundreds.
+    """
     gc.collect()
     gc.freeze()
+    yield
 
 
 @pytest.hookimpl(optionalhook=True)
