@@ -195,7 +195,8 @@ def build_directory() -> Path | None:
 def cached(build: Path) -> list[str]:
     """The settings of a build that change what is compiled, as options of cmake."""
     text = (build / "CMakeCache.txt").read_text(encoding="utf-8")
-    wanted = r"CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|CMAKE_CXX_FLAGS|FACULA_WERROR|FACULA_SANITIZE"
+    wanted = r"CMAKE_BUILD_TYPE|CMAKE_CXX_COMPILER|CMAKE_CXX_FLAGS"
+    wanted += r"|FACULA_WERROR|FACULA_SANITIZE|FACULA_QUICK"
     wanted += r"|Python_EXECUTABLE|Python_INCLUDE_DIR"
     lines = re.findall(rf"^({wanted}):[A-Z]+=(.*)$", text, re.M)
     given = {key: value for key, value in lines if value}
