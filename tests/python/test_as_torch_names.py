@@ -40,10 +40,10 @@ def test_refused_names_can_be_imported_and_not_used():
         assert _spaces.exists(path), path
         for name in names:
             getattr(_spaces.space(path), name)
-    shard = _spaces.resolve("distributed.tensor.Shard")
-    assert is_refused(shard) and not isinstance(fa.ones(1), shard)
-    with pytest.raises(RuntimeError, match=r"torch\.distributed\.tensor\.Shard"):
-        shard(0)
+    whole = _spaces.resolve("distributed.fsdp.FullyShardedDataParallel")
+    assert is_refused(whole) and not isinstance(fa.ones(1), whole)
+    with pytest.raises(RuntimeError, match=r"torch\.distributed\.fsdp\.FullyShardedDataParallel"):
+        whole(0)
     kind = _spaces.resolve("distributed.fsdp.StateDictType").FULL_STATE_DICT
     assert kind == _spaces.resolve("distributed.fsdp.StateDictType").FULL_STATE_DICT
     assert repr(kind) == "torch.distributed.fsdp.StateDictType.FULL_STATE_DICT"
@@ -53,7 +53,9 @@ def test_imports_of_packages():
     said = run(
         "import torch, torch.onnx, torch.library, torch.fx, torch.overrides\n"
         "from torch.nn.modules.module import _IncompatibleKeys\n"
-        "from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType\n"
+        "from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType, fully_shard\n"
+        "from torch.distributed._composable.fsdp import MixedPrecisionPolicy\n"
+        "from torch.distributed.tensor import DTensor, Shard, distribute_tensor\n"
         "from torch.fx.proxy import TraceError\n"
         "from torch.onnx.symbolic_helper import parse_args\n"
         "from torch.utils._contextlib import _DecoratorContextManager\n"

@@ -24,6 +24,9 @@ __all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
 PLACES = {
     "_tensor": "facula",
     "autograd.variable": "facula.autograd",
+    "distributed._composable.fsdp": "facula.distributed.fsdp",
+    "distributed._composable.fully_shard": "facula.distributed.fsdp",
+    "distributed._tensor": "facula.distributed.tensor",
     "cpu.amp": "facula.amp",
     "fx._symbolic_trace": "facula.fx.tracer",
     "nn.modules.instancenorm": "facula.nn.modules.batchnorm",
