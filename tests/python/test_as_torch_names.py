@@ -57,6 +57,7 @@ def test_imports_of_packages():
         "from torch.distributed._composable.fsdp import MixedPrecisionPolicy\n"
         "from torch.distributed.tensor import DTensor, Shard, distribute_tensor\n"
         "from torch.distributed.tensor.parallel import loss_parallel, parallelize_module\n"
+        "from torch.distributed.pipelining import Schedule1F1B, SplitPoint\n"
         "from torch.fx.proxy import TraceError\n"
         "from torch.onnx.symbolic_helper import parse_args\n"
         "from torch.utils._contextlib import _DecoratorContextManager\n"

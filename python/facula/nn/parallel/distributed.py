@@ -199,6 +199,15 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = before
 
+    def average_next_backward(self) -> None:
+        """The next backward is averaged though its forward was under `no_sync`.
+
+        For forwards and backwards in another order than one after the other, as in a pipeline. All
+        parameters must take part in what was added up by then.
+        """
+        self.reducer.check_finished()
+        self.reducer.prepare(None, unsure=False)
+
     def register_comm_hook(self, state: Any, hook: Hook) -> None:
         """`hook(state, bucket)` sends a bucket's gradients instead, and returns a future of them.
 
