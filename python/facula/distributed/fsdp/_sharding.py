@@ -210,10 +210,7 @@ class ParameterGroup:
         """Frees the whole parameters, as far as nobody else has them; shards stand in."""
         for p in self.parameters:
             p.stand_in(p.parameter)
-        if self._coming is not None:
-            for work in self._coming[0]:
-                work.wait()
-            self._coming = None
+        self._coming = None  # what is on its way has its memory until it is there
         for w in self.whole or ():
             found = _open.get(w.untyped_storage().data_ptr())
             if found is not None and found[0] is self:
