@@ -311,6 +311,43 @@ backward(alone, x.float(), y.float())
 assert net.first.weight.grad.dtype == net.first.weight.dtype == fa.float32
 same(alone, net, 2e-2, grads=True)
 
+# ---- views of parameters under another dtype, conjugated ones, empty ones ----
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.z = nn.Parameter(fa.randn(3, 6, dtype=fa.complex128))
+        self.none = nn.Parameter(fa.ones(0, 4, dtype=fa.float64))
+        self.short = nn.Parameter(fa.randn(5).bfloat16())
+        self.last = nn.Linear(3, 3)
+    def forward(self, x):
+        y = (x + 0j) @ self.z.conj().T
+        y = fa.view_as_real(y).square().sum(-1) * fa.view_as_real(self.z).square().sum()
+        return self.last(y.tanh()) + self.none.sum() + self.short.double().square().sum()
+fa.manual_seed(0)
+alone = Odd()
+alone.last.double()
+net = fully_shard(copy.deepcopy(alone))
+backward(alone, x, y), backward(net, x[MINE], y[MINE])
+a, b = alone.short.grad, net.short.grad.full_tensor()
+fa.testing.assert_close(a, b, rtol=2e-2, atol=1e-3)
+alone.short.grad = net.short.grad = None
+same(alone, net, grads=True)
+
+# ---- a gradient that is infinite in one process's part: all skip the step ----
+net = sharded(Net(20, 1))
+scaler = fa.amp.GradScaler("cpu", init_scale=8.0)
+optimizer = fa.optim.SGD(net.parameters(), lr=1.0)
+for bad in (True, False):
+    before = [p.detach().clone() for p in net.parameters()]
+    optimizer.zero_grad()
+    scaler.scale(F.mse_loss(net(x[MINE].float()), y[MINE].float())).backward()
+    if bad and rank == 1:
+        net.first.weight.grad[0, 0] = float("inf")
+    scaler.step(optimizer)
+    scaler.update()
+    moved = any((a != p.detach()).any() for a, p in zip(before, net.parameters()))
+    assert moved == (not bad) and scaler.get_scale() == 4.0
+
 # ---- the meta device: values are those of one process with the same seed ----
 fa.manual_seed(11)
 alone = Net(9, 1)

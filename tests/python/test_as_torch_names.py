@@ -54,6 +54,7 @@ def test_imports_of_packages():
         "import torch, torch.onnx, torch.library, torch.fx, torch.overrides\n"
         "from torch.nn.modules.module import _IncompatibleKeys\n"
         "from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType, fully_shard\n"
+        "from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler\n"
         "from torch.distributed._composable.fsdp import MixedPrecisionPolicy\n"
         "from torch.distributed.tensor import DTensor, Shard, distribute_tensor\n"
         "from torch.distributed.tensor.parallel import loss_parallel, parallelize_module\n"

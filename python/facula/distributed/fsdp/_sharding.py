@@ -26,8 +26,14 @@ _open: dict[int, tuple[ParameterGroup, int]] = {}
 
 
 def find_open(t: Tensor) -> tuple[ParameterGroup, int] | None:
-    """Which whole parameter the tensor is a view of, if any."""
-    return _open.get(t.untyped_storage().data_ptr()) if t.device.type != "meta" else None
+    """Which whole parameter the tensor is a view of, if any: of its dtype, and not conjugated."""
+    if not _open or t.layout is not facula.strided or t.device.type == "meta" or not t.numel():
+        return None
+    found = _open.get(t.untyped_storage().data_ptr())
+    if found is None or (t.is_complex() and (t.is_conj() or t.is_neg())):
+        return None
+    whole = found[0].whole
+    return found if whole is not None and whole[found[1]].dtype == t.dtype else None
 
 
 class Sharded:
@@ -171,6 +177,8 @@ class ParameterGroup:
                 continue
             whole = part.new_empty((n * part.shape[0], *part.shape[1:]))
             wholes.append(whole)
+            if not whole.numel():
+                continue
             if whole.numel() * whole.element_size() < _ALONE:
                 small.append((part, whole))
             else:
@@ -203,7 +211,8 @@ class ParameterGroup:
             self._coming, self._small = None, []
             self.whole = [w[: p.rows] for w, p in zip(wholes, self.parameters, strict=True)]
             for i, w in enumerate(self.whole):
-                _open[w.untyped_storage().data_ptr()] = (self, i)
+                if w.numel():
+                    _open[w.untyped_storage().data_ptr()] = (self, i)
         return self.whole
 
     def reshard(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import facula
@@ -115,6 +115,14 @@ class Layout:
             for step in reversed(self.steps):
                 part = step.whole(part)
         return part.detach() if self.steps else part.detach().clone()
+
+    @staticmethod
+    def largest(tensors: Iterable[Tensor], layouts: Iterable[Layout]) -> None:
+        """Tensors become, in place, the largest values of all processes that have parts."""
+        groups = {s.group.group_name: s.group for layout in layouts for s in layout.steps}
+        for _, group in sorted(groups.items()):
+            for t in tensors:
+                _collectives.all_reduce(t, _collectives.ReduceOp.MAX, group)
 
     @staticmethod
     def of_all_parts(
