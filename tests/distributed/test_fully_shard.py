@@ -244,6 +244,15 @@ net = sharded(copy.deepcopy(alone))
 backward(alone, x, y), backward(net, x[MINE], y[MINE])
 same(alone, net, grads=True)
 
+from facula.distributed.algorithms.checkpoint_wrapper import apply_activation_checkpointing
+fa.manual_seed(0)
+alone = Net(20, 2).double()
+net = copy.deepcopy(alone)
+apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, Block))
+sharded(net)
+backward(alone, x, y), backward(net, x[MINE], y[MINE])
+same(alone, net, grads=True)
+
 # ---- tied parameters, lists, methods, errors in forward ----
 class Tied(nn.Module):
     def __init__(self):

@@ -262,3 +262,24 @@ def test_types_by_name():
     assert x.type("facula.DoubleTensor").dtype == fa.float64
     assert x.type() == "facula.FloatTensor" and str(x.dtype) == "facula.float32"
     assert x.type("FloatTensor") is x
+
+
+def test_checkpoint_wrapper():
+    said = run(
+        "import torch\n"
+        "from torch import nn\n"
+        "from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as w\n"
+        "net = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()))\n"
+        "x = torch.ones(2, 3)\n"
+        "before = net(x)\n"
+        "names = list(net.state_dict())\n"
+        "w.apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, nn.Sequential))\n"
+        "assert isinstance(net[1], w.CheckpointWrapper) and list(net.state_dict()) == names\n"
+        "runs = []\n"
+        "net[1][0].register_forward_hook(lambda *_: runs.append(1))\n"
+        "y = net(x)\n"
+        "assert torch.equal(y, before)\n"
+        "y.sum().backward()\n"
+        "print(len(runs), net[1][0].weight.grad is not None)"
+    )
+    assert said.split() == ["2", "True"]
