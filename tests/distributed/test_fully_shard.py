@@ -108,6 +108,15 @@ alone, net = pair(3, mesh=mesh)
 assert tuple(net.last.weight.shape) == (2 - rank % 2, 150)
 train(alone, net, norm=2.0)
 
+for m in (alone, net):
+    m.zero_grad()
+for last, (x, y) in enumerate(batches(2)):  # averaged over replicas once
+    backward(alone, x, y)
+    net.set_requires_all_reduce(bool(last))
+    backward(net, x[MINE], y[MINE])
+    assert (net.last.weight.grad is None) == (not last)
+same(alone, net, grads=True)
+
 # a part of the processes
 some = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
 fa.manual_seed(4)

@@ -81,7 +81,8 @@ class FSDPModule:
             group.syncs = requires_gradient_sync
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """On a mesh of two dimensions: are gradients averaged over replicas too?"""
+        """On a mesh of two dimensions: without it, averages over the processes that shard add up,
+        and wait for a backward with it."""
         for group in self._groups(recurse):
             group.syncs_replicas = requires_all_reduce
 

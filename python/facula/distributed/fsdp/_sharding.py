@@ -139,6 +139,7 @@ class ParameterGroup:
         self._small: list[tuple[Tensor, Tensor]] = []
         self._coming: tuple[list[Work], list[Tensor], Tensor | None] | None = None
         self._held: dict[int, Tensor] = {}  # whole gradients that were not averaged yet
+        self._partial: dict[tuple[int, ...], Tensor] = {}  # averaged, but not over replicas
 
     # ---- parameters ----
 
@@ -249,7 +250,8 @@ class ParameterGroup:
             grads[i] = grads[i] + grad if i in grads else grad
         self._held = {}
         if not self.syncs:
-            self._held = {i: g.detach().clone() for i, g in grads.items()}
+            wide = self.policy.reduce_dtype
+            self._held = {i: g.detach().to(wide or g.dtype).clone() for i, g in grads.items()}
             return []
         kinds: dict[Any, list[int]] = {}
         for i, grad in sorted(grads.items()):
@@ -287,7 +289,13 @@ class ParameterGroup:
         if reduced.work is not None:
             reduced.work.wait()
         out = reduced.out
-        if self.replicas is not None and self.syncs_replicas:
+        if self.replicas is not None:
+            key = tuple(reduced.indices)
+            if key in self._partial:
+                out = out + self._partial.pop(key)
+            if not self.syncs_replicas:
+                self._partial[key] = out
+                return []
             _collectives.all_reduce(out, reduced.op, self.replicas)
         if self.divide_by is not None:
             out = out / self.divide_by
