@@ -13,7 +13,7 @@ from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.fsdp._policies import MixedPrecisionPolicy, OffloadPolicy
 from facula.distributed.fsdp._session import cast_floats, running
 from facula.distributed.fsdp._sharding import ParameterGroup, Sharded
-from facula.distributed.tensor._dtensor import as_dtensor
+from facula.distributed.tensor._dtensor import as_dtensor, mesh_of
 from facula.distributed.tensor._layout import layout_of
 from facula.nn.modules.module import Module
 
@@ -146,7 +146,7 @@ def _mesh_of(given: Any) -> DeviceMesh:
     if given is None:
         if not _group.is_initialized():
             raise ValueError("fully_shard: call init_process_group first")
-        return DeviceMesh("cpu", list(range(_group.current().size)))
+        return mesh_of(None)
     if isinstance(given, _group.ProcessGroup):
         return DeviceMesh("cpu", list(given.ranks), _groups=[given])
     if not isinstance(given, DeviceMesh) or given.ndim not in (1, 2):

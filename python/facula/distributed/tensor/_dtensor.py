@@ -8,6 +8,7 @@ from typing import Any
 import facula
 from facula import _C, Tensor
 from facula.distributed import _collectives
+from facula.distributed._group import current
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.tensor._layout import Layout, empty_like_whole, layout_of
 from facula.distributed.tensor.placement_types import Partial, Placement, Replicate
@@ -86,7 +87,7 @@ class DTensor(Tensor):
         Raises:
             ValueError: the part has not the shape that this process's part of the whole has.
         """
-        mesh = _mesh_of(device_mesh)
+        mesh = mesh_of(device_mesh)
         wanted = [Replicate()] * mesh.ndim if placements is None else list(placements)
         if shape is None:
             sizes = list(local_tensor.shape)
@@ -189,12 +190,10 @@ def _reduced(part: Tensor, layout: Layout) -> Tensor:
     return whole
 
 
-def _mesh_of(given: DeviceMesh | None) -> DeviceMesh:
-    if given is not None:
-        return given
-    from facula.distributed._group import current
-
-    return DeviceMesh("cpu", list(range(current().size)))
+def mesh_of(given: DeviceMesh | None) -> DeviceMesh:
+    """The mesh, or one of all processes."""
+    world = current().world
+    return given or DeviceMesh("cpu", list(world.ranks), _groups=[world])
 
 
 def distribute_tensor(
@@ -213,7 +212,7 @@ def distribute_tensor(
         src_data_rank: whose values count, by its rank along each dimension of the mesh; None: each
             process's own, which are the same.
     """
-    mesh = _mesh_of(device_mesh)
+    mesh = mesh_of(device_mesh)
     wanted = [Replicate()] * mesh.ndim if placements is None else list(placements)
     if any(p.is_partial() for p in wanted):
         raise ValueError("distribute_tensor: placements are Shard or Replicate, not Partial")
@@ -249,7 +248,7 @@ def distribute_module(
         input_fn, output_fn: `(module, inputs, mesh)` before, `(module, output, mesh)` after
             forward.
     """
-    mesh = _mesh_of(device_mesh)
+    mesh = mesh_of(device_mesh)
     for name, part in module.named_modules():
         if partition_fn is not None:
             partition_fn(name, part, mesh)

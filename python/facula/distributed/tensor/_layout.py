@@ -111,10 +111,9 @@ class Layout:
 
     def whole(self, part: Tensor) -> Tensor:
         """The whole tensor; all processes of the mesh call it."""
-        if self.steps:
-            for step in reversed(self.steps):
-                part = step.whole(part)
-        return part.detach() if self.steps else part.detach().clone()
+        for step in reversed(self.steps):
+            part = step.whole(part)
+        return part if self.steps else part.detach().clone()
 
     @staticmethod
     def largest(tensors: Iterable[Tensor], layouts: Iterable[Layout]) -> None:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from facula.distributed.device_mesh import DeviceMesh
-from facula.distributed.tensor._dtensor import _mesh_of
+from facula.distributed.tensor._dtensor import mesh_of
 from facula.distributed.tensor.parallel.style import ParallelStyle
 from facula.nn.modules.module import Module
 
@@ -35,7 +35,7 @@ def parallelize_module(
     Raises:
         ValueError: the mesh has several dimensions, or something does not divide.
     """
-    mesh = _mesh_of(device_mesh)
+    mesh = mesh_of(device_mesh)
     if mesh.ndim != 1:
         raise ValueError(
             f"parallelize_module: the mesh has {mesh.ndim} dimensions; give one of them, such as"
