@@ -199,3 +199,18 @@ def test_gradients_of_all_threads_are_added() -> None:
 
     together(work)
     assert leaf.grad.tolist() == [2.0 * 200 * THREADS] * 50
+
+
+def test_a_view_whose_history_all_ask_for_at_once() -> None:
+    """Its base got one after the view was taken: the first call makes the view's."""
+    for _ in range(150):
+        w = fa.ones(4, requires_grad=True)
+        base = fa.ones(4)
+        view = base[1:]
+        base.mul_(w)
+
+        def work(k: int, w: fa.Tensor = w, view: fa.Tensor = view) -> list[float]:
+            return fa.autograd.grad((view * k).sum(), w, retain_graph=True)[0].tolist()
+
+        found = together(work, 4)
+        assert found == [[0.0, k, k, k] for k in range(4)]
