@@ -1,0 +1,512 @@
+#include "runtime/dispatch/capture.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_set>
+
+#include "runtime/core/captured.h"
+#include "runtime/core/shown.h"
+#include "runtime/dispatch/argument_list.h"
+#include "runtime/dispatch/capture_thunk.h"
+#include "runtime/dispatch/core_operators.h"
+#include "runtime/iterate/pointwise_capture.h"
+#include "runtime/iterate/pointwise_cpu.h"
+#include "runtime/iterate/strided.h"
+
+namespace facula {
+
+using namespace detail;  // NOLINT: this file is theirs
+
+namespace {
+
+constexpr LayerSet kCapture = kCaptureLayer;
+constinit thread_local Capture* tls_capture __attribute__((tls_model("initial-exec"))) = nullptr;
+constexpr int64_t kLeast = 2048;
+constexpr size_t kMostNodes = 4096;               // of a record
+constexpr int64_t kSweep = int64_t{32} << 20;     // bytes without values, from which on those unheld are looked for
+constexpr int64_t kMostBytes = int64_t{1} << 30;  // and from which on the record runs
+
+// ---- captures of all threads, so that each can ask the others' for values ----
+
+struct Active {
+  YieldLock mutex;
+  std::vector<std::shared_ptr<Capture>> all;
+  std::atomic<size_t> count{0};
+};
+Active& active() {
+  static Active* const a = new Active;  // used until the very end
+  return *a;
+}
+
+void mark(const Tensor& t) {
+  std::atomic_ref<LayerSet>(t.impl()->layers).fetch_or(kCapture, std::memory_order_relaxed);
+}
+void unmark(const Tensor& t) {
+  std::atomic_ref<LayerSet>(t.impl()->layers).fetch_and(static_cast<LayerSet>(~kCapture), std::memory_order_relaxed);
+}
+
+// A call with a tensor that was marked: the record of another thread may have to run. None of its own is locked then.
+void settle_elsewhere(const Tensor& t) {
+  const Capture* const own = tls_capture;
+  if (!t.defined() || (layers_of_written(t) & kCapture) == 0) return;
+  if (active().count.load(std::memory_order_acquire) > (own != nullptr ? 1u : 0u)) {
+    std::vector<std::shared_ptr<Capture>> others;
+    {
+      const std::lock_guard lock(active().mutex);
+      others = active().all;
+    }
+    for (const auto& c : others) {
+      if (c.get() != own) c->settle_for(t, false, "another thread wants the values");
+    }
+  }
+  if (own != nullptr) return;
+  unmark(t);
+  if (t.impl()->base) unmark(Tensor(t.impl()->base));
+}
+void settle_elsewhere(std::span<const Tensor* const> tensors) {
+  for (const Tensor* t : tensors) settle_elsewhere(*t);
+}
+
+// A thread that goes on with another's work, in its modes: deep backward passes do. What was taken down runs first.
+void settle_for_helper() {
+  if (tls_capture != nullptr || (tls_state.included & kCapture) == 0) return;
+  std::vector<std::shared_ptr<Capture>> all;
+  {
+    const std::lock_guard lock(active().mutex);
+    all = active().all;
+  }
+  for (const auto& c : all) c->settle("a helping thread goes on");
+}
+
+// Set while operators are registered, before any call.
+std::unordered_set<const OperatorEntry*>& refused() {
+  static auto* const all = new std::unordered_set<const OperatorEntry*>;
+  return *all;
+}
+bool is_refused(const PointwiseOp& op) { return refused().contains(op.entry); }
+
+void settle_memory(const Tensor& t) {
+  if (!t.storage()) return;
+  settle_for_helper();
+  settle_elsewhere(t);
+  if (Capture* c = tls_capture) c->settle_for(t, true, "memory or a value is looked at");
+}
+
+// The main thread's signals wait while a record is locked: what was called before is done, and their handlers want
+// Python's lock, whose holder may want the record.
+class NoSignals {
+ public:
+  NoSignals() : idle_(tls_watch.idle), known_(tls_watch.known), steps_(tls_watch.steps) {
+    tls_watch.idle = true;
+    tls_watch.known = true;
+  }
+  ~NoSignals() {
+    tls_watch.idle = idle_;
+    tls_watch.known = known_;
+    tls_watch.steps = steps_;
+  }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  bool idle_, known_;
+  int32_t steps_;
+};
+
+bool is_dense(const Tensor& t) { return t.is_contiguous() || is_non_overlapping_and_dense(t.sizes(), t.strides()); }
+
+// A Python number, in whatever tensor.
+bool is_number(const Tensor& t) { return t.is_wrapped_number() && t.dim() == 0; }
+
+std::string caller() {
+  const auto location = core_operators().location;
+  return location != nullptr ? location() : std::string();
+}
+
+}  // namespace
+
+// ---- taking down ----
+
+void Capture::begin(const CaptureOptions& options) {
+  options_ = options;
+  least_ = options.check ? 1 : kLeast;
+  reports_.clear();
+}
+
+bool Capture::is_empty() {
+  const std::lock_guard lock(mutex_);
+  return record_.empty();
+}
+
+bool Capture::is_unsafe(const Tensor& t) const {
+  return !t.defined() || !t.is_cpu() || t.is_wrapped() || !t.storage() ||
+         (is_shown(*t.storage()) && record_.find(*t.storage()) < 0);
+}
+
+bool Capture::has(const Tensor& t, bool written) {
+  if (!t.storage()) return false;
+  const int32_t at = record_.find(*t.storage());
+  if (at < 0) return false;
+  const RecordBuffer& b = record_.buffers[static_cast<size_t>(at)];
+  return written || b.fresh || b.written;
+}
+
+// The call is to run now: what it reads has to be there, and what it writes has to have been read.
+bool Capture::run_first(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
+                        const char* reason) {
+  bool wanted = false;
+  for (const Tensor* t : inputs) wanted |= t->defined() && has(*t, false);
+  for (const Tensor* t : outs) wanted |= t->defined() && has(*t, true);
+  if (wanted) settle_locked(reason);
+  return false;
+}
+
+RecordOperand Capture::operand_of(const Tensor& t, const RecordShape& shape, ScalarType dtype) {
+  RecordOperand o{-1, dtype, Layout::Constant};
+  if (is_number(t)) {
+    o.at = record_.number(load_element(t.raw(), t.dtype()));
+    record_.add_to_tape(static_cast<uint64_t>(dtype));
+    return o;
+  }
+  o.buffer = record_.buffer_of(t, false);
+  o.offset = static_cast<char*>(t.raw()) - record_.buffers[static_cast<size_t>(o.buffer)].data;
+  const TensorImpl& impl = *t.impl();
+  if (impl.sizes == shape.sizes) {
+    bool dense = true;
+    for (size_t d = 0; d < shape.sizes.size(); ++d) {
+      dense &= shape.sizes[d] == 1 || impl.strides[d] == shape.strides[d];
+    }
+    o.layout = dense ? Layout::Dense : Layout::Strided;
+  } else if (impl.numel != 1) {
+    o.layout = Layout::Strided;
+  }
+  if (o.layout == Layout::Strided) {
+    o.at = static_cast<uint32_t>(record_.strides.size());
+    DimVector& strides = record_.strides.emplace_back();
+    broadcast_strides(t, shape.sizes.size(), strides);
+    for (const int64_t s : strides) record_.add_to_tape(static_cast<uint64_t>(options_.symbolic ? s != 0 : s));
+  }
+  record_.add_to_tape(static_cast<uint64_t>(o.buffer) << 16 | static_cast<uint64_t>(o.dtype) << 8 |
+                      static_cast<uint64_t>(o.layout));
+  // Without sizes only which places are the same matters; equal offsets stay equal.
+  record_.add_to_tape(static_cast<uint64_t>(o.offset));
+  return o;
+}
+
+void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, const DimVector& sizes, const DimVector& strides,
+                  std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, bool fresh,
+                  const LoopArgs& args, std::string place) {
+  RecordNode node;
+  node.op = &op;
+  node.loop = types.loop;
+  node.compute = types.compute;
+  node.produced = produced_type(op, types.compute);
+  node.inputs = static_cast<uint8_t>(inputs.size());
+  node.outputs = static_cast<uint8_t>(outs.size());
+  node.values = static_cast<uint8_t>(args.values.size());
+  node.present = args.present;
+  node.promoting = args.promoting;
+  node.shape = record_.shape_of(sizes, strides, options_.symbolic);
+  record_.add_to_tape(reinterpret_cast<uintptr_t>(&op));
+  record_.add_to_tape(static_cast<uint64_t>(node.compute) | static_cast<uint64_t>(node.inputs) << 8 |
+                      static_cast<uint64_t>(node.outputs) << 16 | static_cast<uint64_t>(node.shape) << 24 |
+                      uint64_t{fresh} << 56);
+  if (!args.values.empty()) record_.add_to_tape(node.present);
+  node.value = static_cast<uint32_t>(record_.numbers.size());
+  for (const Scalar& v : args.values) record_.number(v);
+  RecordOperand ins[kMaxPointwiseOperands];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ins[i] = operand_of(*inputs[i], record_.shapes[node.shape], inputs[i]->dtype());
+  }
+  node.operands = static_cast<uint32_t>(record_.operands.size());
+  for (const Tensor* t : outs) {
+    if (fresh) {
+      record_.operands.push_back({record_.buffer_of(*t, true), t->dtype(), Layout::Dense});
+    } else {
+      record_.operands.push_back(operand_of(*t, record_.shapes[node.shape], t->dtype()));
+      record_.buffers[static_cast<size_t>(record_.operands.back().buffer)].written = true;
+    }
+    record_.add_to_tape(static_cast<uint64_t>(t->dtype()));
+    mark(*t);
+  }
+  record_.operands.insert(record_.operands.end(), ins, ins + inputs.size());
+  record_.nodes.push_back(node);
+  if (options_.places) record_.places.push_back(std::move(place));
+}
+
+bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
+                         const LoopArgs& args) {
+  std::string place = options_.places ? caller() : std::string();
+  const NoSignals no_signals;
+  const std::lock_guard lock(mutex_);
+  bool fits = !is_refused(op), known = false;
+  int64_t most = 0;
+  for (const Tensor* t : inputs) {
+    if (is_unsafe(*t)) {
+      fits = false;
+      break;
+    }
+    known |= has(*t, false);
+    most = std::max(most, t->numel());
+  }
+  if (!fits || (!known && most < least_)) return run_first(inputs, {}, op.name);
+  PointwiseShape shape = pointwise_shape(op, inputs);
+  const PointwiseTypes types = pointwise_types(op, inputs, args);
+  if (types.number || types.beyond >= 0 || is_integral(types.compute) || numel_of(shape.sizes) == 0) {
+    return run_first(inputs, {}, op.name);
+  }
+  const Tensor* outs[kMaxPointwiseOperands];
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i] = shape.strides.empty() ? make_empty(shape.sizes, types.result)
+                                       : make_empty_strided(shape.sizes, shape.strides, types.result);
+    if (options_.check) std::memset(results[i].raw(), 0xff, results[i].nbytes());
+    outs[i] = &results[i];
+    pending_bytes_ += static_cast<int64_t>(results[i].nbytes());
+  }
+  add(op, types, shape.sizes, results[0].impl()->strides, inputs, {outs, results.size()}, true, args, std::move(place));
+  if (record_.nodes.size() >= kMostNodes) {
+    settle_locked("it is long");
+  } else if (pending_bytes_ >= kSweep) {
+    record_.release_unheld();
+    pending_bytes_ = 0;
+    for (const RecordBuffer& b : record_.buffers) {
+      if (b.fresh && b.storage) pending_bytes_ += static_cast<int64_t>(b.nbytes);
+    }
+    if (pending_bytes_ >= kMostBytes) settle_locked("its results take much memory");
+  }
+  return true;
+}
+
+bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
+                  const LoopArgs& args) {
+  std::string place = options_.places ? caller() : std::string();
+  const NoSignals no_signals;
+  const std::lock_guard lock(mutex_);
+  bool fits = !is_refused(op) && outs.size() == 1, known = false;
+  for (const Tensor* t : inputs) {
+    if (is_unsafe(*t)) {
+      fits = false;
+      break;
+    }
+    known |= has(*t, false);
+  }
+  const Tensor& to = *outs[0];
+  fits = fits && !is_unsafe(to) && !to.storage()->read_only() && is_dense(to) && to.numel() > 0;
+  known = known || (fits && has(to, true));
+  if (!fits || (!known && to.numel() < least_)) return run_first(inputs, outs, op.name);
+  const PointwiseShape shape = pointwise_shape(op, inputs);
+  fits = shape.sizes == to.impl()->sizes;
+  for (size_t i = 0; fits && i < inputs.size(); ++i) {
+    const Overlap overlap = overlap_of(*inputs[i], to);
+    fits = overlap == Overlap::No || overlap == Overlap::Full;
+  }
+  if (!fits) return run_first(inputs, outs, op.name);
+  const PointwiseTypes types = pointwise_types(op, inputs, args);
+  if (types.number || types.beyond >= 0 || is_integral(types.compute) || !can_cast(types.result, to.dtype())) {
+    return run_first(inputs, outs, op.name);
+  }
+  add(op, types, shape.sizes, to.impl()->strides, inputs, outs, false, args, std::move(place));
+  if (to.impl()->base) mark(Tensor(to.impl()->base));
+  to.bump_version();
+  if (record_.nodes.size() >= kMostNodes) settle_locked("it is long");
+  return true;
+}
+
+// ---- running ----
+
+void Capture::settle(const char* reason) {
+  const NoSignals no_signals;
+  const std::lock_guard lock(mutex_);
+  settle_locked(reason);
+}
+
+void Capture::settle_for(const Tensor& t, bool written, const char* reason) {
+  const NoSignals no_signals;
+  const std::lock_guard lock(mutex_);
+  if (has(t, written)) settle_locked(reason);
+}
+
+void Capture::settle_locked(const char* reason) {
+  if (record_.empty()) return;
+  struct Clear {
+    Capture& c;
+    ~Clear() {
+      c.record_.clear();
+      c.pending_bytes_ = 0;
+    }
+  } const clear{*this};
+  std::vector<bool> held(record_.buffers.size());
+  for (size_t b = 0; b < held.size(); ++b) held[b] = record_.is_held(record_.buffers[b]);
+  const std::shared_ptr<const Plan> plan = find_plan(record_, held);
+  if (options_.places) report(*plan, reason);
+  if (options_.check) {
+    check_plan(*plan, record_, held);
+  } else {
+    run_plan(*plan, record_);
+  }
+}
+
+void Capture::report(const Plan& plan, const char* reason) {
+  CaptureReport report;
+  report.reason = reason;
+  report.dead = plan.dead;
+  report.common = plan.common;
+  for (const PlanGroup& g : plan.groups) {
+    CaptureReport::Group to;
+    const RecordShape& shape = record_.shapes[g.shape];
+    to.sizes = shape.sizes;
+    to.apart = g.apart;
+    const auto bytes = [&](uint32_t operand) {
+      const RecordOperand& o = record_.operands[operand];
+      return o.layout == Layout::Constant ? 0 : shape.numel * static_cast<int64_t>(itemsize(o.dtype));
+    };
+    for (const uint32_t n : g.nodes) {
+      const RecordNode& node = record_.nodes[n];
+      to.operators.push_back(concat(node.op->name, " ", record_.places[n]));
+      for (uint32_t i = 0; i < uint32_t{node.outputs} + node.inputs; ++i) {
+        to.before += bytes(node.operands + i);
+        if (i < node.outputs &&
+            record_.buffers[static_cast<size_t>(record_.operands[node.operands + i].buffer)].fresh) {
+          to.memory += bytes(node.operands + i);
+        }
+      }
+    }
+    for (const PlanRegister& r : g.registers) {
+      if (r.kind != PlanRegister::Kind::Memory && !r.stored) continue;
+      to.after += bytes(r.operand);
+      if (r.stored && record_.buffers[static_cast<size_t>(record_.operands[r.operand].buffer)].fresh) {
+        to.memory -= bytes(r.operand);
+      }
+    }
+    for (const PlanStep& s : g.steps) {
+      if (s.kind == PlanStep::Kind::Gather) to.after += bytes(s.operand);
+    }
+    for (const PlanCopy& c : g.copies) {
+      to.after += bytes(c.operand);
+      if (record_.buffers[static_cast<size_t>(record_.operands[c.operand].buffer)].fresh) to.memory -= bytes(c.operand);
+    }
+    report.groups.push_back(std::move(to));
+  }
+  reports_.push_back(std::move(report));
+}
+
+std::vector<CaptureReport> Capture::take_reports() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(reports_, {});
+}
+
+// ---- scopes ----
+
+namespace {
+thread_local std::shared_ptr<Capture> spare;
+}
+
+CaptureScope::CaptureScope(const CaptureOptions& options) {
+  if (tls_capture != nullptr) return;
+  own_ = spare ? std::move(spare) : std::make_shared<Capture>();
+  own_->begin(options);
+  {
+    const std::lock_guard lock(active().mutex);
+    active().all.push_back(own_);
+    active().count.store(active().all.size(), std::memory_order_release);
+  }
+  tls_capture = own_.get();
+  tls_state.included |= kCapture;
+}
+
+void CaptureScope::leave() {
+  tls_capture = nullptr;
+  tls_state.included &= static_cast<LayerSet>(~kCapture);
+  {
+    const std::lock_guard lock(active().mutex);
+    std::erase(active().all, own_);
+    active().count.store(active().all.size(), std::memory_order_release);
+  }
+  if (own_.use_count() == 1) spare = std::move(own_);  // its vectors serve the next call
+  own_.reset();
+}
+
+bool CaptureScope::has_work() const { return own_ && !own_->is_empty(); }
+
+std::vector<CaptureReport> CaptureScope::end() {
+  if (!own_) return {};
+  std::vector<CaptureReport> reports;
+  try {
+    own_->settle("the function ends");
+    reports = own_->take_reports();
+  } catch (...) {
+    leave();
+    throw;
+  }
+  leave();
+  return reports;
+}
+
+bool is_capturing() { return tls_capture != nullptr; }
+
+CaptureScope::~CaptureScope() {
+  try {
+    end();
+  } catch (...) {  // nobody is there to be told
+  }
+}
+
+CapturePause::CapturePause() : paused_(tls_capture) {
+  if (paused_ == nullptr) return;
+  paused_->settle("capture is paused");
+  tls_capture = nullptr;
+  tls_state.included &= static_cast<LayerSet>(~kCapture);
+}
+
+CapturePause::~CapturePause() {
+  if (paused_ == nullptr) return;
+  tls_capture = paused_;
+  tls_state.included |= kCapture;
+}
+
+// ---- the layer ----
+
+void detail::refuse_capture(const OperatorEntry& op) { refused().insert(&op); }
+
+bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack&) {
+  settle_for_helper();
+  Capture* const capture = tls_capture;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const bool written = is_written(op, variant, args, i);
+    for_each_tensor(args[i], [&](const Tensor& t) {
+      if (!t.storage()) return;
+      settle_elsewhere(t);
+      if (capture != nullptr) capture->settle_for(t, written, op.name);
+    });
+  }
+  return false;
+}
+
+namespace {
+
+bool take_functional(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
+                     const LoopArgs& args) {
+  settle_for_helper();
+  settle_elsewhere(inputs);
+  Capture* const c = tls_capture;
+  return c != nullptr && c->functional(op, inputs, results, args);
+}
+
+bool take_out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
+              const LoopArgs& args) {
+  settle_for_helper();
+  settle_elsewhere(inputs);
+  settle_elsewhere(outs);
+  Capture* const c = tls_capture;
+  return c != nullptr && c->out(op, inputs, outs, args);
+}
+
+[[maybe_unused]] const bool installed = [] {
+  pointwise_capture = {take_functional, take_out};
+  settle_captured = settle_memory;
+  return true;
+}();
+
+}  // namespace
+
+}  // namespace facula
