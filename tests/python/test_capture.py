@@ -192,7 +192,7 @@ def test_errors_come_from_the_line_that_calls():
 
 
 def test_plans_are_kept_and_found():
-    f = fa.compile(lambda x: x * 2 + 1)
+    f = fa.compile(lambda x: x * 2.0 + 1)
     compiler.cache_clear()
     for _ in range(3):
         f(X)
@@ -410,3 +410,67 @@ def test_nested_scopes_are_one():
     assert len(found.records) == 1 and len(found.groups[0].operators) == 3
     with pytest.raises(TypeError):
         _C._Capture("no")
+
+
+def conv_net():
+    nn = fa.nn
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.LeakyReLU(),
+        nn.Dropout(0.3),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(36, 5),
+    ), fa.randn(6, 1, 8, 8)
+
+
+def recurrent_net():
+    class Net(fa.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = fa.nn.LSTM(6, 8, batch_first=True)
+            self.out = fa.nn.Linear(8, 5)
+
+        def forward(self, x):
+            return self.out(self.lstm(x)[0][:, -1])
+
+    return Net(), fa.randn(4, 7, 6)
+
+
+def attention_net():
+    nn = fa.nn
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
+    return nn.Sequential(layer, nn.Flatten(), nn.RMSNorm(40), nn.Linear(40, 5)), fa.randn(4, 5, 8)
+
+
+@pytest.mark.parametrize("make", [conv_net, recurrent_net, attention_net])
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "RMSprop", "Adagrad"])
+def test_training_is_the_same_under_check(make, optimizer, monkeypatch):
+    def train(compiled):
+        fa.manual_seed(3)
+        net, x = make()
+        options = {"SGD": {"momentum": 0.9, "nesterov": True}}.get(optimizer, {})
+        steps = getattr(fa.optim, optimizer)(net.parameters(), lr=0.01, **options)
+        schedule = fa.optim.lr_scheduler.StepLR(steps, 2, 0.5)
+        target = fa.arange(len(x)) % 5
+
+        def step():
+            steps.zero_grad()
+            loss = fa.nn.functional.cross_entropy(net(x), target, label_smoothing=0.1)
+            loss.backward()
+            fa.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            steps.step()
+            return loss
+
+        if compiled:
+            step = fa.compile(step)
+        losses = []
+        for _ in range(3):
+            losses.append(step().item())
+            schedule.step()
+        return losses, [v.clone() for v in net.state_dict().values()]
+
+    eager = train(False)
+    monkeypatch.setenv("FACULA_COMPILE", "check")
+    assert same(eager, train(True))

@@ -50,7 +50,7 @@ __all__ = [
     *ABSENT_DTYPES,
     *LEGACY_TYPES,
 ]
-FIRST = ("__version__", "finfo")
+FIRST = ("__version__", "compile", "finfo")
 
 globals().update({**LEGACY_TYPES, **ABSENT_DTYPES})
 for _module in (_checks, _symbolic):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ def compiled_class(module: Any, capture: Callable[[], Any]) -> type:
             return plain.__call__(self, *args, **kwargs)
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        return sharing(plain, self).__reduce_ex__(protocol)
+        made, *rest = sharing(plain, self).__reduce_ex__(protocol)
+        return (new_of if made is copyreg.__newobj__ else made, *rest)  # type: ignore[attr-defined]
 
     names = {
         "__call__": __call__,
@@ -27,6 +29,11 @@ def compiled_class(module: Any, capture: Callable[[], Any]) -> type:
         "_orig_mod": property(lambda self: module),
     }
     return type(plain.__name__, (plain,), names)
+
+
+def new_of(cls: type, *args: Any) -> Any:
+    """What `copyreg.__newobj__` does, which pickle takes of an object's own class only."""
+    return cls.__new__(cls, *args)
 
 
 def sharing(cls: type, module: Any) -> Any:
