@@ -6,7 +6,7 @@
 namespace facula {
 
 // Capture is the layer that would see calls of any kind before they are differentiated. It is among the modes of a
-// thread that captures, and of tensors whose elements a call that was taken down is to write.
+// thread that captures, and of tensors that calls which were taken down are to read or write.
 inline constexpr LayerSet kCaptureLayer = layer_bit(Layer::Tracing);
 
 // Runs what was taken down that has to do with `t`, before its memory or a value is shown. Set by runtime/dispatch.

@@ -39,32 +39,40 @@ Active& active() {
 }
 
 void mark(const Tensor& t) {
+  if ((t.impl()->layers & kCapture) != 0) return;
   std::atomic_ref<LayerSet>(t.impl()->layers).fetch_or(kCapture, std::memory_order_relaxed);
+}
+// Other views of the tensor follow their base.
+void mark_family(const Tensor& t) {
+  mark(t);
+  if (t.impl()->base) mark(Tensor(t.impl()->base));
 }
 void unmark(const Tensor& t) {
   std::atomic_ref<LayerSet>(t.impl()->layers).fetch_and(static_cast<LayerSet>(~kCapture), std::memory_order_relaxed);
 }
 
-// A call with a tensor that was marked: the record of another thread may have to run. None of its own is locked then.
-void settle_elsewhere(const Tensor& t) {
+// A call with a tensor that was marked: the record of another thread may have to run, because it makes what is read
+// here or reads what is `written`. None of this thread's own is locked then.
+void settle_elsewhere(const Tensor& t, bool written) {
   const Capture* const own = tls_capture;
   if (!t.defined() || (layers_of_written(t) & kCapture) == 0) return;
-  if (active().count.load(std::memory_order_acquire) > (own != nullptr ? 1u : 0u)) {
+  const size_t count = active().count.load(std::memory_order_acquire);
+  if (count > (own != nullptr ? 1u : 0u)) {
     std::vector<std::shared_ptr<Capture>> others;
     {
       const std::lock_guard lock(active().mutex);
       others = active().all;
     }
     for (const auto& c : others) {
-      if (c.get() != own) c->settle_for(t, false, "another thread wants the values");
+      if (c.get() != own) c->settle_for(t, written, "another thread uses the tensor");
     }
+  } else if (count == 0) {
+    unmark(t);
+    if (t.impl()->base) unmark(Tensor(t.impl()->base));
   }
-  if (own != nullptr) return;
-  unmark(t);
-  if (t.impl()->base) unmark(Tensor(t.impl()->base));
 }
-void settle_elsewhere(std::span<const Tensor* const> tensors) {
-  for (const Tensor* t : tensors) settle_elsewhere(*t);
+void settle_elsewhere(std::span<const Tensor* const> tensors, bool written) {
+  for (const Tensor* t : tensors) settle_elsewhere(*t, written);
 }
 
 // A thread that goes on with another's work, in its modes: deep backward passes do. What was taken down runs first.
@@ -88,7 +96,7 @@ bool is_refused(const PointwiseOp& op) { return refused().contains(op.entry); }
 void settle_memory(const Tensor& t) {
   if (!t.storage()) return;
   settle_for_helper();
-  settle_elsewhere(t);
+  settle_elsewhere(t, true);
   if (Capture* c = tls_capture) c->settle_for(t, true, "memory or a value is looked at");
 }
 
@@ -138,9 +146,18 @@ bool Capture::is_empty() {
   return record_.empty();
 }
 
-bool Capture::is_unsafe(const Tensor& t) const {
-  return !t.defined() || !t.is_cpu() || t.is_wrapped() || !t.storage() ||
-         (is_shown(*t.storage()) && record_.find(*t.storage()) < 0);
+bool Capture::take(const Tensor& t, Given& given) const {
+  given = {&t, -1};
+  if (!t.defined() || !t.is_cpu() || t.is_wrapped() || !t.storage()) return false;
+  if (is_number(t)) return true;
+  given.buffer = record_.find(*t.storage());
+  return given.buffer >= 0 || !is_shown(*t.storage());
+}
+
+bool Capture::is_pending(int32_t buffer) const {
+  if (buffer < 0) return false;
+  const RecordBuffer& b = record_.buffers[static_cast<size_t>(buffer)];
+  return b.fresh || b.written;
 }
 
 bool Capture::has(const Tensor& t, bool written) {
@@ -161,14 +178,19 @@ bool Capture::run_first(std::span<const Tensor* const> inputs, std::span<const T
   return false;
 }
 
-RecordOperand Capture::operand_of(const Tensor& t, const RecordShape& shape, ScalarType dtype) {
-  RecordOperand o{-1, dtype, Layout::Constant};
+RecordOperand Capture::operand_of(const Given& given, const RecordShape& shape) {
+  const Tensor& t = *given.tensor;
+  RecordOperand o{-1, t.dtype(), Layout::Constant};
   if (is_number(t)) {
     o.at = record_.number(load_element(t.raw(), t.dtype()));
-    record_.add_to_tape(static_cast<uint64_t>(dtype));
+    record_.add_to_tape(static_cast<uint64_t>(o.dtype));
     return o;
   }
-  o.buffer = record_.buffer_of(t, false);
+  o.buffer = given.buffer;
+  if (o.buffer < 0) {
+    o.buffer = record_.buffer_of(t, false);
+    mark_family(t);  // so that another thread that writes to it comes here first
+  }
   o.offset = static_cast<char*>(t.raw()) - record_.buffers[static_cast<size_t>(o.buffer)].data;
   const TensorImpl& impl = *t.impl();
   if (impl.sizes == shape.sizes) {
@@ -188,14 +210,12 @@ RecordOperand Capture::operand_of(const Tensor& t, const RecordShape& shape, Sca
   }
   record_.add_to_tape(static_cast<uint64_t>(o.buffer) << 16 | static_cast<uint64_t>(o.dtype) << 8 |
                       static_cast<uint64_t>(o.layout));
-  // Without sizes only which places are the same matters; equal offsets stay equal.
-  record_.add_to_tape(static_cast<uint64_t>(o.offset));
+  if (o.offset != 0) record_.add_to_tape(uint64_t{0xfffd} << 48 ^ static_cast<uint64_t>(o.offset));
   return o;
 }
 
-void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, const DimVector& sizes, const DimVector& strides,
-                  std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, bool fresh,
-                  const LoopArgs& args, std::string place) {
+void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, uint32_t shape, std::span<const Given> inputs,
+                  std::span<const Given> outs, bool fresh, const LoopArgs& args, std::string place) {
   RecordNode node;
   node.op = &op;
   node.loop = types.loop;
@@ -206,7 +226,7 @@ void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, const DimV
   node.values = static_cast<uint8_t>(args.values.size());
   node.present = args.present;
   node.promoting = args.promoting;
-  node.shape = record_.shape_of(sizes, strides, options_.symbolic);
+  node.shape = shape;
   record_.add_to_tape(reinterpret_cast<uintptr_t>(&op));
   record_.add_to_tape(static_cast<uint64_t>(node.compute) | static_cast<uint64_t>(node.inputs) << 8 |
                       static_cast<uint64_t>(node.outputs) << 16 | static_cast<uint64_t>(node.shape) << 24 |
@@ -216,22 +236,60 @@ void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, const DimV
   for (const Scalar& v : args.values) record_.number(v);
   RecordOperand ins[kMaxPointwiseOperands];
   for (size_t i = 0; i < inputs.size(); ++i) {
-    ins[i] = operand_of(*inputs[i], record_.shapes[node.shape], inputs[i]->dtype());
+    Given given = inputs[i];
+    // two inputs may share a buffer that is new
+    if (given.buffer < 0 && i > 0 && !is_number(*given.tensor)) given.buffer = record_.find(*given.tensor->storage());
+    ins[i] = operand_of(given, record_.shapes[shape]);
   }
   node.operands = static_cast<uint32_t>(record_.operands.size());
-  for (const Tensor* t : outs) {
+  for (Given given : outs) {
+    const Tensor& t = *given.tensor;
     if (fresh) {
-      record_.operands.push_back({record_.buffer_of(*t, true), t->dtype(), Layout::Dense});
+      record_.operands.push_back({record_.buffer_of(t, true), t.dtype(), Layout::Dense});
+      t.impl()->layers |= kCapture;  // nobody else has it
     } else {
-      record_.operands.push_back(operand_of(*t, record_.shapes[node.shape], t->dtype()));
+      if (given.buffer < 0) given.buffer = record_.find(*t.storage());
+      record_.operands.push_back(operand_of(given, record_.shapes[shape]));
       record_.buffers[static_cast<size_t>(record_.operands.back().buffer)].written = true;
+      mark_family(t);
     }
-    record_.add_to_tape(static_cast<uint64_t>(t->dtype()));
-    mark(*t);
+    record_.add_to_tape(static_cast<uint64_t>(t.dtype()));
   }
   record_.operands.insert(record_.operands.end(), ins, ins + inputs.size());
   record_.nodes.push_back(node);
   if (options_.places) record_.places.push_back(std::move(place));
+}
+
+int64_t Capture::known_shape(std::span<const Given> inputs) const {
+  if (record_.shapes.empty()) return -1;
+  const RecordShape& last = record_.shapes.back();
+  bool any = false;
+  for (const Given& g : inputs) {
+    const TensorImpl& t = *g.tensor->impl();
+    if (is_number(*g.tensor)) continue;
+    if (!t.contiguous || t.sizes != last.sizes || t.strides != last.strides) return -1;
+    any = true;
+  }
+  return any ? static_cast<int64_t>(record_.shapes.size()) - 1 : -1;
+}
+
+PointwiseTypes Capture::types_of(const PointwiseOp& op, std::span<const Tensor* const> inputs, const LoopArgs& args) {
+  if (op.promotion == Promotion::Bool || inputs.size() > 6) return pointwise_types(op, inputs, args);
+  uint64_t dtypes = static_cast<uint64_t>(get_default_dtype());
+  for (const Tensor* t : inputs) {
+    dtypes = dtypes << 7 | static_cast<uint64_t>(t->dtype()) << 2 | uint64_t{t->is_wrapped_number()} << 1 |
+             uint64_t{t->dim() == 0};
+  }
+  for (size_t i = 0; i < args.values.size(); ++i) {
+    if ((args.promoting >> i & 1u) == 0 || !args.has(i)) continue;
+    dtypes = (dtypes ^ (static_cast<uint64_t>(args.values[i].kind()) + 1)) * 0x9e3779b97f4a7c15u + i;
+  }
+  KnownTypes& known = known_types_[(reinterpret_cast<uintptr_t>(&op) / sizeof(PointwiseOp) ^ dtypes * 7) % 128];
+  if (known.op == &op && known.dtypes == dtypes) return known.types;
+  const PointwiseTypes types = pointwise_types(op, inputs, args);
+  // Of integers, numbers must fit as well.
+  if (is_differentiable(types.compute) && !types.number && types.beyond < 0) known = {&op, dtypes, types};
+  return types;
 }
 
 bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
@@ -239,31 +297,37 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
   std::string place = options_.places ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
-  bool fits = !is_refused(op), known = false;
+  bool known = false;
   int64_t most = 0;
-  for (const Tensor* t : inputs) {
-    if (is_unsafe(*t)) {
-      fits = false;
-      break;
-    }
-    known |= has(*t, false);
-    most = std::max(most, t->numel());
+  Given given[kMaxPointwiseOperands];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!take(*inputs[i], given[i])) return run_first(inputs, {}, op.name);
+    known |= is_pending(given[i].buffer);
+    most = std::max(most, inputs[i]->numel());
   }
-  if (!fits || (!known && most < least_)) return run_first(inputs, {}, op.name);
-  PointwiseShape shape = pointwise_shape(op, inputs);
-  const PointwiseTypes types = pointwise_types(op, inputs, args);
-  if (types.number || types.beyond >= 0 || is_integral(types.compute) || numel_of(shape.sizes) == 0) {
+  if ((!known && most < least_) || is_refused(op)) return run_first(inputs, {}, op.name);
+  const std::span<const Given> ins(given, inputs.size());
+  int64_t shape = known_shape(ins);
+  PointwiseShape sizes;
+  if (shape < 0) sizes = pointwise_shape(op, inputs);
+  const PointwiseTypes types = types_of(op, inputs, args);
+  if (types.number || types.beyond >= 0 || is_integral(types.compute) || (shape < 0 && numel_of(sizes.sizes) == 0)) {
     return run_first(inputs, {}, op.name);
   }
-  const Tensor* outs[kMaxPointwiseOperands];
+  Given outs[kMaxPointwiseOperands];
   for (size_t i = 0; i < results.size(); ++i) {
-    results[i] = shape.strides.empty() ? make_empty(shape.sizes, types.result)
-                                       : make_empty_strided(shape.sizes, shape.strides, types.result);
+    if (shape >= 0) {
+      results[i] = make_empty(record_.shapes[static_cast<size_t>(shape)].sizes, types.result);
+    } else {
+      results[i] = sizes.strides.empty() ? make_empty(sizes.sizes, types.result)
+                                         : make_empty_strided(sizes.sizes, sizes.strides, types.result);
+    }
     if (options_.check) std::memset(results[i].raw(), 0xff, results[i].nbytes());
-    outs[i] = &results[i];
+    outs[i] = {&results[i], -1};
     pending_bytes_ += static_cast<int64_t>(results[i].nbytes());
   }
-  add(op, types, shape.sizes, results[0].impl()->strides, inputs, {outs, results.size()}, true, args, std::move(place));
+  if (shape < 0) shape = record_.shape_of(sizes.sizes, results[0].impl()->strides, options_.symbolic);
+  add(op, types, static_cast<uint32_t>(shape), ins, {outs, results.size()}, true, args, std::move(place));
   if (record_.nodes.size() >= kMostNodes) {
     settle_locked("it is long");
   } else if (pending_bytes_ >= kSweep) {
@@ -282,31 +346,32 @@ bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, 
   std::string place = options_.places ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
-  bool fits = !is_refused(op) && outs.size() == 1, known = false;
-  for (const Tensor* t : inputs) {
-    if (is_unsafe(*t)) {
-      fits = false;
-      break;
-    }
-    known |= has(*t, false);
+  bool known = false;
+  Given given[kMaxPointwiseOperands], target{};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!take(*inputs[i], given[i])) return run_first(inputs, outs, op.name);
+    known |= is_pending(given[i].buffer);
   }
   const Tensor& to = *outs[0];
-  fits = fits && !is_unsafe(to) && !to.storage()->read_only() && is_dense(to) && to.numel() > 0;
-  known = known || (fits && has(to, true));
-  if (!fits || (!known && to.numel() < least_)) return run_first(inputs, outs, op.name);
-  const PointwiseShape shape = pointwise_shape(op, inputs);
-  fits = shape.sizes == to.impl()->sizes;
-  for (size_t i = 0; fits && i < inputs.size(); ++i) {
-    const Overlap overlap = overlap_of(*inputs[i], to);
-    fits = overlap == Overlap::No || overlap == Overlap::Full;
+  const bool fits = outs.size() == 1 && take(to, target) && !is_number(to) && !to.storage()->read_only() &&
+                    is_dense(to) && to.numel() > 0;
+  if (!fits || (!known && target.buffer < 0 && to.numel() < least_) || is_refused(op)) {
+    return run_first(inputs, outs, op.name);
   }
-  if (!fits) return run_first(inputs, outs, op.name);
-  const PointwiseTypes types = pointwise_types(op, inputs, args);
+  const std::span<const Given> ins(given, inputs.size());
+  bool same = known_shape(ins) >= 0 && to.impl()->sizes == record_.shapes.back().sizes;
+  if (!same) same = pointwise_shape(op, inputs).sizes == to.impl()->sizes;
+  for (size_t i = 0; same && i < inputs.size(); ++i) {
+    const Overlap overlap = overlap_of(*inputs[i], to);
+    same = overlap == Overlap::No || overlap == Overlap::Full;
+  }
+  if (!same) return run_first(inputs, outs, op.name);
+  const PointwiseTypes types = types_of(op, inputs, args);
   if (types.number || types.beyond >= 0 || is_integral(types.compute) || !can_cast(types.result, to.dtype())) {
     return run_first(inputs, outs, op.name);
   }
-  add(op, types, shape.sizes, to.impl()->strides, inputs, outs, false, args, std::move(place));
-  if (to.impl()->base) mark(Tensor(to.impl()->base));
+  const uint32_t shape = record_.shape_of(to.impl()->sizes, to.impl()->strides, options_.symbolic);
+  add(op, types, shape, ins, {&target, 1}, false, args, std::move(place));
   to.bump_version();
   if (record_.nodes.size() >= kMostNodes) settle_locked("it is long");
   return true;
@@ -344,50 +409,6 @@ void Capture::settle_locked(const char* reason) {
   } else {
     run_plan(*plan, record_);
   }
-}
-
-void Capture::report(const Plan& plan, const char* reason) {
-  CaptureReport report;
-  report.reason = reason;
-  report.dead = plan.dead;
-  report.common = plan.common;
-  for (const PlanGroup& g : plan.groups) {
-    CaptureReport::Group to;
-    const RecordShape& shape = record_.shapes[g.shape];
-    to.sizes = shape.sizes;
-    to.apart = g.apart;
-    const auto bytes = [&](uint32_t operand) {
-      const RecordOperand& o = record_.operands[operand];
-      return o.layout == Layout::Constant ? 0 : shape.numel * static_cast<int64_t>(itemsize(o.dtype));
-    };
-    for (const uint32_t n : g.nodes) {
-      const RecordNode& node = record_.nodes[n];
-      to.operators.push_back(concat(node.op->name, " ", record_.places[n]));
-      for (uint32_t i = 0; i < uint32_t{node.outputs} + node.inputs; ++i) {
-        to.before += bytes(node.operands + i);
-        if (i < node.outputs &&
-            record_.buffers[static_cast<size_t>(record_.operands[node.operands + i].buffer)].fresh) {
-          to.memory += bytes(node.operands + i);
-        }
-      }
-    }
-    for (const PlanRegister& r : g.registers) {
-      if (r.kind != PlanRegister::Kind::Memory && !r.stored) continue;
-      to.after += bytes(r.operand);
-      if (r.stored && record_.buffers[static_cast<size_t>(record_.operands[r.operand].buffer)].fresh) {
-        to.memory -= bytes(r.operand);
-      }
-    }
-    for (const PlanStep& s : g.steps) {
-      if (s.kind == PlanStep::Kind::Gather) to.after += bytes(s.operand);
-    }
-    for (const PlanCopy& c : g.copies) {
-      to.after += bytes(c.operand);
-      if (record_.buffers[static_cast<size_t>(record_.operands[c.operand].buffer)].fresh) to.memory -= bytes(c.operand);
-    }
-    report.groups.push_back(std::move(to));
-  }
-  reports_.push_back(std::move(report));
 }
 
 std::vector<CaptureReport> Capture::take_reports() {
@@ -475,7 +496,7 @@ bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<co
     const bool written = is_written(op, variant, args, i);
     for_each_tensor(args[i], [&](const Tensor& t) {
       if (!t.storage()) return;
-      settle_elsewhere(t);
+      settle_elsewhere(t, written);
       if (capture != nullptr) capture->settle_for(t, written, op.name);
     });
   }
@@ -484,21 +505,32 @@ bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<co
 
 namespace {
 
+// Within a kernel calls run at once; what they read may be another call's that was not an argument of the kernel.
+bool is_within_kernel(std::span<const Tensor* const> tensors) {
+  if ((tls_state.excluded & kCapture) == 0) return false;
+  for (const Tensor* t : tensors) {
+    if (t->defined() && (layers_of_written(*t) & kCapture) != 0 && tls_capture != nullptr) {
+      tls_capture->settle_for(*t, true, "a kernel calls another operator");
+    }
+  }
+  return true;
+}
+
 bool take_functional(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
                      const LoopArgs& args) {
   settle_for_helper();
-  settle_elsewhere(inputs);
-  Capture* const c = tls_capture;
-  return c != nullptr && c->functional(op, inputs, results, args);
+  settle_elsewhere(inputs, false);
+  if (tls_capture == nullptr || is_within_kernel(inputs)) return false;
+  return tls_capture->functional(op, inputs, results, args);
 }
 
 bool take_out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
               const LoopArgs& args) {
   settle_for_helper();
-  settle_elsewhere(inputs);
-  settle_elsewhere(outs);
-  Capture* const c = tls_capture;
-  return c != nullptr && c->out(op, inputs, outs, args);
+  settle_elsewhere(inputs, false);
+  settle_elsewhere(outs, true);
+  if (tls_capture == nullptr || (is_within_kernel(inputs) && is_within_kernel(outs))) return false;
+  return tls_capture->out(op, inputs, outs, args);
 }
 
 [[maybe_unused]] const bool installed = [] {

@@ -7,6 +7,7 @@
 // give.
 #pragma once
 
+#include <array>
 #include <memory>
 
 #include "runtime/core/yield_lock.h"
@@ -31,6 +32,7 @@ struct CaptureReport {
     int64_t before = 0, after = 0;  // bytes read and written, call by call and together
     int64_t memory = 0;             // bytes that call by call need and the group does not
     std::string apart;
+    std::vector<uint32_t> uses;  // groups of the record whose results it reads
   };
   std::string reason;  // why it ran
   std::vector<Group> groups;
@@ -57,11 +59,19 @@ class FACULA_API Capture {
   std::vector<CaptureReport> take_reports();
 
  private:
-  detail::RecordOperand operand_of(const Tensor& t, const detail::RecordShape& shape, ScalarType dtype);
-  void add(const PointwiseOp& op, const detail::PointwiseTypes& types, const DimVector& sizes, const DimVector& strides,
-           std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, bool fresh, const LoopArgs& args,
-           std::string place);
-  bool is_unsafe(const Tensor& t) const;
+  // An input or output of a call, and its buffer in the record, -1 for none.
+  struct Given {
+    const Tensor* tensor;
+    int32_t buffer;
+  };
+  detail::RecordOperand operand_of(const Given& given, const detail::RecordShape& shape);
+  void add(const PointwiseOp& op, const detail::PointwiseTypes& types, uint32_t shape, std::span<const Given> inputs,
+           std::span<const Given> outs, bool fresh, const LoopArgs& args, std::string place);
+  bool take(const Tensor& t, Given& given) const;
+  bool is_pending(int32_t buffer) const;
+  // The shape of the record that results have; -1: to be found out.
+  int64_t known_shape(std::span<const Given> inputs) const;
+  detail::PointwiseTypes types_of(const PointwiseOp& op, std::span<const Tensor* const> inputs, const LoopArgs& args);
   bool run_first(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const char* reason);
   void settle_locked(const char* reason);
   void report(const detail::Plan& plan, const char* reason);
@@ -71,6 +81,13 @@ class FACULA_API Capture {
   detail::YieldLock mutex_;
   detail::Record record_;
   int64_t pending_bytes_ = 0;
+  // What calls compute in, where that depends on dtypes alone.
+  struct KnownTypes {
+    const PointwiseOp* op = nullptr;
+    uint64_t dtypes = 0;
+    detail::PointwiseTypes types;
+  };
+  std::array<KnownTypes, 128> known_types_;
   std::vector<CaptureReport> reports_;
 };
 

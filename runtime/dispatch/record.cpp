@@ -1,5 +1,6 @@
 #include "runtime/dispatch/record.h"
 
+#include <bit>
 #include <cstring>
 
 namespace facula::detail {
@@ -18,7 +19,13 @@ bool same_number(const Scalar& a, const Scalar& b) {
   return std::memcmp(&x, &y, sizeof(x)) == 0;
 }
 
-constexpr size_t kCompared = 16;  // numbers that a new one is compared with
+// Different for different numbers, nearly always.
+uint64_t bits_of(const Scalar& s) {
+  if (s.kind() <= Category::Integral) return static_cast<uint64_t>(s.to<int64_t>()) * 2;
+  return std::bit_cast<uint64_t>(s.as_double()) * 2 + 1;
+}
+
+constexpr size_t kCompared = 8;  // numbers that a new one is compared with
 
 }  // namespace
 
@@ -29,6 +36,7 @@ void Record::clear() {
   strides.clear();
   numbers.clear();
   number_ids.clear();
+  number_bits.clear();
   buffers.clear();
   places.clear();
   tape.clear();
@@ -91,9 +99,10 @@ uint32_t Record::shape_of(const DimVector& sizes, const DimVector& strides_, boo
 
 uint32_t Record::number(const Scalar& value) {
   const size_t n = numbers.size();
+  const uint64_t bits = bits_of(value);
   uint32_t same = static_cast<uint32_t>(n);
   for (size_t i = n > kCompared ? n - kCompared : 0; i < n; ++i) {
-    if (same_number(numbers[i], value)) {
+    if (number_bits[i] == bits && same_number(numbers[i], value)) {
       same = static_cast<uint32_t>(i);
       break;
     }
@@ -101,6 +110,7 @@ uint32_t Record::number(const Scalar& value) {
   if (same < n) same = number_ids[same];
   numbers.push_back(value);
   number_ids.push_back(same);
+  number_bits.push_back(bits);
   add_to_tape(uint64_t{0xfffe} << 48 | same);
   return static_cast<uint32_t>(n);
 }

@@ -58,7 +58,8 @@ class Record {
   std::vector<RecordShape> shapes;
   std::vector<DimVector> strides;  // in bytes, by logical dim of the node's shape
   std::vector<Scalar> numbers;
-  std::vector<uint32_t> number_ids;  // the first equal one, of those compared
+  std::vector<uint32_t> number_ids;   // the first equal one, of those compared
+  std::vector<uint64_t> number_bits;  // differ where numbers do
   std::vector<RecordBuffer> buffers;
   std::vector<std::string> places;  // of nodes, "file.py:12", where they are asked for
   // All of the above that plans depend on; numbers stand in it by which of them are equal.

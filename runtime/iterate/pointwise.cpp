@@ -231,12 +231,13 @@ bool leads_in_order(std::span<const Tensor* const> inputs, const DimVector& size
   return false;
 }
 
-// Is the call, on this thread or with these tensors, one to take down?
+// May the call, on this thread or with these tensors, be one to take down, or one that something taken down comes
+// before?
 inline bool is_captured(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs) {
   LayerSet layers = tls_state.included;
   for (const Tensor* t : inputs) layers |= t->defined() ? layers_of_written(*t) : LayerSet{0};
   for (const Tensor* t : outs) layers |= t->defined() ? layers_of_written(*t) : LayerSet{0};
-  return (layers & ~tls_state.excluded & kCaptureLayer) != 0;
+  return (layers & kCaptureLayer) != 0;
 }
 
 [[gnu::noinline]] void pointwise_general(const PointwiseOp& op, std::span<const Tensor* const> inputs,

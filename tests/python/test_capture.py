@@ -298,6 +298,9 @@ def test_explain_names_lines_and_reasons():
     assert found.records[-1].unused == 1 and found.records[-1].reason == "the function ends"
     assert "shape" in found.records[-1].groups[1].apart
     assert "never written" in str(found) and "test_capture.py:" in str(found)
+    picture = found.svg()
+    assert picture.startswith("<svg") and "tanh" in picture and picture.dot.count("->") >= 3
+    assert found.records[-1].groups[1].uses == ()
     with pytest.raises(RuntimeError, match="within a compiled function"):
         fa.compile(lambda: compiler.explain(f, X, X[0]))()
 
@@ -332,6 +335,29 @@ def test_another_thread_gets_values():
     f(fa.ones(N))
     thread.join()
     assert box[1:] == [3.0 * N, 5.0 * N, 2.0]
+
+
+def test_another_thread_writes_to_what_was_read():
+    x = fa.ones(N)
+    read, written = threading.Event(), threading.Event()
+
+    def other():
+        read.wait(10)
+        x[:10].zero_()
+        written.set()
+
+    @fa.compile
+    def f():
+        y = x * 2
+        read.set()
+        assert written.wait(10)
+        return y, x + 1
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    y, z = f()
+    thread.join()
+    assert (y == 2).all() and z[:10].sum() == 10 and z.sum() == 2 * N - 10
 
 
 def test_threads_compile_at_once():

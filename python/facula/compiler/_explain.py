@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facula import _C
+from facula.utils.viz import Boxes, Drawing
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Group:
     bytes_after: int
     memory_saved: int  # bytes of results that are never written
     apart: str  # why it is not part of the group before
+    uses: tuple[int, ...]  # groups of the same record whose results it reads
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,28 @@ class Explanation:
 
     __repr__ = __str__
 
+    def svg(self) -> Drawing:
+        """A picture of the groups, and of what made each record run, in the order of calls."""
+        picture = Boxes()
+        last: list[int] = []  # boxes that what comes next follows
+        for record in self.records:
+            first = len(picture.boxes)
+            ends = set()
+            for group in record.groups:
+                lines = [
+                    ", ".join(name for name, _ in group.operators[i : i + 4])
+                    for i in range(0, len(group.operators), 4)
+                ]
+                places = "\n".join(f"{name} {place}" for name, place in group.operators)
+                box = picture.add("operation", [*lines, str(group.shape)], places)
+                above = [first + i for i in group.uses] or last
+                picture.arrows += [(a, box) for a in above]
+                ends = (ends - set(above)) | {box}
+            cause = picture.add("output", [record.reason], "what made the record run")
+            picture.arrows += [(box, cause) for box in sorted(ends)]
+            last = [cause]
+        return picture.drawing()
+
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     """Run `fn(*args, **kwargs)` captured, and tell which operators ran together and why.
@@ -82,15 +106,8 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
         Record(
             reason,
             tuple(
-                Group(
-                    tuple(_operator(text) for text in operators),
-                    tuple(sizes),
-                    before,
-                    after,
-                    saved,
-                    why,
-                )
-                for operators, sizes, before, after, saved, why in groups
+                Group(tuple(map(_operator, operators)), tuple(sizes), *numbers, why, tuple(uses))
+                for operators, sizes, *numbers, why, uses in groups
             ),
             unused,
             repeated,

@@ -76,7 +76,7 @@ Ref list_of(const auto& items, const auto& made) {
 }
 
 // For each record that ran: (reason, dead, common, groups), a group (operators, sizes, bytes before, bytes after,
-// memory saved, why it is apart).
+// memory saved, why it is apart, groups whose results it reads).
 PyObject* reports_of(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   auto* o = reinterpret_cast<ScopeObject*>(self);
@@ -88,9 +88,10 @@ PyObject* reports_of(PyObject* self, PyObject*) {
                        return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
                      });
                      const Ref sizes(check(wrap(IntList(g.sizes))));
-                     return Py_BuildValue("(OOLLLs)", operators.get(), sizes.get(), static_cast<long long>(g.before),
+                     const Ref uses = list_of(g.uses, [](uint32_t use) { return PyLong_FromUnsignedLong(use); });
+                     return Py_BuildValue("(OOLLLsO)", operators.get(), sizes.get(), static_cast<long long>(g.before),
                                           static_cast<long long>(g.after), static_cast<long long>(g.memory),
-                                          g.apart.c_str());
+                                          g.apart.c_str(), uses.get());
                    });
                    return Py_BuildValue("(sIIO)", r.reason.c_str(), r.dead, r.common, groups.get());
                  })
