@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_set>
 
 #include "runtime/core/captured.h"
 #include "runtime/core/shown.h"
@@ -87,11 +86,14 @@ void settle_for_helper() {
 }
 
 // Set while operators are registered, before any call.
-std::unordered_set<const OperatorEntry*>& refused() {
-  static auto* const all = new std::unordered_set<const OperatorEntry*>;
+std::vector<const OperatorEntry*>& refused() {
+  static auto* const all = new std::vector<const OperatorEntry*>;
   return *all;
 }
-bool is_refused(const PointwiseOp& op) { return refused().contains(op.entry); }
+bool is_refused(const PointwiseOp& op) {  // a handful
+  const std::vector<const OperatorEntry*>& all = refused();
+  return std::find(all.begin(), all.end(), op.entry) != all.end();
+}
 
 void settle_memory(const Tensor& t) {
   if (!t.storage()) return;
@@ -139,6 +141,7 @@ void Capture::begin(const CaptureOptions& options) {
   options_ = options;
   least_ = options.check ? 1 : kLeast;
   reports_.clear();
+  sweep_at_ = kSweep;
 }
 
 bool Capture::is_empty() {
@@ -202,14 +205,14 @@ RecordOperand Capture::operand_of(const Given& given, const RecordShape& shape) 
   } else if (impl.numel != 1) {
     o.layout = Layout::Strided;
   }
+  record_.add_to_tape(static_cast<uint64_t>(o.buffer) << 16 | static_cast<uint64_t>(o.dtype) << 8 |
+                      static_cast<uint64_t>(o.layout));
   if (o.layout == Layout::Strided) {
     o.at = static_cast<uint32_t>(record_.strides.size());
     DimVector& strides = record_.strides.emplace_back();
     broadcast_strides(t, shape.sizes.size(), strides);
     for (const int64_t s : strides) record_.add_to_tape(static_cast<uint64_t>(options_.symbolic ? s != 0 : s));
   }
-  record_.add_to_tape(static_cast<uint64_t>(o.buffer) << 16 | static_cast<uint64_t>(o.dtype) << 8 |
-                      static_cast<uint64_t>(o.layout));
   if (o.offset != 0) record_.add_to_tape(uint64_t{0xfffd} << 48 ^ static_cast<uint64_t>(o.offset));
   return o;
 }
@@ -274,17 +277,21 @@ int64_t Capture::known_shape(std::span<const Given> inputs) const {
 }
 
 PointwiseTypes Capture::types_of(const PointwiseOp& op, std::span<const Tensor* const> inputs, const LoopArgs& args) {
-  if (op.promotion == Promotion::Bool || inputs.size() > 6) return pointwise_types(op, inputs, args);
+  if (op.promotion == Promotion::Bool || inputs.size() > 6 || args.values.size() > 5) {  // more do not fit
+    return pointwise_types(op, inputs, args);
+  }
   uint64_t dtypes = static_cast<uint64_t>(get_default_dtype());
   for (const Tensor* t : inputs) {
     dtypes = dtypes << 7 | static_cast<uint64_t>(t->dtype()) << 2 | uint64_t{t->is_wrapped_number()} << 1 |
              uint64_t{t->dim() == 0};
   }
   for (size_t i = 0; i < args.values.size(); ++i) {
-    if ((args.promoting >> i & 1u) == 0 || !args.has(i)) continue;
-    dtypes = (dtypes ^ (static_cast<uint64_t>(args.values[i].kind()) + 1)) * 0x9e3779b97f4a7c15u + i;
+    const bool counts = (args.promoting >> i & 1u) != 0 && args.has(i);
+    dtypes = dtypes << 3 | (counts ? static_cast<uint64_t>(args.values[i].kind()) + 1 : 0);
   }
-  KnownTypes& known = known_types_[(reinterpret_cast<uintptr_t>(&op) / sizeof(PointwiseOp) ^ dtypes * 7) % 128];
+  const uint64_t place =
+      (reinterpret_cast<uintptr_t>(&op) / sizeof(PointwiseOp)) ^ (dtypes * 0x9e3779b97f4a7c15u >> 57);
+  KnownTypes& known = known_types_[place % known_types_.size()];
   if (known.op == &op && known.dtypes == dtypes) return known.types;
   const PointwiseTypes types = pointwise_types(op, inputs, args);
   // Of integers, numbers must fit as well.
@@ -330,12 +337,10 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
   add(op, types, static_cast<uint32_t>(shape), ins, {outs, results.size()}, true, args, std::move(place));
   if (record_.nodes.size() >= kMostNodes) {
     settle_locked("it is long");
-  } else if (pending_bytes_ >= kSweep) {
+  } else if (pending_bytes_ >= sweep_at_) {
     record_.release_unheld();
-    pending_bytes_ = 0;
-    for (const RecordBuffer& b : record_.buffers) {
-      if (b.fresh && b.storage) pending_bytes_ += static_cast<int64_t>(b.nbytes);
-    }
+    pending_bytes_ = record_.bytes_of_its_own();
+    sweep_at_ = pending_bytes_ + kSweep;
     if (pending_bytes_ >= kMostBytes) settle_locked("its results take much memory");
   }
   return true;
@@ -398,6 +403,7 @@ void Capture::settle_locked(const char* reason) {
     ~Clear() {
       c.record_.clear();
       c.pending_bytes_ = 0;
+      c.sweep_at_ = kSweep;
     }
   } const clear{*this};
   std::vector<bool> held(record_.buffers.size());
@@ -487,7 +493,7 @@ CapturePause::~CapturePause() {
 
 // ---- the layer ----
 
-void detail::refuse_capture(const OperatorEntry& op) { refused().insert(&op); }
+void detail::refuse_capture(const OperatorEntry& op) { refused().push_back(&op); }
 
 bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack&) {
   settle_for_helper();

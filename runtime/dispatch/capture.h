@@ -80,7 +80,7 @@ class FACULA_API Capture {
   int64_t least_ = 1;  // elements of results; fewer are computed sooner than taken down
   detail::YieldLock mutex_;
   detail::Record record_;
-  int64_t pending_bytes_ = 0;
+  int64_t pending_bytes_ = 0, sweep_at_ = 0;  // memory that the record keeps; when to look how much it is
   // What calls compute in, where that depends on dtypes alone.
   struct KnownTypes {
     const PointwiseOp* op = nullptr;

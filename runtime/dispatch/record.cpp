@@ -122,4 +122,12 @@ void Record::release_unheld() {
   }
 }
 
+int64_t Record::bytes_of_its_own() const {
+  int64_t bytes = 0;
+  for (const RecordBuffer& b : buffers) {
+    if (b.storage && (b.fresh || b.storage->users() == 1)) bytes += static_cast<int64_t>(b.nbytes);
+  }
+  return bytes;
+}
+
 }  // namespace facula::detail
