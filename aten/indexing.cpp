@@ -35,7 +35,7 @@ bool acts_as_int(const Item& item) {
 int64_t read_int(const Tensor& t) {
   return visit_dtype(t.dtype(), [&]<typename T>(std::type_identity<T>) -> int64_t {
     if constexpr (std::is_integral_v<T>) {
-      return static_cast<int64_t>(*t.data<T>());
+      return static_cast<int64_t>(*with_data(t, "index").data<T>());
     } else {
       return 0;
     }

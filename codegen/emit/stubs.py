@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..scalar.cpp import LIMITED
+from ..scalar.tree import from_formula
 from ..schema import cpp_types
 from ..schema.model import Argument, Operator, Schema
 from ..schema.words import AUTOCAST_DEVICES
@@ -95,6 +97,7 @@ class PointwisePlan:
     masks: int  # bit mask: which inputs are read as bool
     tests: tuple[str, ...]  # conditions that choose a variant
     shown: str
+    limited: bool  # the formula refuses elements outside of limits
 
 
 def forms_of(op: Operator) -> tuple[Form, ...]:
@@ -207,6 +210,7 @@ def pointwise_plan(op: Operator) -> PointwisePlan:
         masks,
         tuple(tests),
         shown,
+        any(LIMITED in from_formula(formula).functions() for _, formula in op.scalar),
     )
 
 

@@ -5,8 +5,8 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends distributed distributions examples func fx legacy"
-    " masked multiprocessing nn ops optim overrides profiler random serialization signal"
+    "__config__ accelerator amp autograd backends compiler distributed distributions examples func"
+    " fx legacy masked multiprocessing nn ops optim overrides profiler random serialization signal"
     " sparse testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
@@ -29,6 +29,7 @@ ATTRIBUTES = {
     "facula._version": "__version__",
     "facula._windows": "bartlett_window blackman_window hamming_window hann_window kaiser_window",
     "facula.amp.autocast_mode": "autocast",
+    "facula.compiler": "compile",
     "facula.func": "vmap",
     "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
     "facula.multiprocessing._sharing": "is_shared share_memory_",

@@ -64,7 +64,7 @@ bool add_functions(PyObject* module) {
   }
   for (const PyMethodDef* table : {creation_functions, copy_functions, storage_functions, exchange_functions,
                                    autograd_functions, function_functions, override_functions, state_functions,
-                                   autocast_functions, default_device_functions, level_functions}) {
+                                   autocast_functions, default_device_functions, level_functions, capture_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
@@ -124,7 +124,8 @@ bool init(PyObject* module) {
   if (!init_errors(module) || !init_dtype_types(module) || !init_device_type(module) || !init_size_type(module) ||
       !init_return_types(module) || !init_generator_type(module) || !init_storage_type(module) ||
       !init_hook_type(module) || !init_module_base(module) || !init_node_type(module) || !init_function_type(module) ||
-      !init_tensor_type(module) || !init_level_types(module) || !init_leave() || !init_cycles(module)) {
+      !init_tensor_type(module) || !init_level_types(module) || !init_capture_type(module) || !init_leave() ||
+      !init_cycles(module)) {
     return false;
   }
   init_state();

@@ -6,6 +6,7 @@
 
 #include "runtime/core/memory_internal.h"
 #include "runtime/core/pool.h"
+#include "runtime/core/shown.h"
 
 namespace facula {
 
@@ -65,6 +66,7 @@ Storage StorageImpl::share(const Storage& of, uint32_t version) {
 }
 
 void StorageImpl::dispose(StorageImpl* s) noexcept {
+  detail::forget_shown(s);
   if (s->deleter_ != nullptr) {
     s->deleter_(s->context_);
   } else if (s->capacity_ != 0) {

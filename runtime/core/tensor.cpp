@@ -1,9 +1,11 @@
 #include "runtime/core/tensor.h"
 
+#include "runtime/core/captured.h"
 #include "runtime/core/interrupt.h"
 #include "runtime/core/checked.h"
 #include "runtime/core/compound.h"
 #include "runtime/core/pool.h"
+#include "runtime/core/shown.h"
 #include "runtime/core/thread_state.h"
 
 namespace facula {
@@ -213,6 +215,8 @@ Tensor make_compound(IntList sizes, Compound compound) {
   return Tensor(std::move(impl));
 }
 
+void (*settle_captured)(const Tensor& t) = nullptr;
+
 const Tensor& with_data(const Tensor& t, const char* who) {
   const Tensor* at = &t;
   while (at->is_wrapped()) {
@@ -223,6 +227,8 @@ const Tensor& with_data(const Tensor& t, const char* who) {
                  "instead (where() in place of a branch), or do this outside of vmap()");
     at = &at->impl()->wrapping->inner;
   }
+  if (((at->impl()->layers | tls_state.included) & kCaptureLayer) != 0) [[unlikely]]
+    settle_captured(*at);
   return *at;
 }
 
@@ -231,6 +237,7 @@ void check_memory(const Tensor& t, const char* who) {
   FACULA_CHECK(!t.is_wrapped(), Values, Operator{who},
                "a tensor of a function transform (grad, vjp, jvp, ...) has no memory to show; use t.tolist() or "
                "t.item() to look at its values, or return it from the transformed function");
+  if (t.storage()) show_memory(*t.storage());
 }
 
 Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset, bool as_view) {
@@ -250,6 +257,7 @@ Tensor alias(const Tensor& self, IntList sizes, IntList strides, int64_t offset,
   t.dtype = from.dtype;
   t.device = from.device;
   t.inference = from.inference;
+  t.layers = static_cast<LayerSet>(from.layers & kCaptureLayer);
   t.refresh();
   if (as_view) {
     t.base = from.base ? from.base : intrusive_ptr<TensorImpl>::share(self.impl());

@@ -51,6 +51,20 @@ const Tensor& first_argument(const First& first, const Rest&...) {
   return first;
 }
 
+// What a form of type R answers, of a list of results.
+template <typename R, typename... Args>
+R answer(Stack& results, const Args&... args) {
+  if constexpr (std::is_reference_v<R>) {
+    return first_argument<R>(args...);
+  } else if constexpr (requires { std::tuple_size<R>::value; }) {
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return R(unboxed<std::tuple_element_t<I, R>>(results[I])...);
+    }(std::make_index_sequence<std::tuple_size_v<R>>{});
+  } else if constexpr (!std::is_void_v<R>) {
+    return unboxed<R>(results[0]);
+  }
+}
+
 }  // namespace detail
 
 template <OperatorEntry* Entry, Variant Form, typename Fn>
@@ -61,15 +75,7 @@ struct LevelThunk<Entry, Form, R (*)(Args...)> {
     const KernelArg list[] = {detail::kernel_arg(args)..., KernelArg{}};
     Stack results;
     detail::call_in_level(*Entry, Form, std::span<const KernelArg>(list, sizeof...(Args)), results);
-    if constexpr (std::is_reference_v<R>) {
-      return detail::first_argument<R>(args...);
-    } else if constexpr (requires { std::tuple_size<R>::value; }) {
-      return [&]<size_t... I>(std::index_sequence<I...>) {
-        return R(detail::unboxed<std::tuple_element_t<I, R>>(results[I])...);
-      }(std::make_index_sequence<std::tuple_size_v<R>>{});
-    } else if constexpr (!std::is_void_v<R>) {
-      return detail::unboxed<R>(results[0]);
-    }
+    return detail::answer<R>(results, args...);
   }
 };
 

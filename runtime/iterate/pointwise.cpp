@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/core/captured.h"
 #include "runtime/iterate/convert.h"
+#include "runtime/iterate/pointwise_capture.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/pointwise_rows.h"
 #include "runtime/iterate/pointwise_types.h"
@@ -17,6 +19,7 @@
 namespace facula {
 
 void (*pointwise_missing)(const OperatorEntry& op, Device device) = nullptr;
+constinit PointwiseCapture pointwise_capture;
 
 namespace {
 
@@ -228,28 +231,24 @@ bool leads_in_order(std::span<const Tensor* const> inputs, const DimVector& size
   return false;
 }
 
+// May the call, on this thread or with these tensors, be one to take down, or one that something taken down comes
+// before?
+inline bool is_captured(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs) {
+  LayerSet layers = tls_state.included;
+  for (const Tensor* t : inputs) layers |= t->defined() ? layers_of_written(*t) : LayerSet{0};
+  for (const Tensor* t : outs) layers |= t->defined() ? layers_of_written(*t) : LayerSet{0};
+  return (layers & kCaptureLayer) != 0;
+}
+
 [[gnu::noinline]] void pointwise_general(const PointwiseOp& op, std::span<const Tensor* const> inputs,
                                          std::span<Tensor> results, const LoopArgs& args) {
   const Device device = detail::common_device(op, inputs);
-  const DimVector sizes = detail::common_shape(op, inputs);
+  const auto [sizes, strides] = detail::pointwise_shape(op, inputs);
   const detail::PointwiseTypes types = detail::pointwise_types(op, inputs, args);
-  DimVector strides;
-  if (sizes.size() > 1 && !leads_in_order(inputs, sizes)) {  // dense, dims in the order that the inputs' strides tell
-    DimVector in_strides[kMax];
-    for (size_t i = 0; i < inputs.size(); ++i) broadcast_strides(*inputs[i], sizes.size(), in_strides[i]);
-    const DimVector order = iteration_order(sizes, std::span<const DimVector>(in_strides, inputs.size()));
-    strides.resize(sizes.size());
-    int64_t stride = 1;
-    for (const int64_t d : order) {
-      strides[static_cast<size_t>(d)] = stride;
-      stride *= std::max<int64_t>(sizes[static_cast<size_t>(d)], 1);
-    }
-  }
   const Tensor* outs[kMax];
   for (size_t i = 0; i < results.size(); ++i) {
-    results[i] = strides.empty() || is_contiguous(sizes, strides)
-                     ? make_empty(sizes, types.result, device)
-                     : make_empty_strided(sizes, strides, types.result, device);
+    results[i] = strides.empty() ? make_empty(sizes, types.result, device)
+                                 : make_empty_strided(sizes, strides, types.result, device);
     results[i].impl()->wrapped_number = types.number;
     outs[i] = &results[i];
   }
@@ -258,6 +257,23 @@ bool leads_in_order(std::span<const Tensor* const> inputs, const DimVector& size
 
 }  // namespace
 
+detail::PointwiseShape detail::pointwise_shape(const PointwiseOp& op, std::span<const Tensor* const> inputs) {
+  PointwiseShape shape{common_shape(op, inputs), {}};
+  const auto& [sizes, none] = shape;
+  if (sizes.size() <= 1 || leads_in_order(inputs, sizes)) return shape;
+  DimVector in_strides[kMax];  // dense, dims in the order that the inputs' strides tell
+  for (size_t i = 0; i < inputs.size(); ++i) broadcast_strides(*inputs[i], sizes.size(), in_strides[i]);
+  const DimVector order = iteration_order(sizes, std::span<const DimVector>(in_strides, inputs.size()));
+  DimVector strides(sizes.size());
+  int64_t stride = 1;
+  for (const int64_t d : order) {
+    strides[static_cast<size_t>(d)] = stride;
+    stride *= std::max<int64_t>(sizes[static_cast<size_t>(d)], 1);
+  }
+  if (!is_contiguous(sizes, strides)) shape.strides = strides;
+  return shape;
+}
+
 void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel) {
   FACULA_CHECK(type < kMaxDeviceTypes && type != kCPU && type != kMeta, Value, Operator{"set_pointwise_kernel"},
                "this device type has its own way of running pointwise operators");
@@ -265,6 +281,8 @@ void set_pointwise_kernel(DeviceType type, PointwiseKernel kernel) {
 }
 
 void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results, LoopArgs args) {
+  if (is_captured(inputs, {}) && pointwise_capture.functional(op, inputs, results, args)) [[unlikely]]
+    return;
   Short s;
   if (!take_short(op, inputs, args, s)) {
     pointwise_general(op, inputs, results, args);
@@ -293,6 +311,8 @@ void pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std
 
 void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
                    LoopArgs args, bool resize) {
+  if (is_captured(inputs, outs) && pointwise_capture.out(op, inputs, outs, args)) [[unlikely]]
+    return;
   // What an interrupt leaves half written counts as written; see HalfWritten.
   struct Half {
     std::span<const Tensor* const> outs;

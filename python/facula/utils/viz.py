@@ -77,60 +77,24 @@ def graph(
     if max_nodes < 1:
         raise ValueError(f"graph(): max_nodes must be at least 1, not {max_nodes}")
     pairs = names.items() if isinstance(names, Mapping) else names or ()
-    found = _Graph(given, [(name, t) for name, t in pairs], max_nodes)
-    return Drawing(found.svg(), found.dot())
+    return _Graph(given, [(name, t) for name, t in pairs], max_nodes).drawing()
 
 
-class _Graph:
-    """Boxes with lines of text, and arrows between them, in the direction of the forward pass."""
+class Boxes:
+    """Boxes with lines of text, and arrows between them; a kind of box is a colour."""
 
-    def __init__(self, outputs: tuple[Any, ...], names: list[tuple[str, Any]], limit: int) -> None:
+    def __init__(self) -> None:
         self.boxes: list[tuple[str, list[str], str]] = []  # kind, lines, tooltip
         self.arrows: list[tuple[int, int]] = []
-        self.names = names
-        self.places: dict[Any, int] = {}
-        waiting: list[tuple[Any, int]] = []
-        for i, t in enumerate(outputs):
-            name = "output" if len(outputs) == 1 else f"output {i}"
-            at = self._add("output", [name, _described(tuple(t.shape), str(t.dtype))], "")
-            waiting.append((_C._gradient_edge(t)[0], at))
-        done = 0
-        while done < len(waiting):  # breadth first: what is near the outputs is kept
-            node, below = waiting[done]
-            done += 1
-            at = self.places.get(node)
-            if at is None:
-                if len(self.boxes) >= limit + len(outputs):
-                    self._continued(below)
-                    continue
-                at = self.places[node] = self._add_node(node)
-                waiting += [(n, at) for n, _ in node.next_functions if n is not None]
-            self.arrows.append((at, below))
 
-    def _add(self, kind: str, lines: list[str], tooltip: str) -> int:
+    def add(self, kind: str, lines: list[str], tooltip: str) -> int:
+        """A box more; its number, which arrows name it by."""
         self.boxes.append((kind, lines, tooltip))
         return len(self.boxes) - 1
 
-    def _continued(self, below: int) -> None:
-        if "..." not in self.places:
-            self.places["..."] = self._add("operation", ["..."], "more, which max_nodes leaves out")
-        self.arrows.append((self.places["..."], below))
-
-    def _add_node(self, node: Any) -> int:
-        if node.name() == "AccumulateGrad":
-            leaf = node.variable
-            name = next((n for n, t in self.names if t is leaf), "")
-            shape = _described(tuple(leaf.shape), str(leaf.dtype))
-            return self._add("leaf", [*([name] if name else []), shape], "a leaf")
-        name = node.name()
-        kind = "operation" if name.endswith("Backward") else "function"
-        made = node._made_at
-        shapes = [_described(*output) for output in node._output_shapes]
-        return self._add(
-            kind,
-            [name.removesuffix("Backward"), *shapes[:3], *(["..."] if len(shapes) > 3 else [])],
-            f"{name}, made at {made}" if made else name,
-        )
+    def drawing(self) -> Drawing:
+        """The picture, arrows pointing down."""
+        return Drawing(self.svg(), self.dot())
 
     def dot(self) -> str:
         lines = ["digraph {", '  node [shape=box, style=filled, fontname="sans-serif"];']
@@ -180,6 +144,53 @@ class _Graph:
                 )
             parts.append("</g>")
         return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+class _Graph(Boxes):
+    """What a backward pass goes through; arrows in the direction of the forward pass."""
+
+    def __init__(self, outputs: tuple[Any, ...], names: list[tuple[str, Any]], limit: int) -> None:
+        super().__init__()
+        self.names = names
+        self.places: dict[Any, int] = {}
+        waiting: list[tuple[Any, int]] = []
+        for i, t in enumerate(outputs):
+            name = "output" if len(outputs) == 1 else f"output {i}"
+            at = self.add("output", [name, _described(tuple(t.shape), str(t.dtype))], "")
+            waiting.append((_C._gradient_edge(t)[0], at))
+        done = 0
+        while done < len(waiting):  # breadth first: what is near the outputs is kept
+            node, below = waiting[done]
+            done += 1
+            at = self.places.get(node)
+            if at is None:
+                if len(self.boxes) >= limit + len(outputs):
+                    self._continued(below)
+                    continue
+                at = self.places[node] = self._add_node(node)
+                waiting += [(n, at) for n, _ in node.next_functions if n is not None]
+            self.arrows.append((at, below))
+
+    def _continued(self, below: int) -> None:
+        if "..." not in self.places:
+            self.places["..."] = self.add("operation", ["..."], "more, which max_nodes leaves out")
+        self.arrows.append((self.places["..."], below))
+
+    def _add_node(self, node: Any) -> int:
+        if node.name() == "AccumulateGrad":
+            leaf = node.variable
+            name = next((n for n, t in self.names if t is leaf), "")
+            shape = _described(tuple(leaf.shape), str(leaf.dtype))
+            return self.add("leaf", [*([name] if name else []), shape], "a leaf")
+        name = node.name()
+        kind = "operation" if name.endswith("Backward") else "function"
+        made = node._made_at
+        shapes = [_described(*output) for output in node._output_shapes]
+        return self.add(
+            kind,
+            [name.removesuffix("Backward"), *shapes[:3], *(["..."] if len(shapes) > 3 else [])],
+            f"{name}, made at {made}" if made else name,
+        )
 
 
 def _described(shape: tuple[int, ...], dtype: str) -> str:

@@ -21,5 +21,7 @@ void clear_hooks(const Node& node);
 extern std::atomic<int64_t> python_links;
 bool init_hook_type(PyObject* module);
 bool init_level_types(PyObject* module);
+bool init_capture_type(PyObject* module);
+extern const PyMethodDef capture_functions[];
 
 }  // namespace facula::python

@@ -23,7 +23,8 @@ Ref attributes_of(PyObject* self) {
 PyObject* method_reduce(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   const Tensor& t = tensor_of(self);
-  check_memory(t, "pickle");
+  if (t.is_wrapped()) check_memory(t, "pickle");
+  with_data(t, "pickle");
   FACULA_CHECK(is_leaf(t), Runtime, "pickle: the tensor has a history that would be lost; pickle t.detach() instead");
   Ref bytes(Py_None);
   Py_INCREF(Py_None);
@@ -64,6 +65,7 @@ PyObject* method_copy(PyObject* self, PyObject*) {
 // A tensor of the same values, without a history.
 Tensor copy_of(const Tensor& t, PyObject* memo) {
   FACULA_CHECK(PyDict_Check(memo), Type, Operator{"__deepcopy__"}, "argument '", Argument{"memo"}, "' must be a dict");
+  if (!t.is_wrapped()) with_data(t, "__deepcopy__");
   // Memory that others hold as well is copied whole, and once in a memo: what shared it shares it again.
   if (!t.is_wrapped() && t.storage()->users() > 1) {
     return from_storage(deep_copy(t.storage(), memo), t.sizes(), t.strides(), t.offset(), t.dtype());

@@ -27,7 +27,7 @@ Tensor converted(const Tensor& t, const DataOptions& options) {
   if (device.type == kMeta) return make_empty(t.sizes(), dtype, device);
   if (!moves && t.is_cpu()) {
     Tensor copy = make_empty(t.sizes(), dtype);
-    copy_strided(copy, t);
+    copy_strided(copy, with_data(t, "asarray"));
     return copy;
   }
   GradMode off(false);
@@ -120,7 +120,9 @@ class NestedData {
       return merge(number_dtype(o, kind));
     }
     if (is_tensor(o)) {
-      converted_.push_back({to_cpu(detach(tensor_of(o))), Ref()});
+      const Tensor& given = tensor_of(o);
+      if (!given.is_wrapped()) with_data(given, who_);
+      converted_.push_back({to_cpu(detach(given)), Ref()});
     } else if (PyUnicode_Check(o) || PyBytes_Check(o) || o == Py_None) {
       unusable(o, depth);
     } else if (std::optional<Tensor> t; !PyByteArray_Check(o) && (t = tensor_from_exchange(who_, o))) {

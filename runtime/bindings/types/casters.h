@@ -31,6 +31,7 @@ struct type_caster<facula::Tensor> : facula_caster<type_caster<facula::Tensor>, 
   bool load(handle source, bool) {
     if (!facula::python::is_tensor(source.ptr())) return false;
     value = facula::python::tensor_of(source.ptr());
+    if (!value.is_wrapped()) facula::with_data(value, nullptr);  // the function may read the memory
     return true;
   }
   // A tensor that is undefined is None.

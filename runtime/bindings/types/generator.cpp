@@ -86,7 +86,7 @@ PyObject* generator_set_state(PyObject* self, PyObject* o) {
                Operator{"set_state"}, "argument '", Argument{"new_state"},
                "' must be what get_state() gave: 16 contiguous uint8 on cpu");
   GeneratorImpl::State state;
-  std::memcpy(&state.seed, t.raw(), 8);
+  std::memcpy(&state.seed, with_data(t, "set_state").raw(), 8);
   std::memcpy(&state.offset, t.data<char>() + 8, 8);
   generator(self)->set_state(state);
   Py_INCREF(self);

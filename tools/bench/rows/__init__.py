@@ -6,6 +6,7 @@ ORDER = [
     "graph",
     "transforms",
     "training",
+    "compile",
     "generation",
     "elementwise",
     "dtypes",

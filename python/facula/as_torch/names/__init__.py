@@ -10,7 +10,7 @@ from facula.as_torch._absent_dtypes import ABSENT_DTYPES, finfo
 from facula.as_torch._legacy_types import LEGACY_TYPES
 from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
-from facula.as_torch.names import _checks, _foreach, _symbolic, compiler
+from facula.as_torch.names import _checks, _foreach, _symbolic
 from facula.as_torch.names.futures import Future
 from facula.as_torch.names.jit import ScriptFunction, ScriptModule, fork, wait
 from facula.distributions._draws import sample_dirichlet, standard_gamma
@@ -50,7 +50,7 @@ __all__ = [
     *ABSENT_DTYPES,
     *LEGACY_TYPES,
 ]
-FIRST = ("__version__", "finfo")
+FIRST = ("__version__", "compile", "finfo")
 
 globals().update({**LEGACY_TYPES, **ABSENT_DTYPES})
 for _module in (_checks, _symbolic):
@@ -72,9 +72,18 @@ _settings: dict[str, Any] = {
 }
 
 
-def compile(model: Any = None, **options: Any) -> Any:
-    """The function or module as it is: there is no compiler. Options are taken and not used."""
-    return compiler.disable if model is None else model
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Any = "inductor",
+    mode: str | None = None,
+    options: Any = None,
+    disable: bool = False,
+) -> Any:
+    """`facula.compile`; what chooses among torch's compilers is taken and not used."""
+    return facula.compile(model, dynamic=dynamic, disable=disable)
 
 
 def set_float32_matmul_precision(precision: str) -> None:

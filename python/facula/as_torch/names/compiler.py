@@ -1,8 +1,10 @@
-"""`torch.compiler` where nothing is compiled: its decorators leave functions as they are."""
+"""`torch.compiler` over `facula.compiler`: any Python can be captured, so most of it is a no-op."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from facula import compiler
 
 __all__ = [
     "allow_in_graph",
@@ -18,8 +20,8 @@ __all__ = [
 
 
 def disable(fn: Any = None, recursive: bool = True, **options: Any) -> Any:
-    """The function as it is, or a decorator that leaves it so."""
-    return (lambda function: function) if fn is None else fn
+    """`facula.compiler.disable`; what the function calls is part of it in any case."""
+    return compiler.disable(fn)
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -37,7 +39,7 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def is_compiling() -> bool:
-    """Never."""
+    """Never: programs ask in order to leave out what a graph cannot hold, and here it can."""
     return False
 
 
@@ -57,4 +59,5 @@ def list_backends(exclude_tags: Any = None) -> list[str]:
 
 
 def reset() -> None:
-    """Nothing to forget."""
+    """`facula.compiler.cache_clear`."""
+    compiler.cache_clear()

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import facula
 from facula import _C
+from facula._capture import capture_for
 from facula.nn.modules import _global_hooks as everywhere
+from facula.nn.modules._compiled import compiled_class
 from facula.nn.modules._hooks import BackwardHooks, HookMixin
 from facula.nn.modules._state import StateDictMixin
 from facula.nn.parameter import Buffer, Parameter
@@ -389,6 +391,15 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
             module.apply(fn)
         fn(self)
         return self
+
+    def compile(self, *, dynamic: bool | None = None, wait: bool = False) -> None:
+        """Capture the calls of this module from now on, as `facula.compile` does.
+
+        A second call changes the options; copies of the module and what is pickled are plain.
+        """
+        capture = capture_for(dynamic)
+        if capture is not None:
+            self.__class__ = compiled_class(self, capture)
 
     def train(self: T, mode: bool = True) -> T:
         """Set `training` here and below: dropout and batch norm look at it."""

@@ -1,4 +1,4 @@
-"""`torch._dynamo` where nothing is compiled."""
+"""`torch._dynamo`, whose work is done without it: `facula.compile` captures calls of operators."""
 
 from typing import Any
 

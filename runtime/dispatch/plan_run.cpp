@@ -1,0 +1,193 @@
+// Running plans: addresses are filled in, and the groups run one after another.
+#include <cstring>
+
+#include "runtime/dispatch/plan.h"
+#include "runtime/iterate/convert.h"
+#include "runtime/iterate/fused.h"
+#include "runtime/iterate/pointwise_cpu.h"
+#include "runtime/iterate/stream.h"
+
+namespace facula::detail {
+
+namespace {
+
+char* address(const Record& record, const RecordOperand& o) {
+  return record.buffers[static_cast<size_t>(o.buffer)].data + o.offset;
+}
+
+LoopArgs args_of(const Record& record, const RecordNode& node) {
+  return {std::span<const Scalar>(record.numbers.data() + node.value, node.values), node.present, node.promoting};
+}
+
+// One element of an operand, as `want`.
+void read_element(const Record& record, const RecordOperand& o, ScalarType want, char* value) {
+  if (o.buffer >= 0) return convert_elements(want, value, o.dtype, address(record, o), 1);
+  const Scalar& number = record.numbers[o.at];
+  visit_dtype(o.dtype, [&]<typename T>(std::type_identity<T>) {
+    const T element = number.to<T>();
+    convert_elements(want, value, o.dtype, &element, 1);
+  });
+}
+
+// Elements of `source`, in the order in which those of the shape lie in memory.
+StridedPlan gathered(const RecordShape& shape, const DimVector& strides, char* source) {
+  DimVector both[2] = {shape.strides, strides};
+  char* data[2] = {nullptr, source};
+  return make_plan(shape.sizes, both, data);
+}
+
+void run_group(const PlanGroup& group, const Record& record) {
+  const RecordShape& shape = record.shapes[group.shape];
+  FusedRun run;
+  run.numel = shape.numel;
+  if (run.numel == 0) return;
+  run.slots = group.slots;
+  run.widest = group.widest;
+  run.registers.resize(group.registers.size());
+  run.used = group.used;
+  run.steps.reserve(group.steps.size() + group.registers.size());
+  const auto overwrites = [&](uint32_t operand) {  // memory that the group reads is in the cache when it is written
+    for (const PlanRegister& r : group.registers) {
+      if (r.kind == PlanRegister::Kind::Memory &&
+          record.operands[r.operand].buffer == record.operands[operand].buffer) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const auto store = [&](uint32_t reg, uint32_t operand, bool stream) {
+    const RecordOperand& o = record.operands[operand];
+    FusedStep s;
+    s.kind = FusedStep::Kind::Store;
+    s.stream = stream;
+    s.from = o.dtype;
+    s.memory = address(record, o);
+    s.first = static_cast<uint32_t>(run.used.size());
+    run.used.push_back(reg);
+    run.steps.push_back(s);
+  };
+  const auto streams = [&](uint32_t operand) {
+    const int64_t bytes = run.numel * static_cast<int64_t>(itemsize(record.operands[operand].dtype));
+    return bytes >= kStreamBytes && !overwrites(operand);
+  };
+  std::vector<bool> streamed(group.registers.size());
+  for (size_t i = 0; i < group.registers.size(); ++i) {
+    const PlanRegister& r = group.registers[i];
+    FusedRegister& to = run.registers[i];
+    to.item = static_cast<int64_t>(itemsize(r.dtype));
+    to.slot = r.slot;
+    if (r.kind == PlanRegister::Kind::Memory) {
+      to.base = address(record, record.operands[r.operand]);
+    } else if (r.kind == PlanRegister::Kind::Fill) {
+      FusedFill f{r.slot, to.item, {}};
+      read_element(record, record.operands[r.operand], r.dtype, f.value);
+      run.fills.push_back(f);
+    } else if (r.stored) {
+      streamed[i] = streams(r.operand);
+      if (!streamed[i]) to.base = address(record, record.operands[r.operand]);
+    }
+  }
+  std::vector<StridedPlan> plans;
+  plans.reserve(group.steps.size());  // steps point into it
+  for (uint32_t k = 0; k < group.steps.size(); ++k) {
+    const PlanStep& from = group.steps[k];
+    FusedStep s;
+    s.first = from.first;
+    const uint32_t* const used = group.used.data() + from.first;
+    if (from.kind == PlanStep::Kind::Loop) {
+      const RecordNode& node = record.nodes[from.node];
+      s.loop = node.loop;
+      s.outs = from.outs;
+      s.ins = from.ins;
+      s.args = args_of(record, node);
+    } else if (from.kind == PlanStep::Kind::Convert) {
+      s.kind = FusedStep::Kind::Convert;
+      s.to = group.registers[used[0]].dtype;
+      s.from = group.registers[used[1]].dtype;
+    } else {
+      const RecordOperand& o = record.operands[from.operand];
+      plans.push_back(gathered(shape, record.strides[o.at], address(record, o)));
+      s.kind = FusedStep::Kind::Gather;
+      s.from = o.dtype;
+      s.gathered = &plans.back();
+    }
+    run.steps.push_back(s);
+    const size_t written = from.kind == PlanStep::Kind::Loop ? from.outs : 1;
+    for (size_t i = 0; i < written; ++i) {
+      if (streamed[used[i]]) store(used[i], group.registers[used[i]].operand, true);
+    }
+    for (const PlanCopy& c : group.copies) {
+      if (c.after == k) store(c.from, c.operand, streams(c.operand));
+    }
+  }
+  run_fused(run);
+}
+
+}  // namespace
+
+void run_plan(const Plan& plan, Record& record) {
+  std::vector<Storage> lent(record.buffers.size());
+  for (const PlanGroup& group : plan.groups) {
+    for (const int32_t b : group.lent) {
+      RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
+      if (buffer.storage) continue;  // it still has its own
+      lent[static_cast<size_t>(b)] = StorageImpl::allocate(buffer.nbytes, Device{});
+      buffer.data = static_cast<char*>(lent[static_cast<size_t>(b)]->data());
+    }
+    run_group(group, record);
+    for (const int32_t b : group.returned) lent[static_cast<size_t>(b)].reset();
+  }
+}
+
+void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held) {
+  // Node by node on copies of all memory.
+  std::vector<Storage> copies;
+  for (const RecordBuffer& b : record.buffers) {
+    copies.push_back(StorageImpl::allocate(b.nbytes, Device{}));
+    if (b.storage && b.nbytes > 0) std::memcpy(copies.back()->data(), b.data, b.nbytes);
+  }
+  for (const RecordNode& node : record.nodes) {
+    const RecordShape& shape = record.shapes[node.shape];
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < node.outputs + node.inputs; ++i) {
+      const RecordOperand& o = record.operands[node.operands + static_cast<size_t>(i)];
+      const auto item = static_cast<int64_t>(itemsize(o.dtype));
+      DimVector strides = shape.strides;
+      if (o.layout != Layout::Dense) {
+        for (size_t d = 0; d < strides.size(); ++d) {
+          strides[d] = o.layout == Layout::Constant ? 0 : record.strides[o.at][d] / item;
+        }
+      }
+      if (o.buffer < 0) {
+        Tensor element = make_empty({}, o.dtype);
+        read_element(record, o, o.dtype, static_cast<char*>(element.raw()));
+        tensors.push_back(std::move(element));
+      } else {
+        tensors.push_back(
+            from_storage(copies[static_cast<size_t>(o.buffer)], shape.sizes, strides, o.offset / item, o.dtype));
+      }
+    }
+    std::vector<const Tensor*> pointers;
+    for (const Tensor& t : tensors) pointers.push_back(&t);
+    const std::span<const Tensor* const> all(pointers);
+    pointwise_cpu(*node.op, node.loop, node.compute, all.subspan(node.outputs), all.first(node.outputs),
+                  args_of(record, node));
+  }
+  run_plan(plan, record);
+  for (size_t n = record.nodes.size(); n-- > 0;) {
+    const RecordNode& node = record.nodes[n];
+    for (int i = 0; i < node.outputs; ++i) {
+      const int32_t b = record.operands[node.operands + static_cast<size_t>(i)].buffer;
+      const RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
+      if (!held[static_cast<size_t>(b)] || !buffer.storage) continue;
+      FACULA_CHECK(std::memcmp(copies[static_cast<size_t>(b)]->data(), buffer.data, buffer.nbytes) == 0, Runtime,
+                   Operator{node.op->name},
+                   "FACULA_COMPILE=check: the plan's result is not that of the operators run "
+                   "one by one",
+                   record.places.empty() ? std::string() : concat(", called at ", record.places[n]),
+                   "; please report it, and set FACULA_COMPILE=0 meanwhile");
+    }
+  }
+}
+
+}  // namespace facula::detail
