@@ -5,11 +5,11 @@
     .venv/bin/pip install hypothesis ndindex pytest-json-report
     .venv/bin/python tools/array_api.py PATH_OF_THE_SUITE [options] [pytest's own options]
 
--m MODULE, the namespace: `facula.array_api`, what tensors name as theirs and the default, or `facula`.
+-m MODULE, the namespace: `facula.array_api`, which tensors name as theirs (default), or `facula`.
 -n EXAMPLES of each test (default 100), -v VERSION of the standard (default 2024.12).
 
-What `array_api_expected.txt` beside this file lists is expected to fail, each with its reason: cases
-that the standard leaves to the library. The exit status is pytest's.
+What `array_api_expected.txt` beside this file lists is expected to fail, each with its reason:
+cases that the standard leaves to the library. The exit status is pytest's.
 """
 
 from __future__ import annotations

@@ -82,7 +82,9 @@ Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::opti
   const bool all_integral = integral(start) && integral(end) && integral(step);
   const double low = start.as_double(), high = end.as_double();
   __extension__ typedef __int128 wide;
-  const auto whole = [](const Scalar& s) { return s.is_beyond_int64() ? wide(s.to<uint64_t>()) : wide(s.to<int64_t>()); };
+  const auto whole = [](const Scalar& s) {
+    return s.is_beyond_int64() ? wide(s.to<uint64_t>()) : wide(s.to<int64_t>());
+  };
   const wide from = all_integral ? whole(start) : 0, extent = all_integral ? whole(end) - from : 0;
   const bool ascending = step.as_double() > 0;
   const bool reached = all_integral ? (ascending ? extent >= 0 : extent <= 0) : (ascending ? high >= low : high <= low);

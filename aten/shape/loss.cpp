@@ -223,8 +223,8 @@ void check_ctc(const Tensor& log_probs, const Tensor& targets, const Tensor& inp
     FACULA_CHECK(t->dim() == 1 && t->size(0) == batch, Shape, Operator{op}, Argument{name}, " is ",
                  shape_string(t->sizes()), ", expected (", batch, ",)");
   }
-  for (const auto& [t, name] : {std::pair(&targets, "targets"), {&input_lengths, "input_lengths"},
-                                {&target_lengths, "target_lengths"}}) {
+  for (const auto& [t, name] :
+       {std::pair(&targets, "targets"), {&input_lengths, "input_lengths"}, {&target_lengths, "target_lengths"}}) {
     FACULA_CHECK(is_integral(t->dtype()), Dtype, Operator{op}, Argument{name}, " is ", dtype_name(t->dtype()),
                  "; it must hold integers (int64)");
   }

@@ -76,9 +76,7 @@ Meta csr_csr_values(const Tensor& crow, const Tensor& col, const Tensor& values,
                shape_string(starts.sizes()), ", crow ", shape_string(crow.sizes()), "; both begin the same rows");
   return {{entries}, values.dtype(), values.device(), {}};
 }
-Meta csr_csr_places(const Tensor& crow, int64_t entries) {
-  return {{entries}, ScalarType::Int64, crow.device(), {}};
-}
+Meta csr_csr_places(const Tensor& crow, int64_t entries) { return {{entries}, ScalarType::Int64, crow.device(), {}}; }
 
 Meta csr_csr_sampled(const Tensor& crow, const Tensor& col, const Tensor& values, const Tensor& other_crow,
                      const Tensor& other_col, const Tensor& other_values, const Tensor& mask_crow,

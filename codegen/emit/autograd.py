@@ -20,7 +20,6 @@ from ..tensor.compose import Translator
 from ..tensor.facts import facts_of, kept, names_used
 from ..tensor.values import BOOLS, INT, INTS, TENSOR, TENSORS, Value, argument_values
 
-
 # Kinds whose kernels compute new numbers, without a composition below them.
 _COMPUTED = ("reduction", "scan", "matmul", "structured")
 

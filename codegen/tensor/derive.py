@@ -83,7 +83,9 @@ class _Deriver:
         statements = list(op.derivatives)
         for a in op.signature.arguments:
             if a.name in _MEANT:
-                message = f"'{a.name}' is {_MEANT[a.name]} in derivatives; give the argument another name"
+                message = (
+                    f"'{a.name}' is {_MEANT[a.name]} in derivatives; give the argument another name"
+                )
                 self.errors.add(op.location, op.name, message)
                 return op, []
         for i, statement in enumerate(op.derivatives):

@@ -163,7 +163,9 @@ def _accumulated(
     if include_initial:
         shape = list(x.shape)
         shape[axis] = 1
-        found = facula.cat([facula.full(shape, start, dtype=found.dtype, device=x.device), found], axis)
+        found = facula.cat(
+            [facula.full(shape, start, dtype=found.dtype, device=x.device), found], axis
+        )
     return found
 
 

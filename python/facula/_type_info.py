@@ -26,7 +26,7 @@ def _dtype_of(given):
 
 
 class finfo:
-    """Limits of a floating-point or complex dtype, or a tensor's; without one, of the default dtype.
+    """Limits of a floating-point or complex dtype, or a tensor's; without, of the default dtype.
 
     A complex dtype has the limits of its parts.
 

@@ -146,7 +146,14 @@ starts_of, both, both_sampled = (
     _C._ops._csr_csr_sampled,
 )
 # (rows, inner, columns, density)
-PAIRS = [(5, 7, 4, 0.4), (1, 1, 1, 1.0), (4, 6, 3, 0.0), (0, 3, 2, 0.5), (3, 0, 2, 1.0), (400, 300, 500, 0.05)]
+PAIRS = [
+    (5, 7, 4, 0.4),
+    (1, 1, 1, 1.0),
+    (4, 6, 3, 0.0),
+    (0, 3, 2, 0.5),
+    (3, 0, 2, 1.0),
+    (400, 300, 500, 0.05),
+]
 
 
 def pair(
@@ -171,7 +178,9 @@ def test_products_of_two(sizes: tuple[int, int, int, float], index: str) -> None
     a, b, expected = pair(*sizes, index)
     for dtype, tolerance in (("float64", 1e-13), ("float32", 1e-4), ("complex128", 1e-13)):
         kind = getattr(facula, dtype)
-        starts, places, values = product_of([*a[:2], a[2].to(kind)], [*b[:2], b[2].to(kind)], sizes[2])
+        starts, places, values = product_of(
+            [*a[:2], a[2].to(kind)], [*b[:2], b[2].to(kind)], sizes[2]
+        )
         np.testing.assert_array_equal(starts.numpy(), expected.indptr)
         np.testing.assert_array_equal(places.numpy(), expected.indices)
         np.testing.assert_allclose(values.numpy(), expected.data, tolerance, tolerance)

@@ -15,7 +15,9 @@ X = np.random.default_rng(0).uniform(0, 255, (2, 3, 17, 23)).astype(np.float32)
 
 def resized(x: np.ndarray, size: tuple[int, int], mode: str) -> np.ndarray:
     kind = getattr(Image.Resampling, FILTERS[mode])
-    planes = [np.asarray(Image.fromarray(p).resize(size[::-1], kind)) for p in x.reshape(-1, *x.shape[2:])]
+    planes = [
+        np.asarray(Image.fromarray(p).resize(size[::-1], kind)) for p in x.reshape(-1, *x.shape[2:])
+    ]
     return np.stack(planes).reshape(*x.shape[:2], *size)
 
 
@@ -35,7 +37,9 @@ def test_antialias(mode: str, size: tuple[int, int]) -> None:
 def test_gradients() -> None:
     x = fa.tensor(X[:1, :1, :5, :6].astype(np.float64), requires_grad=True)
     for mode in FILTERS:
-        assert fa.autograd.gradcheck(lambda t, m=mode: interpolate(t, (2, 9), mode=m, antialias=True), (x,))
+        assert fa.autograd.gradcheck(
+            lambda t, m=mode: interpolate(t, (2, 9), mode=m, antialias=True), (x,)
+        )
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
@@ -51,7 +55,7 @@ def test_bytes_are_rounded(mode: str) -> None:
 
 def test_refusals() -> None:
     x = fa.tensor(X)
-    with pytest.raises(NotImplementedError, match="not implemented for facula.int32"):
+    with pytest.raises(NotImplementedError, match=r"not implemented for facula\.int32"):
         interpolate(x.int(), (3, 3), mode="bilinear")
     with pytest.raises(ValueError, match="antialias is for the modes"):
         interpolate(x, (3, 3), antialias=True)

@@ -1,4 +1,4 @@
-"""`facula.array_api`: what the Array API standard gives other meanings than torch, against NumPy."""
+"""`facula.array_api`: what the standard gives other meanings than torch, against NumPy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def test_reductions(name: str, axis: Any, keepdims: bool) -> None:
     if name in ("max", "min"):
         inputs = inputs[:3]
     for x in inputs:
-        alike(of_xp(fa.tensor(x), axis=axis, keepdims=keepdims), of_np(x, axis=axis, keepdims=keepdims))
+        alike(
+            of_xp(fa.tensor(x), axis=axis, keepdims=keepdims),
+            of_np(x, axis=axis, keepdims=keepdims),
+        )
     number = inputs[0][0, 0, 0]
     alike(of_xp(fa.tensor(number), keepdims=keepdims), of_np(number, keepdims=keepdims))
 
@@ -50,8 +53,6 @@ def test_reductions(name: str, axis: Any, keepdims: bool) -> None:
 def test_median(axis: Any, keepdims: bool) -> None:
     got = xp.median(fa.tensor(REAL), axis=axis, keepdims=keepdims)
     alike(got, np.median(REAL, axis=axis, keepdims=keepdims))
-
-
 
 
 def both(call: Callable[[Any, Callable[[Any], Any]], Any]) -> None:
@@ -133,11 +134,14 @@ import scipy.cluster.vq as vq, scipy.integrate as si, scipy.signal as ss, scipy.
 rng = np.random.default_rng(0)
 A, v, p = rng.normal(size=(20, 3)), rng.normal(size=40), rng.uniform(0.1, 0.9, size=40)
 calls = [
-    lambda a: st.zscore(a(A)), lambda a: st.skew(a(A)), lambda a: st.ttest_ind(a(A), a(A + 1)).pvalue,
+    lambda a: st.zscore(a(A)), lambda a: st.skew(a(A)),
+    lambda a: st.ttest_ind(a(A), a(A + 1)).pvalue,
     lambda a: st.entropy(a(p)), lambda a: st.rankdata(a(v)), lambda a: st.quantile(a(v), a(p)),
-    lambda a: sp.logsumexp(a(A), axis=1), lambda a: sp.softmax(a(A), axis=1), lambda a: sp.ndtr(a(v)),
+    lambda a: sp.logsumexp(a(A), axis=1), lambda a: sp.softmax(a(A), axis=1),
+    lambda a: sp.ndtr(a(v)),
     lambda a: sf.rfftn(a(A)), lambda a: ss.fftconvolve(a(v), a(p)), lambda a: ss.detrend(a(v)),
-    lambda a: vq.whiten(a(A)), lambda a: si.trapezoid(a(v)), lambda a: si.cumulative_trapezoid(a(v)),
+    lambda a: vq.whiten(a(A)), lambda a: si.trapezoid(a(v)),
+    lambda a: si.cumulative_trapezoid(a(v)),
     lambda a: sd.derivative(lambda x: x**3, a(p[:3])).df,
 ]
 for call in calls:

@@ -114,7 +114,7 @@ def test_what_lies_beyond_a_target_is_not_read() -> None:
 
 
 def by_steps(x: np.ndarray, labels: list[int], blank: int = 0) -> float:
-    """Equations 5 to 8 of Graves et al. 2006, in probabilities and double precision, scaled by step."""
+    """Equations 5 to 8 of Graves et al. 2006, in probabilities, scaled at each step."""
     path = [blank]
     for k in labels:
         path += [k, blank]
@@ -145,7 +145,9 @@ def test_long_sequences(dtype: str) -> None:
     scores = fa.tensor(x, requires_grad=True)
     got = functional.ctc_loss(scores, targets, lengths, sizes, reduction="none")
     want = [by_steps(x[:n, i], labels[i]) for i, n in enumerate(lengths)]
-    np.testing.assert_allclose(got.detach().numpy(), want, rtol=1e-5 if dtype == "float32" else 1e-12)
+    np.testing.assert_allclose(
+        got.detach().numpy(), want, rtol=1e-5 if dtype == "float32" else 1e-12
+    )
     got.sum().backward()
     # Each step within a sequence uses one label: the gradient is minus its probabilities.
     used = -scores.grad.sum(-1).numpy()

@@ -90,8 +90,8 @@ int64_t grain(const Sizes& z) { return grain_for((z.steps + 1) * z.padded, 1 << 
 
 }  // namespace
 
-void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-              const Tensor& target_lengths, int64_t blank, const Tensor& out_losses, const Tensor& out_alpha) {
+void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
+              int64_t blank, const Tensor& out_losses, const Tensor& out_alpha) {
   const Sizes z(log_probs, targets);
   const Problem p(z, targets, input_lengths, target_lengths, blank, "ctc_loss");
   const Tensor x = dense(log_probs);

@@ -36,8 +36,8 @@ class Rows {
   }
   int64_t column(int64_t entry) const {
     const int64_t c = read_once(col_.data<int64_t>() + entry);
-    FACULA_CHECK(c >= 0 && c < columns_, Index, Operator{op_}, "column ", c, " of entry ", entry,
-                 " is not within the ", columns_, " columns of the matrix");
+    FACULA_CHECK(c >= 0 && c < columns_, Index, Operator{op_}, "column ", c, " of entry ", entry, " is not within the ",
+                 columns_, " columns of the matrix");
     return c;
   }
 

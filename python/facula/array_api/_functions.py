@@ -65,12 +65,16 @@ __all__ = [
     "sum",
     "take",
     "tensordot",
+    "tril",
+    "triu",
     "var",
     "where",
 ]
 
 
-def _reduced(function: Callable[..., Any], x: Any, axis: Any, keepdims: bool, **options: Any) -> Any:
+def _reduced(
+    function: Callable[..., Any], x: Any, axis: Any, keepdims: bool, **options: Any
+) -> Any:
     if x.ndim == 0 or axis == ():  # of each element alone
         return function(x.unsqueeze(-1), -1, False, **options)
     dims = tuple(range(x.ndim)) if axis is None else axis
@@ -103,6 +107,16 @@ def eye(
     return (facula.arange(columns, device=device) - rows == k).to(kind)
 
 
+def tril(x: Any, /, *, k: int = 0) -> Any:
+    """Matrices with zeros above the diagonal `k`."""
+    return facula.tril(x, k)
+
+
+def triu(x: Any, /, *, k: int = 0) -> Any:
+    """Matrices with zeros below the diagonal `k`."""
+    return facula.triu(x, k)
+
+
 def linspace(
     start: Any,
     stop: Any,
@@ -113,7 +127,7 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
 ) -> Any:
-    """`num` numbers at equal distances from `start` to `stop`, which is left out if not `endpoint`."""
+    """`num` numbers at equal distances from `start` to `stop`, the last only with `endpoint`."""
     if endpoint:
         return facula.linspace(start, stop, num, dtype=dtype, device=device)
     return facula.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
@@ -149,13 +163,17 @@ class iinfo(_iinfo):
 
 
 def result_type(*arrays_and_dtypes: Any) -> Any:
-    """The dtype that all promote to; that of a 0-d tensor counts as much as any, of a number less."""
+    """The dtype that all promote to; that of a 0-d tensor counts as much as any."""
     dtypes = [getattr(a, "dtype", a) for a in arrays_and_dtypes if not _is_number(a)]
     if not dtypes:
         raise ValueError("result_type(): at least one tensor or dtype is needed")
     kind = functools.reduce(facula.promote_types, dtypes)
     numbers = [a for a in arrays_and_dtypes if _is_number(a)]
-    return facula.result_type(facula.empty(1, dtype=kind, device="meta"), *numbers) if numbers else kind
+    return (
+        facula.result_type(facula.empty(1, dtype=kind, device="meta"), *numbers)
+        if numbers
+        else kind
+    )
 
 
 def _is_number(x: Any) -> bool:
@@ -297,7 +315,11 @@ def median(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     kind = x.dtype if x.dtype.is_floating_point else facula.get_default_dtype()
     axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
     rest = [d for d in range(x.ndim) if d not in {a % x.ndim for a in axes}]
-    flat = x.to(kind).movedim(rest, list(range(len(rest)))).flatten(len(rest)) if x.ndim else x.to(kind)
+    flat = (
+        x.to(kind).movedim(rest, list(range(len(rest)))).flatten(len(rest))
+        if x.ndim
+        else x.to(kind)
+    )
     found = facula.quantile(flat, 0.5, -1) if x.ndim else flat
     if keepdims:
         found = found.reshape([n if d in rest else 1 for d, n in enumerate(x.shape)])
@@ -367,5 +389,5 @@ def flip(x: Any, /, *, axis: Any = None) -> Any:
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
-    """Sums of products over `axes` dims: the last of `x1` with the first of `x2`, or given pairs."""
+    """Sums of products over `axes` dims: the last of `x1`, the first of `x2`, or given pairs."""
     return facula.tensordot(*promoted(x1, x2), dims=axes)

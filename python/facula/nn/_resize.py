@@ -143,7 +143,9 @@ def interpolate(
             f"spatial dims, not for {mode!r} in {space}"
         )
     if mode == "lanczos" and (not antialias or align_corners):
-        raise ValueError("interpolate(): mode 'lanczos' needs antialias=True, without align_corners")
+        raise ValueError(
+            "interpolate(): mode 'lanczos' needs antialias=True, without align_corners"
+        )
     if wanted is None and mode not in ("nearest", "nearest-exact", "area"):
         raise NotImplementedError(
             f"interpolate(): mode is {mode!r}, expected 'nearest', 'nearest-exact', 'linear', "

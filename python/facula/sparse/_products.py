@@ -7,7 +7,6 @@ from typing import Any
 import facula
 from facula import _C
 from facula.sparse import _places
-from facula.sparse._convert import made
 from facula.sparse._rules import refusal, rule, write
 from facula.sparse._tensor import (
     COALESCED,

@@ -40,7 +40,6 @@ constexpr Synonym kSynonyms[] = {
     {"dim", "axis"},
     {"keepdims", "keepdim"},
     {"keepdim", "keepdims"},
-    {"k", "diagonal"},
     {"shape", "size"},
     {"input", "A"},
     {"self", "A"},
