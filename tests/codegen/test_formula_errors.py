@@ -21,6 +21,11 @@ TWO = """\
 
 # ---- scalar formulas ----
 case(
+    "scalar, an argument of a name that derivatives give a meaning",
+    pointwise("self + beta * grad").replace("Tensor self,", "Tensor self, Tensor grad,"),
+    "1:3: new: 'grad' is the incoming gradient in derivatives; give the argument another name",
+)
+case(
     "scalar, unknown name",
     pointwise("slef + beta"),
     "3:11: new: unknown name 'slef'; did you mean 'self'?",
