@@ -52,6 +52,13 @@ void check_mask(const Tensor& self, const Tensor& mask, int64_t dim) {
   }
 }
 
+// A mask may have no places along dims that have some.
+bool fits_or_is_empty(const Tensor& self, const Tensor& mask, int64_t dim) {
+  bool fits = true;
+  for (int64_t d = 0; d < mask.dim(); ++d) fits = fits && (mask.size(d) == 0 || mask.size(d) == self.size(dim + d));
+  return fits;
+}
+
 struct Basic {
   Tensor view;
   std::vector<Tensor> indices;  // by dim of `view`; empty when all was basic
@@ -145,6 +152,10 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
           if (t.dim() == 0) {
             result.view = ops::unsqueeze(result.view, dim);
             add_index(ops::unsqueeze(t, 0), 1);
+            break;
+          }
+          if (t.numel() == 0 && fits_or_is_empty(result.view, t, dim)) {  // picks nothing, as in NumPy
+            for (int64_t d = 0; d < t.dim(); ++d) add_index(make_empty({0}, ScalarType::Int64, t.device()), 1);
             break;
           }
           check_mask(result.view, t, dim);

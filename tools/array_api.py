@@ -39,7 +39,7 @@ def main() -> int:
     }
     expected = Path(__file__).with_name("array_api_expected.txt").resolve()
     command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider"]
-    command += ["--disable-deadline", "--max-examples", str(options.examples)]
+    command += ["--rootdir=.", "--disable-deadline", "--max-examples", str(options.examples)]
     command += ["--xfails-file", str(expected), "array_api_tests", *more]
     return subprocess.run(command, cwd=options.suite, env=environment, check=False).returncode
 

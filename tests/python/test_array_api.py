@@ -164,7 +164,7 @@ calls = [
     lambda a: linear_model.Ridge(solver="svd").fit(a(A), a(r)).coef_,
     lambda a: discriminant_analysis.LinearDiscriminantAnalysis().fit(a(A), a(y)).predict(a(A)),
     lambda a: naive_bayes.GaussianNB().fit(a(A), a(y)).predict(a(A)),
-    lambda a: metrics.pairwise.euclidean_distances(a(A), a(A[:5])),
+    lambda a: metrics.pairwise.euclidean_distances(a(A), a(A[:5] + 1)),
     lambda a: metrics.confusion_matrix(a(y), a(1 - y)), lambda a: metrics.roc_auc_score(a(y), a(s)),
     lambda a: metrics.median_absolute_error(a(r), a(s)), lambda a: metrics.r2_score(a(r), a(s)),
     lambda a: metrics.f1_score(a(y), a(1 - y)), lambda a: metrics.log_loss(a(y), a(s)),

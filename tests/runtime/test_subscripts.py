@@ -189,6 +189,15 @@ def test_gradients_through_subscripts():
     assert v.grad.tolist() == [2.0, 4.0] and x.grad[0, 0, 0].item() == 0
 
 
+@pytest.mark.parametrize("size", [(0, 0), (3, 0), (0, 4, 5), (0,)])
+def test_masks_without_places(size):
+    mask = np.zeros(size, bool)
+    assert tuple(fa.tensor(A)[fa.tensor(mask)].shape) == A[mask].shape
+    t = fa.tensor(A)
+    t[fa.tensor(mask)] = 5.0
+    np.testing.assert_array_equal(t.numpy(), A)
+
+
 REVERSED = [
     slice(None, None, -1),
     slice(-1, None, -2),

@@ -56,6 +56,7 @@ __all__ = [
     "prod",
     "remainder",
     "reshape",
+    "roll",
     "result_type",
     "sign",
     "sort",
@@ -102,8 +103,10 @@ def eye(
     columns = n_rows if n_cols is None else n_cols
     if k == 0:
         return facula.eye(n_rows, columns, dtype=dtype, device=device)
-    rows = facula.arange(n_rows, device=device).unsqueeze(1)
     kind = facula.get_default_dtype() if dtype is None else dtype
+    if not -n_rows < k < columns:
+        return facula.zeros((n_rows, columns), dtype=kind, device=device)
+    rows = facula.arange(n_rows, device=device).unsqueeze(1)
     return (facula.arange(columns, device=device) - rows == k).to(kind)
 
 
@@ -381,6 +384,11 @@ def squeeze(x: Any, /, axis: Any) -> Any:
         if x.shape[dim] != 1:
             raise ValueError(f"squeeze(): dim {dim} has size {x.shape[dim]}, not 1")
     return facula.squeeze(x, axis)
+
+
+def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+    """Entries moved by `shift` along the axes, or in the flattened tensor, those that leave first."""
+    return facula.roll(x, shift, () if axis is None else axis)
 
 
 def flip(x: Any, /, *, axis: Any = None) -> Any:

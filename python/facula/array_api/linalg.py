@@ -8,7 +8,7 @@ import facula
 from facula._standard import matrix_transpose, summed_dtype, vecdot
 from facula.array_api._functions import promoted, tensordot
 
-__all__ = ["cross", "matrix_transpose", "outer", "tensordot", "trace", "vecdot"]
+__all__ = ["cross", "matrix_transpose", "outer", "solve", "tensordot", "trace", "vecdot"]
 
 
 def __getattr__(name: str) -> Any:
@@ -35,6 +35,14 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 def outer(x1: Any, x2: Any, /) -> Any:
     """The matrix of all products of an element of `x1` and one of `x2`, two vectors."""
     return facula.outer(*promoted(x1, x2))
+
+
+def solve(x1: Any, x2: Any, /) -> Any:
+    """X of x1 X = x2; a vector `x2` is one right side for all matrices."""
+    a, b = promoted(x1, x2)
+    if b.ndim == 1:
+        return facula.linalg.solve(a, b.unsqueeze(-1)).squeeze(-1)
+    return facula.linalg.solve(a, b)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
