@@ -52,9 +52,17 @@ void check_mask(const Tensor& self, const Tensor& mask, int64_t dim) {
   }
 }
 
+// A mask may have no places along dims that have some.
+bool fits_or_is_empty(const Tensor& self, const Tensor& mask, int64_t dim) {
+  bool fits = true;
+  for (int64_t d = 0; d < mask.dim(); ++d) fits = fits && (mask.size(d) == 0 || mask.size(d) == self.size(dim + d));
+  return fits;
+}
+
 struct Basic {
   Tensor view;
   std::vector<Tensor> indices;  // by dim of `view`; empty when all was basic
+  DimVector reversed;           // dims of `view` that are still to be
 };
 
 Tensor select(const Tensor& self, int64_t dim, int64_t index) {
@@ -66,15 +74,23 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   return ops::select(self, dim, index < 0 ? index + size : index);
 }
 
-Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+// A slice as in Python; of a negative step, from its last element to the first, which is to be reversed.
+Tensor rising_slice(const Tensor& self, int64_t dim, int64_t start, int64_t stop, int64_t step) {
   FACULA_CHECK(self.dim() > 0, Index, "index: a 0-d tensor cannot be sliced");
-  FACULA_CHECK(step > 0, Value, "index: the step of a slice must be greater than 0, but got ", step,
-               "; use facula.flip to reverse");
+  FACULA_CHECK(step != 0, Value, "index: the step of a slice cannot be zero");
   const int64_t size = self.sizes()[static_cast<size_t>(dim)];
-  const auto clamp = [size](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, 0, size); };
-  const int64_t from = start == Item::kUnset ? 0 : clamp(start);
-  const int64_t to = stop == Item::kUnset ? size : std::max(from, clamp(stop));
-  return ops::slice(self, dim, from, to, step);
+  const int64_t below = step < 0 ? -1 : 0;  // the ends, before which nothing is
+  const auto clamp = [=](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, below, size + below); };
+  const int64_t from = start == Item::kUnset ? (step < 0 ? size - 1 : 0) : clamp(start);
+  const int64_t to = stop == Item::kUnset ? (step < 0 ? -1 : size) : clamp(stop);
+  if (step > 0) return ops::slice(self, dim, from, std::max(from, to), step);
+  if (from <= to) return ops::slice(self, dim, 0, 0, 1);
+  return ops::slice(self, dim, from - (from - to - 1) / -step * -step, from + 1, -step);
+}
+
+Tensor slice(const Tensor& self, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  const Tensor t = rising_slice(self, dim, start, stop, step);
+  return step < 0 ? ops::flip(t, {{dim}}) : t;
 }
 
 // Does the basic part; what is left is for index() and index_put_().
@@ -88,7 +104,7 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
   FACULA_CHECK(ellipses <= 1, Index, "index: an index can have one ellipsis ('...') only");
   FACULA_CHECK(used <= self.dim(), Index, "index: too many indices: the tensor has ", self.dim(), " dimensions, but ",
                used, " were indexed");
-  Basic result{self, {}};
+  Basic result{self, {}, {}};
   int64_t dim = 0;    // of result.view
   int64_t place = 0;  // in result.indices, where a mask of n dims takes one place for them all
   const auto skip = [&](int64_t dims) {
@@ -107,7 +123,8 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
         break;
       case Kind::Slice:
         if (item.start != Item::kUnset || item.stop != Item::kUnset || item.step != 1) {
-          result.view = slice(result.view, dim, item.start, item.stop, item.step);
+          result.view = rising_slice(result.view, dim, item.start, item.stop, item.step);
+          if (item.step < 0) result.reversed.push_back(dim);
         }
         skip(1);
         break;
@@ -137,6 +154,10 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
             add_index(ops::unsqueeze(t, 0), 1);
             break;
           }
+          if (t.numel() == 0 && fits_or_is_empty(result.view, t, dim)) {  // picks nothing, as in NumPy
+            for (int64_t d = 0; d < t.dim(); ++d) add_index(make_empty({0}, ScalarType::Int64, t.device()), 1);
+            break;
+          }
           check_mask(result.view, t, dim);
           add_index(t, t.dim());
           break;
@@ -161,6 +182,7 @@ Tensor fit_value(const Tensor& value, int64_t ndim) {
 
 Tensor get(const Tensor& self, std::span<const Item> items) {
   Basic b = apply_basic(self, items);
+  if (!b.reversed.empty()) b.view = ops::flip(b.view, b.reversed);  // strides are not negative: a copy
   if (!b.indices.empty()) return ops::index(b.view, b.indices);
   // x[...] and x[:] are views too, never x itself.
   return b.view.is_same(self) ? ops::view(self, self.sizes()) : b.view;
@@ -169,14 +191,22 @@ Tensor get(const Tensor& self, std::span<const Item> items) {
 void set(const Tensor& self, std::span<const Item> items, const Tensor& value) {
   const Basic b = apply_basic(self, items);
   if (b.indices.empty()) {
-    ops::copy_(b.view, fit_value(value, b.view.dim()), false);
+    Tensor v = fit_value(value, b.view.dim());
+    if (!b.reversed.empty()) v = ops::flip(ops::expand(v, b.view.sizes()), b.reversed);
+    ops::copy_(b.view, v, false);
     return;
   }
   Tensor v = value;
   if (v.dtype() != self.dtype() || (v.dim() > 0 && v.device() != self.device())) {
     v = core_operators().cast(v, self.dtype(), self.device());
   }
-  ops::index_put_(b.view, b.indices, v, false);
+  if (b.reversed.empty()) {
+    ops::index_put_(b.view, b.indices, v, false);
+    return;
+  }
+  const Tensor turned = ops::flip(b.view, b.reversed);
+  ops::index_put_(turned, b.indices, v, false);
+  ops::copy_(b.view, ops::flip(turned, b.reversed), false);
 }
 
 [[maybe_unused]] const bool installed = (operators = {select, slice, get, set}, true);

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import json
 import multiprocessing
 import re
@@ -157,6 +158,9 @@ def converted(value: Any) -> Any:
         return list(map(converted, value))
     if isinstance(value, dict):
         return {key: converted(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and hasattr(facula.nn, type(value).__name__):
+        fields = {f.name: converted(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return getattr(facula.nn, type(value).__name__)(**fields)
     if isinstance(value, torch.nn.Module):
         return getattr(facula.nn, type(value).__name__)()
     if isinstance(value, types.BuiltinFunctionType) and hasattr(torch, value.__name__):

@@ -148,8 +148,14 @@ Operand contract(Operand a, Operand b, const std::vector<bool>& wanted, const Si
     needed_a[static_cast<size_t>(label)] = true;
     needed_b[static_cast<size_t>(label)] = true;
   }
+  const bool alike = a.tensor.dtype() == b.tensor.dtype();
   sum_out(a, needed_a);
   sum_out(b, needed_b);
+  if (alike && a.tensor.dtype() != b.tensor.dtype()) {  // sums of integers are wider
+    const ScalarType both = promote_types(a.tensor.dtype(), b.tensor.dtype());
+    a.tensor = ops::to_dtype(a.tensor, both);
+    b.tensor = ops::to_dtype(b.tensor, both);
+  }
   std::vector<int> batch, summed, only_a, only_b;
   int64_t nb = 1, ns = 1, na = 1, nc = 1;
   DimVector shape;

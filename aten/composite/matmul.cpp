@@ -104,8 +104,8 @@ Tensor tensordot(const Tensor& self, const Tensor& other, IntList dims_self, Int
     FACULA_CHECK(na == nb || na == 1 || nb == 1, Shape, Operator{"tensordot"},
                  "contracted dims need to match, but size ", na, " of dim ", dims_self[i],
                  " of self does not match size ", nb, " of dim ", dims_other[i], " of other");
-    if (na == 1 && nb != 1) b = ops::sum(b, IntList{sum_b[i]}, true);
-    if (nb == 1 && na != 1) a = ops::sum(a, IntList{sum_a[i]}, true);
+    if (na == 1 && nb != 1) b = ops::sum(b, IntList{sum_b[i]}, true, b.dtype());
+    if (nb == 1 && na != 1) a = ops::sum(a, IntList{sum_a[i]}, true, a.dtype());
     inner *= std::min(na, nb);
   }
   DimVector shape, order_a = keep_a, order_b = sum_b;

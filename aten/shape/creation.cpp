@@ -80,33 +80,37 @@ Meta range(const Scalar& start, const Scalar& end, const Scalar& step, std::opti
   }
   FACULA_CHECK(!step.equals(0), Runtime, Operator{"arange"}, Argument{"step"}, " must not be 0");
   const bool all_integral = integral(start) && integral(end) && integral(step);
-  FACULA_CHECK(!start.is_beyond_int64() && !end.is_beyond_int64() && !step.is_beyond_int64(), Overflow,
-               Operator{"arange"},
-               "its numbers are those of int64, up to 2**63-1; add to a shorter range, of uint64, what is more");
-  const bool ascending = step.as_double() > 0;
   const double low = start.as_double(), high = end.as_double();
-  FACULA_CHECK(ascending ? high >= low : high <= low, Runtime, Operator{"arange"}, "from ", low, " to ", high,
-               " with step ", step.as_double(), " goes the wrong way");
+  __extension__ typedef __int128 wide;
+  const auto whole = [](const Scalar& s) {
+    return s.is_beyond_int64() ? wide(s.to<uint64_t>()) : wide(s.to<int64_t>());
+  };
+  const wide from = all_integral ? whole(start) : 0, extent = all_integral ? whole(end) - from : 0;
+  const bool ascending = step.as_double() > 0;
+  const bool reached = all_integral ? (ascending ? extent >= 0 : extent <= 0) : (ascending ? high >= low : high <= low);
+  FACULA_CHECK(reached, Runtime, Operator{"arange"}, "from ", low, " to ", high, " with step ", step.as_double(),
+               " goes the wrong way");
   int64_t count;
+  Scalar last = start;
   if (all_integral) {
-    __extension__ typedef __int128 wide;
-    const wide by = step.to<int64_t>();
-    const wide extent = wide(end.to<int64_t>()) - start.to<int64_t>();
-    const wide n = (extent + by - (by > 0 ? 1 : -1)) / by;
+    const wide by = whole(step), n = (extent + by - (by > 0 ? 1 : -1)) / by;
     FACULA_CHECK(n <= std::numeric_limits<int64_t>::max(), Shape, Operator{"arange"}, "too many elements");
     count = static_cast<int64_t>(n);
+    const wide end_at = from + std::max<wide>(n - 1, 0) * by;
+    last = end_at > std::numeric_limits<int64_t>::max() ? Scalar(static_cast<uint64_t>(end_at))
+                                                        : Scalar(static_cast<int64_t>(end_at));
   } else {
     const double n = std::ceil((high - low) / step.as_double());
     FACULA_CHECK(n >= 0 && n < 9.2e18, Shape, Operator{"arange"}, n, " elements are too many");
     count = static_cast<int64_t>(n);
+    last = Scalar(low + static_cast<double>(std::max<int64_t>(count - 1, 0)) * step.as_double());
   }
-  const ScalarType natural = all_integral ? ScalarType::Int64 : get_default_dtype();
-  if (dtype && is_integral(*dtype) && count > 0) {
-    check_fits(start, *dtype, "arange");
-    const int64_t steps = count - 1;
-    check_fits(all_integral ? Scalar(start.to<int64_t>() + steps * step.to<int64_t>())
-                            : Scalar(low + static_cast<double>(steps) * step.as_double()),
-               *dtype, "arange");
+  const bool unsigned_only = start.is_beyond_int64() || last.is_beyond_int64();
+  const ScalarType whole_type = unsigned_only ? ScalarType::UInt64 : ScalarType::Int64;
+  const ScalarType natural = all_integral ? whole_type : get_default_dtype();
+  if (is_integral(dtype.value_or(natural)) && count > 0) {
+    check_fits(start, dtype.value_or(natural), "arange");
+    check_fits(last, dtype.value_or(natural), "arange");
   }
   return {{count}, dtype.value_or(natural), device.value_or(Device{}), {}};
 }

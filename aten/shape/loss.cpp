@@ -1,5 +1,6 @@
 // Shapes and argument checks of losses, padding, unfolding and attention.
 #include <string>
+#include <utility>
 
 #include "facula/shapes.h"
 #include "runtime/core/checked.h"
@@ -205,5 +206,53 @@ Meta attention_backward(const Tensor& grad, const Tensor& query, const Tensor& k
 }
 
 Meta attention_grad(const Tensor& of, const Tensor& grad) { return laid_as(meta(of.sizes(), grad.dtype(), grad), of); }
+
+namespace {
+void check_ctc(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+               const Tensor& target_lengths, int64_t blank) {
+  constexpr const char* op = "ctc_loss";
+  FACULA_CHECK(log_probs.dim() == 3, Shape, Operator{op}, Argument{"log_probs"}, " is ",
+               shape_string(log_probs.sizes()), ", expected (T, N, C)");
+  FACULA_CHECK(log_probs.dtype() == ScalarType::Float32 || log_probs.dtype() == ScalarType::Float64, Dtype,
+               Operator{op}, Argument{"log_probs"}, " is ", dtype_name(log_probs.dtype()),
+               "; it must be float32 or float64");
+  const int64_t batch = log_probs.size(1), classes = log_probs.size(2);
+  FACULA_CHECK(targets.dim() == 2 && targets.size(0) == batch, Shape, Operator{op}, Argument{"targets"}, " is ",
+               shape_string(targets.sizes()), ", expected (", batch, ", S)");
+  for (const auto& [t, name] : {std::pair(&input_lengths, "input_lengths"), {&target_lengths, "target_lengths"}}) {
+    FACULA_CHECK(t->dim() == 1 && t->size(0) == batch, Shape, Operator{op}, Argument{name}, " is ",
+                 shape_string(t->sizes()), ", expected (", batch, ",)");
+  }
+  for (const auto& [t, name] :
+       {std::pair(&targets, "targets"), {&input_lengths, "input_lengths"}, {&target_lengths, "target_lengths"}}) {
+    FACULA_CHECK(is_integral(t->dtype()), Dtype, Operator{op}, Argument{name}, " is ", dtype_name(t->dtype()),
+                 "; it must hold integers (int64)");
+  }
+  FACULA_CHECK(blank >= 0 && blank < classes, Value, Operator{op}, Argument{"blank"}, " must be in label range 0 to ",
+               classes - 1, ", not ", blank);
+}
+}  // namespace
+
+Meta ctc_losses(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, int64_t blank) {
+  check_ctc(log_probs, targets, input_lengths, target_lengths, blank);
+  return meta({{log_probs.size(1)}}, log_probs.dtype(), log_probs);
+}
+Meta ctc_alpha(const Tensor& log_probs, const Tensor& targets) {
+  const int64_t width = checked_add(checked_mul(targets.size(1), 2), 1);
+  return meta({{log_probs.size(1), checked_add(log_probs.size(0), 1), width}}, log_probs.dtype(), log_probs);
+}
+Meta ctc_gradient(const Tensor& grad, const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                  const Tensor& target_lengths, const Tensor& losses, const Tensor& alpha, int64_t blank) {
+  check_ctc(log_probs, targets, input_lengths, target_lengths, blank);
+  const Meta wanted = ctc_alpha(log_probs, targets);
+  for (const Tensor* t : {&grad, &losses}) {
+    FACULA_CHECK(t->dim() == 1 && t->size(0) == log_probs.size(1), Shape, Operator{"ctc_loss"}, Argument{"losses"},
+                 " is ", shape_string(t->sizes()), ", expected (", log_probs.size(1), ",)");
+  }
+  FACULA_CHECK(alpha.sizes() == IntList(wanted.sizes), Shape, Operator{"ctc_loss"}, Argument{"alpha"}, " is ",
+               shape_string(alpha.sizes()), ", expected ", shape_string(wanted.sizes));
+  return meta(log_probs.sizes(), log_probs.dtype(), log_probs);
+}
 
 }  // namespace facula::shape

@@ -20,6 +20,9 @@ from ..tensor.compose import Translator
 from ..tensor.facts import facts_of, kept, names_used
 from ..tensor.values import BOOLS, INT, INTS, TENSOR, TENSORS, Value, argument_values
 
+# Kinds whose kernels compute new numbers, without a composition below them.
+_COMPUTED = ("reduction", "scan", "matmul", "structured")
+
 
 @dataclass(frozen=True)
 class Field:
@@ -86,11 +89,12 @@ def refused_of(op: Operator) -> list[Derivative]:
     """Inputs by which there is no derivative: asking for it is an error.
 
     What is made of no number that an input holds, as a tensor of its shape, or is no number itself,
-    as an index, has no part in the graph instead.
+    as an index, has no part in the graph instead: kernels say so in one word for all inputs.
     """
-    if not is_differentiable(op) and op.kind != "pointwise":
-        return []
-    return [d for d in op.derivatives if d.none not in (None, THROUGH_COMPOSITE)]
+    stated = [d for d in op.derivatives if d.none not in (None, THROUGH_COMPOSITE)]
+    if is_differentiable(op) or op.kind == "pointwise":
+        return stated
+    return [d for d in stated if d.alone and op.kind in _COMPUTED]
 
 
 def _pascal(symbol: str) -> str:

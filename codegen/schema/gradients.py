@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from yaml.nodes import MappingNode, Node, ScalarNode
 
@@ -47,7 +48,7 @@ def _statements(fields: Fields, inputs: tuple[str, ...], node: Node) -> Iterator
                 fields.places.setdefault(f"derivative.{name}", Place(at))
             found = _statement(fields, names, value)
             if found is not None:
-                yield found
+                yield replace(found, alone=found.none is not None)
 
 
 def _needs_composite(fields: Fields, node: Node, key: str) -> None:

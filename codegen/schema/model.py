@@ -174,6 +174,7 @@ class Derivative:
     auto: bool = False
     zero: bool = False
     none: str | None = None
+    alone: bool = False  # `none` is said of that input, not of all in one word
 
 
 @dataclass(frozen=True)

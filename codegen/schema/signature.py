@@ -144,6 +144,10 @@ def _argument(cursor: _Cursor, keyword_only: bool) -> Argument:
     name = cursor.match(_NAME, f"a name after the type '{type_}'").group()
     if keyword.iskeyword(name) or name in cpp_types.KEYWORDS:
         raise cursor.error(f"'{name}' is a keyword of Python or C++; use '{name}_'", start)
+    plain = name.rstrip("_")
+    if plain != name and not (keyword.iskeyword(plain) or plain in cpp_types.KEYWORDS):
+        message = f"'{name}' ends in '_', as names of generated code do; use '{plain}'"
+        raise cursor.error(message, start)
     range_ = _range(cursor, type_)
     default = None
     if cursor.take("="):

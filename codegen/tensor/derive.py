@@ -81,6 +81,13 @@ class _Deriver:
     def operator(self, op: Operator) -> tuple[Operator, list[Operator]]:
         backwards: dict[int, _Backward] = {}
         statements = list(op.derivatives)
+        for a in op.signature.arguments:
+            if a.name in _MEANT:
+                message = (
+                    f"'{a.name}' is {_MEANT[a.name]} in derivatives; give the argument another name"
+                )
+                self.errors.add(op.location, op.name, message)
+                return op, []
         for i, statement in enumerate(op.derivatives):
             if not (statement.auto or statement.scalar):
                 continue
@@ -291,6 +298,12 @@ class _Deriver:
             )
 
 
+# Names with a meaning of their own in the formulas that are made.
+_MEANT = {
+    "grad": "the incoming gradient",
+    "grad_output": "the incoming gradient",
+    "result": "the result",
+}
 _NO_SLOPE = "a second derivative that has no formula"
 
 

@@ -77,6 +77,20 @@ def _array_ufunc(self, ufunc, method, *inputs, **kwargs):
 _C.Tensor.__array_ufunc__ = _array_ufunc
 
 
+def _to_device(self, device, /, *, stream=None):
+    """The tensor on a device, as the Array API has it: itself where it is there already.
+
+    `stream` must be None: copies are made in the device's current stream.
+    """
+    if stream is not None:
+        raise ValueError(f"to_device(): stream must be None, not {stream!r}")
+    return self.to(device)
+
+
+_C.Tensor.to_device = _to_device
+_to_device.__name__, _to_device.__qualname__ = "to_device", "Tensor.to_device"
+
+
 def _torch_function(cls, func, types, args=(), kwargs=None):
     """What a subclass calls as `super().__torch_function__`; see facula.overrides."""
     return _import("facula.overrides")._default(cls, func, types, args, kwargs)
@@ -110,6 +124,9 @@ def _import(name):
 
 def __dir__():
     return sorted({*globals(), *_SOURCES, *_SUBMODULES})
+
+
+__array_api_version__ = "2024.12"
 
 
 def __array_namespace_info__():

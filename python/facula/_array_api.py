@@ -10,7 +10,7 @@ _KINDS = {
     "bool": ("bool",),
     "signed integer": ("int8", "int16", "int32", "int64"),
     "unsigned integer": ("uint8", "uint16", "uint32", "uint64"),
-    "real floating": ("float16", "bfloat16", "float32", "float64"),
+    "real floating": ("float32", "float64"),
     "complex floating": ("complex64", "complex128"),
 }
 _KINDS["integral"] = _KINDS["signed integer"] + _KINDS["unsigned integer"]
@@ -18,7 +18,7 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 
 class Info:
-    """Capabilities, dtypes and devices."""
+    """Capabilities, dtypes and devices; of dtypes those that the standard names."""
 
     def capabilities(self):
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}

@@ -5,9 +5,9 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends compiler distributed distributions examples func"
-    " fx legacy masked multiprocessing nn ops optim overrides profiler random serialization signal"
-    " sparse testing utils".split()
+    "__config__ accelerator amp array_api autograd backends compiler distributed distributions"
+    " examples func fx legacy masked multiprocessing nn ops optim overrides profiler random"
+    " serialization signal sparse testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)
@@ -23,6 +23,9 @@ ATTRIBUTES = {
     "facula._order": "unique unique_consecutive",
     "facula._pinning": "is_pinned pin_memory record_stream",
     "facula._products": "chain_matmul einsum tensordot",
+    "facula._standard": "astype bitwise_invert broadcast_arrays cumulative_prod cumulative_sum"
+    " expand_dims isdtype matrix_transpose permute_dims repeat take_along_axis unique_all"
+    " unique_counts unique_inverse unique_values unstack vecdot",
     "facula._storage": "TypedStorage",
     "facula._tensor_str": "get_printoptions printoptions set_printoptions",
     "facula._type_info": "finfo iinfo",

@@ -46,6 +46,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     if any(n < 0 for n in sizes):
         raise ValueError(f"unravel_index(): shape must not be negative, it is {sizes}")
     result = []
+    indices = indices.to(facula.int64)
     for n in reversed(sizes):
         size = max(n, 1)
         result.append(indices.remainder(size))

@@ -21,8 +21,12 @@ def _name(dtype):
     return repr(dtype).rpartition(".")[2]
 
 
+def _dtype_of(given):
+    return given.dtype if isinstance(given, facula.Tensor) else given
+
+
 class finfo:
-    """Limits of a floating-point or complex dtype; without one, of the default dtype.
+    """Limits of a floating-point or complex dtype, or a tensor's; without, of the default dtype.
 
     A complex dtype has the limits of its parts.
 
@@ -31,7 +35,7 @@ class finfo:
     """
 
     def __init__(self, type=None):
-        dtype = facula.get_default_dtype() if type is None else type
+        dtype = facula.get_default_dtype() if type is None else _dtype_of(type)
         if not isinstance(dtype, facula.dtype):
             raise TypeError(f"finfo(): expected a dtype, not {dtype!r}")
         name = _name(dtype.to_real())
@@ -64,9 +68,10 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype. Attributes: bits, max, min, dtype."""
+    """Limits of an integer dtype, or a tensor's. Attributes: bits, max, min, dtype."""
 
     def __init__(self, type):
+        type = _dtype_of(type)
         if not isinstance(type, facula.dtype):
             raise TypeError(f"iinfo(): expected a dtype, not {type!r}")
         if type.is_floating_point or type.is_complex or type == facula.bool:

@@ -21,6 +21,13 @@ TWO = """\
 
 # ---- scalar formulas ----
 case(
+    "scalar, an argument of a name that derivatives give a meaning",
+    pointwise("self + beta * grad", '"f(3), f(3)"').replace(
+        "Tensor self,", "Tensor self, Tensor grad,"
+    ),
+    "1:3: new: 'grad' is the incoming gradient in derivatives; give the argument another name",
+)
+case(
     "scalar, unknown name",
     pointwise("slef + beta"),
     "3:11: new: unknown name 'slef'; did you mean 'self'?",

@@ -167,6 +167,11 @@ case(
     "1:18: new: 'lambda' is a keyword of Python or C++; use 'lambda_'",
 )
 case(
+    "name of generated code",
+    signature("new(Tensor result_) -> Tensor"),
+    "1:18: new: 'result_' ends in '_', as names of generated code do; use 'result'",
+)
+case(
     "default out of range",
     signature("new(int n >= 1=0) -> Tensor"),
     "1:22: new: default of 'n': 0 is outside the range >= 1",

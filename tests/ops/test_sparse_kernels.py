@@ -136,3 +136,121 @@ def test_entries_of_no_row_count_for_nothing() -> None:
     dense = facula.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert product(crow, col, facula.ones(3), dense).tolist() == [[3.0, 4.0], [0.0, 0.0]]
     assert sampled(crow, col, dense, dense).tolist() == [0.0, 11.0, 0.0]
+
+
+# ---- products of two ----
+
+starts_of, both, both_sampled = (
+    _C._ops._csr_csr_starts,
+    _C._ops._csr_csr_product,
+    _C._ops._csr_csr_sampled,
+)
+# (rows, inner, columns, density)
+PAIRS = [
+    (5, 7, 4, 0.4),
+    (1, 1, 1, 1.0),
+    (4, 6, 3, 0.0),
+    (0, 3, 2, 0.5),
+    (3, 0, 2, 1.0),
+    (400, 300, 500, 0.05),
+]
+
+
+def pair(
+    rows: int, inner: int, columns: int, density: float, index: str = "int64"
+) -> tuple[list[facula.Tensor], list[facula.Tensor], scipy.sparse.csr_array]:
+    a, b = matrix(rows, inner, density), matrix(columns, inner, density).T.tocsr()
+    made = [[*tensors(m, index), facula.tensor(m.data)] for m in (a, b)]
+    expected = (a @ b).tocsr()
+    expected.sort_indices()
+    return made[0], made[1], expected
+
+
+def product_of(a: list[facula.Tensor], b: list[facula.Tensor], columns: int) -> list[facula.Tensor]:
+    starts = starts_of(*a[:2], *b[:2], columns)
+    values, places = both(*a, *b, columns, starts, int(starts[-1]))
+    return [starts, places, values]
+
+
+@pytest.mark.parametrize("index", ["int64", "int32"])
+@pytest.mark.parametrize("sizes", PAIRS)
+def test_products_of_two(sizes: tuple[int, int, int, float], index: str) -> None:
+    a, b, expected = pair(*sizes, index)
+    for dtype, tolerance in (("float64", 1e-13), ("float32", 1e-4), ("complex128", 1e-13)):
+        kind = getattr(facula, dtype)
+        starts, places, values = product_of(
+            [*a[:2], a[2].to(kind)], [*b[:2], b[2].to(kind)], sizes[2]
+        )
+        np.testing.assert_array_equal(starts.numpy(), expected.indptr)
+        np.testing.assert_array_equal(places.numpy(), expected.indices)
+        np.testing.assert_allclose(values.numpy(), expected.data, tolerance, tolerance)
+        assert values.dtype == kind
+
+
+def test_places_of_a_product() -> None:
+    a, b, expected = pair(30, 20, 40, 0.2)
+    mask = matrix(30, 40, 0.3)
+    found = both_sampled(*a, *b, 40, *tensors(mask))
+    lines = np.repeat(np.arange(30), np.diff(mask.indptr))
+    np.testing.assert_allclose(found.numpy(), expected.toarray()[lines, mask.indices], 1e-13, 1e-13)
+
+
+def test_derivatives_of_products_of_two() -> None:
+    a, b, _ = pair(4, 5, 3, 0.5)
+    mask = tensors(matrix(4, 3, 0.7))
+    x, y = a[2].requires_grad_(), b[2].requires_grad_()
+    calls = (
+        lambda v, w: product_of([*a[:2], v], [*b[:2], w], 3)[2],
+        lambda v, w: both_sampled(*a[:2], v, *b[:2], w, 3, *mask),
+    )
+    for call in calls:
+        assert facula.autograd.gradcheck(call, (x, y), check_forward_ad=True)
+        assert facula.autograd.gradgradcheck(call, (x, y))
+        z = [(t.detach() * (1 + 0.5j)).requires_grad_() for t in (x, y)]
+        assert facula.autograd.gradcheck(call, z, check_forward_ad=True)
+
+
+@pytest.mark.parametrize("sizes", PAIRS[:5])
+def test_decompositions_of_products_of_two(sizes: tuple[int, int, int, float]) -> None:
+    a, b, _ = pair(*sizes)
+    mask = tensors(matrix(sizes[0], sizes[2], 0.6))
+    calls = {
+        "_csr_csr_starts": lambda: [starts_of(*a[:2], *b[:2], sizes[2])],
+        "_csr_csr_product": lambda: product_of(a, b, sizes[2]),
+        "_csr_csr_sampled": lambda: [both_sampled(*a, *b, sizes[2], *mask)],
+    }
+    for name, call in calls.items():
+        expected = call()
+        kernel = _C._swap_cpu_kernel(name, 0)
+        try:
+            found = call()
+        finally:
+            _C._swap_cpu_kernel(name, kernel)
+        for f, e in zip(found, expected, strict=True):
+            np.testing.assert_allclose(f.numpy(), e.numpy(), 1e-13, 1e-13)
+
+
+def test_products_of_two_read_no_memory_beyond() -> None:
+    a = [facula.tensor([0, 1, 2]), facula.tensor([0, 1]), facula.ones(2)]
+    starts = starts_of(*a[:2], *a[:2], 2)
+    for bad in ([0, 3, 2], [0, 1, 9], [-1, 1, 2], [0, 2, 1]):
+        for first, second in (([facula.tensor(bad), *a[1:]], a), (a, [facula.tensor(bad), *a[1:]])):
+            with pytest.raises(IndexError, match="crow must not fall"):
+                starts_of(*first[:2], *second[:2], 2)
+            with pytest.raises(IndexError, match="crow must not fall|starts has"):
+                both(*first, *second, 2, starts, 2)
+            with pytest.raises(IndexError, match="crow must not fall"):
+                both_sampled(*first, *second, 2, *a[:2])
+    for bad in ([0, 5], [-1, 0]):
+        with pytest.raises(IndexError, match="column"):
+            starts_of(*a[:2], a[0], facula.tensor(bad), 2)
+        with pytest.raises(IndexError, match="column"):
+            both_sampled(*a, *a, 2, a[0], facula.tensor(bad))
+    for bad in ([0, 2, 2], [0, 0, 1], [1, 2, 3], [-1, 0, 1]):
+        with pytest.raises(IndexError, match="starts has"):
+            both(*a, *a, 2, facula.tensor(bad), 2)
+    misfit = (RuntimeError, TypeError, ValueError)
+    with pytest.raises(misfit, match="same dtype"):
+        both(*a, *a[:2], a[2].double(), 2, starts, 2)
+    with pytest.raises(misfit, match="both begin the same rows"):
+        both_sampled(*a, *a, 2, facula.tensor([0, 2]), a[1])

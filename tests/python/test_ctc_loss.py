@@ -7,6 +7,7 @@ import itertools
 import facula as fa
 import numpy as np
 import pytest
+from facula import _C
 from facula.nn import functional
 
 STEPS, BATCH, CLASSES = 5, 3, 4
@@ -110,3 +111,88 @@ def test_what_lies_beyond_a_target_is_not_read() -> None:
         targets = fa.tensor([[1, 2], [1, padding]])
         got = fa.nn.functional.ctc_loss(log_probs, targets, *lengths)
         assert got.item() == want.item()
+
+
+def by_steps(x: np.ndarray, labels: list[int], blank: int = 0) -> float:
+    """Equations 5 to 8 of Graves et al. 2006, in probabilities, scaled at each step."""
+    path = [blank]
+    for k in labels:
+        path += [k, blank]
+    alpha, log = np.zeros(len(path)), 0.0
+    for t, row in enumerate(np.exp(x.astype(np.float64))):
+        if t == 0:
+            new = np.zeros(len(path))
+            new[:2] = 1
+        else:
+            new = alpha + np.r_[0, alpha[:-1]]
+            jump = np.array([s > 1 and k not in (blank, path[s - 2]) for s, k in enumerate(path)])
+            new = new + np.where(jump, np.r_[0, 0, alpha][: len(path)], 0)
+        alpha = new * row[path]
+        log += np.log(alpha.sum())
+        alpha = alpha / alpha.sum()
+    return -(log + np.log(alpha[-2:].sum()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_long_sequences(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(150, 4, 30))
+    x = (x - np.log(np.exp(x).sum(-1, keepdims=True))).astype(dtype)
+    labels = [rng.integers(1, 30, n).tolist() for n in (40, 7, 33, 1)]
+    lengths = [150, 60, 150, 100]
+    targets = fa.tensor([k for row in labels for k in row])
+    sizes = [len(row) for row in labels]
+    scores = fa.tensor(x, requires_grad=True)
+    got = functional.ctc_loss(scores, targets, lengths, sizes, reduction="none")
+    want = [by_steps(x[:n, i], labels[i]) for i, n in enumerate(lengths)]
+    np.testing.assert_allclose(
+        got.detach().numpy(), want, rtol=1e-5 if dtype == "float32" else 1e-12
+    )
+    got.sum().backward()
+    # Each step within a sequence uses one label: the gradient is minus its probabilities.
+    used = -scores.grad.sum(-1).numpy()
+    inside = np.arange(150)[:, None] < np.array(lengths)
+    np.testing.assert_allclose(used, inside, atol=1e-3 if dtype == "float32" else 1e-11)
+
+
+def test_decompositions() -> None:
+    """What devices without the kernels run: values and gradients to second order."""
+    padded = fa.tensor([[1, 1, 2], [3, 0, 0], [2, 1, 0]])
+    lengths, sizes = fa.tensor([5, 0, 4]), fa.tensor([3, 0, 2])
+
+    def results() -> list[fa.Tensor]:
+        x = fa.tensor(logs(), requires_grad=True)
+        losses, alpha = _C._ops._ctc_loss(x, padded, lengths, sizes, 0)
+        weights = fa.tensor([1.0, 2.0, 3.0], dtype=fa.float64)
+        (first,) = fa.autograd.grad((losses * losses * weights).sum(), x, create_graph=True)
+        (second,) = fa.autograd.grad((first**2).sum(), x)
+        return [t.detach() for t in (losses, alpha, first, second)]
+
+    want = results()
+    names = ("_ctc_loss", "_ctc_loss_backward")
+    kernels = [_C._swap_cpu_kernel(name, 0) for name in names]
+    try:
+        got = results()
+    finally:
+        for name, kernel in zip(names, kernels, strict=True):
+            _C._swap_cpu_kernel(name, kernel)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g.numpy(), w.numpy(), rtol=1e-10, atol=1e-13)
+
+
+def test_forward_mode_and_batches_of_calls() -> None:
+    x = fa.tensor(logs(), requires_grad=True)
+    padded = fa.tensor([[1, 1, 2], [3, 0, 0], [2, 1, 0]])
+
+    def loss(scores: fa.Tensor) -> fa.Tensor:
+        return functional.ctc_loss(scores, padded, LENGTHS, [3, 1, 2], reduction="none")
+
+    assert fa.autograd.gradcheck(loss, (x,), check_forward_ad=True)
+    many = fa.tensor(np.stack([logs(k) for k in range(3)]))
+    got = fa.vmap(loss)(many)
+    np.testing.assert_allclose(got.numpy(), fa.stack([loss(m) for m in many]).numpy(), rtol=1e-12)
+
+
+def test_labels_beyond_the_classes() -> None:
+    with pytest.raises(IndexError, match="targets holds 7, which is no class of 0 to 3"):
+        functional.ctc_loss(fa.tensor(logs()), fa.tensor([[7], [1], [2]]), LENGTHS, [1, 1, 1])

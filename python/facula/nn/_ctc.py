@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import _C
 
 __all__ = ["ctc_loss"]
 
@@ -99,7 +100,8 @@ def ctc_loss(
         targets = targets.reshape(1)
     labels = _padded(targets, outputs, blank).to(facula.int64)
     half = probs.dtype in (facula.float16, facula.bfloat16)
-    losses = _losses(probs.float() if half else probs, labels, inputs, outputs, blank)
+    lengths = [facula.tensor(n, dtype=facula.int64, device=probs.device) for n in (inputs, outputs)]
+    losses = _C._ops._ctc_loss(probs.float() if half else probs, labels, *lengths, blank)[0]
     losses = losses.to(log_probs.dtype)
     if zero_infinity:
         losses = facula.where(losses == facula.inf, 0, losses)
@@ -111,35 +113,3 @@ def ctc_loss(
     if reduction == "sum":
         return losses.sum()
     return losses if batched else losses[0]
-
-
-def _losses(probs: Any, labels: Any, inputs: list[int], outputs: list[int], blank: int) -> Any:
-    """For each row minus the logarithm of the forward variable at the end (equations 5 to 8)."""
-    steps, batch, _ = probs.shape
-    device = probs.device
-    # Blanks before, between and after the labels.
-    path = facula.full((batch, 2 * labels.shape[1] + 1), blank, dtype=facula.int64, device=device)
-    path[:, 1::2] = labels
-    width = path.shape[1]
-    scores = probs.gather(2, path.unsqueeze(0).expand(steps, batch, width))
-    never = facula.full((batch, width), -facula.inf, dtype=probs.dtype, device=device)
-    # From two places before only to a label that differs from the one there.
-    differs = facula.zeros(batch, width, dtype=facula.bool, device=device)
-    differs[:, 2:] = (path[:, 2:] != path[:, :-2]) & (path[:, 2:] != blank)
-    first = facula.arange(width, device=device) < 2
-    count = facula.tensor(inputs, device=device).unsqueeze(1)
-    ends = facula.tensor(outputs, device=device).unsqueeze(1) * 2
-    alpha = facula.where(first & (count > 0), scores[0] if steps else never, never)
-    if min(inputs, default=1) == 0:  # no step reads off nothing
-        alpha = facula.where((count == 0) & (facula.arange(width, device=device) == 0), 0, alpha)
-    for t in range(1, steps):
-        one = facula.cat([never[:, :1], alpha[:, :-1]], 1)
-        reached = facula.logaddexp(alpha, one)
-        if width > 2:
-            two = facula.cat([never[:, :2], alpha[:, :-2]], 1)
-            reached = facula.logaddexp(reached, facula.where(differs, two, never))
-        alpha = facula.where(count > t, reached + scores[t], alpha)
-    last = alpha.gather(1, ends).squeeze(1)
-    before = alpha.gather(1, (ends - 1).clamp(min=0)).squeeze(1)
-    before = facula.where(ends.squeeze(1) > 0, before, -facula.inf)
-    return -facula.logaddexp(last, before)

@@ -116,6 +116,11 @@ def _max_unpool(dims: int) -> Callable[..., Any]:
     ) -> Any:
         kernel, margin = ntuple(kernel_size, dims), ntuple(padding, dims)
         step = kernel if stride is None else ntuple(stride, dims)
+        if min(kernel) < 1 or min(step) < 1 or min(margin) < 0:
+            raise ValueError(
+                f"{name}(): kernel_size {tuple(kernel)} and stride {tuple(step)} must be at least "
+                f"1, padding {tuple(margin)} at least 0"
+            )
         lead = tuple(input.shape[: input.dim() - dims])
         if input.dim() not in (dims + 1, dims + 2) or indices.shape != input.shape:
             raise ValueError(

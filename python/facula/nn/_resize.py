@@ -121,22 +121,35 @@ def interpolate(
         size: output size, a number or one for each spatial dim; or
         scale_factor: factor, likewise; the size is floor(input size * factor).
         mode: "nearest", "nearest-exact", "linear" (1 spatial dim), "bilinear" (2), "trilinear"
-            (3), "bicubic" (2; Keys 1981 with a = -0.75) or "area" (adaptive average).
+            (3), "bicubic" (2; Keys 1981 with a = -0.75), "lanczos" (2, with antialias) or "area"
+            (adaptive average).
         align_corners: for the linear and cubic modes: whether corner samples' centres meet.
         recompute_scale_factor: use the ratio of the sizes, not the given factor.
+        antialias: for "bilinear", "bicubic" (with a = -0.5) and "lanczos" in 2 spatial dims: where
+            the result is smaller the kernel is as much wider, so that every pixel counts.
+
+    In the smooth modes uint8 is resampled in float32 and rounded after each dim; other integers
+    are refused.
     """
     space = input.dim() - 2
     if space not in (1, 2, 3):
         raise NotImplementedError(
             f"interpolate(): input is {tuple(input.shape)}, expected 3, 4 or 5 dims"
         )
-    if antialias:
-        raise NotImplementedError("interpolate(): antialias=True is not implemented")
-    wanted = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}.get(mode)
+    wanted = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2, "lanczos": 2}.get(mode)
+    if antialias and (mode not in _FILTERS or space != 2):
+        raise ValueError(
+            f"interpolate(): antialias is for the modes 'bilinear', 'bicubic' and 'lanczos' in 2 "
+            f"spatial dims, not for {mode!r} in {space}"
+        )
+    if mode == "lanczos" and (not antialias or align_corners):
+        raise ValueError(
+            "interpolate(): mode 'lanczos' needs antialias=True, without align_corners"
+        )
     if wanted is None and mode not in ("nearest", "nearest-exact", "area"):
         raise NotImplementedError(
             f"interpolate(): mode is {mode!r}, expected 'nearest', 'nearest-exact', 'linear', "
-            "'bilinear', 'trilinear', 'bicubic' or 'area'"
+            "'bilinear', 'trilinear', 'bicubic', 'lanczos' or 'area'"
         )
     if wanted is not None and wanted != space:
         raise NotImplementedError(
@@ -153,16 +166,31 @@ def interpolate(
     if 0 in shape:
         return empty_result(input, shape)
     result = input
-    # What shrinks first: nothing between is larger than both ends.
-    for i in sorted(range(space), key=lambda i: sizes[i] > input.shape[2 + i]):
+    if wanted is not None and not (input.is_floating_point() or input.is_complex()):
+        if input.dtype != facula.uint8:
+            raise NotImplementedError(
+                f"interpolate(): mode {mode!r} is not implemented for {input.dtype}; convert it to "
+                "a floating-point dtype"
+            )
+        result = input.to(facula.float32)
+    # What shrinks first: nothing between is larger than both ends. Bytes are bytes between the dims
+    # too, of which the last comes first, as image programs have it.
+    order = sorted(range(space), key=lambda i: sizes[i] > input.shape[2 + i])
+    in_bytes = result.dtype != input.dtype
+    for i in reversed(range(space)) if in_bytes else order:
         length = input.shape[2 + i]
         # A factor that leaves a size as it is, or in two dims doubles it, counts as exact; not in
         # the modes "bicubic" and "nearest-exact".
         exact = sizes[i] == length and mode.endswith("linear")
         exact |= sizes[i] in (length, 2 * length) and mode == "nearest" and space == 2
         scale = None if exact else scales[i]
-        result = _resample(result, 2 + i, sizes[i], scale, mode, bool(align_corners))
-    return result
+        if antialias:
+            result = _filtered(result, 2 + i, sizes[i], scale, mode, bool(align_corners))
+        else:
+            result = _resample(result, 2 + i, sizes[i], scale, mode, bool(align_corners))
+        if in_bytes:
+            result = result.round().clamp(0, 255)
+    return result.to(input.dtype)
 
 
 def _sizes(
@@ -226,6 +254,57 @@ def _resample(input: Any, dim: int, size: int, factor: float | None, mode: str, 
         term = input.index_select(dim, index) * weight.to(input.dtype).reshape(shape)
         result = term if result is None else result + term
     return result
+
+
+def _filtered(input: Any, dim: int, size: int, factor: float | None, mode: str, align: bool) -> Any:
+    """Resample one dim with a kernel that is as wide as a pixel of the larger side.
+
+    The kernel's centre is that of the pixel, and what lies beyond the edge does not count.
+    """
+    length = input.shape[dim]
+    if align:
+        step = (length - 1) / (size - 1) if size > 1 else 0.0
+    else:
+        step = 1.0 / factor if factor else length / size
+    kernel, reach = _FILTERS[mode]
+    wide = max(step, 1.0)
+    real = input.dtype if input.dtype == facula.float64 else facula.float32
+    centre = (facula.arange(size, dtype=facula.float64, device="cpu") + 0.5) * step
+    first = (centre - reach * wide + 0.5).trunc().clamp_min(0)
+    last = (centre + reach * wide + 0.5).trunc().clamp_max(length)
+    taps = int((last - first).max())
+    places = first.unsqueeze(1) + facula.arange(taps, dtype=facula.float64)
+    weights = kernel((places - centre.unsqueeze(1) + 0.5) / wide)
+    weights = facula.where(places < last.unsqueeze(1), weights, 0.0)
+    weights = (weights / weights.sum(1, keepdim=True)).to(input.device, real)
+    index = places.to(facula.int64).clamp_max(length - 1).to(input.device)
+    shape = [1] * input.dim()
+    shape[dim] = size
+    result = None
+    for k in range(taps):
+        weight = weights[:, k].to(input.dtype).reshape(shape)
+        term = input.index_select(dim, index[:, k]) * weight
+        result = term if result is None else result + term
+    return result
+
+
+def _triangle(x: Any) -> Any:
+    return (1 - x.abs()).clamp_min(0)
+
+
+def _cubic(x: Any) -> Any:
+    """The kernel of cubic convolution with a = -0.5, as image programs have it."""
+    x = x.abs()
+    near, far = (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return facula.where(x < 1, near, facula.where(x < 2, far, 0.0))
+
+
+def _lanczos(x: Any) -> Any:
+    return facula.where(x.abs() < 3, facula.sinc(x) * facula.sinc(x / 3), 0.0)
+
+
+# Kernels of antialiasing, with how far they reach.
+_FILTERS = {"bilinear": (_triangle, 1.0), "bicubic": (_cubic, 2.0), "lanczos": (_lanczos, 3.0)}
 
 
 def _keys(t: Any, a: float = -0.75) -> list[Any]:

@@ -7,11 +7,10 @@ from typing import Any
 import facula
 from facula import _C
 from facula.sparse import _places
-from facula.sparse._convert import made
 from facula.sparse._rules import refusal, rule, write
 from facula.sparse._tensor import (
     COALESCED,
-    COO,
+    CSC,
     CSR,
     Parts,
     build,
@@ -77,22 +76,25 @@ def _shapes(a: Any, b: Any) -> str:
 
 
 def _sparse_product(a: Parts, b: Parts) -> Any:
-    """Each entry of `a` meets a row of `b` (Gustavson 1978); products in one place are added."""
-    left = _places.as_coo(a)
-    rows, inner = left.indices[0]
-    crow, col, values = _places.by_rows(b)
-    first = crow.index_select(0, inner)
-    count = crow.index_select(0, inner + 1) - first
-    which = facula.repeat_interleave(facula.arange(len(inner), device=inner.device), count)
-    ends = count.cumsum(0)
-    at = facula.arange(len(which), device=inner.device) + (first - ends + count).index_select(
-        0, which
-    )
-    products = left.values.index_select(0, which) * values.index_select(0, at)
-    where = facula.stack([rows.index_select(0, which), col.to(facula.int64).index_select(0, at)])
-    result = _places.coalesced(Parts((a.size[0], b.size[1]), COO, products, (where,)))
-    kind = a.kind if a.kind == b.kind and a.kind > COALESCED else COALESCED
-    return made(_places.as_kind(result, kind) if kind in (CSR, CSR + 1) else result)
+    """A matrix by compressed rows, or columns if both are so, or else COO."""
+    by_columns = a.kind == b.kind == CSC
+    if by_columns:  # rows of the transposed matrices, of which the product is that turned round
+        first, second, columns = _long_rows(b, True), _long_rows(a, True), a.size[0]
+    else:
+        first, second, columns = _long_rows(a), _long_rows(b), b.size[1]
+    starts = _C._ops._csr_csr_starts(*first[:2], *second[:2], columns)
+    count = int(starts[-1])
+    values, places = _C._ops._csr_csr_product(*first, *second, columns, starts, count)
+    size = a.size[0], b.size[1]
+    if by_columns or a.kind == b.kind == CSR:
+        return build(size, a.kind, values, (starts, places))
+    rows = _places.expanded(starts, count)
+    return build(size, COALESCED, values, (facula.stack([rows, places]),))
+
+
+def _long_rows(own: Parts, transposed: bool = False) -> tuple[Any, Any, Any]:
+    crow, col, values = _places.by_rows(own, transposed)
+    return crow.to(facula.int64), col.to(facula.int64), values
 
 
 @rule("mv")

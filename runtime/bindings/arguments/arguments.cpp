@@ -28,11 +28,32 @@ struct Synonym {
   const char* given;
   const char* declared;
 };
-// Array API and NumPy spellings that torch takes as well.
+// Spellings of the Array API and NumPy, and those that torch's parser takes beside the documented ones.
 constexpr Synonym kSynonyms[] = {
-    {"input", "self"}, {"self", "input"},       {"x", "self"},           {"x", "input"},   {"x1", "self"},
-    {"x1", "input"},   {"x2", "other"},         {"axis", "dim"},         {"axis", "dims"}, {"axes", "dims"},
-    {"dim", "axis"},   {"keepdims", "keepdim"}, {"keepdim", "keepdims"},
+    {"input", "self"},
+    {"self", "input"},
+    {"x", "self"},
+    {"x", "input"},
+    {"x1", "self"},
+    {"x1", "input"},
+    {"x2", "other"},
+    {"axis", "dim"},
+    {"axis", "dims"},
+    {"axes", "dims"},
+    {"axes", "dim"},
+    {"dim", "axis"},
+    {"keepdims", "keepdim"},
+    {"keepdim", "keepdims"},
+    {"shape", "size"},
+    {"input", "A"},
+    {"self", "A"},
+    {"b", "B"},
+    {"other", "B"},
+    {"sections", "indices_or_sections"},
+    {"indices", "indices_or_sections"},
+    {"sections", "tensor_indices_or_sections"},
+    {"indices", "tensor_indices_or_sections"},
+    {"split_sizes", "split_size"},
 };
 
 // The parameter that a keyword names, or -1.

@@ -170,7 +170,7 @@ PyObject* method_namespace(PyObject*, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:__array_namespace__", const_cast<char**>(names), &version)) {
     return nullptr;
   }
-  return PyImport_ImportModule("facula");
+  return PyImport_ImportModule("facula.array_api");
 }
 
 #define FASTCALL(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS

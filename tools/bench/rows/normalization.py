@@ -66,3 +66,16 @@ def loss(lib, inputs, shape, part):
     function = lib.nn.functional.cross_entropy
     target = inputs.integers(shape[0], high=shape[1])
     return passes(inputs, part, lambda x: function(x, target), inputs.normal(*shape, grad=True))
+
+
+@rows.add("log_softmax, ctc_loss {shape}, {part}", 0.8, shape=[(150, 16, 64)], part=PARTS)
+def alignments(lib, inputs, shape, part):
+    """Of (steps, batch, classes), with 40 labels each; torch's gradient is that through both."""
+    steps, batch, classes = shape
+    labels = inputs.integers(batch, 40, low=1, high=classes)
+    lengths = lib.full((batch,), steps), lib.full((batch,), 40)
+
+    def function(x):
+        return lib.nn.functional.ctc_loss(x.log_softmax(-1), labels, *lengths)
+
+    return passes(inputs, part, function, inputs.normal(*shape, grad=True))

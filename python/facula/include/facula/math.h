@@ -325,7 +325,8 @@ FACULA_MATH T fmin(T a, T b) {
 template <Float T>
 FACULA_MATH T remainder(T a, T b) {
   const T r = fmod(a, b);
-  return ((r != 0) & ((b < 0) != (r < 0))) ? r + b : r;
+  const T moved = ((b < 0) != (r < 0)) ? r + b : r;
+  return r == 0 ? copysign(r, b) : moved;  // a zero has the sign of b too
 }
 // The floor of the exact quotient, as Python's `//`: a / b may round up to an integer.
 template <Float T>
@@ -562,13 +563,19 @@ FACULA_COMPLEX_1(acos)
 FACULA_COMPLEX_1(atan)
 FACULA_COMPLEX_1(sinh)
 FACULA_COMPLEX_1(cosh)
-FACULA_COMPLEX_1(tanh)
 FACULA_COMPLEX_1(asinh)
 FACULA_COMPLEX_1(acosh)
 FACULA_COMPLEX_1(atanh)
 FACULA_COMPLEX_1(log10)
 #undef FACULA_COMPLEX_1
 
+// At the ends the imaginary part is a zero of its own sign, as the Array API has it.
+template <Complex T>
+FACULA_MATH T tanh(T z) {
+  using R = real_t<T>;
+  if (isinf(z.real()) && isfinite(z.imag())) return T(copysign(R(1), z.real()), copysign(R(0), z.imag()));
+  return std::tanh(z);
+}
 template <Complex T>
 FACULA_MATH T log2(T z) {
   return std::log(z) * real_t<T>(1.44269504088896340736);
@@ -607,8 +614,12 @@ FACULA_MATH T ldexp(T z, T w) {
 template <Complex T>
 FACULA_MATH T expm1(T z) {
   using R = real_t<T>;
-  const R s = sin(z.imag() / 2);
-  return T(expm1(z.real()) * cos(z.imag()) - 2 * s * s, exp(z.real()) * sin(z.imag()));
+  const R x = z.real(), y = z.imag();
+  if (y == 0) return T(expm1(x) + R(0), y);
+  if (x == -infinity<R>) return T(R(-1), isfinite(y) ? copysign(R(0), sin(y)) : R(0));
+  if (x == infinity<R> && !isfinite(y)) return T(x, nan<R>);
+  const R s = sin(y / 2);
+  return T(expm1(x) * cos(y) - 2 * s * s, exp(x) * sin(y));
 }
 // Accurate near 0: |1 + z|^2 - 1 = x (2 + x) + y^2.
 template <Complex T>
