@@ -85,6 +85,7 @@ LAYERS = (
         "front base nn utils pinning",
     ),
     Layer("files", "python/facula/serialization", "front base utils sparse nn"),
+    Layer("jit", "python/facula/jit", "front base exports gradients utils nn files"),
     Layer(
         "training",
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
@@ -107,7 +108,7 @@ LAYERS = (
         "as_torch",
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils sparse nn fx optim distributions"
-        " pinning config files testing distributed",
+        " pinning config files jit testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

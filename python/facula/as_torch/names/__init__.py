@@ -12,11 +12,12 @@ from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
 from facula.as_torch.names import _checks, _foreach, _symbolic, compiler
 from facula.as_torch.names.futures import Future
-from facula.as_torch.names.jit import ScriptFunction, ScriptModule, fork, wait
 from facula.distributions._draws import sample_dirichlet, standard_gamma
+from facula.jit import CompilationUnit, ScriptFunction, ScriptModule, fork, wait
 from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = [
+    "CompilationUnit",
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
     "Future",
