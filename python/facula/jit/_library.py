@@ -34,6 +34,7 @@ __all__ = [
     "python_name_of",
     "resolve",
     "result_types",
+    "schema",
 ]
 
 # ---- operators and functions of facula
@@ -53,13 +54,19 @@ _NOT_OF_TENSORS = frozenset(
 
 
 @functools.cache
-def operator_records() -> dict[str, list[dict[str, Any]]]:
-    """By the path at which Python has it, "nn.functional.linear" say, the records of ops.json."""
+def schema() -> dict[str, Any]:
+    """What ops.json holds."""
     path = os.path.join(os.path.dirname(_C.__file__), "ops.json")
     with open(path, encoding="utf-8") as file:
-        operators = json.load(file)["operators"]
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+@functools.cache
+def operator_records() -> dict[str, list[dict[str, Any]]]:
+    """By the path at which Python has it, "nn.functional.linear" say, the records of ops.json."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for record in operators:
+    for record in schema()["operators"]:
         for place in record["python"]:
             found.setdefault(place, []).append(record)
             if "inplace" in record["variants"]:
