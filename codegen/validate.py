@@ -264,7 +264,9 @@ class Validator:
         self.reached(op)
         self.flops(op)
         if op.onnx is not None:
-            onnx_names.check(op.onnx, [a.name for a in op.signature.arguments], op.name, self.errors)
+            onnx_names.check(
+                op.onnx, [a.name for a in op.signature.arguments], op.name, self.errors
+            )
 
     def flops(self, op: Operator) -> None:
         """Names, functions and facts that a formula of operations may use."""

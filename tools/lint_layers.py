@@ -86,6 +86,7 @@ LAYERS = (
     ),
     Layer("files", "python/facula/serialization", "front base utils sparse nn"),
     Layer("jit", "python/facula/jit", "front base exports gradients utils nn files"),
+    Layer("export", "python/facula/export", "front base gradients utils nn files jit"),
     Layer(
         "training",
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
@@ -108,7 +109,7 @@ LAYERS = (
         "as_torch",
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils sparse nn fx optim distributions"
-        " pinning config files jit testing distributed",
+        " pinning config files jit export testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

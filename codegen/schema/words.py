@@ -56,9 +56,20 @@ TRAITS = ("may_alias", "value_dependent", "random")
 # What formulas of `flops` may call and ask of tensors.
 FLOPS_FUNCTIONS = ("len", "max", "min", math.prod.__name__)
 FLOPS_FACTS = ("ndim", "numel", "shape", "size")
-# What formulas of `onnx` may call beside operators of ONNX, which begin with a capital, and methods.
+# What formulas of `onnx` may call beside methods and operators of ONNX, which begin with a capital.
 ONNX_FUNCTIONS = (
-    *("len", "range", "int", "prod", "number", "dims", "wrap_dim", "swapped", "pads", "filled"),
+    *(
+        "len",
+        "range",
+        "int",
+        math.prod.__name__,
+        "number",
+        "dims",
+        "wrap_dim",
+        "swapped",
+        "pads",
+        "filled",
+    ),
 )
 # Limits of error in units of the last place: of values by dtype, and of gradients in each.
 ULP_KEYS = (

@@ -5,8 +5,8 @@ compiled module.
 """
 
 SUBMODULES = tuple(
-    "__config__ accelerator amp autograd backends distributed distributions examples func fx jit"
-    " legacy masked multiprocessing nn ops optim overrides profiler random serialization signal"
+    "__config__ accelerator amp autograd backends distributed distributions examples export func fx"
+    " jit legacy masked multiprocessing nn ops optim overrides profiler random serialization signal"
     " sparse testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.

@@ -112,7 +112,7 @@ def test_another_process_needs_no_source(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = {"cwd": tmp_path, "env": environment, "check": True, "capture_output": True}
     subprocess.run([sys.executable, "made/nets.py"], **run)
-    code = "from facula import jit; import facula as fa; print(jit.load('net.pt')(fa.ones(1, 2)).item())"
+    code = "import facula as fa; print(fa.jit.load('net.pt')(fa.ones(1, 2)).item())"
     said = subprocess.run([sys.executable, "-c", code], **run).stdout
     assert float(said) == 16.0
 

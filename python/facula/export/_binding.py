@@ -11,7 +11,7 @@ from facula.export._wires import Held
 
 __all__ = ["bound", "with_arguments"]
 
-_ARGUMENT = re.compile(r"(?P<type>[\w\[\]?!*]+) (?P<name>\w+)(?P<limits>[^=]*)(?:=(?P<default>.*))?")
+_ARGUMENT = re.compile(r"(?P<type>[\w\[\]?!*]+) (?P<name>\w+)[^=]*(?:=(?P<default>.*))?")
 
 
 def bound(

@@ -12,14 +12,13 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import facula
-from facula.export._wires import Held, Wire
+from facula.export._wires import Dim, Held, Wire
 from facula.jit import _library
 
-if TYPE_CHECKING:
-    from facula.export._writer import Writer
+Writer = Any  # `_writer.Writer`, which stands above
 
 __all__ = ["Elements", "evaluate"]
 
@@ -66,10 +65,9 @@ class _Space(dict[str, Any]):
 
 def _called(writer: Writer, name: str, *args: Any, **kwargs: Any) -> Any:
     """An operator of facula, or Python's function of the name where no tensor is given."""
-    tensors = any(
-        isinstance(a, Held) or (isinstance(a, (list, tuple)) and any(isinstance(x, Held) for x in a))
-        for a in (*args, *kwargs.values())
-    )
+    given = [*args, *kwargs.values()]
+    given += [x for a in given if isinstance(a, (list, tuple)) for x in a]
+    tensors = any(isinstance(a, Held) for a in given)
     plain = _PLAIN.get(name) or getattr(builtins, name, None)
     if name in _FACTS or (plain is not None and not tensors):
         return (_FACTS.get(name) or plain)(*args, **kwargs)  # type: ignore[misc]
@@ -103,7 +101,7 @@ _FACTS: dict[str, Callable[..., Any]] = {
     "grad_enabled": lambda: False,
     "widest_float": lambda device: facula.float64,
     "wrap_dim": lambda dim, n: dim % max(n, 1),
-    "result_dtype": lambda a, b: facula.result_type(a.value, b.value),
+    "result_dtype": lambda a, b: facula.result_type(*(getattr(v, "value", v) for v in (a, b))),
     "inverse_permutation": lambda dims: [list(dims).index(i) for i in range(len(dims))],
 }
 _PLAIN: dict[str, Callable[..., Any]] = {
@@ -147,7 +145,8 @@ class Elements:
 
     def _Name(self, node: ast.Name) -> Any:
         if node.id in self.values:
-            return self.values[node.id]
+            value = self.values[node.id]
+            return self.writer.number(value, self.like) if isinstance(value, Dim) else value
         constants = _library.schema()["vocabulary"]["constants"]
         if node.id in ("inf", "nan"):
             return float(node.id)

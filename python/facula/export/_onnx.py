@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import facula
 from facula import nn
 from facula.export._binding import bound
 from facula.export._wires import Dim, Held
-from facula.export._writer import UnsupportedError, Writer
+from facula.export._writer import Writer
 from facula.jit import _library
 from facula.jit._graph import (
     Block,
@@ -103,16 +104,24 @@ def onnx(
         made, producer_name="facula", producer_version=facula.__version__, opset_imports=[opset]
     )
     model.ir_version = min(model.ir_version, 9)
-    package.checker.check_model(model)
+    _check(package, model, writer)
     if path is not None:
         data = model.SerializeToString()
         if hasattr(path, "write"):
             path.write(data)
         else:
-            import os
-
             write_file(os.fsdecode(path), lambda file: file.write(data))
     return model
+
+
+def _check(package: Any, model: Any, writer: Writer) -> None:
+    """What ONNX's own checker and its shape rules say, of a node by the line that it is of."""
+    try:
+        package.checker.check_model(model, full_check=True)
+    except (package.checker.ValidationError, package.shape_inference.InferenceError) as error:
+        named = [n for n in model.graph.node if f"({n.name})" in str(error)]
+        writer.where, writer.op = (named[0].doc_string, named[0].op_type) if named else ("", "")
+        raise writer.unsupported(f"ONNX refuses it: {str(error).strip()}") from None
 
 
 def _traced(module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -364,6 +373,8 @@ class _Run:
             return self.writer.call(name, tuple(args), kwargs)
         if not any(isinstance(a, Held) for a in args):
             return function(*args, **kwargs)
+        if function is None:
+            raise self.writer.unsupported(f"{name}_() changes a tensor in place")
         # A function in Python: what it calls is traced.
         return self._inline(function, args, kwargs)
 
@@ -413,6 +424,3 @@ def _bound(parameters: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str
 def _turned(ndim: int, name: str) -> list[int]:
     order = list(range(ndim))
     return order[::-1] if name == "T" else [*order[:-2], *order[-2:][::-1]]
-
-
-__all__ += ["UnsupportedError"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import facula
 
-if TYPE_CHECKING:
-    from facula.export._writer import Writer
+Writer = Any  # `_writer.Writer`, which stands above
 
 __all__ = ["Dim", "Held", "Wire"]
 
@@ -119,6 +118,8 @@ class Held:
     def size(self, dim: int | None = None) -> Any:
         if dim is None:
             return self.shape
+        if not -self.ndim <= dim < self.ndim:
+            raise self.writer.unsupported(f"a tensor of {self.ndim} dims has no dim {dim} in ONNX")
         value = int(self.value.shape[dim])
         if not (self.depends and self.writer.any_dynamic):
             return value

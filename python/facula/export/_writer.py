@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +12,7 @@ from facula.export._binding import bound, with_arguments
 from facula.export._formulas import Elements, evaluate
 from facula.export._wires import Dim, Held, Wire
 from facula.jit import _library
+from facula.serialization._tree import bytes_of
 
 __all__ = ["UnsupportedError", "Writer"]
 
@@ -71,8 +73,6 @@ class Writer:
         return self._constants[key]
 
     def _initializer(self, tensor: Any, stem: str) -> str:
-        from facula.serialization._tree import bytes_of
-
         name = self.fresh(stem)
         made = self.onnx.TensorProto()
         made.name, made.data_type = name, self.code(tensor.dtype)
@@ -137,6 +137,12 @@ class Writer:
         """Append a node; gives its result, or a list of several."""
         if kind == "Cast" and getattr(inputs[0], "dtype", None) == attributes["to"]:
             return inputs[0]
+        if kind == "Transpose" and not attributes.get("perm"):  # of a scalar
+            return inputs[0]
+        if kind in ("IsNaN", "IsInf") and not inputs[0].dtype.is_floating_point:
+            return self.node("Not", self.node("Equal", inputs[0], inputs[0]))
+        if kind == "Reshape" and isinstance(inputs[1], (list, tuple)) and 0 in inputs[1]:
+            attributes.setdefault("allowzero", 1)
         names: list[str] = []
         dtypes: list[Any] = []
         for given in inputs:
@@ -194,7 +200,9 @@ class Writer:
 
     def _written(self, record: dict[str, Any], values: dict[str, Any], given: Any) -> Any:
         function = _callable(record)
-        depends = any(h.depends for h in _held(values))
+        depends = any(h.depends for h in _held(values)) or _any_dim(list(values.values()))
+        if depends and any(h.dtype.is_complex for h in _held(values)):
+            raise self.unsupported("ONNX's operators take no complex numbers")
         if function is None:  # what formulas alone call: its value is that of its parts
             return evaluate(self, _composite(self, record), values, self.functions)
         with facula.no_grad():
@@ -337,6 +345,13 @@ def _held(values: Any) -> list[Held]:
     return []
 
 
+def _any_dim(value: Any) -> bool:
+    """Is there a size that may differ?"""
+    if isinstance(value, (list, tuple)):
+        return any(map(_any_dim, value))
+    return type(value) is Dim
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Held):
         return value.value
@@ -355,8 +370,6 @@ def _as_held(writer: Writer, result: Any) -> Any:
 
 def _tested(text: str) -> set[str]:
     """Names in a formula that are the test of a choice: read as truths."""
-    import ast
-
     return {
         n.test.id
         for n in ast.walk(ast.parse(text))
