@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import os
 import sys
 import threading
@@ -310,10 +312,10 @@ class Recorder(TorchFunctionMode):
             return value
         if isinstance(value, range):
             return Items("list", tuple(value))
-        if hasattr(value, "__index__"):  # NumPy's integers, members of enumerations
-            return int(value)
-        if hasattr(value, "__float__"):
-            return float(value)
+        if not getattr(value, "shape", ()):  # NumPy's numbers, members of enumerations
+            for convert in (operator.index, float):
+                with contextlib.suppress(TypeError):
+                    return convert(value)
         raise TypeError(
             f"trace(): {self.where()}: an operator gets a {type(value).__name__}, which a graph "
             "cannot hold; give it tensors, numbers, strings, dtypes, devices and lists of these"
