@@ -187,3 +187,24 @@ def test_graphs_tell_of_their_nodes():
     assert next(matmul.outputs()).type() == "Tensor"
     assert [str(o) for o in traced.graph.outputs()] == ["relu"]
     assert "facula.matmul(x, T)" in traced.code
+
+
+def test_tensors_of_made_modules_can_be_exchanged():
+    fa.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
+    traced = jit.trace(net, fa.ones(3, 2))
+    x = fa.randn(3, 2)
+    others = {n: fa.ones_like(p) for n, p in net.named_parameters()}
+    expected = fa.func.functional_call(net, others, (x,))
+    assert fa.equal(fa.func.functional_call(traced, others, (x,)), expected)
+    moved = copy.deepcopy(traced).double()
+    assert moved(x.double()).dtype == fa.float64 and traced(x).dtype == fa.float32
+    losses = []
+    optimizer = fa.optim.SGD(traced.parameters(), lr=0.1)
+    for _ in range(3):
+        loss = traced(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] > losses[1] > losses[2]

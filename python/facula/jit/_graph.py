@@ -264,6 +264,8 @@ class Graph:
     body: Block = field(default_factory=list)
     functions: dict[str, Graph] = field(default_factory=dict, repr=False, compare=False)
     compiled: Any = field(default=None, repr=False, compare=False)
+    # Where modules keep what paths name: "_parameters", "_buffers", "_modules"; see `_modules`.
+    places: dict[Path, str] = field(default_factory=dict, repr=False, compare=False)
 
     def nodes(self) -> Iterator[Node]:
         """The statements of the body."""

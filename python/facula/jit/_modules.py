@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import facula
 from facula import nn
 from facula.jit import _tracing
-from facula.jit._graph import Graph, Path
+from facula.jit._graph import Graph, Path, atoms_of, leaves, walk
 from facula.jit._running import code_text
 from facula.overrides import DisableTorchFunction
 
@@ -25,6 +25,7 @@ __all__ = [
     "graphs_of",
     "holder_of",
     "is_plain",
+    "note_places",
 ]
 
 _INTERNAL = frozenset(vars(nn.Module()))
@@ -258,6 +259,33 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     method.__name__ = name
     return method
+
+
+def note_places(graph: Graph, modules: Sequence[Any]) -> None:
+    """Note where modules keep what a graph names, where all of them keep it in the same place."""
+    paths = {
+        Path(leaf.parts[:n])
+        for s in walk(graph.body)
+        for atom in atoms_of(s)
+        for leaf in leaves(atom)
+        if isinstance(leaf, Path)
+        for n in range(1, len(leaf.parts) + 1)
+    }
+    graph.places.clear()
+    for path in paths:
+        found = {_place_of(module, path) for module in modules}
+        if len(found) == 1 and "" not in found:
+            graph.places[path] = found.pop()
+
+
+def _place_of(module: Any, path: Path) -> str:
+    *owners, leaf = path.parts
+    for part in owners:
+        module = module.__dict__["_modules"].get(part) if isinstance(module, nn.Module) else None
+    if not isinstance(module, nn.Module):
+        return ""
+    places = ("_parameters", "_buffers", "_modules")
+    return next((p for p in places if leaf in module.__dict__[p]), "")
 
 
 def class_of(

@@ -50,6 +50,7 @@ from facula.jit._modules import (
     TracedPart,
     class_of,
     is_plain,
+    note_places,
 )
 from facula.jit._parsing import MOST_NESTED, Reader
 from facula.jit._running import function_of
@@ -444,18 +445,12 @@ class _Parser:
         for graph in self.functions.values():
             self._check_free(graph)
             graph.compiled = function_of(graph, self.fault)
-        finished = []
-        for name, base, graphs in self.classes:
-            for graph in graphs.values():
-                graph.compiled = function_of(graph, self.fault)
-            finished.append(class_of(_BASES[base], name, graphs))
-        unfinished = {id(k[3]): finished[i] for i, k in enumerate(self.kinds)}
         for module, links in zip(self.objects, self.links, strict=True):
-            module.__class__ = unfinished.get(id(type(module)), type(module))
             for name, number in links:
                 if number is not None and number >= len(self.objects):
                     raise self.fault(f"there is no object {number}")
                 module._modules[name] = None if number is None else self.objects[number]
+        self._finish()
         if kind == "function":
             if main not in self.functions:
                 raise self.fault(f"there is no function {main!r}")
@@ -470,6 +465,19 @@ class _Parser:
         if not isinstance(found, ScriptModule):
             raise self.fault("the main object is of no class of the program")
         return found
+
+    def _finish(self) -> None:
+        """Give objects the classes of the program, whose methods are compiled now."""
+        finished = {}
+        for made in self.kinds:
+            name, base, graphs, unfinished = made
+            objects = [m for m in self.objects if type(m) is unfinished]
+            for graph in graphs.values():
+                note_places(graph, objects)
+                graph.compiled = function_of(graph, self.fault)
+            finished[unfinished] = class_of(_BASES[base], name, graphs)
+        for module in self.objects:
+            module.__class__ = finished.get(type(module), type(module))
 
     def _check_tree(self, module: nn.Module, depth: int, above: set[int]) -> None:
         if id(module) in above or depth > 10 * MOST_NESTED:

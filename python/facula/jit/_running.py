@@ -111,8 +111,11 @@ class _Emitter:
         text = self.owners.get(parts[:-1]) if parts else "self"
         if text is None:
             text = self.path(parts[:-1])
+        place = "" if self.pretty else self.graph.places.get(Path(parts), "")
         for part in parts[-1:]:
-            if part.isidentifier() and not keyword.iskeyword(part):
+            if place:  # quicker than asking the module for the attribute
+                text += f".{place}[{part!r}]"
+            elif part.isidentifier() and not keyword.iskeyword(part):
                 text += f".{part}"
             else:
                 get = self.put("getattr", getattr, "getattr")

@@ -24,6 +24,7 @@ from facula.jit._modules import (
     class_of,
     holder_of,
     is_plain,
+    note_places,
 )
 from facula.jit._syntax import ScriptError
 from facula.jit._units import Unit, is_library
@@ -117,6 +118,8 @@ def _scripted(module: nn.Module) -> Any:
         context = unit.module(old)
         kind: Any = type(old)
         if not context.is_library:
+            for graph in context.graphs.values():
+                note_places(graph, [old])
             kind = class_of(
                 RecursiveScriptModule, type(old).__name__, context.graphs, context.python
             )

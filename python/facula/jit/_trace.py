@@ -19,6 +19,7 @@ from facula.jit._modules import (
     TracedPart,
     class_of,
     holder_of,
+    note_places,
 )
 from facula.jit._text import is_name
 from facula.jit._tracing import Recorder, TracerWarning
@@ -200,6 +201,8 @@ def _traced_module(mod: nn.Module, methods: dict[str, Any], check: _Check) -> An
         graph.name = name
         graphs[name] = graph
         whole |= called
+    for graph in graphs.values():
+        note_places(graph, [mod])
     kind = class_of(TopLevelTracedModule, type(mod).__name__, graphs)
     parts: dict[int, Any] = {}
 
