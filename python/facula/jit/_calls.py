@@ -242,7 +242,7 @@ class Calls:
             rest += [Known(defaults[f]) for f in kind._fields[given:] if f in defaults]
             if len(args) + len(rest) != len(kind._fields):
                 raise self.source.error(node, f"{kind.__name__} has the fields {kind._fields}")
-            return Row([*args, *rest], kind._fields)
+            return Row([*args, *rest], kind._fields, kind.__name__)
         if issubclass(kind, BaseException):
             raise self.source.error(node, "an exception can be raised, not kept")
         raise self.source.error(

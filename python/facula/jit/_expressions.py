@@ -64,7 +64,11 @@ class Expressions(Calls):
         if isinstance(value, Runtime):
             return value.atom
         if isinstance(value, Row):
-            return Items("tuple", tuple(self.to_atom(item, node) for item in value.items))
+            items = Items("tuple", tuple(self.to_atom(item, node) for item in value.items))
+            if not value.fields:
+                return items
+            args = [value.name, Items("tuple", value.fields), items]
+            return self.emit("py", "named", args, {}, self.type_of(value), node).atom
         if isinstance(value, Known):
             return self._literal(value.value, node)
         kinds = {ModuleAt: "a submodule", MethodAt: "a method", Bound: "a method"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import facula
 from facula.jit import _program
-from facula.jit._modules import ScriptFunction, ScriptModule, writers
+from facula.jit._modules import LibraryScriptModule, ScriptFunction, writers
 from facula.serialization import _source, _tree, _zip
 from facula.utils._atomic import write_file
 from facula.utils._safetensors import FormatError
@@ -27,9 +27,8 @@ _TEXT, _WEIGHTS, _EXTRA = "program.txt", "weights.safetensors", "extra/"
 
 
 def _write(program: Any, extra: Any) -> Callable[[Callable[[Any], Any]], None]:
-    if not isinstance(program, (ScriptModule, ScriptFunction)) or not getattr(
-        program, "_graphs", True
-    ):
+    ready = isinstance(program, (ScriptFunction, LibraryScriptModule))
+    if not ready and not getattr(program, "_graphs", None):
         raise TypeError(
             f"save(): {type(program).__name__} is neither scripted nor traced; call"
             " facula.jit.script or facula.jit.trace, or save a state_dict by facula.save"

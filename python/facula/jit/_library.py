@@ -7,6 +7,7 @@ tensors and numbers do, and no more.
 from __future__ import annotations
 
 import builtins
+import collections
 import difflib
 import functools
 import json
@@ -194,6 +195,16 @@ def _format(value: Any, conversion: str, spec: str) -> str:
     return format(value if change is None else change(value), spec)
 
 
+@functools.cache
+def _named_class(name: str, fields: tuple[str, ...]) -> Any:
+    return collections.namedtuple(name, fields)
+
+
+def _named(name: str, fields: tuple[str, ...], items: tuple[Any, ...]) -> Any:
+    """A named tuple; its class is made here, for files hold none."""
+    return _named_class(name, fields)(*items)
+
+
 class _Formatter(string.Formatter):
     """`str.format` without attributes, which would lead out of the program."""
 
@@ -251,6 +262,7 @@ PYTHON: dict[str, Any] = {
     "unpack": _unpacked,
     "format": _format,
     "join": _joined,
+    "named": _named,
     "concat": _tuple_of,
     "isinstance": _is_a,
     "finfo": lambda dtype: facula.finfo(dtype),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -11,16 +12,18 @@ from typing import Any
 import facula
 from facula import nn
 from facula.jit import _tracing
-from facula.jit._graph import Graph, Path, atoms_of, leaves, walk
+from facula.jit._graph import Call, Graph, Name, Parameter, Path, Return, atoms_of, leaves, walk
 from facula.jit._running import code_text
 from facula.overrides import DisableTorchFunction
 
 __all__ = [
+    "LibraryScriptModule",
     "RecursiveScriptModule",
     "ScriptFunction",
     "ScriptMethod",
     "ScriptModule",
     "TopLevelTracedModule",
+    "as_script",
     "class_of",
     "graphs_of",
     "holder_of",
@@ -219,6 +222,32 @@ class ScriptModule(nn.Module):
 
 class RecursiveScriptModule(ScriptModule):
     """What `script` and `load` make of a module."""
+
+
+class LibraryScriptModule(RecursiveScriptModule):
+    """One of facula's own layers as a scripted module: it runs as it is."""
+
+    _kind: Any = None
+
+    def _graph_of(self, method: str = "forward") -> Graph:
+        if method != "forward":
+            return super()._graph_of(method)
+        names = [p for p in inspect.signature(self._kind.forward).parameters if p != "self"]
+        call = Call([("result", "")], "module", "forward", [Path(()), *map(Name, names)])
+        parameters = [Parameter(name) for name in ("self", *names)]
+        return Graph("forward", parameters, "", [call, Return(Name("result"))])
+
+
+def as_script(module: nn.Module) -> Any:
+    """One of facula's layers as a scripted module, with the same tensors and submodules."""
+    kind = type(module)
+    space = {"_kind": kind, "_original_name": kind.__name__, "__module__": __name__}
+    made = type("RecursiveScriptModule", (LibraryScriptModule, kind), space)
+    new = made.__new__(made)
+    new.__dict__.update(module.__dict__)
+    for name in ("_parameters", "_buffers", "_modules"):
+        new.__dict__[name] = dict(module.__dict__[name])
+    return new
 
 
 class TopLevelTracedModule(ScriptModule):

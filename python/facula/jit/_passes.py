@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 import facula
@@ -17,6 +18,7 @@ from facula.jit._graph import (
     Items,
     Mapping,
     Name,
+    Parameter,
     Path,
     Return,
     Span,
@@ -31,7 +33,13 @@ from facula.jit._graph import (
     map_statement,
     walk,
 )
-from facula.jit._modules import RecursiveScriptModule, ScriptModule, class_of, is_plain
+from facula.jit._modules import (
+    LibraryScriptModule,
+    RecursiveScriptModule,
+    ScriptModule,
+    class_of,
+    is_plain,
+)
 from facula.nn.utils.fusion import fuse_conv_bn_weights
 
 __all__ = ["freeze", "optimize_for_inference"]
@@ -56,6 +64,8 @@ def freeze(
     Raises:
         TypeError: it is neither scripted nor traced. RuntimeError: it is in training mode.
     """
+    if isinstance(mod, LibraryScriptModule):
+        mod = _wrapped(mod)
     if not isinstance(mod, ScriptModule) or not mod._graphs:
         raise TypeError(
             "freeze() takes a scripted or traced module; call facula.jit.script or trace before"
@@ -113,6 +123,25 @@ def _share(old: Any, new: Any, parts: tuple[str, ...]) -> None:
         owner = old.__dict__[place] if place else old.__dict__
         if parts[-1] in owner:
             (new.__dict__[place] if place else new.__dict__)[parts[-1]] = owner[parts[-1]]
+
+
+def _wrapped(module: nn.Module) -> Any:
+    """One of facula's layers within a module that has a graph."""
+    parameters = [Parameter("self")]
+    for p in list(inspect.signature(module._kind.forward).parameters.values())[1:]:
+        default: tuple[Any, ...] = ()
+        if p.default is not p.empty:
+            default = (p.default,) if is_plain(p.default) else (None,)
+        parameters.append(Parameter(p.name, "", default, p.kind is p.KEYWORD_ONLY))
+    args = [Path(("module",)), *(Name(p.name) for p in parameters[1:])]
+    body: Block = [Call([("result", "")], "module", "forward", args), Return(Name("result"))]
+    graph = Graph("forward", parameters, "", body)
+    kind = class_of(RecursiveScriptModule, module.original_name, {"forward": graph})
+    new = kind.__new__(kind)
+    nn.Module.__init__(new)
+    new.training = module.training
+    new._modules["module"] = module
+    return new
 
 
 class _Freezer:

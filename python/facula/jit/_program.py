@@ -48,6 +48,7 @@ from facula.jit._modules import (
     ScriptModule,
     TopLevelTracedModule,
     TracedPart,
+    as_script,
     class_of,
     is_plain,
     note_places,
@@ -185,10 +186,10 @@ class Text:
         lines: list[str] = []
         self._object_lines.append(lines)
         where = ".".join(path) or "the module"
-        if isinstance(module, ScriptModule) and isinstance(module, tuple(_BASES.values())):
+        if is_library(module):
+            kind = f"library {(getattr(type(module), '_kind', None) or type(module)).__name__}"
+        elif isinstance(module, ScriptModule) and isinstance(module, tuple(_BASES.values())):
             kind = f"class {self._class(module)}"
-        elif is_library(module):
-            kind = f"library {type(module).__name__}"
         else:
             raise RuntimeError(
                 f"save(): {where} is a {type(module).__name__}, which is neither scripted nor one "
@@ -462,9 +463,7 @@ class _Parser:
             for graph in getattr(module, "_graphs", {}).values():
                 self._check(module, graph)
         found = self.objects[main]
-        if not isinstance(found, ScriptModule):
-            raise self.fault("the main object is of no class of the program")
-        return found
+        return found if isinstance(found, ScriptModule) else as_script(found)
 
     def _finish(self) -> None:
         """Give objects the classes of the program, whose methods are compiled now."""

@@ -16,14 +16,14 @@ from typing import Any
 import facula
 from facula import nn
 from facula.jit import _compile, _marks, _tracing
-from facula.jit._graph import Call, Graph, Name, Parameter, Path, Return
 from facula.jit._modules import (
+    LibraryScriptModule,
     RecursiveScriptModule,
     ScriptFunction,
     ScriptModule,
+    as_script,
     class_of,
     holder_of,
-    is_plain,
     note_places,
 )
 from facula.jit._syntax import ScriptError
@@ -76,7 +76,7 @@ def script(
     """
     if _is_off() or isinstance(obj, (ScriptFunction, type)):
         return obj
-    if isinstance(obj, ScriptModule) and obj._graphs:
+    if isinstance(obj, LibraryScriptModule) or (isinstance(obj, ScriptModule) and obj._graphs):
         return obj
     if isinstance(obj, nn.Module):
         return _scripted(obj)
@@ -98,10 +98,6 @@ def script(
 
 def _scripted(module: nn.Module) -> Any:
     unit = Unit()
-    root = unit.module(module)
-    if root.is_library and _is_whole(module):
-        # One of facula's own modules: it runs as it is, within a module that has a graph.
-        return _wrapped(module)
     for found in list(_with_own_code(module)):
         context = unit.module(found)
         if context.graphs or context.is_library:
@@ -132,7 +128,8 @@ def _scripted(module: nn.Module) -> Any:
             return new
         return holder_of(old, new, lambda name, child: convert(child))
 
-    return convert(module)
+    found = convert(module)
+    return found if isinstance(found, ScriptModule) else as_script(found)
 
 
 def _is_whole(module: nn.Module) -> bool:
@@ -160,26 +157,6 @@ def _exported(module: nn.Module) -> list[str]:
     if forward is not nn.Module.forward and _marks.mark_of(forward) == "":
         found.insert(0, "forward")
     return list(dict.fromkeys(found))
-
-
-def _wrapped(module: nn.Module) -> Any:
-    """A scripted module whose `forward` is that of one of facula's modules."""
-    parameters = [Parameter("self")]
-    signature = inspect.signature(type(module).forward)
-    for p in list(signature.parameters.values())[1:]:
-        default: tuple[Any, ...] = ()
-        if p.default is not p.empty:
-            default = (p.default,) if is_plain(p.default) else (None,)
-        parameters.append(Parameter(p.name, "", default, p.kind is p.KEYWORD_ONLY))
-    args = [Path(("module",)), *(Name(p.name) for p in parameters[1:])]
-    body: list[Any] = [Call([("result", "")], "module", "forward", args), Return(Name("result"))]
-    graph = Graph("forward", parameters, "", body)
-    kind = class_of(RecursiveScriptModule, type(module).__name__, {"forward": graph})
-    new = kind.__new__(kind)
-    nn.Module.__init__(new)
-    new.training = module.training
-    new._modules["module"] = module
-    return new
 
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -78,7 +78,7 @@ def trace(
     >>> traced(facula.ones(5, 1), facula.ones(5)).flatten()
     tensor([1., 1., 1., 1., 1.])
     """
-    if isinstance(func, (ScriptModule, ScriptFunction)) and getattr(func, "graph", None):
+    if isinstance(func, ScriptFunction) or getattr(func, "_graphs", None):
         return func
     if example_inputs is None and example_kwarg_inputs is None:
         raise RuntimeError("trace() needs example_inputs, or example_kwarg_inputs")

@@ -22,7 +22,7 @@ compile_function: list[Callable[[Any, Source, Graph, ModuleAt | None], None]] = 
 
 def is_library(module: nn.Module) -> bool:
     """Is it a module of facula itself, which runs as it is and which files name by its class?"""
-    kind = type(module)
+    kind = getattr(type(module), "_kind", None) or type(module)
     public = getattr(nn, kind.__name__, None) is kind or kind.__module__.startswith(
         "facula.nn.modules."
     )

@@ -31,11 +31,12 @@ class Known(Value):
 class Row(Value):
     """Several values in a row, some of which exist while compiling alone: submodules.
 
-    `fields` are the names of a named tuple's.
+    `fields` are the names of a named tuple's, `name` that of its class.
     """
 
     items: list[Value]
     fields: tuple[str, ...] = ()
+    name: str = ""
 
 
 @dataclass
