@@ -2,7 +2,7 @@
 
 python tests/jit/torch_program.py       prints what torch gives
 """
-# ruff: noqa: UP, B905, E731, E741, RUF012, SIM108
+# ruff: noqa
 
 import math
 import warnings
