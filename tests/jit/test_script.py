@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from typing import Dict, List, NamedTuple, Optional, Tuple  # noqa: UP035
@@ -297,6 +298,73 @@ def test_marks_and_types():
     assert not jit.is_scripting() and jit.Attribute(3, int) == 3
     with pytest.raises(KeyError):
         jit.wait(jit.fork({}.__getitem__, "missing"))
+
+
+class Ordered(nn.Module):
+    """Attributes that change between their uses in one expression."""
+
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+        self.register_buffer("kept", fa.zeros(1))
+
+    def bump(self) -> int:
+        self.n += 1
+        self.kept = self.kept + 10
+        return self.n
+
+    def forward(self, x: Tensor):
+        a = self.n + self.bump() * 10 + self.n * 100
+        b = self.kept + self.bump() + self.kept
+        old = self.n
+        self.n = 7
+        return a, b, old, self.n, x + self.bump()
+
+
+def test_attributes_are_read_when_python_reads_them():
+    x = fa.ones(1)
+    scripted = jit.script(Ordered())
+    assert same(scripted(x), Ordered()(x))
+    assert scripted.n == 8 and scripted.kept.item() == 30
+
+
+def test_aliases_shadows_and_scopes():
+    def aliases(x: Tensor):
+        y = x
+        y += 1
+        z = x.view(-1)
+        z[0] = 100.0
+        w = [x]
+        w[0].mul_(2)
+        return x, y, z, w
+
+    def shadows(
+        len: int, x: Tensor, device: str = "cpu", set: int = 2, loop: int = 1, get: int = 3
+    ):
+        module = len + set + loop + get
+        return x.to(device) * module
+
+    def scopes(xs: List[int], a: int):  # noqa: UP006
+        i = 100
+        ys = [i * 2 for i in xs]
+        zs = {i: i + 1 for i in xs}
+        a, i = i, a
+        a, i = a + i, a - i
+        for j in range(3):  # noqa: B007
+            pass
+        return ys, zs, i, a, j, 1 < i < 99, -(a**2), 2**-1
+
+    for function, args in (
+        (aliases, (fa.ones(2),)),
+        (shadows, (1, fa.ones(2))),
+        (scopes, ([1, 2], 3)),
+    ):
+        scripted = jit.script(function)
+        expected = function(*cloned(args))
+        assert same(scripted(*cloned(args)), expected)
+        loaded = jit.load(io.BytesIO(scripted.save_to_buffer()))
+        assert same(loaded(*cloned(args)), expected)
+    assert jit.script(shadows)(1, fa.ones(1), set=5).item() == 10
 
 
 def test_old_style_modules_and_units():

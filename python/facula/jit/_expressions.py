@@ -304,7 +304,7 @@ class Expressions(Calls):
         if isinstance(a, (ModuleAt, MethodAt, Row)):
             return False
         if isinstance(a, Runtime) and isinstance(a.atom, Path) and a.type == "Tensor":
-            return False  # a parameter or buffer that there is
+            return False  # a parameter or buffer that there is, and that nothing sets
         return None
 
     def _BoolOp(self, node: ast.BoolOp) -> Value:
@@ -479,8 +479,7 @@ class Expressions(Calls):
         for place in ("_parameters", "_buffers"):
             if name in module.__dict__[place]:
                 found = module.__dict__[place][name]
-                path = Path((*owner.path, name))
-                return Known(None) if found is None else Runtime(path, "Tensor")
+                return Known(None) if found is None else self._read(owner, name, "Tensor", node)
         if name in module._modules:
             child = module._modules[name]
             return Known(None) if child is None else ModuleAt((*owner.path, name), child)
@@ -505,6 +504,15 @@ class Expressions(Calls):
             node, f"{type(module).__name__} has no attribute {name!r}; set it in __init__"
         )
 
+    def _read(self, owner: ModuleAt, name: str, kind: str, node: ast.AST) -> Runtime:
+        """An attribute's value: as it is now, where some method sets it."""
+        path = Path((*owner.path, name))
+        if name not in self.unit.changing:
+            return Runtime(path, kind)
+        out = self.fresh(name)
+        self.copy(out, kind, path, node)
+        return Runtime(Name(out), kind)
+
     def _plain_attribute(self, owner: ModuleAt, name: str, node: ast.AST) -> Value:
         module = owner.module
         value = module.__dict__[name]
@@ -517,9 +525,9 @@ class Expressions(Calls):
             if value is not None or not annotated:
                 return Known(value)
         if is_plain(value):
-            return Runtime(Path((*owner.path, name)), _types.of_value(value))
+            return self._read(owner, name, _types.of_value(value), node)
         if isinstance(value, facula.Tensor):
-            return Runtime(Path((*owner.path, name)), "Tensor")
+            return self._read(owner, name, "Tensor", node)
         if callable(value) or isinstance(value, (types.ModuleType, type)):
             return Known(value)
         raise self.source.error(

@@ -98,6 +98,7 @@ def script(
 
 def _scripted(module: nn.Module) -> Any:
     unit = Unit()
+    unit.scan(module)
     for found in list(_with_own_code(module)):
         context = unit.module(found)
         if context.graphs or context.is_library:

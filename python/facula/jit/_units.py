@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import functools
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +39,13 @@ class Unit:
         self.functions: dict[int, Graph] = {}
         self.modules: dict[int, Context] = {}
         self.kept: list[Any] = []
+        self.changing: set[str] = set()  # names of attributes that some method sets
+
+    def scan(self, root: nn.Module) -> None:
+        """Note which attributes the methods of a module and of those below it set."""
+        for kind in {k for m in root.modules() for k in type(m).__mro__}:
+            if not kind.__module__.startswith(("facula.", "builtins")):
+                self.changing |= _set_names(kind)
 
     def function(self, function: Any, source: Source | None, node: Any) -> Graph:
         """The graph of a function, compiled at its first use; it may call itself."""
@@ -95,6 +105,21 @@ def _noted(source: Source | None, node: Any) -> Iterator[None]:
                 f" {source.name}"
             ) from None
         raise
+
+
+@functools.cache
+def _set_names(kind: type) -> frozenset[str]:
+    """Attributes that the methods of a class set, but for `__init__`."""
+    found: set[str] = set()
+    for name, value in vars(kind).items():
+        function = inspect.unwrap(value) if callable(value) else getattr(value, "fget", None)
+        if name == "__init__" or not inspect.isfunction(function):
+            continue
+        with contextlib.suppress(OSError, SyntaxError):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+            nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+            found |= {n.attr for n in nodes if isinstance(n.ctx, ast.Store)}
+    return frozenset(found)
 
 
 class Context:
