@@ -7,6 +7,7 @@
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/validate.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/dispatch/levels.h"
 #include "runtime/dispatch/observe.h"
 
 namespace facula {
@@ -15,6 +16,9 @@ namespace {
 
 std::atomic<uint64_t> last_task{0};
 constinit thread_local GraphTask* tls_current = nullptr;
+constinit thread_local uint64_t tls_within = 0;  // the level in which it runs
+
+[[maybe_unused]] const bool registered = (level_of_backward = [] { return tls_within; }, true);
 
 }  // namespace
 
@@ -170,9 +174,11 @@ void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
 void GraphTask::run() {
   struct Restore {
     GraphTask* outer;
-    ~Restore() { tls_current = outer; }
-  } restore{tls_current};
+    uint64_t within;
+    ~Restore() { tls_current = outer, tls_within = within; }
+  } restore{tls_current, tls_within};
   tls_current = this;
+  tls_within = tls_state.level == nullptr ? 0 : tls_state.level->number;
   run_waiting();
   while (!callbacks_.empty()) {
     std::vector<Tensor> nothing;

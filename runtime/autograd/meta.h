@@ -153,6 +153,8 @@ inline Tensor tangent_of(const Tensor& t) {
 // Sets the layer bit too, so that calls with `t` enter the autograd layer. A tangent that `t` has is
 // overwritten, so that views of it follow. An undefined tangent removes it.
 FACULA_API void set_tangent(const Tensor& t, Tensor tangent);
+// The same of a result that is new, and no view: with memory of its own, where a formula gave what others have too.
+FACULA_API void set_new_tangent(const Tensor& t, Tensor tangent);
 // The same after an in-place change of `t`: where `t` is a view, its base gets a tangent with it.
 FACULA_API void set_tangent_inplace(const Tensor& t, Tensor tangent);
 
