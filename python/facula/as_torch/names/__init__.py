@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import facula
@@ -13,7 +14,6 @@ from facula.as_torch._version import __version__ as __version__
 from facula.as_torch.names import _checks, _foreach, _symbolic, compiler
 from facula.as_torch.names.futures import Future
 from facula.distributions._draws import sample_dirichlet, standard_gamma
-from facula.jit import CompilationUnit, ScriptFunction, ScriptModule, fork, wait
 from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = [
@@ -51,6 +51,8 @@ __all__ = [
     *ABSENT_DTYPES,
     *LEGACY_TYPES,
 ]
+# Names of facula.jit, which is imported when one of them is asked for.
+_OF_JIT = ("CompilationUnit", "ScriptFunction", "ScriptModule", "fork", "wait")
 FIRST = ("__version__", "finfo")
 
 globals().update({**LEGACY_TYPES, **ABSENT_DTYPES})
@@ -213,6 +215,8 @@ def set_default_tensor_type(t: Any) -> None:
 
 def __getattr__(name: str) -> Any:
     """`_foreach_NAME`: the tensors' method NAME, for each of a list; `vmap` is torch.func's."""
+    if name in _OF_JIT:
+        return getattr(importlib.import_module("facula.jit"), name)
     if name == "vmap":
         from facula.as_torch import _spaces
 
@@ -221,3 +225,7 @@ def __getattr__(name: str) -> Any:
     if method == name:
         raise AttributeError(name)
     return _foreach.for_each(method)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OF_JIT})
