@@ -49,7 +49,7 @@ struct FACULA_API AutogradMeta {
  public:
   std::atomic<uint32_t> accumulating{0};  // the thread that adds; in the leaf, since accumulators come and go
   Node* accumulator = nullptr;            // weak; cleared by ~AccumulateGrad
-  std::unique_ptr<LeafHooks> leaf_hooks;
+  detail::MadeOnce<LeafHooks> leaf_hooks;
   std::unique_ptr<TangentRecord, TangentDeleter> forward;
   AutogradMeta* next_dead = nullptr;
 
