@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from . import onnx_names
 from .emit import batching
 from .emit.bindings import inplace_names, python_names
 from .emit.stubs import forms_of, takes_self
@@ -105,6 +106,8 @@ class Validator:
                 message = f"no function '{function.name}' in {', '.join(vocabulary.HEADERS)} of "
                 message += f"python/facula/include/facula{nearest(function.name, written)}"
                 self.errors.add(function.location, function.name, message)
+            if function.onnx is not None:
+                onnx_names.check(function.onnx, function.arguments, function.name, self.errors)
             checker = expr.Checker(self.errors, function.name)
             for formula in function.derivatives:
                 if formula is not None:
@@ -260,6 +263,10 @@ class Validator:
         self.in_place(op)
         self.reached(op)
         self.flops(op)
+        if op.onnx is not None:
+            onnx_names.check(
+                op.onnx, [a.name for a in op.signature.arguments], op.name, self.errors
+            )
 
     def flops(self, op: Operator) -> None:
         """Names, functions and facts that a formula of operations may use."""

@@ -86,6 +86,8 @@ LAYERS = (
         "front base nn utils pinning",
     ),
     Layer("files", "python/facula/serialization", "front base utils sparse nn"),
+    Layer("jit", "python/facula/jit", "front base exports gradients utils nn files"),
+    Layer("export", "python/facula/export", "front base gradients utils nn files jit"),
     Layer(
         "training",
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
@@ -112,7 +114,7 @@ LAYERS = (
         "as_torch",
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils sparse nn fx compiler optim"
-        " distributions pinning config files testing distributed",
+        " distributions pinning config files jit export testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

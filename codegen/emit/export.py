@@ -72,6 +72,7 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "masks": list(op.masks),
         "kept": list(op.kept),
         "flops": " ".join(op.flops.text.split()) if op.flops else "",
+        "onnx": op.onnx.text if op.onnx else "",
         "autocast": dict(op.autocast),
         "axes": str(stated) if (stated := axes.axes_of(op)) else "",
         "batching": batching.way(op),
@@ -112,6 +113,11 @@ def to_json(schema: Schema) -> str:
         "constants": {n: v for n, v in expr.CONSTANTS.items() if math.isfinite(v)},
         "predicates": sorted(scalar_cpp.PREDICATES),
         "real_valued": sorted(scalar_cpp.REAL_VALUED),
+        "onnx": {
+            f.name: {"arguments": list(f.arguments), "formula": f.onnx.text}
+            for f in schema.math
+            if f.onnx
+        },
     }
     of = traits(schema)
     operators = [operator_record(op, of[op.name]) for op in schema]

@@ -146,6 +146,7 @@ def _gradients() -> dict[str, Any]:
         },
         "forward": {"anyOf": [_TEXT, {"type": "object", "properties": {"none": _TEXT}}]},
         "flops": {**_FORMULA, "description": "operations of a call, by shapes and arguments"},
+        "onnx": {**_FORMULA, "description": "what a call is in ONNX, in operators of ONNX"},
     }
 
 
@@ -218,6 +219,7 @@ def schema() -> dict[str, Any]:
         "derivative": {"anyOf": [_FORMULA, _mapping(_FORMULA)]},
         "holomorphic": {"type": "boolean"},
         "alike": _list(_words(*ALIKE_CLASSES)),
+        "onnx": {**_FORMULA, "description": "the function, in operators of ONNX"},
     }
     operator = {**_computing(), **_gradients(), **_names(), **_test_specification()}
     head = {"type": "string", "pattern": _SIGNATURE, "description": "what formulas call it by"}

@@ -198,6 +198,7 @@ class MathFunction:
     location: Location
     holomorphic: bool = True  # the derivative also holds for complex arguments
     alike: tuple[str, ...] = ()  # dtype classes where a vector of elements computes as one alone
+    onnx: Formula | None = None  # what the ONNX exporter makes of it
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,7 @@ class Operator:
     promote: str = "same"
     masks: tuple[str, ...] = ()  # tensor inputs that are read as bool and do not promote
     flops: Formula | None = None  # floating-point operations of a call, by its shapes
+    onnx: Formula | None = None  # what the ONNX exporter makes of a call
     kept: tuple[str, ...] = ()  # results for the backward alone, without gradients of their own
     autocast: tuple[tuple[str, str], ...] = ()  # (CPU or device, lower, float32 or widest)
     shape: tuple[Formula, ...] = ()

@@ -109,6 +109,7 @@ def _math(fields: Fields) -> MathFunction | None:
     head, node = fields.take("math"), fields.take("derivative")
     holomorphic = fields.flag("holomorphic", True)
     alike = fields.words("alike", ALIKE_CLASSES, ())
+    onnx = fields.formula(node_) if (node_ := fields.text("onnx")) else None
     match = _MATH.fullmatch(head.value) if isinstance(head, ScalarNode) else None
     if match is None:
         fields.error(head or fields.location, "a vocabulary entry is written like 'pow(x, y)'")
@@ -121,7 +122,7 @@ def _math(fields: Fields) -> MathFunction | None:
     for missing in [a for a in arguments if a not in slopes]:
         fields.error(node, f"no derivative for '{missing}': a formula, or 'zero'")
     found = tuple(slopes.get(a) for a in arguments)
-    return MathFunction(match[1], arguments, found, fields.location, holomorphic, alike)
+    return MathFunction(match[1], arguments, found, fields.location, holomorphic, alike, onnx)
 
 
 def _slopes(fields: Fields, node: Node, arguments: tuple[str, ...]) -> dict[str, Formula | None]:
@@ -170,6 +171,7 @@ def _operator(fields: Fields, family: str) -> Operator | None:
         "masks": fields.words("masks"),
         "kept": fields.words("kept"),
         "flops": fields.formula(flops) if (flops := fields.text("flops")) else None,
+        "onnx": fields.formula(onnx, program=True) if (onnx := fields.text("onnx")) else None,
         "autocast": _autocast(fields),
         "shape": fields.formulas("shape"),
         "dispatch": _dispatch(fields),

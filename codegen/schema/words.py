@@ -56,6 +56,21 @@ TRAITS = ("may_alias", "value_dependent", "random")
 # What formulas of `flops` may call and ask of tensors.
 FLOPS_FUNCTIONS = ("len", "max", "min", math.prod.__name__)
 FLOPS_FACTS = ("ndim", "numel", "shape", "size")
+# What formulas of `onnx` may call beside methods and operators of ONNX, which begin with a capital.
+ONNX_FUNCTIONS = (
+    *(
+        "len",
+        "range",
+        "int",
+        math.prod.__name__,
+        "number",
+        "dims",
+        "wrap_dim",
+        "swapped",
+        "pads",
+        "filled",
+    ),
+)
 # Limits of error in units of the last place: of values by dtype, and of gradients in each.
 ULP_KEYS = (
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
@@ -79,12 +94,12 @@ KEYS: dict[str, tuple[str, ...]] = {
             "batch",
             "batch_fn",
         ),
-        *("composite", "composite_fn", "derivative", "forward", "kept", "flops"),
+        *("composite", "composite_fn", "derivative", "forward", "kept", "flops", "onnx"),
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),
         *("samples", "reference", "property", "tolerance", "ulp"),
     ),
     "define": ("define", "doc", "composite", "composite_fn", "traits", "checks"),
-    "math": ("math", "derivative", "holomorphic", "alike"),
+    "math": ("math", "derivative", "holomorphic", "alike", "onnx"),
     "rule": ("rule",),
 }
 # Entries of `python` that are neither signs nor dotted paths.

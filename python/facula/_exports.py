@@ -6,8 +6,8 @@ compiled module.
 
 SUBMODULES = tuple(
     "__config__ accelerator amp array_api autograd backends compiler distributed distributions"
-    " examples func fx legacy masked multiprocessing nn ops optim overrides profiler random"
-    " serialization signal sparse testing utils".split()
+    " examples export func fx jit legacy masked multiprocessing nn ops optim overrides profiler"
+    " random serialization signal sparse testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
 VENDORS = ("cuda",)

@@ -112,8 +112,8 @@ def _callable_of(name: str, method: bool) -> Any:
     path, _, leaf = name.rpartition(".")
     if path:
         return getattr(getattr(_C, "_" + path.replace(".", "_")), leaf)
-    if leaf in facula._SOURCES:  # the function that users call is Python
-        return getattr(facula, leaf)
+    if leaf in facula._SOURCES and hasattr(_C._ops, leaf):
+        return getattr(facula, leaf)  # the function that users call is Python
     for place in (_C, *(getattr(_C, n, None) for n in _places())):
         found = getattr(place, leaf, None)
         if found is not None:

@@ -450,6 +450,16 @@ case(
     "7:14: new: flops: unknown fact 'nelement'; known are ndim, numel, shape, size",
 )
 case(
+    "ONNX, unknown name",
+    pointwise() + "  onnx: Relu(slef)\n",
+    "7:14: new: onnx: unknown name 'slef'; did you mean 'self'?",
+)
+case(
+    "ONNX, unknown function",
+    pointwise() + "  onnx: Expand(fill(0, self.shape, self))\n",
+    "7:16: new: onnx: unknown function 'fill'; did you mean 'filled'?",
+)
+case(
     "reference with a lambda",
     pointwise(reference="list(map(lambda a:a, self))"),
     "6:23: new: reference: `lambda` is hard to read; write a function of tests/ops/"

@@ -279,17 +279,43 @@ def test_nothing_is_scripted(tmp_path):
         import torch
         f = lambda x: x + 1
         m = torch.nn.Linear(2, 2)
-        print(torch.jit.script(m) is m)
-        print(torch.jit.trace(m, torch.ones(1, 2)) is m, torch.jit.ignore(drop=True)(f) is f)
+        print(torch.jit.ignore(drop=True)(f) is f)
         print(torch.compiler.is_compiling(), torch.jit.is_scripting())
-        try:
-            torch.jit.save(m, "m.pt")
-        except RuntimeError as error:
-            print(error)
+        print(torch._dynamo.disable(f) is f)
     """
-    *flags, error = run(tmp_path, code).splitlines()
-    assert flags == ["True", "True True", "False False"]
-    assert error.startswith("torch.jit.save(): facula has no scripted programs; save m.state_dict")
+    flags = run(tmp_path, code).splitlines()
+    assert flags == ["True", "False False", "True"]
+
+
+def test_programs_are_scripted_traced_and_saved(tmp_path):
+    code = """
+        import torch
+        from torch import Tensor
+        from torch.jit.frontend import NotSupportedError
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(2, 2)
+
+            def forward(self, x: Tensor, n: int = 1) -> Tensor:
+                for _ in range(n):
+                    x = torch.relu(self.linear(x)) + torch.zeros(x.size(0), 1)
+                return x
+
+        m = Net()
+        s, t = torch.jit.script(m), torch.jit.trace(m, torch.ones(1, 2))
+        x = torch.randn(3, 2)
+        print(torch.equal(s(x, 2), m(x, 2)), torch.equal(t(x), m(x)))
+        torch.jit.save(s, "m.pt")
+        loaded = torch.jit.load("m.pt", map_location="cpu")
+        print(isinstance(loaded, torch.jit.ScriptModule), torch.equal(loaded(x, 2), m(x, 2)))
+        try:
+            torch.jit.script(lambda x: x)
+        except NotSupportedError as error:
+            print("lambda" in str(error))
+    """
+    assert run(tmp_path, code).split() == ["True"] * 5
 
 
 def test_processes_are_joined(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import facula
@@ -12,11 +13,11 @@ from facula.as_torch._refused import refused_class
 from facula.as_torch._version import __version__ as __version__
 from facula.as_torch.names import _checks, _foreach, _symbolic
 from facula.as_torch.names.futures import Future
-from facula.as_torch.names.jit import ScriptFunction, ScriptModule, fork, wait
 from facula.distributions._draws import sample_dirichlet, standard_gamma
 from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 __all__ = [
+    "CompilationUnit",
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
     "Future",
@@ -50,6 +51,8 @@ __all__ = [
     *ABSENT_DTYPES,
     *LEGACY_TYPES,
 ]
+# Names of facula.jit, which is imported when one of them is asked for.
+_OF_JIT = ("CompilationUnit", "ScriptFunction", "ScriptModule", "fork", "wait")
 FIRST = ("__version__", "compile", "finfo")
 
 globals().update({**LEGACY_TYPES, **ABSENT_DTYPES})
@@ -221,6 +224,8 @@ def set_default_tensor_type(t: Any) -> None:
 
 def __getattr__(name: str) -> Any:
     """`_foreach_NAME`: the tensors' method NAME, for each of a list; `vmap` is torch.func's."""
+    if name in _OF_JIT:
+        return getattr(importlib.import_module("facula.jit"), name)
     if name == "vmap":
         from facula.as_torch import _spaces
 
@@ -229,3 +234,7 @@ def __getattr__(name: str) -> Any:
     if method == name:
         raise AttributeError(name)
     return _foreach.for_each(method)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OF_JIT})

@@ -1,4 +1,4 @@
-"""What packages take from `torch._jit_internal`: marks for the compiler of scripts, without one."""
+"""What packages take from `torch._jit_internal`: marks for `script`, and types."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.as_torch.names.futures import Future
-from facula.as_torch.names.jit import export, ignore, is_scripting, unused
+from facula.jit import export, ignore, is_scripting, unused
 
 __all__ = ["Future", "boolean_dispatch", "export", "ignore", "is_scripting", "unused"]
 
