@@ -72,6 +72,7 @@ LAYERS = (
     Layer("sparse", "python/facula/sparse", "front base gradients"),
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils sparse"),
     Layer("fx", "python/facula/fx", "front base nn"),
+    Layer("library", "python/facula/library", "front base gradients amp utils"),
     Layer("func", "python/facula/func", "front gradients utils nn"),
     Layer("optim", "python/facula/optim", "front base gradients utils sparse"),
     Layer("distributions", "python/facula/distributions", "front base gradients nn"),
@@ -106,7 +107,8 @@ LAYERS = (
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp utils sparse nn fx optim distributions"
+        "front moving base gradients backends vendors amp utils library sparse nn fx optim"
+        " distributions"
         " pinning config files testing distributed",
     ),
     # ---- the workshop ----

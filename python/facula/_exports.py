@@ -6,7 +6,7 @@ compiled module.
 
 SUBMODULES = tuple(
     "__config__ accelerator amp autograd backends distributed distributions examples func fx legacy"
-    " masked multiprocessing nn ops optim overrides profiler random serialization signal"
+    " library masked multiprocessing nn ops optim overrides profiler random serialization signal"
     " sparse testing utils".split()
 )
 # Devices of this wheel: each has a folder with a `_vendor.py`.
@@ -31,6 +31,7 @@ ATTRIBUTES = {
     "facula.amp.autocast_mode": "autocast",
     "facula.func": "vmap",
     "facula.autograd.grad_mode": "enable_grad inference_mode no_grad set_grad_enabled",
+    "facula.library": "Argument FunctionSchema parse_schema",
     "facula.multiprocessing._sharing": "is_shared share_memory_",
     "facula.nn._low_level": "affine_grid_generator alpha_dropout alpha_dropout_ batch_norm"
     " binary_cross_entropy_with_logits conv_tbc convolution"

@@ -7,6 +7,9 @@ from typing import Any
 import facula
 from facula import _C
 from facula.as_torch._refused import refused_class
+from facula.library import Argument as Argument
+from facula.library import FunctionSchema as FunctionSchema
+from facula.library import parse_schema as parse_schema
 from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 _disabled_torch_function_impl = _C._disabled_torch_function_impl
