@@ -65,7 +65,7 @@ LAYERS = (
     Layer("base", "python/facula", "front"),
     Layer("gradients", "python/facula/autograd", "front"),
     Layer("backends", "python/facula/backends", "front exports moving"),
-    Layer("vendors", "python/facula/cuda", "backends"),
+    Layer("vendors", "python/facula/cuda", "front base backends"),
     Layer("amp", "python/facula/amp", "front gradients backends"),
     Layer("sharing", "python/facula/multiprocessing", "front"),
     Layer("utils", "python/facula/utils", "front base backends sharing"),
@@ -79,6 +79,7 @@ LAYERS = (
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
     Layer("checkpoint", "python/facula/utils/checkpoint", "front base gradients amp nn"),
     Layer("pinning", "python/facula/_pinning.py python/facula/accelerator.py", "front backends"),
+    Layer("streams", "python/facula/_settings.py python/facula/_streams.py", "front base pinning"),
     Layer(
         "profiler",
         "python/facula/profiler python/facula/autograd/profiler.py python/facula/utils/_flops.py"
@@ -86,6 +87,7 @@ LAYERS = (
         "front base nn utils pinning",
     ),
     Layer("files", "python/facula/serialization", "front base utils sparse nn"),
+    Layer("hub", "python/facula/hub.py", "front files"),
     Layer(
         "training",
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
@@ -109,7 +111,7 @@ LAYERS = (
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils library sparse nn fx optim"
         " distributions"
-        " pinning config files testing distributed",
+        " pinning config hub testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

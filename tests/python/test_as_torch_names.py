@@ -11,12 +11,12 @@ import threading
 
 import facula as fa
 import pytest
-from facula import library
+from facula import hub, library
 from facula.as_torch import _spaces
 from facula.as_torch._refused import is_refused, refused_names
-from facula.as_torch.names import _C, _checks, _symbolic, hub, ops
-from facula.as_torch.names.futures import Future, collect_all, wait_all
+from facula.as_torch.names import _C, _checks, _symbolic, ops
 from facula.as_torch.names.utils import _contextlib
+from facula.futures import Future, collect_all, wait_all
 from facula.utils import _pytree
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula.as_torch.names.futures import Future
 from facula.as_torch.names.jit import export, ignore, is_scripting, unused
+from facula.futures import Future
 
 __all__ = ["Future", "boolean_dispatch", "export", "ignore", "is_scripting", "unused"]
 

@@ -13,16 +13,11 @@ from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
-from facula.as_torch._refused import refused_function
-
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 READ_DATA_CHUNK = 128 * 1024
 _folder: list[str] = []
-
-for _name in ("help", "list", "load"):
-    globals()[_name] = refused_function("hub." + _name)
 
 
 def _get_torch_home() -> str:
