@@ -3,6 +3,7 @@
     python -m tools.packages prepare [--from TEMPLATE]   environments and sources, once
     python -m tools.packages run [NAME...]               the table
     python -m tools.packages scan                        names of torch they use that are missing
+    python -m tools.packages programs [NAME...]          programs of pytorch/examples
     python -m tools.packages names LIST [--reasons 1]    which names of a list are there
 
 Of each package a seeded sample of its own tests is run on torch, once, and those that pass are run
@@ -19,7 +20,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from . import names, report, runs
+from . import names, report, runs, tutorials
 from .prepare import link, prepare
 from .table import PACKAGES, Package
 
@@ -91,13 +92,27 @@ def _scan(options: argparse.Namespace) -> int:
     return 0
 
 
+def _programs(options: argparse.Namespace) -> int:
+    tutorials.make_data(options.work / "src" / "examples")
+    failed = 0
+    for program in tutorials.PROGRAMS:
+        if options.names and program.folder not in options.names:
+            continue
+        for side in ("torch", "facula"):
+            failures, seconds = tutorials.run(options.work, side, program)
+            failed += bool(failures) and side == "facula"
+            said = "; ".join(failures) or "ends well"
+            print(f"{program.folder:<26}{side:<8}{seconds:7.1f} s  {said}", flush=True)
+    return int(failed > 0)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.packages",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("verb", choices=["prepare", "run", "scan", "names"])
+    parser.add_argument("verb", choices=["prepare", "run", "scan", "names", "programs"])
     parser.add_argument("names", nargs="*", help="packages; all of them by default")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "packages")
     parser.add_argument("--from", dest="template", default="https://github.com/{owner}/{name}")
@@ -113,6 +128,8 @@ def main() -> int:
         options.work.mkdir(parents=True, exist_ok=True)
         prepare(options.work, options.template, options.torch)
         return 0
+    if options.verb == "programs":
+        return _programs(options)
     if options.verb == "names":
         for name in options.names:
             print(names.table(Path(name), bool(options.reasons)))
