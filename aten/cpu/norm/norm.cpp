@@ -185,10 +185,10 @@ void native_group_norm(const Tensor& input, int64_t num_groups, const Tensor& we
           out_rstd.data<T>()[i] = static_cast<T>(of.row_rstd());
           const int64_t first = (i % num_groups) * channels;
           for (int64_t k = 0; k < channels; ++k) {
-            const double scale = of.rstd * (w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0);
+            const double factor = w.defined() ? static_cast<double>(w.data<T>()[first + k]) : 1.0;
+            const double scale = of.rstd * factor;
             const double bias = b.defined() ? static_cast<double>(b.data<T>()[first + k]) : 0.0;
             if (!is_factor<T>(scale)) {  // one factor after the other
-              const double factor = static_cast<double>(w.data<T>()[first + k]);
               for (int64_t j = k * inner; j < (k + 1) * inner; ++j) {
                 const double centered = static_cast<double>(of.x[j] - of.center()) + of.missed();
                 y.data<T>()[i * n + j] = static_cast<T>(centered * of.rstd * factor + bias);
