@@ -99,8 +99,9 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
             sizes[open_[0]] = size // known
         elif open_ or known != size:
             raise ValueError(
-                f"rearrange(): a dim of size {size} is no {' times '.join(group) or 'dim of size 1'}"
-                f" with the lengths { ({n: sizes[n] for n in group if n in sizes}) }"
+                f"rearrange(): a dim of size {size} is no "
+                f"{' times '.join(group) or 'dim of size 1'} with the lengths "
+                f"{ ({n: sizes[n] for n in group if n in sizes}) }"
             )
     split = tensor.reshape([sizes[n] for n in names])
     moved = split.permute([names.index(n) for n in wanted])
