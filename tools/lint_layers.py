@@ -65,7 +65,7 @@ LAYERS = (
     Layer("base", "python/facula", "front"),
     Layer("gradients", "python/facula/autograd", "front"),
     Layer("backends", "python/facula/backends", "front exports moving"),
-    Layer("vendors", "python/facula/cuda", "backends"),
+    Layer("vendors", "python/facula/cuda", "front base backends"),
     Layer("amp", "python/facula/amp", "front gradients backends"),
     Layer("sharing", "python/facula/multiprocessing", "front"),
     Layer("utils", "python/facula/utils", "front base backends sharing"),
@@ -73,12 +73,15 @@ LAYERS = (
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils sparse"),
     Layer("fx", "python/facula/fx", "front base nn"),
     Layer("compiler", "python/facula/compiler", "front base utils nn"),
+    Layer("library", "python/facula/library", "front base gradients amp utils"),
     Layer("func", "python/facula/func", "front gradients utils nn"),
+    Layer("attention", "python/facula/nn/attention", "front base gradients nn func"),
     Layer("optim", "python/facula/optim", "front base gradients utils sparse"),
     Layer("distributions", "python/facula/distributions", "front base gradients nn"),
     Layer("averages", "python/facula/optim/swa_utils.py", "front gradients nn optim"),
     Layer("checkpoint", "python/facula/utils/checkpoint", "front base gradients amp nn"),
     Layer("pinning", "python/facula/_pinning.py python/facula/accelerator.py", "front backends"),
+    Layer("streams", "python/facula/_settings.py python/facula/_streams.py", "front base pinning"),
     Layer(
         "profiler",
         "python/facula/profiler python/facula/autograd/profiler.py python/facula/utils/_flops.py"
@@ -88,6 +91,7 @@ LAYERS = (
     Layer("files", "python/facula/serialization", "front base utils sparse nn"),
     Layer("jit", "python/facula/jit", "front base exports gradients utils nn files"),
     Layer("export", "python/facula/export", "front base gradients utils nn files jit"),
+    Layer("hub", "python/facula/hub.py", "front files"),
     Layer(
         "training",
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
@@ -113,8 +117,8 @@ LAYERS = (
     Layer(
         "as_torch",
         "python/facula/as_torch",
-        "front moving base gradients backends vendors amp utils sparse nn fx compiler optim"
-        " distributions pinning config files jit export testing distributed",
+        "front moving base gradients backends vendors amp utils library sparse nn fx compiler optim"
+        " distributions pinning config files hub jit export testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

@@ -7,6 +7,7 @@ from facula import _C
 from facula._exports import ATTRIBUTES as _ATTRIBUTES
 from facula._exports import METHODS as _METHODS
 from facula._exports import METHODS_ALONE as _METHODS_ALONE
+from facula._exports import REFUSED as _REFUSED
 from facula._exports import SUBMODULES as _SUBMODULES
 from facula._moving import add_owner as _add_owner
 
@@ -57,6 +58,8 @@ def _method_of(path, name):
 
     method.__name__ = name
     method.__qualname__ = "Tensor." + name
+    if path in _REFUSED:
+        method._is_refused = True
     return method
 
 

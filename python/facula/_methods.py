@@ -10,6 +10,7 @@ import facula
 __all__ = [
     "apply_",
     "as_strided_",
+    "chalf",
     "const_data_ptr",
     "detach_",
     "dim_order",
@@ -25,6 +26,7 @@ __all__ = [
     "is_signed",
     "map2_",
     "map_",
+    "module_load",
     "new",
     "new_tensor",
     "polygamma",
@@ -33,7 +35,9 @@ __all__ = [
     "resize_as",
     "resolve_conj",
     "resolve_neg",
+    "slice_inverse",
     "squeeze_",
+    "storage_type",
     "swapaxes_",
     "swapdims_",
     "t_",
@@ -300,3 +304,34 @@ def resolve_conj(self: Any) -> Any:
 def resolve_neg(self: Any) -> Any:
     """The tensor itself: its negatives are written out."""
     return self
+
+
+# ---- memory, and what takes a tensor's place
+
+
+def slice_inverse(
+    self: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    """The tensor that a slice of the first elements was taken from, which `src` has the form of."""
+    return self.as_strided(src.shape, src.stride(), src.storage_offset())
+
+
+def module_load(self: Any, other: Any, assign: bool = False) -> Any:
+    """What `load_state_dict` puts in place of the tensor: its own memory with the elements of
+    `other`, or with `assign` those of `other`."""
+    return other.detach() if assign else self.copy_(other).detach()
+
+
+def chalf(self: Any, memory_format: Any = None) -> Any:
+    """Raises TypeError: there are no tensors of complex32; cfloat() is the next wider dtype."""
+    raise TypeError("chalf(): facula has no tensors of dtype complex32; take cfloat()")
+
+
+def storage_type(self: Any) -> Any:
+    """The class of the tensor's memory by dtype, `facula.FloatStorage` say."""
+    from facula._legacy_types import LEGACY_STORAGES, legacy_storages
+
+    kinds = LEGACY_STORAGES
+    if self.device.type != "cpu":
+        kinds = legacy_storages(f"facula.{self.device.type}", self.device.type)
+    return next((kind for kind in kinds.values() if kind.dtype == self.dtype), facula.TypedStorage)

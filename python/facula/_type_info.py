@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import facula
+from facula._absent_dtypes import FLOATS
 
 __all__ = ["finfo", "iinfo"]
 
@@ -36,6 +37,11 @@ class finfo:
 
     def __init__(self, type=None):
         dtype = facula.get_default_dtype() if type is None else _dtype_of(type)
+        if getattr(dtype, "_name", None) in FLOATS:  # one that can be named alone
+            self.dtype, self.bits, self.resolution = dtype._name, 8, 1.0
+            self.eps, self.max, self.min, self.tiny = FLOATS[dtype._name]
+            self.smallest_normal = self.tiny
+            return
         if not isinstance(dtype, facula.dtype):
             raise TypeError(f"finfo(): expected a dtype, not {dtype!r}")
         name = _name(dtype.to_real())

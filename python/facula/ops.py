@@ -1,7 +1,8 @@
 """Operators of extensions, by the name of each: `facula.ops.NAMESPACE.NAME`.
 
-They come when an extension is imported that was built of a file of operators; see
-facula.utils.cpp_extension. Those that facula has itself are functions of `facula`.
+They come when an extension is imported that was built of a file of operators (see
+facula.utils.cpp_extension), and from programs (see facula.library). Those that facula has itself
+are functions of `facula`.
 """
 
 from __future__ import annotations
@@ -41,12 +42,20 @@ def _publish(
     sys.modules[module.__name__] = globals()[namespace] = module
 
 
+def _of_programs() -> Any:
+    library = sys.modules.get("facula.library._operator")
+    return {} if library is None else library.spaces
+
+
 def __getattr__(name: str) -> Any:
-    known = ", ".join(sorted(_records)) or "none"
+    defined = _of_programs()
+    if name in defined:
+        return defined[name]
+    known = ", ".join(sorted({*_records, *defined})) or "none"
     raise AttributeError(
         f"facula.ops has no operators of an extension '{name}'; imported are: {known}"
     )
 
 
 def __dir__() -> list[str]:
-    return sorted(_records)
+    return sorted({*_records, *_of_programs()})

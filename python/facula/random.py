@@ -12,6 +12,7 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "thread_safe_generator",
 ]
 
 default_generator = _C.default_generator
@@ -46,6 +47,11 @@ def get_rng_state():
 def set_rng_state(new_state):
     """Go on from a state that `get_rng_state` gave."""
     default_generator.set_state(new_state)
+
+
+def thread_safe_generator():
+    """None: one generator serves all threads, which may draw at the same time."""
+    return None
 
 
 class fork_rng:

@@ -244,7 +244,7 @@ def test_without_a_gpu(tmp_path):
         try:
             torch.cuda.synchronize()
         except RuntimeError as error:
-            print(error)
+            print(str(error).rpartition(": ")[0])
         with torch.cuda.amp.autocast(enabled=False):
             print(torch.cuda.amp.GradScaler(enabled=False).is_enabled())
     """
@@ -254,7 +254,7 @@ def test_without_a_gpu(tmp_path):
         "False 0 False",
         "0 False",
         "True False",
-        "torch.cuda.synchronize(): there is no device of type 'cuda'",
+        "cuda.synchronize(): there is no device of type 'cuda'",
         "False",
     ]
 
@@ -374,7 +374,7 @@ def test_legacy_types():
         assert kind(facula.Size([4])).shape == (4,)
         assert isinstance(facula.zeros(1, dtype=dtype), kind)
         assert not isinstance(facula.zeros(1, dtype=facula.int16), kind)
-        assert kind.__module__ == "torch"
+        assert kind.__module__ == "facula"  # "torch" once it is installed
     assert not isinstance(facula.zeros(1), _spaces.resolve("cuda.FloatTensor"))
     with pytest.raises(TypeError, match="got 2 arguments"):
         _spaces.resolve("FloatTensor")([1], [2])
@@ -512,7 +512,7 @@ def test_the_table(tmp_path):
     status = {n.name: n.status for n in report.names}
     assert status == {
         "nothing": "missing",
-        "Tensor.lstsq": "missing",
+        "Tensor.lstsq": "refused",
         "Tensor.nonsense": "missing",
         "distributed.fsdp.FullyShardedDataParallel": "refused",
         "zeros": "there",
@@ -521,7 +521,7 @@ def test_the_table(tmp_path):
     assert report.files == 2 and len(report.unread) == 1 and "b.py" in report.unread[0]
     said = python("-m", "facula.as_torch", "--scan", tmp_path, status=1)
     assert "missing  torch.nothing" in said and f"{tmp_path}/a.py:4" in said
-    assert "2 files, 6 names: 3 missing, 1 refused, 2 there" in said
+    assert "2 files, 6 names: 2 missing, 2 refused, 2 there" in said
     data = json.loads(python("-m", "facula.as_torch", "--scan", tmp_path, "--json", status=1))
     assert data["torch"] == str(__version__) and data["files"] == 2
     assert {"name": "torch.zeros", "status": "there", "places": [f"{tmp_path}/a.py:3"]} in [

@@ -10,9 +10,10 @@ import sys
 import facula as fa
 import numpy as np
 import pytest
-from facula import nn
+from facula import finfo, nn
+from facula._absent_dtypes import ABSENT_DTYPES
+from facula._file_tensors import bytes_of_file
 from facula.as_torch import _spaces, _storages
-from facula.as_torch._absent_dtypes import ABSENT_DTYPES, finfo
 from facula.as_torch.names.distributions import utils
 from facula.as_torch.names.nn.utils import _named_member_accessor as members
 from facula.as_torch.names.nn.utils import stateless
@@ -37,7 +38,7 @@ def run(code):
 @pytest.mark.parametrize("name", ["float8_e4m3fnuz", "qint8", "bits8", "uint1"])
 def test_dtypes_can_be_named(name):
     dtype = getattr(torch, name)
-    assert repr(dtype) == f"torch.{name}" and dtype.itemsize == 1
+    assert repr(dtype) == f"facula.{name}" and dtype.itemsize == 1
     assert dtype is ABSENT_DTYPES[name] and {dtype: 1}[dtype] == 1
     assert dtype not in (fa.float32, fa.uint8)
     with pytest.raises(TypeError, match="dtype"):
@@ -106,16 +107,16 @@ def test_storages_of_files(tmp_path):
 
 def test_shared_storages_write_to_their_file(tmp_path):
     path = tmp_path / "grows"
-    storage = _storages._from_file(path, shared=True, nbytes=16)
+    storage = bytes_of_file(path, shared=True, nbytes=16)
     _storages._bytes(storage)[3] = 9
     del storage
     assert path.read_bytes() == bytes([0, 0, 0, 9] + [0] * 12)
     with pytest.raises(RuntimeError, match="has 16 bytes, not 17"):
-        _storages._from_file(path, nbytes=17)
+        bytes_of_file(path, nbytes=17)
     with pytest.raises(FileNotFoundError):
-        _storages._from_file(tmp_path / "none")
+        bytes_of_file(tmp_path / "none")
     (tmp_path / "empty").touch()
-    assert _storages._from_file(tmp_path / "empty").nbytes() == 0
+    assert bytes_of_file(tmp_path / "empty").nbytes() == 0
 
 
 def test_parts_of_storages():

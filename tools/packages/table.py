@@ -9,10 +9,10 @@ __all__ = ["ALONE", "FACULA", "PACKAGES", "TOOLS", "Package"]
 #: Of the packages' needs these are installed without what they need in turn, which is torch.
 ALONE = "accelerate einx opt_einsum_fx torch_einops_utils torchdiffeq torchvision".split()
 #: What runs the tests.
-TOOLS = "pytest pytest-timeout hypothesis".split()
+TOOLS = "pytest pytest-timeout hypothesis six".split()
 
 #: What facula needs.
-FACULA = "numpy scipy-openblas32".split()
+FACULA = "numpy scipy-openblas32 mpi4py mpich".split()
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,12 @@ PACKAGES = (
         settings=("TEST_DEVICE=cpu",),
     ),
     Package(
-        "captum", "pytorch/captum", ("captum",), ("tests",), "matplotlib parameterized", sample=300
+        "captum",
+        "pytorch/captum",
+        ("captum",),
+        ("tests",),
+        "matplotlib parameterized flask flask_compress annoy ipython",
+        sample=300,
     ),
     Package(
         "segmentation-models",

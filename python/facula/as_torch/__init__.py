@@ -17,6 +17,14 @@ from facula.as_torch._version import TorchVersion, __version__
 __all__ = ["TorchVersion", "__version__", "install", "is_installed"]
 
 
+# Attributes of torch's tensors that say nothing any more, or always the same.
+_NO_MORE = {
+    "grad_dtype": lambda self: self.dtype,
+    "name": lambda self: None,
+    "volatile": lambda self: False,
+}
+
+
 def is_installed() -> bool:
     """Does `import torch` give facula in this process?"""
     from facula.as_torch._finder import Finder
@@ -35,6 +43,7 @@ def install() -> None:
         RuntimeError: torch itself is imported already.
     """
     from facula import _C
+    from facula._legacy_types import LEGACY_STORAGES, LEGACY_TYPES
     from facula._moving import add_device
     from facula.as_torch import _spaces
     from facula.as_torch._absent import name_absent_devices
@@ -60,6 +69,10 @@ def install() -> None:
     _C.Tensor._cdata = property(id)
     for device in _spaces.DEVICES:
         add_device(device)
+    for kind in (*LEGACY_TYPES.values(), *LEGACY_STORAGES.values()):
+        kind.__module__ = "torch"
+    for name, answer in _NO_MORE.items():
+        setattr(_C.Tensor, name, property(answer))
     if _spaces.SITE not in sys.path:
         sys.path.insert(0, _spaces.SITE)
     inherited = os.environ.get("PYTHONPATH")

@@ -33,6 +33,7 @@ __all__ = [
 
 _SUBMODULES = ("forward_ad", "functional", "graph", "profiler")
 _ATTRIBUTES = {
+    "enforce_grad_layout_policy": "grad_mode",
     "detect_anomaly": "anomaly_mode",
     "gradcheck": "_gradcheck",
     "gradgradcheck": "_gradcheck",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from facula import _C
 
-__all__ = ["detect_anomaly", "set_detect_anomaly"]
+__all__ = [
+    "detect_anomaly",
+    "is_anomaly_check_nan_enabled",
+    "set_anomaly_enabled",
+    "set_detect_anomaly",
+]
 
 
 def _state():
@@ -14,6 +19,16 @@ def _state():
 def _set_state(state):
     _C._set_anomaly(state[0])
     _C._set_check_nan(state[1])
+
+
+def set_anomaly_enabled(enabled, check_nan=True):
+    """Switch anomaly mode on or off for good: see set_detect_anomaly."""
+    _set_state((bool(enabled), bool(check_nan)))
+
+
+def is_anomaly_check_nan_enabled():
+    """Does anomaly mode look for NaN?"""
+    return _C._checks_nan()
 
 
 class set_detect_anomaly:

@@ -9,6 +9,7 @@ from facula import _C
 
 __all__ = [
     "enable_grad",
+    "enforce_grad_layout_policy",
     "inference_mode",
     "is_grad_enabled",
     "is_multithreading_enabled",
@@ -190,3 +191,31 @@ class set_multithreading_enabled:
         _threads.enabled = self._saved  # as a decorator, it acts in the function only
         mode = self._mode
         return _decorate(lambda: set_multithreading_enabled(mode), function)
+
+
+class enforce_grad_layout_policy:
+    """A `with` block, or a decorator, for the layout of gradients that are accumulated.
+
+    Gradients have the strides that backward gave them, whatever the parameter's: to let them be is
+    what facula does.
+
+    Raises:
+        NotImplementedError: enable=True, which would have every gradient copied to the parameter's
+            strides; `p.grad = p.grad.contiguous()` does so once.
+    """
+
+    def __init__(self, enable: bool = True):
+        if enable:
+            raise NotImplementedError(
+                "enforce_grad_layout_policy(): gradients keep the strides that backward gave them; "
+                "p.grad = p.grad.contiguous() changes one"
+            )
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *error):
+        return None
+
+    def __call__(self, function):
+        return function

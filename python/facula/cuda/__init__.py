@@ -27,3 +27,14 @@ else:  # built without the module: naming the device raises, asking for it does 
     def device_count() -> int:
         """How many there are."""
         return 0
+
+
+def __getattr__(name: str):
+    """Names that answer where there is no device."""
+    if name[:1] != "_":
+        from importlib import import_module
+
+        without = import_module("facula.cuda._without")
+        if hasattr(without, name) and not is_available():
+            return getattr(without, name)
+    raise AttributeError(f"module 'facula.cuda' has no attribute '{name}'")

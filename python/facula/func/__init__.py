@@ -10,11 +10,13 @@ tensor([4., 4., 4.])
 
 from __future__ import annotations
 
+from facula.func._batch_norms import replace_all_batch_norm_modules_
 from facula.func._gradients import grad, grad_and_value, jvp, linearize, vjp
 from facula.func._jacobians import hessian, jacfwd, jacrev
 from facula.func._levels import debug_unwrap
 from facula.func._modules import functional_call, functionalize, stack_module_state
 from facula.func._per_sample import call_for_per_sample_grads
+from facula.func._rearrange import rearrange
 from facula.func._vmap import vmap
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -22,6 +22,7 @@ __all__ = [
     "cosine_embedding_loss",
     "ctc_loss",
     "dropout_",
+    "embedding_bag",
     "embedding_renorm_",
     "feature_alpha_dropout",
     "feature_alpha_dropout_",
@@ -414,3 +415,64 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
 def native_channel_shuffle(input: Any, groups: int) -> Any:
     """`nn.functional.channel_shuffle`."""
     return _functional().channel_shuffle(input, groups)
+
+
+# ---- embeddings
+
+
+def embedding_bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Any, Any, Any, Any]:
+    """`nn.functional.embedding_bag`, and what its backward is told of the bags.
+
+    Args:
+        mode: 0 the sum, 1 the mean, 2 the largest elements.
+
+    Returns:
+        The result; for the mean and the largest the bag of each index and the sizes of bags (for
+        the sum both have nothing to tell); of the largest elements the rows that have them.
+    """
+    if mode not in (0, 1, 2):
+        raise ValueError(f"embedding_bag(): mode is {mode}, not 0 (sum), 1 (mean) or 2 (max)")
+    negative = padding_idx is not None and padding_idx < 0
+    out = _functional().embedding_bag(
+        indices,
+        weight,
+        offsets,
+        scale_grad_by_freq=scale_grad_by_freq,
+        mode=("sum", "mean", "max")[mode],
+        sparse=sparse,
+        per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset,
+        padding_idx=None if negative else padding_idx,
+    )
+    if mode == 0:
+        none = offsets.new_zeros(offsets.shape)
+        return out, offsets.new_empty(0), none, none.clone()
+    starts = offsets[:-1] if include_last_offset else offsets
+    ends = _C.cat([starts[1:], offsets.new_full((1,), len(indices))])
+    bags = _C.arange(len(starts)).to(offsets.dtype).repeat_interleave(ends - starts)
+    counted = indices == indices if padding_idx is None or negative else indices != padding_idx
+    sizes = offsets.new_zeros(len(starts)).index_add(0, bags, counted.to(offsets.dtype))
+    if mode == 1:
+        return out, bags, sizes, sizes.clone()
+    return out, bags, sizes, _largest(weight, indices, bags, counted, out)
+
+
+def _largest(weight: Any, indices: Any, bags: Any, counted: Any, out: Any) -> Any:
+    """Which row of `weight` each largest element of a bag is from: the first that has it."""
+    rows = indices.new_zeros(out.shape)
+    for place in reversed(range(len(indices))):
+        if counted[place]:
+            bag = int(bags[place])
+            same = weight[indices[place]].detach() == out[bag].detach()
+            rows[bag] = rows[bag].where(~same, indices[place])
+    return rows

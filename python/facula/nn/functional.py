@@ -70,6 +70,8 @@ GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 _ELSEWHERE = {
     "facula": "Tensor",
     "facula.nn._low_level": "conv_tbc native_channel_shuffle",
+    "facula.nn._scaled": "BroadcastingList1 BroadcastingList2 BroadcastingList3 DType ScalingType"
+    " SwizzleType assert_int_or_pair boolean_dispatch grouped_mm scaled_grouped_mm scaled_mm",
     "facula.overrides": "handle_torch_function has_torch_function has_torch_function_unary"
     " has_torch_function_variadic",
 }

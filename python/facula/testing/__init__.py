@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from facula.testing._comparison import assert_allclose, assert_close
 from facula.testing._creation import make_tensor
+from facula.testing._file_check import FileCheck
 
-__all__ = ["assert_allclose", "assert_close", "make_tensor"]
+__all__ = ["FileCheck", "assert_allclose", "assert_close", "make_tensor"]

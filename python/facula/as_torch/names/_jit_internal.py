@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula.as_torch.names.futures import Future
+from facula.futures import Future
 from facula.jit import export, ignore, is_scripting, unused
 
 __all__ = ["Future", "boolean_dispatch", "export", "ignore", "is_scripting", "unused"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import facula
 from facula.as_torch._spaces import lacking
-from facula.as_torch.names import library
+from facula.library._operator import space
 
 __all__ = ["load_library"]
 FIRST = ("aten", "load_library")
@@ -53,18 +53,7 @@ class _Aten:
 aten = _Aten()
 
 
-class _Space:
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        found = library._operators.get(f"{self._name}::{name}")
-        if found is None:
-            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
-        return found
-
-
 def __getattr__(name: str) -> Any:
     if name[:1] == "_":
         raise AttributeError(name)
-    return _Space(name)
+    return space(name)

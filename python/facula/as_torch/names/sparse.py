@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
-from facula.as_torch import _legacy_types
+from facula import _legacy_types
 
 _INDEX = {"ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor"}
 _INDEX |= {"BFloat16Tensor", "IntTensor", "LongTensor", "ShortTensor"}
@@ -31,7 +31,7 @@ class _LegacySparse(type):
 
 def __getattr__(name: str) -> Any:
     if name in _INDEX:
-        made = _LegacySparse(name, (), {"dtype": _legacy_types._DTYPES[name]})
+        made = _LegacySparse(name, (), {"dtype": _legacy_types.DTYPES[name]})
         globals()[name] = made
         return made
     raise AttributeError(f"module 'facula.as_torch.names.sparse' has no attribute '{name}'")

@@ -8,6 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import facula
+from facula.utils.checkpoint._policies import (
+    SAC_IGNORED_OPS,
+    CheckpointPolicy,
+    GraphExecGroup,
+    SelectiveCheckpointContext,
+    set_checkpoint_debug_enabled,
+)
 from facula.utils.checkpoint._reentrant import (
     CheckpointFunction,
     check_backward_validity,
@@ -21,15 +28,20 @@ from facula.utils.checkpoint._state import (
 )
 
 __all__ = [
+    "SAC_IGNORED_OPS",
     "CheckpointError",
     "CheckpointFunction",
+    "CheckpointPolicy",
     "DefaultDeviceType",
+    "GraphExecGroup",
+    "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
     "detach_variable",
     "get_device_states",
     "noop_context_fn",
+    "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
     "set_device_states",
 ]

@@ -7,6 +7,12 @@ from typing import Any
 import facula
 from facula import _C
 from facula.as_torch._refused import refused_class
+from facula.library import Argument as Argument
+from facula.library import FunctionSchema as FunctionSchema
+from facula.library import parse_schema as parse_schema
+from facula.library._keys import DispatchKey as DispatchKey
+from facula.library._keys import DispatchKeySet as DispatchKeySet
+from facula.library._keys import ExcludeDispatchKeyGuard
 from facula.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 
 _disabled_torch_function_impl = _C._disabled_torch_function_impl
@@ -90,46 +96,7 @@ class _nn:
         return device, dtype, non_blocking, kwargs.get("memory_format")
 
 
-class _Keys(type):
-    def __getattr__(cls, name: str) -> str:
-        if name[:1] == "_":
-            raise AttributeError(name)
-        return name
-
-
-class DispatchKey(metaclass=_Keys):
-    """The names of torch's layers of dispatch; facula has layers of its own."""
-
-
-class DispatchKeySet(frozenset[str]):
-    """Several of those names."""
-
-    def __new__(cls, key: Any = ()) -> DispatchKeySet:
-        return super().__new__(cls, [key] if isinstance(key, str) else key)
-
-    def __or__(self, other: Any) -> DispatchKeySet:
-        return DispatchKeySet(frozenset(self) | frozenset(other))
-
-    def has(self, k: str) -> bool:
-        """Is it one of them?"""
-        return k in self
-
-
-class _ExcludeDispatchKeyGuard:
-    """Leaves autocasting off within it, where its key is among those given."""
-
-    def __init__(self, keys: Any) -> None:
-        kinds = [k.lower().removeprefix("autocast") or "cuda" for k in keys if "Autocast" in k]
-        self._switches = [facula.autocast(k, enabled=False) for k in kinds if k in ("cpu", "cuda")]
-
-    def __enter__(self) -> None:
-        for switch in self._switches:
-            switch.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for switch in reversed(self._switches):
-            switch.__exit__(*error)
-
+_ExcludeDispatchKeyGuard = ExcludeDispatchKeyGuard
 
 for _name in "PyTorchFileReader PyTorchFileWriter Graph Value Node ScriptMethod".split():
     globals()[_name] = refused_class("_C." + _name)

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from facula.as_torch.names.hub import load_state_dict_from_url
+from facula.hub import load_state_dict_from_url
 
 load_url = load_state_dict_from_url
 __all__ = ["load_url"]

@@ -1,4 +1,4 @@
-"""Dtypes that torch has names for and facula's tensors cannot have: they can be named, not used."""
+"""Dtypes that tensors cannot have here: tables name them; a function that gets one raises."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import facula
 
-__all__ = ["ABSENT_DTYPES", "AbsentDtype", "finfo"]
+__all__ = ["ABSENT_DTYPES", "FLOATS", "AbsentDtype"]
 
 
 class AbsentDtype:
@@ -20,7 +20,7 @@ class AbsentDtype:
         self.is_signed = signed
 
     def __repr__(self) -> str:
-        return "torch." + self._name
+        return f"{str(facula.float32).partition('.')[0]}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name
@@ -28,7 +28,7 @@ class AbsentDtype:
 
 # name -> (eps, largest and smallest number, smallest normal number), of the formats of 8 bits that
 # the Open Compute Project's specification (2023) defines, and of the variants without -0.
-_FLOATS = {
+FLOATS = {
     "float8_e4m3fnuz": (2.0**-3, 240.0, -240.0, 2.0**-7),
     "float8_e5m2fnuz": (2.0**-2, 57344.0, -57344.0, 2.0**-15),
     "float8_e8m0fnu": (1.0, 2.0**127, 2.0**-127, 2.0**-127),
@@ -36,7 +36,7 @@ _FLOATS = {
 
 
 def _absent() -> dict[str, Any]:
-    found = {name: AbsentDtype(name, 1, "float", name[-3:] != "fnu") for name in _FLOATS}
+    found = {name: AbsentDtype(name, 1, "float", name[-3:] != "fnu") for name in FLOATS}
     found["float4_e2m1fn_x2"] = AbsentDtype("float4_e2m1fn_x2", 1, "float", True)
     found["complex32"] = AbsentDtype("complex32", 4, "complex", True)
     for bits in range(1, 8):
@@ -52,15 +52,5 @@ def _absent() -> dict[str, Any]:
 
 ABSENT_DTYPES = _absent()
 ABSENT_DTYPES["chalf"] = ABSENT_DTYPES["complex32"]
-
-
-class finfo(facula.finfo):
-    """`facula.finfo`, and the limits of floating-point dtypes that can be named alone."""
-
-    def __init__(self, type: Any = None) -> None:
-        if not isinstance(type, AbsentDtype) or type._name not in _FLOATS:
-            super().__init__(type)
-            return
-        self.dtype, self.bits, self.resolution = type._name, 8, 1.0
-        self.eps, self.max, self.min, self.tiny = _FLOATS[type._name]
-        self.smallest_normal = self.tiny
+ABSENT_DTYPES["bit"] = ABSENT_DTYPES["uint1"]
+globals().update(ABSENT_DTYPES)
