@@ -321,6 +321,7 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
   if (types.number || types.beyond >= 0 || is_integral(types.compute) || (shape < 0 && numel_of(sizes.sizes) == 0)) {
     return run_first(inputs, {}, op.name);
   }
+  record_.release_recent();
   Given outs[kMaxPointwiseOperands];
   for (size_t i = 0; i < results.size(); ++i) {
     if (shape >= 0) {

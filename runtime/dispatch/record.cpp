@@ -122,6 +122,14 @@ void Record::release_unheld() {
   }
 }
 
+void Record::release_recent() {
+  constexpr size_t kRecent = 4;
+  for (size_t i = buffers.size() > kRecent ? buffers.size() - kRecent : 0; i < buffers.size(); ++i) {
+    RecordBuffer& b = buffers[i];
+    if (b.fresh && b.storage && b.storage->users() == 1) b.storage.reset();
+  }
+}
+
 int64_t Record::bytes_of_its_own() const {
   int64_t bytes = 0;
   for (const RecordBuffer& b : buffers) {

@@ -80,6 +80,8 @@ class Record {
   }
   // Lets go of fresh memory that nobody else holds: its values are needed in the record at most.
   void release_unheld();
+  // The same of the last few, so that the next result takes the memory of one before it.
+  void release_recent();
   // Of memory that is there for the record: results, and what nobody else holds any more.
   int64_t bytes_of_its_own() const;
   // Whether anything outside of the record may read the buffer once it has run.
