@@ -56,8 +56,8 @@ __all__ = [
     "prod",
     "remainder",
     "reshape",
-    "roll",
     "result_type",
+    "roll",
     "sign",
     "sort",
     "squeeze",
@@ -387,7 +387,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
 
 
 def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
-    """Entries moved by `shift` along the axes, or in the flattened tensor, those that leave first."""
+    """Entries moved by `shift` along the axes, or in the flattened tensor; they go round."""
     return facula.roll(x, shift, () if axis is None else axis)
 
 
