@@ -60,7 +60,7 @@ METHODS = tuple(
 METHODS_ALONE = {
     "facula._methods": "apply_ as_strided_ const_data_ptr dim_order fill_diagonal_ is_set_to"
     " map2_ map_ new new_tensor polygamma polygamma_ resize resize_as squeeze_"
-    " swapaxes_ swapdims_ t_ transpose_ unsqueeze_",
+    " swapaxes_ swapdims_ t_ to_device transpose_ unsqueeze_",
     "facula._storage": "set_ storage",
     "facula.sparse._convert": "_coalesced_ _dimI _dimV _indices _nnz _values ccol_indices coalesce"
     " col_indices crow_indices dense_dim indices is_coalesced row_indices sparse_dim sparse_mask"

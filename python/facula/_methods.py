@@ -37,6 +37,7 @@ __all__ = [
     "swapaxes_",
     "swapdims_",
     "t_",
+    "to_device",
     "transpose_",
     "unsqueeze_",
 ]
@@ -300,3 +301,13 @@ def resolve_conj(self: Any) -> Any:
 def resolve_neg(self: Any) -> Any:
     """The tensor itself: its negatives are written out."""
     return self
+
+
+def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The tensor on a device, as the Array API has it: itself where it is there already.
+
+    `stream` must be None: copies are made in the device's current stream.
+    """
+    if stream is not None:
+        raise ValueError(f"to_device(): stream must be None, not {stream!r}")
+    return self.to(device)

@@ -56,8 +56,8 @@ __all__ = [
     "prod",
     "remainder",
     "reshape",
-    "roll",
     "result_type",
+    "roll",
     "sign",
     "sort",
     "squeeze",
@@ -92,7 +92,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if (stop - start) * step < 0:
-        stop = start
+        stop = start + 0 * stop  # a float where it was one
     return facula.arange(start, stop, step, dtype=dtype, device=device)
 
 
