@@ -387,7 +387,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
 
 
 def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
-    """Entries moved by `shift` along the axes, or in the flattened tensor, those that leave first."""
+    """Entries moved by `shift` along the axes, or flattened; those that leave come in again."""
     return facula.roll(x, shift, () if axis is None else axis)
 
 
