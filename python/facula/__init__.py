@@ -81,13 +81,8 @@ _C.Tensor.__array_ufunc__ = _array_ufunc
 
 
 def _to_device(self, device, /, *, stream=None):
-    """The tensor on a device, as the Array API has it: itself where it is there already.
-
-    `stream` must be None: copies are made in the device's current stream.
-    """
-    if stream is not None:
-        raise ValueError(f"to_device(): stream must be None, not {stream!r}")
-    return self.to(device)
+    """See facula._methods.to_device; packages ask for its parameters."""
+    return _import("facula._methods").to_device(self, device, stream=stream)
 
 
 _C.Tensor.to_device = _to_device

@@ -110,7 +110,7 @@ METHODS_ALONE = {
     "facula._methods": "apply_ as_strided_ chalf const_data_ptr dim_order fill_diagonal_"
     " is_set_to map2_ map_ module_load new new_tensor polygamma polygamma_"
     " resize resize_as slice_inverse squeeze_ storage_type swapaxes_ swapdims_"
-    " t_ transpose_ unsqueeze_",
+    " t_ to_device transpose_ unsqueeze_",
     "facula._removed_methods": "eig index int_repr lstsq mtia reinforce solve symeig"
     " to_padded_tensor",
     "facula._storage": "set_ storage",

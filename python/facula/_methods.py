@@ -41,6 +41,7 @@ __all__ = [
     "swapaxes_",
     "swapdims_",
     "t_",
+    "to_device",
     "transpose_",
     "unsqueeze_",
 ]
@@ -335,3 +336,13 @@ def storage_type(self: Any) -> Any:
     if self.device.type != "cpu":
         kinds = legacy_storages(f"facula.{self.device.type}", self.device.type)
     return next((kind for kind in kinds.values() if kind.dtype == self.dtype), facula.TypedStorage)
+
+
+def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The tensor on a device, as the Array API has it: itself where it is there already.
+
+    `stream` must be None: copies are made in the device's current stream.
+    """
+    if stream is not None:
+        raise ValueError(f"to_device(): stream must be None, not {stream!r}")
+    return self.to(device)

@@ -26,9 +26,10 @@ Array = np.ndarray
 
 
 def _fmod_remainder(self: Array, other: Array) -> Array:
-    """A whole multiple leaves a zero with the sign of `self`, as in C and torch."""
+    """A whole multiple leaves a zero with the sign of `other`, as in Python and NumPy."""
     rest = np.fmod(self, other)
-    return np.where((rest != 0) & ((rest < 0) != (other < 0)), rest + other, rest)
+    moved = np.where((rest < 0) != (other < 0), rest + other, rest)
+    return np.where(rest == 0, np.copysign(rest, other), moved)
 
 
 def _sign(self: Array) -> Array:

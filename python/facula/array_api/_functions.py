@@ -92,7 +92,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if (stop - start) * step < 0:
-        stop = start
+        stop = start + 0 * stop  # a float where it was one
     return facula.arange(start, stop, step, dtype=dtype, device=device)
 
 
@@ -387,7 +387,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
 
 
 def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
-    """Entries moved by `shift` along the axes, or in the flattened tensor; they go round."""
+    """Entries moved by `shift` along the axes, or flattened; those that leave come in again."""
     return facula.roll(x, shift, () if axis is None else axis)
 
 
