@@ -112,7 +112,7 @@ LAYERS = (
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils library sparse nn fx optim"
         " distributions"
-        " pinning config hub testing distributed",
+        " pinning config hub profiler testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),
