@@ -47,7 +47,8 @@ def build(args: argparse.Namespace) -> None:
             "build: would install into the system's Python; make an environment and use its own:"
             "\n  python3 -m venv .venv && . .venv/bin/activate && python tools/dev.py build"
         )
-    needs = ["scikit-build-core>=0.10", "pyyaml>=6", "jinja2>=3.1", "ninja>=1.13", "cmake>=3.22"]
+    needs = ["scikit-build-core>=0.10", "pyyaml>=6", "jinja2>=3.1", "pybind11>=2.13"]
+    needs += ["ninja>=1.13", "cmake>=3.22"]
     python("-m", "pip", "install", "-q", *needs)
     settings = ["-C", "cmake.define.FACULA_WERROR=ON"] if args.werror else []
     python("-m", "pip", "install", "--no-build-isolation", *settings, "-e", ".[test,examples]")

@@ -94,7 +94,11 @@ LAYERS = (
         "python/facula/utils/trainer python/facula/utils/tensorboard python/facula/legacy",
         "front base gradients amp nn optim files",
     ),
-    Layer("distributed", "python/facula/distributed", "front base gradients utils nn optim files"),
+    Layer(
+        "distributed",
+        "python/facula/distributed",
+        "front base gradients utils nn optim files checkpoint",
+    ),
     Layer(
         "parallel",
         "python/facula/nn/parallel/distributed.py python/facula/nn/parallel/_reducer.py",

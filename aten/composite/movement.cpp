@@ -295,8 +295,7 @@ Tensor as_strided_backward(const Tensor& grad, IntList self_sizes, IntList self_
   const int64_t flat[] = {extent};
   Tensor memory = ops::index_put_long(ops::new_zeros(grad, IntList(flat, 1)), TensorList(&to, 1), grad, true);
   // An element that self reaches through several indices gets its share through each of them.
-  const Tensor probe = alias(from, from.sizes(), from.strides(), from.offset(), false);
-  if (has_internal_overlap(probe)) {
+  if (has_internal_overlap(from)) {
     const Tensor ones = ops::ones_like(from, grad.dtype());
     const Tensor zeros = ops::new_zeros(grad, IntList(flat, 1));
     const Tensor count = ops::index_put_long(zeros, TensorList(&from, 1), ones, true);

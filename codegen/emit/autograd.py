@@ -312,7 +312,7 @@ def _forward(
             value = translator.expression(op.forward_formula)
             if value.items:
                 return tuple(
-                    f"std::get<{i}>(tangents_)" for i in range(len(value.items))
+                    f"std::move(std::get<{i}>(tangents_))" for i in range(len(value.items))
                 ), value.code
             if value.elements is not None:
                 return tuple(e.code for e in value.elements), ""

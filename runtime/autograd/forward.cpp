@@ -3,6 +3,7 @@
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/autograd/view.h"
+#include "runtime/core/compound.h"
 #include "runtime/dispatch/levels.h"
 
 namespace facula {
@@ -82,6 +83,13 @@ void exit_dual_level() {
 
 namespace {
 
+// Does nothing else refer to it or to its memory?
+bool is_sole(const Tensor& t) {
+  const TensorImpl& i = *t.impl();
+  if (i.use_count() != 1 || is_compound(t)) return false;
+  return t.is_wrapped() ? is_sole(i.wrapping->inner) : i.storage && i.storage->users() == 1;
+}
+
 // A tangent that is to be overwritten gets the batch dims of what is written.
 void make_room(const Tensor& t, const Tensor& written) {
   TensorImpl* owner = t.impl();
@@ -140,6 +148,14 @@ void set_tangent(const Tensor& t, Tensor tangent) {
   add_tangent(t, std::move(tangent));
 }
 
+void set_new_tangent(const Tensor& t, Tensor tangent) {
+  // The next change of `t` must not be one of what has that tangent too.
+  if (tangent.defined() && !t.impl()->base && !has_tangent(t) && !is_sole(tangent)) {
+    add_tangent(t, zeros_like_layout(t, tangent));
+  }
+  set_tangent(t, std::move(tangent));
+}
+
 void set_tangent_inplace(const Tensor& t, Tensor tangent) {
   const TensorImpl& impl = *t.impl();
   if (tangent.defined() && impl.base && !impl.no_grad_view && !has_tangent(t) &&
@@ -149,7 +165,7 @@ void set_tangent_inplace(const Tensor& t, Tensor tangent) {
     const Tensor whole = add_tangent(base, zeros_like_layout(base, tangent));
     add_tangent(t, slice_of(whole, Geometry(base), Geometry(t)));
   }
-  set_tangent(t, std::move(tangent));
+  set_new_tangent(t, std::move(tangent));
 }
 
 }  // namespace facula

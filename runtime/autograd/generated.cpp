@@ -22,6 +22,8 @@ std::vector<Tensor> tangents_or_zeros(TensorList list) {
   return tangents;
 }
 
+Tensor unwritten(const Tensor& self, bool recorded) { return recorded ? core_operators().clone(self) : self; }
+
 Tensor add_tangents(std::initializer_list<Tensor> terms) {
   Tensor sum;
   for (const Tensor& term : terms) {

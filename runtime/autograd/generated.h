@@ -72,6 +72,9 @@ FACULA_API Tensor zero_tangent(const Tensor& t);
 FACULA_API std::vector<Tensor> tangents_or_zeros(TensorList list);
 // Terms of a sum of tangents; undefined ones are left out.
 FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
+// What a call in place of tensors with tangents is computed from. Where that is recorded too, its backward may keep
+// what it was given, which must not be what is written to then.
+FACULA_API Tensor unwritten(const Tensor& self, bool recorded);
 // The tangent of an elementwise operator by its reverse formula. That formula multiplies by the
 // conjugated slope, so complex tangents go through conjugated, and it wants a gradient of the
 // output's shape and dtype.

@@ -4,9 +4,10 @@
 #include <atomic>
 #include <optional>
 
-#include "runtime/autograd/locks.h"
+#include "runtime/autograd/hook_lists.h"
 #include "runtime/autograd/validate.h"
 #include "runtime/core/interrupt.h"
+#include "runtime/dispatch/levels.h"
 #include "runtime/dispatch/observe.h"
 
 namespace facula {
@@ -15,6 +16,9 @@ namespace {
 
 std::atomic<uint64_t> last_task{0};
 constinit thread_local GraphTask* tls_current = nullptr;
+constinit thread_local uint64_t tls_within = 0;  // the level in which it runs
+
+[[maybe_unused]] const bool registered = (level_of_backward = [] { return tls_within; }, true);
 
 }  // namespace
 
@@ -170,9 +174,11 @@ void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
 void GraphTask::run() {
   struct Restore {
     GraphTask* outer;
-    ~Restore() { tls_current = outer; }
-  } restore{tls_current};
+    uint64_t within;
+    ~Restore() { tls_current = outer, tls_within = within; }
+  } restore{tls_current, tls_within};
   tls_current = this;
+  tls_within = tls_state.level == nullptr ? 0 : tls_state.level->number;
   run_waiting();
   while (!callbacks_.empty()) {
     std::vector<Tensor> nothing;
@@ -239,14 +245,13 @@ void check_replaced(const Node& node, std::span<Tensor> grads) {
 // Tensor hooks, then retain_grad, then the node's own hooks; as torch orders them.
 void run_pre_hooks(Node& node, std::span<Tensor> grads) {
   const Node::Hooks& hooks = *node.hooks_or_null();
-  if (!hooks.tensor.empty()) {
-    const auto list = hooks.tensor;  // a hook may add or remove some
+  if (const auto list = detail::hooks_of(&node, hooks.tensor); !list.empty()) {
     for (const auto& [nr, hook] : list) run_tensor_hook(*hook, grads[nr]);
     check_replaced(node, grads);
   }
   if (!hooks.retain.empty()) store_retained(hooks, grads);
-  if (hooks.pre.empty()) return;
-  const HookList list = hooks.pre;
+  const HookList list = detail::hooks_of(&node, hooks.pre);
+  if (list.empty()) return;
   std::vector<Tensor> copy(grads.begin(), grads.end());
   for (const auto& hook : list) {
     if (!hook->removed) hook->run(copy);
@@ -258,7 +263,7 @@ void run_pre_hooks(Node& node, std::span<Tensor> grads) {
 }
 
 void run_post_hooks(const Node& node, std::span<Tensor> results, std::span<const Tensor> grads) {
-  const HookList list = node.hooks_or_null()->post;
+  const HookList list = detail::hooks_of(&node, node.hooks_or_null()->post);
   if (list.empty()) return;
   std::vector<Tensor> copy(results.begin(), results.end());
   for (const auto& hook : list) {
@@ -367,8 +372,8 @@ void GraphTask::run_node(Node& node, Gradients& grads) {
 
 void GraphTask::run_leaf(AccumulateGrad& node, Gradients& grads) {
   const AutogradMeta& meta = *autograd_meta_or_null(node.leaf());
-  if (meta.leaf_hooks && !meta.leaf_hooks->tensor.empty()) [[unlikely]] {
-    const HookList list = meta.leaf_hooks->tensor;
+  if (const LeafHooks* hooks = meta.leaf_hooks.get(); hooks != nullptr) [[unlikely]] {
+    const HookList list = detail::hooks_of(&meta, hooks->tensor);
     for (const auto& hook : list) run_tensor_hook(*hook, grads[0]);
     check_replaced(node, grads);
   }
@@ -378,7 +383,7 @@ void GraphTask::run_leaf(AccumulateGrad& node, Gradients& grads) {
     if (!wanted->runs) return;
   }
   const Node::Hooks* hooks = node.hooks_or_null();
-  if (hooks == nullptr || hooks->post.empty()) {
+  if (hooks == nullptr || detail::hooks_of(&node, hooks->post).empty()) {
     node.accumulate(std::move(grads[0]));
     return;
   }

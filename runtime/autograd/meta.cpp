@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "runtime/autograd/hook_lists.h"
 #include "runtime/autograd/last_writer.h"
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/view.h"
@@ -49,8 +50,7 @@ void move_retain(AutogradMeta& meta, Node* from, Node& to, uint32_t output_nr) {
   to.hooks().retain.emplace_back(output_nr, &meta);
 }
 
-void become_output(const Tensor& t, const intrusive_ptr<Node>& node, uint32_t output_nr) {
-  AutogradMeta& meta = autograd_meta(t);
+void become_output(const Tensor& t, AutogradMeta& meta, const intrusive_ptr<Node>& node, uint32_t output_nr) {
   if (meta.retains_grad) [[unlikely]]
     move_retain(meta, meta.grad_fn.get(), *node, output_nr);
   meta.grad_fn = node;
@@ -204,7 +204,13 @@ void release_record(AutogradMeta* meta) noexcept {
 
 AutogradMeta& autograd_meta(const Tensor& t) {
   auto& record = t.impl()->autograd;
-  if (!record) record.reset(new AutogradMeta);
+  if (record) return *record;
+  std::lock_guard lock(detail::lock_for(t.impl()));  // other threads may ask too
+  if (!record) {
+    auto* const made = new AutogradMeta;
+    std::atomic_thread_fence(std::memory_order_release);  // whole before it is seen
+    record.reset(made);
+  }
   return *record;
 }
 
@@ -322,15 +328,9 @@ void detach_(const Tensor& t) {
 
 namespace {
 
-LeafHooks& leaf_hooks(const Tensor& t) {
+void add_leaf_hook(const Tensor& t, HookList LeafHooks::* list, std::shared_ptr<NodeHook> hook) {
   AutogradMeta& meta = autograd_meta(t);
-  if (!meta.leaf_hooks) meta.leaf_hooks = std::make_unique<LeafHooks>();
-  return *meta.leaf_hooks;
-}
-
-void append(HookList& list, std::shared_ptr<NodeHook> hook) {
-  std::erase_if(list, [](const auto& h) { return h->removed.load(); });
-  list.push_back(std::move(hook));
+  detail::add_hook(&meta, meta.leaf_hooks.make().*list, std::move(hook));
 }
 
 }  // namespace
@@ -338,19 +338,17 @@ void append(HookList& list, std::shared_ptr<NodeHook> hook) {
 void add_tensor_hook(const Tensor& t, std::shared_ptr<NodeHook> hook) {
   FACULA_CHECK(t.requires_grad(), Runtime, "cannot register a hook on a tensor that does not require gradients");
   if (is_leaf(t)) {
-    append(leaf_hooks(t).tensor, std::move(hook));
+    add_leaf_hook(t, &LeafHooks::tensor, std::move(hook));
     return;
   }
   const Edge edge = gradient_edge(t);
-  auto& list = edge.node->hooks().tensor;
-  std::erase_if(list, [](const auto& h) { return h.second->removed.load(); });
-  list.emplace_back(edge.output_nr, std::move(hook));
+  edge.node->add_tensor_hook(edge.output_nr, std::move(hook));
 }
 
 void add_post_accumulate_hook(const Tensor& leaf, std::shared_ptr<NodeHook> hook) {
   FACULA_CHECK(leaf.requires_grad() && is_leaf(leaf), Runtime,
                "post accumulate grad hooks can be registered on leaf tensors that require gradients only");
-  append(leaf_hooks(leaf).post_accumulate, std::move(hook));
+  add_leaf_hook(leaf, &LeafHooks::post_accumulate, std::move(hook));
 }
 
 // ---- recording ----
@@ -363,7 +361,10 @@ void add_edge(Node& node, TensorList list) {
 
 void set_history(const Tensor& result, const intrusive_ptr<Node>& node) {
   const uint32_t output_nr = node->add_output(result);
-  if (result.defined() && is_differentiable(result.dtype())) become_output(result, node, output_nr);
+  if (!result.defined() || !is_differentiable(result.dtype())) return;
+  auto& record = result.impl()->autograd;
+  if (!record && result.impl()->use_count() == 1) record.reset(new AutogradMeta);  // new: known to this thread alone
+  become_output(result, record ? *record : autograd_meta(result), node, output_nr);
 }
 
 void set_history(TensorList results, const intrusive_ptr<Node>& node) {
@@ -409,14 +410,14 @@ void rebase_history(const Tensor& self, intrusive_ptr<Node> node) {
     if (t == changed.impl() || t->base.get() == changed.impl()) suspect_cycle(changed);
   }
   if (!self.is_view() || self.impl()->no_grad_view) {
-    become_output(self, node, output_nr);
+    become_output(self, autograd_meta(self), node, output_nr);
     return;
   }
   FACULA_CHECK(output_nr == 0, Runtime, node->name(),
                ": a view is changed in place by an operation that changes several tensors; this cannot be "
                "differentiated. Use the out-of-place form");
   const Tensor base = base_of(*self.impl());
-  become_output(base, make_intrusive<CopySlices>(base, self, std::move(node)), 0);
+  become_output(base, autograd_meta(base), make_intrusive<CopySlices>(base, self, std::move(node)), 0);
   // The view, like every other view of this base, takes its new history from the base when asked.
   AutogradMeta& meta = autograd_meta(self);
   meta.view_version = self.version() - 1;

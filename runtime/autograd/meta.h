@@ -49,7 +49,7 @@ struct FACULA_API AutogradMeta {
  public:
   std::atomic<uint32_t> accumulating{0};  // the thread that adds; in the leaf, since accumulators come and go
   Node* accumulator = nullptr;            // weak; cleared by ~AccumulateGrad
-  std::unique_ptr<LeafHooks> leaf_hooks;
+  detail::MadeOnce<LeafHooks> leaf_hooks;
   std::unique_ptr<TangentRecord, TangentDeleter> forward;
   AutogradMeta* next_dead = nullptr;
 
@@ -153,6 +153,8 @@ inline Tensor tangent_of(const Tensor& t) {
 // Sets the layer bit too, so that calls with `t` enter the autograd layer. A tangent that `t` has is
 // overwritten, so that views of it follow. An undefined tangent removes it.
 FACULA_API void set_tangent(const Tensor& t, Tensor tangent);
+// The same of a result that is new, and no view: with memory of its own, where a formula gave what others have too.
+FACULA_API void set_new_tangent(const Tensor& t, Tensor tangent);
 // The same after an in-place change of `t`: where `t` is a view, its base gets a tangent with it.
 FACULA_API void set_tangent_inplace(const Tensor& t, Tensor tangent);
 

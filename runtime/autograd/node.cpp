@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "runtime/autograd/engine.h"
-#include "runtime/autograd/locks.h"
+#include "runtime/autograd/hook_lists.h"
 #include "runtime/core/compound.h"
 #include "runtime/core/pool.h"
 
@@ -97,9 +97,12 @@ Tensor Node::materialize(const Tensor& grad, size_t i) const {
   return core_operators().zeros(outputs_[i]);
 }
 
-Node::Hooks& Node::hooks() {
-  if (!hooks_) hooks_ = std::make_unique<Hooks>();
-  return *hooks_;
+Node::Hooks& Node::hooks() { return hooks_.make(); }
+
+void Node::add_pre_hook(std::shared_ptr<NodeHook> hook) { detail::add_hook(this, hooks().pre, std::move(hook)); }
+void Node::add_post_hook(std::shared_ptr<NodeHook> hook) { detail::add_hook(this, hooks().post, std::move(hook)); }
+void Node::add_tensor_hook(uint32_t output_nr, std::shared_ptr<NodeHook> hook) {
+  detail::add_hook(this, hooks().tensor, std::pair(output_nr, std::move(hook)));
 }
 
 void Node::enter() const {
@@ -243,8 +246,8 @@ void AccumulateGrad::accumulate(Tensor grad) {
   }
   grad.reset();
   const LeafHooks* hooks = meta.leaf_hooks.get();
-  if (hooks == nullptr || hooks->post_accumulate.empty()) return;
-  const HookList list = hooks->post_accumulate;  // a hook may remove itself
+  if (hooks == nullptr) return;
+  const HookList list = detail::hooks_of(&meta, hooks->post_accumulate);
   for (const auto& hook : list) {
     if (hook->removed) continue;
     std::vector<Tensor> leaf{leaf_};

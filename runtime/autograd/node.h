@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/autograd/inline_vector.h"
+#include "runtime/autograd/made_once.h"
 #include "runtime/autograd/saved_tensor.h"
 #include "runtime/core/tensor.h"
 
@@ -118,8 +119,10 @@ class FACULA_API Node : public RefCounted {
   };
   Hooks& hooks();  // makes them when absent
   const Hooks* hooks_or_null() const { return hooks_.get(); }
-  HookList& pre_hooks() { return hooks().pre; }
-  HookList& post_hooks() { return hooks().post; }
+  // Lists of hooks grow while others run the node: they are changed, and copied, under lock_for() their owner.
+  void add_pre_hook(std::shared_ptr<NodeHook> hook);
+  void add_post_hook(std::shared_ptr<NodeHook> hook);
+  void add_tensor_hook(uint32_t output_nr, std::shared_ptr<NodeHook> hook);
 
   // ---- engine ----
   // Threads may run one node at a time each; what was saved is freed by the last one out.
@@ -138,7 +141,7 @@ class FACULA_API Node : public RefCounted {
   std::atomic<uint32_t> users_{0};
   InlineVector<Edge, 3> edges_;
   InlineVector<OutputMeta, 1> outputs_;
-  std::unique_ptr<Hooks> hooks_;
+  detail::MadeOnce<Hooks> hooks_;
 };
 
 // Adds the gradient into a leaf's `.grad`. Held weakly by the leaf, strongly by edges.

@@ -9,7 +9,7 @@
 #include "runtime/bindings/arguments/function.h"
 #include "runtime/bindings/arguments/overrides.h"
 #include "runtime/bindings/autograd/hooks.h"
-#include "runtime/bindings/tensor/compound.h"
+#include "runtime/bindings/define.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/library.h"
 
@@ -62,10 +62,9 @@ bool add_functions(PyObject* module) {
                                   : PyUnicode_InternFromString(concat("facula.", f.path).c_str()));
     if (!qualified || !add_function(target, qualified.get(), &f.def)) return false;
   }
-  for (const PyMethodDef* table :
-       {creation_functions, copy_functions, storage_functions, exchange_functions, autograd_functions,
-        function_functions, override_functions, state_functions, observe_functions, saved_hook_functions,
-        interface_functions, autocast_functions, default_device_functions, level_functions, compound_functions}) {
+  for (const PyMethodDef* table : {creation_functions, copy_functions, storage_functions, exchange_functions,
+                                   autograd_functions, function_functions, override_functions, state_functions,
+                                   autocast_functions, default_device_functions, level_functions}) {
     for (; table->ml_name != nullptr; ++table) {
       PyObject* owner = table->ml_name[0] == '_' ? private_name.get() : name.get();
       if (!has(module, table->ml_name) && !add_function(module, owner, table)) return false;
@@ -89,10 +88,12 @@ bool add_functions(PyObject* module) {
 }
 
 void remember_package_folders() {
-  PyObject* path = PySys_GetObject("path");  // borrowed
+  const Ref path = Ref::borrow(PySys_GetObject("path"));
+  if (!path || !PyList_Check(path.get())) return set_package_folders({});
   std::vector<std::string> folders;
-  for (Py_ssize_t i = 0; path != nullptr && PyList_Check(path) && i < PyList_GET_SIZE(path); ++i) {
-    PyObject* entry = PyList_GET_ITEM(path, i);
+  const ItemsOf items(path.get());
+  for (Py_ssize_t i = 0; i < items.size(); ++i) {
+    PyObject* entry = items[i];
     const char* text = PyUnicode_Check(entry) ? PyUnicode_AsUTF8(entry) : nullptr;
     if (text == nullptr) {
       PyErr_Clear();  // not a folder that could hold a package
@@ -131,7 +132,8 @@ bool init(PyObject* module) {
   init_saved_hooks();
   if (PyModule_AddStringConstant(module, "_abi", abi_stamp()) < 0) return false;
   const Ref owner(PyUnicode_InternFromString("facula._C"));
-  return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module);
+  return owner && add_function(module, owner.get(), &check_interpreter_def) && add_functions(module) &&
+         define_functions(module);
 }
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,
@@ -152,6 +154,9 @@ PyMODINIT_FUNC PyInit__C() {
   if (!facula::python::in_main_interpreter()) return nullptr;
   PyObject* module = PyModule_Create(&facula::python::definition);
   if (module == nullptr) return nullptr;
+#ifdef Py_GIL_DISABLED
+  PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
   try {
     if (facula::python::init(module)) return module;
   } catch (...) {

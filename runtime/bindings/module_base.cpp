@@ -27,9 +27,9 @@ PyObject* module_getattr(PyObject* self, PyObject* name) {
   if (!dict) return nullptr;
   bool ready = false;
   for (PyObject* kind : kept_names) {
-    const Ref kept = Ref::borrow(PyDict_GetItemWithError(dict.get(), kind));  // a key's __eq__ may drop it
+    const Ref kept = dict_item(dict.get(), kind);
     if (kept && PyDict_Check(kept.get())) {
-      if (PyObject* found = PyDict_GetItemWithError(kept.get(), name); found != nullptr) return Py_NewRef(found);
+      if (Ref found = dict_item(kept.get(), name)) return found.release();
       ready = true;
     }
     if (PyErr_Occurred() != nullptr) return nullptr;
@@ -42,10 +42,10 @@ int has_hooks(PyObject* self) {
   const Ref dict(PyObject_GenericGetDict(self, nullptr));
   if (!dict) return -1;
   for (PyObject* name : hook_names) {
-    PyObject* hooks = PyDict_GetItemWithError(dict.get(), name);
+    const Ref hooks = dict_item(dict.get(), name);
     int any = 0;
-    if (hooks != nullptr && PyDict_Check(hooks)) {
-      any = PyDict_Size(hooks) > 0;
+    if (hooks && PyDict_Check(hooks.get())) {
+      any = PyDict_Size(hooks.get()) > 0;
     } else {
       if (PyErr_Occurred() != nullptr) return -1;
       const Ref found(PyObject_GetAttr(self, name));

@@ -1,11 +1,7 @@
-// Settings of the process and the thread: grad mode, default dtype, threads; dtype promotion; the build.
+// Settings of the process and the thread: grad mode, default dtype, threads; dtype promotion.
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/in_call.h"
-#include "runtime/core/allocator.h"
-#include "runtime/core/facts.h"
-#include "runtime/dispatch/registry.h"
-#include "runtime/iterate/isa.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/result_type.h"
 
@@ -42,13 +38,6 @@ PyObject* is_anomaly(PyObject*, PyObject*) { return PyBool_FromLong(thread_state
 PyObject* set_anomaly(PyObject*, PyObject* o) {
   FACULA_PY_TRY
   thread_state().anomaly = truth(o);
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
-}
-
-PyObject* speak_as_torch(PyObject*, PyObject* o) {
-  FACULA_PY_TRY
-  spoken_name = truth(o) ? "torch" : "facula";
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -114,89 +103,6 @@ PyObject* set_threads(PyObject*, PyObject* o) {
   FACULA_PY_END(nullptr)
 }
 
-PyObject* memory_stats(PyObject*, PyObject*) {
-  const CpuMemoryStats s = cpu_memory_stats();
-  return Py_BuildValue("{s:L,s:L,s:L,s:L}", "live_bytes", static_cast<long long>(s.live_bytes), "peak_bytes",
-                       static_cast<long long>(s.peak_bytes), "cached_bytes", static_cast<long long>(s.cached_bytes),
-                       "allocations", static_cast<long long>(s.allocations));
-}
-PyObject* empty_cache(PyObject*, PyObject*) {
-  cpu_empty_cache();
-  Py_RETURN_NONE;
-}
-
-// ---- what was built, and what was found on this machine: for facula.__config__ ----
-
-#if defined(__clang__)
-constexpr const char* kCompiler = "Clang " __clang_version__;
-#else
-constexpr const char* kCompiler = "GCC " __VERSION__;
-#endif
-constexpr const char* kLevels[kNumIsa] = {"baseline", "v3", "v4"};
-#ifdef FACULA_X86_LEVELS
-constexpr int kBuiltLevels = kNumIsa;
-#else
-constexpr int kBuiltLevels = 1;
-#endif
-
-PyObject* build_info(PyObject*, PyObject*) {
-  FACULA_PY_TRY
-  Ref levels(check(PyList_New(0)));
-  for (int i = 0; i < kBuiltLevels; ++i) {
-    Ref name(check(PyUnicode_FromString(kLevels[i])));
-    check(PyList_Append(levels.get(), name.get()));
-  }
-  const char* const active = kLevels[kBuiltLevels > 1 ? static_cast<int>(active_isa()) : 0];
-  Ref info(check(Py_BuildValue("{s:s,s:O,s:s}", "compiler", kCompiler, "instruction_sets", levels.get(),
-                               "active_instruction_set", active)));
-  for (const Fact& fact : facts()) {
-    const std::string found = fact.find();
-    Ref text(check(Py_BuildValue("z", found.empty() ? nullptr : found.c_str())));
-    check(PyDict_SetItemString(info.get(), fact.name, text.get()));
-  }
-  return info.release();
-  FACULA_PY_END(nullptr)
-}
-
-// (name, schema) of every operator: what tools and tests loop over.
-PyObject* operators(PyObject*, PyObject*) {
-  FACULA_PY_TRY
-  const auto all = all_operators();
-  Ref tuple(check(PyTuple_New(static_cast<Py_ssize_t>(all.size()))));
-  for (size_t i = 0; i < all.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i),
-                     check(Py_BuildValue("(ss)", all[i]->name, all[i]->schema)));
-  }
-  return tuple.release();
-  FACULA_PY_END(nullptr)
-}
-
-// _swap_cpu_kernel(name, kernel): puts a kernel (an address, 0 for none) in the place of an operator's
-// own and returns that. For tests of decompositions.
-PyObject* swap_cpu_kernel(PyObject*, PyObject* args) {
-  FACULA_PY_TRY
-  const char* name = nullptr;
-  PyObject* address = nullptr;
-  if (PyArg_ParseTuple(args, "sO!:_swap_cpu_kernel", &name, &PyLong_Type, &address) == 0) throw PythonError();
-  OperatorEntry* entry = find_operator(name);
-  FACULA_CHECK(entry != nullptr, Value, Operator{"_swap_cpu_kernel"}, "no operator '", name, "'");
-  void* fresh = PyLong_AsVoidPtr(address);
-  if (fresh == nullptr && PyErr_Occurred() != nullptr) throw PythonError();
-  void* before = reinterpret_cast<void*>(entry->kernels[kCPU]);
-  entry->kernels[kCPU] = reinterpret_cast<AnyFn>(fresh);
-  return check(PyLong_FromVoidPtr(before));
-  FACULA_PY_END(nullptr)
-}
-
-// _set_release_gil_numel(n): tensors from that size on let other threads of Python run; returns what it was. For tests.
-PyObject* set_release_numel(PyObject*, PyObject* value) {
-  FACULA_PY_TRY
-  const int64_t fresh = PyLong_AsLongLong(value);
-  if (fresh == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-  return check(PyLong_FromLongLong(std::exchange(release_gil_numel, fresh)));
-  FACULA_PY_END(nullptr)
-}
-
 // Who waits for a thread without Python's lock must not keep it.
 void wait_without_gil(void (*wait)(void* context), void* context) {
   const ReleaseGil gil(interpreter_alive() && PyGILState_Check() != 0);
@@ -235,8 +141,6 @@ void init_state() {
 }
 
 const PyMethodDef state_functions[] = {
-    {"_swap_cpu_kernel", swap_cpu_kernel, METH_VARARGS, nullptr},
-    {"_set_release_gil_numel", set_release_numel, METH_O, nullptr},
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "is_grad_enabled()\n--\n\nDoes this thread record operations?"},
     {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
     {"is_inference_mode_enabled", is_inference_mode, METH_NOARGS,
@@ -256,11 +160,6 @@ const PyMethodDef state_functions[] = {
      "dtypes."},
     {"get_num_threads", get_threads, METH_NOARGS, "get_num_threads()\n--\n\nThreads that one operation may use."},
     {"set_num_threads", set_threads, METH_O, "set_num_threads(n, /)\n--\n\nSet how many threads an operation may use."},
-    {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
-    {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
-    {"_build_info", build_info, METH_NOARGS, nullptr},
-    {"_speak_as_torch", speak_as_torch, METH_O, nullptr},
-    {"_operators", operators, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -11,6 +11,7 @@
 namespace facula {
 
 void (*exchange_dual_level)(std::shared_ptr<DualLevel>& with) = nullptr;
+uint64_t (*level_of_backward)() = nullptr;
 void (*call_compound)(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args,
                       Stack& results) = nullptr;
 
@@ -50,6 +51,22 @@ const Level* find(const Level* from, uint64_t number) {
   raise(ErrorKind::Runtime, Operator{op}, "a tensor of shape ", shape_string(t.sizes()),
         " comes from within a function transform (vmap, grad, jvp, ...) that has ended, or that runs on another "
         "thread; return what is needed from the transformed function instead of keeping it elsewhere");
+}
+
+// What a tensor of levels that are not open from `from` on stands for, where it is a constant of gradients there: it
+// was made while a function was differentiated, and has no part in that. Of others itself.
+const Tensor& settled(const Tensor& t, const Level* from) {
+  const Tensor* at = &t;
+  while (at->is_wrapped() && !is_compound(*at)) {
+    const Wrapping& w = *at->impl()->wrapping;
+    if (w.dim >= 0 || at->requires_grad() || find(from, w.level) != nullptr) break;
+    at = &w.inner;
+  }
+  return *at;
+}
+
+bool is_outdated(const Tensor& t, const Level* from) {
+  return t.is_wrapped() && !is_compound(t) && find(from, t.impl()->wrapping->level) == nullptr;
 }
 
 }  // namespace
@@ -103,19 +120,26 @@ size_t level_depth() {
 
 Tensor enter_level(const Tensor& t, uint64_t number, int64_t dim) {
   FACULA_CHECK(find(tls_state.level, number) != nullptr, Runtime, "the level of this function transform is not open");
-  if (t.is_wrapped() && !is_compound(t) &&
-      find(find(tls_state.level, number)->outer, t.impl()->wrapping->level) == nullptr) {
-    raise_escaped(nullptr, t);
-  }
-  return make_wrapped(t, number, dim);
+  const Level* const outer = find(tls_state.level, number)->outer;
+  const Tensor& given = settled(t, outer);
+  if (is_outdated(given, outer)) raise_escaped(nullptr, t);
+  return make_wrapped(given, number, dim);
 }
 
 std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t number) {
   if (!t.is_wrapped() || is_compound(t)) return {t, -1};
   const Wrapping& w = *t.impl()->wrapping;
   if (w.level == number) return {w.inner, w.dim};
-  if (find(tls_state.level, w.level) == nullptr) raise_escaped(nullptr, t);
-  return {t, -1};
+  const Tensor& given = settled(t, tls_state.level);
+  if (is_outdated(given, tls_state.level)) raise_escaped(nullptr, t);
+  return {given, -1};
+}
+
+Tensor made_within(Tensor t) {
+  const Level* const level = tls_state.level;
+  if (level == nullptr || level->kind != Level::Kind::Gradients) return t;
+  if (t.is_wrapped() && t.impl()->wrapping->level == level->number) return t;
+  return make_wrapped(std::move(t), level->number, -1);
 }
 
 bool has_batch_dims_of(const Tensor& t, const Tensor& of) {
@@ -128,8 +152,32 @@ bool has_batch_dims_of(const Tensor& t, const Tensor& of) {
   return true;
 }
 
+namespace {
+
+// Calls meanwhile are for no level.
+class BelowLevels {
+ public:
+  BelowLevels() : level_(tls_state.level), included_(tls_state.included) {
+    tls_state.level = nullptr;
+    tls_state.included &= static_cast<LayerSet>(~kLevels);
+  }
+  ~BelowLevels() {
+    tls_state.level = level_;
+    tls_state.included = included_;
+  }
+  BelowLevels(const BelowLevels&) = delete;
+  BelowLevels& operator=(const BelowLevels&) = delete;
+
+ private:
+  Level* level_;
+  LayerSet included_;
+};
+
+}  // namespace
+
 Tensor make_as(const Tensor& like, const Meta& meta, bool zeros) {
   if (!like.is_wrapped() || is_compound(like)) {
+    const BelowLevels below;
     if (zeros) return core_operators().zeros(meta);
     return make_tensor(meta);
   }
@@ -178,10 +226,11 @@ namespace {
 
 // What the arguments have to do with a level.
 struct Standing {
-  bool here = false;     // some tensor is of the level
-  bool batched = false;  // and has a batch dim
-  bool written = false;  // one that is written to belongs to an outer level
-  LayerSet layers = 0;   // of those of the level
+  bool here = false;      // some tensor is of the level
+  bool outdated = false;  // some tensor is of a level that has ended
+  bool batched = false;   // and has a batch dim
+  bool written = false;   // one that is written to belongs to an outer level
+  LayerSet layers = 0;    // of those of the level
 };
 
 Standing standing_of(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level) {
@@ -191,7 +240,7 @@ Standing standing_of(const OperatorEntry& op, Variant variant, std::span<const K
     for_each_tensor(args[i], [&](const Tensor& t) {
       const Wrapping* w = t.impl()->wrapping;
       if (w == nullptr || w->level != level.number) {
-        if (w != nullptr && find(level.outer, w->level) == nullptr) raise_escaped(op.name, t);
+        found.outdated = found.outdated || is_outdated(t, level.outer);
         found.written = found.written || written;
         return;
       }
@@ -244,6 +293,36 @@ void wrap_results(const OperatorEntry& op, const ArgumentList& inner, std::span<
   }
 }
 
+// Results that are no argument become ones of the level.
+void wrap_new(std::span<const KernelArg> args, Level& level, Stack& results) {
+  const auto wrapped = [&](Tensor& t) {
+    if (!t.defined() || t.is_view() || t.is_wrapped_number()) return;
+    bool given = false;
+    for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor& a) { given = given || a.is_same(t); });
+    if (!given) t = make_wrapped(std::move(t), level.number, -1);
+  };
+  for (Value& v : results) {
+    if (auto* t = std::get_if<Tensor>(&v)) wrapped(*t);
+    if (auto* list = std::get_if<std::vector<Tensor>>(&v)) {
+      for (Tensor& t : *list) wrapped(t);
+    }
+  }
+}
+
+// The call with constants of levels that have ended as what they stand for.
+void call_settled(const OperatorEntry& op, int form, std::span<const KernelArg> args, Stack& results) {
+  const Level* const from = tls_state.level;
+  bool any = false;
+  const ArgumentList known(args, [&](const Tensor& t) {
+    any = any || t.is_wrapped();
+    const Tensor& given = settled(t, from);
+    if (is_outdated(given, from)) raise_escaped(op.name, t);
+    return given;
+  });
+  FACULA_CHECK(any, Runtime, Operator{op.name}, "internal error: a level that is not open; please report it");
+  op.invoke[form](op.forms[form], known, results);
+}
+
 }  // namespace
 
 void set_base(const Tensor& view, const Tensor& of) {
@@ -260,23 +339,27 @@ void call_in_level(const OperatorEntry& op, Variant variant, std::span<const Ker
     return call_compound(op, variant, args, results);
   Level* const level = tls_state.level;
   const int form = static_cast<int>(variant);
-  if (level == nullptr) [[unlikely]] {
-    for (const KernelArg& arg : args) {
-      for_each_tensor(arg, [&](const Tensor& t) {
-        if (t.is_wrapped()) raise_escaped(op.name, t);
-      });
-    }
-    raise(ErrorKind::Runtime, Operator{op.name}, "internal error: a level that is not open; please report it");
-  }
+  if (level == nullptr) [[unlikely]]
+    return call_settled(op, form, args, results);
   const LayerSet given = static_cast<LayerSet>(active_layers(0) & op.layer_mask[form]);
   if ((given & kAutocast) != 0) {  // what is recorded is what is computed
     return op.invoke[form](op.layers[form][static_cast<int>(Layer::Autocast)], args, results);
   }
   const Standing standing = standing_of(op, variant, args, *level);
+  if (standing.outdated) [[unlikely]]
+    return call_settled(op, form, args, results);
   const bool draws = op.is_random && level->kind == Level::Kind::Batch;
   if (!standing.here && !draws) {
-    const Descent below(*level);
-    return op.invoke[form](op.forms[form], args, results);
+    {
+      const Descent below(*level);
+      op.invoke[form](op.forms[form], args, results);
+    }
+    // What is made within a function may be written to in place with values that are differentiated. Views are of what
+    // was there before; what a backward pass makes on its way is its own.
+    if (level->kind == Level::Kind::Gradients && !op.is_view && level->number != level_of_backward()) {
+      wrap_new(args, *level, results);
+    }
+    return;
   }
   if ((standing.layers & ~tls_state.excluded & kAutograd) != 0) {
     FACULA_CHECK(!standing.written, Runtime, Operator{op.name},

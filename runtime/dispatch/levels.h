@@ -50,6 +50,9 @@ FACULA_API std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t numb
 // Empty memory, or zeros, of that geometry, with the batch dims that `like` has.
 FACULA_API Tensor make_as(const Tensor& like, const Meta& meta, bool zeros);
 
+// A new tensor that no operator made, as one of the innermost level where that is of gradients.
+FACULA_API Tensor made_within(Tensor t);
+
 // Has `t` every batch dim that `of` has, so that this can be written to it?
 FACULA_API bool has_batch_dims_of(const Tensor& t, const Tensor& of);
 
@@ -59,6 +62,7 @@ FACULA_API void warn_of_fallbacks(bool warn);
 
 // What levels need of the autograd engine; set by it.
 extern FACULA_API void (*exchange_dual_level)(std::shared_ptr<DualLevel>& with);
+extern FACULA_API uint64_t (*level_of_backward)();  // in which this thread's innermost backward pass runs, or 0
 
 namespace detail {
 

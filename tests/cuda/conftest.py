@@ -17,16 +17,25 @@ HERE = Path(__file__).parent
 LIBRARY = Path(facula._C.__file__).parent / "_cuda.so"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a GPU each file is skipped once for all of its tests that want one."""
     here = [item for item in items if HERE in item.path.parents]
     if not here:
         return
     reason = why_not()
+    if LIBRARY.exists():
+        here = [item for item in here if item.get_closest_marker("cuda")]
+    if not reason:
+        return
+    files: dict[Path, list[pytest.Item]] = {}
     for item in here:
-        if not LIBRARY.exists():
-            item.add_marker(pytest.mark.skip(reason="facula was built without CUDA"))
-        elif item.get_closest_marker("cuda") and reason:
-            item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {reason}"))
+        files.setdefault(item.path, []).append(item)
+    for first, *others in files.values():
+        needs = "needs a GPU: " if LIBRARY.exists() else ""
+        first.add_marker(pytest.mark.skip(reason=f"{needs}{reason} ({1 + len(others)} tests)"))
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
 
 
 def why_not() -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+# The oldest and the newest to the end. Of one between them the PTX: four fifths of the time go into
+# assembling it, and what it is made of is what the oldest has, of which nothing is taken away.
+@pytest.mark.parametrize("arch", ["sm_80", "compute_90", "sm_100"])
 def test_every_kernel_compiles(arch: str) -> None:
     from facula.cuda import _vendor, precompile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import glob
 import re
 import signal
@@ -39,15 +40,32 @@ FAULTS = {
 }
 
 
+SLOW = ("stopped", "absent")  # mostly waited for: begun beside the others
+
+
+@pytest.fixture(scope="module")
+def ends_of(jobs):
+    """By fault, how each process of a job ended in which it happened."""
+
+    def run(fault, job):
+        what = FAULTS[fault][0]
+        if fault == "stopped":
+            what = (
+                "import subprocess; subprocess.Popen(['sh', '-c', f'sleep 9; kill -CONT"
+                " {os.getpid()}']); " + what
+            )
+        return job.by_hand(3, CODE.format(what))
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        begun = {fault: pool.submit(run, fault, jobs(fault)) for fault in SLOW}
+        ends = {fault: run(fault, jobs(fault)) for fault in FAULTS if fault not in SLOW}
+        return ends | {fault: job.result() for fault, job in begun.items()}
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_others_hear(job, fault):
-    what, expected, limit = FAULTS[fault]
-    if fault == "stopped":
-        what = (
-            "import subprocess; subprocess.Popen(['sh', '-c', f'sleep 9; kill -CONT"
-            " {os.getpid()}']); " + what
-        )
-    ends = job.by_hand(3, CODE.format(what))
+def test_the_others_hear(ends_of, fault):
+    _, expected, limit = FAULTS[fault]
+    ends = ends_of[fault]
     for rank in (0, 2):
         status, said = ends[rank]
         assert status == 4 and expected in said, said

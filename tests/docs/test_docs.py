@@ -67,23 +67,28 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_entries_are_right(page: Path, tmp_path: Path) -> None:
     """A block of records is valid beside the schema's own vocabulary and rules; an operator that
     exists has the signature shown."""
+    shown = [
+        (n, text) for n, text in blocks(page, "yaml") if text.startswith(("- op:", "- define:"))
+    ]
+    if not shown:
+        return
     known = {op.name: str(op.signature) for op in schema().callables}
-    source = (ROOT / "ops.yaml").read_text(encoding="utf-8")
-    for line, text in blocks(page, "yaml"):
-        if not text.startswith(("- op:", "- define:")):
-            continue
-        names = re.findall(r"^- (?:op|define): ([\w.]+)\(", text, re.M)
-        for shown in re.findall(r"^- (?:op|define): (.*)$", text, re.M):
-            name = shown.split("(")[0]
-            assert known.get(name, shown) == shown, (
+    names: list[str] = []
+    for line, text in shown:
+        for signature_ in re.findall(r"^- (?:op|define): (.*)$", text, re.M):
+            name = re.match(r"[\w.]+", signature_)[0]
+            names.append(name)
+            assert known.get(name, signature_) == signature_, (
                 f"{page.name}:{line}: {name} has another signature"
             )
-        records = re.split(r"(?m)^(?=- (?:op|define|math|rule): )", source)
-        kept = [r for r in records if not any(re.match(rf"- \w+: {n}\(", r) for n in names)]
-        file = tmp_path / "ops.yaml"
-        file.write_text("".join(kept) + "\n" + text, encoding="utf-8")
-        errors = [str(e) for e in check.check(file).errors]
-        assert not errors, f"{page.name}:{line}: {errors}"
+    assert len(set(names)) == len(names), f"{page.name} shows an entry twice"
+    source = (ROOT / "ops.yaml").read_text(encoding="utf-8")
+    records = re.split(r"(?m)^(?=- (?:op|define|math|rule): )", source)
+    kept = [r for r in records if not any(re.match(rf"- \w+: {n}\(", r) for n in names)]
+    file = tmp_path / "ops.yaml"
+    file.write_text("".join(kept) + "\n" + "\n".join(t for _, t in shown), encoding="utf-8")
+    errors = [str(e) for e in check.check(file).errors]
+    assert not errors, f"{page.name}, lines {[n for n, _ in shown]}: {errors}"
 
 
 FOLDERS = ("runtime", "aten", "python/facula/include")
@@ -122,19 +127,18 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@cache
+def has_help(*command: str) -> bool:
+    return run(*command, "--help").returncode == 0
+
+
 @every_page
 def test_commands_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for command in set(re.findall(r"python -m codegen (\w+)", text)):
-        done = subprocess.run(
-            [sys.executable, "-m", "codegen", command, "--help"], cwd=ROOT, capture_output=True
-        )
-        assert done.returncode == 0, command
+        assert has_help("-m", "codegen", command), command
     for command in set(re.findall(r"tools/dev\.py ([\w-]+)", text)):
-        done = subprocess.run(
-            [sys.executable, "tools/dev.py", command, "--help"], cwd=ROOT, capture_output=True
-        )
-        assert done.returncode == 0, command
+        assert has_help("tools/dev.py", command), command
     for module in set(re.findall(r"python -m (facula[\w.]*\w)", text)):
         assert importlib.util.find_spec(module), module
     for path in set(re.findall(r"(?:python|bash) ((?:tools|\.ci)/[\w/.]+)", text)):

@@ -1,4 +1,4 @@
-"""`--op NAME` keeps the tests of one operator."""
+"""`--op NAME` keeps the tests of one operator, or of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--op", help="only the tests of this operator")
+    parser.addoption("--op", action="append", help="only the tests of this operator")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -21,12 +21,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = []
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
-        if getattr(params.get("op"), "name", None) == wanted:
+        if getattr(params.get("op"), "name", None) in wanted:
             kept.append(item)
-    if not kept:
-        raise pytest.UsageError(
-            f"--op {wanted}: no tests; the facula that is installed has no operator of that name "
-            "(python tools/dev.py build installs what ops.yaml has now)"
-        )
+    found = {item.callspec.params["op"].name for item in kept}  # type: ignore[attr-defined]
+    for name in wanted:
+        if name not in found:
+            raise pytest.UsageError(
+                f"--op {name}: no tests; the facula that is installed has no operator of that name "
+                "(python tools/dev.py build installs what ops.yaml has now)"
+            )
     config.hook.pytest_deselected(items=[i for i in items if i not in kept])
     items[:] = kept

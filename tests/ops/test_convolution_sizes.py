@@ -5,11 +5,15 @@ The oracle is the definition in float64: a sum over the kernel's places of shift
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
 
 import facula as fa
 import numpy as np
 import pytest
+
+from tests.grouped import grouped
 
 Array = np.ndarray
 FORMATS = ["contiguous_format", "channels_last"]
@@ -20,6 +24,13 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     before = fa.get_num_threads()
     fa.set_num_threads(request.param)
     yield request.param
+    fa.set_num_threads(before)
+
+
+@pytest.fixture
+def any_threads() -> Iterator[None]:
+    before = fa.get_num_threads()
+    yield
     fa.set_num_threads(before)
 
 
@@ -37,18 +48,32 @@ class Case:
         groups: int,
         seed: int,
     ):
-        self.x, self.w, self.b, self.groups = x, w, b, groups
+        self.x, self.w, self.b = x, w, b
         self.args = (stride, padding, dilation, groups)
+        self.steps = (stride, stride) if isinstance(stride, int) else stride
+        sizes = (
+            (size + 2 * padding - dilation * (kernel - 1) - 1) // step + 1
+            for size, kernel, step in zip(x.shape[2:], w.shape[2:], self.steps, strict=True)
+        )
+        self.grad = np.random.default_rng(seed).normal(size=(x.shape[0], w.shape[0], *sizes))
+
+    @functools.cached_property
+    def out(self) -> Array:
+        return self.wanted[0]
+
+    @functools.cached_property
+    def wanted(self) -> list[Array]:
+        """The result, and the gradients of x, w and b."""
+        x, w, grad = self.x, self.w, self.grad
+        _, padding, dilation, groups = self.args
+        by, along = self.steps
         n, channels, height, width = x.shape
         features, depth, rows, columns = w.shape
+        down, across = grad.shape[2:]
         pad = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-        by, along = (stride, stride) if isinstance(stride, int) else stride
-        down = (pad.shape[2] - dilation * (rows - 1) - 1) // by + 1
-        across = (pad.shape[3] - dilation * (columns - 1) - 1) // along + 1
-        grad = np.random.default_rng(seed).normal(size=(n, features, down, across))
         split = (n, groups, -1, down, across)
         g, out = grad.reshape(split), np.zeros((n, groups, features // groups, down, across))
-        grad_pad, self.grad_w = np.zeros_like(pad), np.zeros_like(w)
+        grad_pad, grad_w = np.zeros_like(pad), np.zeros_like(w)
         for i in range(rows):
             for j in range(columns):
                 at = (
@@ -62,12 +87,14 @@ class Case:
                 grad_pad[at] += np.einsum("ngfhw,gfc->ngchw", g, place).reshape(
                     n, channels, down, across
                 )
-                self.grad_w[:, :, i, j] = np.einsum("ngchw,ngfhw->gfc", seen, g).reshape(
-                    features, depth
-                )
-        self.out = out.reshape(grad.shape) + b[:, None, None]
-        self.grad, self.grad_b = grad, grad.sum((0, 2, 3))
-        self.grad_x = grad_pad[:, :, padding : padding + height, padding : padding + width]
+                grad_w[:, :, i, j] = np.einsum("ngchw,ngfhw->gfc", seen, g).reshape(features, depth)
+        grad_x = grad_pad[:, :, padding : padding + height, padding : padding + width]
+        return [
+            out.reshape(grad.shape) + self.b[:, None, None],
+            grad_x,
+            grad_w,
+            grad.sum((0, 2, 3)),
+        ]
 
     def run(self, dtype: str, memory_format: str, grad_format: str = "") -> list[Array]:
         form = getattr(fa, memory_format)
@@ -87,8 +114,7 @@ class Case:
 
     def check(self, dtype: str, memory_format: str, grad_format: str = "") -> None:
         tolerance = 1e-5 if dtype == "float32" else 1e-13
-        wanted = [self.out, self.grad_x, self.grad_w, self.grad_b]
-        for got, want in zip(self.run(dtype, memory_format, grad_format), wanted, strict=True):
+        for got, want in zip(self.run(dtype, memory_format, grad_format), self.wanted, strict=True):
             assert got.shape == want.shape
             assert np.abs(got - want).max() < tolerance * max(np.abs(want).max(), 1), (
                 self.x.shape,
@@ -112,6 +138,12 @@ def case(
     x = rng.normal(size=(n, channels, *size))
     w = rng.normal(size=(features, channels // groups, rows, columns))
     return Case(x, w, rng.normal(size=features), stride, padding, dilation, groups, 1)
+
+
+@functools.lru_cache(maxsize=2)
+def shared(sizes: tuple) -> Case:
+    """One whose definition is computed once, for tests that do not change it."""
+    return case(*sizes)
 
 
 TILES = [
@@ -179,18 +211,24 @@ ROWS = [
 LARGE = [(1, 2, 32, 5, (260, 260), 1), (1, 32, 34, 1, (256, 256)), (2, 24, 32, 1, (256, 160))]
 
 
-@pytest.mark.parametrize("memory_format", FORMATS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("sizes", [*TILES, *ROWS, *LARGE], ids=str)
-def test_convolution(sizes: tuple, dtype: str, memory_format: str, threads: int) -> None:
-    case(*sizes).check(dtype, memory_format)
+@grouped(
+    ("sizes", "dtype", "memory_format", "count"),
+    itertools.product([*TILES, *ROWS, *LARGE], ["float32", "float64"], FORMATS, [1, 2]),
+)
+def test_convolution(
+    sizes: tuple, dtype: str, memory_format: str, count: int, any_threads: None
+) -> None:
+    fa.set_num_threads(count)
+    shared(sizes).check(dtype, memory_format)
 
 
-@pytest.mark.parametrize("memory_format", FORMATS)
-@pytest.mark.parametrize("sizes", [*TILES[::5], TILES[24], TILES[-5]], ids=str)
+@grouped(
+    ("sizes", "memory_format"),
+    itertools.product([*TILES[::5], TILES[24], TILES[-5]], FORMATS),
+)
 def test_gradient_in_the_other_format(sizes: tuple, memory_format: str) -> None:
     other = FORMATS[1 - FORMATS.index(memory_format)]
-    case(*sizes).check("float32", memory_format, other)
+    shared(sizes).check("float32", memory_format, other)
 
 
 @pytest.mark.parametrize("memory_format", FORMATS)

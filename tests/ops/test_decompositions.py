@@ -16,6 +16,8 @@ from emptied import emptied, outcome
 from facula.testing._samples import OpRecord, operators
 from harness import arguments, call, compare, to_numpy
 
+from tests.grouped import grouped
+
 BOTH = [
     op
     for op in operators()
@@ -56,7 +58,7 @@ def test_a_decomposition_serves_something(op: OpRecord) -> None:
         call(op, args, kwargs)
 
 
-@pytest.mark.parametrize(("op", "index"), CASES)
+@grouped(("op", "index"), CASES)
 def test_decomposition(op: OpRecord, index: int) -> None:
     _, args, kwargs = arguments(op.sample(index), "float64")
     want = call(op, copy.deepcopy(args), kwargs)
@@ -86,8 +88,7 @@ def _flat(value: Any) -> list[Any]:
     return [value] if isinstance(value, facula.Tensor) else [t for v in value for t in _flat(v)]
 
 
-@pytest.mark.parametrize("fill", FILLS)
-@pytest.mark.parametrize("op", BOTH, ids=lambda op: op.name)
+@grouped(("op", "fill"), [(op, fill) for op in BOTH for fill in FILLS])
 def test_decompositions_of_special_numbers(op: OpRecord, fill: str) -> None:
     if fill in ("inf", "-inf", "nan") and op.name in WEIGHED:
         return
@@ -165,7 +166,7 @@ def test_decompositions_of_other_arguments(name: str) -> None:
 INPLACE = [p for p in CASES if "inplace" in p.values[0].variants and not p.values[0].internal]
 
 
-@pytest.mark.parametrize(("op", "index"), INPLACE)
+@grouped(("op", "index"), INPLACE)
 def test_decomposition_in_place(op: OpRecord, index: int) -> None:
     _, args, kwargs = arguments(op.sample(index), "float64")
     want = op.function()(*args, **kwargs)

@@ -85,23 +85,26 @@ def test_errors(op: OpRecord) -> None:
             there = error_of(
                 function, [meta(a) for a in args], {k: meta(v) for k, v in kwargs.items()}
             )
-        call = f"{op.name}({args}, {kwargs})"
+
+        def call(args: Any = args, kwargs: Any = kwargs) -> str:
+            return f"{op.name}({args}, {kwargs})"
+
         for e in (error, there):
             if e is None:
                 continue
-            assert "internal error" not in str(e), f"{call}: {e}"
+            assert "internal error" not in str(e), f"{call()}: {e}"
             if op.internal:
                 continue
-            assert e.operator.rpartition(".")[2] in names, f"{call}: {e.operator}: {e}"
-            assert str(e) == f"{e.operator}(): {e.text}", f"{call}: {e}"
-            assert not NAMED.match(e.text), f"{call}: {e}"
+            assert e.operator.rpartition(".")[2] in names, f"{call()}: {e.operator}: {e}"
+            assert str(e) == f"{e.operator}(): {e.text}", f"{call()}: {e}"
+            assert not NAMED.match(e.text), f"{call()}: {e}"
         kinds = {e.kind for e in (error, there) if e is not None}
         numbers = any(isinstance(t, facula.Tensor) and t.dim() == 0 for t in tensors)
         if there is None:  # positions, and numbers that are tensors
             kinds -= {"index", "dtype"} if numbers else {"index"}
         if tensors and kinds and not kinds & OF_ELEMENTS:
             assert (type(there), str(there or "")) == (type(error), str(error or "")), (
-                f"{call} on meta: {there!r}, on cpu: {error!r}"
+                f"{call()} on meta: {there!r}, on cpu: {error!r}"
             )
 
 

@@ -5,9 +5,13 @@ In float64, and in complex128 where the operator computes in it; each along rand
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from facula.testing import _gradients
 from facula.testing._samples import OpRecord, operators
+
+from tests.grouped import grouped
 
 CASES = [
     pytest.param(op, i, id=f"{op.name}-{i}")
@@ -21,24 +25,23 @@ EACH += [
     for p in CASES
     if _gradients.takes_complex(*p.values)
 ]
-FORWARD = [p for p in EACH if _gradients.has_forward(p.values[0])]
+CHECKS = {
+    _gradients.check_gradient: EACH,
+    _gradients.check_second_gradient: EACH,
+    _gradients.check_forward: [p for p in EACH if _gradients.has_forward(p.values[0])],
+    _gradients.check_forward_over_reverse: [p for p in EACH if _gradients.has_forward(p.values[0])],
+}
 
 
-@pytest.mark.parametrize(("op", "index", "dtype"), EACH)
-def test_gradient(op: OpRecord, index: int, dtype: str) -> None:
-    _gradients.check_gradient(op, index, dtype)
-
-
-@pytest.mark.parametrize(("op", "index", "dtype"), EACH)
-def test_second_gradient(op: OpRecord, index: int, dtype: str) -> None:
-    _gradients.check_second_gradient(op, index, dtype)
-
-
-@pytest.mark.parametrize(("op", "index", "dtype"), FORWARD)
-def test_forward_mode_agrees_with_reverse(op: OpRecord, index: int, dtype: str) -> None:
-    _gradients.check_forward(op, index, dtype)
-
-
-@pytest.mark.parametrize(("op", "index", "dtype"), FORWARD)
-def test_forward_over_reverse(op: OpRecord, index: int, dtype: str) -> None:
-    _gradients.check_forward_over_reverse(op, index, dtype)
+@grouped(
+    ("op", "index", "dtype", "check"),
+    [
+        pytest.param(*p.values, check, id=f"{p.id}-{check.__name__}")
+        for check, cases in CHECKS.items()
+        for p in cases
+    ],
+)
+def test_derivatives(
+    op: OpRecord, index: int, dtype: str, check: Callable[[OpRecord, int, str], None]
+) -> None:
+    check(op, index, dtype)

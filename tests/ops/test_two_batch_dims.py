@@ -14,6 +14,8 @@ from facula.testing import _gradients
 from facula.testing._samples import OpRecord, Sample, operators
 from harness import arguments, to_numpy
 
+from tests.grouped import grouped
+
 # One dim more is a batch for these, two are refused or are a dim of their own.
 ONE = ("hsplit", "cross", "stft", "_pool", "nn_unfold", "nn_fold", "channel_shuffle")
 REFUSED = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
@@ -92,7 +94,7 @@ def batched(op: OpRecord, index: int, batch: tuple[int, ...], slopes: bool) -> b
     return True
 
 
-@pytest.mark.parametrize(("op", "index"), CASES)
+@grouped(("op", "index"), CASES)
 def test_two_batch_dims(op: OpRecord, index: int) -> None:
     for slopes in (False, True) if _gradients.is_differentiable(op) else (False,):
         if batched(op, index, (2,), slopes):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from facula.testing import _values
 from facula.testing._samples import OpRecord, operators
 from harness import REFERENCES, dtypes_of
+
+from tests.grouped import grouped
 
 WITH_SAMPLES = [op for op in operators() if op.samples() and not op.derived_from]
 WITH_REFERENCE = [op for op in WITH_SAMPLES if op.reference]
@@ -15,42 +19,37 @@ CASES = [
     for i in range(len(op.data["samples"]))
     for dtype in dtypes_of(op)
 ]
-SAMPLES = [
-    pytest.param(op, i, id=f"{op.name}-{i}")
-    for op in WITH_SAMPLES
-    for i in range(len(op.data["samples"]))
-]
+SAMPLES = [(op, i) for op in WITH_SAMPLES for i in range(len(op.data["samples"]))]
 
 
-@pytest.mark.parametrize(("op", "index", "dtype"), CASES)
+@grouped(("op", "index", "dtype"), CASES)
 def test_value(op: OpRecord, index: int, dtype: str) -> None:
     _values.check_value(op, index, dtype, REFERENCES)
 
 
-@pytest.mark.parametrize(("op", "index"), SAMPLES)
-def test_non_contiguous_inputs(op: OpRecord, index: int) -> None:
-    _values.check_non_contiguous_inputs(op, index)
+def having(variant: str) -> list[tuple[OpRecord, int]]:
+    return [(op, i) for op, i in SAMPLES if variant in op.variants and not op.internal]
 
 
-OUT = [p for p in SAMPLES if "out" in p.values[0].variants and not p.values[0].internal]
+FORMS = {
+    _values.check_non_contiguous_inputs: SAMPLES,
+    _values.check_out: having("out"),
+    _values.check_inplace: having("inplace"),
+    _values.check_meta: SAMPLES,
+}
 
 
-@pytest.mark.parametrize(("op", "index"), OUT)
-def test_out(op: OpRecord, index: int) -> None:
-    _values.check_out(op, index)
-
-
-INPLACE = [p for p in SAMPLES if "inplace" in p.values[0].variants and not p.values[0].internal]
-
-
-@pytest.mark.parametrize(("op", "index"), INPLACE)
-def test_inplace(op: OpRecord, index: int) -> None:
-    _values.check_inplace(op, index)
-
-
-@pytest.mark.parametrize(("op", "index"), SAMPLES)
-def test_meta(op: OpRecord, index: int) -> None:
-    _values.check_meta(op, index)
+@grouped(
+    ("op", "index", "check"),
+    [
+        pytest.param(op, i, check, id=f"{op.name}-{i}-{check.__name__}")
+        for check, samples in FORMS.items()
+        for op, i in samples
+    ],
+)
+def test_forms(op: OpRecord, index: int, check: Callable[[OpRecord, int], None]) -> None:
+    """Each form of an operator gives what the operator gives."""
+    check(op, index)
 
 
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in WITH_SAMPLES])

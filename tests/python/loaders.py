@@ -41,10 +41,6 @@ def servers():
 
     resource_tracker.ensure_running()
     forkserver.ensure_running()
-    gc.collect()
-    gc.freeze()  # collections within the tests are of what the tests made
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -41,10 +41,10 @@ def test_refused_names_can_be_imported_and_not_used():
         assert _spaces.exists(path), path
         for name in names:
             getattr(_spaces.space(path), name)
-    shard = _spaces.resolve("distributed.tensor.Shard")
-    assert is_refused(shard) and not isinstance(fa.ones(1), shard)
-    with pytest.raises(RuntimeError, match=r"torch\.distributed\.tensor\.Shard"):
-        shard(0)
+    whole = _spaces.resolve("distributed.fsdp.FullyShardedDataParallel")
+    assert is_refused(whole) and not isinstance(fa.ones(1), whole)
+    with pytest.raises(RuntimeError, match=r"torch\.distributed\.fsdp\.FullyShardedDataParallel"):
+        whole(0)
     kind = _spaces.resolve("distributed.fsdp.StateDictType").FULL_STATE_DICT
     assert kind == _spaces.resolve("distributed.fsdp.StateDictType").FULL_STATE_DICT
     assert repr(kind) == "torch.distributed.fsdp.StateDictType.FULL_STATE_DICT"
@@ -54,7 +54,12 @@ def test_imports_of_packages():
     said = run(
         "import torch, torch.onnx, torch.library, torch.fx, torch.overrides\n"
         "from torch.nn.modules.module import _IncompatibleKeys\n"
-        "from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType\n"
+        "from torch.distributed.fsdp import FullyShardedDataParallel, StateDictType, fully_shard\n"
+        "from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler\n"
+        "from torch.distributed._composable.fsdp import MixedPrecisionPolicy\n"
+        "from torch.distributed.tensor import DTensor, Shard, distribute_tensor\n"
+        "from torch.distributed.tensor.parallel import loss_parallel, parallelize_module\n"
+        "from torch.distributed.pipelining import Schedule1F1B, SplitPoint\n"
         "from torch.fx.proxy import TraceError\n"
         "from torch.onnx.symbolic_helper import parse_args\n"
         "from torch.utils._contextlib import _DecoratorContextManager\n"
@@ -239,3 +244,24 @@ def test_types_by_name():
     assert x.type("facula.DoubleTensor").dtype == fa.float64
     assert x.type() == "facula.FloatTensor" and str(x.dtype) == "facula.float32"
     assert x.type("FloatTensor") is x
+
+
+def test_checkpoint_wrapper():
+    said = run(
+        "import torch\n"
+        "from torch import nn\n"
+        "from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as w\n"
+        "net = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()))\n"
+        "x = torch.ones(2, 3)\n"
+        "before = net(x)\n"
+        "names = list(net.state_dict())\n"
+        "w.apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, nn.Sequential))\n"
+        "assert isinstance(net[1], w.CheckpointWrapper) and list(net.state_dict()) == names\n"
+        "runs = []\n"
+        "net[1][0].register_forward_hook(lambda *_: runs.append(1))\n"
+        "y = net(x)\n"
+        "assert torch.equal(y, before)\n"
+        "y.sum().backward()\n"
+        "print(len(runs), net[1][0].weight.grad is not None)"
+    )
+    assert said.split() == ["2", "True"]

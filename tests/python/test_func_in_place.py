@@ -3,11 +3,67 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import facula as fa
+import numpy as np
 import pytest
-from facula.func import grad, vmap
+from facula.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
+SECOND: dict[str, Transform] = {
+    "jacfwd of jacfwd": lambda f: jacfwd(jacfwd(f)),
+    "jacfwd of jacrev": lambda f: jacfwd(jacrev(f)),
+    "jacrev of jacfwd": lambda f: jacrev(jacfwd(f)),
+    "jacrev of jacrev": lambda f: jacrev(jacrev(f)),
+    "jacfwd of grad": lambda f: jacfwd(grad(f)),
+    "hessian": hessian,
+}
+
+
+def filled(x: fa.Tensor) -> fa.Tensor:
+    y = fa.zeros(3, dtype=x.dtype)
+    y[0] = x[0] * x[1]
+    y[1:] = x[1:] ** 3
+    y += x
+    return (y * y).sum()
+
+
+def second_by_hand(x: np.ndarray) -> np.ndarray:
+    """Second derivatives of (x0 x1 + x0)^2 + (x1^3 + x1)^2 + (x2^3 + x2)^2."""
+    a, b, c = x
+    own = [2 * (3 * t**2 + 1) ** 2 + 2 * (t**3 + t) * 6 * t for t in (b, c)]
+    mixed = 4 * a * (b + 1)
+    return np.array([[2 * (b + 1) ** 2, mixed, 0], [mixed, 2 * a**2 + own[0], 0], [0, 0, own[1]]])
+
+
+@pytest.mark.parametrize("how", SECOND)
+def test_second_derivatives_through_what_is_made_within(how: str) -> None:
+    fa.manual_seed(0)
+    x = fa.randn(3, dtype=fa.float64)
+    np.testing.assert_allclose(SECOND[how](filled)(x).numpy(), second_by_hand(x.numpy()))
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: fa.zeros(2),
+    lambda x: fa.tensor([0.0, 0.0]),
+    lambda x: fa.empty(2).fill_(0),
+    lambda x: fa.ones(2).mul(0),
+    lambda x: fa.full((2,), 0.0).clone(),
+])  # fmt: skip
+def test_new_tensors_are_written_to(make: Callable[[fa.Tensor], fa.Tensor]) -> None:
+    def f(x: fa.Tensor) -> fa.Tensor:
+        y = make(x)
+        y[1] = x[0] ** 2
+        return y.sum()
+
+    x = fa.tensor([3.0, 1.0])
+    assert grad(f)(x).tolist() == [6.0, 0.0]
+    with pytest.raises(RuntimeError, match="that all rows of the batch share"):
+        vmap(grad(f))(fa.stack([x, 2 * x]))
+    assert jvp(f, (x,), (fa.ones(2),))[1].item() == 6.0
+    assert vjp(f, x)[1](fa.tensor(2.0))[0].tolist() == [12.0, 0.0]
 
 
 def test_tensors_from_outside_are_not_written_to() -> None:
@@ -104,8 +160,8 @@ def test_signals_leave_no_level_open() -> None:
     caught = 0
     try:
         for i in range(300):
-            signal.setitimer(signal.ITIMER_REAL, 1e-6 * (20 + i))
             try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (20 + i))
                 while True:
                     vmap(grad(lambda t: (t * t).sum()))(x)
             except KeyboardInterrupt:

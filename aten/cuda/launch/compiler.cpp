@@ -138,13 +138,16 @@ std::string_view embedded(std::string_view name) {
 std::string compiler_missing() { return nvrtc().why; }
 
 Compiled compile(const Source& source, const std::string& arch) {
-  // A device newer than the compiler runs the newest PTX that it knows, compiled by the driver.
+  // A device newer than the compiler runs the newest PTX that it knows, compiled by the driver. "compute_90" asks for
+  // that of an architecture.
+  const bool stated = arch.starts_with("compute_");
   const int wanted = std::atoi(arch.c_str() + 3);
   const Nvrtc& n = nvrtc();
-  const bool ptx = !n.archs.empty() && std::find(n.archs.begin(), n.archs.end(), wanted) == n.archs.end();
+  const bool newer = !n.archs.empty() && std::find(n.archs.begin(), n.archs.end(), wanted) == n.archs.end();
+  const bool ptx = stated || newer;
   const int newest = n.archs.empty() ? wanted : *std::max_element(n.archs.begin(), n.archs.end());
   const std::vector<std::string> options = {
-      "--gpu-architecture=" + (ptx ? "compute_" + std::to_string(newest) : arch),
+      "--gpu-architecture=" + (newer && !stated ? "compute_" + std::to_string(newest) : arch),
       "-std=c++20",
       "-default-device",
       source.fused ? "--fmad=true" : "--fmad=false",

@@ -143,6 +143,7 @@ class GradScaler:
     def _unscale(self, optimizer: Any, inverse: Any) -> dict[Any, Any]:
         """Multiply all gradients; for each device the number that says what was found."""
         grads: defaultdict[Any, list[Any]] = defaultdict(list)
+        layouts = []  # of parameters that other processes have parts of
         for group in optimizer.param_groups:
             for p in group["params"]:
                 if not isinstance(p, _C.Tensor):
@@ -152,6 +153,7 @@ class GradScaler:
                     continue
                 if p.grad.dtype == facula.float16:
                     raise ValueError("Attempting to unscale FP16 gradients.")
+                layouts += [p._layout] if hasattr(p, "_layout") else []
                 dense = p.grad.layout is facula.strided
                 grads[p.grad.device].append(p.grad if dense else p.grad._values())
         found = {}
@@ -159,6 +161,8 @@ class GradScaler:
             for device, some in grads.items():
                 found[device] = facula.zeros((), dtype=facula.float32, device=device)
                 _C._ops.unscale_grads(some, found[device], inverse.to(device))
+            if layouts:  # all skip a step, or none
+                layouts[0].largest(found.values(), layouts)
         return found
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:

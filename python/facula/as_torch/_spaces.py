@@ -24,6 +24,13 @@ __all__ = ["Namespace", "exists", "lacking", "resolve", "space"]
 PLACES = {
     "_tensor": "facula",
     "autograd.variable": "facula.autograd",
+    "distributed._composable.fsdp": "facula.distributed.fsdp",
+    "distributed._composable.fully_shard": "facula.distributed.fsdp",
+    "distributed.algorithms._checkpoint": "facula.distributed.algorithms",
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": (
+        "facula.distributed.algorithms.checkpoint_wrapper"
+    ),
+    "distributed._tensor": "facula.distributed.tensor",
     "cpu.amp": "facula.amp",
     "fx._symbolic_trace": "facula.fx.tracer",
     "nn.modules.instancenorm": "facula.nn.modules.batchnorm",

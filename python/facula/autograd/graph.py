@@ -27,6 +27,13 @@ __all__ = [
 ]
 
 _refusals = threading.local()  # why this thread may not enter hooks now
+_entered = threading.local()  # the hooks that this thread is within
+
+
+def current_saved_tensors_hooks() -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """The hooks that count on this thread, for hooks that pass on what is not theirs."""
+    pairs = getattr(_entered, "pairs", None)
+    return pairs[-1] if pairs else None
 
 
 class saved_tensors_hooks:
@@ -58,9 +65,11 @@ class saved_tensors_hooks:
         if refusal is not None:
             raise RuntimeError(refusal)
         _C._push_saved_hooks(self.pack_hook, self.unpack_hook)
+        _entered.__dict__.setdefault("pairs", []).append((self.pack_hook, self.unpack_hook))
 
     def __exit__(self, *exc: object) -> None:
         _C._pop_saved_hooks()
+        _entered.pairs.pop()
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,6 +12,7 @@ from facula import _C
 _ABSENT_IN_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # their bits count as a number
 
 
+@functools.cache
 def _typestr(dtype: Any) -> str:
     """NumPy's code of a dtype: the byte order, the kind and the number of bytes."""
     name = str(dtype).rpartition(".")[2]

@@ -128,6 +128,8 @@ def start(
             if rank == 0:
                 store.set("mpi/name", uuid.uuid4().hex)
             _translator = Translator(store, rank, size, store.get("mpi/name").decode())
+            own = store.clone()  # this thread's is wanted for news of the others
+            in_time(lambda: _meet(own, size, "mpi/ready"), check, "starting MPI", timeout)
         in_time(lambda: _init(MPI), check, "starting MPI", timeout)
         if _translator is not None:
             _translator.restore()
@@ -144,6 +146,13 @@ def start(
         )
     _started = here
     return MPI
+
+
+def _meet(store: Store, size: int, name: str) -> None:
+    """Waits for the others by the store: MPI would spin, on cores that late ones still need."""
+    if store.add(name, 1) == size:
+        store.set(name + "/all", b"1")
+    store.wait([name + "/all"])
 
 
 def close() -> None:

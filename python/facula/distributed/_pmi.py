@@ -28,6 +28,7 @@ class Translator:
     def __init__(self, store: Store, rank: int, size: int, name: str) -> None:
         self._store, self._size, self._name = store.clone(), size, name
         self._barriers = 0
+        self._known: dict[str, str] = {}
         ours, theirs = socket.socketpair()
         self._ours, self._theirs = ours, theirs
         os.environ.update(PMI_FD=str(theirs.fileno()), PMI_RANK=str(rank), PMI_SIZE=str(size))
@@ -69,19 +70,26 @@ class Translator:
             case "get_universe_size":
                 return f"cmd=universe_size size={self._size}"
             case "put":
-                self._store.set(f"pmi/{words['key']}", words["value"])
+                self._store.append("pmi", f"{words['key']} {words['value']}\n")
                 return "cmd=put_result rc=0 msg=success"
             case "get":
-                key = f"pmi/{words['key']}"
-                if not self._store.check([key]):
+                value = self._value(words["key"])
+                if value is None:
                     return "cmd=get_result rc=-1 msg=key_not_found value=unknown"
-                return f"cmd=get_result rc=0 msg=success value={self._store.get(key).decode()}"
+                return f"cmd=get_result rc=0 msg=success value={value}"
             case "barrier_in":
                 self._barrier()
                 return "cmd=barrier_out rc=0"
             case "finalize":
                 return "cmd=finalize_ack rc=0"
         return "cmd=error rc=-1 msg=unknown_command"
+
+    def _value(self, key: str) -> str | None:
+        """What some process put; one question for all, as each asks for every other process's."""
+        if key not in self._known and self._store.check(["pmi"]):
+            lines = self._store.get("pmi").decode().splitlines()
+            self._known = dict(line.split(" ", 1) for line in lines)
+        return self._known.get(key)
 
     def _barrier(self) -> None:
         self._barriers += 1

@@ -45,6 +45,22 @@ __all__ = [
 _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 
 
+def _of_whole(fill: Any) -> Any:
+    """A function that sees all of a tensor, where this process has a part of it (a `DTensor`)."""
+
+    @functools.wraps(fill)
+    def filled(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        layout = getattr(tensor, "_layout", None)
+        if layout is None:
+            return fill(tensor, *args, **kwargs)
+        whole = facula.empty(layout.full_shape, dtype=tensor.dtype, device=tensor.device)
+        fill(whole, *args, **kwargs)
+        with facula.no_grad():
+            return tensor.copy_(layout.part(whole))
+
+    return filled
+
+
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Return the factor by which weights before this nonlinearity should be scaled.
 
@@ -82,6 +98,7 @@ def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = N
         return tensor.normal_(mean, std, generator=generator)
 
 
+@_of_whole
 def trunc_normal_(
     tensor: Any,
     mean: float = 0.0,
@@ -130,6 +147,7 @@ def zeros_(tensor: Any) -> Any:
         return tensor.zero_()
 
 
+@_of_whole
 def eye_(tensor: Any) -> Any:
     """Fill a 2-d tensor with the identity matrix."""
     if tensor.dim() != 2:
@@ -140,6 +158,7 @@ def eye_(tensor: Any) -> Any:
         )
 
 
+@_of_whole
 def dirac_(tensor: Any, groups: int = 1) -> Any:
     """Fill a convolution weight (3 to 5 dims) so that the layer is the identity on its channels."""
     sizes = tuple(tensor.shape)
@@ -162,8 +181,9 @@ def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
         raise ValueError(
             f"fan in and fan out need a tensor of at least 2 dims, got {tuple(tensor.shape)}"
         )
-    field = math.prod(tensor.shape[2:])
-    return tensor.shape[1] * field, tensor.shape[0] * field
+    shape = getattr(tensor, "full_shape", tensor.shape)  # of a DTensor, all of it
+    field = math.prod(shape[2:])
+    return shape[1] * field, shape[0] * field
 
 
 def _fan(tensor: Any, mode: str) -> int:
@@ -172,12 +192,14 @@ def _fan(tensor: Any, mode: str) -> int:
     return _calculate_fan_in_and_fan_out(tensor)[mode.lower() == "fan_out"]
 
 
+@_of_whole
 def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
     """Fill from U(-a, a), a = gain * sqrt(6 / (fan_in + fan_out))."""
     bound = gain * math.sqrt(6.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
+@_of_whole
 def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
     """Fill from N(0, std^2), std = gain * sqrt(2 / (fan_in + fan_out))."""
     std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
@@ -191,6 +213,7 @@ def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float |
     return calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
 
 
+@_of_whole
 def kaiming_uniform_(
     tensor: Any,
     a: float = 0,
@@ -206,6 +229,7 @@ def kaiming_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
+@_of_whole
 def kaiming_normal_(
     tensor: Any,
     a: float = 0,
@@ -218,6 +242,7 @@ def kaiming_normal_(
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
 
 
+@_of_whole
 def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     """Fill with a (semi-)orthogonal matrix times `gain`; dims after the first are flattened."""
     if tensor.dim() < 2:
@@ -244,6 +269,7 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
         return tensor.mul_(gain)
 
 
+@_of_whole
 def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
     """Fill a 2-d tensor from N(0, std^2), with a fraction `sparsity` of each column zero."""
     if tensor.dim() != 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 import facula
 from facula.testing._samples import Named, Sample, Varying
 
+_NESTED = (list, tuple, dict)
 LAYOUTS = ("plain", "transposed", "sliced", "offset", "expanded")
 
 
@@ -119,18 +120,27 @@ class Around:
             assert good.all(), "memory beside the result was written"
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | tuple) and not isinstance(value, facula.Size):
-        for v in value:
-            yield from leaves(v)
-    elif isinstance(value, dict):
-        yield from leaves(list(value.values()))
+def leaves(value: Any) -> list[Any]:
+    """What lists, tuples and dicts hold, in order; a Size is one value."""
+    found: list[Any] = []
+    _gather(value, found)
+    return found
+
+
+def _gather(value: Any, found: list[Any]) -> None:
+    if isinstance(value, _NESTED) and not isinstance(value, facula.Size):
+        for v in value.values() if isinstance(value, dict) else value:
+            if isinstance(v, _NESTED):
+                _gather(v, found)
+            else:
+                found.append(v)
     else:
-        yield value
+        found.append(value)
 
 
 def tensors(value: Any) -> list[Any]:
-    return [v for v in leaves(value) if isinstance(v, facula.Tensor)]
+    kind = facula.Tensor
+    return [v for v in leaves(value) if isinstance(v, kind)]
 
 
 def mapped(value: Any, fn: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -34,6 +34,9 @@ _NAMES = (
 
 class Named(str):
     """A name that means an object of facula: a dtype or a memory format."""
+
+
+_CONSTANTS = {"inf": np.inf, "nan": np.nan, **{name: Named(name) for name in _NAMES}}
 
 
 class Varying(np.ndarray):
@@ -121,8 +124,9 @@ class OpRecord:
             return getattr(facula.ops, space.removeprefix("ops."))
         return getattr(_C, "_" + space.replace(".", "_").lstrip("_"), None)
 
-    def samples(self) -> list[Sample]:
-        return [self.sample(i) for i in range(len(self.data["samples"]))]
+    def samples(self) -> Sequence[Sample]:
+        """All of them; each is made when it is asked for, none to count them."""
+        return _Samples(self)
 
     def sample(self, index: int) -> Sample:
         text = self.data["samples"][index]
@@ -147,6 +151,19 @@ class OpRecord:
         return values
 
 
+@dataclass(frozen=True)
+class _Samples(Sequence[Sample]):
+    op: OpRecord
+
+    def __len__(self) -> int:
+        return len(self.op.data["samples"])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self.op.sample(i) for i in range(len(self))[index]]
+        return self.op.sample(range(len(self))[index])
+
+
 def _default(text: str) -> Any:
     try:
         return eval(text, {"__builtins__": {}}, {"inf": np.inf, "nan": np.nan})
@@ -154,8 +171,15 @@ def _default(text: str) -> Any:
         return Named(text)
 
 
-def evaluate(text: str | CodeType, rng: np.random.Generator) -> Sample:
-    """The arguments that a sample's text stands for, or the compiled call of `call` with it."""
+def evaluate(
+    text: str | CodeType,
+    rng: np.random.Generator,
+    size: Callable[[int], int] | None = None,
+) -> Sample:
+    """The arguments that a sample's text stands for.
+
+    Or the compiled call of `call` with it, in which `_size` gives the sizes.
+    """
 
     def varying(array: Any) -> Varying:
         return np.asarray(array).view(Varying)
@@ -195,9 +219,8 @@ def evaluate(text: str | CodeType, rng: np.random.Generator) -> Sample:
         "t": lambda values: np.asarray(values).view(Constant),
         "const": lambda array: np.asarray(array).view(Constant),
         "call": lambda *args, **kwargs: Sample(list(args), kwargs),
-        "inf": np.inf,
-        "nan": np.nan,
-        **{name: Named(name) for name in _NAMES},
+        "_size": size,
+        **_CONSTANTS,
     }
     code = f"call({text})" if isinstance(text, str) else text
     sample = eval(code, {"__builtins__": {"slice": slice}}, names)

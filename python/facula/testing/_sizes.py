@@ -40,7 +40,7 @@ class Grown:
         """Its arguments, or None if these sizes make no sense of them."""
         rng = np.random.default_rng(len(self.text) + sum(new for _, new in self.sizes))
         try:
-            made = evaluate(_replaced(self.text, dict(self.sizes), self.literals), rng)
+            made = evaluate(_opened(self.text, self.literals), rng, self.size)
         except (ValueError, MemoryError):  # say, integers from an empty interval
             return None
         arrays = [a for a in made.args if isinstance(a, np.ndarray)]
@@ -52,6 +52,11 @@ class Grown:
         if self.data:
             made.args = [_long(a, self.data) for a in made.args]
         return made
+
+    def size(self, old: int) -> int:
+        """What stands for a number of the sample."""
+        new = dict(self.sizes).get(abs(old), abs(old))
+        return new if old > 0 else -new
 
     @property
     def far(self) -> bool:
@@ -108,9 +113,11 @@ def symbols(text: str) -> list[int]:
     return list(dict.fromkeys(s for shape in shapes(text) for s in shape if s > 1))
 
 
-class _Replace(ast.NodeTransformer):
-    def __init__(self, sizes: dict[int, int], literals: bool) -> None:
-        self.sizes, self.literals = sizes, literals
+class _Open(ast.NodeTransformer):
+    """Puts `_size(n)` in the place of each size n that may be another."""
+
+    def __init__(self, literals: bool) -> None:
+        self.literals = literals
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = getattr(node.func, "id", "")
@@ -129,14 +136,15 @@ class _Replace(ast.NodeTransformer):
 
     def number(self, node: ast.expr) -> ast.expr:
         value = ast.literal_eval(node)
-        if type(value) is not int or abs(value) not in self.sizes:
+        if type(value) is not int:
             return node
-        new = self.sizes[abs(value)]
-        return ast.Constant(new if value > 0 else -new)
+        return ast.Call(ast.Name("_size", ast.Load()), [ast.Constant(value)], [])
 
 
-def _replaced(text: str, sizes: dict[int, int], literals: bool) -> CodeType:
-    tree = _Replace(sizes, literals).visit(_parsed(text))
+@lru_cache(maxsize=512)
+def _opened(text: str, literals: bool) -> CodeType:
+    """Compiled once for all sizes."""
+    tree = _Open(literals).visit(_parsed(text))
     return compile(ast.fix_missing_locations(tree), "<sample>", "eval")
 
 

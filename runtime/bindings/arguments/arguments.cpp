@@ -10,12 +10,16 @@ namespace facula::python {
 
 namespace {
 
+std::atomic_ref<PyObject*> keyword_of(const FunctionSpec& f, Py_ssize_t i) {
+  return std::atomic_ref<PyObject*>(f.keywords[i]);
+}
+
 bool intern_keywords(const FunctionSpec& f) {
-  for (size_t i = 0; i < f.params.size(); ++i) {
-    if (f.keywords[i] == nullptr) {
-      f.keywords[i] = PyUnicode_InternFromString(f.params[i].name);
-      if (f.keywords[i] == nullptr) return false;
-    }
+  const auto n = static_cast<Py_ssize_t>(f.params.size());
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const name = PyUnicode_InternFromString(f.params[static_cast<size_t>(i)].name);
+    if (name == nullptr) return false;
+    keyword_of(f, i).store(name, std::memory_order_release);
   }
   return true;
 }
@@ -35,7 +39,7 @@ constexpr Synonym kSynonyms[] = {
 Py_ssize_t find_keyword(const FunctionSpec& f, PyObject* keyword) {
   const auto n = static_cast<Py_ssize_t>(f.params.size());
   for (Py_ssize_t i = 0; i < n; ++i) {
-    if (f.keywords[i] == keyword) return i;
+    if (keyword_of(f, i).load(std::memory_order_relaxed) == keyword) return i;
   }
   const char* text = PyUnicode_AsUTF8(keyword);
   if (text == nullptr) {
@@ -101,8 +105,7 @@ bool bind_slots(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py
     PyObject* o = args[a];
     const ParamSpec& p = params[filled];
     if (p.varargs && starts_varargs(o)) {
-      slots[filled++] = mark_varargs(args + a);
-      f.varargs_count = nargs - a;
+      slots[filled++] = mark_varargs(slots + n, args + a, nargs - a);
       break;
     }
     slots[filled] = o == Py_None && p.optional ? nullptr : o;
@@ -110,7 +113,7 @@ bool bind_slots(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py
   for (Py_ssize_t i = filled; i < n; ++i) slots[i] = nullptr;
 
   if (kwnames != nullptr) [[unlikely]] {
-    if (n > 0 && f.keywords[n - 1] == nullptr && !intern_keywords(f)) return false;
+    if (n > 0 && keyword_of(f, n - 1).load(std::memory_order_acquire) == nullptr && !intern_keywords(f)) return false;
     const Py_ssize_t count = PyTuple_GET_SIZE(kwnames);
     for (Py_ssize_t k = 0; k < count; ++k) {
       PyObject* keyword = PyTuple_GET_ITEM(kwnames, k);

@@ -48,23 +48,24 @@ struct ParamSpec {
 };
 
 inline constexpr size_t kMaxParams = 24;
+inline constexpr size_t kVarargs = 2;  // slots beyond those of the parameters, for f(2, 3)
+inline constexpr size_t kMaxSlots = kMaxParams + kVarargs;
 
 struct FunctionSpec {
   const char* name;       // public name, e.g. "add"
   const char* signature;  // for messages and __text_signature__
   std::span<const ParamSpec> params;
   bool internal = false;  // called from Python code of a public name
-  // Interned keyword names, filled on first use.
+  // Interned keyword names, filled on first use; by any thread, each with the same.
   mutable PyObject* keywords[kMaxParams] = {};
-  // How many positional arguments a varargs slot of the last bind() stands for.
-  mutable Py_ssize_t varargs_count = 0;
 };
 
 // Sorts positional and keyword arguments into `slots` (null = not given; a given None for an
 // optional argument is null too). `self` (may be null) takes the first slot. `input` and `self`,
 // `axis` and `dim`, `keepdims` ... are accepted as torch accepts them. Throws an Error of kind Type
 // with function, argument and signature; returns false with a Python error set. A slot's value is
-// for the converters only: that of f(2, 3) for int[*] is no object but a place in `args`.
+// for the converters only: that of f(2, 3) for int[*] is no object but a place in `slots`, which has kVarargs more
+// than parameters where one of them takes that.
 FACULA_API bool bind(const FunctionSpec& f, PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
                      PyObject** slots);
 

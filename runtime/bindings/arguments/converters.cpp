@@ -127,9 +127,10 @@ bool is_float_like(PyObject* o) {
 template <typename Test>
 bool all_items(PyObject* o, const Test& test) {
   if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const ItemsOf items(o);
   // The size is read again each time: a test may run Python (__getattr__ of an element), which may change a list.
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
-    const Ref item = Ref::borrow(PySequence_Fast_ITEMS(o)[i]);
+  for (Py_ssize_t i = 0; i < items.size(); ++i) {
+    const Ref item = Ref::borrow(items[i]);
     if (!test(item.get())) return false;
   }
   return true;
@@ -173,8 +174,9 @@ std::string type_text(PyObject* o) {
     const InCall in_call(t);
     return concat("Tensor of shape ", shape_string(t.sizes()), " and dtype ", dtype_name(t.dtype()));
   }
-  if ((PyTuple_Check(o) || PyList_Check(o)) && PySequence_Fast_GET_SIZE(o) > 0) {
-    return concat(PyTuple_Check(o) ? "tuple" : "list", " of ", Py_TYPE(PySequence_Fast_ITEMS(o)[0])->tp_name);
+  if (PyTuple_Check(o) || PyList_Check(o)) {
+    const ItemsOf items(o);
+    if (items.size() > 0) return concat(PyTuple_Check(o) ? "tuple" : "list", " of ", Py_TYPE(items[0])->tp_name);
   }
   return Py_TYPE(o)->tp_name;
 }
@@ -182,7 +184,7 @@ std::string type_text(PyObject* o) {
 bool fits(const FunctionSpec& f, size_t i, PyObject* o) {
   const ParamSpec& p = f.params[i];
   if (is_varargs(o)) {
-    for (PyObject* item : varargs(f, o)) {
+    for (PyObject* item : varargs(o)) {
       if (!is_int_like(item)) return false;
     }
     return true;
@@ -243,10 +245,11 @@ std::vector<Tensor> to_tensor_list(const FunctionSpec& f, size_t i, PyObject* o)
   if (!PyTuple_Check(o) && !PyList_Check(o)) wrong_type(f, i, o);
   const bool none_allowed = f.params[i].type == ArgType::OptionalTensorList;
   std::vector<Tensor> list;
-  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  const ItemsOf items(o);
+  const Py_ssize_t n = items.size();
   list.reserve(static_cast<size_t>(n));
   for (Py_ssize_t k = 0; k < n; ++k) {
-    PyObject* item = PySequence_Fast_ITEMS(o)[k];
+    PyObject* item = items[k];
     if (is_tensor(item)) {
       list.push_back(tensor_of(item));
     } else if (none_allowed && item == Py_None) {
@@ -301,13 +304,12 @@ DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o) {
     list.push_back(v);
   };
   if (is_varargs(o)) {
-    const std::span<PyObject* const> items = varargs(f, o);
+    const std::span<PyObject* const> items = varargs(o);
     for (size_t k = 0; k < items.size(); ++k) add(items[k], k);
   } else if (PyTuple_Check(o) || PyList_Check(o)) {
+    const ItemsOf items(o);
     // The size is read again each time: __index__ of an element may change a list.
-    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) {
-      add(Ref::borrow(PySequence_Fast_ITEMS(o)[k]).get(), static_cast<size_t>(k));
-    }
+    for (Py_ssize_t k = 0; k < items.size(); ++k) add(Ref::borrow(items[k]).get(), static_cast<size_t>(k));
   } else if (is_int_like(o)) {
     add(o, 0);
   } else if (PyRange_Check(o)) {
@@ -331,8 +333,9 @@ DimVector to_int_list(const FunctionSpec& f, size_t i, PyObject* o) {
 std::vector<bool> to_bool_list(const FunctionSpec& f, size_t i, PyObject* o) {
   if (!all_items(o, is_bool_like)) wrong_type(f, i, o);
   std::vector<bool> list;
-  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) {
-    const Ref item = Ref::borrow(PySequence_Fast_ITEMS(o)[k]);
+  const ItemsOf items(o);
+  for (Py_ssize_t k = 0; k < items.size(); ++k) {
+    const Ref item = Ref::borrow(items[k]);
     list.push_back(scalar_from(item.get(), f.name).to<bool>());
   }
   return list;

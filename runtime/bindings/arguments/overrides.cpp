@@ -5,7 +5,7 @@
 
 namespace facula::python {
 
-bool overrides_in_use = false;
+Flag overrides_in_use;
 
 namespace {
 
@@ -46,8 +46,9 @@ bool add_overriding(PyObject* o, PyObject* found) {
 bool collect(PyObject* o, PyObject* found) {
   if (!PyTuple_Check(o) && !PyList_Check(o)) return add_overriding(o, found);
   if (!add_overriding(o, found)) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
-    if (!add_overriding(PySequence_Fast_GET_ITEM(o, i), found)) return false;
+  const ItemsOf items(o);
+  for (Py_ssize_t i = 0; i < items.size(); ++i) {
+    if (!add_overriding(items[i], found)) return false;
   }
   return true;
 }
@@ -59,8 +60,9 @@ bool any_overriding(const PythonCall& call) {
     PyObject* const o = call.args[i];
     if (is_overriding(Py_TYPE(o))) return true;
     if (!PyTuple_Check(o) && !PyList_Check(o)) continue;
-    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) {
-      if (is_overriding(Py_TYPE(PySequence_Fast_GET_ITEM(o, k)))) return true;
+    const ItemsOf items(o);
+    for (Py_ssize_t k = 0; k < items.size(); ++k) {
+      if (is_overriding(Py_TYPE(items[k]))) return true;
     }
   }
   return false;
@@ -107,7 +109,7 @@ PyObject* overriding_of(PyObject*, PyObject* arguments) {
 }
 PyObject* in_use(PyObject*, PyObject*) { return PyBool_FromLong(overrides_in_use); }
 PyObject* use(PyObject*, PyObject*) {
-  overrides_in_use = true;
+  overrides_in_use.set_if(true);
   Py_RETURN_NONE;
 }
 // Sets a flag of this thread and gives what it was.
@@ -121,7 +123,7 @@ PyObject* is_enabled(PyObject*, PyObject*) { return PyBool_FromLong(!classes_off
 PyObject* count_modes(PyObject*, PyObject* o) {
   modes = PyLong_AsSsize_t(o);
   if (PyErr_Occurred() != nullptr) return nullptr;
-  overrides_in_use |= modes > 0;
+  overrides_in_use.set_if(modes > 0);
   Py_RETURN_NONE;
 }
 
@@ -159,7 +161,7 @@ PyObject* answer_to_failure(const PythonCall& call, bool internal) noexcept {
   const Ref failure = take_exception();
   const Ref overriding = collect_all(call);
   if (overriding && PyList_GET_SIZE(overriding.get()) > 0) {
-    overrides_in_use = true;  // such objects are about: from now on calls are asked about before they run
+    overrides_in_use.set_if(true);  // such objects are about: from now on calls are asked about before they run
     return ask(call, overriding.get());
   }
   PyErr_Clear();

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "runtime/bindings/arguments/arguments.h"
+#include "runtime/bindings/types/free_threading.h"
 
 namespace facula::python {
 
 // Was there a tensor of a class that answers for its calls, or a mode? Until then only calls that fail are asked about.
-extern FACULA_API bool overrides_in_use;
+extern FACULA_API Flag overrides_in_use;
 
 // A call from Python as it came in; `self` is null for a function.
 struct PythonCall {

@@ -45,7 +45,7 @@ struct Search {
   }
 };
 
-Search* current = nullptr;  // guarded by the GIL
+Search* current = nullptr;  // guarded by Python's lock; without one there is a search only where there is one thread
 
 // ---- before a collection ----
 
@@ -163,8 +163,16 @@ class Builder {
   std::unordered_map<const void*, uint32_t> index_;
 };
 
+// Without Python's lock others may change graphs, and counts of references, at any time.
+bool is_alone() {
+  if constexpr (kHasGil) return true;
+  const Ref function = import_attribute("sys", "_current_frames");
+  const Ref frames(check(PyObject_CallNoArgs(function.get())));
+  return PyDict_Size(frames.get()) == 1;
+}
+
 void begin() {
-  if (current != nullptr || ReleaseGil::is_released()) return;
+  if (current != nullptr || ReleaseGil::is_released() || !is_alone()) return;
   auto search = std::make_unique<Search>();
   {
     Roots roots;
@@ -239,8 +247,8 @@ PyObject* on_collection(PyObject*, PyObject* args) {
   if (std::strcmp(phase, "stop") == 0) {
     end();
   } else if (PyObject* generation = PyDict_GetItemString(info, "generation");
-             generation != nullptr && PyLong_AsLong(generation) == 2) {
-    begin();
+             !kHasGil || (generation != nullptr && PyLong_AsLong(generation) == 2)) {
+    begin();  // without Python's lock there are no generations: each collection is a full one
   }
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)

@@ -28,8 +28,8 @@ class PythonHook final : public NodeHook {
 
   void run_post(std::vector<Tensor>& grads, std::span<const Tensor> entered) override {
     AcquireGil gil;
-    if (removed || function_ == nullptr) return;
-    Ref function = Ref::borrow(function_);  // the hook may remove itself
+    const Ref function = held();  // the hook may remove itself
+    if (removed || !function) return;
     Ref result;
     switch (kind_) {
       case HookKind::Tensor:
@@ -55,7 +55,12 @@ class PythonHook final : public NodeHook {
 
   void remove() {
     removed = true;
-    Py_CLEAR(function_);  // and nothing after: it may run Python, which may drop this hook
+    PyObject* function;
+    {
+      const ObjectLock lock(this);
+      function = std::exchange(function_, nullptr);
+    }
+    Py_XDECREF(function);  // and nothing after: it may run Python, which may drop this hook
   }
   int traverse(visitproc visit, void* arg) const {
     Py_VISIT(function_);
@@ -78,6 +83,10 @@ class PythonHook final : public NodeHook {
     }
   }
 
+  Ref held() const {
+    const ObjectLock lock(this);
+    return Ref::borrow(function_);
+  }
   HookKind kind_;
   PyObject* function_;
 };
@@ -152,8 +161,9 @@ namespace {
 
 template <typename F>
 int each_hook(const AutogradMeta& meta, const F& fn) {
-  if (!meta.leaf_hooks) return 0;
-  for (const HookList* list : {&meta.leaf_hooks->tensor, &meta.leaf_hooks->post_accumulate}) {
+  const LeafHooks* hooks = meta.leaf_hooks.get();
+  if (hooks == nullptr) return 0;
+  for (const HookList* list : {&hooks->tensor, &hooks->post_accumulate}) {
     for (const auto& hook : *list) {
       if (const int stop = fn(hook); stop != 0) return stop;
     }

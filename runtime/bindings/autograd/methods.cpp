@@ -1,6 +1,5 @@
 // Autograd on Tensor: backward, hooks, detach, requires_grad_; and the engine's entry points.
 #include "runtime/autograd/engine.h"
-#include "runtime/autograd/graph_task.h"
 #include "runtime/bindings/autograd/hooks.h"
 #include "runtime/core/compound.h"
 #include "runtime/dispatch/levels.h"
@@ -221,55 +220,6 @@ PyObject* method_register_post_hook(PyObject* self, PyObject* function) {
   FACULA_PY_END(nullptr)
 }
 
-// ---- forward mode ----
-PyObject* function_enter_dual(PyObject*, PyObject*) {
-  FACULA_PY_TRY
-  enter_dual_level();
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
-}
-PyObject* function_exit_dual(PyObject*, PyObject*) {
-  FACULA_PY_TRY
-  exit_dual_level();
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
-}
-// A view that autograd follows, tangents aside.
-Tensor plain_view(const Tensor& t) {
-  struct Restore {
-    bool saved = tls_state.forward_mode;
-    ~Restore() { tls_state.forward_mode = saved; }
-  } restore;
-  tls_state.forward_mode = false;
-  return core_operators().view(t, t.sizes());
-}
-PyObject* function_make_dual(PyObject*, PyObject* args) {
-  PyObject *primal, *tangent;
-  if (!PyArg_ParseTuple(args, "O!O!:make_dual", tensor_type, &primal, tensor_type, &tangent)) return nullptr;
-  FACULA_PY_TRY
-  const Tensor& p = tensor_of(primal);
-  const Tensor& t = tensor_of(tangent);
-  FACULA_CHECK(p.sizes() == t.sizes(), Value, Operator{"make_dual"}, Argument{"tensor"}, " has shape ",
-               shape_string(p.sizes()), ", tangent has shape ", shape_string(t.sizes()));
-  FACULA_CHECK(p.dtype() == t.dtype() && is_differentiable(p.dtype()), Value, Operator{"make_dual"}, Argument{"tensor"},
-               " has dtype ", dtype_name(p.dtype()), ", tangent has ", dtype_name(t.dtype()),
-               "; both must be the same floating-point or complex one");
-  Tensor dual = plain_view(p);
-  set_tangent(dual, t);
-  return wrap(std::move(dual));
-  FACULA_PY_END(nullptr)
-}
-PyObject* function_unpack_dual(PyObject*, PyObject* o) {
-  FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, Operator{"unpack_dual"}, "argument '", Argument{"tensor"},
-               "' must be a Tensor, not ", Py_TYPE(o)->tp_name);
-  const Tensor& t = tensor_of(o);
-  Ref primal(check(wrap(has_tangent(t) ? plain_view(t) : t)));
-  Ref tangent(check(wrap(tangent_of(t))));
-  return Py_BuildValue("(OO)", primal.get(), tangent.get());
-  FACULA_PY_END(nullptr)
-}
-
 #define FASTCALL(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL | METH_KEYWORDS
 
 }  // namespace
@@ -311,83 +261,9 @@ PyObject* function_drop_grads(PyObject*, PyObject* tensors) try {
   return nullptr;
 }
 
-PyObject* function_set_check_nan(PyObject*, PyObject* o) {
-  const int check = PyObject_IsTrue(o);
-  if (check < 0) return nullptr;
-  set_check_nan(check != 0);
-  Py_RETURN_NONE;
-}
-PyObject* function_checks_nan(PyObject*, PyObject*) { return PyBool_FromLong(checks_nan()); }
-// _increment_version(tensor): as if it had been written to.
-PyObject* function_increment_version(PyObject*, PyObject* o) {
-  FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, Operator{"increment_version"}, "takes a Tensor, not ", Py_TYPE(o)->tp_name);
-  const Tensor& t = tensor_of(o);
-  FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime, Operator{"increment_version"},
-               "a tensor made in inference mode has no version");
-  t.bump_version();
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
-}
-
-// _gradient_edge(tensor): its node and output number.
-PyObject* function_gradient_edge(PyObject*, PyObject* o) {
-  FACULA_PY_TRY
-  FACULA_CHECK(is_tensor(o), Type, Operator{"get_gradient_edge"}, "takes a Tensor, not ", Py_TYPE(o)->tp_name);
-  const Edge edge = gradient_edge(tensor_of(o));
-  FACULA_CHECK(edge, Runtime, Operator{"get_gradient_edge"}, "the tensor does not require grad");
-  return Py_BuildValue("(Nk)", check(wrap(edge.node)), static_cast<unsigned long>(edge.output_nr));
-  FACULA_PY_END(nullptr)
-}
-
-// ---- the backward pass that runs on this thread ----
-GraphTask& current_task(const char* who) {
-  GraphTask* task = GraphTask::current();
-  FACULA_CHECK(task != nullptr, Runtime, Operator{who}, "no backward pass runs on this thread");
-  return *task;
-}
-PyObject* function_task_number(PyObject*, PyObject*) {
-  GraphTask* task = GraphTask::current();
-  return PyLong_FromUnsignedLongLong(task == nullptr ? 0 : task->number());
-}
-// _task_reaches(items): for each leaf or address of a node, whether it runs.
-PyObject* function_task_reaches(PyObject*, PyObject* items) {
-  FACULA_PY_TRY
-  GraphTask& task = current_task("_task_reaches");
-  const Ref list(check(PySequence_Tuple(items)));
-  const Py_ssize_t n = PyTuple_GET_SIZE(list.get());
-  Ref found(check(PyList_New(n)));
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(list.get(), i);
-    const void* node = is_tensor(item) ? gradient_edge(tensor_of(item)).node.get() : PyLong_AsVoidPtr(item);
-    if (PyErr_Occurred() != nullptr) throw PythonError();
-    PyList_SET_ITEM(found.get(), i, PyBool_FromLong(task.reaches(static_cast<const Node*>(node))));
-  }
-  return found.release();
-  FACULA_PY_END(nullptr)
-}
-// _task_at_end(function): function(()) when the pass is done.
-PyObject* function_task_at_end(PyObject*, PyObject* function) {
-  FACULA_PY_TRY
-  current_task("queue_callback").at_end(make_hook(HookKind::NodePre, function));
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
-}
-
 const PyMethodDef autograd_functions[] = {
-    {"_gradient_edge", function_gradient_edge, METH_O, nullptr},
-    {"_task_number", function_task_number, METH_NOARGS, nullptr},
-    {"_task_reaches", function_task_reaches, METH_O, nullptr},
-    {"_task_at_end", function_task_at_end, METH_O, nullptr},
-    {"_set_check_nan", function_set_check_nan, METH_O, nullptr},
-    {"_checks_nan", function_checks_nan, METH_NOARGS, nullptr},
-    {"_increment_version", function_increment_version, METH_O, nullptr},
     {"_drop_grads", function_drop_grads, METH_O, nullptr},
     {"_run_backward", function_run_backward, METH_VARARGS, nullptr},
-    {"_enter_dual_level", function_enter_dual, METH_NOARGS, nullptr},
-    {"_exit_dual_level", function_exit_dual, METH_NOARGS, nullptr},
-    {"_make_dual", function_make_dual, METH_VARARGS, nullptr},
-    {"_unpack_dual", function_unpack_dual, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

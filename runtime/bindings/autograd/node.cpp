@@ -63,9 +63,12 @@ PyObject* get_next(PyObject* self, void*) {
 }
 PyObject* get_metadata(PyObject* self, void*) {
   auto* o = reinterpret_cast<NodeObject*>(self);
+  PyObject* found;
+  Py_BEGIN_CRITICAL_SECTION(self);
   if (o->metadata == nullptr) o->metadata = PyDict_New();
-  Py_XINCREF(o->metadata);
-  return o->metadata;
+  found = Py_XNewRef(o->metadata);
+  Py_END_CRITICAL_SECTION();
+  return found;
 }
 // Where the forward operation was called; None outside of anomaly mode.
 PyObject* get_made_at(PyObject* self, void*) {
@@ -103,14 +106,14 @@ PyObject* node_sequence(PyObject* self, PyObject*) { return PyLong_FromUnsignedL
 PyObject* node_register_hook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
   auto hook = make_hook(HookKind::NodePost, function);
-  node_of(self).post_hooks().push_back(hook);
+  node_of(self).add_post_hook(hook);
   return wrap_handle(std::move(hook));
   FACULA_PY_END(nullptr)
 }
 PyObject* node_register_prehook(PyObject* self, PyObject* function) {
   FACULA_PY_TRY
   auto hook = make_hook(HookKind::NodePre, function);
-  node_of(self).pre_hooks().push_back(hook);
+  node_of(self).add_pre_hook(hook);
   return wrap_handle(std::move(hook));
   FACULA_PY_END(nullptr)
 }

@@ -1,9 +1,10 @@
 // autograd.graph.saved_tensors_hooks: Python functions that keep what nodes save.
-#include <vector>
-
+#include "runtime/bindings/types/casters.h"
 #include "runtime/autograd/saved_tensor.h"
-#include "runtime/bindings/types/types.h"
+#include "runtime/bindings/define.h"
 #include "runtime/core/thread_state.h"
+
+namespace py = pybind11;
 
 namespace facula::python {
 
@@ -41,36 +42,23 @@ Tensor unpack(const Tensor& packed) {
   return tensor_of(t.get());
 }
 
-PyObject* push(PyObject*, PyObject* args) {
-  FACULA_PY_TRY
-  PyObject *pack = nullptr, *unpack = nullptr;
-  if (PyArg_ParseTuple(args, "OO:_push_saved_hooks", &pack, &unpack) == 0) throw PythonError();
-  FACULA_CHECK(PyCallable_Check(pack) && PyCallable_Check(unpack), Type,
-               "hooks of saved tensors must be callable, and ", Py_TYPE(pack)->tp_name, " or ",
-               Py_TYPE(unpack)->tp_name, " is not");
-  tls_state.saved_hooks = new PythonSavedHooks(pack, unpack, tls_state.saved_hooks);
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
-}
-
-PyObject* pop(PyObject*, PyObject*) {
-  FACULA_PY_TRY
-  auto* top = static_cast<PythonSavedHooks*>(tls_state.saved_hooks);
-  FACULA_CHECK(top != nullptr, Runtime, "this thread has no hooks of saved tensors");
-  tls_state.saved_hooks = top->outer();
-  delete top;
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
-}
-
 }  // namespace
 
 void init_saved_hooks() { unpack_saved = unpack; }
 
-const PyMethodDef saved_hook_functions[] = {
-    {"_push_saved_hooks", push, METH_VARARGS, nullptr},
-    {"_pop_saved_hooks", pop, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
+void define_saved_hooks(py::module_& m) {
+  define(m, "_push_saved_hooks", [](const py::object& pack, const py::object& unpack) {
+    FACULA_CHECK(PyCallable_Check(pack.ptr()) && PyCallable_Check(unpack.ptr()), Type,
+                 "hooks of saved tensors must be callable, and ", Py_TYPE(pack.ptr())->tp_name, " or ",
+                 Py_TYPE(unpack.ptr())->tp_name, " is not");
+    tls_state.saved_hooks = new PythonSavedHooks(pack.ptr(), unpack.ptr(), tls_state.saved_hooks);
+  });
+  define(m, "_pop_saved_hooks", [] {
+    auto* top = static_cast<PythonSavedHooks*>(tls_state.saved_hooks);
+    FACULA_CHECK(top != nullptr, Runtime, "this thread has no hooks of saved tensors");
+    tls_state.saved_hooks = top->outer();
+    delete top;
+  });
+}
 
 }  // namespace facula::python

@@ -5,9 +5,8 @@
 
 namespace facula::python {
 
-extern const PyMethodDef interface_functions[];
 void init_interface();
 // Registers an object with the methods of facula.backends.Backend.
-PyObject* register_python_backend(PyObject*, PyObject* backend);
+void register_python_backend(PyObject* backend);
 
 }  // namespace facula::python

@@ -356,8 +356,9 @@ std::vector<std::string> texts_of(PyObject* object, const char* name) {
   FACULA_CHECK(PyList_Check(value.get()) || PyTuple_Check(value.get()), Type, Operator{"register"}, Argument{name},
                " must be a list or tuple of names, not ", Py_TYPE(value.get())->tp_name);
   std::vector<std::string> found;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value.get()); ++i) {
-    const Ref item = Ref::borrow(PySequence_Fast_GET_ITEM(value.get(), i));
+  const ItemsOf items(value.get());
+  for (Py_ssize_t i = 0; i < items.size(); ++i) {
+    const Ref item = Ref::borrow(items[i]);
     found.push_back(text_from(item.get(), name));
   }
   return found;
@@ -383,8 +384,7 @@ bool overrides_all(PyObject* object, PyObject* base, std::initializer_list<const
 
 }  // namespace
 
-PyObject* register_python_backend(PyObject*, PyObject* object) {
-  FACULA_PY_TRY
+void register_python_backend(PyObject* object) {
   Ref base = import_attribute("facula.backends", "Backend");
   const int is_one = PyObject_IsInstance(object, base.get());
   check(is_one);
@@ -452,8 +452,6 @@ PyObject* register_python_backend(PyObject*, PyObject* object) {
   api.dlpack_type = static_cast<int32_t>(bits_of(object, "dlpack_type"));
   register_checked(api);
   made.release();  // its DeviceInterface lives for ever
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
 }
 
 }  // namespace facula::python

@@ -204,7 +204,10 @@ Py_ssize_t as_size(PyObject* o) {
 Tensor from_array_interface(const char* who, PyObject* o, PyObject* interface) {
   FACULA_CHECK(PyDict_Check(interface), Type, Operator{who}, "__array_interface__ must be a dict");
   // Owned: the elements' __index__ may change the dict.
-  const auto get = [&](const char* key) { return Ref::borrow(PyDict_GetItemString(interface, key)); };
+  const auto get = [&](const char* key) {
+    const Ref name(check(PyUnicode_InternFromString(key)));
+    return dict_item(interface, name.get());
+  };
   const Ref typestr = get("typestr");
   const Ref shape = get("shape");
   const Ref data = get("data");

@@ -1,7 +1,11 @@
 // Compounds: tensors made of others, for which a class written in Python answers every call.
 #include "runtime/bindings/tensor/compound.h"
 
+#include "runtime/bindings/define.h"
+#include "runtime/bindings/types/casters.h"
 #include "runtime/dispatch/compound.h"
+
+namespace py = pybind11;
 
 namespace facula::python {
 
@@ -70,8 +74,9 @@ Value value_of(PyObject* o) {
   if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
   if (PyTuple_Check(o) || PyList_Check(o)) {
     std::vector<Tensor> list;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
-      PyObject* item = PySequence_Fast_GET_ITEM(o, i);
+    const ItemsOf items(o);
+    for (Py_ssize_t i = 0; i < items.size(); ++i) {
+      PyObject* item = items[i];
       FACULA_CHECK(is_tensor(item), Type, "a list of results holds ", Py_TYPE(item)->tp_name, ", expected Tensors");
       list.push_back(tensor_of(item));
     }
@@ -94,65 +99,43 @@ void call(const OperatorEntry& op, Variant variant, std::span<const KernelArg> a
   }
 }
 
-// _set_compound_class(class, answer)
-PyObject* set_class(PyObject*, PyObject* args) {
-  PyObject *type, *answer;
-  if (!PyArg_ParseTuple(args, "O!O:_set_compound_class", &PyType_Type, &type, &answer)) return nullptr;
-  FACULA_PY_TRY
-  FACULA_CHECK(PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), tensor_type), Type,
+// The class, and its answer(schema, variant, args).
+void set_class(const py::type& type, const py::object& answer) {
+  FACULA_CHECK(PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type.ptr()), tensor_type), Type,
                Operator{"_set_compound_class"}, "the class is no subclass of Tensor");
-  Py_XSETREF(answering, Py_NewRef(answer));
-  Py_XSETREF(compound_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
+  Py_XSETREF(answering, Py_NewRef(answer.ptr()));
+  Py_XSETREF(compound_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr())));
   call_compound = call;
-  Py_RETURN_NONE;
-  FACULA_PY_END(nullptr)
 }
 
-// _make_compound(sizes, kind, parts): a tensor of the class.
-PyObject* make(PyObject*, PyObject* args) {
-  PyObject *sizes, *parts;
-  long long kind = 0;
-  if (!PyArg_ParseTuple(args, "O!LO!:_make_compound", &PyTuple_Type, &sizes, &kind, &PyTuple_Type, &parts)) {
-    return nullptr;
-  }
-  FACULA_PY_TRY
-  FACULA_CHECK(compound_type != nullptr && PyTuple_GET_SIZE(parts) > 0, Runtime, Operator{"_make_compound"},
+// A tensor of the class.
+Tensor make(const DimVector& sizes, int64_t kind, std::vector<Tensor> parts) {
+  FACULA_CHECK(compound_type != nullptr && !parts.empty(), Runtime, Operator{"_make_compound"},
                "takes parts, and a class that answers");
-  DimVector shape;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sizes); ++i) {
-    const long long v = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, i));
-    if (v == -1 && PyErr_Occurred() != nullptr) throw PythonError();
-    FACULA_CHECK(v >= 0, Value, Operator{"_make_compound"}, "sizes must not be negative, but one is ", v);
-    shape.push_back(v);
+  for (const int64_t n : sizes) {
+    FACULA_CHECK(n >= 0, Value, Operator{"_make_compound"}, "sizes must not be negative, but one is ", n);
+  }
+  for (const Tensor& part : parts) {
+    FACULA_CHECK(!is_compound(part), Type, Operator{"_make_compound"}, "parts must be strided Tensors");
   }
   Compound made;
   made.kind = kind;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); ++i) {
-    PyObject* part = PyTuple_GET_ITEM(parts, i);
-    FACULA_CHECK(is_tensor(part) && !is_compound(tensor_of(part)), Type, Operator{"_make_compound"},
-                 "parts must be strided Tensors, not ", Py_TYPE(part)->tp_name);
-    made.parts.push_back(tensor_of(part));
-  }
-  return wrap(make_compound(shape, std::move(made)));
-  FACULA_PY_END(nullptr)
+  made.parts = std::move(parts);
+  return make_compound(sizes, std::move(made));
 }
 
-// _compound_parts(tensor): (kind, parts), or None of other tensors.
-PyObject* parts_of(PyObject*, PyObject* o) {
-  FACULA_PY_TRY
-  if (!is_tensor(o) || !is_compound(tensor_of(o))) Py_RETURN_NONE;
-  const std::shared_ptr<const Compound> compound = compound_of(tensor_of(o));
-  const Ref parts(check(wrap(compound->parts)));
-  return Py_BuildValue("(LO)", static_cast<long long>(compound->kind), parts.get());
-  FACULA_PY_END(nullptr)
+// (kind, parts), or None of other tensors.
+py::object parts_of(const py::object& o) {
+  if (!is_tensor(o.ptr()) || !is_compound(tensor_of(o.ptr()))) return py::none();
+  const std::shared_ptr<const Compound> compound = compound_of(tensor_of(o.ptr()));
+  return py::make_tuple(compound->kind, py::reinterpret_steal<py::tuple>(check(wrap(compound->parts))));
 }
 
-// _become_compound(tensor, other): the tensor is made of what the other is made of, in its place.
-PyObject* become(PyObject*, PyObject* args) {
-  PyObject *self, *other;
-  if (!PyArg_ParseTuple(args, "O!O!:_become_compound", compound_type, &self, compound_type, &other)) return nullptr;
-  FACULA_PY_TRY
-  const Tensor &t = tensor_of(self), &from = tensor_of(other);
+// The tensor is made of what the other is made of, in its place.
+py::object become(const py::object& self, const Tensor& from) {
+  FACULA_CHECK(is_tensor(self.ptr()), Type, Operator{"_become_compound"}, "takes Tensors, not ",
+               Py_TYPE(self.ptr())->tp_name);
+  const Tensor& t = tensor_of(self.ptr());
   FACULA_CHECK(is_compound(t) && is_compound(from) && t.dtype() == from.dtype(), Dtype, Operator{"_become_compound"},
                "a result of dtype ", dtype_name(from.dtype()), " cannot be written to a tensor of dtype ",
                dtype_name(t.dtype()));
@@ -163,18 +146,16 @@ PyObject* become(PyObject*, PyObject* args) {
   t.impl()->strides = from.impl()->strides;
   t.impl()->device = from.impl()->device;
   t.impl()->refresh();
-  return Py_NewRef(self);
-  FACULA_PY_END(nullptr)
+  return self;
 }
 
 }  // namespace
 
-const PyMethodDef compound_functions[] = {
-    {"_set_compound_class", set_class, METH_VARARGS, nullptr},
-    {"_make_compound", make, METH_VARARGS, nullptr},
-    {"_compound_parts", parts_of, METH_O, nullptr},
-    {"_become_compound", become, METH_VARARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr},
-};
+void define_compounds(py::module_& m) {
+  define(m, "_set_compound_class", set_class);
+  define(m, "_make_compound", make);
+  define(m, "_compound_parts", parts_of);
+  define(m, "_become_compound", become);
+}
 
 }  // namespace facula::python

@@ -6,8 +6,7 @@
 
 namespace facula::python {
 
-extern PyTypeObject* compound_type;  // null until a class says that it is the one
-extern const PyMethodDef compound_functions[];
+extern PyTypeObject* compound_type;              // null until a class says that it is the one
 PyObject* memory_format_object(MemoryFormat f);  // borrowed
 
 }  // namespace facula::python

@@ -10,6 +10,15 @@ namespace {
 
 PyObject* module_function(const char* name) { return import_attribute("facula._C", name).release(); }
 
+// The dict of its attributes, null without one.
+Ref attributes_of(PyObject* self) {
+  Ref dict;
+  Py_BEGIN_CRITICAL_SECTION(self);
+  dict = Ref::borrow(as_tensor_object(self)->dict);
+  Py_END_CRITICAL_SECTION();
+  return dict;
+}
+
 // A pickled tensor holds its own elements, not the storage that it may be a small view of.
 PyObject* method_reduce(PyObject* self, PyObject*) {
   FACULA_PY_TRY
@@ -31,9 +40,7 @@ PyObject* method_reduce(PyObject* self, PyObject*) {
   Ref device(check(wrap(t.device())));
   Ref state(Py_None);
   Py_INCREF(Py_None);
-  if (PyObject* dict = as_tensor_object(self)->dict; dict != nullptr && PyDict_GET_SIZE(dict) > 0) {
-    state = Ref::borrow(dict);
-  }
+  if (Ref dict = attributes_of(self); dict && PyDict_Size(dict.get()) > 0) state = std::move(dict);
   return check(Py_BuildValue("O(OOOOOO)O", rebuild.get(), reinterpret_cast<PyObject*>(Py_TYPE(self)), bytes.get(),
                              sizes.get(), dtype_object(t.dtype()), device.get(), t.requires_grad() ? Py_True : Py_False,
                              state.get()));
@@ -46,8 +53,8 @@ PyObject* method_copy(PyObject* self, PyObject*) {
   Tensor copy = detach(t);
   if (t.requires_grad()) set_requires_grad(copy, true);
   Ref result(check(wrap_as(Py_TYPE(self), std::move(copy))));
-  if (PyObject* dict = as_tensor_object(self)->dict; dict != nullptr) {
-    as_tensor_object(result.get())->dict = check(PyDict_Copy(dict));
+  if (const Ref dict = attributes_of(self)) {
+    as_tensor_object(result.get())->dict = check(PyDict_Copy(dict.get()));
     track(result.get());
   }
   return result.release();
@@ -78,10 +85,7 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
   FACULA_PY_TRY
   FACULA_CHECK(PyDict_Check(memo), Type, Operator{"__deepcopy__"}, "argument '", Argument{"memo"}, "' must be a dict");
   Ref id(check(PyLong_FromVoidPtr(self)));
-  if (PyObject* known = PyDict_GetItemWithError(memo, id.get()); known != nullptr) {
-    Py_INCREF(known);
-    return known;
-  }
+  if (Ref known = dict_item(memo, id.get())) return known.release();
   if (PyErr_Occurred() != nullptr) throw PythonError();
   const Tensor& t = tensor_of(self);
   FACULA_CHECK(
@@ -102,7 +106,7 @@ PyObject* method_deepcopy(PyObject* self, PyObject* memo) {
     Ref copied(check(PyObject_CallFunctionObjArgs(deepcopy.get(), grad.get(), memo, nullptr)));
     check(PyObject_SetAttrString(result.get(), "grad", copied.get()));
   }
-  if (const Ref dict = Ref::borrow(as_tensor_object(self)->dict); dict && PyDict_GET_SIZE(dict.get()) > 0) {
+  if (const Ref dict = attributes_of(self); dict && PyDict_Size(dict.get()) > 0) {
     Ref copied(check(PyObject_CallFunctionObjArgs(deepcopy.get(), dict.get(), memo, nullptr)));
     Py_XSETREF(as_tensor_object(result.get())->dict, copied.release());
     track(result.get());

@@ -3,6 +3,7 @@
 #include "runtime/autograd/meta.h"
 #include "runtime/bindings/devices/default_device.h"
 #include "runtime/bindings/types/types.h"
+#include "runtime/dispatch/levels.h"
 
 namespace facula::python {
 
@@ -38,6 +39,7 @@ PyObject* function_tensor(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
   Tensor t = is_tensor(slots[0])
                  ? tensor_from_data("tensor", Ref(check(wrap(detach(tensor_of(slots[0]))))).get(), options)
                  : tensor_from_data("tensor", slots[0], options);
+  t = made_within(std::move(t));
   if (requires_grad) set_requires_grad(t, true);
   return wrap(std::move(t));
   FACULA_PY_END(nullptr)

@@ -92,16 +92,17 @@ class NestedData {
   }
 
   void scan_items(PyObject* o, size_t depth) {
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    const ItemsOf items(o);
+    const Py_ssize_t n = items.size();
     const int64_t size[] = {n};
     agree(depth, size, false, o);
     FACULA_CHECK(depth < kMaxDepth, Value, Operator{who_}, Argument{"data"}, " is nested more than ", kMaxDepth,
                  " levels deep");
     for (Py_ssize_t i = 0; i < n; ++i) {
       count_step();
-      FACULA_CHECK(i < PySequence_Fast_GET_SIZE(o), Runtime, Operator{who_}, "data changed while it was read");
+      FACULA_CHECK(i < items.size(), Runtime, Operator{who_}, "data changed while it was read");
       path_[depth] = i;
-      PyObject* item = PySequence_Fast_ITEMS(o)[i];
+      PyObject* item = items[i];
       // The common case, without a call.
       if (PyFloat_CheckExact(item) && shaped_ && sizes_.size() == depth + 1) {
         if (found_ != float_type_) merge(float_type_);
@@ -253,14 +254,15 @@ class NestedData {
   template <typename T>
   void fill_items(PyObject* o, size_t depth, char*& to) {
     FACULA_CHECK(depth < sizes_.size(), Runtime, Operator{who_}, "data changed while it was read");
+    const ItemsOf items(o);
     const int64_t n = sizes_[depth];
     const bool last = depth + 1 == sizes_.size();
     for (int64_t i = 0; i < n; ++i) {
       count_step();
       // Conversions call Python code, which may change the list.
-      FACULA_CHECK(n == PySequence_Fast_GET_SIZE(o), Runtime, Operator{who_}, "data changed while it was read");
+      FACULA_CHECK(n == items.size(), Runtime, Operator{who_}, "data changed while it was read");
       path_[depth] = i;
-      PyObject* item = PySequence_Fast_ITEMS(o)[i];
+      PyObject* item = items[i];
       if (last && PyFloat_CheckExact(item)) {
         const T v = from_double<T>(PyFloat_AS_DOUBLE(item), depth + 1);
         std::memcpy(to, &v, sizeof(T));

@@ -6,12 +6,13 @@
 
 namespace facula::python {
 
-bool subclasses_in_use = false;
+Flag subclasses_in_use;
 
 namespace {
 
 // Tensors that a module owns say by their `__torch_function__` that what is computed from them is plain.
 bool keeps_class(PyTypeObject* type) {
+  if constexpr (!kHasGil) return !is_disabling(type);
   static PyTypeObject* last = nullptr;  // held, so that no other class has its address
   static bool last_keeps = false;
   if (type != last) {
@@ -57,8 +58,8 @@ PyObject* converted(PyTypeObject* type, PyObject* result) {
 }  // namespace
 
 void note_subclass(PyTypeObject* type) {
-  subclasses_in_use |= type != compound_type && keeps_class(type);  // that class's results are its own
-  overrides_in_use |= is_overriding(type);
+  subclasses_in_use.set_if(type != compound_type && keeps_class(type));  // that class's results are its own
+  overrides_in_use.set_if(is_overriding(type));
 }
 
 PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result) {
@@ -70,7 +71,8 @@ PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, Py
     if (spec.params[i].type == ArgType::Tensor) {
       type = wider(type, o);
     } else if (PyTuple_Check(o) || PyList_Check(o)) {
-      for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) type = wider(type, PySequence_Fast_GET_ITEM(o, k));
+      const ItemsOf items(o);
+      for (Py_ssize_t k = 0; k < items.size(); ++k) type = wider(type, items[k]);
     }
   }
   return type == nullptr ? result : converted(type, result);

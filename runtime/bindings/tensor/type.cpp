@@ -22,15 +22,16 @@ namespace {
 
 OperatorSlots operator_slots;
 
-// Memory of dead objects of the exact type. Guarded by the GIL.
-constexpr int kMaxFree = 128;
-void* free_list[kMaxFree];
+// Memory of dead objects of the exact type. Guarded by Python's lock; without one, Python's allocator has such lists of
+// its own for each thread.
+constexpr int kMaxFree = kHasGil ? 128 : 0;
+[[maybe_unused]] void* free_list[kMaxFree + 1];
 int free_count = 0;
 
 TensorObject* allocate(PyTypeObject* type) {
   TensorObject* o;
   if (type == tensor_type) [[likely]] {
-    if (free_count > 0) [[likely]] {
+    if (kHasGil && free_count > 0) [[likely]] {
       o = reinterpret_cast<TensorObject*>(PyObject_Init(static_cast<PyObject*>(free_list[--free_count]), type));
     } else {
       o = PyObject_GC_New(TensorObject, type);
@@ -45,27 +46,44 @@ TensorObject* allocate(PyTypeObject* type) {
     o->tracked = true;
   }
   new (&o->tensor) Tensor();
+  allow_try_reference(reinterpret_cast<PyObject*>(o));
   return o;
 }
 
-// C++ still holds the tensor: hands the object to it and returns true. False when this was the last.
-bool give_to_tensor(TensorObject* o) {
+TensorObject* allocate_as(PyTypeObject* type) {
+  if (type != tensor_type && !(subclasses_in_use && overrides_in_use)) note_subclass(type);
+  return allocate(type);
+}
+
+// C++ still holds the tensor: hands the object to it and returns true. False when this was the last. `dead`: the object
+// has no reference left, and gets one, the tensor's.
+bool give_to_tensor(TensorObject* o, bool dead) {
   TensorImpl* impl = o->tensor.impl();
   if (impl == nullptr || impl->owns_pyobject || impl->use_count() == 1) return false;
-  impl->owns_pyobject = true;
-  if (impl->drop()) [[unlikely]] {
+  auto* const self = reinterpret_cast<PyObject*>(o);
+  bool found = false;  // by a thread, through a weak reference
+  {
+    const ObjectLock lock(impl);
+    if (dead) revive(self);  // first: C++ may let go as soon as it has the object
+    impl->owns_pyobject = true;
+    if (!impl->drop()) [[likely]] {
+      if (!dead) Py_INCREF(self);
+      return true;
+    }
     // The other holder, on a thread without the GIL, let go in between.
     impl->owns_pyobject = false;
     if (impl->use_count() == 0) impl->retain();
-    return false;
+    found = dead && !forsake(self);
   }
-  return true;
+  if (found) Py_DECREF(self);
+  return found;
 }
 
 // Python code took the last C++ reference's place: the object owns its tensor again.
 void take_from_tensor(TensorImpl* impl) {
   impl->retain();
   impl->owns_pyobject = false;
+  allow_try_reference(impl->pyobject);
 }
 
 void tensor_finalize(PyObject* self) {
@@ -74,7 +92,7 @@ void tensor_finalize(PyObject* self) {
   // one keeps the object alive.
   // The collector, which has a reference beside the cycle's, knows all holders.
   if (Py_REFCNT(self) > 1 && in_search(as_tensor_object(self)->vertex)) return;
-  if (give_to_tensor(as_tensor_object(self))) Py_INCREF(self);
+  give_to_tensor(as_tensor_object(self), false);
 }
 
 // Called for what the garbage collector knows: objects of subclasses, and others after track(). Within a search for
@@ -123,10 +141,7 @@ int tensor_clear(PyObject* self) {
 
 void tensor_dealloc(PyObject* self) {
   TensorObject* o = as_tensor_object(self);
-  if (give_to_tensor(o)) {
-    _Py_NewReference(self);  // alive again, with one reference: the tensor's
-    return;
-  }
+  if (give_to_tensor(o, true)) return;  // alive again
   PyTypeObject* type = Py_TYPE(self);
   const bool tracked = o->tracked || type != tensor_type;  // the latter after `x.__class__ = ...`
   if (tracked) [[unlikely]]
@@ -151,8 +166,12 @@ void release_from_core(PyObject* self) {
   if (!interpreter_alive()) return;  // the process ends: leave it
   AcquireGil gil;
   TensorImpl* impl = as_tensor_object(self)->tensor.impl();
-  if (impl->use_count() == 0) impl->retain();
-  impl->owns_pyobject = false;
+  {
+    const ObjectLock lock(impl);
+    if (impl->use_count() == 0) impl->retain();
+    impl->owns_pyobject = false;
+    allow_try_reference(self);
+  }
   Py_DECREF(self);
 }
 
@@ -304,6 +323,32 @@ std::vector<Def> merge(std::span<const Def> generated, std::initializer_list<con
   return t;
 }
 
+#ifdef Py_GIL_DISABLED
+// Of a tensor that other threads may hold, and wrap, too.
+PyObject* wrap_shared(Tensor t) {
+  TensorImpl* const impl = t.impl();
+  Ref fresh;
+  for (;; give_way()) {
+    {
+      const ObjectLock lock(impl);
+      PyObject* const o = impl->pyobject;
+      if (o == nullptr && fresh) {
+        impl->pyobject = fresh.get();
+        as_tensor_object(fresh.get())->tensor = std::move(t);
+        return fresh.release();
+      }
+      if (o != nullptr && impl->owns_pyobject) {
+        take_from_tensor(impl);
+        return o;
+      }
+      if (o != nullptr && try_reference(o)) return o;
+      // Else the object dies on another thread, which will give it to the tensor.
+    }
+    if (!fresh) fresh = Ref(reinterpret_cast<PyObject*>(allocate_as(is_compound(t) ? compound_type : tensor_type)));
+  }
+}
+#endif
+
 template <typename F>
 void* slot(F* f) {
   return reinterpret_cast<void*>(f);
@@ -316,14 +361,15 @@ bool is_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || PyType_IsSubty
 void track(PyObject* tensor) {
   TensorObject* o = as_tensor_object(tensor);
   if (o->tracked) return;
+  const ObjectLock lock(tensor);
+  if (!kHasGil && o->tracked) return;
   o->tracked = true;
   if (PyObject_GC_IsTracked(tensor) == 0) PyObject_GC_Track(tensor);
 }
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   FACULA_ASSERT(t.impl()->pyobject == nullptr);
-  if (type != tensor_type && !(subclasses_in_use && overrides_in_use)) note_subclass(type);
-  TensorObject* o = allocate(type);
+  TensorObject* o = allocate_as(type);
   t.impl()->pyobject = reinterpret_cast<PyObject*>(o);
   o->tensor = std::move(t);
   return reinterpret_cast<PyObject*>(o);
@@ -336,6 +382,9 @@ PyObject* wrap(Tensor t) {
     t = number_as_tensor(t);
     impl = t.impl();
   }
+#ifdef Py_GIL_DISABLED
+  if (impl->use_count() > 1) return wrap_shared(std::move(t));
+#endif
   if (PyObject* o = impl->pyobject; o != nullptr) {
     if (impl->owns_pyobject) {
       take_from_tensor(impl);  // the tensor's reference to the object becomes the caller's

@@ -100,7 +100,7 @@ PyObject* wrap_storage(const Storage& s) {
 // The memo keeps the original too, so that its address stays its own.
 Storage deep_copy(const Storage& s, PyObject* memo) {
   const Ref key(check(PyLong_FromVoidPtr(const_cast<StorageImpl*>(s->owner()))));
-  Ref kept = Ref::borrow(PyDict_GetItemWithError(memo, key.get()));
+  Ref kept = dict_item(memo, key.get());
   if (PyErr_Occurred() != nullptr) throw PythonError();
   if (!kept) {
     const Storage fresh = StorageImpl::allocate(s->nbytes(), s->device());

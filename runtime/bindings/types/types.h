@@ -5,6 +5,7 @@
 
 #include "runtime/autograd/node.h"
 #include "runtime/bindings/arguments/arguments.h"
+#include "runtime/bindings/types/free_threading.h"
 #include "runtime/core/in_call.h"
 
 namespace facula::python {
@@ -41,7 +42,7 @@ PyObject* wrap_as(PyTypeObject* type, Tensor t);
 // ---- subclasses ----
 // Whether there was an object of a subclass whose operations give objects of the class: results are looked after
 // from then on.
-extern FACULA_API bool subclasses_in_use;
+extern FACULA_API Flag subclasses_in_use;
 void note_subclass(PyTypeObject* type);
 // `result` (stolen, may be null) as the classes of what was given have it.
 FACULA_API PyObject* in_class_of_slots(const FunctionSpec& spec, PyObject* const* slots, PyObject* result);
@@ -115,8 +116,6 @@ extern const PyMethodDef exchange_functions[];
 extern const PyMethodDef autograd_functions[];
 extern const PyMethodDef function_functions[];
 extern const PyMethodDef state_functions[];
-extern const PyMethodDef observe_functions[];
-extern const PyMethodDef saved_hook_functions[];
 extern const PyMethodDef autocast_functions[];
 extern const PyMethodDef default_device_functions[];
 extern const PyMethodDef level_functions[];
@@ -157,6 +156,17 @@ class Ref {
   PyObject* o_ = nullptr;
 };
 
+// What a dict has for a key; null where it has nothing, and with the Python error set where asking failed.
+inline Ref dict_item(PyObject* dict, PyObject* key) {
+#ifdef Py_GIL_DISABLED
+  PyObject* found = nullptr;
+  PyDict_GetItemRef(dict, key, &found);
+  return Ref(found);
+#else
+  return Ref::borrow(PyDict_GetItemWithError(dict, key));
+#endif
+}
+
 // For results of the C API: null means a Python error.
 inline PyObject* check(PyObject* o) {
   if (o == nullptr) [[unlikely]]
@@ -167,6 +177,25 @@ inline void check(int status) {
   if (status < 0) [[unlikely]]
     throw PythonError();
 }
+
+// The items of a list or tuple, borrowed. Without Python's lock another thread may change a list: then those that it
+// had when this was made.
+class ItemsOf {
+ public:
+#ifdef Py_GIL_DISABLED
+  explicit ItemsOf(PyObject* o) : held_(PyList_Check(o) ? check(PyList_AsTuple(o)) : Py_NewRef(o)), o_(held_.get()) {}
+#else
+  explicit ItemsOf(PyObject* o) : o_(o) {}
+#endif
+  Py_ssize_t size() const { return PySequence_Fast_GET_SIZE(o_); }
+  PyObject* operator[](Py_ssize_t i) const { return PySequence_Fast_GET_ITEM(o_, i); }
+
+ private:
+#ifdef Py_GIL_DISABLED
+  Ref held_;
+#endif
+  PyObject* o_;
+};
 
 // PyGILState_Ensure for a thread that may have outlived the interpreter: then it waits for the process to end.
 PyGILState_STATE ensure_gil() noexcept;

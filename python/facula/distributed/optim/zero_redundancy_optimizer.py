@@ -8,12 +8,23 @@ from typing import Any
 
 import facula
 from facula import Tensor, distributed
+from facula.distributed.algorithms.join import Join, Joinable, JoinHook
 from facula.optim import Optimizer
 
 __all__ = ["ZeroRedundancyOptimizer"]
 
 
-class ZeroRedundancyOptimizer(Optimizer):
+class _Step(JoinHook):
+    """A step of a process that has no batch: of the gradients that the others made."""
+
+    def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
+        self._optimizer = optimizer
+
+    def main_hook(self) -> None:
+        self._optimizer.step()
+
+
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """Each process keeps the state of its share of the parameters, updates these, and sends them.
 
     The result is that of the optimizer alone, and the memory of its state is divided by the number
@@ -88,6 +99,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """One step of this process's share; then all have all parameters."""
+        Join.notify_join_context(self)
         loss = None
         if closure is not None:
             with facula.enable_grad():
@@ -100,6 +112,20 @@ class ZeroRedundancyOptimizer(Optimizer):
             self.optim.step(**kwargs)
         self._send()
         return loss
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a process without inputs does in `Join([ddp, zero])`."""
+        return _Step(self)
+
+    @property
+    def join_device(self) -> Any:
+        """Where the parameters are."""
+        return self.param_groups[0]["params"][0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        """All that have a share."""
+        return self._group
 
     def _send(self) -> None:
         works = []

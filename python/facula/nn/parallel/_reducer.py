@@ -116,6 +116,7 @@ class Reducer:
         self._used: set[int] = set()
         self._next = 0
         self._unsure = False
+        self.scale = 1.0  # of what is averaged
         self.hook: tuple[Any, Hook] | None = None
         self._handles = [
             p.register_post_accumulate_grad_hook(self._noted(i)) for i, p in enumerate(parameters)
@@ -161,6 +162,18 @@ class Reducer:
             for i in unused or ():
                 self._ready(i, used=False)
 
+    def keep_order(self) -> None:
+        """Buckets are made anew no more: a process without gradients cannot take part in that."""
+        self._rebuilt = True
+
+    def add_nothing(self, unsure: bool) -> None:
+        """This process's part of an average to which it has nothing to add."""
+        self.prepare((), unsure)
+        for p in self.parameters:
+            p.grad = None
+        for i in range(len(self.parameters)):
+            self._ready(i, used=False, always=not unsure)
+
     def _rebuild(self) -> None:
         order = self._arrived if len(set(self._arrived)) == len(self.parameters) else None
         box = [order]
@@ -170,7 +183,7 @@ class Reducer:
             self._buckets = in_buckets(box[0], self.parameters, *self._sizes)
             self._place = self._places()
 
-    def _ready(self, index: int, used: bool) -> None:
+    def _ready(self, index: int, used: bool, always: bool = False) -> None:
         with self._lock:
             bucket = self._place[index]
             if index not in bucket.missing:
@@ -178,7 +191,7 @@ class Reducer:
             bucket.missing.discard(index)
             self._arrived.append(index)
             grad, view = self.parameters[index].grad, bucket.views[index]
-            if used:
+            if used or always:
                 self._used.add(index)
             if grad is None:
                 view.zero_()
@@ -217,6 +230,8 @@ class Reducer:
                 value = value[0] if isinstance(value, (list, tuple)) else value
                 if value is not bucket.flat:
                     bucket.flat.copy_(value.view_as(bucket.flat))
+            if self.scale != 1:
+                bucket.flat.mul_(self.scale)
             bucket.future = None
             for i in bucket.indices:
                 if i in used:

@@ -8,6 +8,7 @@ from typing import Any
 
 import facula
 from facula import Tensor, distributed
+from facula.distributed.algorithms.join import Join, Joinable, JoinHook
 from facula.nn.modules.module import Module
 from facula.nn.parallel._reducer import GradBucket, Hook, Reducer
 
@@ -16,7 +17,7 @@ __all__ = ["DistributedDataParallel", "GradBucket"]
 _FIRST = 1 << 20  # bytes of the first bucket: it starts early
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """A module whose gradients are the mean over all processes, as each backward ends.
 
     All processes make it around the same module and call it equally often. Parameters and buffers
@@ -84,6 +85,7 @@ class DistributedDataParallel(Module):
         self.broadcast_buffers = broadcast_buffers
         self.find_unused_parameters, self.static_graph = find_unused_parameters, static_graph
         self.require_backward_grad_sync = True
+        self._divides_by_active = False  # in `join`
         self._unused: frozenset[int] | None = None  # of a static graph, once known
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         named = [
@@ -132,14 +134,14 @@ class DistributedDataParallel(Module):
                 "DistributedDataParallel: the processes' modules differ. " + "; ".join(wrong)
             )
 
-    def _broadcast(self, tensors: list[Tensor]) -> None:
-        """The tensors become those of rank 0, in one message a dtype."""
+    def _broadcast(self, tensors: list[Tensor], source: int = 0) -> None:
+        """The tensors become those of one process, in one message a dtype."""
         kinds: dict[Any, list[Tensor]] = {}
         for t in tensors:
             kinds.setdefault((t.dtype, t.device), []).append(t)
         for alike in kinds.values():
             flat = facula.cat([t.reshape(-1) for t in alike])
-            distributed.broadcast(flat, group=self.process_group, group_src=0)
+            distributed.broadcast(flat, group=self.process_group, group_src=source)
             for t, part in zip(alike, flat.split([t.numel() for t in alike]), strict=True):
                 t.copy_(part.view(t.shape))
 
@@ -150,13 +152,16 @@ class DistributedDataParallel(Module):
         sync = facula.is_grad_enabled() and self.require_backward_grad_sync
         if sync:
             self.reducer.check_finished()
-        if self.broadcast_buffers and self.require_backward_grad_sync and self.training:
-            buffers = [
-                b.detach() for n, b in self.module.named_buffers() if n not in self._buffers_ignored
-            ]
-            if buffers:
-                with facula.no_grad():
-                    self._broadcast(buffers)
+        same = self.broadcast_buffers and self.require_backward_grad_sync and self.training
+        source = 0
+        if self._join_config.enable:
+            begun = Join.notify_join_context(self)
+            source = self._iteration(sync, same)[2]
+            if begun is not None and self._divides_by_active:
+                active = begun.result()[0].item()
+                self.reducer.scale = self.process_group.size() / active
+        if same:
+            self._same_buffers(source)
         output = self.module(*inputs, **kwargs)
         if sync:
             learn = self.static_graph and self._unused is None
@@ -167,6 +172,69 @@ class DistributedDataParallel(Module):
             else:
                 self.reducer.prepare(self._unused, unsure=False)
         return output
+
+    def _same_buffers(self, source: int) -> None:
+        """Buffers become those of one process."""
+        buffers = [
+            b.detach() for n, b in self.module.named_buffers() if n not in self._buffers_ignored
+        ]
+        if buffers:
+            with facula.no_grad():
+                self._broadcast(buffers, source)
+
+    # ---- uneven inputs ----
+
+    def _iteration(self, sync: bool, same: bool, active: bool = True) -> list[int]:
+        """What the processes that have inputs do: do gradients and buffers go, and who is one."""
+        rank = self.process_group.rank() if active else -1
+        facts = facula.tensor([int(sync), int(same), rank])
+        distributed.all_reduce(facts, distributed.ReduceOp.MAX, self.process_group)
+        found: list[int] = facts.tolist()
+        return found
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:
+        """Within `with ddp.join():` processes may have different numbers of batches.
+
+        Those that have none left add zeros to the others' gradients. In the end all have the
+        parameters of the last ones.
+
+        Args:
+            divide_by_initial_world_size: gradients are sums divided by the number of all processes;
+                else by the number of those that have a batch.
+            enable, throw_on_early_termination: as those of `distributed.algorithms.join.Join`.
+
+        Raises:
+            ValueError: the graph is said to be static.
+        """
+        return Join(
+            [self],
+            enable,
+            throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What a process without inputs does."""
+        if self.static_graph:
+            raise ValueError("DistributedDataParallel.join: static_graph is True; give False")
+        self._divides_by_active = not kwargs.get("divide_by_initial_world_size", True)
+        self.reducer.keep_order()
+        return _Shadow(self)
+
+    @property
+    def join_device(self) -> Any:
+        """Where the parameters are."""
+        return self.reducer.parameters[0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        """All that average gradients."""
+        return self.process_group
 
     def _unreached(self, output: Any) -> list[int]:
         """Which parameters the graph of the output does not lead to."""
@@ -199,6 +267,15 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = before
 
+    def average_next_backward(self) -> None:
+        """The next backward is averaged though its forward was under `no_sync`.
+
+        For forwards and backwards in another order than one after the other, as in a pipeline. All
+        parameters must take part in what was added up by then.
+        """
+        self.reducer.check_finished()
+        self.reducer.prepare(None, unsure=False)
+
     def register_comm_hook(self, state: Any, hook: Hook) -> None:
         """`hook(state, bucket)` sends a bucket's gradients instead, and returns a future of them.
 
@@ -218,3 +295,25 @@ class DistributedDataParallel(Module):
         raise TypeError(
             "DistributedDataParallel belongs to its processes; save the module, or its state_dict"
         )
+
+
+class _Shadow(JoinHook):
+    """The collectives of an iteration, without a forward and backward."""
+
+    def __init__(self, ddp: DistributedDataParallel) -> None:
+        self._ddp = ddp
+
+    def main_hook(self) -> None:
+        ddp = self._ddp
+        sync, same, source = ddp._iteration(False, False, active=False)
+        if same:
+            ddp._same_buffers(source)
+        if sync:
+            ddp.reducer.add_nothing(ddp.find_unused_parameters)
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        ddp = self._ddp
+        ddp.reducer.scale = 1.0
+        source = ddp._iteration(False, False, active=is_last_joiner)[2]
+        with facula.no_grad():
+            ddp._broadcast(ddp._synced, source)

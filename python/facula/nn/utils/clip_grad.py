@@ -21,14 +21,23 @@ def _listed(tensors: Any) -> list[Any]:
     return [tensors] if isinstance(tensors, facula.Tensor) else list(tensors)
 
 
-def _norms(tensors: list[Any], norm_type: float) -> Any:
-    """The norm of each tensor, those of 16-bit floats in float32, whose range they may need."""
+def _norms(tensors: list[Any], norm_type: float, owners: list[Any] | None = None) -> Any:
+    """The norm of each tensor, those of 16-bit floats in float32, whose range they may need.
+
+    Of tensors in parts on several processes (`DTensor`) come the norms of the parts of all.
+    """
     device = tensors[0].device
     norms = []
     for t in tensors:
         wide = facula.float32 if t.dtype in (facula.float16, facula.bfloat16) else None
-        norms.append(facula.linalg.vector_norm(t, norm_type, dtype=wide).to(device))
-    return facula.stack(norms)
+        some = t if t.numel() else t.new_zeros(1)  # a process may have no part
+        norms.append(facula.linalg.vector_norm(some, norm_type, dtype=wide).to(device))
+    layouts = [
+        getattr(t, "_layout", None) or getattr(owner, "_layout", None)
+        for t, owner in zip(tensors, owners or tensors, strict=True)
+    ]
+    spread = next(filter(None, layouts), None)
+    return facula.stack(norms) if spread is None else spread.of_all_parts(norms, layouts, norm_type)
 
 
 def get_total_norm(
@@ -88,12 +97,12 @@ def clip_grad_norm_(
         RuntimeError: with `error_if_nonfinite`, if that norm is not finite.
     """
     parameters = _listed(parameters)
-    grads = [p.grad for p in parameters if p.grad is not None]
-    if not grads:
+    trained = [p for p in parameters if p.grad is not None]
+    if not trained:
         return facula.tensor(0.0)
     norm_type = float(norm_type)
     with facula.no_grad():
-        norms = _norms(grads, norm_type)
+        norms = _norms([p.grad for p in trained], norm_type, trained)
         total = _checked(facula.linalg.vector_norm(norms, norm_type), norm_type, error_if_nonfinite)
         # Scaled down, in which the norm stays in the range where its parts are.
         far = 1.0 if norm_type == 0 or max_norm < 1e-15 else 2.0**-64
