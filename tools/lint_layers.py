@@ -118,7 +118,7 @@ LAYERS = (
         "as_torch",
         "python/facula/as_torch",
         "front moving base gradients backends vendors amp utils library sparse nn fx compiler optim"
-        " distributions pinning config hub jit export testing distributed",
+        " distributions pinning config hub jit export profiler testing distributed",
     ),
     # ---- the workshop ----
     Layer("schema", "codegen/schema"),

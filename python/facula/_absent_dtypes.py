@@ -54,3 +54,7 @@ ABSENT_DTYPES = _absent()
 ABSENT_DTYPES["chalf"] = ABSENT_DTYPES["complex32"]
 ABSENT_DTYPES["bit"] = ABSENT_DTYPES["uint1"]
 globals().update(ABSENT_DTYPES)
+
+
+def __getattr__(name: str) -> Any:  # for checkers of types: the names above come from a table
+    raise AttributeError(f"there is no dtype {name!r} of that kind")

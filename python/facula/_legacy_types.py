@@ -103,3 +103,7 @@ def legacy_storages(module: str, device: str) -> dict[str, Any]:
 LEGACY_TYPES = legacy_types("facula", "cpu")
 LEGACY_STORAGES = legacy_storages("facula", "cpu")
 globals().update({**LEGACY_TYPES, **LEGACY_STORAGES})
+
+
+def __getattr__(name: str) -> Any:  # for checkers of types: the names above come from a table
+    raise AttributeError(f"there is no type {name!r} of that kind")

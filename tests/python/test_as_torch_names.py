@@ -139,6 +139,11 @@ def test_operators_of_programs():
     assert ops.aten.add.Tensor(fa.ones(1), 1).item() == 2
     with pytest.raises(OSError, match="built for torch"):
         ops.load_library("lib.so")
+    with fa.profiler.profile() as found:
+        mark = ops.profiler._record_function_enter("a part")
+        fa.ones(2).sum()
+        ops.profiler._record_function_exit(mark)
+    assert "a part" in [event.key for event in found.key_averages()]
 
 
 def test_paths_of_trees():

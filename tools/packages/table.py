@@ -9,7 +9,7 @@ __all__ = ["ALONE", "FACULA", "PACKAGES", "TOOLS", "Package"]
 #: Of the packages' needs these are installed without what they need in turn, which is torch.
 ALONE = "accelerate einx opt_einsum_fx torch_einops_utils torchdiffeq torchvision".split()
 #: What runs the tests.
-TOOLS = "pytest pytest-timeout hypothesis six".split()
+TOOLS = "pytest pytest-timeout hypothesis six tabulate".split()
 
 #: What facula needs.
 FACULA = "numpy scipy-openblas32 mpi4py mpich".split()

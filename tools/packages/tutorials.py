@@ -29,7 +29,7 @@ class Program:
 
 
 _FX = (
-    "custom_tracer inline_function invert module_tracer native_interpreter primitive_library"
+    "custom_tracer inline_function invert module_tracer primitive_library"
     " profiling_tracer proxy_based_graph_creation replace_op subgraph_rewriter_basic_use"
     " wrap_output_dynamically"
 ).split()

@@ -29,6 +29,10 @@ class ReduceOp(enum.Enum):
     BXOR = "bxor"
 
 
+# The class of its members, by torch's name.
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]
+
+
 class Reduction(NamedTuple):
     """A reduction as an engine can do it: of `encoded` values, whose result is `decoded`."""
 

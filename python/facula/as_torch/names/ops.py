@@ -7,9 +7,10 @@ from typing import Any
 import facula
 from facula.as_torch._spaces import lacking
 from facula.library._operator import space
+from facula.overrides import overridable
 
 __all__ = ["load_library"]
-FIRST = ("aten", "load_library")
+FIRST = ("aten", "load_library", "profiler")
 
 
 def load_library(path: Any) -> None:
@@ -51,6 +52,26 @@ class _Aten:
 
 
 aten = _Aten()
+
+
+class _Profiler:
+    """Marks of the profiler as operators, which graphs call."""
+
+    @staticmethod
+    def _record_function_enter(name: str, args: str | None = None) -> Any:
+        mark = facula.profiler.record_function(name, args)
+        mark.__enter__()
+        return mark
+
+    _record_function_enter_new = _record_function_enter
+
+    @staticmethod
+    @overridable  # tracers hand on what stands for a mark
+    def _record_function_exit(mark: Any) -> None:
+        mark.__exit__(None, None, None)
+
+
+profiler = _Profiler()
 
 
 def __getattr__(name: str) -> Any:
