@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from facula import _C, compiler
 
-N = 5000  # enough elements to be taken down
+N = 5000
 
 
 def both(function, *args):
@@ -38,6 +38,13 @@ def check(function, *args):
 
 
 X = fa.tensor(np.random.default_rng(0).standard_normal((50, 100)).astype("float32"))
+LARGE = X.repeat(4, 1)  # enough elements to be taken down without being checked
+
+
+@pytest.fixture(autouse=True)
+def checked(monkeypatch):
+    """Small tensors take part, and each plan is compared with its calls one by one."""
+    monkeypatch.setenv("FACULA_COMPILE", "check")
 
 
 def test_chain_is_what_numpy_computes():
@@ -289,7 +296,7 @@ def test_explain_names_lines_and_reasons():
         x * 3  # nobody needs it
         return z * x.t()[:50].t() if z.numel() > 1e9 else x.t().mul(2), x + 1
 
-    found = compiler.explain(f, X, fa.ones(100))
+    found = compiler.explain(f, LARGE, fa.ones(100))
     first = found.records[0]
     assert [name for name, _ in first.groups[0].operators] == ["mul", "tanh", "add"]
     assert all("test_capture.py:" in place for _, place in first.groups[0].operators)
@@ -306,10 +313,10 @@ def test_explain_names_lines_and_reasons():
 
 
 def test_equal_calls_are_computed_once():
-    found = compiler.explain(lambda x: (x.exp() * 2, x.exp() * 3, x.exp()), X)
+    found = compiler.explain(lambda x: (x.exp() * 2, x.exp() * 3, x.exp()), LARGE)
     assert found.records[0].repeated == 2
     for got, factor in zip(found.result, (2, 3, 1), strict=True):
-        assert fa.equal(got, X.exp() * factor)
+        assert fa.equal(got, LARGE.exp() * factor)
 
 
 def test_another_thread_gets_values():
@@ -418,7 +425,8 @@ def test_autocast_no_grad_and_hooks():
     assert seen[0] == seen[1]
 
 
-def test_memory_of_results_that_nobody_holds_is_given_back():
+def test_memory_of_results_that_nobody_holds_is_given_back(monkeypatch):
+    monkeypatch.setenv("FACULA_COMPILE", "1")
     x = fa.ones(1 << 20)
 
     @fa.compile
@@ -432,7 +440,7 @@ def test_memory_of_results_that_nobody_holds_is_given_back():
 
 def test_nested_scopes_are_one():
     inner = fa.compile(lambda t: t * 2)
-    found = compiler.explain(lambda t: inner(t + 1) + 1, X)
+    found = compiler.explain(lambda t: inner(t + 1) + 1, LARGE)
     assert len(found.records) == 1 and len(found.groups[0].operators) == 3
     with pytest.raises(TypeError):
         _C._Capture("no")
