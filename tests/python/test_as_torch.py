@@ -274,17 +274,14 @@ def test_compile_is_faculas(tmp_path):
     assert run(tmp_path, code).split() == ["True"] * 5
 
 
-def test_nothing_is_scripted(tmp_path):
+def test_ignored_functions_are_themselves(tmp_path):
     code = """
         import torch
         f = lambda x: x + 1
-        m = torch.nn.Linear(2, 2)
         print(torch.jit.ignore(drop=True)(f) is f)
         print(torch.compiler.is_compiling(), torch.jit.is_scripting())
-        print(torch._dynamo.disable(f) is f)
     """
-    flags = run(tmp_path, code).splitlines()
-    assert flags == ["True", "False False", "True"]
+    assert run(tmp_path, code).split() == ["True", "False", "False"]
 
 
 def test_programs_are_scripted_traced_and_saved(tmp_path):
