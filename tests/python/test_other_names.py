@@ -233,7 +233,7 @@ def test_a_machine_without_a_gpu():
     if fa.cuda.is_available():
         pytest.skip("there is a GPU")
     for kind in (RuntimeError, AssertionError):
-        with pytest.raises(kind, match="no device of type 'cuda'"):
+        with pytest.raises(kind, match="there is no device"):
             fa.cuda.Stream()
     assert fa.cuda.memory_stats() == {} and not isinstance(1, fa.cuda.Event)
     with pytest.raises(fa.cuda.CudaError, match="34"):

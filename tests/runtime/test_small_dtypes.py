@@ -266,5 +266,7 @@ def test_numbers_above_int64_beside_other_dtypes() -> None:
     assert (top < 2**63).item() and not (top == 2**63).item()
     assert (fa.ones(2) * 2**63).tolist() == [2.0**63] * 2
     assert fa.linspace(0, 2**64 - 1, 2, dtype=fa.uint64).tolist() == [0, 2**64 - 1]
+    steps = fa.arange(0, 2**64 - 1, 2**62, dtype=fa.uint64)
+    assert steps.tolist() == [0, 2**62, 2**63, 3 * 2**62]
     with pytest.raises(OverflowError, match="arange"):
-        fa.arange(0, 2**64 - 1, 2**62, dtype=fa.uint64)
+        fa.arange(0, 2**65, 2**62, dtype=fa.uint64)
