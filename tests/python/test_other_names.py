@@ -235,7 +235,7 @@ def test_a_machine_without_a_gpu():
     for kind in (RuntimeError, AssertionError):
         with pytest.raises(kind, match="there is no device"):
             fa.cuda.Stream()
-    assert fa.cuda.memory_stats() == {} and not isinstance(1, fa.cuda.Event)
+    assert fa.cuda.host_memory_stats() == {} and not isinstance(1, fa.cuda.Event)
     with pytest.raises(fa.cuda.CudaError, match="34"):
         fa.cuda.check_error(34)
     fa.cuda.manual_seed_all(1)

@@ -58,12 +58,16 @@ class Channel:
         Raises:
             TimeoutError: none came within `timeout` seconds. EOFError: the other end closed.
         """
-        if not self._connection.poll(timeout):
-            raise TimeoutError
         try:
+            if not self._connection.poll(timeout):
+                raise TimeoutError
             return unpacked(self._connection.recv_bytes())
         except ConnectionResetError:
             raise EOFError from None
+        except (OSError, TypeError):
+            if self._closed:  # by another thread meanwhile: its descriptor is None then
+                raise EOFError from None
+            raise
 
     def close(self) -> None:
         """Ends it, once, and wakes a thread that waits for a message."""
