@@ -187,9 +187,11 @@ class Copy:
 def build_directory() -> Path | None:
     """The newest finished build of this tree."""
     stated = os.environ.get("FACULA_BUILD_DIR")
-    found = [Path(stated)] if stated else [
-        p.parent for p in ROOT.glob("build/*/build.ninja") if "sanitize" not in p.parent.name
-    ]
+    found = (
+        [Path(stated)]
+        if stated
+        else [p.parent for p in ROOT.glob("build/*/build.ninja") if "sanitize" not in p.parent.name]
+    )
     found = [p for p in found if (p / ".ninja_deps").exists() and list(p.glob("_C*.so"))]
     return max(found, key=lambda p: (p / ".ninja_deps").stat().st_mtime, default=None)
 

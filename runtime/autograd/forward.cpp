@@ -1,5 +1,6 @@
 // Forward mode: tangents of tensors within a dual level.
 #include "runtime/autograd/engine.h"
+#include "runtime/autograd/generated.h"
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/meta.h"
 #include "runtime/autograd/view.h"
@@ -148,6 +149,20 @@ void set_tangent(const Tensor& t, Tensor tangent) {
   add_tangent(t, std::move(tangent));
 }
 
+bool share_tangent(const Tensor& view, const Tensor& of) {
+  if (has_tangent(view)) return true;  // its base's
+  if (!view.impl()->base || !has_tangent(of) || !can_slice(of.dtype(), view.dtype())) return false;
+  Tensor tangent = tangent_of(of);
+  if (tangent.strides() != of.strides()) {
+    if (of.impl()->base || !detail::owns_tangent(of.impl())) return false;
+    tangent = zeros_like_layout(of, tangent);
+    core_operators().copy_into(tangent, tangent_of(of));
+    of.impl()->autograd->forward->tangent = tangent;
+  }
+  add_tangent(view, slice_of(tangent, Geometry(of), Geometry(view)));
+  return true;
+}
+
 void set_new_tangent(const Tensor& t, Tensor tangent) {
   // The next change of `t` must not be one of what has that tangent too.
   if (tangent.defined() && !t.impl()->base && !has_tangent(t) && !is_sole(tangent)) {
@@ -158,7 +173,7 @@ void set_new_tangent(const Tensor& t, Tensor tangent) {
 
 void set_tangent_inplace(const Tensor& t, Tensor tangent) {
   const TensorImpl& impl = *t.impl();
-  if (tangent.defined() && impl.base && !impl.no_grad_view && !has_tangent(t) &&
+  if (tangent.defined() && impl.base && !has_tangent(t) && !detail::owns_tangent(impl.base.get()) &&
       can_slice(impl.base->dtype, impl.dtype)) {
     // Its base is changed too: what is not in the view has the tangent zero.
     const Tensor base(intrusive_ptr<TensorImpl>::share(impl.base.get()));

@@ -72,6 +72,9 @@ FACULA_API Tensor zero_tangent(const Tensor& t);
 FACULA_API std::vector<Tensor> tangents_or_zeros(TensorList list);
 // Terms of a sum of tangents; undefined ones are left out.
 FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
+// Makes the tangent of a view that view of the tangent of what it is a view of, so that a write to one is a write to
+// both, also where gradients are off; false where that has none, or in no such form.
+FACULA_API bool share_tangent(const Tensor& view, const Tensor& of);
 // What a call in place of tensors with tangents is computed from. Where that is recorded too, its backward may keep
 // what it was given, which must not be what is written to then.
 FACULA_API Tensor unwritten(const Tensor& self, bool recorded);

@@ -12,7 +12,7 @@ import facula as fa
 import facula.autograd.forward_ad as fwad
 import numpy as np
 import pytest
-from facula.func import hessian
+from facula.func import hessian, jvp
 from facula.testing._samples import OpRecord, operators
 from harness import arguments
 
@@ -147,3 +147,44 @@ def test_what_is_copied_keeps_its_tangent() -> None:
             y.mul_(10.0)
             assert fwad.unpack_dual(x).tangent.tolist() == [1.0, 1.0]
             assert fwad.unpack_dual(y).tangent.abs().tolist() == [10.0, 10.0]
+
+
+def test_writes_to_views_without_gradients() -> None:
+    """Tangents follow where gradients are off: within no_grad, and in a backward pass."""
+    x, v = fa.tensor([3.0, 5.0]), fa.tensor([1.0, 10.0])
+
+    @fa.no_grad()
+    def filled(x: fa.Tensor) -> fa.Tensor:
+        y = fa.zeros(2)
+        y[0] = x[0] * x[1]
+        return y
+
+    assert jvp(filled, (x,), (v,))[1].tolist() == [35.0, 0.0]
+
+    def zeroed(d: fa.Tensor) -> fa.Tensor:
+        y = d * d
+        y[:1].zero_()
+        return (y * d).sum()
+
+    def doubled(d: fa.Tensor) -> fa.Tensor:
+        y = d * d
+        y[:1].mul_(2)
+        return (y * d).sum()
+
+    def multiplied(d: fa.Tensor) -> fa.Tensor:
+        y = d * 1
+        y[:1].mul_(d[1])
+        return (y * y).sum()
+
+    def turned(d: fa.Tensor) -> fa.Tensor:
+        y = fa.stack([d, d * d]).T
+        y[0].mul_(d)
+        return (y * y).sum()
+
+    # H v by hand; that of the last is of a^4 + a^4 b^2 + b^2 + b^4 at (3, 5), with v = (1, 10)
+    wants = [0.0, 300.0], [36.0, 300.0], [650.0, 260.0], [13608.0, 5720.0]
+    for f, want in zip((zeroed, doubled, multiplied, turned), wants, strict=True):
+        with fwad.dual_level():
+            d = fwad.make_dual(x.clone().requires_grad_(), v)
+            (g,) = fa.autograd.grad(f(d), d)
+            assert fwad.unpack_dual(g).tangent.tolist() == want, f

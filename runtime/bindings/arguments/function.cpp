@@ -173,7 +173,8 @@ void set_tangents(PyObject* function, PyObject* context, PyObject* args, const s
     if (!outputs[i].defined() || items[i] == Py_None) continue;
     FACULA_CHECK(is_tensor(items[i]), Type, Operator{"jvp"}, "must return Tensors or None, and result ", i, " is ",
                  Py_TYPE(items[i])->tp_name);
-    set_tangent_inplace(outputs[i], tensor_of(items[i]));
+    // An output that is cut off from its base is no change of that.
+    (outputs[i].impl()->no_grad_view ? set_new_tangent : set_tangent_inplace)(outputs[i], tensor_of(items[i]));
   }
 }
 
