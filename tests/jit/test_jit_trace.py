@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
+from typing import Any
 
 import facula as fa
 import facula.nn.functional as F
@@ -232,3 +234,52 @@ def test_is_tracing_and_errors_leave_nothing_behind():
         jit.trace(f, fa.ones(1))
     assert seen == [True] and not jit.is_tracing()
     assert type(fa.ones(1) + 1) is fa.Tensor
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic", "area"])
+def test_sizes_of_images_stay_those_of_inputs(mode: str) -> None:
+    traced = jit.trace(lambda x: F.interpolate(x, scale_factor=1.5, mode=mode), fa.ones(1, 1, 4, 4))
+    x = fa.randn(1, 1, 6, 7)
+    assert fa.equal(traced(x), F.interpolate(x, scale_factor=1.5, mode=mode))
+    doubled = jit.trace(lambda x: F.interpolate(x, size=(2 * x.shape[2], 9)), fa.ones(1, 1, 4, 4))
+    assert doubled(x).shape == (1, 1, 12, 9)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_margins_stay_those_of_inputs(mode: str) -> None:
+    traced = jit.trace(lambda x: F.pad(x, (x.shape[-1] - 3, 1), mode=mode), fa.ones(1, 1, 5))
+    x = fa.randn(1, 1, 6)
+    assert fa.equal(traced(x), F.pad(x, (3, 1), mode=mode))
+
+
+def test_rounded_sizes_are_recorded() -> None:
+    traced = jit.trace(
+        lambda x: x * math.floor(x.shape[0] / 2) + math.ceil(x.shape[1] / 2), fa.ones(2, 3)
+    )
+    assert traced(fa.ones(9, 5)).tolist() == [[7.0] * 5] * 9
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x / math.sqrt(x.shape[1]),
+        lambda x: x * float(x.shape[0]),
+        lambda x: x * int(x.shape[0] * 0.5),
+        lambda x: x * min(x.shape[0], 4),
+        lambda x: x if x.shape[0] > 2 else -x,
+    ],
+)
+def test_sizes_that_become_plain_numbers_are_told(f: Any) -> None:
+    with pytest.warns(jit.TracerWarning, match="a number that comes from sizes"):
+        jit.trace(f, fa.ones(2, 3))
+
+
+def test_shapes_that_are_changed_in_place() -> None:
+    def turned(x: fa.Tensor) -> fa.Tensor:
+        y = x.clone()
+        y.t_()
+        y.unsqueeze_(0).squeeze_(0)
+        return y.sum(0)
+
+    traced = jit.trace(turned, fa.ones(3, 3))
+    assert traced(fa.arange(9.0).view(3, 3)).tolist() == [3.0, 12.0, 21.0]

@@ -514,3 +514,37 @@ def test_what_has_no_source():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert jit.script(Point) is Point
+
+
+def test_operands_are_computed_once() -> None:
+    def within(items: List[int]) -> bool:  # noqa: UP006
+        return 0 < items.pop() < 5
+
+    def rising(items: List[int]) -> bool:  # noqa: UP006
+        return 0 < items.pop() < items.pop() < items.pop()
+
+    def added(items: List[int]) -> List[int]:  # noqa: UP006
+        items[items.pop()] += 10
+        return items
+
+    for f, given in (
+        (within, [9, 3]),
+        (within, [9, 30]),
+        (rising, [7, 3, 2, 1]),
+        (rising, [7, 3, 5, 1]),
+        (rising, [7, 3, 2, 9]),
+        (added, [0, 1, 5, 1]),
+    ):
+        mine, theirs = list(given), list(given)
+        assert jit.script(f)(mine) == f(theirs) and mine == theirs
+
+    def drawn(x: Tensor) -> Tensor:
+        x[fa.randint(0, 3, (1,))] += 1
+        return x
+
+    scripted = jit.script(drawn)
+    for seed in range(5):
+        fa.manual_seed(seed)
+        got = scripted(fa.arange(3.0) * 10)
+        fa.manual_seed(seed)
+        assert fa.equal(got, drawn(fa.arange(3.0) * 10))

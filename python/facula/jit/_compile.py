@@ -27,7 +27,7 @@ from facula.jit._graph import (
     Within,
 )
 from facula.jit._modules import is_plain
-from facula.jit._syntax import Renamed, Source, advice, loaded
+from facula.jit._syntax import Renamed, Source, advice, loaded, shared
 from facula.jit._text import is_name
 from facula.jit._units import Unit, compile_function
 from facula.jit._values import Known, MethodAt, ModuleAt, Row, Runtime, Value
@@ -285,13 +285,14 @@ class Function(Expressions):
 
     def _AugAssign(self, node: ast.AugAssign) -> None:
         op = "i" + BINARY[type(node.op).__name__].rstrip("_")
-        load = ast.copy_location(loaded(node.target), node.target)
-        left, right = self.value(load), self.value(node.value)
+        target = shared(node.target)
+        left = self.value(ast.copy_location(loaded(target), node.target))
+        right = self.value(node.value)
         kinds = (self.type_of(left), self.type_of(right))
         kind = kinds[0] if kinds[0] == kinds[1] or kinds[0] in ("Tensor", "float", "List") else ""
         kind = "float" if op == "itruediv" and kind == "int" else kind
         args = [self.to_atom(left, node), self.to_atom(right, node)]
-        self.assign(node.target, self.emit("py", op, args, {}, kind, node))
+        self.assign(target, self.emit("py", op, args, {}, kind, node))
 
     def _Delete(self, node: ast.Delete) -> None:
         for target in node.targets:

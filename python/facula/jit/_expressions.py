@@ -13,7 +13,7 @@ from facula.jit import _library, _types
 from facula.jit._calls import Calls
 from facula.jit._graph import Call, Constant, Items, Mapping, Name, Path, Span, Star, When
 from facula.jit._modules import is_plain
-from facula.jit._syntax import advice
+from facula.jit._syntax import Once, advice, once
 from facula.jit._values import (
     Bound,
     Known,
@@ -49,6 +49,12 @@ class Expressions(Calls):
         if method is None:
             raise self.source.error(node, advice(node))
         found: Value = method(node)
+        return found
+
+    def _Once(self, node: Once) -> Value:
+        if node.found is None:
+            node.found = self.value(node.node)
+        found: Value = node.found
         return found
 
     def atom(self, node: ast.expr) -> Any:
@@ -272,7 +278,7 @@ class Expressions(Calls):
         if len(node.ops) > 1:  # a < b < c: the middle ones are computed once
             parts: list[ast.expr] = []
             left: ast.expr = node.left
-            for op, right in zip(node.ops, node.comparators, strict=True):
+            for op, right in zip(node.ops, map(once, node.comparators), strict=True):
                 parts.append(ast.copy_location(ast.Compare(left, [op], [right]), node))
                 left = right
             return self._BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))

@@ -112,6 +112,32 @@ class Renamed(ast.NodeTransformer):
         return ast.copy_location(made, node)
 
 
+class Once(ast.expr):
+    """An expression that others have in common: it is computed for the first of them."""
+
+    def __init__(self, node: ast.expr) -> None:
+        super().__init__()
+        self.node = node
+        self.found: Any = None
+        ast.copy_location(self, node)
+
+
+def once(node: ast.expr) -> ast.expr:
+    """An expression that stands in two places, where computing it again may give something else."""
+    again = any(isinstance(n, ast.Call | ast.NamedExpr) for n in ast.walk(node))
+    return Once(node) if again else node
+
+
+def shared(target: ast.expr) -> ast.expr:
+    """A target that is read and then written to."""
+    made = target
+    if isinstance(target, ast.Attribute):
+        made = ast.Attribute(once(target.value), target.attr, target.ctx)
+    elif isinstance(target, ast.Subscript):
+        made = ast.Subscript(once(target.value), once(target.slice), target.ctx)
+    return ast.copy_location(made, target)
+
+
 def loaded(target: ast.expr) -> ast.expr:
     """A target as the expression of its value."""
     if isinstance(target, ast.Name):

@@ -87,11 +87,18 @@ class _Number:
 
 
 class _Int(int, _Number):
-    pass
+    __hash__ = int.__hash__
 
 
 class _Float(float, _Number):
-    pass
+    __hash__ = float.__hash__
+
+
+def _plain(value: Any) -> Any:
+    """An int or float without what it is computed of."""
+    if type(value) in (int, float):
+        return value
+    return int.__int__(value) if isinstance(value, int) else float.__float__(value)
 
 
 def _number(value: Any, make: Callable[[], Any]) -> Any:
@@ -102,11 +109,9 @@ def _number(value: Any, make: Callable[[], Any]) -> Any:
 
 def _arithmetic(op: str, reflected: bool) -> Any:
     def method(self: Any, other: Any) -> Any:
-        plain = int(self) if isinstance(self, int) else float(self)
         if type(other) not in (int, float, _Int, _Float):
             return NotImplemented
-        there = other + 0 if type(other) in (int, float) else type(other).__bases__[0](other)
-        operands = (there, plain) if reflected else (plain, there)
+        operands = (_plain(other), _plain(self)) if reflected else (_plain(self), _plain(other))
         value = _library.PYTHON[op](*operands)
         recorder = current()
         if recorder is None or type(value) not in (int, float):
@@ -117,7 +122,46 @@ def _arithmetic(op: str, reflected: bool) -> Any:
     return method
 
 
+def _rounded(op: str) -> Any:
+    def method(self: Any) -> Any:
+        value = _library.PYTHON[op](_plain(self))
+        recorder = current()
+        return (
+            value
+            if recorder is None
+            else _number(value, lambda: recorder.python(op, (self,), "int"))
+        )
+
+    return method
+
+
+def _converted(plain: Any) -> Any:
+    def method(self: Any) -> Any:
+        if current() is not None:
+            _warn("a number that comes from sizes is made a plain one")
+        return plain(self)
+
+    return method
+
+
+def _compared(plain: Any) -> Any:
+    def method(self: Any, other: Any) -> Any:
+        # What facula itself compares are checks.
+        if current() is not None and not sys._getframe(1).f_code.co_filename.startswith(_HERE):
+            _warn("a number that comes from sizes is compared")
+        return plain(self, other)
+
+    return method
+
+
 for _kind in (_Int, _Float):
+    _base = _kind.__bases__[0]
+    for _op in ("floor", "ceil", "trunc"):
+        setattr(_kind, f"__{_op}__", _rounded(f"math.{_op}"))
+    for _op in ("int", "float"):
+        setattr(_kind, f"__{_op}__", _converted(getattr(_base, f"__{_op}__")))
+    for _op in ("lt", "le", "gt", "ge", "eq", "ne"):
+        setattr(_kind, f"__{_op}__", _compared(getattr(_base, f"__{_op}__")))
     for _op in "add sub mul truediv floordiv mod pow".split():
         setattr(_kind, f"__{_op}__", _arithmetic(_op, False))
         setattr(_kind, f"__r{_op}__", _arithmetic(_op, True))
@@ -146,6 +190,15 @@ class TracedTensor(facula.Tensor):
     @property
     def data(self) -> Any:  # type: ignore[override]
         return self.detach()
+
+    def _become_view(self, view: Any) -> Any:
+        """What methods that change a shape in place end with."""
+        with DisableTorchFunctionSubclass():
+            super()._become_view(view)  # type: ignore[misc]
+        recorder = current()
+        if recorder is not None:
+            recorder.atoms[id(self)] = recorder.atom(view)
+        return self
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         if isinstance(dtype, facula.dtype):

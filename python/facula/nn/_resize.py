@@ -28,7 +28,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     Raises:
         ValueError: unknown mode, an odd number of amounts, or an amount too large for the mode.
     """
-    amounts = [operator.index(p) for p in pad]
+    amounts = [p if isinstance(p, int) else operator.index(p) for p in pad]
     if any(abs(a) > 1 << 62 for a in amounts):
         raise ValueError(f"pad(): amounts must be from -2 ** 62 to 2 ** 62, got {tuple(pad)}")
     if len(amounts) % 2 or len(amounts) > 2 * input.dim():
@@ -206,7 +206,7 @@ def _sizes(
         )
     scales: list[float | None] = [None] * space
     if size is not None:
-        sizes = [int(n) for n in given]
+        sizes = [n if isinstance(n, int) else int(n) for n in given]
     else:
         if not all(0 < float(f) < math.inf for f in given):
             raise ValueError(
