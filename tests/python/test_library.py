@@ -403,3 +403,21 @@ def test_operators_that_do_not():
         library.opcheck(fa.ops.test_library5.view, (fa.ones(2),), test_utils="test_schema")
     with pytest.raises(ValueError, match="test_utils"):
         library.opcheck(scaled_sin, (fa.ones(2),), test_utils="test_all")
+
+
+@pytest.mark.parametrize(
+    ("declared", "returned"),
+    [
+        ("Tensor", 5),
+        ("Tensor", [fa.ones(1)]),
+        ("(Tensor, Tensor)", (fa.ones(1),)),
+        ("(Tensor, Tensor)", fa.ones(1)),
+        ("int", 2.5),
+    ],
+)
+def test_results_are_what_the_signature_says(declared, returned):
+    operator = fa.library.custom_op(
+        "checks::returned", lambda x: returned, mutates_args=(), schema=f"(Tensor x) -> {declared}"
+    )
+    with pytest.raises(RuntimeError, match="its kernel returned a value of type"):
+        operator(fa.ones(2))

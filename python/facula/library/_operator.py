@@ -249,7 +249,7 @@ class OpOverload:
         if own is not None:
             return own(*values, **named)
         if self._is_transparent(values, named):
-            return self.kernel(values, named)(*values, **named)
+            return self._returned(self.kernel(values, named)(*values, **named))
         if _C._level_depth() or (
             _C.is_grad_enabled()
             and any(t.requires_grad for t in _tensors((*values, *named.values())))
@@ -300,9 +300,29 @@ class OpOverload:
             f"{there or 'nothing'}; register_kernel adds one"
         )
 
+    def _returned(self, result: Any) -> Any:
+        """What a kernel returned, which must be what the signature says."""
+        declared = self._schema.returns
+        if type(result) is facula.Tensor and len(declared) == 1 and declared[0].type == "Tensor":
+            return result
+        given = [result] if len(declared) == 1 else result
+        if declared and not (
+            isinstance(given, (list, tuple))
+            and len(given) == len(declared)
+            and all(map(_fits, given, declared))
+        ):
+            kinds = type(result).__name__
+            if isinstance(result, (list, tuple)):
+                kinds += f" of {', '.join(type(r).__name__ for r in result) or 'nothing'}"
+            raise RuntimeError(
+                f"{self.name()}(): its kernel returned a value of type {kinds}, against its signature. "
+                f"Declaration: {self._schema}"
+            )
+        return result
+
     def run(self, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """The kernel's result; of a black box, what it did to memory is looked at."""
-        result = self.kernel(values, named)(*values, **named)
+        result = self._returned(self.kernel(values, named)(*values, **named))
         if self._closed:
             from facula.library._formula import check_memory, count_writes
 
