@@ -315,8 +315,8 @@ class OpOverload:
             if isinstance(result, (list, tuple)):
                 kinds += f" of {', '.join(type(r).__name__ for r in result) or 'nothing'}"
             raise RuntimeError(
-                f"{self.name()}(): its kernel returned a value of type {kinds}, against its signature. "
-                f"Declaration: {self._schema}"
+                f"{self.name()}(): its kernel returned a value of type {kinds}, against its "
+                f"signature. Declaration: {self._schema}"
             )
         return result
 
