@@ -232,9 +232,8 @@ def test_what_is_not_there_says_so(call, said):
 def test_a_machine_without_a_gpu():
     if fa.cuda.is_available():
         pytest.skip("there is a GPU")
-    for kind in (RuntimeError, AssertionError):
-        with pytest.raises(kind, match="there is no device"):
-            fa.cuda.Stream()
+    with pytest.raises(RuntimeError, match="there is no device"):
+        fa.cuda.Stream()
     assert fa.cuda.host_memory_stats() == {} and not isinstance(1, fa.cuda.Event)
     with pytest.raises(fa.cuda.CudaError, match="34"):
         fa.cuda.check_error(34)
