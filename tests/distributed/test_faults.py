@@ -35,8 +35,8 @@ FAULTS = {
         3,
     ),
     "ended": ("os._exit(3)", "rank 1 is lost: its connection closed", 3),
-    "stopped": ("os.kill(os.getpid(), signal.SIGSTOP)", "rank 1 is lost: silent for", 6),
-    "absent": ("time.sleep(12)", "not complete after 6 s", 9),
+    "stopped": ("os.kill(os.getpid(), signal.SIGSTOP)", "rank 1 is lost: silent for", 8),
+    "absent": ("time.sleep(12)", "not complete after 6 s", 11),
 }
 
 
