@@ -16,6 +16,12 @@ from facula.nn._sizes import check_size, empty_result
 __all__ = ["interpolate", "pad", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 
+def _whole(number: Any) -> int:
+    """An int; one that a trace follows stays itself."""
+    followed = isinstance(number, int) and not isinstance(number, bool)
+    return number if followed else operator.index(number)
+
+
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """Pad the last dims of `input`.
 
@@ -28,7 +34,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     Raises:
         ValueError: unknown mode, an odd number of amounts, or an amount too large for the mode.
     """
-    amounts = [p if isinstance(p, int) else operator.index(p) for p in pad]
+    amounts = [_whole(p) for p in pad]
     if any(abs(a) > 1 << 62 for a in amounts):
         raise ValueError(f"pad(): amounts must be from -2 ** 62 to 2 ** 62, got {tuple(pad)}")
     if len(amounts) % 2 or len(amounts) > 2 * input.dim():
@@ -206,7 +212,7 @@ def _sizes(
         )
     scales: list[float | None] = [None] * space
     if size is not None:
-        sizes = [n if isinstance(n, int) else int(n) for n in given]
+        sizes = [_whole(n) if isinstance(n, int) else int(n) for n in given]
     else:
         if not all(0 < float(f) < math.inf for f in given):
             raise ValueError(
