@@ -18,14 +18,18 @@ __all__ = [
 ]
 
 
-def _removed(name: str, instead: str) -> Callable[..., Any]:
+def _refused(name: str, said: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(f"{name}() was removed; {instead}")
+        raise RuntimeError(f"{name}(){said}")
 
     method.__name__ = name
     method._is_refused = True  # type: ignore[attr-defined]
-    method.__doc__ = f"Raises RuntimeError: it was removed; {instead}."
+    method.__doc__ = f"Raises RuntimeError: {name}(){said}."
     return method
+
+
+def _removed(name: str, instead: str) -> Callable[..., Any]:
+    return _refused(name, f" was removed; {instead}")
 
 
 eig = _removed("eig", "use linalg.eig, whose results are complex")
@@ -36,13 +40,7 @@ symeig = _removed("symeig", "use linalg.eigh, which reads the lower triangle")
 
 
 def _not_of(name: str, kind: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(f"{name}(): facula has no {kind}")
-
-    method.__name__ = name
-    method._is_refused = True  # type: ignore[attr-defined]
-    method.__doc__ = f"Raises RuntimeError: facula has no {kind}."
-    return method
+    return _refused(name, f": facula has no {kind}")
 
 
 int_repr = _not_of("int_repr", "quantized tensors; a tensor's elements are its numbers")

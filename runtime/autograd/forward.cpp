@@ -84,6 +84,17 @@ void exit_dual_level() {
 
 namespace {
 
+// The tangent that `t` has of its own, brought to its strides: that of a view of `t` is the same view of it.
+const Tensor& laid_out_tangent(const Tensor& t) {
+  Tensor& tangent = t.impl()->autograd->forward->tangent;
+  if (tangent.strides() != t.strides()) {
+    Tensor laid_out = zeros_like_layout(t, tangent);
+    core_operators().copy_into(laid_out, tangent);
+    tangent = std::move(laid_out);
+  }
+  return tangent;
+}
+
 // Does nothing else refer to it or to its memory?
 bool is_sole(const Tensor& t) {
   const TensorImpl& i = *t.impl();
@@ -115,13 +126,7 @@ void set_dual_level(std::shared_ptr<DualLevel> level) { tls_level = std::move(le
 Tensor tangent_from_base(const Tensor& t) {
   const Tensor base(intrusive_ptr<TensorImpl>::share(t.impl()->base.get()));
   if (!can_slice(base.dtype(), t.dtype())) return Tensor();
-  TangentRecord& record = *base.impl()->autograd->forward;
-  if (record.tangent.strides() != base.strides()) {
-    Tensor laid_out = zeros_like_layout(base, record.tangent);
-    core_operators().copy_into(laid_out, record.tangent);
-    record.tangent = std::move(laid_out);
-  }
-  return slice_of(record.tangent, Geometry(base), Geometry(t));
+  return slice_of(laid_out_tangent(base), Geometry(base), Geometry(t));
 }
 
 }  // namespace detail
@@ -152,13 +157,9 @@ void set_tangent(const Tensor& t, Tensor tangent) {
 bool share_tangent(const Tensor& view, const Tensor& of) {
   if (has_tangent(view)) return true;  // its base's
   if (!view.impl()->base || !has_tangent(of) || !can_slice(of.dtype(), view.dtype())) return false;
-  Tensor tangent = tangent_of(of);
-  if (tangent.strides() != of.strides()) {
-    if (of.impl()->base || !detail::owns_tangent(of.impl())) return false;
-    tangent = zeros_like_layout(of, tangent);
-    core_operators().copy_into(tangent, tangent_of(of));
-    of.impl()->autograd->forward->tangent = tangent;
-  }
+  const bool owns = !of.impl()->base && detail::owns_tangent(of.impl());
+  const Tensor tangent = owns ? laid_out_tangent(of) : tangent_of(of);
+  if (tangent.strides() != of.strides()) return false;
   add_tangent(view, slice_of(tangent, Geometry(of), Geometry(view)));
   return true;
 }
