@@ -214,7 +214,8 @@ def disagreement(ours: list[Any], theirs: list[Any]) -> float | str:
             return f"results of type {a.dtype}, not {b.dtype}"
         if a.size == 0 or np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
             continue
-        a, b = a.astype(np.float64), b.astype(np.float64)
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        a, b = a.astype(wide), b.astype(wide)
         odd = ~(np.isfinite(a) & np.isfinite(b))
         if not np.array_equal(a[odd], b[odd], equal_nan=True):
             return "other infinities or NaN"

@@ -68,7 +68,13 @@ def loss(lib, inputs, shape, part):
     return passes(inputs, part, lambda x: function(x, target), inputs.normal(*shape, grad=True))
 
 
-@rows.add("log_softmax, ctc_loss {shape}, {part}", 0.8, shape=[(150, 16, 64)], part=PARTS)
+@rows.add(
+    "log_softmax, ctc_loss {shape}, {part}",
+    0.8,
+    shape=[(150, 16, 64)],
+    part=PARTS,
+    tolerance=1e-3,  # float32: sums of 150 logarithms; from float64 facula is 3e-4 off, torch 4e-4
+)
 def alignments(lib, inputs, shape, part):
     """Of (steps, batch, classes), with 40 labels each; torch's gradient is that through both."""
     steps, batch, classes = shape

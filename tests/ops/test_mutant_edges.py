@@ -1,0 +1,168 @@
+"""Values at places that samples do not reach: a program wrong there alone passed all other tests."""
+
+from __future__ import annotations
+
+import facula as fa
+import numpy as np
+import pytest
+import scipy.special
+from test_decompositions import without_kernel
+
+F = fa.nn.functional
+NAN, INF = float("nan"), float("inf")
+
+
+def test_gradient_of_a_scatter_of_one_element() -> None:
+    x, src = fa.zeros(3), fa.tensor([[2.0, 3.0]], requires_grad=True)
+    index = fa.tensor([[1]])
+    for add in (fa.scatter_add, fa.scatter):
+        got = add(x[None], 1, index, src) * fa.tensor([1.0, 5.0, 7.0])
+        (slope,) = fa.autograd.grad(got.sum(), src)
+        assert slope.tolist() == [[5, 0]]
+
+
+def test_nonzero_of_a_number_as_a_tuple() -> None:
+    assert [t.tolist() for t in fa.tensor(3.0).nonzero(as_tuple=True)] == [[0]]
+    assert [t.tolist() for t in fa.tensor(0.0).nonzero(as_tuple=True)] == [[]]
+
+
+def test_tensordot_of_sizes_that_differ() -> None:
+    a, b = fa.ones(2, 3), fa.ones(4, 5)
+    for first, second in ((a, b), (b, a)):
+        with pytest.raises(RuntimeError, match="contracted dims"):
+            fa.tensordot(first, second, ([1], [0]) if first is a else ([0], [1]))
+    one = fa.tensordot(fa.ones(2, 1), fa.arange(4.0)[:, None], ([1], [0]))
+    assert one.tolist() == [[6.0], [6.0]]  # a dim of one element is that of the other
+
+
+def test_joins_of_dtypes() -> None:
+    parts = [np.arange(3, dtype=d) for d in (np.float32, np.int64, np.float64)]
+    np.testing.assert_array_equal(fa.cat([fa.tensor(p) for p in parts]), np.concatenate(parts))
+    out = fa.empty(6, dtype=fa.float64)
+    fa.cat([fa.tensor(p) for p in parts[:2]], out=out)
+    np.testing.assert_array_equal(out, np.concatenate(parts[:2]))
+
+
+def test_a_sequence_for_each_row_has_its_leading_dims() -> None:
+    with pytest.raises(RuntimeError, match="but the last"):
+        fa.searchsorted(fa.zeros(2, 3, 4), fa.zeros(2, 5, 4))
+    with pytest.raises(RuntimeError, match="but the last"):
+        fa.searchsorted(fa.zeros(3, 4), fa.zeros(5, 3, 4))
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.2, 0.5, 0.7, 0.71, 1.0, 1.5, 3.0])
+def test_a_number_among_floats(value: float) -> None:
+    edges = np.array([0.2, 0.7, 1.0, 1.4, 2.5])
+    for right in (False, True):
+        want = np.searchsorted(edges, value, "right" if right else "left")
+        assert fa.searchsorted(fa.tensor(edges), value, right=right).item() == want
+
+
+def test_pixels_of_other_numbers_of_channels() -> None:
+    for channels in (2, 3, 6):
+        with pytest.raises(RuntimeError, match=r"expected \(\*, C \* 2 \* 2, H, W\)"):
+            F.pixel_shuffle(fa.zeros(1, channels, 2, 2), 2)
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_the_first_row_of_a_table_as_padding(kernel: bool) -> None:
+    weight = fa.ones(3, 2, requires_grad=True)
+    out = F.embedding(fa.tensor([0, 2, 0]), weight, padding_idx=0)
+    if kernel:
+        (slope,) = fa.autograd.grad(out.sum(), weight)
+    else:
+        with without_kernel("embedding_backward"):
+            (slope,) = fa.autograd.grad(out.sum(), weight)
+    assert slope.tolist() == [[0, 0], [0, 0], [1, 1]]
+
+
+def test_the_slope_of_a_certain_mistake() -> None:
+    x = fa.tensor([0.0, 1.0], dtype=fa.float64, requires_grad=True)
+    F.binary_cross_entropy(x, fa.tensor([1.0, 0.0], dtype=fa.float64), reduction="sum").backward()
+    np.testing.assert_allclose(x.grad, [-1e12, 1e12], rtol=1e-12)
+
+
+def test_cosine_of_numbers() -> None:
+    number, row = fa.tensor(-2.0), fa.tensor([1.0, 3.0])
+    assert fa.cosine_similarity(number, number, 0).shape == ()
+    assert fa.cosine_similarity(number, number, 0).item() == 1
+    got = fa.cosine_similarity(number, row, 0)
+    assert got.shape == () and abs(got.item() + 4 / np.sqrt(2 * 10)) < 1e-6
+
+
+def test_products_sampled_at_other_rows() -> None:
+    crow, col = fa.tensor([0, 1, 2]), fa.tensor([0, 1])
+    with pytest.raises(RuntimeError, match="left"):
+        fa._C._ops._csr_sampled(crow, col, fa.ones(3, 4), fa.ones(2, 4))
+    with pytest.raises(RuntimeError, match="left"):
+        fa._C._ops._csr_sampled(crow, col, fa.ones(2, 3), fa.ones(2, 4))
+
+
+def test_a_tolerance_of_zero_is_none_given() -> None:
+    rng = np.random.default_rng(0)
+    low = rng.normal(size=(6, 3)) @ rng.normal(size=(3, 6))
+    x = fa.tensor(low)
+    assert fa.linalg.matrix_rank(x, atol=0.0).item() == np.linalg.matrix_rank(low) == 3
+    assert fa.linalg.matrix_rank(x, atol=fa.tensor(0.0, dtype=fa.float64)).item() == 3
+
+
+def test_frames_of_one_element() -> None:
+    got = fa.stft(
+        fa.tensor([2.0]), 4, 2, window=fa.ones(4), pad_mode="replicate", return_complex=True
+    )
+    np.testing.assert_allclose(got[:, 0].real, np.fft.rfft(np.full(4, 2.0)).real, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_flips_of_few_dims(kernel: bool) -> None:
+    def flips() -> list[object]:
+        row = fa.arange(3).flip(0).tolist()
+        return [row, fa.tensor(5).flip([]).tolist(), fa.arange(4).view(2, 2).flip(1).tolist()]
+
+    want = [[2, 1, 0], 5, [[1, 0], [3, 2]]]
+    if kernel:
+        assert flips() == want
+        return
+    with without_kernel("flip"):
+        assert flips() == want
+
+
+def test_quantiles_beside_nan() -> None:
+    x = fa.tensor([1.0, NAN, 3.0])
+    assert fa.quantile(x, 0.5).isnan() and fa.quantile(x, fa.tensor([0.5])).isnan().all()
+    assert fa.nanquantile(x, 0.5).item() == 2 == fa.nanquantile(x, fa.tensor([0.5])).item()
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_transforms_of_strided_numbers_out_of_range(step: int) -> None:
+    """What is brought into the range is looked for in each element, and in no others."""
+    wide = np.ones((5, 8 * step))
+    wide[:, ::step][2, 3] = 1e308
+    wide[:, ::step][4, 7] = -1.5e308
+    for view in (np.s_[:, ::step], np.s_[::2, ::step]):
+        got = fa.fft.fft(fa.tensor(wide)[view]).numpy()
+        want = np.fft.fft(wide[view] / 2.0**20) * 2.0**20
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e294)
+    single = fa.ones(4, 6, dtype=fa.float32)[:, ::2].clone()
+    single[3, 2] = 3e38
+    found = fa.fft.fft(fa.stack([single, single], 2)[:, :, 1]).numpy()
+    np.testing.assert_allclose(found, np.fft.fft(single.double().numpy()), rtol=1e-5, atol=1e32)
+
+
+def test_the_gamma_density_at_its_ends() -> None:
+    """The slope of P(a, x) by x is x^(a - 1) e^-x / gamma(a)."""
+    for a, x in ((1.0, 0.0), (2.0, 0.0), (0.5, 0.0), (0.0, 1.0), (3.0, INF), (2.0, 1.5)):
+        at = fa.tensor(x, dtype=fa.float64, requires_grad=True)
+        for function, sign in ((fa.special.gammainc, 1), (fa.special.gammaincc, -1)):
+            (got,) = fa.autograd.grad(function(fa.tensor(a, dtype=fa.float64), at), at)
+            if x == INF or a == 0:
+                want = 0.0
+            elif x == 0:
+                want = {1.0: 1.0, 2.0: 0.0, 0.5: INF}[a]
+            else:
+                want = np.exp(scipy.special.xlogy(a - 1, x) - x - scipy.special.gammaln(a))
+            np.testing.assert_allclose(got.item(), sign * want, rtol=1e-13)
+    for function in (fa.special.gammainc, fa.special.gammaincc):
+        shape = fa.tensor([3.0], requires_grad=True)
+        (got,) = fa.autograd.grad(function(shape, fa.tensor([INF])).sum(), shape)
+        assert got.item() == 0
