@@ -64,7 +64,7 @@ struct StridedIterator {
       mixed |= o.row_direct && !o.box_dense;
       ahead |= any_stream && fetched(k);
     }
-    by_rows = mixed && grid.extents[0] >= 16;
+    by_rows = mixed && grid.extents[0] >= kLongRow;
     ahead &= !by_rows;
   }
 

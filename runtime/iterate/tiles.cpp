@@ -115,6 +115,12 @@ void move_box(size_t itemsize, int ndim, const int64_t* sizes, char* dst, const 
   const int64_t n1 = sizes[1], d1 = dst_strides[1], s1 = src_strides[1];
   if (d1 == n0 * d0 && s1 == n0 * s0) {
     table.move[log](dst, d0, src, s0, n0 * n1);
+  } else if (s1 == 0 && d0 == item && d1 == n0 * item) {  // one row for all: what is there already is doubled
+    table.move[log](dst, item, src, s0, n0);
+    const int64_t all = n1 * d1;
+    for (int64_t done = d1; done < all; done *= 2) {
+      std::memcpy(dst + done, dst, static_cast<size_t>(std::min(done, all - done)));
+    }
   } else if (n0 >= 4 && n1 >= 4 && d0 == item && s1 == item) {
     table.transpose[log](dst, d1, src, s0, n0, n1);
   } else if (n0 >= 4 && n1 >= 4 && d1 == item && s0 == item) {
