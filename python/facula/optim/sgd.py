@@ -79,11 +79,12 @@ class SGD(Optimizer):
             self._run(*chosen, group, first)
 
     def _update_sparse(self, param: Any, grad: Any, state: dict[str, Any], group: Any) -> None:
-        grad = grad.coalesce() if grad.is_sparse else grad
+        momentum = float(group["momentum"])
+        if grad.is_sparse and momentum != 0:  # without, entries of one place are added one after another
+            grad = grad.coalesce()
         grad = -grad if group["maximize"] else grad
         if group["weight_decay"] != 0:
             grad = param * float(group["weight_decay"]) + grad  # strided from here on
-        momentum = float(group["momentum"])
         if momentum != 0:
             buffer = state.get("momentum_buffer")
             buffer = (
