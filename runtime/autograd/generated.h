@@ -78,7 +78,9 @@ FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
 FACULA_API bool share_tangent(const Tensor& view, const Tensor& of);
 // Whether a graph records what is computed of `t` or of its tangent, here or at a level around this one.
 FACULA_API bool is_recorded(const Tensor& t);
-inline bool is_recorded(TensorList list) { return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return is_recorded(t); }); }
+inline bool is_recorded(TensorList list) {
+  return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return is_recorded(t); });
+}
 // What a call in place of tensors with tangents is computed from. Where that is recorded too, its backward may keep
 // what it was given, which must not be what is written to then.
 FACULA_API Tensor unwritten(const Tensor& self, bool recorded);

@@ -1,4 +1,4 @@
-"""Images of nothing, and NaN and infinity in images and weights: what torch gives where it is sound."""
+"""Images of nothing, NaN and infinity in images and weights: as torch, where that is sound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from facula.nn import functional as F
 NAN, INF = math.nan, math.inf
 
 EMPTY: dict[str, tuple[Callable[[Any], Any], tuple[int, ...], tuple[int, ...]]] = {
-    "fractional_max_pool2d": (lambda x: F.fractional_max_pool2d(x, 2, 3), (0, 2, 6, 6), (0, 2, 3, 3)),
+    "fractional_max_pool2d": (
+        lambda x: F.fractional_max_pool2d(x, 2, 3), (0, 2, 6, 6), (0, 2, 3, 3)
+    ),
     "fractional_max_pool2d of a ratio": (
         lambda x: F.fractional_max_pool2d(x, 2, output_ratio=0.5), (0, 6, 6), (0, 3, 3)
     ),

@@ -16,6 +16,7 @@ LAYOUTS = {
     "bsr": lambda x: x.to_sparse_bsr((2, 3)),
     "bsc": lambda x: x.to_sparse_bsc((2, 3)),
 }
+TURNED = {"csr": "csc", "csc": "csr", "bsr": "bsc", "bsc": "bsr"}
 
 
 def batch(*sizes: int, kept: int = 5, high: int = 4, wide: int = 6) -> np.ndarray:
@@ -41,9 +42,7 @@ def test_there_and_back(layout: str, sizes: tuple[int, ...]) -> None:
     assert (2 * x - x / 4).to_dense().tolist() == (dense * 2 - dense / 4).tolist()
     np.testing.assert_allclose(x.sin().to_dense().numpy(), np.sin(dense))
     turned = x.transpose(-2, -1)
-    assert turned.layout is LAYOUTS[{"csr": "csc", "csc": "csr", "bsr": "bsc", "bsc": "bsr"}[layout]](
-        fa.ones(4, 6)
-    ).layout
+    assert str(turned.layout) == f"facula.sparse_{TURNED[layout]}"
     assert turned.to_dense().tolist() == np.swapaxes(dense, -1, -2).tolist()
     assert x.sum().item() == pytest.approx(dense.sum())
     np.testing.assert_allclose(x.sum(-1).to_dense().numpy(), dense.sum(-1))
@@ -109,7 +108,7 @@ def test_gradients_are_those_of_the_places(layout: str) -> None:
     if layout in ("csr", "csc"):  # layouts of blocks keep zeros beside
         assert dense.grad.tolist() == fa.where(dense.detach() != 0, weights, 0).tolist()
     values = x.values().detach().clone().requires_grad_()
-    of = (x.crow_indices(), x.col_indices()) if "r" == layout[-1] else (
+    of = (x.crow_indices(), x.col_indices()) if layout[-1] == "r" else (
         x.ccol_indices(), x.row_indices()
     )  # fmt: skip
     made = fa.sparse_compressed_tensor(*of, values, x.shape, layout=x.layout)

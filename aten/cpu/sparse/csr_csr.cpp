@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "aten/cpu/common/bits.h"
 #include "aten/cpu/common/dense.h"
@@ -71,27 +72,18 @@ class Columns {
   // each(column) in order, of which none is left then.
   template <typename F>
   void take(const F& each) {
-    take_words([&](int64_t w, uint64_t word) {
-      for (; word != 0; word &= word - 1) each(w * 64 + std::countr_zero(word));
-    });
-  }
-  int64_t take_count() {
-    int64_t n = 0;
-    take_words([&](int64_t, uint64_t word) { n += std::popcount(word); });
-    return n;
-  }
-
- private:
-  template <typename F>
-  void take_words(const F& each) {
+    uint64_t* const words = words_.get();
     for (int64_t t = 0; t < tops_; ++t) {
-      for (uint64_t& top = top_.get()[t]; top != 0; top &= top - 1) {
+      for (uint64_t top = std::exchange(top_.get()[t], 0); top != 0; top &= top - 1) {
         const int64_t w = t * 64 + std::countr_zero(top);
-        each(w, words_.get()[w]);
-        words_.get()[w] = 0;
+        for (uint64_t word = std::exchange(words[w], 0); word != 0; word &= word - 1) {
+          each(w * 64 + std::countr_zero(word));
+        }
       }
     }
   }
+
+ private:
   int64_t tops_;
   TypedBuffer<uint64_t> words_, top_;
 };
@@ -109,10 +101,8 @@ class Sums {
   // each(column, sum) in the order of columns, of which none is left then.
   template <typename F>
   void take(const F& each) {
-    met_.take([&](int64_t c) {
-      each(c, sums_.get()[c]);
-      sums_.get()[c] = T{};
-    });
+    T* const sums = sums_.get();
+    met_.take([&](int64_t c) { each(c, std::exchange(sums[c], T{})); });
   }
 
  private:
@@ -170,10 +160,20 @@ void csr_csr_starts(const Tensor& crow, const Tensor& col, const Tensor& other_c
     counts[-1] = 0;
     visit_factors(crow, col, other_crow, other_col, columns, "_csr_csr_starts", [&](const auto& f) {
       over_rows(f, [&](int64_t begin, int64_t end) {
-        Columns met(columns);
+        const TypedBuffer<uint32_t> marks(columns);  // of the last row that met the column
+        uint32_t* const met = marks.get();
+        uint32_t mark = 0;
         for (int64_t r = begin; r < end; ++r) {
-          over_products(f, r, [&](size_t c, int64_t, int64_t) { met.add(c); });
-          counts[r] = met.take_count();
+          if (r == begin || ++mark == 0) {
+            std::fill_n(met, columns, 0U);
+            mark = 1;
+          }
+          int64_t n = 0;
+          over_products(f, r, [&](size_t c, int64_t, int64_t) {
+            n += met[c] != mark;
+            met[c] = mark;
+          });
+          counts[r] = n;
         }
       });
       for (int64_t r = 0; r < f.a.count(); ++r) counts[r] += counts[r - 1];
@@ -193,6 +193,8 @@ void csr_csr_product(const Tensor& crow, const Tensor& col, const Tensor& values
       visit_factors(crow, col, other_crow, other_col, columns, op, [&](const auto& f) {
         visit_numbers(type, op, [&]<typename T>(std::type_identity<T>) {
           const T *const a = x.data<T>(), *const b = y.data<T>();
+          int64_t* const to_places = places.data<int64_t>();
+          T* const to_products = products.data<T>();
           over_rows(f, [&](int64_t begin, int64_t end) {
             Sums<T> sums(columns);
             for (int64_t r = begin; r < end; ++r) {
@@ -206,8 +208,8 @@ void csr_csr_product(const Tensor& crow, const Tensor& col, const Tensor& values
               if (at < 0 || next > entries) misfit();
               sums.take([&](int64_t c, T sum) {
                 if (at >= next) misfit();
-                places.data<int64_t>()[at] = c;
-                products.data<T>()[at++] = sum;
+                to_places[at] = c;
+                to_products[at++] = sum;
               });
               if (at != next) misfit();
             }

@@ -401,6 +401,7 @@ def zero_(self: Any) -> Any:
         empty = Parts(own.size, COALESCED, none, (own.indices[0][:, :0].contiguous(),))
     else:
         empty = own._replace(
-            values=none, indices=(facula.zeros_like(own.indices[0]), own.indices[1][..., :0].clone())
+            values=none,
+            indices=(facula.zeros_like(own.indices[0]), own.indices[1][..., :0].clone()),
         )
     return write(self, made(empty))
