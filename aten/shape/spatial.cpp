@@ -37,16 +37,16 @@ int64_t affine(int64_t a, int64_t b, int64_t c, const std::string& op) {
   return r;
 }
 
-// Dims of `input` before the spatial ones: (C,) or (N, C).
-size_t lead_of(const Tensor& input, size_t dims, const std::string& op) {
+// Dims of `input` before the spatial ones: (C,) or (N, C). There may be no images, and for some no channels.
+size_t lead_of(const Tensor& input, size_t dims, const std::string& op, bool channels = true) {
   FACULA_CHECK(dims >= 1 && dims <= 3, Value, Operator{op}, "windows have 1 to 3 dims, not ", dims);
   const auto n = static_cast<size_t>(input.dim());
   FACULA_CHECK(n == dims + 1 || n == dims + 2, Shape, Operator{op}, Argument{"input"}, " is ",
                shape_string(input.sizes()), ", expected (N, C, ...) or (C, ...) with ", dims, " spatial dim",
                dims == 1 ? "" : "s");
-  for (size_t d = n - dims - 1; d < n; ++d) {
+  for (size_t d = n - dims - (channels ? 1 : 0); d < n; ++d) {
     FACULA_CHECK(input.sizes()[d] > 0, Shape, Operator{op}, Argument{"input"}, " is ", shape_string(input.sizes()),
-                 "; only its batch may be empty");
+                 channels ? "; only its batch may be empty" : "; its spatial dims may not be empty");
   }
   return n - dims;
 }
@@ -201,7 +201,7 @@ Meta adaptive_pool(const Tensor& input, IntList output_size) {
   const size_t dims = output_size.size();
   const std::string op = numbered("adaptive_pool", dims);
   check_floating(input, op, "input");
-  const size_t lead = lead_of(input, dims, op);
+  const size_t lead = lead_of(input, dims, op, false);
   check_list(output_size, dims, 0, op, "output_size");
   DimVector out(input.sizes());
   for (size_t d = 0; d < dims; ++d) out[lead + d] = output_size[d];

@@ -27,6 +27,7 @@ class LayerPlan:
     forms: tuple[LayerForm, ...]
     any_grad: str
     any_tangent: str
+    any_recorded: str
     input_lists: tuple[str, ...]
     outputs: tuple[str, ...]
     single: bool
@@ -49,6 +50,7 @@ def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
         forms=tuple(_layer_form(op, f) for f in stubs.forms_of(op) if _passes(op, f, node)),
         any_grad=" || ".join(f"needs_grad({n})" for n in stated) or "false",
         any_tangent=" || ".join(f"has_tangent({n})" for n in stated) or "false",
+        any_recorded=" || ".join(f"is_recorded({n})" for n in stated) or "false",
         input_lists=tuple(f"as_list({n})" for n in inputs),
         outputs=cpp_types.output_names(op),
         single=len(returns) <= 1,

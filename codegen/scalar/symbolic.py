@@ -363,14 +363,12 @@ def without_conj(e: Expr) -> Expr:
 
 
 def reuse_result(slope: Expr, results: Mapping[str, Expr], tensors: Collection[str]) -> Expr:
-    """Replace whole forward formulas in a slope by the operator's outputs where that needs no
-    more saved tensors than before."""
+    """Replace whole forward formulas in a slope by the operator's outputs where no input is needed
+    beside them: then inputs may be written to, and without that, the outputs."""
     replaced = slope
     for output, formula in results.items():
         if formula.args:
             replaced = replaced.map(
                 lambda e, f=formula, o=output: name(o) if e == f else None  # type: ignore[misc]
             )
-    before = slope.names() & set(tensors)
-    after = replaced.names() & (set(tensors) | set(results))
-    return replaced if len(after) <= len(before) else slope
+    return slope if replaced.names() & set(tensors) else replaced

@@ -31,7 +31,7 @@ ATTRIBUTES = {
     " LongTensor ShortStorage ShortTensor",
     "facula._matrices": "frobenius_norm lobpcg norm_except_dim nuclear_norm vander",
     "facula._methods": "as_strided_ detach_ get_device is_conj is_distributed is_inference is_neg"
-    " is_nonzero is_same_size is_signed resolve_conj resolve_neg",
+    " is_nonzero is_same_size is_signed resolve_conj resolve_neg slice_inverse",
     "facula._order": "unique unique_consecutive",
     "facula._pinning": "is_pinned pin_memory record_stream",
     "facula._products": "chain_matmul einsum tensordot",
@@ -65,6 +65,7 @@ ATTRIBUTES = {
     "facula.compiler": "compile",
     "facula.func": "vmap",
     "facula.futures": "Future",
+    "facula.jit": "CompilationUnit ScriptFunction ScriptModule fork wait",
     "facula.library": "Argument FunctionSchema parse_schema",
     "facula.library._keys": "DispatchKey DispatchKeySet ExcludeDispatchKeyGuard Tag",
     "facula.multiprocessing._sharing": "is_shared share_memory_",
@@ -102,14 +103,14 @@ ATTRIBUTES = {
 # Those of them that are methods of tensors.
 METHODS = tuple(
     "hash_tensor histogram is_conj is_distributed is_neg is_nonzero is_pinned is_same_size"
-    " is_shared lu nonzero pin_memory record_stream resolve_conj resolve_neg share_memory_ smm"
-    " sspaddmm unique unique_consecutive".split()
+    " is_shared lu nonzero pin_memory record_stream resolve_conj resolve_neg share_memory_"
+    " slice_inverse smm sspaddmm unique unique_consecutive".split()
 )
 # Methods that are no functions of the package.
 METHODS_ALONE = {
     "facula._methods": "apply_ as_strided_ chalf const_data_ptr dim_order fill_diagonal_"
     " is_set_to map2_ map_ module_load new new_tensor polygamma polygamma_"
-    " resize resize_as slice_inverse squeeze_ storage_type swapaxes_ swapdims_"
+    " resize resize_as squeeze_ storage_type swapaxes_ swapdims_"
     " t_ to_device transpose_ unsqueeze_",
     "facula._removed_methods": "eig index int_repr lstsq mtia reinforce solve symeig"
     " to_padded_tensor",

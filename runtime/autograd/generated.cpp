@@ -22,6 +22,12 @@ std::vector<Tensor> tangents_or_zeros(TensorList list) {
   return tangents;
 }
 
+bool is_recorded(const Tensor& t) {
+  if (!t.defined()) return false;
+  if (t.requires_grad() || (has_tangent(t) && is_recorded(tangent_of(t)))) return true;
+  return t.is_wrapped() && is_recorded(t.impl()->wrapping->inner);
+}
+
 Tensor unwritten(const Tensor& self, bool recorded) { return recorded ? core_operators().clone(self) : self; }
 
 Tensor add_tangents(std::initializer_list<Tensor> terms) {

@@ -1,6 +1,7 @@
 // What generated backward nodes and autograd functions share.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -75,6 +76,11 @@ FACULA_API Tensor add_tangents(std::initializer_list<Tensor> terms);
 // Makes the tangent of a view that view of the tangent of what it is a view of, so that a write to one is a write to
 // both, also where gradients are off; false where that has none, or in no such form.
 FACULA_API bool share_tangent(const Tensor& view, const Tensor& of);
+// Whether a graph records what is computed of `t` or of its tangent, here or at a level around this one.
+FACULA_API bool is_recorded(const Tensor& t);
+inline bool is_recorded(TensorList list) {
+  return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return is_recorded(t); });
+}
 // What a call in place of tensors with tangents is computed from. Where that is recorded too, its backward may keep
 // what it was given, which must not be what is written to then.
 FACULA_API Tensor unwritten(const Tensor& self, bool recorded);

@@ -26,9 +26,9 @@ def test_explain_tells_everything(schema: Schema) -> None:
     text = explain(schema, "tanh")
     for piece in (
         "tanh(Tensor self) -> Tensor\n  ops.yaml:",
-        "gradient of self: `tanh_backward(grad, self)`",
-        "TanhBackward saves self: SavedTensor self_in, before the call",
-        "formula: mul0(grad_output, conj(sech(self) ** 2))",
+        "gradient of self: `tanh_backward(grad, result)`",
+        "TanhBackward saves result: SavedTensor result_out, after the call",
+        "formula: mul0(grad_output, conj(one_minus_square(output)))",
         "void loop_tanh(int64_t n",
         "Tensor tanh(const Tensor& self) {",
         "struct TanhBackward final : Node {",

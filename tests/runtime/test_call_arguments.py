@@ -1,5 +1,7 @@
 """How calls are read: synonyms, conversions, and what errors say."""
 
+import operator
+import warnings
 from functools import partial
 
 import facula as fa
@@ -73,6 +75,10 @@ def test_conversion_errors_of_python_code_come_through():
 def test_numbers():
     assert bool(fa.tensor([1.0])) and int(fa.tensor([3.7])) == 3 and float(fa.tensor(2.5)) == 2.5
     assert complex(fa.tensor(1.0)) == 1 + 0j and complex(fa.tensor(1j)) == 1j
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Python's, of a bool where an int belongs
+        for x in (fa.tensor(True), fa.tensor([False])):
+            assert type(int(x)) is int and type(operator.index(x)) is int and int(x) == bool(x)
     assert int(fa.tensor(1e30, dtype=fa.float64)) == int(1e30)
     for f, error in ((int, OverflowError), (float, None)):
         if error:

@@ -324,6 +324,8 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
         fc[k] = training ? -scale * s1[k] / count + fb[k] * missed : 0.0;
       };
       const auto run = [&](int64_t at, int64_t k) {
+        // By given statistics no input has a part in it, a NaN among them neither.
+        if (!training) return loops.affine(p.inner, g + at, T(0), static_cast<T>(fa[k]), T(0), to + at, stream);
         loops.backward(p.inner, g + at, from + at, nullptr, static_cast<T>(fa[k]), static_cast<T>(means[k]),
                        static_cast<T>(fb[k]), static_cast<T>(fc[k]), to + at, p.channels * p.inner, stream);
       };
@@ -360,10 +362,11 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
           if (!wanted) continue;
           const double scale =
               std::ldexp(of.rstd, -of.exponent) * (w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0);
-          const double a = training ? s1[k] / count : 0.0, b = training ? s2[k] / count : 0.0;
+          const double a = s1[k] / count, b = s2[k] / count;
           each_run(p, k, [&](int64_t at) {
             for (int64_t i = at; i < at + p.inner; ++i) {
-              to[i] = static_cast<T>(scale * (static_cast<double>(g[i]) - a - of.normal(from[i]) * b));
+              const double less = training ? a + of.normal(from[i]) * b : 0.0;
+              to[i] = static_cast<T>(scale * (static_cast<double>(g[i]) - less));
             }
           });
         }
@@ -411,9 +414,15 @@ void batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor& 
         spread(p, means, factors.get() + n);
         spread(p, fb, factors.get() + 2 * n);
         spread(p, fc, factors.get() + 3 * n);
+        if (!training) std::fill_n(factors.get() + n, n, T(0));
         for_pieces(p, [&](int64_t, int64_t first, int64_t rows) {
-          loops.column_backward(rows, n, g + first * n, from + first * n, factors.get(), factors.get() + n,
-                                factors.get() + 2 * n, factors.get() + 3 * n, to + first * n, stream);
+          if (training) {
+            loops.column_backward(rows, n, g + first * n, from + first * n, factors.get(), factors.get() + n,
+                                  factors.get() + 2 * n, factors.get() + 3 * n, to + first * n, stream);
+          } else {
+            loops.column_affine(rows, n, g + first * n, factors.get() + n, factors.get(), factors.get() + n,
+                                to + first * n, stream);
+          }
           if (stream) stream_done();
         });
       }

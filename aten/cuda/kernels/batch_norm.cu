@@ -43,7 +43,8 @@ FD T applied(T x, T g, const T (&f)[kFactors]) {
 #if FACULA_KIND == 0
   return (x - f[2]) * f[0] + f[1];
 #else
-  return g * f[3] + ((x - f[2]) * f[0] + f[1]);
+  // By given statistics no input has a part in it, a NaN among them neither.
+  return g * f[3] + (f[0] == 0 ? f[1] : (x - f[2]) * f[0] + f[1]);
 #endif
 }
 

@@ -134,8 +134,24 @@ def embedding_bag(
         if bool(mean.detach().isfinite().all()):
             return mean
     places = bags.unsqueeze(1).expand_as(rows)
-    how = "amax" if mode == "max" else "mean"
-    return zeros.scatter_reduce(0, places, rows, how, include_self=False)
+    if mode == "max":
+        return _largest(rows, places, zeros)
+    return zeros.scatter_reduce(0, places, rows, "mean", include_self=False)
+
+
+def _largest(rows: Any, places: Any, zeros: Any) -> Any:
+    """The largest number of each bag and column, of equals the first one; NaN is above all."""
+    if rows.shape[0] == 0:
+        return zeros + rows.sum()
+    with facula.no_grad():
+        most = zeros.scatter_reduce(0, places, rows, "amax", include_self=False).gather(0, places)
+        there = (rows == most) | (rows.isnan() & most.isnan())
+        numbers = facula.arange(len(rows), device=rows.device).unsqueeze(1)
+        numbers = facula.where(there, numbers, len(rows))
+        none = facula.full(zeros.shape, len(rows), dtype=facula.int64, device=rows.device)
+        first = none.scatter_reduce(0, places, numbers, "amin")
+    found = rows.gather(0, first.clamp(max=len(rows) - 1))
+    return facula.where(first < len(rows), found, zeros)
 
 
 def _summed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import facula
@@ -74,7 +75,7 @@ def _pool(
     order = [1, 0] if space == 2 else [0, 1, 2]
     with facula.no_grad():
         best = x.detach()
-        places = facula.arange(x[0, 0].numel(), device=x.device).reshape(sizes).expand(x.shape)
+        places = facula.arange(math.prod(sizes), device=x.device).reshape(sizes).expand(x.shape)
         # The last dim first: of equal numbers the first one of a window stays.
         for d in reversed(range(space)):
             starts = _starts(samples[..., order[d]], sizes[d], outs[d], kernel[d])

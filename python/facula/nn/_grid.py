@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import facula
+from facula import _C
 
 __all__ = ["affine_grid", "grid_sample"]
 
@@ -107,15 +108,8 @@ def _linear(image: Any, at: list[Any]) -> Any:
 
 
 def _cubic_weights(t: Any) -> list[Any]:
-    """Of the four pixels around (Keys 1981, a = -0.75)."""
-    a = -0.75
-
-    def near(x: Any) -> Any:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: Any) -> Any:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
+    """Of the four pixels around."""
+    near, far = _C._ops._cubic_near, _C._ops._cubic_far
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
@@ -187,7 +181,7 @@ def grid_sample(
     if mode == "bicubic" and space != 2:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     aligned = bool(align_corners)
-    points = grid.reshape(grid.shape[0], -1, space)
+    points = grid.flatten(1, -2)
     sizes = input.shape[2:]
     at = [_pixels(points[..., space - 1 - i], n, aligned) for i, n in enumerate(sizes)]
     if mode == "bicubic":
@@ -196,4 +190,7 @@ def grid_sample(
         at = [_within(x, n, padding_mode, aligned) for x, n in zip(at, sizes, strict=True)]
         nearest = mode == "nearest"
         result = _taken(input, [x.round() for x in at]) if nearest else _linear(input, at)
+        if nearest and grid.requires_grad:  # its gradient is zero, whatever it is
+            zero = facula.zeros((), dtype=grid.dtype, device=grid.device)
+            result = result + _C._ops.mul0(zero, grid).sum()
     return result.reshape(*input.shape[:2], *grid.shape[1:-1])

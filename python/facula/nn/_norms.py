@@ -115,6 +115,8 @@ def local_response_norm(
     half = input.dtype in (facula.float16, facula.bfloat16)
     whole = not (input.is_floating_point() or input.is_complex())
     x = input.float() if half or whole else input
+    if input.numel() == 0:
+        return input.clone()
     windows = pad(x.transpose(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)
     # alpha * mean + k as a product of two factors, for which no square has to be in the range.
     scale = math.sqrt(abs(alpha) / size)

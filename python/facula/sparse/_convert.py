@@ -56,11 +56,9 @@ def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -
 
 def _dense(own: Parts, dtype: Any = None) -> Any:
     values = own.values if dtype is None else own.values.to(dtype)
-    if own.kind in (BSR, BSC):
+    if own.kind > COALESCED:
         own = _places.as_coo(own._replace(values=values))
         values = own.values
-    elif own.kind in (CSR, CSC):
-        own = _places.as_coo(own)
     n = own.sparse_dims
     whole = values.new_zeros((_places.count_of(own.size[:n]), *own.size[n:]))
     key = _places.key_of(own.indices[0], own.size[:n])
@@ -103,16 +101,47 @@ def to_sparse(
     if is_sparse_tensor(self):
         return _between(self, kind, block, sparse_dim)
     if kind > COALESCED:
-        if self.dim() != 2:
+        if self.dim() < 2:
             raise RuntimeError(
                 "to_sparse(): compressed layouts are of matrices, the tensor is "
                 f"{tuple(self.shape)}"
             )
+        if self.dim() > 2:
+            return made(_batch(self, kind, block))
         return made(_places.as_kind(_taken(self, 2), kind, block))
     n = self.dim() - (dense_dim or 0) if sparse_dim is None else sparse_dim
     if not 0 < n <= self.dim() and not (n == 0 == self.dim()):
         raise ValueError(f"to_sparse(): sparse_dim must be from 1 to {self.dim()}, not {n}")
     return made(_taken(self, n))
+
+
+def _batch(x: Any, kind: int, block: tuple[int, int] | None) -> Parts:
+    """Compressed layouts of the matrices in the last dims, which must keep as many values each."""
+    size, batch = tuple(x.shape), tuple(x.shape[:-2])
+    blocks = x
+    if kind in (BSR, BSC):
+        high, wide = _places.checked_block(size[-2:], block)
+        blocks = x.unflatten(-2, (-1, high)).unflatten(-1, (-1, wide)).transpose(-3, -2)
+    n = len(batch)
+    if kind in (CSC, BSC):
+        blocks = blocks.transpose(n, n + 1)
+    kept = blocks.detach() != 0
+    if kind in (BSR, BSC):
+        kept = kept.any(-1).any(-1)
+    counts = kept.sum(-1)
+    each = counts.sum(-1).reshape(-1)
+    count = int(each[0]) if len(each) else 0
+    if not bool((each == count).all()):
+        raise RuntimeError(
+            "to_sparse(): the matrices of a batch must keep as many values each in a compressed "
+            f"layout, and these keep from {int(each.min())} to {int(each.max())}"
+        )
+    starts = facula.cat([counts.new_zeros((*batch, 1)), counts.cumsum(-1)], -1)
+    where = facula.nonzero(kept).t()
+    values = blocks[tuple(where)].reshape(*batch, count, *blocks.shape[n + 2 :])
+    if kind == BSC:
+        values = values.contiguous()
+    return Parts(size, kind, values, (starts, where[-1].reshape(*batch, count)))
 
 
 def _between(x: Any, kind: int, block: Any, sparse_dim: int | None) -> Any:
@@ -179,8 +208,10 @@ def values_at(
     if tuple(x.shape) != size:
         raise ValueError(f"sparse_mask(): the tensor is {tuple(x.shape)} and the mask {size}")
     count = indices[-1].shape[-1]
-    nothing = facula.zeros(count, *block, device=indices[0].device)
-    where = _places.as_coo(Parts(size, kind, nothing, indices)).indices[0]
+    of = Parts(size, kind, None, indices)
+    shape = (*of.batch, count, *block)
+    nothing = facula.zeros(shape, device=indices[0].device)
+    where = _places.as_coo(of._replace(values=nothing)).indices[0]
     n = len(where)
     if is_sparse_tensor(x) and parts(x, False).sparse_dims != n:
         x = to_dense(x)
@@ -190,7 +221,7 @@ def values_at(
         found = x.unsqueeze(0).expand(count, *size)
     else:
         found = x[tuple(where)]
-    return found.reshape(count, *block, *size[n:]) if block else found
+    return found.reshape(*shape, *size[n:])
 
 
 def _found(own: Parts, where: Any) -> Any:
@@ -312,17 +343,18 @@ def _nnz(self: Any) -> int:
     """How many values are kept (blocks count as one)."""
     if not is_sparse_tensor(self):
         raise _wrong_layout("_nnz", self, "a sparse one")
-    return len(parts(self, False).values)
+    return parts(self, False).nnz
 
 
 def sparse_dim(self: Any) -> int:
-    """How many dims are sparse: the first ones. 0 of a strided tensor."""
-    return parts(self, False).sparse_dims if is_sparse_tensor(self) else 0
+    """How many dims are sparse, before the dense ones. 0 of a strided tensor."""
+    own = parts(self, False) if is_sparse_tensor(self) else None
+    return 0 if own is None else own.sparse_dims - len(own.batch)
 
 
 def dense_dim(self: Any) -> int:
     """How many dims are dense: the last ones. All of a strided tensor."""
-    return int(self.dim()) - sparse_dim(self)
+    return int(self.dim()) - (parts(self, False).sparse_dims if is_sparse_tensor(self) else 0)
 
 
 _dimI, _dimV = sparse_dim, dense_dim
@@ -364,11 +396,12 @@ def sparse_resize_and_clear_(self: Any, size: Any, sparse_dim: int, dense_dim: i
 def zero_(self: Any) -> Any:
     """Drops all values, in place."""
     own = parts(self, False)
-    none = own.values.detach()[:0].clone()
+    none = own.values.detach().narrow(len(own.batch), 0, 0).clone()
     if own.kind <= COALESCED:
         empty = Parts(own.size, COALESCED, none, (own.indices[0][:, :0].contiguous(),))
     else:
         empty = own._replace(
-            values=none, indices=(facula.zeros_like(own.indices[0]), own.indices[1][:0].clone())
+            values=none,
+            indices=(facula.zeros_like(own.indices[0]), own.indices[1][..., :0].clone()),
         )
     return write(self, made(empty))

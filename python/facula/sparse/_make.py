@@ -184,37 +184,45 @@ def _compressed(
     if starts.dtype != others.dtype:
         starts, others = starts.to(facula.int64), others.to(facula.int64)
     block_dims = 2 if kind in (BSR, BSC) else 0
-    if starts.dim() != 1 or others.dim() != 1 or len(starts) < 1:
+    batch = tuple(starts.shape[:-1])
+    n = len(batch)
+    if starts.dim() < 1 or tuple(others.shape[:-1]) != batch or starts.dim() != others.dim():
         raise ValueError(
             f"{who}(): {names[0]} are {tuple(starts.shape)} and {names[1]} {tuple(others.shape)}; "
-            "expected one dim each (batches of matrices are not implemented: use a list of them), "
-            "the former with one more than there are "
+            "expected one dim each, after the same dims of a batch"
+        )
+    if starts.shape[-1] < 1:
+        raise ValueError(
+            f"{who}(): {names[0]} are {tuple(starts.shape)}; expected one more than there are "
             f"{'rows' if by_row else 'columns'}"
         )
-    if v.dim() < 1 + block_dims or len(v) != len(others):
+    if v.dim() < n + 1 + block_dims or v.shape[: n + 1] != others.shape:
         raise ValueError(
-            f"{who}(): there are {len(others)} {names[1]} and values {tuple(v.shape)}; expected "
-            f"one {'block' if block_dims else 'value'} for each"
+            f"{who}(): there are {tuple(others.shape)} {names[1]} and values {tuple(v.shape)}; "
+            f"expected one {'block' if block_dims else 'value'} for each"
         )
-    block = tuple(v.shape[1 : 1 + block_dims]) or (1, 1)
+    block = tuple(v.shape[n + 1 : n + 1 + block_dims]) or (1, 1)
+    dense = tuple(v.shape[n + 1 + block_dims :])
     if size is None:
-        beyond = int(others.max()) + 1 if len(others) else 0
-        outer = (len(starts) - 1, beyond) if by_row else (beyond, len(starts) - 1)
-        sizes = (outer[0] * block[0], outer[1] * block[1], *v.shape[1 + block_dims :])
+        beyond, lines = int(others.max()) + 1 if others.numel() else 0, starts.shape[-1] - 1
+        outer = (lines, beyond) if by_row else (beyond, lines)
+        sizes = (*batch, outer[0] * block[0], outer[1] * block[1], *dense)
     else:
         sizes = _sizes(size, who)
-    if len(sizes) < 2 or sizes[2:] != tuple(v.shape[1 + block_dims :]):
+    if len(sizes) < n + 2 or sizes[:n] != batch or sizes[n + 2 :] != dense:
         raise ValueError(
-            f"{who}(): size {sizes} does not fit values {tuple(v.shape)}: it has two sparse dims, "
-            f"then {tuple(v.shape[1 + block_dims :])}"
+            f"{who}(): size {sizes} does not fit values {tuple(v.shape)}: it has "
+            f"{f'the batch {batch}, ' if n else ''}two sparse dims, then {dense}"
         )
-    if sizes[0] % max(block[0], 1) or sizes[1] % max(block[1], 1) or 0 in block:
+    high, wide = sizes[n : n + 2]
+    if high % max(block[0], 1) or wide % max(block[1], 1) or 0 in block:
         raise ValueError(f"{who}(): blocks of {block} do not divide the size {sizes}")
-    outer = (sizes[0] // block[0], sizes[1] // block[1])
+    outer = (high // block[0], wide // block[1])
     lines, across = outer if by_row else outer[::-1]
-    if len(starts) != lines + 1:
+    if starts.shape[-1] != lines + 1:
         raise ValueError(
-            f"{who}(): {names[0]} has {len(starts)} numbers, expected {lines + 1} for size {sizes}"
+            f"{who}(): {names[0]} has {starts.shape[-1]} numbers, expected {lines + 1} for size "
+            f"{sizes}"
         )
     if check_invariants is not False and v.device.type != "meta":
         every = check_invariants or (check_invariants is None and _all_invariants)
@@ -225,13 +233,14 @@ def _compressed(
 def _check_compressed(
     who: str, names: tuple[str, str], starts: Any, plain: Any, across: int, every: bool
 ) -> None:
-    ends = starts[[0, -1]].tolist()
-    if ends != [0, len(plain)] or not bool((starts[1:] >= starts[:-1]).all()):
+    count = plain.shape[-1]
+    begun = bool((starts[..., 0] == 0).all()) and bool((starts[..., -1] == count).all())
+    if not begun or not bool((starts[..., 1:] >= starts[..., :-1]).all()):
         raise ValueError(
             f"{who}(): {names[0]} must begin with 0, not fall, and end with the number of entries, "
-            f"{len(plain)}; it goes from {ends[0]} to {ends[1]}"
+            f"{count}; it goes from {starts[..., 0].tolist()} to {starts[..., -1].tolist()}"
         )
-    if len(plain) == 0:
+    if plain.numel() == 0:
         return
     low, high = int(plain.min()), int(plain.max())
     if low < 0 or high >= across:
@@ -240,9 +249,9 @@ def _check_compressed(
             f"{low if low < 0 else high}"
         )
     if every:
-        first = facula.zeros(len(plain) + 1, dtype=facula.bool, device=plain.device)
-        first[starts.to(facula.int64)] = True
-        if not bool(((plain[1:] > plain[:-1]) | first[1:-1]).all()):
+        first = facula.zeros(*plain.shape[:-1], count + 1, dtype=facula.bool, device=plain.device)
+        first = first.scatter(-1, starts.to(facula.int64), True)
+        if not bool(((plain[..., 1:] > plain[..., :-1]) | first[..., 1:-1]).all()):
             raise ValueError(f"{who}(): {names[1]} must rise within each row or column")
 
 
@@ -252,7 +261,8 @@ _DOC = """A matrix by compressed {lines} (layout {layout}).
         {starts}: integers, one more than there are {outer}: where the entries of each begin, and
             the end.
         {plain}: integers (nnz,): the {inner} of each entry.
-        values: (nnz, {block}*dense dims).
+        values: (nnz, {block}*dense dims). Of a batch of matrices with as many entries each, the
+            dims of the batch come before, in all three.
         size: of the tensor; without it, as large as the indices ask for.
         check_invariants: False skips the look at the indices; True also wants them to rise
             within each of the compressed {lines}.

@@ -199,14 +199,20 @@ def permute(self: Any, *dims: Any) -> Any:
     size = tuple(own.size[d] for d in order)
     values = own.values
     if inner != list(range(n, ndim)):
-        blocks = len(block_of(own))
+        blocks = len(block_of(own)) + len(own.batch)
         kept = list(range(1 + blocks))
         values = values.permute(*kept, *(d - n + 1 + blocks for d in inner))
     if own.kind > COALESCED:
-        if outer == [0, 1]:
+        if outer == list(range(n)):
             return build(size, own.kind, values, own.indices)
+        batch = n - 2
+        if outer != [*range(batch), batch + 1, batch]:
+            raise RuntimeError(
+                "permute(): of a batch of matrices in a compressed layout, the two dims of the "
+                "matrices alone change places; make the tensor dense before"
+            )
         if block_of(own):
-            values = values.transpose(1, 2)
+            values = values.transpose(batch + 1, batch + 2)
         return build(size, _TRANSPOSED[own.kind], values, own.indices)
     if outer == list(range(n)):
         return build(size, own.kind, values, own.indices)
@@ -326,6 +332,11 @@ def select(self: Any, dim: int, index: Any) -> Any:
     size = self.shape[dim]
     if not -size <= index < size:
         raise IndexError(f"select(): index {index} is out of range for dim {dim} of size {size}")
+    whole = parts(self)
+    if dim < len(whole.batch):
+        sizes = (*whole.size[:dim], *whole.size[dim + 1 :])
+        indices = tuple(i.select(dim, index) for i in whole.indices)
+        return build(sizes, whole.kind, whole.values.select(dim, index), indices)
     own = _places.as_coo(parts(self))
     n = own.sparse_dims
     if dim >= n:

@@ -66,11 +66,10 @@ def compressed(sorted_rows: Any, size: int) -> Any:
 
 
 def expanded(starts: Any, count: int) -> Any:
-    """The row of each entry: (nnz,)."""
-    lengths = starts[1:] - starts[:-1]
-    return facula.repeat_interleave(
-        facula.arange(len(starts) - 1, dtype=starts.dtype, device=starts.device), lengths
-    )
+    """The row of each entry: (nnz,); of a batch, those of one matrix after the other."""
+    lengths = starts[..., 1:] - starts[..., :-1]
+    rows = facula.arange(lengths.shape[-1], dtype=starts.dtype, device=starts.device)
+    return facula.repeat_interleave(rows.expand(lengths.shape).reshape(-1), lengths.reshape(-1))
 
 
 def coalesced(own: Parts) -> Parts:
@@ -100,22 +99,30 @@ def as_coo(own: Parts) -> Parts:
     if own.kind <= COALESCED:
         return own
     starts, plain = own.indices
-    long = expanded(starts, len(plain)).to(facula.int64), plain.to(facula.int64)
+    batch, values = own.batch, own.values
+    long = expanded(starts, plain.numel()).to(facula.int64), plain.reshape(-1).to(facula.int64)
     rows, columns = long if own.kind in (CSR, BSR) else long[::-1]
-    values = own.values
+    if batch:
+        matrices = facula.arange(count_of(batch), device=rows.device)
+        first = indices_of(matrices.repeat_interleave(plain.shape[-1]), batch)
+        values = values.flatten(0, len(batch))
     if own.kind in (BSR, BSC):
         high, wide = values.shape[1:3]
         down = facula.arange(high, device=rows.device).reshape(1, -1, 1)
         across = facula.arange(wide, device=rows.device).reshape(1, 1, -1)
+        if batch:
+            first = first.repeat_interleave(high * wide, dim=1)
         rows = (rows.reshape(-1, 1, 1) * high + down).expand(-1, high, wide).reshape(-1)
         columns = (columns.reshape(-1, 1, 1) * wide + across).expand(-1, high, wide).reshape(-1)
         values = values.reshape(-1, *values.shape[3:])
-    return Parts(own.size, COO, values, (facula.stack([rows, columns]),))
+    where = facula.stack([rows, columns])
+    return Parts(own.size, COO, values, (facula.cat([first, where]) if batch else where,))
 
 
 def by_rows(own: Parts, transposed: bool = False) -> tuple[Any, Any, Any]:
     """(crow, col, values) of a matrix, or its transpose; values in one place may stay apart."""
     rows_first = own.kind in (CSR, BSR)
+    _check_single(own)
     if own.kind in (CSR, CSC) and rows_first != transposed:
         return (*own.indices, own.values)
     coo = as_coo(own)
@@ -129,10 +136,20 @@ def by_rows(own: Parts, transposed: bool = False) -> tuple[Any, Any, Any]:
     return starts, columns[order], coo.values.index_select(0, order)
 
 
+def _check_single(own: Parts) -> None:
+    if own.batch:
+        raise NotImplementedError(
+            f"a batch of sparse matrices, {own.size}, has no products and no other compressed "
+            "layout; take its matrices one by one, x[i], or x.to_dense()"
+        )
+
+
 def as_kind(own: Parts, kind: int, block: tuple[int, int] | None = None) -> Parts:
     """The same in another layout."""
     if kind == own.kind and block is None:
         return own
+    if kind > COALESCED:
+        _check_single(own)
     if kind <= COALESCED:
         coo = as_coo(own)
         # Columns of compressed rows need not be in order.
@@ -152,14 +169,20 @@ def as_kind(own: Parts, kind: int, block: tuple[int, int] | None = None) -> Part
     return Parts(own.size, CSC, values, (ccol, row))
 
 
-def _in_blocks(own: Parts, kind: int, block: tuple[int, int] | None) -> Parts:
+def checked_block(sizes: tuple[int, ...], block: tuple[int, int] | None) -> tuple[int, int]:
+    """The size of a block, which divides a matrix."""
     if block is None:
         raise ValueError("to_sparse(): the layouts of blocks need blocksize=(rows, columns)")
     high, wide = block
-    if high < 1 or wide < 1 or own.size[0] % high or own.size[1] % wide:
+    if high < 1 or wide < 1 or sizes[0] % high or sizes[1] % wide:
         raise ValueError(
-            f"to_sparse(): blocksize {block} must divide the sizes of the matrix, {own.size[:2]}"
+            f"to_sparse(): blocksize {block} must divide the sizes of the matrix, {sizes}"
         )
+    return high, wide
+
+
+def _in_blocks(own: Parts, kind: int, block: tuple[int, int] | None) -> Parts:
+    high, wide = checked_block(own.size[:2], block)
     coo = coalesced(as_coo(own))
     rows, columns = coo.indices[0]
     outer = facula.stack([rows // high, columns // wide])
@@ -191,6 +214,7 @@ __all__ = [
     "as_coo",
     "as_kind",
     "by_rows",
+    "checked_block",
     "coalesced",
     "compressed",
     "count_of",

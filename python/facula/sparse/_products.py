@@ -130,7 +130,7 @@ def matmul(self: Any, other: Any) -> Any:
 def bmm(self: Any, mat2: Any, deterministic: bool = False) -> Any:
     if not is_sparse_tensor(self) or is_sparse_tensor(mat2):
         raise refusal("bmm", "only with the first operand sparse, and the second strided")
-    own = parts(self)
+    own = _places.as_coo(parts(self))
     if self.dim() != 3 or mat2.dim() != 3 or own.sparse_dims != 3 or len(self) != len(mat2):
         raise ValueError(f"bmm(): expected two batches of matrices, got {_shapes(self, mat2)}")
     _check_inner("bmm", self, mat2)

@@ -59,7 +59,7 @@ def sum_(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     if keepdim:
         rows = [r.new_zeros(r.shape) if d in outer else r for d, r in enumerate(own.indices[0])]
     found = _places.coalesced(Parts(size, COO, values, (facula.stack(rows),)))
-    if layout_kind > COALESCED and keepdim and layout_kind in (CSR, CSR + 1):
+    if keepdim and layout_kind in (CSR, CSR + 1) and n == 2:
         found = _places.as_kind(found, layout_kind)
     return made(found)
 

@@ -53,12 +53,23 @@ class Parts(NamedTuple):
 
     size: tuple[int, ...]
     kind: int
-    values: Any  # (nnz, *dense dims)
+    values: Any  # (nnz, *dense dims); of a batch of matrices (*batch, nnz, ...)
     indices: tuple[Any, ...]  # COO: (sparse dims, nnz); compressed: of rows (or columns), and plain
 
     @property
+    def batch(self) -> tuple[int, ...]:
+        """Sizes of the dims before those of the matrices, which compressed layouts may have."""
+        return () if self.kind <= COALESCED else tuple(self.indices[0].shape[:-1])
+
+    @property
     def sparse_dims(self) -> int:
-        return len(self.indices[0]) if self.kind <= COALESCED else 2
+        """How many dims come before the dense ones."""
+        return len(self.indices[0]) if self.kind <= COALESCED else 2 + len(self.batch)
+
+    @property
+    def nnz(self) -> int:
+        """How many values are kept, of each matrix (blocks count as one)."""
+        return int(self.values.shape[len(self.batch)])
 
 
 def is_sparse_tensor(x: Any) -> bool:
@@ -115,7 +126,8 @@ def masked_values(x: Any, of: Parts, block: tuple[int, ...] | None = None) -> An
 
 def block_of(own: Parts) -> tuple[int, ...]:
     """The size of a block; () in layouts without."""
-    return tuple(own.values.shape[1:3]) if own.kind in (BSR, BSC) else ()
+    n = len(own.batch) + 1
+    return tuple(own.values.shape[n : n + 2]) if own.kind in (BSR, BSC) else ()
 
 
 class _Values(Function):

@@ -30,7 +30,7 @@ def text(x: Any) -> str:
     facts = []
     if x.device.type != "cpu":
         facts.append(f"device='{x.device}'")
-    facts += [f"size={own.size}", f"nnz={len(own.values)}"]
+    facts += [f"size={own.size}", f"nnz={own.nnz}"]
     if x.dtype != facula.get_default_dtype():
         facts.append(f"dtype={x.dtype}")
     facts.append(f"layout={x.layout}")
