@@ -233,12 +233,16 @@ int tensor_bool(PyObject* self) {
   return item_of(t, "bool").to<bool>();
   FACULA_PY_END(-1)
 }
+// Python wants an int here, and no bool, though that is one.
+PyObject* whole_number(const Scalar& v) {
+  return v.kind() == Category::Bool ? PyLong_FromLong(v.to<bool>() ? 1 : 0) : wrap(v);
+}
 PyObject* tensor_int(PyObject* self) {
   FACULA_PY_TRY
   const Scalar v = item_of(tensor_of(self), "int");
   FACULA_CHECK(v.kind() != Category::Complex, Type, Operator{"int"}, "cannot convert a complex Tensor to int");
   // Through Python's float for the range beyond int64, and for the errors of NaN and infinity.
-  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double()) : wrap(v);
+  return v.kind() == Category::Floating ? PyLong_FromDouble(v.as_double()) : whole_number(v);
   FACULA_PY_END(nullptr)
 }
 PyObject* tensor_float(PyObject* self) {
@@ -254,7 +258,7 @@ PyObject* tensor_index(PyObject* self) {
   FACULA_CHECK(t.numel() == 1 && is_integral(t.dtype(), true), UnfitDtype,
                "only an integer Tensor with one element can be used as an index, not one of shape ",
                shape_string(t.sizes()), " and dtype ", dtype_name(t.dtype()));
-  return wrap(item_of(t, "__index__"));
+  return whole_number(item_of(t, "__index__"));
   FACULA_PY_END(nullptr)
 }
 
