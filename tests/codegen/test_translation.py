@@ -113,11 +113,11 @@ def test_checks(tmp_path: Path) -> None:
 
 
 RAISES = {
-    "self.ndim > 2": "Shape, Operator{\"new\", \"self\"}",
-    "self.dtype != int64": "Dtype, Operator{\"new\", \"self\"}",
-    "self.size(dim) > dim": "Shape, Operator{\"new\"}",
-    "dim > 2": "Runtime, Operator{\"new\", \"dim\"}",
-    "self.ndim > 2 and self.dtype == bool": "Runtime, Operator{\"new\", \"self\"}",
+    "self.ndim > 2": 'Shape, Operator{"new", "self"}',
+    "self.dtype != int64": 'Dtype, Operator{"new", "self"}',
+    "self.size(dim) > dim": 'Shape, Operator{"new"}',
+    "dim > 2": 'Runtime, Operator{"new", "dim"}',
+    "self.ndim > 2 and self.dtype == bool": 'Runtime, Operator{"new", "self"}',
 }
 
 
