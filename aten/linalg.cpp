@@ -24,7 +24,7 @@ constexpr double kThirteen[] = {64764752532480000,
                                 16380,
                                 182,
                                 1};
-constexpr double kMostSeven = 3.925724783138660, kMostThirteen = 5.371920351148152;
+constexpr double kMaxNormSeven = 3.925724783138660, kMaxNormThirteen = 5.371920351148152;
 
 Tensor scaled(const Tensor& t, double factor) { return ops::mul(t, wrapped_number(Scalar(factor))); }
 
@@ -39,7 +39,7 @@ void matrix_exp(const Tensor& A, const Tensor& out) {
   const bool wide = to_real(A.dtype()) == ScalarType::Float64;
   const std::span<const double> b = wide ? std::span<const double>(kThirteen) : std::span<const double>(kSeven);
   const Tensor norm = ops::amax(ops::sum(ops::abs(A), DimVector{-2}), DimVector{-1});
-  const Tensor over = ops::ceil(ops::log2(scaled(norm, 1 / (wide ? kMostThirteen : kMostSeven))));
+  const Tensor over = ops::ceil(ops::log2(scaled(norm, 1 / (wide ? kMaxNormThirteen : kMaxNormSeven))));
   const Tensor halvings = ops::nan_to_num(ops::clamp(over, Scalar(0), Scalar(2048)), 0.0);
   const Tensor each = ops::unsqueeze(ops::unsqueeze(halvings, -1), -1);
   // In two steps, as 2^-2048 is no number.

@@ -79,7 +79,7 @@ def _facts(schema: Schema, plan: Plan) -> Iterator[str]:
         yield "  composite:"
         yield from (f"    {line}" for line in op.composite.text.splitlines())
     if op.composite_fn is not None:
-        yield f"  composite: the C++ function composite::{op.composite_fn}"
+        yield f"  composite: the C++ function composite::{op.composite_fn}; {op.opaque}"
     translator = Translator(schema, op, argument_values(op))
     for shape in op.shape:
         yield f"  shape: {_line(shape.text)} -> {translator.shape_expression(shape)}"

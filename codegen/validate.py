@@ -243,6 +243,7 @@ class Validator:
         if op.composite and op.composite_fn:
             message = "'composite' and 'composite_fn' say the same twice; keep one"
             add(op.place("composite_fn"), op.name, message)
+        self.opaque(op)
         shaped = op.kind in SHAPED and op.dispatch and cpp_types.returns_tensors(op)
         if shaped and len(op.shape) != len(op.signature.returns):
             if op.shape:
@@ -267,6 +268,16 @@ class Validator:
             onnx_names.check(
                 op.onnx, [a.name for a in op.signature.arguments], op.name, self.errors
             )
+
+    def opaque(self, op: Operator) -> None:
+        """What no formula says is code, which says why no formula does."""
+        code = next((k for k in ("composite_fn", "batch_fn") if getattr(op, k)), "")
+        if code and not op.opaque:
+            message = f"'{code}' is C++, which formulas could not say: why not is 'opaque'"
+            self.errors.add(op.place(code), op.name, message)
+        elif op.opaque and not code:
+            message = "'opaque' says why something is C++: neither 'composite_fn' nor 'batch_fn' is"
+            self.errors.add(op.place("opaque"), op.name, message)
 
     def flops(self, op: Operator) -> None:
         """Names, functions and facts that a formula of operations may use."""

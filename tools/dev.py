@@ -133,7 +133,6 @@ COMPOSITE = """
 STRUCTURED = """
 - op: {name}(Tensor self, int dim) -> Tensor
   doc: What it computes, in one sentence.
-  kind: structured
   shape: cloned(self, None, None, None)
   dispatch: {{CPU: {name}}}
   derivative: {{self: grad}}

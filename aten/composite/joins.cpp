@@ -32,78 +32,6 @@ Tensor cat_slices(TensorList tensors, int64_t dim) {
   return out;
 }
 
-Tensor hstack(TensorList tensors) {
-  FACULA_CHECK(!tensors.empty(), Shape, Operator{"hstack"}, "at least one tensor is needed");
-  const std::vector<Tensor> parts = ops::atleast_1d_list(tensors);
-  return ops::cat(parts, parts[0].dim() == 1 ? 0 : 1);
-}
-
-Tensor column_stack(TensorList tensors) {
-  std::vector<Tensor> columns;
-  for (const Tensor& t : tensors) {
-    const int64_t column[] = {t.numel(), 1};
-    columns.push_back(t.dim() <= 1 ? ops::reshape(t, IntList(column, 2)) : t);
-  }
-  return ops::cat(columns, 1);
-}
-
-Tensor block_diag(TensorList tensors) {
-  FACULA_CHECK(!tensors.empty(), Shape, Operator{"block_diag"}, "at least one tensor is needed");
-  std::vector<Tensor> rows;
-  int64_t width = 0, left = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    FACULA_CHECK(tensors[i].dim() <= 2, Shape, Operator{"block_diag"}, "tensors[", i,
-                 "] must have at most 2 dims, not ", tensors[i].dim());
-    rows.push_back(ops::atleast_2d(tensors[i]));
-    width = checked_add(width, rows.back().sizes()[1]);
-  }
-  for (Tensor& block : rows) {
-    const int64_t height = block.sizes()[0], own = block.sizes()[1];
-    const int64_t before[] = {height, left}, after[] = {height, width - left - own};
-    const Tensor parts[] = {ops::new_zeros(block, IntList(before, 2)), block, ops::new_zeros(block, IntList(after, 2))};
-    block = ops::cat(TensorList(parts, 3), 1);
-    left += own;
-  }
-  return ops::cat(rows, 0);
-}
-
-Tensor repeat(const Tensor& self, IntList repeats) {
-  FACULA_CHECK(static_cast<int64_t>(repeats.size()) >= self.dim(), Shape, Operator{"repeat"}, repeats.size(),
-               " repeats for a tensor of ", self.dim(), " dims; give one for every dim at least");
-  const size_t lead = repeats.size() - self.sizes().size();
-  DimVector apart, spread, merged;
-  for (size_t d = 0; d < repeats.size(); ++d) {
-    const int64_t size = d < lead ? 1 : self.sizes()[d - lead];
-    FACULA_CHECK(repeats[d] >= 0, Shape, Operator{"repeat"}, Argument{"repeats"},
-                 " must not be negative: ", shape_string(repeats));
-    for (const int64_t s : {int64_t{1}, size}) apart.push_back(s);
-    for (const int64_t s : {repeats[d], size}) spread.push_back(s);
-    merged.push_back(checked_mul(repeats[d], size));
-  }
-  const Tensor wide = ops::expand(ops::reshape(self, apart), spread);
-  return ops::view(ops::clone(wide, MemoryFormat::Contiguous), merged);
-}
-
-Tensor repeat_interleave(const Tensor& self, int64_t repeats, std::optional<int64_t> dim,
-                         std::optional<int64_t> output_size) {
-  FACULA_CHECK(repeats >= 0, Runtime, Operator{"repeat_interleave"}, Argument{"repeats"}, " must not be negative, not ",
-               repeats);
-  if (!dim) {
-    const int64_t flat[] = {self.numel()};
-    return ops::repeat_interleave(ops::reshape(self, IntList(flat, 1)), repeats, 0, output_size);
-  }
-  const Tensor source = self.dim() == 0 ? ops::unsqueeze(self, 0) : self;
-  const int64_t d = wrap_dim(*dim, source.dim(), "repeat_interleave");
-  DimVector spread(source.sizes()), merged(source.sizes());
-  spread.insert(spread.begin() + d + 1, repeats);
-  merged[static_cast<size_t>(d)] = checked_mul(merged[static_cast<size_t>(d)], repeats);
-  FACULA_CHECK(!output_size || *output_size == merged[static_cast<size_t>(d)], Runtime, Operator{"repeat_interleave"},
-               Argument{"output_size"}, " is ", *output_size, ", the repeats add up to ",
-               merged[static_cast<size_t>(d)]);
-  const Tensor wide = ops::expand(ops::unsqueeze(source, d + 1), spread);
-  return ops::view(ops::clone(wide, MemoryFormat::Contiguous), merged);
-}
-
 Tensor repeat_interleave_index(const Tensor& repeats, std::optional<int64_t> output_size) {
   FACULA_CHECK(repeats.dim() == 1, Shape, Operator{"repeat_interleave"}, Argument{"repeats"}, " must be a vector, not ",
                shape_string(repeats.sizes()));
@@ -147,59 +75,6 @@ Tensor repeat_interleave_each(const Tensor& self, const Tensor& repeats, std::op
                size, " entries of dim ", d, ", not ", shape_string(repeats.sizes()));
   const Tensor each = ops::expand(ops::atleast_1d(repeats), IntList(&size, 1));
   return ops::index_select(source, d, ops::repeat_interleave_index(each, output_size));
-}
-
-Tensor roll(const Tensor& self, IntList shifts, IntList dims) {
-  FACULA_CHECK(!shifts.empty(), Runtime, Operator{"roll"}, Argument{"shifts"}, " must not be empty");
-  if (dims.empty()) {
-    FACULA_CHECK(shifts.size() == 1, Shape, Operator{"roll"}, shifts.size(), " shifts need as many dims");
-    const int64_t flat[] = {self.numel()}, zero = 0;
-    return ops::view(ops::contiguous(ops::roll(ops::reshape(self, IntList(flat, 1)), shifts, IntList(&zero, 1))),
-                     self.sizes());
-  }
-  FACULA_CHECK(shifts.size() == dims.size(), Shape, Operator{"roll"}, "shifts and dims must have the same length, not ",
-               shifts.size(), " and ", dims.size());
-  Tensor result = self;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    const int64_t d = wrap_dim(dims[i], self.dim(), "roll");
-    const int64_t size = self.dim() > 0 ? self.size(d) : 1;
-    if (size == 0 || self.dim() == 0) continue;
-    const int64_t cut = (size - shifts[i] % size) % size;
-    if (cut == 0) continue;
-    const Tensor parts[] = {ops::slice(result, d, cut, std::nullopt, 1), ops::slice(result, d, 0, cut, 1)};
-    result = ops::cat(TensorList(parts, 2), d);
-  }
-  return result.is_same(self) ? ops::clone(self, std::nullopt) : result;
-}
-
-Tensor rot90(const Tensor& self, int64_t k, IntList dims) {
-  FACULA_CHECK(dims.size() == 2 && self.dim() >= 2, Shape, Operator{"rot90"}, "two dims of self are needed, not ",
-               shape_string(dims));
-  const DimVector plane = wrap_dims(dims, self.dim(), "rot90");
-  const IntList first(plane.data(), 1), second(plane.data() + 1, 1);
-  switch (((k % 4) + 4) % 4) {
-    case 1:
-      return ops::transpose(ops::flip(self, second), plane[0], plane[1]);
-    case 2:
-      return ops::flip(self, plane);
-    case 3:
-      return ops::transpose(ops::flip(self, first), plane[0], plane[1]);
-    default:
-      return ops::clone(self, MemoryFormat::Contiguous);
-  }
-}
-
-Tensor cartesian_prod(TensorList tensors) {
-  for (const Tensor& t : tensors) {
-    FACULA_CHECK(t.dim() == 1, Shape, Operator{"cartesian_prod"}, Argument{"tensors"}, " must be vectors, not ",
-                 shape_string(t.sizes()));
-  }
-  if (tensors.size() == 1) return tensors[0];
-  std::vector<Tensor> grids = ops::meshgrid(tensors, "ij");
-  int64_t total = 1;
-  for (const Tensor& t : tensors) total = checked_mul(total, t.numel());
-  for (Tensor& g : grids) g = ops::reshape(g, IntList(&total, 1));
-  return ops::stack(grids, 1);
 }
 
 namespace {

@@ -85,6 +85,7 @@ def operator_record(op: Operator, traits: tuple[str, ...]) -> dict[str, Any]:
         "ulp": dict(op.ulp),
         "dispatch": dict(op.dispatch),
         "composite": op.composite.text if op.composite else function,
+        "opaque": op.opaque,
         "shape": [formula.text for formula in op.shape],
         "derivative": {", ".join(d.inputs): _slope(d) for d in op.derivatives if d.inputs},
         "checks": {c.label: f.text for c in op.checks if (f := c.call or c.require)},
@@ -104,6 +105,7 @@ def definition_record(op: Operator) -> dict[str, Any]:
         "line": op.location.line,
         "doc": op.doc,
         "composite": op.composite.text if op.composite else function,
+        **({"opaque": op.opaque} if op.opaque else {}),
     }
 
 

@@ -40,6 +40,20 @@ def long_lines(text: str, file: str) -> Iterator[SchemaError]:
 
 def _normalise(record: Group) -> None:
     """What a record says, in the one way to say it."""
+    said = {item.key.value: item.value for item in record.items if item.key}
+    implied: dict[str, str | list[Item] | None] = {
+        "kind": "structured" if {"dispatch", "shape"} <= set(said) else None,
+        "variants": [] if _plain(said.get("internal")) == "true" else None,
+    }
+    record.items = [
+        item
+        for item in record.items
+        if item.before
+        or item.beside
+        or item.key is None
+        or item.key.value not in implied
+        or _plain(item.value) != implied[item.key.value]
+    ]
     for item in list(record.items):
         key, value = item.key, item.value
         _chomp(item)
@@ -53,6 +67,13 @@ def _normalise(record: Group) -> None:
             value.value, example = _split(value.value)
             if example:
                 record.items.append(Item(Text(example, STR), Text("example", STR)))
+
+
+def _plain(value: Group | Text | None) -> str | list[Item] | None:
+    """A text, or the items of a list."""
+    if isinstance(value, Group):
+        return value.items
+    return None if value is None else value.value
 
 
 def _chomp(item: Item) -> None:

@@ -121,6 +121,7 @@ def _computing() -> dict[str, Any]:
         "batch_fn": {"type": "string", "pattern": r"^[A-Za-z_]\w*$"},
         "composite": {**_FORMULA, "description": "tensor expression or program over operators"},
         "composite_fn": {"type": "string", "pattern": r"^[A-Za-z_]\w*$"},
+        "opaque": {**_TEXT, "description": "why composite_fn or batch_fn is C++ and no formula"},
     }
 
 

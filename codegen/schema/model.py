@@ -235,6 +235,7 @@ class Operator:
     composite: Formula | None = None
     batch_fn: str | None = None  # a C++ function that serves a batch of calls
     composite_fn: str | None = None
+    opaque: str = ""  # why it is C++ and no formula
     derivatives: tuple[Derivative, ...] = ()
     forward: str = "none"  # elementwise, linear, composite, formula, none
     forward_formula: Formula | None = None

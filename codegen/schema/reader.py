@@ -24,7 +24,7 @@ from .model import (
     ShapeRule,
     Signature,
 )
-from .samples import default_samples
+from .samples import default_samples, each_of
 from .source import Source
 from .words import (
     ALIKE_CLASSES,
@@ -154,6 +154,8 @@ def _operator(fields: Fields, family: str) -> Operator | None:
     scalar, by_variant = _scalar(fields, parsed)
     composite = fields.text("composite")
     kind = _kind(fields)
+    internal = fields.flag("internal", False)
+    forms = () if internal else DEFAULT_VARIANTS.get(kind, ())
     dtypes = fields.words("dtypes", DTYPE_CLASSES, ("float",))
     default_promotion = "same" if "int" in dtypes or kind != "pointwise" else "float"
     derivatives, auto = gradients.derivatives(fields, parsed)
@@ -181,16 +183,17 @@ def _operator(fields: Fields, family: str) -> Operator | None:
         "batch_fn": _function(fields, "batch_fn"),
         "composite": fields.formula(composite, program=True) if composite else None,
         "composite_fn": _function(fields, "composite_fn"),
+        "opaque": fields.word("opaque") or "",
         "derivatives": derivatives,
         "forward": forward,
         "forward_formula": forward_formula,
         "forward_reason": forward_reason,
-        "variants": fields.words("variants", VARIANTS, DEFAULT_VARIANTS.get(kind, ())),
+        "variants": fields.words("variants", VARIANTS, forms),
         "python": _python(fields),
         "alias": _aliases(fields),
-        "internal": fields.flag("internal", False),
+        "internal": internal,
         "family": family,
-        "samples": fields.words("samples"),
+        "samples": _samples(fields),
         "reference": fields.word("reference"),
         "property_test": fields.word("property"),
         "tolerance": _tolerance(fields),
@@ -208,6 +211,20 @@ def _operator(fields: Fields, family: str) -> Operator | None:
     return op.replace(samples=default_samples(op)) if op.scalar and not op.samples else op
 
 
+def _samples(fields: Fields) -> tuple[str, ...]:
+    """The calls, of which `each(...)` makes several."""
+    texts = fields.words("samples")
+    places = [fields.places[f"samples.{i}"] for i in range(len(texts))]
+    found: list[str] = []
+    for text, place in zip(texts, places, strict=True):
+        samples = each_of(text)
+        for sample in samples:
+            at = place if len(samples) == 1 else Place(place.location)
+            fields.places[f"samples.{len(found)}"] = at
+            found.append(sample)
+    return tuple(found)
+
+
 def _definition(fields: Fields) -> Operator | None:
     parsed = fields.signature("define")
     composite = fields.text("composite")
@@ -216,6 +233,7 @@ def _definition(fields: Fields) -> Operator | None:
         "example": "",
         "composite": fields.formula(composite, program=True) if composite else None,
         "composite_fn": _function(fields, "composite_fn"),
+        "opaque": fields.word("opaque") or "",
         "checks": _checks(fields),
         "traits": fields.words("traits", TRAITS),
         "places": fields.places,
@@ -279,6 +297,8 @@ def _kind(fields: Fields) -> str:
         if given and stated != "pointwise":
             fields.error(fields.record.keys["kind"], "'scalar' makes the kind pointwise")
         return "pointwise"
+    if not given and fields.has("dispatch") and fields.has("shape"):
+        return "structured"
     if not given and not fields.has("composite", "composite_fn"):
         message = f"missing key 'kind' (or 'scalar', 'composite'): {', '.join(KINDS)}"
         fields.error(fields.location, message)

@@ -25,6 +25,7 @@ WORDS: dict[str, tuple[tuple[int, int] | None, tuple[str, ...]]] = {
     "t": ((1, 1), ()),
     "const": ((1, 1), ()),
     "slice": ((1, 3), ()),
+    "each": (None, ()),
 }
 _NAMES = (*DTYPES, *MEMORY_FORMATS, "inf", "nan")
 _PREFIX = "call("
@@ -42,6 +43,21 @@ def reference_functions(folder: Path = PROPERTY_TESTS) -> tuple[str, ...]:
     """Names of the functions in `*_reference.py` of a folder: what `ref.NAME` may name."""
     texts = [p.read_text(encoding="utf-8") for p in sorted(folder.glob("*_reference.py"))]
     return tuple(re.findall(r"^def ([a-z]\w*)\(", "\n".join(texts), re.M))
+
+
+def each_of(text: str) -> tuple[str, ...]:
+    """The samples that one text stands for: one for each value of an `each(...)` in it."""
+    try:
+        call = ast.parse(f"{_PREFIX}{text})", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return (text,)  # `check_sample` says what is wrong
+    for node in ast.walk(call):
+        match node:
+            case ast.Call(func=ast.Name(id="each"), args=[_, *_] as values, keywords=[]):
+                start, end = _offset(text, node), _end(text, node)
+                words = (text[_offset(text, v) : _end(text, v)] for v in values)
+                return tuple(s for w in words for s in each_of(text[:start] + w + text[end:]))
+    return (text,)
 
 
 def check_sample(op: Operator, text: str) -> tuple[int, str] | None:
@@ -70,8 +86,15 @@ def _offset(text: str, node: ast.AST) -> int:
     return len(text.encode()[:column].decode())
 
 
+def _end(text: str, node: ast.expr) -> int:
+    column = max((node.end_col_offset or 0) - len(_PREFIX), 0)
+    return len(text.encode()[:column].decode())
+
+
 def _word_problem(node: ast.AST) -> str | None:
     match node:
+        case ast.Call(func=ast.Name(id="each")):
+            return "each() takes the values of an argument, for each of which there is a call"
         case ast.Call(func=ast.Name(id=word), args=args, keywords=keywords) if word in WORDS:
             count, known = WORDS[word]
             if count is not None and not count[0] <= len(args) <= count[1]:

@@ -94,11 +94,11 @@ KEYS: dict[str, tuple[str, ...]] = {
             "batch",
             "batch_fn",
         ),
-        *("composite", "composite_fn", "derivative", "forward", "kept", "flops", "onnx"),
+        *("composite", "composite_fn", "opaque", "derivative", "forward", "kept", "flops", "onnx"),
         *("variants", "python", "alias", "internal", "traits", *POLICY_WORDS, "checks"),
         *("samples", "reference", "property", "tolerance", "ulp"),
     ),
-    "define": ("define", "doc", "composite", "composite_fn", "traits", "checks"),
+    "define": ("define", "doc", "composite", "composite_fn", "opaque", "traits", "checks"),
     "math": ("math", "derivative", "holomorphic", "alike", "onnx"),
     "rule": ("rule",),
 }

@@ -12,28 +12,11 @@ from collections.abc import Mapping
 from ..schema import cpp_types, expr
 from ..schema.errors import suggestion
 from ..schema.model import Check, Formula, Operator, Schema, Type
-from ..schema.words import ERRORS
+from . import refusals
 from .expressions import expression
 from .scope import Scope
 from .statements import message, program, returned
 from .values import BOOL, META, Value, described, fits
-
-# What a condition asks of a tensor says what kind of error it is that it does not hold.
-_KINDS = {
-    **dict.fromkeys(("dtype", "is_floating_point", "is_complex"), "Dtype"),
-    **dict.fromkeys(("shape", "size", "dim", "ndim", "numel"), "Shape"),
-}
-
-
-def _kind(check: Check) -> str:
-    """The kind of an error; of those that are Python's RuntimeError and TypeError the finer one."""
-    assert check.require is not None
-    asked = {n.attr for n in ast.walk(check.require.tree) if isinstance(n, ast.Attribute)}
-    kinds = {_KINDS[a] for a in asked if a in _KINDS}
-    kind = kinds.pop() if len(kinds) == 1 else ""
-    if check.raises == "RuntimeError" and kind:
-        return kind
-    return "UnfitDtype" if check.raises == "TypeError" and kind == "Dtype" else ERRORS[check.raises]
 
 
 class Translator:
@@ -73,17 +56,14 @@ class Translator:
 
     def check(self, check: Check) -> str:
         """The statement that raises where the arguments do not satisfy a check."""
-        name = self._op.base_name
         if check.call is not None:
-            return self._check_call(check.call, name)
+            return self._check_call(check.call, self._op.base_name)
         assert check.require is not None and check.error is not None
         test = self.expression(check.require, BOOL).code
         words = message(self._scope(check.error), expr.body(check.error))
-        read = expr.names(check.require)
-        about = [a.name for a in self._op.signature.arguments if a.name in read]
-        argument = f', "{about[0]}"' if len(about) == 1 else ""
-        operator = f'Operator{{"{name}"{argument}}}'
-        return f"FACULA_CHECK({test}, {_kind(check)}, {operator}, {words});"
+        kind = refusals.kind(check.require.tree, check.raises)
+        operator = refusals.operator(self._op, check.require.tree)
+        return f"FACULA_CHECK({test}, {kind}, {operator}, {words});"
 
     def _check_call(self, formula: Formula, name: str) -> str:
         """The call of a rule that only checks; it is told what its arguments are called here."""

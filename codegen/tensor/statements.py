@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..schema import cpp_types
 from ..schema.model import Type
 from ..schema.words import ERRORS
+from . import refusals
 from .expressions import condition, expression, range_bounds
 from .scope import Scope
 from .values import (
@@ -97,6 +98,7 @@ class _Program:
         self.scope = scope
         self.returns = returns
         self._locals: dict[str, tuple[Value, str]] = {}  # with the initialiser
+        self._test: ast.expr | None = None  # of the innermost `if`
 
     def translate(self, body: Sequence[ast.stmt]) -> list[str]:
         lines = self._block(body)
@@ -128,7 +130,9 @@ class _Program:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
                 return [self._unpack(targets, expression(scope, value), node)]
             case ast.If(test=test, body=body, orelse=orelse):
+                outer, self._test = self._test, test
                 lines = [f"if ({condition(scope, test)}) {{", *self._block(body)]
+                self._test = outer
                 if orelse:
                     lines += ["} else {", *self._block(orelse)]
                 return [*lines, "}"]
@@ -179,8 +183,9 @@ class _Program:
     def _raise(self, kind: str, message: ast.expr, node: ast.AST) -> str:
         if kind not in ERRORS:
             raise self.scope.error(node, f"unknown error {kind}; allowed: {', '.join(ERRORS)}")
-        op = f'Operator{{"{self.scope.op.base_name}"}}'
-        return f"raise(ErrorKind::{ERRORS[kind]}, {op}, {self._message(message)});"
+        op = refusals.operator(self.scope.op, self._test)
+        told = refusals.kind(self._test, kind)
+        return f"raise(ErrorKind::{told}, {op}, {self._message(message)});"
 
     def _message(self, text: ast.expr) -> str:
         return message(self.scope, text)

@@ -48,7 +48,7 @@ Tensor elementwise_jvp(const Tensor& input, const Tensor& output, const std::fun
 }
 
 void raise_no_derivative(const char* op, const char* input, const char* reason) {
-  raise(ErrorKind::NotImplemented, Operator{op}, Argument{input}, " has no derivative: ", reason,
+  raise(ErrorKind::NoDerivative, Operator{op}, Argument{input}, " has no derivative: ", reason,
         "; detach() it, or take the gradient of other inputs alone");
 }
 

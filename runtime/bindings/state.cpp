@@ -7,6 +7,7 @@
 
 #include <frameobject.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -109,24 +110,67 @@ void wait_without_gil(void (*wait)(void* context), void* context) {
   wait(context);
 }
 
-// "file.py:12" of the innermost Python frame outside this package, for anomaly mode's messages.
-std::string caller_location() {
-  if (!interpreter_alive()) return {};
-  AcquireGil gil;
+// The folder of the package, with a separator behind; empty as long as it is being imported.
+const std::string& package_folder() {
+  static std::mutex guard;
+  static std::string folder;
+  const std::lock_guard hold(guard);
+  if (!folder.empty()) return folder;
+  const Ref name(PyUnicode_FromString("facula"));
+  const Ref module(name ? PyImport_GetModule(name.get()) : nullptr);
+  const Ref file(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
+  const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
+  PyErr_Clear();
+  if (text != nullptr) folder.assign(text, std::string_view(text).rfind("__init__"));
+  return folder;
+}
+
+// Of programs, rather than of this package and what it makes; its examples are programs.
+bool is_of_user(std::string_view file) {
+  const std::string& here = package_folder();
+  if (file.starts_with("<facula.")) return false;
+  return here.empty() || !file.starts_with(here) || file.substr(here.size()).starts_with("examples");
+}
+
+// fn(file, line) for the innermost frame of Python that is the user's; whether there is one.
+template <typename F>
+bool at_user_line(const F& fn) {
   Ref frame(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   Py_XINCREF(frame.get());
   while (frame) {
     auto* f = reinterpret_cast<PyFrameObject*>(frame.get());
-    Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
-    Ref file(PyObject_GetAttrString(code.get(), "co_filename"));
+    const Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
+    const Ref file(PyObject_GetAttrString(code.get(), "co_filename"));
     const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-    if (text != nullptr && std::string_view(text).find("/facula/") == std::string_view::npos) {
-      return concat(text, ":", PyFrame_GetLineNumber(f));
+    if (text != nullptr && is_of_user(text)) {
+      fn(text, PyFrame_GetLineNumber(f));
+      return true;
     }
     PyErr_Clear();
     frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));
   }
-  return {};
+  return false;
+}
+
+// "file.py:12", for messages.
+std::string caller_location() {
+  if (!interpreter_alive()) return {};
+  AcquireGil gil;
+  std::string found;
+  at_user_line([&](const char* file, int line) { found = concat(file, ":", line); });
+  return found;
+}
+
+PyObject* user_line(PyObject*, PyObject*) {
+  FACULA_PY_TRY
+  std::string file = "<facula>";
+  int line = 0;
+  at_user_line([&](const char* name, int number) {
+    file = name;
+    line = number;
+  });
+  return Py_BuildValue("(s#i)", file.data(), static_cast<Py_ssize_t>(file.size()), line);
+  FACULA_PY_END(nullptr)
 }
 
 }  // namespace
@@ -148,6 +192,7 @@ const PyMethodDef state_functions[] = {
     {"_set_inference_mode", set_inference_mode, METH_O, nullptr},
     {"is_anomaly_enabled", is_anomaly, METH_NOARGS, "is_anomaly_enabled()\n--\n\nIs anomaly mode on in this thread?"},
     {"_set_anomaly", set_anomaly, METH_O, nullptr},
+    {"_user_line", user_line, METH_NOARGS, nullptr},
     {"get_default_dtype", default_dtype, METH_NOARGS,
      "get_default_dtype()\n--\n\nThe dtype of tensors made from Python floats."},
     {"set_default_dtype", set_default, METH_O, "set_default_dtype(d, /)\n--\n\nSet it to a floating-point dtype."},

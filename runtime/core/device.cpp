@@ -12,7 +12,7 @@ bool (*device_loader)(std::string_view name) = nullptr;
 
 namespace {
 
-constexpr size_t kMostLetters = 64;
+constexpr size_t kMaxNameLength = 64;
 constexpr std::string_view kPythonWords[] = {
     "and",      "as",     "assert",  "async", "await", "break",  "class", "continue", "def",  "del",  "elif",
     "else",     "except", "finally", "for",   "from",  "global", "if",    "import",   "in",   "is",   "lambda",
@@ -58,9 +58,9 @@ int find_type(std::string_view name) {
 DeviceType register_device_type(std::string_view name) {
   const bool valid = !name.empty() && name.front() >= 'a' && name.front() <= 'z' &&
                      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
-  FACULA_CHECK(valid && name.size() <= kMostLetters, Value, Operator{"register_device_type"}, "'",
-               name.substr(0, kMostLetters), name.size() > kMostLetters ? "...'" : "'",
-               " is not a device name; use at most ", kMostLetters,
+  FACULA_CHECK(valid && name.size() <= kMaxNameLength, Value, Operator{"register_device_type"}, "'",
+               name.substr(0, kMaxNameLength), name.size() > kMaxNameLength ? "...'" : "'",
+               " is not a device name; use at most ", kMaxNameLength,
                " lower-case letters, digits and '_', a letter first");
   FACULA_CHECK(std::ranges::find(kPythonWords, name) == std::end(kPythonWords), Value, Operator{"register_device_type"},
                "'", name, "' is not a device name, as it is a word of Python's: facula.", name,

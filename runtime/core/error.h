@@ -19,6 +19,7 @@ enum class ErrorKind : unsigned char {
   Shape,
   Dtype,
   UnfitDtype,  // a dtype that something is not defined for at all
+  Layout,      // of tensors that are not strided
   Device,
   Values,    // what depends on values, of tensors that have none
   Aliasing,  // memory that tensors share, or one tensor with itself
@@ -26,6 +27,7 @@ enum class ErrorKind : unsigned char {
   Type,
   Index,
   NotImplemented,
+  NoDerivative,
   OutOfMemory,
   ZeroDivision,
   Overflow,

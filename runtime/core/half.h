@@ -53,13 +53,13 @@ inline float float8_e4m3fn_bits_to_float(uint8_t b) {
   return std::bit_cast<float>(sign | (rest == 0x7F000000u ? 0x7FC00000u : std::bit_cast<uint32_t>(magnitude)));
 }
 
-// `kBits` of significand are kept; below 2**kLeast numbers have the spacing that they have there.
-template <int kBits, int kLeast>
+// `kBits` of significand are kept; below 2**kMinExponent numbers have the spacing that they have there.
+template <int kBits, int kMinExponent>
 inline uint32_t rounded_to_float8(uint32_t magnitude) {
   constexpr int kShift = 23 - kBits;
-  constexpr uint32_t kRebias = static_cast<uint32_t>(kLeast - 1 + 127) << 23;
+  constexpr uint32_t kRebias = static_cast<uint32_t>(kMinExponent - 1 + 127) << 23;
   const uint32_t normal = (magnitude - kRebias + ((1u << (kShift - 1)) - 1) + ((magnitude >> kShift) & 1u)) >> kShift;
-  const float spaced = std::bit_cast<float>(static_cast<uint32_t>(kLeast + kShift + 127) << 23);
+  const float spaced = std::bit_cast<float>(static_cast<uint32_t>(kMinExponent + kShift + 127) << 23);
   const uint32_t small =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + spaced) - std::bit_cast<uint32_t>(spaced);
   return magnitude < kRebias + (1u << 23) ? small : normal;

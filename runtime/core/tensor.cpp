@@ -220,7 +220,7 @@ void (*settle_captured)(const Tensor& t) = nullptr;
 const Tensor& with_data(const Tensor& t, const char* who) {
   const Tensor* at = &t;
   while (at->is_wrapped()) {
-    FACULA_CHECK(!is_compound(*at), Type, Operator{who},
+    FACULA_CHECK(!is_compound(*at), Layout, Operator{who},
                  "the tensor's layout is not strided, so it has no element in each place; use x.to_dense()");
     FACULA_CHECK(at->impl()->wrapping->dim < 0, Values, Operator{who},
                  "it reads a value, which differs by row of the batch that vmap() goes through; compute with tensors "

@@ -19,7 +19,7 @@ struct FusedRegister {
 struct FusedStep {
   enum class Kind : uint8_t { Loop, Convert, Gather, Store };
   Kind kind = Kind::Loop;
-  bool stream = false;                               // of Store: past the cache
+  bool stream = false;                               // of Store: streaming stores
   uint8_t outs = 0, ins = 0;                         // of Loop
   ScalarType from = ScalarType::Float32, to = from;  // of Convert
   uint32_t first = 0;                                // of its registers: the outputs, then the inputs

@@ -93,7 +93,7 @@ MISTAKES = {
     "tests of its own": (
         ("  composite: self * by\n", "  composite: self * by\n  samples: [f(3)]\n"),
         "4:3: _scaled: unknown key 'samples'; known are define, doc, composite, composite_fn, "
-        "traits, checks",
+        "opaque, traits, checks",
     ),
     "a formula": (
         ("self * by", "self * buy"),

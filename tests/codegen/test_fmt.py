@@ -59,6 +59,19 @@ FORMS = {
         f"- op: {HEAD}\n  doc: |\n    F of\n    x.\n    >>> fa.f(x)\n    [1,\n     2]\n",
         f"- op: {HEAD}\n  doc: F of x.\n  example: |\n    >>> fa.f(x)\n    [1,\n     2]\n",
     ),
+    "what follows from other keys": (
+        f"- op: {HEAD}\n  kind: structured\n  shape: r(self)\n  dispatch: {{CPU: f}}\n"
+        "  variants: []\n  internal: true\n",
+        f"- op: {HEAD}\n  shape: r(self)\n  dispatch: {{CPU: f}}\n  internal: true\n",
+    ),
+    "what does not follow": (
+        f"- op: {HEAD}\n  kind: scan\n  shape: r(self)\n  dispatch: {{CPU: f}}\n  variants: []\n",
+        f"- op: {HEAD}\n  kind: scan\n  shape: r(self)\n  dispatch: {{CPU: f}}\n  variants: []\n",
+    ),
+    "what follows, with a comment": (
+        f"- op: {HEAD}\n  variants: []  # why\n  internal: true\n",
+        f"- op: {HEAD}\n  variants: []  # why\n  internal: true\n",
+    ),
     "quotes where they are needed": (
         f"- op: {HEAD}\n  doc: 'a: b'\n  reference: \"x\"\n  samples: ['true', \"f(3)\", a]\n",
         f'- op: {HEAD}\n  doc: "a: b"\n  samples: ["true", "f(3)", a]\n  reference: x\n',

@@ -250,8 +250,23 @@ case(
 
 case(
     "function that is no name",
-    structured() + "  composite_fn: a + b\n",
+    structured() + "  composite_fn: a + b\n  opaque: steps\n",
     "9:17: new: 'a + b' is no C++ name; a formula over operators goes to 'composite'",
+)
+case(
+    "function without a reason",
+    structured() + "  composite_fn: steps\n",
+    "9:17: new: 'composite_fn' is C++, which formulas could not say: why not is 'opaque'",
+)
+case(
+    "batching without a reason",
+    structured() + "  batch_fn: rows\n",
+    "9:13: new: 'batch_fn' is C++, which formulas could not say: why not is 'opaque'",
+)
+case(
+    "reason of nothing",
+    structured() + "  opaque: it loops\n",
+    "9:11: new: 'opaque' says why something is C++: neither 'composite_fn' nor 'batch_fn' is",
 )
 case(
     "shape that is none",

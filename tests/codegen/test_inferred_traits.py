@@ -18,13 +18,16 @@ PARTS = """
 - op: drawn(Tensor self, Generator? generator=None) -> Tensor
   doc: Draws.
   composite_fn: drawn
+  opaque: random
 - op: counted(Tensor self) -> Tensor
   doc: Counts.
   composite_fn: counted
+  opaque: values
   traits: [value_dependent]
 - op: counted.two(Tensor self, Tensor other) -> Tensor
   doc: Counts nothing.
   composite_fn: counted_two
+  opaque: values
 """
 
 

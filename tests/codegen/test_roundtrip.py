@@ -13,7 +13,7 @@ from codegen.scalar.tree import from_ast, from_formula
 from codegen.schema import expr, signature
 from codegen.schema.model import Location, Schema
 from codegen.schema.reader import read_schema
-from codegen.schema.samples import check_sample
+from codegen.schema.samples import check_sample, each_of
 from codegen.schema.source import Source
 
 SIGNATURES = [
@@ -69,6 +69,25 @@ def test_samples_of_the_schema(schema: Schema) -> None:
     for op in schema:
         for sample in op.samples:
             assert check_sample(op, sample) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "samples"),
+    [
+        ("f(3), 1", ["f(3), 1"]),
+        ("f(3), each(1, inf)", ["f(3), 1", "f(3), inf"]),
+        (
+            "f(each(0, 3)), p=each('a', None)",
+            ["f(0), p='a'", "f(0), p=None", "f(3), p='a'", "f(3), p=None"],
+        ),
+        ("each(f(2,3), t([[1., nan]])), dim=[0]", ["f(2,3), dim=[0]", "t([[1., nan]]), dim=[0]"]),
+        ("'ä', each(1, 2)", ["'ä', 1", "'ä', 2"]),
+        ("f(3), each()", ["f(3), each()"]),
+        ("f(3", ["f(3"]),
+    ],
+)
+def test_each_value_makes_a_sample(text: str, samples: list[str]) -> None:
+    assert list(each_of(text)) == samples
 
 
 STYLES = {

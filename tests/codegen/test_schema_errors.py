@@ -1,6 +1,7 @@
 """Every kind of mistake in ops.yaml is reported with its place and with what would be right.
 
-Here the form of records, signatures, words and proofs; formulas are in test_formula_errors.py.
+Here the form of records, signatures, words and test specifications; formulas are in
+test_formula_errors.py.
 """
 
 from __future__ import annotations
@@ -372,6 +373,17 @@ case(
     "sample, unknown argument",
     pointwise(samples='"f(3)", "f(3), betta=2"'),
     "5:28: new: sample `f(3), betta=2`: no argument 'betta'; did you mean 'beta'?",
+)
+case(
+    "sample, each of nothing",
+    pointwise(samples='"f(3), beta=each()"'),
+    "5:25: new: sample `f(3), beta=each()`: each() takes the values of an argument, for each of "
+    "which there is a call",
+)
+case(
+    "sample, each with a mistake",
+    pointwise(samples='"f(3), beta=each(1, g(2))"'),
+    "5:14: new: sample `f(3), beta=g(2)`: unknown sample word 'g'; known are " + ", ".join(WORDS),
 )
 case(
     "sample, too many",

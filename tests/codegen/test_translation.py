@@ -112,6 +112,38 @@ def test_checks(tmp_path: Path) -> None:
     ]
 
 
+RAISES = {
+    "self.ndim > 2": 'Shape, Operator{"new", "self"}',
+    "self.dtype != int64": 'Dtype, Operator{"new", "self"}',
+    "self.size(dim) > dim": 'Shape, Operator{"new"}',
+    "dim > 2": 'Runtime, Operator{"new", "dim"}',
+    "self.ndim > 2 and self.dtype == bool": 'Runtime, Operator{"new", "self"}',
+}
+
+
+@pytest.mark.parametrize("condition", RAISES)
+def test_a_condition_says_what_kind_of_error_it_is(condition: str, tmp_path: Path) -> None:
+    """Also after an inner `if`, and not beyond the end of its own."""
+    text = f"""|
+    if {condition}:
+        if dim == 7:
+            dim = 8
+        raise RuntimeError("no")
+    if dim == 3:
+        return self
+    raise ValueError("never")
+"""
+    path = tmp_path / "ops.yaml"
+    path.write_text(composite(text) + BASE, encoding="utf-8")
+    op = load(path).operator("new")
+    assert op.composite is not None
+    translator = Translator(load(path), op, argument_values(op))
+    lines = translator.program(op.composite, (TENSOR,))
+    raised = [line for line in lines if line.startswith("raise(")]
+    assert raised[0] == f'raise(ErrorKind::{RAISES[condition]}, std::string_view("no"));'
+    assert raised[1] == 'raise(ErrorKind::Value, Operator{"new"}, std::string_view("never"));'
+
+
 def test_a_formula_leaves_the_next_alone(small: Schema) -> None:
     """Names that a program declares are its own."""
     translator = Translator(small, small.operator("new"), VARIABLES)

@@ -16,6 +16,7 @@ import pytest
 from device_packages import environment
 from facula import backends, nn, optim
 from facula.testing import conformance
+from facula.testing._arguments import Around
 from facula.utils.data import DataLoader
 
 pytestmark = pytest.mark.usefixtures("strict")
@@ -49,6 +50,15 @@ def test_conformance() -> None:
     assert not report.failures, "\n".join(map(str, report.failures[:20]))
     assert report.checks > 10_000
     assert sum(way == "by formula" for way in report.ways.values()) > 100
+
+
+def test_the_kit_takes_little_memory_beside_large_results(emptied: None) -> None:
+    """Neighbours of a result are looked for within a quarter of a gigabyte, whatever its size."""
+    before = fa.strict.memory_allocated()
+    small, large = (Around([fa.empty(n)], "strict") for n in (1 << 15, 1 << 25))
+    assert small.watched and fa.strict.memory_allocated() - before <= (1 << 28) + (1 << 23)
+    del small, large
+    fa.strict.empty_cache()
 
 
 def test_names() -> None:

@@ -105,7 +105,7 @@ def test_cpp_names_exist(page: Path) -> None:
     """Each C++ function that a page calls is declared; each kernel that it shows has the
     parameters that the generator expects."""
     for line, text in blocks(page, "cpp"):
-        own = set(re.findall(r"\bvoid (\w+)\(", text))
+        own = set(re.findall(r"\b(?:void|Meta) (\w+)\(", text))
         for kernel in re.findall(r"^void (\w+)\((.*)\);$", text, re.M):
             wanted = [
                 cpp_types.kernel_parameters(op)

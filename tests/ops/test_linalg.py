@@ -320,3 +320,33 @@ def test_modes_of_distances(mode: str) -> None:
     np.testing.assert_allclose(huge.numpy(), want * 1e200)
     x = fa.tensor(a, requires_grad=True)
     assert gradcheck(lambda x: fa.cdist(x, fa.tensor(b), compute_mode=mode)[:, :3, :3], x)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
+@pytest.mark.parametrize(("m", "n", "d"), [(4, 5, 0), (0, 5, 3), (4, 0, 3), (0, 0, 0)])
+def test_distances_of_nothing(m: int, n: int, d: int, p: float) -> None:
+    """Points of no dims are at a distance of zero, in each order; gradients are zero or empty."""
+    x, y = (fa.ones(rows, d, dtype=fa.float64, requires_grad=True) for rows in (m, n))
+    found = fa.cdist(x, y, p)
+    assert found.shape == (m, n) and not found.any()
+    for grad, of in zip(fa.autograd.grad(found.sum(), (x, y)), (x, y), strict=True):
+        assert grad.shape == of.shape and not grad.any()
+    tangent = fa.func.jvp(lambda a: fa.cdist(a, y.detach(), p), (x.detach(),), (x.detach(),))[1]
+    assert tangent.shape == (m, n) and not tangent.any()
+
+
+@pytest.mark.parametrize("dtype", [fa.float64, fa.complex128])
+def test_upper_cholesky_reads_the_upper_triangle_alone(dtype: fa.dtype) -> None:
+    fa.manual_seed(0)
+    half = fa.randn(2, 4, 4, dtype=dtype)
+    a = half @ half.mH + 4 * fa.eye(4, dtype=dtype)
+    junk = fa.full((4, 4), 1e9, dtype=dtype)
+    u = fa.linalg.cholesky(a.triu() + junk.tril(-1), upper=True)
+    np.testing.assert_allclose((u.mH @ u).numpy(), a.numpy(), rtol=1e-12)
+    assert not u.tril(-1).abs().any()
+    for upper in (False, True):
+        assert fa.autograd.gradcheck(
+            lambda s, upper=upper: fa.linalg.cholesky(s + s.mH + 20 * fa.eye(4), upper=upper),
+            half.detach().requires_grad_(),
+            check_forward_ad=True,
+        )

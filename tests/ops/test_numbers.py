@@ -31,7 +31,7 @@ def derivatives(op: OpRecord, index: int) -> list[list[float | complex]]:
                 results, wanted, weights, create_graph=True, allow_unused=True
             )
         except NotImplementedError as error:
-            assert "has no derivative" in str(error)  # as its entry states
+            assert error.kind == "derivative"  # there is none, as its entry states
             break
         found += [[] if g is None else g.detach().flatten().tolist() for g in grads]
         results = [g for g in grads if g is not None and g.requires_grad]

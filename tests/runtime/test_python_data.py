@@ -3,6 +3,7 @@
 import collections
 import decimal
 import fractions
+import operator
 
 import facula as fa
 import numpy as np
@@ -181,3 +182,12 @@ def test_frombuffer():
     assert fa.frombuffer(b"", dtype=fa.float32).shape == (0,)
     with pytest.raises(RuntimeError, match="read-only"):
         fa.frombuffer(b"abcd", dtype=fa.uint8)[0] = 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [True, False])
+def test_whole_numbers_of_bools_are_ints(value: bool) -> None:
+    """`int` and `operator.index` refuse, or warn of, a bool in the place of an int."""
+    for convert in (int, operator.index):
+        found = convert(fa.tensor(value))
+        assert type(found) is int and found == value

@@ -28,9 +28,9 @@ template <typename T>
 constexpr int64_t kLanes = pocket::VLEN<T>::val;
 
 // Goes from line to line.
-class Walk {
+class LineIterator {
  public:
-  Walk(const FftLines& lines, int64_t first, int64_t* position) : lines_(lines), position_(position) {
+  LineIterator(const FftLines& lines, int64_t first, int64_t* position) : lines_(lines), position_(position) {
     for (int64_t d = lines.dims; d-- > 0;) {
       position[d] = first % lines.sizes[d];
       first /= lines.sizes[d];
@@ -69,14 +69,14 @@ struct Group {
 // fn(type_identity<V>, group): V holds an element of as many lines as machine vectors have lanes, or of one line.
 template <typename T, typename F>
 void each_group(const FftLines& lines, int64_t begin, int64_t end, int64_t* position, const F& fn) {
-  Walk walk(lines, begin, position);
+  LineIterator next(lines, begin, position);
   Group<T> group;
   for (int64_t i = begin; i < end; i += group.count) {
     group.first = i;
     const int64_t left = end - i;
     if (kLanes<T> > 1 && left * 4 >= kLanes<T> && left > 1) {
       group.count = left < kLanes<T> ? left : kLanes<T>;
-      walk.take(group.count, group.in, group.out);
+      next.take(group.count, group.in, group.out);
       for (int64_t j = group.count; j < kLanes<T>; ++j) {  // lanes without a line do what the first one does
         group.in[j] = group.in[0];
         group.out[j] = group.out[0];
@@ -84,7 +84,7 @@ void each_group(const FftLines& lines, int64_t begin, int64_t end, int64_t* posi
       fn.template operator()<Vec<T>>(group);
     } else {
       group.count = 1;
-      walk.take(1, group.in, group.out);
+      next.take(1, group.in, group.out);
       fn.template operator()<T>(group);
     }
   }

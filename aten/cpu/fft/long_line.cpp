@@ -5,7 +5,7 @@
 namespace facula::cpu {
 namespace {
 
-constexpr int64_t kLeastPart = 16;
+constexpr int64_t kMinPart = 16;
 
 // The largest divisor up to the root.
 int64_t short_part(int64_t n) {
@@ -16,7 +16,7 @@ int64_t short_part(int64_t n) {
 
 bool even_parts(int64_t n, int64_t n1) {
   const auto most = std::max<double>(1 << 17, 8 * std::sqrt(static_cast<double>(n)));
-  return n1 >= kLeastPart && static_cast<double>(n / n1) <= most;
+  return n1 >= kMinPart && static_cast<double>(n / n1) <= most;
 }
 
 }  // namespace

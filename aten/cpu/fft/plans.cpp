@@ -6,7 +6,7 @@
 namespace facula::cpu {
 namespace {
 
-constexpr int64_t kMostKept = int64_t{64} << 20;  // bytes of one thread
+constexpr int64_t kMaxKeptBytes = int64_t{64} << 20;  // bytes of one thread
 
 struct Kept {
   FftKind kind;
@@ -34,10 +34,10 @@ std::shared_ptr<void> kept_plan(FftKind kind, bool wide, int64_t length, int64_t
     return plans.back().plan;
   }
   std::shared_ptr<void> made = make();  // which may come here for its parts
-  if (bytes > kMostKept) return made;
+  if (bytes > kMaxKeptBytes) return made;
   int64_t held = bytes;
   for (const Kept& k : plans) held += k.bytes;
-  while (!plans.empty() && (held > kMostKept || plans.size() >= 32)) {
+  while (!plans.empty() && (held > kMaxKeptBytes || plans.size() >= 32)) {
     held -= plans.front().bytes;
     plans.erase(plans.begin());
   }

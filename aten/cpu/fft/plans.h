@@ -7,6 +7,7 @@
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/fft/lines.h"
 #include "runtime/core/checked.h"
+#include "runtime/core/rounding.h"
 
 namespace facula::cpu {
 
@@ -43,7 +44,7 @@ template <typename T, typename F>
 void share_lines(int64_t count, int64_t length, int64_t dims, const F& call) {
   constexpr int64_t kPiece = 1 << 16;  // elements between two looks for signals
   const int64_t lanes = fft_loops<T>().lanes, per_group = saturated_mul(lanes, length);
-  const int64_t groups = (count + lanes - 1) / lanes, step = grain_for(per_group, kPiece);
+  const int64_t groups = ceil_div(count, lanes), step = grain_for(per_group, kPiece);
   parallel_for(0, groups, grain_for(saturated_mul(per_group, 4)), [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> work(checked_mul(per_group, 2));
     DimVector position(static_cast<size_t>(dims));

@@ -36,7 +36,7 @@ struct ScatterIterator {
   template <typename F>
   [[gnu::noinline]] void cross(char* table, int64_t ts, int64_t step, char* side, int64_t ss, const char* index,
                                int64_t is, int64_t n, const F& element) const {
-    if (!checks || n <= kFew) {
+    if (!checks || n <= kShortLine) {
       const uint64_t most = static_cast<uint64_t>(size);
       for (int64_t i = 0; i < n; ++i, table += ts, side += ss, index += is) {
         const int64_t v = read_once(reinterpret_cast<const int64_t*>(index));
@@ -62,7 +62,7 @@ struct ScatterIterator {
     int64_t at[kPiece];
     for (int64_t first = 0; first < count; first += kPiece) {
       const int64_t m = std::min(count - first, kPiece);
-      if (is != static_cast<int64_t>(sizeof(int64_t)) || m <= kFew) {
+      if (is != static_cast<int64_t>(sizeof(int64_t)) || m <= kShortLine) {
         cross(table, 0, step, sides + first * ss, ss, index + first * is, is, m, element);
         continue;
       }
@@ -133,7 +133,7 @@ struct ScatterIterator {
   static constexpr int64_t kStrip = int64_t{1} << 20;  // bytes of the table that fit the second-level cache
   static constexpr int64_t kLine = int64_t{1} << 14;   // and the first-level one
   static constexpr int64_t kAhead = 8;
-  static constexpr int64_t kPiece = 1024, kBlock = 32, kFew = 16;  // elements of a line
+  static constexpr int64_t kPiece = 1024, kBlock = 32, kShortLine = 16;  // elements of a line
 
   // n elements, where they touch or nearly so.
   static void fetch_run(const char* p, int64_t step, int64_t n) {

@@ -43,12 +43,12 @@ double scaled_distance(double p, int64_t dims, const T* x, const T* y, int64_t s
 
 // Sums of squares and powers from there on are made of terms that keep their digits.
 template <typename T>
-constexpr double kLeast = double(std::numeric_limits<T>::min()) / double(std::numeric_limits<T>::epsilon());
+constexpr double kMinAccurate = double(std::numeric_limits<T>::min()) / double(std::numeric_limits<T>::epsilon());
 
 template <typename T>
 double distance(Distance kind, double p, double total, int64_t dims, const T* x, const T* y) {
   if (kind != Distance::Square && kind != Distance::Power) return total;
-  if (!(total >= kLeast<T> && total <= double(std::numeric_limits<T>::max()))) {
+  if (!(total >= kMinAccurate<T> && total <= double(std::numeric_limits<T>::max()))) {
     return scaled_distance(p, dims, x, y, kDistances);
   }
   return kind == Distance::Square ? std::sqrt(total) : std::pow(total, 1 / p);
@@ -84,8 +84,8 @@ T near_distance(int64_t dims, const T* x, const T* y) {
     const double difference = double(x[d]) - double(y[d]);
     sum += difference * difference;
   }
-  return static_cast<T>(sum >= kLeast<double> && std::isfinite(sum) ? std::sqrt(sum)
-                                                                    : scaled_distance(2, dims, x, y, 1));
+  return static_cast<T>(sum >= kMinAccurate<double> && std::isfinite(sum) ? std::sqrt(sum)
+                                                                          : scaled_distance(2, dims, x, y, 1));
 }
 
 // |a|^2 + |b|^2 - 2 a b, by a product, with the origin in the middle of the rows: what cancels in it is looked at
@@ -112,7 +112,8 @@ void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* o
     for (int64_t i = begin; i < end; ++i) {
       for (int64_t j = 0; j < n; ++j) {
         const T both = squares[i] + squares[m + j], square = both + out[i * n + j];
-        const bool holds = square > both * kCancels && square >= static_cast<T>(kLeast<T>) && std::isfinite(square);
+        const bool holds =
+            square > both * kCancels && square >= static_cast<T>(kMinAccurate<T>) && std::isfinite(square);
         out[i * n + j] = holds ? std::sqrt(square) : near_distance(dims, a + i * dims, b + j * dims);
       }
     }

@@ -65,7 +65,7 @@ int64_t factor(T* a, int64_t n) {
 
 }  // namespace
 
-void cholesky(const Tensor& A, bool upper, const Tensor& L, const Tensor& info) {
+void cholesky(const Tensor& A, const Tensor& L, const Tensor& info) {
   const int64_t n = A.size(-1), count = info.numel();
   int32_t* failed = info.data<int32_t>();
   if (n == 0) {
@@ -78,20 +78,9 @@ void cholesky(const Tensor& A, bool upper, const Tensor& L, const Tensor& info) 
     share_matrices(count, cubic(n, n) / 2, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         T* a = out + k * n * n;
-        // The upper triangle is that of the conjugate transpose.
-        const Matrix<T> given = from[k];
-        copy_matrix<T>(n, n, upper ? given.t() : given, row_major(a, n));
-        if constexpr (is_complex_v<T>) {
-          if (upper) std::transform(a, a + n * n, a, conjugate<T>);
-        }
+        copy_matrix<T>(n, n, from[k], row_major(a, n));
         failed[k] = static_cast<int32_t>(factor(a, n));
-        for (int64_t i = 0; i < n; ++i) {
-          if (!upper) std::fill_n(a + i * n + i + 1, n - i - 1, T(0));
-          for (int64_t j = 0; upper && j < i; ++j) {
-            a[j * n + i] = conjugate(a[i * n + j]);
-            a[i * n + j] = T(0);
-          }
-        }
+        for (int64_t i = 0; i < n; ++i) std::fill_n(a + i * n + i + 1, n - i - 1, T(0));
       }
     });
   });

@@ -6,6 +6,7 @@
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/nn/ctc_loops.h"
 #include "facula/kernels.h"
+#include "runtime/core/rounding.h"
 
 namespace facula::cpu {
 namespace {
@@ -20,7 +21,7 @@ struct Sizes {
         batch(log_probs.size(1)),
         classes(log_probs.size(2)),
         width(2 * targets.size(1) + 1),
-        padded((width + kCtcLanes - 1) / kCtcLanes * kCtcLanes) {}
+        padded(round_up(width, kCtcLanes)) {}
   int64_t row() const { return padded + 2 * kPad; }
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kAround = 1 << 21;  // numbers are moved around the cache
 constexpr int64_t kMoves = 1 << 20;   // numbers moved between looks for signals
 // Numbers of 8 bytes that fill cache lines.
-int64_t padded(int64_t n) { return (n + 7) / 8 * 8; }
+int64_t padded(int64_t n) { return round_up(n, 8); }
 
 const OrderTable& table() { return FACULA_BY_ISA(order_table); }
 

@@ -229,24 +229,24 @@ void topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool, const 
   if (self.dim() == 0) k = 1;  // a 0-d result has its one element whatever k says
   const int64_t n = line_size(self, dim);
   const DimLines lines = dim_lines({&out0, &out1, &self}, dim);
-  const bool few = k < n / 3 && n > 128;
+  const bool partial = k < n / 3 && n > 128;
   const bool rare = k < n / 32 || k <= 64;  // worth looking for the elements that may count
-  const bool shared = !few && n >= kShared && self.numel() / n < 2 * get_num_threads();
+  const bool shared = !partial && n >= kShared && self.numel() / n < 2 * get_num_threads();
   visit_ordered(self.dtype(), "topk", [&]<typename C>(std::type_identity<C>) {
     using P = PackedOf<C>;
     for_each_row(
         lines.plan,
         [&](char** ptrs, const int64_t* strides, int64_t count) {
           const int64_t held_most = rare ? candidate_room(k) : 2 * n;
-          const size_t room = few ? bytes_for<P>(held_most) : 0;
+          const size_t room = partial ? bytes_for<P>(held_most) : 0;
           Bytes memory(bytes_for<C>(n) + room);
           P* data = memory.as<P>();
           C* buffer = reinterpret_cast<C*>(memory.bytes() + room);
-          SortedLine<C> sorted(few ? 0 : n, largest, shared);
+          SortedLine<C> sorted(partial ? 0 : n, largest, shared);
           for (int64_t l = 0; l < count; ++l) {
             const C* x = contiguous_line<C>(self.dtype(), ptrs[2] + l * strides[2], lines.along[2], n, buffer);
             char *to_values = ptrs[0] + l * strides[0], *to_indices = ptrs[1] + l * strides[1];
-            if (few) {
+            if (partial) {
               if (rare) {
                 filter_first(x, n, largest, k, data);
               } else {

@@ -72,7 +72,7 @@ inline CsrFault vector_columns(const CsrMatrix& m, int64_t first, int64_t last, 
 }
 
 template <typename T>
-inline CsrFault few_columns(const CsrMatrix& m, int64_t first, int64_t last, const T* values, const T* dense, int64_t k,
+inline CsrFault narrow_rows(const CsrMatrix& m, int64_t first, int64_t last, const T* values, const T* dense, int64_t k,
                             int64_t j, T* out) {
   CsrFault fault;
   if (k - j == 1) {
@@ -133,7 +133,7 @@ CsrFault product(const CsrMatrix& m, int64_t begin, int64_t end, const T* values
       block(std::integral_constant<int, 2>{});
       block(std::integral_constant<int, 1>{});
     }
-    if (fault.kind == CsrFault::None && j < k) fault = few_columns(m, first, last, values, dense, k, j, to);
+    if (fault.kind == CsrFault::None && j < k) fault = narrow_rows(m, first, last, values, dense, k, j, to);
     if (fault.kind != CsrFault::None) return fault;
   }
   return fault;

@@ -78,12 +78,12 @@ const std::vector<const char*>& header_names() {
   return *names;
 }
 const std::vector<const char*>& header_sources() {
-  static const auto* const texts = [] {
+  static const auto* const sources = [] {
     auto* const v = new std::vector<const char*>;
     for (const EmbeddedSource& t : embedded_sources()) v->push_back(t.text);
     return v;
   }();
-  return *texts;
+  return *sources;
 }
 const Hash& hash_of_headers() {
   static const Hash* const h = [] {

@@ -1,4 +1,4 @@
-// Compiling ahead of use, and the proof that every kernel compiles.
+// Compiling ahead of use, and the check that every kernel compiles.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 namespace facula::cuda {
 
 // Kernels of files announce what they may be asked to compile: `level` 0 is what models use most, 1
-// is everything once, 2 in all dtypes; for -1, the quick proof, formulas go many to a program.
+// is everything once, 2 in all dtypes; for -1, the quick check, formulas go many to a program.
 using SourceLister = void (*)(int level, const std::function<void(KernelSource)>& add);
 void list_sources(SourceLister lister);
 struct ListsSources {

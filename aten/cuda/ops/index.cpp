@@ -9,7 +9,7 @@ namespace facula::cuda {
 
 namespace {
 
-constexpr int kMostIndices = 4;
+constexpr int kMaxIndices = 4;
 
 struct Entry {
   const char* name;
@@ -33,13 +33,13 @@ KernelSource source(Entry e, const std::string& element, const std::string& valu
 struct Indexing {
   const FaculaTensor* table = nullptr;
   const FaculaTensor* side = nullptr;
-  const FaculaTensor* index[kMostIndices];
+  const FaculaTensor* index[kMaxIndices];
   int indices = 0;
-  int64_t sizes[kMostIndices], steps[kMostIndices];  // steps in elements
+  int64_t sizes[kMaxIndices], steps[kMaxIndices];  // steps in elements
   int tuple_ndim = 0, row_ndim = 0;
   int64_t tuple_sizes[kMaxTensorDims], row_sizes[kMaxTensorDims];
   int64_t tuple_side[kMaxTensorDims], row_side[kMaxTensorDims], row_table[kMaxTensorDims];
-  int64_t index_strides[kMostIndices][kMaxTensorDims];
+  int64_t index_strides[kMaxIndices][kMaxTensorDims];
   int64_t places = 1;  // in the indexed dims
 };
 
@@ -47,13 +47,12 @@ bool describe(Indexing& x, const FaculaTensor& table, const FaculaValue& indices
   x.table = &table;
   x.side = &side;
   if (indices.count > table.ndim) return false;
-  int dims[kMostIndices], first = 0;
+  int dims[kMaxIndices], first = 0;
   bool adjacent = true;
   for (int d = 0; d < indices.count; ++d) {
     const FaculaTensor& t = indices.at.tensors[d];
     if (t.ndim < 0) continue;
-    if (x.indices == kMostIndices || (t.dtype != FACULA_INT64 && t.dtype != FACULA_INT32) || !on_device(t))
-      return false;
+    if (x.indices == kMaxIndices || (t.dtype != FACULA_INT64 && t.dtype != FACULA_INT32) || !on_device(t)) return false;
     if (x.indices > 0 && (t.dtype != x.index[0]->dtype || dims[x.indices - 1] != d - 1)) {
       adjacent &= dims[x.indices - 1] == d - 1;
       if (t.dtype != x.index[0]->dtype) return false;
@@ -113,8 +112,8 @@ class Run {
 
   int32_t start(bool negative, bool ids) {
     FACULA_TRY(enter(call_->index, &device_));
-    const int64_t* strides[1 + kMostIndices] = {x_.tuple_side};
-    int items[1 + kMostIndices] = {itemsize(x_.side->dtype)};
+    const int64_t* strides[1 + kMaxIndices] = {x_.tuple_side};
+    int items[1 + kMaxIndices] = {itemsize(x_.side->dtype)};
     for (int k = 0; k < x_.indices; ++k) {
       strides[1 + k] = x_.index_strides[k];
       items[1 + k] = itemsize(x_.index[k]->dtype);

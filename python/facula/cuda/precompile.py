@@ -4,7 +4,7 @@
 
 An arch such as compute_90 stops at PTX, which says that a kernel is right but is not what runs.
 Level 0 is what models in float32 and bfloat16 use most, 1 every kernel once, 2 every kernel in
-every dtype; -1 is a quick proof that all compiles. Without --arch for the GPU that is there; no GPU
+every dtype; -1 is a quick check that all compiles. Without --arch for the GPU that is there; no GPU
 is needed when it is given.
 """
 

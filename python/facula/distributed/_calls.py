@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import enum
 import os
-import sys
 from collections.abc import Sequence
 
 import facula
-from facula import Tensor
+from facula import _C, Tensor
 from facula.distributed._errors import DistBackendError
 from facula.distributed._store import Store
 
 __all__ = ["DebugLevel", "get_debug_level", "set_debug_level", "set_debug_level_from_env"]
-
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class DebugLevel(enum.IntEnum):
@@ -83,10 +80,8 @@ class Call:
 
 def caller() -> str:
     """The line outside of this package that calls it."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
-    return f" at {frame.f_code.co_filename}:{frame.f_lineno}"
+    file, line = _C._user_line()
+    return f" at {file}:{line}"
 
 
 def compare(store: Store, name: str, rank: int, ranks: Sequence[int], call: Call) -> None:

@@ -29,7 +29,7 @@ from facula.jit._graph import (
 from facula.jit._text import is_name
 from facula.overrides import DisableTorchFunctionSubclass, TorchFunctionMode
 
-__all__ = ["Recorder", "TracedTensor", "TracerWarning", "current", "user_line"]
+__all__ = ["Recorder", "TracedTensor", "TracerWarning", "current"]
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _local = threading.local()
@@ -49,19 +49,8 @@ def current() -> Recorder | None:
     return found
 
 
-def user_line() -> tuple[str, int]:
-    """File and line of the innermost caller that is not facula's."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_HERE, "<facula.")):
-            return file, frame.f_lineno
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
-
-
 def _warn(what: str) -> None:
-    file, line = user_line()
+    file, line = _C._user_line()
     message = (
         f"{os.path.basename(file)}:{line}: {what}; the trace keeps what these inputs gave, for all "
         "inputs. Use facula.jit.script for what depends on data"
@@ -308,7 +297,7 @@ class Recorder(TorchFunctionMode):
 
     def where(self) -> str:
         """The line of the program that runs."""
-        file, line = user_line()
+        file, line = _C._user_line()
         return f"{os.path.basename(file)}:{line}"
 
     def bind(self, tensor: Any, atom: Any) -> Any:

@@ -22,11 +22,13 @@ __all__ = [
 
 
 def _gradient(
-    convolution: Callable[..., Any], leaf: Any, other: Any, weight_is_leaf: bool, given: Any
+    convolution: Callable[..., Any], size: Any, other: Any, weight_is_leaf: bool, given: Any
 ) -> Any:
     grad_output, *how = given
+    # A convolution is linear in each: its gradient is the same at any input, or any weight.
+    leaf = facula.zeros(tuple(size), dtype=other.dtype, device=other.device)
     with facula.enable_grad():
-        leaf = leaf.requires_grad_()
+        leaf.requires_grad_()
         pair = (other, leaf) if weight_is_leaf else (leaf, other)
         output = convolution(*pair, None, *how)
     if output.shape != grad_output.shape:
@@ -34,7 +36,6 @@ def _gradient(
             f"grad_output has the shape {tuple(grad_output.shape)}; an output of these sizes, "
             f"stride, padding and dilation has {tuple(output.shape)}"
         )
-    # The convolution was linear in the leaf, whose own value does not count any more.
     further = facula.is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
     found = facula.autograd.grad(output, leaf, grad_output, create_graph=further)[0]
     return found if further else found.detach()
@@ -54,10 +55,8 @@ def _pair(dims: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Any:
-        # A convolution is linear: its gradient is the same at any input.
-        at = facula.zeros(tuple(input_size), dtype=weight.dtype, device=weight.device)
         given = (grad_output, stride, padding, dilation, groups)
-        return _gradient(convolution, at, weight, False, given)
+        return _gradient(convolution, input_size, weight, False, given)
 
     def of_weight(
         input: Any,
@@ -68,9 +67,8 @@ def _pair(dims: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Any:
-        at = facula.zeros(tuple(weight_size), dtype=input.dtype, device=input.device)
         given = (grad_output, stride, padding, dilation, groups)
-        return _gradient(convolution, at, input, True, given)
+        return _gradient(convolution, weight_size, input, True, given)
 
     for function, what in ((of_input, "input"), (of_weight, "weight")):
         function.__name__ = function.__qualname__ = f"{name}_{what}"

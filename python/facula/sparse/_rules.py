@@ -30,6 +30,9 @@ _RULES: dict[str, Callable[..., Any]] = {}
 class NoRule(NotImplementedError):
     """There is no meaning, or none yet, of an operator for a sparse tensor."""
 
+    operator = ""
+    kind = "layout"
+
 
 def rule(*names: str) -> Callable[[Any], Any]:
     """Decorator: the function answers for operators of these names."""
@@ -49,11 +52,13 @@ def rule_of(name: str) -> Callable[..., Any]:
 
 def refusal(name: str, *why: str) -> NoRule:
     """The error for an operator that a sparse tensor cannot be given to."""
-    return NoRule(
+    error = NoRule(
         f"{name}(): not implemented for sparse tensors"
         + "".join(f" ({w})" for w in why)
         + "; convert the argument to the strided layout first, with x.to_dense()"
     )
+    error.operator = name
+    return error
 
 
 @hook
@@ -75,7 +80,7 @@ def called(func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     except NoRule as error:
         raise refusal(name, *_reason(name, error)) from None
     except TypeError as error:
-        if "layout is not strided" not in str(error):
+        if getattr(error, "kind", None) != "layout":
             raise
         raise refusal(name) from None
 
@@ -85,7 +90,7 @@ def _get(attribute: Any, x: Any) -> Any:
 
 
 def _reason(name: str, error: NoRule) -> tuple[str, ...]:
-    inner = str(error).partition("():")[0]
+    inner = error.operator
     return () if inner.strip("_") == name.strip("_") else (f"which needs {inner}()",)
 
 

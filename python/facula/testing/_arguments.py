@@ -86,6 +86,9 @@ def laid(t: Any, layout: str) -> tuple[Any, Callable[[Any], Any]]:
     return t, lambda base: base
 
 
+_AROUND = 1 << 28  # bytes that are taken to find a place whose neighbours are known
+
+
 class Around:
     """Device memory before and behind the place that a result gets, watched.
 
@@ -103,7 +106,8 @@ class Around:
                 holes.append(facula.full(t.shape, junk(t.dtype), dtype=t.dtype, device=device))
                 continue
             parts: list[Any] = []
-            for _ in range(24):  # what is free elsewhere is taken first
+            # What is free elsewhere is taken first. Large blocks seldom lie side by side.
+            for _ in range(min(24, _AROUND // t.nbytes)):
                 parts.append(facula.full(t.shape, junk(t.dtype), dtype=t.dtype, device=device))
                 places = [p.data_ptr() for p in parts[-3:]]
                 steps = {b - a for a, b in itertools.pairwise(places)}

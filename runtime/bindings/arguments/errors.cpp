@@ -30,6 +30,8 @@ std::pair<PyObject*, const char*> python_kind(ErrorKind kind) {
       return {PyExc_RuntimeError, "dtype"};
     case ErrorKind::UnfitDtype:
       return {PyExc_TypeError, "dtype"};
+    case ErrorKind::Layout:
+      return {PyExc_TypeError, "layout"};
     case ErrorKind::Device:
       return {PyExc_RuntimeError, "device"};
     case ErrorKind::Values:
@@ -44,6 +46,8 @@ std::pair<PyObject*, const char*> python_kind(ErrorKind kind) {
       return {PyExc_IndexError, "index"};
     case ErrorKind::NotImplemented:
       return {PyExc_NotImplementedError, "unsupported"};
+    case ErrorKind::NoDerivative:
+      return {PyExc_NotImplementedError, "derivative"};
     case ErrorKind::OutOfMemory:
       return {out_of_memory_error, "memory"};
     case ErrorKind::ZeroDivision:

@@ -43,7 +43,7 @@ def _gathered(t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
     return out.movedim(0, dim).contiguous()
 
 
-def _summed(t: Tensor, group: ProcessGroup) -> Tensor:
+def _summed(t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
     out = t.detach().clone(memory_format=facula.contiguous_format)
     _collectives.all_reduce(out, group=group)
     return out
@@ -57,82 +57,26 @@ def _scattered(t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
     return out.movedim(0, dim).contiguous()
 
 
-class _Slice(Function):
-    """What all have -> a part each."""
+def _kept(t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
+    return t.detach()
+
+
+_Step = Callable[[Tensor, int, ProcessGroup], Tensor]
+
+
+class _Convert(Function):
+    """One step, whose gradient goes the way of another, and that one's the way of the first."""
 
     @staticmethod
-    def forward(ctx: Any, t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
-        ctx.dim, ctx.group = dim, group
-        return _sliced(t, dim, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return _Gather.apply(grad, ctx.dim, ctx.group), None, None
-
-
-class _Gather(Function):
-    """A part each -> what all have."""
-
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
-        ctx.dim, ctx.group = dim, group
-        return _gathered(t, dim, group)
+    def forward(
+        ctx: Any, t: Tensor, step: _Step, gradient: _Step, dim: int, group: ProcessGroup
+    ) -> Tensor:
+        ctx.back = (gradient, step, dim, group)
+        return step(t, dim, group)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return _Slice.apply(grad, ctx.dim, ctx.group), None, None
-
-
-class _Sum(Function):
-    """Summands -> what all have."""
-
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, group: ProcessGroup) -> Tensor:
-        ctx.group = group
-        return _summed(t, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return _Share.apply(grad, ctx.group), None
-
-
-class _Share(Function):
-    """What all have, for work of which each does a part: the gradients are summands."""
-
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, group: ProcessGroup) -> Tensor:
-        ctx.group = group
-        return t.detach()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return _Sum.apply(grad, ctx.group), None
-
-
-class _SumScatter(Function):
-    """Summands -> a part of the sum each."""
-
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
-        ctx.dim, ctx.group = dim, group
-        return _scattered(t, dim, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return _GatherShared.apply(grad, ctx.dim, ctx.group), None, None
-
-
-class _GatherShared(Function):
-    """A part each -> what all have, whose gradients are summands."""
-
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, dim: int, group: ProcessGroup) -> Tensor:
-        ctx.dim, ctx.group = dim, group
-        return _gathered(t, dim, group)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return _SumScatter.apply(grad, ctx.dim, ctx.group), None, None
+        return _Convert.apply(grad, *ctx.back), None, None, None, None
 
 
 def convert(t: Tensor, have: Placement, want: Placement, group: ProcessGroup) -> Tensor:
@@ -143,20 +87,26 @@ def convert(t: Tensor, have: Placement, want: Placement, group: ProcessGroup) ->
     """
     if have == want or group.size() == 1:
         return t
-    steps: dict[tuple[type, type], Callable[[], Any]] = {
-        (Replicate, Shard): lambda: _Slice.apply(t, _dim(want), group),
-        (Shard, Replicate): lambda: _Gather.apply(t, _dim(have), group),
-        (Partial, Replicate): lambda: _averaged(_Sum.apply(t, group), have, group),
-        (Partial, Shard): lambda: _averaged(_SumScatter.apply(t, _dim(want), group), have, group),
-        (Shard, Shard): lambda: _Slice.apply(
-            _Gather.apply(t, _dim(have), group), _dim(want), group
+
+    def converted(x: Tensor, step: _Step, gradient: _Step, dim: int = 0) -> Tensor:
+        found: Tensor = _Convert.apply(x, step, gradient, dim, group)
+        return found
+
+    steps: dict[tuple[type, type], Callable[[], Tensor]] = {
+        (Replicate, Shard): lambda: converted(t, _sliced, _gathered, _dim(want)),
+        (Shard, Replicate): lambda: converted(t, _gathered, _sliced, _dim(have)),
+        (Partial, Replicate): lambda: _averaged(converted(t, _summed, _kept), have, group),
+        (Partial, Shard): lambda: _averaged(
+            converted(t, _scattered, _gathered, _dim(want)), have, group
+        ),
+        (Shard, Shard): lambda: converted(
+            converted(t, _gathered, _sliced, _dim(have)), _sliced, _gathered, _dim(want)
         ),
     }
     step = steps.get((type(have), type(want)))
     if step is None:
         raise ValueError(f"tensor.parallel: no way from {have} to {want}")
-    found: Tensor = step()
-    return found
+    return step()
 
 
 def _dim(placement: Placement) -> int:
@@ -181,6 +131,6 @@ def shared(t: Tensor, group: ProcessGroup) -> Tensor:
     if before is not None and before[0] is group and before[1] == t._version:
         found: Tensor = before[2]
         return found
-    made: Tensor = _Share.apply(t, group)
+    made: Tensor = _Convert.apply(t, _kept, _summed, 0, group)
     t._shared_with = (group, t._version, made)  # type: ignore[attr-defined]
     return made

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import _C
 from facula.jit import script_if_tracing
-from facula.jit._tracing import user_line as _user_line
 
 __all__ = ["last_executed_optimized_graph", "run_frozen_optimizations"]
 
@@ -36,7 +36,7 @@ def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, **options
 
 def last_executed_optimized_graph() -> Any:
     """Raises: graphs run as they are, none is made for a call."""
-    file, line = _user_line()
+    file, line = _C._user_line()
     raise RuntimeError(
         f"last_executed_optimized_graph() ({file}:{line}): ask the module or function for its graph"
     )
