@@ -58,6 +58,7 @@ def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for source, library in (
         ("fake_cuda.cpp", folder / "libcuda.so.1"),
         ("fake_cudnn.cpp", wheel / "libcudnn.so.9"),
+        ("fake_nccl.cpp", wheel / "libnccl.so.2"),
     ):
         made = subprocess.run(
             ["g++", "-std=c++20", "-shared", "-fPIC", str(HERE / source), "-o", str(library)],
@@ -102,3 +103,65 @@ def run(pretended: Path, tmp_path: Path) -> Callable[..., str]:
         return done.stdout
 
     return run_script
+
+
+RANKS = """
+import os, signal, sys, time
+import facula as fa
+import facula.distributed as dist
+from facula.distributed import ReduceOp
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+place = fa.device("cuda", rank)
+fa.cuda.set_device(rank)
+def on(value, dtype=None):  # by a copy, of two elements at least: the pretended driver runs no kernels
+    t = fa.tensor(value, dtype=dtype)
+    return fa.stack([t, t]).to(place)[0]
+"""
+
+
+def run_ranks(code: str, size: int = 2, **variables: str) -> list[tuple[int, str]]:
+    """A program in `size` processes of one job: the status of each, and what it printed."""
+    import socket
+    import textwrap
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    env = {
+        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size),
+        "FACULA_DISTRIBUTED_PATIENCE": "4", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        **variables,
+    }  # fmt: skip
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANKS + textwrap.dedent(code)],
+            env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    try:
+        said = [p.communicate(timeout=40)[0] for p in running]
+    finally:
+        for p in running:
+            p.kill()
+    return [(p.returncode, text) for p, text in zip(running, said, strict=True)]
+
+
+@pytest.fixture
+def pretended_ranks(pretended: Path, tmp_path: Path) -> Callable[..., list[tuple[int, str]]]:
+    """`run_ranks` with the pretended driver and a pretended NCCL."""
+
+    def run(code: str, size: int = 2, **variables: str) -> list[tuple[int, str]]:
+        exchange = tmp_path / f"exchange {len(list(tmp_path.iterdir()))}"
+        exchange.mkdir()
+        path = os.pathsep.join([str(pretended), *(p for p in sys.path if p)])
+        return run_ranks(
+            code, size,
+            **{
+                "LD_LIBRARY_PATH": str(pretended), "PYTHONPATH": path, "FAKE_CUDA_QUIET": "1",
+                "FACULA_CACHE": str(tmp_path / "cache"), "FAKE_NCCL_DIR": str(exchange),
+                **variables,
+            },
+        )  # fmt: skip
+
+    return run

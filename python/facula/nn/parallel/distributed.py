@@ -187,7 +187,7 @@ class DistributedDataParallel(Module, Joinable):
     def _iteration(self, sync: bool, same: bool, active: bool = True) -> list[int]:
         """What the processes that have inputs do: do gradients and buffers go, and who is one."""
         rank = self.process_group.rank() if active else -1
-        facts = facula.tensor([int(sync), int(same), rank])
+        facts = facula.tensor([int(sync), int(same), rank], device=self.process_group.carrier)
         distributed.all_reduce(facts, distributed.ReduceOp.MAX, self.process_group)
         found: list[int] = facts.tolist()
         return found
