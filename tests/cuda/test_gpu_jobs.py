@@ -10,8 +10,7 @@ import facula as fa
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from collectives_program import PLAIN
-from conftest import run_ranks
+from rank_programs import PLAIN, run_ranks
 
 pytestmark = pytest.mark.cuda
 START = """
@@ -19,6 +18,7 @@ dist.init_process_group("nccl", timeout=60, device_id=place)
 """
 MODEL = """
 import facula.nn as nn
+from facula.nn.parallel import DistributedDataParallel as DDP
 def made(sync=False):
     fa.manual_seed(0)
     norm = nn.BatchNorm1d(32) if sync else nn.LayerNorm(32)
@@ -167,9 +167,9 @@ g.reset()
 @pytest.mark.parametrize(
     "way",
     [
-        "nn.parallel.DistributedDataParallel(net, device_ids=[rank])",
-        "nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.001, gradient_as_bucket_view=True)",
-        "nn.parallel.DistributedDataParallel(net, find_unused_parameters=True)",
+        "DDP(net, device_ids=[rank])",
+        "DDP(net, bucket_cap_mb=1e-3, gradient_as_bucket_view=True)",
+        "DDP(net, find_unused_parameters=True)",
         "sharded(net)",
     ],
 )
@@ -202,7 +202,7 @@ def test_other_ways_to_train() -> None:
 net = made(sync=True)
 alone = losses(net, fa.optim.Adam(net.parameters(), 0.01), False)
 net = nn.SyncBatchNorm.convert_sync_batchnorm(made(sync=True))
-net = nn.parallel.DistributedDataParallel(net)
+net = DDP(net)
 from facula.distributed.optim import ZeroRedundancyOptimizer
 zero = ZeroRedundancyOptimizer(net.parameters(), fa.optim.Adam, lr=0.01)
 close(losses(net, zero, True), alone)

@@ -516,7 +516,7 @@ class DeviceCommunicator:
     def pair(self, sender: int, receiver: int) -> DeviceCommunicator:
         """What carries messages of one process of the group to another, in their order."""
         with self._lock:
-            # Both ways at once, and in one order: whoever sends first may receive from the other next.
+            # Both ways at once, and in one order: whoever sends may receive from the other next.
             for way in sorted(((sender, receiver), (receiver, sender))):
                 if way not in self._pairs:
                     made = DeviceCommunicator(

@@ -26,7 +26,7 @@ _CPU_BACKENDS = ("mpi", "gloo")
 
 
 class Backend(str):
-    """The name of an engine: `mpi` joins processes on CPUs, and answers to `gloo` too; `nccl` GPUs."""
+    """The name of an engine: `mpi` joins processes on CPUs, as does `gloo`; `nccl` on GPUs."""
 
     UNDEFINED, GLOO, NCCL, MPI, UCC = "undefined", "gloo", "nccl", "mpi", "ucc"
     backend_list = ("undefined", "gloo", "nccl", "mpi")

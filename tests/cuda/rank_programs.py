@@ -1,4 +1,53 @@
-"""What two processes do with tensors on devices, in NCCL or one that pretends: plain copies, sums."""
+"""Programs of several processes, and what two do with tensors on devices: copies and sums alone,
+which NCCL does and one that pretends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+RANKS = """
+import os, signal, sys, time
+import facula as fa
+import facula.distributed as dist
+from facula.distributed import ReduceOp
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+place = fa.device("cuda", rank)
+fa.cuda.set_device(rank)
+def on(value, dtype=None):  # by a copy, of two elements: the pretended driver runs no kernels
+    t = fa.tensor(value, dtype=dtype)
+    return fa.stack([t, t]).to(place)[0]
+"""
+
+
+def run_ranks(code: str, size: int = 2, **variables: str) -> list[tuple[int, str]]:
+    """A program in `size` processes of one job: the status of each, and what it printed."""
+    import socket
+    import textwrap
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    env = {
+        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size),
+        "FACULA_DISTRIBUTED_PATIENCE": "4", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        **variables,
+    }  # fmt: skip
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANKS + textwrap.dedent(code)],
+            env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    try:
+        said = [p.communicate(timeout=40)[0] for p in running]
+    finally:
+        for p in running:
+            p.kill()
+    return [(p.returncode, text) for p, text in zip(running, said, strict=True)]
+
 
 PLAIN = """
 dist.init_process_group("nccl", timeout=60)
