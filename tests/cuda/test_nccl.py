@@ -69,6 +69,34 @@ assert called(lambda: dist.all_to_all_single(e(4), e(4))) == [
 assert called(lambda: dist.all_reduce_coalesced([e(2), e(3)], ReduceOp.AVG)) == [
     "GroupStart", "AllReduce 2 7 4 0", "AllReduce 3 7 4 0", "GroupEnd"]
 assert called(lambda: dist.all_reduce(e(4, 4).t())) == ["AllReduce 16 7 0 0"]
+# the short way of plain collectives says what it does, and leaves what is not plain to the long one
+def noted(call):
+    call()
+    return str(dist.group.WORLD.job.watch.call).replace(" of its group)", "").split(" (number ")
+before = int(noted(lambda: dist.all_reduce(e(4).t()))[1])
+for i, (call, text) in enumerate([
+    (lambda: dist.all_reduce(e(2, 3), ReduceOp.MAX), "all_reduce of float32 (2, 3) MAX"),
+    (lambda: dist.all_reduce(e(2, 3), ReduceOp.AVG), "all_reduce of float32 (2, 3) AVG"),
+    (lambda: dist.broadcast(e(3, dtype=fa.int8)), "broadcast of int8 (3,) from 0"),
+    (lambda: dist.all_gather_into_tensor(e(1, 5), e(5)), "all_gather_into_tensor of float32 (5,)"),
+    (lambda: dist.reduce_scatter_tensor(e(5), e(1, 5)), "reduce_scatter_tensor of float32 (5,) SUM"),
+], 1):
+    assert noted(call) == [text, str(before + i)], (noted(call), text)
+def refused(call, words):
+    def attempt():
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(words)
+    assert called(attempt) == []
+refused(lambda: dist.all_gather_into_tensor(e(2, 5), e(5)), "(1, 5)")
+refused(lambda: dist.reduce_scatter_tensor(e(4), e(5)), "(1, 4)")
+refused(lambda: dist.reduce_scatter_tensor(e(4), e(4, dtype=fa.int32)), "one dtype")
+refused(lambda: dist.all_reduce(e(4), "sum"), "ReduceOp")
+refused(lambda: dist.all_reduce(fa.ones(4)), "cpu")
+refused(lambda: dist.all_reduce([1.0]), "Tensor")
 assert called(dist.barrier) == ["AllReduce 1 1 2 0"]
 assert called(dist.destroy_process_group) == ["Destroy"]
 """,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from facula import Tensor, cat, stack
 from facula.distributed._calls import is_meta
+from facula.distributed._device import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from facula.distributed._errors import DistBackendError, DistStoreError
 from facula.distributed._group import ProcessGroup, resolved
 from facula.distributed._reduce import ReduceOp, reduction
@@ -129,6 +130,8 @@ def all_reduce(
     chosen = resolved("all_reduce", group)
     if chosen is None:
         return None
+    if not async_op and chosen.direct(ALL_REDUCE, op, tensor, tensor):
+        return None
     plan, engine = _all_reduced("all_reduce", chosen, tensor, op)
     return _whole(chosen, engine, plan, async_op)
 
@@ -216,8 +219,10 @@ def broadcast(
     chosen = resolved("broadcast", group)
     if chosen is None:
         return None
-    t = tensor_of("broadcast", "tensor", tensor)
     root = root_of("broadcast", chosen, src, group_src, "src")
+    if not async_op and chosen.direct(BROADCAST, ReduceOp.SUM, tensor, tensor, root):
+        return None
+    t = tensor_of("broadcast", "tensor", tensor)
     engine = chosen.engine("broadcast", t)
     here = chosen.rank() == root
     buffer = t if is_meta(t) else engine.staged(t) if here else engine.landing(t)
@@ -247,6 +252,8 @@ def all_gather_into_tensor(
     what = "all_gather_into_tensor"
     chosen = resolved(what, group)
     if chosen is None:
+        return None
+    if not async_op and chosen.direct(ALL_GATHER, ReduceOp.SUM, output_tensor, input_tensor):
         return None
     out = tensor_of(what, "output_tensor", output_tensor)
     t = tensor_of(what, "input_tensor", input_tensor)
@@ -420,6 +427,8 @@ def reduce_scatter_tensor(
     what = "reduce_scatter_tensor"
     chosen = resolved(what, group)
     if chosen is None:
+        return None
+    if not async_op and chosen.direct(REDUCE_SCATTER, op, output, input):
         return None
     out, t = tensor_of(what, "output", output), tensor_of(what, "input", input)
     same_dtype(what, out, t)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import facula
 from facula import _C, Tensor
+from facula.distributed._calls import Call, get_debug_level
 from facula.distributed._errors import DistBackendError, DistError
 from facula.distributed._mpi import in_time
 from facula.distributed._reduce import ReduceOp
@@ -29,9 +29,7 @@ __all__ = ["DeviceCommunicator", "DeviceEngine", "DeviceWork", "names", "why_not
 
 # The kinds and operations of facula/backend.h, by their places there.
 _KINDS = ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "send", "receive")
-(_ALL_REDUCE, _REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER, _SEND, _RECEIVE) = range(
-    len(_KINDS)
-)
+(ALL_REDUCE, _REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, _SEND, _RECEIVE) = range(len(_KINDS))
 _OPS = {
     op: i
     for i, op in enumerate(
@@ -40,7 +38,15 @@ _OPS = {
 }
 _PAUSE = 0.02  # seconds between two looks at what is under way
 
-Call = tuple[int, int, "Tensor | None", "Tensor | None", int, int]
+_OP_NAMES = [op.name for op in _OPS]
+# What calls of `direct` are named.
+_NAMES = {
+    ALL_REDUCE: "all_reduce",
+    BROADCAST: "broadcast",
+    ALL_GATHER: "all_gather_into_tensor",
+    REDUCE_SCATTER: "reduce_scatter_tensor",
+}
+Entry = tuple[int, int, "Tensor | None", "Tensor | None", int, int]  # of a call of the library
 
 
 def names() -> dict[str, str]:
@@ -64,6 +70,25 @@ def why_not(device_type: str) -> str:
     except (RuntimeError, NotImplementedError) as error:
         return str(error)
     return ""
+
+
+def described(found: tuple[Any, ...]) -> Call:
+    """A call of `DeviceCommunicator.direct`, as the others are noted."""
+    kind, op, root, dtype, shape, number = found
+    detail = {ALL_REDUCE: _OP_NAMES[op], REDUCE_SCATTER: _OP_NAMES[op], BROADCAST: f"from {root}"}
+    call = Call(_NAMES[kind], None, detail.get(kind, ""), number)
+    call.dtype, call.shape = dtype, tuple(shape)
+    return call
+
+
+class _Latest:
+    """Says what a communicator's last call of `direct` is."""
+
+    def __init__(self, communicator: DeviceCommunicator) -> None:
+        self._communicator = communicator
+
+    def __str__(self) -> str:
+        return str(self._communicator.latest())
 
 
 class DeviceWork(Work):
@@ -140,23 +165,12 @@ class DeviceWork(Work):
         return self.source
 
 
-class _Pending:
-    """A call that the watch looks after; `event` is None while the call itself goes on."""
-
-    __slots__ = ("call", "communicator", "event", "started", "timeout")
-
-    def __init__(self, communicator: DeviceCommunicator, call: Any, timeout: float) -> None:
-        self.communicator, self.call, self.timeout = communicator, call, timeout
-        self.started, self.event = time.monotonic(), None
-
-
 class DeviceWatch:
     """Looks after all collectives of a type of devices, by a thread of its own."""
 
     def __init__(self, engine: DeviceEngine) -> None:
         self._engine = engine
         self.error: DistError | None = None
-        self.pending: dict[Any, deque[_Pending]] = {}  # by communicator, oldest first
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -187,27 +201,25 @@ class DeviceWatch:
     def _run(self) -> None:
         while not self._ended.wait(_PAUSE):
             try:
-                for queue in list(self.pending.values()):
-                    self._look(queue)
+                for communicator in list(self._engine.communicators):
+                    self._look(communicator)
             except DistError:
                 return
 
-    def _look(self, queue: deque[_Pending]) -> None:
-        while True:
-            try:
-                oldest = queue[0]
-            except IndexError:
-                return
-            try:
-                if oldest.event is None or not _C._event_query(oldest.event):
-                    break
-            except RuntimeError as error:  # of the device itself
-                self.fail(DistBackendError(f"{oldest.call.name}: {error}"))
-            queue.popleft()
-        waited = time.monotonic() - oldest.started
+    def _look(self, communicator: DeviceCommunicator) -> None:
+        try:
+            communicator.advance()
+        except RuntimeError as error:  # of the device itself
+            oldest = communicator.oldest()
+            name = "a collective" if oldest is None else oldest[0].name
+            self.fail(DistBackendError(f"{name}: {error}"))
+        oldest = communicator.oldest()
+        if oldest is None:
+            return
+        call, waited, timeout = oldest
         if waited < 2 * _PAUSE:
             return
-        name, communicator = oldest.call.name, oldest.communicator
+        name = call.name
         try:
             communicator.query()
         except RuntimeError as error:
@@ -217,8 +229,8 @@ class DeviceWatch:
         except DistBackendError as error:
             gave_up = getattr(error, "gave_up", False)
             self.fail(self.late(str(error)) if gave_up else error)
-        if waited > oldest.timeout:
-            self.fail(self.late(f"{name}: not complete after {oldest.timeout:g} s"))
+        if waited > timeout:
+            self.fail(self.late(f"{name}: not complete after {timeout:g} s"))
 
 
 class DeviceEngine:
@@ -256,16 +268,18 @@ class DeviceEngine:
         for communicator in self.communicators:
             communicator.abort()
 
+    def is_busy(self) -> bool:
+        """Is a collective under way, as far as the watch has seen?"""
+        return any(c.oldest() is not None for c in self.communicators)
+
     def close(self, in_order: bool) -> bool:
         """Leaves all communicators; were they left with nothing under way?"""
         in_order = in_order and self.watch.error is None
         limit = time.monotonic() + patience()
         if in_order:
-            while any(self.watch.pending.values()) and time.monotonic() < limit:
-                if self.watch.error is not None:
-                    break
+            while self.is_busy() and time.monotonic() < limit and self.watch.error is None:
                 time.sleep(0.001)
-        in_order = in_order and not any(self.watch.pending.values())
+        in_order = in_order and not self.is_busy()
         self.watch.end()
         for communicator in self.communicators:
             if not (in_order and communicator.leave(max(0.1, limit - time.monotonic()))):
@@ -298,11 +312,10 @@ class DeviceCommunicator:
         self.reduces = engine.reduces
         self._communicator: Any = None
         self._own: int | None = None  # its stream
-        self._last: tuple[Any, int] | None = None  # of its calls: the event, and the stream
-        self._calls: list[Call] | None = None  # that are put together
+        self._calls: list[Entry] | None = None  # that are put together
         self._pairs: dict[tuple[int, int], DeviceCommunicator] = {}
         self._lock = threading.RLock()
-        self._pending: deque[_Pending] = deque()
+        self._latest = _Latest(self)
 
     # ---- how it begins and ends ----
 
@@ -327,7 +340,6 @@ class DeviceCommunicator:
                 limit,
             )
             self.engine.communicators.append(self)
-            self.engine.watch.pending[self] = self._pending
             self.engine.watch.begin()
 
     def _meet(self, what: str, keys: list[str], limit: float) -> None:
@@ -348,6 +360,22 @@ class DeviceCommunicator:
     def query(self) -> None:
         """Raises if the library found an error."""
         _C._communicator_query(self._communicator)
+
+    def advance(self) -> None:
+        """Drops the calls that are done; raises what the device says."""
+        _C._communicator_advance(self._communicator)
+
+    def oldest(self) -> tuple[Call, float, float] | None:
+        """The oldest call that is under way, how many seconds, and how many it may be."""
+        found = _C._communicator_oldest(self._communicator)
+        if found is None:
+            return None
+        call, waited, timeout = found
+        return (described(call) if isinstance(call, tuple) else call), waited, timeout
+
+    def latest(self) -> Call:
+        """The last call of `direct`."""
+        return described(_C._communicator_latest(self._communicator))
 
     def leave(self, limit: float) -> bool:
         """Ends it in order, as the others do; did that work within the time?"""
@@ -397,11 +425,10 @@ class DeviceCommunicator:
                 before = _C._new_event(device, False)
                 _C._event_record(before, here)
                 _C._event_wait(before, device, stream)
-            if self._last is not None and self._last[1] != stream and not captured:
-                _C._event_wait(self._last[0], device, stream)
-            pending = _Pending(self, call, group.timeout)
-            if not captured:
-                self._pending.append(pending)
+            ticket = None
+            if not captured:  # nothing tells when a graph runs
+                _C._communicator_order(self._communicator, stream)
+                ticket = _C._communicator_begin(self._communicator, call, group.timeout)
             if stream != here:
                 _C._set_stream(device, stream)
             try:
@@ -411,13 +438,9 @@ class DeviceCommunicator:
                 done = _C._new_event(device, False)
                 _C._event_record(done, stream)
             except RuntimeError as error:
-                if pending in self._pending:
-                    self._pending.remove(pending)
-                if self.engine.watch.error is not None:
-                    raise self.engine.watch.error from None
-                if isinstance(error, (DistError, NotImplementedError)):
-                    raise
-                raise DistBackendError(f"{plan.name}: {error}") from error
+                if ticket is not None:
+                    _C._communicator_forget(self._communicator, ticket)
+                self._raise(plan.name, error)
             finally:
                 if stream != here:
                     _C._set_stream(device, here)
@@ -425,11 +448,43 @@ class DeviceCommunicator:
                 for t in plan.keep:
                     if t is not None:
                         _C._record_stream(t, device, stream)
-            pending.event = done
-            self._last = None if captured else (done, stream)
+            if ticket is not None:
+                _C._communicator_put(self._communicator, ticket, done, stream)
         if not async_op:
             return None
         return DeviceWork(self, plan.name, done, stream, plan.result)
+
+    def direct(self, kind: int, op: ReduceOp, out: Tensor, t: Tensor, root: int = 0) -> bool:
+        """Puts a collective into the current stream, if it is plain: by one call, for speed.
+
+        False, with nothing done, where it is asked of more than the library's own function, or is
+        not right.
+        """
+        group, job = self.group, self.engine.job
+        if self._communicator is None or op.__class__ is not ReduceOp or get_debug_level():
+            return False
+        if job.broken is not None or job.watch.failed:
+            return False
+        number = group.count + 1
+        job.watch.call = self._latest
+        with self._lock:
+            try:
+                done = _C._communicator_direct(
+                    self._communicator, kind, _OPS.get(op, -1), out, t, root, number, group.timeout
+                )
+            except RuntimeError as error:
+                self._raise(_NAMES[kind], error)
+            if done:
+                group.count = number
+        return done  # type: ignore[no-any-return]
+
+    def _raise(self, name: str, error: RuntimeError) -> NoReturn:
+        """What a call that failed says."""
+        if self.engine.watch.error is not None:
+            raise self.engine.watch.error from None
+        if isinstance(error, (DistError, NotImplementedError)):
+            raise error
+        raise DistBackendError(f"{name}: {error}") from error
 
     def together(self, plan: Any, plans: Sequence[Any]) -> Any:
         """Several plans as one, that the library is given as one call."""
@@ -456,28 +511,28 @@ class DeviceCommunicator:
             result=[t for each in plans for t in each.result],
         )
 
-    def _run(self, calls: list[Call]) -> None:
+    def _run(self, calls: list[Entry]) -> None:
         if self._calls is not None:
             self._calls += calls
         elif calls:
             _C._communicator_run(self._communicator, calls)
 
     def all_reduce(self, t: Tensor, op: ReduceOp) -> None:
-        self._run([(_ALL_REDUCE, _OPS[op], t, t, 0, t.numel())])
+        self._run([(ALL_REDUCE, _OPS[op], t, t, 0, t.numel())])
 
     def reduce(self, t: Tensor, op: ReduceOp, root: int) -> None:
         self._run([(_REDUCE, _OPS[op], t, t, root, t.numel())])
 
     def broadcast(self, t: Tensor, root: int) -> None:
-        self._run([(_BROADCAST, 0, t, t, root, t.numel())])
+        self._run([(BROADCAST, 0, t, t, root, t.numel())])
 
     def all_gather(self, out: Tensor, t: Tensor) -> None:
-        self._run([(_ALL_GATHER, 0, out, t, 0, t.numel())])
+        self._run([(ALL_GATHER, 0, out, t, 0, t.numel())])
 
     def reduce_scatter(self, out: Tensor, t: Tensor, op: ReduceOp) -> None:
-        self._run([(_REDUCE_SCATTER, _OPS[op], out, t, 0, out.numel())])
+        self._run([(REDUCE_SCATTER, _OPS[op], out, t, 0, out.numel())])
 
-    def _moves(self, kind: int, t: Tensor, counts: Sequence[int]) -> list[Call]:
+    def _moves(self, kind: int, t: Tensor, counts: Sequence[int]) -> list[Entry]:
         """A part of the tensor to, or from, each process."""
         flat, calls, at = t.view(-1), [], 0
         for peer, n in enumerate(counts):
@@ -496,14 +551,14 @@ class DeviceCommunicator:
 
     def gather(self, out: Tensor | None, t: Tensor, root: int) -> None:
         n = t.numel()
-        calls: list[Call] = [(_SEND, 0, None, t, root, n)] if n else []
+        calls: list[Entry] = [(_SEND, 0, None, t, root, n)] if n else []
         if out is not None:
             calls += self._moves(_RECEIVE, out, [n] * len(self.members))
         self._run(calls)
 
     def scatter(self, out: Tensor, t: Tensor | None, root: int) -> None:
         n = out.numel()
-        calls: list[Call] = [(_RECEIVE, 0, out, None, root, n)] if n else []
+        calls: list[Entry] = [(_RECEIVE, 0, out, None, root, n)] if n else []
         if t is not None:
             calls += self._moves(_SEND, t, [n] * len(self.members))
         self._run(calls)

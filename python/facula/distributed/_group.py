@@ -124,6 +124,11 @@ class ProcessGroup:
             f" on such a device, or init_process_group('cpu:gloo,cuda:nccl')"
         )
 
+    def direct(self, kind: int, op: Any, out: Any, t: Any, root: int = 0) -> bool:
+        """Has a device's engine carried out a collective at once, as it does plain ones?"""
+        place = self._places.get(getattr(out, "device", None))
+        return place is not None and place.direct(kind, op, out, t, root)
+
     def meeting_place(self, device_ids: Sequence[int] | None) -> Any:
         """What serves a barrier."""
         if self.host is not None:
