@@ -20,19 +20,21 @@ from facula.distributed._calls import (
     set_debug_level,
     set_debug_level_from_env,
 )
+from facula.distributed._coalesced import (
+    all_gather_coalesced,
+    all_reduce_coalesced,
+    barrier,
+    monitored_barrier,
+)
 from facula.distributed._collectives import (
     all_gather,
-    all_gather_coalesced,
     all_gather_into_tensor,
     all_gather_single,
     all_reduce,
-    all_reduce_coalesced,
     all_to_all,
     all_to_all_single,
-    barrier,
     broadcast,
     gather,
-    monitored_barrier,
     reduce,
     reduce_scatter,
     reduce_scatter_single,

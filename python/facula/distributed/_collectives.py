@@ -8,31 +8,24 @@ if a process of the group is gone, and DistBackendError after the timeout of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from facula import Tensor, cat, stack
 from facula.distributed._calls import is_meta
 from facula.distributed._device import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
-from facula.distributed._errors import DistBackendError, DistStoreError
 from facula.distributed._group import ProcessGroup, resolved
 from facula.distributed._reduce import ReduceOp, reduction
-from facula.distributed._store import seconds
 from facula.distributed._work import Work
 
 __all__ = [
     "all_gather",
-    "all_gather_coalesced",
     "all_gather_into_tensor",
     "all_gather_single",
     "all_reduce",
-    "all_reduce_coalesced",
     "all_to_all",
     "all_to_all_single",
-    "barrier",
     "broadcast",
     "gather",
-    "monitored_barrier",
     "reduce",
     "reduce_scatter",
     "reduce_scatter_single",
@@ -102,11 +95,11 @@ class Plan(NamedTuple):
     result: Sequence[Tensor] = ()
 
 
-def _nothing() -> list[Any]:
+def nothing() -> list[Any]:
     return []
 
 
-def _whole(group: ProcessGroup, engine: Any, plan: Plan, async_op: bool) -> Work | None:
+def carried_out(group: ProcessGroup, engine: Any, plan: Plan, async_op: bool) -> Work | None:
     """Begins a collective and waits for it, or not."""
     call = group.begin(plan.name, plan.shown, plan.detail)
     if plan.shown is not None and is_meta(plan.shown):
@@ -132,16 +125,16 @@ def all_reduce(
         return None
     if not async_op and chosen.direct(ALL_REDUCE, op, tensor, tensor):
         return None
-    plan, engine = _all_reduced("all_reduce", chosen, tensor, op)
-    return _whole(chosen, engine, plan, async_op)
+    plan, engine = all_reduced("all_reduce", chosen, tensor, op)
+    return carried_out(chosen, engine, plan, async_op)
 
 
-def _all_reduced(what: str, group: ProcessGroup, tensor: Tensor, op: ReduceOp) -> tuple[Plan, Any]:
+def all_reduced(what: str, group: ProcessGroup, tensor: Tensor, op: ReduceOp) -> tuple[Plan, Any]:
     t = tensor_of(what, "tensor", tensor)
     engine = group.engine(what, t)
     how = reduction(what, op, t.dtype, group.size(), engine.reduces)
     if is_meta(t):
-        return Plan(what, t, op.name, _nothing, result=[tensor]), engine
+        return Plan(what, t, op.name, nothing, result=[tensor]), engine
     place = engine.landing(t)
     if place is not t:
         place = engine.staged(t)
@@ -205,7 +198,7 @@ def reduce(
         (buffer, t),
         [tensor],
     )
-    return _whole(chosen, engine, plan, async_op)
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def broadcast(
@@ -235,7 +228,7 @@ def broadcast(
         (buffer, t),
         [tensor],
     )
-    return _whole(chosen, engine, plan, async_op)
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def all_gather_into_tensor(
@@ -293,7 +286,7 @@ def _gathered(
         (buffer, sent, out),
         result,
     )
-    return _whole(group, engine, plan, async_op)
+    return carried_out(group, engine, plan, async_op)
 
 
 def all_gather(
@@ -306,18 +299,18 @@ def all_gather(
     chosen = resolved("all_gather", group)
     if chosen is None:
         return None
-    plan, engine = _listed("all_gather", chosen, tensor_list, tensor)
-    return _whole(chosen, engine, plan, async_op)
+    plan, engine = listed("all_gather", chosen, tensor_list, tensor)
+    return carried_out(chosen, engine, plan, async_op)
 
 
-def _listed(
+def listed(
     what: str, group: ProcessGroup, tensor_list: Sequence[Tensor], tensor: Tensor
 ) -> tuple[Plan, Any]:
     t = tensor_of(what, "tensor", tensor)
     outs = tensors_of(what, "tensor_list", tensor_list, group.size(), t)
     engine = group.engine(what, t, *outs)
     if is_meta(t):
-        return Plan(what, t, "", _nothing, result=tensor_list), engine
+        return Plan(what, t, "", nothing, result=tensor_list), engine
     whole, sent = engine.empty((len(outs), *t.shape), t.dtype), engine.staged(t)
 
     def finish() -> None:
@@ -373,7 +366,7 @@ def gather(
         (whole, sent, *outs),
         gather_list or (),
     )
-    return _whole(chosen, engine, plan, async_op)
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def scatter(
@@ -409,7 +402,7 @@ def scatter(
         (whole, buffer, t),
         [tensor],
     )
-    return _whole(chosen, engine, plan, async_op)
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def reduce_scatter_tensor(
@@ -453,7 +446,9 @@ def _scattered(
 ) -> Work | None:
     how = reduction(what, op, out.dtype, group.size(), engine.reduces)
     if is_meta(out):
-        return _whole(group, engine, Plan(what, out, op.name, _nothing, result=[result]), async_op)
+        return carried_out(
+            group, engine, Plan(what, out, op.name, nothing, result=[result]), async_op
+        )
     sent = how.encode(whole).contiguous()
     buffer = engine.landing(out) if how.is_plain else engine.empty(out.shape, sent.dtype)
 
@@ -471,7 +466,7 @@ def _scattered(
         (buffer, sent, out),
         [result],
     )
-    return _whole(group, engine, plan, async_op)
+    return carried_out(group, engine, plan, async_op)
 
 
 def reduce_scatter(
@@ -545,7 +540,7 @@ def all_to_all_single(
         (buffer, sent, out),
         [output],
     )
-    return _whole(chosen, engine, plan, async_op)
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def all_to_all(
@@ -566,8 +561,8 @@ def all_to_all(
         raise ValueError(f"{what}: the tensors are of several dtypes; give one")
     engine = chosen.engine(what, *parts, *outs)
     if is_meta(parts[0]):
-        plan = Plan(what, parts[0], "", _nothing, result=output_tensor_list)
-        return _whole(chosen, engine, plan, async_op)
+        plan = Plan(what, parts[0], "", nothing, result=output_tensor_list)
+        return carried_out(chosen, engine, plan, async_op)
     sent = cat([engine.staged(t).reshape(-1) for t in parts])
     takes, gives = [t.numel() for t in outs], [t.numel() for t in parts]
     whole = engine.empty((sum(takes),), sent.dtype)
@@ -585,125 +580,4 @@ def all_to_all(
         (whole, sent, *outs),
         output_tensor_list,
     )
-    return _whole(chosen, engine, plan, async_op)
-
-
-def _coalesced(
-    what: str, group: ProcessGroup, planned: Sequence[tuple[Plan, Any]], async_op: bool
-) -> Work | None:
-    """Several collectives as one work, and as one call of an engine that has such."""
-    engines = {id(engine): engine for _, engine in planned}
-    plans = [plan for plan, _ in planned]
-    if len(engines) == 1 and not any(p.shown is not None and is_meta(p.shown) for p in plans):
-        (engine,) = engines.values()
-        if engine.coalesces:
-            plan = engine.together(Plan(what, None, "", _nothing), plans)
-            return _whole(group, engine, plan, async_op)
-    works = [_whole(group, engine, plan, True) for plan, engine in planned]
-    waits = [w for w in works if w is not None]
-    joined = group.work([_All(waits)], group.begin(what, None), keep=waits)
-    return group.complete(joined, async_op)
-
-
-class _All:
-    """Several works as one request."""
-
-    def __init__(self, works: Sequence[Work]) -> None:
-        self._works = works
-
-    def Test(self) -> bool:
-        if sum(w.advance() for w in self._works) < len(self._works):  # all of them go on
-            return False
-        for work in self._works:
-            work.wait()
-        return True
-
-
-def all_reduce_coalesced(
-    tensors: Sequence[Tensor],
-    op: ReduceOp = ReduceOp.SUM,
-    group: ProcessGroup | None = None,
-    async_op: bool = False,
-) -> Work | None:
-    """`all_reduce` of each tensor."""
-    chosen = resolved("all_reduce_coalesced", group)
-    if chosen is None:
-        return None
-    what = "all_reduce_coalesced"
-    return _coalesced(
-        what, chosen, [_all_reduced("all_reduce", chosen, t, op) for t in tensors], async_op
-    )
-
-
-def all_gather_coalesced(
-    output_tensor_lists: Sequence[Sequence[Tensor]],
-    input_tensor_list: Sequence[Tensor],
-    group: ProcessGroup | None = None,
-    async_op: bool = False,
-) -> Work | None:
-    """`all_gather` of each tensor: `output_tensor_lists[i][j]` becomes tensor j of process i."""
-    what = "all_gather_coalesced"
-    chosen = resolved(what, group)
-    if chosen is None:
-        return None
-    if len(output_tensor_lists) != chosen.size():
-        raise ValueError(
-            f"{what}: output_tensor_lists has {len(output_tensor_lists)} lists; give one a process"
-        )
-    planned = [
-        _listed("all_gather", chosen, [outs[j] for outs in output_tensor_lists], t)
-        for j, t in enumerate(input_tensor_list)
-    ]
-    return _coalesced(what, chosen, planned, async_op)
-
-
-def barrier(
-    group: ProcessGroup | None = None,
-    async_op: bool = False,
-    device_ids: Sequence[int] | None = None,
-    timeout: timedelta | float | None = None,
-) -> Work | None:
-    """Returns when all processes of the group have called it.
-
-    Args:
-        timeout: seconds, or a timedelta; that of the group by default.
-    """
-    chosen = resolved("barrier", group)
-    if chosen is None:
-        return None
-    engine = chosen.meeting_place(device_ids)
-    plan = Plan("barrier", None, "", engine.barrier)
-    if engine.is_host and not async_op and timeout is None:
-        return _whole(chosen, engine, plan, False)
-    work = _whole(chosen, engine, plan, True)
-    if async_op or work is None:
-        return work
-    work.wait(chosen.timeout if timeout is None else timeout)
-    return None
-
-
-def monitored_barrier(
-    group: ProcessGroup | None = None,
-    timeout: timedelta | float | None = None,
-    wait_all_ranks: bool = False,
-) -> None:
-    """A barrier by the store, whose error names who did not come.
-
-    Raises:
-        DistBackendError: some processes did not come within the timeout; it names them.
-    """
-    chosen = resolved("monitored_barrier", group)
-    if chosen is None:
-        return
-    limit = seconds(timeout, chosen.timeout)
-    call = chosen.begin("monitored_barrier", None)
-    place = f"barrier/{call.count}"
-    n = chosen.size()
-    chosen.store.set(f"{place}/{chosen.rank()}", b"1")
-    try:
-        chosen.store.wait([f"{place}/{r}" for r in range(n)], limit)
-    except DistStoreError:
-        absent = [chosen.ranks[r] for r in range(n) if not chosen.store.check([f"{place}/{r}"])]
-        raise DistBackendError(
-            f"monitored_barrier: ranks {absent} did not come within {limit:g} s"
-        ) from None
+    return carried_out(chosen, engine, plan, async_op)

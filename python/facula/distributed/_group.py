@@ -318,6 +318,9 @@ class Wanted:
                     f" {' or '.join(map(repr, {*given.values(), 'nccl'}))} for devices,"
                     " 'cpu:gloo,cuda:nccl' for both, or nothing"
                 )
+        for kind, name in devices.items():  # before the others are met
+            if why := why_not(kind):
+                raise DistBackendError(f"init_process_group: {name}: {why}")
         return cls(bool(host), devices, host or next(iter(devices.values())))
 
 

@@ -168,6 +168,8 @@ def finish(check: Callable[[], None], timeout: float) -> None:
     if _started is not None:
         MPI = _module()
         if not MPI.Is_finalized():
+            if _translator is not None:
+                _translator.ending = True
             in_time(_library().MPI_Finalize, check, "ending MPI", timeout)
 
 
