@@ -14,6 +14,7 @@ bool define_functions(PyObject* module) {
     define_compounds(m);
     define_graph(m);
     define_interface(m);
+    define_collectives(m);
     define_introspection(m);
     define_observe(m);
     define_saved_hooks(m);

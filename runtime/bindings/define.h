@@ -15,6 +15,7 @@ void define(pybind11::module_& m, const char* name, F&& function, const Extra&..
                true);
 }
 
+void define_collectives(pybind11::module_& m);
 void define_compounds(pybind11::module_& m);
 void define_graph(pybind11::module_& m);
 void define_interface(pybind11::module_& m);

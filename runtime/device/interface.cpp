@@ -86,6 +86,12 @@ void check_complete(const FaculaBackend& b) {
                           b.create_event != nullptr,  b.destroy_event != nullptr,      b.record_event != nullptr,
                           b.wait_event != nullptr,    b.query_event != nullptr,        b.synchronize_event != nullptr};
   const auto given = std::count(std::begin(streams), std::end(streams), true);
+  if (const FaculaCollectives* const c = b.collectives; c != nullptr) {
+    need(c->name != nullptr && c->version != nullptr && c->reduces != nullptr && c->make_id != nullptr &&
+             c->join != nullptr && c->run != nullptr && c->query != nullptr && c->leave != nullptr &&
+             c->abort != nullptr,
+         "whole table of collectives");
+  }
   need(given == 0 || given == std::ssize(streams),
        "whole set of streams and events (create, synchronize, record, "
        "wait, query), all or none");
@@ -196,6 +202,13 @@ void DeviceInterface::start() {
     if (api.initialize != nullptr) check(api.initialize(api.context), -1, "the device could not be started");
     used.store(true);
   });
+}
+
+void DeviceInterface::raise_fault() {
+  if (!at_fault.load(std::memory_order_acquire)) [[likely]]
+    return;
+  std::lock_guard lock(counting);
+  raise(ErrorKind::Runtime, name, ": ", fault);
 }
 
 int DeviceInterface::count() {

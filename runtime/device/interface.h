@@ -34,6 +34,8 @@ struct DeviceInterface {
     std::string reason;  // the first that was given
   };
   std::unordered_map<std::string, Refusal> refusals;  // of the package's kernels and templates, by operator
+  std::atomic<bool> at_fault{false};
+  std::string fault;  // under `counting`: why what the devices compute is not to be trusted
 
   bool has(uint64_t flag) const { return (api.flags & flag) != 0; }
   bool has_streams() const { return api.create_event != nullptr; }
@@ -43,7 +45,8 @@ struct DeviceInterface {
   void check(int32_t status, int index, const char* doing) const;
   // For what may fail unseen: its exception and text are not those of the next failure.
   void ignore(int32_t status) const noexcept;
-  void start();  // before the first use in this process
+  void start();        // before the first use in this process
+  void raise_fault();  // whoever waits for the device hears of it
 };
 
 // Null for the CPU, meta and names without a package. The DeviceInterface lives for ever.

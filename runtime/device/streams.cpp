@@ -1,6 +1,7 @@
 // The current device and stream of each thread, stream pools, events.
 #include <map>
 
+#include "runtime/core/in_call.h"
 #include "runtime/device/interface.h"
 #include "runtime/device/memory.h"
 
@@ -93,6 +94,7 @@ void synchronize(Device device) {
   if (d.api.synchronize_device == nullptr) return;
   if (d.memory->is_captured(device.index)) raise_in_capture(device, "wait for the device when the capture has ended");
   d.check(d.api.synchronize_device(d.api.context, device.index), device.index, "work on the device failed");
+  d.raise_fault();
 }
 
 void synchronize_stream(Device device, void* stream) {
@@ -101,7 +103,24 @@ void synchronize_stream(Device device, void* stream) {
   if (d.memory->is_captured(device.index, stream)) {
     raise_in_capture(device, "wait for the stream when the capture has ended");
   }
-  d.check(d.api.synchronize_stream(d.api.context, device.index, stream), device.index, "work on the device failed");
+  // Without Python's lock: whoever can end what hangs may need it.
+  struct Wait {
+    DeviceInterface& d;
+    Device device;
+    void* stream;
+    int32_t status;
+  } wait{d, device, stream, FACULA_OK};
+  const auto run = [](void* context) {
+    Wait& w = *static_cast<Wait*>(context);
+    w.status = w.d.api.synchronize_stream(w.d.api.context, w.device.index, w.stream);
+  };
+  if (wait_aside != nullptr) {
+    wait_aside(run, &wait);
+  } else {
+    run(&wait);
+  }
+  d.check(wait.status, device.index, "work on the device failed");
+  d.raise_fault();
 }
 
 DeviceEvent::DeviceEvent(Device device, bool timing) : device_(resolved(device)) {

@@ -14,6 +14,9 @@ import facula
 import pytest
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from rank_programs import run_ranks  # noqa: E402
+
 LIBRARY = Path(facula._C.__file__).parent / "_cuda.so"
 
 
@@ -58,6 +61,7 @@ def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for source, library in (
         ("fake_cuda.cpp", folder / "libcuda.so.1"),
         ("fake_cudnn.cpp", wheel / "libcudnn.so.9"),
+        ("fake_nccl.cpp", wheel / "libnccl.so.2"),
     ):
         made = subprocess.run(
             ["g++", "-std=c++20", "-shared", "-fPIC", str(HERE / source), "-o", str(library)],
@@ -102,3 +106,23 @@ def run(pretended: Path, tmp_path: Path) -> Callable[..., str]:
         return done.stdout
 
     return run_script
+
+
+@pytest.fixture
+def pretended_ranks(pretended: Path, tmp_path: Path) -> Callable[..., list[tuple[int, str]]]:
+    """`run_ranks` with the pretended driver and a pretended NCCL."""
+
+    def run(code: str, size: int = 2, **variables: str) -> list[tuple[int, str]]:
+        exchange = tmp_path / f"exchange {len(list(tmp_path.iterdir()))}"
+        exchange.mkdir()
+        path = os.pathsep.join([str(pretended), *(p for p in sys.path if p)])
+        return run_ranks(
+            code, size,
+            **{
+                "LD_LIBRARY_PATH": str(pretended), "PYTHONPATH": path, "FAKE_CUDA_QUIET": "1",
+                "FACULA_CACHE": str(tmp_path / "cache"), "FAKE_NCCL_DIR": str(exchange),
+                **variables,
+            },
+        )  # fmt: skip
+
+    return run

@@ -1,7 +1,9 @@
 // A CUDA driver and an NVRTC for tests without either: memory is the host's, "compiled code" is the
 // source itself, and launches are only noted. Built twice, as libcuda.so.1 and as libnvrtc.so.13.
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +31,7 @@ std::string last_text;  // the source of the last launch
 int64_t allocations = 0, fail_allocations = 0, fail_launches = 0;
 std::map<unsigned long long, size_t> mappings;
 thread_local void* current = nullptr;
+std::atomic<bool> held{false};  // a kernel does not end
 
 }  // namespace
 
@@ -36,6 +39,7 @@ EXPORT const char* fake_launches() { return launches.c_str(); }
 EXPORT const char* fake_text() { return last_text.c_str(); }
 EXPORT void fake_clear() { launches.clear(); }
 EXPORT void fake_fail(int64_t allocation, int64_t launch) { fail_allocations = allocation, fail_launches = launch; }
+EXPORT void fake_hold(int on) { held = on != 0; }
 EXPORT int64_t fake_allocations() { return allocations; }
 EXPORT int64_t fake_mappings() { return static_cast<int64_t>(mappings.size()); }
 
@@ -138,7 +142,10 @@ EXPORT int cuMemsetD8Async(Address p, unsigned char v, size_t n, void*) {
   return std::memset(reinterpret_cast<void*>(p), v, n), 0;
 }
 EXPORT int cuStreamCreateWithPriority(void** s, unsigned, int) { return *s = std::malloc(1), 0; }
-EXPORT int cuStreamSynchronize(void*) { return 0; }
+EXPORT int cuStreamSynchronize(void*) {
+  while (held) usleep(500);
+  return 0;
+}
 EXPORT int cuStreamQuery(void*) { return 0; }
 EXPORT int cuStreamWaitEvent(void*, void*, unsigned) { return 0; }
 EXPORT int cuStreamBeginCapture_v2(void*, int) { return 0; }
@@ -151,7 +158,7 @@ EXPORT int cuGraphDestroy(void* g) { return std::free(g), 0; }
 EXPORT int cuEventCreate(void** e, unsigned) { return *e = std::malloc(1), 0; }
 EXPORT int cuEventDestroy_v2(void* e) { return std::free(e), 0; }
 EXPORT int cuEventRecord(void*, void*) { return 0; }
-EXPORT int cuEventQuery(void*) { return 0; }
+EXPORT int cuEventQuery(void*) { return held ? 600 : 0; }
 EXPORT int cuEventSynchronize(void*) { return 0; }
 EXPORT int cuEventElapsedTime(float* ms, void*, void*) { return *ms = 1, 0; }
 EXPORT int cuModuleLoadData(Module** m, const void* code) {

@@ -302,3 +302,42 @@ def test_many_processes(job):
     )
     assert said == [["16.0"]] * 16
     assert set(glob.glob("/dev/shm/*")) <= before
+
+
+def test_a_job_after_a_job_on_one_port(job):
+    """Ranks that come while the store of the first is still there go to that of the second."""
+    ends = job.by_hand(
+        3,
+        """
+        for i in range(3):
+            dist.init_process_group(timeout=30)
+            t = fa.ones(1) * (rank + i)
+            dist.all_reduce(t)
+            print(t.item(), flush=True)
+            dist.barrier()
+            time.sleep(0.3 * (rank == 0))
+            dist.destroy_process_group()
+        """,
+    )
+    assert ends == [(0, "3.0\n6.0\n9.0\n")] * 3
+
+
+def test_a_process_too_many(job):
+    ends = job.by_hand(
+        3,
+        """
+        os.environ["WORLD_SIZE"] = "2"
+        if rank == 2:
+            os.environ["RANK"] = "1"
+            time.sleep(1)
+        try:
+            dist.init_process_group(timeout=2 if rank == 2 else 30)
+        except dist.DistStoreError as error:
+            print("is of another job, which has its 2 processes" in str(error), flush=True)
+        else:
+            time.sleep(4)
+            dist.barrier()
+            dist.destroy_process_group()
+        """,
+    )
+    assert ends == [(0, ""), (0, ""), (0, "True\n")]

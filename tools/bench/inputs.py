@@ -10,8 +10,11 @@ import numpy as np
 class Inputs:
     """Draws in order, so that two libraries that run one setup have the same numbers."""
 
-    def __init__(self, lib: Any, seed: int = 0, device: str = "cpu") -> None:
+    def __init__(
+        self, lib: Any, seed: int = 0, device: str = "cpu", rank: int = 0, ranks: int = 1
+    ) -> None:
         self.lib, self.rng, self.device = lib, np.random.default_rng(seed), device
+        self.rank, self.ranks = rank, ranks  # which process of how many this is
         self.operands: tuple[Any, ...] = ()  # what a setup leaves for its checks
 
     def own(self, array: Any, dtype: str | None = None, grad: bool = False) -> Any:
@@ -57,14 +60,25 @@ class Inputs:
         """Floats without ties, so that every sort has one answer."""
         return self.own(self.rng.permutation(size).astype(np.float32))
 
-    def fill(self, module: Any, scale: float = 0.1) -> Any:
-        """The same parameters in every library's copy of a network; returns it."""
+    def part(self, n: int) -> slice:
+        """Which of `n * ranks` rows that all processes draw are this one's."""
+        return slice(self.rank * n, (self.rank + 1) * n)
+
+    def fill(self, module: Any, scale: float = 0.1, tiled: bool = False) -> Any:
+        """The same parameters in every library's copy of a network; returns it.
+
+        Large ones are quickly made where a million draws are repeated: `tiled`.
+        """
         with self.lib.no_grad():
             for name, parameter in module.named_parameters():
                 shape = tuple(parameter.shape)
                 if len(shape) > 1:
                     fan = int(np.prod(shape[1:]))
-                    parameter.copy_(self.normal(*shape, scale=fan**-0.5))
+                    if tiled:
+                        values = self.tiled(parameter.numel()).view(shape) * fan**-0.5
+                    else:
+                        values = self.normal(*shape, scale=fan**-0.5)
+                    parameter.copy_(values)
                 elif name.endswith("weight"):  # of a normalization
                     parameter.copy_(self.floats(*shape, low=0.9, high=1.1))
                 else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-from tools.bench import worker
+from typing import Any, BinaryIO
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,6 +19,15 @@ class Failed(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+def read(stream: BinaryIO) -> Any:
+    return pickle.load(stream)
+
+
+def write(stream: BinaryIO, value: Any) -> None:
+    pickle.dump(value, stream, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.flush()
 
 
 class Process:
@@ -43,19 +51,27 @@ class Process:
     def reply(self) -> Any:
         assert self.child.stdout is not None
         try:
-            kind, value = worker.read(self.child.stdout)
+            kind, value = read(self.child.stdout)
         except EOFError:
             raise Failed(
                 "error", f"the process of {self.name} ended: {self.child.wait()}"
             ) from None
+        if kind == "broken":
+            self.child.kill()
+            self.child.wait()
+            kind = "error"
         if kind != "ok":
             raise Failed(kind, value)
         return value
 
+    def tell(self, method: str, *arguments: Any) -> None:
+        """Asks without waiting for the reply."""
+        assert self.child.stdin is not None
+        write(self.child.stdin, (method, arguments))
+
     def __getattr__(self, method: str) -> Any:
         def ask(*arguments: Any) -> Any:
-            assert self.child.stdin is not None
-            worker.write(self.child.stdin, (method, arguments))
+            self.tell(method, *arguments)
             return self.reply()
 
         return ask

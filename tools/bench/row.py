@@ -94,6 +94,7 @@ class Row:
     moments: bool = False  # compare mean and deviation only
     measure: str = "time"  # or "memory", or the name of a probe
     threads: tuple[int, ...] = ()  # only these; empty: whatever is asked for
+    ranks: int = 1  # processes that run it together, a device each
     device: str = "cpu"  # where the inputs are; rows of another are run with --device
 
     @property

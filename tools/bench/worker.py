@@ -10,11 +10,13 @@ import gc
 import importlib
 import itertools
 import os
-import pickle
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any
+
+from tools.bench import peers
+from tools.bench.processes import read, write
 
 KEPT = 1 << 17  # elements of a result that are compared
 
@@ -29,16 +31,31 @@ class Trial:
     run: Callable[[int], int]
     call: Callable[[], Any]
 
-    def __init__(self, name: str, lib: Any, key: str) -> None:
+    def __init__(self, name: str, lib: Any, key: str, threads: int = 1, rank: int = 0) -> None:
         from tools.bench.inputs import Inputs
         from tools.bench.row import row_of
 
-        self.name, self.lib = name, lib
+        self.name, self.lib, self.threads = name, lib, threads
         self.row = row_of(key)
-        self.inputs = Inputs(lib, device=self.row.device)
+        self.inputs = Inputs(lib, device=self.row.device, rank=rank, ranks=self.row.ranks)
         self.wait = None if self.row.device == "cpu" else getattr(lib, self.row.device).synchronize
 
     def prepare(self) -> Trial:
+        if self.row.ranks == 1:
+            return self._prepare()
+        if self.inputs.rank:
+            self._prepare()
+        else:
+            led = peers.led_by(self.lib, self.threads, self.row.ranks, self.row.device)
+            with led.tell("prepare", self.row.key):
+                self._prepare()
+            self.call = led.together("call", self.call)
+        self.run = peers.aligned(self.run, self.lib)
+        if not self.inputs.rank:
+            self.run = led.together("run", self.run)
+        return self
+
+    def _prepare(self) -> Trial:
         setup = self.row.numpy if self.name == "numpy" else self.row.setup
         assert setup is not None
         made = setup(self.lib, self.inputs, **self.row.case)
@@ -133,6 +150,7 @@ class Worker:
     def __init__(self, name: str, threads: int) -> None:
         self.name, self.threads = name, threads
         self.trial: Any = None
+        self.rank = 0
         from tools.bench.row import KERNELS
 
         self.lib = importlib.import_module(KERNELS.get(name, name.split("@")[0]))
@@ -158,8 +176,26 @@ class Worker:
             (rival,) = (a for a in row_of(key).also if isinstance(a, Versus) and a.kernel)
             self.trial = self.lib.Kernel(rival.kernel, self.threads)
         else:
-            self.trial = Trial(self.name, self.lib, key).prepare()
+            self.prepare(key)
         self.trial.run(1)
+
+    def prepare(self, key: str) -> None:
+        self.trial = Trial(self.name, self.lib, key, self.threads, self.rank).prepare()
+
+    def follow(self, port: int, rank: int, ranks: int, device: str) -> None:
+        """Becomes a peer of another worker, which says what to do of what it does itself."""
+        self.rank = rank
+        peers.join(self.lib, port, rank, ranks, device)
+
+    def run(self, times: int) -> None:
+        self.trial.run(times)
+
+    def call(self) -> None:
+        self.trial.call()
+
+    def leave(self) -> None:
+        self.drop()
+        self.lib.distributed.destroy_process_group()
 
     def arrays(self) -> list[Any]:
         return self.trial.arrays()
@@ -172,7 +208,7 @@ class Worker:
         return [a.measure(self.trial) for a in also if isinstance(a, Check) and not a.fresh]
 
     def fresh_check(self, key: str, label: str) -> float:
-        trial = Trial(self.name, self.lib, key)
+        trial = Trial(self.name, self.lib, key, self.threads)
         return next(a.measure(trial) for a in trial.row.also if a.label == label)
 
     def calibrate(self, seconds: float) -> tuple[int, float]:
@@ -193,14 +229,14 @@ class Worker:
         from tools.bench.memory import peak_of
 
         def work() -> None:
-            trial = Trial(self.name, self.lib, key).prepare()
+            trial = Trial(self.name, self.lib, key, self.threads).prepare()
             trial.run(3)
 
         return peak_of(work)
 
     def device_memory(self, key: str) -> float:
         """Bytes that a row holds on its device at most, once it has run once."""
-        trial = Trial(self.name, self.lib, key).prepare()
+        trial = Trial(self.name, self.lib, key, self.threads).prepare()
         module = getattr(self.lib, trial.row.device)
         trial.run(1)
         module.reset_peak_memory_stats()
@@ -215,22 +251,14 @@ class Worker:
         gc.collect()
 
 
-def read(stream: BinaryIO) -> Any:
-    return pickle.load(stream)
-
-
-def write(stream: BinaryIO, value: Any) -> None:
-    pickle.dump(value, stream, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.flush()
-
-
 def answer(work: Callable[[], Any]) -> tuple[str, Any]:
     try:
         return "ok", work()
     except (AttributeError, ImportError, NotImplementedError, Absent) as error:
-        return "absent", f"{type(error).__name__}: {error}"
+        kind, text = "absent", f"{type(error).__name__}: {error}"
     except Exception as error:
-        return "error", f"{type(error).__name__}: {error}"
+        kind, text = "error", f"{type(error).__name__}: {error}"
+    return "broken" if peers.broken() else kind, text
 
 
 def main() -> None:
@@ -250,7 +278,7 @@ def main() -> None:
         try:
             method, arguments = read(sys.stdin.buffer)
         except EOFError:
-            return
+            return peers.leave()
         write(replies, answer(lambda: getattr(worker, method)(*arguments)))  # noqa: B023
 
 

@@ -3,6 +3,7 @@
 
 #include "launch/kernels.h"
 #include "libs/library.h"
+#include "libs/nccl.h"
 #include "ops/pointwise.h"
 #include "ops/reduction.h"
 #include "launch/precompile.h"
@@ -60,6 +61,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.autocast_dtype = "float16";  // as torch has it
   backend.dlpack_type = 2;             // kDLCUDA
   describe_device(backend);
+  backend.collectives = &nccl;
   backend.pointwise = pointwise;
   backend.reduction = reduction;
   backend.kernels = kernel_entries().data();

@@ -1,7 +1,8 @@
 """Many processes: groups, collectives, stores, and what joins them.
 
 One process a device. On CPUs the engine is MPI (`pip install 'facula[distributed]'`), found with or
-without a launcher of MPI: `python -m facula.distributed.run`, `mpiexec`, `srun`, or by hand.
+without a launcher of MPI: `python -m facula.distributed.run`, `mpiexec`, `srun`, or by hand. On
+GPUs it is NCCL (`pip install 'facula[cuda]'`); other devices bring their own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import logging as _logging
 from datetime import timedelta
 from typing import Any
 
+import facula
+from facula.distributed import _device
 from facula.distributed import _sync_norm as _sync_norm  # SyncBatchNorm asks it
 from facula.distributed._calls import (
     DebugLevel,
@@ -17,25 +20,28 @@ from facula.distributed._calls import (
     set_debug_level,
     set_debug_level_from_env,
 )
+from facula.distributed._coalesced import (
+    all_gather_coalesced,
+    all_reduce_coalesced,
+    barrier,
+    monitored_barrier,
+)
 from facula.distributed._collectives import (
     all_gather,
-    all_gather_coalesced,
     all_gather_into_tensor,
     all_gather_single,
     all_reduce,
-    all_reduce_coalesced,
     all_to_all,
     all_to_all_single,
-    barrier,
     broadcast,
     gather,
-    monitored_barrier,
     reduce,
     reduce_scatter,
     reduce_scatter_single,
     reduce_scatter_tensor,
     scatter,
 )
+from facula.distributed._device import names
 from facula.distributed._errors import (
     DistBackendError,
     DistError,
@@ -176,8 +182,8 @@ def is_gloo_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Is NCCL there? Not yet."""
-    return False
+    """Is there a GPU, with NCCL for it?"""
+    return is_backend_available("nccl")
 
 
 def is_ucc_available() -> bool:
@@ -190,12 +196,17 @@ is_xccl_available = is_ucc_available
 
 def is_backend_available(backend: str) -> bool:
     """Is there an engine of this name?"""
-    return backend.lower() in ("mpi", "gloo") and is_mpi_available()
+    name = backend.lower()
+    if name in ("mpi", "gloo"):
+        return is_mpi_available()
+    return any(found == name and not _device.why_not(kind) for kind, found in names().items())
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The engine that serves a device: mpi, whose results go to other devices by a copy."""
-    return "mpi"
+    """The engine that serves a device: its own, or mpi, whose results go there by a copy."""
+    kind = facula.device(device).type
+    found = names().get(kind)
+    return "mpi" if found is None or _device.why_not(kind) else found
 
 
 def is_torchelastic_launched() -> bool:

@@ -8,31 +8,24 @@ if a process of the group is gone, and DistBackendError after the timeout of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-import facula
-from facula import Tensor
+from facula import Tensor, cat, stack
 from facula.distributed._calls import is_meta
-from facula.distributed._errors import DistBackendError, DistStoreError
+from facula.distributed._device import ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE_SCATTER
 from facula.distributed._group import ProcessGroup, resolved
 from facula.distributed._reduce import ReduceOp, reduction
-from facula.distributed._store import seconds
 from facula.distributed._work import Work
 
 __all__ = [
     "all_gather",
-    "all_gather_coalesced",
     "all_gather_into_tensor",
     "all_gather_single",
     "all_reduce",
-    "all_reduce_coalesced",
     "all_to_all",
     "all_to_all_single",
-    "barrier",
     "broadcast",
     "gather",
-    "monitored_barrier",
     "reduce",
     "reduce_scatter",
     "reduce_scatter_single",
@@ -68,17 +61,6 @@ def same_dtype(what: str, a: Tensor, b: Tensor) -> None:
         raise ValueError(f"{what}: the output is {a.dtype} and the input {b.dtype}; give one dtype")
 
 
-def staged(t: Tensor) -> Tensor:
-    """The tensor's values in memory that the engine reads: its own where that serves."""
-    return t.to("cpu").contiguous()
-
-
-def landing(t: Tensor) -> Tensor:
-    """Memory that the engine fills for a tensor: its own where that serves."""
-    fits = t.device.type == "cpu" and t.is_contiguous()
-    return t if fits else facula.empty(t.shape, dtype=t.dtype, device="cpu")
-
-
 def landed(t: Tensor, filled: Tensor) -> None:
     """Takes what came."""
     if filled is not t:
@@ -101,30 +83,28 @@ def root_of(
     return in_group
 
 
-def _whole(
-    group: ProcessGroup,
-    name: str,
-    shown: Tensor | None,
-    detail: str,
-    start: Callable[[Any], Any],
-    finish: Callable[[], None] | None,
-    keep: Any,
-    async_op: bool,
-    result: Sequence[Tensor] = (),
-) -> Work | None:
+class Plan(NamedTuple):
+    """A collective that an engine is to carry out."""
+
+    name: str
+    shown: Tensor | None  # whose shape and dtype are compared between processes
+    detail: str
+    start: Callable[[], Any]
+    finish: Callable[[], None] | None = None
+    keep: Sequence[Tensor | None] = ()  # what is read and written
+    result: Sequence[Tensor] = ()
+
+
+def nothing() -> list[Any]:
+    return []
+
+
+def carried_out(group: ProcessGroup, engine: Any, plan: Plan, async_op: bool) -> Work | None:
     """Begins a collective and waits for it, or not."""
-    call = group.begin(name, shown, detail)
-    if shown is not None and is_meta(shown):
-        return group.complete(group.work([], call, result=result), async_op)
-    requests = start(group.handle)
-    work = group.work(
-        requests if isinstance(requests, list) else [requests],
-        call,
-        finish=finish,
-        keep=keep,
-        result=result,
-    )
-    return group.complete(work, async_op)
+    call = group.begin(plan.name, plan.shown, plan.detail)
+    if plan.shown is not None and is_meta(plan.shown):
+        return group.complete(group.work([], call, result=plan.result), async_op)
+    return engine.carry_out(group, call, plan, async_op)  # type: ignore[no-any-return]
 
 
 def all_reduce(
@@ -143,16 +123,21 @@ def all_reduce(
     chosen = resolved("all_reduce", group)
     if chosen is None:
         return None
-    t = tensor_of("all_reduce", "tensor", tensor)
-    how = reduction("all_reduce", op, t.dtype, chosen.size())
-    engine = chosen.job.engine
+    if not async_op and chosen.direct(ALL_REDUCE, op, tensor, tensor):
+        return None
+    plan, engine = all_reduced("all_reduce", chosen, tensor, op)
+    return carried_out(chosen, engine, plan, async_op)
+
+
+def all_reduced(what: str, group: ProcessGroup, tensor: Tensor, op: ReduceOp) -> tuple[Plan, Any]:
+    t = tensor_of(what, "tensor", tensor)
+    engine = group.engine(what, t)
+    how = reduction(what, op, t.dtype, group.size(), engine.reduces)
     if is_meta(t):
-        return _whole(
-            chosen, "all_reduce", t, op.name, lambda h: [], None, None, async_op, [tensor]
-        )
-    place = landing(t)
+        return Plan(what, t, op.name, nothing, result=[tensor]), engine
+    place = engine.landing(t)
     if place is not t:
-        place = staged(t)
+        place = engine.staged(t)
     buffer = place if how.is_plain else how.encode(place).contiguous()
 
     def finish() -> None:
@@ -160,17 +145,16 @@ def all_reduce(
         if done is not t:
             t.copy_(done)
 
-    return _whole(
-        chosen,
-        "all_reduce",
+    plan = Plan(
+        what,
         t,
         op.name,
-        lambda h: engine.all_reduce(h, buffer, how.op),
-        finish,
-        buffer,
-        async_op,
+        lambda: engine.all_reduce(buffer, how.op),
+        None if buffer is t and how.op is op else finish,
+        (buffer, t),
         [tensor],
     )
+    return plan, engine
 
 
 def reduce(
@@ -191,10 +175,13 @@ def reduce(
         return None
     t = tensor_of("reduce", "tensor", tensor)
     root = root_of("reduce", chosen, dst, group_dst, "dst")
-    how = reduction("reduce", op, t.dtype, chosen.size())
+    engine = chosen.engine("reduce", t)
+    how = reduction("reduce", op, t.dtype, chosen.size(), engine.reduces)
     here = chosen.rank() == root
-    plain = how.is_plain and here and t.device.type == "cpu" and t.is_contiguous()
-    buffer = t if is_meta(t) or plain else how.encode(staged(t)).contiguous()
+    if is_meta(t) or (how.is_plain and here and engine.landing(t) is t):
+        buffer = t
+    else:
+        buffer = how.encode(engine.staged(t)).contiguous()
 
     def finish() -> None:
         if here:
@@ -202,18 +189,16 @@ def reduce(
             if done is not t:
                 t.copy_(done)
 
-    engine = chosen.job.engine
-    return _whole(
-        chosen,
+    plan = Plan(
         "reduce",
         t,
         f"{op.name} to {root}",
-        lambda h: engine.reduce(h, buffer, how.op, root),
+        lambda: engine.reduce(buffer, how.op, root),
         finish,
-        buffer,
-        async_op,
+        (buffer, t),
         [tensor],
     )
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def broadcast(
@@ -227,27 +212,23 @@ def broadcast(
     chosen = resolved("broadcast", group)
     if chosen is None:
         return None
-    t = tensor_of("broadcast", "tensor", tensor)
     root = root_of("broadcast", chosen, src, group_src, "src")
-    engine = chosen.job.engine
+    if not async_op and chosen.direct(BROADCAST, ReduceOp.SUM, tensor, tensor, root):
+        return None
+    t = tensor_of("broadcast", "tensor", tensor)
+    engine = chosen.engine("broadcast", t)
     here = chosen.rank() == root
-    buffer = t if is_meta(t) else staged(t) if here else landing(t)
-
-    def finish() -> None:
-        if not here:
-            landed(t, buffer)
-
-    return _whole(
-        chosen,
+    buffer = t if is_meta(t) else engine.staged(t) if here else engine.landing(t)
+    plan = Plan(
         "broadcast",
         t,
         f"from {root}",
-        lambda h: engine.broadcast(h, buffer, root),
-        finish,
-        buffer,
-        async_op,
+        lambda: engine.broadcast(buffer, root),
+        None if here or buffer is t else lambda: landed(t, buffer),
+        (buffer, t),
         [tensor],
     )
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def all_gather_into_tensor(
@@ -264,6 +245,8 @@ def all_gather_into_tensor(
     what = "all_gather_into_tensor"
     chosen = resolved(what, group)
     if chosen is None:
+        return None
+    if not async_op and chosen.direct(ALL_GATHER, ReduceOp.SUM, output_tensor, input_tensor):
         return None
     out = tensor_of(what, "output_tensor", output_tensor)
     t = tensor_of(what, "input_tensor", input_tensor)
@@ -291,25 +274,19 @@ def _check_parts(what: str, name: str, whole: Tensor, part: Tensor, n: int) -> N
 def _gathered(
     what: str, group: ProcessGroup, out: Tensor, t: Tensor, async_op: bool, result: Sequence[Tensor]
 ) -> Work | None:
-    engine = group.job.engine
+    engine = group.engine(what, t, out)
     meta = is_meta(t)
-    buffer, sent = (out, t) if meta else (landing(out), staged(t))
-    return _whole(
-        group,
+    buffer, sent = (out, t) if meta else (engine.landing(out), engine.staged(t))
+    plan = Plan(
         what,
         t,
         "",
-        lambda h: engine.all_gather(h, buffer, sent),
-        lambda: landed(out, buffer),
-        (buffer, sent),
-        async_op,
+        lambda: engine.all_gather(buffer, sent),
+        None if buffer is out else lambda: landed(out, buffer),
+        (buffer, sent, out),
         result,
     )
-
-
-def _flat(parts: Sequence[Tensor]) -> Tensor:
-    first = parts[0]
-    return facula.empty((len(parts), *first.shape), dtype=first.dtype, device="cpu")
+    return carried_out(group, engine, plan, async_op)
 
 
 def all_gather(
@@ -322,27 +299,34 @@ def all_gather(
     chosen = resolved("all_gather", group)
     if chosen is None:
         return None
-    t = tensor_of("all_gather", "tensor", tensor)
-    outs = tensors_of("all_gather", "tensor_list", tensor_list, chosen.size(), t)
+    plan, engine = listed("all_gather", chosen, tensor_list, tensor)
+    return carried_out(chosen, engine, plan, async_op)
+
+
+def listed(
+    what: str, group: ProcessGroup, tensor_list: Sequence[Tensor], tensor: Tensor
+) -> tuple[Plan, Any]:
+    t = tensor_of(what, "tensor", tensor)
+    outs = tensors_of(what, "tensor_list", tensor_list, group.size(), t)
+    engine = group.engine(what, t, *outs)
     if is_meta(t):
-        return _gathered("all_gather", chosen, t, t, async_op, tensor_list)
-    whole, sent, engine = _flat(outs), staged(t), chosen.job.engine
+        return Plan(what, t, "", nothing, result=tensor_list), engine
+    whole, sent = engine.empty((len(outs), *t.shape), t.dtype), engine.staged(t)
 
     def finish() -> None:
         for out, part in zip(outs, whole.unbind(0), strict=True):
             out.copy_(part)
 
-    return _whole(
-        chosen,
-        "all_gather",
+    plan = Plan(
+        what,
         t,
         "",
-        lambda h: engine.all_gather(h, whole, sent),
+        lambda: engine.all_gather(whole, sent),
         finish,
-        (whole, sent),
-        async_op,
+        (whole, sent, *outs),
         tensor_list,
     )
+    return plan, engine
 
 
 def gather(
@@ -363,26 +347,26 @@ def gather(
     if not here and gather_list:
         raise ValueError(f"gather: gather_list is given on rank {chosen.rank()}; only dst gives it")
     outs = tensors_of("gather", "gather_list", gather_list, chosen.size(), t) if here else []
+    engine = chosen.engine("gather", t, *outs)
     meta = is_meta(t)
-    whole = _flat(outs) if here and not meta else None
-    sent, engine = t if meta else staged(t), chosen.job.engine
+    whole = engine.empty((len(outs), *t.shape), t.dtype) if here and not meta else None
+    sent = t if meta else engine.staged(t)
 
     def finish() -> None:
         if whole is not None:
             for out, part in zip(outs, whole.unbind(0), strict=True):
                 out.copy_(part)
 
-    return _whole(
-        chosen,
+    plan = Plan(
         "gather",
         t,
         f"to {root}",
-        lambda h: engine.gather(h, whole, sent, root),
+        lambda: engine.gather(whole, sent, root),
         finish,
-        (whole, sent),
-        async_op,
+        (whole, sent, *outs),
         gather_list or (),
     )
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def scatter(
@@ -405,20 +389,20 @@ def scatter(
             f"scatter: scatter_list is given on rank {chosen.rank()}; only src gives it"
         )
     parts = tensors_of("scatter", "scatter_list", scatter_list, chosen.size(), t) if here else []
+    engine = chosen.engine("scatter", t, *parts)
     meta = is_meta(t)
-    whole = facula.stack([staged(p) for p in parts]) if here and not meta else None
-    buffer, engine = t if meta else landing(t), chosen.job.engine
-    return _whole(
-        chosen,
+    whole = stack([engine.staged(p) for p in parts]) if here and not meta else None
+    buffer = t if meta else engine.landing(t)
+    plan = Plan(
         "scatter",
         t,
         f"from {root}",
-        lambda h: engine.scatter(h, buffer, whole, root),
+        lambda: engine.scatter(buffer, whole, root),
         lambda: landed(t, buffer),
-        (whole, buffer),
-        async_op,
+        (whole, buffer, t),
         [tensor],
     )
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def reduce_scatter_tensor(
@@ -437,11 +421,14 @@ def reduce_scatter_tensor(
     chosen = resolved(what, group)
     if chosen is None:
         return None
+    if not async_op and chosen.direct(REDUCE_SCATTER, op, output, input):
+        return None
     out, t = tensor_of(what, "output", output), tensor_of(what, "input", input)
     same_dtype(what, out, t)
     _check_parts(what, "input", t, out, chosen.size())
-    sent = t if is_meta(t) else staged(t)
-    return _scattered(what, chosen, out, sent, op, async_op, output)
+    engine = chosen.engine(what, t, out)
+    sent = t if is_meta(t) else engine.staged(t)
+    return _scattered(what, chosen, engine, out, sent, op, async_op, output)
 
 
 reduce_scatter_single = reduce_scatter_tensor
@@ -450,37 +437,36 @@ reduce_scatter_single = reduce_scatter_tensor
 def _scattered(
     what: str,
     group: ProcessGroup,
+    engine: Any,
     out: Tensor,
     whole: Tensor,
     op: ReduceOp,
     async_op: bool,
     result: Tensor,
 ) -> Work | None:
-    how = reduction(what, op, out.dtype, group.size())
-    engine = group.job.engine
+    how = reduction(what, op, out.dtype, group.size(), engine.reduces)
     if is_meta(out):
-        return _whole(group, what, out, op.name, lambda h: [], None, None, async_op, [result])
+        return carried_out(
+            group, engine, Plan(what, out, op.name, nothing, result=[result]), async_op
+        )
     sent = how.encode(whole).contiguous()
-    buffer = (
-        landing(out) if how.is_plain else facula.empty(out.shape, dtype=sent.dtype, device="cpu")
-    )
+    buffer = engine.landing(out) if how.is_plain else engine.empty(out.shape, sent.dtype)
 
     def finish() -> None:
         done = how.decode(buffer)
         if done is not out:
             out.copy_(done)
 
-    return _whole(
-        group,
+    plan = Plan(
         what,
         out,
         op.name,
-        lambda h: engine.reduce_scatter(h, buffer, sent, how.op),
-        finish,
-        (buffer, sent),
-        async_op,
+        lambda: engine.reduce_scatter(buffer, sent, how.op),
+        None if buffer is out and how.op is op else finish,
+        (buffer, sent, out),
         [result],
     )
+    return carried_out(group, engine, plan, async_op)
 
 
 def reduce_scatter(
@@ -496,8 +482,9 @@ def reduce_scatter(
         return None
     out = tensor_of("reduce_scatter", "output", output)
     parts = tensors_of("reduce_scatter", "input_list", input_list, chosen.size(), out)
-    whole = out if is_meta(out) else facula.stack([staged(p) for p in parts])
-    return _scattered("reduce_scatter", chosen, out, whole, op, async_op, output)
+    engine = chosen.engine("reduce_scatter", out, *parts)
+    whole = out if is_meta(out) else stack([engine.staged(p) for p in parts])
+    return _scattered("reduce_scatter", chosen, engine, out, whole, op, async_op, output)
 
 
 def splits_of(what: str, name: str, given: Any, rows: int, n: int) -> list[int]:
@@ -541,22 +528,19 @@ def all_to_all_single(
     takes = splits_of(what, "output_split_sizes", output_split_sizes, out.size(0), n)
     gives = splits_of(what, "input_split_sizes", input_split_sizes, t.size(0), n)
     row = t[:1].numel() if t.size(0) else out[:1].numel()
+    engine = chosen.engine(what, t, out)
     meta = is_meta(t)
-    buffer, sent = (out, t) if meta else (landing(out), staged(t))
-    engine = chosen.job.engine
-    return _whole(
-        chosen,
+    buffer, sent = (out, t) if meta else (engine.landing(out), engine.staged(t))
+    plan = Plan(
         what,
-        None if not meta else t,
+        t if meta else None,
         "",
-        lambda h: engine.all_to_all(
-            h, buffer, sent, [s * row for s in takes], [s * row for s in gives]
-        ),
-        lambda: landed(out, buffer),
-        (buffer, sent),
-        async_op,
+        lambda: engine.all_to_all(buffer, sent, [s * row for s in takes], [s * row for s in gives]),
+        None if buffer is out else lambda: landed(out, buffer),
+        (buffer, sent, out),
         [output],
     )
+    return carried_out(chosen, engine, plan, async_op)
 
 
 def all_to_all(
@@ -575,136 +559,25 @@ def all_to_all(
     parts = tensors_of(what, "input_tensor_list", input_tensor_list, n, None)
     if len({t.dtype for t in outs + parts}) > 1:
         raise ValueError(f"{what}: the tensors are of several dtypes; give one")
+    engine = chosen.engine(what, *parts, *outs)
     if is_meta(parts[0]):
-        return _whole(
-            chosen, what, parts[0], "", lambda h: [], None, None, async_op, output_tensor_list
-        )
-    sent = facula.cat([staged(t).reshape(-1) for t in parts])
-    takes = [t.numel() for t in outs]
-    whole = facula.empty(sum(takes), dtype=sent.dtype, device="cpu")
-    engine = chosen.job.engine
+        plan = Plan(what, parts[0], "", nothing, result=output_tensor_list)
+        return carried_out(chosen, engine, plan, async_op)
+    sent = cat([engine.staged(t).reshape(-1) for t in parts])
+    takes, gives = [t.numel() for t in outs], [t.numel() for t in parts]
+    whole = engine.empty((sum(takes),), sent.dtype)
 
     def finish() -> None:
         for out, part in zip(outs, whole.split(takes), strict=True):
             out.copy_(part.view(out.shape))
 
-    return _whole(
-        chosen,
+    plan = Plan(
         what,
         None,
         "",
-        lambda h: engine.all_to_all(h, whole, sent, takes, [t.numel() for t in parts]),
+        lambda: engine.all_to_all(whole, sent, takes, gives),
         finish,
-        (whole, sent),
-        async_op,
+        (whole, sent, *outs),
         output_tensor_list,
     )
-
-
-def _coalesced(
-    what: str, group: ProcessGroup, works: Sequence[Work | None], async_op: bool
-) -> Work | None:
-    """Several collectives as one work."""
-    waits = [w for w in works if w is not None]
-    joined = group.work([_All(waits)], group.begin(what, None), keep=waits)
-    return group.complete(joined, async_op)
-
-
-class _All:
-    """Several works as one request."""
-
-    def __init__(self, works: Sequence[Work]) -> None:
-        self._works = works
-
-    def Test(self) -> bool:
-        if sum(w.advance() for w in self._works) < len(self._works):  # all of them go on
-            return False
-        for work in self._works:
-            work.wait()
-        return True
-
-
-def all_reduce_coalesced(
-    tensors: Sequence[Tensor],
-    op: ReduceOp = ReduceOp.SUM,
-    group: ProcessGroup | None = None,
-    async_op: bool = False,
-) -> Work | None:
-    """`all_reduce` of each tensor."""
-    chosen = resolved("all_reduce_coalesced", group)
-    if chosen is None:
-        return None
-    works = [all_reduce(t, op, chosen, True) for t in tensors]
-    return _coalesced("all_reduce_coalesced", chosen, works, async_op)
-
-
-def all_gather_coalesced(
-    output_tensor_lists: Sequence[Sequence[Tensor]],
-    input_tensor_list: Sequence[Tensor],
-    group: ProcessGroup | None = None,
-    async_op: bool = False,
-) -> Work | None:
-    """`all_gather` of each tensor: `output_tensor_lists[i][j]` becomes tensor j of process i."""
-    what = "all_gather_coalesced"
-    chosen = resolved(what, group)
-    if chosen is None:
-        return None
-    if len(output_tensor_lists) != chosen.size():
-        raise ValueError(
-            f"{what}: output_tensor_lists has {len(output_tensor_lists)} lists; give one a process"
-        )
-    works = [
-        all_gather([outs[j] for outs in output_tensor_lists], t, chosen, True)
-        for j, t in enumerate(input_tensor_list)
-    ]
-    return _coalesced(what, chosen, works, async_op)
-
-
-def barrier(
-    group: ProcessGroup | None = None,
-    async_op: bool = False,
-    device_ids: Sequence[int] | None = None,
-    timeout: timedelta | float | None = None,
-) -> Work | None:
-    """Returns when all processes of the group have called it.
-
-    Args:
-        timeout: seconds, or a timedelta; that of the group by default.
-    """
-    chosen = resolved("barrier", group)
-    if chosen is None:
-        return None
-    engine = chosen.job.engine
-    call = chosen.begin("barrier", None)
-    work = chosen.work([engine.barrier(chosen.handle)], call)
-    if not async_op and timeout is not None:
-        work.wait(timeout)
-        return None
-    return chosen.complete(work, async_op)
-
-
-def monitored_barrier(
-    group: ProcessGroup | None = None,
-    timeout: timedelta | float | None = None,
-    wait_all_ranks: bool = False,
-) -> None:
-    """A barrier by the store, whose error names who did not come.
-
-    Raises:
-        DistBackendError: some processes did not come within the timeout; it names them.
-    """
-    chosen = resolved("monitored_barrier", group)
-    if chosen is None:
-        return
-    limit = seconds(timeout, chosen.timeout)
-    call = chosen.begin("monitored_barrier", None)
-    place = f"barrier/{call.count}"
-    n = chosen.size()
-    chosen.store.set(f"{place}/{chosen.rank()}", b"1")
-    try:
-        chosen.store.wait([f"{place}/{r}" for r in range(n)], limit)
-    except DistStoreError:
-        absent = [chosen.ranks[r] for r in range(n) if not chosen.store.check([f"{place}/{r}"])]
-        raise DistBackendError(
-            f"monitored_barrier: ranks {absent} did not come within {limit:g} s"
-        ) from None
+    return carried_out(chosen, engine, plan, async_op)

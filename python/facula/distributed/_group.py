@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from facula import Tensor
+import facula
+from facula import _C, Tensor
 from facula.distributed import _calls, _mpi
+from facula.distributed._device import DeviceCommunicator, DeviceEngine, names, why_not
 from facula.distributed._errors import DistBackendError, DistError
 from facula.distributed._rendezvous import joined
 from facula.distributed._store import PrefixStore, Store, TCPStore, patience, seconds
@@ -24,7 +26,7 @@ _CPU_BACKENDS = ("mpi", "gloo")
 
 
 class Backend(str):
-    """The name of an engine: `mpi` joins processes on CPUs, and answers to `gloo` too."""
+    """The name of an engine: `mpi` joins processes on CPUs, as does `gloo`; `nccl` on GPUs."""
 
     UNDEFINED, GLOO, NCCL, MPI, UCC = "undefined", "gloo", "nccl", "mpi", "ucc"
     backend_list = ("undefined", "gloo", "nccl", "mpi")
@@ -42,6 +44,7 @@ class ProcessGroup:
         ranks: their ranks in the job, in the order of their ranks in the group.
         group_name: a name that all of them know it by.
         store: a part of the job's store, of this group alone.
+        host: its communicator of tensors on the CPU, None without an engine for these.
     """
 
     def __init__(self, job: Job, ranks: Sequence[int], number: int, timeout: float) -> None:
@@ -50,7 +53,8 @@ class ProcessGroup:
         self.store = PrefixStore(f"group {number}", job.store)
         self.count = 0  # of its collectives so far
         self._rank = self.ranks.index(job.rank)
-        self.handle = job.engine.group(self.ranks, number)
+        self.host = None if job.host is None else job.host.group(self.ranks, number)
+        self._places: dict[Any, DeviceCommunicator] = {}
 
     def rank(self) -> int:
         """This process's rank in the group."""
@@ -66,10 +70,73 @@ class ProcessGroup:
 
     @property
     def device_types(self) -> list[Any]:
-        """The devices whose memory the engine reads itself."""
-        import facula
+        """The devices whose memory the engines read themselves."""
+        host = [] if self.host is None else ["cpu"]
+        return [facula.device(kind) for kind in (*host, *self.job.devices())]
 
-        return [facula.device("cpu")]
+    # ---- which engine ----
+
+    @property
+    def carrier(self) -> Any:
+        """The device of tensors by which processes tell each other something."""
+        if self.host is not None:
+            return facula.device("cpu")
+        if self._places:
+            return next(iter(self._places))
+        (kind, *_) = self.job.devices()
+        given = self.job.device_id
+        return facula.device(kind, _C._current_device(kind)) if given is None else given
+
+    def place(self, device: Any) -> DeviceCommunicator | None:
+        """The communicator of a device that has an engine of its own."""
+        found = self._places.get(device)
+        if found is None:
+            engine = self.job.engine(device.type)
+            if engine is None:
+                return None
+            every = range(len(self.ranks))
+            found = self._places[device] = DeviceCommunicator(engine, self, device, every, "all")
+        return found
+
+    def engine(self, what: str, t: Tensor, *others: Tensor) -> Any:
+        """The communicator that serves these tensors.
+
+        Raises:
+            ValueError: their devices differ, or no engine of the group serves their device.
+        """
+        device = t.device
+        found = self._places.get(device) or self.place(device)
+        if found is not None:
+            for other in others:
+                if other.device != device:
+                    raise ValueError(
+                        f"{what}: the tensors are on {device} and {other.device}; give those of one"
+                        " device"
+                    )
+            return found
+        if self.host is not None:
+            return self.host
+        if _calls.is_meta(t):
+            return self.place(self.carrier)
+        raise ValueError(
+            f"{what}: the tensor is on {device}, and the job has the engines"
+            f" {', '.join(f'{k}:{n}' for k, n in self.job.devices().items())} alone; give a tensor"
+            f" on such a device, or init_process_group('cpu:gloo,cuda:nccl')"
+        )
+
+    def direct(self, kind: int, op: Any, out: Any, t: Any, root: int = 0) -> bool:
+        """Has a device's engine carried out a collective at once, as it does plain ones?"""
+        place = self._places.get(getattr(out, "device", None))
+        return place is not None and place.direct(kind, op, out, t, root)
+
+    def meeting_place(self, device_ids: Sequence[int] | None) -> Any:
+        """What serves a barrier."""
+        if self.host is not None:
+            return self.host
+        place = self.carrier
+        if device_ids:
+            place = facula.device(place.type, int(device_ids[0]))
+        return self.place(place)
 
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name} of ranks {list(self.ranks)} by {self.name()}>"
@@ -118,10 +185,20 @@ class Job:
     """What this process knows of the job that it is in."""
 
     def __init__(
-        self, store: TCPStore, rank: int, size: int, timeout: float, backend: str, opened: bool
+        self,
+        store: TCPStore,
+        rank: int,
+        size: int,
+        timeout: float,
+        wanted: Wanted,
+        opened: bool,
+        device_id: Any = None,
     ) -> None:
-        self.tcp, self.rank, self.size, self.backend = store, rank, size, backend
+        self.tcp, self.rank, self.size, self.backend = store, rank, size, wanted.name
         self.opened = opened  # was the store made for this job?
+        self.wanted, self.device_id = wanted, device_id
+        self._engines: dict[str, DeviceEngine | None] = {}
+        self.host: _mpi.MpiEngine | None = None
         self.store: Store = PrefixStore(f"job {store.add(f'begun/{rank}', 1)}", store)
         self.broken: str | None = None
         self.in_order = False  # has it ended with nothing under way?
@@ -130,10 +207,13 @@ class Job:
         self.groups: dict[str, ProcessGroup] = {}
         self.made = 0  # groups of the job so far, those without this process too
         try:
-            MPI = _mpi.start(
-                self.store, rank, size, store.host, lambda: self.check("init"), timeout
-            )
-            self.engine = _mpi.MpiEngine(MPI, lambda: self.check("new_group"), timeout)
+            if wanted.host:
+                MPI = _mpi.start(
+                    self.store, rank, size, store.host, lambda: self.check("init"), timeout
+                )
+                self.host = _mpi.MpiEngine(MPI, lambda: self.check("new_group"), timeout)
+            for kind in wanted.devices or ():
+                self._engines[kind] = DeviceEngine(self, kind)
             self.world = self.new_group(range(size), timeout)
         except BaseException:
             self.leave("init_process_group failed")
@@ -143,7 +223,26 @@ class Job:
         number, self.made = self.made, self.made + 1
         group = ProcessGroup(self, ranks, number, timeout)
         self.groups[group.group_name] = group
+        place = None if self.device_id is None else group.place(self.device_id)
+        if place is not None:  # the user told it, so that joining need not wait for a call
+            place.join()
         return group
+
+    def devices(self) -> dict[str, str]:
+        """The engines' names by type of device."""
+        if self.wanted.devices is not None:
+            return self.wanted.devices
+        return {kind: name for kind, name in names().items() if not why_not(kind)}
+
+    def engine(self, device_type: str) -> DeviceEngine | None:
+        """The engine of a type of devices, None where tensors go by the CPU."""
+        if device_type in self._engines:
+            return self._engines[device_type]
+        found = None
+        if self.wanted.devices is None and device_type in _C._backend_names():
+            found = None if why_not(device_type) else DeviceEngine(self, device_type)
+        self._engines[device_type] = found
+        return found
 
     def check(self, what: str, ranks: Sequence[int] = ()) -> None:
         """Raises if the job cannot go on."""
@@ -172,9 +271,70 @@ class Job:
     def leave(self, failure: str | None = None) -> None:
         """Ends this process's part; without failure the others' results are not lost."""
         self.in_order = failure is None and self.broken is None and self.progress.end()
+        for engine in self._engines.values():
+            if engine is not None:
+                self.in_order = engine.close(self.in_order) and self.in_order
         self.watch.leave(failure)
         if self.opened:
             self.tcp.close(0.0 if failure else patience(), self.rank)
+
+
+class Wanted:
+    """Which engines a job has.
+
+    Attributes:
+        host: one for CPUs?
+        devices: names of others by type of devices, None for all that there are.
+        name: of the group's engine.
+    """
+
+    def __init__(self, host: bool, devices: dict[str, str] | None, name: str) -> None:
+        self.host, self.devices, self.name = host, devices, name
+
+    @classmethod
+    def of(cls, backend: str | None) -> Wanted:
+        """As `init_process_group` is told."""
+        if backend is None or backend.lower() == Backend.UNDEFINED:
+            some = _mpi.is_available() or not any(not why_not(kind) for kind in names())
+            return cls(some, None, "mpi" if some else next(iter(names().values())))
+        host, devices, given = "", {}, names()
+        for part in backend.lower().split(","):
+            kind, _, name = part.rpartition(":")
+            if name in _CPU_BACKENDS and kind in ("", "cpu", *_C._backend_names(), "cuda"):
+                host = host or name  # tensors of other devices go by the CPU
+            elif name in given.values():
+                serves = [k for k, n in given.items() if n == name and kind in ("", k)]
+                devices |= dict.fromkeys(serves, name)
+                if not serves:
+                    raise ValueError(
+                        f"init_process_group: backend is {backend!r}; {name} serves"
+                        f" {[k for k, n in given.items() if n == name]}, not {kind}"
+                    )
+            elif name == Backend.NCCL:
+                raise DistBackendError(f"init_process_group: {name}: {why_not('cuda')}")
+            else:
+                raise ValueError(
+                    f"init_process_group: backend is {backend!r}; give 'mpi' or 'gloo' for CPUs,"
+                    f" {' or '.join(map(repr, {*given.values(), 'nccl'}))} for devices,"
+                    " 'cpu:gloo,cuda:nccl' for both, or nothing"
+                )
+        for kind, name in devices.items():  # before the others are met
+            if why := why_not(kind):
+                raise DistBackendError(f"init_process_group: {name}: {why}")
+        return cls(bool(host), devices, host or next(iter(devices.values())))
+
+
+def _device_of(given: Any, wanted: Wanted) -> Any:
+    """The device that a process is told to have."""
+    if given is None:
+        return None
+    if isinstance(given, int):
+        (kind, *_) = (wanted.devices or names()) or ("cuda",)
+        given = facula.device(kind, given)
+    found = facula.device(given)
+    if found.type == "cpu" or found.index is None:
+        raise ValueError(f"init_process_group: device_id is {given}; give one as device('cuda', 0)")
+    return found
 
 
 _job: Job | None = None
@@ -239,12 +399,16 @@ def init_process_group(
     """Joins this process to the others of its job.
 
     Args:
-        backend: the engine: `mpi` (or `gloo`, which means the same here); that by default.
+        backend: the engine: `mpi` (or `gloo`, which means the same here) for tensors on CPUs, to
+            which others are copied; `nccl` for those on GPUs; `cpu:gloo,cuda:nccl` for both, each
+            its own. By default both, as far as they are installed.
         init_method: where they meet: `env://` (the default: MASTER_ADDR, MASTER_PORT, RANK and
             WORLD_SIZE, or what mpiexec or Slurm set), `tcp://HOST:PORT`, `file:///PATH`.
         timeout: how long a collective may take; 30 minutes by default.
         world_size, rank: how many they are, and which this one is; not needed with `env://`.
         store: instead of init_method.
+        device_id: the device of this process, such as `device("cuda", 0)`: the processes join on it
+            at once instead of in the first collective.
 
     Raises:
         ValueError: rank, size or method make no sense, or this process is in a job already.
@@ -256,21 +420,14 @@ def init_process_group(
         raise ValueError(
             "init_process_group: this process is in a job; destroy_process_group first"
         )
-    names = {part.rpartition(":")[2] for part in (backend or "mpi").lower().split(",")}
-    served = names & set(_CPU_BACKENDS)
-    if not served:
-        raise ValueError(
-            f"init_process_group: backend is {backend!r}; give 'mpi' or 'gloo', which join"
-            " processes on"
-            " CPUs. NCCL is not there yet"
-        )
+    wanted = Wanted.of(backend)
     if store is not None and init_method is not None:
         raise ValueError("init_process_group: give init_method or store, not both")
     limit = seconds(timeout, default_pg_timeout.total_seconds())
     if not limit > 0:
         raise ValueError(f"init_process_group: timeout is {timeout!r}; give seconds above 0")
     found = joined(init_method, store, rank, world_size, min(limit, 300.0))
-    _job = Job(*found[:3], limit, sorted(served)[0], found[3])
+    _job = Job(*found[:3], limit, wanted, found[3], _device_of(device_id, wanted))
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

@@ -22,6 +22,7 @@ from facula.distributed._errors import DistBackendError
 from facula.distributed._pmi import Translator
 from facula.distributed._reduce import ReduceOp
 from facula.distributed._store import Store
+from facula.distributed._work import Work
 
 T = TypeVar("T")
 _LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -121,6 +122,7 @@ def start(
     global _started, _translator
     MPI = _module()
     if _started is None and not MPI.Is_initialized():
+        os.environ.setdefault("MPIR_CVAR_ENABLE_GPU", "0")  # it gets memory of the host alone
         if not is_launched():
             if _secret.is_loopback(host):  # nothing may listen where others could reach it
                 os.environ.setdefault("UCX_NET_DEVICES", "lo")
@@ -166,6 +168,8 @@ def finish(check: Callable[[], None], timeout: float) -> None:
     if _started is not None:
         MPI = _module()
         if not MPI.Is_finalized():
+            if _translator is not None:
+                _translator.ending = True
             in_time(_library().MPI_Finalize, check, "ending MPI", timeout)
 
 
@@ -179,21 +183,18 @@ def _unlink_segments() -> None:
 
 
 class MpiEngine:
-    """Collectives of MPI on contiguous tensors in this process's memory.
-
-    Each method starts one and returns a request with `Test()`.
-    """
+    """What makes communicators of MPI."""
 
     name = "mpi"
 
     def __init__(self, MPI: Any, check: Callable[[], None], timeout: float) -> None:
-        self._mpi, self._check, self._timeout = MPI, check, timeout
-        self._ops = {
+        self.mpi, self._check, self._timeout = MPI, check, timeout
+        self.ops = {
             ReduceOp.SUM: MPI.SUM, ReduceOp.PRODUCT: MPI.PROD, ReduceOp.MIN: MPI.MIN,
             ReduceOp.MAX: MPI.MAX, ReduceOp.BAND: MPI.BAND, ReduceOp.BOR: MPI.BOR,
             ReduceOp.BXOR: MPI.BXOR,
         }  # fmt: skip
-        self._types = {
+        self.types = {
             facula.uint8: MPI.UINT8_T, facula.int8: MPI.INT8_T, facula.int16: MPI.INT16_T,
             facula.int32: MPI.INT32_T, facula.int64: MPI.INT64_T, facula.uint16: MPI.UINT16_T,
             facula.uint32: MPI.UINT32_T, facula.uint64: MPI.UINT64_T, facula.float32: MPI.FLOAT,
@@ -201,54 +202,100 @@ class MpiEngine:
             facula.complex128: MPI.C_DOUBLE_COMPLEX,
         }  # fmt: skip
 
-    def group(self, ranks: Sequence[int], tag: int) -> Any:
+    def group(self, ranks: Sequence[int], tag: int) -> MpiCommunicator:
         """A communicator of some ranks of the job; they all ask for it, the others do not."""
-        world = self._mpi.COMM_WORLD
+        world = self.mpi.COMM_WORLD
 
         def make() -> Any:
             if len(ranks) == world.size:
                 made = world.Dup()
             else:
                 made = world.Create_group(world.Get_group().Incl(list(ranks)), tag % 32768)
-            made.Set_errhandler(self._mpi.ERRORS_RETURN)
+            made.Set_errhandler(self.mpi.ERRORS_RETURN)
             return made
 
-        return in_time(make, self._check, "new_group", self._timeout)
+        return MpiCommunicator(self, in_time(make, self._check, "new_group", self._timeout))
+
+
+class MpiCommunicator:
+    """Collectives of MPI on contiguous tensors in this process's memory.
+
+    Each method starts one and returns a request with `Test()`.
+    """
+
+    coalesces = False
+    is_host = True
+
+    def __init__(self, engine: MpiEngine, communicator: Any) -> None:
+        self._engine, self._mpi, self._group = engine, engine.mpi, communicator
+
+    # ---- tensors ----
+
+    def reduces(self, op: ReduceOp, dtype: facula.dtype) -> bool:
+        """Does MPI reduce the dtype so, and keep NaN?"""
+        ordered = dtype.is_floating_point and op in (ReduceOp.MIN, ReduceOp.MAX)
+        return dtype in self._engine.types and op in self._engine.ops and not ordered
+
+    def staged(self, t: Tensor) -> Tensor:
+        """The tensor's values in memory that the engine reads: its own where that serves."""
+        return t.to("cpu").contiguous()
+
+    def empty(self, shape: Sequence[int], dtype: facula.dtype) -> Tensor:
+        """Memory that it fills."""
+        return facula.empty(tuple(shape), dtype=dtype, device="cpu")
+
+    def landing(self, t: Tensor) -> Tensor:
+        """Memory that the engine fills for a tensor: its own where that serves."""
+        fits = t.device.type == "cpu" and t.is_contiguous()
+        return t if fits else self.empty(t.shape, t.dtype)
+
+    # ---- calls ----
+
+    def carry_out(self, group: Any, call: Any, plan: Any, async_op: bool) -> Work | None:
+        """Begins a planned collective of the group and waits for it, or not."""
+        requests = plan.start()
+        work = group.work(
+            requests if isinstance(requests, list) else [requests],
+            call,
+            finish=plan.finish,
+            keep=plan.keep,
+            result=plan.result,
+        )
+        return group.complete(work, async_op)  # type: ignore[no-any-return]
 
     def _bytes(self, t: Tensor) -> list[Any]:
         size = t.numel() * t.element_size()
         return [self._mpi.buffer.fromaddress(t.data_ptr(), size), self._mpi.BYTE]
 
     def _values(self, t: Tensor) -> list[Any]:
-        size = t.numel() * t.element_size()
-        return [self._mpi.buffer.fromaddress(t.data_ptr(), size), self._types[t.dtype]]
+        return [self._bytes(t)[0], self._engine.types[t.dtype]]
 
-    def all_reduce(self, group: Any, t: Tensor, op: ReduceOp) -> Any:
-        return group.Iallreduce(self._mpi.IN_PLACE, self._values(t), self._ops[op])
+    def all_reduce(self, t: Tensor, op: ReduceOp) -> Any:
+        return self._group.Iallreduce(self._mpi.IN_PLACE, self._values(t), self._engine.ops[op])
 
-    def reduce(self, group: Any, t: Tensor, op: ReduceOp, root: int) -> Any:
-        if group.rank == root:
-            return group.Ireduce(self._mpi.IN_PLACE, self._values(t), self._ops[op], root)
-        return group.Ireduce(self._values(t), None, self._ops[op], root)
+    def reduce(self, t: Tensor, op: ReduceOp, root: int) -> Any:
+        how = self._engine.ops[op]
+        if self._group.rank == root:
+            return self._group.Ireduce(self._mpi.IN_PLACE, self._values(t), how, root)
+        return self._group.Ireduce(self._values(t), None, how, root)
 
-    def broadcast(self, group: Any, t: Tensor, root: int) -> Any:
-        return group.Ibcast(self._bytes(t), root)
+    def broadcast(self, t: Tensor, root: int) -> Any:
+        return self._group.Ibcast(self._bytes(t), root)
 
-    def all_gather(self, group: Any, out: Tensor, t: Tensor) -> Any:
-        return group.Iallgather(self._bytes(t), self._bytes(out))
+    def all_gather(self, out: Tensor, t: Tensor) -> Any:
+        return self._group.Iallgather(self._bytes(t), self._bytes(out))
 
-    def reduce_scatter(self, group: Any, out: Tensor, t: Tensor, op: ReduceOp) -> Any:
-        return group.Ireduce_scatter_block(self._values(t), self._values(out), self._ops[op])
+    def reduce_scatter(self, out: Tensor, t: Tensor, op: ReduceOp) -> Any:
+        how = self._engine.ops[op]
+        return self._group.Ireduce_scatter_block(self._values(t), self._values(out), how)
 
-    def gather(self, group: Any, out: Tensor | None, t: Tensor, root: int) -> Any:
-        return group.Igather(self._bytes(t), None if out is None else self._bytes(out), root)
+    def gather(self, out: Tensor | None, t: Tensor, root: int) -> Any:
+        return self._group.Igather(self._bytes(t), None if out is None else self._bytes(out), root)
 
-    def scatter(self, group: Any, out: Tensor, t: Tensor | None, root: int) -> Any:
-        return group.Iscatter(None if t is None else self._bytes(t), self._bytes(out), root)
+    def scatter(self, out: Tensor, t: Tensor | None, root: int) -> Any:
+        return self._group.Iscatter(None if t is None else self._bytes(t), self._bytes(out), root)
 
-    def all_to_all(
-        self, group: Any, out: Tensor, t: Tensor, takes: Sequence[int], gives: Sequence[int]
-    ) -> Any:
+    def all_to_all(self, out: Tensor, t: Tensor, takes: Sequence[int], gives: Sequence[int]) -> Any:
         """`takes` and `gives`: how many elements from and to each process."""
         size = t.element_size()
 
@@ -256,19 +303,19 @@ class MpiEngine:
             whole, kind = self._bytes(of)
             return [whole, [count * size for count in counts], kind]
 
-        return group.Ialltoallv(parts(t, gives), parts(out, takes))
+        return self._group.Ialltoallv(parts(t, gives), parts(out, takes))
 
-    def send(self, group: Any, t: Tensor, peer: int, tag: int) -> Any:
-        return group.Isend(self._bytes(t), peer, tag)
+    def send(self, t: Tensor, peer: int, tag: int) -> Any:
+        return self._group.Isend(self._bytes(t), peer, tag)
 
-    def receive(self, group: Any, t: Tensor, peer: int | None, tag: int) -> Any:
+    def receive(self, t: Tensor, peer: int | None, tag: int) -> Any:
         return _Received(
             self._mpi,
-            group.Irecv(self._bytes(t), self._mpi.ANY_SOURCE if peer is None else peer, tag),
+            self._group.Irecv(self._bytes(t), self._mpi.ANY_SOURCE if peer is None else peer, tag),
         )
 
-    def barrier(self, group: Any) -> Any:
-        return group.Ibarrier()
+    def barrier(self) -> Any:
+        return self._group.Ibarrier()
 
 
 class _Received:

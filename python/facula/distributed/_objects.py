@@ -21,24 +21,24 @@ __all__ = [
 ]
 
 
-def _pickled(value: Any) -> Tensor:
+def _pickled(value: Any, group: ProcessGroup) -> Tensor:
     data = bytearray(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
-    return facula.frombuffer(data, dtype=facula.uint8)
+    return facula.frombuffer(data, dtype=facula.uint8).to(group.carrier)
 
 
 def _loaded(t: Tensor, size: int) -> Any:
-    return pickle.loads(bytes(memoryview(t[:size].contiguous().numpy())))
+    return pickle.loads(bytes(memoryview(t[:size].contiguous().cpu().numpy())))
 
 
 def _sizes(t: Tensor, group: ProcessGroup) -> list[int]:
-    sizes = facula.empty(group.size(), dtype=facula.int64)
-    mine = facula.tensor([t.numel()], dtype=facula.int64)
+    sizes = facula.empty(group.size(), dtype=facula.int64, device=t.device)
+    mine = facula.tensor([t.numel()], dtype=facula.int64, device=t.device)
     _collectives.all_gather_into_tensor(sizes, mine, group)
     return [int(s) for s in sizes.tolist()]
 
 
 def _padded(t: Tensor, size: int) -> Tensor:
-    out = facula.zeros(size, dtype=facula.uint8)
+    out = facula.zeros(size, dtype=facula.uint8, device=t.device)
     out[: t.numel()] = t
     return out
 
@@ -49,9 +49,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     if chosen is None:
         return
     _check_list("all_gather_object", "object_list", object_list, chosen.size())
-    mine = _pickled(obj)
+    mine = _pickled(obj, chosen)
     sizes = _sizes(mine, chosen)
-    whole = facula.empty((chosen.size(), max(sizes)), dtype=facula.uint8)
+    whole = facula.empty((chosen.size(), max(sizes)), dtype=facula.uint8, device=chosen.carrier)
     _collectives.all_gather_into_tensor(whole, _padded(mine, max(sizes)), chosen)
     object_list[:] = [_loaded(whole[i], size) for i, size in enumerate(sizes)]
 
@@ -76,10 +76,14 @@ def gather_object(
     here = chosen.rank() == root
     if here:
         _check_list("gather_object", "object_gather_list", object_gather_list, chosen.size())
-    mine = _pickled(obj)
+    mine = _pickled(obj, chosen)
     sizes = _sizes(mine, chosen)
     most = max(sizes)
-    parts = [facula.empty(most, dtype=facula.uint8) for _ in sizes] if here else None
+    parts = (
+        [facula.empty(most, dtype=facula.uint8, device=chosen.carrier) for _ in sizes]
+        if here
+        else None
+    )
     _collectives.gather(_padded(mine, most), parts, group=chosen, group_dst=root)
     if here and parts is not None and object_gather_list is not None:
         object_gather_list[:] = [_loaded(p, s) for p, s in zip(parts, sizes, strict=True)]
@@ -98,11 +102,15 @@ def broadcast_object_list(
         return
     root = root_of("broadcast_object_list", chosen, src, group_src, "src")
     here = chosen.rank() == root
-    data = _pickled(list(object_list)) if here else facula.empty(0, dtype=facula.uint8)
-    size = facula.tensor([data.numel()], dtype=facula.int64)
+    data = (
+        _pickled(list(object_list), chosen)
+        if here
+        else facula.empty(0, dtype=facula.uint8, device=chosen.carrier)
+    )
+    size = facula.tensor([data.numel()], dtype=facula.int64, device=chosen.carrier)
     _collectives.broadcast(size, group=chosen, group_src=root)
     if not here:
-        data = facula.empty(int(size.item()), dtype=facula.uint8)
+        data = facula.empty(int(size.item()), dtype=facula.uint8, device=chosen.carrier)
     _collectives.broadcast(data, group=chosen, group_src=root)
     if not here:
         items = _loaded(data, data.numel())
@@ -131,14 +139,14 @@ def scatter_object_list(
     root = root_of(what, chosen, src, group_src, "src")
     here = chosen.rank() == root
     parts: list[Tensor] | None = None
-    sizes = facula.empty(chosen.size(), dtype=facula.int64)
+    sizes = facula.empty(chosen.size(), dtype=facula.int64, device=chosen.carrier)
     if here:
         _check_list(what, "scatter_object_input_list", scatter_object_input_list, chosen.size())
-        parts = [_pickled(item) for item in scatter_object_input_list or ()]
-        sizes = facula.tensor([p.numel() for p in parts], dtype=facula.int64)
+        parts = [_pickled(item, chosen) for item in scatter_object_input_list or ()]
+        sizes = facula.tensor([p.numel() for p in parts], dtype=facula.int64, device=chosen.carrier)
     _collectives.broadcast(sizes, group=chosen, group_src=root)
     most = int(sizes.max().item())
-    mine = facula.empty(most, dtype=facula.uint8)
+    mine = facula.empty(most, dtype=facula.uint8, device=chosen.carrier)
     padded = None if parts is None else [_padded(p, most) for p in parts]
     _collectives.scatter(mine, padded, group=chosen, group_src=root)
     scatter_object_output_list[0] = _loaded(mine, int(sizes[chosen.rank()].item()))
@@ -155,8 +163,8 @@ def send_object_list(
     chosen = resolved("send_object_list", group)
     if chosen is None:
         return
-    data = _pickled(list(object_list))
-    size = facula.tensor([data.numel()], dtype=facula.int64)
+    data = _pickled(list(object_list), chosen)
+    size = facula.tensor([data.numel()], dtype=facula.int64, device=chosen.carrier)
     _point_to_point.send(size, dst, chosen, group_dst=group_dst)
     _point_to_point.send(data, dst, chosen, group_dst=group_dst)
 
@@ -172,9 +180,9 @@ def recv_object_list(
     chosen = resolved("recv_object_list", group)
     if chosen is None:
         return -1
-    size = facula.empty(1, dtype=facula.int64)
+    size = facula.empty(1, dtype=facula.int64, device=chosen.carrier)
     sender = _point_to_point.recv(size, src, chosen, group_src=group_src)
-    data = facula.empty(int(size.item()), dtype=facula.uint8)
+    data = facula.empty(int(size.item()), dtype=facula.uint8, device=chosen.carrier)
     _point_to_point.recv(data, sender, chosen)
     items = _loaded(data, data.numel())
     if len(items) != len(object_list):

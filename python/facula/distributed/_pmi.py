@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 
+from facula.distributed._errors import DistStoreError
 from facula.distributed._store import Store
 
 _LIMITS = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=4096"
@@ -22,12 +23,14 @@ class Translator:
     """Answers MPI's questions from a store.
 
     Args:
-        store: of the job. rank, size: of this process. name: of the job, unlike that of any other.
+        store: of the job, which may end before MPI does.
+        rank, size: of this process.
+        name: of the job, unlike that of any other.
     """
 
     def __init__(self, store: Store, rank: int, size: int, name: str) -> None:
         self._store, self._size, self._name = store.clone(), size, name
-        self._barriers = 0
+        self._barriers, self.ending = 0, False
         self._known: dict[str, str] = {}
         ours, theirs = socket.socketpair()
         self._ours, self._theirs = ours, theirs
@@ -78,7 +81,11 @@ class Translator:
                     return "cmd=get_result rc=-1 msg=key_not_found value=unknown"
                 return f"cmd=get_result rc=0 msg=success value={value}"
             case "barrier_in":
-                self._barrier()
+                try:
+                    self._barrier()
+                except DistStoreError:
+                    if not self.ending:  # MPI has waited for all itself, and the store may be gone
+                        raise
                 return "cmd=barrier_out rc=0"
             case "finalize":
                 return "cmd=finalize_ack rc=0"

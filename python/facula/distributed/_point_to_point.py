@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from facula import Tensor
 from facula.distributed._calls import Call, is_meta
-from facula.distributed._collectives import landed, landing, root_of, staged, tensor_of
+from facula.distributed._collectives import Plan, landed, root_of, tensor_of
 from facula.distributed._errors import DistBackendError
 from facula.distributed._group import ProcessGroup, resolved
 from facula.distributed._work import Work
@@ -57,10 +58,28 @@ def _send(
     t = _checked(what, tensor, tag)
     peer = _peer(what, chosen, dst, group_dst, "dst")
     chosen.job.check(what, [chosen.ranks[peer]])
-    sent = staged(t)
-    request = chosen.job.engine.send(chosen.handle, sent, peer, tag)
-    work = chosen.work([request], _note(chosen, what, t, f"to {peer}, tag {tag}"), keep=sent)
+    engine = _carrier_of(what, chosen, t, tag)
+    call = _note(chosen, what, t, f"to {peer}, tag {tag}")
+    sent = engine.staged(t)
+    if not engine.is_host:
+        pair = engine.pair(chosen.rank(), peer)
+        plan = Plan(what, t, call.detail, lambda: pair.send(sent, 1), None, (sent,), [tensor])
+        return pair.carry_out(chosen, call, plan, async_op)  # type: ignore[no-any-return]
+    work = chosen.work([engine.send(sent, peer, tag)], call, keep=sent)
     return chosen.complete(work, async_op)
+
+
+def _carrier_of(what: str, group: ProcessGroup, t: Tensor, tag: int) -> Any:
+    """What carries a message: with a tag, which libraries of devices do not know, that of CPUs."""
+    engine = group.engine(what, t)
+    if engine.is_host or not tag:
+        return engine
+    if group.host is None:
+        raise ValueError(
+            f"{what}: tag is {tag}, and messages between devices have none; give 0, or"
+            " init_process_group('cpu:gloo,cuda:nccl'), which sends those with a tag by the CPU"
+        )
+    return group.host
 
 
 def _note(group: ProcessGroup, what: str, t: Tensor, detail: str) -> Call:
@@ -99,15 +118,33 @@ def send(
 
 def _receive(
     what: str, tensor: Tensor, src: Any, group: Any, tag: int, group_src: Any
-) -> Receiving | None:
+) -> Work | None:
     chosen = resolved(what, group)
     if chosen is None:
         return None
     t = _checked(what, tensor, tag)
     anyone = src is None and group_src is None
     peer = None if anyone else _peer(what, chosen, src, group_src, "src")
-    buffer = landing(t)
-    request = chosen.job.engine.receive(chosen.handle, buffer, peer, tag)
+    engine = _carrier_of(what, chosen, t, tag)
+    call = _note(chosen, what, t, f"from {'anyone' if anyone else peer}, tag {tag}")
+    buffer = engine.landing(t)
+    if not engine.is_host:
+        if peer is None:
+            raise ValueError(f"{what}: give src; messages between devices come from one process")
+        pair = engine.pair(peer, chosen.rank())
+        plan = Plan(
+            what,
+            t,
+            call.detail,
+            lambda: pair.receive(buffer, 0),
+            None if buffer is t else lambda: landed(t, buffer),
+            (buffer, t),
+            [tensor],
+        )
+        coming = pair.carry_out(chosen, call, plan, True)
+        coming.source = chosen.ranks[peer]
+        return coming  # type: ignore[no-any-return]
+    request = engine.receive(buffer, peer, tag)
     wanted = buffer.numel() * buffer.element_size()
 
     def finish() -> None:
@@ -118,7 +155,6 @@ def _receive(
             )
         landed(t, buffer)
 
-    call = _note(chosen, what, t, f"from {'anyone' if anyone else peer}, tag {tag}")
     ranks = chosen.ranks if peer is None else [chosen.ranks[peer]]
     job = chosen.job
     return Receiving(
@@ -143,7 +179,7 @@ def irecv(
 ) -> Work | None:
     """Receives into a tensor, and returns a `Work` at once; `src` None takes it from anyone."""
     work = _receive("irecv", tensor, src, group, tag, group_src)
-    if work is not None:
+    if isinstance(work, Receiving):
         work._group.job.progress.add(work)
     return work
 
@@ -186,10 +222,48 @@ class P2POp:
         self.group_peer = group_peer
 
 
+def _together(ops: Sequence[P2POp]) -> list[Work] | None:
+    """Messages between devices, as one call of the group's communicator; None for others."""
+    what = "batch_isend_irecv"
+    group = resolved(what, ops[0].group)
+    if group is None or any(op.tag or op.group != ops[0].group for op in ops):
+        return None
+    tensors = [_checked(what, op.tensor, op.tag) for op in ops]
+    engine = group.engine(what, tensors[0])
+    if engine.is_host:
+        return None
+    group.engine(what, *tensors)
+    plans = []
+    for op, t in zip(ops, tensors, strict=True):
+        sends = op.op is isend
+        peer = _peer(what, group, op.peer, op.group_peer, "peer")
+        place = engine.staged(t) if sends else engine.landing(t)
+        plans.append(
+            Plan(
+                what,
+                t,
+                "",
+                partial(engine.send if sends else engine.receive, place, peer),
+                None if sends or place is t else partial(landed, t, place),
+                (place, t),
+                [] if sends else [op.tensor],
+            )
+        )
+    call = _note(group, what, tensors[0], f"of {len(ops)} messages")
+    plan = engine.together(Plan(what, None, "", tuple), plans)
+    return [engine.carry_out(group, call, plan, True)]
+
+
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
-    """Starts several messages, in any order, and returns their works."""
+    """Starts several messages, in any order, and returns their works.
+
+    Between devices they are one work, and the first such call is one of all processes of the group.
+    """
     if not p2p_op_list or not all(isinstance(op, P2POp) for op in p2p_op_list):
         raise ValueError("batch_isend_irecv: give a list of P2POp, not empty")
+    together = _together(p2p_op_list)
+    if together is not None:
+        return together
     name = {isend: "group_dst", irecv: "group_src"}
     # Receivers first: a message that finds its place waiting is copied once.
     works: dict[int, Work | None] = {}

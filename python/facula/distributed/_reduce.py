@@ -73,11 +73,21 @@ def _ordered(dtype: facula.dtype, op: ReduceOp) -> Reduction:
     return Reduction(op, encode, decode, False)
 
 
-def reduction(what: str, op: ReduceOp, dtype: facula.dtype, size: int) -> Reduction:
+def reduction(
+    what: str,
+    op: ReduceOp,
+    dtype: facula.dtype,
+    size: int,
+    reduces: Callable[[ReduceOp, facula.dtype], bool],
+) -> Reduction:
     """How a reduction of a dtype over `size` processes is done.
+
+    Args:
+        reduces: does the engine do it itself?
 
     Raises:
         TypeError: `op` is no ReduceOp, or has no meaning for the dtype.
+        NotImplementedError: the engine has no way to do it.
     """
     if not isinstance(op, ReduceOp):
         raise TypeError(f"{what}: op is {op!r}; give a distributed.ReduceOp, such as ReduceOp.SUM")
@@ -87,18 +97,28 @@ def reduction(what: str, op: ReduceOp, dtype: facula.dtype, size: int) -> Reduct
         raise TypeError(f"{what}: ReduceOp.{op.name} is of {of}, not of {dtype}")
     if dtype.is_complex and op in (ReduceOp.MIN, ReduceOp.MAX):
         raise TypeError(f"{what}: complex numbers have no order, so no ReduceOp.{op.name}")
+    if reduces(op, dtype):
+        return Reduction(op, _same, _same, True)
     if dtype == facula.bool:
+        if op is ReduceOp.BXOR and not reduces(op, facula.uint8):  # is the number of ones odd?
+            return Reduction(
+                ReduceOp.SUM, lambda t: t.view(facula.uint8), lambda t: (t & 1) != 0, False
+            )
         return Reduction(_OF_BOOL[op], lambda t: t.view(facula.uint8), lambda t: t != 0, False)
-    if dtype.is_floating_point and dtype.itemsize < 4:  # summed in float32, rounded once
-        inner = reduction(what, op, facula.float32, size)
+    if dtype.itemsize < 4 and not dtype.is_complex:  # floats: added in float32, rounded once
+        middle = facula.float32 if dtype.is_floating_point else facula.int32
+        inner = reduction(what, op, middle, size, reduces)
         return Reduction(
             inner.op,
-            lambda t: inner.encode(t.to(facula.float32)),
+            lambda t: inner.encode(t.to(middle)),
             lambda t: inner.decode(t).to(dtype),
             False,
         )
     if dtype in _BITS and op in (ReduceOp.MIN, ReduceOp.MAX):
         return _ordered(dtype, op)
-    if op is ReduceOp.AVG:
+    if op is ReduceOp.AVG and reduces(ReduceOp.SUM, dtype):
         return Reduction(ReduceOp.SUM, _same, lambda t: t.div_(size), True)
-    return Reduction(op, _same, _same, True)
+    raise NotImplementedError(
+        f"{what}: the engine of this device has no ReduceOp.{op.name} of {dtype}; gather the"
+        " tensors and reduce them, or give a tensor on the CPU"
+    )

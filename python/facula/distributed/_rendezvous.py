@@ -79,8 +79,7 @@ def joined(
         _checked(rank, size)
         if not parts.hostname or not parts.port:
             raise ValueError(f"init_process_group: {url!r} lacks host or port: tcp://HOST:PORT")
-        made = TCPStore(parts.hostname, parts.port, size, rank == 0, timeout)
-        return made, rank, size, True
+        return _of_one_job(parts.hostname, parts.port, rank, size, timeout), rank, size, True
     if parts.scheme == "file":
         _checked(rank, size)
         if not parts.path:
@@ -109,10 +108,33 @@ def _by_environment(rank: int, size: int, timeout: float) -> tuple[TCPStore, int
             " 0,"
             " such as 127.0.0.1"
         )
+    port = _number("MASTER_PORT")
     # A launcher may serve the store itself.
-    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True"
-    made = TCPStore(host, _number("MASTER_PORT"), size, rank == 0 and not served, timeout)
-    return made, rank, size, True
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "") == "True":
+        return TCPStore(host, port, size, False, timeout), rank, size, True
+    return _of_one_job(host, port, rank, size, timeout), rank, size, True
+
+
+def _of_one_job(host: str, port: int, rank: int, size: int, timeout: float) -> TCPStore:
+    """The store that rank 0 serves. That of an earlier job on the port may not have ended yet."""
+    end, pause = time.monotonic() + timeout, 0.01
+    while True:
+        left = max(0.1, end - time.monotonic())
+        made = TCPStore(host, port, size, rank == 0, left, False)
+        try:
+            if made._join(size, alone=True):
+                return made
+            why = f"the store on {host}:{port} is of another job, which has its {size} processes"
+        except DistStoreError as error:
+            why = str(error)
+        except BaseException:
+            made.close()
+            raise
+        made.close()
+        if rank == 0 or time.monotonic() + pause > end:
+            raise DistStoreError(f"init_process_group: {why}")
+        time.sleep(pause)
+        pause = min(0.2, pause * 2)
 
 
 def _address() -> str:

@@ -196,8 +196,11 @@ class TCPStore(Store):
                 time.sleep(pause)
                 pause = min(0.5, pause * 2)
 
-    def _join(self, world_size: int) -> None:
+    def _join(self, world_size: int, alone: bool = False) -> bool:
+        """Waits until all have joined; `alone`: False if the one job of the store is full."""
         here = self.add("facula/joined", 1)
+        if alone and here > world_size:
+            return False
         if here == world_size:
             self.set("facula/all joined", b"1")
         try:
@@ -208,6 +211,7 @@ class TCPStore(Store):
                 f"TCPStore: {here} of {world_size} processes connected to {self.host}:{self.port}"
                 f" within {self._timeout:g} s"
             ) from None
+        return True
 
     def _ask(self, *fields: bytes) -> list[bytes]:
         with self._lock:

@@ -109,7 +109,10 @@ def connected(host: str, port: int, secret: bytes, timeout: float) -> Channel:
     """
     channel = Channel(socket.create_connection((host, port), timeout=timeout))
     try:
-        hello = channel.receive(timeout)
+        try:
+            hello = channel.receive(timeout)
+        except EOFError:  # it is about to end, or to begin
+            raise ConnectionAbortedError(f"{host}:{port} hung up") from None
         if len(hello) != 2 or hello[0] != _HELLO:
             raise DistNetworkError(f"distributed: what listens on {host}:{port} is no store")
         nonce = os.urandom(32)

@@ -33,7 +33,6 @@ struct Event {
   DeviceEvent* event = nullptr;
   DeviceEvent* operator->() const { return event; }
 };
-constexpr const char* kEvent = "facula.event";
 
 void load(Named& named, PyObject* o) {
   FACULA_CHECK(PyUnicode_Check(o), Type, "the name of a device must be a str, not ", Py_TYPE(o)->tp_name);

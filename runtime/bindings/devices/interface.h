@@ -5,6 +5,8 @@
 
 namespace facula::python {
 
+inline constexpr const char* kEvent = "facula.event";  // of a capsule with a DeviceEvent
+
 void init_interface();
 // Registers an object with the methods of facula.backends.Backend.
 void register_python_backend(PyObject* backend);

@@ -26,16 +26,24 @@ def gpt2(lib, inputs, batch, length):
 
 @rows.add(f"{GPT2} autocast, {{batch}}x{{length}} tokens, AdamW", 0.87, batch=[16], length=[1024])
 def gpt2_autocast(lib, inputs, batch, length):
+    return autocast_step(lib, inputs, batch, length)
+
+
+def autocast_step(lib, inputs, batch, length, **options):
     autocast = lib.autocast("cuda", dtype=lib.bfloat16)
-    return gpt2_step(lib, inputs, batch, length, lib.float32, autocast)
+    return gpt2_step(lib, inputs, batch, length, lib.float32, autocast, **options)
 
 
-def gpt2_step(lib, inputs, batch, length, dtype, autocast=None):
+def gpt2_step(lib, inputs, batch, length, dtype, autocast=None, wrap=lambda model: model):
     model = inputs.fill(models.gpt(lib, TOKENS, 1024, 768, 12, 12)).to("cuda").to(dtype)
+    return trained(lib, inputs, wrap(model), batch, length, autocast)
+
+
+def trained(lib, inputs, model, batch, length, autocast=None):
     optimizer = lib.optim.AdamW(model.parameters(), lr=1e-4)
-    x = inputs.integers(batch, length, high=TOKENS)
-    target = inputs.integers(batch * length, high=TOKENS)
-    return step(lib, model, optimizer, x, target, autocast)
+    x = inputs.integers(inputs.ranks * batch, length, high=TOKENS)[inputs.part(batch)]
+    target = inputs.integers(inputs.ranks * batch * length, high=TOKENS)
+    return step(lib, model, optimizer, x, target[inputs.part(batch * length)], autocast)
 
 
 @rows.add(f"{RESNET}, batch {{batch}}, SGD", 0.95, batch=[128])

@@ -165,6 +165,47 @@ enum {
   FACULA_HOST_MEMORY = 16    /* the host may read the memory when the device is idle */
 };
 
+/* ---- collectives between processes, one device each; optional ---- */
+enum {
+  FACULA_ALL_REDUCE,
+  FACULA_REDUCE,         /* to `peer`; the others' dst is null */
+  FACULA_BROADCAST,      /* from `peer`; the others' src is their dst */
+  FACULA_ALL_GATHER,     /* dst has room for `count` elements of each process, in order */
+  FACULA_REDUCE_SCATTER, /* src has `count` elements for each process */
+  FACULA_SEND,           /* to `peer`; dst is null */
+  FACULA_RECEIVE         /* from `peer`; src is null */
+};
+enum { FACULA_OP_SUM, FACULA_OP_PRODUCT, FACULA_OP_MIN, FACULA_OP_MAX, FACULA_OP_MEAN };
+typedef struct FaculaCollective {
+  int32_t kind;
+  int32_t op; /* of the three that reduce */
+  int32_t dtype;
+  int32_t peer; /* rank in the communicator */
+  const void* src; /* dense, on the device; may be dst */
+  void* dst;
+  size_t count; /* elements of one process */
+} FaculaCollective;
+/* Functions as those of FaculaBackend below, with its context. A communicator is yours. */
+typedef struct FaculaCollectives {
+  const char* name; /* "nccl": users give it as `backend` */
+  /* Is the library there? `version` for messages; the text of a failure says what to install. */
+  int32_t (*version)(void* context, int32_t* version);
+  /* FACULA_NOT_SUPPORTED where it does not reduce the dtype so, or where a NaN would get lost. */
+  int32_t (*reduces)(void* context, int32_t op, int32_t dtype);
+  /* What one process makes and the others of a communicator get: at most `*size` bytes, which it sets. */
+  int32_t (*make_id)(void* context, char* id, size_t* size);
+  /* Returns when all `ranks` processes have called it. */
+  int32_t (*join)(void* context, int32_t index, const char* id, size_t size, int32_t ranks, int32_t rank,
+                  void** communicator);
+  /* Puts the calls into the stream as one: none waits for another. It may wait for the other processes. */
+  int32_t (*run)(void* context, void* communicator, const FaculaCollective* calls, int32_t ncalls, void* stream);
+  /* Has something failed since? Called by another thread, as abort is. */
+  int32_t (*query)(void* context, void* communicator);
+  int32_t (*leave)(void* context, void* communicator); /* all do, when their work is done */
+  /* Ends it and what is under way: kernels return, and a `run` or `leave` that waits does. */
+  int32_t (*abort)(void* context, void* communicator);
+} FaculaCollectives;
+
 /* Every function takes `context` first and returns a status. They are called from any thread, without
  * Python's lock. Functions that are optional may be null. Streams and events are pointers of yours;
  * the null stream is each device's default. */
@@ -234,6 +275,7 @@ typedef struct FaculaBackend {
 
   int32_t dlpack_type; /* DLDeviceType by which other libraries name this memory; 0: it is not shared */
   int32_t reserved;
+  const FaculaCollectives* collectives; /* must stay; null: tensors go by the host */
 } FaculaBackend;
 
 /* ---- what facula gives the package ---- */

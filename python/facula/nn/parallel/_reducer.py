@@ -219,9 +219,8 @@ class Reducer:
         self._active = False
         used = self._used
         if self._unsure:  # what no process reached keeps its gradient, or none
-            flags = facula.zeros(len(self.parameters), dtype=facula.uint8)
-            for i in used:
-                flags[i] = 1
+            marks = [int(i in used) for i in range(len(self.parameters))]
+            flags = facula.tensor(marks, dtype=facula.uint8, device=self._group.carrier)
             distributed.all_reduce(flags, distributed.ReduceOp.MAX, self._group)
             used = {i for i, flag in enumerate(flags.tolist()) if flag}
         for bucket in self._buckets:

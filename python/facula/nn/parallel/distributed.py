@@ -11,6 +11,7 @@ from facula import Tensor, distributed
 from facula.distributed.algorithms.join import Join, Joinable, JoinHook
 from facula.nn.modules.module import Module
 from facula.nn.parallel._reducer import GradBucket, Hook, Reducer
+from facula.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["DistributedDataParallel", "GradBucket"]
 
@@ -26,7 +27,7 @@ class DistributedDataParallel(Module, Joinable):
 
     Args:
         module: with parameters on any device.
-        device_ids: at most one; the module must be there already.
+        device_ids: at most one; the module must be there already, and inputs are moved there.
         broadcast_buffers: buffers (means of batch norm) are those of rank 0 in each forward.
         process_group: all processes by default.
         bucket_cap_mb: how much is sent at once, in MB; 25 by default.
@@ -162,6 +163,8 @@ class DistributedDataParallel(Module, Joinable):
                 self.reducer.scale = self.process_group.size() / active
         if same:
             self._same_buffers(source)
+        if self.device_ids:  # inputs may come from the host
+            inputs, kwargs = tree_map(self._moved, (inputs, kwargs))
         output = self.module(*inputs, **kwargs)
         if sync:
             learn = self.static_graph and self._unused is None
@@ -172,6 +175,9 @@ class DistributedDataParallel(Module, Joinable):
             else:
                 self.reducer.prepare(self._unused, unsure=False)
         return output
+
+    def _moved(self, value: Any) -> Any:
+        return value.to(self.join_device) if isinstance(value, Tensor) else value
 
     def _same_buffers(self, source: int) -> None:
         """Buffers become those of one process."""
@@ -187,7 +193,7 @@ class DistributedDataParallel(Module, Joinable):
     def _iteration(self, sync: bool, same: bool, active: bool = True) -> list[int]:
         """What the processes that have inputs do: do gradients and buffers go, and who is one."""
         rank = self.process_group.rank() if active else -1
-        facts = facula.tensor([int(sync), int(same), rank])
+        facts = facula.tensor([int(sync), int(same), rank], device=self.process_group.carrier)
         distributed.all_reduce(facts, distributed.ReduceOp.MAX, self.process_group)
         found: list[int] = facts.tolist()
         return found
@@ -238,8 +244,6 @@ class DistributedDataParallel(Module, Joinable):
 
     def _unreached(self, output: Any) -> list[int]:
         """Which parameters the graph of the output does not lead to."""
-        from facula.utils._pytree import tree_leaves
-
         nodes = [
             t.grad_fn
             for t in tree_leaves(output)
