@@ -55,11 +55,10 @@ void run_group(const PlanGroup& group, const Record& record) {
     }
     return false;
   };
-  const auto store = [&](uint32_t reg, uint32_t operand, bool stream) {
+  const auto store = [&](uint32_t reg, uint32_t operand) {
     const RecordOperand& o = record.operands[operand];
     FusedStep s;
     s.kind = FusedStep::Kind::Store;
-    s.stream = stream;
     s.from = o.dtype;
     s.memory = address(record, o);
     s.first = static_cast<uint32_t>(run.used.size());
@@ -70,7 +69,6 @@ void run_group(const PlanGroup& group, const Record& record) {
     const int64_t bytes = run.numel * static_cast<int64_t>(itemsize(record.operands[operand].dtype));
     return bytes >= kStreamBytes && !overwrites(operand);
   };
-  std::vector<bool> streamed(group.registers.size());
   for (size_t i = 0; i < group.registers.size(); ++i) {
     const PlanRegister& r = group.registers[i];
     FusedRegister& to = run.registers[i];
@@ -78,13 +76,13 @@ void run_group(const PlanGroup& group, const Record& record) {
     to.slot = r.slot;
     if (r.kind == PlanRegister::Kind::Memory) {
       to.base = address(record, record.operands[r.operand]);
+      to.read = true;
     } else if (r.kind == PlanRegister::Kind::Fill) {
       FusedFill f{r.slot, to.item, {}};
       read_element(record, record.operands[r.operand], r.dtype, f.value);
       run.fills.push_back(f);
     } else if (r.stored) {
-      streamed[i] = streams(r.operand);
-      if (!streamed[i]) to.base = address(record, record.operands[r.operand]);
+      (streams(r.operand) ? to.stream : to.base) = address(record, record.operands[r.operand]);
     }
   }
   std::vector<StridedPlan> plans;
@@ -112,12 +110,8 @@ void run_group(const PlanGroup& group, const Record& record) {
       s.gathered = &plans.back();
     }
     run.steps.push_back(s);
-    const size_t written = from.kind == PlanStep::Kind::Loop ? from.outs : 1;
-    for (size_t i = 0; i < written; ++i) {
-      if (streamed[used[i]]) store(used[i], group.registers[used[i]].operand, true);
-    }
     for (const PlanCopy& c : group.copies) {
-      if (c.after == k) store(c.from, c.operand, streams(c.operand));
+      if (c.after == k) store(c.from, c.operand);
     }
   }
   run_fused(run);

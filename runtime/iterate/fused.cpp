@@ -13,39 +13,145 @@ namespace facula::detail {
 
 namespace {
 
-constexpr int64_t kTileBytes = 24 << 10;  // of all slots together, so that they stay in the first-level cache
+constexpr int64_t kTileBytes = 32 << 10;  // of all that a tile reads and writes, so that it stays in the first-level cache
 constexpr int64_t kLeast = 256, kMost = 4096;
+constexpr int64_t kFarBytes = int64_t{1} << 20;  // what is larger comes from memory, and is asked for a tile ahead
+constexpr int64_t kLinesAStep = 16;              // that are asked for and sent off, of each operand: no more are on the way
+
+bool is_far(const FusedRun& run, const FusedRegister& r) {
+  return r.stream != nullptr || (r.read && run.numel * r.item >= kFarBytes);
+}
 
 int64_t tile_of(const FusedRun& run) {
-  const int64_t fit = kTileBytes / (std::max(run.slots, 1) * run.widest);
+  int64_t places = run.slots, most = kMost;
+  for (const FusedRegister& r : run.registers) {
+    if (!is_far(run, r)) continue;
+    places += 2;  // this tile's and the next, or the last
+    most = std::min(most, kLinesAStep * 64 / r.item * static_cast<int64_t>(run.steps.size()));
+  }
+  const int64_t fit = std::min(kTileBytes / (std::max<int64_t>(places, 1) * run.widest), most);
   return std::clamp(fit / 64 * 64, kLeast, kMost);
 }
 
-struct Tiles {
-  const FusedRun& run;
-  int64_t tile, slot_bytes;
-
-  void operator()(int64_t first, int64_t last) const {
-    const Scratch scratch(static_cast<size_t>(std::max<int64_t>(run.slots, 1) * slot_bytes));
-    const ConvertTable& table = FACULA_BY_ISA(convert_table);
-    for (const FusedFill& f : run.fills) {
-      table.move[size_log2(static_cast<size_t>(f.item))](scratch.data() + f.slot * slot_bytes, f.item, f.value, 0,
-                                                         std::min(tile, run.numel));
-    }
-    std::vector<char*> at(run.registers.size());
-    std::vector<void*> pointers(run.used.size());
-    for (int64_t t = first; t < last; ++t) {
-      const int64_t begin = t * tile, n = std::min(tile, run.numel - begin);
-      for (size_t r = 0; r < at.size(); ++r) {
-        const FusedRegister& reg = run.registers[r];
-        at[r] = reg.base != nullptr ? reg.base + begin * reg.item : scratch.data() + reg.slot * slot_bytes;
+// What comes from memory and what goes there past the cache, in equal parts at the steps of a tile: the loops between
+// work in the cache and would leave memory idle.
+class Traffic {
+ public:
+  // `made`: two tiles of each streamed register, in turn.
+  Traffic(const FusedRun& run, int64_t tile, int64_t end, char* made, int64_t slot_bytes)
+      : end_(end), tile_(tile), steps_(static_cast<int64_t>(run.steps.size())) {
+    for (size_t i = 0; i < run.registers.size(); ++i) {
+      const FusedRegister& r = run.registers[i];
+      if (r.stream != nullptr) {
+        out_.push_back({r.stream, r.item, i, made, slot_bytes});
+        made += 2 * slot_bytes;
+      } else if (is_far(run, r)) {
+        in_.push_back({r.base, r.item});
       }
-      for (size_t u = 0; u < pointers.size(); ++u) pointers[u] = at[run.used[u]];
-      for (const FusedStep& s : run.steps) step(s, table, pointers.data() + s.first, begin, n);
     }
+  }
+  // Where streamed registers are made in the tile that starts at `begin`.
+  void place(int64_t begin, std::vector<char*>& at) {
+    now_ = !now_;
+    for (const Out& o : out_) at[o.reg] = o.made + (now_ ? o.slot_bytes : 0);
+    next_ = begin + tile_;
+  }
+  // Before step k.
+  void operator()(int64_t k, const ConvertTable& table) const {
+    if (const int64_t n = std::min(tile_, end_ - next_); n > 0) {
+      for (const In& f : in_) {
+        const int64_t lines = ceil_div(n * f.item, 64);
+        const char* const from = f.base + next_ * f.item;
+        fetch(from + lines * k / steps_ * 64, from + lines * (k + 1) / steps_ * 64);
+      }
+    }
+    if (last_n_ > 0) {
+      for (const Out& o : out_) {
+        const int64_t bytes = last_n_ * o.item, lines = ceil_div(bytes, 64);
+        send(o, lines * k / steps_ * 64, std::min(bytes, lines * (k + 1) / steps_ * 64), now_, table);
+      }
+    }
+  }
+  void made(int64_t begin, int64_t n) {
+    last_ = begin;
+    last_n_ = n;
+  }
+  void finish(const ConvertTable& table) {
+    for (const Out& o : out_) send(o, 0, last_n_ * o.item, !now_, table);
     stream_done();
   }
 
+ private:
+  struct In {
+    const char* base;
+    int64_t item;
+  };
+  struct Out {
+    char* base;
+    int64_t item;
+    size_t reg;
+    char* made;
+    int64_t slot_bytes;
+  };
+  // Bytes [from, to) of the last tile; `second`: the tile now is the second of the two.
+  void send(const Out& o, int64_t from, int64_t to, bool second, const ConvertTable& table) const {
+    if (from >= to) return;
+    const char* const made = o.made + (second ? 0 : o.slot_bytes) + from;
+    char* const memory = o.base + last_ * o.item + from;
+    if (whole_lines(memory)) {
+      table.stream(memory, made, to - from);
+    } else {
+      std::memcpy(memory, made, static_cast<size_t>(to - from));
+    }
+  }
+  std::vector<In> in_;
+  std::vector<Out> out_;
+  int64_t end_, tile_, steps_, next_ = 0, last_ = 0, last_n_ = 0;
+  bool now_ = false;
+};
+
+class Tiles {
+ public:
+  explicit Tiles(const FusedRun& run)
+      : run_(run), tile_(tile_of(run)), slot_bytes_(ceil_div(tile_ * run.widest, 64) * 64), slots_(run.slots) {
+    for (const FusedRegister& r : run.registers) slots_ += r.stream != nullptr ? 2 : 0;
+  }
+  int64_t tile() const { return tile_; }
+
+  // Elements [first, end). `at[piece]`, where there is one, is `to`.
+  void operator()(int64_t first, int64_t end, int64_t piece = -1, char* to = nullptr) const {
+    const Scratch scratch(static_cast<size_t>(std::max<int64_t>(slots_, 1) * slot_bytes_));
+    const ConvertTable& table = FACULA_BY_ISA(convert_table);
+    for (const FusedFill& f : run_.fills) {
+      table.move[size_log2(static_cast<size_t>(f.item))](scratch.data() + f.slot * slot_bytes_, f.item, f.value, 0,
+                                                         std::min(tile_, end - first));
+    }
+    std::vector<char*> at(run_.registers.size());
+    std::vector<void*> pointers(run_.used.size());
+    Traffic traffic(run_, tile_, end, scratch.data() + run_.slots * slot_bytes_, slot_bytes_);
+    for (int64_t begin = first; begin < end; begin += tile_) {
+      const int64_t n = std::min(tile_, end - begin);
+      for (size_t r = 0; r < at.size(); ++r) {
+        const FusedRegister& reg = run_.registers[r];
+        at[r] = reg.base != nullptr ? reg.base + begin * reg.item : scratch.data() + reg.slot * slot_bytes_;
+      }
+      traffic.place(begin, at);
+      if (piece >= 0) {
+        const auto p = static_cast<size_t>(piece);
+        at[p] = to + (begin - first) * run_.registers[p].item;
+      }
+      for (size_t u = 0; u < pointers.size(); ++u) pointers[u] = at[run_.used[u]];
+      int64_t k = 0;
+      for (const FusedStep& s : run_.steps) {
+        traffic(k++, table);
+        step(s, table, pointers.data() + s.first, begin, n);
+      }
+      traffic.made(begin, n);
+    }
+    traffic.finish(table);
+  }
+
+ private:
   void step(const FusedStep& s, const ConvertTable& table, void* const* p, int64_t begin, int64_t n) const {
     switch (s.kind) {
       case FusedStep::Kind::Loop:
@@ -67,31 +173,35 @@ struct Tiles {
       }
       case FusedStep::Kind::Store: {
         const int64_t item = static_cast<int64_t>(itemsize(s.from));
-        char* const to = s.memory + begin * item;
-        if (s.stream && whole_lines(to)) {
-          table.stream(to, static_cast<const char*>(p[0]), n * item);
-        } else {
-          std::memcpy(to, p[0], static_cast<size_t>(n * item));
-        }
+        std::memcpy(s.memory + begin * item, p[0], static_cast<size_t>(n * item));
         break;
       }
     }
   }
+
+  const FusedRun& run_;
+  int64_t tile_, slot_bytes_, slots_;
 };
 
 }  // namespace
 
 void run_fused(const FusedRun& run) {
   if (run.numel == 0) return;
-  const int64_t tile = tile_of(run);
-  const Tiles tiles{run, tile, ceil_div(tile * run.widest, 64) * 64};
-  const int64_t count = ceil_div(run.numel, tile);
-  if (run.numel * static_cast<int64_t>(run.steps.size()) < 2 * kGrain) {
-    tiles(0, count);
+  const Tiles tiles(run);
+  const int64_t tile = tiles.tile(), steps = std::max<int64_t>(1, static_cast<int64_t>(run.steps.size()));
+  if (run.numel * steps < 2 * kGrain) {
+    tiles(0, run.numel);
   } else {
-    const int64_t grain = std::max<int64_t>(1, kGrain / (tile * static_cast<int64_t>(run.steps.size())));
-    parallel_for(0, count, grain, tiles);
+    const int64_t grain = std::max<int64_t>(1, kGrain / (tile * steps));
+    parallel_for(0, ceil_div(run.numel, tile), grain, [&](int64_t first, int64_t last) {
+      tiles(first * tile, std::min(last * tile, run.numel));
+    });
   }
+}
+
+void run_fused_piece(const FusedRun& run, int64_t begin, int64_t n, uint32_t piece, char* to) {
+  const Tiles tiles(run);
+  tiles(begin, begin + n, piece, to);
 }
 
 }  // namespace facula::detail

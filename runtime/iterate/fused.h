@@ -11,15 +11,16 @@ namespace facula::detail {
 
 // Where the elements of one value lie.
 struct FusedRegister {
-  char* base = nullptr;  // of the first element, in memory; null: in the tile
-  int64_t item = 0;      // bytes of an element
-  int32_t slot = -1;     // of the tile
+  char* base = nullptr;    // of the first element, in memory; null: in the tile
+  int64_t item = 0;        // bytes of an element
+  int32_t slot = -1;       // of the tile
+  bool read = false;       // it is in memory before the run
+  char* stream = nullptr;  // of what is made in the tile and goes past the cache: the first element in memory
 };
 
 struct FusedStep {
   enum class Kind : uint8_t { Loop, Convert, Gather, Store };
   Kind kind = Kind::Loop;
-  bool stream = false;                               // of Store: past the cache
   uint8_t outs = 0, ins = 0;                         // of Loop
   ScalarType from = ScalarType::Float32, to = from;  // of Convert
   uint32_t first = 0;                                // of its registers: the outputs, then the inputs
@@ -48,5 +49,7 @@ struct FusedRun {
 
 // Shared among threads where there is enough of it. No signal ends it half way.
 void run_fused(const FusedRun& run);
+// The same of elements [begin, begin + n) on this thread. Those of register `piece` go to `to`.
+void run_fused_piece(const FusedRun& run, int64_t begin, int64_t n, uint32_t piece, char* to);
 
 }  // namespace facula::detail
