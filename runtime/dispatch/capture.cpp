@@ -6,8 +6,8 @@
 #include "runtime/core/captured.h"
 #include "runtime/core/shown.h"
 #include "runtime/dispatch/argument_list.h"
+#include "runtime/dispatch/capture_internal.h"
 #include "runtime/dispatch/capture_thunk.h"
-#include "runtime/dispatch/core_operators.h"
 #include "runtime/iterate/pointwise_capture.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/strided.h"
@@ -102,36 +102,7 @@ void settle_memory(const Tensor& t) {
   if (Capture* c = tls_capture) c->settle_for(t, true, "memory or a value is looked at");
 }
 
-// The main thread's signals wait while a record is locked: what was called before is done, and their handlers want
-// Python's lock, whose holder may want the record.
-class NoSignals {
- public:
-  NoSignals() : idle_(tls_watch.idle), known_(tls_watch.known), steps_(tls_watch.steps) {
-    tls_watch.idle = true;
-    tls_watch.known = true;
-  }
-  ~NoSignals() {
-    tls_watch.idle = idle_;
-    tls_watch.known = known_;
-    tls_watch.steps = steps_;
-  }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  bool idle_, known_;
-  int32_t steps_;
-};
-
 bool is_dense(const Tensor& t) { return t.is_contiguous() || is_non_overlapping_and_dense(t.sizes(), t.strides()); }
-
-// A Python number, in whatever tensor.
-bool is_number(const Tensor& t) { return t.is_wrapped_number() && t.dim() == 0; }
-
-std::string caller() {
-  const auto location = core_operators().location;
-  return location != nullptr ? location() : std::string();
-}
 
 }  // namespace
 
@@ -221,6 +192,7 @@ void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, uint32_t s
                   std::span<const Given> outs, bool fresh, const LoopArgs& args, std::string place) {
   RecordNode node;
   node.op = &op;
+  node.name = op.name;
   node.loop = types.loop;
   node.compute = types.compute;
   node.produced = produced_type(op, types.compute);
@@ -336,6 +308,11 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
   }
   if (shape < 0) shape = record_.shape_of(sizes.sizes, results[0].impl()->strides, options_.symbolic);
   add(op, types, static_cast<uint32_t>(shape), ins, {outs, results.size()}, true, args, std::move(place));
+  bound();
+  return true;
+}
+
+void Capture::bound() {
   if (record_.nodes.size() >= kMostNodes) {
     settle_locked("it is long");
   } else if (pending_bytes_ >= sweep_at_) {
@@ -344,7 +321,6 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
     sweep_at_ = pending_bytes_ + kSweep;
     if (pending_bytes_ >= kMostBytes) settle_locked("its results take much memory");
   }
-  return true;
 }
 
 bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
@@ -496,9 +472,14 @@ CapturePause::~CapturePause() {
 
 void detail::refuse_capture(const OperatorEntry& op) { refused().push_back(&op); }
 
-bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack&) {
+bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack& results) {
   settle_for_helper();
   Capture* const capture = tls_capture;
+  if (capture != nullptr && variant == Variant::Functional && (tls_state.excluded & kCapture) == 0 && !args.empty() &&
+      args[0].kind == KernelArg::Kind::Tensor && args[0].at != nullptr) {
+    settle_elsewhere(*static_cast<const Tensor*>(args[0].at), false);
+    if (capture->fusible(op, args, results)) return true;
+  }
   for (size_t i = 0; i < args.size(); ++i) {
     const bool written = is_written(op, variant, args, i);
     for_each_tensor(args[i], [&](const Tensor& t) {

@@ -24,7 +24,7 @@ void Capture::report(const Plan& plan, const char* reason) {
     };
     for (const uint32_t n : g.nodes) {
       const RecordNode& node = record_.nodes[n];
-      to.operators.push_back(concat(node.op->name, " ", record_.places[n]));
+      to.operators.push_back(concat(node.name, " ", record_.places[n]));
       for (uint32_t i = 0; i < uint32_t{node.outputs} + node.inputs; ++i) {
         to.before += bytes(node.operands + i);
         if (i < node.outputs &&

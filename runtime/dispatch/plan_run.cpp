@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "runtime/dispatch/plan.h"
+#include "runtime/dispatch/plan_reduced.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/fused.h"
 #include "runtime/iterate/pointwise_cpu.h"
@@ -36,11 +37,11 @@ StridedPlan gathered(const RecordShape& shape, const DimVector& strides, char* s
   return make_plan(shape.sizes, both, data);
 }
 
-void run_group(const PlanGroup& group, const Record& record) {
+}  // namespace
+
+void fill_in(const PlanGroup& group, const Record& record, FusedRun& run, std::vector<StridedPlan>& plans) {
   const RecordShape& shape = record.shapes[group.shape];
-  FusedRun run;
   run.numel = shape.numel;
-  if (run.numel == 0) return;
   run.slots = group.slots;
   run.widest = group.widest;
   run.registers.resize(group.registers.size());
@@ -85,7 +86,6 @@ void run_group(const PlanGroup& group, const Record& record) {
       (streams(r.operand) ? to.stream : to.base) = address(record, record.operands[r.operand]);
     }
   }
-  std::vector<StridedPlan> plans;
   plans.reserve(group.steps.size());  // steps point into it
   for (uint32_t k = 0; k < group.steps.size(); ++k) {
     const PlanStep& from = group.steps[k];
@@ -114,6 +114,14 @@ void run_group(const PlanGroup& group, const Record& record) {
       if (c.after == k) store(c.from, c.operand);
     }
   }
+}
+
+namespace {
+
+void run_group(const PlanGroup& group, const Record& record) {
+  FusedRun run;
+  std::vector<StridedPlan> plans;
+  fill_in(group, record, run, plans);
   run_fused(run);
 }
 
@@ -121,14 +129,27 @@ void run_group(const PlanGroup& group, const Record& record) {
 
 void run_plan(const Plan& plan, Record& record) {
   std::vector<Storage> lent(record.buffers.size());
-  for (const PlanGroup& group : plan.groups) {
-    for (const int32_t b : group.lent) {
-      RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
-      if (buffer.storage) continue;  // it still has its own
-      lent[static_cast<size_t>(b)] = StorageImpl::allocate(buffer.nbytes, Device{});
-      buffer.data = static_cast<char*>(lent[static_cast<size_t>(b)]->data());
+  const auto storage_of = [&](size_t b) -> Storage& {
+    RecordBuffer& buffer = record.buffers[b];
+    if (buffer.storage) return buffer.storage;
+    if (!lent[b]) {
+      lent[b] = StorageImpl::allocate(buffer.nbytes, Device{});
+      buffer.data = static_cast<char*>(lent[b]->data());
     }
-    run_group(group, record);
+    return lent[b];
+  };
+  for (const PlanGroup& group : plan.groups) {
+    for (const int32_t b : group.lent) storage_of(static_cast<size_t>(b));
+    if (group.reduction < 0) {
+      run_group(group, record);
+    } else {
+      const RecordOperand* const at =
+          record.operands.data() + record.nodes[static_cast<size_t>(group.reduction)].operands;
+      const auto out = static_cast<size_t>(at[0].buffer), in = static_cast<size_t>(at[1].buffer);
+      const bool own = !record.buffers[in].storage && !lent[in];  // nobody has asked for the elements in memory
+      run_reduced_group(group, record, storage_of(in), storage_of(out));
+      if (own) lent[in].reset();
+    }
     for (const int32_t b : group.returned) lent[static_cast<size_t>(b)].reset();
   }
 }
@@ -142,6 +163,12 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
   }
   for (const RecordNode& node : record.nodes) {
     const RecordShape& shape = record.shapes[node.shape];
+    if (node.kind == RecordNode::Kind::Reduce) {
+      const RecordOperand* const at = record.operands.data() + node.operands;
+      run_reduction(record.reductions[node.value], reduced(record, node, copies[static_cast<size_t>(at[1].buffer)]),
+                    reduction_out(record, node, copies[static_cast<size_t>(at[0].buffer)]));
+      continue;
+    }
     std::vector<Tensor> tensors;
     for (int i = 0; i < node.outputs + node.inputs; ++i) {
       const RecordOperand& o = record.operands[node.operands + static_cast<size_t>(i)];
@@ -161,6 +188,10 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
             from_storage(copies[static_cast<size_t>(o.buffer)], shape.sizes, strides, o.offset / item, o.dtype));
       }
     }
+    if (node.kind == RecordNode::Kind::Copy) {
+      copy_strided(tensors[0], tensors[1]);
+      continue;
+    }
     std::vector<const Tensor*> pointers;
     for (const Tensor& t : tensors) pointers.push_back(&t);
     const std::span<const Tensor* const> all(pointers);
@@ -175,7 +206,7 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
       const RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
       if (!held[static_cast<size_t>(b)] || !buffer.storage) continue;
       FACULA_CHECK(std::memcmp(copies[static_cast<size_t>(b)]->data(), buffer.data, buffer.nbytes) == 0, Runtime,
-                   Operator{node.op->name},
+                   Operator{node.name},
                    "FACULA_COMPILE=check: the plan's result is not that of the operators run "
                    "one by one",
                    record.places.empty() ? std::string() : concat(", called at ", record.places[n]),

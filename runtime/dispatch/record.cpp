@@ -38,6 +38,7 @@ void Record::clear() {
   number_ids.clear();
   number_bits.clear();
   buffers.clear();
+  reductions.clear();
   places.clear();
   tape.clear();
   hash = 0;

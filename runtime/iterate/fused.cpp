@@ -13,10 +13,11 @@ namespace facula::detail {
 
 namespace {
 
-constexpr int64_t kTileBytes = 32 << 10;  // of all that a tile reads and writes, so that it stays in the first-level cache
+constexpr int64_t kTileBytes =
+    32 << 10;  // of all that a tile reads and writes, so that it stays in the first-level cache
 constexpr int64_t kLeast = 256, kMost = 4096;
 constexpr int64_t kFarBytes = int64_t{1} << 20;  // what is larger comes from memory, and is asked for a tile ahead
-constexpr int64_t kLinesAStep = 16;              // that are asked for and sent off, of each operand: no more are on the way
+constexpr int64_t kLinesAStep = 16;  // that are asked for and sent off, of each operand: no more are on the way
 
 bool is_far(const FusedRun& run, const FusedRegister& r) {
   return r.stream != nullptr || (r.read && run.numel * r.item >= kFarBytes);
@@ -193,9 +194,8 @@ void run_fused(const FusedRun& run) {
     tiles(0, run.numel);
   } else {
     const int64_t grain = std::max<int64_t>(1, kGrain / (tile * steps));
-    parallel_for(0, ceil_div(run.numel, tile), grain, [&](int64_t first, int64_t last) {
-      tiles(first * tile, std::min(last * tile, run.numel));
-    });
+    parallel_for(0, ceil_div(run.numel, tile), grain,
+                 [&](int64_t first, int64_t last) { tiles(first * tile, std::min(last * tile, run.numel)); });
   }
 }
 

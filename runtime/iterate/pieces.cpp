@@ -1,6 +1,6 @@
 #include "runtime/iterate/pieces.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace facula {
 
@@ -12,37 +12,25 @@ struct Current {
 };
 constinit thread_local Current current;
 
-std::vector<PieceKernel>& kernels() {
-  static auto* const all = new std::vector<PieceKernel>;
-  return *all;
-}
-
 }  // namespace
 
 PiecesScope::PiecesScope(const Tensor& t, ElementPieces& pieces) { current = {&t, &pieces}; }
 PiecesScope::~PiecesScope() { current = {}; }
-void PiecesScope::finish() {
-  if (current.pieces != nullptr) current.pieces->fill();
+bool PiecesScope::was_idle() {
+  if (current.pieces == nullptr) return false;
+  std::exchange(current, {}).pieces->fill();
+  return true;
 }
 
 ElementPieces* take_pieces(const Tensor& t) {
   if (current.pieces == nullptr || t.storage().get() != current.tensor->storage().get()) return nullptr;
   ElementPieces* const pieces = current.pieces;
-  const bool same = t.raw() == current.tensor->raw() && t.dtype() == current.tensor->dtype() &&
-                    t.numel() == current.tensor->numel();
+  const bool same =
+      t.raw() == current.tensor->raw() && t.dtype() == current.tensor->dtype() && t.numel() == current.tensor->numel();
   current = {};
   if (same) return pieces;
   pieces->fill();
   return nullptr;
-}
-
-bool takes_pieces(PieceKernel kernel) {
-  return std::find(kernels().begin(), kernels().end(), kernel) != kernels().end();
-}
-
-bool add_piece_kernels(std::initializer_list<PieceKernel> added) {
-  kernels().insert(kernels().end(), added);
-  return true;
 }
 
 }  // namespace facula

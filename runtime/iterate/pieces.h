@@ -19,25 +19,19 @@ class FACULA_API ElementPieces {
   virtual void fill() = 0;
 };
 
-// While a kernel runs whose first argument `t` has no values yet. What the kernel has not asked for in the end is
-// filled in all the same, since the group may have other results.
+// While a kernel runs whose first argument `t` has no values yet.
 class FACULA_API PiecesScope {
  public:
   PiecesScope(const Tensor& t, ElementPieces& pieces);
   ~PiecesScope();
   PiecesScope(const PiecesScope&) = delete;
   PiecesScope& operator=(const PiecesScope&) = delete;
-  void finish();
+  // Whether the kernel has not asked for them; then they are filled in, and it is to be called again.
+  bool was_idle();
 };
 
 // Those of `t`, for a kernel that goes on to ask for all of them; null where the values are in memory. Filled where
 // they are those of another tensor over the same memory.
 FACULA_API ElementPieces* take_pieces(const Tensor& t);
-
-// Kernels of the CPU that take their first argument's elements by take_pieces(), and look at them in no other way.
-// They say so themselves, while the library is loaded.
-using PieceKernel = void (*)();
-FACULA_API bool takes_pieces(PieceKernel kernel);
-FACULA_API bool add_piece_kernels(std::initializer_list<PieceKernel> kernels);
 
 }  // namespace facula

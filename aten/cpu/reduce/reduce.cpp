@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kTileElements = 4096;     // converted or gathered at a time
 constexpr int64_t kSliceElements = 131072;  // least work of one slice of a long reduction
 constexpr int64_t kMaxSlices = 64;
-constexpr int64_t kPieceElements = 8192;    // of rows that are made at a time, where they lie in no memory
+constexpr int64_t kPieceElements = 8192;  // of rows that are made at a time, where they lie in no memory
 
 // Steps for a look at signals that so many elements are worth.
 int32_t steps_of(int64_t elements) { return static_cast<int32_t>(elements / 4096 + 1); }
