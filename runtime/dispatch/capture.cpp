@@ -8,6 +8,7 @@
 #include "runtime/dispatch/argument_list.h"
 #include "runtime/dispatch/capture_internal.h"
 #include "runtime/dispatch/capture_thunk.h"
+#include "runtime/iterate/fused_tuning.h"
 #include "runtime/iterate/pointwise_capture.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/strided.h"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr LayerSet kCapture = kCaptureLayer;
 constinit thread_local Capture* tls_capture __attribute__((tls_model("initial-exec"))) = nullptr;
-constexpr int64_t kLeast = 16384;
+static const int64_t kLeast = getenv("FLEAST") ? atoi(getenv("FLEAST")) : tuning::kCaptureLeast;
 constexpr size_t kMostNodes = 4096;               // of a record
 constexpr int64_t kSweep = int64_t{32} << 20;     // bytes without values, from which on those unheld are looked for
 constexpr int64_t kMostBytes = int64_t{1} << 30;  // and from which on the record runs
@@ -232,7 +233,7 @@ void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, uint32_t s
   }
   record_.operands.insert(record_.operands.end(), ins, ins + inputs.size());
   record_.nodes.push_back(node);
-  if (options_.places) record_.places.push_back(std::move(place));
+  if (notes_places()) record_.places.push_back(std::move(place));
 }
 
 int64_t Capture::known_shape(std::span<const Given> inputs) const {
@@ -273,7 +274,7 @@ PointwiseTypes Capture::types_of(const PointwiseOp& op, std::span<const Tensor* 
 
 bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
                          const LoopArgs& args) {
-  std::string place = options_.places ? caller() : std::string();
+  std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
   bool known = false;
@@ -325,7 +326,7 @@ void Capture::bound() {
 
 bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
                   const LoopArgs& args) {
-  std::string place = options_.places ? caller() : std::string();
+  std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
   bool known = false;

@@ -21,7 +21,7 @@ struct CaptureOptions {
   bool symbolic = false;  // plans hold for all sizes
   // Plans are compared with calls one by one, memory without values is filled with NaN, and small tensors take part.
   bool check = false;
-  bool places = false;  // each call's line of Python is noted, and what runs is reported
+  bool places = false;  // each call's line of Python is noted, as with `check`, and what runs is reported
 };
 
 // A record that ran.
@@ -77,6 +77,7 @@ class FACULA_API Capture {
   detail::PointwiseTypes types_of(const PointwiseOp& op, std::span<const Tensor* const> inputs, const LoopArgs& args);
   bool run_first(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const char* reason);
   void settle_locked(const char* reason);
+  bool notes_places() const { return options_.places || options_.check; }
   void bound();  // before a record takes too much
   void report(const detail::Plan& plan, const char* reason);
 

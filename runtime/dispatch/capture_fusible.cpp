@@ -25,14 +25,14 @@ bool is_of_cpu(std::span<const KernelArg> args) {
 }  // namespace
 
 bool Capture::fusible(const OperatorEntry& op, std::span<const KernelArg> args, Stack& results) {
-  const Fusible as = fusible_kernel(op.kernels[kCPU]);
+  const Fusible as = fusible_kernel(op.any_kernel != nullptr ? op.any_kernel : op.kernels[kCPU]);
   if (as == Fusible::No || op.outputs != 1 || !is_of_cpu(args)) return false;
   const Tensor& self = *static_cast<const Tensor*>(args[0].at);
-  std::string place = options_.places ? caller() : std::string();
+  std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
   Given given;
-  if (!take(self, given) || self.numel() == 0 || self.is_complex()) return false;
+  if (!self.is_cpu() || !take(self, given) || self.numel() == 0 || self.is_complex()) return false;
   const bool pending = is_pending(given.buffer);
   if (!pending && (as == Fusible::Reduce || self.numel() < least_)) return false;
   RecordReduction reduction;
@@ -79,7 +79,7 @@ bool Capture::fusible(const OperatorEntry& op, std::span<const KernelArg> args, 
   }
   result.impl()->layers |= kCaptureLayer;  // nobody else has it
   record_.nodes.push_back(node);
-  if (options_.places) record_.places.push_back(std::move(place));
+  if (notes_places()) record_.places.push_back(std::move(place));
   pending_bytes_ += static_cast<int64_t>(result.nbytes());
   results.emplace_back(result);
   bound();

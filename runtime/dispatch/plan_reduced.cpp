@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "runtime/core/yield_lock.h"
 #include "runtime/iterate/pieces.h"
 
 namespace facula::detail {
@@ -17,7 +18,10 @@ class GroupPieces final : public ElementPieces {
 
   void make(int64_t begin, int64_t n, void* to) override {
     made_.store(true, std::memory_order_relaxed);
-    run_fused_piece(run_, begin, n, piece_, static_cast<char*>(to));
+    std::unique_ptr<FusedWorker> worker = idle();
+    (*worker)(begin, begin + n, piece_, static_cast<char*>(to));
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(worker));
   }
   void fill() override {
     if (stored_ && made_.load(std::memory_order_relaxed)) return;
@@ -27,7 +31,21 @@ class GroupPieces final : public ElementPieces {
   }
 
  private:
+  // As many as there are threads, made as they are needed.
+  std::unique_ptr<FusedWorker> idle() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<FusedWorker> last = std::move(idle_.back());
+        idle_.pop_back();
+        return last;
+      }
+    }
+    return std::make_unique<FusedWorker>(run_);
+  }
   const FusedRun& run_;
+  YieldLock mutex_;
+  std::vector<std::unique_ptr<FusedWorker>> idle_;
   uint32_t piece_;
   char* memory_;
   bool stored_;

@@ -118,6 +118,19 @@ void fill_in(const PlanGroup& group, const Record& record, FusedRun& run, std::v
 
 namespace {
 
+// Which calls an error within a plan is about.
+std::string described(const PlanGroup& group, const Record& record) {
+  constexpr size_t kMost = 8;
+  std::string text = "; this was found when calls ran that compile() had taken down:";
+  for (size_t i = 0; i < std::min(kMost, group.nodes.size()); ++i) {
+    const uint32_t n = group.nodes[i];
+    text += concat(i == 0 ? " " : ", ", record.nodes[n].name);
+    if (!record.places.empty()) text += concat(" at ", record.places[n]);
+  }
+  if (group.nodes.size() > kMost) text += concat(" and ", group.nodes.size() - kMost, " more");
+  return record.places.empty() ? text + "; FACULA_COMPILE=check tells their lines" : text;
+}
+
 void run_group(const PlanGroup& group, const Record& record) {
   FusedRun run;
   std::vector<StridedPlan> plans;
@@ -139,16 +152,20 @@ void run_plan(const Plan& plan, Record& record) {
     return lent[b];
   };
   for (const PlanGroup& group : plan.groups) {
-    for (const int32_t b : group.lent) storage_of(static_cast<size_t>(b));
-    if (group.reduction < 0) {
-      run_group(group, record);
-    } else {
-      const RecordOperand* const at =
-          record.operands.data() + record.nodes[static_cast<size_t>(group.reduction)].operands;
-      const auto out = static_cast<size_t>(at[0].buffer), in = static_cast<size_t>(at[1].buffer);
-      const bool own = !record.buffers[in].storage && !lent[in];  // nobody has asked for the elements in memory
-      run_reduced_group(group, record, storage_of(in), storage_of(out));
-      if (own) lent[in].reset();
+    try {
+      for (const int32_t b : group.lent) storage_of(static_cast<size_t>(b));
+      if (group.reduction < 0) {
+        run_group(group, record);
+      } else {
+        const RecordOperand* const at =
+            record.operands.data() + record.nodes[static_cast<size_t>(group.reduction)].operands;
+        const auto out = static_cast<size_t>(at[0].buffer), in = static_cast<size_t>(at[1].buffer);
+        const bool own = !record.buffers[in].storage && !lent[in];  // nobody has asked for the elements in memory
+        run_reduced_group(group, record, storage_of(in), storage_of(out));
+        if (own) lent[in].reset();
+      }
+    } catch (const Error& e) {
+      throw Error(e.kind(), e.op(), e.argument(), concat(e.text(), described(group, record)));
     }
     for (const int32_t b : group.returned) lent[static_cast<size_t>(b)].reset();
   }

@@ -6,6 +6,7 @@
 
 #include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
+#include "runtime/iterate/fused_tuning.h"
 #include "runtime/iterate/stream.h"
 #include "runtime/iterate/tiles.h"
 
@@ -13,14 +14,10 @@ namespace facula::detail {
 
 namespace {
 
-constexpr int64_t kTileBytes =
-    32 << 10;  // of all that a tile reads and writes, so that it stays in the first-level cache
-constexpr int64_t kLeast = 256, kMost = 4096;
-constexpr int64_t kFarBytes = int64_t{1} << 20;  // what is larger comes from memory, and is asked for a tile ahead
-constexpr int64_t kLinesAStep = 16;  // that are asked for and sent off, of each operand: no more are on the way
+constexpr int64_t kLeast = 256, kMost = 4096;  // elements of a tile
 
 bool is_far(const FusedRun& run, const FusedRegister& r) {
-  return r.stream != nullptr || (r.read && run.numel * r.item >= kFarBytes);
+  return r.stream != nullptr || (r.read && run.numel * r.item >= tuning::kFusedFarBytes);
 }
 
 int64_t tile_of(const FusedRun& run) {
@@ -28,9 +25,9 @@ int64_t tile_of(const FusedRun& run) {
   for (const FusedRegister& r : run.registers) {
     if (!is_far(run, r)) continue;
     places += 2;  // this tile's and the next, or the last
-    most = std::min(most, kLinesAStep * 64 / r.item * static_cast<int64_t>(run.steps.size()));
+    most = std::min(most, tuning::kFusedLinesAStep * 64 / r.item * static_cast<int64_t>(run.steps.size()));
   }
-  const int64_t fit = std::min(kTileBytes / (std::max<int64_t>(places, 1) * run.widest), most);
+  const int64_t fit = std::min(tuning::kFusedTileBytes / (std::max<int64_t>(places, 1) * run.widest), most);
   return std::clamp(fit / 64 * 64, kLeast, kMost);
 }
 
@@ -39,8 +36,8 @@ int64_t tile_of(const FusedRun& run) {
 class Traffic {
  public:
   // `made`: two tiles of each streamed register, in turn.
-  Traffic(const FusedRun& run, int64_t tile, int64_t end, char* made, int64_t slot_bytes)
-      : end_(end), tile_(tile), steps_(static_cast<int64_t>(run.steps.size())) {
+  Traffic(const FusedRun& run, int64_t tile, char* made, int64_t slot_bytes)
+      : tile_(tile), steps_(static_cast<int64_t>(run.steps.size())) {
     for (size_t i = 0; i < run.registers.size(); ++i) {
       const FusedRegister& r = run.registers[i];
       if (r.stream != nullptr) {
@@ -50,6 +47,11 @@ class Traffic {
         in_.push_back({r.base, r.item});
       }
     }
+  }
+  // Of elements up to `end`.
+  void start(int64_t end) {
+    end_ = end;
+    last_n_ = 0;
   }
   // Where streamed registers are made in the tile that starts at `begin`.
   void place(int64_t begin, std::vector<char*>& at) {
@@ -107,52 +109,60 @@ class Traffic {
   }
   std::vector<In> in_;
   std::vector<Out> out_;
-  int64_t end_, tile_, steps_, next_ = 0, last_ = 0, last_n_ = 0;
+  int64_t tile_, steps_, end_ = 0, next_ = 0, last_ = 0, last_n_ = 0;
   bool now_ = false;
 };
 
-class Tiles {
+}  // namespace
+
+class FusedWorker::Tiles {
  public:
   explicit Tiles(const FusedRun& run)
-      : run_(run), tile_(tile_of(run)), slot_bytes_(ceil_div(tile_ * run.widest, 64) * 64), slots_(run.slots) {
-    for (const FusedRegister& r : run.registers) slots_ += r.stream != nullptr ? 2 : 0;
-  }
-  int64_t tile() const { return tile_; }
-
-  // Elements [first, end). `at[piece]`, where there is one, is `to`.
-  void operator()(int64_t first, int64_t end, int64_t piece = -1, char* to = nullptr) const {
-    const Scratch scratch(static_cast<size_t>(std::max<int64_t>(slots_, 1) * slot_bytes_));
-    const ConvertTable& table = FACULA_BY_ISA(convert_table);
+      : run_(run),
+        tile_(tile_of(run)),
+        slot_bytes_(ceil_div(tile_ * run.widest, 64) * 64),
+        scratch_(static_cast<size_t>(slots_of(run) * slot_bytes_)),
+        at_(run.registers.size()),
+        pointers_(run.used.size()),
+        traffic_(run, tile_, scratch_.data() + run.slots * slot_bytes_, slot_bytes_) {
     for (const FusedFill& f : run_.fills) {
-      table.move[size_log2(static_cast<size_t>(f.item))](scratch.data() + f.slot * slot_bytes_, f.item, f.value, 0,
-                                                         std::min(tile_, end - first));
+      table_.move[size_log2(static_cast<size_t>(f.item))](scratch_.data() + f.slot * slot_bytes_, f.item, f.value, 0,
+                                                          std::min(tile_, run.numel));
     }
-    std::vector<char*> at(run_.registers.size());
-    std::vector<void*> pointers(run_.used.size());
-    Traffic traffic(run_, tile_, end, scratch.data() + run_.slots * slot_bytes_, slot_bytes_);
+  }
+
+  void operator()(int64_t first, int64_t end, int64_t piece, char* to) {
+    traffic_.start(end);
     for (int64_t begin = first; begin < end; begin += tile_) {
       const int64_t n = std::min(tile_, end - begin);
-      for (size_t r = 0; r < at.size(); ++r) {
+      for (size_t r = 0; r < at_.size(); ++r) {
         const FusedRegister& reg = run_.registers[r];
-        at[r] = reg.base != nullptr ? reg.base + begin * reg.item : scratch.data() + reg.slot * slot_bytes_;
+        at_[r] = reg.base != nullptr ? reg.base + begin * reg.item : scratch_.data() + reg.slot * slot_bytes_;
       }
-      traffic.place(begin, at);
+      traffic_.place(begin, at_);
       if (piece >= 0) {
         const auto p = static_cast<size_t>(piece);
-        at[p] = to + (begin - first) * run_.registers[p].item;
+        at_[p] = to + (begin - first) * run_.registers[p].item;
       }
-      for (size_t u = 0; u < pointers.size(); ++u) pointers[u] = at[run_.used[u]];
+      for (size_t u = 0; u < pointers_.size(); ++u) pointers_[u] = at_[run_.used[u]];
       int64_t k = 0;
       for (const FusedStep& s : run_.steps) {
-        traffic(k++, table);
-        step(s, table, pointers.data() + s.first, begin, n);
+        traffic_(k++, table_);
+        step(s, table_, pointers_.data() + s.first, begin, n);
       }
-      traffic.made(begin, n);
+      traffic_.made(begin, n);
     }
-    traffic.finish(table);
+    traffic_.finish(table_);
   }
 
  private:
+  // Two for each register that is streamed, beside the run's own.
+  static int64_t slots_of(const FusedRun& run) {
+    int64_t slots = run.slots;
+    for (const FusedRegister& r : run.registers) slots += r.stream != nullptr ? 2 : 0;
+    return std::max<int64_t>(slots, 1);
+  }
+
   void step(const FusedStep& s, const ConvertTable& table, void* const* p, int64_t begin, int64_t n) const {
     switch (s.kind) {
       case FusedStep::Kind::Loop:
@@ -181,27 +191,31 @@ class Tiles {
   }
 
   const FusedRun& run_;
-  int64_t tile_, slot_bytes_, slots_;
+  const ConvertTable& table_ = FACULA_BY_ISA(convert_table);
+  int64_t tile_, slot_bytes_;
+  Scratch scratch_;
+  std::vector<char*> at_;
+  std::vector<void*> pointers_;
+  Traffic traffic_;
 };
 
-}  // namespace
+FusedWorker::FusedWorker(const FusedRun& run) : tiles_(std::make_unique<Tiles>(run)) {}
+FusedWorker::~FusedWorker() = default;
+void FusedWorker::operator()(int64_t begin, int64_t end, int64_t piece, char* to) { (*tiles_)(begin, end, piece, to); }
 
 void run_fused(const FusedRun& run) {
   if (run.numel == 0) return;
-  const Tiles tiles(run);
-  const int64_t tile = tiles.tile(), steps = std::max<int64_t>(1, static_cast<int64_t>(run.steps.size()));
+  const int64_t tile = tile_of(run), steps = std::max<int64_t>(1, static_cast<int64_t>(run.steps.size()));
   if (run.numel * steps < 2 * kGrain) {
-    tiles(0, run.numel);
+    FusedWorker worker(run);
+    worker(0, run.numel);
   } else {
     const int64_t grain = std::max<int64_t>(1, kGrain / (tile * steps));
-    parallel_for(0, ceil_div(run.numel, tile), grain,
-                 [&](int64_t first, int64_t last) { tiles(first * tile, std::min(last * tile, run.numel)); });
+    parallel_for(0, ceil_div(run.numel, tile), grain, [&](int64_t first, int64_t last) {
+      FusedWorker worker(run);
+      worker(first * tile, std::min(last * tile, run.numel));
+    });
   }
-}
-
-void run_fused_piece(const FusedRun& run, int64_t begin, int64_t n, uint32_t piece, char* to) {
-  const Tiles tiles(run);
-  tiles(begin, begin + n, piece, to);
 }
 
 }  // namespace facula::detail

@@ -2,6 +2,7 @@
 // cache, and memory is read and written once.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "runtime/iterate/pointwise.h"
@@ -49,7 +50,20 @@ struct FusedRun {
 
 // Shared among threads where there is enough of it. No signal ends it half way.
 void run_fused(const FusedRun& run);
-// The same of elements [begin, begin + n) on this thread. Those of register `piece` go to `to`.
-void run_fused_piece(const FusedRun& run, int64_t begin, int64_t n, uint32_t piece, char* to);
+
+// One thread's part of a run, with the memory for its tiles.
+class FusedWorker {
+ public:
+  explicit FusedWorker(const FusedRun& run);
+  ~FusedWorker();
+  FusedWorker(const FusedWorker&) = delete;
+  FusedWorker& operator=(const FusedWorker&) = delete;
+  // Elements [begin, end). Those of register `piece`, where there is one, go to `to`.
+  void operator()(int64_t begin, int64_t end, int64_t piece = -1, char* to = nullptr);
+
+ private:
+  class Tiles;
+  std::unique_ptr<Tiles> tiles_;
+};
 
 }  // namespace facula::detail
