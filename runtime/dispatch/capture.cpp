@@ -21,7 +21,7 @@ namespace {
 
 constexpr LayerSet kCapture = kCaptureLayer;
 constinit thread_local Capture* tls_capture __attribute__((tls_model("initial-exec"))) = nullptr;
-static const int64_t kLeast = getenv("FLEAST") ? atoi(getenv("FLEAST")) : tuning::kCaptureLeast;
+constexpr int64_t kLeast = tuning::kCaptureLeast;
 constexpr size_t kMostNodes = 4096;               // of a record
 constexpr int64_t kSweep = int64_t{32} << 20;     // bytes without values, from which on those unheld are looked for
 constexpr int64_t kMostBytes = int64_t{1} << 30;  // and from which on the record runs

@@ -28,7 +28,8 @@ int64_t tile_of(const FusedRun& run) {
     most = std::min(most, tuning::kFusedLinesAStep * 64 / r.item * static_cast<int64_t>(run.steps.size()));
   }
   const int64_t fit = std::min(tuning::kFusedTileBytes / (std::max<int64_t>(places, 1) * run.widest), most);
-  return std::clamp(fit / 64 * 64, kLeast, kMost);
+  const int64_t round = fit < tuning::kFusedTileRound ? 64 : tuning::kFusedTileRound;
+  return std::clamp(fit / round * round, kLeast, kMost);
 }
 
 // What comes from memory and what goes there past the cache, in equal parts at the steps of a tile: the loops between
@@ -36,81 +37,93 @@ int64_t tile_of(const FusedRun& run) {
 class Traffic {
  public:
   // `made`: two tiles of each streamed register, in turn.
-  Traffic(const FusedRun& run, int64_t tile, char* made, int64_t slot_bytes)
-      : tile_(tile), steps_(static_cast<int64_t>(run.steps.size())) {
+  Traffic(const FusedRun& run, int64_t tile, char* made, int64_t slot_bytes) : tile_(tile), slot_bytes_(slot_bytes) {
+    const auto steps = static_cast<int64_t>(std::max<size_t>(run.steps.size(), 1));
     for (size_t i = 0; i < run.registers.size(); ++i) {
       const FusedRegister& r = run.registers[i];
+      if (!is_far(run, r)) continue;
+      const int64_t part = ceil_div(ceil_div(tile * r.item, 64), steps) * 64;
       if (r.stream != nullptr) {
-        out_.push_back({r.stream, r.item, i, made, slot_bytes});
+        out_.push_back({r.stream, r.item, part, i, made, nullptr, nullptr, 0});
         made += 2 * slot_bytes;
-      } else if (is_far(run, r)) {
-        in_.push_back({r.base, r.item});
+      } else {
+        in_.push_back({r.base, r.item, part, nullptr, nullptr});
       }
     }
   }
   // Of elements up to `end`.
   void start(int64_t end) {
     end_ = end;
-    last_n_ = 0;
+    for (Out& o : out_) o.left = 0;
   }
-  // Where streamed registers are made in the tile that starts at `begin`.
-  void place(int64_t begin, std::vector<char*>& at) {
-    now_ = !now_;
-    for (const Out& o : out_) at[o.reg] = o.made + (now_ ? o.slot_bytes : 0);
-    next_ = begin + tile_;
-  }
-  // Before step k.
-  void operator()(int64_t k, const ConvertTable& table) const {
-    if (const int64_t n = std::min(tile_, end_ - next_); n > 0) {
-      for (const In& f : in_) {
-        const int64_t lines = ceil_div(n * f.item, 64);
-        const char* const from = f.base + next_ * f.item;
-        fetch(from + lines * k / steps_ * 64, from + lines * (k + 1) / steps_ * 64);
-      }
+  // Before the tile of n elements from `begin` on: streamed registers are made elsewhere than the last ones.
+  void place(int64_t begin, int64_t n, std::vector<char*>& at) {
+    const int64_t next = begin + n, ahead = std::min(tile_, end_ - next);
+    for (In& f : in_) {
+      f.at = f.base + next * f.item;
+      f.end = f.at + ahead * f.item;
     }
-    if (last_n_ > 0) {
-      for (const Out& o : out_) {
-        const int64_t bytes = last_n_ * o.item, lines = ceil_div(bytes, 64);
-        send(o, lines * k / steps_ * 64, std::min(bytes, lines * (k + 1) / steps_ * 64), now_, table);
-      }
+    for (Out& o : out_) {
+      at[o.reg] = o.made + (second_ ? slot_bytes_ : 0);
+    }
+    second_ = !second_;
+  }
+  // Before each step.
+  void pass(const ConvertTable& table) {
+    for (In& f : in_) {
+      const char* const to = std::min(f.at + f.part, f.end);
+      fetch(f.at, to);
+      f.at = to;
+    }
+    for (Out& o : out_) {
+      if (o.left > 0) send(o, std::min(o.part, o.left), table);
     }
   }
-  void made(int64_t begin, int64_t n) {
-    last_ = begin;
-    last_n_ = n;
+  // After the tile.
+  void made(int64_t begin, int64_t n, const std::vector<char*>& at, const ConvertTable& table) {
+    for (Out& o : out_) {
+      if (o.left > 0) send(o, o.left, table);
+      o.from = at[o.reg];
+      o.to = o.base + begin * o.item;
+      o.left = n * o.item;
+    }
   }
   void finish(const ConvertTable& table) {
-    for (const Out& o : out_) send(o, 0, last_n_ * o.item, !now_, table);
+    for (Out& o : out_) {
+      if (o.left > 0) send(o, o.left, table);
+    }
     stream_done();
   }
 
  private:
   struct In {
     const char* base;
-    int64_t item;
+    int64_t item, part;  // part: bytes a step
+    const char *at, *end;
   };
   struct Out {
     char* base;
-    int64_t item;
+    int64_t item, part;
     size_t reg;
     char* made;
-    int64_t slot_bytes;
+    const char* from;  // what is left of the last tile, and where it goes
+    char* to;
+    int64_t left;
   };
-  // Bytes [from, to) of the last tile; `second`: the tile now is the second of the two.
-  void send(const Out& o, int64_t from, int64_t to, bool second, const ConvertTable& table) const {
-    if (from >= to) return;
-    const char* const made = o.made + (second ? 0 : o.slot_bytes) + from;
-    char* const memory = o.base + last_ * o.item + from;
-    if (whole_lines(memory)) {
-      table.stream(memory, made, to - from);
+  static void send(Out& o, int64_t bytes, const ConvertTable& table) {
+    if (whole_lines(o.to)) {
+      table.stream(o.to, o.from, bytes);
     } else {
-      std::memcpy(memory, made, static_cast<size_t>(to - from));
+      std::memcpy(o.to, o.from, static_cast<size_t>(bytes));
     }
+    o.from += bytes;
+    o.to += bytes;
+    o.left -= bytes;
   }
   std::vector<In> in_;
   std::vector<Out> out_;
-  int64_t tile_, steps_, end_ = 0, next_ = 0, last_ = 0, last_n_ = 0;
-  bool now_ = false;
+  int64_t tile_, slot_bytes_, end_ = 0;
+  bool second_ = false;
 };
 
 }  // namespace
@@ -139,18 +152,17 @@ class FusedWorker::Tiles {
         const FusedRegister& reg = run_.registers[r];
         at_[r] = reg.base != nullptr ? reg.base + begin * reg.item : scratch_.data() + reg.slot * slot_bytes_;
       }
-      traffic_.place(begin, at_);
+      traffic_.place(begin, n, at_);
       if (piece >= 0) {
         const auto p = static_cast<size_t>(piece);
         at_[p] = to + (begin - first) * run_.registers[p].item;
       }
       for (size_t u = 0; u < pointers_.size(); ++u) pointers_[u] = at_[run_.used[u]];
-      int64_t k = 0;
       for (const FusedStep& s : run_.steps) {
-        traffic_(k++, table_);
+        traffic_.pass(table_);
         step(s, table_, pointers_.data() + s.first, begin, n);
       }
-      traffic_.made(begin, n);
+      traffic_.made(begin, n, at_, table_);
     }
     traffic_.finish(table_);
   }

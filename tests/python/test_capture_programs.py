@@ -35,7 +35,7 @@ class Program:
         try:
             for _ in range(self.rng.randint(3, 25)):
                 self.statement()
-        except (RuntimeError, ValueError, KeyError, TypeError) as e:
+        except (RuntimeError, ValueError, LookupError, TypeError) as e:
             error = (type(e), str(e))
         grads = []
         for v in self.values:
@@ -82,7 +82,7 @@ class Program:
         elif kind == 17:
             self.values.append(fa.rand(t.shape) * t)
         elif kind == 18:
-            self.log.append(r.choice([lambda: t.tolist(), lambda: repr(t), lambda: bits(t)])())
+            self.log.append(r.choice([lambda: repr(t.tolist()), lambda: repr(t), lambda: bits(t)])())
         elif kind == 19:
             self.values.append(fa.where(t > number, t, self.like(t)))
         elif kind == 20:
