@@ -77,7 +77,8 @@ Tensor reduced(const Record& record, const RecordNode& node, const Storage& memo
 
 Tensor reduction_out(const Record& record, const RecordNode& node, const Storage& memory) {
   const RecordReduction& r = record.reductions[node.value];
-  return from_storage(memory, r.sizes, r.strides, 0, r.dtype);
+  // What is written now was made, for those who have the result, when the operator was called.
+  return from_storage(StorageImpl::share(memory, 0), r.sizes, r.strides, 0, r.dtype);
 }
 
 void run_reduced_group(const PlanGroup& group, const Record& record, const Storage& in, const Storage& out) {

@@ -6,6 +6,9 @@ order of additions, and elements that are made too late, twice or never.
 
 from __future__ import annotations
 
+import os
+import threading
+
 import facula as fa
 import numpy as np
 import pytest
@@ -197,3 +200,55 @@ def test_gradients_and_steps_through_losses(checked):
         return loss.detach(), norm, w.grad
 
     check(step, floats(60, 60), floats(60, 60))
+
+
+def test_results_that_gradients_save_count_as_unchanged():
+    def f(x):
+        x = x.detach().requires_grad_()
+        t = x * 2
+        found = t.amax(1), t.std(0), fa.linalg.vector_norm(t), t.half()
+        before = [y._version for y in found]
+        found[0][0].item()
+        assert [y._version for y in found] == before
+        sum(y.float().sum() for y in found).backward()
+        return x.grad
+
+    check(f, floats(200, 200))
+
+
+def test_threads_reduce_at_once_and_read_each_other():
+    shared, failures = [], []
+
+    def work(seed):
+        try:
+            x = fa.full((150 + seed, 100), 0.5)
+            f = fa.compile(lambda t: shared.append((t * seed).sum(1)) or ((t + seed) * t).mean())
+            want = ((x + seed) * x).mean()
+            for _ in range(40):
+                assert fa.equal(f(x), want)
+                y = shared[-1]
+                assert fa.equal(y, fa.full_like(y, 50.0 * round(float(y[0]) / 50)))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_fork_while_a_reduction_waits():
+    @fa.compile
+    def f(x):
+        t = x * 2
+        total = t.sum()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if total.item() == 2 * x.numel() and bool((t == 2).all()) else 1)
+        return total, os.waitpid(child, 0)[1]
+
+    total, status = f(fa.ones(300, 300))
+    assert status == 0 and float(total) == 2 * 300 * 300
