@@ -111,6 +111,7 @@ bool is_dense(const Tensor& t) { return t.is_contiguous() || is_non_overlapping_
 
 void Capture::begin(const CaptureOptions& options) {
   options_ = options;
+  record_.symbolic = options.symbolic;
   least_ = options.check ? 1 : kLeast;
   reports_.clear();
   sweep_at_ = kSweep;

@@ -1,4 +1,5 @@
 #include "runtime/dispatch/plan.h"
+#include "runtime/dispatch/plan_rows.h"
 
 #include <algorithm>
 #include <list>
@@ -452,6 +453,7 @@ Plan make_plan_of(const Record& record, const std::vector<bool>& held) {
       }
     }
   }
+  plan.rows = find_rows(record, plan, held);
   return plan;
 }
 

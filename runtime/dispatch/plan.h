@@ -48,9 +48,26 @@ struct PlanGroup {
   std::string apart;              // why its first node is not in an earlier group
 };
 
+// Groups [first, last) that run block of rows by block of rows; see plan_rows.h.
+struct PlanRows {
+  struct Buffer {
+    int32_t buffer;
+    int64_t step;  // bytes from row to row
+    bool written;
+    bool own;  // memory that nobody else reads
+  };
+  uint32_t first = 0, last = 0;
+  uint32_t shape = 0, kept = 0;  // whose first `kept` dims count the rows
+  int64_t rows = 0;
+  std::vector<uint32_t> small;       // shapes of an element a row
+  std::vector<uint32_t> reductions;  // of Record::reductions
+  std::vector<Buffer> buffers;
+};
+
 struct Plan {
   std::vector<uint64_t> tape;
   std::vector<PlanGroup> groups;
+  std::vector<PlanRows> rows;
   uint32_t dead = 0, common = 0;  // calls that nobody needs; that others compute already
 };
 

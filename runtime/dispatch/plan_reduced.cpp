@@ -70,21 +70,28 @@ bool runs_once(const PlanGroup& group, const Record& record) {
 
 }  // namespace
 
-Tensor reduced(const Record& record, const RecordNode& node, const Storage& memory) {
+Tensor reduced(const Record& record, const RecordNode& node, const Storage& memory, int64_t offset) {
   const RecordShape& shape = record.shapes[node.shape];
-  return from_storage(memory, shape.sizes, shape.strides, 0, record.operands[node.operands + 1].dtype);
+  const ScalarType dtype = record.operands[node.operands + 1].dtype;
+  return from_storage(memory, shape.sizes, shape.strides, offset / static_cast<int64_t>(itemsize(dtype)), dtype);
 }
 
-Tensor reduction_out(const Record& record, const RecordNode& node, const Storage& memory) {
+Tensor reduction_out(const Record& record, const RecordNode& node, const Storage& memory, int64_t offset) {
   const RecordReduction& r = record.reductions[node.value];
   // What is written now was made, for those who have the result, when the operator was called.
-  return from_storage(StorageImpl::share(memory, 0), r.sizes, r.strides, 0, r.dtype);
+  return from_storage(StorageImpl::share(memory, 0), r.sizes, r.strides,
+                      offset / static_cast<int64_t>(itemsize(r.dtype)), r.dtype);
 }
 
 void run_reduced_group(const PlanGroup& group, const Record& record, const Storage& in, const Storage& out) {
   const RecordNode& node = record.nodes[static_cast<size_t>(group.reduction)];
   const RecordReduction& reduction = record.reductions[node.value];
-  const Tensor self = reduced(record, node, in), result = reduction_out(record, node, out);
+  const auto offset = [&](uint32_t operand, const Storage& memory) {
+    return record.buffers[static_cast<size_t>(record.operands[operand].buffer)].data -
+           static_cast<char*>(memory->data());
+  };
+  const Tensor self = reduced(record, node, in, offset(node.operands + 1, in)),
+               result = reduction_out(record, node, out, offset(node.operands, out));
   if (group.steps.empty()) return run_reduction(reduction, self, result);
   FusedRun run;
   std::vector<StridedPlan> plans;

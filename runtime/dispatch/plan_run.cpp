@@ -3,8 +3,10 @@
 
 #include "runtime/dispatch/plan.h"
 #include "runtime/dispatch/plan_reduced.h"
+#include "runtime/dispatch/plan_rows.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/fused.h"
+#include "runtime/iterate/fused_tuning.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/stream.h"
 
@@ -66,10 +68,13 @@ void fill_in(const PlanGroup& group, const Record& record, FusedRun& run, std::v
     run.used.push_back(reg);
     run.steps.push_back(s);
   };
-  const auto streams = [&](uint32_t operand) {
-    const int64_t bytes = run.numel * static_cast<int64_t>(itemsize(record.operands[operand].dtype));
-    return bytes >= kStreamBytes && !overwrites(operand);
+  // Bytes of the whole that a group of rows may run a part of; memory for a part alone is small.
+  const auto bytes = [&](uint32_t operand) {
+    const RecordOperand& o = record.operands[operand];
+    return std::min(shape.whole * static_cast<int64_t>(itemsize(o.dtype)),
+                    static_cast<int64_t>(record.buffers[static_cast<size_t>(o.buffer)].nbytes));
   };
+  const auto streams = [&](uint32_t operand) { return bytes(operand) >= kStreamBytes && !overwrites(operand); };
   for (size_t i = 0; i < group.registers.size(); ++i) {
     const PlanRegister& r = group.registers[i];
     FusedRegister& to = run.registers[i];
@@ -77,7 +82,7 @@ void fill_in(const PlanGroup& group, const Record& record, FusedRun& run, std::v
     to.slot = r.slot;
     if (r.kind == PlanRegister::Kind::Memory) {
       to.base = address(record, record.operands[r.operand]);
-      to.read = true;
+      to.far = bytes(r.operand) >= tuning::kFusedFarBytes;
     } else if (r.kind == PlanRegister::Kind::Fill) {
       FusedFill f{r.slot, to.item, {}};
       read_element(record, record.operands[r.operand], r.dtype, f.value);
@@ -140,20 +145,21 @@ void run_group(const PlanGroup& group, const Record& record) {
 
 }  // namespace
 
-void run_plan(const Plan& plan, Record& record) {
-  std::vector<Storage> lent(record.buffers.size());
-  const auto storage_of = [&](size_t b) -> Storage& {
-    RecordBuffer& buffer = record.buffers[b];
-    if (buffer.storage) return buffer.storage;
-    if (!lent[b]) {
-      lent[b] = StorageImpl::allocate(buffer.nbytes, Device{});
-      buffer.data = static_cast<char*>(lent[b]->data());
-    }
-    return lent[b];
-  };
-  for (const PlanGroup& group : plan.groups) {
+Storage& storage_of(Record& record, std::vector<Storage>& lent, size_t b) {
+  RecordBuffer& buffer = record.buffers[b];
+  if (buffer.storage) return buffer.storage;
+  if (!lent[b]) {
+    lent[b] = StorageImpl::allocate(buffer.nbytes, Device{});
+    buffer.data = static_cast<char*>(lent[b]->data());
+  }
+  return lent[b];
+}
+
+void run_groups(const Plan& plan, size_t first, size_t last, Record& record, std::vector<Storage>& lent) {
+  for (size_t g = first; g < last; ++g) {
+    const PlanGroup& group = plan.groups[g];
     try {
-      for (const int32_t b : group.lent) storage_of(static_cast<size_t>(b));
+      for (const int32_t b : group.lent) storage_of(record, lent, static_cast<size_t>(b));
       if (group.reduction < 0) {
         run_group(group, record);
       } else {
@@ -161,7 +167,7 @@ void run_plan(const Plan& plan, Record& record) {
             record.operands.data() + record.nodes[static_cast<size_t>(group.reduction)].operands;
         const auto out = static_cast<size_t>(at[0].buffer), in = static_cast<size_t>(at[1].buffer);
         const bool own = !record.buffers[in].storage && !lent[in];  // nobody has asked for the elements in memory
-        run_reduced_group(group, record, storage_of(in), storage_of(out));
+        run_reduced_group(group, record, storage_of(record, lent, in), storage_of(record, lent, out));
         if (own) lent[in].reset();
       }
     } catch (const Error& e) {
@@ -169,6 +175,17 @@ void run_plan(const Plan& plan, Record& record) {
     }
     for (const int32_t b : group.returned) lent[static_cast<size_t>(b)].reset();
   }
+}
+
+void run_plan(const Plan& plan, Record& record) {
+  std::vector<Storage> lent(record.buffers.size());
+  size_t g = 0;
+  for (const PlanRows& rows : plan.rows) {
+    run_groups(plan, g, rows.first, record, lent);
+    run_rows(plan, rows, record, lent);
+    g = rows.last;
+  }
+  run_groups(plan, g, plan.groups.size(), record, lent);
 }
 
 void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held) {
@@ -182,8 +199,8 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
     const RecordShape& shape = record.shapes[node.shape];
     if (node.kind == RecordNode::Kind::Reduce) {
       const RecordOperand* const at = record.operands.data() + node.operands;
-      run_reduction(record.reductions[node.value], reduced(record, node, copies[static_cast<size_t>(at[1].buffer)]),
-                    reduction_out(record, node, copies[static_cast<size_t>(at[0].buffer)]));
+      run_reduction(record.reductions[node.value], reduced(record, node, copies[static_cast<size_t>(at[1].buffer)], 0),
+                    reduction_out(record, node, copies[static_cast<size_t>(at[0].buffer)], 0));
       continue;
     }
     std::vector<Tensor> tensors;

@@ -44,6 +44,7 @@ struct RecordNode {
 struct RecordShape {
   DimVector sizes, strides;  // of results; in elements
   int64_t numel;
+  int64_t whole;  // the same where that is a part
 };
 
 struct RecordBuffer {
@@ -67,6 +68,7 @@ class Record {
   std::vector<uint64_t> number_bits;  // differ where numbers do
   std::vector<RecordBuffer> buffers;
   std::vector<RecordReduction> reductions;
+  bool symbolic = false;  // plans hold for all sizes
   std::vector<std::string> places;  // of nodes, "file.py:12", where they are asked for
   // All of the above that plans depend on; numbers stand in it by which of them are equal.
   std::vector<uint64_t> tape;

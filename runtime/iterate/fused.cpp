@@ -16,14 +16,12 @@ namespace {
 
 constexpr int64_t kLeast = 256, kMost = 4096;  // elements of a tile
 
-bool is_far(const FusedRun& run, const FusedRegister& r) {
-  return r.stream != nullptr || (r.read && run.numel * r.item >= tuning::kFusedFarBytes);
-}
+bool is_far(const FusedRegister& r) { return r.far || r.stream != nullptr; }
 
 int64_t tile_of(const FusedRun& run) {
   int64_t places = run.slots, most = kMost;
   for (const FusedRegister& r : run.registers) {
-    if (!is_far(run, r)) continue;
+    if (!is_far(r)) continue;
     places += 2;  // this tile's and the next, or the last
     most = std::min(most, tuning::kFusedLinesAStep * 64 / r.item * static_cast<int64_t>(run.steps.size()));
   }
@@ -41,7 +39,7 @@ class Traffic {
     const auto steps = static_cast<int64_t>(std::max<size_t>(run.steps.size(), 1));
     for (size_t i = 0; i < run.registers.size(); ++i) {
       const FusedRegister& r = run.registers[i];
-      if (!is_far(run, r)) continue;
+      if (!is_far(r)) continue;
       const int64_t part = ceil_div(ceil_div(tile * r.item, 64), steps) * 64;
       if (r.stream != nullptr) {
         out_.push_back({r.stream, r.item, part, i, made, nullptr, nullptr, 0});

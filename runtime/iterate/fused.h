@@ -15,7 +15,7 @@ struct FusedRegister {
   char* base = nullptr;    // of the first element, in memory; null: in the tile
   int64_t item = 0;        // bytes of an element
   int32_t slot = -1;       // of the tile
-  bool read = false;       // it is in memory before the run
+  bool far = false;        // it is in memory before the run, and too large to be in a cache
   char* stream = nullptr;  // of what is made in the tile and goes past the cache: the first element in memory
 };
 

@@ -26,4 +26,9 @@ inline constexpr int64_t kFusedFarBytes = int64_t{1} << 20;
 // compiled, takes 9.0 ms; with tiles of 4096, of which all 256 lines are asked for in one go, 13.
 inline constexpr int64_t kFusedLinesAStep = 16;
 
+// Rows that a reduction and what follows from it take at a time, in elements, which stay in the second-level cache; as
+// many again have to be there, and so many rows, below which reductions share rows among threads.
+inline constexpr int64_t kFusedRowsBlock = 32768;
+inline constexpr int64_t kFusedRowsLeast = 64;
+
 }  // namespace facula::tuning
