@@ -65,6 +65,11 @@ void Capture::report(const Plan& plan, const char* reason) {
     }
     report.groups.push_back(std::move(to));
   }
+  for (const PlanRows& rows : plan.rows) {
+    for (uint32_t g = rows.first + 1; g < rows.last; ++g) {
+      report.groups[g].apart += "; it runs with the one before, block of rows by block of rows";
+    }
+  }
   reports_.push_back(std::move(report));
 }
 

@@ -68,7 +68,7 @@ class Record {
   std::vector<uint64_t> number_bits;  // differ where numbers do
   std::vector<RecordBuffer> buffers;
   std::vector<RecordReduction> reductions;
-  bool symbolic = false;  // plans hold for all sizes
+  bool symbolic = false;            // plans hold for all sizes
   std::vector<std::string> places;  // of nodes, "file.py:12", where they are asked for
   // All of the above that plans depend on; numbers stand in it by which of them are equal.
   std::vector<uint64_t> tape;

@@ -82,7 +82,9 @@ class Program:
         elif kind == 17:
             self.values.append(fa.rand(t.shape) * t)
         elif kind == 18:
-            self.log.append(r.choice([lambda: repr(t.tolist()), lambda: repr(t), lambda: bits(t)])())
+            self.log.append(
+                r.choice([lambda: repr(t.tolist()), lambda: repr(t), lambda: bits(t)])()
+            )
         elif kind == 19:
             self.values.append(fa.where(t > number, t, self.like(t)))
         elif kind == 20:
