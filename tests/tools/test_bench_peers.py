@@ -59,10 +59,14 @@ def test_processes_run_a_row_together(crew: processes.Crew) -> None:
     wait_until_gone(peer)
 
 
-def test_a_lost_peer_is_an_error_and_the_next_row_begins_anew(crew: processes.Crew) -> None:
+@pytest.mark.parametrize("late", [0.0, 0.3])
+def test_a_lost_peer_is_an_error_and_the_next_row_begins_anew(
+    crew: processes.Crew, late: float
+) -> None:
     process = crew.get("facula", 1)
     process.setup(KEY)
     os.kill(peers_of(process)[0], signal.SIGKILL)
+    time.sleep(late)  # it is told, or the pipe is broken by then
     with pytest.raises(processes.Failed) as caught:
         process.sample(3, 1)
     assert caught.value.kind == "error" and process.child.poll() is not None

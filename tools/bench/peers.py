@@ -36,8 +36,12 @@ class Peers:
 
     def tell(self, method: str, *arguments: Any) -> Peers:
         """Has the others do something, during a `with` block; it ends when they have."""
-        for other in self.others:
-            other.tell(method, *arguments)
+        try:
+            for other in self.others:
+                other.tell(method, *arguments)
+        except OSError:
+            self.give_up()
+            raise
         return self
 
     def __enter__(self) -> None:
@@ -52,9 +56,8 @@ class Peers:
             kind = Failed
             raise
         finally:
-            if kind is not None:  # nobody knows any more where each of them stands
-                self.whole = False
-                self.end()
+            if kind is not None:
+                self.give_up()
 
     def together(self, method: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """The function, run by all at once."""
@@ -64,6 +67,11 @@ class Peers:
                 return run(*arguments)
 
         return led
+
+    def give_up(self) -> None:
+        """Nobody knows any more where each of them stands."""
+        self.whole = False
+        self.end()
 
     def end(self) -> None:
         for other in self.others:

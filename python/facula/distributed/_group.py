@@ -276,7 +276,8 @@ class Job:
                 self.in_order = engine.close(self.in_order) and self.in_order
         self.watch.leave(failure)
         if self.opened:
-            self.tcp.close(0.0 if failure else patience(), self.rank)
+            # After a failure too the others are to hear of it, and not that the store is gone.
+            self.tcp.close(min(1.0, patience()) if failure else patience(), self.rank)
 
 
 class Wanted:
