@@ -1,4 +1,4 @@
-"""Values at places that samples do not reach: a program wrong there alone passed all other tests."""
+"""Values at places that samples do not reach: programs wrong there alone passed all other tests."""
 
 from __future__ import annotations
 

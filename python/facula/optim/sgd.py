@@ -80,7 +80,8 @@ class SGD(Optimizer):
 
     def _update_sparse(self, param: Any, grad: Any, state: dict[str, Any], group: Any) -> None:
         momentum = float(group["momentum"])
-        if grad.is_sparse and momentum != 0:  # without, entries of one place are added one after another
+        # Without momentum the entries of one place are added one after another.
+        if grad.is_sparse and momentum != 0:
             grad = grad.coalesce()
         grad = -grad if group["maximize"] else grad
         if group["weight_decay"] != 0:
