@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/dispatch/device_groups.h"
 #include "runtime/dispatch/record.h"
 
 namespace facula::detail {
@@ -44,6 +45,7 @@ struct PlanGroup {
   std::vector<int32_t> lent;      // buffers without memory that it is the first to write
   std::vector<int32_t> returned;  // and that nobody needs after it
   std::string apart;              // why its first node is not in an earlier group
+  std::shared_ptr<const GroupForm> form;  // on devices of packages
 };
 
 struct Plan {

@@ -15,10 +15,6 @@ char* address(const Record& record, const RecordOperand& o) {
   return record.buffers[static_cast<size_t>(o.buffer)].data + o.offset;
 }
 
-LoopArgs args_of(const Record& record, const RecordNode& node) {
-  return {std::span<const Scalar>(record.numbers.data() + node.value, node.values), node.present, node.promoting};
-}
-
 // One element of an operand, as `want`.
 void read_element(const Record& record, const RecordOperand& o, ScalarType want, char* value) {
   if (o.buffer >= 0) return convert_elements(want, value, o.dtype, address(record, o), 1);
@@ -123,55 +119,56 @@ void run_group(const PlanGroup& group, const Record& record) {
   run_fused(run);
 }
 
+bool same_bytes(const StorageImpl& copy, const RecordBuffer& buffer, const Record& record) {
+  if (record.device.type == kCPU) return std::memcmp(copy.data(), buffer.data, buffer.nbytes) == 0;
+  std::vector<char> ours(buffer.nbytes), theirs(buffer.nbytes);
+  device_groups.to_host(ours.data(), buffer.data, record.device, buffer.nbytes);
+  device_groups.to_host(theirs.data(), copy.data(), record.device, buffer.nbytes);
+  return ours == theirs;
+}
+
 }  // namespace
 
 void run_plan(const Plan& plan, Record& record) {
+  const bool on_device = record.device.type != kCPU;
+  const RecordStream stream(record);
   std::vector<Storage> lent(record.buffers.size());
+  for (size_t b = 0; on_device && b < lent.size(); ++b) lent[b] = record.buffers[b].storage;
   for (const PlanGroup& group : plan.groups) {
     for (const int32_t b : group.lent) {
       RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
       if (buffer.storage) continue;  // it still has its own
-      lent[static_cast<size_t>(b)] = StorageImpl::allocate(buffer.nbytes, Device{});
+      lent[static_cast<size_t>(b)] = StorageImpl::allocate(buffer.nbytes, record.device);
       buffer.data = static_cast<char*>(lent[static_cast<size_t>(b)]->data());
     }
-    run_group(group, record);
+    on_device ? run_on_device(group, record, lent) : run_group(group, record);
     for (const int32_t b : group.returned) lent[static_cast<size_t>(b)].reset();
   }
 }
 
 void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held) {
   // Node by node on copies of all memory.
+  const bool on_device = record.device.type != kCPU;
   std::vector<Storage> copies;
-  for (const RecordBuffer& b : record.buffers) {
-    copies.push_back(StorageImpl::allocate(b.nbytes, Device{}));
-    if (b.storage && b.nbytes > 0) std::memcpy(copies.back()->data(), b.data, b.nbytes);
-  }
-  for (const RecordNode& node : record.nodes) {
-    const RecordShape& shape = record.shapes[node.shape];
-    std::vector<Tensor> tensors;
-    for (int i = 0; i < node.outputs + node.inputs; ++i) {
-      const RecordOperand& o = record.operands[node.operands + static_cast<size_t>(i)];
-      const auto item = static_cast<int64_t>(itemsize(o.dtype));
-      DimVector strides = shape.strides;
-      if (o.layout != Layout::Dense) {
-        for (size_t d = 0; d < strides.size(); ++d) {
-          strides[d] = o.layout == Layout::Constant ? 0 : record.strides[o.at][d] / item;
-        }
-      }
-      if (o.buffer < 0) {
-        Tensor element = make_empty({}, o.dtype);
-        read_element(record, o, o.dtype, static_cast<char*>(element.raw()));
-        tensors.push_back(std::move(element));
+  {
+    const RecordStream stream(record);
+    for (const RecordBuffer& b : record.buffers) {
+      copies.push_back(StorageImpl::allocate(b.nbytes, record.device));
+      if (!b.storage || b.nbytes == 0) continue;
+      allocator_of(record.device.type).copy(copies.back()->data(), b.data, b.nbytes, record.device);
+    }
+    for (const RecordNode& node : record.nodes) {
+      const std::vector<Tensor> tensors = tensors_of(record, node, copies);
+      std::vector<const Tensor*> pointers;
+      for (const Tensor& t : tensors) pointers.push_back(&t);
+      const std::span<const Tensor* const> all(pointers);
+      const auto ins = all.subspan(node.outputs), outs = all.first(node.outputs);
+      if (on_device) {
+        device_groups.pointwise(*node.op, ins, outs, node.compute, args_of(record, node));
       } else {
-        tensors.push_back(
-            from_storage(copies[static_cast<size_t>(o.buffer)], shape.sizes, strides, o.offset / item, o.dtype));
+        pointwise_cpu(*node.op, node.loop, node.compute, ins, outs, args_of(record, node));
       }
     }
-    std::vector<const Tensor*> pointers;
-    for (const Tensor& t : tensors) pointers.push_back(&t);
-    const std::span<const Tensor* const> all(pointers);
-    pointwise_cpu(*node.op, node.loop, node.compute, all.subspan(node.outputs), all.first(node.outputs),
-                  args_of(record, node));
   }
   run_plan(plan, record);
   for (size_t n = record.nodes.size(); n-- > 0;) {
@@ -180,8 +177,7 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
       const int32_t b = record.operands[node.operands + static_cast<size_t>(i)].buffer;
       const RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
       if (!held[static_cast<size_t>(b)] || !buffer.storage) continue;
-      FACULA_CHECK(std::memcmp(copies[static_cast<size_t>(b)]->data(), buffer.data, buffer.nbytes) == 0, Runtime,
-                   Operator{node.op->name},
+      FACULA_CHECK(same_bytes(*copies[static_cast<size_t>(b)], buffer, record), Runtime, Operator{node.op->name},
                    "FACULA_COMPILE=check: the plan's result is not that of the operators run "
                    "one by one",
                    record.places.empty() ? std::string() : concat(", called at ", record.places[n]),

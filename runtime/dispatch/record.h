@@ -61,6 +61,10 @@ class Record {
   std::vector<uint32_t> number_ids;   // the first equal one, of those compared
   std::vector<uint64_t> number_bits;  // differ where numbers do
   std::vector<RecordBuffer> buffers;
+  // Where all of it is, and the stream of a device there; not kept by clear().
+  Device device;
+  void* stream = nullptr;
+  bool wait = false;  // for what the device builds
   std::vector<std::string> places;  // of nodes, "file.py:12", where they are asked for
   // All of the above that plans depend on; numbers stand in it by which of them are equal.
   std::vector<uint64_t> tape;
