@@ -43,15 +43,21 @@ bool run(const detail::GroupCall& call) {
   SmallVector<int32_t, 64> dtypes;
   for (const ScalarType t : form.dtypes) dtypes.push_back(static_cast<int32_t>(t));
   size_t count = 0;
-  for (const auto& s : form.steps) count += record.nodes[s.node].values;
+  for (const auto& s : form.steps) count += s.node == detail::GroupForm::kCopy ? 0u : record.nodes[s.node].values;
   std::vector<FaculaValue> values;
   values.reserve(count);  // steps point into it
   std::vector<FaculaStep> steps;
   steps.reserve(form.steps.size());
   for (const auto& s : form.steps) {
+    const int32_t* const used = form.used.data() + s.first;
+    if (s.node == detail::GroupForm::kCopy) {
+      const ScalarType compute = copy_type(static_cast<ScalarType>(dtypes[static_cast<size_t>(used[1])]),
+                                           static_cast<ScalarType>(dtypes[static_cast<size_t>(used[0])]));
+      steps.push_back({"copy", "", nullptr, used, used + 1, 1, 1, 0, static_cast<int32_t>(compute), 0, 0});
+      continue;
+    }
     const detail::RecordNode& node = record.nodes[s.node];
     const LoopArgs args = detail::args_of(record, node);
-    const int32_t* const used = form.used.data() + s.first;
     steps.push_back({node.op->entry->name, node.op->variant, values.data() + values.size(), used, used + s.outs, s.outs,
                      s.ins, node.values, static_cast<int32_t>(node.compute), node.op->masks, 0});
     for (size_t i = 0; i < args.values.size(); ++i) {

@@ -522,11 +522,14 @@ void count_fallback(DeviceInterface& interface, const char* op, Device device, c
   ++interface.fallbacks[op];
 }
 
+ScalarType copy_type(ScalarType from, ScalarType to) {
+  return compute_type(category(from) >= category(to) ? from : to);
+}
+
 bool device_convert(DeviceInterface& interface, const Tensor& out, const Tensor& in, std::string& refusal) {
-  const ScalarType compute = compute_type(category(in.dtype()) >= category(out.dtype()) ? in.dtype() : out.dtype());
   const Tensor* const ins[] = {&in};
   const Tensor* const outs[] = {&out};
-  return run_template(interface, "copy", "", 0, ins, outs, compute, LoopArgs{}, refusal);
+  return run_template(interface, "copy", "", 0, ins, outs, copy_type(in.dtype(), out.dtype()), LoopArgs{}, refusal);
 }
 
 void device_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,

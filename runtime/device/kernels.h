@@ -13,6 +13,8 @@ void device_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inpu
 // did not take them, which `refusal` says.
 bool device_convert(DeviceInterface& interface, const Tensor& out, const Tensor& in, std::string& refusal);
 
+// What a conversion computes in.
+ScalarType copy_type(ScalarType from, ScalarType to);
 // A number as vendors see it.
 FaculaValue plain_number(const Scalar& s);
 // Notes that what the device has for `op` did not take its arguments, and says so with the reason that was given.

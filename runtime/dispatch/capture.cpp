@@ -233,9 +233,10 @@ RecordOperand Capture::operand_of(const Given& given, const RecordShape& shape) 
   record_.add_to_tape(static_cast<uint64_t>(o.buffer) << 16 | static_cast<uint64_t>(o.dtype) << 8 |
                       static_cast<uint64_t>(o.layout));
   if (o.layout == Layout::Strided) {
-    o.at = static_cast<uint32_t>(record_.strides.size());
-    DimVector& strides = record_.strides.emplace_back();
+    DimVector strides;
     broadcast_strides(t, shape.sizes.size(), strides);
+    o.at = record_.strides_of(strides);
+    if (options_.symbolic) record_.add_to_tape(o.at);
     for (const int64_t s : strides) record_.add_to_tape(static_cast<uint64_t>(options_.symbolic ? s != 0 : s));
   }
   if (o.offset != 0) record_.add_to_tape(uint64_t{0xfffd} << 48 ^ static_cast<uint64_t>(o.offset));
@@ -371,7 +372,8 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
     record_.release_unheld();
     pending_bytes_ = record_.bytes_of_its_own();
     sweep_at_ = pending_bytes_ + kSweep;
-    if (pending_bytes_ >= (device.type == kCPU ? kMostBytes : kMostDeviceBytes)) settle_locked("its results take much memory");
+    if (pending_bytes_ >= (device.type == kCPU ? kMostBytes : kMostDeviceBytes))
+      settle_locked("its results take much memory");
   }
   return true;
 }

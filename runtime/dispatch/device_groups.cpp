@@ -21,6 +21,7 @@ class Forming {
   Forming(const PlanGroup& group, const Record& record) : group_(group), record_(record) {
     form_.id = ++last_form;
     value_.assign(group.registers.size(), -1);
+    unrounded_.assign(group.registers.size(), false);
     read_inputs();
     for (const PlanStep& s : group.steps) {
       if (s.kind == PlanStep::Kind::Loop) add(s);
@@ -38,6 +39,7 @@ class Forming {
   const Record& record_;
   GroupForm form_;
   std::vector<int32_t> value_;  // by register
+  std::vector<bool> unrounded_;
 
   void read_inputs() {
     const auto input = [&](uint32_t reg, uint32_t operand) {
@@ -60,15 +62,24 @@ class Forming {
     const RecordNode& node = record_.nodes[s.node];
     form_.steps.push_back({s.node, s.outs, s.ins, static_cast<uint32_t>(form_.used.size())});
     for (uint32_t i = 0; i < s.outs; ++i) {
+      const uint32_t reg = group_.used[s.first + i];
       const int32_t value = make(record_.operands[node.operands + i].dtype);
-      value_[group_.used[s.first + i]] = value;
+      value_[reg] = value;
+      unrounded_[reg] = form_.dtypes.back() != group_.registers[reg].dtype;
       form_.used.push_back(value);
     }
     for (uint32_t i = 0; i < s.ins; ++i) form_.used.push_back(value_[group_.used[s.first + s.outs + i]]);
   }
-  // Of what a loop computes to the dtype of the result, or of a value to what the next loop computes in: both are part
-  // of the steps.
-  void convert(uint32_t to, uint32_t from) { value_[to] = value_[from]; }
+  void convert(uint32_t to, uint32_t from) {
+    if (unrounded_[from]) {  // to the dtype of the call's result, which its step does
+      value_[to] = value_[from];
+      return;
+    }
+    form_.steps.push_back({GroupForm::kCopy, 1, 1, static_cast<uint32_t>(form_.used.size())});
+    value_[to] = make(group_.registers[to].dtype);
+    form_.used.push_back(value_[to]);
+    form_.used.push_back(value_[from]);
+  }
   void store(uint32_t reg, uint32_t operand) {
     form_.outputs.push_back(operand);
     form_.stored.push_back(value_[reg]);

@@ -10,12 +10,12 @@ namespace facula::detail {
 
 struct PlanGroup;
 
-// A group as devices see it: values that go from step to step, of which the first are read from memory. Conversions
-// are in no step: a step reads what it reads as the type that it computes in, and a value has the dtype of the call's
-// result. Operands are numbers in Record::operands.
+// A group as devices see it: values that go from step to step, of which the first are read from memory. A value that a
+// call makes has the dtype of the call's result. Operands are numbers in Record::operands.
 struct GroupForm {
+  static constexpr uint32_t kCopy = ~0u;
   struct Step {
-    uint32_t node;
+    uint32_t node;  // kCopy: none, the value converted to another dtype
     uint8_t outs, ins;
     uint32_t first;  // in `used`: the values that it makes, then those that it reads
   };

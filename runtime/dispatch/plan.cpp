@@ -92,9 +92,9 @@ class Grouping {
       const int32_t b = record.operands[node.operands + static_cast<size_t>(i)].buffer;
       if (b < 0 || std::find(memory.begin(), memory.end(), b) != memory.end()) continue;
       const RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
-      const bool within = buffer.fresh && !held_[static_cast<size_t>(b)] &&
-                          (buffer.maker == n || std::find(group.nodes.begin(), group.nodes.end(), buffer.maker) !=
-                                                    group.nodes.end());
+      const bool within =
+          buffer.fresh && !held_[static_cast<size_t>(b)] &&
+          (buffer.maker == n || std::find(group.nodes.begin(), group.nodes.end(), buffer.maker) != group.nodes.end());
       if (!within) memory.push_back(b);
     }
     return memory;

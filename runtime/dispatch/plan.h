@@ -41,10 +41,10 @@ struct PlanGroup {
   std::vector<uint32_t> used;
   std::vector<PlanStep> steps;
   std::vector<PlanCopy> copies;
-  std::vector<uint32_t> nodes;    // that it computes
-  std::vector<int32_t> lent;      // buffers without memory that it is the first to write
-  std::vector<int32_t> returned;  // and that nobody needs after it
-  std::string apart;              // why its first node is not in an earlier group
+  std::vector<uint32_t> nodes;            // that it computes
+  std::vector<int32_t> lent;              // buffers without memory that it is the first to write
+  std::vector<int32_t> returned;          // and that nobody needs after it
+  std::string apart;                      // why its first node is not in an earlier group
   std::shared_ptr<const GroupForm> form;  // on devices of packages
 };
 

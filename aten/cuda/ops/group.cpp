@@ -120,8 +120,8 @@ int32_t group(void*, const FaculaGroup* g) {
   const int64_t* strides[kMaxOperands];
   bool contiguous = true;
   for (int i = 0; i < o.count(); ++i) {
-    const FaculaTensor& t = i < o.nouts ? g->tensors[g->ninputs + i]
-                                        : g->tensors[made->operands[static_cast<size_t>(i - o.nouts)]];
+    const FaculaTensor& t =
+        i < o.nouts ? g->tensors[g->ninputs + i] : g->tensors[made->operands[static_cast<size_t>(i - o.nouts)]];
     o.data[i] = static_cast<char*>(t.data);
     o.dtypes[i] = t.dtype;
     o.sizes[i] = itemsize(t.dtype);

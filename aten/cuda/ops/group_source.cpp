@@ -75,8 +75,8 @@ class GroupText {
   const GroupParts& parts_;
   std::ostringstream formulas_, types_, members_, body_;
   std::string defines_;
-  std::vector<std::string> space_;                // by step: the namespace of its formula
-  std::map<int32_t, std::string> made_;           // by value: the type that its formula gives
+  std::vector<std::string> space_;                    // by step: the namespace of its formula
+  std::map<int32_t, std::string> made_;               // by value: the type that its formula gives
   std::map<std::pair<int, int>, std::string> fills_;  // by input and type: the number's expression
 
   void define(const std::string& name, const std::string& value) { defines_ += "#define " + name + " " + value + "\n"; }

@@ -114,7 +114,8 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   }
   if (plan.form.kind != PointwiseForm::kLinear) put_dims(params, plan, o);
   void* arguments[] = {params.data()};
-  return launch(*device, *kernel, {static_cast<unsigned>(plan.blocks)}, {kPointwiseThreads}, 0, call->stream, arguments);
+  return launch(*device, *kernel, {static_cast<unsigned>(plan.blocks)}, {kPointwiseThreads}, 0, call->stream,
+                arguments);
 }
 
 }  // namespace facula::cuda

@@ -161,8 +161,7 @@ int32_t plan_pointwise(const PointwiseOperands& o, const FaculaTensor& lead, con
 }
 
 // Numbers of the call in the order that the formula uses them.
-void put_numbers(Params& params, const FormulaSource& f, const FaculaValue* values, int32_t nvalues,
-                 int32_t compute) {
+void put_numbers(Params& params, const FormulaSource& f, const FaculaValue* values, int32_t nvalues, int32_t compute) {
   uint32_t present = 0;
   for (int i = 0; i < f.nnumbers; ++i) {
     const NumberText& number = f.numbers[i];

@@ -28,8 +28,8 @@ struct PointwisePlan {
   int64_t blocks = 0;
 };
 
-// `strides` of the operands over the sizes of `lead`, null for one without any; `tiles`: operands that lie the other way
-// may go through shared memory.
+// `strides` of the operands over the sizes of `lead`, null for one without any; `tiles`: operands that lie the other
+// way may go through shared memory.
 int32_t plan_pointwise(const PointwiseOperands& o, const FaculaTensor& lead, const int64_t* const* strides,
                        bool contiguous, bool tiles, PointwisePlan& plan);
 

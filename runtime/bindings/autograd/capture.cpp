@@ -8,8 +8,8 @@ namespace facula::python {
 
 namespace {
 
-// _Capture(symbolic, check, places, wait=False) for a `with` block. Being C throughout, no signal comes between the beginning and
-// the block that ends it.
+// _Capture(symbolic, check, places, wait=False) for a `with` block. Being C throughout, no signal comes between the
+// beginning and the block that ends it.
 struct ScopeObject {
   PyObject_HEAD  // NOLINT
       CaptureOptions options;

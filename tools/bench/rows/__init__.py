@@ -32,4 +32,5 @@ ORDER = [
     "card host",
     "card arithmetic",
     "card models",
+    "card compile",
 ]
