@@ -3,6 +3,7 @@
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/core/in_call.h"
+#include "runtime/iterate/fusible.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::any {
@@ -83,6 +84,8 @@ void to_copy(const Tensor& self, std::optional<ScalarType>, std::optional<Device
              const Tensor& out) {
   copy_into(out, self);
 }
+[[maybe_unused]] const bool fusible =
+    add_fusible_kernels(Fusible::Copy, {reinterpret_cast<KernelFn>(&clone), reinterpret_cast<KernelFn>(&to_copy)});
 
 void complex_parts(const Tensor& real, const Tensor& imag, const Tensor& out) {
   const Tensor pairs = ops::view_as_real(out);

@@ -17,6 +17,8 @@ void to_host(void* host, const void* data, Device device, size_t nbytes) {
   transfer(host, Device{}, data, device, nbytes);
 }
 
+void copy(const Tensor& to, const Tensor& from) { device_copy(to, from, false); }
+
 FaculaTensor tensor_of(const detail::GroupTensor& t, const detail::GroupCall& call, const int64_t* zeros) {
   const DimVector& sizes = *call.sizes;
   const int64_t* const strides = t.number ? zeros : t.strides;
@@ -88,7 +90,7 @@ bool run(const detail::GroupCall& call) {
 }
 
 [[maybe_unused]] const bool installed =
-    (detail::device_groups = {takes, current_stream, set_stream, run, device_pointwise, to_host}, true);
+    (detail::device_groups = {takes, current_stream, set_stream, run, device_pointwise, copy, to_host}, true);
 
 }  // namespace
 

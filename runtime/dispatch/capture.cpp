@@ -6,8 +6,9 @@
 #include "runtime/core/captured.h"
 #include "runtime/core/shown.h"
 #include "runtime/dispatch/argument_list.h"
+#include "runtime/dispatch/capture_internal.h"
 #include "runtime/dispatch/capture_thunk.h"
-#include "runtime/dispatch/core_operators.h"
+#include "runtime/iterate/fused_tuning.h"
 #include "runtime/iterate/pointwise_capture.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/strided.h"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr LayerSet kCapture = kCaptureLayer;
 constinit thread_local Capture* tls_capture __attribute__((tls_model("initial-exec"))) = nullptr;
-constexpr int64_t kLeast = 16384;
+constexpr int64_t kLeast = tuning::kCaptureLeast;
 constexpr size_t kMostNodes = 4096;               // of a record
 constexpr int64_t kSweep = int64_t{32} << 20;     // bytes without values, from which on those unheld are looked for
 constexpr int64_t kMostBytes = int64_t{1} << 30;  // and from which on the record runs
@@ -103,27 +104,6 @@ void settle_memory(const Tensor& t) {
   if (Capture* c = tls_capture) c->settle_for(t, true, "memory or a value is looked at");
 }
 
-// The main thread's signals wait while a record is locked: what was called before is done, and their handlers want
-// Python's lock, whose holder may want the record.
-class NoSignals {
- public:
-  NoSignals() : idle_(tls_watch.idle), known_(tls_watch.known), steps_(tls_watch.steps) {
-    tls_watch.idle = true;
-    tls_watch.known = true;
-  }
-  ~NoSignals() {
-    tls_watch.idle = idle_;
-    tls_watch.known = known_;
-    tls_watch.steps = steps_;
-  }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  bool idle_, known_;
-  int32_t steps_;
-};
-
 // The device that takes down calls of these tensors: the one of all but numbers.
 bool takes_calls(std::span<const Tensor* const> inputs, Device& device) {
   bool found = false;
@@ -139,14 +119,6 @@ bool takes_calls(std::span<const Tensor* const> inputs, Device& device) {
 
 bool is_dense(const Tensor& t) { return t.is_contiguous() || is_non_overlapping_and_dense(t.sizes(), t.strides()); }
 
-// A Python number, in whatever tensor.
-bool is_number(const Tensor& t) { return t.is_wrapped_number() && t.dim() == 0; }
-
-std::string caller() {
-  const auto location = core_operators().location;
-  return location != nullptr ? location() : std::string();
-}
-
 }  // namespace
 
 // ---- taking down ----
@@ -154,6 +126,7 @@ std::string caller() {
 void Capture::begin(const CaptureOptions& options) {
   options_ = options;
   record_.wait = options.wait;
+  record_.symbolic = options.symbolic;
   least_ = options.check ? 1 : kLeast;
   reports_.clear();
   sweep_at_ = kSweep;
@@ -247,6 +220,7 @@ void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, uint32_t s
                   std::span<const Given> outs, bool fresh, const LoopArgs& args, std::string place) {
   RecordNode node;
   node.op = &op;
+  node.name = op.name;
   node.loop = types.loop;
   node.compute = types.compute;
   node.produced = produced_type(op, types.compute);
@@ -286,7 +260,7 @@ void Capture::add(const PointwiseOp& op, const PointwiseTypes& types, uint32_t s
   }
   record_.operands.insert(record_.operands.end(), ins, ins + inputs.size());
   record_.nodes.push_back(node);
-  if (options_.places) record_.places.push_back(std::move(place));
+  if (notes_places()) record_.places.push_back(std::move(place));
 }
 
 int64_t Capture::known_shape(std::span<const Given> inputs) const {
@@ -327,7 +301,7 @@ PointwiseTypes Capture::types_of(const PointwiseOp& op, std::span<const Tensor* 
 
 bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<Tensor> results,
                          const LoopArgs& args) {
-  std::string place = options_.places ? caller() : std::string();
+  std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
   bool known = false;
@@ -366,21 +340,25 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
   }
   if (shape < 0) shape = record_.shape_of(sizes.sizes, results[0].impl()->strides, options_.symbolic);
   add(op, types, static_cast<uint32_t>(shape), ins, {outs, results.size()}, true, args, std::move(place));
+  bound();
+  return true;
+}
+
+void Capture::bound() {
   if (record_.nodes.size() >= kMostNodes) {
     settle_locked("it is long");
   } else if (pending_bytes_ >= sweep_at_) {
     record_.release_unheld();
     pending_bytes_ = record_.bytes_of_its_own();
     sweep_at_ = pending_bytes_ + kSweep;
-    if (pending_bytes_ >= (device.type == kCPU ? kMostBytes : kMostDeviceBytes))
+    if (pending_bytes_ >= (record_.device.type == kCPU ? kMostBytes : kMostDeviceBytes))
       settle_locked("its results take much memory");
   }
-  return true;
 }
 
 bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
                   const LoopArgs& args) {
-  std::string place = options_.places ? caller() : std::string();
+  std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
   bool known = false;
@@ -536,9 +514,14 @@ CapturePause::~CapturePause() {
 
 void detail::refuse_capture(const OperatorEntry& op) { refused().push_back(&op); }
 
-bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack&) {
+bool detail::capture_call(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Stack& results) {
   settle_for_helper();
   Capture* const capture = tls_capture;
+  if (capture != nullptr && variant == Variant::Functional && (tls_state.excluded & kCapture) == 0 && !args.empty() &&
+      args[0].kind == KernelArg::Kind::Tensor && args[0].at != nullptr) {
+    settle_elsewhere(*static_cast<const Tensor*>(args[0].at), false);
+    if (capture->fusible(op, args, results)) return true;
+  }
   for (size_t i = 0; i < args.size(); ++i) {
     const bool written = is_written(op, variant, args, i);
     for_each_tensor(args[i], [&](const Tensor& t) {

@@ -21,7 +21,7 @@ struct CaptureOptions {
   bool symbolic = false;  // plans hold for all sizes
   // Plans are compared with calls one by one, memory without values is filled with NaN, and small tensors take part.
   bool check = false;
-  bool places = false;  // each call's line of Python is noted, and what runs is reported
+  bool places = false;  // each call's line of Python is noted, as with `check`, and what runs is reported
   bool wait = false;    // devices build kernels when a group first runs, rather than in the background
 };
 
@@ -52,6 +52,8 @@ class FACULA_API Capture {
                   const LoopArgs& args);
   bool out(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,
            const LoopArgs& args);
+  // A call of a kernel that says how it can be fused (runtime/iterate/fusible.h).
+  bool fusible(const OperatorEntry& op, std::span<const KernelArg> args, Stack& results);
   // Runs what has been taken down.
   void settle(const char* reason);
   // The same if the tensor's values are to be made, or, where it is `written`, are to be read, by the record.
@@ -73,11 +75,14 @@ class FACULA_API Capture {
   // the call has not `enough` elements.
   bool turn_to(Device device, bool enough);
   bool is_pending(int32_t buffer) const;
+  bool is_made_as(const Tensor& t, int32_t buffer) const;
   // The shape of the record that results have; -1: to be found out.
   int64_t known_shape(std::span<const Given> inputs) const;
   detail::PointwiseTypes types_of(const PointwiseOp& op, std::span<const Tensor* const> inputs, const LoopArgs& args);
   bool run_first(std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs, const char* reason);
   void settle_locked(const char* reason);
+  bool notes_places() const { return options_.places || options_.check; }
+  void bound();  // before a record takes too much
   void report(const detail::Plan& plan, const char* reason);
 
   CaptureOptions options_;

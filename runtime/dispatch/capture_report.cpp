@@ -24,7 +24,7 @@ void Capture::report(const Plan& plan, const char* reason) {
     };
     for (const uint32_t n : g.nodes) {
       const RecordNode& node = record_.nodes[n];
-      to.operators.push_back(concat(node.op->name, " ", record_.places[n]));
+      to.operators.push_back(concat(node.name, " ", record_.places[n]));
       for (uint32_t i = 0; i < uint32_t{node.outputs} + node.inputs; ++i) {
         to.before += bytes(node.operands + i);
         if (i < node.outputs &&
@@ -64,6 +64,11 @@ void Capture::report(const Plan& plan, const char* reason) {
       if (record_.buffers[static_cast<size_t>(record_.operands[c.operand].buffer)].fresh) to.memory -= bytes(c.operand);
     }
     report.groups.push_back(std::move(to));
+  }
+  for (const PlanRows& rows : plan.rows) {
+    for (uint32_t g = rows.first + 1; g < rows.last; ++g) {
+      report.groups[g].apart += "; it runs with the one before, block of rows by block of rows";
+    }
   }
   reports_.push_back(std::move(report));
 }

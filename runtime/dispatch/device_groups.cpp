@@ -138,6 +138,15 @@ std::vector<Tensor> tensors_of(const Record& record, const RecordNode& node, con
   return tensors;
 }
 
+void run_alone(const Record& record, const RecordNode& node, std::span<const Tensor> tensors) {
+  if (node.kind == RecordNode::Kind::Copy) return device_groups.copy(tensors[0], tensors[1]);
+  std::vector<const Tensor*> pointers;
+  for (const Tensor& t : tensors) pointers.push_back(&t);
+  const std::span<const Tensor* const> all(pointers);
+  device_groups.pointwise(*node.op, all.subspan(node.outputs), all.first(node.outputs), node.compute,
+                          args_of(record, node));
+}
+
 namespace {
 
 // As the calls would have run outside of capture. Values that the group would keep to itself get memory for now.
@@ -152,11 +161,7 @@ void run_one_by_one(const PlanGroup& group, const Record& record, std::vector<St
       own.push_back(b);
     }
     const std::vector<Tensor> tensors = tensors_of(record, node, memory);
-    std::vector<const Tensor*> pointers;
-    for (const Tensor& t : tensors) pointers.push_back(&t);
-    const std::span<const Tensor* const> all(pointers);
-    device_groups.pointwise(*node.op, all.subspan(node.outputs), all.first(node.outputs), node.compute,
-                            args_of(record, node));
+    run_alone(record, node, tensors);
   }
   for (const size_t b : own) memory[b].reset();
 }

@@ -53,6 +53,7 @@ struct DeviceGroups {
   // False: the device does not take the group, or has not built it yet.
   bool (*run)(const GroupCall& call) = nullptr;
   PointwiseKernel pointwise = nullptr;
+  void (*copy)(const Tensor& to, const Tensor& from) = nullptr;  // in the dtype and layout of `to`
   void (*to_host)(void* host, const void* data, Device device, size_t nbytes) = nullptr;
 };
 extern FACULA_API constinit DeviceGroups device_groups;
@@ -60,6 +61,8 @@ extern FACULA_API constinit DeviceGroups device_groups;
 LoopArgs args_of(const Record& record, const RecordNode& node);
 // The node's tensors, outputs first, over memory by buffer; numbers are tensors of the CPU without dims.
 std::vector<Tensor> tensors_of(const Record& record, const RecordNode& node, const std::vector<Storage>& memory);
+// The call as it would have run outside of capture.
+void run_alone(const Record& record, const RecordNode& node, std::span<const Tensor> tensors);
 
 // `memory`: of the record's buffers, null where a value never goes to memory.
 void run_on_device(const PlanGroup& group, Record& record, std::vector<Storage>& memory);

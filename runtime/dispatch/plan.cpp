@@ -1,4 +1,5 @@
 #include "runtime/dispatch/plan.h"
+#include "runtime/dispatch/plan_rows.h"
 
 #include <algorithm>
 #include <list>
@@ -70,8 +71,10 @@ class Grouping {
     uint32_t shape;
     std::vector<uint32_t> nodes;
     std::string apart;
-    std::vector<int32_t> memory;  // on devices of packages: buffers that it reads or writes
+    int32_t reduction = -1;
+    std::vector<int32_t> memory = {};  // on devices of packages: buffers that it reads or writes
   };
+  static bool is_alone(const Group& g) { return g.reduction >= 0 && g.nodes.size() == 1; }
   std::vector<Group> groups;
 
  private:
@@ -99,8 +102,29 @@ class Grouping {
     }
     return memory;
   }
+  // With who makes what it reduces, which nothing in the group may write to any more; else alone.
+  void place_reduction(const Record& record, uint32_t n) {
+    const RecordNode& node = record.nodes[n];
+    const RecordOperand& out = record.operands[node.operands];
+    RecordOperand in = record.operands[node.operands + 1];
+    const auto b = static_cast<size_t>(in.buffer);
+    const Touch& made = writes_[b];
+    int32_t g = made.group;
+    if (g < 0 || !made.fits(node.shape, in) || groups[static_cast<size_t>(g)].reduction >= 0) {
+      g = static_cast<int32_t>(groups.size());
+      groups.push_back({node.shape, {}, g == 0 ? "" : "another reduction of the same elements ends the group before"});
+    }
+    Group& group = groups[static_cast<size_t>(g)];
+    group.nodes.push_back(n);
+    group.reduction = static_cast<int32_t>(n);
+    writes_[static_cast<size_t>(out.buffer)].add(g, node.shape, out);
+    in.layout = Layout::Strided;  // at no place that a write fits
+    reads_[b].add(g, node.shape, in);
+    last_read[b] = std::max(last_read[b], g);
+  }
   void place(const Record& record, uint32_t n) {
     const RecordNode& node = record.nodes[n];
+    if (node.kind == RecordNode::Kind::Reduce) return place_reduction(record, n);
     const RecordOperand* const at = record.operands.data() + node.operands;
     int32_t least = 0;
     const char* why = "its shape, or the order of its elements, is another one";
@@ -122,7 +146,7 @@ class Grouping {
     const bool bounded = record.device.type != kCPU;
     std::vector<int32_t> memory;
     const auto fits = [&](const Group& group) {
-      if (group.shape != node.shape) return false;
+      if (group.shape != node.shape || is_alone(group)) return false;
       if (!bounded) return true;
       memory = memory_with(record, n, group);
       return group.nodes.size() < kMostNodes && memory.size() <= kMostBuffers;
@@ -130,7 +154,7 @@ class Grouping {
     while (g >= least && !fits(groups[static_cast<size_t>(g)])) --g;
     if (g < least) {
       g = static_cast<int32_t>(groups.size());
-      groups.push_back({node.shape, {}, g == 0 ? "" : why, {}});
+      groups.push_back({node.shape, {}, g == 0 ? "" : why});
       if (bounded) memory = memory_with(record, n, groups.back());
     }
     groups[static_cast<size_t>(g)].nodes.push_back(n);
@@ -159,6 +183,7 @@ class Steps {
     group_.apart = from.apart;
     group_.nodes = from.nodes;
     for (const uint32_t n : from.nodes) add(n);
+    if (from.reduction >= 0) add_reduction(static_cast<uint32_t>(from.reduction));
     store_last();
     give_slots();
   }
@@ -240,8 +265,26 @@ class Steps {
   // Equal numbers have one; the tape says which are equal.
   uint64_t number_id(uint32_t at) const { return record_.number_ids[at]; }
 
+  void add_copy(const RecordNode& node) {
+    const RecordOperand& out = record_.operands[node.operands];
+    uint32_t reg = converted(source(node.operands + 1, record_.operands[node.operands + 1].dtype), out.dtype);
+    if (group_.registers[reg].kind != PlanRegister::Kind::Tile) reg = convert_result(reg, out.dtype);
+    now_[out.buffer] = {reg, node.operands, static_cast<uint32_t>(group_.steps.size() - 1), false};
+    forget(out.buffer);
+  }
+  // What it reads was made in the group, unless it is alone in it.
+  void add_reduction(uint32_t n) {
+    group_.reduction = static_cast<int32_t>(n);
+    const RecordOperand& in = record_.operands[record_.nodes[n].operands + 1];
+    const auto made = now_.find(in.buffer);
+    if (made != now_.end()) group_.piece = made->second.reg;
+  }
+  bool is_piece(uint32_t reg) const { return group_.reduction >= 0 && !group_.steps.empty() && group_.piece == reg; }
+
   void add(uint32_t n) {
     const RecordNode& node = record_.nodes[n];
+    if (node.kind == RecordNode::Kind::Reduce) return;
+    if (node.kind == RecordNode::Kind::Copy) return add_copy(node);
     const uint32_t ins = node.operands + node.outputs;
     std::vector<uint32_t> inputs;
     std::vector<uint64_t> key = {reinterpret_cast<uintptr_t>(node.op), static_cast<uint64_t>(node.compute),
@@ -301,7 +344,7 @@ class Steps {
       const auto b = static_cast<size_t>(buffer);
       if (!held_[b] && grouping_.last_read[b] <= index_) continue;
       PlanRegister& r = group_.registers[version.reg];
-      if (r.kind == PlanRegister::Kind::Tile && !r.stored && !version.common) {
+      if (r.kind == PlanRegister::Kind::Tile && !r.stored && !version.common && !is_piece(version.reg)) {
         r.stored = true;
         r.operand = version.operand;
       } else {
@@ -317,6 +360,7 @@ class Steps {
       for (const uint32_t r : registers_of(s)) last[r] = s;
     }
     for (const PlanCopy& c : group_.copies) last[c.from] = std::max(last[c.from], c.after);
+    if (group_.reduction >= 0 && !group_.steps.empty()) last[group_.piece] = static_cast<uint32_t>(group_.steps.size());
     std::vector<int32_t> free;
     const auto take = [&](PlanRegister& r) {
       group_.widest = std::max(group_.widest, static_cast<int64_t>(itemsize(r.dtype)));
@@ -440,6 +484,7 @@ Plan make_plan_of(const Record& record, const std::vector<bool>& held) {
       }
     }
   }
+  plan.rows = find_rows(record, plan, held);
   return plan;
 }
 

@@ -42,15 +42,34 @@ struct PlanGroup {
   std::vector<PlanStep> steps;
   std::vector<PlanCopy> copies;
   std::vector<uint32_t> nodes;            // that it computes
+  int32_t reduction = -1;                 // the last of them: it takes the elements of `piece` as they are made
+  uint32_t piece = 0;                     // a register of Kind::Tile; without steps the reduction reads memory
   std::vector<int32_t> lent;              // buffers without memory that it is the first to write
   std::vector<int32_t> returned;          // and that nobody needs after it
   std::string apart;                      // why its first node is not in an earlier group
   std::shared_ptr<const GroupForm> form;  // on devices of packages
 };
 
+// Groups [first, last) that run block of rows by block of rows; see plan_rows.h.
+struct PlanRows {
+  struct Buffer {
+    int32_t buffer;
+    int64_t step;  // bytes from row to row
+    bool written;
+    bool own;  // memory that nobody else reads
+  };
+  uint32_t first = 0, last = 0;
+  uint32_t shape = 0, kept = 0;  // whose first `kept` dims count the rows
+  int64_t rows = 0;
+  std::vector<uint32_t> small;       // shapes of an element a row
+  std::vector<uint32_t> reductions;  // of Record::reductions
+  std::vector<Buffer> buffers;
+};
+
 struct Plan {
   std::vector<uint64_t> tape;
   std::vector<PlanGroup> groups;
+  std::vector<PlanRows> rows;
   uint32_t dead = 0, common = 0;  // calls that nobody needs; that others compute already
 };
 

@@ -3,8 +3,11 @@
 #include <cstring>
 
 #include "runtime/dispatch/plan.h"
+#include "runtime/dispatch/plan_reduced.h"
+#include "runtime/dispatch/plan_rows.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/fused.h"
+#include "runtime/iterate/fused_tuning.h"
 #include "runtime/iterate/pointwise_cpu.h"
 #include "runtime/iterate/stream.h"
 
@@ -33,11 +36,11 @@ StridedPlan gathered(const RecordShape& shape, const DimVector& strides, char* s
   return make_plan(shape.sizes, both, data);
 }
 
-void run_group(const PlanGroup& group, const Record& record) {
+}  // namespace
+
+void fill_in(const PlanGroup& group, const Record& record, FusedRun& run, std::vector<StridedPlan>& plans) {
   const RecordShape& shape = record.shapes[group.shape];
-  FusedRun run;
   run.numel = shape.numel;
-  if (run.numel == 0) return;
   run.slots = group.slots;
   run.widest = group.widest;
   run.registers.resize(group.registers.size());
@@ -52,22 +55,23 @@ void run_group(const PlanGroup& group, const Record& record) {
     }
     return false;
   };
-  const auto store = [&](uint32_t reg, uint32_t operand, bool stream) {
+  const auto store = [&](uint32_t reg, uint32_t operand) {
     const RecordOperand& o = record.operands[operand];
     FusedStep s;
     s.kind = FusedStep::Kind::Store;
-    s.stream = stream;
     s.from = o.dtype;
     s.memory = address(record, o);
     s.first = static_cast<uint32_t>(run.used.size());
     run.used.push_back(reg);
     run.steps.push_back(s);
   };
-  const auto streams = [&](uint32_t operand) {
-    const int64_t bytes = run.numel * static_cast<int64_t>(itemsize(record.operands[operand].dtype));
-    return bytes >= kStreamBytes && !overwrites(operand);
+  // Bytes of the whole that a group of rows may run a part of; memory for a part alone is small.
+  const auto bytes = [&](uint32_t operand) {
+    const RecordOperand& o = record.operands[operand];
+    return std::min(shape.whole * static_cast<int64_t>(itemsize(o.dtype)),
+                    static_cast<int64_t>(record.buffers[static_cast<size_t>(o.buffer)].nbytes));
   };
-  std::vector<bool> streamed(group.registers.size());
+  const auto streams = [&](uint32_t operand) { return bytes(operand) >= kStreamBytes && !overwrites(operand); };
   for (size_t i = 0; i < group.registers.size(); ++i) {
     const PlanRegister& r = group.registers[i];
     FusedRegister& to = run.registers[i];
@@ -75,16 +79,15 @@ void run_group(const PlanGroup& group, const Record& record) {
     to.slot = r.slot;
     if (r.kind == PlanRegister::Kind::Memory) {
       to.base = address(record, record.operands[r.operand]);
+      to.far = bytes(r.operand) >= tuning::kFusedFarBytes;
     } else if (r.kind == PlanRegister::Kind::Fill) {
       FusedFill f{r.slot, to.item, {}};
       read_element(record, record.operands[r.operand], r.dtype, f.value);
       run.fills.push_back(f);
     } else if (r.stored) {
-      streamed[i] = streams(r.operand);
-      if (!streamed[i]) to.base = address(record, record.operands[r.operand]);
+      (streams(r.operand) ? to.stream : to.base) = address(record, record.operands[r.operand]);
     }
   }
-  std::vector<StridedPlan> plans;
   plans.reserve(group.steps.size());  // steps point into it
   for (uint32_t k = 0; k < group.steps.size(); ++k) {
     const PlanStep& from = group.steps[k];
@@ -109,14 +112,31 @@ void run_group(const PlanGroup& group, const Record& record) {
       s.gathered = &plans.back();
     }
     run.steps.push_back(s);
-    const size_t written = from.kind == PlanStep::Kind::Loop ? from.outs : 1;
-    for (size_t i = 0; i < written; ++i) {
-      if (streamed[used[i]]) store(used[i], group.registers[used[i]].operand, true);
-    }
     for (const PlanCopy& c : group.copies) {
-      if (c.after == k) store(c.from, c.operand, streams(c.operand));
+      if (c.after == k) store(c.from, c.operand);
     }
   }
+}
+
+namespace {
+
+// Which calls an error within a plan is about.
+std::string described(const PlanGroup& group, const Record& record) {
+  constexpr size_t kMost = 8;
+  std::string text = "; this was found when calls ran that compile() had taken down:";
+  for (size_t i = 0; i < std::min(kMost, group.nodes.size()); ++i) {
+    const uint32_t n = group.nodes[i];
+    text += concat(i == 0 ? " " : ", ", record.nodes[n].name);
+    if (!record.places.empty()) text += concat(" at ", record.places[n]);
+  }
+  if (group.nodes.size() > kMost) text += concat(" and ", group.nodes.size() - kMost, " more");
+  return record.places.empty() ? text + "; FACULA_COMPILE=check tells their lines" : text;
+}
+
+void run_group(const PlanGroup& group, const Record& record) {
+  FusedRun run;
+  std::vector<StridedPlan> plans;
+  fill_in(group, record, run, plans);
   run_fused(run);
 }
 
@@ -141,21 +161,51 @@ bool same_values(const StorageImpl& copy, const RecordBuffer& buffer, const Reco
 
 }  // namespace
 
-void run_plan(const Plan& plan, Record& record) {
-  const bool on_device = record.device.type != kCPU;
-  const RecordStream stream(record);
-  std::vector<Storage> lent(record.buffers.size());
-  for (size_t b = 0; on_device && b < lent.size(); ++b) lent[b] = record.buffers[b].storage;
-  for (const PlanGroup& group : plan.groups) {
-    for (const int32_t b : group.lent) {
-      RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
-      if (buffer.storage) continue;  // it still has its own
-      lent[static_cast<size_t>(b)] = StorageImpl::allocate(buffer.nbytes, record.device);
-      buffer.data = static_cast<char*>(lent[static_cast<size_t>(b)]->data());
+Storage& storage_of(Record& record, std::vector<Storage>& lent, size_t b) {
+  RecordBuffer& buffer = record.buffers[b];
+  if (buffer.storage) return buffer.storage;
+  if (!lent[b]) {
+    lent[b] = StorageImpl::allocate(buffer.nbytes, record.device);
+    buffer.data = static_cast<char*>(lent[b]->data());
+  }
+  return lent[b];
+}
+
+void run_groups(const Plan& plan, size_t first, size_t last, Record& record, std::vector<Storage>& lent) {
+  for (size_t g = first; g < last; ++g) {
+    const PlanGroup& group = plan.groups[g];
+    try {
+      for (const int32_t b : group.lent) storage_of(record, lent, static_cast<size_t>(b));
+      if (record.device.type != kCPU) {
+        run_on_device(group, record, lent);
+      } else if (group.reduction < 0) {
+        run_group(group, record);
+      } else {
+        const RecordOperand* const at =
+            record.operands.data() + record.nodes[static_cast<size_t>(group.reduction)].operands;
+        const auto out = static_cast<size_t>(at[0].buffer), in = static_cast<size_t>(at[1].buffer);
+        const bool own = !record.buffers[in].storage && !lent[in];  // nobody has asked for the elements in memory
+        run_reduced_group(group, record, storage_of(record, lent, in), storage_of(record, lent, out));
+        if (own) lent[in].reset();
+      }
+    } catch (const Error& e) {
+      throw Error(e.kind(), e.op(), e.argument(), concat(e.text(), described(group, record)));
     }
-    on_device ? run_on_device(group, record, lent) : run_group(group, record);
     for (const int32_t b : group.returned) lent[static_cast<size_t>(b)].reset();
   }
+}
+
+void run_plan(const Plan& plan, Record& record) {
+  const RecordStream stream(record);
+  std::vector<Storage> lent(record.buffers.size());
+  for (size_t b = 0; record.device.type != kCPU && b < lent.size(); ++b) lent[b] = record.buffers[b].storage;
+  size_t g = 0;
+  for (const PlanRows& rows : plan.rows) {
+    run_groups(plan, g, rows.first, record, lent);
+    run_rows(plan, rows, record, lent);
+    g = rows.last;
+  }
+  run_groups(plan, g, plan.groups.size(), record, lent);
 }
 
 void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held) {
@@ -170,16 +220,27 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
       allocator_of(record.device.type).copy(copies.back()->data(), b.data, b.nbytes, record.device);
     }
     for (const RecordNode& node : record.nodes) {
+      if (node.kind == RecordNode::Kind::Reduce) {
+        const RecordOperand* const at = record.operands.data() + node.operands;
+        run_reduction(record.reductions[node.value],
+                      reduced(record, node, copies[static_cast<size_t>(at[1].buffer)], 0),
+                      reduction_out(record, node, copies[static_cast<size_t>(at[0].buffer)], 0));
+        continue;
+      }
       const std::vector<Tensor> tensors = tensors_of(record, node, copies);
+      if (on_device) {
+        run_alone(record, node, tensors);
+        continue;
+      }
+      if (node.kind == RecordNode::Kind::Copy) {
+        copy_strided(tensors[0], tensors[1]);
+        continue;
+      }
       std::vector<const Tensor*> pointers;
       for (const Tensor& t : tensors) pointers.push_back(&t);
       const std::span<const Tensor* const> all(pointers);
-      const auto ins = all.subspan(node.outputs), outs = all.first(node.outputs);
-      if (on_device) {
-        device_groups.pointwise(*node.op, ins, outs, node.compute, args_of(record, node));
-      } else {
-        pointwise_cpu(*node.op, node.loop, node.compute, ins, outs, args_of(record, node));
-      }
+      pointwise_cpu(*node.op, node.loop, node.compute, all.subspan(node.outputs), all.first(node.outputs),
+                    args_of(record, node));
     }
   }
   run_plan(plan, record);
@@ -190,8 +251,7 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
       const RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
       if (!held[static_cast<size_t>(b)] || !buffer.storage) continue;
       const ScalarType dtype = record.operands[node.operands + static_cast<size_t>(i)].dtype;
-      FACULA_CHECK(same_values(*copies[static_cast<size_t>(b)], buffer, record, dtype), Runtime,
-                   Operator{node.op->name},
+      FACULA_CHECK(same_values(*copies[static_cast<size_t>(b)], buffer, record, dtype), Runtime, Operator{node.name},
                    "FACULA_COMPILE=check: the plan's result is not that of the operators run "
                    "one by one",
                    record.places.empty() ? std::string() : concat(", called at ", record.places[n]),

@@ -38,6 +38,7 @@ void Record::clear() {
   number_ids.clear();
   number_bits.clear();
   buffers.clear();
+  reductions.clear();
   places.clear();
   tape.clear();
   hash = 0;
@@ -88,7 +89,8 @@ uint32_t Record::shape_of(const DimVector& sizes, const DimVector& strides_, boo
   for (size_t i = shapes.size(); i-- > 0;) {
     if (shapes[i].sizes == sizes && shapes[i].strides == strides_) return static_cast<uint32_t>(i);
   }
-  shapes.push_back({sizes, strides_, numel_of(sizes)});
+  const int64_t numel = numel_of(sizes);
+  shapes.push_back({sizes, strides_, numel, numel});
   add_to_tape(uint64_t{0xffff} << 48 | sizes.size());
   for (size_t d = 0; d < sizes.size() && !symbolic; ++d) {
     add_to_tape(static_cast<uint64_t>(sizes[d]));

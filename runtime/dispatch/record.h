@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/dispatch/record_reduction.h"
 #include "runtime/iterate/pointwise.h"
 
 namespace facula::detail {
@@ -26,19 +27,24 @@ struct RecordOperand {
 };
 
 struct RecordNode {
-  const PointwiseOp* op;
+  // Copy: the elements, in the dtype of the output. Reduce: a call of Record::reductions.
+  enum class Kind : uint8_t { Loop, Copy, Reduce };
+  const PointwiseOp* op;  // of Loop
   PointwiseLoop loop;
   ScalarType compute, produced;  // what the loop reads and writes
   uint8_t inputs, outputs, values;
   uint32_t present, promoting;  // of its LoopArgs
   uint32_t shape;
   uint32_t operands;  // the first of them: outputs, then inputs
-  uint32_t value;     // the first of its values, in Record::numbers
+  uint32_t value;     // the first of its values, in Record::numbers; of Reduce: which
+  Kind kind = Kind::Loop;
+  const char* name;  // of the operator
 };
 
 struct RecordShape {
   DimVector sizes, strides;  // of results; in elements
   int64_t numel;
+  int64_t whole;  // the same where that is a part
 };
 
 struct RecordBuffer {
@@ -61,10 +67,12 @@ class Record {
   std::vector<uint32_t> number_ids;   // the first equal one, of those compared
   std::vector<uint64_t> number_bits;  // differ where numbers do
   std::vector<RecordBuffer> buffers;
+  std::vector<RecordReduction> reductions;
   // Where all of it is, and the stream of a device there; not kept by clear().
   Device device;
   void* stream = nullptr;
   bool wait = false;                // for what the device builds
+  bool symbolic = false;            // plans hold for all sizes
   std::vector<std::string> places;  // of nodes, "file.py:12", where they are asked for
   // All of the above that plans depend on; numbers stand in it by which of them are equal.
   std::vector<uint64_t> tape;

@@ -50,6 +50,7 @@ struct OperatorEntry {
   void (*boxed)(Stack&);                        // the functional form through the whole dispatch
   AnyFn forms[kNumVariants] = {};               // by variant, through the whole dispatch; null where there is none
   AnyFn kernels[kMaxDeviceTypes] = {};          // by device type
+  AnyFn any_kernel = nullptr;                   // one for all devices, where there is one
   AnyFn layers[kNumVariants][kNumLayers] = {};  // by variant and layer
   LayerSet layer_mask[kNumVariants] = {};       // layers that have a function
   // Of operators with kernels, for devices of packages; see dispatch/thunk.h.

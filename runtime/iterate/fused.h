@@ -2,6 +2,7 @@
 // cache, and memory is read and written once.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "runtime/iterate/pointwise.h"
@@ -11,15 +12,16 @@ namespace facula::detail {
 
 // Where the elements of one value lie.
 struct FusedRegister {
-  char* base = nullptr;  // of the first element, in memory; null: in the tile
-  int64_t item = 0;      // bytes of an element
-  int32_t slot = -1;     // of the tile
+  char* base = nullptr;    // of the first element, in memory; null: in the tile
+  int64_t item = 0;        // bytes of an element
+  int32_t slot = -1;       // of the tile
+  bool far = false;        // it is in memory before the run, and too large to be in a cache
+  char* stream = nullptr;  // of what is made in the tile and goes past the cache: the first element in memory
 };
 
 struct FusedStep {
   enum class Kind : uint8_t { Loop, Convert, Gather, Store };
   Kind kind = Kind::Loop;
-  bool stream = false;                               // of Store: past the cache
   uint8_t outs = 0, ins = 0;                         // of Loop
   ScalarType from = ScalarType::Float32, to = from;  // of Convert
   uint32_t first = 0;                                // of its registers: the outputs, then the inputs
@@ -48,5 +50,20 @@ struct FusedRun {
 
 // Shared among threads where there is enough of it. No signal ends it half way.
 void run_fused(const FusedRun& run);
+
+// One thread's part of a run, with the memory for its tiles.
+class FusedWorker {
+ public:
+  explicit FusedWorker(const FusedRun& run);
+  ~FusedWorker();
+  FusedWorker(const FusedWorker&) = delete;
+  FusedWorker& operator=(const FusedWorker&) = delete;
+  // Elements [begin, end). Those of register `piece`, where there is one, go to `to`.
+  void operator()(int64_t begin, int64_t end, int64_t piece = -1, char* to = nullptr);
+
+ private:
+  class Tiles;
+  std::unique_ptr<Tiles> tiles_;
+};
 
 }  // namespace facula::detail

@@ -138,6 +138,25 @@ assert calls == 2 and "failed" in reason, reason
     )
 
 
+def test_casts_are_steps_of_a_group(run: Run) -> None:
+    """In one launch; without the kernel, in one each, at the places where they were called."""
+    run(
+        CAPTURED
+        + """
+x = fa.empty(64, 128, dtype=fa.bfloat16, device="cuda")
+def norm(to):
+    y = ((x.float() + 1) * 2).to(to)
+    return y, y.double() - 1
+assert len(launched(lambda: captured(lambda: norm(fa.bfloat16)))) == 1
+alone = len(launched(lambda: norm(fa.float16)))
+fake.fake_refuse(1)
+refused = len(launched(lambda: captured(lambda: norm(fa.float16))))
+fake.fake_refuse(0)
+assert refused == alone == 6, (refused, alone)
+""",
+    )
+
+
 def test_a_full_disk_does_no_harm(run: Run, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "cuda").write_text("a file where the folder should be")

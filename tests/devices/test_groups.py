@@ -47,6 +47,60 @@ def test_a_chain_is_one_launch(strict: ctypes.CDLL, dtype: fa.dtype) -> None:
         assert list(map(shown, found)) == expected
 
 
+def norm(x: fa.Tensor, weight: fa.Tensor) -> list[fa.Tensor]:
+    """RMSNorm with its casts, and values that are cast to and fro within a group."""
+    wide = x.float()
+    scale = (wide * wide).mean(-1, keepdim=True)
+    made = (wide * (scale + 1e-6).rsqrt()).to(x.dtype)
+    return [made * weight, made.double() - 1, (wide + 0.1).half().bfloat16().float(), x.double()]
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16, fa.float16, fa.float64])
+def test_casts_join_and_reductions_end_groups(dtype: fa.dtype, check: bool) -> None:
+    x = fa.linspace(-2, 2, 700).reshape(7, 100).to(dtype).to("strict")
+    weight = fa.linspace(0.5, 1, 100).to(dtype).to("strict")
+    expected = list(map(shown, norm(x, weight)))
+    assert list(map(shown, captured(lambda: norm(x, weight), check))) == expected
+
+
+def test_a_chain_with_casts_is_one_launch(strict: ctypes.CDLL) -> None:
+    x = fa.linspace(-2, 2, 700).to("strict").bfloat16()
+
+    def run() -> list[fa.Tensor]:
+        y = ((x.float() * 0.3 + 1).half() * x.half()).float()
+        return [y.bfloat16(), y]
+
+    expected = list(map(shown, run()))
+    fa.strict.synchronize()
+    before = strict.count_launches()
+    found = captured(run)
+    assert strict.count_launches() - before == 1
+    assert list(map(shown, found)) == expected
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("check", [False, True])
+def test_what_is_copied_runs_in_its_order(check: bool) -> None:
+    """Copies that do not join, to integers and elsewhere, between calls that do, here and there."""
+    host = fa.linspace(-3, 3, 20_000)
+    x = host.to("strict").reshape(100, 200)
+
+    def run() -> list[fa.Tensor]:
+        y = x * 2
+        wide, kept = y.double(), y.clone()
+        y.add_(1)
+        late = y.t().contiguous()
+        back = y.half().cpu()
+        mixed = (host * 3).half() + 1
+        there = mixed.to("strict").float() * 2
+        return [wide, kept, y, late, back, mixed, there, y.int().float(), mixed.sum(), y.amax(0)]
+
+    expected = list(map(shown, run()))
+    assert list(map(shown, captured(run, check))) == expected
+
+
 @pytest.mark.usefixtures("strict")
 def test_random_programs() -> None:
     for seed in range(80):

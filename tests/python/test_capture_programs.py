@@ -35,7 +35,7 @@ class Program:
         try:
             for _ in range(self.rng.randint(3, 25)):
                 self.statement()
-        except (RuntimeError, ValueError, KeyError, TypeError) as e:
+        except (RuntimeError, ValueError, LookupError, TypeError) as e:
             error = (type(e), str(e))
         grads = []
         for v in self.values:
@@ -53,7 +53,7 @@ class Program:
 
     def statement(self) -> None:
         r, t = self.rng, self.pick()
-        kind = r.randrange(22)
+        kind = r.randrange(25)
         number = r.choice([0.5, -1.25, 2, 3.0, 0.1])
         if kind < 5:
             name = r.choice(["add", "mul", "sub", "maximum", "atan2"])
@@ -82,11 +82,17 @@ class Program:
         elif kind == 17:
             self.values.append(fa.rand(t.shape) * t)
         elif kind == 18:
-            self.log.append(r.choice([lambda: t.tolist(), lambda: repr(t), lambda: bits(t)])())
+            self.log.append(
+                r.choice([lambda: repr(t.tolist()), lambda: repr(t), lambda: bits(t)])()
+            )
         elif kind == 19:
             self.values.append(fa.where(t > number, t, self.like(t)))
         elif kind == 20:
             self.forget_or_fail()
+        elif kind in (21, 22) and t.dim() > 0:
+            self.values.append(self.reduced(t * number if r.random() < 0.7 else t))
+        elif kind == 23:
+            self.values.append(self.cast(t))
         elif t.requires_grad and t.is_floating_point():
             self.values.append(
                 r.choice(
@@ -97,6 +103,15 @@ class Program:
                     ]
                 )
             )
+
+    def reduced(self, t: fa.Tensor) -> fa.Tensor:
+        name = self.rng.choice(["sum", "mean", "amax", "amin", "std"])
+        dims = [d for d in range(t.dim()) if self.rng.random() < 0.6] or [t.dim() - 1]
+        return getattr(t, name)(dims, keepdim=self.rng.random() < 0.5)
+
+    def cast(self, t: fa.Tensor) -> fa.Tensor:
+        dtype = self.rng.choice([fa.float32, fa.float64, fa.float16])
+        return self.rng.choice([t.to(dtype), t.clone(), t.contiguous(), t.to(dtype, copy=True)])
 
     def forget_or_fail(self) -> None:
         if self.rng.random() < 0.1:

@@ -1,6 +1,7 @@
 #include "aten/cpu/reduce/reduce.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "runtime/core/rounding.h"
 #include "runtime/iterate/convert.h"
 #include "runtime/iterate/parallel.h"
+#include "runtime/iterate/pieces.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::cpu {
@@ -20,6 +22,7 @@ namespace {
 constexpr int64_t kTileElements = 4096;     // converted or gathered at a time
 constexpr int64_t kSliceElements = 131072;  // least work of one slice of a long reduction
 constexpr int64_t kMaxSlices = 64;
+constexpr int64_t kPieceElements = 8192;  // of rows that are made at a time, where they lie in no memory
 
 // Steps for a look at signals that so many elements are worth.
 int32_t steps_of(int64_t elements) { return static_cast<int32_t>(elements / 4096 + 1); }
@@ -66,17 +69,25 @@ class Tree {
 // One call of reduce(): reduces tiles of neighbouring outputs over parts of the reduced elements.
 class Reducer {
  public:
-  Reducer(const ReduceSpec& spec, const Tensor& self, const ReduceLayout& layout)
+  Reducer(const ReduceSpec& spec, const Tensor& self, const ReduceLayout& layout, ElementPieces* pieces)
       : loops_(*FACULA_BY_ISA(find_reduce_loops)(spec.op, spec.compute)),
         layout_(layout),
         load_(self.dtype(), spec.compute, spec.preload, spec.params.p),
         data_(static_cast<const char*>(self.raw())),
+        pieces_(pieces),
         item_(static_cast<int64_t>(self.itemsize())),
         compute_item_(static_cast<int64_t>(itemsize(spec.compute))) {
     const int64_t kept = layout.kept.empty() ? 0 : std::abs(layout.kept.back().in);
     const int64_t reduced = layout.reduced.empty() ? 0 : std::abs(layout.reduced.back().in);
     columns_ = !layout.kept.empty() && !layout.reduced.empty() && kept < reduced;
+    const ReduceAxes& along = columns_ ? layout.kept : layout.reduced;
+    if (pieces != nullptr && !along.empty() && along.back().in != 1) {
+      pieces->fill();
+      pieces_ = nullptr;
+    }
   }
+  // Elements are made on their way in: nothing but this reduction has them.
+  bool from_pieces() const { return pieces_ != nullptr; }
   const ReduceLoops& loops() const { return loops_; }
   bool columns() const { return columns_; }
   int64_t inner() const { return layout_.kept.empty() ? 1 : layout_.kept.back().size; }
@@ -94,6 +105,32 @@ class Reducer {
  private:
   int64_t acc_item() const { return static_cast<int64_t>(itemsize(loops_.acc)); }
 
+  // n elements that touch: where they lie, or made in `room`.
+  const char* elements(int64_t offset, int64_t n, char* room) const {
+    if (pieces_ == nullptr) return data_ + offset * item_;
+    pieces_->make(offset, n, room);
+    return room;
+  }
+  // The same of `count` rows of n, `step` apart; there is room for all.
+  const char* rows_of(int64_t offset, int64_t n, int64_t step, int64_t count, char* room) const {
+    if (step == n) return elements(offset, n * count, room);
+    for (int64_t r = 0; r < count; ++r) pieces_->make(offset + r * step, n, room + r * n * item_);
+    return room;
+  }
+  Bytes room_for(int64_t elements) const {
+    return Bytes(pieces_ == nullptr ? 0 : static_cast<size_t>(elements * item_));
+  }
+
+  void tile_made_rows(int64_t offset, int64_t n, int64_t step, int64_t w, void* acc, int64_t stride) const {
+    const int64_t batch = std::min(w, std::max<int64_t>(1, kPieceElements / n));
+    const Bytes room = room_for(batch * n);
+    for (int64_t j = 0; j < w; j += batch) {
+      const int64_t rows = std::min(batch, w - j);
+      loops_.rows(rows_of(offset + j * step, n, step, rows, room.bytes()), n, n, rows,
+                  static_cast<char*>(acc) + j * acc_item(), stride);
+    }
+  }
+
   void tile_rows(int64_t offset, int64_t w, int64_t begin, int64_t end, void* acc, int64_t stride) const {
     const int64_t n = end - begin;
     const int64_t step = layout_.kept.empty() ? 0 : layout_.kept.back().in;
@@ -101,14 +138,18 @@ class Reducer {
     const int64_t along = layout_.reduced.empty() ? 1 : layout_.reduced.back().in;
     const char* base = data_ + (offset + (one_axis ? begin * along : 0)) * item_;
     if (load_.native() && one_axis && along == 1 && n <= loops_.max_run && step >= 0) {
+      if (pieces_ != nullptr) return tile_made_rows(offset + begin, n, step, w, acc, stride);
       loops_.rows(base, n, step, w, acc, stride);
     } else if (one_axis && n <= kTileElements / 4) {
       // Short rows: convert many, then reduce them in one go.
       const int64_t batch = kTileElements / n;
       alignas(64) char tile[kTileElements * 16];
+      const Bytes room = room_for(batch * n);
       for (int64_t j = 0; j < w; j += batch) {
         const int64_t rows = std::min(batch, w - j);
-        if (along == 1 && step == n) {
+        if (pieces_ != nullptr) {
+          load_(tile, rows_of(offset + begin + j * step, n, step, rows, room.bytes()), 1, rows * n);
+        } else if (along == 1 && step == n) {
           load_(tile, base + j * step * item_, 1, rows * n);
         } else if (n < rows) {
           load_columns(tile, base + j * step * item_, step, along, rows, n);
@@ -141,6 +182,7 @@ class Reducer {
     const int64_t along = layout_.reduced.empty() ? 1 : layout_.reduced.back().in;
     const bool direct = load_.native() && along == 1;
     alignas(64) char tile[kTileElements * 16];
+    const Bytes room = room_for(std::min(end - begin, std::max(loops_.max_run, kTileElements)));
     Tree tree(loops_, 1, (end - begin) / 512 + 2);
     StridedIterator at(layout_.reduced, begin);
     while (begin < end) {
@@ -148,13 +190,13 @@ class Reducer {
       const void* x = tile;
       if (direct && std::min(at.left(), end - begin) >= std::min<int64_t>(1024, end - begin)) {
         n = std::min({at.left(), end - begin, loops_.max_run});
-        x = data_ + (offset + at.offset()) * item_;
+        x = elements(offset + at.offset(), n, room.bytes());
         at.advance(n);
       } else {
         const int64_t most = std::min(kTileElements, end - begin);
         while (n < most) {
           const int64_t m = std::min(at.left(), most - n);
-          load_(tile + n * compute_item_, data_ + (offset + at.offset()) * item_, along, m);
+          load_(tile + n * compute_item_, elements(offset + at.offset(), m, room.bytes()), along, m);
           at.advance(m);
           n += m;
         }
@@ -177,13 +219,14 @@ class Reducer {
     }
     const int64_t block = direct ? loops_.max_rows : std::min<int64_t>(loops_.max_rows, std::max<int64_t>(1, 8192 / w));
     Bytes tile(direct ? 0 : static_cast<size_t>(block * w * compute_item_));
+    const Bytes room = room_for(block * w);
     Tree tree(loops_, w, (end - begin) / block + 1);
     StridedIterator at(layout_.reduced, begin);
     const void* rows[128];
     for (int64_t i = begin; i < end; i += block) {
       const int64_t m = std::min(block, end - i);
       for (int64_t k = 0; k < m; ++k, at.advance(1)) {
-        const char* row = data_ + (offset + at.offset()) * item_;
+        const char* row = elements(offset + at.offset(), w, room.bytes() + k * w * item_);
         if (direct) {
           rows[k] = row;
         } else {
@@ -205,17 +248,18 @@ class Reducer {
     while (2 * ways * w <= loops_.max_width / 2 && (end - begin) >= 16 * ways) ways *= 2;
     const int64_t wide = w * ways;
     const int64_t lines = (end - begin) / ways;
-    const char* base = data_ + (offset + begin * w) * item_;
+    const int64_t base = offset + begin * w;
     const int64_t block = loops_.max_rows;
     const bool direct = load_.native();
     Bytes tile(direct ? 0 : static_cast<size_t>(block * wide * compute_item_));
+    const Bytes room = room_for(block * wide);
     Tree all(loops_, w, 2);
     {
       Tree tree(loops_, wide, lines / block + 1);
       const void* rows[128];
       for (int64_t i = 0; i < lines; i += block) {
         const int64_t m = std::min(block, lines - i);
-        const char* from = base + i * wide * item_;
+        const char* from = elements(base + i * wide, m * wide, room.bytes());
         if (!direct) load_(tile.bytes(), from, 1, m * wide);
         for (int64_t k = 0; k < m; ++k) {
           rows[k] = direct ? from + k * wide * item_ : tile.bytes() + k * wide * compute_item_;
@@ -239,7 +283,7 @@ class Reducer {
     const int64_t rest = (end - begin) - lines * ways;
     if (rest > 0) {
       Bytes copy(static_cast<size_t>(rest * w * compute_item_));
-      load_(copy.bytes(), base + lines * wide * item_, 1, rest * w);
+      load_(copy.bytes(), elements(base + lines * wide, rest * w, room.bytes()), 1, rest * w);
       // Fewer than `ways` rows, and ways is at most max_width / 2.
       for (int64_t i = 0; i < rest; i += block) {
         const int64_t m = std::min(block, rest - i);
@@ -256,6 +300,7 @@ class Reducer {
   const ReduceLayout& layout_;
   ElementLoader load_;
   const char* data_;
+  ElementPieces* pieces_;
   int64_t item_, compute_item_;
   bool columns_;
 };
@@ -285,9 +330,15 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   const ReduceLoops* loops = FACULA_BY_ISA(find_reduce_loops)(spec.op, spec.compute);
   FACULA_ASSERT(loops != nullptr);
   const bool two = out1.defined();
-  if (reduce_to_number(spec, *loops, self, out, out1)) return;
+  ElementPieces* pieces = take_pieces(self);
+  if (pieces != nullptr && spec.ends == Ends::Prod) {  // that it computes twice is ordinary
+    pieces->fill();
+    pieces = nullptr;
+  }
+  if (pieces == nullptr && reduce_to_number(spec, *loops, self, out, out1)) return;
   const ReduceLayout layout = make_layout(self, dims, out, out1);
-  const Reducer reducer(spec, self, layout);
+  const Reducer reducer(spec, self, layout, pieces);
+  std::atomic<bool> again = false;  // a result needs a second look at elements that no memory has
   const int64_t inner = reducer.inner();
   const int64_t acc_item = static_cast<int64_t>(itemsize(loops->acc));
   int64_t width;
@@ -304,7 +355,13 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
   const RangeEnds ends(spec, loops->acc, layout.count);
   const auto store = [&](int64_t i, int64_t w, void* acc) {
     if (spec.finish != nullptr) spec.finish(acc, w, w, layout.count, spec.params);
-    if (spec.ends != Ends::None && ends.doubtful(acc, w)) ends.repair(self, layout, tiles[i].in, w, acc);
+    if (spec.ends != Ends::None && ends.doubtful(acc, w)) {
+      if (reducer.from_pieces()) {
+        again = true;
+        return;
+      }
+      ends.repair(self, layout, tiles[i].in, w, acc);
+    }
     const Tensor* outs[2] = {&out, &out1};
     for (int k = 0; k < (two ? 2 : 1); ++k) {
       const Tensor& o = *outs[k];
@@ -312,6 +369,11 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
       store_elements(o.dtype(), to, tiles.out_stride(k), loops->acc, static_cast<const char*>(acc) + k * w * acc_item,
                      w);
     }
+  };
+
+  const auto once_more = [&] {
+    pieces->fill();
+    reduce(spec, self, dims, out, out1);
   };
 
   const int64_t total = layout.outputs * layout.count;
@@ -330,6 +392,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
         store(i, tile.width, acc.bytes());
       }
     });
+    if (again) once_more();
     return;
   }
   int64_t length = ceil_div(layout.count, slices);
@@ -358,6 +421,7 @@ void reduce(const ReduceSpec& spec, const Tensor& self, DimSet dims, const Tenso
     }
     store(i, w, part(i, 0));
   }
+  if (again) once_more();
 }
 
 }  // namespace facula::cpu

@@ -4,6 +4,7 @@
 
 #include "aten/cpu/reduce/reduce.h"
 #include "facula/kernels.h"
+#include "runtime/iterate/fusible.h"
 #include "runtime/iterate/strided.h"
 
 namespace facula::cpu {
@@ -284,5 +285,16 @@ void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keep
                  const Tensor& out) {
   scaled_norm(x, ord, dim, keepdim, dtype, 1.0, out);
 }
+
+namespace {
+template <typename... Fn>
+bool take_pieces_in(Fn... kernels) {
+  return add_fusible_kernels(Fusible::Reduce, {reinterpret_cast<KernelFn>(kernels)...});
+}
+// Those of real numbers that look at their argument in reduce() alone, once.
+[[maybe_unused]] const bool fusible =
+    take_pieces_in(&sum, &mean, &mean_square, &amax, &amin, &max, &min, &all, &any, &count_nonzero, &var_correction,
+                   &std_correction, &scaled_norm, &vector_norm);
+}  // namespace
 
 }  // namespace facula::cpu

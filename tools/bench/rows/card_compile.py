@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from tools.bench.row import Family
-from tools.bench.rows.card_memory import SIZE, TOLERANCE, share
+from tools.bench.rows.card_memory import HALVES, share
 from tools.bench.rows.card_models import GPT2, gpt2_step
 
-rows = Family(
-    "card compile", device="cuda", threads=(1,), tolerance=lambda dtype="bfloat16", **case: 4e-2
-)
-ROW = 1024
-GOAL = 0.9
+# torch rounds to bfloat16 at the end of a group only.
+rows = Family("card compile", device="cuda", threads=(1,), tolerance=4e-2)
+SIZE, ROW = 1 << 27, 1024  # elements, far more than the card's caches hold
+GOAL = 0.9  # of the copy rate
 
 
 def compiled(lib, function):
@@ -25,8 +24,8 @@ def compiled(lib, function):
     "{op} {dtype}",
     1.0,
     op=["chain of 10", "SwiGLU", "GELU with bias"],
-    dtype=list(TOLERANCE),
-    also=share(GOAL, {"chain of 10": 3, "SwiGLU": 3, "GELU with bias": 2}),
+    dtype=HALVES,
+    also=share(GOAL, {"chain of 10": 3, "SwiGLU": 3, "GELU with bias": 2}, SIZE),
 )
 def pointwise(lib, inputs, op, dtype):
     x, y = (inputs.tiled(SIZE, dtype).reshape(-1, ROW) for _ in range(2))
@@ -52,8 +51,10 @@ def pointwise(lib, inputs, op, dtype):
     "{op} {dtype}",
     1.0,
     op=["softmax with mask and scale", "RMSNorm", "cross_entropy of rows"],
-    dtype=["bfloat16"],
-    also=share(GOAL, {"softmax with mask and scale": 2, "RMSNorm": 2, "cross_entropy of rows": 1}),
+    dtype=HALVES,
+    also=share(
+        GOAL, {"softmax with mask and scale": 2, "RMSNorm": 2, "cross_entropy of rows": 1}, SIZE
+    ),
 )
 def folds(lib, inputs, op, dtype):
     x = inputs.tiled(SIZE, dtype).reshape(-1, ROW)
@@ -75,8 +76,13 @@ def folds(lib, inputs, op, dtype):
     return lambda: fused(x)
 
 
-@rows.add(f"{GPT2} autocast, {{batch}}x{{length}} tokens, AdamW", 0.9, batch=[16], length=[1024])
-@rows.add(f"{GPT2} autocast, {{batch}}x{{length}} tokens, AdamW", 0.5, batch=[1], length=[64])
+@rows.add(
+    f"{GPT2} autocast, {{batch}}x{{length}} tokens, AdamW", 0.9, batch=[16], length=[1024], calls=3
+)
 def gpt2(lib, inputs, batch, length):
+    """Each as it is meant to be used: facula's takes the whole step, torch's the model."""
     autocast = lib.autocast("cuda", dtype=lib.bfloat16)
-    return compiled(lib, gpt2_step(lib, inputs, batch, length, lib.float32, autocast))
+    case = (lib, inputs, batch, length, lib.float32, autocast)
+    if lib.__name__ == "torch":
+        return gpt2_step(*case, change=lib.compile)
+    return compiled(lib, gpt2_step(*case))

@@ -30,12 +30,13 @@ def gpt2_autocast(lib, inputs, batch, length):
     return gpt2_step(lib, inputs, batch, length, lib.float32, autocast)
 
 
-def gpt2_step(lib, inputs, batch, length, dtype, autocast=None):
+def gpt2_step(lib, inputs, batch, length, dtype, autocast=None, change=lambda model: model):
+    """`change` is made to the model before its first step."""
     model = inputs.fill(models.gpt(lib, TOKENS, 1024, 768, 12, 12)).to("cuda").to(dtype)
     optimizer = lib.optim.AdamW(model.parameters(), lr=1e-4)
     x = inputs.integers(batch, length, high=TOKENS)
     target = inputs.integers(batch * length, high=TOKENS)
-    return step(lib, model, optimizer, x, target, autocast)
+    return step(lib, change(model), optimizer, x, target, autocast)
 
 
 @rows.add(f"{RESNET}, batch {{batch}}, SGD", 0.95, batch=[128])

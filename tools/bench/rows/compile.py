@@ -34,6 +34,38 @@ def activation(lib, inputs, op):
     return lambda: run(x, gate)
 
 
+@rows.add("{what}, 16M floats", 1.0, what=["squared error", "sums of columns", "sums of rows"])
+def reduced(lib, inputs, what):
+    x, y = inputs.floats(4096, 4096), inputs.floats(4096, 4096)
+    functions = {
+        "squared error": lambda x, y: ((x - y) * (x - y)).mean(),
+        "sums of columns": lambda x, y: (x * y + x).sum(0),
+        "sums of rows": lambda x, y: (x * y + x).sum(1),
+    }
+    run = lib.compile(functions[what])
+    return lambda: run(x, y)
+
+
+@rows.add("softmax written out, 4096x1024 floats", 1.0)
+def softmax(lib, inputs):
+    x = inputs.normal(4096, 1024)
+
+    @lib.compile
+    def run(x):
+        x = x * 0.125
+        e = (x - x.amax(-1, keepdim=True)).exp()
+        return e / e.sum(-1, keepdim=True)
+
+    return lambda: run(x)
+
+
+@rows.add("chain of 2 in float32 between bfloat16, 16M", 1.0)
+def casts(lib, inputs):
+    x = inputs.floats(1 << 24, dtype="bfloat16")
+    run = lib.compile(lambda x: ((x.float() * 0.5 + 1) * x.float()).to(lib.bfloat16))
+    return lambda: run(x)
+
+
 @rows.add("MLP 784-256-10 step, batch 64, Adam", 1.0)
 def mlp(lib, inputs):
     model = inputs.fill(models.mlp(lib, [784, 256, 10]))
