@@ -5,8 +5,12 @@ The oracle is facula itself run eagerly on the same GPU, which other tests hold 
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import facula as fa
@@ -19,6 +23,8 @@ from facula.testing._samples import OpRecord
 
 pytestmark = pytest.mark.cuda
 WIDE = {2: fa.int16, 4: fa.int32, 8: fa.int64}
+PROGRAMS = [(c, range(at, at + 20)) for at in (0, 20) for c in ("float", "complex")]
+SAMPLED = ["float32", "bfloat16"]
 
 
 def elements(t: fa.Tensor) -> np.ndarray:
@@ -48,33 +54,79 @@ def refused() -> tuple[int, str]:
     return backends.refusals("cuda").get("group", (0, ""))
 
 
-@pytest.mark.parametrize("class_", ["float", "complex"])
-@pytest.mark.parametrize("part", range(3))
-def test_random_programs(part: int, class_: str) -> None:
-    for seed in range(part * 25, part * 25 + 25):
+def build(share: int, shares: int) -> None:
+    """Runs a share of the cases that need many kernels, as the tests do, which leaves those on the
+    disk. What is wrong with the results is the tests' affair."""
+    for number, case in enumerate(cases()):
+        if number % shares == share:
+            case()
+            captured(case)
+
+
+def cases() -> Iterator[Callable[[], Any]]:
+    for class_, part in PROGRAMS:
+        for seed in part:
+            yield lambda s=seed, c=class_: group_programs.program(s, "cuda", c)
+    for dtype in SAMPLED:
+        for op, index in samples():
+            yield lambda o=op, i=index, d=dtype: outcome(o, i, d)
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Iterator[None]:
+    """Thousands of kernels, which a process builds one after another: several do it at a time."""
+    shares = min(14, max(1, (os.cpu_count() or 1) - 2))
+    code = "import sys; sys.path[:0] = sys.argv[3:]; import test_gpu_compile as t; "
+    code += "t.build(int(sys.argv[1]), int(sys.argv[2]))"
+    path = [str(Path(__file__).parent), *filter(None, sys.path)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(i), str(shares), *path],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for i in range(shares)
+    ]  # fmt: skip
+    try:
+        for worker in workers:
+            _, errors = worker.communicate(timeout=300)
+            assert worker.returncode == 0, errors[-3000:]
+    finally:
+        for worker in workers:
+            worker.kill()
+    yield
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("class_", "seeds"), PROGRAMS)
+def test_random_programs(class_: str, seeds: range) -> None:
+    for seed in seeds:
         eager = group_programs.program(seed, "cuda", class_)
         found = captured(lambda s=seed: group_programs.program(s, "cuda", class_))
         assert_same(eager, found, f"program {seed} {class_}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def samples() -> Iterator[tuple[OpRecord, int]]:
+    for op in group_programs.with_formula():
+        if not op.dtypes or "float" in op.dtypes:
+            yield from ((op, index) for index in range(min(2, len(op.data["samples"]))))
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("dtype", SAMPLED)
 def test_samples(dtype: str) -> None:
     """Each operator with a formula on its samples, after and before another one."""
     wrong, compared = [], 0
-    for op in group_programs.with_formula():
-        if op.dtypes and "float" not in op.dtypes:
+    for op, index in samples():
+        eager = outcome(op, index, dtype)
+        found = captured(lambda o=op, i=index: outcome(o, i, dtype))
+        if isinstance(eager, str) or isinstance(found, str):
+            wrong += [f"{op.name}: {found}"] if eager != found else []
             continue
-        for index in range(min(2, len(op.data["samples"]))):
-            eager = outcome(op, index, dtype)
-            found = captured(lambda o=op, i=index: outcome(o, i, dtype))
-            if isinstance(eager, str) or isinstance(found, str):
-                wrong += [f"{op.name}: {found}"] if eager != found else []
-                continue
-            compared += 1
-            try:
-                assert_same(eager, found)
-            except AssertionError as error:
-                wrong.append(f"{op.name} {op.data['samples'][index]}: {str(error)[:300]}")
+        compared += 1
+        try:
+            assert_same(eager, found)
+        except AssertionError as error:
+            wrong.append(f"{op.name} {op.data['samples'][index]}: {str(error)[:300]}")
     assert not wrong, "\n".join(wrong[:20])
     assert compared > 150
 
@@ -111,6 +163,22 @@ def test_products_and_sums_are_not_contracted(dtype: fa.dtype, size: int) -> Non
 
     before = refused()
     assert_same(run(), captured(run))
+    assert refused() == before
+
+
+def test_casts_join() -> None:
+    """RMSNorm in bfloat16: the casts are part of the groups around its reduction."""
+    x = fa.randn(512, 1000, device="cuda").bfloat16()
+    weight = fa.randn(1000, device="cuda").bfloat16()
+
+    def norm() -> list[fa.Tensor]:
+        wide = x.float()
+        scale = ((wide * wide).mean(-1, keepdim=True) + 1e-6).rsqrt()
+        made = (wide * scale).to(x.dtype)
+        return [made * weight, (x.half() * 3).bfloat16().double(), x.t().float() + 1]
+
+    before = refused()
+    assert_same(norm(), captured(norm))
     assert refused() == before
 
 
