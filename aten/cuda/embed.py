@@ -7,7 +7,9 @@ NVRTC compiles these sources when they are first used: no CUDA toolkit is needed
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +38,25 @@ def translator(ops_json: str) -> ModuleType:
 
 def asks_presence(body: Any) -> bool:
     return any(flag for _, _, _, flag in body.values)
+
+
+@functools.cache
+def shortened() -> frozenset[str]:
+    """Functions that compute less for results of 16 bits (FACULA_SHORT in std.h), and who calls them."""
+    text = "\n".join(t for name, t in sources().items() if name.endswith((".h", "complex", "cmath")))
+    calls = {}
+    for part in re.split(r"\n(?=template|FACULA_MATH|FD |inline|__device__)", text):
+        name = re.search(r"\b(\w+)\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:const)?\s*\{", part)
+        if name:
+            calls.setdefault(name[1], set()).update(re.findall(r"\b(\w+)(?:<[^<>]*>)?\(", part))
+    found = {"exp", "expf", "erfc", "erfcf", "FACULA_NORMAL_CDF"}
+    while more := {name for name, called in calls.items() if called & found} - found:
+        found |= more
+    return frozenset(found)
+
+
+def has_short_form(body: Any) -> bool:
+    return bool(set(re.findall(r"\b(\w+)\(", formula_text(body))) & shortened())
 
 
 def formula_text(body: Any) -> str:
@@ -102,7 +123,8 @@ def main(ops: str, out: str) -> None:
             )
             lines.append(
                 f'{{"{f.op}", "{f.variant}", "{class_}", {len(f.inputs)}, {len(f.texts)}, '
-                f"{len(body.values)}, {str(asks_presence(body)).lower()}, {{{places}}}, "
+                f"{len(body.values)}, {str(asks_presence(body)).lower()}, "
+                f"{str(has_short_form(body)).lower()}, {{{places}}}, "
                 f"{literal(formula_text(body))}}},"
             )
     lines += ["};", "const ReductionSource kReductions[] = {"]

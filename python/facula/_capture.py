@@ -12,7 +12,7 @@ from facula import _C
 _MODES = ("0", "1", "check")
 
 
-def capture_for(dynamic: bool | None) -> Callable[[], Any] | None:
+def capture_for(dynamic: bool | None, wait: bool = False) -> Callable[[], Any] | None:
     """What opens a scope of capture, None where FACULA_COMPILE switches it off.
 
     Raises ValueError where FACULA_COMPILE is none of 0, 1 and check.
@@ -25,4 +25,4 @@ def capture_for(dynamic: bool | None) -> Callable[[], Any] | None:
         )
     if mode == "0":
         return None
-    return functools.partial(_C._Capture, dynamic is True, mode == "check", False)
+    return functools.partial(_C._Capture, dynamic is True, mode == "check", False, wait)

@@ -2,6 +2,7 @@
 
 #include <forward_list>
 
+#include "runtime/core/captured.h"
 #include "runtime/device/memory.h"
 #include "runtime/dispatch/decomposed.h"
 #include "runtime/dispatch/thunk.h"
@@ -9,6 +10,48 @@
 #include "runtime/iterate/strided.h"
 
 namespace facula {
+
+FaculaValue plain_number(const Scalar& s) {
+  FaculaValue v{};
+  switch (s.kind()) {
+    case Category::Bool:
+      v.kind = FACULA_TRUTH;
+      v.at.i = s.to<int64_t>();
+      break;
+    case Category::Integral:
+      if (s.is_beyond_int64()) {  // what devices take of them are floats
+        v.kind = FACULA_FLOAT;
+        v.at.f = s.as_double();
+        break;
+      }
+      v.kind = FACULA_INT;
+      v.at.i = s.to<int64_t>();
+      break;
+    case Category::Floating:
+      v.kind = FACULA_FLOAT;
+      v.at.f = s.as_double();
+      break;
+    case Category::Complex: {
+      const complex128 c = s.to<complex128>();
+      v.kind = FACULA_COMPLEX;
+      v.at.f = c.real();
+      v.more.imag = c.imag();
+    }
+  }
+  return v;
+}
+
+std::string note_refusal(DeviceInterface& interface, const char* op, const char* what) {
+  const std::string reason = take_device_error();
+  {
+    std::lock_guard lock(interface.counting);
+    DeviceInterface::Refusal& r = interface.refusals[op];
+    ++r.calls;
+    if (r.reason.empty()) r.reason = reason;
+  }
+  return concat("the ", what, " of device '", interface.name, "' did not take these arguments (",
+                reason.empty() ? "without a reason" : reason, ")");
+}
 
 namespace {
 
@@ -47,36 +90,6 @@ FaculaTensor plain(const Tensor& t, const DimVector& sizes, const DimVector& str
   p.ndim = static_cast<int32_t>(sizes.size());
   p.flags = is_contiguous(sizes, strides) ? uint32_t{FACULA_CONTIGUOUS} : 0u;
   return p;
-}
-
-FaculaValue number(const Scalar& s) {
-  FaculaValue v{};
-  switch (s.kind()) {
-    case Category::Bool:
-      v.kind = FACULA_TRUTH;
-      v.at.i = s.to<int64_t>();
-      break;
-    case Category::Integral:
-      if (s.is_beyond_int64()) {  // what devices take of them are floats
-        v.kind = FACULA_FLOAT;
-        v.at.f = s.as_double();
-        break;
-      }
-      v.kind = FACULA_INT;
-      v.at.i = s.to<int64_t>();
-      break;
-    case Category::Floating:
-      v.kind = FACULA_FLOAT;
-      v.at.f = s.as_double();
-      break;
-    case Category::Complex: {
-      const complex128 c = s.to<complex128>();
-      v.kind = FACULA_COMPLEX;
-      v.at.f = c.real();
-      v.more.imag = c.imag();
-    }
-  }
-  return v;
 }
 
 GeneratorImpl& generator_of(const KernelArg& a, Device device, const char* op) {
@@ -124,7 +137,7 @@ class Arguments {
         v.at.text = texts_.emplace_front(at<std::string_view>(a)).c_str();
         break;
       case Kind::Scalar:
-        v = number(at<Scalar>(a));
+        v = plain_number(at<Scalar>(a));
         break;
       case Kind::Type:
         v.kind = FACULA_DTYPE;
@@ -173,24 +186,6 @@ class Arguments {
   std::forward_list<std::string> texts_;
 };
 
-// Marks a call for the vendor's profiler.
-class Range {
- public:
-  Range(const DeviceInterface& interface, const char* name)
-      : interface_(interface), on_(interface.profiling.load(std::memory_order_relaxed)) {
-    if (on_ && interface.api.range_push != nullptr) interface.api.range_push(interface.api.context, name);
-  }
-  ~Range() {
-    if (on_ && interface_.api.range_pop != nullptr) interface_.api.range_pop(interface_.api.context);
-  }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
-
- private:
-  const DeviceInterface& interface_;
-  bool on_;
-};
-
 // The results come last and lie on the device; without them, the first tensor that is on one. Else the CPU.
 Device device_of_call(std::span<const KernelArg> args) {
   for (size_t i = args.size(); i-- > 0;) {
@@ -231,19 +226,6 @@ void put_result(const KernelArg& result, const FaculaValue& v) {
   }
 }
 
-// Notes that what the device has for `op` did not take its arguments, and says so with the reason that was given.
-std::string note_refusal(DeviceInterface& interface, const char* op, const char* what) {
-  const std::string reason = take_device_error();
-  {
-    std::lock_guard lock(interface.counting);
-    DeviceInterface::Refusal& r = interface.refusals[op];
-    ++r.calls;
-    if (r.reason.empty()) r.reason = reason;
-  }
-  return concat("the ", what, " of device '", interface.name, "' did not take these arguments (",
-                reason.empty() ? "without a reason" : reason, ")");
-}
-
 // `refusal` becomes what the device's own kernel or template said that did not take the call; so below.
 bool call_kernel(DeviceInterface& interface, const OperatorEntry& op, std::span<const KernelArg> args,
                  const KernelArg& result, Device device, std::string& refusal) {
@@ -262,7 +244,7 @@ bool call_kernel(DeviceInterface& interface, const OperatorEntry& op, std::span<
                         current_stream(device),
                         device.index,
                         0};
-  Range range(interface, op.name);
+  ProfilerRange range(interface, op.name);
   const int32_t status = kernel(interface.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
     refusal = note_refusal(interface, op.name, "kernel");
@@ -316,7 +298,7 @@ bool call_reduction(DeviceInterface& interface, const OperatorEntry& op, std::sp
                              device.index,
                              0,
                              current_stream(device)};
-  Range range(interface, op.name);
+  ProfilerRange range(interface, op.name);
   const int32_t status = interface.api.reduction(interface.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
     refusal = note_refusal(interface, op.name, "reduction template");
@@ -404,13 +386,26 @@ void call_cpu(DeviceInterface& interface, const OperatorEntry& op, std::span<con
     device_copy(at<Tensor>(args[inputs + i]), std::get<Tensor>(stack[i]), false);
   }
   if (result.at != nullptr && !stack.empty()) {
-    if (const Scalar* s = std::get_if<Scalar>(&stack[0])) put_result(result, number(*s));
-    if (const int64_t* v = std::get_if<int64_t>(&stack[0])) put_result(result, number(Scalar(*v)));
-    if (const bool* v = std::get_if<bool>(&stack[0])) put_result(result, number(Scalar(*v)));
+    if (const Scalar* s = std::get_if<Scalar>(&stack[0])) put_result(result, plain_number(*s));
+    if (const int64_t* v = std::get_if<int64_t>(&stack[0])) put_result(result, plain_number(Scalar(*v)));
+    if (const bool* v = std::get_if<bool>(&stack[0])) put_result(result, plain_number(Scalar(*v)));
+  }
+}
+
+// A package's own kernel in the place of a formula: what facula.compile took down before has to do with its arguments.
+void settle_taken_down(std::span<const KernelArg> args) {
+  const auto settle = [](const Tensor& t) {
+    if (t.defined() && (layers_of_written(t) & kCaptureLayer) != 0) settle_captured(t);
+  };
+  for (const KernelArg& a : args) {
+    if (a.at == nullptr) continue;
+    if (a.kind == Kind::Tensor) settle(at<Tensor>(a));
+    for (size_t i = 0; a.kind == Kind::Tensors && i < at<TensorList>(a).size(); ++i) settle(at<TensorList>(a)[i]);
   }
 }
 
 void call(const OperatorEntry& op, std::span<const KernelArg> args, KernelArg result) {
+  settle_taken_down(args);
   const Device device = device_of_call(args);
   DeviceInterface* const interface = interface_or_null(device.type);
   std::string refusal;
@@ -493,7 +488,7 @@ bool run_template(DeviceInterface& interface, const char* name, const char* vari
   for (size_t i = 0; i < outs.size(); ++i) results[i] = plain(*outs[i]);
   FaculaValue values[16];
   const size_t nvalues = std::min<size_t>(args.values.size(), 16);
-  for (size_t i = 0; i < nvalues; ++i) values[i] = args.has(i) ? number(args.values[i]) : FaculaValue{};
+  for (size_t i = 0; i < nvalues; ++i) values[i] = args.has(i) ? plain_number(args.values[i]) : FaculaValue{};
   const FaculaPointwise call{name,
                              variant,
                              ins,
@@ -506,7 +501,7 @@ bool run_template(DeviceInterface& interface, const char* name, const char* vari
                              masks,
                              device.index,
                              current_stream(device)};
-  Range range(interface, name);
+  ProfilerRange range(interface, name);
   const int32_t status = interface.api.pointwise(interface.api.context, &call);
   if (status == FACULA_NOT_SUPPORTED) {
     refusal = note_refusal(interface, name, "pointwise template");
@@ -527,11 +522,14 @@ void count_fallback(DeviceInterface& interface, const char* op, Device device, c
   ++interface.fallbacks[op];
 }
 
+ScalarType copy_type(ScalarType from, ScalarType to) {
+  return compute_type(category(from) >= category(to) ? from : to);
+}
+
 bool device_convert(DeviceInterface& interface, const Tensor& out, const Tensor& in, std::string& refusal) {
-  const ScalarType compute = compute_type(category(in.dtype()) >= category(out.dtype()) ? in.dtype() : out.dtype());
   const Tensor* const ins[] = {&in};
   const Tensor* const outs[] = {&out};
-  return run_template(interface, "copy", "", 0, ins, outs, compute, LoopArgs{}, refusal);
+  return run_template(interface, "copy", "", 0, ins, outs, copy_type(in.dtype(), out.dtype()), LoopArgs{}, refusal);
 }
 
 void device_pointwise(const PointwiseOp& op, std::span<const Tensor* const> inputs, std::span<const Tensor* const> outs,

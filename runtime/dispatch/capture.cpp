@@ -25,6 +25,7 @@ constexpr int64_t kLeast = tuning::kCaptureLeast;
 constexpr size_t kMostNodes = 4096;               // of a record
 constexpr int64_t kSweep = int64_t{32} << 20;     // bytes without values, from which on those unheld are looked for
 constexpr int64_t kMostBytes = int64_t{1} << 30;  // and from which on the record runs
+constexpr int64_t kMostDeviceBytes = int64_t{8} << 30;
 
 // ---- captures of all threads, so that each can ask the others' for values ----
 
@@ -103,6 +104,19 @@ void settle_memory(const Tensor& t) {
   if (Capture* c = tls_capture) c->settle_for(t, true, "memory or a value is looked at");
 }
 
+// The device that takes down calls of these tensors: the one of all but numbers.
+bool takes_calls(std::span<const Tensor* const> inputs, Device& device) {
+  bool found = false;
+  for (const Tensor* t : inputs) {
+    if (!t->defined()) return false;
+    if (t->is_wrapped_number() && t->dim() == 0) continue;
+    if (found && !(t->device() == device)) return false;
+    device = t->device();
+    found = true;
+  }
+  return found && (device.type == kCPU || device_groups.takes(device.type));
+}
+
 bool is_dense(const Tensor& t) { return t.is_contiguous() || is_non_overlapping_and_dense(t.sizes(), t.strides()); }
 
 }  // namespace
@@ -111,6 +125,7 @@ bool is_dense(const Tensor& t) { return t.is_contiguous() || is_non_overlapping_
 
 void Capture::begin(const CaptureOptions& options) {
   options_ = options;
+  record_.wait = options.wait;
   record_.symbolic = options.symbolic;
   least_ = options.check ? 1 : kLeast;
   reports_.clear();
@@ -124,10 +139,20 @@ bool Capture::is_empty() {
 
 bool Capture::take(const Tensor& t, Given& given) const {
   given = {&t, -1};
-  if (!t.defined() || !t.is_cpu() || t.is_wrapped() || !t.storage()) return false;
+  if (!t.defined() || t.is_wrapped() || !t.storage()) return false;
   if (is_number(t)) return true;
   given.buffer = record_.find(*t.storage());
   return given.buffer >= 0 || !is_shown(*t.storage());
+}
+
+bool Capture::turn_to(Device device, bool enough) {
+  void* const stream = device.type == kCPU ? nullptr : device_groups.stream(device);
+  if (record_.device == device && record_.stream == stream) return true;
+  if (!enough) return false;
+  settle_locked("a call is for another device or stream");
+  record_.device = device;
+  record_.stream = stream;
+  return true;
 }
 
 bool Capture::is_pending(int32_t buffer) const {
@@ -181,9 +206,10 @@ RecordOperand Capture::operand_of(const Given& given, const RecordShape& shape) 
   record_.add_to_tape(static_cast<uint64_t>(o.buffer) << 16 | static_cast<uint64_t>(o.dtype) << 8 |
                       static_cast<uint64_t>(o.layout));
   if (o.layout == Layout::Strided) {
-    o.at = static_cast<uint32_t>(record_.strides.size());
-    DimVector& strides = record_.strides.emplace_back();
+    DimVector strides;
     broadcast_strides(t, shape.sizes.size(), strides);
+    o.at = record_.strides_of(strides);
+    if (options_.symbolic) record_.add_to_tape(o.at);
     for (const int64_t s : strides) record_.add_to_tape(static_cast<uint64_t>(options_.symbolic ? s != 0 : s));
   }
   if (o.offset != 0) record_.add_to_tape(uint64_t{0xfffd} << 48 ^ static_cast<uint64_t>(o.offset));
@@ -279,14 +305,18 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
   bool known = false;
+  Device device;
+  if (!takes_calls(inputs, device) || is_refused(op)) return run_first(inputs, {}, op.name);
   int64_t most = 0;
+  for (const Tensor* t : inputs) most = std::max(most, t->numel());
+  const bool enough = device.type != kCPU || most >= least_;
+  if (!turn_to(device, enough)) return run_first(inputs, {}, op.name);
   Given given[kMaxPointwiseOperands];
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!take(*inputs[i], given[i])) return run_first(inputs, {}, op.name);
     known |= is_pending(given[i].buffer);
-    most = std::max(most, inputs[i]->numel());
   }
-  if ((!known && most < least_) || is_refused(op)) return run_first(inputs, {}, op.name);
+  if (!known && !enough) return run_first(inputs, {}, op.name);
   const std::span<const Given> ins(given, inputs.size());
   int64_t shape = known_shape(ins);
   PointwiseShape sizes;
@@ -299,12 +329,12 @@ bool Capture::functional(const PointwiseOp& op, std::span<const Tensor* const> i
   Given outs[kMaxPointwiseOperands];
   for (size_t i = 0; i < results.size(); ++i) {
     if (shape >= 0) {
-      results[i] = make_empty(record_.shapes[static_cast<size_t>(shape)].sizes, types.result);
+      results[i] = make_empty(record_.shapes[static_cast<size_t>(shape)].sizes, types.result, device);
     } else {
-      results[i] = sizes.strides.empty() ? make_empty(sizes.sizes, types.result)
-                                         : make_empty_strided(sizes.sizes, sizes.strides, types.result);
+      results[i] = sizes.strides.empty() ? make_empty(sizes.sizes, types.result, device)
+                                         : make_empty_strided(sizes.sizes, sizes.strides, types.result, device);
     }
-    if (options_.check) std::memset(results[i].raw(), 0xff, results[i].nbytes());
+    if (options_.check && device.type == kCPU) std::memset(results[i].raw(), 0xff, results[i].nbytes());
     outs[i] = {&results[i], -1};
     pending_bytes_ += static_cast<int64_t>(results[i].nbytes());
   }
@@ -321,7 +351,8 @@ void Capture::bound() {
     record_.release_unheld();
     pending_bytes_ = record_.bytes_of_its_own();
     sweep_at_ = pending_bytes_ + kSweep;
-    if (pending_bytes_ >= kMostBytes) settle_locked("its results take much memory");
+    if (pending_bytes_ >= (record_.device.type == kCPU ? kMostBytes : kMostDeviceBytes))
+      settle_locked("its results take much memory");
   }
 }
 
@@ -332,6 +363,12 @@ bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, 
   const std::lock_guard lock(mutex_);
   bool known = false;
   Given given[kMaxPointwiseOperands], target{};
+  Device device;
+  if (!takes_calls(inputs, device) || is_refused(op) || !(outs[0]->device() == device)) {
+    return run_first(inputs, outs, op.name);
+  }
+  const bool enough = device.type != kCPU || outs[0]->numel() >= least_;
+  if (!turn_to(device, enough)) return run_first(inputs, outs, op.name);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!take(*inputs[i], given[i])) return run_first(inputs, outs, op.name);
     known |= is_pending(given[i].buffer);
@@ -339,7 +376,7 @@ bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, 
   const Tensor& to = *outs[0];
   const bool fits = outs.size() == 1 && take(to, target) && !is_number(to) && !to.storage()->read_only() &&
                     is_dense(to) && to.numel() > 0;
-  if (!fits || (!known && target.buffer < 0 && to.numel() < least_) || is_refused(op)) {
+  if (!fits || (!known && target.buffer < 0 && !enough)) {
     return run_first(inputs, outs, op.name);
   }
   const std::span<const Given> ins(given, inputs.size());
@@ -448,6 +485,9 @@ std::vector<CaptureReport> CaptureScope::end() {
   return reports;
 }
 
+void settle_capture(const char* reason) {
+  if (tls_capture != nullptr) tls_capture->settle(reason);
+}
 bool is_capturing() { return tls_capture != nullptr; }
 
 CaptureScope::~CaptureScope() {

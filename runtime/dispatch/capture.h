@@ -22,6 +22,7 @@ struct CaptureOptions {
   // Plans are compared with calls one by one, memory without values is filled with NaN, and small tensors take part.
   bool check = false;
   bool places = false;  // each call's line of Python is noted, as with `check`, and what runs is reported
+  bool wait = false;    // devices build kernels when a group first runs, rather than in the background
 };
 
 // A record that ran.
@@ -70,6 +71,9 @@ class FACULA_API Capture {
   void add(const PointwiseOp& op, const detail::PointwiseTypes& types, uint32_t shape, std::span<const Given> inputs,
            std::span<const Given> outs, bool fresh, const LoopArgs& args, std::string place);
   bool take(const Tensor& t, Given& given) const;
+  // A record is of one device and its current stream: what was taken down for others runs first. False: it stays, as
+  // the call has not `enough` elements.
+  bool turn_to(Device device, bool enough);
   bool is_pending(int32_t buffer) const;
   bool is_made_as(const Tensor& t, int32_t buffer) const;
   // The shape of the record that results have; -1: to be found out.
@@ -114,6 +118,8 @@ class FACULA_API CaptureScope {
 
 // Is this thread within a scope?
 FACULA_API bool is_capturing();
+// Runs what this thread has taken down, before something is done to the streams of a device.
+FACULA_API void settle_capture(const char* reason);
 
 // Within a scope: a part whose calls run at once.
 class FACULA_API CapturePause {

@@ -2,6 +2,7 @@
 // reductions of results that have no values yet.
 #include "runtime/dispatch/capture.h"
 #include "runtime/dispatch/capture_internal.h"
+#include "runtime/dispatch/device_groups.h"
 #include "runtime/iterate/fusible.h"
 
 #include <cstring>
@@ -12,29 +13,47 @@ using namespace detail;  // NOLINT: records are its subject
 
 namespace {
 
-// Within the record: the call has a result of the CPU, and all that it depends on is kept.
-bool is_of_cpu(std::span<const KernelArg> args) {
+// No argument asks for a result elsewhere.
+bool stays_on(Device device, std::span<const KernelArg> args) {
   for (const KernelArg& a : args) {
-    if (a.kind == KernelArg::Kind::Device && a.at != nullptr && static_cast<const Device*>(a.at)->type != kCPU) {
-      return false;
-    }
+    if (a.kind != KernelArg::Kind::Device || a.at == nullptr) continue;
+    if (!(*static_cast<const Device*>(a.at) == device)) return false;
   }
   return true;
+}
+
+// What devices take down: a cast between floats. What is shuffled, or copied as it is, has kernels of its own there.
+bool is_float_cast(const Tensor& self, std::span<const KernelArg> args) {
+  for (const KernelArg& a : args) {
+    if (a.kind != KernelArg::Kind::Type || a.at == nullptr) continue;
+    const ScalarType to = *static_cast<const ScalarType*>(a.at);
+    return self.is_floating_point() && is_floating(to) && to != self.dtype();
+  }
+  return false;
 }
 
 }  // namespace
 
 bool Capture::fusible(const OperatorEntry& op, std::span<const KernelArg> args, Stack& results) {
   const Fusible as = fusible_kernel(op.any_kernel != nullptr ? op.any_kernel : op.kernels[kCPU]);
-  if (as == Fusible::No || op.outputs != 1 || !is_of_cpu(args)) return false;
+  if (as == Fusible::No || op.outputs != 1) return false;
   const Tensor& self = *static_cast<const Tensor*>(args[0].at);
+  if (self.is_wrapped() || self.numel() == 0 || self.is_complex() || !stays_on(self.device(), args)) return false;
+  const Device device = self.device();
+  const bool on_cpu = device.type == kCPU;
+  // Reductions run at once on devices.
+  if (!on_cpu && (as == Fusible::Reduce || op.kernels[device.type] != nullptr || !is_float_cast(self, args) ||
+                  !device_groups.takes(device.type))) {
+    return false;
+  }
   std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
+  const bool enough = as == Fusible::Copy && (!on_cpu || self.numel() >= least_);
+  if (!turn_to(device, enough)) return false;
   Given given;
-  if (!self.is_cpu() || !take(self, given) || self.numel() == 0 || self.is_complex()) return false;
-  const bool pending = is_pending(given.buffer);
-  if (!pending && (as == Fusible::Reduce || self.numel() < least_)) return false;
+  if (!take(self, given)) return false;
+  if (!is_pending(given.buffer) && !enough) return false;
   RecordReduction reduction;
   int64_t shape = -1;
   if (as == Fusible::Reduce) {
@@ -48,11 +67,12 @@ bool Capture::fusible(const OperatorEntry& op, std::span<const KernelArg> args, 
     shape = record_.nodes[record_.buffers[static_cast<size_t>(given.buffer)].maker].shape;
   }
   const Tensor meta = result_without_values(op, args);
-  const Tensor result = make_empty_strided(meta.sizes(), meta.strides(), meta.dtype());
+  if (!on_cpu && !(meta.strides() == self.strides())) return false;
+  const Tensor result = make_empty_strided(meta.sizes(), meta.strides(), meta.dtype(), device);
   if (result.numel() == 0 || result.is_complex() || !is_non_overlapping_and_dense(result.sizes(), result.strides())) {
     return false;
   }
-  if (options_.check) std::memset(result.raw(), 0xff, result.nbytes());
+  if (options_.check && on_cpu) std::memset(result.raw(), 0xff, result.nbytes());
   if (shape < 0) shape = record_.shape_of(result.impl()->sizes, result.impl()->strides, options_.symbolic);
   record_.release_recent();
 

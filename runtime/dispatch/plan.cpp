@@ -58,8 +58,11 @@ struct Touch {
 
 class Grouping {
  public:
-  Grouping(const Record& record, const std::vector<bool>& needed)
-      : reads_(record.buffers.size()), writes_(record.buffers.size()), last_read(record.buffers.size(), -1) {
+  Grouping(const Record& record, const std::vector<bool>& needed, const std::vector<bool>& held)
+      : held_(held),
+        reads_(record.buffers.size()),
+        writes_(record.buffers.size()),
+        last_read(record.buffers.size(), -1) {
     for (uint32_t n = 0; n < record.nodes.size(); ++n) {
       if (needed[n]) place(record, n);
     }
@@ -69,17 +72,36 @@ class Grouping {
     std::vector<uint32_t> nodes;
     std::string apart;
     int32_t reduction = -1;
+    std::vector<int32_t> memory = {};  // on devices of packages: buffers that it reads or writes
   };
   static bool is_alone(const Group& g) { return g.reduction >= 0 && g.nodes.size() == 1; }
   std::vector<Group> groups;
 
  private:
+  // Of a group that is one kernel: its arguments and its length are bounded.
+  static constexpr size_t kMostNodes = 48, kMostBuffers = 12;
+  const std::vector<bool>& held_;
   std::vector<Touch> reads_, writes_;
 
  public:
   std::vector<int32_t> last_read;  // by buffer: the last group that reads it
 
  private:
+  // The group's buffers if it took the node too; values that nobody else wants stay within the kernel.
+  std::vector<int32_t> memory_with(const Record& record, uint32_t n, const Group& group) const {
+    std::vector<int32_t> memory = group.memory;
+    const RecordNode& node = record.nodes[n];
+    for (int i = 0; i < node.outputs + node.inputs; ++i) {
+      const int32_t b = record.operands[node.operands + static_cast<size_t>(i)].buffer;
+      if (b < 0 || std::find(memory.begin(), memory.end(), b) != memory.end()) continue;
+      const RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
+      const bool within =
+          buffer.fresh && !held_[static_cast<size_t>(b)] &&
+          (buffer.maker == n || std::find(group.nodes.begin(), group.nodes.end(), buffer.maker) != group.nodes.end());
+      if (!within) memory.push_back(b);
+    }
+    return memory;
+  }
   // With who makes what it reduces, which nothing in the group may write to any more; else alone.
   void place_reduction(const Record& record, uint32_t n) {
     const RecordNode& node = record.nodes[n];
@@ -121,14 +143,22 @@ class Grouping {
       if (i < node.outputs) after(reads_[b], at[i], "it writes to what is read at other places before");
     }
     int32_t g = static_cast<int32_t>(groups.size()) - 1;
-    while (g >= least &&
-           (groups[static_cast<size_t>(g)].shape != node.shape || is_alone(groups[static_cast<size_t>(g)])))
-      --g;
+    const bool bounded = record.device.type != kCPU;
+    std::vector<int32_t> memory;
+    const auto fits = [&](const Group& group) {
+      if (group.shape != node.shape || is_alone(group)) return false;
+      if (!bounded) return true;
+      memory = memory_with(record, n, group);
+      return group.nodes.size() < kMostNodes && memory.size() <= kMostBuffers;
+    };
+    while (g >= least && !fits(groups[static_cast<size_t>(g)])) --g;
     if (g < least) {
       g = static_cast<int32_t>(groups.size());
       groups.push_back({node.shape, {}, g == 0 ? "" : why});
+      if (bounded) memory = memory_with(record, n, groups.back());
     }
     groups[static_cast<size_t>(g)].nodes.push_back(n);
+    groups[static_cast<size_t>(g)].memory = std::move(memory);
     for (int i = 0; i < node.outputs + node.inputs; ++i) {
       if (at[i].buffer < 0) continue;
       const auto b = static_cast<size_t>(at[i].buffer);
@@ -432,9 +462,10 @@ Plan make_plan_of(const Record& record, const std::vector<bool>& held) {
   plan.tape = record.tape;
   const std::vector<bool> needed = needed_nodes(record, held);
   plan.dead = static_cast<uint32_t>(std::count(needed.begin(), needed.end(), false));
-  const Grouping grouping(record, needed);
+  const Grouping grouping(record, needed, held);
   for (size_t g = 0; g < grouping.groups.size(); ++g) {
     plan.groups.push_back(Steps(record, grouping, g, held, plan).take());
+    if (record.device.type != kCPU) plan.groups.back().form = form_of(plan.groups.back(), record);
   }
   // Memory of values that only groups read is there from the first to the last of them.
   std::vector<bool> has(record.buffers.size());

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/dispatch/device_groups.h"
 #include "runtime/dispatch/record.h"
 
 namespace facula::detail {
@@ -40,12 +41,13 @@ struct PlanGroup {
   std::vector<uint32_t> used;
   std::vector<PlanStep> steps;
   std::vector<PlanCopy> copies;
-  std::vector<uint32_t> nodes;    // that it computes
-  int32_t reduction = -1;         // the last of them: a reduction, which takes the elements of `piece` as they are made
-  uint32_t piece = 0;             // a register of Kind::Tile; without steps the reduction reads memory
-  std::vector<int32_t> lent;      // buffers without memory that it is the first to write
-  std::vector<int32_t> returned;  // and that nobody needs after it
-  std::string apart;              // why its first node is not in an earlier group
+  std::vector<uint32_t> nodes;            // that it computes
+  int32_t reduction = -1;                 // the last of them: it takes the elements of `piece` as they are made
+  uint32_t piece = 0;                     // a register of Kind::Tile; without steps the reduction reads memory
+  std::vector<int32_t> lent;              // buffers without memory that it is the first to write
+  std::vector<int32_t> returned;          // and that nobody needs after it
+  std::string apart;                      // why its first node is not in an earlier group
+  std::shared_ptr<const GroupForm> form;  // on devices of packages
 };
 
 // Groups [first, last) that run block of rows by block of rows; see plan_rows.h.

@@ -1,4 +1,5 @@
 // Running plans: addresses are filled in, and the groups run one after another.
+#include <cmath>
 #include <cstring>
 
 #include "runtime/dispatch/plan.h"
@@ -16,10 +17,6 @@ namespace {
 
 char* address(const Record& record, const RecordOperand& o) {
   return record.buffers[static_cast<size_t>(o.buffer)].data + o.offset;
-}
-
-LoopArgs args_of(const Record& record, const RecordNode& node) {
-  return {std::span<const Scalar>(record.numbers.data() + node.value, node.values), node.present, node.promoting};
 }
 
 // One element of an operand, as `want`.
@@ -143,13 +140,32 @@ void run_group(const PlanGroup& group, const Record& record) {
   run_fused(run);
 }
 
+// The same bits, but for which NaN it is: that is nobody's promise on a device.
+bool same_values(const StorageImpl& copy, const RecordBuffer& buffer, const Record& record, ScalarType dtype) {
+  if (record.device.type == kCPU) return std::memcmp(copy.data(), buffer.data, buffer.nbytes) == 0;
+  std::vector<char> ours(buffer.nbytes), theirs(buffer.nbytes);
+  device_groups.to_host(ours.data(), buffer.data, record.device, buffer.nbytes);
+  device_groups.to_host(theirs.data(), copy.data(), record.device, buffer.nbytes);
+  const size_t item = itemsize(dtype);
+  const auto has_nan = [&](const char* element) {
+    complex128 value;
+    convert_elements(ScalarType::Complex128, &value, dtype, element, 1);
+    return std::isnan(value.real()) || std::isnan(value.imag());
+  };
+  for (size_t i = 0; i + item <= ours.size(); i += item) {
+    const char *const a = ours.data() + i, *const b = theirs.data() + i;
+    if (std::memcmp(a, b, item) != 0 && !(has_nan(a) && has_nan(b))) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Storage& storage_of(Record& record, std::vector<Storage>& lent, size_t b) {
   RecordBuffer& buffer = record.buffers[b];
   if (buffer.storage) return buffer.storage;
   if (!lent[b]) {
-    lent[b] = StorageImpl::allocate(buffer.nbytes, Device{});
+    lent[b] = StorageImpl::allocate(buffer.nbytes, record.device);
     buffer.data = static_cast<char*>(lent[b]->data());
   }
   return lent[b];
@@ -160,7 +176,9 @@ void run_groups(const Plan& plan, size_t first, size_t last, Record& record, std
     const PlanGroup& group = plan.groups[g];
     try {
       for (const int32_t b : group.lent) storage_of(record, lent, static_cast<size_t>(b));
-      if (group.reduction < 0) {
+      if (record.device.type != kCPU) {
+        run_on_device(group, record, lent);
+      } else if (group.reduction < 0) {
         run_group(group, record);
       } else {
         const RecordOperand* const at =
@@ -178,7 +196,9 @@ void run_groups(const Plan& plan, size_t first, size_t last, Record& record, std
 }
 
 void run_plan(const Plan& plan, Record& record) {
+  const RecordStream stream(record);
   std::vector<Storage> lent(record.buffers.size());
+  for (size_t b = 0; record.device.type != kCPU && b < lent.size(); ++b) lent[b] = record.buffers[b].storage;
   size_t g = 0;
   for (const PlanRows& rows : plan.rows) {
     run_groups(plan, g, rows.first, record, lent);
@@ -190,47 +210,38 @@ void run_plan(const Plan& plan, Record& record) {
 
 void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held) {
   // Node by node on copies of all memory.
+  const bool on_device = record.device.type != kCPU;
   std::vector<Storage> copies;
-  for (const RecordBuffer& b : record.buffers) {
-    copies.push_back(StorageImpl::allocate(b.nbytes, Device{}));
-    if (b.storage && b.nbytes > 0) std::memcpy(copies.back()->data(), b.data, b.nbytes);
-  }
-  for (const RecordNode& node : record.nodes) {
-    const RecordShape& shape = record.shapes[node.shape];
-    if (node.kind == RecordNode::Kind::Reduce) {
-      const RecordOperand* const at = record.operands.data() + node.operands;
-      run_reduction(record.reductions[node.value], reduced(record, node, copies[static_cast<size_t>(at[1].buffer)], 0),
-                    reduction_out(record, node, copies[static_cast<size_t>(at[0].buffer)], 0));
-      continue;
+  {
+    const RecordStream stream(record);
+    for (const RecordBuffer& b : record.buffers) {
+      copies.push_back(StorageImpl::allocate(b.nbytes, record.device));
+      if (!b.storage || b.nbytes == 0) continue;
+      allocator_of(record.device.type).copy(copies.back()->data(), b.data, b.nbytes, record.device);
     }
-    std::vector<Tensor> tensors;
-    for (int i = 0; i < node.outputs + node.inputs; ++i) {
-      const RecordOperand& o = record.operands[node.operands + static_cast<size_t>(i)];
-      const auto item = static_cast<int64_t>(itemsize(o.dtype));
-      DimVector strides = shape.strides;
-      if (o.layout != Layout::Dense) {
-        for (size_t d = 0; d < strides.size(); ++d) {
-          strides[d] = o.layout == Layout::Constant ? 0 : record.strides[o.at][d] / item;
-        }
+    for (const RecordNode& node : record.nodes) {
+      if (node.kind == RecordNode::Kind::Reduce) {
+        const RecordOperand* const at = record.operands.data() + node.operands;
+        run_reduction(record.reductions[node.value],
+                      reduced(record, node, copies[static_cast<size_t>(at[1].buffer)], 0),
+                      reduction_out(record, node, copies[static_cast<size_t>(at[0].buffer)], 0));
+        continue;
       }
-      if (o.buffer < 0) {
-        Tensor element = make_empty({}, o.dtype);
-        read_element(record, o, o.dtype, static_cast<char*>(element.raw()));
-        tensors.push_back(std::move(element));
-      } else {
-        tensors.push_back(
-            from_storage(copies[static_cast<size_t>(o.buffer)], shape.sizes, strides, o.offset / item, o.dtype));
+      const std::vector<Tensor> tensors = tensors_of(record, node, copies);
+      if (on_device) {
+        run_alone(record, node, tensors);
+        continue;
       }
+      if (node.kind == RecordNode::Kind::Copy) {
+        copy_strided(tensors[0], tensors[1]);
+        continue;
+      }
+      std::vector<const Tensor*> pointers;
+      for (const Tensor& t : tensors) pointers.push_back(&t);
+      const std::span<const Tensor* const> all(pointers);
+      pointwise_cpu(*node.op, node.loop, node.compute, all.subspan(node.outputs), all.first(node.outputs),
+                    args_of(record, node));
     }
-    if (node.kind == RecordNode::Kind::Copy) {
-      copy_strided(tensors[0], tensors[1]);
-      continue;
-    }
-    std::vector<const Tensor*> pointers;
-    for (const Tensor& t : tensors) pointers.push_back(&t);
-    const std::span<const Tensor* const> all(pointers);
-    pointwise_cpu(*node.op, node.loop, node.compute, all.subspan(node.outputs), all.first(node.outputs),
-                  args_of(record, node));
   }
   run_plan(plan, record);
   for (size_t n = record.nodes.size(); n-- > 0;) {
@@ -239,8 +250,8 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
       const int32_t b = record.operands[node.operands + static_cast<size_t>(i)].buffer;
       const RecordBuffer& buffer = record.buffers[static_cast<size_t>(b)];
       if (!held[static_cast<size_t>(b)] || !buffer.storage) continue;
-      FACULA_CHECK(std::memcmp(copies[static_cast<size_t>(b)]->data(), buffer.data, buffer.nbytes) == 0, Runtime,
-                   Operator{node.name},
+      const ScalarType dtype = record.operands[node.operands + static_cast<size_t>(i)].dtype;
+      FACULA_CHECK(same_values(*copies[static_cast<size_t>(b)], buffer, record, dtype), Runtime, Operator{node.name},
                    "FACULA_COMPILE=check: the plan's result is not that of the operators run "
                    "one by one",
                    record.places.empty() ? std::string() : concat(", called at ", record.places[n]),

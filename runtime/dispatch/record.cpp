@@ -25,7 +25,7 @@ uint64_t bits_of(const Scalar& s) {
   return std::bit_cast<uint64_t>(s.as_double()) * 2 + 1;
 }
 
-constexpr size_t kCompared = 8;  // numbers that a new one is compared with
+constexpr size_t kCompared = 8;  // numbers, or strides, that new ones are compared with
 
 }  // namespace
 
@@ -114,6 +114,15 @@ uint32_t Record::number(const Scalar& value) {
   number_ids.push_back(same);
   number_bits.push_back(bits);
   add_to_tape(uint64_t{0xfffe} << 48 | same);
+  return static_cast<uint32_t>(n);
+}
+
+uint32_t Record::strides_of(const DimVector& wanted) {
+  const size_t n = strides.size();
+  for (size_t i = n; i-- > (n > kCompared ? n - kCompared : 0);) {
+    if (strides[i] == wanted) return static_cast<uint32_t>(i);
+  }
+  strides.push_back(wanted);
   return static_cast<uint32_t>(n);
 }
 

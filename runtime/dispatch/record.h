@@ -68,6 +68,10 @@ class Record {
   std::vector<uint64_t> number_bits;  // differ where numbers do
   std::vector<RecordBuffer> buffers;
   std::vector<RecordReduction> reductions;
+  // Where all of it is, and the stream of a device there; not kept by clear().
+  Device device;
+  void* stream = nullptr;
+  bool wait = false;                // for what the device builds
   bool symbolic = false;            // plans hold for all sizes
   std::vector<std::string> places;  // of nodes, "file.py:12", where they are asked for
   // All of the above that plans depend on; numbers stand in it by which of them are equal.
@@ -81,6 +85,8 @@ class Record {
   int32_t buffer_of(const Tensor& t, bool fresh);
   uint32_t shape_of(const DimVector& sizes, const DimVector& strides, bool symbolic);
   uint32_t number(const Scalar& value);
+  // Where `strides` has the same ones, of the last few, so that what is read twice is seen to be one; else new.
+  uint32_t strides_of(const DimVector& strides);
   void add_to_tape(uint64_t word) {
     tape.push_back(word);
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;

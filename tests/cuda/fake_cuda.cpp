@@ -40,6 +40,8 @@ EXPORT const char* fake_text() { return last_text.c_str(); }
 EXPORT void fake_clear() { launches.clear(); }
 EXPORT void fake_fail(int64_t allocation, int64_t launch) { fail_allocations = allocation, fail_launches = launch; }
 EXPORT void fake_hold(int on) { held = on != 0; }
+// NVRTC is of another library, which asks this one.
+EXPORT void fake_refuse(int refuse) { refuse != 0 ? setenv("FAKE_NVRTC_REFUSES", "1", 1) : unsetenv("FAKE_NVRTC_REFUSES"); }
 EXPORT int64_t fake_allocations() { return allocations; }
 EXPORT int64_t fake_mappings() { return static_cast<int64_t>(mappings.size()); }
 
@@ -53,7 +55,9 @@ EXPORT int nvrtcCreateProgram(Program** p, const char* text, const char*, int, c
   return 0;
 }
 EXPORT int nvrtcDestroyProgram(Program** p) { return delete *p, 0; }
-EXPORT int nvrtcCompileProgram(Program*, int, const char* const*) { return 0; }
+EXPORT int nvrtcCompileProgram(Program*, int, const char* const*) {
+  return std::getenv("FAKE_NVRTC_REFUSES") != nullptr ? 6 : 0;
+}
 EXPORT int nvrtcGetProgramLogSize(Program*, size_t* n) { return *n = 0, 0; }
 EXPORT int nvrtcGetProgramLog(Program*, char*) { return 0; }
 EXPORT int nvrtcGetCUBINSize(Program* p, size_t* n) { return *n = p->text.size() + 1, 0; }

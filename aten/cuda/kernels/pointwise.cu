@@ -5,6 +5,8 @@
 //   FACULA_FORM (0 linear, 1 strided, 2 tiled), FACULA_WIDE (64-bit offsets),
 //   FACULA_EACH_IN(X), FACULA_EACH_OUT(X) and FACULA_ARGS(k), which lists p.numbers where the formula has any
 //   (FACULA_NUMBERS), in0[k], ..., out0[k].
+// Of a group of operators (FACULA_GROUP, not tiled) it writes the function group<V>() of arrays in the place of formula(),
+// and FACULA_GROUP_ARGS.
 #include "facula/cuda/types.h"
 
 namespace facula {
@@ -82,8 +84,17 @@ struct Work {
 #define X(i) Y##i y##i[V];
     FACULA_EACH_OUT(X)
 #undef X
+#if FACULA_GROUP
+#define X(i)                                                               \
+  A##i a##i[V];                                                            \
+  _Pragma("unroll") for (int k = 0; k < V; ++k) a##i[k] = in##i[u].get(p, k);
+    FACULA_EACH_IN(X)
+#undef X
+    group<V>(FACULA_GROUP_ARGS);
+#else
 #pragma unroll
     for (int k = 0; k < V; ++k) formula(FACULA_ARGS(k));
+#endif
 #define X(i)                                                     \
   {                                                              \
     Vector<O##i, V> out;                                         \

@@ -52,14 +52,14 @@ __device__ __noinline__ inline void report(int code, int64_t value, int64_t limi
 __device__ __forceinline__ float facula_short_erfc(float x) {
   const float z = ::fabsf(x);
   float t, power;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(1.0f + 0.5f * z));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(::fmaf(0.5f, z, 1.0f)));
   float p = 0.320160358f;
-  p = p * t - 0.994783576f;
-  p = p * t + 0.653980786f;
-  p = p * t + 0.382418542f;
-  p = p * t + 1.46515208f;
-  p = p * t - 1.82693946f;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(p - z * z * 1.44269504f));
+  p = ::fmaf(p, t, -0.994783576f);
+  p = ::fmaf(p, t, 0.653980786f);
+  p = ::fmaf(p, t, 0.382418542f);
+  p = ::fmaf(p, t, 1.46515208f);
+  p = ::fmaf(p, t, -1.82693946f);
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(::fmaf(z * -1.44269504f, z, p)));
   const float tail = t * power;
   return x >= 0 ? tail : 2.0f - tail;
 }

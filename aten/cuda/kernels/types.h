@@ -152,6 +152,20 @@ union Vector {
   }
 };
 
+// What memory of elements S would give back of values written to it.
+template <typename S, typename T, typename Y, int V>
+FD void rounded(const T (&x)[V], Y (&y)[V]) {
+  if constexpr (std::is_same_v<T, Y> && (std::is_same_v<S, T> || std::is_same_v<S, Bool>)) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) y[k] = x[k];
+  } else {
+    Vector<S, V> v;
+    v.set(x);
+#pragma unroll
+    for (int k = 0; k < V; ++k) y[k] = value(v.at[k]);
+  }
+}
+
 // Division of numbers below 2^31 by a fixed one: n / d = (umulhi(n, m) + n) >> s.
 struct Divisor {
   uint32_t d, m, s;

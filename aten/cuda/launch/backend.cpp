@@ -4,6 +4,7 @@
 #include "launch/kernels.h"
 #include "libs/library.h"
 #include "libs/nccl.h"
+#include "ops/group.h"
 #include "ops/pointwise.h"
 #include "ops/reduction.h"
 #include "launch/precompile.h"
@@ -36,6 +37,14 @@ FACULA_EXPORT void facula_cuda_why(char* text, size_t size) {
 
 FACULA_EXPORT int32_t facula_cuda_has_compiler() { return compiler_missing().empty(); }
 
+// Compiles a text for `arch` into the disk cache; why it failed goes into `error`.
+FACULA_EXPORT int32_t facula_cuda_compile(const char* text, const char* arch, char* error, size_t size) {
+  const Compiled c = compile({"text.cu", text, false}, arch);
+  std::strncpy(error, c.error.c_str(), size - 1);
+  error[size - 1] = '\0';
+  return c.status;
+}
+
 // Compiles kernels for `arch` with `threads`, into the disk cache; see precompile.h.
 FACULA_EXPORT int32_t facula_cuda_precompile(const char* arch, const char* filter, int32_t level, int32_t threads,
                                              int32_t* counts, char* text, size_t size) {
@@ -64,6 +73,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.collectives = &nccl;
   backend.pointwise = pointwise;
   backend.reduction = reduction;
+  backend.group = group;
   backend.kernels = kernel_entries().data();
   backend.nkernels = kernel_entries().size();
   return host->register_backend(&backend);

@@ -19,7 +19,8 @@ struct FormulaSource {
   const char* variant;
   const char* type_class;
   int nins, nouts, nnumbers;
-  bool optional;  // whether it asks which of the numbers are given
+  bool optional;    // whether it asks which of the numbers are given
+  bool short_form;  // whether results of 16 bits are computed with less
   NumberText numbers[16];
   const char* text;
 };

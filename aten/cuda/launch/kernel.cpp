@@ -20,11 +20,15 @@ Table& table() {
   return *t;
 }
 
-int32_t load(const Device& device, const KernelSource& made, Kernel& kernel) {
+}  // namespace
+
+int32_t load_kernel(const Device& device, const KernelSource& made, Kernel& kernel, std::string& error) {
   if (made.entry == nullptr) return FACULA_NOT_SUPPORTED;
   kernel.formula = made.formula;
   const Compiled compiled = compile(made.source, device.arch);
+  error = compiled.error;
   if (compiled.status != FACULA_OK) return fail(compiled.status, compiled.error);
+  error = "the driver did not load the kernel " + made.source.name;
   const Driver& d = *driver();
   CUmodule module = nullptr;
   FACULA_TRY(status_of(d.ModuleLoadData(&module, compiled.code.data()), "cuModuleLoadData"));
@@ -37,8 +41,6 @@ int32_t load(const Device& device, const KernelSource& made, Kernel& kernel) {
   }
   return status_of(d.ModuleGetFunction(&kernel.function, module, made.entry), "cuModuleGetFunction");
 }
-
-}  // namespace
 
 RecentKernel* recent_kernels() {
   thread_local RecentKernel recent[kRecent];
@@ -57,7 +59,8 @@ int32_t find_kernel_slow(const Device& device, const KernelKey& key, const std::
   }
   // Compiled without the lock: two threads may both do it, and the first one's is kept.
   auto* made = new Kernel;
-  if (const int32_t status = load(device, make(), *made); status != FACULA_OK) {
+  std::string error;
+  if (const int32_t status = load_kernel(device, make(), *made, error); status != FACULA_OK) {
     delete made;
     return status;
   }

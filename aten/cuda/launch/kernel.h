@@ -47,6 +47,9 @@ struct KernelSource {
 int32_t find_kernel_slow(const Device& device, const KernelKey& key, const std::function<KernelSource()>& make,
                          Kernel** out);
 
+// Compiles and loads; any thread, in the device's context. `error` becomes the reason of a failure.
+int32_t load_kernel(const Device& device, const KernelSource& source, Kernel& kernel, std::string& error);
+
 // A cache of this thread's last kernels before the table of all.
 struct RecentKernel {
   KernelKey key;

@@ -7,7 +7,7 @@
 
 namespace facula::cuda {
 
-inline constexpr int kMaxOperands = 12;
+inline constexpr int kMaxOperands = 24;  // 12 of them in a call, others in groups
 inline constexpr int kMaxTensorDims = 64;
 inline constexpr int kMaxKernelDims = 8;  // kernels/types.h
 

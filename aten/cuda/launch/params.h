@@ -26,7 +26,7 @@ class Params {
   void* data() { return bytes_; }
 
  private:
-  alignas(16) unsigned char bytes_[2048];
+  alignas(16) unsigned char bytes_[4096];
   size_t size_ = 0;
 };
 

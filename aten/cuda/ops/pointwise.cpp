@@ -1,198 +1,17 @@
 #include "ops/pointwise.h"
 
-#include <algorithm>
-#include <bit>
-
-#include "launch/layout.h"
 #include "launch/params.h"
+#include "ops/pointwise_plan.h"
 
 namespace facula::cuda {
 
 namespace {
-
-constexpr int kThreads = 256;
-// Bytes that a thread asks for before it waits, where all elements have at most 2 bytes and otherwise;
-// measured: long formulas want few values a thread, short ones do not care.
-constexpr int kInFlightShort = 64, kInFlight = 32;
-
-struct Operands {
-  int nouts = 0, nins = 0;
-  char* data[kMaxOperands] = {};
-  int32_t dtypes[kMaxOperands] = {};
-  int sizes[kMaxOperands] = {};  // of an element
-  uint32_t scalars = 0;          // bits of inputs
-
-  int count() const { return nouts + nins; }
-  bool is_scalar(int operand) const { return operand >= nouts && (scalars >> (operand - nouts) & 1u) != 0; }
-};
-
-// 16 bytes of the widest elements: neighbouring threads then write whole lines.
-int widest_vector(const Operands& o, uint32_t splats) {
-  int widest = 2;
-  for (int i = 0; i < o.count(); ++i) {
-    const bool moves = !o.is_scalar(i) && !(i >= o.nouts && (splats >> (i - o.nouts) & 1u) != 0);
-    if (moves) widest = std::max(widest, o.sizes[i]);
-  }
-  return 16 / widest;
-}
-bool is_aligned(const Operands& o, int i, int vec) {
-  return reinterpret_cast<uintptr_t>(o.data[i]) % static_cast<uintptr_t>(std::min(16, vec * o.sizes[i])) == 0;
-}
-int unroll_of(const Operands& o, int vec) {
-  int bytes = 0, widest = 1;
-  for (int i = 0; i < o.count(); ++i) {
-    if (o.is_scalar(i)) continue;
-    widest = std::max(widest, o.sizes[i]);
-    if (i >= o.nouts) bytes += vec * o.sizes[i];
-  }
-  return std::clamp((widest > 2 ? kInFlight : kInFlightShort) / std::max(bytes, 1), 1, 4);
-}
-
-struct Plan {
-  PointwiseForm form;
-  Layout layout;
-  int64_t count = 0;  // vectors, elements (linear) or tiles
-  int64_t blocks = 0;
-};
-
-void plan_linear(Plan& p, const Operands& o, int64_t numel, uint32_t splats) {
-  p.form.kind = PointwiseForm::kLinear;
-  p.form.splats = splats;
-  int vec = widest_vector(o, splats);
-  for (int i = 0; i < o.count(); ++i) {
-    const bool moves = !o.is_scalar(i) && !(i >= o.nouts && (splats >> (i - o.nouts) & 1u) != 0);
-    if (moves && !is_aligned(o, i, vec)) vec = 1;
-  }
-  p.form.vec = vec;
-  p.form.unroll = unroll_of(o, vec);
-  p.count = numel;
-  const int64_t per_block = int64_t{kThreads} * vec * p.form.unroll;
-  p.blocks = ceil_div(numel, per_block);
-}
-
-// Inputs whose elements lie side by side along another dim than the outputs': the dim, or 0.
-int turned_dim(const Layout& l, const Operands& o, uint32_t& turned) {
-  if (l.ndim < 2 || l.sizes[0] < 16) return 0;
-  for (int i = 0; i < o.nouts; ++i) {
-    if (l.strides[0][i] != 1) return 0;
-  }
-  int dim = 0;
-  for (int i = o.nouts; i < o.count(); ++i) {
-    const int64_t s = l.strides[0][i];
-    if (s == 0 || s == 1) continue;
-    for (int d = 1; d < l.ndim; ++d) {
-      if (l.strides[d][i] != 1 || l.sizes[d] < 16 || (dim != 0 && dim != d)) continue;
-      dim = d;
-      turned |= 1u << (i - o.nouts);
-    }
-  }
-  return dim;
-}
-
-void plan_tiled(Plan& p, const Operands& o, int dim, uint32_t turned) {
-  Layout& l = p.layout;
-  std::swap(l.sizes[1], l.sizes[dim]);
-  for (int i = 0; i < l.operands; ++i) std::swap(l.strides[1][i], l.strides[dim][i]);
-  int largest = 1;
-  for (int i = 0; i < o.nins; ++i) {
-    if ((turned >> i & 1u) != 0) largest += o.sizes[o.nouts + i];
-  }
-  p.form.kind = PointwiseForm::kTiled;
-  p.form.turned = turned;
-  p.form.tile = largest <= 8 ? 64 : 32;
-  // elements of two bytes go in pairs
-  bool pairs = p.form.tile == 64 && l.sizes[0] % 2 == 0 && l.sizes[1] % 2 == 0;
-  for (int i = 0; i < o.count(); ++i) {
-    const bool turns = i >= o.nouts && (turned >> (i - o.nouts) & 1u) != 0;
-    if (i >= o.nouts && !turns) continue;
-    pairs &= o.sizes[i] == 2 && is_aligned(o, i, 2);
-    for (int d = 0; d < l.ndim; ++d) pairs &= d == (turns ? 1 : 0) || l.strides[d][i] % 2 == 0;
-  }
-  p.form.vec = pairs ? 2 : 1;
-  // whole lines of 256 bytes both ways, where the tile fits in shared memory
-  if (pairs && largest == 3 && l.sizes[0] >= 128 && l.sizes[1] >= 128) p.form.tile = 128;
-  p.form.dims = std::max(2, l.ndim);
-  p.count = ceil_div(l.sizes[0], p.form.tile) * ceil_div(l.sizes[1], p.form.tile);
-  for (int d = 2; d < l.ndim; ++d) p.count *= l.sizes[d];
-  p.blocks = p.count;
-}
-
-void plan_strided(Plan& p, const Operands& o) {
-  Layout& l = p.layout;
-  p.form.kind = PointwiseForm::kStrided;
-  uint32_t splats = 0;
-  bool vectors = true;
-  for (int i = 0; i < o.count(); ++i) {
-    const int64_t s = l.strides[0][i];
-    if (i >= o.nouts && s == 0 && !o.is_scalar(i)) splats |= 1u << (i - o.nouts);
-    vectors &= s == 1 || (i >= o.nouts && s == 0);
-  }
-  int vec = vectors ? widest_vector(o, splats) : 1;
-  const auto fits = [&](int v) {
-    if (l.sizes[0] % v != 0) return false;
-    for (int i = 0; i < o.count(); ++i) {
-      if (l.strides[0][i] == 0) continue;
-      if (!is_aligned(o, i, v)) return false;
-      const int64_t unit = std::max(1, std::min(16, v * o.sizes[i]) / o.sizes[i]);
-      for (int d = 1; d < l.ndim; ++d) {
-        if (l.strides[d][i] % unit != 0) return false;
-      }
-    }
-    return true;
-  };
-  while (vec > 1 && !fits(vec)) vec /= 2;
-  p.form.vec = vec;
-  p.form.splats = vec > 1 ? splats : 0;
-  p.form.unroll = vec > 1 ? unroll_of(o, vec) : 4;
-  p.form.dims = l.ndim;
-  l.sizes[0] /= vec;
-  for (int i = 0; i < l.operands; ++i) l.strides[0][i] *= vec;
-  p.count = l.numel();
-  const int64_t per_block = int64_t{kThreads} * p.form.unroll;
-  p.blocks = ceil_div(p.count, per_block);
-  p.form.wide = p.count >= (int64_t{1} << 31) - per_block;
-  for (int i = 0; i < o.count(); ++i) p.form.wide |= reach(l, i, o.sizes[i]) >= int64_t{1} << 31;
-}
 
 uint64_t bits_of(const PointwiseForm& f) {
   return static_cast<uint64_t>(f.kind) | static_cast<uint64_t>(f.vec) << 2 | static_cast<uint64_t>(f.unroll) << 8 |
          static_cast<uint64_t>(f.dims) << 12 | static_cast<uint64_t>(f.tile / 64) << 16 |
          static_cast<uint64_t>(f.wide) << 18 | static_cast<uint64_t>(f.scalars) << 20 |
          static_cast<uint64_t>(f.splats) << 32 | static_cast<uint64_t>(f.turned) << 44;
-}
-
-// Numbers of the call in the order that the formula uses them.
-void put_numbers(Params& params, const FormulaSource& f, const FaculaPointwise& call) {
-  uint32_t present = 0;
-  for (int i = 0; i < f.nnumbers; ++i) {
-    const NumberText& number = f.numbers[i];
-    FaculaValue v{};
-    if (number.place < call.nvalues) v = call.values[number.place];
-    present |= static_cast<uint32_t>(v.kind != FACULA_NONE) << i;
-    params.put_number(v, number.truth ? FACULA_BOOL : call.compute);
-  }
-  if (f.optional) {
-    params.put(present);
-    params.align(16);
-  }
-}
-
-// Strides and sizes as the form has them in kernels/pointwise.cu; dims that the layout lacks have one element.
-void put_dims(Params& params, const Plan& plan, const Operands& o) {
-  const PointwiseForm& form = plan.form;
-  const Layout& l = plan.layout;
-  const bool narrow = form.kind == PointwiseForm::kStrided && !form.wide;
-  const auto size_of = [&](int d) { return d < l.ndim ? l.sizes[d] : 1; };
-  for (int d = 0; d < form.dims; ++d) {
-    for (int i = 0; i < o.count(); ++i) {
-      const int64_t stride = d < l.ndim ? l.strides[d][i] * o.sizes[i] : 0;
-      narrow ? params.put(static_cast<int32_t>(stride)) : params.put(stride);
-    }
-  }
-  for (int d = 0; !narrow && d < form.dims; ++d) params.put(size_of(d));
-  for (int d = 0; narrow && d < std::max(form.dims - 1, 1); ++d) {
-    params.put(divisor_of(static_cast<uint32_t>(size_of(d))));
-  }
 }
 
 }  // namespace
@@ -235,11 +54,12 @@ KernelSource pointwise_source(const FormulaSource& f, int32_t compute, const int
   define("FACULA_TURNED", std::to_string(form.turned) + "u");
   text += f.text;
   text += "}\n#include \"facula/cuda/pointwise.cu\"\n";
-  return {{std::string(f.op) + ".cu", text, true}, "facula_pointwise", &f};
+  // Without contraction a formula gives the same bits in a kernel of its own and in that of a group.
+  return {{std::string(f.op) + ".cu", text, false}, "facula_pointwise", &f};
 }
 
 int32_t pointwise(void*, const FaculaPointwise* call) {
-  Operands o;
+  PointwiseOperands o;
   o.nouts = call->nouts;
   o.nins = call->nins;
   if (o.count() > kMaxOperands) return FACULA_NOT_SUPPORTED;
@@ -263,30 +83,9 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   }
   if (lead.numel == 0) return FACULA_OK;
 
-  Plan plan;
-  if (contiguous) {
-    plan_linear(plan, o, lead.numel, 0);
-  } else {
-    collapse(lead.ndim, lead.sizes, strides, o.count(), plan.layout);
-    const Layout& l = plan.layout;
-    if (l.ndim > kMaxKernelDims) return FACULA_NOT_SUPPORTED;
-    uint32_t splats = 0, turned = 0;
-    bool line = l.ndim <= 1;
-    for (int i = 0; line && i < o.count(); ++i) {
-      const int64_t s = l.ndim == 0 ? 1 : l.strides[0][i];
-      if (i >= o.nouts && s == 0 && !o.is_scalar(i)) splats |= 1u << (i - o.nouts);
-      line = s == 1 || (i >= o.nouts && s == 0);
-    }
-    if (line) {
-      plan_linear(plan, o, lead.numel, splats);
-    } else if (const int dim = turned_dim(l, o, turned); dim != 0) {
-      plan_tiled(plan, o, dim, turned);
-    } else {
-      plan_strided(plan, o);
-    }
-  }
+  PointwisePlan plan;
+  FACULA_TRY(plan_pointwise(o, lead, strides, contiguous, true, plan));
   plan.form.scalars = o.scalars;
-  if (plan.blocks >= int64_t{1} << 31) return FACULA_NOT_SUPPORTED;
 
   const Device* device = nullptr;
   FACULA_TRY(enter(call->index, &device));
@@ -307,7 +106,7 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   Params params;
   for (int i = 0; i < o.count(); ++i) params.put(o.is_scalar(i) ? nullptr : o.data[i]);
   params.put(plan.count);
-  put_numbers(params, *kernel->formula, *call);
+  put_numbers(params, *kernel->formula, call->values, call->nvalues, call->compute);
   for (int i = 0; i < o.nins; ++i) {
     if ((o.scalars >> i & 1u) == 0) continue;
     const bool mask = (call->masks >> i & 1u) != 0;
@@ -315,7 +114,8 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   }
   if (plan.form.kind != PointwiseForm::kLinear) put_dims(params, plan, o);
   void* arguments[] = {params.data()};
-  return launch(*device, *kernel, {static_cast<unsigned>(plan.blocks)}, {kThreads}, 0, call->stream, arguments);
+  return launch(*device, *kernel, {static_cast<unsigned>(plan.blocks)}, {kPointwiseThreads}, 0, call->stream,
+                arguments);
 }
 
 }  // namespace facula::cuda

@@ -45,7 +45,7 @@ def compile(
         return functools.partial(compile, dynamic=dynamic, wait=wait, disable=disable)
     if not callable(model):
         raise TypeError(f"compile() takes a function or a module, not {type(model).__name__}")
-    capture = None if disable else capture_for(dynamic)
+    capture = None if disable else capture_for(dynamic, wait)
     if capture is None:
         return model
     if isinstance(model, facula.nn.Module):

@@ -8,8 +8,8 @@ namespace facula::python {
 
 namespace {
 
-// _Capture(symbolic, check, places) for a `with` block. Being C throughout, no signal comes between the beginning and
-// the block that ends it.
+// _Capture(symbolic, check, places, wait=False) for a `with` block. Being C throughout, no signal comes between the
+// beginning and the block that ends it.
 struct ScopeObject {
   PyObject_HEAD  // NOLINT
       CaptureOptions options;
@@ -19,11 +19,11 @@ struct ScopeObject {
 
 PyObject* new_scope(PyTypeObject* type, PyObject* args, PyObject*) {
   FACULA_PY_TRY
-  int symbolic = 0, check_plans = 0, places = 0;
-  if (PyArg_ParseTuple(args, "ppp:_Capture", &symbolic, &check_plans, &places) == 0) throw PythonError();
+  int symbolic = 0, check_plans = 0, places = 0, wait = 0;
+  if (PyArg_ParseTuple(args, "ppp|p:_Capture", &symbolic, &check_plans, &places, &wait) == 0) throw PythonError();
   PyObject* self = check(type->tp_alloc(type, 0));
   auto* o = reinterpret_cast<ScopeObject*>(self);
-  o->options = {symbolic != 0, check_plans != 0, places != 0};
+  o->options = {symbolic != 0, check_plans != 0, places != 0, wait != 0};
   o->scope = nullptr;
   o->reports = nullptr;
   return self;

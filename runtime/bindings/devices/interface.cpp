@@ -7,6 +7,7 @@
 #include "runtime/bindings/define.h"
 #include "runtime/bindings/devices/interface.h"
 #include "runtime/device/memory.h"
+#include "runtime/dispatch/capture.h"
 #include "runtime/dispatch/autocast.h"
 
 namespace py = pybind11;
@@ -168,7 +169,11 @@ py::capsule new_event(Started d, bool timing) {
   return capsule;
 }
 
+// What was called before goes before: events, waits and graphs are of what is in the streams.
+const char* const kStreams = "a stream, an event or a graph is used";
+
 uint64_t begin_graph(Started d, Handle stream) {
+  settle_capture(kStreams);
   const DeviceInterface& interface = d.interface();
   FACULA_CHECK(interface.api.begin_capture != nullptr, NotImplemented, "device '", interface.name, "' has no graphs");
   interface.check(interface.api.begin_capture(interface.api.context, d.device.index, stream.p), d.device.index,
@@ -176,6 +181,7 @@ uint64_t begin_graph(Started d, Handle stream) {
   return interface.memory->begin_graph(d.device.index, stream.p);
 }
 Handle end_graph(Started d, Handle stream) {
+  settle_capture(kStreams);
   const DeviceInterface& interface = d.interface();
   Handle graph;
   const int32_t status = interface.api.end_capture(interface.api.context, d.device.index, stream.p, &graph.p);
@@ -184,6 +190,7 @@ Handle end_graph(Started d, Handle stream) {
   return graph;
 }
 void run_graph(Started d, Handle graph) {
+  settle_capture(kStreams);
   const DeviceInterface& interface = d.interface();
   void* const stream = current_stream(d.device);
   interface.check(interface.api.launch_graph(interface.api.context, d.device.index, graph.p, stream), d.device.index,
@@ -277,7 +284,13 @@ void define_interface(py::module_& m) {
   define(m, "_resolved_device", [](const py::object& device) { return resolved(device_value(device.ptr())); });
   define(m, "_device_properties", device_properties);
   define(m, "_memory_info", memory_info, kUnlocked);
-  define(m, "_synchronize", [](Started d) { synchronize(d.device); }, kUnlocked);
+  define(
+      m, "_synchronize",
+      [](Started d) {
+        settle_capture(kStreams);
+        synchronize(d.device);
+      },
+      kUnlocked);
 
   // ---- streams: a device and a number ----
   define(
@@ -287,14 +300,38 @@ void define_interface(py::module_& m) {
       },
       py::arg(), py::arg(), "own"_a = false, kUnlocked);
   define(m, "_get_stream", [](Started d) { return Handle{current_stream(d.device)}; });
-  define(m, "_set_stream", [](Started d, Handle stream) { set_current_stream(d.device, stream.p); });
-  define(m, "_stream_synchronize", [](Started d, Handle stream) { synchronize_stream(d.device, stream.p); }, kUnlocked);
+  define(
+      m, "_set_stream",
+      [](Started d, Handle stream) {
+        settle_capture(kStreams);
+        set_current_stream(d.device, stream.p);
+      },
+      kUnlocked);
+  define(
+      m, "_stream_synchronize",
+      [](Started d, Handle stream) {
+        settle_capture(kStreams);
+        synchronize_stream(d.device, stream.p);
+      },
+      kUnlocked);
   define(m, "_stream_query", is_stream_done, kUnlocked);
 
   // ---- events ----
   define(m, "_new_event", new_event);
-  define(m, "_event_record", [](Event e, Handle stream) { e->record(stream.p); }, kUnlocked);
-  define(m, "_event_wait", [](Event e, Started d, Handle stream) { e->wait(d.device, stream.p); }, kUnlocked);
+  define(
+      m, "_event_record",
+      [](Event e, Handle stream) {
+        settle_capture(kStreams);
+        e->record(stream.p);
+      },
+      kUnlocked);
+  define(
+      m, "_event_wait",
+      [](Event e, Started d, Handle stream) {
+        settle_capture(kStreams);
+        e->wait(d.device, stream.p);
+      },
+      kUnlocked);
   define(m, "_event_query", [](Event e) { return e->done(); }, kUnlocked);
   define(m, "_event_synchronize", [](Event e) { e->synchronize(); }, kUnlocked);
   define(m, "_event_elapsed", [](Event from, Event to) { return from->elapsed_to(*to.event); }, kUnlocked);

@@ -134,6 +134,7 @@ extern "C" FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* host
   backend.dtypes = FACULA_ALL_DTYPES & ~(FACULA_DTYPE_BIT(FACULA_COMPLEX64) | FACULA_DTYPE_BIT(FACULA_COMPLEX128));
   backend.pointwise = pointwise;
   backend.reduction = reduction;
+  backend.group = group;
   backend.kernels = kKernels;
   backend.nkernels = sizeof(kKernels) / sizeof(*kKernels);
   describe(backend);

@@ -1,4 +1,4 @@
-// The two templates: every pointwise operator, and every reduction.
+// The two templates: every pointwise operator, and every reduction; and groups of pointwise operators.
 #include <string>
 #include <unordered_map>
 
@@ -74,15 +74,26 @@ struct Tile {
   alignas(64) char bytes[kTile * 8];
 };
 
+const PointwiseEntry* find(const char* op, const char* variant, int32_t compute) {
+  static const auto table =
+      table_of(kPointwise, [](const PointwiseEntry& e) { return key(e.op, e.variant, e.compute); });
+  const auto found = table.find(key(op, variant, compute));
+  return found == table.end() ? nullptr : found->second;
+}
+
+int32_t noted() {
+  if (divided_by_zero) return fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
+  if (outside) return fail(FACULA_DEVICE_ERROR, "an element is not within the limits that the operator states");
+  if (negative_power) return fail(FACULA_DEVICE_ERROR, "integers have no negative integer powers");
+  return FACULA_OK;
+}
+
 }  // namespace
 
 int32_t pointwise(void*, const FaculaPointwise* call) {
-  static const auto table =
-      table_of(kPointwise, [](const PointwiseEntry& e) { return key(e.op, e.variant, e.compute); });
   const int32_t compute = computed(call->compute);
-  const auto found = table.find(key(call->op, call->variant, compute));
-  if (found == table.end()) return fail(FACULA_NOT_SUPPORTED, "no formula in this dtype");
-  const PointwiseEntry* const entry = found->second;
+  const PointwiseEntry* const entry = find(call->op, call->variant, compute);
+  if (entry == nullptr) return fail(FACULA_NOT_SUPPORTED, "no formula in this dtype");
   std::vector<Operand> ins, outs;
   for (int32_t i = 0; i < call->nins; ++i) ins.emplace_back(call->ins[i]);
   for (int32_t i = 0; i < call->nouts; ++i) outs.emplace_back(call->outs[i]);
@@ -123,10 +134,84 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
         }
       }
     });
-    if (divided_by_zero) return fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
-    if (outside) return fail(FACULA_DEVICE_ERROR, "an element is not within the limits that the operator states");
-    if (negative_power) return fail(FACULA_DEVICE_ERROR, "integers have no negative integer powers");
-    return int32_t{FACULA_OK};
+    return noted();
+  });
+}
+
+// Tile by tile, so that what steps hand on stays in the cache; each value lies there in its own dtype.
+int32_t group(void*, const FaculaGroup* call) {
+  struct Step {
+    const PointwiseEntry* entry;
+    std::vector<int32_t> outs, ins;
+    std::vector<FaculaValue> values;
+    int32_t compute;
+    uint32_t masks;
+  };
+  std::vector<Step> steps;
+  for (int32_t s = 0; s < call->nsteps; ++s) {
+    const FaculaStep& from = call->steps[s];
+    const int32_t compute = computed(from.compute);
+    const PointwiseEntry* const entry = find(from.op, from.variant, compute);
+    if (entry == nullptr) return fail(FACULA_NOT_SUPPORTED, "no formula in this dtype");
+    steps.push_back({entry, {from.outs, from.outs + from.nouts}, {from.ins, from.ins + from.nins},
+                     {from.values, from.values + from.nvalues}, compute, from.masks});
+  }
+  const std::vector<int32_t> dtypes(call->dtypes, call->dtypes + call->nvalues);
+  const std::vector<int32_t> stored(call->stored, call->stored + call->noutputs);
+  std::vector<Operand> ins, outs;
+  for (int32_t i = 0; i < call->ninputs; ++i) ins.emplace_back(call->tensors[i]);
+  for (int32_t i = 0; i < call->noutputs; ++i) outs.emplace_back(call->tensors[call->ninputs + i]);
+  for (const int32_t dtype : dtypes) {
+    if (dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no complex numbers");
+  }
+  return enqueue(call->index, call->stream, [=] {
+    divided_by_zero = negative_power = outside = false;
+    std::vector<Tile> tiles(dtypes.size()), read(16), made(16);
+    const size_t inner = outs[0].sizes.empty() ? 0 : 1;
+    const int64_t row = inner != 0 ? outs[0].sizes.back() : 1;
+    const auto move = [](int32_t dtype, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t n) {
+      const size_t size = itemsize(dtype);
+      for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, size);
+    };
+    for_each_index(outs[0].sizes, inner, [&](const std::vector<int64_t>& index) {
+      for (int64_t at = 0; at < row; at += kTile) {
+        const int64_t n = std::min(kTile, row - at);
+        for (size_t i = 0; i < ins.size(); ++i) {
+          const Operand& o = ins[i];
+          const int64_t stride = inner != 0 && !o.scalar ? o.strides.back() : 0;
+          const char* const p = o.scalar ? o.base() : o.at(index) + at * stride;
+          move(o.dtype, p, stride, tiles[i].bytes, static_cast<int64_t>(itemsize(o.dtype)), n);
+        }
+        for (const Step& step : steps) {
+          const void* in_ptrs[16];
+          void* out_ptrs[16];
+          for (size_t i = 0; i < step.ins.size(); ++i) {
+            const auto v = static_cast<size_t>(step.ins[i]);
+            by_type((step.masks >> i & 1u) != 0 ? int32_t{FACULA_BOOL} : step.compute, [&]<typename T>(T) {
+              load(dtypes[v], tiles[v].bytes, static_cast<int64_t>(itemsize(dtypes[v])), n,
+                   reinterpret_cast<T*>(read[i].bytes));
+            });
+            in_ptrs[i] = read[i].bytes;
+          }
+          for (size_t i = 0; i < step.outs.size(); ++i) out_ptrs[i] = made[i].bytes;
+          step.entry->fn(n, out_ptrs, in_ptrs, step.values.data());
+          for (size_t i = 0; i < step.outs.size(); ++i) {
+            const auto v = static_cast<size_t>(step.outs[i]);
+            by_type(step.entry->output, [&]<typename T>(T) {
+              store(dtypes[v], tiles[v].bytes, static_cast<int64_t>(itemsize(dtypes[v])), n,
+                    reinterpret_cast<const T*>(made[i].bytes));
+            });
+          }
+        }
+        for (size_t i = 0; i < outs.size(); ++i) {
+          const int64_t stride = inner != 0 ? outs[i].strides.back() : 0;
+          const Tile& from = tiles[static_cast<size_t>(stored[i])];
+          move(outs[i].dtype, from.bytes, static_cast<int64_t>(itemsize(outs[i].dtype)), outs[i].at(index) + at * stride,
+               stride, n);
+        }
+      }
+    });
+    return noted();
   });
 }
 

@@ -1,4 +1,4 @@
-// The two templates that serve all operators with formulas and reductions.
+// The two templates that serve all operators with formulas and reductions, and groups of the former.
 #pragma once
 
 #include "facula/backend.h"
@@ -7,5 +7,6 @@ namespace @NAME@ {
 
 int32_t pointwise(void* context, const FaculaPointwise* call);
 int32_t reduction(void* context, const FaculaReduction* call);
+int32_t group(void* context, const FaculaGroup* call);
 
 }  // namespace @NAME@

@@ -33,4 +33,5 @@ ORDER = [
     "card arithmetic",
     "card models",
     "card processes",
+    "card compile",
 ]

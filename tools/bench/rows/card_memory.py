@@ -17,12 +17,12 @@ BYTES = {"bfloat16": 2, "float32": 4}
 STREAM, SHUFFLE = 0.93, 0.85  # of the copy rate
 
 
-def share(limit, moved):
-    """`moved` elements read and written, in the row's dtype, against a copy."""
+def share(limit, moved, size=SIZE):
+    """`moved` times `size` elements read and written, in the row's dtype, against a copy."""
 
     def goal(dtype, op, **case):
         count = moved.get(op, 2) if isinstance(moved, dict) else moved
-        return Versus("card", limit, "copy", float(SIZE) * BYTES[dtype] * count)
+        return Versus("card", limit, "copy", float(size) * BYTES[dtype] * count)
 
     return goal
 

@@ -35,6 +35,7 @@ def autocast_step(lib, inputs, batch, length, **options):
 
 
 def gpt2_step(lib, inputs, batch, length, dtype, autocast=None, wrap=lambda model: model):
+    """`wrap` is given the model before its first step."""
     model = inputs.fill(models.gpt(lib, TOKENS, 1024, 768, 12, 12)).to("cuda").to(dtype)
     return trained(lib, inputs, wrap(model), batch, length, autocast)
 

@@ -124,6 +124,35 @@ typedef struct FaculaPointwise {
   void* stream;
 } FaculaPointwise;
 
+/* Pointwise calls that `facula.compile` joined. The group has values, each with a dtype: the first `ninputs` are what
+ * `tensors` hold, others are made by one step each. A step is what FaculaPointwise says, with values in the place of
+ * tensors: it reads its inputs as `compute` (or bool), and rounds what it makes to the value's dtype, though that may never
+ * go to memory. The last `noutputs` of `tensors` take the values `stored`. All tensors have one shape (stride 0 where they
+ * are broadcast); an output may lie exactly where an input does. */
+typedef struct FaculaStep {
+  const char* op;
+  const char* variant;
+  const FaculaValue* values;
+  const int32_t* outs; /* values that it makes */
+  const int32_t* ins;  /* and reads */
+  int32_t nouts, nins, nvalues;
+  int32_t compute;
+  uint32_t masks;
+  int32_t reserved;
+} FaculaStep;
+enum { FACULA_WAIT = 1 /* build what the group needs now, rather than answer FACULA_NOT_READY */ };
+typedef struct FaculaGroup {
+  uint64_t id; /* groups with one number differ in addresses, strides, sizes and numbers at most */
+  const FaculaTensor* tensors; /* inputs, then outputs */
+  const int32_t* stored;       /* for each output: the value that goes there when all steps are done */
+  const int32_t* dtypes;       /* of the values */
+  const FaculaStep* steps;
+  int32_t ninputs, noutputs, nvalues, nsteps;
+  int32_t index;
+  uint32_t flags;
+  void* stream;
+} FaculaGroup;
+
 /* Any operator that reduces dims. The last `nreduced` dims of `in` are reduced to one element of
  * `out`, whose dims are the others. `op` names a reduction of facula.backends.translate. */
 typedef struct FaculaReduction {
@@ -276,6 +305,10 @@ typedef struct FaculaBackend {
   int32_t dlpack_type; /* DLDeviceType by which other libraries name this memory; 0: it is not shared */
   int32_t reserved;
   const FaculaCollectives* collectives; /* must stay; null: tensors go by the host */
+
+  /* A group as one kernel; optional. FACULA_NOT_READY: not yet, it is being built. That and FACULA_NOT_SUPPORTED make
+     facula call `pointwise` step by step. */
+  int32_t (*group)(void* context, const FaculaGroup* group);
 } FaculaBackend;
 
 /* ---- what facula gives the package ---- */

@@ -397,7 +397,7 @@ class Module(HookMixin, StateDictMixin, _C._ModuleBase):
 
         A second call changes the options; copies of the module and what is pickled are plain.
         """
-        capture = capture_for(dynamic)
+        capture = capture_for(dynamic, wait)
         if capture is not None:
             self.__class__ = compiled_class(self, capture)
 

@@ -1,0 +1,29 @@
+// What a group's kernel is made of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/embedded.h"
+#include "launch/host.h"
+
+namespace facula::cuda {
+
+inline constexpr int kMaxGroupOperands = 24;
+
+struct GroupParts {
+  struct Fill {
+    int32_t input, want;  // a number of the host, and the dtype that steps read it in
+  };
+  std::vector<const FormulaSource*> formulas;  // by step
+  std::vector<int32_t> operands;               // inputs that lie in memory
+  std::vector<Fill> fills;
+  bool short_form = false;
+  // The number that step `s` reads as its input `i`; -1: none, but a value.
+  int fill_of(const FaculaGroup& group, int s, int i) const;
+};
+
+// `why` is empty where the group can be one kernel.
+GroupParts parts_of(const FaculaGroup& group, std::string& why);
+
+}  // namespace facula::cuda

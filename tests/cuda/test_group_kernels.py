@@ -1,0 +1,179 @@
+"""Kernels of groups without a GPU: a pretended driver is given the sources, NVRTC compiles them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., str]
+HERE = Path(__file__).parent
+HEADER = 48  # bytes of a cache file before the code, which here is the source
+CAPTURED = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+from facula import _C
+import group_programs
+def captured(function):
+    with _C._Capture(False, False, False, True):
+        return function()
+"""
+
+
+def compile_all(folder: Path) -> int:
+    """Compiles the groups' sources that a run with the pretended driver has left."""
+    from facula.cuda import _vendor
+
+    module = _vendor.module()
+    if not module.facula_cuda_has_compiler():
+        pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
+    count = 0
+    for file in sorted(folder.glob("*.bin")):
+        text = file.read_bytes()[HEADER:].rstrip(b"\0")
+        if b"FACULA_GROUP" not in text:
+            continue
+        error = ctypes.create_string_buffer(4000)
+        # PTX: assembling it takes most of the time
+        status = module.facula_cuda_compile(text, b"compute_80", error, ctypes.c_size_t(4000))
+        assert status == 0, text.decode()[-3000:] + error.value.decode()
+        count += 1
+    return count
+
+
+def test_random_groups_compile(run: Run, tmp_path: Path) -> None:
+    run(
+        CAPTURED
+        + """
+for seed in range(30):
+    captured(lambda: group_programs.program(seed, "cuda", "complex" if seed % 5 == 4 else "float"))
+"""
+    )
+    assert compile_all(tmp_path / "cache" / "cuda") > 15
+
+
+def test_every_formula_compiles_in_a_group(run: Run, tmp_path: Path) -> None:
+    """Eight to a group, each group in one of the dtypes."""
+    out = run(
+        CAPTURED
+        + """
+names = sum(group_programs.DTYPES.values(), ())
+def some(functions, dtype):
+    x = [fa.empty(64, 96, dtype=dtype, device="cuda") for _ in range(3)]
+    found = []
+    for function, count in functions:
+        try:
+            found.append(function(*(x * 2)[:count]))
+        except (RuntimeError, TypeError, ValueError):
+            pass
+    return found
+every = group_programs.formulas()
+for i in range(0, len(every), 8):
+    captured(lambda: some(every[i : i + 8], getattr(fa, names[i // 8 % len(names)])))
+print(len(every), fa.backends.refusals("cuda").get("group", (0,))[0])
+"""
+    )
+    count, refused = map(int, out.split())
+    assert count > 200 and refused <= count // 40
+    assert compile_all(tmp_path / "cache" / "cuda") > 20
+
+
+def test_a_group_is_one_launch_with_vectors(run: Run) -> None:
+    run(
+        CAPTURED
+        + """
+def f(x, y):
+    t = (x + y) * 0.5
+    return t.sigmoid() * x, t - y
+def check(x, y, **wanted):
+    (line,) = launched(lambda: captured(lambda: f(x, y)))
+    assert line[0] == "facula_pointwise", line
+    found = form()
+    assert all(found[k] == str(v) for k, v in wanted.items()), (found, wanted)
+e = lambda *s, dtype=fa.float32: fa.empty(*s, dtype=dtype, device="cuda")
+check(e(64, 128), e(64, 128), FORM=0, VEC=4)
+check(e(64, 128, dtype=fa.bfloat16), e(64, 128, dtype=fa.bfloat16), FORM=0, VEC=8)
+check(e(64, 128), e(128), FORM=1, VEC=4, DIMS=2)
+check(e(64, 128), e(64, 1), FORM=1, VEC=4, SPLATS=2)
+check(e(64, 128)[:, ::2], e(64, 64), FORM=1, VEC=1)
+check(e(64, 128).t(), e(64, 128).t(), FORM=0)
+check(e(64, 128), fa.empty((), device="cuda"), FORM=0, SPLATS=2)
+"""
+    )
+
+
+def test_kernels_are_built_while_calls_run(run: Run) -> None:
+    """First calls launch operators, later ones the group: from the disk in a second process."""
+    script = """
+import time
+x = fa.empty(64, 128, device="cuda")
+run = fa.compile(lambda x: ((x + 1) * 2).exp())
+first = launched(lambda: run(x))
+for _ in range(200):
+    if len(launched(lambda: run(x))) == 1:
+        break
+    time.sleep(0.01)
+else:
+    raise SystemExit("never built")
+assert len(first) in (1, 3), first
+"""
+    run(script)
+    run(script)
+
+
+def test_what_does_not_compile_runs_call_by_call(run: Run) -> None:
+    run(
+        """
+x = fa.empty(64, 128, device="cuda")
+run = fa.compile(lambda x: ((x + 1) * 2).exp(), wait=True)
+(x + 1) * 2, x.exp()
+fake.fake_refuse(1)
+assert len(launched(lambda: run(x))) == 3
+fake.fake_refuse(0)
+assert len(launched(lambda: run(x))) == 3                        # it is not tried again
+calls, reason = fa.backends.refusals("cuda")["group"]
+assert calls == 2 and "failed" in reason, reason
+""",
+    )
+
+
+def test_casts_are_steps_of_a_group(run: Run) -> None:
+    """In one launch; without the kernel, in one each, at the places where they were called."""
+    run(
+        CAPTURED
+        + """
+x = fa.empty(64, 128, dtype=fa.bfloat16, device="cuda")
+def norm(to):
+    y = ((x.float() + 1) * 2).to(to)
+    return y, y.double() - 1
+assert len(launched(lambda: captured(lambda: norm(fa.bfloat16)))) == 1
+alone = len(launched(lambda: norm(fa.float16)))
+fake.fake_refuse(1)
+refused = len(launched(lambda: captured(lambda: norm(fa.float16))))
+fake.fake_refuse(0)
+assert refused == alone == 6, (refused, alone)
+""",
+    )
+
+
+def test_a_full_disk_does_no_harm(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "cuda").write_text("a file where the folder should be")
+    run(
+        """
+x = fa.empty(64, 128, device="cuda")
+run = fa.compile(lambda x: ((x + 1) * 2).exp(), wait=True)
+assert len(launched(lambda: run(x))) == len(launched(lambda: run(x))) == 1
+"""
+    )
+
+
+def test_a_process_may_end_while_kernels_are_built(run: Run) -> None:
+    run(
+        """
+x = fa.empty(64, 128, device="cuda")
+for i in range(20):
+    fa.compile(lambda x: [(x + 1) * 2 if i >> b & 1 else (x * 2).exp() for b in range(5)])(x)
+"""
+    )
