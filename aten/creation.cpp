@@ -100,10 +100,11 @@ void resize(const Tensor& self, IntList size, std::optional<MemoryFormat> memory
   }
   const int64_t numel = numel_of(size);
   DimVector strides = memory_format ? format_strides(size, *memory_format, "resize_") : DimVector();
-  if (strides.empty()) strides = contiguous_strides(size);
   const Changing changing(self);
   TensorImpl& impl = *self.impl();
-  if (self.sizes() == size && IntList(strides) == self.strides()) return;
+  if (strides.empty()) strides = contiguous_strides(size);
+  // Of the size that it has a tensor keeps its strides, unless a format is asked for.
+  if (self.sizes() == size && (!memory_format || IntList(strides) == self.strides())) return;
   FACULA_CHECK(!needs_grad(self), Runtime, Operator{"resize_"}, "self requires grad; detach() it first");
   size_t needed = 0;
   FACULA_CHECK(impl.offset >= 0 && !__builtin_mul_overflow(static_cast<size_t>(checked_add(impl.offset, numel)),

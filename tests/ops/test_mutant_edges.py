@@ -166,3 +166,120 @@ def test_the_gamma_density_at_its_ends() -> None:
         shape = fa.tensor([3.0], requires_grad=True)
         (got,) = fa.autograd.grad(function(shape, fa.tensor([INF])).sum(), shape)
         assert got.item() == 0
+
+
+def test_transforms_of_strided_complex_numbers_out_of_range() -> None:
+    wide = np.ones((3, 16), complex)
+    wide[:, ::2][1, 5] = 1e308j
+    got = fa.fft.fft(fa.tensor(wide)[:, ::2]).numpy()
+    want = np.fft.fft(wide[:, ::2] / 2.0**20) * 2.0**20
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e294)
+
+
+def test_second_slopes_of_the_gamma_distribution() -> None:
+    for x, want in ((INF, 0.0), (1.5, (2 / 1.5 - 1) * np.exp(2 * np.log(1.5) - 1.5) / 2)):
+        at = fa.tensor(x, dtype=fa.float64, requires_grad=True)
+        p = fa.special.gammainc(fa.tensor(3.0, dtype=fa.float64), at)
+        (slope,) = fa.autograd.grad(p, at, create_graph=True)
+        (second,) = fa.autograd.grad(slope, at)
+        np.testing.assert_allclose(second.item(), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "least"), [("hsplit", 1), ("vsplit", 2), ("dsplit", 3)])
+def test_pieces_along_a_given_dim(name: str, least: int) -> None:
+    split = getattr(fa, name)
+    x = fa.arange(64.0).reshape(4, 4, 4)
+    (whole,) = split(x, 1)
+    assert whole.tolist() == x.tolist()
+    for wrong in (0, -2, 3):
+        with pytest.raises(RuntimeError, match="equal pieces"):
+            split(x, wrong)
+    few = fa.ones([4] * (least - 1))
+    for given in (2, [1, 2]):
+        with pytest.raises(RuntimeError, match=f"at least {least} dim"):
+            split(few, given)
+        assert len(split(fa.ones([4] * least), given)) == (2 if given == 2 else 3)
+
+
+def test_what_numbers_without_dims_refuse() -> None:
+    number = fa.tensor(1.0)
+    with pytest.raises(RuntimeError, match="0-d tensor cannot be narrowed"):
+        number.narrow(0, 0, 1)
+    with pytest.raises(RuntimeError, match="0-d tensor cannot be split"):
+        number.tensor_split([1])
+    with pytest.raises(RuntimeError, match="shifts must not be empty"):
+        fa.ones(3).roll([])
+    for x, dims in ((fa.ones(3), [0, 1]), (fa.ones(2, 2, 2), [0, 1, 2]), (fa.ones(2, 2), [0])):
+        with pytest.raises(RuntimeError, match="two dims"):
+            fa.rot90(x, 1, dims)
+    with pytest.raises(RuntimeError, match="exceeds"):
+        number.scatter(0, fa.tensor([0, 0]), fa.tensor(5.0))
+
+
+def test_types_of_indices() -> None:
+    x = fa.arange(6.0).reshape(2, 3)
+    at = fa.tensor([[2, 0]], dtype=fa.int32)
+    assert x.take_along_dim(at, 1).tolist() == [[2, 0], [5, 3]]
+    with pytest.raises(IndexError, match="int64 or int32"):
+        x.take_along_dim(at.to(fa.int8), 1)
+    for kind in (fa.int8, fa.uint8, fa.int16):
+        with pytest.raises(IndexError, match="int64 or int32"):
+            x.index_select(0, fa.tensor([1], dtype=kind))
+        assert x.index_select(0, fa.tensor([], dtype=kind)).shape == (0, 3)
+
+
+def test_slope_of_leaky_relu_at_zero() -> None:
+    x = fa.tensor([0.0, -0.0, 1.0, -1.0], requires_grad=True)
+    F.leaky_relu(x, 0.25).sum().backward()
+    assert x.grad.tolist() == [0.25, 0.25, 1, 0.25]
+
+
+def test_a_range_with_a_far_beginning() -> None:
+    fa.manual_seed(0)
+    with without_kernel("random_.from_"):
+        drawn = fa.empty(1000, dtype=fa.int64).random_(-(2**62), 5)
+    assert drawn.min() >= -(2**62) and drawn.max() < 5 and len(set(drawn.tolist())) > 990
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_tangents_of_what_a_reduction_found(keepdim: bool) -> None:
+    x, t = fa.tensor([1.0, 4.0, 2.0]), fa.tensor([10.0, 20.0, 30.0])
+    for name, args, place in (("max", (0,), 1), ("min", (0,), 0), ("kthvalue", (2, 0), 2)):
+
+        def found(x: fa.Tensor, name: str = name, args: tuple[int, ...] = args) -> fa.Tensor:
+            return getattr(x, name)(*args, keepdim=keepdim)[0]
+
+        _, tangent = fa.func.jvp(found, (x,), (t,))
+        assert tangent.tolist() == ([t[place].item()] if keepdim else t[place].item())
+
+
+def test_a_layer_with_one_output_and_no_dim_for_it() -> None:
+    x = fa.randn(2, 3, 4, dtype=fa.float64, requires_grad=True)
+    weight = fa.randn(4, dtype=fa.float64)
+    scale = fa.randn(2, 3, dtype=fa.float64)
+    (F.linear(x, weight) * scale).sum().backward()
+    np.testing.assert_allclose(x.grad, scale.numpy()[..., None] * weight.numpy())
+
+
+def test_a_given_variance_and_numbers_far_apart() -> None:
+    x = fa.tensor([[2e38], [-1e38]])
+    got = F.batch_norm(x, fa.tensor([-2e38]), fa.tensor([1.0]), eps=3.0)
+    np.testing.assert_allclose(got, [[2e38], [0.5e38]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "int32"])
+def test_sums_of_short_rows_of_a_wider_matrix(dtype: str) -> None:
+    wide = np.arange(40 * 16).reshape(40, 16) % 7 - 3
+    x = fa.tensor(wide).to(getattr(fa, dtype))
+    for n in (1, 2, 3, 5, 7, 11, 15):
+        assert x[:, :n].sum(1).tolist() == wide[:, :n].sum(1).tolist()
+        assert x[:, 1 : n + 1].amax(1).tolist() == wide[:, 1 : n + 1].max(1).tolist()
+
+
+def test_a_tensor_resized_to_its_own_size() -> None:
+    x = fa.arange(6).view(2, 3).t()
+    assert x.resize_(3, 2).tolist() == [[0, 3], [1, 4], [2, 5]]
+    x = fa.arange(16.0).view(1, 2, 2, 4).to(memory_format=fa.channels_last)
+    assert x.resize_(1, 2, 2, 4).stride() == (16, 1, 8, 2)
+    same = x.resize_(1, 2, 2, 4, memory_format=fa.contiguous_format)
+    assert same.stride() == (16, 8, 4, 1)

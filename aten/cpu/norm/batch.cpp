@@ -218,8 +218,11 @@ void native_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
       std::atomic<bool> far{false};
       const auto weight_of = [&](int64_t k) { return w.defined() ? static_cast<double>(w.data<T>()[k]) : 1.0; };
       const auto bias_of = [&](int64_t k) { return b.defined() ? static_cast<double>(b.data<T>()[k]) : 0.0; };
-      // Neither the variance nor what x is multiplied by leaves the range.
-      const auto plain = [&](int64_t k) { return is_ordinary<T>(vars[k] + eps) && is_factor<T>(scale[k]); };
+      // Neither the variance nor what x is multiplied by leaves the range, nor does x less the mean.
+      constexpr double near = double{std::numeric_limits<T>::max()} * double{std::numeric_limits<T>::epsilon()} / 4;
+      const auto plain = [&](int64_t k) {
+        return is_ordinary<T>(vars[k] + eps) && is_factor<T>(scale[k]) && std::fabs(means[k]) <= near;
+      };
       const auto finish = [&](int64_t k) {
         const double rstd = 1.0 / std::sqrt((training ? std::max(vars[k], 0.0) : vars[k]) + eps);
         out_mean.data<T>()[k] = static_cast<T>(means[k]);
