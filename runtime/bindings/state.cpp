@@ -7,7 +7,7 @@
 
 #include <frameobject.h>
 
-#include <mutex>
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -112,17 +112,21 @@ void wait_without_gil(void (*wait)(void* context), void* context) {
 
 // The folder of the package, with a separator behind; empty as long as it is being imported.
 const std::string& package_folder() {
-  static std::mutex guard;
-  static std::string folder;
-  const std::lock_guard hold(guard);
-  if (!folder.empty()) return folder;
+  static std::atomic<const std::string*> known{nullptr};
+  static const std::string unknown;
+  if (const std::string* found = known.load(std::memory_order_acquire)) return *found;
   const Ref name(PyUnicode_FromString("facula"));
   const Ref module(name ? PyImport_GetModule(name.get()) : nullptr);
   const Ref file(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
   const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
   PyErr_Clear();
-  if (text != nullptr) folder.assign(text, std::string_view(text).rfind("__init__"));
-  return folder;
+  if (text == nullptr) return unknown;
+  // No lock is held while Python runs: of two threads one wins, and both have the same text.
+  const auto* made = new std::string(text, std::string_view(text).rfind("__init__"));
+  const std::string* before = nullptr;
+  if (known.compare_exchange_strong(before, made, std::memory_order_acq_rel)) return *made;
+  delete made;
+  return *before;
 }
 
 // Of programs, rather than of this package and what it makes; its examples are programs.

@@ -208,6 +208,7 @@ void DeviceInterface::raise_fault() {
   if (!at_fault.load(std::memory_order_acquire)) [[likely]]
     return;
   std::lock_guard lock(counting);
+  if (fault.empty()) return;  // taken back meanwhile
   raise(ErrorKind::Runtime, name, ": ", fault);
 }
 

@@ -182,6 +182,7 @@ void DeviceEvent::synchronize() const {
   if (event_ == nullptr) return;
   refuse_captured();
   d.check(d.api.synchronize_event(d.api.context, device_.index, event_), device_.index, "work on the device failed");
+  d.raise_fault();
 }
 double DeviceEvent::elapsed_to(const DeviceEvent& end) const {
   DeviceInterface& d = started_interface(device_.type);

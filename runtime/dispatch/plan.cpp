@@ -498,6 +498,8 @@ std::shared_ptr<const Plan> find_plan(Record& record, const std::vector<bool>& h
     }
   }
   record.add_to_tape(word);
+  record.add_to_tape(
+      static_cast<uint64_t>(record.device.type));  // plans of devices have what those of the CPU have not
   if (auto plan = plans().find(record.hash, record.tape)) return plan;
   auto plan = std::make_shared<const Plan>(make_plan_of(record, held));
   plans().add(record.hash, plan);

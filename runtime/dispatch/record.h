@@ -68,7 +68,7 @@ class Record {
   std::vector<uint64_t> number_bits;  // differ where numbers do
   std::vector<RecordBuffer> buffers;
   std::vector<RecordReduction> reductions;
-  // Where all of it is, and the stream of a device there; not kept by clear().
+  // Where all of it is, and the stream of a device there; clear() leaves them.
   Device device;
   void* stream = nullptr;
   bool wait = false;                // for what the device builds

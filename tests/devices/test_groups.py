@@ -184,6 +184,21 @@ def test_two_devices_and_the_cpu_in_one_function() -> None:
 
 
 @pytest.mark.usefixtures("strict")
+def test_a_device_after_the_cpu() -> None:
+    """The same record in all but its place has a plan of its own."""
+
+    @fa.compile
+    def run(x: fa.Tensor) -> fa.Tensor:
+        return (x * 2 + 1).sqrt() * 0.25 + x
+
+    given = fa.full((20_000,), 4.0)
+    for place in ("cpu", "strict", "cpu", "strict:1"):
+        found = run(given.to(place))
+        assert found.device.type == place.split(":")[0]
+        assert (found.cpu() == 4.75).all().item()
+
+
+@pytest.mark.usefixtures("strict")
 def test_many_tensors_are_several_groups() -> None:
     given = [fa.full((50,), float(i), device="strict") for i in range(40)]
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct Workers {
   std::condition_variable changed;
   std::deque<std::function<void()>> waiting;
   std::vector<std::thread> threads;
-  size_t idle = 0, running = 0;
+  size_t idle = 0;
   bool ending = false;
 };
 Workers& workers() {
@@ -50,33 +51,31 @@ void work() {
     if (w.ending) return;
     const std::function<void()> next = std::move(w.waiting.front());
     w.waiting.pop_front();
-    ++w.running;
     lock.unlock();
     next();
     lock.lock();
-    --w.running;
-    w.changed.notify_all();
   }
 }
 
 }  // namespace
 
-void in_background(std::function<void()> next) {
+bool in_background(std::function<void()> next) {
   static const size_t most = std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u);
   Workers& w = workers();
   {
     const std::lock_guard lock(w.mutex);
-    if (w.ending) return;
+    if (w.ending) return false;
+    if (w.waiting.size() >= w.idle && w.threads.size() < most) {
+      try {
+        w.threads.emplace_back(work);
+      } catch (const std::system_error&) {
+        if (w.threads.empty()) return false;
+      }
+    }
     w.waiting.push_back(std::move(next));
-    if (w.waiting.size() > w.idle && w.threads.size() < most) w.threads.emplace_back(work);
   }
   w.changed.notify_all();
-}
-
-void wait_for_background() {
-  Workers& w = workers();
-  std::unique_lock lock(w.mutex);
-  w.changed.wait(lock, [&] { return w.ending || (w.waiting.empty() && w.running == 0); });
+  return true;
 }
 
 }  // namespace facula::cuda

@@ -5,9 +5,8 @@
 
 namespace facula::cuda {
 
-// Runs on one of a few threads. What has not begun when the process ends is left out.
-void in_background(std::function<void()> work);
-// Until all of it is done that was given so far.
-void wait_for_background();
+// Runs on one of a few threads, and raises nothing. What has not begun when the process ends is left out; false where
+// no thread can be had.
+bool in_background(std::function<void()> work);
 
 }  // namespace facula::cuda

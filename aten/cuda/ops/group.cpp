@@ -1,5 +1,6 @@
 #include "ops/group.h"
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -66,9 +67,16 @@ int32_t parts(const FaculaGroup& g, std::shared_ptr<const GroupParts>& out) {
 
 void build(Built& built, int32_t index, const KernelSource& source) {
   const Device* device = nullptr;
-  int32_t status = enter(index, &device);
-  if (status == FACULA_OK) status = load_kernel(*device, source, built.kernel, built.error);
+  int32_t status = FACULA_NOT_SUPPORTED;
+  try {
+    status = enter(index, &device);
+    if (status == FACULA_OK) status = load_kernel(*device, source, built.kernel, built.error);
+  } catch (const std::exception& error) {
+    status = FACULA_NOT_SUPPORTED;
+    built.error = error.what();
+  }
   built.state.store(status == FACULA_OK ? Built::kReady : Built::kFailed, std::memory_order_release);
+  built.state.notify_all();
 }
 
 int32_t find(const FaculaGroup& g, const PointwiseForm& form, Built** out) {
@@ -92,13 +100,10 @@ int32_t find(const FaculaGroup& g, const PointwiseForm& form, Built** out) {
     k.forms[key] = *out = place;
   }
   const bool wait = (g.flags & FACULA_WAIT) != 0;
-  if (fresh && wait) {
+  if (fresh && (wait || !in_background([built = *out, index = g.index, source] { build(*built, index, source); }))) {
     build(**out, g.index, source);
-  } else if (fresh) {
-    in_background([built = *out, index = g.index, source] { build(*built, index, source); });
-  } else if (wait && (*out)->state.load(std::memory_order_acquire) == Built::kWaiting) {
-    wait_for_background();
   }
+  if (wait) (*out)->state.wait(Built::kWaiting, std::memory_order_acquire);  // another thread may be building it
   switch ((*out)->state.load(std::memory_order_acquire)) {
     case Built::kReady:
       return FACULA_OK;

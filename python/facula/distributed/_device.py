@@ -429,17 +429,19 @@ class DeviceCommunicator:
             if not captured:  # nothing tells when a graph runs
                 _C._communicator_order(self._communicator, stream)
                 ticket = _C._communicator_begin(self._communicator, call, group.timeout)
-            if stream != here:
-                _C._set_stream(device, stream)
             try:
+                if stream != here:
+                    _C._set_stream(device, stream)
                 plan.start()
                 if plan.finish is not None:
                     plan.finish()
                 done = _C._new_event(device, False)
                 _C._event_record(done, stream)
-            except RuntimeError as error:
-                if ticket is not None:
+            except BaseException as error:
+                if ticket is not None:  # one that never ends would hold up those behind it
                     _C._communicator_forget(self._communicator, ticket)
+                if not isinstance(error, RuntimeError):
+                    raise
                 self._raise(plan.name, error)
             finally:
                 if stream != here:

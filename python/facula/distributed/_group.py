@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
@@ -89,14 +90,16 @@ class ProcessGroup:
 
     def place(self, device: Any) -> DeviceCommunicator | None:
         """The communicator of a device that has an engine of its own."""
-        found = self._places.get(device)
-        if found is None:
-            engine = self.job.engine(device.type)
-            if engine is None:
-                return None
-            every = range(len(self.ranks))
-            found = self._places[device] = DeviceCommunicator(engine, self, device, every, "all")
-        return found
+        with self.job.making:  # threads that come first together get one and the same
+            found = self._places.get(device)
+            if found is None:
+                engine = self.job.engine(device.type)
+                if engine is None:
+                    return None
+                every = range(len(self.ranks))
+                found = DeviceCommunicator(engine, self, device, every, "all")
+                self._places[device] = found
+            return found
 
     def engine(self, what: str, t: Tensor, *others: Tensor) -> Any:
         """The communicator that serves these tensors.
@@ -197,6 +200,7 @@ class Job:
         self.tcp, self.rank, self.size, self.backend = store, rank, size, wanted.name
         self.opened = opened  # was the store made for this job?
         self.wanted, self.device_id = wanted, device_id
+        self.making = threading.RLock()  # of engines and communicators
         self._engines: dict[str, DeviceEngine | None] = {}
         self.host: _mpi.MpiEngine | None = None
         self.store: Store = PrefixStore(f"job {store.add(f'begun/{rank}', 1)}", store)
@@ -236,13 +240,14 @@ class Job:
 
     def engine(self, device_type: str) -> DeviceEngine | None:
         """The engine of a type of devices, None where tensors go by the CPU."""
-        if device_type in self._engines:
-            return self._engines[device_type]
-        found = None
-        if self.wanted.devices is None and device_type in _C._backend_names():
-            found = None if why_not(device_type) else DeviceEngine(self, device_type)
-        self._engines[device_type] = found
-        return found
+        with self.making:
+            if device_type in self._engines:
+                return self._engines[device_type]
+            found = None
+            if self.wanted.devices is None and device_type in _C._backend_names():
+                found = None if why_not(device_type) else DeviceEngine(self, device_type)
+            self._engines[device_type] = found
+            return found
 
     def check(self, what: str, ranks: Sequence[int] = ()) -> None:
         """Raises if the job cannot go on."""
@@ -427,8 +432,9 @@ def init_process_group(
     limit = seconds(timeout, default_pg_timeout.total_seconds())
     if not limit > 0:
         raise ValueError(f"init_process_group: timeout is {timeout!r}; give seconds above 0")
+    device = _device_of(device_id, wanted)
     found = joined(init_method, store, rank, world_size, min(limit, 300.0))
-    _job = Job(*found[:3], limit, wanted, found[3], _device_of(device_id, wanted))
+    _job = Job(*found[:3], limit, wanted, found[3], device)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:

@@ -55,6 +55,7 @@ struct Communicator {
   int ranks = 1;
   void* handle = nullptr;
   std::atomic<bool> ended{false};
+  std::mutex asking;  // held while the library is asked; the end waits for it
 
   std::mutex mutex;  // of what follows; whoever has it does not wait for Python's lock
   std::deque<Pending> pending;
@@ -313,8 +314,9 @@ bool direct(const py::object& communicator, int kind, int op, const py::object& 
 
 void query(const py::object& communicator) {
   Communicator& c = communicator_of(communicator);
-  if (c.ended.load()) return;
   ReleaseGil released;
+  std::lock_guard lock(c.asking);
+  if (c.ended.load()) return;
   c.check(collectives_of(c.interface()).query(c.interface().api.context, c.handle), "a collective failed");
 }
 
@@ -324,6 +326,9 @@ void end(const py::object& communicator, bool in_order) {
   const FaculaCollectives& table = collectives_of(c.interface());
   if (c.ended.exchange(true)) return;
   ReleaseGil released;
+  {
+    std::lock_guard lock(c.asking);
+  }  // who asks from now on sees that it has ended
   void* const context = c.interface().api.context;
   if (in_order) return c.check(table.leave(context, c.handle), "leaving a communicator failed");
   c.interface().ignore(table.abort(context, c.handle));

@@ -197,7 +197,7 @@ enum {
 /* ---- collectives between processes, one device each; optional ---- */
 enum {
   FACULA_ALL_REDUCE,
-  FACULA_REDUCE,         /* to `peer`; the others' dst is null */
+  FACULA_REDUCE,         /* to `peer`; the others' dst is not written */
   FACULA_BROADCAST,      /* from `peer`; the others' src is their dst */
   FACULA_ALL_GATHER,     /* dst has room for `count` elements of each process, in order */
   FACULA_REDUCE_SCATTER, /* src has `count` elements for each process */
@@ -231,7 +231,7 @@ typedef struct FaculaCollectives {
   /* Has something failed since? Called by another thread, as abort is. */
   int32_t (*query)(void* context, void* communicator);
   int32_t (*leave)(void* context, void* communicator); /* all do, when their work is done */
-  /* Ends it and what is under way: kernels return, and a `run` or `leave` that waits does. */
+  /* Ends it and what is under way, in place of `leave`: kernels return, and a `run` that waits does. */
   int32_t (*abort)(void* context, void* communicator);
 } FaculaCollectives;
 
