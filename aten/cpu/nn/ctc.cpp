@@ -134,7 +134,7 @@ void ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tensor
   const Tensor x = dense(log_probs), g = dense_as(grad, x.dtype());
   const Tensor loss = dense_as(losses, x.dtype()), before = dense_as(alpha, x.dtype());
   into_dense(out, x.dtype(), [&](const Tensor& to) {
-    std::memset(to.raw(), 0, to.nbytes());
+    if (to.nbytes() > 0) std::memset(to.raw(), 0, to.nbytes());
     visit_compute(x.dtype(), [&]<typename T>(std::type_identity<T>) {
       const CtcLoops<T>& loops = ctc_loops<T>();
       parallel_for(0, z.batch, grain(z), [&](int64_t begin, int64_t end) {

@@ -214,7 +214,9 @@ void group_norm_backward(const Tensor& grad, const Tensor& input, int64_t num_gr
   if (input.numel() == 0) {
     const ScalarType c = compute_of(input);
     const auto clear = [&](const Tensor& t) {
-      into_dense(t, c, [&](const Tensor& d) { std::memset(d.raw(), 0, d.nbytes()); });
+      into_dense(t, c, [&](const Tensor& d) {
+        if (d.nbytes() > 0) std::memset(d.raw(), 0, d.nbytes());
+      });
     };
     clear(grad_weight);
     clear(grad_bias);

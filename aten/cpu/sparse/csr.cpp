@@ -83,7 +83,7 @@ void csr_sampled(const Tensor& crow, const Tensor& col, const Tensor& left, cons
   const Tensor a = dense_as(left, type), b = dense_as(right, type);
   const CsrMatrix m = matrix(rows, columns, b.size(0));
   into_dense(out, type, [&](const Tensor& to) {
-    std::memset(to.raw(), 0, to.nbytes());  // entries of no row
+    if (to.nbytes() > 0) std::memset(to.raw(), 0, to.nbytes());  // entries of no row
     visit_numbers(type, "_csr_sampled", [&]<typename T>(std::type_identity<T>) {
       const CsrLoops<T> loops = loops_for<T>();
       over_rows(m, a.size(0), a.size(1), "_csr_sampled", [&](int64_t begin, int64_t end) {

@@ -227,7 +227,7 @@ void csr_csr_sampled(const Tensor& crow, const Tensor& col, const Tensor& values
   const ScalarType type = compute_type(out.dtype());
   const Tensor x = dense_as(values, type), y = dense_as(other_values, type);
   into_dense(out, type, [&](const Tensor& to) {
-    std::memset(to.raw(), 0, to.nbytes());  // entries of no row
+    if (to.nbytes() > 0) std::memset(to.raw(), 0, to.nbytes());  // entries of no row
     visit_factors(crow, col, other_crow, other_col, columns, op, [&]<typename I>(const Factors<I>& f) {
       const Rows<I> mask(mask_crow, mask_col, columns, op);
       visit_numbers(type, op, [&]<typename T>(std::type_identity<T>) {
