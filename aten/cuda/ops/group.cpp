@@ -1,5 +1,6 @@
 #include "ops/group.h"
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -79,36 +80,39 @@ void build(Built& built, int32_t index, const KernelSource& source) {
   built.state.notify_all();
 }
 
-int32_t find(const FaculaGroup& g, const PointwiseForm& form, Built** out) {
+Built* find(const FaculaGroup& g, const PointwiseForm& form, const GroupParts& made) {
   Known& k = known();
   const std::string key = key_of(g, form);
+  Built* found = nullptr;
   bool fresh = false;
   KernelSource source;
   {
     const std::lock_guard lock(k.mutex);
-    if (const auto at = k.forms.find(key); at != k.forms.end()) *out = at->second;
+    if (const auto at = k.forms.find(key); at != k.forms.end()) found = at->second;
   }
-  if (*out == nullptr) {
-    std::string why;
-    source = group_source(g, form, why);
-    if (source.entry == nullptr) return fail(FACULA_NOT_SUPPORTED, why);
+  if (found == nullptr) {
+    source = group_source(g, form, made);
     const std::lock_guard lock(k.mutex);
     Built*& place = k.texts[std::to_string(g.index) + source.source.text];
     fresh = place == nullptr;
     if (fresh) place = new Built;
     if (k.forms.size() >= kMostKnown) k.forms.clear();
-    k.forms[key] = *out = place;
+    k.forms[key] = found = place;
   }
   const bool wait = (g.flags & FACULA_WAIT) != 0;
-  if (fresh && (wait || !in_background([built = *out, index = g.index, source] { build(*built, index, source); }))) {
-    build(**out, g.index, source);
+  if (fresh && (wait || !in_background([found, index = g.index, source] { build(*found, index, source); }))) {
+    build(*found, g.index, source);
   }
-  if (wait) (*out)->state.wait(Built::kWaiting, std::memory_order_acquire);  // another thread may be building it
-  switch ((*out)->state.load(std::memory_order_acquire)) {
+  if (wait) found->state.wait(Built::kWaiting, std::memory_order_acquire);  // another thread may be building it
+  return found;
+}
+
+int32_t state_of(const Built& built) {
+  switch (built.state.load(std::memory_order_acquire)) {
     case Built::kReady:
       return FACULA_OK;
     case Built::kFailed:
-      return fail(FACULA_NOT_SUPPORTED, (*out)->error);
+      return fail(FACULA_NOT_SUPPORTED, built.error);
     default:
       return FACULA_NOT_READY;
   }
@@ -139,8 +143,8 @@ int32_t group(void*, const FaculaGroup* g) {
   FACULA_TRY(plan_pointwise(o, lead, strides, contiguous, false, plan));
   const Device* device = nullptr;
   FACULA_TRY(enter(g->index, &device));
-  Built* built = nullptr;
-  FACULA_TRY(find(*g, plan.form, &built));
+  Built* const built = find(*g, plan.form, *made);
+  FACULA_TRY(state_of(*built));
 
   Params params;
   for (int i = 0; i < o.count(); ++i) params.put(o.data[i]);

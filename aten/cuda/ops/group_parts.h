@@ -6,6 +6,7 @@
 
 #include "launch/embedded.h"
 #include "launch/host.h"
+#include "ops/pointwise.h"
 
 namespace facula::cuda {
 
@@ -25,5 +26,8 @@ struct GroupParts {
 
 // `why` is empty where the group can be one kernel.
 GroupParts parts_of(const FaculaGroup& group, std::string& why);
+
+// The text of a group in a form.
+KernelSource group_source(const FaculaGroup& group, const PointwiseForm& form, const GroupParts& parts);
 
 }  // namespace facula::cuda

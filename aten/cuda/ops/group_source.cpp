@@ -24,12 +24,11 @@ class GroupText {
     formulas();
     steps();
     const int outs = g_.noutputs, ins = static_cast<int>(parts_.operands.size());
-    std::string each_out, each_in, arguments, parameters;
+    std::string arguments, parameters;
     for (int i = 0; i < ins; ++i) {
       const int32_t value = parts_.operands[static_cast<size_t>(i)], dtype = g_.dtypes[value];
       types_ << "using I" << i << " = " << element_type(dtype) << ";\nusing A" << i << " = " << compute_type(dtype)
              << ";\n";
-      each_in += " X(" + std::to_string(i) + ")";
       arguments += ", a" + std::to_string(i);
       parameters += ", const A" + std::to_string(i) + " (&v" + std::to_string(value) + ")[V]";
     }
@@ -37,25 +36,12 @@ class GroupText {
       const int32_t value = g_.stored[i];
       types_ << "using O" << i << " = " << element_type(g_.dtypes[value]) << ";\nusing Y" << i << " = "
              << made_type(value) << ";\n";
-      each_out += " X(" + std::to_string(i) + ")";
       arguments += ", y" + std::to_string(i);
       parameters += ", Y" + std::to_string(i) + " (&y" + std::to_string(i) + ")[V]";
       body_ << "  _Pragma(\"unroll\") for (int k = 0; k < V; ++k) y" << i << "[k] = " << made_name(value) << "[k];\n";
     }
     define("FACULA_GROUP", "1");
-    define("FACULA_INS", std::to_string(ins));
-    define("FACULA_OUTS", std::to_string(outs));
-    define("FACULA_EACH_IN(X)", each_in);
-    define("FACULA_EACH_OUT(X)", each_out);
-    define("FACULA_FORM", std::to_string(form_.kind));
-    define("FACULA_VEC", std::to_string(form_.vec));
-    define("FACULA_UNROLL", std::to_string(form_.unroll));
-    define("FACULA_DIMS", std::to_string(form_.dims));
-    define("FACULA_TILE", std::to_string(form_.tile));
-    define("FACULA_WIDE", form_.wide ? "1" : "0");
-    define("FACULA_SCALARS", "0u");
-    define("FACULA_SPLATS", std::to_string(form_.splats) + "u");
-    define("FACULA_TURNED", "0u");
+    defines_ += form_defines(form_, ins, outs);
     std::string numbers;
     if (!members_.str().empty()) {
       numbers = "const Numbers& numbers, ";
@@ -191,9 +177,7 @@ GroupParts parts_of(const FaculaGroup& g, std::string& why) {
   return parts;
 }
 
-KernelSource group_source(const FaculaGroup& group, const PointwiseForm& form, std::string& why) {
-  const GroupParts parts = parts_of(group, why);
-  if (!why.empty()) return {{}, nullptr};
+KernelSource group_source(const FaculaGroup& group, const PointwiseForm& form, const GroupParts& parts) {
   std::string name = "group";
   for (int32_t s = 0; s < std::min(group.nsteps, 8); ++s) name += std::string("_") + group.steps[s].op;
   return {{name + ".cu", GroupText(group, form, parts).text(), false}, "facula_pointwise"};

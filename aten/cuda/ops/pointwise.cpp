@@ -16,33 +16,20 @@ uint64_t bits_of(const PointwiseForm& f) {
 
 }  // namespace
 
-KernelSource pointwise_source(const FormulaSource& f, int32_t compute, const int32_t* dtypes,
-                              const PointwiseForm& form) {
-  bool is_short = true;
-  for (int i = 0; i < f.nouts; ++i) is_short &= dtypes[i] == FACULA_FLOAT16 || dtypes[i] == FACULA_BFLOAT16;
-  std::string text = is_short ? "#define FACULA_SHORT 1\n" : "";
-  text += "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
-  text += std::string("using T = ") + compute_type(compute) + ";\nusing R = math::real_t<T>;\n";
-  std::string each_in, each_out, arguments = f.nnumbers > 0 ? "p.numbers, " : "";
-  for (int i = 0; i < f.nouts; ++i) {
-    text += "using O" + std::to_string(i) + " = " + element_type(dtypes[i]) + ";\n";
-    each_out += " X(" + std::to_string(i) + ")";
-  }
-  for (int i = 0; i < f.nins; ++i) {
-    const std::string n = std::to_string(i);
-    text += "using I" + n + " = " + element_type(dtypes[f.nouts + i]) + ";\n";
-    each_in += " X(" + n + ")";
-    arguments += "in" + n + "[u].get(p, k), ";
-  }
-  for (int i = 0; i < f.nouts; ++i) arguments += (i == 0 ? "y" : ", y") + std::to_string(i) + "[k]";
+std::string form_defines(const PointwiseForm& form, int ins, int outs) {
+  std::string text;
   const auto define = [&](const char* name, const std::string& value) {
     text += std::string("#define ") + name + " " + value + "\n";
   };
-  define("FACULA_INS", std::to_string(f.nins));
-  define("FACULA_OUTS", std::to_string(f.nouts));
-  define("FACULA_EACH_IN(X)", each_in);
-  define("FACULA_EACH_OUT(X)", each_out);
-  define("FACULA_ARGS(k)", arguments);
+  const auto each = [](int count) {
+    std::string calls;
+    for (int i = 0; i < count; ++i) calls += " X(" + std::to_string(i) + ")";
+    return calls;
+  };
+  define("FACULA_INS", std::to_string(ins));
+  define("FACULA_OUTS", std::to_string(outs));
+  define("FACULA_EACH_IN(X)", each(ins));
+  define("FACULA_EACH_OUT(X)", each(outs));
   define("FACULA_FORM", std::to_string(form.kind));
   define("FACULA_VEC", std::to_string(form.vec));
   define("FACULA_UNROLL", std::to_string(form.unroll));
@@ -52,6 +39,27 @@ KernelSource pointwise_source(const FormulaSource& f, int32_t compute, const int
   define("FACULA_SCALARS", std::to_string(form.scalars) + "u");
   define("FACULA_SPLATS", std::to_string(form.splats) + "u");
   define("FACULA_TURNED", std::to_string(form.turned) + "u");
+  return text;
+}
+
+KernelSource pointwise_source(const FormulaSource& f, int32_t compute, const int32_t* dtypes,
+                              const PointwiseForm& form) {
+  bool is_short = true;
+  for (int i = 0; i < f.nouts; ++i) is_short &= dtypes[i] == FACULA_FLOAT16 || dtypes[i] == FACULA_BFLOAT16;
+  std::string text = is_short ? "#define FACULA_SHORT 1\n" : "";
+  text += "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
+  text += std::string("using T = ") + compute_type(compute) + ";\nusing R = math::real_t<T>;\n";
+  std::string arguments = f.nnumbers > 0 ? "p.numbers, " : "";
+  for (int i = 0; i < f.nouts; ++i) {
+    text += "using O" + std::to_string(i) + " = " + element_type(dtypes[i]) + ";\n";
+  }
+  for (int i = 0; i < f.nins; ++i) {
+    const std::string n = std::to_string(i);
+    text += "using I" + n + " = " + element_type(dtypes[f.nouts + i]) + ";\n";
+    arguments += "in" + n + "[u].get(p, k), ";
+  }
+  for (int i = 0; i < f.nouts; ++i) arguments += (i == 0 ? "y" : ", y") + std::to_string(i) + "[k]";
+  text += form_defines(form, f.nins, f.nouts) + "#define FACULA_ARGS(k) " + arguments + "\n";
   text += f.text;
   text += "}\n#include \"facula/cuda/pointwise.cu\"\n";
   // Without contraction a formula gives the same bits in a kernel of its own and in that of a group.

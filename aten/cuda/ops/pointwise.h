@@ -17,6 +17,9 @@ struct PointwiseForm {
   uint32_t scalars = 0, splats = 0, turned = 0;  // bits of inputs
 };
 
+// What the template is told of its operands and its form.
+std::string form_defines(const PointwiseForm& form, int ins, int outs);
+
 // The text of a formula in a form. `dtypes`: of the outputs, then of the inputs.
 KernelSource pointwise_source(const FormulaSource& formula, int32_t compute, const int32_t* dtypes,
                               const PointwiseForm& form);
