@@ -53,7 +53,7 @@ inline std::vector<Tensor> materialize_all(const Node& node, std::span<const Ten
 inline Tensor zero_gradient(const Node& node, size_t input) {
   const Edge& edge = node.edge(input);
   const OutputMeta& meta = edge.node->output(edge.output_nr);
-  return core_operators().zeros(Meta{meta.sizes, meta.dtype, meta.device, {}});
+  return core_operators().zeros(meta);
 }
 
 // ---- list inputs: one edge an element ----

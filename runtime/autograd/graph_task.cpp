@@ -38,8 +38,8 @@ void GraphTask::finish() noexcept {
   for (Pending& p : pending_) p.grads.clear();
   pending_.clear();
   free_slots_.clear();
-  wanted_.clear();
-  wanted_index_.clear();
+  targets_.clear();
+  meanings_.clear();
   running_ = nullptr;
   if (reachable_known_) {
     reachable_.clear();
@@ -69,24 +69,14 @@ bool GraphTask::reaches(const Node* node) {
 
 // ---- runs with chosen inputs ----
 
-GraphTask::Wanted& GraphTask::wanted_at(const Node* node) {
-  const auto [index, fresh] = wanted_index_.insert(node, static_cast<uint32_t>(wanted_.size()));
-  if (fresh) wanted_.emplace_back();
-  return wanted_[index];
-}
-
-const GraphTask::Wanted* GraphTask::wanted_or_null(const Node* node) const {
-  const uint32_t index = wanted_index_.find(node);
-  return index == detail::NodeMap::kNone ? nullptr : &wanted_[index];
-}
-
 void GraphTask::add_target(const Edge& edge, size_t result_index, bool capture, bool run_target) {
   selective_ = true;
   first_sequence_ = std::min(first_sequence_, edge.node->sequence());
-  Wanted& w = wanted_at(edge.node.get());
-  w.visited = true;
-  w.runs |= run_target;
-  if (capture) w.captures.push_back({edge.output_nr, static_cast<uint32_t>(result_index)});
+  const auto [meaning, fresh] = meanings_.insert(edge.node.get(), kTarget + static_cast<uint32_t>(targets_.size()));
+  if (fresh) targets_.emplace_back();
+  Target& target = targets_[meaning - kTarget];
+  target.runs |= run_target;
+  if (capture) target.captures.push_back({edge.output_nr, static_cast<uint32_t>(result_index)});
 }
 
 void GraphTask::find_wanted(std::span<const Edge> roots) {
@@ -95,10 +85,11 @@ void GraphTask::find_wanted(std::span<const Edge> roots) {
     size_t next_edge;
   };
   std::vector<Frame> stack;
-  detail::NodeMap seen;
   const auto visit = [&](const Node* node) {
-    if (node != nullptr && node->sequence() >= first_sequence_ && seen.insert(node, 0).second)
-      stack.push_back({node, 0});
+    if (node == nullptr || node->sequence() < first_sequence_) return;
+    const auto [meaning, fresh] = meanings_.insert(node, kSeen);
+    if (!fresh && (meaning < kTarget || std::exchange(targets_[meaning - kTarget].searched, true))) return;
+    stack.push_back({node, 0});
   };
   for (const Edge& root : roots) {
     visit(root.node.get());
@@ -110,7 +101,8 @@ void GraphTask::find_wanted(std::span<const Edge> roots) {
       }
       for (const Edge& edge : top.node->edges()) {
         if (edge && is_wanted(edge.node.get())) {
-          wanted_at(top.node).runs = true;
+          uint32_t& meaning = meanings_.at(top.node);
+          meaning < kTarget ? void(meaning = kRuns) : void(targets_[meaning - kTarget].runs = true);
           break;
         }
       }
@@ -361,13 +353,15 @@ void GraphTask::run_node(Node& node, Gradients& grads) {
     run_leaf(static_cast<AccumulateGrad&>(node), grads);
     return;
   }
-  const Wanted* wanted = nullptr;
-  if (selective_) {
-    wanted = wanted_or_null(&node);
-    for (const Capture& c : wanted->captures) (*results_)[c.result] = grads[c.output_nr];
-    if (!wanted->runs) return;
-  }
-  run_function(node, grads, wanted);
+  if (!selective_ || capture(node, grads)) run_function(node, grads);
+}
+
+bool GraphTask::capture(const Node& node, const Gradients& grads) {
+  const uint32_t meaning = meanings_.find(&node);
+  if (meaning < kTarget) return true;
+  const Target& target = targets_[meaning - kTarget];
+  for (const Capture& c : target.captures) (*results_)[c.result] = grads[c.output_nr];
+  return target.runs;
 }
 
 void GraphTask::run_leaf(AccumulateGrad& node, Gradients& grads) {
@@ -377,11 +371,7 @@ void GraphTask::run_leaf(AccumulateGrad& node, Gradients& grads) {
     for (const auto& hook : list) run_tensor_hook(*hook, grads[0]);
     check_replaced(node, grads);
   }
-  if (selective_) {
-    const Wanted* wanted = wanted_or_null(&node);
-    for (const Capture& c : wanted->captures) (*results_)[c.result] = grads[0];
-    if (!wanted->runs) return;
-  }
+  if (selective_ && !capture(node, grads)) return;
   const Node::Hooks* hooks = node.hooks_or_null();
   if (hooks == nullptr || detail::hooks_of(&node, hooks->post).empty()) {
     node.accumulate(std::move(grads[0]));
@@ -391,7 +381,7 @@ void GraphTask::run_leaf(AccumulateGrad& node, Gradients& grads) {
   run_post_hooks(node, {}, grads);
 }
 
-void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted) {
+void GraphTask::run_function(Node& node, Gradients& grads) {
   const size_t n = node.num_inputs();
   InlineVector<Tensor, 4> results;
   results.resize(n);
@@ -402,7 +392,7 @@ void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted)
     if (is_observed()) [[unlikely]]
       observed.emplace(node.name(), EventKind::Backward);
     try {
-      if (wanted == nullptr) {
+      if (!selective_) {
         node.apply(grads, results);
       } else {
         InlineVector<bool, 16> mask;
@@ -423,7 +413,7 @@ void GraphTask::run_function(Node& node, Gradients& grads, const Wanted* wanted)
   grads.clear();  // so that gradients handed on may be written over
   for (size_t i = 0; i < n; ++i) {
     const Edge& edge = node.edge(i);
-    if (!edge || (wanted != nullptr && !is_wanted(edge.node.get()))) continue;
+    if (!edge || (selective_ && !is_wanted(edge.node.get()))) continue;
     if (results[i].defined()) [[likely]] {
       detail::validate_gradient(results[i], edge.node->output(edge.output_nr), node, i);
     } else if (!edge.node->runs_without_grad()) {

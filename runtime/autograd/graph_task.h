@@ -39,7 +39,7 @@ class GraphTask {
   // Drops what is left, also after an exception, so that the task can be used again.
   void finish() noexcept;
   bool is_small() const {
-    return pending_.capacity() <= 4096 && wanted_.capacity() <= 4096 && reachable_.capacity() <= 4096;
+    return pending_.capacity() <= 4096 && meanings_.capacity() <= 4096 && reachable_.capacity() <= 4096;
   }
 
  private:
@@ -56,23 +56,26 @@ class GraphTask {
     uint32_t output_nr;
     uint32_t result;
   };
-  // What a node means to a run with chosen inputs.
-  struct Wanted {
-    bool runs = false;     // something wanted is behind it, or it is an accumulator to run
-    bool visited = false;  // a target: its gradient must arrive, whether it runs or not
+  // A node whose gradient must arrive, whether it runs or not.
+  struct Target {
+    bool runs = false;      // something wanted is behind it, or it is an accumulator to run
+    bool searched = false;  // by find_wanted()
     std::vector<Capture> captures;
   };
+  // What a node means to a run with chosen inputs. Graphs have millions of nodes and few targets: kTarget + i is
+  // that of targets_[i].
+  enum Meaning : uint32_t { kSeen, kRuns, kTarget };
 
   void run_node(Node& node, Gradients& grads);
   void run_leaf(AccumulateGrad& node, Gradients& grads);
-  void run_function(Node& node, Gradients& grads, const Wanted* wanted);
+  // Hands out what is captured at the node; does it run?
+  bool capture(const Node& node, const Gradients& grads);
+  void run_function(Node& node, Gradients& grads);
   Tensor& place_for(const Edge& edge);
   void add_to(Tensor& sum, Tensor grad);
-  Wanted& wanted_at(const Node* node);
-  const Wanted* wanted_or_null(const Node* node) const;
   bool is_wanted(const Node* node) const {
-    const Wanted* w = wanted_or_null(node);
-    return w != nullptr && (w->runs || w->visited);
+    const uint32_t meaning = meanings_.find(node);
+    return meaning != detail::NodeMap::kNone && meaning != kSeen;
   }
 
   void run_waiting();
@@ -90,8 +93,8 @@ class GraphTask {
   std::vector<Pending> pending_;
   std::vector<uint32_t> free_slots_;
   detail::NodeMap slots_;
-  std::vector<Wanted> wanted_;
-  detail::NodeMap wanted_index_;
+  std::vector<Target> targets_;
+  detail::NodeMap meanings_;
 };
 
 }  // namespace facula

@@ -85,7 +85,7 @@ uint32_t Node::add_output(const Tensor& t) {
   OutputMeta& o = outputs_.emplace_back();
   if (t.defined()) {
     const TensorImpl& impl = *t.impl();
-    o.sizes = impl.sizes;
+    o.sizes.assign(impl.sizes.begin(), impl.sizes.end());
     o.dtype = impl.dtype;
     o.device = impl.device;
   }

@@ -25,10 +25,10 @@ struct Edge {
 
 // What the engine must know of a forward output to check and shape its gradient.
 struct OutputMeta {
-  DimVector sizes;
+  SmallVector<int64_t, 3> sizes;  // graphs of millions of nodes are of tensors with few dims
   ScalarType dtype = ScalarType::Float32;
   Device device;
-  operator Meta() const { return {sizes, dtype, device, {}}; }  // NOLINT
+  operator Meta() const { return {DimVector(IntList(sizes)), dtype, device, {}}; }  // NOLINT
 };
 
 // Sees gradients on their way and may replace them. Kept by shared_ptr; a removal handle sets
@@ -139,7 +139,7 @@ class FACULA_API Node : public RefCounted {
  private:
   friend class GraphTask;
   std::atomic<uint32_t> users_{0};
-  InlineVector<Edge, 3> edges_;
+  InlineVector<Edge, 2> edges_;
   InlineVector<OutputMeta, 1> outputs_;
   detail::MadeOnce<Hooks> hooks_;
 };

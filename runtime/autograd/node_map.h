@@ -25,6 +25,12 @@ class NodeMap {
       if (cells_[i].node == nullptr) return kNone;
     }
   }
+  // Of a node that is there.
+  uint32_t& at(const Node* node) {
+    size_t i = home(node);
+    while (cells_[i].node != node) i = (i + 1) & mask();
+    return cells_[i].value;
+  }
   // The node's value, `value` if it had none; tells which by the second result.
   std::pair<uint32_t, bool> insert(const Node* node, uint32_t value) {
     if (2 * (size_ + 1) > cells_.size()) grow();

@@ -288,10 +288,20 @@ bool keep_while_held(void* data, size_t nbytes, bool pooled) {
 
 }  // namespace
 
+void* detail::allocate_small(size_t nbytes) {
+  return nbytes <= kObjectBlock ? pool_allocate_object(nbytes) : pool_allocate(nbytes);
+}
+
+namespace {
+void free_small(void* block, size_t nbytes) noexcept {
+  nbytes <= detail::kObjectBlock ? pool_deallocate_object(block, nbytes) : pool_deallocate(block, nbytes);
+}
+}  // namespace
+
 void detail::deallocate_small(void* block, size_t nbytes) noexcept {
   if (g_holders.load(std::memory_order_relaxed) != 0 && keep_while_held(block, nbytes, true)) [[unlikely]]
     return;
-  pool_deallocate(block, nbytes);
+  free_small(block, nbytes);
 }
 
 HoldMemory::HoldMemory() {
@@ -307,7 +317,7 @@ HoldMemory::~HoldMemory() {
   }
   for (const Block& b : blocks) {
     if (b.pooled) {
-      pool_deallocate(b.data, b.nbytes);
+      free_small(b.data, b.nbytes);
     } else {
       cpu_deallocate(b.data, b.nbytes);
     }

@@ -25,8 +25,11 @@ void count_memory(int64_t bytes, int64_t allocations);
 void count_small(int64_t bytes);  // negative when freed
 void flush_small_count();
 void empty_thread_pool();
-// Of a block of pool_allocate(), which HoldMemory keeps.
-void deallocate_small(void* block, size_t nbytes) noexcept;
+// Storages' own blocks. One of a few elements, of which graphs keep millions, is an object: its data are aligned as
+// any number's, and not to 64 bytes, which would double what it takes up.
+inline constexpr size_t kObjectBlock = 80;
+void* allocate_small(size_t nbytes);
+void deallocate_small(void* block, size_t nbytes) noexcept;  // HoldMemory keeps it
 [[noreturn]] void raise_out_of_memory(size_t nbytes);
 
 }  // namespace facula::detail

@@ -20,7 +20,7 @@ constexpr size_t kInlineLimit = kPoolLimit - kHeader;
 intrusive_ptr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {
   const bool follow = device.type == kCPU && nbytes < kInlineLimit;
   const size_t block = follow ? kHeader + nbytes : kHeader;
-  void* place = pool_allocate(block);
+  void* place = detail::allocate_small(block);
   StorageImpl* s = new (place) StorageImpl;
   s->block_ = static_cast<uint32_t>(block);
   s->nbytes_ = nbytes;
@@ -43,7 +43,7 @@ intrusive_ptr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {
 intrusive_ptr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context,
                                              bool read_only) {
   FACULA_CHECK(deleter != nullptr, Runtime, Operator{"StorageImpl::wrap"}, "a deleter is needed");
-  StorageImpl* s = new (pool_allocate(kHeader)) StorageImpl;
+  StorageImpl* s = new (detail::allocate_small(kHeader)) StorageImpl;
   s->block_ = kHeader;
   s->data_ = data;
   s->nbytes_ = nbytes;

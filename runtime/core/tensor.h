@@ -64,11 +64,11 @@ class FACULA_API TensorImpl final : public RefCounted {
   bool inference = false;       // made in inference mode
   bool no_grad_view = false;    // a view made while gradients were off
   bool requires_grad = false;   // kept by set_requires_grad, set_history and rebase_history
+  bool owns_pyobject = false;
   std::unique_ptr<AutogradMeta, AutogradMetaDeleter> autograd;
   intrusive_ptr<TensorImpl> base;  // root of the view chain, when this is a view
   _object* pyobject = nullptr;     // borrowed, unless owns_pyobject
   Wrapping* wrapping = nullptr;    // owned
-  bool owns_pyobject = false;
 
   // After a change of sizes, strides, storage, offset or dtype.
   void refresh();
