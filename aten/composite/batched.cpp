@@ -135,12 +135,16 @@ Tensor index_put_long_batched(const Tensor& self, TensorList given, const Tensor
   return batch.result(ops::index_put_long(batch.rows(self, self.dim() + 1), indices.list, source, accumulate), 0);
 }
 
-// Columns of a batch beside each other are those of one product.
+// Rows of a batch below each other, or its columns side by side, are those of one product.
 Tensor mm_batched(const Tensor& self, const Tensor& mat2) {
   const Batch batch("mm");
   FACULA_CHECK(self.dim() == 2 && mat2.dim() == 2, NotImplemented, Operator{"mm"}, "both must be matrices");
-  if (batch.has(self)) return batch.result(ops::bmm(batch.rows(self, 3), batch.rows(mat2, 3)), 0);
   const int64_t n = self.size(0), columns = mat2.size(1);
+  if (batch.has(self) && batch.has(mat2)) return batch.result(ops::bmm(batch.within(self), batch.within(mat2)), 0);
+  if (batch.has(self)) {
+    const Tensor high = ops::reshape(batch.within(self), DimVector{checked_mul(batch.size(), n), self.size(1)});
+    return batch.result(ops::view(ops::mm(high, batch.within(mat2)), DimVector{batch.size(), n, columns}), 0);
+  }
   const Tensor wide = ops::movedim(batch.within(mat2), {0}, {1});
   const Tensor product =
       ops::mm(batch.within(self), ops::reshape(wide, DimVector{mat2.size(0), batch.size() * columns}));

@@ -359,6 +359,11 @@ template <typename T>
 void batched_gemm(int64_t batch, int64_t m, int64_t n, int64_t k, opmath_t<T> alpha, Matrix<const T> a,
                   int64_t stride_a, Matrix<const T> b, int64_t stride_b, opmath_t<T> beta, Matrix<T> c,
                   int64_t stride_c) {
+  // With one right operand for all, rows that lie as evenly as one matrix's are one product.
+  if (stride_b == 0 && batch > 1 && n > 0 && (m == 1 || (stride_a == m * a.row && stride_c == m * c.row))) {
+    return gemm<T>(batch * m, n, k, alpha, {a.data, m == 1 ? stride_a : a.row, a.col}, b, beta,
+                   {c.data, m == 1 ? stride_c : c.row, c.col});
+  }
   const auto run = [&](int64_t begin, int64_t end) {
     if constexpr (std::is_floating_point_v<T>) {
       if ((beta == T(0) || beta == T(1)) && fits_tiles<T>(m, n, k, alpha, a, b, c)) {
