@@ -153,4 +153,25 @@ void cdist(const Tensor& x1, const Tensor& x2, double p, std::string_view comput
   });
 }
 
+void cdist_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& result, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const int64_t m = grad.size(-2), n = grad.size(-1), dims = x1.size(-1);
+  const IntList batch = batch_sizes(out);
+  const Tensor a = dense_compute(x1), b = dense_compute(x2), g = dense_compute(grad), r = dense_compute(result);
+  into_dense(out, a.dtype(), [&](const Tensor& sums) {
+    visit_compute(a.dtype(), [&]<typename T>(std::type_identity<T>) {
+      const Matrices<T> x(a, batch), y(b, batch), grads(g, batch), distances(r, batch);
+      share_matrices(checked_mul(numel_of(batch), m), saturated_mul(n, dims + 1), [&](int64_t begin, int64_t end) {
+        const Work<T> part(dims);
+        for (int64_t line = begin; line < end; ++line) {
+          const int64_t k = line / m, row = line % m;
+          distance_loops<T>().slopes(n, dims, x[k].data + row * dims, y[k].data, grads[k].data + row * n,
+                                     distances[k].data + row * n, part, sums.data<T>() + line * dims);
+          count_step(1 + static_cast<int32_t>(std::min<int64_t>(saturated_mul(n, dims) / 1024, 64)));
+        }
+      });
+    });
+  });
+}
+
 }  // namespace facula::cpu
