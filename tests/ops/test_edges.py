@@ -125,7 +125,7 @@ BESIDE_INTEGERS: dict[str, Callable[..., Any]] = {
 BESIDE_COMPLEX: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("sinc", "sinc_slope"), lambda self, **_: np.abs(self - np.rint(self)) < 1e-3),
     **dict.fromkeys(
-        "sqrt_one_minus_square sqrt_one_plus_square sqrt_square_minus_one".split(),
+        "sqrt_one_minus_square atan_slope asinh_slope acosh_slope".split(),
         lambda self: (self.real == 0) | (self.imag == 0),
     ),
     "log1p": lambda self: np.abs(self) < 1e-30,
