@@ -123,6 +123,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "log_ndtr": lambda x: mpmath.log(mpmath.ncdf(x)),
     "gammainc": lambda a, x: mpmath.gammainc(a, 0, x, regularized=True),
     "gammaincc": lambda a, x: mpmath.gammainc(a, x, regularized=True),
+    "gamma_density": lambda a, x: x ** (a - 1) * mpmath.exp(-x) / mpmath.gamma(a),
     "gamma_log_slope": gamma_log_slope,
     "abs": abs,
     "sign": sign,
