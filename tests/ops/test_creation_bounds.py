@@ -210,10 +210,10 @@ def test_sizes_are_refused_before_work() -> None:
         lambda: fa.diagflat(x, -(2**62)),
     ]
     for number, call in enumerate(calls):
-        begin = time.perf_counter()
+        begin = time.process_time()
         with pytest.raises((MemoryError, *REFUSED)) as caught:
             call()
-        assert str(caught.value) and time.perf_counter() - begin < 2, number
+        assert str(caught.value) and time.process_time() - begin < 2, number
 
 
 def test_vandermonde_matrices() -> None:

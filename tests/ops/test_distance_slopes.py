@@ -106,3 +106,30 @@ def test_batches_and_layouts() -> None:
     slope = g[..., None] * difference / np.linalg.norm(difference, axis=-1, keepdims=True)
     np.testing.assert_allclose(grads[0].numpy(), slope.sum(-2).sum(1, keepdims=True), atol=1e-13)
     np.testing.assert_allclose(grads[1].numpy(), -slope.sum(-3).sum(0), atol=1e-13)
+
+
+@pytest.mark.parametrize("place", ["spread", "close", "shifted", "huge", "tiny", "one infinite"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_many_wide_rows(dtype: str, place: str) -> None:
+    """Which go through a product, but for pairs that lie close together."""
+    rng = np.random.default_rng(6)
+    info = np.finfo(dtype)
+    x, y = rng.normal(size=(40, 33)), rng.normal(size=(50, 33))
+    y[:10] = x[:10] * (1 if place == "close" else -1)
+    y[:10] += 1e-4 * rng.normal(size=(10, 33))
+    y[3] = x[3]
+    by = {"huge": float(info.max) / 64, "tiny": float(info.tiny)}.get(place, 1.0)
+    x, y = ((a * by + (1000 if place == "shifted" else 0)).astype(dtype) for a in (x, y))
+    g = rng.normal(size=(40, 50)).astype(dtype)
+    if place == "one infinite":
+        y[7, 5] = np.inf
+    a, b = (fa.tensor(v, requires_grad=True) for v in (x, y))
+    (got,) = fa.autograd.grad((fa.cdist(a, b) * fa.tensor(g)).sum(), a)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = x.astype(np.longdouble)[:, None] - y.astype(np.longdouble)
+        size = np.sqrt((apart * apart).sum(-1))[..., None]
+        units = np.where(size == 0, 0, apart / np.where(size == 0, 1, size))
+        want = (g[..., None] * units).sum(1).astype(np.float64)
+    kept = ~np.isnan(want)
+    assert (np.isnan(got.numpy()) == ~kept).all()
+    np.testing.assert_allclose(got.numpy()[kept], want[kept], atol=256 * float(info.eps) * (30 if place == "shifted" and dtype == "float32" else 1))

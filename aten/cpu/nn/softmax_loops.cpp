@@ -194,16 +194,21 @@ constexpr T half(bool log) {
 template <typename T>
 int64_t likely_place(int64_t n, int64_t stride, const T* y, bool log) {
   int64_t i = 0;
+  if (stride == 1) {
+    for (; i + kWays<T> <= n; i += kWays<T>) {
+      int32_t found = 0;
+#pragma omp simd reduction(| : found)
+      for (int64_t k = 0; k < kWays<T>; ++k) found |= y[i + k] > half<T>(log);
+      if (found != 0) break;
+    }
+  }
   while (i < n && !(y[i * stride] > half<T>(log))) ++i;
   return i;
 }
 // (1 - p) g - p (sum of the other gradients), p = exp(y) at the place.
 template <typename T>
-T likely_gradient(int64_t n, int64_t stride, int64_t place, const T* g, const T* y) {
-  T others = 0;
-  for (int64_t i = 0; i < n; ++i) others += i == place ? T(0) : g[i * stride];
-  const T v = y[place * stride];
-  return -std::expm1(v) * g[place * stride] - std::exp(v) * others;
+T likely_gradient(T y, T g, T others) {
+  return -std::expm1(y) * g - std::exp(y) * others;
 }
 
 template <typename T>
@@ -226,7 +231,14 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
     });
     const T sum = total(parts);
     const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
-    const T replaced = place < n ? likely_gradient(n, 1, place, g, y) : T(0);
+    T replaced = 0;
+    if (place < n) {  // the sum again, in the two parts beside the place
+      for (T& v : parts) v = 0;
+      by_ways<T>(place, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
+      const T* rest = g + place + 1;
+      by_ways<T>(n - place - 1, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += rest[i]; });
+      replaced = likely_gradient(y[place], g[place], total(parts));
+    }
     write_row(n, gi, stream, [&](int64_t i) { return g[i] - exp_below(y[i]) * sum; }, next);
     if (place < n) {
       if (stream) stream_done();
@@ -304,7 +316,10 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
     if (!done) stream_done();
     done = true;
     const int64_t place = likely_place(size, 2 * width, buffer + width + j, log);
-    gi[place * inner + j] = likely_gradient(size, 2 * width, place, buffer + j, buffer + width + j);
+    const T* gb = buffer + j;
+    T others = 0;
+    for (int64_t i = 0; i < size; ++i) others += i == place ? T(0) : gb[i * 2 * width];
+    gi[place * inner + j] = likely_gradient(gb[(2 * place + 1) * width], gb[2 * place * width], others);
   }
 }
 
