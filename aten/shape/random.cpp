@@ -107,9 +107,8 @@ Meta sampled(const Tensor& self, int64_t num_samples, bool replacement) {
 void uniform_range(const Called& called, ScalarType dtype, double from, double to) {
   const ScalarType real = to_real(dtype);
   const draws::Limits<double> within = draws::numbers_within(static_cast<int>(real), from, to);
-  FACULA_CHECK(from == to || within.most < to, Runtime, Operator{called.op},
-               dtype_name(real), " has no number from ", from, " to below ", to,
-               "; take a wider interval or a wider dtype");
+  FACULA_CHECK(from == to || within.most < to, Runtime, Operator{called.op}, dtype_name(real), " has no number from ",
+               from, " to below ", to, "; take a wider interval or a wider dtype");
 }
 
 void drawn_range(const Called& called, ScalarType dtype, int64_t from, std::optional<int64_t> to) {

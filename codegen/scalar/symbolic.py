@@ -218,7 +218,9 @@ def _mul0(factor: Expr, other: Expr) -> Expr:
     """A product whose first factor is zero wherever that is, a number times something finite."""
     if factor.number is not None or other.number is not None:
         return mul(factor, other)
-    return neg(_mul0(factor.args[0], other)) if factor.head == "neg" else call("mul0", factor, other)
+    return (
+        neg(_mul0(factor.args[0], other)) if factor.head == "neg" else call("mul0", factor, other)
+    )
 
 
 class NoDerivative(Exception):

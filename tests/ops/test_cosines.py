@@ -48,7 +48,7 @@ def test_correlations(columns: int, dtype: str) -> None:
 
 
 def test_slope_of_what_was_rounded_to_one() -> None:
-    """A clamp would have none; rows that are nearly parallel have one of the size of their angle."""
+    """A clamp would have none; that of rows nearly parallel has the size of their angle."""
     rng = np.random.default_rng(4)
     x = rng.normal(size=(200, 8))
     y = x + 1e-4 * rng.normal(size=x.shape)

@@ -222,7 +222,9 @@ def test_vandermonde_matrices() -> None:
             got = fa.vander(fa.tensor(given), n, increasing)
             np.testing.assert_array_equal(got.numpy(), np.vander(given, n, increasing))
     small = np.array([7, -8], np.int8)
-    np.testing.assert_array_equal(fa.vander(fa.tensor(small), 4).numpy(), np.vander(small, 4).astype(np.int8))
+    np.testing.assert_array_equal(
+        fa.vander(fa.tensor(small), 4).numpy(), np.vander(small, 4).astype(np.int8)
+    )
     assert fa.vander(fa.tensor(small), 4).dtype == fa.int8
     x = fa.tensor([0.0, 2.0], dtype=fa.float64, requires_grad=True)
     fa.vander(x, 4).sum().backward()

@@ -52,7 +52,9 @@ def gradient(fn: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
 
 def sizes(dtype: str) -> list[float]:
     info = np.finfo(dtype)
-    return [float(s) for s in (info.tiny, info.tiny**0.5 / 64, 1.0, info.max**0.5 * 64, info.max / 8)]
+    return [
+        float(s) for s in (info.tiny, info.tiny**0.5 / 64, 1.0, info.max**0.5 * 64, info.max / 8)
+    ]
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, np.inf])
@@ -132,4 +134,8 @@ def test_many_wide_rows(dtype: str, place: str) -> None:
         want = (g[..., None] * units).sum(1).astype(np.float64)
     kept = ~np.isnan(want)
     assert (np.isnan(got.numpy()) == ~kept).all()
-    np.testing.assert_allclose(got.numpy()[kept], want[kept], atol=256 * float(info.eps) * (30 if place == "shifted" and dtype == "float32" else 1))
+    np.testing.assert_allclose(
+        got.numpy()[kept],
+        want[kept],
+        atol=256 * float(info.eps) * (30 if place == "shifted" and dtype == "float32" else 1),
+    )

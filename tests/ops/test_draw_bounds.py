@@ -51,7 +51,7 @@ def test_uniform_stays_inside(dtype: str, low: float, high: float) -> None:
     t = fa.tensor([low, high], dtype=fa.float64).to(getattr(fa, dtype))
     some = wide(fa.nextafter(t, t.flip(0))).tolist() + wide(t).tolist()
     if not any(low <= v < high for v in some):
-        with pytest.raises(RuntimeError, match="has no number from|must be finite"):
+        with pytest.raises(RuntimeError, match=r"has no number from|must be finite"):
             empty(dtype).uniform_(low, high)
         return
     x = wide(empty(dtype).uniform_(low, high))
@@ -184,9 +184,11 @@ def test_tails_of_truncated_normal_numbers() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("ends", [(8.0, 9.0), (-9.0, -8.0), (0.5, 0.5005), (-0.333, 0.777), (40.0, 41.0)])
+@pytest.mark.parametrize(
+    "ends", [(8.0, 9.0), (-9.0, -8.0), (0.5, 0.5005), (-0.333, 0.777), (40.0, 41.0)]
+)
 def test_parts_of_normal_numbers(dtype: str, ends: tuple[float, float]) -> None:
-    """Within the interval as it was given, not as the dtype rounds it, and spread as they should."""
+    """Within the interval as given, not as the dtype rounds it, and spread as they should."""
     fa.manual_seed(10)
     kind, (a, b) = getattr(fa, dtype), ends
     if (a, b) == (0.5, 0.5005) and dtype == "bfloat16":
@@ -197,7 +199,9 @@ def test_parts_of_normal_numbers(dtype: str, ends: tuple[float, float]) -> None:
     assert x.min() >= a and x.max() <= b
     if dtype in ("float64", "float32"):
         expected = scipy.stats.truncnorm(a, b)
-        assert scipy.stats.kstest(x, expected.cdf).statistic < 3 / math.sqrt(N) + EPSILON[dtype] * 1e4
+        assert (
+            scipy.stats.kstest(x, expected.cdf).statistic < 3 / math.sqrt(N) + EPSILON[dtype] * 1e4
+        )
 
 
 def test_parts_that_a_dtype_has_not() -> None:
@@ -206,7 +210,9 @@ def test_parts_that_a_dtype_has_not() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("ends", [(1000.0, 1001.0), (0.99, 1.0), (-1.0, -0.99), (60000.0, 60032.0), (0.0, 1.0)])
+@pytest.mark.parametrize(
+    "ends", [(1000.0, 1001.0), (0.99, 1.0), (-1.0, -0.99), (60000.0, 60032.0), (0.0, 1.0)]
+)
 def test_uniform_distribution_stays_below_its_end(dtype: str, ends: tuple[float, float]) -> None:
     fa.manual_seed(11)
     low, high = (fa.tensor(v, dtype=getattr(fa, dtype), requires_grad=True) for v in ends)

@@ -1,8 +1,8 @@
 """Pointwise formulas and two derivatives where arguments are infinite, or the largest and smallest.
 
 What the textbook gives as the limit must be the value there; a product of zero and infinity, or a
-quotient of infinities on the way to it, makes NaN of it. A new formula of one argument comes with its
-line in `LIMITS`, or a reason in `WITHOUT`.
+quotient of infinities on the way to it, makes NaN of it. A new formula of one argument comes with
+its line in `LIMITS`, or a reason in `WITHOUT`.
 """
 
 from __future__ import annotations
@@ -219,7 +219,10 @@ def test_slopes_of_angles_of_any_size() -> None:
 
     for dtype, sizes in (("float64", (1e-310, 1e-160, 1e150, 1e300)), ("float32", (1e-40, 1e35))):
         for size in sizes:
-            y, x = fa.tensor(3 * size, dtype=getattr(fa, dtype)), fa.tensor(4 * size, dtype=getattr(fa, dtype))
+            y, x = (
+                fa.tensor(3 * size, dtype=getattr(fa, dtype)),
+                fa.tensor(4 * size, dtype=getattr(fa, dtype)),
+            )
             y.requires_grad_()
             (got,) = fa.autograd.grad(fa.atan2(y, x), y)
             a, b = mp.mpf(y.item()), mp.mpf(x.item())
@@ -236,4 +239,6 @@ def test_ends_of_quantiles(dtype: str) -> None:
     z = fa.special.ndtri(p)
     (slope,) = fa.autograd.grad(z.sum(), p, create_graph=True)
     (bend,) = fa.autograd.grad(slope.sum(), p)
-    assert z.tolist() == [-INF, INF] and slope.tolist() == [INF, INF] and bend.tolist() == [-INF, INF]
+    assert (
+        z.tolist() == [-INF, INF] and slope.tolist() == [INF, INF] and bend.tolist() == [-INF, INF]
+    )

@@ -1,4 +1,4 @@
-"""Probabilities next to one: what is left of it is a result, and a gradient, with all its digits."""
+"""Probabilities next to one: what is left of it is a result, and a gradient, with its digits."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def test_softmax(dtype: str, inner: int) -> None:
                 for i in range(4)
             ]
             total = mp.fsum(weights)
-            log_slopes = [
-                rest[i] * weights[i] - p[i] * (total - weights[i]) for i in range(4)
-            ]
+            log_slopes = [rest[i] * weights[i] - p[i] * (total - weights[i]) for i in range(4)]
             size = max(map(abs, weights))
         y = F.log_softmax(x, 0)
         close(y.detach().numpy()[:, 0], logs, dtype)
@@ -77,7 +75,9 @@ def test_cross_entropy(dtype: str) -> None:
     target = [1, 1, 3, 0, 1]
     loss = F.cross_entropy(x, fa.tensor(target), reduction="none")
     (got,) = fa.autograd.grad(loss.sum(), x)
-    (other,) = fa.autograd.grad(F.nll_loss(F.log_softmax(x, 1), fa.tensor(target), reduction="sum"), x)
+    (other,) = fa.autograd.grad(
+        F.nll_loss(F.log_softmax(x, 1), fa.tensor(target), reduction="sum"), x
+    )
     with mp.workdps(80):
         for n, t in enumerate(target):
             p, rest = exact([mp.mpf(v) for v in x[n].tolist()])

@@ -263,8 +263,20 @@ def test_a_missing_derivative_is_an_error() -> None:
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5, 8, 20, 33, 64, 65, 100, 171])
 def test_polygamma_below_zero(order: int) -> None:
-    """Of even orders the terms on both sides of a half cancel: what is left is that from 1 - x on."""
-    x = [-0.3, -0.5, -1.5, -3.0000001, -20.3, -20.5, -25.25, -100.7, -1000.4, -12345.678, -1e7 - 0.25]
+    """Of even orders the terms on both sides of a half cancel: those from 1 - x on are left."""
+    x = [
+        -0.3,
+        -0.5,
+        -1.5,
+        -3.0000001,
+        -20.3,
+        -20.5,
+        -25.25,
+        -100.7,
+        -1000.4,
+        -12345.678,
+        -1e7 - 0.25,
+    ]
     got = fa.special.polygamma(order, fa.tensor(x, dtype=fa.float64)).tolist()
     for v, g in zip(x, got, strict=True):
         with mp.workdps(120 + order):
@@ -276,7 +288,9 @@ def test_polygamma_below_zero(order: int) -> None:
             want = (-1) ** m * mp.factorial(order) * (around - beyond)
             room = 64 * np.finfo(np.float64).eps * abs(want)
             if order > 64:  # a change of x counts beside the zero
-                room += 64 * np.finfo(np.float64).eps * abs(number * mp.factorial(m) * part ** -(m + 1))
+                room += (
+                    64 * np.finfo(np.float64).eps * abs(number * mp.factorial(m) * part ** -(m + 1))
+                )
         if abs(want) > np.finfo(np.float64).max:
             assert g == (np.inf if want > 0 else -np.inf)
         else:
@@ -302,7 +316,9 @@ def test_bessel_functions_next_to_zero() -> None:
         ("bessel_y0", lambda v: mp.bessely(0, v)),
         ("bessel_y1", lambda v: mp.bessely(1, v)),
     ):
-        for v, g in zip(x, getattr(fa.special, name)(fa.tensor(x, dtype=fa.float64)).tolist(), strict=True):
+        for v, g in zip(
+            x, getattr(fa.special, name)(fa.tensor(x, dtype=fa.float64)).tolist(), strict=True
+        ):
             want = exact(mp.mpf(v))
             if abs(want) > np.finfo(np.float64).max:
                 assert g == (np.inf if want > 0 else -np.inf), (name, v)
@@ -314,7 +330,9 @@ def test_airy_far_below_zero() -> None:
     """No phase is left, but the modulus is."""
     x = -(10.0 ** np.arange(16, 308, 7))
     got = fa.special.airy_ai(fa.tensor(x)).numpy()
-    assert (np.abs(got) <= 1.01 / np.sqrt(np.pi) * (-x) ** -0.25).all() and np.abs(got[:5]).min() > 0
+    assert (np.abs(got) <= 1.01 / np.sqrt(np.pi) * (-x) ** -0.25).all() and np.abs(
+        got[:5]
+    ).min() > 0
 
 
 def test_gamma_densities() -> None:

@@ -225,10 +225,12 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
     return found;
   };
   if (log) {
-    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) {
-      parts[k] += g[i];
-      most[k] = y[i] > most[k] ? y[i] : most[k];
-    });
+    by_ways<T>(
+        n, [](int64_t) {},
+        [&](int64_t i, int64_t k) {
+          parts[k] += g[i];
+          most[k] = y[i] > most[k] ? y[i] : most[k];
+        });
     const T sum = total(parts);
     const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
     T replaced = 0;
@@ -245,10 +247,12 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
       gi[place] = replaced;
     }
   } else {
-    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) {
-      parts[k] += g[i] * y[i];
-      most[k] = y[i] > most[k] ? y[i] : most[k];
-    });
+    by_ways<T>(
+        n, [](int64_t) {},
+        [&](int64_t i, int64_t k) {
+          parts[k] += g[i] * y[i];
+          most[k] = y[i] > most[k] ? y[i] : most[k];
+        });
     T sum = total(parts);
     const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
     if (place < n) {

@@ -149,9 +149,7 @@ def _numbers_within(dtype: Any, a: float, b: float) -> tuple[float, float]:
     return low, high
 
 
-def _drawn_of_part(
-    tensor: Any, mean: float, std: float, a: float, b: float, generator: Any
-) -> Any:
+def _drawn_of_part(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
     """Numbers of N(mean, std^2) between a and b, which are close together or far from the mean.
 
     In double precision on the side where the distribution function is small, so that it keeps its
