@@ -41,4 +41,10 @@ bool full_rank(const Tensor& rank, int64_t n, bool known) {
   return ops::local_scalar(ops::amin(rank, {})).to<int64_t>() == n;
 }
 
+int64_t largest(const Tensor& counts) {
+  if (counts.is_wrapped()) return largest(counts.impl()->wrapping->inner);  // of all rows of a batch
+  if (counts.is_meta() || counts.numel() == 0) return 0;
+  return ops::local_scalar(ops::amax(counts, {})).to<int64_t>();
+}
+
 }  // namespace facula::composite

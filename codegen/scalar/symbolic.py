@@ -214,6 +214,15 @@ def rebuild(e: Expr, values: Mapping[str, Expr]) -> Expr:
     return _fold(Expr(e.head, tuple(args), e.text))
 
 
+def _mul0(factor: Expr, other: Expr) -> Expr:
+    """A product whose first factor is zero wherever that is, a number times something finite."""
+    if factor.number is not None or other.number is not None:
+        return mul(factor, other)
+    return (
+        neg(_mul0(factor.args[0], other)) if factor.head == "neg" else call("mul0", factor, other)
+    )
+
+
 class NoDerivative(Exception):
     """The formula uses something that has no stated derivative."""
 
@@ -276,7 +285,7 @@ class Calculus:
         if e.text == "mul0":  # a zero stays one in each order
             factor, other = e.args
             left, right = self.slope(factor, variable), self.slope(other, variable)
-            return add(mul(left, other), ZERO if is_zero(right) else call("mul0", factor, right))
+            return add(_mul0(left, other), _mul0(factor, right))
         values = dict(zip(function.arguments, e.args, strict=True))
         total = ZERO
         for rule, argument in zip(self._rules[e.text], e.args, strict=True):

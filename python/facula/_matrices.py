@@ -53,12 +53,10 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     count = x.shape[0] if N is None else N
     if count < 0:
         raise RuntimeError(f"vander(): N must be non-negative, not {count}")
-    columns = [facula.ones_like(x)]
-    for _ in range(count - 1):
-        columns.append(columns[-1] * x)
     if count == 0 or x.shape[0] == 0:
         return x.new_zeros((x.shape[0], count))
-    return facula.stack(columns if increasing else columns[::-1], 1)
+    powers = facula.linalg.vander(x, N=count).to(x.dtype)
+    return powers if increasing else powers.flip([1])
 
 
 # ---- eigenvectors

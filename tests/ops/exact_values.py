@@ -215,10 +215,10 @@ PLAIN = frozenset(
     hardtanh huber_elements isfinite isinf isnan isneginf isposinf leaky_relu lerp maximum minimum
     mul0 nextafter next_half next_number prelu_elements relu relu6 round round.decimals ceil floor
     trunc sgn sign signbit smooth_l1_elements softplus bessel_i bessel_ie erfinv_slope gauss
-    one_minus_square one_plus_square sec sech sigmoid_slope sinc_slope sqrt_one_minus_square
-    sqrt_one_plus_square sqrt_square_minus_one hypot_slope polygamma bce_logits_elements
+    one_minus_square atan2_slope ndtri_slope sec sech sigmoid_slope sinc_slope sqrt_one_minus_square
+    atan_slope asinh_slope acosh_slope hypot_slope polygamma bce_logits_elements
     bce_logits_weighted_elements binary_cross_entropy_elements kl_div_elements kl_div_log_elements
-    gaussian_nll_elements gammainc gammaincc gamma_log_slope _standard_gamma_grad
+    gaussian_nll_elements gammainc gammaincc gamma_density gamma_log_slope _standard_gamma_grad
     _scaled_down modified_bessel_i0 modified_bessel_i1 spherical_bessel_j0 log_ndtr
     """.split()
 )

@@ -171,3 +171,61 @@ def test_copies_into_a_shape() -> None:
     assert line.copy_(line).tolist() == [3, 4, 5, 3, 4, 5]
     there = fa.ones(2, 3, device="meta")
     assert there.copy_(x).shape == there.copy_(fa.ones(3, device="meta")).shape == (2, 3)
+
+
+def test_sizes_are_refused_before_work() -> None:
+    """What does not fit the memory, however it is made: no loop over its parts first."""
+    import time
+
+    x, wide = fa.ones(3), fa.ones(1)
+    many = wide.reshape(1, 1).expand(2**22, 1)
+    calls: list[Callable[[], Any]] = [
+        lambda: fa.vander(x, N=2**40),
+        lambda: fa.vander(x, N=2**62),
+        lambda: fa.linalg.vander(x, N=2**40),
+        lambda: fa.nn.functional.pdist(many),
+        lambda: fa.cdist(many, many),
+        lambda: fa.tril_indices(2**31, 2**31),
+        lambda: fa.triu_indices(2**62, 2**62),
+        lambda: fa.combinations(fa.arange(60), r=30),
+        lambda: fa.combinations(fa.arange(9), r=2**40, with_replacement=True),
+        lambda: fa.cartesian_prod(*[fa.arange(1000)] * 8),
+        lambda: fa.nn.functional.one_hot(fa.tensor([0]), num_classes=2**40),
+        lambda: fa.nn.functional.one_hot(fa.tensor([2**62])),
+        lambda: fa.linspace(0, 1, 2**40),
+        lambda: fa.logspace(0, 1, 2**62),
+        lambda: fa.arange(0, 1e300, 1),
+        lambda: x.repeat(2**40, 2**40),
+        lambda: x.repeat_interleave(2**40),
+        lambda: fa.tile(x, (2**40,)),
+        lambda: fa.meshgrid(*[fa.arange(1000)] * 10, indexing="ij")[0].clone(),
+        lambda: fa.block_diag(*[wide.expand(2**20, 2**20)] * 2),
+        lambda: fa.bartlett_window(2**40),
+        lambda: fa.hann_window(2**62),
+        lambda: fa.kaiser_window(2**40),
+        lambda: fa.signal.windows.gaussian(2**40),
+        lambda: fa.nn.functional.unfold(fa.ones(1, 1, 4, 4), 2**31, padding=2**31),
+        lambda: fa.nn.functional.fold(fa.ones(1, 1, 4), (2**40, 2**40), 1),
+        lambda: fa.diag_embed(x, offset=2**40),
+        lambda: fa.diagflat(x, -(2**62)),
+    ]
+    for number, call in enumerate(calls):
+        begin = time.process_time()
+        with pytest.raises((MemoryError, *REFUSED)) as caught:
+            call()
+        assert str(caught.value) and time.process_time() - begin < 2, number
+
+
+def test_vandermonde_matrices() -> None:
+    for given in (np.array([2, -3, 0]), np.array([0.5, -2.0]), np.array([1j, 2.0])):
+        for n, increasing in ((0, False), (1, True), (3, False), (4, True), (None, False)):
+            got = fa.vander(fa.tensor(given), n, increasing)
+            np.testing.assert_array_equal(got.numpy(), np.vander(given, n, increasing))
+    small = np.array([7, -8], np.int8)
+    np.testing.assert_array_equal(
+        fa.vander(fa.tensor(small), 4).numpy(), np.vander(small, 4).astype(np.int8)
+    )
+    assert fa.vander(fa.tensor(small), 4).dtype == fa.int8
+    x = fa.tensor([0.0, 2.0], dtype=fa.float64, requires_grad=True)
+    fa.vander(x, 4).sum().backward()
+    assert x.grad.tolist() == [1.0, 1 + 4 + 12]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,8 @@ INTERVALS = [
     (-3.0, 5.0),
     (0.0, 30000.0),
     (1.0, 1.0 + 2**-10),
+    (1e8, 1e8 + 64),
+    (60000.0, 60016.0),
 ]
 
 
@@ -45,13 +48,14 @@ INTERVALS = [
 @pytest.mark.parametrize(("low", "high"), INTERVALS)
 def test_uniform_stays_inside(dtype: str, low: float, high: float) -> None:
     fa.manual_seed(1)
-    x = wide(empty(dtype).uniform_(low, high))
-    t = fa.tensor([low, high]).to(getattr(fa, dtype))
+    t = fa.tensor([low, high], dtype=fa.float64).to(getattr(fa, dtype))
     some = wide(fa.nextafter(t, t.flip(0))).tolist() + wide(t).tolist()
-    if any(low <= v < high for v in some):  # else the dtype has no number there
-        assert x.min() >= low and x.max() < high
-    else:
-        assert set(x.tolist()) == {fa.tensor(low, dtype=getattr(fa, dtype)).item()}
+    if not any(low <= v < high for v in some):
+        with pytest.raises(RuntimeError, match=r"has no number from|must be finite"):
+            empty(dtype).uniform_(low, high)
+        return
+    x = wide(empty(dtype).uniform_(low, high))
+    assert x.min() >= low and x.max() < high
     # As far from uniform as rounding takes it.
     finest = 2.0**-24 if dtype == "float16" else 0.0
     step = max(EPSILON[dtype] * max(abs(low), abs(high)), finest)
@@ -177,6 +181,47 @@ def test_tails_of_truncated_normal_numbers() -> None:
     for dtype in FLOATS:
         x = fa.nn.init.trunc_normal_(empty(dtype), 0.0, 1.0, -100.0, 100.0)
         assert x.abs().max() < 7
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "ends", [(8.0, 9.0), (-9.0, -8.0), (0.5, 0.5005), (-0.333, 0.777), (40.0, 41.0)]
+)
+def test_parts_of_normal_numbers(dtype: str, ends: tuple[float, float]) -> None:
+    """Within the interval as given, not as the dtype rounds it, and spread as they should."""
+    fa.manual_seed(10)
+    kind, (a, b) = getattr(fa, dtype), ends
+    if (a, b) == (0.5, 0.5005) and dtype == "bfloat16":
+        b = 0.51
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the mean is far off
+        x = wide(fa.nn.init.trunc_normal_(fa.empty(N, dtype=kind), 0.0, 1.0, a, b))
+    assert x.min() >= a and x.max() <= b
+    if dtype in ("float64", "float32"):
+        expected = scipy.stats.truncnorm(a, b)
+        assert (
+            scipy.stats.kstest(x, expected.cdf).statistic < 3 / math.sqrt(N) + EPSILON[dtype] * 1e4
+        )
+
+
+def test_parts_that_a_dtype_has_not() -> None:
+    with pytest.raises(ValueError, match="has no number from"):
+        fa.nn.init.trunc_normal_(fa.empty(3, dtype=fa.bfloat16), 0.0, 1.0, 1.001, 1.002)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    "ends", [(1000.0, 1001.0), (0.99, 1.0), (-1.0, -0.99), (60000.0, 60032.0), (0.0, 1.0)]
+)
+def test_uniform_distribution_stays_below_its_end(dtype: str, ends: tuple[float, float]) -> None:
+    fa.manual_seed(11)
+    low, high = (fa.tensor(v, dtype=getattr(fa, dtype), requires_grad=True) for v in ends)
+    if not low < high:
+        return
+    x = fa.distributions.Uniform(low, high).rsample((N,))
+    assert (x >= low).all() and (x < high).all()
+    slopes = fa.autograd.grad(x.double().mean(), (low, high))
+    assert sum(s.item() for s in slopes) == pytest.approx(1, abs=0.01)
 
 
 def test_normal_of_no_and_infinite_deviation() -> None:

@@ -37,7 +37,30 @@ def _sign(self: Array) -> Array:
 
 
 def _hypot_slope(self: Array, other: Array) -> Array:
-    return np.where((self == 0) & (other == 0), 0, self / np.hypot(self, other))
+    slope = np.where((self == 0) & (other == 0), 0, self / np.hypot(self, other))
+    return np.where(np.isinf(self) & np.isfinite(other), np.sign(self), slope)
+
+
+def _atan2_slope(self: Array, other: Array) -> Array:
+    slope = np.where((self == 0) & (other == 0), 0, other / (self * self + other * other))
+    far = (np.isinf(self) | np.isinf(other)) & ~(np.isnan(self) | np.isnan(other))
+    return np.where(far, 0, slope)
+
+
+def _sinc(self: Array, n: int = 0) -> Array:
+    value = np.sinc(self) if n == 0 else (np.cos(np.pi * self) - np.sinc(self)) / self
+    return np.where(np.isinf(self), 0, value)
+
+
+def _gated(gate: Callable[[Array], Array]) -> Callable[..., Array]:
+    """A product with a gate that is 0 at -inf, which counts."""
+    return lambda self, **_: np.where(self == -np.inf, -0.0, self * gate(self))
+
+
+def _gelu(self: Array, approximate: str) -> Array:
+    inner = self / np.sqrt(2) if approximate == "none" else (self + 0.044715 * self**3)
+    half = _special("erf", inner) if approximate == "none" else np.tanh(np.sqrt(2 / np.pi) * inner)
+    return np.where(self == -np.inf, -0.0, 0.5 * self * (1 + half)).astype(np.float64)
 
 
 def _round_units(self: Array, unit: int) -> Array:
@@ -67,6 +90,14 @@ RIGHT: dict[str, Callable[..., Any]] = {
     "heaviside": lambda self, values: np.where(np.isnan(self), 0, np.heaviside(self, values)),
     "angle": lambda self: np.where(np.isnan(self), self, np.where(self < 0, np.pi, 0)),
     "hypot_slope": _hypot_slope,
+    "atan2_slope": _atan2_slope,
+    "sinc": _sinc,
+    "sinc_slope": _sinc,
+    "gelu": _gelu,
+    "silu": _gated(lambda self: 1 / (1 + np.exp(-self))),
+    "mish": _gated(lambda self: np.tanh(np.log1p(np.exp(self)))),
+    "hardswish": _gated(lambda self: np.clip(self + 3, 0, 6) / 6),
+    "softsign": lambda self: np.where(np.isinf(self), np.sign(self), self / (1 + np.abs(self))),
     "round_units": _round_units,
     "i0": lambda self: np.where(np.isinf(self), np.inf, _special("i0", self)),
     "i1": lambda self: np.where(np.isinf(self) | (self == 0), self, _special("i1", self)),
@@ -112,8 +143,14 @@ BESIDE: dict[str, Callable[..., Any]] = {
     # SciPy's are 0 or 1 for concentrations next to 0; test_sampler_properties.py has small ones.
     **dict.fromkeys(("gammainc", "gammaincc"), lambda self, other: _small_or_vast(self, other)),
     **dict.fromkeys(
-        ("gamma_log_slope", "_standard_gamma_grad"), lambda self, other: np.ones_like(self, bool)
+        ("gamma_log_slope", "_standard_gamma_grad", "gamma_density"),
+        lambda self, other: np.ones_like(self, bool),
     ),
+    **dict.fromkeys(
+        [f"{kind}modified_bessel_k{n}" for kind in ("", "scaled_") for n in (0, 1)],
+        lambda self: (self > 0) & (self < 1e-307),
+    ),
+    "ndtri_slope": lambda self: (self < 1e-30) | (self > 1 - 1e-9),
     "erfinv_slope": lambda self: np.abs(self) > 1 - 1e-9,
     "lgamma": lambda self: (np.abs(self) < 1e-300) | (np.abs(self - 1) < 1e-9),
 }
@@ -125,7 +162,7 @@ BESIDE_INTEGERS: dict[str, Callable[..., Any]] = {
 BESIDE_COMPLEX: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("sinc", "sinc_slope"), lambda self, **_: np.abs(self - np.rint(self)) < 1e-3),
     **dict.fromkeys(
-        "sqrt_one_minus_square sqrt_one_plus_square sqrt_square_minus_one".split(),
+        "sqrt_one_minus_square atan_slope asinh_slope acosh_slope".split(),
         lambda self: (self.real == 0) | (self.imag == 0),
     ),
     "log1p": lambda self: np.abs(self) < 1e-30,

@@ -259,3 +259,93 @@ def test_a_missing_derivative_is_an_error() -> None:
     with pytest.raises(NotImplementedError, match=r"bessel_j0\(\): self has no derivative"):
         (fa.special.bessel_j0(x) + x).sum().backward()
     assert not fa.zeros_like(x).requires_grad and not x.argmax().requires_grad
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5, 8, 20, 33, 64, 65, 100, 171])
+def test_polygamma_below_zero(order: int) -> None:
+    """Of even orders the terms on both sides of a half cancel: those from 1 - x on are left."""
+    x = [
+        -0.3,
+        -0.5,
+        -1.5,
+        -3.0000001,
+        -20.3,
+        -20.5,
+        -25.25,
+        -100.7,
+        -1000.4,
+        -12345.678,
+        -1e7 - 0.25,
+    ]
+    got = fa.special.polygamma(order, fa.tensor(x, dtype=fa.float64)).tolist()
+    for v, g in zip(x, got, strict=True):
+        with mp.workdps(120 + order):
+            number, m = mp.mpf(v), order + 1
+            part = number - mp.nint(number)
+            # The sum of (part + k)^-m over all whole k, less that from 1 - x on.
+            around = part**-m + mp.zeta(m, 1 + part) + (-1) ** m * mp.zeta(m, 1 - part)
+            beyond = (-1) ** m * mp.zeta(m, 1 - number)
+            want = (-1) ** m * mp.factorial(order) * (around - beyond)
+            room = 64 * np.finfo(np.float64).eps * abs(want)
+            if order > 64:  # a change of x counts beside the zero
+                room += (
+                    64 * np.finfo(np.float64).eps * abs(number * mp.factorial(m) * part ** -(m + 1))
+                )
+        if abs(want) > np.finfo(np.float64).max:
+            assert g == (np.inf if want > 0 else -np.inf)
+        else:
+            assert abs(g - want) <= room, (v, g, want)
+
+
+def test_polygamma_at_poles() -> None:
+    x = fa.tensor([0.0, -0.0, -1.0, -5.0], dtype=fa.float64)
+    assert fa.special.polygamma(1, x).tolist() == [np.inf] * 4
+    assert fa.special.polygamma(2, x[:2]).tolist() == [-np.inf, np.inf]
+    with pytest.raises(ValueError, match="16777216"):
+        fa.special.polygamma(2**24 + 1, x)
+
+
+def test_bessel_functions_next_to_zero() -> None:
+    """Logarithms and poles: half a subnormal number is none."""
+    x = [5e-324, 1e-323, 1e-310, 2.3e-308, 1e-307, 1e-200]
+    for name, exact in (
+        ("modified_bessel_k0", lambda v: mp.besselk(0, v)),
+        ("modified_bessel_k1", lambda v: mp.besselk(1, v)),
+        ("scaled_modified_bessel_k0", lambda v: mp.besselk(0, v) * mp.exp(v)),
+        ("scaled_modified_bessel_k1", lambda v: mp.besselk(1, v) * mp.exp(v)),
+        ("bessel_y0", lambda v: mp.bessely(0, v)),
+        ("bessel_y1", lambda v: mp.bessely(1, v)),
+    ):
+        for v, g in zip(
+            x, getattr(fa.special, name)(fa.tensor(x, dtype=fa.float64)).tolist(), strict=True
+        ):
+            want = exact(mp.mpf(v))
+            if abs(want) > np.finfo(np.float64).max:
+                assert g == (np.inf if want > 0 else -np.inf), (name, v)
+            else:
+                assert abs(g - want) <= 8 * np.finfo(np.float64).eps * abs(want), (name, v, g)
+
+
+def test_airy_far_below_zero() -> None:
+    """No phase is left, but the modulus is."""
+    x = -(10.0 ** np.arange(16, 308, 7))
+    got = fa.special.airy_ai(fa.tensor(x)).numpy()
+    assert (np.abs(got) <= 1.01 / np.sqrt(np.pi) * (-x) ** -0.25).all() and np.abs(
+        got[:5]
+    ).min() > 0
+
+
+def test_gamma_densities() -> None:
+    """The slope of gammainc by its second argument, to the ends of both ranges."""
+    a = np.array([1e-300, 1e-3, 0.3, 1.0, 1.8, 2.0, 9.5, 30.0, 1e3, 1e5, 1e8, 1e300])
+    x = np.array([1e-300, 1e-200, 1e-3, 0.7, 1.0, 8.0, 31.0, 1010.0, 1.001e5, 1e8, 1e300])
+    shape, at = (v.ravel() for v in np.meshgrid(a, x))
+    point = fa.tensor(at, requires_grad=True)
+    (got,) = fa.autograd.grad(fa.special.gammainc(fa.tensor(shape), point).sum(), point)
+    for s, v, g in zip(shape.tolist(), at.tolist(), got.tolist(), strict=True):
+        with mp.workdps(700):
+            n, m = mp.mpf(s), mp.mpf(v)
+            logarithm = (n - 1) * mp.log(m) - m - mp.loggamma(n)
+            want = mp.exp(logarithm) if logarithm > -1000 else mp.mpf(0)
+        room = 2e-13 * abs(want) * max(1, s / 1e6, v / 1e6) + 1e-307
+        assert abs(g - want) <= room or (g == np.inf and want > 1e308), (s, v, g, want)

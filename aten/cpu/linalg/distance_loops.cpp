@@ -2,6 +2,7 @@
 #include "aten/math_simd.h"
 
 #include <cmath>
+#include <limits>
 
 #include "aten/cpu/common/vector.h"
 #include "aten/cpu/linalg/distance_loops.h"
@@ -63,9 +64,30 @@ void totals(Distance kind, double p, int64_t dims, const T* x, const T* y, doubl
   }
 }
 
+template <typename T>
+void slopes(int64_t n, int64_t dims, const T* x, const T* y, const T* grad, const T* distance, T* part, T* out) {
+  constexpr T least = 4 * std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max() / 8;
+  for (int64_t d = 0; d < dims; ++d) out[d] = 0;
+  for (int64_t j = 0; j < n;) {
+    const int64_t end = n - j < kTerms ? n : j + kTerms;
+    for (int64_t d = 0; d < dims; ++d) part[d] = 0;
+    for (; j < end; ++j) {
+      const T r = distance[j], g = grad[j];
+      if (r == 0) continue;
+      // Both sides of the quotient times a power of two, so that the inverse of the distance keeps its digits.
+      const T by = r < least ? T(0x1p60) : r > most ? T(0x1p-10) : T(1), inverse = 1 / (r * by);
+      const T* row = y + j * dims;
+#pragma omp simd
+      for (int64_t d = 0; d < dims; ++d) part[d] += (x[d] - row[d]) * by * inverse * g;
+    }
+#pragma omp simd
+    for (int64_t d = 0; d < dims; ++d) out[d] += part[d];
+  }
+}
+
 }  // namespace
 
-FACULA_DEFINE_BY_ISA(DistanceLoops<float>, distance_loops_float, {totals<float>})
-FACULA_DEFINE_BY_ISA(DistanceLoops<double>, distance_loops_double, {totals<double>})
+FACULA_DEFINE_BY_ISA(DistanceLoops<float>, distance_loops_float, {totals<float>, slopes<float>})
+FACULA_DEFINE_BY_ISA(DistanceLoops<double>, distance_loops_double, {totals<double>, slopes<double>})
 
 }  // namespace facula

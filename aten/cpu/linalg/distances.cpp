@@ -88,12 +88,12 @@ T near_distance(int64_t dims, const T* x, const T* y) {
                                                                           : scaled_distance(2, dims, x, y, 1));
 }
 
-// |a|^2 + |b|^2 - 2 a b, by a product, with the origin in the middle of the rows: what cancels in it is looked at
-// again.
 template <typename T>
-void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* out) {
-  constexpr T kCancels = T(1) / 32;
-  const Work<T> squares(m + n), moved(m + n, dims);
+constexpr T kCancels = T(1) / 32;
+
+// The rows of a and b with the origin in the middle of those of b, and their squares.
+template <typename T>
+void move_rows(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* moved, T* squares) {
   const Work<double> middle(dims);
   std::fill_n(middle.get(), dims, 0.0);
   for (int64_t j = 0; j < n; ++j) {
@@ -106,6 +106,13 @@ void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* o
     squares[i] = dot_loops<T>().dot(dims, to, to);
     count_step();
   }
+}
+
+// |a|^2 + |b|^2 - 2 a b, by a product: what cancels in it is looked at again.
+template <typename T>
+void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* out) {
+  const Work<T> squares(m + n), moved(m + n, dims);
+  move_rows<T>(m, n, dims, a, b, moved, squares);
   gemm<T>(m, n, dims, T(-2), row_major(moved.get(), dims), row_major(moved + m * dims, dims).t(), T(0),
           row_major(out, n));
   parallel_for(0, m, grain_for(n), [&](int64_t begin, int64_t end) {
@@ -113,8 +120,57 @@ void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* o
       for (int64_t j = 0; j < n; ++j) {
         const T both = squares[i] + squares[m + j], square = both + out[i * n + j];
         const bool holds =
-            square > both * kCancels && square >= static_cast<T>(kMinAccurate<T>) && std::isfinite(square);
+            square > both * kCancels<T> && square >= static_cast<T>(kMinAccurate<T>) && std::isfinite(square);
         out[i * n + j] = holds ? std::sqrt(square) : near_distance(dims, a + i * dims, b + j * dims);
+      }
+    }
+  });
+}
+
+// The sums of grad (a - b) / distance over the rows of b: a times the sum of the quotients, less their product with b.
+// Pairs that are close together for their length, or out of range, are added by their difference.
+template <typename T>
+void slopes_by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, const T* grad, const T* distance,
+                       T* out) {
+  const Work<T> squares(m + n), moved(m + n, dims), quotients(m, n), sums(m);
+  move_rows<T>(m, n, dims, a, b, moved, squares);
+  const T least = std::sqrt(static_cast<T>(kMinAccurate<T>)), most = std::sqrt(std::numeric_limits<T>::max()) / 16;
+  const auto holds = [&](int64_t i, int64_t j) {
+    const T r = distance[i * n + j];
+    return r > least && r < most && r * r > (squares[i] + squares[m + j]) * kCancels<T>;
+  };
+  bool finite = true;
+  for (int64_t i = 0; i < m + n; ++i) finite = finite && squares[i] < std::numeric_limits<T>::max() / 16;
+  if (!finite) {
+    const Work<T> part(dims);
+    for (int64_t i = 0; i < m; ++i) {
+      distance_loops<T>().slopes(n, dims, a + i * dims, b, grad + i * n, distance + i * n, part, out + i * dims);
+    }
+    return;
+  }
+  parallel_for(0, m, grain_for(n), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      double sum = 0;
+      for (int64_t j = 0; j < n; ++j) {
+        const T q = holds(i, j) ? grad[i * n + j] / distance[i * n + j] : T(0);
+        quotients[i * n + j] = q;
+        sum += double(q);
+      }
+      sums[i] = static_cast<T>(sum);
+    }
+  });
+  gemm<T>(m, dims, n, T(-1), row_major(quotients.get(), n), row_major(moved + m * dims, dims), T(0),
+          row_major(out, dims));
+  parallel_for(0, m, grain_for(n), [&](int64_t begin, int64_t end) {
+    const Work<T> part(2, dims);
+    for (int64_t i = begin; i < end; ++i) {
+      T* to = out + i * dims;
+      for (int64_t d = 0; d < dims; ++d) to[d] += moved[i * dims + d] * sums[i];
+      for (int64_t j = 0; j < n; ++j) {
+        if (holds(i, j) || distance[i * n + j] == 0) continue;
+        distance_loops<T>().slopes(1, dims, a + i * dims, b + j * dims, grad + i * n + j, distance + i * n + j, part,
+                                   part + dims);
+        for (int64_t d = 0; d < dims; ++d) to[d] += part[dims + d];
       }
     }
   });
@@ -147,6 +203,38 @@ void cdist(const Tensor& x1, const Tensor& x2, double p, std::string_view comput
           const int64_t k = line / m, row = line % m, rows = std::min(end - line, m - row);
           by_differences<T>(p, rows, n, dims, left[k].data + row * dims, right[k].data, at(k, row));
           line += rows;
+        }
+      });
+    });
+  });
+}
+
+void cdist_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& result, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const int64_t m = grad.size(-2), n = grad.size(-1), dims = x1.size(-1);
+  const IntList batch = batch_sizes(out);
+  const Tensor a = dense_compute(x1), b = dense_compute(x2), g = dense_compute(grad), r = dense_compute(result);
+  into_dense(out, a.dtype(), [&](const Tensor& sums) {
+    visit_compute(a.dtype(), [&]<typename T>(std::type_identity<T>) {
+      const Matrices<T> x(a, batch), y(b, batch), grads(g, batch), distances(r, batch);
+      const int64_t count = numel_of(batch);
+      if (dims >= 16 && m > 25 && n > 25) {
+        const auto some = [&](int64_t begin, int64_t end) {
+          for (int64_t k = begin; k < end; ++k) {
+            slopes_by_product<T>(m, n, dims, x[k].data, y[k].data, grads[k].data, distances[k].data,
+                                 sums.data<T>() + k * m * dims);
+          }
+        };
+        if (count < get_num_threads()) return some(0, count);  // products share themselves out
+        return share_matrices(count, saturated_mul(saturated_mul(m, n), dims), some);
+      }
+      share_matrices(checked_mul(count, m), saturated_mul(n, dims + 1), [&](int64_t begin, int64_t end) {
+        const Work<T> part(dims);
+        for (int64_t line = begin; line < end; ++line) {
+          const int64_t k = line / m, row = line % m;
+          distance_loops<T>().slopes(n, dims, x[k].data + row * dims, y[k].data, grads[k].data + row * n,
+                                     distances[k].data + row * n, part, sums.data<T>() + line * dims);
+          count_step(1 + static_cast<int32_t>(std::min<int64_t>(saturated_mul(n, dims) / 1024, 64)));
         }
       });
     });

@@ -181,7 +181,10 @@ void softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& 
           }
           const T scale = static_cast<T>((w.defined() ? w.data<T>()[k] : T(1)) * (each ? g.data<T>()[n] : factor));
           softmax_loops<T>().scaled_exp(c.classes, x.data<T>() + n * c.classes, of_rows.data<T>() + 2 * n, scale, row);
-          row[k] -= scale;
+          // p - 1 of a target that is nearly certain: the logarithm has the digits.
+          const T* top = of_rows.data<T>() + 2 * n;
+          const T score = (x.data<T>()[n * c.classes + k] - top[0]) - top[1];
+          row[k] = score > T(-0.5) ? scale * std::expm1(score) : row[k] - scale;
         }
       });
     });

@@ -96,13 +96,18 @@ void softmax_rows(int64_t rows, int64_t n, const T* x, T* out, T* buffer, bool s
   if (before.out != nullptr) before.write(0, n);
 }
 
+// log1p of the sum without one of the largest, whose exponential is 1: what the others add to 1 would round away.
 template <typename T>
 T log_sum_exp(int64_t n, const T* x, T m) {
-  T parts[kWays<T>] = {};
+  T parts[kWays<T>] = {}, tops[kWays<T>] = {};
   by_ways<T>(
       n, [&](int64_t i) { fetch(x + n + i, x + n + i + kWays<T>); },
-      [&](int64_t i, int64_t k) { parts[k] += exp_below(x[i] - m); });
-  return std::log(total(parts));
+      [&](int64_t i, int64_t k) {
+        const T v = exp_below(x[i] - m);
+        parts[k] += x[i] == m ? T(0) : v;
+        tops[k] += x[i] == m ? T(1) : T(0);
+      });
+  return m < HUGE_VAL ? std::log1p(total(parts) + (total(tops) - 1)) : m - m;
 }
 
 template <typename T>
@@ -116,8 +121,8 @@ void log_softmax_row(int64_t n, const T* __restrict x, T* __restrict out, bool s
 template <typename T>
 void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __restrict x, T* __restrict out,
                      T* __restrict buffer, bool log, bool stream) {
-  T m[kSoftmaxColumns], sum[kSoftmaxColumns];
-  for (int64_t j = 0; j < width; ++j) m[j] = x[j], sum[j] = 0;
+  T m[kSoftmaxColumns], sum[kSoftmaxColumns], tops[kSoftmaxColumns];
+  for (int64_t j = 0; j < width; ++j) m[j] = x[j], sum[j] = 0, tops[j] = 0;
   for (int64_t i = 0; i < size; ++i) {
     const T* row = x + i * inner;
     T* e = buffer + i * width;
@@ -132,7 +137,11 @@ void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __rest
     T* e = buffer + i * width;
     if (log) {
 #pragma omp simd
-      for (int64_t j = 0; j < width; ++j) sum[j] += exp_below(e[j] - m[j]);
+      for (int64_t j = 0; j < width; ++j) {
+        const T v = exp_below(e[j] - m[j]);
+        sum[j] += e[j] == m[j] ? T(0) : v;
+        tops[j] += e[j] == m[j] ? T(1) : T(0);
+      }
     } else {
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j) {
@@ -141,7 +150,9 @@ void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __rest
       }
     }
   }
-  for (int64_t j = 0; j < width; ++j) sum[j] = log ? std::log(sum[j]) : T(1) / sum[j];
+  for (int64_t j = 0; j < width; ++j) {
+    sum[j] = !log ? T(1) / sum[j] : m[j] < HUGE_VAL ? std::log1p(sum[j] + (tops[j] - 1)) : m[j] - m[j];
+  }
   for (int64_t i = 0; i < size; ++i) {
     const T* e = buffer + i * width;
     T* o = out + i * inner;
@@ -174,20 +185,84 @@ void softmax(int64_t outer, int64_t size, int64_t inner, int64_t first, int64_t 
   }
 }
 
+// One probability above a half at most leaves too little beside 1 to be rounded: its gradient is that of the others.
+// Of `log`: the place whose element is replaced in the result; without it the place whose gradient all are shifted by.
+template <typename T>
+constexpr T half(bool log) {
+  return log ? T(-0.6931471805599453) : T(0.5);
+}
+template <typename T>
+int64_t likely_place(int64_t n, int64_t stride, const T* y, bool log) {
+  int64_t i = 0;
+  if (stride == 1) {
+    for (; i + kWays<T> <= n; i += kWays<T>) {
+      int32_t found = 0;
+#pragma omp simd reduction(| : found)
+      for (int64_t k = 0; k < kWays<T>; ++k) found |= y[i + k] > half<T>(log);
+      if (found != 0) break;
+    }
+  }
+  while (i < n && !(y[i * stride] > half<T>(log))) ++i;
+  return i;
+}
+// (1 - p) g - p (sum of the other gradients), p = exp(y) at the place.
+template <typename T>
+T likely_gradient(T y, T g, T others) {
+  return -std::expm1(y) * g - std::exp(y) * others;
+}
+
 template <typename T>
 void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __restrict gi, bool log, bool stream) {
   const auto next = [&](int64_t i, int64_t end) {
     fetch(g + n + i, g + n + end);
     fetch(y + n + i, y + n + end);
   };
-  T parts[kWays<T>] = {};
+  T parts[kWays<T>] = {}, most[kWays<T>];
+  for (T& v : most) v = -HUGE_VAL;
+  const auto likely = [&] {
+    bool found = false;
+    for (const T v : most) found |= v > half<T>(log);
+    return found;
+  };
   if (log) {
-    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
+    by_ways<T>(
+        n, [](int64_t) {},
+        [&](int64_t i, int64_t k) {
+          parts[k] += g[i];
+          most[k] = y[i] > most[k] ? y[i] : most[k];
+        });
     const T sum = total(parts);
+    const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
+    T replaced = 0;
+    if (place < n) {  // the sum again, in the two parts beside the place
+      for (T& v : parts) v = 0;
+      by_ways<T>(place, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
+      const T* rest = g + place + 1;
+      by_ways<T>(n - place - 1, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += rest[i]; });
+      replaced = likely_gradient(y[place], g[place], total(parts));
+    }
     write_row(n, gi, stream, [&](int64_t i) { return g[i] - exp_below(y[i]) * sum; }, next);
+    if (place < n) {
+      if (stream) stream_done();
+      gi[place] = replaced;
+    }
   } else {
-    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i] * y[i]; });
-    const T sum = total(parts);
+    by_ways<T>(
+        n, [](int64_t) {},
+        [&](int64_t i, int64_t k) {
+          parts[k] += g[i] * y[i];
+          most[k] = y[i] > most[k] ? y[i] : most[k];
+        });
+    T sum = total(parts);
+    const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
+    if (place < n) {
+      const T shift = g[place];
+      for (T& v : parts) v = 0;
+      by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += (g[i] - shift) * y[i]; });
+      sum = total(parts);
+      write_row(n, gi, stream, [&](int64_t i) { return y[i] * ((g[i] - shift) - sum); }, next);
+      return;
+    }
     write_row(n, gi, stream, [&](int64_t i) { return y[i] * (g[i] - sum); }, next);
   }
 }
@@ -195,7 +270,8 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
 template <typename T>
 void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __restrict g, const T* __restrict y,
                       T* __restrict gi, T* __restrict buffer, bool log, bool stream) {
-  T sum[kSoftmaxColumns] = {};
+  T sum[kSoftmaxColumns] = {}, most[kSoftmaxColumns], shift[kSoftmaxColumns] = {};
+  for (int64_t j = 0; j < width; ++j) most[j] = -HUGE_VAL;
   for (int64_t i = 0; i < size; ++i) {
     const T *gr = g + i * inner, *yr = y + i * inner;
     T *gb = buffer + 2 * i * width, *yb = gb + width;
@@ -207,6 +283,7 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
         sum[j] += gr[j];
         gb[j] = gr[j];
         yb[j] = yr[j];
+        most[j] = yr[j] > most[j] ? yr[j] : most[j];
       }
     } else {
 #pragma omp simd
@@ -214,7 +291,17 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
         sum[j] += gr[j] * yr[j];
         gb[j] = gr[j];
         yb[j] = yr[j];
+        most[j] = yr[j] > most[j] ? yr[j] : most[j];
       }
+    }
+  }
+  for (int64_t j = 0; j < width && !log; ++j) {
+    if (!(most[j] > half<T>(log))) continue;
+    shift[j] = buffer[2 * likely_place(size, 2 * width, buffer + width + j, log) * width + j];
+    sum[j] = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      const T *gb = buffer + 2 * i * width, *yb = gb + width;
+      sum[j] += (gb[j] - shift[j]) * yb[j];
     }
   }
   for (int64_t i = 0; i < size; ++i) {
@@ -224,8 +311,19 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
     if (log) {
       write_row(width, o, stream, [&](int64_t j) { return gb[j] - exp_below(yb[j]) * sum[j]; });
     } else {
-      write_row(width, o, stream, [&](int64_t j) { return yb[j] * (gb[j] - sum[j]); });
+      write_row(width, o, stream, [&](int64_t j) { return yb[j] * ((gb[j] - shift[j]) - sum[j]); });
     }
+  }
+  bool done = !stream;
+  for (int64_t j = 0; j < width && log; ++j) {
+    if (!(most[j] > half<T>(log))) continue;
+    if (!done) stream_done();
+    done = true;
+    const int64_t place = likely_place(size, 2 * width, buffer + width + j, log);
+    const T* gb = buffer + j;
+    T others = 0;
+    for (int64_t i = 0; i < size; ++i) others += i == place ? T(0) : gb[i * 2 * width];
+    gi[place * inner + j] = likely_gradient(gb[(2 * place + 1) * width], gb[2 * place * width], others);
   }
 }
 

@@ -148,8 +148,8 @@ class Interpreter:
             return part / ((1 + part) * (1 + part))
         if name == "sec":
             return 1 / np.cos(args[0])
-        if name == "sqrt_square_minus_one":
-            return np.sqrt(args[0] - 1) * np.sqrt(args[0] + 1)
+        if name == "acosh_slope":
+            return 1 / (np.sqrt(args[0] - 1) * np.sqrt(args[0] + 1))
         if name == "sech":
             return 1 / np.cosh(args[0])
         if name == "gauss":
@@ -157,9 +157,9 @@ class Interpreter:
         if name in ("one_minus_square", "sqrt_one_minus_square"):
             value = (1 - args[0]) * (1 + args[0])
             return value if name == "one_minus_square" else np.sqrt(value)
-        if name in ("one_plus_square", "sqrt_one_plus_square"):
+        if name in ("atan_slope", "asinh_slope"):
             value = 1 + args[0] * args[0]
-            return value if name == "one_plus_square" else np.sqrt(value)
+            return 1 / (value if name == "atan_slope" else np.sqrt(value))
         if name == "rsqrt":
             return 1 / np.sqrt(args[0])
         if name == "reciprocal":

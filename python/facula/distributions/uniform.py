@@ -65,7 +65,12 @@ class Uniform(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
         unit = facula.rand(shape, dtype=self.low.dtype, device=self.low.device)
-        return self.low + unit * (self.high - self.low)
+        value = self.low + unit * (self.high - self.low)
+        with (
+            facula.no_grad()
+        ):  # what was rounded up to `high`, which is no value of the distribution
+            beyond = value - facula.nextafter(self.high, self.low)
+        return facula.where(value < self.high, value, value - beyond)
 
     def log_prob(self, value: Any) -> Any:
         if self._validate_args:

@@ -57,6 +57,7 @@ def pdist(input: Any, p: float = 2.0) -> Any:
     count, width = input.shape
     if count > 1 and count * count * width > _MANY and input.is_floating_point():
         step = max(1, _MANY // (count * width))
+        input.new_empty((count * (count - 1) // 2,))  # that there is memory for the result
         parts = [_distances(input, at, at + step, p) for at in range(0, count - 1, step)]
         return facula.cat(parts)
     first, second = facula.triu_indices(count, count, 1, device=input.device)

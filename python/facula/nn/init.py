@@ -110,7 +110,7 @@ def trunc_normal_(
     """Fill from N(mean, std^2) restricted to [a, b], by the inverse of the distribution."""
 
     def cdf(x: float) -> float:
-        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
+        return math.erfc(-x / math.sqrt(2.0)) / 2.0
 
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
@@ -118,16 +118,57 @@ def trunc_normal_(
             "the values may be distributed wrongly",
             stacklevel=2,
         )
+    least, most = _numbers_within(tensor.dtype, a, b)
     low, high = cdf((a - mean) / std), cdf((b - mean) / std)
     with facula.no_grad():
+        if high - low < 1e-3:  # float32 has few numbers there
+            return tensor.copy_(_drawn_of_part(tensor, mean, std, a, b, generator)).clamp_(
+                min=least, max=most
+            )
         # 16 bits of a uniform number would not reach far into the tails.
         wide = tensor.dtype in (facula.float32, facula.float64)
         drawn = tensor if wide else facula.empty_like(tensor, dtype=facula.float32)
         drawn.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
         drawn.clamp_(min=-1 + facula.finfo(drawn.dtype).eps / 2)  # at -1 it is infinite
         drawn.erfinv_()
-        drawn.mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
-        return tensor if wide else tensor.copy_(drawn).clamp_(min=a, max=b)
+        drawn.mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=least, max=most)
+        return tensor if wide else tensor.copy_(drawn).clamp_(min=least, max=most)
+
+
+def _numbers_within(dtype: Any, a: float, b: float) -> tuple[float, float]:
+    """The least and the greatest number of a dtype in [a, b]."""
+    ends = facula.tensor([a, b], dtype=facula.float64).to(dtype)
+    inward = facula.nextafter(ends, ends.flip([0])).tolist()
+    low, high = ends.tolist()
+    low, high = (low if low >= a else inward[0]), (high if high <= b else inward[1])
+    if not a <= low <= high <= b:
+        raise ValueError(
+            f"trunc_normal_: {dtype} has no number from a={a} to b={b}; "
+            "take a wider interval or a wider dtype"
+        )
+    return low, high
+
+
+def _drawn_of_part(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Any:
+    """Numbers of N(mean, std^2) between a and b, which are close together or far from the mean.
+
+    In double precision on the side where the distribution function is small, so that it keeps its
+    digits; beyond the range of that too, the density falls as exp(-x^2 / 2) from the nearer end.
+    """
+    near, far = (a - mean) / std, (b - mean) / std
+    side = -1.0 if near + far > 0 else 1.0
+    if side < 0:
+        near, far = -far, -near
+    drawn = facula.empty(tensor.shape, dtype=facula.float64, device=tensor.device)
+    drawn.uniform_(generator=generator)
+    last = math.erfc(-far / math.sqrt(2.0)) / 2.0
+    if last > 1e-300:
+        first = math.erfc(-near / math.sqrt(2.0)) / 2.0
+        drawn = facula.special.ndtri(drawn.mul_(first - last).add_(last).clamp_(first, last))
+    else:
+        width = facula.log1p(drawn * math.expm1((far * far - near * near) / 2)) * -2.0
+        drawn = -facula.sqrt(far * far + width)
+    return drawn.mul_(std * side).add_(mean).clamp_(a, b)
 
 
 def constant_(tensor: Any, val: float) -> Any:

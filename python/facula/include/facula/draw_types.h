@@ -86,10 +86,10 @@ template <typename N>
 struct Limits {
   N least, most;
 };
-// The numbers of a floating dtype in [from, to); where it has none there, what `from` is rounded to.
+// The numbers of a floating dtype in [from, to); where it has none there, `from` and `to`.
 inline Limits<double> numbers_within(int dtype, double from, double to) {
   const double least = -number_below(dtype, -from), most = number_below(dtype, std::nextafter(to, -HUGE_VAL));
-  return least <= most ? Limits<double>{least, most} : Limits<double>{from, from};
+  return least <= most ? Limits<double>{least, most} : Limits<double>{from, to};
 }
 // Those that are integers in [first, last]; least > most where the dtype has none.
 inline Limits<int64_t> integers_within(int dtype, int64_t first, int64_t last) {

@@ -206,31 +206,36 @@ FACULA_MATH_LARGE double bessel_y1(double x) {
   return x < 25 ? detail::around_zeros(x, detail::kY1) : detail::hankel(x, 5, detail::kHankel1);
 }
 
+namespace detail {
+FACULA_MATH double log_of_half(double x) {  // half a subnormal number is rounded
+  return x < 0x1p-1000 ? std::log(x) - 0.69314718055994530942 : std::log(x / 2);
+}
+}  // namespace detail
 // exp(x) K(x): up to 2 with the logarithm taken off (DLMF 10.31.1).
 FACULA_MATH_LARGE double bessel_k0e(double x) {
   if (!(x > 0)) return x == 0 ? infinity<double> : nan<double>;
   if (x > 2) return chebyshev(8 / x - 2, detail::kK0Far) / std::sqrt(x);
   const double u = x * x;
-  return std::exp(x) * (detail::horner(u, detail::kK0Near) - std::log(x / 2) * detail::horner(u, detail::kI0Near));
+  return std::exp(x) * (detail::horner(u, detail::kK0Near) - detail::log_of_half(x) * detail::horner(u, detail::kI0Near));
 }
 FACULA_MATH_LARGE double bessel_k1e(double x) {
   if (!(x > 0)) return x == 0 ? infinity<double> : nan<double>;
   if (x > 2) return chebyshev(8 / x - 2, detail::kK1Far) / std::sqrt(x);
   const double u = x * x;
-  const double rest = detail::horner(u, detail::kK1Near) + std::log(x / 2) * detail::horner(u, detail::kI1Near);
+  const double rest = detail::horner(u, detail::kK1Near) + detail::log_of_half(x) * detail::horner(u, detail::kI1Near);
   return std::exp(x) * (1 / x + x * rest);
 }
 FACULA_MATH_LARGE double bessel_k0(double x) {
   if (!(x > 0)) return x == 0 ? infinity<double> : nan<double>;
   if (x > 2) return isinf(x) ? 0 : std::exp(-x / 2) * bessel_k0e(x) * std::exp(-x / 2);
   const double u = x * x;
-  return detail::horner(u, detail::kK0Near) - std::log(x / 2) * detail::horner(u, detail::kI0Near);
+  return detail::horner(u, detail::kK0Near) - detail::log_of_half(x) * detail::horner(u, detail::kI0Near);
 }
 FACULA_MATH_LARGE double bessel_k1(double x) {
   if (!(x > 0)) return x == 0 ? infinity<double> : nan<double>;
   if (x > 2) return isinf(x) ? 0 : std::exp(-x / 2) * bessel_k1e(x) * std::exp(-x / 2);
   const double u = x * x;
-  return 1 / x + x * (detail::horner(u, detail::kK1Near) + std::log(x / 2) * detail::horner(u, detail::kI1Near));
+  return 1 / x + x * (detail::horner(u, detail::kK1Near) + detail::log_of_half(x) * detail::horner(u, detail::kI1Near));
 }
 
 FACULA_MATH_LARGE double airy_ai(double x) {
@@ -240,7 +245,10 @@ FACULA_MATH_LARGE double airy_ai(double x) {
   if (x >= -10.5 && x < 0) return detail::around_zeros(x, detail::kAi);
   // zeta = 2/3 |x|^(3/2), with what it is rounded by.
   const double size = std::fabs(x), root = std::sqrt(size);
-  if (size > 1e15) return x > 0 ? 0 : detail::phase_cosine(2.0 / 3 * size * root, 0, 1, 0) / std::sqrt(pi<double> * root);
+  if (size > 1e15) {  // of the phase no digit is left; beyond the range the oscillation is below 1e-51
+    const double zeta = 2.0 / 3 * size * root;
+    return x > 0 || isinf(zeta) ? 0 : (std::cos(zeta) + std::sin(zeta)) / std::sqrt(2 * pi<double> * root);
+  }
   const double square = root * root;
   const double root_rest = ((size - square) - detail::product_rest(root, root, square)) / (2 * root);
   const double power = size * root, power_rest = detail::product_rest(size, root, power) + size * root_rest;

@@ -71,6 +71,11 @@ FACULA_MATH_LARGE double ndtri(double p) {
   for (size_t i = 3; i < sizeof(detail::kQuantile[0]) / sizeof(double); ++i) value = row[i] + value * t;
   return p < 0.5 ? -u * value : u * value;
 }
+// The derivative of ndtri, sqrt(2 pi) exp(z^2 / 2) with z = ndtri(p), relative to the distance from the nearer end.
+FACULA_MATH_LARGE double ndtri_slope(double p) {
+  if (p == 0 || p == 1) return infinity<double>;
+  return 1.2533141373155002512 * erfcx(0.70710678118654752440 * std::fabs(ndtri(p))) / (p < 0.5 ? p : 1 - p);
+}
 // The logarithm of normal_cdf.
 FACULA_MATH_LARGE double log_ndtr(double x) {
   if (x < -5) return isinf(x) ? x : std::log(erfcx(x * -0.70710678118654752440) / 2) - x * x / 2;
@@ -78,6 +83,7 @@ FACULA_MATH_LARGE double log_ndtr(double x) {
 }
 FACULA_BY_DOUBLE(erfcx)
 FACULA_BY_DOUBLE(ndtri)
+FACULA_BY_DOUBLE(ndtri_slope)
 FACULA_BY_DOUBLE(log_ndtr)
 inline float erfcx_integral(float n, float x) {
   return static_cast<float>(erfcx_integral(static_cast<double>(n), static_cast<double>(x)));

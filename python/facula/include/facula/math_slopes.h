@@ -47,7 +47,7 @@ FACULA_MATH T sec(T z) {
   return sech(T(-z.imag(), z.real()));
 }
 
-// 1 - x^2, 1 + x^2 and their roots: zero at 1 and -1, and at i and -i.
+// 1 - x^2 and its root: zero at 1 and -1.
 template <Float T>
 FACULA_MATH T one_minus_square(T x) {
   return (1 - x) * (1 + x);
@@ -57,14 +57,6 @@ FACULA_MATH T one_minus_square(T z) {
   return mul(real_t<T>(1) - z, real_t<T>(1) + z);
 }
 template <Float T>
-FACULA_MATH T one_plus_square(T x) {
-  return 1 + x * x;
-}
-template <Complex T>
-FACULA_MATH T one_plus_square(T z) {
-  return mul(T(1 - z.imag(), z.real()), T(1 + z.imag(), -z.real()));
-}
-template <Float T>
 FACULA_MATH T sqrt_one_minus_square(T x) {
   return sqrt((1 - x) * (1 + x));
 }
@@ -72,23 +64,31 @@ template <Complex T>
 FACULA_MATH T sqrt_one_minus_square(T z) {
   return mul(std::sqrt(real_t<T>(1) - z), std::sqrt(real_t<T>(1) + z));
 }
+// The derivatives of atan, asinh and acosh.
 template <Float T>
-FACULA_MATH T sqrt_one_plus_square(T x) {
+FACULA_MATH T atan_slope(T x) {
+  return 1 / (1 + x * x);
+}
+template <Complex T>
+FACULA_MATH T atan_slope(T z) {
+  return div(T(1), mul(T(1 - z.imag(), z.real()), T(1 + z.imag(), -z.real())));
+}
+template <Float T>
+FACULA_MATH T asinh_slope(T x) {
   const T size = abs(x);
-  return size > T(sizeof(T) == 4 ? 1e5 : 1e9) ? size : sqrt(1 + x * x);  // where 1 is below the last place of x^2
+  return 1 / (size > T(sizeof(T) == 4 ? 1e5 : 1e9) ? size : sqrt(1 + x * x));  // where 1 is below x^2's last place
 }
 template <Complex T>
-FACULA_MATH T sqrt_one_plus_square(T z) {
-  return mul(std::sqrt(T(1 - z.imag(), z.real())), std::sqrt(T(1 + z.imag(), -z.real())));
+FACULA_MATH T asinh_slope(T z) {
+  return div(T(1), mul(std::sqrt(T(1 - z.imag(), z.real())), std::sqrt(T(1 + z.imag(), -z.real()))));
 }
-
 template <Float T>
-FACULA_MATH T sqrt_square_minus_one(T x) {
-  return sqrt(x - 1) * sqrt(x + 1);
+FACULA_MATH T acosh_slope(T x) {
+  return 1 / (sqrt(x - 1) * sqrt(x + 1));
 }
 template <Complex T>
-FACULA_MATH T sqrt_square_minus_one(T z) {
-  return mul(std::sqrt(z - real_t<T>(1)), std::sqrt(z + real_t<T>(1)));
+FACULA_MATH T acosh_slope(T z) {
+  return div(T(1), mul(std::sqrt(z - real_t<T>(1)), std::sqrt(z + real_t<T>(1))));
 }
 
 // The derivative of hypot(x, y) by x; scaled where the hypotenuse leaves the range or is subnormal.
@@ -101,7 +101,15 @@ FACULA_MATH T hypot_slope(T x, T y) {
   x *= by;
   y *= by;
   const T size = hypot(x, y), value = x / size;
-  return size == 0 ? T(0) : value;
+  return size == 0 ? T(0) : (isinf(x) & isfinite(y)) ? copysign(T(1), x) : value;
+}
+// The derivative of atan2(y, x) by y, x / (x^2 + y^2).
+template <Float T>
+FACULA_MATH T atan2_slope(T y, T x) {
+  const T less = T(0.25), size = hypot(x, y);
+  const T value = isinf(size) ? hypot_slope(x, y) / hypot(less * x, less * y) * less : hypot_slope(x, y) / size;
+  const bool far = (isinf(x) & !isnan(y)) | (isinf(y) & !isnan(x));
+  return far ? T(0) : size == 0 ? T(0) : value;
 }
 
 // x - tanh(x): x^3 times a polynomial in x^2, interpolated at Chebyshev's points of [0, 1.6875].
@@ -183,7 +191,7 @@ FACULA_MATH_LARGE Z sinc_slope(int n, Z x) {
 }  // namespace detail
 template <Float T>
 FACULA_MATH_LARGE T sinc_slope(T n, T x) {
-  return isinf(x) ? nan<T> : static_cast<T>(detail::sinc_slope(static_cast<int>(n), static_cast<double>(x)));
+  return isinf(x) ? T(0) : static_cast<T>(detail::sinc_slope(static_cast<int>(n), static_cast<double>(x)));
 }
 template <Complex T>
 FACULA_MATH_LARGE T sinc_slope(T n, T z) {

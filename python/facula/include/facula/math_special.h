@@ -160,7 +160,7 @@ FACULA_MATH T cospi(T z) {
 template <Float T>
 FACULA_MATH T sinc(T x) {
   const T value = sinpi(x) / (pi<T> * x);
-  return x == 0 ? T(1) : value;
+  return x == 0 ? T(1) : isinf(x) ? T(0) : value;
 }
 template <Complex T>
 FACULA_MATH T sinc(T z) {
@@ -321,11 +321,48 @@ FACULA_MATH_LARGE double zeta(double x, double q, double scale) {
 }
 FACULA_MATH_LARGE double zeta(double x, double q) { return zeta(x, q, 1); }
 inline float zeta(float x, float q) { return static_cast<float>(zeta(static_cast<double>(x), static_cast<double>(q))); }
+namespace detail {
+// The sum of (part + k)^-(n + 1) over all whole k, for a part in [-1/2, 1/2]: (-1)^n / n! times the derivative of order
+// n of pi cot(pi x). Away from the pole that is a polynomial in the cotangent, whose terms are of one sign; beside it,
+// the nearest term and the rest.
+FACULA_MATH_LARGE double reflected_zeta(int n, double part) {
+  const double size = std::fabs(part), c = std::tan(pi<double> * (0.5 - size)), m = n + 1;
+  if (n % 2 == 0 && size == 0.5) return 0;
+  if (n > 64 || c > 1.5) {
+    const double rest = zeta(m, 1 + size), other = zeta(m, 1 - size);
+    const double value = std::pow(size, -m) + (n % 2 == 0 ? rest - other : rest + other);
+    return n % 2 == 0 && part < 0 ? -value : value;
+  }
+  double p[66] = {0, 1};  // of order k, over k! and (-pi)^k: P' (1 + c^2) / k
+  for (int k = 1; k <= n; ++k) {
+    for (int j = k + 1; j > 0; --j) {  // only every other power occurs, so that none is read after it was written
+      if ((k + 1 - j) % 2 == 0) p[j] = ((j + 1 <= k ? (j + 1) * p[j + 1] : 0) + (j - 1) * p[j - 1]) / k;
+    }
+    if (k % 2 != 0) p[0] = p[1] / k;
+    for (int j = k; j >= 0; j -= 2) p[j] = 0;
+  }
+  double value = 0;
+  for (int j = n + 1; j >= 0; --j) value = value * c + p[j];
+  for (int k = 0; k <= n; ++k) value *= pi<double>;
+  return n % 2 == 0 && part < 0 ? -value : value;
+}
+}  // namespace detail
 FACULA_MATH_LARGE double polygamma(double n, double x) {
   if (n == 0) return digamma(x);
-  if (n == 1 && x < 0.5) {
-    const double s = std::sin(pi<double> * (x - round(x)));
-    return s == 0 ? infinity<double> : pi<double> * pi<double> / (s * s) - zeta(2, 1 - x);
+  const double odd = std::fmod(n, 2);
+  if (x == 0 && odd == 0) return copysign(infinity<double>, -x);
+  if (x < 0 || (n == 1 && x < 0.5)) {  // by reflection; the sum over all whole numbers less that from 1 - x on
+    const double part = x - round(x), m = n + 1;
+    if (isinf(x)) return nan<double>;
+    if (part == 0) return odd != 0 ? infinity<double> : -infinity<double>;
+    if (n == 1) {
+      const double s = std::sin(pi<double> * part);
+      return pi<double> * pi<double> / (s * s) - zeta(2, 1 - x);
+    }
+    const double size = std::tgamma(m), all = detail::reflected_zeta(static_cast<int>(n), part);
+    if (all == 0) return polygamma(n, 1 - x);
+    const double beyond = zeta(m, 1 - x);
+    return odd != 0 ? size * (all - beyond) : -size * (all + beyond);
   }
   const double sign = std::fmod(n, 2) == 0 ? -1 : 1, size = std::tgamma(n + 1), sum = zeta(n + 1, x);
   if (!(x > 0) || isinf(x) || n != std::floor(n) || (!isinf(size) && abs(sum) > 1e-290)) return sign * size * sum;
