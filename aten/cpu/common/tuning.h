@@ -110,6 +110,9 @@ inline constexpr int64_t kPiecesOfThread = 8;  // so that a thread whose core is
 // Rows of B that are read together, and panels of columns of them: a stream the hardware can follow (3834b37).
 inline constexpr int64_t kPackRows = 8, kPackPanels = 32;
 
+// Of longer products so many depths are summed at a time, and their sums in double; of complex ones with a vector, fewer.
+inline constexpr int64_t kGemmDepth = 4096, kGemvDepth = 256;
+
 // bfloat16 in tile registers: row panels of a group and their bytes in the second-level cache; depths of a slice whose
 // columns stay in the first. 73f03c2, 9db3f81: (a) 2048 x 2048 takes 0.72, 1.08 before.
 inline constexpr int64_t kAmxGroupPanels = 16, kAmxGroupBytes = 768 << 10, kAmxSlice = 16;

@@ -1,5 +1,6 @@
 #include "aten/cpu/conv/implicit_gemm.h"
 
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/common/tuning.h"
 #include "aten/cpu/conv/windows.h"
 #include "aten/cpu/gemm/loops.h"
@@ -224,7 +225,8 @@ void implicit_gemm_backward_weight(const Geometry& g, const T* input, const T* g
           const int64_t column = i % columns * nr, group = i / columns % g.groups, part = i / columns / g.groups;
           const int64_t count = std::min(nr, depth - column);
           T* to = (pieces > 1 ? partial.get() + part * size : out) + group * g.out_channels * depth + column;
-          bool accumulate = false;
+          StepSums<T> sums(to, g.out_channels, count, depth);
+          bool any = false;
           for (int64_t n = part * piece; n < std::min((part + 1) * piece, g.batch); ++n) {
             const int64_t bg = n * g.groups + group;
             for (int64_t p = 0; p < positions; p += kPositions) {
@@ -234,14 +236,16 @@ void implicit_gemm_backward_weight(const Geometry& g, const T* input, const T* g
                                           stride, image.data() + bg * group_stride, rows);
               gemm.pack(np, count, nr, rows, stride, 1, panel);
               const T* a = packed.get() + bg * padded * positions + p * padded;
+              const bool accumulate = sums.step();
               for (int64_t f = 0; f < g.out_channels; f += mr) {
                 gemm.tile(np, a + f * np, mr, panel, to + f * depth, depth, std::min(mr, g.out_channels - f), count,
                           accumulate);
               }
-              accumulate = true;
+              any = true;
             }
           }
-          if (!accumulate) {
+          sums.finish();
+          if (!any) {
             for (int64_t f = 0; f < g.out_channels; ++f) std::fill(to + f * depth, to + f * depth + count, T(0));
           }
         }
