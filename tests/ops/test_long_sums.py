@@ -30,7 +30,7 @@ def strided(*shape: int, value: float = 0.01, **kind: Any) -> Any:
     """Every second along the longest dim; what lies between would be seen in a sum."""
     at = max(range(len(shape)), key=lambda d: shape[d])
     twice = [2 * n if d == at else n for d, n in enumerate(shape)]
-    part = fa.full(twice, 7, **kind)[tuple(slice(d == at, None, 1 + (d == at)) for d in range(len(shape)))]
+    part = fa.full(twice, 7.0, **kind)[tuple(slice(d == at, None, 1 + (d == at)) for d in range(len(shape)))]
     return part.fill_(value)
 
 
@@ -136,7 +136,10 @@ VECTORS: dict[str, tuple[Compute, float]] = {
         ),
         math.log(2) * SUM,
     ),
-    "layer_norm": (lambda x: F.layer_norm(alternating(full) + x * 0, (N,))[:2].abs(), 1),
+    "layer_norm": (
+        lambda x: F.layer_norm(alternating(full) + x * 0, (N,), eps=0.0)[:1],
+        -math.sqrt((N - 1) / (N + 1)),
+    ),
     "avg_pool1d": (lambda x: F.avg_pool1d(x[None, None], N), TERM),
     "avg_pool1d, many": (lambda x: F.avg_pool1d(x[None, None], 5000, 100), TERM),
     "adaptive_avg_pool1d": (lambda x: F.adaptive_avg_pool1d(x[None, None], 3), TERM),
@@ -449,6 +452,34 @@ def test_long_convolutions(channels: int) -> None:
     near(gradients(lambda w: F.conv_transpose1d(x, w).sum(), w)[0], TERM * (N // channels))
 
 
+@pytest.mark.parametrize("channels", [1, 16])
+@pytest.mark.parametrize("layout", ["full", "strided", "expanded"])
+def test_large_kernels(layout: str, channels: int) -> None:
+    n = 50_000
+    x, w = LAYOUTS[layout](1, 1, n + 2), fa.ones(channels, 1, n)
+    near(F.conv1d(x, w), TERM * n, PRODUCT)
+    near(F.conv_transpose1d(fa.ones(1, 1, n), full(1, 1, n))[0, 0, n - 1], TERM * n, PRODUCT)
+    x = images(layout, 4, 200) if layout != "expanded" else expanded(1, 4, 200, 200)
+    near(F.conv2d(x, fa.ones(channels, 4, 200, 200)), TERM * 160_000, PRODUCT)
+    near(F.conv2d(x, fa.ones(4, 1, 200, 200), groups=4), TERM * 40_000, PRODUCT)
+    near(F.conv2d(full(1, n, 1, 1), fa.ones(channels, n, 1, 1)), TERM * n, PRODUCT)
+
+
+def test_windows_that_overlap() -> None:
+    """An element is in as many windows as they are long."""
+    line, plane = fa.ones(1, 1, 9000), fa.ones(1, 1, 250, 250)
+    near(gradients(lambda t: F.avg_pool1d(t, 3000, 1).sum(), line)[0][0, 0, 4500], 1)
+    near(gradients(lambda t: F.avg_pool2d(t, 120, 1).sum(), plane)[0][0, 0, 125, 125], 1)
+    near(gradients(lambda t: F.conv1d(t, full(1, 1, 3000)).sum(), line)[0][0, 0, 4500], TERM * 3000)
+    for outputs in (1, 20):
+        slope = gradients(lambda t, n=outputs: F.conv2d(t, full(n, 1, 60, 60)).sum(), plane)[0]
+        near(slope[0, 0, 125, 125], TERM * 3600 * outputs, PRODUCT * 2)
+    near(gradients(lambda t: (F.unfold(t, (60, 60)) * 0.01).sum(), plane)[0][0, 0, 125, 125], TERM * 3600)
+    dot, window = fa.ones(1, 1, 3, 3), full(1, 1, 300, 300)  # mostly margins
+    near(F.conv2d(dot, window, padding=300).sum(), TERM * 9 * 90_000)
+    near(gradients(lambda t: F.conv2d(t, window, padding=300).sum(), dot)[0], TERM * 90_000)
+
+
 # ---- gradients of what is used many times ----
 
 FEW = N // 6
@@ -505,6 +536,20 @@ def test_attention(layout: str) -> None:
     ramp = (fa.arange(FEW) % 2).float()[None, :, None]  # half of the keys, of which the values are ones
     slope = gradients(lambda q: F.scaled_dot_product_attention(q, ramp.expand(1, FEW, 2), ramp, scale=1.0).sum(), q)[0]
     near(slope, 0.25, 2e-5)
+
+
+def test_recurrent_biases() -> None:
+    net, x = fa.nn.GRU(1, 1), full(30_000, 1, 1)
+    for p in net.parameters():
+        p.data.fill_(0.5)
+
+    def slopes(net: Any, x: Any) -> list[float]:
+        net.zero_grad()
+        net(x)[0].sum().backward()
+        return [float(net.bias_ih_l0.grad[2]), float(net.bias_hh_l0.grad[2])]
+
+    for got, want in zip(slopes(net, x), slopes(net.double(), x.double()), strict=True):
+        assert abs(got - want) <= 5e-6 * want  # a step's own rounding
 
 
 def test_ctc() -> None:

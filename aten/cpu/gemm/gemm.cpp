@@ -278,7 +278,7 @@ void complex_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, M
 // ---- real numbers ----
 
 // Where one sum in T over all of the depth would lose digits.
-bool is_long(int64_t k) { return k > 4 * tuning::kGemmDepth; }
+bool is_long(int64_t k) { return k > tuning::kGemmLong; }
 
 template <typename T>
 const auto& gemv_loops() {
@@ -333,7 +333,7 @@ void real_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matr
   if (is_long(k)) {
     in_pieces<T>(m, n, k, tuning::kGemmDepth, alpha, a, b, beta, c,
                  [](Matrix<const T> a, Matrix<const T> b, int64_t m, int64_t n, int64_t k, Matrix<T> to) {
-                   blocked_gemm<T>(m, n, k, T(1), a, b, T(0), to);
+                   shallow_gemm<T>(m, n, k, tuning::kGemmTerms, a, b, to);
                  });
     return;
   }

@@ -269,29 +269,35 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
   });
 }
 
-template <typename T>
+// Windows that an element is in: in as many sums of its gradient are made in S.
+int64_t overlap(const Axis& a) { return a.uniform && a.stride > 0 ? ceil_div(a.kernel, a.stride) : 1; }
+
+template <typename S, typename T>
 void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* grad, T* out) {
-  const PoolLoops<T>& loops = pool_loops<T>();
+  constexpr bool kApart = !std::is_same_v<S, T>;
+  const PoolLoops<S>& loops = pool_loops<S>();
   const Axis& a = p.x();
   for_planes(p, [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> scratch(a.in + a.out);
-    T *row = scratch.get(), *factor = row + a.in;
+    const TypedBuffer<S> scratch(a.in + a.out + (kApart ? p.in() : 0));
+    S *row = scratch.get(), *factor = row + a.in;
     for (int64_t i = begin; i < end; ++i) {
-      T* plane = out + i * p.in();
+      S* plane = factor + a.out;
+      if constexpr (!kApart) plane = out + i * p.in();
       const T* from = grad + i * p.out();
-      std::fill(plane, plane + p.in(), T(0));
+      std::fill(plane, plane + p.in(), S(0));
       for (int64_t z = 0; z < p.z().out; ++z) {
         for (int64_t y = 0; y < p.y().out; ++y, from += a.out) {
           divisors(p, z, y, divisor, factor);
-          std::fill(row, row + a.in, T(0));
+          std::fill(row, row + a.in, S(0));
           for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
             count_step();
-            const T g = from[c] * factor[c];
+            const S g = static_cast<S>(from[c]) * factor[c];
             for (int64_t w = a.start[c]; w < a.end[c]; ++w) row[w] += g;
           }
           window_rows(p, z, y, [&](int64_t at) { loops.add_row(a.in, row, plane + at); });
         }
       }
+      for (int64_t k = 0; k < p.in() && kApart; ++k) out[i * p.in() + k] = static_cast<T>(plane[k]);
     }
   });
 }
@@ -343,7 +349,9 @@ void average_backward_into(const Pool& p, std::optional<int64_t> divisor, const 
         pool::average_nhwc_backward<T>(p, out.size(1), divisor, g.data<T>(), gi.data<T>());
         return;
       }
-      averages_backward<T>(p, divisor, g.data<T>(), gi.data<T>());
+      const bool many = overlap(p.x()) > kTerms || overlap(p.y()) * overlap(p.z()) > kTerms;
+      many ? averages_backward<double>(p, divisor, g.data<T>(), gi.data<T>())
+           : averages_backward<T>(p, divisor, g.data<T>(), gi.data<T>());
     });
   });
 }
