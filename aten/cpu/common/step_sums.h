@@ -16,8 +16,8 @@ class StepSums {
  public:
   StepSums(T* sums, int64_t rows, int64_t cols, int64_t row) : sums_(sums), rows_(rows), cols_(cols), row_(row) {}
 
-  // Before each step: whether it adds to the sums, or is the first and writes them. Those that were emptied are zero. Of
-  // a step that adds several times, how often it does.
+  // Before each step: whether it adds to the sums, or is the first and writes them. Those that were emptied are zero.
+  // Of a step that adds several times, how often it does.
   bool step(int64_t additions = 1) {
     constexpr int64_t kMost = 64;
     if (done_ > 0 && done_ + additions > kMost) empty();

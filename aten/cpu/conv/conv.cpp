@@ -205,7 +205,9 @@ bool depthwise_nhwc_weight(const Call& c) {
 // Of more terms than the other methods, which sum them in T, are good for.
 bool is_long_sum(int64_t depth) { return depth > tuning::kLongConv; }
 bool long_sums_pay(const Call& c) { return !c.mostly_padding && is_long_sum(c.g.channels * product(c.g.kernel)); }
-bool long_sums_back_pay(const Call& c) { return !c.mostly_padding && is_long_sum(c.g.out_channels * product(c.g.kernel)); }
+bool long_sums_back_pay(const Call& c) {
+  return !c.mostly_padding && is_long_sum(c.g.out_channels * product(c.g.kernel));
+}
 
 template <typename T>
 constexpr Method kForward[] = {

@@ -100,7 +100,7 @@ template <typename T>
 void depthwise_nhwc_backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t channels = g.groups, taps = product(g.kernel), rows = g.batch * g.out[1];
   const std::vector<Reads> down = reads_of(g, 1, false), across = reads_of(g, 2, false);
-  constexpr int64_t kLongestSum = 256;  // positions whose products are summed in registers
+  constexpr int64_t kLongestSum = 256;                          // positions whose products are summed in registers
   const int64_t pieces = std::clamp<int64_t>(rows / 8, 1, 32);  // whatever the number of threads
   const TypedBuffer<T> sums(pieces * taps * channels);
   parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {

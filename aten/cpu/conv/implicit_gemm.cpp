@@ -174,7 +174,8 @@ template <typename T>
 void multiply_runs(const Windows& w, int64_t batch, int64_t groups, int64_t out_channels, const Weights<T>& weights,
                    const T* bias, const T* image, int64_t group_stride, T* out) {
   const auto depth = static_cast<int64_t>(w.taps.size());
-  if (depth <= tuning::kLongConvRun) return multiply(w, batch, groups, out_channels, weights, bias, image, group_stride, out);
+  if (depth <= tuning::kLongConvRun)
+    return multiply(w, batch, groups, out_channels, weights, bias, image, group_stride, out);
   const int64_t size = batch * groups * out_channels * w.positions();
   const TypedBuffer<double> totals(size);
   for (int64_t p = 0; p < depth; p += tuning::kLongConvRun) {

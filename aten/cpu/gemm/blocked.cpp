@@ -87,9 +87,7 @@ class Blocked {
 
  private:
   static constexpr int64_t size_of() { return static_cast<int64_t>(sizeof(T)); }
-  int64_t fitting() const {
-    return std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16);
-  }
+  int64_t fitting() const { return std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16); }
 
   // B packed once, by all threads, in strips of columns that are not too large.
   void share(int64_t wanted) {
@@ -240,11 +238,11 @@ void tiles_gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const
   }
 }
 
-#define FACULA_BLOCKED_FOR(T)                                                                                 \
-  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>, \
-                                const T*);                                                                    \
+#define FACULA_BLOCKED_FOR(T)                                                                                     \
+  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>,     \
+                                const T*);                                                                        \
   template void shallow_gemm<T>(int64_t, int64_t, int64_t, int64_t, Matrix<const T>, Matrix<const T>, Matrix<T>); \
-  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);     \
+  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);         \
   template void tiles_gemm<T>(int64_t, int64_t, int64_t, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);
 FACULA_BLOCKED_FOR(float)
 FACULA_BLOCKED_FOR(double)

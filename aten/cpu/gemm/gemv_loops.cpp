@@ -30,7 +30,8 @@ inline __attribute__((always_inline)) float number(const uint16_t* p) {
 
 constexpr int kRowsAtOnce = 8;
 
-// Terms that a lane adds up in S. Totals of such blocks add up in double, as long sums in S lose their digits one by one.
+// Terms that a lane adds up in S. Totals of such blocks add up in double, as long sums in S lose their digits one by
+// one.
 constexpr int64_t kTerms = 32;
 
 // Whether a matrix comes from memory rather than the second-level cache.
@@ -134,8 +135,7 @@ void sums_from(int64_t rows, int64_t cols, const T* a, int64_t lda, const S* x, 
     for (int64_t i = 0; i < rows;) {
       const int64_t end = rows - i < kHeight ? rows : i + kHeight;
       for (int64_t l = 0; l < nj; ++l) to[l] = 0;
-      for (; i + kRowsAtOnce <= end; i += kRowsAtOnce)
-        add_rows<kFar, kRowsAtOnce>(nj, a + i * lda + j, lda, x + i, to);
+      for (; i + kRowsAtOnce <= end; i += kRowsAtOnce) add_rows<kFar, kRowsAtOnce>(nj, a + i * lda + j, lda, x + i, to);
       for (; i < end; ++i) add_rows<kFar, 1>(nj, a + i * lda + j, lda, x + i, to);
       if (!blocks) continue;
 #pragma omp simd

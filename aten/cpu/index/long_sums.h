@@ -1,6 +1,6 @@
 // Sums at indices. A sum of many terms in float32 loses their digits, so it is made in double where many meet at one
-// place: in a table of doubles beside the result, which bounds the memory, and which pays where there are more terms than
-// places. Where few meet, as in most scatters, a term goes to its place at once, in the result's own type.
+// place: in a table of doubles beside the result, which bounds the memory, and which pays where there are more terms
+// than places. Where few meet, as in most scatters, a term goes to its place at once, in the result's own type.
 #pragma once
 
 #include <vector>

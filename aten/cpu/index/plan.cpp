@@ -420,9 +420,7 @@ bool has_rows(const IndexPlan& plan) {
 
 }  // namespace
 
-bool goes_by_rows(const IndexPlan& plan) {
-  return has_rows(plan) && plan.n >= 4096 && plan.dims[0].size <= 2 * plan.n;
-}
+bool goes_by_rows(const IndexPlan& plan) { return has_rows(plan) && plan.n >= 4096 && plan.dims[0].size <= 2 * plan.n; }
 
 bool may_go_by_rows(const IndexPlan& plan) { return has_rows(plan) && plan.dims[0].size <= 64 * plan.n; }
 

@@ -188,8 +188,8 @@ void write_rows(const T* o, int64_t nr, int64_t count, int64_t width, T* to, int
   for (int64_t i = 0; dense != to && i < count; ++i) std::copy_n(dense + i * width, width, to + i * row);
 }
 
-// Blocks of keys, or of queries, whose sums are made in T; sums over more are emptied into doubles after so many, or they
-// would lose digits.
+// Blocks of keys, or of queries, whose sums are made in T; sums over more are emptied into doubles after so many, or
+// they would lose digits.
 constexpr int64_t kLongSum = 64;
 
 // Sums of weights and of weighted values go to `wide`, what was there being multiplied by `since`; they begin anew.

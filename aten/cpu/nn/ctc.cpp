@@ -120,7 +120,7 @@ void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& inpu
           fill_skips(z, path, blank, skips);
           T* kept = alpha.data<T>() + n * (z.steps + 1) * z.width;
           std::fill_n(from, z.width, -T(HUGE_VAL));
-          from[0] = 0;  // before the first step nothing was read
+          from[0] = 0;        // before the first step nothing was read
           double before = 0;  // what the variables in work lack: long sums of logarithms keep their digits
           std::memcpy(kept, from, sizeof(T) * static_cast<size_t>(z.width));
           for (int64_t t = 0; t < z.steps; ++t) {

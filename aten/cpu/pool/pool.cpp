@@ -189,8 +189,8 @@ void divisors(const Pool& p, int64_t z, int64_t y, std::optional<int64_t> fixed,
   }
 }
 
-// So many rows or elements of a window are summed in T; of larger windows the sums of such runs are summed in double, or
-// they would lose their digits.
+// So many rows or elements of a window are summed in T; of larger windows the sums of such runs are summed in double,
+// or they would lose their digits.
 constexpr int64_t kTerms = 64;
 
 // Rows of the window (z, y), summed into `row`; `wide` is used where there are many.
@@ -253,9 +253,8 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
         for (int64_t y = 0; y < p.y().out; ++y, to += a.out) {
           sum_rows(p, z, y, plane, width, row, wide.get());
           if (apart) {
-            outputs_of_row(a.out, [&](int64_t c, int64_t n) {
-              sum_along(a, n, row + c * a.stride, to + c, part, wide.get());
-            });
+            outputs_of_row(
+                a.out, [&](int64_t c, int64_t n) { sum_along(a, n, row + c * a.stride, to + c, part, wide.get()); });
           } else {
             for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
               to[c] = sum_of(row + (a.uniform ? a.padding : 0) + a.start[c], a.end[c] - a.start[c]);

@@ -52,8 +52,8 @@ inline void fetch(const CsrMatrix& m, int64_t e, int64_t last, const T* dense, i
   for (int64_t i = 0; i < k * static_cast<int64_t>(sizeof(T)); i += 64) __builtin_prefetch(p + i);
 }
 
-// Terms are added in the order of the entries: in T as many as these, whose sums add up in a wider type. One long sum in
-// T would lose the digits that its terms are smaller by.
+// Terms are added in the order of the entries: in T as many as these, whose sums add up in a wider type. One long sum
+// in T would lose the digits that its terms are smaller by.
 constexpr int64_t kRun = 64;
 template <typename T>
 using WideOf = std::conditional_t<std::is_same_v<T, float>, double,
