@@ -269,8 +269,8 @@ def into(name: str, x: Any, i: Any, size: int) -> Any:
 
 INTO = [
     "index_add", "index_add by a factor", "index_add in place", "scatter_add", "scatter_reduce",
-    "index_put", "index_put of two", "put", "bincount", "gather backward", "index backward", "take backward",
-    "embedding backward", "coalesce",
+    "index_put", "index_put of two", "put", "bincount", "gather backward", "index backward",
+    "take backward", "embedding backward", "coalesce",
 ]  # fmt: skip
 
 
