@@ -229,6 +229,7 @@ def test_a_method_gives_the_definition(result: str, method: str) -> None:
 # The usual choice: one shape for each method of a result, in one of the layouts.
 USUAL = {
     ("forward", "unpadded"): (Shape(1, 3, 4, (3, 3), (3, 4), 1, 60, 55), 0),
+    ("forward", "long_sums"): (Shape(1, 16400, 8, (1,), (20,)), 0),
     ("forward", "winograd"): (Shape(1, 16, 16, (3, 3), (12, 13), 1, 1), 0),
     ("forward", "pointwise"): (Shape(2, 2, 3, (1, 1), (5, 7)), 0),
     ("forward", "nhwc_gemm"): (Shape(2, 16, 16, (3, 3), (12, 13), 2, 1), 0),
@@ -239,6 +240,7 @@ USUAL = {
     ("forward", "direct"): (Shape(2, 9, 1, (3, 3), (8, 7), 1, 1), 0),
     ("forward", "implicit_gemm"): (Shape(1, 3, 5, (2, 3, 2), (5, 6, 4)), 0),
     ("backward_input", "unpadded"): (Shape(1, 17, 18, (2, 3), (4, 5), 70, 40), 0),
+    ("backward_input", "long_sums"): (Shape(1, 8, 16400, (1,), (20,)), 0),
     ("backward_input", "winograd"): (Shape(1, 16, 16, (3, 3), (12, 13), 1, 1), 1),
     ("backward_input", "pointwise"): (Shape(2, 2, 3, (1, 1), (5, 7)), 1),
     ("backward_input", "nhwc_gemm"): (Shape(2, 16, 16, (3, 3), (12, 13), 2, 1), 1),

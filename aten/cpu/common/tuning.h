@@ -42,6 +42,9 @@ inline constexpr int64_t kDirectMaxOutChannels = 6;
 inline constexpr int64_t kGatherInProducts = 12;
 inline constexpr int64_t kInPlaceMinDepth = 64;  // taps that repay the seams between rows
 
+// Taps by channels of longer sums, whose runs add up in double, and taps of such a run.
+inline constexpr int64_t kLongConv = 1 << 14, kLongConvRun = 128;
+
 // Where a padded copy, or products with it, would be so many times what is given and asked for, and beyond so many
 // elements at all. 9d8e3cb: it bounds memory and work and is no matter of speed.
 inline constexpr double kPaddingTimes = 16, kPaddingElements = 4096;
@@ -109,6 +112,10 @@ inline constexpr int64_t kShareWork = 64;      // times kGemmWork; below, each t
 inline constexpr int64_t kPiecesOfThread = 8;  // so that a thread whose core is busy does not hold up the others
 // Rows of B that are read together, and panels of columns of them: a stream the hardware can follow (3834b37).
 inline constexpr int64_t kPackRows = 8, kPackPanels = 32;
+
+// Depths of longer products of which the sums are made in double; that are summed in registers then, in place of what
+// fills the first-level cache; and that are summed at a time of a complex product with a vector.
+inline constexpr int64_t kGemmLong = 8192, kGemmDepth = 2048, kGemmTerms = 64, kGemvDepth = 256;
 
 // bfloat16 in tile registers: row panels of a group and their bytes in the second-level cache; depths of a slice whose
 // columns stay in the first. 73f03c2, 9db3f81: (a) 2048 x 2048 takes 0.72, 1.08 before.

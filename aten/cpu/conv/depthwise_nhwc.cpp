@@ -4,6 +4,7 @@
 #include "aten/cpu/conv/depthwise.h"
 #include "aten/cpu/conv/loops.h"
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/common/tuning.h"
 
 namespace facula::cpu {
@@ -99,6 +100,7 @@ template <typename T>
 void depthwise_nhwc_backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
   const int64_t channels = g.groups, taps = product(g.kernel), rows = g.batch * g.out[1];
   const std::vector<Reads> down = reads_of(g, 1, false), across = reads_of(g, 2, false);
+  constexpr int64_t kLongestSum = 256;                          // positions whose products are summed in registers
   const int64_t pieces = std::clamp<int64_t>(rows / 8, 1, 32);  // whatever the number of threads
   const TypedBuffer<T> sums(pieces * taps * channels);
   parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
@@ -106,12 +108,13 @@ void depthwise_nhwc_backward_weight(const Geometry& g, const T* input, const T* 
     for (int64_t piece = begin; piece < end; ++piece) {
       T* to = sums.get() + piece * taps * channels;
       std::fill(to, to + taps * channels, T(0));
+      StepSums<T> steps(to, 1, taps * channels, taps * channels);
       for (int64_t r = piece * rows / pieces; r < (piece + 1) * rows / pieces; ++r) {
         const Reads& row = down[static_cast<size_t>(r % g.out[1])];
         const T* image = input + r / g.out[1] * product(g.in) * channels;
         for (int64_t x = 0; x < g.out[2];) {
           const Reads& column = across[static_cast<size_t>(x)];
-          const int64_t n = run_of(across, x, g.stride[2]);
+          const int64_t n = std::min(kLongestSum, run_of(across, x, g.stride[2]));
           at.clear();
           place.clear();
           for (size_t i = 0; i < row.tap.size(); ++i) {
@@ -120,6 +123,7 @@ void depthwise_nhwc_backward_weight(const Geometry& g, const T* input, const T* 
               place.push_back((row.tap[i] * g.kernel[2] + column.tap[j]) * channels);
             }
           }
+          steps.step();
           for (size_t k = 0; k < at.size(); k += kTapsTogether) {
             conv_loops<T>().depthwise_nhwc_grads(channels, n, g.stride[2] * channels,
                                                  std::min<int64_t>(kTapsTogether, static_cast<int64_t>(at.size() - k)),
@@ -129,6 +133,7 @@ void depthwise_nhwc_backward_weight(const Geometry& g, const T* input, const T* 
           x += n;
         }
       }
+      steps.finish();
     }
   });
   for (int64_t c = 0; c < channels; ++c) {

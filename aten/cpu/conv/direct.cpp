@@ -1,6 +1,7 @@
 #include "aten/cpu/conv/direct.h"
 
 #include "aten/cpu/conv/windows.h"
+#include "aten/cpu/nn/loops.h"
 #include "runtime/core/interrupt.h"
 
 namespace facula::cpu::conv {
@@ -61,6 +62,8 @@ void direct_backward_weight(const Geometry& g, const T* input, const T* grad, T*
   const Windows w = input_windows(g, image);
   const int64_t group_stride = g.channels * image.plane();
   const int64_t rows = g.out[0] * g.out[1];
+  // What is quick for short rows is one sum, which would lose digits of long ones.
+  const auto sum_row = w.out[2] <= 256 ? conv_loops<T>().correlate : dot_loops<T>().dot;
   parallel_for(0, g.groups * g.out_channels, grain_for(g.batch * positions * depth, tuning::kConvWork / 4),
                [&](int64_t begin, int64_t end) {
                  for (int64_t c = begin; c < end; ++c) {
@@ -72,8 +75,8 @@ void direct_backward_weight(const Geometry& g, const T* input, const T* grad, T*
                        const T* x = image.data() + (n * g.groups + c / g.out_channels) * group_stride +
                                     w.taps[static_cast<size_t>(p)];
                        for (int64_t r = 0; r < rows; ++r) {
-                         sum += static_cast<double>(conv_loops<T>().correlate(
-                             w.out[2], dy + r * w.out[2], x + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1]));
+                         const T* from = x + r / w.out[1] * w.step[0] + r % w.out[1] * w.step[1];
+                         sum += static_cast<double>(sum_row(w.out[2], dy + r * w.out[2], from));
                        }
                      }
                      out[c * depth + p] = static_cast<T>(sum);

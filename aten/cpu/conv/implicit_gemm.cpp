@@ -1,5 +1,6 @@
 #include "aten/cpu/conv/implicit_gemm.h"
 
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/common/tuning.h"
 #include "aten/cpu/conv/windows.h"
 #include "aten/cpu/gemm/loops.h"
@@ -168,7 +169,43 @@ void multiply(const Windows& w, int64_t batch, int64_t groups, int64_t out_chann
   });
 }
 
+// The same by runs of the depth, whose results add up in double: of a long sum in T digits would be lost.
+template <typename T>
+void multiply_runs(const Windows& w, int64_t batch, int64_t groups, int64_t out_channels, const Weights<T>& weights,
+                   const T* bias, const T* image, int64_t group_stride, T* out) {
+  const auto depth = static_cast<int64_t>(w.taps.size());
+  if (depth <= tuning::kLongConvRun)
+    return multiply(w, batch, groups, out_channels, weights, bias, image, group_stride, out);
+  const int64_t size = batch * groups * out_channels * w.positions();
+  const TypedBuffer<double> totals(size);
+  for (int64_t p = 0; p < depth; p += tuning::kLongConvRun) {
+    const int64_t end = std::min(depth, p + tuning::kLongConvRun);
+    Windows run = w;
+    run.taps.assign(w.taps.begin() + p, w.taps.begin() + end);
+    Weights<T> part = weights;
+    part.offsets.assign(weights.offsets.begin() + p, weights.offsets.begin() + end);
+    multiply(run, batch, groups, out_channels, part, p == 0 ? bias : nullptr, image, group_stride, out);
+    parallel_for(0, size, grain_for(1), [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        const double total = (p > 0 ? totals.get()[i] : 0) + static_cast<double>(out[i]);
+        totals.get()[i] = total;
+        if (end == depth) out[i] = static_cast<T>(total);
+      }
+    });
+  }
+}
+
 }  // namespace
+
+template <typename T>
+void long_sums_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
+  forward_by<T>(multiply_runs<T>, g, input, weight, bias, out);
+}
+
+template <typename T>
+void long_sums_backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
+  backward_input_by<T>(multiply_runs<T>, g, grad, weight, bias, out);
+}
 
 template <typename T>
 void implicit_gemm_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
@@ -224,7 +261,8 @@ void implicit_gemm_backward_weight(const Geometry& g, const T* input, const T* g
           const int64_t column = i % columns * nr, group = i / columns % g.groups, part = i / columns / g.groups;
           const int64_t count = std::min(nr, depth - column);
           T* to = (pieces > 1 ? partial.get() + part * size : out) + group * g.out_channels * depth + column;
-          bool accumulate = false;
+          StepSums<T> sums(to, g.out_channels, count, depth);
+          bool any = false;
           for (int64_t n = part * piece; n < std::min((part + 1) * piece, g.batch); ++n) {
             const int64_t bg = n * g.groups + group;
             for (int64_t p = 0; p < positions; p += kPositions) {
@@ -234,14 +272,16 @@ void implicit_gemm_backward_weight(const Geometry& g, const T* input, const T* g
                                           stride, image.data() + bg * group_stride, rows);
               gemm.pack(np, count, nr, rows, stride, 1, panel);
               const T* a = packed.get() + bg * padded * positions + p * padded;
+              const bool accumulate = sums.step();
               for (int64_t f = 0; f < g.out_channels; f += mr) {
                 gemm.tile(np, a + f * np, mr, panel, to + f * depth, depth, std::min(mr, g.out_channels - f), count,
                           accumulate);
               }
-              accumulate = true;
+              any = true;
             }
           }
-          if (!accumulate) {
+          sums.finish();
+          if (!any) {
             for (int64_t f = 0; f < g.out_channels; ++f) std::fill(to + f * depth, to + f * depth + count, T(0));
           }
         }
@@ -254,6 +294,8 @@ void implicit_gemm_backward_weight(const Geometry& g, const T* input, const T* g
 }
 
 #define FACULA_IMPLICIT_GEMM_FOR(T)                                                                 \
+  template void long_sums_forward<T>(const Geometry&, const T*, const T*, const T*, T*);            \
+  template void long_sums_backward_input<T>(const Geometry&, const T*, const T*, const T*, T*);     \
   template void implicit_gemm_forward<T>(const Geometry&, const T*, const T*, const T*, T*);        \
   template void implicit_gemm_backward_input<T>(const Geometry&, const T*, const T*, const T*, T*); \
   template void implicit_gemm_backward_weight<T>(const Geometry&, const T*, const T*, T*);

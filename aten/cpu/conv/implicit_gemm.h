@@ -12,6 +12,11 @@ void implicit_gemm_forward(const Geometry& g, const T* input, const T* weight, c
 // convolution, with a bias by channel.
 template <typename T>
 void implicit_gemm_backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out);
+// Both with the sums of runs of the depth made in double.
+template <typename T>
+void long_sums_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out);
+template <typename T>
+void long_sums_backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out);
 // grad_weight (groups, out_channels, channels * taps) from input and the gradient of the output.
 template <typename T>
 void implicit_gemm_backward_weight(const Geometry& g, const T* input, const T* grad, T* out);

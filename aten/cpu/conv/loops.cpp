@@ -71,7 +71,7 @@ void every(int64_t n, int64_t step, const T* __restrict in, T* __restrict out) {
   }
 }
 
-constexpr int64_t kTile = 64;
+constexpr int64_t kTile = 64, kTaps = 128;
 constexpr int kPixelsTogether = 8;
 constexpr int64_t kPixelBlock = 16;
 
@@ -81,12 +81,19 @@ void row(int64_t depth, const int64_t* __restrict taps, const T* __restrict weig
   for (int64_t i0 = 0; i0 < n; i0 += kTile) {
     const int64_t m = n - i0 < kTile ? n - i0 : kTile;
     T acc[kTile];
+    double totals[kTile];  // of several runs of taps, as a long sum in T loses digits
     for (int64_t i = 0; i < kTile; ++i) acc[i] = bias;
-    for (int64_t p = 0; p < depth; ++p) {
-      const T w = weight[p];
-      const T* from = image + taps[p] + i0;
+    for (int64_t p = 0; p < depth;) {
+      for (const int64_t last = depth - p < kTaps ? depth : p + kTaps; p < last; ++p) {
+        const T w = weight[p];
+        const T* from = image + taps[p] + i0;
 #pragma omp simd
-      for (int64_t i = 0; i < m; ++i) acc[i] += w * from[i];
+        for (int64_t i = 0; i < m; ++i) acc[i] += w * from[i];
+      }
+      for (int64_t i = 0; i < m && depth > kTaps; ++i) {
+        totals[i] = (p > kTaps ? totals[i] : 0) + static_cast<double>(acc[i]);
+        acc[i] = p < depth ? 0 : static_cast<T>(totals[i]);
+      }
     }
     for (int64_t i = 0; i < m; ++i) out[i0 + i] = acc[i];
   }
@@ -147,19 +154,35 @@ void depthwise_nchw(int64_t rows, int64_t n, int64_t depth, const int64_t* taps,
   }
 }
 
+// To each sum the lanes of a vector, which begin anew.
+template <typename T>
+inline __attribute__((always_inline)) void empty_lanes(Lanes<T> (&acc)[kTapsTogether], double* __restrict sums) {
+  T lanes[kTapsTogether][kLanes<T>];
+  __builtin_memcpy(lanes, acc, sizeof(lanes));
+  for (int p = 0; p < kTapsTogether; ++p) {
+    T sum = 0;
+    for (int64_t i = 0; i < kLanes<T>; ++i) sum += lanes[p][i];
+    sums[p] += static_cast<double>(sum);
+    acc[p] = Lanes<T>{};
+  }
+}
+
 // The last vector of a row reaches back over lanes that were summed before; these are left out.
 template <typename T>
 void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image,
                           int64_t step, const T* __restrict grad, double* __restrict sums) {
   using Bits = Lanes<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
-  constexpr int64_t kN = kLanes<T>;
+  // A lane adds up so many terms in T: of more the sums are made in double, or they would lose digits.
+  constexpr int64_t kN = kLanes<T>, kTerms = 128 / (kN < 8 ? 2 : 1);
   if (n < kN) {
     for (int p = 0; p < kTapsTogether; ++p) {
-      T sum = 0;
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t i = 0; i < n; ++i) sum += grad[r * n + i] * image[r * step + taps[p] + i];
+      for (int64_t r = 0; r < rows;) {
+        T sum = 0;
+        for (const int64_t last = rows - r < kTerms ? rows : r + kTerms; r < last; ++r) {
+          for (int64_t i = 0; i < n; ++i) sum += grad[r * n + i] * image[r * step + taps[p] + i];
+        }
+        sums[p] += static_cast<double>(sum);
       }
-      sums[p] += static_cast<double>(sum);
     }
     return;
   }
@@ -167,17 +190,26 @@ void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* __restrict tap
   Bits keep{};
   for (int64_t i = 0; i < kN; ++i) keep[i] = i >= kN - rest ? -1 : 0;
   Lanes<T> acc[kTapsTogether] = {};
+  int64_t room = kTerms;  // terms that may follow
   for (int64_t r = 0; r < rows; ++r) {
     const T* g = grad + r * n;
     const T* x = image + r * step;
-    for (int64_t i = 0; i + kN <= n; i += kN) {
-      Lanes<T> dy;
-      __builtin_memcpy(&dy, g + i, kBytes);
+    for (int64_t i = 0; i + kN <= n;) {
+      if (room <= 0) {
+        empty_lanes<T>(acc, sums);
+        room = kTerms;
+      }
+      const int64_t end = n - i < room * kN ? n : i + room * kN;
+      room -= (end - i) / kN;
+      for (; i + kN <= end; i += kN) {
+        Lanes<T> dy;
+        __builtin_memcpy(&dy, g + i, kBytes);
 #pragma GCC unroll 9
-      for (int p = 0; p < kTapsTogether; ++p) {
-        Lanes<T> v;
-        __builtin_memcpy(&v, x + taps[p] + i, kBytes);
-        acc[p] += dy * v;
+        for (int p = 0; p < kTapsTogether; ++p) {
+          Lanes<T> v;
+          __builtin_memcpy(&v, x + taps[p] + i, kBytes);
+          acc[p] += dy * v;
+        }
       }
     }
     if (rest == 0) continue;
@@ -192,11 +224,7 @@ void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* __restrict tap
       acc[p] += __builtin_bit_cast(Lanes<T>, dy) * __builtin_bit_cast(Lanes<T>, v);
     }
   }
-  for (int p = 0; p < kTapsTogether; ++p) {
-    T sum = 0;
-    for (int64_t i = 0; i < kN; ++i) sum += acc[p][i];
-    sums[p] += static_cast<double>(sum);
-  }
+  empty_lanes<T>(acc, sums);
 }
 
 // All channels of `P` neighbouring pixels, so that memory is read and written line by line; the pixels that follow

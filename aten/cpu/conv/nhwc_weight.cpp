@@ -1,5 +1,6 @@
 #include "aten/cpu/conv/nhwc_weight.h"
 
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/common/tuning.h"
 #include "aten/cpu/gemm/loops.h"
 
@@ -47,7 +48,7 @@ void nhwc_gemm_backward_weight(const conv::Geometry& g, const Images<const T>& x
       const int64_t channels = std::min(span, g.channels - c),
                     out_channels = std::min(kOutChannels, g.out_channels - f);
       T* to = sums.get() + i * unit_sums;
-      bool accumulate = false;
+      StepSums<T> steps(to, 1, unit_sums, unit_sums);
       const int64_t from = piece * all / pieces, until = (piece + 1) * all / pieces;
       for (int64_t row = from; row < until; row += rows) {
         parts_of(row, std::min(row + rows, until), g.out[1], parts);
@@ -73,6 +74,7 @@ void nhwc_gemm_backward_weight(const conv::Geometry& g, const Images<const T>& x
           start += needed;
         }
         const auto depth = static_cast<int64_t>(at.size());
+        const bool accumulate = steps.step();
         for (int64_t k = 0; k < channels; k += kPitch) {
           for (int64_t t = 0; t < taps; ++t) {
             const T* b = input_tile + k / kPitch * most +
@@ -90,8 +92,8 @@ void nhwc_gemm_backward_weight(const conv::Geometry& g, const Images<const T>& x
             }
           }
         }
-        accumulate = true;
       }
+      steps.finish();
     }
   });
   parallel_for(0, g.out_channels, grain_for(g.channels * taps * pieces), [&](int64_t begin, int64_t end) {

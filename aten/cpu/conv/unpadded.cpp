@@ -1,5 +1,7 @@
 #include "aten/cpu/conv/unpadded.h"
 
+#include <algorithm>
+
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/common/tuning.h"
 #include "runtime/core/checked.h"
@@ -93,17 +95,20 @@ void unpadded_forward(const Geometry& g, const T* input, const T* weight, const 
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
   const int64_t out_channels = g.groups * g.out_channels;
   parallel_for(0, g.batch * out_channels, grain(g, g.channels), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<double> sums(positions);
+    double* const to = sums.get();
     for (int64_t i = begin; i < end; ++i) {
       const int64_t f = i % out_channels, group = f / g.out_channels;
-      T* to = out + i * positions;
-      std::fill(to, to + positions, bias != nullptr ? bias[f] : T(0));
+      std::fill(to, to + positions, bias != nullptr ? static_cast<double>(bias[f]) : 0.0);
       for (int64_t c = 0; c < g.channels; ++c) {
         const T* from = input + ((i / out_channels * g.groups + group) * g.channels + c) * places;
         const T* w = weight + (f * g.channels + c) * taps;
         for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t n) {
-          for (int64_t k = 0; k < n; ++k) to[position + k] += w[tap] * from[place + k * g.stride[2]];
+          const auto by = static_cast<double>(w[tap]);
+          for (int64_t k = 0; k < n; ++k) to[position + k] += by * static_cast<double>(from[place + k * g.stride[2]]);
         });
       }
+      std::transform(to, to + positions, out + i * positions, [](double sum) { return static_cast<T>(sum); });
     }
   });
 }
@@ -114,17 +119,20 @@ void unpadded_backward_input(const Geometry& g, const T* grad, const T* weight, 
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
   const int64_t channels = g.groups * g.channels;
   parallel_for(0, g.batch * channels, grain(g, g.out_channels), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<double> sums(places);
+    double* const to = sums.get();
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % channels, group = c / g.channels;
-      T* to = out + i * places;
-      std::fill(to, to + places, bias != nullptr ? bias[c] : T(0));
+      std::fill(to, to + places, bias != nullptr ? static_cast<double>(bias[c]) : 0.0);
       for (int64_t f = 0; f < g.out_channels; ++f) {
         const T* from = grad + ((i / channels * g.groups + group) * g.out_channels + f) * positions;
         const T* w = weight + ((group * g.out_channels + f) * g.channels + c % g.channels) * taps;
         for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t n) {
-          for (int64_t k = 0; k < n; ++k) to[place + k * g.stride[2]] += w[tap] * from[position + k];
+          const auto by = static_cast<double>(w[tap]);
+          for (int64_t k = 0; k < n; ++k) to[place + k * g.stride[2]] += by * static_cast<double>(from[position + k]);
         });
       }
+      std::transform(to, to + places, out + i * places, [](double sum) { return static_cast<T>(sum); });
     }
   });
 }
@@ -134,19 +142,23 @@ void unpadded_backward_weight(const Geometry& g, const T* input, const T* grad, 
   const std::array<Meetings, 3> all = meetings(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
   parallel_for(0, g.groups * g.out_channels * g.channels, grain(g, g.batch), [&](int64_t begin, int64_t end) {
+    const TypedBuffer<double> sums(taps);
+    double* const to = sums.get();
     for (int64_t i = begin; i < end; ++i) {
       const int64_t f = i / g.channels, group = f / g.out_channels, c = group * g.channels + i % g.channels;
-      T* to = out + i * taps;
-      std::fill(to, to + taps, T(0));
+      std::fill(to, to + taps, 0.0);
       for (int64_t n = 0; n < g.batch; ++n) {
         const T* x = input + (n * g.groups * g.channels + c) * places;
         const T* dy = grad + (n * g.groups * g.out_channels + f) * positions;
         for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t count) {
-          T sum = 0;
-          for (int64_t k = 0; k < count; ++k) sum += x[place + k * g.stride[2]] * dy[position + k];
+          double sum = 0;
+          for (int64_t k = 0; k < count; ++k) {
+            sum += static_cast<double>(x[place + k * g.stride[2]]) * static_cast<double>(dy[position + k]);
+          }
           to[tap] += sum;
         });
       }
+      std::transform(to, to + taps, out + i * taps, [](double sum) { return static_cast<T>(sum); });
     }
   });
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/common/tuning.h"
 #include "aten/cpu/gemm/loops.h"
 
@@ -261,7 +262,7 @@ bool winograd_backward_weight(const Conv3x3& g, const Images<const T>& x, const 
       const TypedBuffer<T> pixels(2 * rows * 2 * across * pitch);
       std::fill(pixels.get(), pixels.get() + 2 * rows * 2 * across * pitch, T(0));
       T* to = sums.get() + i * 16 * sum;
-      bool accumulate = false;
+      StepSums<T> steps(to, 1, 16 * sum, 16 * sum);
       const int64_t from = piece * all / pieces, until = (piece + 1) * all / pieces;
       for (int64_t row = from; row < until; row += rows) {
         parts_of(row, std::min(row + rows, until), down, parts);
@@ -286,6 +287,7 @@ bool winograd_backward_weight(const Conv3x3& g, const Images<const T>& x, const 
             vt += kPitch;
             dt += kPitch;
           });
+          const bool accumulate = steps.step();
           for (int64_t k = 0; k < 16; ++k) {
             for (int64_t q = 0; q < part.out_channels; q += kPitch) {
               const int64_t count = std::min(kPitch, part.out_channels - q), mr = even_panel(count, loops.mr);
@@ -298,9 +300,9 @@ bool winograd_backward_weight(const Conv3x3& g, const Images<const T>& x, const 
               }
             }
           }
-          accumulate = true;
         }
       }
+      steps.finish();
     }
   });
   std::atomic<bool> finite{true};

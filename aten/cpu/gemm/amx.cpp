@@ -252,6 +252,14 @@ FACULA_AMX void store(int64_t rows, int64_t cols, const float* sums, float alpha
   }
 }
 
+// Sums of a panel go to the totals; of the last ones the totals come back.
+inline void add_up(float* sums, double* totals, bool first, bool last) {
+  for (int64_t x = 0; x < kBlock * kBlock; ++x) {
+    totals[x] = (first ? 0 : totals[x]) + static_cast<double>(sums[x]);
+    if (last) sums[x] = static_cast<float>(totals[x]);
+  }
+}
+
 // The product's factors as packed panels of up to 32 rows or columns.
 class Product {
  public:
@@ -311,21 +319,30 @@ class Product {
     const bool stream = cols == kBlock && streams(c);
     Ahead<char> ahead{reinterpret_cast<const char*>(columns + panel_),
                       j + 1 < column_panels() ? 64 * ceil_div(2 * kTile * 2 / 64, i1 - i0) : 0};
+    // Sums of long products are emptied into doubles every so many slices, or they would lose digits.
+    const int64_t run = k_ > tuning::kGemmLong ? ceil_div(tuning::kGemmDepth, slice * kDepth) * slice : depth_;
+    const TypedBuffer<double> totals(run < depth_ ? (i1 - i0) * kBlock * kBlock : 0);
     for (int64_t d = 0; d < depth_; d += slice) {
       const int64_t depths = std::min(slice, depth_ - d);
+      const bool more = d % run > 0;
       for (int64_t i = i0; i < i1; ++i) {
         const uint16_t* y = columns + d * 2 * kTile;
         const Rows x = i < first_packed_ ? Rows{bits(a) + i * kBlock * a.row + d * kDepth, a.row, kDepth}
                                          : Rows{packed + i * panel_ + d * 2 * kTile, kDepth, 2 * kTile};
         const bool tall = m_ - i * kBlock > kSide, wide = cols > kSide;
         if (tall) {
-          wide ? multiply<true, true>(depths, x, y, sums[i - i0], d > 0, ahead)
-               : multiply<true, false>(depths, x, y, sums[i - i0], d > 0, ahead);
+          wide ? multiply<true, true>(depths, x, y, sums[i - i0], more, ahead)
+               : multiply<true, false>(depths, x, y, sums[i - i0], more, ahead);
         } else {
-          wide ? multiply<false, true>(depths, x, y, sums[i - i0], d > 0, ahead)
-               : multiply<false, false>(depths, x, y, sums[i - i0], d > 0, ahead);
+          wide ? multiply<false, true>(depths, x, y, sums[i - i0], more, ahead)
+               : multiply<false, false>(depths, x, y, sums[i - i0], more, ahead);
         }
-        if (d + slice < depth_) continue;
+        const bool last = d + slice >= depth_;
+        if (run < depth_ && (last || (d + slice) % run == 0)) {
+          double* const total = totals.get() + (i - i0) * kBlock * kBlock;
+          add_up(sums[i - i0], total, d < run, last);
+        }
+        if (!last) continue;
         store(std::min(kBlock, m_ - i * kBlock), cols, sums[i - i0], alpha_, beta_,
               bias_ != nullptr ? bias_ + j * kBlock : nullptr,
               {c.data + i * kBlock * c.row + j * kBlock * c.col, c.row, c.col}, stream);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "aten/cpu/common/dense.h"
@@ -40,12 +41,12 @@ template <typename T>
 class Blocked {
  public:
   Blocked(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
-          const T* bias = nullptr)
+          const T* bias = nullptr, int64_t deepest = std::numeric_limits<int64_t>::max())
       : loops_(gemm_loops<T>()), m_(m), n_(n), k_(k), alpha_(alpha), beta_(beta), a_(a), b_(b), c_(c), bias_(bias) {
     nr_ = loops_.nr;
     mr_ = even_panel(m, loops_.mr);
     // A panel of A and one of B fit the first-level cache, a block of B takes half of the second.
-    const int64_t most = std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16);
+    const int64_t most = std::min(deepest, fitting());
     depth_ = k <= most + most / 8 ? k : std::min(k, round_up(ceil_div(k, ceil_div(k, most)), 16));
     const int64_t cols = std::max<int64_t>(4, caches().second / 2 / (depth_ * nr_ * size_of()));
     const int64_t panels = ceil_div(n, nr_);
@@ -86,6 +87,7 @@ class Blocked {
 
  private:
   static constexpr int64_t size_of() { return static_cast<int64_t>(sizeof(T)); }
+  int64_t fitting() const { return std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16); }
 
   // B packed once, by all threads, in strips of columns that are not too large.
   void share(int64_t wanted) {
@@ -214,6 +216,11 @@ void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, M
 }
 
 template <typename T>
+void shallow_gemm(int64_t m, int64_t n, int64_t k, int64_t deepest, Matrix<const T> a, Matrix<const T> b, Matrix<T> c) {
+  Blocked<T>(m, n, k, T(1), a, b, T(0), c, nullptr, deepest).run();
+}
+
+template <typename T>
 bool fits_tiles(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, Matrix<T> c) {
   return m > 0 && n > 0 && k > 0 && c.col == 1 && (m + n) * k * static_cast<int64_t>(sizeof(T)) <= caches().first &&
          Blocked<T>(m, n, k, alpha, a, b, T(0), c).tiles_only();
@@ -231,10 +238,11 @@ void tiles_gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const
   }
 }
 
-#define FACULA_BLOCKED_FOR(T)                                                                                 \
-  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>, \
-                                const T*);                                                                    \
-  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);     \
+#define FACULA_BLOCKED_FOR(T)                                                                                     \
+  template void blocked_gemm<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, T, Matrix<T>,     \
+                                const T*);                                                                        \
+  template void shallow_gemm<T>(int64_t, int64_t, int64_t, int64_t, Matrix<const T>, Matrix<const T>, Matrix<T>); \
+  template bool fits_tiles<T>(int64_t, int64_t, int64_t, T, Matrix<const T>, Matrix<const T>, Matrix<T>);         \
   template void tiles_gemm<T>(int64_t, int64_t, int64_t, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);
 FACULA_BLOCKED_FOR(float)
 FACULA_BLOCKED_FOR(double)

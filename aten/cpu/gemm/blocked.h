@@ -10,6 +10,9 @@ namespace facula::cpu {
 template <typename T>
 void blocked_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
                   const T* bias = nullptr);
+// C = A B, of which at most `deepest` terms are summed in registers before they are added to C.
+template <typename T>
+void shallow_gemm(int64_t m, int64_t n, int64_t k, int64_t deepest, Matrix<const T> a, Matrix<const T> b, Matrix<T> c);
 
 // Whether `rows` runs of `bytes`, `stride` bytes apart, stay in a first-level cache of 64 sets: at multiples of
 // 4096 bytes they all meet in the same sets.

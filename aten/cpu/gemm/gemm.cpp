@@ -134,6 +134,46 @@ void loop_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matr
                [&](int64_t begin, int64_t end) { loop_rows(begin, end, n, k, alpha, a, b, c); });
 }
 
+// ---- long sums ----
+
+// C = alpha A B + beta C in pieces of the depth, which `product(a, b, depth, c)` computes with 1 and 0. Their sums are
+// of T and add up in double: of one sum in T each term would lose what the sum is larger by.
+template <typename T, typename F>
+void in_pieces(int64_t m, int64_t n, int64_t k, int64_t piece, T alpha, Matrix<const T> a, Matrix<const T> b, T beta,
+               Matrix<T> c, const F& product) {
+  using Wide = std::conditional_t<is_complex_v<T>, complex128, double>;
+  constexpr int64_t kTallest = 1024, kWidest = 4096;  // of what is held at a time
+  const int64_t rows = std::min(m, kTallest), cols = std::min(n, kWidest);
+  const TypedBuffer<T> part(rows * cols);
+  const TypedBuffer<Wide> totals(rows * cols);
+  const auto for_rows = [](int64_t ni, int64_t nj, const auto& fn) {
+    parallel_for(0, ni, grain_for(nj), [&](int64_t begin, int64_t end) { fn(begin, end); });
+  };
+  for (int64_t i0 = 0; i0 < m; i0 += rows) {
+    for (int64_t j0 = 0; j0 < n; j0 += cols) {
+      const int64_t ni = std::min(rows, m - i0), nj = std::min(cols, n - j0);
+      std::fill_n(totals.get(), ni * nj, Wide(0));
+      for (int64_t p = 0; p < k; p += piece) {
+        product(Matrix<const T>{a.data + i0 * a.row + p * a.col, a.row, a.col},
+                Matrix<const T>{b.data + p * b.row + j0 * b.col, b.row, b.col}, ni, nj, std::min(piece, k - p),
+                Matrix<T>{part.get(), nj, 1});
+        for_rows(ni, nj, [&](int64_t begin, int64_t end) {
+          for (int64_t x = begin * nj; x < end * nj; ++x) totals.get()[x] += static_cast<Wide>(part.get()[x]);
+        });
+      }
+      for_rows(ni, nj, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          for (int64_t j = 0; j < nj; ++j) {
+            T& to = c.data[(i0 + i) * c.row + (j0 + j) * c.col];
+            const Wide sum = static_cast<Wide>(alpha) * totals.get()[i * nj + j];
+            to = static_cast<T>(beta == T(0) ? sum : sum + static_cast<Wide>(beta) * static_cast<Wide>(to));
+          }
+        }
+      });
+    }
+  }
+}
+
 // ---- OpenBLAS: complex numbers ----
 
 // C is row major here and A, B have a BLAS layout.
@@ -186,6 +226,14 @@ bool blas_gemv(int64_t m, int64_t k, T alpha, Matrix<const T> a, Layout la, cons
 
 template <typename T>
 void complex_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
+  const int64_t piece = m == 1 || n == 1 ? tuning::kGemvDepth : tuning::kGemmDepth;
+  if (k > 2 * piece) {
+    in_pieces<T>(m, n, k, piece, alpha, a, b, beta, c,
+                 [](Matrix<const T> a, Matrix<const T> b, int64_t m, int64_t n, int64_t k, Matrix<T> to) {
+                   complex_gemm<T>(m, n, k, T(1), a, b, T(0), to);
+                 });
+    return;
+  }
   const Layout lc = layout_of(m, n, c);
   if (!lc.fits) {  // C has gaps in both directions
     const TypedBuffer<T> dense(m * n);
@@ -228,6 +276,9 @@ void complex_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, M
 }
 
 // ---- real numbers ----
+
+// Where one sum in T over all of the depth would lose digits.
+bool is_long(int64_t k) { return k > tuning::kGemmLong; }
 
 template <typename T>
 const auto& gemv_loops() {
@@ -279,6 +330,13 @@ template <typename T>
 void real_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
   if (n == 1 && gemv(m, k, alpha, a, b.data, b.row, beta, c.data, c.row)) return;
   if (m == 1 && gemv(n, k, alpha, b.t(), a.data, a.col, beta, c.data, c.col)) return;
+  if (is_long(k)) {
+    in_pieces<T>(m, n, k, tuning::kGemmDepth, alpha, a, b, beta, c,
+                 [](Matrix<const T> a, Matrix<const T> b, int64_t m, int64_t n, int64_t k, Matrix<T> to) {
+                   shallow_gemm<T>(m, n, k, tuning::kGemmTerms, a, b, to);
+                 });
+    return;
+  }
   const Layout lc = layout_of(m, n, c);
   if (!lc.fits) {  // C has gaps in both directions
     const TypedBuffer<T> dense(m * n);
@@ -339,8 +397,10 @@ template <typename T>
 void gemm_bias(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c) {
   if (m > 1 && n > 1 && k > 0 && c.col == 1 && c.row >= n) {
     if constexpr (std::is_floating_point_v<T>) {
-      blocked_gemm<T>(m, n, k, T(1), a, b, T(0), c, bias);
-      return;
+      if (!is_long(k)) {
+        blocked_gemm<T>(m, n, k, T(1), a, b, T(0), c, bias);
+        return;
+      }
     }
     if constexpr (std::is_same_v<T, BFloat16>) {
       if (amx::available()) {

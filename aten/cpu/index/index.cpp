@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "aten/cpu/common/bits.h"
+#include "aten/cpu/index/long_sums.h"
 #include "aten/cpu/index/plan.h"
 #include "facula/kernels.h"
 
@@ -56,7 +57,7 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
   // 16-bit floats are summed in float, and rounded once.
   const bool wide = accumulate && is_reduced_float(table.dtype());
   const ScalarType type = wide ? ScalarType::Float32 : table.dtype();
-  const Tensor target = wide ? make_empty(table.sizes(), type) : table;
+  Tensor target = wide ? make_empty(table.sizes(), type) : table;
   Tensor side = values;
   if (side.dtype() != type) {
     const Tensor converted = make_empty(side.sizes(), type);
@@ -75,7 +76,15 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
     side = spread;
     make_index_plan(target, side, indices, layout, plan);
   }
-  const bool zeros = !origin.defined(), by_rows = goes_by_rows(plan);
+  const bool zeros = !origin.defined();
+  bool by_rows = goes_by_rows(plan);
+  const bool many = accumulate && !by_rows && long_sum_type(type) != type && many_meet(plan);
+  if (many) by_rows = may_go_by_rows(plan);
+  const bool in_double = many && !by_rows;
+  if (in_double) {
+    target = make_empty(table.sizes(), long_sum_type(type));
+    make_index_plan(target, side, indices, layout, plan);
+  }
   const std::optional<ScalarType> sum = accumulate ? std::optional(type) : std::nullopt;
   if (by_rows && (zeros || (origin.dtype() == type && origin.is_contiguous() && target.is_contiguous()))) {
     index_by_rows(plan, sum, zeros ? nullptr : origin.raw());
@@ -88,13 +97,13 @@ void write(const Tensor& table, const Tensor& origin, TensorList given, const Te
     if (by_rows) {
       index_by_rows(plan, sum, target.raw());
     } else if (accumulate) {
-      index_accumulate(plan, type);
+      index_accumulate(plan, type, in_double);
     } else {
       index_write(plan);
     }
   }
   if (!plan.good.load()) raise_bad_index(table, indices, wrap, op);
-  if (wide) copy_strided(table, target);
+  if (!target.is_same(table)) copy_strided(table, target);
 }
 
 }  // namespace

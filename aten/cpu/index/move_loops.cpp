@@ -218,6 +218,9 @@ inline T sum(T a, T b) {
   }
 }
 
+// So many rows of float are added up before their sum is, in double: long sums keep their digits.
+constexpr int64_t kTerms = 32;
+
 // Columns [j, j + width) of a row, of the rows of side at order[i] to order[end].
 template <typename T>
 inline __attribute__((always_inline)) void sum_columns(const RowTerms& s, int64_t r, int64_t i, int64_t end, int64_t j,
@@ -226,15 +229,30 @@ inline __attribute__((always_inline)) void sum_columns(const RowTerms& s, int64_
   const size_t bytes = static_cast<size_t>(width) * sizeof(T);
   const int64_t at = r * s.n + j;
   if (s.origin != nullptr) std::memcpy(total, static_cast<const T*>(s.origin) + at, bytes);
-  for (; i < end; ++i) {
-    const T* x = reinterpret_cast<const T*>(s.side + s.order[i] * s.step) + j;
-    if (i + kAhead < s.count) {
-      const T* next = reinterpret_cast<const T*>(s.side + s.order[i + kAhead] * s.step) + j;
-      fetch(next, next + width);
-    }
+  const auto add = [&](int64_t last) __attribute__((always_inline)) {
+    for (; i < last; ++i) {
+      const T* x = reinterpret_cast<const T*>(s.side + s.order[i] * s.step) + j;
+      if (i + kAhead < s.count) {
+        const T* next = reinterpret_cast<const T*>(s.side + s.order[i + kAhead] * s.step) + j;
+        fetch(next, next + width);
+      }
 #pragma omp simd
-    for (int64_t k = 0; k < width; ++k) total[k] = sum(total[k], x[k]);
+      for (int64_t k = 0; k < width; ++k) total[k] = sum(total[k], x[k]);
+    }
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    if (end - i > kTerms) {
+      double sums[256 / sizeof(T)] = {};
+      while (i < end) {
+        add(end - i < kTerms ? end : i + kTerms);
+#pragma omp simd
+        for (int64_t k = 0; k < width; ++k) sums[k] += static_cast<double>(total[k]), total[k] = 0;
+      }
+#pragma omp simd
+      for (int64_t k = 0; k < width; ++k) total[k] = static_cast<float>(sums[k]);
+    }
   }
+  add(end);
   T* const out = static_cast<T*>(s.out) + at;
   if (s.stream) {
     stream_bytes(out, total, static_cast<int64_t>(bytes));

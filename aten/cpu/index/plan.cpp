@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "aten/cpu/common/bits.h"
+#include "aten/cpu/index/long_sums.h"
 #include "aten/cpu/index/move_loops.h"
 #include "runtime/iterate/stream.h"
 
@@ -132,25 +133,25 @@ struct CopyIn {  // table = dense
   }
 };
 
-template <typename T>
+template <typename Sum, typename T>
 struct AddIn {  // table += dense
-  static T sum(T a, T b) {
+  static Sum sum(Sum a, T b) {
     if constexpr (std::is_same_v<T, bool>) {
       return a || b;
     } else if constexpr (std::is_integral_v<T>) {
       using U = std::make_unsigned_t<T>;
       return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
     } else {
-      return a + b;
+      return a + static_cast<Sum>(b);
     }
   }
   static void element(char* table, char* side) {
-    T* t = reinterpret_cast<T*>(table);
+    Sum* t = reinterpret_cast<Sum*>(table);
     *t = sum(*t, *reinterpret_cast<const T*>(side));
   }
   static void run(char* table, int64_t ts, char* side, int64_t ss, int64_t n) {
-    if (ts == static_cast<int64_t>(sizeof(T)) && ss == ts) {
-      T* t = reinterpret_cast<T*>(table);
+    if (ts == static_cast<int64_t>(sizeof(Sum)) && ss == static_cast<int64_t>(sizeof(T))) {
+      Sum* t = reinterpret_cast<Sum*>(table);
       const T* s = reinterpret_cast<const T*>(side);
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) t[i] = sum(t[i], s[i]);
@@ -381,23 +382,47 @@ void index_write(const IndexPlan& plan) {
   visit_bits(plan.item, [&]<typename T>(std::type_identity<T>) { visit_in_order<CopyIn<T>>(plan); });
 }
 
-void index_accumulate(const IndexPlan& plan, ScalarType dtype) {
+void index_accumulate(const IndexPlan& plan, ScalarType dtype, bool in_double) {
   if (!has_work(plan)) return;
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (is_reduced_float_v<T>) {
       FACULA_ASSERT(false);
+    } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, complex64>) {
+      using Wide = std::conditional_t<is_complex_v<T>, complex128, double>;
+      in_double ? visit_in_order<AddIn<Wide, T>>(plan) : visit_in_order<AddIn<T, T>>(plan);
     } else {
-      visit_in_order<AddIn<T>>(plan);
+      visit_in_order<AddIn<T, T>>(plan);
     }
   });
 }
 
-bool goes_by_rows(const IndexPlan& plan) {
+bool many_meet(const IndexPlan& plan) {
+  int64_t places = 1;
+  for (const IndexedDim& d : plan.dims) places *= d.size;
+  return many_meet(plan.n, places, [&](int64_t i) {
+    int64_t key = 0;
+    for (const IndexedDim& d : plan.dims) {
+      const int64_t v = read_once(d.index + i);
+      key = key * d.size + (v < 0 ? v + d.size : v);
+    }
+    return key;
+  });
+}
+
+namespace {
+
+bool has_rows(const IndexPlan& plan) {
   const int64_t item = static_cast<int64_t>(plan.item), n = plan.inner.numel;
   return plan.dims.size() == 1 && plan.outer.numel == 1 && plan.inner.sizes.size() == 1 && n * item >= 128 &&
          plan.inner.strides[0][0] == item && plan.inner.strides[1][0] == item && plan.dims[0].stride == n * item &&
-         plan.n >= 4096 && plan.n < INT32_MAX && plan.dims[0].size <= 2 * plan.n;
+         plan.n < INT32_MAX;
 }
+
+}  // namespace
+
+bool goes_by_rows(const IndexPlan& plan) { return has_rows(plan) && plan.n >= 4096 && plan.dims[0].size <= 2 * plan.n; }
+
+bool may_go_by_rows(const IndexPlan& plan) { return has_rows(plan) && plan.dims[0].size <= 64 * plan.n; }
 
 void index_by_rows(const IndexPlan& plan, std::optional<ScalarType> sum, const void* origin) {
   const int64_t size = plan.dims[0].size, n = plan.inner.numel;

@@ -47,10 +47,14 @@ bool make_index_plan(const Tensor& table, const Tensor& dense, const std::vector
 void index_read(const IndexPlan& plan);
 // table[indices] = dense; the last of several values for one place stays, at any number of threads.
 void index_write(const IndexPlan& plan);
-// table[indices] += dense, in order. `dtype` of both; not a 16-bit float.
-void index_accumulate(const IndexPlan& plan, ScalarType dtype);
-// Whether there are positions enough, of dense rows, for the following.
+// table[indices] += dense, in order. `dtype` of both, not a 16-bit float, or of `dense` for a table of
+// long_sum_type(dtype).
+void index_accumulate(const IndexPlan& plan, ScalarType dtype, bool in_double);
+// Whether many positions meet in one place of the table (long_sums.h).
+bool many_meet(const IndexPlan& plan);
+// Whether there are positions enough, of dense rows, for the following; whether it serves where many meet.
 bool goes_by_rows(const IndexPlan& plan);
+bool may_go_by_rows(const IndexPlan& plan);
 // table = origin, as dense as the table, or zeros when null; then the same as index_accumulate or, without a dtype,
 // index_write. A row is written once, however many positions meet in it.
 void index_by_rows(const IndexPlan& plan, std::optional<ScalarType> sum, const void* origin);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "aten/cpu/common/bits.h"
+#include "aten/cpu/index/long_sums.h"
 #include "aten/cpu/index/plan.h"
 #include "aten/cpu/index/scatter_iterator.h"
 #include "facula/kernels.h"
@@ -67,17 +68,39 @@ struct Reducer {
       return kHow == Combine::Max ? std::max(a, b) : std::min(a, b);
     }
   }
+  template <typename From>
   static void element(char* table, char* side) {
     T* t = reinterpret_cast<T*>(table);
-    *t = combine(*t, *reinterpret_cast<const T*>(side));
+    *t = combine(*t, static_cast<T>(*reinterpret_cast<const From*>(side)));
   }
 };
 
+// Whether many elements meet in one of the table: in the first, the middle or the last of its lines.
+bool many_in_a_line(const Tensor& out, int64_t dim, const Tensor& index) {
+  if (index.dim() == 0 || index.numel() == 0) return false;
+  const int64_t n = index.size(dim), step = index.stride(dim), lines = index.numel() / n;
+  for (const int64_t line : {int64_t{0}, lines / 2, lines - 1}) {
+    const int64_t* const first = index.data<int64_t>() + line / step * n * step + line % step;
+    if (many_meet(n, out.dim() == 0 ? 1 : out.size(dim), [&](int64_t i) { return read_once(first + i * step); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The table may be of long_sum_type(dtype).
 template <Combine kHow>
-void combine_elements(const ScatterIterator& w, ScalarType dtype) {
+void combine_elements(const ScatterIterator& w, ScalarType dtype, bool in_double = false) {
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, complex64>) {
+      if (in_double) {
+        using Wide = std::conditional_t<is_complex_v<T>, complex128, double>;
+        in_order(w, [](char* t, char* s) { Reducer<Wide, kHow>::template element<T>(t, s); });
+        return;
+      }
+    }
     if constexpr (!is_reduced_float_v<T>) {
-      in_order(w, [](char* t, char* s) { Reducer<T, kHow>::element(t, s); });
+      in_order(w, [](char* t, char* s) { Reducer<T, kHow>::template element<T>(t, s); });
     }
   });
 }
@@ -114,17 +137,24 @@ void write_value(const Tensor& out, const Tensor& origin, int64_t dim, const Ten
 
 void combine_into(const Tensor& out, const Tensor& origin, int64_t dim, const Tensor& index, const Tensor& src,
                   Combine how, const char* op) {
-  const ScalarType type = compute_type(out.dtype());
-  const bool wide = type != out.dtype();
-  const Tensor target = wide ? as_dtype(out, type) : out;
+  const ScalarType type = compute_type(out.dtype()), wider = long_sum_type(type);
+  const bool in_double =
+      (how == Combine::Sum || how == Combine::Prod) && wider != type && many_in_a_line(out, dim, index);
+  const ScalarType made = in_double ? wider : type;
+  const bool wide = made != out.dtype();
+  Tensor target = out;
+  if (wide) {
+    target = make_empty(out.sizes(), made);
+    copy_strided(target, origin);
+  }
   const Tensor side = as_dtype(src, type);
   const ScatterIterator w(target, side, index, dim, wide ? target : origin);
   switch (how) {
     case Combine::Sum:
-      combine_elements<Combine::Sum>(w, type);
+      combine_elements<Combine::Sum>(w, type, in_double);
       break;
     case Combine::Prod:
-      combine_elements<Combine::Prod>(w, type);
+      combine_elements<Combine::Prod>(w, type, in_double);
       break;
     case Combine::Max:
       combine_elements<Combine::Max>(w, type);

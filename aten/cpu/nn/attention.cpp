@@ -9,6 +9,7 @@
 
 #include "aten/cpu/nn/attention_loops.h"
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/common/fetch_ahead.h"
 #include "aten/cpu/gemm/loops.h"
 #include "aten/cpu/nn/loops.h"
@@ -187,6 +188,22 @@ void write_rows(const T* o, int64_t nr, int64_t count, int64_t width, T* to, int
   for (int64_t i = 0; dense != to && i < count; ++i) std::copy_n(dense + i * width, width, to + i * row);
 }
 
+// Blocks of keys, or of queries, whose sums are made in T; sums over more are emptied into doubles after so many, or
+// they would lose digits.
+constexpr int64_t kLongSum = 64;
+
+// Sums of weights and of weighted values go to `wide`, what was there being multiplied by `since`; they begin anew.
+template <typename T>
+void put_by(int64_t width, int64_t nr, T* o, T* sums, T* since, double* wide) {
+  const auto put = [&](T* row, double* to) {
+    for (int64_t i = 0; i < nr; ++i) to[i] = to[i] * static_cast<double>(since[i]) + static_cast<double>(row[i]);
+    std::fill_n(row, nr, T(0));
+  };
+  put(sums, wide);
+  for (int64_t e = 0; e < width; ++e) put(o + e * nr, wide + (1 + e) * nr);
+  std::fill_n(since, nr, T(1));
+}
+
 template <typename T>
 void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k, const Heads<const T>& v,
              const Mask& mask, T scale, const Heads<T>& out, T* lse) {
@@ -204,15 +221,20 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
     if (h % p.group() == 0 && p.near<T>()) add_keys(p, k, v, b, h / p.group(), i, blocks, ahead);
   };
   parallel_for(0, p.batch * p.heads * blocks, std::max<int64_t>(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> buffer(nr * (block + p.width + 2 * p.value_width + 3) + 16);
+    const TypedBuffer<T> buffer(nr * (block + p.width + 2 * p.value_width + 4) + 16);
+    const TypedBuffer<double> wide(p.keys > kLongSum * block ? nr * (1 + p.value_width) : 0);
     T *s = buffer.get(), *o = s + nr * block, *panel = o + nr * p.value_width, *maxima = panel + nr * p.width + 16;
-    T *sums = maxima + nr, *shrink = sums + nr, *apart = shrink + nr;
+    T *sums = maxima + nr, *shrink = sums + nr, *since = shrink + nr, *apart = since + nr;
     for (int64_t item = begin; item < end; ++item) {
       const int64_t q0 = item % blocks * nr, bh = item / blocks, b = bh / p.heads, h = bh % p.heads;
       const int64_t kv = h / p.group(), nq = std::min(nr, p.queries - q0), visible = p.visible(q0, nq);
       gemm.pack(p.width, nq, nr, q.at(b, h, q0), q.row, 1, panel);
       std::fill_n(maxima, nr, -std::numeric_limits<T>::infinity());
       std::fill_n(sums, nr, T(0));
+      if (visible > kLongSum * block) {
+        std::fill_n(since, nr, T(1));
+        std::fill_n(wide.get(), nr * (1 + p.value_width), 0.0);
+      }
       FetchAhead ahead;
       ahead.add(out.at(b, h, q0), nq, p.value_width, out.row, true);
       if (q0 + nr < p.queries) ahead.add(q.at(b, h, q0 + nr), std::min(nr, p.queries - q0 - nr), p.width, q.row);
@@ -224,14 +246,23 @@ void forward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k,
         T factor = scale;
         scores.compute_rows(k.at(b, kv, k0), k.row, panel, nk, s, &ahead);
         scores.hide(b, h, q0, nq, k0, nk, s, &factor);
+        if (k0 > 0 && k0 / block % kLongSum == 0) put_by(p.value_width, nr, o, sums, since, wide.get());
         loops.accumulate(nk, factor, s, maxima, sums, shrink);
         if (k0 > 0) loops.scale(p.value_width, shrink, o);
+        if (k0 >= kLongSum * block) {
+          for (int64_t i = 0; i < nr; ++i) since[i] *= shrink[i];
+        }
         for (int64_t e = 0; e < p.value_width; e += rise) {
           gemm.near_tile(nk, v.at(b, kv, k0) + e, 1, v.row, s, nr, o + e * nr, nr, std::min(rise, p.value_width - e),
                          nr, k0 > 0);
         }
       }
       if (visible == 0) std::fill_n(o, nr * p.value_width, T(0));
+      if (visible > kLongSum * block) {
+        put_by(p.value_width, nr, o, sums, since, wide.get());
+        for (int64_t i = 0; i < nr * p.value_width; ++i) o[i] = static_cast<T>(wide.get()[nr + i]);
+        for (int64_t i = 0; i < nr; ++i) sums[i] = static_cast<T>(wide.get()[i]);
+      }
       for (int64_t i = 0; i < nr; ++i) {
         // A query that sees no key gets zeros, and a log-sum-exp that makes its weights zero.
         const bool none = sums[i] == T(0);
@@ -276,6 +307,8 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
         std::fill_n(dk.at(b, kv, i), p.width, T(0));
         std::fill_n(dv.at(b, kv, i), p.value_width, T(0));
       }
+      StepSums<T> dk_sums(dk.at(b, kv, 0), p.keys, p.width, dk.row);
+      StepSums<T> dv_sums(dv.at(b, kv, 0), p.keys, p.value_width, dv.row);
       keys.pack(k.at(b, kv, 0), k.row, pk);
       values.pack(v.at(b, kv, 0), v.row, pv);
       for (int64_t h = kv * p.group(); h < (kv + 1) * p.group(); ++h) {
@@ -294,6 +327,9 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
             add_keys(p, k, v, (item + 1) / p.kv_heads, (item + 1) % p.kv_heads, q0 / span, spans, &ahead);
           }
           ahead.spread(panels * ceil_div(visible, mr));
+          dk_sums.step();
+          dv_sums.step();
+          StepSums<T> slope_sums(slopes, 1, span * p.width, span * p.width);
           for (int64_t j = 0; j < panels; ++j) {
             const int64_t first = q0 + j * nr, nq = std::min(nr, p.queries - first);
             gemm.pack(p.width, nq, nr, q.at(b, h, first), q.row, 1, columns_q + j * nr * p.width);
@@ -313,6 +349,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           }
           for (int64_t k0 = 0; k0 < visible; k0 += block) {
             count_step(16);
+            const bool more = slope_sums.step();
             const int64_t nk = std::min(block, visible - k0), i0 = k0 / mr, i1 = i0 + ceil_div(nk, mr);
             // Keys of this block that the queries of panel j see, in whole panels of keys.
             const auto seen = [&](int64_t j) {
@@ -340,7 +377,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               }
               for (int64_t e = 0; e < p.width; e += rise) {
                 gemm.near_tile(nkj, k.at(b, kv, k0) + e, 1, k.row, dpj, span, slopes + (j * p.width + e) * nr, nr,
-                               std::min(rise, p.width - e), nr, k0 > 0);
+                               std::min(rise, p.width - e), nr, more);
               }
             }
             for (int64_t i = i0; i < i1; ++i) {
@@ -360,6 +397,7 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
               }
             }
           }
+          slope_sums.finish();
           for (int64_t j = 0; j < panels; ++j) {
             const int64_t nq = std::min(nr, count - j * nr);
             T* const to = dq.at(b, h, q0 + j * nr);
@@ -371,6 +409,8 @@ void backward(const Problem& p, const Heads<const T>& q, const Heads<const T>& k
           }
         }
       }
+      dk_sums.finish();
+      dv_sums.finish();
     }
   });
 }

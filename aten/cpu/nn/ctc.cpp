@@ -87,6 +87,19 @@ T log_sum(T a, T b) {
   return high == -T(HUGE_VAL) ? high : high + std::log1p(std::exp(low - high));
 }
 
+// Steps whose logarithms add up in T.
+constexpr int64_t kSteps = 16;
+
+// The largest of n logarithms, by which they are made smaller, or 0 where it is not finite.
+template <typename T>
+double take_largest(int64_t n, T* x) {
+  T top = -T(HUGE_VAL);
+  for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
+  if (!std::isfinite(top)) return 0;
+  for (int64_t i = 0; i < n; ++i) x[i] -= top;
+  return static_cast<double>(top);
+}
+
 int64_t grain(const Sizes& z) { return grain_for((z.steps + 1) * z.padded, 1 << 12); }
 
 }  // namespace
@@ -107,7 +120,8 @@ void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& inpu
           fill_skips(z, path, blank, skips);
           T* kept = alpha.data<T>() + n * (z.steps + 1) * z.width;
           std::fill_n(from, z.width, -T(HUGE_VAL));
-          from[0] = 0;  // before the first step nothing was read
+          from[0] = 0;        // before the first step nothing was read
+          double before = 0;  // what the variables in work lack: long sums of logarithms keep their digits
           std::memcpy(kept, from, sizeof(T) * static_cast<size_t>(z.width));
           for (int64_t t = 0; t < z.steps; ++t) {
             kept += z.width;
@@ -115,11 +129,13 @@ void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& inpu
               gather(z, path, x.data<T>() + (t * z.batch + n) * z.classes, scores);
               loops.step(z.padded, from, from - 1, from - 2, skips, scores, to);
               std::swap(from, to);
+              if (t % kSteps == kSteps - 1) before += take_largest(z.width, from);
             }
-            std::memcpy(kept, from, sizeof(T) * static_cast<size_t>(z.width));
+            for (int64_t s = 0; s < z.width; ++s) kept[s] = static_cast<T>(static_cast<double>(from[s]) + before);
           }
           const int64_t last = p.ends.get()[n];
-          losses.data<T>()[n] = -(last > 0 ? log_sum(from[last], from[last - 1]) : from[0]);
+          const T all = last > 0 ? log_sum(from[last], from[last - 1]) : from[0];
+          losses.data<T>()[n] = -static_cast<T>(static_cast<double>(all) + before);
         }
       });
     });

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/gemm/gemm.h"
 #include "aten/cpu/gemm/loops.h"
 #include "aten/cpu/nn/rnn_loops.h"
@@ -270,7 +271,12 @@ void gru_layer_backward(const Tensor& grad_output, const Tensor& grad_hy, const 
       if (mask[3] && bias.defined()) {
         into_dense(grad_bias, type, [&](const Tensor& db) {
           std::fill_n(db.data<T>(), 3 * n, T(0));
-          for (int64_t i = 0; i < steps.rows(); ++i) loops.add(3 * n, shares.get() + i * 3 * n, db.data<T>());
+          StepSums<T> sums(db.data<T>(), 1, 3 * n, 3 * n);
+          for (int64_t i = 0; i < steps.rows(); ++i) {
+            sums.step();
+            loops.add(3 * n, shares.get() + i * 3 * n, db.data<T>());
+          }
+          sums.finish();
         });
       }
     });

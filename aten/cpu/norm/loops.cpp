@@ -97,7 +97,7 @@ void norm_backward(int64_t n, const T* __restrict dy, const T* __restrict x, con
   }
 }
 
-// The rows of a strip are added in registers.
+// Four rows are added in registers, and then to what there is.
 template <int64_t kHeight, typename T>
 FACULA_INLINE void add_weight_grads(int64_t n, const T* __restrict dy, const T* __restrict x, const T* center,
                                     const T* rstd, const T* shift, T* __restrict gw, T* __restrict gb) {
@@ -105,15 +105,15 @@ FACULA_INLINE void add_weight_grads(int64_t n, const T* __restrict dy, const T* 
   for (int64_t i = 0; i < kHeight; ++i) m[i] = center[i], r[i] = rstd[i], s[i] = shift[i];
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
-    T product = gw[j], sum = gb[j];
+    T product = 0, sum = 0;
 #pragma GCC unroll 8
     for (int64_t i = 0; i < kHeight; ++i) {
       const T g = dy[i * n + j];
       product += g * ((x[i * n + j] - m[i]) * r[i] + s[i]);
       sum += g;
     }
-    gw[j] = product;
-    gb[j] = sum;
+    gw[j] += product;
+    gb[j] += sum;
   }
 }
 

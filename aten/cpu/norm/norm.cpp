@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aten/cpu/common/dense.h"
+#include "aten/cpu/common/step_sums.h"
 #include "aten/cpu/norm/rows.h"
 #include "facula/kernels.h"
 #include "runtime/core/rounding.h"
@@ -132,6 +133,7 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
                       [&](int64_t begin, int64_t end, T* pw, T* pb) {
                         NormRows<T> statistics(n, rms, eps);
                         T numbers[3 * kStrip];
+                        StepSums<T> sums(pw, 2, n, pb - pw);
                         T *centers = numbers, *scales = centers + kStrip, *shifts = scales + kStrip;
                         for (int64_t first = begin; first < end;) {
                           int64_t rows_now = 0, last = std::min(first + strip, end);
@@ -146,10 +148,12 @@ void layer_norm_backward(const Tensor& grad, const Tensor& input, IntList normal
                             shifts[rows_now] = rms ? T(0) : of.shift();
                             if (of.exponent != 0) row = of.x, last = i + 1;
                           }
+                          sums.step(ceil_div(rows_now, int64_t{4}));
                           loops.weight_grads(rows_now, n, dy.data<T>() + first * n, row, centers, scales, shifts, pw,
                                              pb);
                           first += rows_now;
                         }
+                        sums.finish();
                         if (stream) stream_done();
                       });
       });

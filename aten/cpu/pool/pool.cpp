@@ -8,6 +8,7 @@
 
 #include "aten/cpu/common/images.h"
 #include "aten/cpu/common/tuning.h"
+#include "aten/cpu/nn/loops.h"
 #include "aten/cpu/pool/loops.h"
 #include "aten/cpu/pool/nhwc.h"
 #include "facula/kernels.h"
@@ -35,12 +36,12 @@ void window_rows(const Pool& p, int64_t z, int64_t y, const F& fn) {
 }
 
 // fn(first, count) for pieces of the outputs of a row, in whole vectors.
+constexpr int64_t kRowPiece = 4096;
 template <typename F>
 void outputs_of_row(int64_t n, const F& fn) {
-  constexpr int64_t kPiece = 4096;
-  for (int64_t c = 0; c < n; c += kPiece) {
+  for (int64_t c = 0; c < n; c += kRowPiece) {
     count_step(16);
-    fn(c, std::min(kPiece, n - c));
+    fn(c, std::min(kRowPiece, n - c));
   }
 }
 
@@ -188,30 +189,75 @@ void divisors(const Pool& p, int64_t z, int64_t y, std::optional<int64_t> fixed,
   }
 }
 
+// So many rows or elements of a window are summed in T; of larger windows the sums of such runs are summed in double,
+// or they would lose their digits.
+constexpr int64_t kTerms = 64;
+
+// Rows of the window (z, y), summed into `row`; `wide` is used where there are many.
+template <typename T>
+void sum_rows(const Pool& p, int64_t z, int64_t y, const T* plane, int64_t width, T* row, double* wide) {
+  const PoolLoops<T>& loops = pool_loops<T>();
+  std::fill(row, row + width, T(0));
+  int64_t rows = 0;
+  const auto flush = [&] {
+    for (int64_t i = 0; i < width; ++i) {
+      wide[i] = (rows > kTerms ? wide[i] : 0) + static_cast<double>(row[i]);
+      row[i] = T(0);
+    }
+  };
+  window_rows(p, z, y, [&](int64_t at) {
+    if (rows > 0 && rows % kTerms == 0) flush();
+    ++rows;
+    loops.add_row(p.x().in, plane + at, row + p.x().padding);
+  });
+  if (rows <= kTerms) return;
+  for (int64_t i = 0; i < width; ++i) row[i] = static_cast<T>(wide[i] + static_cast<double>(row[i]));
+}
+
+// Sums of windows of `row`, n of them.
+template <typename T>
+void sum_along(const Axis& a, int64_t n, const T* row, T* out, T* part, double* wide) {
+  const PoolLoops<T>& loops = pool_loops<T>();
+  if (a.kernel <= kTerms) {
+    loops.sum_windows(n, a.kernel, a.stride, row, out);
+    return;
+  }
+  for (int64_t k = 0; k < a.kernel; k += kTerms) {
+    loops.sum_windows(n, std::min(kTerms, a.kernel - k), a.stride, row + k, part);
+    for (int64_t i = 0; i < n; ++i) wide[i] = (k > 0 ? wide[i] : 0) + static_cast<double>(part[i]);
+  }
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(wide[i]);
+}
+
+template <typename T>
+T sum_of(const T* x, int64_t n) {
+  if (n > kTerms) return static_cast<T>(norm_loops<T>().sum(n, x));
+  T sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += x[i];
+  return sum;
+}
+
 template <typename T>
 void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out) {
-  const PoolLoops<T>& loops = pool_loops<T>();
   const Axis& a = p.x();
-  const int64_t width = a.width();
+  const int64_t width = a.width(), most = std::max(width, kRowPiece);
+  const bool apart = a.uniform && !(a.kernel > kTerms && a.out < 16);  // few long windows are summed one by one
   for_planes(p, [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> scratch(width + a.out);
-    T *row = scratch.get(), *inner = row + a.padding, *factor = row + width;
+    const TypedBuffer<T> scratch(width + a.out + kRowPiece);
+    const TypedBuffer<double> wide(most);
+    T *row = scratch.get(), *factor = row + width, *part = factor + a.out;
     for (int64_t i = begin; i < end; ++i) {
       const T* plane = x + i * p.in();
       T* to = out + i * p.out();
       for (int64_t z = 0; z < p.z().out; ++z) {
         for (int64_t y = 0; y < p.y().out; ++y, to += a.out) {
-          std::fill(row, row + width, T(0));
-          window_rows(p, z, y, [&](int64_t at) { loops.add_row(a.in, plane + at, inner); });
-          if (a.uniform) {
-            outputs_of_row(a.out, [&](int64_t c, int64_t n) {
-              loops.sum_windows(n, a.kernel, a.stride, row + c * a.stride, to + c);
-            });
+          sum_rows(p, z, y, plane, width, row, wide.get());
+          if (apart) {
+            outputs_of_row(
+                a.out, [&](int64_t c, int64_t n) { sum_along(a, n, row + c * a.stride, to + c, part, wide.get()); });
           } else {
             for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
-              T sum = 0;
-              for (int64_t w = a.start[c]; w < a.end[c]; ++w) sum += row[w];
-              to[c] = sum;
+              to[c] = sum_of(row + (a.uniform ? a.padding : 0) + a.start[c], a.end[c] - a.start[c]);
             }
           }
           divisors(p, z, y, divisor, factor);
@@ -222,29 +268,35 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
   });
 }
 
-template <typename T>
+// Windows that an element is in: in as many sums of its gradient are made in S.
+int64_t overlap(const Axis& a) { return a.uniform && a.stride > 0 ? ceil_div(a.kernel, a.stride) : 1; }
+
+template <typename S, typename T>
 void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* grad, T* out) {
-  const PoolLoops<T>& loops = pool_loops<T>();
+  constexpr bool kApart = !std::is_same_v<S, T>;
+  const PoolLoops<S>& loops = pool_loops<S>();
   const Axis& a = p.x();
   for_planes(p, [&](int64_t begin, int64_t end) {
-    const TypedBuffer<T> scratch(a.in + a.out);
-    T *row = scratch.get(), *factor = row + a.in;
+    const TypedBuffer<S> scratch(a.in + a.out + (kApart ? p.in() : 0));
+    S *row = scratch.get(), *factor = row + a.in;
     for (int64_t i = begin; i < end; ++i) {
-      T* plane = out + i * p.in();
+      S* plane = factor + a.out;
+      if constexpr (!kApart) plane = out + i * p.in();
       const T* from = grad + i * p.out();
-      std::fill(plane, plane + p.in(), T(0));
+      std::fill(plane, plane + p.in(), S(0));
       for (int64_t z = 0; z < p.z().out; ++z) {
         for (int64_t y = 0; y < p.y().out; ++y, from += a.out) {
           divisors(p, z, y, divisor, factor);
-          std::fill(row, row + a.in, T(0));
+          std::fill(row, row + a.in, S(0));
           for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
             count_step();
-            const T g = from[c] * factor[c];
+            const S g = static_cast<S>(from[c]) * factor[c];
             for (int64_t w = a.start[c]; w < a.end[c]; ++w) row[w] += g;
           }
           window_rows(p, z, y, [&](int64_t at) { loops.add_row(a.in, row, plane + at); });
         }
       }
+      for (int64_t k = 0; k < p.in() && kApart; ++k) out[i * p.in() + k] = static_cast<T>(plane[k]);
     }
   });
 }
@@ -296,7 +348,9 @@ void average_backward_into(const Pool& p, std::optional<int64_t> divisor, const 
         pool::average_nhwc_backward<T>(p, out.size(1), divisor, g.data<T>(), gi.data<T>());
         return;
       }
-      averages_backward<T>(p, divisor, g.data<T>(), gi.data<T>());
+      const bool many = overlap(p.x()) > kTerms || overlap(p.y()) * overlap(p.z()) > kTerms;
+      many ? averages_backward<double>(p, divisor, g.data<T>(), gi.data<T>())
+           : averages_backward<T>(p, divisor, g.data<T>(), gi.data<T>());
     });
   });
 }

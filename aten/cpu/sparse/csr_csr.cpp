@@ -88,26 +88,30 @@ class Columns {
   TypedBuffer<uint64_t> words_, top_;
 };
 
-// A dense row of sums, zero where there are none, for one row of the product after the other.
+// A dense row of sums, zero where there are none, for one row of the product after the other. Those of float32 are made
+// in double, as each may have many terms.
 template <typename T>
 class Sums {
+  using Wide = std::conditional_t<std::is_same_v<T, float>, double,
+                                  std::conditional_t<std::is_same_v<T, complex64>, complex128, T>>;
+
  public:
-  explicit Sums(int64_t columns) : met_(columns), sums_(columns) { std::fill_n(sums_.get(), columns, T{}); }
+  explicit Sums(int64_t columns) : met_(columns), sums_(columns) { std::fill_n(sums_.get(), columns, Wide{}); }
   void add(size_t c, T v) {
     met_.add(c);
-    sums_.get()[c] += v;
+    sums_.get()[c] += static_cast<Wide>(v);
   }
-  T at(size_t c) const { return sums_.get()[c]; }
+  T at(size_t c) const { return static_cast<T>(sums_.get()[c]); }
   // each(column, sum) in the order of columns, of which none is left then.
   template <typename F>
   void take(const F& each) {
-    T* const sums = sums_.get();
-    met_.take([&](int64_t c) { each(c, std::exchange(sums[c], T{})); });
+    Wide* const sums = sums_.get();
+    met_.take([&](int64_t c) { each(c, static_cast<T>(std::exchange(sums[c], Wide{}))); });
   }
 
  private:
   Columns met_;
-  TypedBuffer<T> sums_;
+  TypedBuffer<Wide> sums_;
 };
 
 // fn(begin, end) over the rows of the product, in pieces that are worth their dense rows.

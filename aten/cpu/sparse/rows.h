@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "aten/cpu/sparse/loops.h"
+#include "runtime/core/dtype.h"
 
 namespace facula {
 namespace {
@@ -51,24 +52,61 @@ inline void fetch(const CsrMatrix& m, int64_t e, int64_t last, const T* dense, i
   for (int64_t i = 0; i < k * static_cast<int64_t>(sizeof(T)); i += 64) __builtin_prefetch(p + i);
 }
 
-// Columns [j, j + N vectors) of a row; all terms are added in the order of the entries.
+// Terms are added in the order of the entries: in T as many as these, whose sums add up in a wider type. One long sum
+// in T would lose the digits that its terms are smaller by.
+constexpr int64_t kRun = 64;
+template <typename T>
+using WideOf = std::conditional_t<std::is_same_v<T, float>, double,
+                                  std::conditional_t<std::is_same_v<T, complex64>, complex128, T>>;
+
+// Columns [j, j + N vectors) of a row.
 template <typename T, int N>
 inline CsrFault vector_columns(const CsrMatrix& m, int64_t first, int64_t last, const T* values, const T* dense,
                                int64_t k, int64_t j, T* out) {
   using V = VectorOf<T>;
-  typename V::Type sum[N] = {};
+  const bool runs = last - first > kRun;
+  T sums[N * V::kWidth];
+  WideOf<T> totals[N * V::kWidth];
+  for (int64_t i = 0; i < N * V::kWidth && runs; ++i) totals[i] = 0;
   CsrFault fault;
-  for (int64_t e = first; e < last; ++e) {
-    const int64_t c = once(m.col + e);
-    if (!is_column(m, e, c, fault)) return fault;
-    if (j == 0) fetch(m, e, last, dense, k);
-    const T* const from = dense + c * k + j;
-    const T v = values[e];
+  for (int64_t e = first; e < last || e == first;) {
+    typename V::Type sum[N] = {};
+    for (const int64_t end = last - e < kRun ? last : e + kRun; e < end; ++e) {
+      const int64_t c = once(m.col + e);
+      if (!is_column(m, e, c, fault)) return fault;
+      if (j == 0) fetch(m, e, last, dense, k);
+      const T* const from = dense + c * k + j;
+      const T v = values[e];
 #pragma GCC unroll 8
-    for (int i = 0; i < N; ++i) sum[i] += v * V::load(from + i * V::kWidth);
+      for (int i = 0; i < N; ++i) sum[i] += v * V::load(from + i * V::kWidth);
+    }
+    __builtin_memcpy(sums, sum, sizeof(sums));
+    if (!runs) break;
+#pragma omp simd
+    for (int64_t i = 0; i < N * V::kWidth; ++i) totals[i] += static_cast<WideOf<T>>(sums[i]);
   }
-  __builtin_memcpy(out + j, sum, sizeof(sum));
+  for (int64_t i = 0; i < N * V::kWidth && runs; ++i) sums[i] = static_cast<T>(totals[i]);
+  __builtin_memcpy(out + j, sums, sizeof(sums));
   return fault;
+}
+
+// The sum of terms that add(e, sum) adds, entry by entry, while it returns true.
+template <typename T, typename F>
+inline void sum_entries(int64_t first, int64_t last, T& out, const F& add) {
+  WideOf<T> total{};
+  const bool runs = last - first > kRun;
+  for (int64_t e = first; e < last || !runs;) {
+    T sum{};
+    for (const int64_t end = last - e < kRun ? last : e + kRun; e < end; ++e) {
+      if (!add(e, sum)) return;
+    }
+    if (!runs) {
+      out = sum;
+      return;
+    }
+    total += static_cast<WideOf<T>>(sum);
+  }
+  out = static_cast<T>(total);
 }
 
 template <typename T>
@@ -76,20 +114,29 @@ inline CsrFault narrow_rows(const CsrMatrix& m, int64_t first, int64_t last, con
                             int64_t j, T* out) {
   CsrFault fault;
   if (k - j == 1) {
-    T sum{};
-    for (int64_t e = first; e < last; ++e) {
+    sum_entries(first, last, out[j], [&](int64_t e, T& sum) {
       const int64_t c = once(m.col + e);
-      if (!is_column(m, e, c, fault)) return fault;
+      if (!is_column(m, e, c, fault)) return false;
       sum += values[e] * dense[c * k + j];
-    }
-    out[j] = sum;
+      return true;
+    });
     return fault;
   }
-  for (int64_t i = j; i < k; ++i) out[i] = T{};
-  for (int64_t e = first; e < last; ++e) {
-    const int64_t c = once(m.col + e);
-    if (!is_column(m, e, c, fault)) return fault;
-    for (int64_t i = j; i < k; ++i) out[i] += values[e] * dense[c * k + i];
+  constexpr int64_t kTogether = 16;
+  for (; j < k; j += kTogether) {
+    const int64_t n = k - j < kTogether ? k - j : kTogether;
+    WideOf<T> totals[kTogether] = {};
+    for (int64_t e = first; e < last || e == first;) {
+      T sums[kTogether] = {};
+      for (const int64_t end = last - e < kRun ? last : e + kRun; e < end; ++e) {
+        const int64_t c = once(m.col + e);
+        if (!is_column(m, e, c, fault)) return fault;
+        for (int64_t i = 0; i < n; ++i) sums[i] += values[e] * dense[c * k + j + i];
+      }
+      for (int64_t i = 0; i < n; ++i) totals[i] += static_cast<WideOf<T>>(sums[i]);
+      if (first == last) break;
+    }
+    for (int64_t i = 0; i < n; ++i) out[j + i] = static_cast<T>(totals[i]);
   }
   return fault;
 }
@@ -101,13 +148,13 @@ CsrFault vector_product(const CsrMatrix& m, int64_t begin, int64_t end, const T*
   for (int64_t r = begin; r < end; ++r) {
     const int64_t first = once(m.crow + r), last = once(m.crow + r + 1);
     if (!is_row(m, r, first, last, fault)) return fault;
-    T sum{};
-    for (int64_t e = first; e < last; ++e) {
+    sum_entries(first, last, out[r], [&](int64_t e, T& sum) {
       const int64_t c = once(m.col + e);
-      if (!is_column(m, e, c, fault)) return fault;
+      if (!is_column(m, e, c, fault)) return false;
       sum += values[e] * dense[c];
-    }
-    out[r] = sum;
+      return true;
+    });
+    if (fault.kind != CsrFault::None) return fault;
   }
   return fault;
 }
@@ -140,7 +187,7 @@ CsrFault product(const CsrMatrix& m, int64_t begin, int64_t end, const T* values
 }
 
 template <typename T>
-inline T dot(const T* a, const T* b, int64_t n) {
+inline T dot_of_run(const T* a, const T* b, int64_t n) {
   T sum{};
   int64_t i = 0;
   if constexpr (in_vectors<T>) {
@@ -156,6 +203,16 @@ inline T dot(const T* a, const T* b, int64_t n) {
   }
   for (; i < n; ++i) sum += a[i] * b[i];
   return sum;
+}
+template <typename T>
+inline T dot(const T* a, const T* b, int64_t n) {
+  constexpr int64_t kLong = 1024;
+  if (n <= kLong) return dot_of_run(a, b, n);
+  WideOf<T> total{};
+  for (int64_t i = 0; i < n; i += kLong) {
+    total += static_cast<WideOf<T>>(dot_of_run(a + i, b + i, n - i < kLong ? n - i : kLong));
+  }
+  return static_cast<T>(total);
 }
 
 template <typename T>

@@ -286,11 +286,14 @@ def _filtered(input: Any, dim: int, size: int, factor: float | None, mode: str, 
     index = places.to(facula.int64).clamp_max(length - 1).to(input.device)
     shape = [1] * input.dim()
     shape[dim] = size
-    result = None
-    for k in range(taps):
+    result = run = None
+    for k in range(taps):  # in runs, as one long sum would lose digits
         weight = weights[:, k].to(input.dtype).reshape(shape)
         term = input.index_select(dim, index[:, k]) * weight
-        result = term if result is None else result + term
+        run = term if run is None else run + term
+        if k % 64 == 63 or k == taps - 1:
+            result = run if result is None else result + run
+            run = None
     return result
 
 
