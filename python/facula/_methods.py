@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula._errors import telling
 
 __all__ = [
     "apply_",
@@ -310,6 +311,7 @@ def resolve_neg(self: Any) -> Any:
 # ---- memory, and what takes a tensor's place
 
 
+@telling
 def slice_inverse(
     self: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
