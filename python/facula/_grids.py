@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import facula
+from facula._errors import tell_all
 
 __all__ = ["gradient", "histogram", "histogramdd", "range", "unravel_index"]
 
@@ -308,3 +309,6 @@ def histogramdd(
         for d, ends in enumerate(edges):
             hist = hist / ends.diff().reshape([-1 if k == d else 1 for k, _ in enumerate(sizes)])
     return histogramdd_result(hist, tuple(edges))
+
+
+tell_all(globals(), __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = ["hash_tensor"]
 
@@ -59,3 +60,6 @@ def _combined(bits: Any, dim: int) -> Any:
         rest = [bits.narrow(dim, 2 * half, 1)] if count % 2 else []
         bits = facula.cat([left ^ right, *rest], dim)
     return bits
+
+
+tell_all(globals(), __all__)

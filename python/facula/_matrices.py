@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = ["frobenius_norm", "lobpcg", "norm_except_dim", "nuclear_norm", "vander"]
 
@@ -174,3 +175,6 @@ def _attached(A: Any, B: Any, values: Any, vectors: Any) -> tuple[Any, Any]:
     picked = turns.gather(-1, at.unsqueeze(-2).expand(*turns.shape[:-1], at.shape[-1]))
     phase = (picked.detach().conj() * vectors).sum(-2, keepdim=True)
     return every.gather(-1, at), picked * (phase / phase.abs().clamp(min=1e-300))
+
+
+tell_all(globals(), __all__)

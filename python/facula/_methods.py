@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula._errors import telling
 
 __all__ = [
     "apply_",
@@ -197,19 +198,26 @@ def new_tensor(
     device = self.device if device is None else device
     if isinstance(data, facula.Tensor):
         made = data.detach().to(device=device, dtype=dtype, copy=True)
-        return made.requires_grad_(requires_grad)
-    return facula.tensor(data, dtype=dtype, device=device, requires_grad=requires_grad)
+    else:
+        made = facula.tensor(data, dtype=dtype, device=device)
+    return _in_class_of(self, made).requires_grad_(requires_grad)
+
+
+def _in_class_of(self: Any, made: Any) -> Any:
+    """In the class that results of an operator of `self` have."""
+    cls = facula.Tensor if type(self) is facula.Tensor else type(self.new_empty(0))
+    return made if type(made) is cls else made.as_subclass(cls)
 
 
 def new(self: Any, *args: Any, device: Any = None) -> Any:
     """The old constructor: of sizes, uninitialised, or of data; this one's dtype and device."""
     device = self.device if device is None else device
     if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
-        return facula.empty(args or (0,), dtype=self.dtype, device=device)
+        return self.new_empty(args or (0,), device=device)
     if len(args) != 1:
         raise TypeError(f"new() takes sizes, or one sequence or tensor, not {len(args)} arguments")
     if isinstance(args[0], facula.Size):
-        return facula.empty(args[0], dtype=self.dtype, device=device)
+        return self.new_empty(args[0], device=device)
     return new_tensor(self, args[0], device=device)
 
 
@@ -310,6 +318,7 @@ def resolve_neg(self: Any) -> Any:
 # ---- memory, and what takes a tensor's place
 
 
+@telling
 def slice_inverse(
     self: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "bartlett_window",
@@ -130,3 +131,6 @@ def kaiser_window(
     inside = (1 - (at * (2 / last) - 1) ** 2).clamp(min=0).sqrt()
     whole = facula.special.i0(facula.tensor(beta, dtype=facula.float64, device=at.device))
     return _made(facula.special.i0(inside * beta) / whole, options)
+
+
+tell_all(globals(), __all__)

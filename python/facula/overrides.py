@@ -18,6 +18,7 @@ from typing import Any
 
 import facula
 from facula import _C
+from facula._errors import tell_as
 
 __all__ = [
     "BaseTorchFunctionMode",
@@ -138,7 +139,8 @@ def add_space(path: str, module: ModuleType) -> None:
 def overridable(function: Any, arrange: Any = None) -> Any:
     """A function that asks the classes of its arguments first, as those of operators do.
 
-    `arrange` gives the positional arguments the form in which classes are told them.
+    `arrange` gives the positional arguments the form in which classes are told them. Errors of what
+    the function is made of are told as its own.
     The result has the name, the signature and the documentation of `function`.
     """
     in_use, find = _C._overrides_in_use, _C._overriding
@@ -151,13 +153,15 @@ def overridable(function: Any, arrange: Any = None) -> Any:
             overriding = find(args, kwargs)
             if overriding or (_stack() and not getattr(_local, "off", False)):
                 return _dispatch(asking, overriding, args, kwargs)
-            return function(*args, **kwargs)
         try:
             return function(*args, **kwargs)
-        except Exception:
-            overriding = find(args, kwargs)
+        except Exception as error:
+            overriding = [] if in_use() else find(args, kwargs)
             if not overriding:
-                raise
+                told = tell_as(error, asking, args, kwargs)
+                if told is error:
+                    raise
+                raise told from None
             _C._use_overrides()
         return _dispatch(asking, overriding, args, kwargs)
 

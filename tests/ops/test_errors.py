@@ -76,6 +76,7 @@ def meta(value: Any) -> Any:
 def test_errors(op: OpRecord) -> None:
     """An error names what was called, once, and checks of shapes and dtypes need no data."""
     function = op.function()
+    parameters = {None, "out", *(a["name"] for a in op.data["arguments"])}
     names = {op.base_name, *(path.rpartition(".")[2] for path in op.python)}
     for args, kwargs in misfits(op):
         error = error_of(function, args, kwargs)
@@ -98,6 +99,7 @@ def test_errors(op: OpRecord) -> None:
             assert e.operator.rpartition(".")[2] in names, f"{call()}: {e.operator}: {e}"
             assert str(e) == f"{e.operator}(): {e.text}", f"{call()}: {e}"
             assert not NAMED.match(e.text), f"{call()}: {e}"
+            assert e.argument in parameters, f"{call()}: {e.argument}: {e}"
         kinds = {e.kind for e in (error, there) if e is not None}
         numbers = any(isinstance(t, facula.Tensor) and t.dim() == 0 for t in tensors)
         if there is None:  # positions, and numbers that are tensors

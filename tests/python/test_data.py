@@ -157,6 +157,54 @@ def test_collate():
         data.default_collate([facula.zeros(2), facula.zeros(3)])
 
 
+Pair, Other = namedtuple("Pair", "x y"), namedtuple("Other", "x z")
+MASKED = np.ma.array([1.0, 2.0], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind", "text"),
+    [
+        ([{"a": 1}, {"b": 1}], ValueError, r"sample 1 lacks the keys \['a'\] and has the keys \['b'\]"),
+        ([{"a": 1}, {"a": 1}, {}], ValueError, r"sample 2 lacks the keys \['a'\]"),
+        ([{"a": 1}, {"a": 1, "c": 2}], ValueError, r"sample 1 has the keys \['c'\] besides"),
+        ([{"a": 1}, 3], TypeError, "sample 1 is of type int, sample 0 is a dict"),
+        ([[1], [1, 2]], RuntimeError, "equal size, but sample 1 has 2 entries and sample 0 1"),
+        ([[1], 2], TypeError, "sample 1 is of type int"),
+        ([Pair(1, 2), Other(1, 2)], TypeError, "sample 1 is a Other and sample 0 a Pair"),
+        (
+            [{"a": [1, {"k": facula.zeros(n)}]} for n in (2, 3)],
+            RuntimeError,
+            r"in entry \['a'\]\[1\]\['k'\]: sample 1 has shape \(3,\), sample 0 has \(2,\)",
+        ),
+        ([facula.zeros(2), 1], TypeError, "sample 1 is of type int, sample 0 is a Tensor"),
+        ([facula.zeros(2), np.zeros(2)], TypeError, "sample 1 is of type ndarray"),
+        ([np.zeros(2), np.zeros(3)], RuntimeError, r"sample 1 has shape \(3,\)"),
+        ([1, None], TypeError, "sample 1 is of type NoneType, sample 0 is an int"),
+        ([1, "2"], TypeError, "sample 1 is of type str, sample 0 is an int"),
+        ([1.0, "2"], TypeError, "sample 1 is of type str, sample 0 is a float"),
+        ([1j, b"2"], TypeError, "sample 1 is of type bytes, sample 0 is a complex number"),
+        (["a", 1], TypeError, "sample 1 is of type int, sample 0 is a str"),
+        (["a", b"a"], TypeError, "sample 1 is of type bytes"),
+        ([(1, None), (1, None)], TypeError, r"in entry \[1\]: .* found NoneType"),
+        ([np.zeros(2), MASKED], TypeError, "sample 1 is a masked array"),
+        ([{"m": MASKED}], TypeError, r"in entry \['m'\]: sample 0 is a masked array"),
+        ([np.array([None])], TypeError, "sample 0 is an array of dtype object"),
+        ([np.zeros(2), np.array(["a"])], TypeError, "sample 1 is an array of dtype <U1"),
+        ([np.zeros(2, [("a", "i4")])], TypeError, "sample 0 is an array of dtype"),
+    ],
+)
+def test_what_does_not_collate_is_named(batch, kind, text):
+    with pytest.raises(kind, match=text):
+        data.default_collate(batch)
+
+
+def test_masked_arrays_are_not_converted():
+    with pytest.raises(TypeError, match="default_convert: the sample is a masked array"):
+        data.default_convert({"m": MASKED})
+    mixed = data.default_collate([True, 2]), data.default_collate([1.0, np.float32(2), 3])
+    assert mixed[0].tolist() == [1, 2] and mixed[1].tolist() == [1.0, 2.0, 3.0]
+
+
 def test_collate_of_containers_and_own_types(monkeypatch):
     from collections import OrderedDict, defaultdict, deque
     from fractions import Fraction

@@ -386,3 +386,47 @@ def test_curves_are_torchs(name, options, tolerance, steps):
         return [float(optimizer.step(closure).detach()) for _ in range(steps)]
 
     np.testing.assert_allclose(curve(facula), curve(torch), rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        ("[chain(), step()]", [0.1, 0.09, 0.81, 0.729, 1, 1, 0.1, 0.1, 0.01]),
+        ("[step(), chain()]", [1, 1, 0.1, 0.1, 0.1, 0.09, 0.81, 0.729, 0.6561]),
+        ("[sequence(), step()]", [0.5, 0.5, 1, 0.9, 1, 1, 0.1, 0.1, 0.01]),
+        ("[step(), sequence()]", [1, 1, 0.1, 0.1, 0.5, 0.5, 1, 0.9, 0.81]),
+    ],
+)
+def test_schedules_of_schedules(make: str, wanted: list[float]) -> None:
+    sched = facula.optim.lr_scheduler
+    optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+    names = {
+        "step": lambda: sched.StepLR(optimizer, 2),
+        "chain": lambda: sched.ChainedScheduler(
+            [sched.ConstantLR(optimizer, 0.1, 2), sched.ExponentialLR(optimizer, 0.9)]
+        ),
+        "sequence": lambda: sched.SequentialLR(
+            optimizer,
+            [sched.ConstantLR(optimizer, 0.5, 9), sched.ExponentialLR(optimizer, 0.9)],
+            [2],
+        ),
+    }
+    scheduler = sched.SequentialLR(optimizer, eval(make, names), [4])
+    found = []
+    for _ in wanted:
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    assert found == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("kind", ["SequentialLR", "ChainedScheduler"])
+def test_schedules_of_a_metric_are_not_parts(kind: str) -> None:
+    sched = facula.optim.lr_scheduler
+    optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+    parts = [sched.StepLR(optimizer, 2), sched.ReduceLROnPlateau(optimizer)]
+    with pytest.raises(ValueError, match="scheduler 1 is a ReduceLROnPlateau"):
+        if kind == "SequentialLR":
+            sched.SequentialLR(optimizer, parts, [3])
+        else:
+            sched.ChainedScheduler(parts)

@@ -61,6 +61,19 @@ def test_packing_there_and_back(batch_first):
     assert left[2, :4].tolist() == [[0.0] * 3] * 4 and left[2, 4].tolist() == given[2][0].tolist()
 
 
+@pytest.mark.parametrize("count", [10**9, -1, 1, 0])
+def test_batch_sizes_that_do_not_fit_the_data(count):
+    """They come to be sizes of states: nothing is allocated before they are checked."""
+    packed = packing.pack_padded_sequence(facula.ones(5, 3, 2), facula.tensor([5, 3, 3]))
+    sizes = facula.full((5,), count)
+    wrong = packing.PackedSequence(packed.data, sizes, None, None)
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        with pytest.raises(RuntimeError, match="add up to the rows of data, 11"):
+            kind(2, 3)(wrong)
+    with pytest.raises(RuntimeError, match="batch_sizes"):
+        packing.pad_packed_sequence(wrong)
+
+
 def test_gradients_pass_through_packing():
     def there_and_back(*given):
         packed = packing.pack_sequence(list(given), enforce_sorted=False)

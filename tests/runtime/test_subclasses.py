@@ -36,7 +36,7 @@ def test_operations_keep_the_class() -> None:
         x.detach(),
         x.clone(), x.to(fa.float64), x.double(), x.type(fa.int32), x[0], x[:1], x[x > 0], x[None],
         x.unsqueeze(0),
-        fa.zeros_like(x), x.new_zeros(3), x.expand(3, 2), fa.einsum("i,i->", x, plain),
+        fa.zeros_like(x), x.new_zeros(3), x.new_tensor([1]), x.new_tensor(plain), x.new(2), x.new([1.0]), x.expand(3, 2), fa.einsum("i,i->", x, plain),
         x.requires_grad_(False),
         np.ones(2) * x, np.float64(2) * x, x.clamp(0, 1), fa.nn.functional.softmax(x, 0),
         x.contiguous(),

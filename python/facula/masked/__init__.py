@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "amax",
@@ -356,3 +357,6 @@ def normalize(
     input = _as(input, dtype)
     size = norm(input, ord, dim, keepdim=True, mask=mask).clamp(min=eps)
     return _filled("normalize", input, mask, 0) / size
+
+
+tell_all(globals(), __all__)

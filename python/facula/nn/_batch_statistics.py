@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "batch_norm_backward_elemt",
@@ -170,3 +171,6 @@ def batch_norm_backward_elemt(
     centred = _wide(input) - _by_channel(mean, input)
     grad = _wide(grad_out) - _by_channel(sum_dy / total, input) - centred * slope
     return (grad * _by_channel(scale, input)).to(input.dtype)
+
+
+tell_all(globals(), __all__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import _C
+from facula._errors import tell_all
 from facula.nn._embedding import embedding_renorm_
 
 __all__ = [
@@ -476,3 +477,6 @@ def _largest(weight: Any, indices: Any, bags: Any, counted: Any, out: Any) -> An
             same = weight[indices[place]].detach() == out[bag].detach()
             rows[bag] = rows[bag].where(~same, indices[place])
     return rows
+
+
+tell_all(globals(), __all__)

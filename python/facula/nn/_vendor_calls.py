@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "cudnn_affine_grid_generator",
@@ -162,3 +163,6 @@ miopen_convolution_transpose = _miopen("miopen_convolution_transpose", "convolut
 miopen_ctc_loss = _miopen("miopen_ctc_loss", "ctc_loss")
 miopen_depthwise_convolution = _miopen("miopen_depthwise_convolution", "convolution")
 miopen_rnn = _miopen("miopen_rnn", "nn.RNN")
+
+
+tell_all(globals(), __all__)

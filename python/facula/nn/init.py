@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "calculate_gain",
@@ -354,3 +355,6 @@ sparse = _older("sparse")
 uniform = _older("uniform")
 xavier_normal = _older("xavier_normal")
 xavier_uniform = _older("xavier_uniform")
+
+
+tell_all(globals(), __all__)

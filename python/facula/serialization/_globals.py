@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pickle
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import facula
-from facula.serialization import _numpy
+from facula.serialization import _numpy, _values
 from facula.serialization._machine import Malformed
 from facula.serialization._rebuild import Rebuild, attributes, set_attributes
 from facula.utils._safetensors import FormatError
@@ -41,8 +41,10 @@ STORAGES = {
     "ComplexDouble": "complex128",
     "ComplexFloat": "complex64",
 }
-# Types that stand for themselves: what `defaultdict` makes, and what is no call of code.
+# Types that stand for themselves: what is no call of code.
 _PLAIN = (bool, dict, float, int, list, str, tuple)
+# What else a `defaultdict` makes.
+_MADE = (set, frozenset, bytes, bytearray, complex, deque, Counter, OrderedDict)
 
 
 class RefusedGlobal(FormatError, pickle.UnpicklingError):
@@ -177,6 +179,10 @@ class Globals:
             if value is not None:
                 self.calls[id(value)] = value, call
                 return value
+        result = _values.find(full)
+        if result is not None:
+            self.calls[id(result[0])] = result
+            return result[0]
         value = self._allowed(full)
         if value is None:
             raise self._refused(full)
@@ -207,6 +213,14 @@ class Globals:
         kinds = (facula.dtype, facula.layout, facula.memory_format)
         return value if module == "torch" and isinstance(value, kinds) else None
 
+    def takes(self, module: str, name: str) -> bool:
+        """Whether a file may say the name, as things are."""
+        try:
+            self.find(module, name)
+        except FormatError:
+            return False
+        return True
+
     def _refused(self, full: str) -> RefusedGlobal:
         start = f"load(): {self.path!r} needs the global {full!r}"
         if full.startswith("torch.") and counterpart(full) is None:
@@ -228,7 +242,7 @@ class Globals:
         return entry[1](*args)
 
     def make(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if id(cls) not in self.classes:
+        if id(cls) not in self.classes and not (_values.makes(cls) and not args and not kwargs):
             what = getattr(cls, "__qualname__", type(cls).__name__)
             raise Malformed(f"its pickle makes a {what}, of which none can be made")
         return cls.__new__(cls, *args, **kwargs)
@@ -244,7 +258,7 @@ class Globals:
             value.__dict__.update(attributes(state))
         elif isinstance(value, facula.Tensor):
             set_attributes(value, state)
-        elif not _numpy.build(value, state):
+        elif not _numpy.build(value, state) and not _values.build(value, state, attributes):
             raise Malformed(f"its pickle sets the state of a {type(value).__name__}")
 
 
@@ -266,7 +280,7 @@ def _set_state(value: Any, state: Any) -> None:
 
 
 def _default_dict(factory: Any = None, *items: Any) -> Any:
-    if items or (factory is not None and not any(factory is t for t in (*_PLAIN, set))):
+    if items or (factory is not None and not any(factory is t for t in (*_PLAIN, *_MADE))):
         raise Malformed("its pickle has a defaultdict of something else than a plain type")
     return defaultdict(factory)
 
@@ -360,4 +374,4 @@ def _table(rebuild: Rebuild) -> dict[str, tuple[Any, Callable[..., Any] | None]]
     }
     for name, (value, call) in rebuild.functions().items():
         table[name] = value, call
-    return table
+    return table | _values.calls()

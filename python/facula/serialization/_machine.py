@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import struct
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -216,7 +216,7 @@ class Machine:
 
     def _extend(self, items: list[Any]) -> None:
         target = self.top()
-        if type(target) is not list and not (
+        if type(target) not in (list, deque) and not (
             self.names.fills(target) and hasattr(target, "extend")
         ):
             raise Malformed(f"its pickle appends to a {type(target).__name__}")

@@ -136,13 +136,8 @@ class Reader:
 
         self._run = run  # type: ignore[method-assign]
         self.result(kind, False)
-        found = []
-        for module, name in dict.fromkeys(looked[0].names):
-            try:
-                self.names.find(module, name)
-            except FormatError:
-                found.append(f"{module}.{name}")
-        return found
+        names = dict.fromkeys(looked[0].names)
+        return [f"{module}.{name}" for module, name in names if not self.names.takes(module, name)]
 
     # ---- the zip archive
 

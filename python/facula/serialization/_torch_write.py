@@ -11,15 +11,19 @@ import pickle
 import pickletools
 import struct
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import datetime, time
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import facula
 from facula.nn.parameter import Buffer, Parameter
-from facula.serialization._globals import STORAGES
+from facula.serialization._globals import STORAGES, Globals
 from facula.serialization._options import get_crc32_options
 from facula.serialization._torch_read import MAGIC, PROTOCOL
+from facula.serialization._rebuild import Rebuild
 from facula.serialization._tree import bytes_of
 from facula.serialization._zip import CONTENT_ID, Writer, content_id
 from facula.utils._locations import location_of
@@ -92,6 +96,8 @@ class _Pickler(pickle.Pickler):
         self.wanted, self.row = wanted, row
         self.storages: dict[Any, _Storage] = {}
         self.renamed: dict[bytes, bytes] = {}
+        self.named: dict[tuple[str, str], None] = {}  # classes and functions that the pickle says
+        self.records = False
 
     # ---- what Python's pickler asks of each object
 
@@ -107,7 +113,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, _Name):
             self._note((__name__, value.mine), value.torch)
             return value.mine
-        if isinstance(value, facula.dtype):
+        if isinstance(value, (facula.dtype, facula.memory_format)):
             name = str(value).rpartition(".")[2]
             self._note(("facula", name), ("torch", name))
             return NotImplemented
@@ -119,13 +125,21 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, facula.device):
             args = (value.type,) if value.index is None else (value.type, value.index)
             return _name("torch", "device"), args
-        self._note_class(value)
+        if isinstance(value, (datetime, time)) and value.fold:
+            return value.__reduce_ex__(4)  # protocol 2 drops it
+        if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+            self._note_class(value)
+        elif isinstance(getattr(value, "dtype", None) or value, _array_dtype()):
+            self.records |= _has_records(value)
         return NotImplemented
 
     def _note_class(self, value: Any) -> None:
         """Classes and functions of `nn` and `optim` get torch's names, the shortest they have."""
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        if type(module) is not str or type(name) is not str or "." in name:
+        if type(module) is not str or type(name) is not str:
+            return
+        self.named[module, name] = None
+        if "." in name:
             return  # a nested class is written by way of its owner, which comes here too
         if not module.startswith(("facula.nn.", "facula.optim.")):
             return
@@ -137,6 +151,8 @@ class _Pickler(pickle.Pickler):
                 return
 
     def _note(self, mine: tuple[str, str], torch: tuple[str, str]) -> None:
+        self.named.pop(mine, None)
+        self.named[torch] = None
         self.renamed["c{}\n{}\n".format(*mine).encode()] = "c{}\n{}\n".format(*torch).encode()
 
     # ---- tensors
@@ -228,10 +244,39 @@ def _pickled(obj: Any, row: bool) -> tuple[bytes, list[_Storage]]:
         }
         if wanted or not partly:
             storages = list(pickler.storages.values())
+            _tell_refused(pickler)
             return _with_torch_names(file.getvalue(), pickler.renamed), storages
         # Once more, now that it is known what of each storage is in use: a slice is saved alone.
         wanted = partly
         kept.append(pickler.storages)
+
+
+def _array_dtype() -> Any:
+    return getattr(sys.modules.get("numpy"), "dtype", ())
+
+
+def _has_records(value: Any) -> bool:
+    """Whether a dtype, or an array's, is one that only `weights_only=False` reads."""
+    dtype = getattr(value, "dtype", value)
+    return bool(dtype.hasobject or dtype.fields or dtype.subdtype or dtype.kind == "T")
+
+
+def _tell_refused(pickler: _Pickler) -> None:
+    """Warn of what `load` will refuse as things are, while there still is the object itself."""
+    names = Globals(Rebuild(0), "")
+    refused = [f"{m}.{n}" for m, n in pickler.named if not names.takes(m, n)]
+    if pickler.records and not refused:
+        refused = ["arrays of NumPy's of objects or records"]
+    if refused:
+        shown = ", ".join(refused[:4]) + (f" and {len(refused) - 4} more" if refused[4:] else "")
+        classes = ", ".join(n for n in refused[:4] if " " not in n and n[:9] != "builtins.")
+        allow = f" or after facula.serialization.add_safe_globals([{classes}])" if classes else ""
+        warnings.warn(
+            f"save(): the file holds {shown}, which load() takes only with weights_only=False"
+            f"{allow}; save state_dict(), numbers, texts and containers for a file that loads as "
+            "it is",
+            stacklevel=5,
+        )
 
 
 def _with_torch_names(data: bytes, renamed: dict[bytes, bytes]) -> bytes:

@@ -241,6 +241,12 @@ def _plan(
             raise TypeError(f"save(): {name} has dtype {tensor.dtype}, which cannot be saved")
         stored[name] = (code, list(tensor.shape), lambda: bytes_of(tensor))
 
+    for name, tensor in tensors.items():
+        if tensor.layout is not facula.strided:
+            raise TypeError(
+                f"save(): {name} is a tensor of layout {tensor.layout}, which safetensors files do "
+                "not have; save x.to_dense(), or in torch's form"
+            )
     for group in groups(tensors):
         first = tensors[group[0]]
         if first.device.type == "meta":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "bartlett",
@@ -270,3 +271,6 @@ def nuttall(
     """Nuttall's window of four terms and least side lobes (Nuttall 1981)."""
     options = {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
     return general_cosine(M, a=[0.3635819, 0.4891775, 0.1365995, 0.0106411], sym=sym, **options)
+
+
+tell_all(globals(), __all__)

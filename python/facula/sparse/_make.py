@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 from facula.sparse._tensor import (
     BSC,
     BSR,
@@ -376,3 +377,6 @@ class check_sparse_tensor_invariants(contextlib.ContextDecorator):
     def __exit__(self, *error: Any) -> None:
         global _all_invariants
         _all_invariants = self._before.pop()
+
+
+tell_all(globals(), __all__)

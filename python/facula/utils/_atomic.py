@@ -14,6 +14,7 @@ memory of tensors.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -63,7 +64,7 @@ def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
         if old is None or stat.S_ISREG(old.st_mode):
             _replace(os.path.realpath(path), old, write)
         elif stat.S_ISDIR(old.st_mode):
-            raise IsADirectoryError(f"{path!r} is a directory, expected the path of a file")
+            raise IsADirectoryError(errno.EISDIR, "is a directory, not the path of a file", path)
         else:
             with open(path, "wb") as file:
                 write(file)

@@ -1,5 +1,7 @@
 #include "runtime/bindings/arguments/overrides.h"
 
+#include <algorithm>
+
 #include "runtime/bindings/arguments/checks.h"
 #include "runtime/bindings/types/types.h"
 
@@ -155,14 +157,46 @@ bool answered(const PythonCall& call, PyObject*& result) noexcept {
   return true;
 }
 
-PyObject* answer_to_failure(const PythonCall& call, bool internal) noexcept {
+// Lets an error of a call name the call's arguments, where it names those of an inner one; see facula/_errors.py.
+static void tell_call(PyObject* failure, const PythonCall& call, std::span<const FunctionSpec* const> specs) {
+  if (PyObject_HasAttrString(failure, "operator") == 0) return;
+  PyObject* slots[kMaxSlots];
+  const auto fits = [&](const FunctionSpec* spec) {
+    const bool fit = matches(*spec, call.self, call.args, call.nargs, call.kwnames, slots, false);
+    PyErr_Clear();
+    return fit;
+  };
+  const auto found = std::find_if(specs.begin(), specs.end(), fits);
+  if (found == specs.end()) return;  // the call's form is wrong: the error is about that, and knows the names
+  const std::span<const ParamSpec> params = (*found)->params;
+  const Ref given(PyDict_New()), names(PyTuple_New(static_cast<Py_ssize_t>(params.size())));
+  if (!given || !names) return;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const Ref name(PyUnicode_FromString(params[i].name));
+    if (!name) return;
+    PyTuple_SET_ITEM(names.get(), static_cast<Py_ssize_t>(i), Py_NewRef(name.get()));
+    if (slots[i] == nullptr || params[i].varargs) continue;
+    if (PyDict_SetItem(given.get(), name.get(), slots[i]) < 0) return;
+  }
+  const Ref tell = import_attribute("facula._errors", "tell_call");
+  if (tell) Ref(PyObject_CallFunctionObjArgs(tell.get(), failure, given.get(), names.get(), nullptr));
+}
+
+PyObject* answer_to_failure(const PythonCall& call, bool internal,
+                            std::span<const FunctionSpec* const> specs) noexcept {
   set_python_error(internal ? nullptr : call.name);
-  if (classes_off) return nullptr;
   const Ref failure = take_exception();
-  const Ref overriding = collect_all(call);
-  if (overriding && PyList_GET_SIZE(overriding.get()) > 0) {
-    overrides_in_use.set_if(true);  // such objects are about: from now on calls are asked about before they run
-    return ask(call, overriding.get());
+  if (!classes_off) {
+    const Ref overriding = collect_all(call);
+    if (overriding && PyList_GET_SIZE(overriding.get()) > 0) {
+      overrides_in_use.set_if(true);  // such objects are about: from now on calls are asked about before they run
+      return ask(call, overriding.get());
+    }
+    PyErr_Clear();
+  }
+  try {
+    if (!internal) tell_call(failure.get(), call, specs);
+  } catch (...) {  // then the error stays as it was found
   }
   PyErr_Clear();
   raise_again(failure.get());

@@ -1,6 +1,9 @@
 // `__torch_function__`: objects whose class answers for the calls that they are given to.
 #pragma once
 
+#include <array>
+#include <span>
+
 #include "runtime/bindings/arguments/arguments.h"
 #include "runtime/bindings/types/free_threading.h"
 
@@ -21,7 +24,9 @@ struct PythonCall {
 // Does an argument's class, or a mode, answer for the call? Then `result` is the answer, or null with the error set.
 FACULA_API bool answered(const PythonCall& call, PyObject*& result) noexcept;
 // In a handler: the answer for a call that failed, as foreign objects make it; else the failure as Python's error.
-FACULA_API PyObject* answer_to_failure(const PythonCall& call, bool internal = false) noexcept;
+// `specs` are the signatures that the call may have had.
+FACULA_API PyObject* answer_to_failure(const PythonCall& call, bool internal = false,
+                                       std::span<const FunctionSpec* const> specs = {}) noexcept;
 
 // Does the class define `__torch_function__` otherwise than Tensor does? Then it answers for its calls.
 bool is_overriding(PyTypeObject* type);
@@ -32,10 +37,11 @@ bool overrides_are_off();
 
 extern const PyMethodDef override_functions[];
 
-#define FACULA_PY_END_OF_CALL(spec, self, args, n, names)                                   \
-  }                                                                                         \
-  catch (...) {                                                                             \
-    return answer_to_failure({(spec).name, (self), (args), (n), (names)}, (spec).internal); \
+inline std::array<const FunctionSpec*, 1> as_list(const FunctionSpec& spec) { return {&spec}; }
+#define FACULA_PY_END_OF_CALL(specs, self, args, n, names)                                                        \
+  }                                                                                                               \
+  catch (...) {                                                                                                   \
+    return answer_to_failure({(specs)[0]->name, (self), (args), (n), (names)}, (specs)[0]->internal, (specs));    \
   }
 
 }  // namespace facula::python

@@ -223,7 +223,13 @@ class RNNBase(Module):
         if data.dim() != 2:
             raise RuntimeError(f"input must have 2 dimensions, got {data.dim()}")
         self._check_input(data, "(rows, features)")
-        batch = int(batch_sizes[0])
+        counts = batch_sizes.tolist()
+        if counts and (min(counts) < 0 or sum(counts) != data.shape[0]):
+            raise RuntimeError(
+                f"batch_sizes must be natural numbers that add up to the rows of data, "
+                f"{data.shape[0]}; they add up to {sum(counts)}, the least is {min(counts)}"
+            )
+        batch = counts[0] if counts else 0
         if given is not None and order is not None:
             given = [s.index_select(1, order) for s in given]
         states = self._initial(given, batch, data)

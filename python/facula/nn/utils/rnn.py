@@ -218,7 +218,7 @@ def pad_packed_sequence(
             "batch_sizes should be a 1D int64 tensor of at least one number, which must not grow "
             f"nor be negative; got {batch_sizes}"
         )
-    if sum(counts) > data.shape[0]:
+    if sum(counts) != data.shape[0]:
         raise RuntimeError(
             f"batch_sizes ask for {sum(counts)} rows of data, there are {data.shape[0]}"
         )

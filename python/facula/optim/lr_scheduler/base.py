@@ -80,6 +80,10 @@ class LRScheduler:
             rates = closed()
         self._set(rates)
 
+    def _rewind(self) -> None:
+        """Undo the first step, which is taken when a scheduler is made, but for the rates."""
+        self.last_epoch -= 1
+
     def _set(self, rates: Sequence[float]) -> None:
         for group, lr in zip(self.optimizer.param_groups, rates, strict=False):
             group["lr"] = lr

@@ -18,6 +18,19 @@ class _Composed(LRScheduler):
 
     _schedulers: list[Any]
 
+    def _check(self, optimizer: Any, schedulers: Sequence[Any]) -> None:
+        name = type(self).__name__
+        if not schedulers:
+            raise ValueError(f"{name} expects at least one scheduler")
+        for i, scheduler in enumerate(schedulers):
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    f"{name}: scheduler {i} is a ReduceLROnPlateau, whose step() needs a metric; "
+                    "step it on its own"
+                )
+            if scheduler.optimizer is not optimizer:
+                raise ValueError(f"scheduler {i} belongs to another optimizer")
+
     def state_dict(self) -> dict[str, Any]:
         """Attributes, and the state of each scheduler."""
         state = super().state_dict()
@@ -42,16 +55,12 @@ class SequentialLR(_Composed):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:
-        if not schedulers:
-            raise ValueError("SequentialLR expects at least one scheduler")
+        self._check(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "SequentialLR expects one milestone fewer than schedulers, got "
                 f"{len(schedulers)} schedulers and {len(milestones)} milestones"
             )
-        for i, scheduler in enumerate(schedulers):
-            if scheduler.optimizer is not optimizer:
-                raise ValueError(f"scheduler {i} belongs to another optimizer")
         self._schedulers, self._milestones = list(schedulers), list(milestones)
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
@@ -65,7 +74,7 @@ class SequentialLR(_Composed):
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for scheduler in self._schedulers:
-            scheduler.last_epoch -= 1
+            scheduler._rewind()
         self._schedulers[0].step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
@@ -74,13 +83,18 @@ class SequentialLR(_Composed):
         turn = bisect_right(self._milestones, self.last_epoch)
         return turn, self._milestones[turn - 1] if turn else 0
 
+    def _rewind(self) -> None:
+        # Of its schedulers the first alone has begun.
+        self.last_epoch -= 1
+        self._schedulers[0]._rewind()
+
     def step(self, epoch: int | None = None) -> None:
         """Step the scheduler whose turn it is; at its milestone it starts from epoch 0."""
-        self.last_epoch += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         turn, begin = self._turn()
         scheduler = self._schedulers[turn]
-        if turn > 0 and begin == self.last_epoch:
-            scheduler.step(0)
+        if epoch is not None or (turn > 0 and begin == self.last_epoch):
+            scheduler.step(self.last_epoch - begin)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()
@@ -90,20 +104,32 @@ class ChainedScheduler(_Composed):
     """Steps all of its schedulers at once."""
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Any = None) -> None:
-        if not schedulers:
-            raise ValueError("ChainedScheduler expects at least one scheduler")
-        self.optimizer = optimizer if optimizer is not None else schedulers[0].optimizer
-        for i, scheduler in enumerate(schedulers):
-            if scheduler.optimizer is not self.optimizer:
-                raise ValueError(f"scheduler {i} belongs to another optimizer")
+        self.optimizer = optimizer
+        if optimizer is None and schedulers:
+            self.optimizer = schedulers[0].optimizer
+        self._check(self.optimizer, schedulers)
         self._schedulers = list(schedulers)
         self._last_lr = self._current()
 
-    def step(self, epoch: int | None = None) -> None:
-        """Step every scheduler."""
+    def _rewind(self) -> None:
         for scheduler in self._schedulers:
-            scheduler.step()
-        self._last_lr = self._current()
+            scheduler._rewind()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Step every scheduler; `epoch` jumps there, where the factors of all are multiplied."""
+        if epoch is None:
+            for scheduler in self._schedulers:
+                scheduler.step()
+            self._last_lr = self._current()
+            return
+        start = [group["initial_lr"] for group in self.optimizer.param_groups]
+        rates = list(start)
+        for scheduler in self._schedulers:
+            self._set(start)
+            scheduler.step(epoch)
+            pairs = zip(rates, self._current(), start, strict=True)
+            rates = [rate * now / first if first else now for rate, now, first in pairs]
+        self._set(rates)
 
 
 class ReduceLROnPlateau(LRScheduler):

@@ -49,7 +49,11 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, (facula.Tensor, str, bytes)):
         return data
     if _is_array(data):
-        return data if _array_kind(data) in "SUOVMm" else facula.as_tensor(data)
+        if _array_kind(data) in "SUOVMm":
+            return data
+        if _is_masked(data):
+            _check_array(data, "the sample", "default_convert")
+        return facula.as_tensor(data)
     if isinstance(data, Mapping):
         return _rebuilt(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
@@ -64,6 +68,15 @@ def default_convert(data: Any) -> Any:
 def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Tensors of one shape, stacked along a new first dim."""
     first = batch[0]
+    for i, t in enumerate(batch):
+        if not isinstance(t, facula.Tensor):
+            raise _fault(TypeError, _unlike(i, t, "a Tensor"))
+        if t.shape != first.shape:
+            raise _fault(
+                RuntimeError,
+                f"sample {i} has shape {tuple(t.shape)}, sample 0 has {tuple(first.shape)}; samples"
+                " must have one shape: pad or crop them, or give a collate_fn of your own",
+            )
     if allocate is not None and first.device.type == "cpu":
         # Where the main process will read them, without a copy.
         shape, dtype = (len(batch), *first.shape), first.dtype
@@ -76,29 +89,138 @@ def collate_tensor_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> An
 
 def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Arrays of numbers, stacked as tensors."""
-    if _array_kind(batch[0]) in "SUOVMm":
-        raise TypeError(f"default_collate: cannot join arrays of dtype {batch[0].dtype}")
+    for i, b in enumerate(batch):
+        if isinstance(b, (int, float, complex, facula.Tensor)):
+            continue
+        if not _is_array(b):
+            raise _fault(TypeError, _unlike(i, b, "an array"))
+        _check_array(b, f"sample {i}")
     return collate_tensor_fn([facula.as_tensor(b) for b in batch])
+
+
+def _check_array(array: Any, what: str, name: str = "default_collate") -> None:
+    if _array_kind(array) in "SUOVMm":
+        kind = getattr(array, "dtype", array.__array_interface__["typestr"])
+        raise _fault(
+            TypeError,
+            f"{what} is an array of dtype {kind}, which no tensor has; give numbers, or a list",
+            name,
+        )
+    if _is_masked(array):
+        raise _fault(
+            TypeError,
+            f"{what} is a masked array, whose mask a tensor cannot hold; give array.filled(value), "
+            "and array.mask beside it where that is needed",
+            name,
+        )
+
+
+def _is_masked(value: Any) -> bool:
+    import sys
+
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and isinstance(value, masked)
+
+
+def _numbers(batch: Sequence[Any], kind: type, what: str) -> list[Any]:
+    """The samples as Python's numbers of a kind; text is none, though it may read as one."""
+    found = []
+    for i, b in enumerate(batch):
+        if isinstance(b, (str, bytes)) or not hasattr(b, f"__{kind.__name__}__"):
+            if not (kind is complex and hasattr(b, "__float__") and not isinstance(b, str)):
+                raise _fault(TypeError, _unlike(i, b, what))
+        found.append(kind(b))
+    return found
 
 
 def collate_float_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Python's floats as float64."""
-    return facula.tensor([float(b) for b in batch], dtype=facula.float64)
+    return facula.tensor(_numbers(batch, float, "a float"), dtype=facula.float64)
 
 
 def collate_complex_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Python's complex numbers as complex128."""
-    return facula.tensor([complex(b) for b in batch], dtype=facula.complex128)
+    numbers = _numbers(batch, complex, "a complex number")
+    return facula.tensor(numbers, dtype=facula.complex128)
 
 
 def collate_int_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Python's integers as int64, truth values as bool."""
+    for i, b in enumerate(batch):
+        if isinstance(b, (str, bytes)) or not hasattr(b, "__complex__") and not hasattr(b, "__float__"):
+            raise _fault(TypeError, _unlike(i, b, "an int"))
     return facula.tensor(list(batch))
 
 
 def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Strings and bytes stay a list."""
+    kind = str if isinstance(batch[0], str) else bytes
+    for i, b in enumerate(batch):
+        if not isinstance(b, kind):
+            raise _fault(TypeError, _unlike(i, b, f"a {kind.__name__}"))
     return list(batch)
+
+
+def _unlike(i: int, sample: Any, first: str) -> str:
+    kind = type(sample).__name__
+    return f"sample {i} is of type {kind}, sample 0 is {first}; samples must be of one structure"
+
+
+def _fault(kind: type[Exception], text: str, name: str = "default_collate") -> Exception:
+    """An error about samples; entries that it lies in are added on its way out."""
+    error: Any = kind(f"{name}: {text}")
+    error.collated = "", text
+    return error
+
+
+def _entry(where: str, batch: Sequence[Any], collate_fn_map: Any) -> Any:
+    """The entries of all samples at one place, joined."""
+    try:
+        return collate(batch, collate_fn_map=collate_fn_map)
+    except Exception as error:
+        found: Any = error
+        if hasattr(found, "collated"):
+            inner, text = found.collated
+            found.collated = where + inner, text
+            found.args = (f"default_collate: in entry {where}{inner}: {text}",)
+        raise
+
+
+def _check_keys(batch: Sequence[Any]) -> None:
+    first = batch[0]
+    keys = set(first)
+    for i, b in enumerate(batch):
+        if not isinstance(b, Mapping):
+            raise _fault(TypeError, _unlike(i, b, f"a {type(first).__name__}"))
+        missing, more = [k for k in first if k not in b], [k for k in b if k not in keys]
+        if missing or more:
+            lacks = f" lacks the keys {missing}" if missing else ""
+            has = f" has the keys {more} besides" if more else ""
+            raise _fault(
+                ValueError,
+                f"sample {i}{lacks}{' and' if missing and more else ''}{has}; all samples must "
+                f"have the keys of sample 0, {list(first)}",
+            )
+
+
+def _check_lengths(batch: Sequence[Any]) -> None:
+    first = batch[0]
+    fields = getattr(first, "_fields", None)
+    for i, b in enumerate(batch):
+        if not isinstance(b, Sequence) or isinstance(b, (str, bytes)):
+            raise _fault(TypeError, _unlike(i, b, f"a {type(first).__name__}"))
+        if len(b) != len(first):
+            raise _fault(
+                RuntimeError,
+                "each element in list of batch should be of equal size, but sample "
+                f"{i} has {len(b)} entries and sample 0 {len(first)}",
+            )
+        if getattr(b, "_fields", None) != fields:
+            raise _fault(
+                TypeError,
+                f"sample {i} is a {type(b).__name__} and sample 0 a {type(first).__name__}; "
+                "named tuples of one batch must have the same fields",
+            )
 
 
 # Type of a sample -> how such samples are joined; looked up by the exact type first.
@@ -122,8 +244,9 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Any] | None = 
             sequences that it does not name are joined entry by entry.
 
     Raises:
-        ValueError: no samples. RuntimeError: sequences of unequal length. TypeError: samples of
-            another type.
+        ValueError: no samples, or mappings with other keys than the first one's. RuntimeError:
+            sequences of unequal length, tensors of unequal shapes. TypeError: samples of another
+            type, arrays of objects, texts or records, masked arrays.
     """
     if len(batch) == 0:
         raise ValueError(
@@ -141,23 +264,23 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Mapping[Any, Any] | None = 
         if isinstance(first, known):
             return function(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
-        joined = {k: collate([b[k] for b in batch], collate_fn_map=collate_fn_map) for k in first}
+        _check_keys(batch)
+        joined = {k: _entry(f"[{k!r}]", [b[k] for b in batch], collate_fn_map) for k in first}
         return _rebuilt(first, joined)
     if isinstance(first, Sequence) and not isinstance(first, (str, bytes)):
-        if any(len(b) != len(first) for b in batch):
-            lengths = sorted({len(b) for b in batch})
-            raise RuntimeError(
-                f"each element in list of batch should be of equal size, got lengths {lengths}"
-            )
+        _check_lengths(batch)
         columns = [
-            collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)
+            _entry(f"[{i}]", column, collate_fn_map)
+            for i, column in enumerate(zip(*batch, strict=True))
         ]
         if hasattr(first, "_fields"):
             return kind(*columns)
         return columns if isinstance(first, tuple) else _rebuilt(first, columns)
-    raise TypeError(
-        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
-        f"found {kind.__name__}"
+    raise _fault(
+        TypeError,
+        "batch must contain tensors, numpy arrays, numbers, dicts or lists; found "
+        f"{kind.__name__}. Turn samples into these (dataclasses.asdict), add the type to "
+        "default_collate_fn_map, or give a collate_fn of your own",
     )
 
 
@@ -169,7 +292,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
     entry. Other types can be added to `default_collate_fn_map`.
 
     Raises:
-        ValueError: no samples. RuntimeError: sequences of unequal length. TypeError: samples of
-            another type.
+        ValueError: no samples, or mappings with other keys than the first one's. RuntimeError:
+            sequences of unequal length, tensors of unequal shapes. TypeError: samples of another
+            type, arrays of objects, texts or records, masked arrays.
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
