@@ -283,3 +283,125 @@ def test_a_tensor_resized_to_its_own_size() -> None:
     assert x.resize_(1, 2, 2, 4).stride() == (16, 1, 8, 2)
     same = x.resize_(1, 2, 2, 4, memory_format=fa.contiguous_format)
     assert same.stride() == (16, 8, 4, 1)
+
+
+def test_a_label_of_one_element_in_one_operand() -> None:
+    a, b = np.arange(6.0).reshape(2, 3), np.array([[2.0], [3.0]])
+    for equation in ("ij,ij->i", "ij,ij->ij", "ij,ij->j", "ij,ij->"):
+        for x, y in ((a, b), (b, a)):
+            got = fa.einsum(equation, fa.tensor(x), fa.tensor(y))
+            np.testing.assert_array_equal(got, np.einsum(equation, *np.broadcast_arrays(x, y)))
+
+
+def test_an_index_that_is_one_too_large() -> None:
+    x = fa.arange(3)
+    for wrong in (3, -4):
+        with pytest.raises(IndexError, match=f"index {wrong} is out of range for dimension 0"):
+            x[wrong]
+        with pytest.raises(IndexError, match=f"start {2 * wrong} is out of range"):
+            x.narrow(0, 2 * wrong, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_slices_from_the_end(size: int) -> None:
+    x = np.arange(size)
+    for step in (-1, -2, -3, -8):
+        for start in (None, 0, 1, 5, 6, 9, -1, -9):
+            for stop in (None, 0, 1, 5, -2, -9):
+                where = slice(start, stop, step)
+                assert fa.tensor(x)[where].tolist() == x[where].tolist(), where
+
+
+def test_a_window_beyond_the_input() -> None:
+    x = fa.tensor([[[0.0, 3.0, 1.0]]])
+    for pool in (F.max_pool1d, F.avg_pool1d):
+        with pytest.raises(RuntimeError, match="too small"):
+            pool(x, 4, 2)
+        with pytest.raises(RuntimeError, match="too small"):
+            pool(x, 4, 1, ceil_mode=True)
+    # One window begins inside: ceil((3 - 4) / 2) + 1.
+    assert F.max_pool1d(x, 4, 2, ceil_mode=True).tolist() == [[[3]]]
+    assert F.max_pool1d(x, 5, 3, ceil_mode=True).tolist() == [[[3]]]
+
+
+def test_slope_of_binary_cross_entropy_at_its_ends() -> None:
+    x = fa.tensor([0.0, 1.0], dtype=fa.float64, requires_grad=True)
+    F.binary_cross_entropy(x, fa.tensor([1.0, 0.0], dtype=fa.float64), reduction="sum").backward()
+    assert x.grad.tolist() == [-1e12, 1e12]  # x (1 - x) is at least 1e-12 in a slope
+
+
+# The subgradients that PyTorch's documentation and its kernels take at a kink.
+KINKS = {
+    "relu": (F.relu, 0.0, 0),
+    "leaky_relu": (lambda x: F.leaky_relu(x, 0.25), 0.0, 0.25),
+    "prelu": (lambda x: F.prelu(x, fa.full((1,), 0.25, dtype=x.dtype)), 0.0, 0.25),
+    "rrelu": (lambda x: F.rrelu(x, 0.25, 0.25), 0.0, 0.25),
+    "relu6": (F.relu6, 6.0, 0),
+    "relu6 at 0": (F.relu6, 0.0, 0),
+    "hardtanh": (F.hardtanh, 1.0, 0),
+    "hardsigmoid": (F.hardsigmoid, 3.0, 0),
+    "threshold": (lambda x: F.threshold(x, 1.0, 5.0), 1.0, 0),
+    "softshrink": (F.softshrink, 0.5, 0),
+    "hardshrink": (F.hardshrink, 0.5, 0),
+    "abs": (fa.abs, 0.0, 0),
+    "clamp": (lambda x: fa.clamp(x, -1, 1), 1.0, 1),
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_subgradients(name: str) -> None:
+    function, at, slope = KINKS[name]
+    x = fa.tensor([at], dtype=fa.float64, requires_grad=True)
+    function(x).sum().backward()
+    assert x.grad.item() == slope
+
+
+@pytest.mark.parametrize("find", ["max", "min", "median", "nanmedian", "mode", "kthvalue"])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_tangents_of_what_a_line_holds(find: str, keepdim: bool) -> None:
+    arguments = (2, 0, keepdim) if find == "kthvalue" else (0, keepdim)
+    for x in ([3.0, 1.0, 2.0], 3.0):
+        x = fa.tensor(x, dtype=fa.float64)
+        if x.ndim == 0 and find == "kthvalue":
+            arguments = (1, 0, keepdim)
+
+        def found(x: fa.Tensor) -> fa.Tensor:
+            return getattr(fa, find)(x, *arguments).values
+
+        tangent = 10 * x + 1
+        value, got = fa.func.jvp(found, (x,), (tangent,))
+        assert got.shape == value.shape
+        assert got.reshape(-1).tolist() == (10 * value.reshape(-1) + 1).tolist()
+
+
+def test_gradients_of_shared_heads() -> None:
+    rng = np.random.default_rng(0)
+    q, k, v = (fa.tensor(rng.normal(size=s)) for s in ((2, 6, 3, 4), (2, 2, 5, 4), (2, 2, 5, 4)))
+    for t in (q, k, v):
+        t.requires_grad_()
+    weight = fa.tensor(rng.normal(size=(2, 6, 3, 4)))
+
+    def repeated(q: fa.Tensor, k: fa.Tensor, v: fa.Tensor) -> fa.Tensor:
+        k, v = k.repeat_interleave(3, 1), v.repeat_interleave(3, 1)
+        return (q @ k.mT / 2).softmax(-1) @ v
+
+    def shared(q: fa.Tensor, k: fa.Tensor, v: fa.Tensor) -> fa.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    want = fa.autograd.grad((repeated(q, k, v) * weight).sum(), (q, k, v))
+    found = fa.autograd.grad((shared(q, k, v) * weight).sum(), (q, k, v))
+    with without_kernel("scaled_dot_product_attention"):
+        again = fa.autograd.grad((shared(q, k, v) * weight).sum(), (q, k, v))
+    for w, f, a in zip(want, found, again, strict=True):
+        np.testing.assert_allclose(f, w, rtol=1e-12)
+        np.testing.assert_allclose(a, w, rtol=1e-12)
+
+
+@pytest.mark.parametrize("find", ["max", "min"])
+def test_what_a_line_holds_without_its_kernel(find: str) -> None:
+    x = np.array([3.0, 1.0, 2.0])
+    with without_kernel(f"{find}.dim"):
+        for keepdim in (False, True):
+            values = getattr(fa, find)(fa.tensor(x), 0, keepdim).values
+            want = getattr(np, find)(x, 0, keepdims=keepdim)
+            assert values.tolist() == want.tolist()
