@@ -1,4 +1,5 @@
 // build: levels fused
+#include <algorithm>
 #include <cmath>
 
 #include "aten/cpu/nn/loops.h"
@@ -96,18 +97,23 @@ void softmax_rows(int64_t rows, int64_t n, const T* x, T* out, T* buffer, bool s
   if (before.out != nullptr) before.write(0, n);
 }
 
-// log1p of the sum without one of the largest, whose exponential is 1: what the others add to 1 would round away.
+template <typename T>
+T sum_exp(int64_t n, const T* x, T m, const T* next) {
+  T parts[kWays<T>] = {};
+  by_ways<T>(
+      n, [&](int64_t i) { fetch(next + i, next + i + kWays<T>); },
+      [&](int64_t i, int64_t k) { parts[k] += exp_below(x[i] - m); });
+  return total(parts);
+}
+
+// What little the others add to the 1 of the largest would round away: then it is log1p of their sum.
 template <typename T>
 T log_sum_exp(int64_t n, const T* x, T m) {
-  T parts[kWays<T>] = {}, tops[kWays<T>] = {};
-  by_ways<T>(
-      n, [&](int64_t i) { fetch(x + n + i, x + n + i + kWays<T>); },
-      [&](int64_t i, int64_t k) {
-        const T v = exp_below(x[i] - m);
-        parts[k] += x[i] == m ? T(0) : v;
-        tops[k] += x[i] == m ? T(1) : T(0);
-      });
-  return m < HUGE_VAL ? std::log1p(total(parts) + (total(tops) - 1)) : m - m;
+  if (!(m < HUGE_VAL)) return m - m;
+  const T sum = sum_exp(n, x, m, x + n);
+  if (!(sum < T(1.5))) return std::log(sum);
+  const int64_t place = std::find(x, x + n, m) - x, rest = place + 1;
+  return std::log1p(sum_exp(place, x, m, x + n) + sum_exp(n - rest, x + rest, m, x + n));
 }
 
 template <typename T>
