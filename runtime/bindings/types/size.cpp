@@ -84,6 +84,9 @@ PyType_Spec size_spec = {"facula.Size", 0, 0, Py_TPFLAGS_DEFAULT, size_slots};
 PyObject* wrap(IntList sizes) {
   PyObject* o = size_type->tp_alloc(size_type, static_cast<Py_ssize_t>(sizes.size()));
   if (o == nullptr) return nullptr;
+#if PY_VERSION_HEX >= 0x030E0000
+  reinterpret_cast<PyTupleObject*>(o)->ob_hash = -1;  // not yet known: tuples keep theirs from 3.14 on
+#endif
   for (size_t i = 0; i < sizes.size(); ++i) {
     PyObject* v = PyLong_FromLongLong(sizes[i]);
     if (v == nullptr) {
