@@ -67,7 +67,7 @@ LAYERS = (
     Layer("backends", "python/facula/backends", "front exports moving"),
     Layer("vendors", "python/facula/cuda", "front base backends"),
     Layer("amp", "python/facula/amp", "front gradients backends"),
-    Layer("sharing", "python/facula/multiprocessing", "front"),
+    Layer("sharing", "python/facula/multiprocessing", "front base"),
     Layer("utils", "python/facula/utils", "front base backends sharing"),
     Layer("sparse", "python/facula/sparse", "front base gradients"),
     Layer("nn", "python/facula/nn", "front moving base gradients amp utils sparse"),
