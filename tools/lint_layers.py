@@ -74,7 +74,7 @@ LAYERS = (
     Layer("fx", "python/facula/fx", "front base nn"),
     Layer("compiler", "python/facula/compiler", "front base utils nn"),
     Layer("library", "python/facula/library", "front base gradients amp utils"),
-    Layer("func", "python/facula/func", "front gradients utils nn"),
+    Layer("func", "python/facula/func", "front base gradients utils nn"),
     Layer("attention", "python/facula/nn/attention", "front base gradients nn func"),
     Layer("optim", "python/facula/optim", "front base gradients utils sparse"),
     Layer("distributions", "python/facula/distributions", "front base gradients nn"),

@@ -71,7 +71,9 @@ CASES: dict[str, tuple[Any, type, str | None, str]] = {
         RuntimeError, None, "cannot be multiplied",
     ),
     "upsample": (lambda: F.upsample(X, [3, 3]), NotImplementedError, "input", "expected 3"),
-    "histogram": (lambda: fa.histogram(fa.zeros(3).to(fa.complex64), 3), RuntimeError, None, "order"),
+    "histogram": (
+        lambda: fa.histogram(fa.zeros(3).to(fa.complex64), 3), RuntimeError, None, "no order",
+    ),
     "conv_tbc": (
         lambda: fa.conv_tbc(fa.zeros(3, 4, 5), fa.zeros(2, 3, 4), fa.zeros(4)),
         RuntimeError, None, "channels",
@@ -91,6 +93,12 @@ CASES: dict[str, tuple[Any, type, str | None, str]] = {
         lambda: F.max_pool2d("a", 2), TypeError, "input", "'input' must be a Tensor, not str",
     ),
     "pdist": (lambda: F.pdist(None), TypeError, "input", "must be a Tensor, not None"),
+    "pad_sequence": (
+        lambda: fa.nn.utils.rnn.pad_sequence([X, fa.zeros(2, 4)]), RuntimeError, None, "sizes must",
+    ),
+    "jvp": (
+        lambda: fa.func.jvp(lambda x: x, (X,), (fa.zeros(2),)), ValueError, "primals", "shape",
+    ),
     "lp_pool1d": (
         lambda: F.lp_pool1d(fa.zeros(1, 1, 4), 2.0, 0), ValueError, "kernel_size", "at least 1",
     ),
