@@ -125,8 +125,8 @@ void check_parts(int64_t count, const char* op) {
 }
 
 int64_t wrap_index(int64_t index, int64_t size, int64_t dim, const char* op) {
-  FACULA_CHECK(index >= -size && index < size, Index, Operator{op}, Argument{"index"}, " ", index, " is out of range for dim ", dim,
-               " of size ", size);
+  FACULA_CHECK(index >= -size && index < size, Index, Operator{op}, Argument{"index"}, " ", index,
+               " is out of range for dim ", dim, " of size ", size);
   return index < 0 ? index + size : index;
 }
 

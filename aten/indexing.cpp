@@ -46,7 +46,7 @@ void check_mask(const Tensor& self, const Tensor& mask, int64_t dim) {
   for (int64_t d = 0; d < mask.dim(); ++d) {
     const int64_t have = self.sizes()[static_cast<size_t>(dim + d)];
     const int64_t want = mask.sizes()[static_cast<size_t>(d)];
-    FACULA_CHECK(have == want, Index, "index: a mask of shape ", shape_string(mask.sizes()),
+    FACULA_CHECK(have == want, Index, Operator{"index"}, "a mask of shape ", shape_string(mask.sizes()),
                  " does not fit a tensor of shape ", shape_string(self.sizes()), ": dimension ", dim + d, " has size ",
                  have, ", the mask's has ", want);
   }
@@ -66,18 +66,18 @@ struct Basic {
 };
 
 Tensor select(const Tensor& self, int64_t dim, int64_t index) {
-  FACULA_CHECK(self.dim() > 0, Index,
-               "index: a 0-d tensor cannot be indexed with an int; use tensor.item() for its number");
+  FACULA_CHECK(self.dim() > 0, Index, Operator{"index"},
+               "a 0-d tensor cannot be indexed with an int; use tensor.item() for its number");
   const int64_t size = self.sizes()[static_cast<size_t>(dim)];
-  FACULA_CHECK(index >= -size && index < size, Index, "index: index ", index, " is out of range for dimension ", dim,
-               " of size ", size);
+  FACULA_CHECK(index >= -size && index < size, Index, Operator{"index"}, Argument{"index"}, " ", index,
+               " is out of range for dimension ", dim, " of size ", size);
   return ops::select(self, dim, index < 0 ? index + size : index);
 }
 
 // A slice as in Python; of a negative step, from its last element to the first, which is to be reversed.
 Tensor rising_slice(const Tensor& self, int64_t dim, int64_t start, int64_t stop, int64_t step) {
-  FACULA_CHECK(self.dim() > 0, Index, "index: a 0-d tensor cannot be sliced");
-  FACULA_CHECK(step != 0, Value, "index: the step of a slice cannot be zero");
+  FACULA_CHECK(self.dim() > 0, Index, Operator{"index"}, "a 0-d tensor cannot be sliced");
+  FACULA_CHECK(step != 0, Value, Operator{"index"}, "the step of a slice cannot be zero");
   const int64_t size = self.sizes()[static_cast<size_t>(dim)];
   const int64_t below = step < 0 ? -1 : 0;  // the ends, before which nothing is
   const auto clamp = [=](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, below, size + below); };
@@ -101,9 +101,9 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
     used += dims_used(item);
     ellipses += item.kind == Kind::Ellipsis;
   }
-  FACULA_CHECK(ellipses <= 1, Index, "index: an index can have one ellipsis ('...') only");
-  FACULA_CHECK(used <= self.dim(), Index, "index: too many indices: the tensor has ", self.dim(), " dimensions, but ",
-               used, " were indexed");
+  FACULA_CHECK(ellipses <= 1, Index, Operator{"index"}, "an index can have one ellipsis ('...') only");
+  FACULA_CHECK(used <= self.dim(), Index, Operator{"index"}, "too many indices: the tensor has ", self.dim(),
+               " dimensions, but ", used, " were indexed");
   Basic result{self, {}, {}};
   int64_t dim = 0;    // of result.view
   int64_t place = 0;  // in result.indices, where a mask of n dims takes one place for them all
@@ -162,8 +162,8 @@ Basic apply_basic(const Tensor& self, std::span<const Item> items) {
           add_index(t, t.dim());
           break;
         }
-        FACULA_CHECK(is_integral(t.dtype()), Index, "index: tensors used as indices must hold integers or bools, not ",
-                     dtype_name(t.dtype()));
+        FACULA_CHECK(is_integral(t.dtype()), Index, Operator{"index"},
+                     "tensors used as indices must hold integers or bools, not ", dtype_name(t.dtype()));
         add_index(t, 1);
         break;
       }

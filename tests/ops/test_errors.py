@@ -116,6 +116,9 @@ def test_facts() -> None:
     wanted: list[tuple[Any, type, tuple[str, str | None, str]]] = [
         (lambda: x + facula.ones(5), RuntimeError, ("add", None, "shape")),
         (lambda: x.sum(dim=2), IndexError, ("sum", "dim", "index")),
+        (lambda: x[5], IndexError, ("index", "index", "index")),
+        (lambda: x[facula.tensor([5])], IndexError, ("index", "index", "index")),
+        (lambda: x[0, 0, 0], IndexError, ("index", None, "index")),
         (lambda: x.add_("a"), TypeError, ("add_", "other", "type")),
         (lambda: x.add_(), TypeError, ("add_", "other", "type")),
         (lambda: x.add(x, beta=1), TypeError, ("add", "beta", "type")),

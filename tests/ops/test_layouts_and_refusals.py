@@ -156,7 +156,7 @@ def test_recurrent_networks_refuse_wrong_states_and_lengths() -> None:
         refused(
             lambda shape=shape: fa.gru(x, fa.zeros(shape), weights, *tail, False),
             RuntimeError,
-            "the initial state is|initial",
+            "hx is|initial",
         )
     h = fa.zeros(1, 2, 4)
     for sizes in ([1, 2], [2, -1], [2, 1, 2]):

@@ -164,7 +164,11 @@ MASKED = np.ma.array([1.0, 2.0], mask=[False, True])
 @pytest.mark.parametrize(
     ("batch", "kind", "text"),
     [
-        ([{"a": 1}, {"b": 1}], ValueError, r"sample 1 lacks the keys \['a'\] and has the keys \['b'\]"),
+        (
+            [{"a": 1}, {"b": 1}],
+            ValueError,
+            r"sample 1 lacks the keys \['a'\] and has the keys \['b'\]",
+        ),
         ([{"a": 1}, {"a": 1}, {}], ValueError, r"sample 2 lacks the keys \['a'\]"),
         ([{"a": 1}, {"a": 1, "c": 2}], ValueError, r"sample 1 has the keys \['c'\] besides"),
         ([{"a": 1}, 3], TypeError, "sample 1 is of type int, sample 0 is a dict"),

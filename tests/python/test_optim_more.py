@@ -430,3 +430,35 @@ def test_schedules_of_a_metric_are_not_parts(kind: str) -> None:
             sched.SequentialLR(optimizer, parts, [3])
         else:
             sched.ChainedScheduler(parts)
+
+
+@pytest.mark.parametrize("strategy", ["cos", "linear"])
+def test_a_schedule_of_means_goes_on_where_it_was(strategy: str) -> None:
+    def made(last_epoch: int = -1, state: object = None) -> tuple[object, object]:
+        optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=0.5)
+        if state is not None:
+            optimizer.load_state_dict(state)
+        return optimizer, swa_utils.SWALR(optimizer, 0.05, 5, strategy, last_epoch)
+
+    def rates(optimizer: object, schedule: object, count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            optimizer.step()
+            schedule.step()
+            found.append(optimizer.param_groups[0]["lr"])
+        return found
+
+    way = {
+        "cos": [(1 - math.cos(math.pi * min(k, 5) / 5)) / 2 for k in range(1, 8)],
+        "linear": [min(k, 5) / 5 for k in range(1, 8)],
+    }[strategy]
+    wanted = [0.5 + (0.05 - 0.5) * share for share in way]
+    for done in range(1, 6):
+        optimizer, schedule = made()
+        assert rates(optimizer, schedule, done) == pytest.approx(wanted[:done])
+        again = made(done - 1, copy.deepcopy(optimizer.state_dict()))
+        assert rates(*again, 7 - done) == pytest.approx(wanted[done:])
+    optimizer, schedule = made()
+    first = facula.optim.lr_scheduler.ConstantLR(optimizer, 1.0, 9)
+    both = facula.optim.lr_scheduler.SequentialLR(optimizer, [first, schedule], [2])
+    assert rates(optimizer, both, 6) == pytest.approx([0.5, 0.5, *wanted[:4]])

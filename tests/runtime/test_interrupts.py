@@ -304,3 +304,35 @@ sys.exit(3)
     )
     assert done.returncode == 3, done.stderr[-2000:]
     assert time.monotonic() - float(done.stdout) < 15
+
+
+def test_ctrl_c_is_not_dropped_where_objects_go() -> None:
+    """Callbacks of weak references, and errors that are told anew, drop what is raised in them."""
+    run("""
+import io, pickle, random, tempfile, warnings
+warnings.simplefilter("ignore")
+a, file = fa.rand(1000000), tempfile.mktemp()
+fa.save({"a": a}, file)
+def failing():
+    try:
+        F.max_unpool1d(fa.ones(1, 1, 300), fa.full((1, 1, 300), -1), 2)
+    except IndexError:
+        pass
+CASES = {
+    "pickle": lambda: pickle.loads(pickle.dumps(a)),
+    "mapped": lambda: fa.load(file, mmap=True)["a"].sum(),
+    "errors": failing,
+    "shared": lambda: a.clone().share_memory_(),
+}
+random.seed(0)
+for name, case in CASES.items():
+    for _ in range(12):
+        end = time.monotonic() + 5
+        signal.setitimer(signal.ITIMER_PROF, random.uniform(0.005, 0.05))
+        try:
+            while time.monotonic() < end:
+                case()
+        except KeyboardInterrupt:
+            continue
+        raise AssertionError(f"{name}: Ctrl-C was dropped")
+""")

@@ -14,7 +14,8 @@ void raise_out_of_range(const Tensor& index, int64_t low, int64_t size, int64_t 
   for (int64_t i = 0; i < index.numel(); ++i) {
     const int64_t v = read_once(p + i);
     if (v < low || v >= size) {
-      raise(ErrorKind::Index, Operator{op}, Argument{"index"}, " ", v, " is out of range for dim ", dim, " of size ", size);
+      raise(ErrorKind::Index, Operator{op}, Argument{"index"}, " ", v, " is out of range for dim ", dim, " of size ",
+            size);
     }
   }
   raise(ErrorKind::Index, Operator{op}, "an index was out of range for dim ", dim, " of size ", size,

@@ -41,7 +41,11 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
     tensors = [
         v if facula.is_tensor(v) else facula.tensor(v, dtype=dtype, device=device) for v in values
     ]
-    return tuple(facula.broadcast_tensors(*tensors))
+    try:
+        return tuple(facula.broadcast_tensors(*tensors))
+    except RuntimeError as error:
+        text = getattr(error, "text", error)
+        raise RuntimeError(f"parameters of a distribution must broadcast: {text}") from None
 
 
 def standard_normal(shape: Any, like: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import facula
 from facula import _C
+from facula._errors import tell_all
 from facula.autograd import forward_ad
 from facula.func._levels import aux_of, gradient_level, left, tensors_of, with_aux
 from facula.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -363,3 +364,6 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
             return tree_unflatten(left(level, products), spec)
 
     return values, jvp_fn
+
+
+tell_all(globals(), __all__)

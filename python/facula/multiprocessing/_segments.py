@@ -9,10 +9,10 @@ import os
 import secrets
 import sys
 import tempfile
-import weakref
 from typing import Any
 
 import facula
+from facula._weak_table import WeakTable
 
 __all__ = ["STRATEGIES", "Segment", "SharedMemoryError", "bytes_of", "find", "new_fd"]
 
@@ -166,9 +166,9 @@ class Segment(mmap.mmap):
 
 
 # By device and inode: one mapping for one segment.
-_by_file: weakref.WeakValueDictionary[tuple[int, int], Segment] = weakref.WeakValueDictionary()
+_by_file = WeakTable()
 # By the address of the first byte: how a tensor is known to be in shared memory.
-_by_address: weakref.WeakValueDictionary[int, Segment] = weakref.WeakValueDictionary()
+_by_address = WeakTable()
 
 
 def bytes_of(segment: Segment) -> Any:

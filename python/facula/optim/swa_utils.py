@@ -191,6 +191,8 @@ class SWALR(LRScheduler):
         last_epoch: see `LRScheduler`.
     """
 
+    _follows_current = True
+
     def __init__(
         self,
         optimizer: Any,
@@ -210,8 +212,12 @@ class SWALR(LRScheduler):
             group["swa_lr"] = rate
         self.anneal_epochs = anneal_epochs
         self._anneal_strategy = anneal_strategy
-        self._steps = -1
+        self._steps = last_epoch if last_epoch < 0 else last_epoch + 1
         super().__init__(optimizer, last_epoch)
+
+    def _rewind(self) -> None:
+        super()._rewind()
+        self._steps -= 1
 
     def _share(self, step: int) -> float:
         """How far it is on the way after some steps."""

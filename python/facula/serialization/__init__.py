@@ -107,7 +107,7 @@ def save(
     Tensors that share memory share it again after `load`; of a slice only its own bytes are stored.
     Tensors of other devices than the CPU come back there, unless `load` says otherwise. torch loads
     what is written in its form, with `weights_only=True` where only tensors, plain values and
-    containers are in it.
+    containers are in it. A warning says what `load` will not take without `weights_only=False`.
 
     Raises:
         TypeError: something in `obj` is of a type that the format cannot hold. ValueError: a
@@ -161,8 +161,9 @@ def load(
             default; a location is "cpu" or what a device's package calls it, "acme:0". In torch's
             files the tensor that a function gets is a whole storage, of one dim.
         pickle_module: with `weights_only=False`, the module whose `Unpickler` reads the file.
-        weights_only: True (and None) makes tensors, plain values, containers, NumPy's arrays and
-            scalars, and what `add_safe_globals` allows. False runs whatever code the file names:
+        weights_only: True (and None) makes tensors, plain values (of `datetime`, `decimal`,
+            `fractions`, `pathlib` and `uuid` too), containers, NumPy's arrays and scalars, and
+            what `add_safe_globals` allows. False runs whatever code the file names:
             for files of people whom you trust. Of torch's classes those of `nn` and `optim` become
             facula's. Safetensors files hold no code.
         mmap: with a path, read memory from the file as it is used. Writing to a tensor does not

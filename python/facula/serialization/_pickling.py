@@ -7,11 +7,11 @@ its elements.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import facula
 from facula import _C
+from facula._weak_table import WeakTable
 from facula.overrides import DisableTorchFunctionSubclass
 from facula.serialization._tree import bytes_of
 
@@ -33,8 +33,8 @@ class _Memory:
         return _C._rebuild_tensor, (facula.Tensor, data, flat.shape, flat.dtype, flat.device, False)
 
 
-# (storage, dtype) -> the last memory that a pickle in the making has of it
-_live: weakref.WeakValueDictionary[Any, _Memory] = weakref.WeakValueDictionary()
+# (device, address, dtype) -> the last memory that a pickle in the making has there
+_live = WeakTable()
 
 
 def __reduce_ex__(self: Any, protocol: Any) -> tuple[Any, ...]:
@@ -61,7 +61,7 @@ def _memory_of(tensor: Any) -> tuple[_Memory, tuple[int, ...], int]:
         own = tensor.contiguous()
         return _Memory(own.reshape(-1), 0), tuple(own.stride()), 0
     storage = tensor.untyped_storage()
-    key = storage, tensor.dtype
+    key = str(tensor.device), storage.data_ptr(), tensor.dtype
     known = _live.get(key)
     if known is None or not (
         known.first <= begin and begin + extent <= known.first + known.flat.numel()

@@ -22,8 +22,8 @@ import facula
 from facula.nn.parameter import Buffer, Parameter
 from facula.serialization._globals import STORAGES, Globals
 from facula.serialization._options import get_crc32_options
-from facula.serialization._torch_read import MAGIC, PROTOCOL
 from facula.serialization._rebuild import Rebuild
+from facula.serialization._torch_read import MAGIC, PROTOCOL
 from facula.serialization._tree import bytes_of
 from facula.serialization._zip import CONTENT_ID, Writer, content_id
 from facula.utils._locations import location_of

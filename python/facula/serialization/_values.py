@@ -100,7 +100,11 @@ def find(full: str) -> tuple[Any, Callable[..., Any]] | None:
     cls = vars(facula.return_types).get(name)
 
     def call(*args: Any) -> Any:
-        if len(args) not in (1, 2) or type(args[0]) not in (tuple, list) or args[1:] not in ((), ({},)):
+        if (
+            len(args) not in (1, 2)
+            or type(args[0]) not in (tuple, list)
+            or args[1:] not in ((), ({},))
+        ):
             raise Malformed(f"its pickle has a {name} of something else than its fields")
         return _checked(cls, tuple)(tuple(args[0]))
 

@@ -36,14 +36,27 @@ _MOST_BYTES_OF_A_NAME = 255
 
 
 _lock_of_mappings = threading.Lock()
-_mappings: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
+# By device and number of a file. Without callbacks: in one of these Ctrl-C would be dropped.
+_mappings: dict[tuple[int, int], list[weakref.ref[Any]]] = {}
 
 
 def note_mapping(mapping: Any, file: IO[bytes]) -> None:
     """That the file is mapped as long as `mapping` lives."""
     info = os.fstat(file.fileno())
     with _lock_of_mappings:
-        _mappings[mapping] = (info.st_dev, info.st_ino)
+        for known in list(_mappings):
+            _is_mapped(known)
+        _mappings.setdefault((info.st_dev, info.st_ino), []).append(weakref.ref(mapping))
+
+
+def _is_mapped(file: tuple[int, int]) -> bool:
+    """Whether a mapping of it lives; what is known of others is forgotten."""
+    living = [m for m in _mappings.get(file, ()) if m() is not None]
+    if living:
+        _mappings[file] = living
+    else:
+        _mappings.pop(file, None)
+    return bool(living)
 
 
 def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:
@@ -149,7 +162,7 @@ def _keeps_its_place(path: str, old: os.stat_result) -> bool:
     if old.st_nlink == 1 or not os.access(path, os.W_OK):
         return False
     with _lock_of_mappings:
-        return (old.st_dev, old.st_ino) not in _mappings.values()
+        return not _is_mapped((old.st_dev, old.st_ino))
 
 
 def _overwrite(path: str, source: IO[bytes]) -> None:

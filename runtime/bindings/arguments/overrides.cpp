@@ -186,7 +186,9 @@ PyObject* answer_to_failure(const PythonCall& call, bool internal,
                             std::span<const FunctionSpec* const> specs) noexcept {
   set_python_error(internal ? nullptr : call.name);
   const Ref failure = take_exception();
-  if (!classes_off) {
+  // Ctrl-C and the like: nobody answers for them.
+  const bool is_error = PyErr_GivenExceptionMatches(failure.get(), PyExc_Exception) != 0;
+  if (!classes_off && is_error) {
     const Ref overriding = collect_all(call);
     if (overriding && PyList_GET_SIZE(overriding.get()) > 0) {
       overrides_in_use.set_if(true);  // such objects are about: from now on calls are asked about before they run
@@ -195,9 +197,10 @@ PyObject* answer_to_failure(const PythonCall& call, bool internal,
     PyErr_Clear();
   }
   try {
-    if (!internal) tell_call(failure.get(), call, specs);
+    if (!internal && is_error) tell_call(failure.get(), call, specs);
   } catch (...) {  // then the error stays as it was found
   }
+  if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0) return nullptr;  // Ctrl-C meanwhile
   PyErr_Clear();
   raise_again(failure.get());
   return nullptr;

@@ -38,10 +38,10 @@ bool overrides_are_off();
 extern const PyMethodDef override_functions[];
 
 inline std::array<const FunctionSpec*, 1> as_list(const FunctionSpec& spec) { return {&spec}; }
-#define FACULA_PY_END_OF_CALL(specs, self, args, n, names)                                                        \
-  }                                                                                                               \
-  catch (...) {                                                                                                   \
-    return answer_to_failure({(specs)[0]->name, (self), (args), (n), (names)}, (specs)[0]->internal, (specs));    \
+#define FACULA_PY_END_OF_CALL(specs, self, args, n, names)                                                     \
+  }                                                                                                            \
+  catch (...) {                                                                                                \
+    return answer_to_failure({(specs)[0]->name, (self), (args), (n), (names)}, (specs)[0]->internal, (specs)); \
   }
 
 }  // namespace facula::python

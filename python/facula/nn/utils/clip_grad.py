@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "clip_grad_norm",
@@ -134,3 +135,6 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
         for parameter in _listed(parameters):
             if parameter.grad is not None:
                 parameter.grad.clamp_(min=-clip_value, max=clip_value)
+
+
+tell_all(globals(), __all__)

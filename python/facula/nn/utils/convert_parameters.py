@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import facula
+from facula._errors import tell_all
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
@@ -41,3 +42,6 @@ def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
         stop = start + parameter.numel()
         parameter.data = vec[start:stop].view(parameter.shape).data
         start = stop
+
+
+tell_all(globals(), __all__)

@@ -6,6 +6,7 @@ import copy
 from typing import Any, TypeVar
 
 import facula
+from facula._errors import tell_all
 from facula.nn.modules.module import Module
 from facula.nn.parameter import Parameter
 
@@ -139,3 +140,6 @@ def fuse_linear_bn_eval(linear: Layer, bn: Module) -> Layer:
         bn.bias,
     )
     return fused
+
+
+tell_all(globals(), __all__)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import facula
+from facula._errors import tell_all
 
 __all__ = [
     "PackedSequence",
@@ -304,3 +305,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
     """The list of sequences that `pack_sequence` got."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+tell_all(globals(), __all__)

@@ -122,34 +122,29 @@ def _is_masked(value: Any) -> bool:
     return masked is not None and isinstance(value, masked)
 
 
-def _numbers(batch: Sequence[Any], kind: type, what: str) -> list[Any]:
-    """The samples as Python's numbers of a kind; text is none, though it may read as one."""
-    found = []
+def _check_numbers(batch: Sequence[Any], what: str, *conversions: str) -> Sequence[Any]:
+    """The samples, if all are numbers; text is none, though it may read as one."""
     for i, b in enumerate(batch):
-        if isinstance(b, (str, bytes)) or not hasattr(b, f"__{kind.__name__}__"):
-            if not (kind is complex and hasattr(b, "__float__") and not isinstance(b, str)):
-                raise _fault(TypeError, _unlike(i, b, what))
-        found.append(kind(b))
-    return found
+        if not any(hasattr(b, name) for name in conversions):
+            raise _fault(TypeError, _unlike(i, b, what))
+    return batch
 
 
 def collate_float_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Python's floats as float64."""
-    return facula.tensor(_numbers(batch, float, "a float"), dtype=facula.float64)
+    numbers = _check_numbers(batch, "a float", "__float__")
+    return facula.tensor([float(b) for b in numbers], dtype=facula.float64)
 
 
 def collate_complex_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Python's complex numbers as complex128."""
-    numbers = _numbers(batch, complex, "a complex number")
-    return facula.tensor(numbers, dtype=facula.complex128)
+    numbers = _check_numbers(batch, "a complex number", "__complex__", "__float__")
+    return facula.tensor([complex(b) for b in numbers], dtype=facula.complex128)
 
 
 def collate_int_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Python's integers as int64, truth values as bool."""
-    for i, b in enumerate(batch):
-        if isinstance(b, (str, bytes)) or not hasattr(b, "__complex__") and not hasattr(b, "__float__"):
-            raise _fault(TypeError, _unlike(i, b, "an int"))
-    return facula.tensor(list(batch))
+    return facula.tensor(list(_check_numbers(batch, "an int", "__float__", "__complex__")))
 
 
 def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
