@@ -237,7 +237,7 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
           most[k] = y[i] > most[k] ? y[i] : most[k];
         });
     const T sum = total(parts);
-    const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
+    const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
     T replaced = 0;
     if (place < n) {  // the sum again, in the two parts beside the place
       for (T& v : parts) v = 0;
@@ -259,7 +259,7 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
           most[k] = y[i] > most[k] ? y[i] : most[k];
         });
     T sum = total(parts);
-    const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
+    const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
     if (place < n) {
       const T shift = g[place];
       T whole[kWays<T>] = {};
@@ -309,7 +309,7 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
     }
   }
   for (int64_t j = 0; j < width && !log; ++j) {
-    if (!(most[j] > half<T>(log))) continue;
+    if (!(most[j] > half<T>(log) && sum[j] - sum[j] == 0)) continue;
     const T by = buffer[2 * likely_place(size, 2 * width, buffer + width + j, log) * width + j];
     T shifted = 0, whole = 0;
     for (int64_t i = 0; i < size; ++i) {
@@ -333,7 +333,7 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
   }
   bool done = !stream;
   for (int64_t j = 0; j < width && log; ++j) {
-    if (!(most[j] > half<T>(log))) continue;
+    if (!(most[j] > half<T>(log) && sum[j] - sum[j] == 0)) continue;
     if (!done) stream_done();
     done = true;
     const int64_t place = likely_place(size, 2 * width, buffer + width + j, log);
