@@ -241,10 +241,10 @@ Meta distances(const Tensor& x1, const Tensor& x2, std::string_view compute_mode
         "'donot_use_mm_for_euclid_dist'");
 }
 
-Meta distance_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& result) {
+Meta distance_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& distance) {
   constexpr Name op = "_cdist_slopes";
   const Meta whole = distances(x1, x2, "use_mm_for_euclid_dist_if_necessary");
-  for (const auto& [t, name] : {std::pair{&grad, "grad"}, std::pair{&result, "result"}}) {
+  for (const auto& [t, name] : {std::pair{&grad, "grad"}, std::pair{&distance, "distance"}}) {
     check_alike(x1, *t, op, "x1", name);
     FACULA_CHECK(t->sizes() == IntList(whole.sizes), Shape, Operator{op}, Argument{name},
                  " must have the shape of the distances ", shape_string(whole.sizes), ", not ",

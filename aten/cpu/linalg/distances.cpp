@@ -209,11 +209,11 @@ void cdist(const Tensor& x1, const Tensor& x2, double p, std::string_view comput
   });
 }
 
-void cdist_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& result, const Tensor& out) {
+void cdist_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const Tensor& distance, const Tensor& out) {
   if (out.numel() == 0) return;
   const int64_t m = grad.size(-2), n = grad.size(-1), dims = x1.size(-1);
   const IntList batch = batch_sizes(out);
-  const Tensor a = dense_compute(x1), b = dense_compute(x2), g = dense_compute(grad), r = dense_compute(result);
+  const Tensor a = dense_compute(x1), b = dense_compute(x2), g = dense_compute(grad), r = dense_compute(distance);
   into_dense(out, a.dtype(), [&](const Tensor& sums) {
     visit_compute(a.dtype(), [&]<typename T>(std::type_identity<T>) {
       const Matrices<T> x(a, batch), y(b, batch), grads(g, batch), distances(r, batch);

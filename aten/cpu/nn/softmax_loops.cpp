@@ -197,6 +197,11 @@ template <typename T>
 constexpr T half(bool log) {
   return log ? T(-0.6931471805599453) : T(0.5);
 }
+// What is no softmax may not be shifted.
+template <typename T>
+bool sums_to_one(T sum) {
+  return sum > T(0.99) && sum < T(1.01);
+}
 template <typename T>
 int64_t likely_place(int64_t n, int64_t stride, const T* y, bool log) {
   int64_t i = 0;
@@ -238,7 +243,7 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
           most[k] = y[i] > most[k] ? y[i] : most[k];
         });
     const T sum = total(parts);
-    const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
+    const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
     T replaced = 0;
     if (place < n) {  // the sum again, in the two parts beside the place
       for (T& v : parts) v = 0;
@@ -260,14 +265,22 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
           most[k] = y[i] > most[k] ? y[i] : most[k];
         });
     T sum = total(parts);
-    const int64_t place = likely() ? likely_place(n, 1, y, log) : n;
+    const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
     if (place < n) {
       const T shift = g[place];
+      T whole[kWays<T>] = {};
       for (T& v : parts) v = 0;
-      by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += (g[i] - shift) * y[i]; });
-      sum = total(parts);
-      write_row(n, gi, stream, [&](int64_t i) { return y[i] * ((g[i] - shift) - sum); }, next);
-      return;
+      by_ways<T>(
+          n, [](int64_t) {},
+          [&](int64_t i, int64_t k) {
+            parts[k] += (g[i] - shift) * y[i];
+            whole[k] += y[i];
+          });
+      if (sums_to_one(total(whole))) {
+        sum = total(parts);
+        write_row(n, gi, stream, [&](int64_t i) { return y[i] * ((g[i] - shift) - sum); }, next);
+        return;
+      }
     }
     write_row(n, gi, stream, [&](int64_t i) { return y[i] * (g[i] - sum); }, next);
   }
@@ -302,13 +315,17 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
     }
   }
   for (int64_t j = 0; j < width && !log; ++j) {
-    if (!(most[j] > half<T>(log))) continue;
-    shift[j] = buffer[2 * likely_place(size, 2 * width, buffer + width + j, log) * width + j];
-    sum[j] = 0;
+    if (!(most[j] > half<T>(log) && sum[j] - sum[j] == 0)) continue;
+    const T by = buffer[2 * likely_place(size, 2 * width, buffer + width + j, log) * width + j];
+    T shifted = 0, whole = 0;
     for (int64_t i = 0; i < size; ++i) {
       const T *gb = buffer + 2 * i * width, *yb = gb + width;
-      sum[j] += (gb[j] - shift[j]) * yb[j];
+      shifted += (gb[j] - by) * yb[j];
+      whole += yb[j];
     }
+    if (!sums_to_one(whole)) continue;
+    shift[j] = by;
+    sum[j] = shifted;
   }
   for (int64_t i = 0; i < size; ++i) {
     const T *gb = buffer + 2 * i * width, *yb = gb + width;
@@ -322,7 +339,7 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
   }
   bool done = !stream;
   for (int64_t j = 0; j < width && log; ++j) {
-    if (!(most[j] > half<T>(log))) continue;
+    if (!(most[j] > half<T>(log) && sum[j] - sum[j] == 0)) continue;
     if (!done) stream_done();
     done = true;
     const int64_t place = likely_place(size, 2 * width, buffer + width + j, log);
