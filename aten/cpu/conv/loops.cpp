@@ -154,8 +154,8 @@ void depthwise_nchw(int64_t rows, int64_t n, int64_t depth, const int64_t* taps,
   }
 }
 
-// The last vector of a row reaches back over lanes that were summed before; these are left out. Rows of the gradient are
-// `grad_step` apart.
+// The last vector of a row reaches back over lanes that were summed before; these are left out. Rows of the gradient
+// are `grad_step` apart.
 template <typename T>
 void strip_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image, int64_t step,
                  const T* __restrict grad, int64_t grad_step, double* __restrict sums) {
@@ -217,7 +217,8 @@ void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* taps, const T*
     const int64_t width = n - x < 2 * kWidest ? n - x : kWidest, vectors = width / kLanes<T> + 1;
     const int64_t strip = vectors < kTerms ? kTerms / vectors : 1;
     for (int64_t r = 0; r < rows; r += strip) {
-      strip_grads(rows - r < strip ? rows - r : strip, width, taps, image + r * step + x, step, grad + r * n + x, n, sums);
+      strip_grads(rows - r < strip ? rows - r : strip, width, taps, image + r * step + x, step, grad + r * n + x, n,
+                  sums);
     }
     x += width;
   }

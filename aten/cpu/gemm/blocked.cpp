@@ -42,7 +42,17 @@ class Blocked {
  public:
   Blocked(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
           const T* bias = nullptr, int64_t deepest = std::numeric_limits<int64_t>::max())
-      : loops_(gemm_loops<T>()), m_(m), n_(n), k_(k), alpha_(alpha), beta_(beta), a_(a), b_(b), c_(c), bias_(bias), deepest_(deepest) {
+      : loops_(gemm_loops<T>()),
+        m_(m),
+        n_(n),
+        k_(k),
+        alpha_(alpha),
+        beta_(beta),
+        a_(a),
+        b_(b),
+        c_(c),
+        bias_(bias),
+        deepest_(deepest) {
     nr_ = loops_.nr;
     mr_ = even_panel(m, loops_.mr);
     // A panel of A and one of B fit the first-level cache, a block of B takes half of the second.
