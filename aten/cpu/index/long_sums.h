@@ -18,7 +18,7 @@ inline ScalarType long_sum_type(ScalarType t) {
 // that a sample of them shows; one that has less than a few hundred may be missed.
 template <typename Key>
 bool many_meet(int64_t terms, int64_t places, const Key& key) {
-  constexpr int64_t kFew = 64, kOnAverage = 16, kEvery = 128, kSeen = 6, kLeast = 64, kMost = 1 << 15;
+  constexpr int64_t kFew = 64, kOnAverage = 16, kEvery = 256, kSeen = 5, kLeast = 64, kMost = 1 << 15;
   constexpr size_t kFewSlots = 128;
   if (terms <= kFew) return false;
   if (terms / kOnAverage >= places) return true;
