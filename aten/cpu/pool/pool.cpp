@@ -233,6 +233,8 @@ template <typename T>
 void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out) {
   const Axis& a = p.x();
   const int64_t width = a.width(), most = std::max(width, kRowPiece);
+  int64_t longest = 0;
+  for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) longest = std::max(longest, a.end[c] - a.start[c]);
   const bool apart = a.uniform && !(a.kernel > kTerms && a.out < 16);  // few long windows are summed one by one
   for_planes(p, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> scratch(width + a.out + kRowPiece);
@@ -250,13 +252,12 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
           } else {
             const T* const from = row + a.padding;
             for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
-              const int64_t first = a.start[c], last = a.end[c];
-              T sum = 0;
-              if (last - first > kTerms) {
-                sum = static_cast<T>(norm_loops<T>().sum(last - first, from + first));
-              } else {
-                for (int64_t w = first; w < last; ++w) sum += from[w];
+              if (longest > kTerms) {
+                to[c] = static_cast<T>(norm_loops<T>().sum(a.end[c] - a.start[c], from + a.start[c]));
+                continue;
               }
+              T sum = 0;
+              for (int64_t w = a.start[c]; w < a.end[c]; ++w) sum += from[w];
               to[c] = sum;
             }
           }
