@@ -101,12 +101,13 @@ def test_windows_that_overlap() -> None:
     line, plane = fa.ones(1, 1, 9000), fa.ones(1, 1, 250, 250)
     near(gradients(lambda t: F.avg_pool1d(t, 3000, 1).sum(), line)[0][0, 0, 4500], 1)
     near(gradients(lambda t: F.avg_pool2d(t, 120, 1).sum(), plane)[0][0, 0, 125, 125], 1)
+    plane = plane[..., :130, :130]
     near(gradients(lambda t: F.conv1d(t, full(1, 1, 3000)).sum(), line)[0][0, 0, 4500], TERM * 3000)
-    for outputs in (1, 20):
+    for outputs in (1, 10):
         slope = gradients(lambda t, n=outputs: F.conv2d(t, full(n, 1, 60, 60)).sum(), plane)[0]
-        near(slope[0, 0, 125, 125], TERM * 3600 * outputs, PRODUCT * 2)
+        near(slope[0, 0, 65, 65], TERM * 3600 * outputs, PRODUCT * 2)
     near(
-        gradients(lambda t: (F.unfold(t, (60, 60)) * 0.01).sum(), plane)[0][0, 0, 125, 125],
+        gradients(lambda t: (F.unfold(t, (60, 60)) * 0.01).sum(), plane)[0][0, 0, 65, 65],
         TERM * 3600,
     )
     dot, window = fa.ones(1, 1, 3, 3), full(1, 1, 300, 300)  # mostly margins

@@ -154,35 +154,20 @@ void depthwise_nchw(int64_t rows, int64_t n, int64_t depth, const int64_t* taps,
   }
 }
 
-// To each sum the lanes of a vector, which begin anew.
+// The last vector of a row reaches back over lanes that were summed before; these are left out. Rows of the gradient
+// are `grad_step` apart.
 template <typename T>
-inline __attribute__((always_inline)) void empty_lanes(Lanes<T> (&acc)[kTapsTogether], double* __restrict sums) {
-  T lanes[kTapsTogether][kLanes<T>];
-  __builtin_memcpy(lanes, acc, sizeof(lanes));
-  for (int p = 0; p < kTapsTogether; ++p) {
-    T sum = 0;
-    for (int64_t i = 0; i < kLanes<T>; ++i) sum += lanes[p][i];
-    sums[p] += static_cast<double>(sum);
-    acc[p] = Lanes<T>{};
-  }
-}
-
-// The last vector of a row reaches back over lanes that were summed before; these are left out.
-template <typename T>
-void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image,
-                          int64_t step, const T* __restrict grad, double* __restrict sums) {
+void strip_grads(int64_t rows, int64_t n, const int64_t* __restrict taps, const T* __restrict image, int64_t step,
+                 const T* __restrict grad, int64_t grad_step, double* __restrict sums) {
   using Bits = Lanes<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
-  // A lane adds up so many terms in T: of more the sums are made in double, or they would lose digits.
-  constexpr int64_t kN = kLanes<T>, kTerms = 128 / (kN < 8 ? 2 : 1);
+  constexpr int64_t kN = kLanes<T>;
   if (n < kN) {
     for (int p = 0; p < kTapsTogether; ++p) {
-      for (int64_t r = 0; r < rows;) {
-        T sum = 0;
-        for (const int64_t last = rows - r < kTerms ? rows : r + kTerms; r < last; ++r) {
-          for (int64_t i = 0; i < n; ++i) sum += grad[r * n + i] * image[r * step + taps[p] + i];
-        }
-        sums[p] += static_cast<double>(sum);
+      T sum = 0;
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t i = 0; i < n; ++i) sum += grad[r * grad_step + i] * image[r * step + taps[p] + i];
       }
+      sums[p] += static_cast<double>(sum);
     }
     return;
   }
@@ -190,26 +175,17 @@ void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* __restrict tap
   Bits keep{};
   for (int64_t i = 0; i < kN; ++i) keep[i] = i >= kN - rest ? -1 : 0;
   Lanes<T> acc[kTapsTogether] = {};
-  int64_t room = kTerms;  // terms that may follow
   for (int64_t r = 0; r < rows; ++r) {
-    const T* g = grad + r * n;
+    const T* g = grad + r * grad_step;
     const T* x = image + r * step;
-    for (int64_t i = 0; i + kN <= n;) {
-      if (room <= 0) {
-        empty_lanes<T>(acc, sums);
-        room = kTerms;
-      }
-      const int64_t end = n - i < room * kN ? n : i + room * kN;
-      room -= (end - i) / kN;
-      for (; i + kN <= end; i += kN) {
-        Lanes<T> dy;
-        __builtin_memcpy(&dy, g + i, kBytes);
+    for (int64_t i = 0; i + kN <= n; i += kN) {
+      Lanes<T> dy;
+      __builtin_memcpy(&dy, g + i, kBytes);
 #pragma GCC unroll 9
-        for (int p = 0; p < kTapsTogether; ++p) {
-          Lanes<T> v;
-          __builtin_memcpy(&v, x + taps[p] + i, kBytes);
-          acc[p] += dy * v;
-        }
+      for (int p = 0; p < kTapsTogether; ++p) {
+        Lanes<T> v;
+        __builtin_memcpy(&v, x + taps[p] + i, kBytes);
+        acc[p] += dy * v;
       }
     }
     if (rest == 0) continue;
@@ -224,7 +200,28 @@ void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* __restrict tap
       acc[p] += __builtin_bit_cast(Lanes<T>, dy) * __builtin_bit_cast(Lanes<T>, v);
     }
   }
-  empty_lanes<T>(acc, sums);
+  for (int p = 0; p < kTapsTogether; ++p) {
+    T sum = 0;
+    for (int64_t i = 0; i < kN; ++i) sum += acc[p][i];
+    sums[p] += static_cast<double>(sum);
+  }
+}
+
+// In strips of which a lane adds up some hundred terms in T: of more the sums are made in double, or they would lose
+// digits.
+template <typename T>
+void depthwise_nchw_grads(int64_t rows, int64_t n, const int64_t* taps, const T* image, int64_t step, const T* grad,
+                          double* sums) {
+  constexpr int64_t kTerms = 128, kWidest = kTerms * kLanes<T>;
+  for (int64_t x = 0; x < n;) {
+    const int64_t width = n - x < 2 * kWidest ? n - x : kWidest, vectors = width / kLanes<T> + 1;
+    const int64_t strip = vectors < kTerms ? kTerms / vectors : 1;
+    for (int64_t r = 0; r < rows; r += strip) {
+      strip_grads(rows - r < strip ? rows - r : strip, width, taps, image + r * step + x, step, grad + r * n + x, n,
+                  sums);
+    }
+    x += width;
+  }
 }
 
 // All channels of `P` neighbouring pixels, so that memory is read and written line by line; the pixels that follow

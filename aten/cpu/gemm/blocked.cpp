@@ -42,11 +42,21 @@ class Blocked {
  public:
   Blocked(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c,
           const T* bias = nullptr, int64_t deepest = std::numeric_limits<int64_t>::max())
-      : loops_(gemm_loops<T>()), m_(m), n_(n), k_(k), alpha_(alpha), beta_(beta), a_(a), b_(b), c_(c), bias_(bias) {
+      : loops_(gemm_loops<T>()),
+        m_(m),
+        n_(n),
+        k_(k),
+        alpha_(alpha),
+        beta_(beta),
+        a_(a),
+        b_(b),
+        c_(c),
+        bias_(bias),
+        deepest_(deepest) {
     nr_ = loops_.nr;
     mr_ = even_panel(m, loops_.mr);
     // A panel of A and one of B fit the first-level cache, a block of B takes half of the second.
-    const int64_t most = std::min(deepest, fitting());
+    const int64_t most = std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16);
     depth_ = k <= most + most / 8 ? k : std::min(k, round_up(ceil_div(k, ceil_div(k, most)), 16));
     const int64_t cols = std::max<int64_t>(4, caches().second / 2 / (depth_ * nr_ * size_of()));
     const int64_t panels = ceil_div(n, nr_);
@@ -87,7 +97,6 @@ class Blocked {
 
  private:
   static constexpr int64_t size_of() { return static_cast<int64_t>(sizeof(T)); }
-  int64_t fitting() const { return std::max<int64_t>(64, caches().first / ((loops_.mr + nr_) * size_of()) / 16 * 16); }
 
   // B packed once, by all threads, in strips of columns that are not too large.
   void share(int64_t wanted) {
@@ -182,8 +191,13 @@ class Blocked {
           T* to = c_.data + i * c_.row + j;
           const bool biased = p0 == 0 && bias_ != nullptr;
           const T* onto = biased ? bias_ + j : p0 > 0 || beta_ != T(0) ? to : nullptr;
-          loops_.tile_onto(np, at, row, col, columns, direct_b_ ? b_.row : nr_, onto, biased ? 0 : c_.row, to, c_.row,
-                           rows, std::min(nr_, j1 - j));
+          const int64_t b_row = direct_b_ ? b_.row : nr_, cols = std::min(nr_, j1 - j);
+          loops_.tile_onto(std::min(np, deepest_), at, row, col, columns, b_row, onto, biased ? 0 : c_.row, to, c_.row,
+                           rows, cols);
+          for (int64_t p = deepest_; p < np; p += deepest_) {
+            loops_.tile_onto(std::min(deepest_, np - p), at + p * col, row, col, columns + p * b_row, b_row, to, c_.row,
+                             to, c_.row, rows, cols);
+          }
         }
       }
     }
@@ -195,7 +209,7 @@ class Blocked {
   Matrix<const T> a_, b_;
   Matrix<T> c_;
   const T* bias_;
-  int64_t mr_, nr_, depth_, cols_;
+  int64_t deepest_, mr_, nr_, depth_, cols_;
   bool direct_a_, direct_b_;
 };
 

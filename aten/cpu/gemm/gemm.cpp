@@ -226,8 +226,9 @@ bool blas_gemv(int64_t m, int64_t k, T alpha, Matrix<const T> a, Layout la, cons
 
 template <typename T>
 void complex_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c) {
-  const int64_t piece = m == 1 || n == 1 ? tuning::kGemvDepth : tuning::kGemmDepth;
-  if (k > 2 * piece) {
+  const bool vector = m == 1 || n == 1;
+  const int64_t piece = vector ? tuning::kGemvDepth : tuning::kGemmDepth;
+  if (k > (vector ? 8 * piece : tuning::kGemmLong)) {
     in_pieces<T>(m, n, k, piece, alpha, a, b, beta, c,
                  [](Matrix<const T> a, Matrix<const T> b, int64_t m, int64_t n, int64_t k, Matrix<T> to) {
                    complex_gemm<T>(m, n, k, T(1), a, b, T(0), to);

@@ -18,14 +18,19 @@ inline ScalarType long_sum_type(ScalarType t) {
 // that a sample of them shows; one that has less than a few hundred may be missed.
 template <typename Key>
 bool many_meet(int64_t terms, int64_t places, const Key& key) {
-  constexpr int64_t kFew = 64, kOnAverage = 16, kEvery = 128, kSeen = 6, kLeast = 64, kMost = 1 << 15;
+  constexpr int64_t kFew = 64, kOnAverage = 16, kEvery = 256, kSeen = 5, kLeast = 64, kMost = 1 << 15;
+  constexpr size_t kFewSlots = 128;
   if (terms <= kFew) return false;
   if (terms / kOnAverage >= places) return true;
   const int64_t samples = std::clamp(terms / kEvery, kLeast, kMost), step = terms / samples;
-  size_t slots = 1;
+  size_t slots = kFewSlots;
   while (slots < 2 * static_cast<size_t>(samples)) slots *= 2;
-  std::vector<int64_t> keys(slots);
-  std::vector<uint8_t> seen(slots, 0);
+  int64_t few_keys[kFewSlots];
+  uint8_t few_seen[kFewSlots] = {};
+  std::vector<int64_t> more_keys(slots > kFewSlots ? slots : 0);
+  std::vector<uint8_t> more_seen(more_keys.size(), 0);
+  int64_t* const keys = slots > kFewSlots ? more_keys.data() : few_keys;
+  uint8_t* const seen = slots > kFewSlots ? more_seen.data() : few_seen;
   uint64_t random = 0;
   for (int64_t i = 0; i < samples; ++i) {
     random += 0x9E3779B97F4A7C15;  // terms at equal distances may be of a pattern

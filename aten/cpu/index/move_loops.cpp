@@ -218,10 +218,37 @@ inline T sum(T a, T b) {
   }
 }
 
-// So many rows of float are added up before their sum is, in double: long sums keep their digits.
+// Columns [j, j + width) of the rows of side at order[i] to order[end].
+template <typename T>
+inline __attribute__((always_inline)) void add_columns(const RowTerms& s, int64_t i, int64_t end, int64_t j,
+                                                       int64_t width, T* __restrict total) {
+  for (; i < end; ++i) {
+    const T* x = reinterpret_cast<const T*>(s.side + s.order[i] * s.step) + j;
+    if (i + kAhead < s.count) {
+      const T* next = reinterpret_cast<const T*>(s.side + s.order[i + kAhead] * s.step) + j;
+      fetch(next, next + width);
+    }
+#pragma omp simd
+    for (int64_t k = 0; k < width; ++k) total[k] = sum(total[k], x[k]);
+  }
+}
+
+// Many of them: so many are added up in float before their sum is, in double, or long sums would lose digits.
 constexpr int64_t kTerms = 32;
 
-// Columns [j, j + width) of a row, of the rows of side at order[i] to order[end].
+__attribute__((noinline)) void add_many_columns(const RowTerms& s, int64_t i, int64_t end, int64_t j, int64_t width,
+                                                float* total) {
+  double sums[256 / sizeof(float)] = {};
+  for (; i < end; i += kTerms) {
+    add_columns(s, i, end - i < kTerms ? end : i + kTerms, j, width, total);
+#pragma omp simd
+    for (int64_t k = 0; k < width; ++k) sums[k] += static_cast<double>(total[k]), total[k] = 0;
+  }
+#pragma omp simd
+  for (int64_t k = 0; k < width; ++k) total[k] = static_cast<float>(sums[k]);
+}
+
+// Columns [j, j + width) of a row.
 template <typename T>
 inline __attribute__((always_inline)) void sum_columns(const RowTerms& s, int64_t r, int64_t i, int64_t end, int64_t j,
                                                        int64_t width) {
@@ -229,30 +256,13 @@ inline __attribute__((always_inline)) void sum_columns(const RowTerms& s, int64_
   const size_t bytes = static_cast<size_t>(width) * sizeof(T);
   const int64_t at = r * s.n + j;
   if (s.origin != nullptr) std::memcpy(total, static_cast<const T*>(s.origin) + at, bytes);
-  const auto add = [&](int64_t last) __attribute__((always_inline)) {
-    for (; i < last; ++i) {
-      const T* x = reinterpret_cast<const T*>(s.side + s.order[i] * s.step) + j;
-      if (i + kAhead < s.count) {
-        const T* next = reinterpret_cast<const T*>(s.side + s.order[i + kAhead] * s.step) + j;
-        fetch(next, next + width);
-      }
-#pragma omp simd
-      for (int64_t k = 0; k < width; ++k) total[k] = sum(total[k], x[k]);
-    }
-  };
+  bool many = false;
   if constexpr (std::is_same_v<T, float>) {
-    if (end - i > kTerms) {
-      double sums[256 / sizeof(T)] = {};
-      while (i < end) {
-        add(end - i < kTerms ? end : i + kTerms);
-#pragma omp simd
-        for (int64_t k = 0; k < width; ++k) sums[k] += static_cast<double>(total[k]), total[k] = 0;
-      }
-#pragma omp simd
-      for (int64_t k = 0; k < width; ++k) total[k] = static_cast<float>(sums[k]);
-    }
+    many = end - i > kTerms;
+    if (many) [[unlikely]]
+      add_many_columns(s, i, end, j, width, total);
   }
-  add(end);
+  if (!many) add_columns(s, i, end, j, width, total);
   T* const out = static_cast<T*>(s.out) + at;
   if (s.stream) {
     stream_bytes(out, total, static_cast<int64_t>(bytes));

@@ -79,7 +79,8 @@ struct Reducer {
 bool many_in_a_line(const Tensor& out, int64_t dim, const Tensor& index) {
   if (index.dim() == 0 || index.numel() == 0) return false;
   const int64_t n = index.size(dim), step = index.stride(dim), lines = index.numel() / n;
-  for (const int64_t line : {int64_t{0}, lines / 2, lines - 1}) {
+  for (int64_t part = 0; part < std::min<int64_t>(lines, 3); ++part) {
+    const int64_t line = lines < 3 ? part : part * (lines - 1) / 2;
     const int64_t* const first = index.data<int64_t>() + line / step * n * step + line % step;
     if (many_meet(n, out.dim() == 0 ? 1 : out.size(dim), [&](int64_t i) { return read_once(first + i * step); })) {
       return true;

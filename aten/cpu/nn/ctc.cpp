@@ -88,7 +88,7 @@ T log_sum(T a, T b) {
 }
 
 // Steps whose logarithms add up in T.
-constexpr int64_t kSteps = 16;
+constexpr int64_t kSteps = 32;
 
 // The largest of n logarithms, by which they are made smaller, or 0 where it is not finite.
 template <typename T>
@@ -131,7 +131,9 @@ void ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& inpu
               std::swap(from, to);
               if (t % kSteps == kSteps - 1) before += take_largest(z.width, from);
             }
-            for (int64_t s = 0; s < z.width; ++s) kept[s] = static_cast<T>(static_cast<double>(from[s]) + before);
+            const T more = static_cast<T>(before);
+#pragma omp simd
+            for (int64_t s = 0; s < z.width; ++s) kept[s] = from[s] + more;
           }
           const int64_t last = p.ends.get()[n];
           const T all = last > 0 ? log_sum(from[last], from[last - 1]) : from[0];

@@ -133,28 +133,35 @@ void max_nhwc(int64_t n, int64_t count, const int64_t* at, const T* x, T* out) {
   }
 }
 
-// Pixels in runs whose sums are of T, and add up in double where there are several: long sums in T lose digits.
+// So many pixels are summed in T; runs of them add up in double, as long sums in T lose digits.
+constexpr int64_t kTerms = 128;
+
+template <typename T>
+inline __attribute__((always_inline)) void sum_pixels(int64_t m, int64_t count, const int64_t* __restrict at,
+                                                      const T* __restrict x, T (&sum)[kBlock]) {
+  for (int64_t k = 0; k < count; ++k) {
+    const T* from = x + at[k];
+#pragma omp simd
+    for (int64_t i = 0; i < m; ++i) sum[i] += from[i];
+  }
+}
+
 template <typename T>
 void mean_nhwc(int64_t n, int64_t count, const int64_t* __restrict at, const T* __restrict x, T factor,
                T* __restrict out) {
-  constexpr int64_t kTerms = 64;
   for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
     const int64_t m = n - i0 < kBlock ? n - i0 : kBlock;
-    double totals[kBlock];
-    T sum[kBlock];
-    for (int64_t k0 = 0; k0 < count || k0 == 0; k0 += kTerms) {
-      const int64_t last = count - k0 < kTerms ? count : k0 + kTerms;
-      for (int64_t i = 0; i < m; ++i) sum[i] = 0;
-      for (int64_t k = k0; k < last; ++k) {
-        const T* from = x + at[k] + i0;
-#pragma omp simd
-        for (int64_t i = 0; i < m; ++i) sum[i] += from[i];
+    T sum[kBlock] = {};
+    if (count <= kTerms) {
+      sum_pixels(m, count, at, x + i0, sum);
+    } else {
+      double totals[kBlock] = {};
+      for (int64_t k = 0; k < count; k += kTerms) {
+        sum_pixels(m, count - k < kTerms ? count - k : kTerms, at + k, x + i0, sum);
+        for (int64_t i = 0; i < m; ++i) totals[i] += static_cast<double>(sum[i]), sum[i] = 0;
       }
-      for (int64_t i = 0; i < m && count > kTerms; ++i) {
-        totals[i] = (k0 == 0 ? 0 : totals[i]) + static_cast<double>(sum[i]);
-      }
+      for (int64_t i = 0; i < m; ++i) sum[i] = static_cast<T>(totals[i]);
     }
-    for (int64_t i = 0; i < m && count > kTerms; ++i) sum[i] = static_cast<T>(totals[i]);
 #pragma omp simd
     for (int64_t i = 0; i < m; ++i) out[i0 + i] = sum[i] * factor;
   }

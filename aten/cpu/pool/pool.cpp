@@ -191,27 +191,27 @@ void divisors(const Pool& p, int64_t z, int64_t y, std::optional<int64_t> fixed,
 
 // So many rows or elements of a window are summed in T; of larger windows the sums of such runs are summed in double,
 // or they would lose their digits.
-constexpr int64_t kTerms = 64;
+constexpr int64_t kTerms = 128;
 
 // Rows of the window (z, y), summed into `row`; `wide` is used where there are many.
 template <typename T>
 void sum_rows(const Pool& p, int64_t z, int64_t y, const T* plane, int64_t width, T* row, double* wide) {
   const PoolLoops<T>& loops = pool_loops<T>();
   std::fill(row, row + width, T(0));
-  int64_t rows = 0;
-  const auto flush = [&] {
-    for (int64_t i = 0; i < width; ++i) {
-      wide[i] = (rows > kTerms ? wide[i] : 0) + static_cast<double>(row[i]);
-      row[i] = T(0);
-    }
-  };
+  int64_t room = kTerms;
+  bool emptied = false;
   window_rows(p, z, y, [&](int64_t at) {
-    if (rows > 0 && rows % kTerms == 0) flush();
-    ++rows;
+    if (room-- == 0) {
+      for (int64_t i = 0; i < width; ++i) {
+        wide[i] = (emptied ? wide[i] : 0) + static_cast<double>(row[i]);
+        row[i] = T(0);
+      }
+      emptied = true;
+      room = kTerms - 1;
+    }
     loops.add_row(p.x().in, plane + at, row + p.x().padding);
   });
-  if (rows <= kTerms) return;
-  for (int64_t i = 0; i < width; ++i) row[i] = static_cast<T>(wide[i] + static_cast<double>(row[i]));
+  for (int64_t i = 0; i < width && emptied; ++i) row[i] = static_cast<T>(wide[i] + static_cast<double>(row[i]));
 }
 
 // Sums of windows of `row`, n of them.
@@ -230,17 +230,11 @@ void sum_along(const Axis& a, int64_t n, const T* row, T* out, T* part, double* 
 }
 
 template <typename T>
-T sum_of(const T* x, int64_t n) {
-  if (n > kTerms) return static_cast<T>(norm_loops<T>().sum(n, x));
-  T sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += x[i];
-  return sum;
-}
-
-template <typename T>
 void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out) {
   const Axis& a = p.x();
   const int64_t width = a.width(), most = std::max(width, kRowPiece);
+  int64_t longest = 0;
+  for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) longest = std::max(longest, a.end[c] - a.start[c]);
   const bool apart = a.uniform && !(a.kernel > kTerms && a.out < 16);  // few long windows are summed one by one
   for_planes(p, [&](int64_t begin, int64_t end) {
     const TypedBuffer<T> scratch(width + a.out + kRowPiece);
@@ -256,8 +250,15 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
             outputs_of_row(
                 a.out, [&](int64_t c, int64_t n) { sum_along(a, n, row + c * a.stride, to + c, part, wide.get()); });
           } else {
+            const T* const from = row + a.padding;
             for (size_t c = 0; c < static_cast<size_t>(a.out); ++c) {
-              to[c] = sum_of(row + (a.uniform ? a.padding : 0) + a.start[c], a.end[c] - a.start[c]);
+              if (longest > kTerms) {
+                to[c] = static_cast<T>(norm_loops<T>().sum(a.end[c] - a.start[c], from + a.start[c]));
+                continue;
+              }
+              T sum = 0;
+              for (int64_t w = a.start[c]; w < a.end[c]; ++w) sum += from[w];
+              to[c] = sum;
             }
           }
           divisors(p, z, y, divisor, factor);
