@@ -15,7 +15,7 @@ CAPTURED = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 from facula import _C
-import group_programs
+import group_programs, row_programs
 def captured(function):
     with _C._Capture(False, False, False, True):
         return function()
@@ -120,6 +120,77 @@ assert len(first) in (1, 3), first
 """
     run(script)
     run(script)
+
+
+ROWS = """
+def launched_by(program, rows, length, dtype):
+    x = fa.empty(rows, length, dtype=dtype, device="cuda")
+    weight = fa.empty(length, dtype=dtype, device="cuda")
+    lines = launched(lambda: captured(lambda: program(x, weight)))
+    return [line[0] for line in lines]
+"""
+
+
+def test_rows_are_one_launch(run: Run, tmp_path: Path) -> None:
+    """Each function of rows, in dtypes and lengths that threads share in different ways."""
+    run(
+        CAPTURED
+        + ROWS
+        + """
+for program in row_programs.PROGRAMS:
+    for dtype in (fa.float32, fa.bfloat16):
+        for length in (1024, 1000, 37, 4096 + 8):
+            found = launched_by(program, 600, length, dtype)
+            refused = fa.backends.refusals("cuda").get("group")
+            assert found == ["facula_group_rows"], (program, dtype, length, found, refused)
+"""
+    )
+    assert compile_all(tmp_path / "cache" / "cuda") >= 40
+
+
+def test_long_rows_are_read_again(run: Run, tmp_path: Path) -> None:
+    run(
+        CAPTURED
+        + ROWS
+        + """
+for program in row_programs.PROGRAMS:
+    for length in (50257, 1 << 16):
+        found = launched_by(program, 4096, length, fa.bfloat16)
+        assert set(found) == {"facula_group_rows"}, (program, length, found)
+"""
+    )
+    assert compile_all(tmp_path / "cache" / "cuda") >= 12
+
+
+def test_rows_that_a_reduction_takes_in_parts_stay_apart(run: Run) -> None:
+    run(
+        CAPTURED
+        + ROWS
+        + """
+found = launched_by(row_programs.softmax, 2, 1 << 20, fa.float32)
+assert "facula_group_rows" not in found and "facula_reduce_parts" in found, found
+assert "in parts" in fa.backends.refusals("cuda")["group"][1]
+"""
+    )
+
+
+def test_what_is_no_row_stays_apart(run: Run) -> None:
+    run(
+        CAPTURED
+        + """
+x = fa.empty(600, 1024, device="cuda")
+names = lambda f: [line[0] for line in launched(lambda: captured(f))]
+assert "facula_group_rows" not in names(lambda: (x * 2).sum(0) + 1)
+assert "facula_group_rows" not in names(lambda: (x * 2).mean() + 1)
+assert "facula_group_rows" not in names(lambda: x.sum(-1))           # a reduction alone
+assert names(lambda: x - x.sum(-1, keepdim=True)) == ["facula_group_rows"]
+y = fa.empty(600, 1024, device="cuda")
+def written():                                                      # what it reads is written to behind it
+    y.sub_(y.amax(-1, keepdim=True))
+    return y * 2
+assert "facula_group_rows" not in names(written)
+"""
+    )
 
 
 def test_what_does_not_compile_runs_call_by_call(run: Run) -> None:
