@@ -107,7 +107,8 @@ bool run(const detail::GroupCall& call) {
 }
 
 [[maybe_unused]] const bool installed =
-    (detail::device_groups = {takes, takes_rows, current_stream, set_stream, run, device_pointwise, copy, to_host}, true);
+    (detail::device_groups = {takes, takes_rows, current_stream, set_stream, run, device_pointwise, copy, to_host},
+     true);
 
 }  // namespace
 

@@ -15,8 +15,9 @@ constexpr size_t kMostNodes = 48, kMostTensors = 12;
 class Finder {
  public:
   // From the group of an operator over last dims on.
-  Finder(const Record& record, const Plan& plan, const std::vector<bool>& held, size_t at)
-      : record_(record), plan_(plan), held_(held) {
+  Finder(const Record& record, const Plan& plan, const std::vector<bool>& held, const std::vector<size_t>& last_use,
+         size_t at)
+      : record_(record), plan_(plan), held_(held), last_use_(last_use) {
     const RecordNode& node = record.nodes[static_cast<size_t>(plan.groups[at].reduction)];
     const RecordShape& shape = record.shapes[node.shape];
     shape_ = node.shape;
@@ -35,12 +36,13 @@ class Finder {
     size_t nodes = 0;
     for (size_t g = first; g < last; ++g) {
       nodes += plan_.groups[g].nodes.size();
+      if (nodes > kMostNodes) return false;
       for (const uint32_t n : plan_.groups[g].nodes) {
         if (!add(n)) return false;
       }
     }
     store(last);
-    return nodes <= kMostNodes && strides_.size() <= kMostTensors && !form_.outputs.empty();
+    return strides_.size() <= kMostTensors && !form_.outputs.empty();
   }
   PlanRows take(size_t first, size_t last) {
     PlanRows rows;
@@ -165,17 +167,6 @@ class Finder {
     return true;
   }
 
-  bool is_read_from(int32_t buffer, size_t last) const {
-    for (size_t g = last; g < plan_.groups.size(); ++g) {
-      for (const uint32_t n : plan_.groups[g].nodes) {
-        const RecordNode& node = record_.nodes[n];
-        for (uint32_t i = 0; i < uint32_t{node.outputs} + node.inputs; ++i) {
-          if (record_.operands[node.operands + i].buffer == buffer) return true;
-        }
-      }
-    }
-    return false;
-  }
   // What others read goes to memory; then the values get their numbers.
   void store(size_t last) {
     const auto count = static_cast<int32_t>(pending_.size());
@@ -189,7 +180,7 @@ class Finder {
     form_.dtypes.insert(form_.dtypes.begin(), dtypes.begin(), dtypes.end());
     for (int32_t& v : form_.used) v = v >= kInput ? v - kInput : v + count;
     for (const auto& [buffer, m] : made_) {
-      if (!held_[static_cast<size_t>(buffer)] && !is_read_from(buffer, last)) continue;
+      if (!held_[static_cast<size_t>(buffer)] && last_use_[static_cast<size_t>(buffer)] < last) continue;
       form_.outputs.push_back(m.operand);
       form_.stored.push_back(m.value + count);
       strides_.push_back(m.whole ? shape().strides : row_strides());
@@ -199,6 +190,7 @@ class Finder {
   const Record& record_;
   const Plan& plan_;
   const std::vector<bool>& held_;
+  const std::vector<size_t>& last_use_;
   uint32_t shape_ = 0;
   int reduced_ = 0;
   size_t kept_ = 0;
@@ -215,10 +207,20 @@ class Finder {
 std::vector<PlanRows> find_device_rows(const Record& record, const Plan& plan, const std::vector<bool>& held) {
   std::vector<PlanRows> all;
   if (record.symbolic) return all;
+  std::vector<size_t> last_use(record.buffers.size());  // the last group that has to do with a buffer
+  for (size_t g = 0; g < plan.groups.size(); ++g) {
+    for (const uint32_t n : plan.groups[g].nodes) {
+      const RecordNode& node = record.nodes[n];
+      for (uint32_t i = 0; i < uint32_t{node.outputs} + node.inputs; ++i) {
+        const int32_t b = record.operands[node.operands + i].buffer;
+        if (b >= 0) last_use[static_cast<size_t>(b)] = g;
+      }
+    }
+  }
   size_t free = 0;  // the first group that is in none yet
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     if (plan.groups[g].reduction < 0) continue;
-    Finder finder(record, plan, held, g);
+    Finder finder(record, plan, held, last_use, g);
     size_t first = g, last = g + 1;
     if (!finder.fits(first, last)) continue;
     // A group before makes what is taken along rows; those behind are looked at first, as they leave less in memory.

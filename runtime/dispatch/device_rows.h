@@ -1,5 +1,5 @@
-// Groups on devices of packages that are one call over rows: operators over last dims, what makes the elements that they
-// take, and what is computed from their results.
+// Groups on devices of packages that are one call over rows: operators over last dims, what makes the elements that
+// they take, and what is computed from their results.
 #pragma once
 
 #include "runtime/dispatch/plan.h"

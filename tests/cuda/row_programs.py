@@ -1,4 +1,4 @@
-"""Functions of rows as people write them out: what `compile` makes one kernel of on a graphics card."""
+"""Functions of rows as people write them: one kernel each on a graphics card under `compile`."""
 
 from __future__ import annotations
 

@@ -193,7 +193,9 @@ def test_rows(program: Callable[..., list[fa.Tensor]], dtype: fa.dtype) -> None:
         x[3, 5] = float("nan")
         x[4, 1] = float("inf")
         before = refused()
-        assert_same(program(x, weight), captured(lambda x=x, w=weight: program(x, w)), f"{rows} {length}")
+        assert_same(
+            program(x, weight), captured(lambda x=x, w=weight: program(x, w)), f"{rows} {length}"
+        )
         assert refused() == before
 
 

@@ -185,7 +185,7 @@ assert "facula_group_rows" not in names(lambda: (x * 2).mean() + 1)
 assert "facula_group_rows" not in names(lambda: x.sum(-1))           # a reduction alone
 assert names(lambda: x - x.sum(-1, keepdim=True)) == ["facula_group_rows"]
 y = fa.empty(600, 1024, device="cuda")
-def written():                                                      # what it reads is written to behind it
+def written():                       # what it reads is written to behind it
     y.sub_(y.amax(-1, keepdim=True))
     return y * 2
 assert "facula_group_rows" not in names(written)

@@ -83,7 +83,9 @@ def test_a_chain_with_casts_is_one_launch(strict: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("program", row_programs.PROGRAMS)
 @pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16])
-def test_rows(strict: ctypes.CDLL, program: Callable[..., list[fa.Tensor]], dtype: fa.dtype) -> None:
+def test_rows(
+    strict: ctypes.CDLL, program: Callable[..., list[fa.Tensor]], dtype: fa.dtype
+) -> None:
     """Reductions over last dims, what they take and what follows: the device's own bits."""
     x = (fa.arange(42 * 60) % 37 / 9 - 2).reshape(42, 60).to(dtype).to("strict")
     weight = fa.linspace(-1, 1, 60).to(dtype).to("strict")
@@ -92,8 +94,9 @@ def test_rows(strict: ctypes.CDLL, program: Callable[..., list[fa.Tensor]], dtyp
             expected = list(map(shown, program(given, weight)))
             found = captured(lambda g=given, c=program: c(g, weight), check)
             assert list(map(shown, found)) == expected
-    alone, together = launches(strict, lambda: program(x, weight)), launches(
-        strict, lambda: captured(lambda: program(x, weight))
+    alone, together = (
+        launches(strict, lambda: program(x, weight)),
+        launches(strict, lambda: captured(lambda: program(x, weight))),
     )
     assert together < alone
 

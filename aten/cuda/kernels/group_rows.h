@@ -1,7 +1,8 @@
 // Groups with steps along rows: FACULA_LANES threads a row, which is read once where it fits in registers. Elements are
 // shared among threads, and their sums among accumulators, as reduce.h has them, so that results have the same bits.
 // Before it stand: FACULA_LANES, FACULA_VEC, FACULA_ITEMS and FACULA_TAILS (vectors and single elements of a thread),
-// FACULA_HELD (whether they stay in registers), FACULA_GUARDED (the last vectors may lie behind the row; no tails then).
+// FACULA_HELD (whether they stay in registers), FACULA_GUARDED (the last vectors may lie behind the row; no tails
+// then).
 #pragma once
 
 #include "facula/cuda/rows.h"

@@ -15,9 +15,9 @@ namespace facula::cuda {
 namespace {
 
 constexpr RowOperator kOperators[] = {
-    {"sum", RowOperator::kSchema, 0, true},        {"amax", RowOperator::kSchema, 0, false},
-    {"amin", RowOperator::kSchema, 0, false},      {"all", RowOperator::kSchema, 0, false},
-    {"any", RowOperator::kSchema, 0, false},       {"mean", RowOperator::kMoment, 0, true},
+    {"sum", RowOperator::kSchema, 0, true},          {"amax", RowOperator::kSchema, 0, false},
+    {"amin", RowOperator::kSchema, 0, false},        {"all", RowOperator::kSchema, 0, false},
+    {"any", RowOperator::kSchema, 0, false},         {"mean", RowOperator::kMoment, 0, true},
     {"_mean_square", RowOperator::kMoment, 2, true}, {"softmax", RowOperator::kSoftmax, 0, true},
     {"log_softmax", RowOperator::kSoftmax, 1, true},
 };
@@ -64,6 +64,10 @@ int32_t share(const FaculaGroup& g, RowsPlan& p, int processors, bool is_short) 
       const RowOperator* const op = find_row_operator(step.op);
       if (op == nullptr) return refuse("an operator that is no step of a group");
       if (op->ordered != first || (!first && decided)) continue;
+      // Its squares of float64 are contracted in a kernel of their own, and nothing is in a group.
+      if (op->kind == RowOperator::kMoment && op->number == 2 && step.compute == FACULA_FLOAT64) {
+        return refuse("squares of float64");
+      }
       Shared shared{};
       const bool softmax = op->kind == RowOperator::kSoftmax;
       if (softmax) {
@@ -162,8 +166,16 @@ int32_t group_rows(const FaculaGroup& g, const GroupParts& made) {
   RowsPlan plan;
   FACULA_TRY(plan_rows(g, made, device->processors, plan));
   const RowsForm& f = plan.form;
-  const int form[] = {f.lanes,  f.vec,     f.items, f.tails, f.dims, static_cast<int>(f.loose), static_cast<int>(f.whole),
-                      static_cast<int>(f.splats), f.held, f.guarded};
+  const int form[] = {f.lanes,
+                      f.vec,
+                      f.items,
+                      f.tails,
+                      f.dims,
+                      static_cast<int>(f.loose),
+                      static_cast<int>(f.whole),
+                      static_cast<int>(f.splats),
+                      f.held,
+                      f.guarded};
   Built* const built = find_group(g, form, [&] { return rows_source(g, f, made); });
   FACULA_TRY(state_of(*built));
   const int64_t blocks = ceil_div(plan.rows, f.threads() / f.lanes);

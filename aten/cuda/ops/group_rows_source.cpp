@@ -1,5 +1,5 @@
-// The text of a group with steps along rows. A row is gone through in phases: in each, elements are made of what is read
-// and of what the phases before have found, and are reduced or stored.
+// The text of a group with steps along rows. A row is gone through in phases: in each, elements are made of what is
+// read and of what the phases before have found, and are reduced or stored.
 #include <algorithm>
 
 #include "ops/group_rows.h"
@@ -33,7 +33,8 @@ class RowsText {
     define("FACULA_TAILS", form_.tails);
     define("FACULA_HELD", form_.held);
     define("FACULA_GUARDED", form_.guarded);
-    out << "#include \"facula/cuda/group_rows.h\"\nnamespace facula {\n" << each_.formulas() << "#undef FACULA_NUMBERS\n";
+    out << "#include \"facula/cuda/group_rows.h\"\nnamespace facula {\n"
+        << each_.formulas() << "#undef FACULA_NUMBERS\n";
     if (!each_.members().empty()) out << "struct Numbers {\n" << each_.members() << "};\n";
     define("FACULA_OUTS", 1);
     for (int s = 0; s < g_.nsteps; ++s) out << operator_text(s);
@@ -109,13 +110,15 @@ class RowsText {
     const RowOperator* const op = along(s);
     if (op == nullptr || op->kind == RowOperator::kSoftmax) return {};
     const FaculaStep& step = g_.steps[s];
-    std::string text = "#undef FACULA_REDUCTION_KIND\n#undef FACULA_NORM\n#undef FACULA_REDUCTION_INDEX\n"
-                       "#undef FACULA_REDUCTION_START\n#undef FACULA_ORDER\nnamespace r" +
-                       number(s) + " {\nusing T = " + compute_type(step.compute) +
-                       ";\nusing R = math::real_t<T>;\nusing O0 = " + element(g_.dtypes[step.outs[0]]) +
-                       ";\nstruct ReduceParams { int64_t length; double numbers[2]; };\n";
+    std::string text =
+        "#undef FACULA_REDUCTION_KIND\n#undef FACULA_NORM\n#undef FACULA_REDUCTION_INDEX\n"
+        "#undef FACULA_REDUCTION_START\n#undef FACULA_ORDER\nnamespace r" +
+        number(s) + " {\nusing T = " + compute_type(step.compute) +
+        ";\nusing R = math::real_t<T>;\nusing O0 = " + element(g_.dtypes[step.outs[0]]) +
+        ";\nstruct ReduceParams { int64_t length; double numbers[2]; };\n";
     if (op->kind == RowOperator::kMoment) {
-      text += "#define FACULA_REDUCTION_KIND " + number(op->number) + "\n#define FACULA_NORM 6\n"
+      text += "#define FACULA_REDUCTION_KIND " + number(op->number) +
+              "\n#define FACULA_NORM 6\n"
               "#define FACULA_ORDER 1.0\n#include \"facula/cuda/moments.h\"\n";
     } else {
       text += std::string(find_reduction(step.op, class_of(step.compute))->text) +
@@ -233,9 +236,8 @@ class RowsText {
   std::string each_text(int phase) const {
     const std::vector<bool> wanted = needed(phase);
     std::string parameters, body;
-    each_array(phase, wanted, [&](const std::string& p, const std::string&, const std::string&, int) {
-      parameters += ", " + p;
-    });
+    each_array(phase, wanted,
+               [&](const std::string& p, const std::string&, const std::string&, int) { parameters += ", " + p; });
     const std::string loop = "  _Pragma(\"unroll\") for (int k = 0; k < V; ++k) ";
     for (int s = 0; s < g_.nsteps; ++s) {
       const FaculaStep& step = g_.steps[s];
@@ -250,8 +252,8 @@ class RowsText {
       body += "  " + wide(s) + " t" + v + "[V];\n" + loop + "t" + v + "[k] = " +
               (along(s)->number == 0 ? exponential(s) + "(" + away + ") * row.scale" + v
                                      : "(" + away + ") - row.scale" + v) +
-              ";\n  " + type(step.outs[0]) + " v" + v + "[V];\n  rounded<" + element(g_.dtypes[step.outs[0]]) + ">(t" + v +
-              ", v" + v + ");\n";
+              ";\n  " + type(step.outs[0]) + " v" + v + "[V];\n  rounded<" + element(g_.dtypes[step.outs[0]]) + ">(t" +
+              v + ", v" + v + ");\n";
     }
     for (int s = 0; s < g_.nsteps; ++s) {
       if (takes(s, phase)) body += loop + "s" + number(s) + "[k] = " + name(g_.steps[s].ins[0]) + ";\n";
@@ -261,14 +263,15 @@ class RowsText {
       if (!stores(i, phase)) continue;
       body += loop + "y" + number(i) + "[k] = " + (is_computed(v) ? "t" + number(v) + "[k]" : name(v)) + ";\n";
     }
-    return "template <int V>\nFD void each" + number(phase) + "(" + numbers_parameter() + "const Row& row" + parameters +
-           ") {\n" + body + "}\n";
+    return "template <int V>\nFD void each" + number(phase) + "(" + numbers_parameter() + "const Row& row" +
+           parameters + ") {\n" + body + "}\n";
   }
   std::string name(int32_t v) const { return whole_[at(v)] ? "v" + number(v) + "[k]" : "row.v" + number(v); }
 
   std::string kernel_text() const {
     std::ostringstream out;
-    out << "extern \"C\" __global__ void __launch_bounds__(kRowThreads) facula_group_rows(const __grid_constant__ Params "
+    out << "extern \"C\" __global__ void __launch_bounds__(kRowThreads) facula_group_rows(const __grid_constant__ "
+           "Params "
            "p) {\n"
            "  const int64_t own = static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + threadIdx.x / FACULA_LANES;\n"
            "  const bool real = own < p.rows;\n"  // others do the last row again, and store nothing
@@ -279,8 +282,8 @@ class RowsText {
         << "  _Pragma(\"unroll\") for (int d = 0; d < " << form_.dims << "; ++d) {\n"
         << "    const int64_t next = d + 1 < " << form_.dims << " ? rest / p.sizes[d] : 0;\n"
         << "    const int64_t here = rest - next * p.sizes[d];\n"
-        << "    _Pragma(\"unroll\") for (int i = 0; i < " << outs() + ins()
-        << "; ++i) data[i] += (d + 1 < " << form_.dims << " ? here : rest) * p.strides[d][i];\n    rest = next;\n  }\n"
+        << "    _Pragma(\"unroll\") for (int i = 0; i < " << outs() + ins() << "; ++i) data[i] += (d + 1 < "
+        << form_.dims << " ? here : rest) * p.strides[d][i];\n    rest = next;\n  }\n"
         << "  Inputs in;\n  Row row;\n";
     for (int i = 0; i < ins(); ++i) {
       const int32_t v = parts_.operands[static_cast<size_t>(i)];
@@ -306,8 +309,8 @@ class RowsText {
       const int32_t v = g_.stored[i];
       if (!is_splat(i) || ready_[at(v)] != phase) continue;
       const std::string o = element(g_.dtypes[v]);
-      out << "  if (first) *reinterpret_cast<" << o << "*>(const_cast<char*>(data[" << i << "])) = facula::element<" << o
-          << ">(row.v" << v << ");\n";
+      out << "  if (first) *reinterpret_cast<" << o << "*>(const_cast<char*>(data[" << i << "])) = facula::element<"
+          << o << ">(row.v" << v << ");\n";
     }
     const std::vector<bool> wanted = needed(phase);
     std::string arrays, arguments, before, within, after;
@@ -328,7 +331,8 @@ class RowsText {
     }
     if (arguments.empty()) return out.str();
     out << "  {\n"
-        << before << "  each(in, length, [&](auto w, int i, int place, int u, bool four) {\n    constexpr int V = w.value;\n"
+        << before
+        << "  each(in, length, [&](auto w, int i, int place, int u, bool four) {\n    constexpr int V = w.value;\n"
         << arrays << "    each" << phase << "<V>(" << numbers_argument() << "row" << arguments << ");\n"
         << within << "  });\n"
         << after << "  }\n";
