@@ -162,6 +162,48 @@ for program in row_programs.PROGRAMS:
     assert compile_all(tmp_path / "cache" / "cuda") >= 12
 
 
+def test_rows_have_the_right_values(run: Run, tmp_path: Path) -> None:
+    """Kernels run on the host, thread by thread: warps of a row, several of a block, single elements
+    behind the vectors, values that are kept and rows that are read again."""
+    include = tmp_path / "include"
+    (include / "facula").mkdir(parents=True)
+    (include / "emulated.h").symlink_to(HERE / "emulated.h")
+    sources = HERE.parents[1]
+    (include / "facula" / "cuda").symlink_to(sources / "aten" / "cuda" / "kernels")
+    for header in (sources / "python" / "facula" / "include" / "facula").glob("*.h"):
+        (include / "facula" / header.name).symlink_to(header)
+    run(
+        CAPTURED
+        + """
+import numpy as np
+rng = np.random.default_rng(0)
+def check(program, rows, length, expected):
+    x, w = (rng.normal(size=s).astype(np.float32) for s in ((rows, length), (length,)))
+    given = [fa.tensor(x).to("cuda"), fa.tensor(w).to("cuda")]
+    fake.fake_clear()
+    found = captured(lambda: program(*given))[0].cpu().numpy()
+    assert set(fake.fake_launches().decode().split()[::5]) == {"facula_group_rows"}
+    np.testing.assert_allclose(found, expected(x.astype(float), w.astype(float)), 2e-5, 1e-6)
+def softmax(x, w):
+    e = np.exp(x * 0.125 + w)
+    return e / e.sum(-1, keepdims=True)
+check(row_programs.softmax, 5, 1000, softmax)
+y, z = (rng.normal(size=(2, 8200)).astype(np.float32) for _ in range(2))
+others = [fa.tensor(t).to("cuda") for t in (y, z)]
+def of_four(x, w):                          # more than fits in registers
+    scores = x * others[0] + others[1] * w
+    shares = (scores - scores.amax(-1, keepdim=True)).exp()
+    return [shares / shares.sum(-1, keepdim=True)]
+check(of_four, 2, 8200, lambda x, w: softmax((x * y + z * w) * 8, 0))
+assert "FACULA_HELD 0" in fake.fake_text().decode()
+check(row_programs.rms_norm, 3, 2056,
+      lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w)
+check(row_programs.attention, 5, 96, softmax)
+""",
+        FAKE_CUDA_EMULATES=str(include),
+    )
+
+
 def test_rows_that_a_reduction_takes_in_parts_stay_apart(run: Run) -> None:
     run(
         CAPTURED

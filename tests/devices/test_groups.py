@@ -280,3 +280,12 @@ def test_explain_names_the_operators() -> None:
     x = fa.ones(100, device="strict")
     found = fa.compiler.explain(chain, x, x)
     assert [name for name, _ in found.groups[0].operators][:3] == ["mul", "add", "tanh"]
+
+
+@pytest.mark.usefixtures("strict")
+def test_explain_tells_of_rows() -> None:
+    x = fa.ones(30, 100, device="strict")
+    found = fa.compiler.explain(row_programs.softmax, x, x[0])
+    names = [[name for name, _ in group.operators] for group in found.groups]
+    assert names == [["mul", "add"], ["amax"], ["sub", "exp"], ["sum"], ["div"]]
+    assert all("one call with the one before" in group.apart for group in found.groups[1:])

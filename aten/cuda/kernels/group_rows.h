@@ -37,6 +37,15 @@ struct Along {
   FD void load_single(int i, int place) {
     singles[i] = *reinterpret_cast<const S*>(at + place * (kDense ? static_cast<int64_t>(sizeof(S)) : step));
   }
+  // Of values that a phase makes for those after it.
+  template <typename A, int V>
+  FD void put(Width<V>, int i, const A (&x)[V]) {
+    if constexpr (V == 1) {
+      singles[i] = element<S>(x[0]);
+    } else {
+      vectors[i].set(x);
+    }
+  }
   template <typename A, int V>
   FD void get(Width<V>, int i, A (&x)[V]) const {
     if constexpr (V == 1) {

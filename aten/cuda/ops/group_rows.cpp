@@ -91,6 +91,7 @@ int32_t share(const FaculaGroup& g, RowsPlan& p, int processors, bool is_short) 
   if (form.guarded && ordered && p.length % step != 0) {
     return refuse("a sum and a softmax take the end of a row in two ways");
   }
+  form.guarded &= p.length % step != 0;
   const int64_t items = form.vec == 1 ? 0 : form.guarded ? ceil_div(p.length, step) : p.length / step;
   const int64_t tails = form.guarded ? 0 : ceil_div(p.length - items * step, form.lanes);
   int64_t bytes = 0;

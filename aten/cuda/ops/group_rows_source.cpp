@@ -20,6 +20,7 @@ class RowsText {
         each_(g, parts, [this](int32_t v) { return whole_[at(v)] ? "v" + number(v) + "[k]" : "row.v" + number(v); }),
         once_(g, parts, [](int32_t v) { return "row.v" + number(v); }) {
     levels();
+    hold();
   }
 
   std::string text() {
@@ -51,6 +52,7 @@ class RowsText {
   StepText each_, once_;
   std::vector<bool> whole_;  // by value: an element for each place, or one a row
   std::vector<int> ready_;   // the phase from which on it is known
+  std::vector<int> held_;    // the phase that keeps it in registers for later ones; -1: each makes it again
   int phases_ = 1;
 
   static size_t at(int32_t v) { return static_cast<size_t>(v); }
@@ -98,6 +100,53 @@ class RowsText {
     }
     for (int i = 0; i < outs(); ++i) phases_ = std::max(phases_, ready_[at(g_.stored[i])] + 1);
   }
+  bool is_held(int32_t v, int phase) const { return held_[at(v)] >= 0 && held_[at(v)] < phase; }
+  // The exponentials of a softmax, from the phase on that adds them up.
+  bool holds_powers(int s) const { return form_.held && is_softmax(s) && along(s)->number == 0; }
+
+  // Does the phase make the values of a step?
+  bool makes(int s, int phase, const std::vector<bool>& wanted) const {
+    const FaculaStep& step = g_.steps[s];
+    bool any = false;
+    for (int i = 0; i < step.nouts; ++i) {
+      const int32_t v = step.outs[i];
+      any |= whole_[at(v)] && wanted[at(v)] && !is_held(v, phase);
+    }
+    return any;
+  }
+  // What takes several operators to make, and is read again later, stays in registers.
+  void hold() {
+    constexpr int kCheap = 1;
+    held_.assign(at(g_.nvalues), -1);
+    if (!form_.held) return;
+    for (int p = 0; p + 1 < phases_; ++p) {
+      const std::vector<bool> now = needed(p);
+      std::vector<int> cost(at(g_.nvalues), -1);  // of what the phase makes
+      for (int s = 0; s < g_.nsteps; ++s) {
+        const FaculaStep& step = g_.steps[s];
+        if (!makes(s, p, now) || step.nouts != 1) continue;
+        int sum = std::string_view(step.op) == "copy" ? 0 : 1;
+        for (int i = 0; i < step.nins; ++i) sum += std::max(0, cost[at(step.ins[i])]);
+        cost[at(step.outs[0])] = sum;
+      }
+      const auto read = [&](int32_t v) {
+        if (cost[at(v)] > kCheap) held_[at(v)] = p;
+      };
+      for (int q = p + 1; q < phases_; ++q) {
+        const std::vector<bool> later = needed(q);
+        for (int s = 0; s < g_.nsteps; ++s) {
+          if (takes(s, q)) read(g_.steps[s].ins[0]);
+          if (!makes(s, q, later) || cost[at(g_.steps[s].outs[0])] >= 0) continue;
+          if (holds_powers(s)) continue;
+          for (int i = 0; i < g_.steps[s].nins; ++i) read(g_.steps[s].ins[i]);
+        }
+        for (int i = 0; i < outs(); ++i) {
+          if (stores(i, q)) read(g_.stored[i]);
+        }
+      }
+    }
+  }
+
   // The phase in which a step along rows takes its input: for the first time, or (of softmax) the second.
   int taken(int s) const { return ready_[at(g_.steps[s].ins[0])]; }
   bool takes(int s, int phase) const {
@@ -194,28 +243,40 @@ class RowsText {
     }
     for (int s = g_.nsteps; s-- > 0;) {
       const FaculaStep& step = g_.steps[s];
-      bool any = false;
-      for (int i = 0; i < step.nouts; ++i) any |= whole_[at(step.outs[i])] && wanted[at(step.outs[i])];
+      const bool any = makes(s, phase, wanted) && !holds_powers(s);
       for (int i = 0; any && i < step.nins; ++i) wanted[at(step.ins[i])] = true;
     }
     return wanted;
   }
 
-  // Calls f(parameter, argument) for all that passes between the kernel and a phase's function.
+  // Calls f(parameter, argument, type, where it is read from) for all that passes between the kernel and a phase's
+  // function.
   template <typename F>
   void each_array(int phase, const std::vector<bool>& wanted, const F& f) const {
     each_whole_input([&](int i, int32_t v) {
-      if (wanted[at(v)]) f("const " + type(v) + " (&v" + number(v) + ")[V]", "x" + number(i), type(v), i);
+      if (wanted[at(v)])
+        f("const " + type(v) + " (&v" + number(v) + ")[V]", "x" + number(i), type(v), "in.in" + number(i));
     });
+    for (int32_t v = 0; v < g_.nvalues; ++v) {
+      const std::string n = number(v);
+      if (wanted[at(v)] && is_held(v, phase)) f("const " + type(v) + " (&v" + n + ")[V]", "v" + n, type(v), "kept" + n);
+      if (held_[at(v)] == phase) f(type(v) + " (&h" + n + ")[V]", "h" + n, type(v), "");
+    }
+    for (int s = 0; s < g_.nsteps; ++s) {
+      const std::string n = made(s);
+      if (holds_powers(s) && makes(s, phase, wanted)) {
+        f("const " + wide(s) + " (&e" + n + ")[V]", "e" + n, wide(s), "powers" + n);
+      }
+    }
     for (int s = 0; s < g_.nsteps; ++s) {
       if (!takes(s, phase)) continue;
       const std::string t = type(g_.steps[s].ins[0]);
-      f(t + " (&s" + number(s) + ")[V]", "s" + number(s), t, -1);
+      f(t + " (&s" + number(s) + ")[V]", "s" + number(s), t, "");
     }
     for (int i = 0; i < outs(); ++i) {
       if (!stores(i, phase)) continue;
-      const std::string t = stored_type(g_.stored[i]);
-      f(t + " (&y" + number(i) + ")[V]", "y" + number(i), t, -1);
+      const std::string t = stored_type(g_.stored[i], phase);
+      f(t + " (&y" + number(i) + ")[V]", "y" + number(i), t, "");
     }
   }
   // A step's value as it was computed, where there is one: the store rounds in the same way.
@@ -226,7 +287,8 @@ class RowsText {
     }
     return each_.is_made(v);
   }
-  std::string stored_type(int32_t v) const {
+  std::string stored_type(int32_t v, int phase) const {
+    if (is_held(v, phase)) return type(v);
     for (int s = 0; s < g_.nsteps; ++s) {
       if (is_softmax(s) && g_.steps[s].outs[0] == v) return wide(s);
     }
@@ -236,32 +298,36 @@ class RowsText {
   std::string each_text(int phase) const {
     const std::vector<bool> wanted = needed(phase);
     std::string parameters, body;
-    each_array(phase, wanted,
-               [&](const std::string& p, const std::string&, const std::string&, int) { parameters += ", " + p; });
+    each_array(phase, wanted, [&](const std::string& p, const std::string&, const std::string&, const std::string&) {
+      parameters += ", " + p;
+    });
     const std::string loop = "  _Pragma(\"unroll\") for (int k = 0; k < V; ++k) ";
     for (int s = 0; s < g_.nsteps; ++s) {
       const FaculaStep& step = g_.steps[s];
-      bool any = false;
-      for (int i = 0; i < step.nouts; ++i) any |= whole_[at(step.outs[i])] && wanted[at(step.outs[i])];
-      if (!any) continue;
+      if (!makes(s, phase, wanted)) continue;
       if (!is_softmax(s)) {
         body += each_.step(s, "V");
         continue;
       }
       const std::string v = made(s), away = "convert<" + wide(s) + ">(" + name(step.ins[0]) + ") - row.top" + v;
       body += "  " + wide(s) + " t" + v + "[V];\n" + loop + "t" + v + "[k] = " +
-              (along(s)->number == 0 ? exponential(s) + "(" + away + ") * row.scale" + v
-                                     : "(" + away + ") - row.scale" + v) +
+              (along(s)->number != 0 ? "(" + away + ") - row.scale" + v
+               : holds_powers(s)     ? "e" + v + "[k] * row.scale" + v
+                                     : exponential(s) + "(" + away + ") * row.scale" + v) +
               ";\n  " + type(step.outs[0]) + " v" + v + "[V];\n  rounded<" + element(g_.dtypes[step.outs[0]]) + ">(t" +
               v + ", v" + v + ");\n";
     }
     for (int s = 0; s < g_.nsteps; ++s) {
       if (takes(s, phase)) body += loop + "s" + number(s) + "[k] = " + name(g_.steps[s].ins[0]) + ";\n";
     }
+    for (int32_t v = 0; v < g_.nvalues; ++v) {
+      if (held_[at(v)] == phase) body += loop + "h" + number(v) + "[k] = v" + number(v) + "[k];\n";
+    }
     for (int i = 0; i < outs(); ++i) {
       const int32_t v = g_.stored[i];
       if (!stores(i, phase)) continue;
-      body += loop + "y" + number(i) + "[k] = " + (is_computed(v) ? "t" + number(v) + "[k]" : name(v)) + ";\n";
+      body += loop + "y" + number(i) +
+              "[k] = " + (is_computed(v) && !is_held(v, phase) ? "t" + number(v) + "[k]" : name(v)) + ";\n";
     }
     return "template <int V>\nFD void each" + number(phase) + "(" + numbers_parameter() + "const Row& row" +
            parameters + ") {\n" + body + "}\n";
@@ -295,6 +361,12 @@ class RowsText {
             << place << "));\n";
       }
     }
+    for (int32_t v = 0; v < g_.nvalues; ++v) {
+      if (held_[at(v)] >= 0) out << "  Along<" << element(g_.dtypes[v]) << ", true> kept" << v << ";\n";
+    }
+    for (int s = 0; s < g_.nsteps; ++s) {
+      if (holds_powers(s)) out << "  Along<" << wide(s) << ", true> powers" << made(s) << ";\n";
+    }
     out << "  load_held(in, length);\n  OrderedReduction ordered;\n  RowReduction across;\n"
            "  const bool first = real && threadIdx.x % FACULA_LANES == 0;\n";
     for (int p = 0; p < phases_; ++p) out << phase_text(p);
@@ -314,11 +386,12 @@ class RowsText {
     }
     const std::vector<bool> wanted = needed(phase);
     std::string arrays, arguments, before, within, after;
-    each_array(phase, wanted, [&](const std::string&, const std::string& name, const std::string& t, int input) {
-      arrays += "    " + t + " " + name + "[V];\n";
-      if (input >= 0) arrays += "    in.in" + number(input) + ".get(w, i, " + name + ");\n";
-      arguments += ", " + name;
-    });
+    each_array(phase, wanted,
+               [&](const std::string&, const std::string& name, const std::string& t, const std::string& from) {
+                 arrays += "    " + t + " " + name + "[V];\n";
+                 if (!from.empty()) arrays += "    " + from + ".get(w, i, " + name + ");\n";
+                 arguments += ", " + name;
+               });
     for (int s = 0; s < g_.nsteps; ++s) {
       if (takes(s, phase)) take_text(s, phase, before, within, after);
     }
@@ -330,6 +403,9 @@ class RowsText {
                 number(i) + "])) + place);\n";
     }
     if (arguments.empty()) return out.str();
+    for (int32_t v = 0; v < g_.nvalues; ++v) {
+      if (held_[at(v)] == phase) within += "    kept" + number(v) + ".put(w, i, h" + number(v) + ");\n";
+    }
     out << "  {\n"
         << before
         << "  each(in, length, [&](auto w, int i, int place, int u, bool four) {\n    constexpr int V = w.value;\n"
@@ -358,7 +434,9 @@ class RowsText {
       after += "  row.top" + v + " = across.over<Largest>(top" + n + ");\n";
     } else {
       before += "  " + wide(s) + " sum" + n + " = 0;\n";
-      within += loop + "sum" + n + " += " + exponential(s) + "(" + x + " - row.top" + v + ");\n";
+      within += "    " + wide(s) + " e" + v + "[V];\n" + loop + "e" + v + "[k] = " + exponential(s) + "(" + x +
+                " - row.top" + v + ");\n" + loop + "sum" + n + " += e" + v + "[k];\n";
+      if (holds_powers(s)) within += "    powers" + v + ".put(w, i, e" + v + ");\n";
       after += "  sum" + n + " = across.over<Add>(sum" + n + ");\n  row.scale" + v + " = " +
                (along(s)->number == 0 ? wide(s) + "(1) / sum" + n : "math::log(sum" + n + ")") + ";\n";
     }
