@@ -163,7 +163,7 @@ for program in row_programs.PROGRAMS:
 
 
 def test_rows_have_the_right_values(run: Run, tmp_path: Path) -> None:
-    """Kernels run on the host, thread by thread: warps of a row, several of a block, single elements
+    """Kernels run on the host, by threads: warps of a row, several of a block, single elements
     behind the vectors, values that are kept and rows that are read again."""
     include = tmp_path / "include"
     (include / "facula").mkdir(parents=True)
