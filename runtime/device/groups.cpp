@@ -1,4 +1,6 @@
 // Groups of facula.compile on devices of packages: FaculaBackend.group.
+#include <cstring>
+
 #include "runtime/device/kernels.h"
 #include "runtime/dispatch/device_groups.h"
 
@@ -9,6 +11,15 @@ namespace {
 bool takes(DeviceType type) {
   const DeviceInterface* const d = interface_or_null(type);
   return d != nullptr && d->api.group != nullptr;
+}
+
+bool takes_rows(DeviceType type, const char* op) {
+  const DeviceInterface* const d = interface_or_null(type);
+  if (d == nullptr || d->api.group == nullptr || d->api.group_rows == nullptr) return false;
+  for (const char* const* name = d->api.group_rows; *name != nullptr; ++name) {
+    if (std::strcmp(*name, op) == 0) return true;
+  }
+  return false;
 }
 
 void set_stream(Device device, void* stream) { set_current_stream(device, stream); }
@@ -45,7 +56,9 @@ bool run(const detail::GroupCall& call) {
   SmallVector<int32_t, 64> dtypes;
   for (const ScalarType t : form.dtypes) dtypes.push_back(static_cast<int32_t>(t));
   size_t count = 0;
-  for (const auto& s : form.steps) count += s.node == detail::GroupForm::kCopy ? 0u : record.nodes[s.node].values;
+  for (const auto& s : form.steps) {
+    count += s.node == detail::GroupForm::kCopy || s.reduced > 0 ? 0u : record.nodes[s.node].values;
+  }
   std::vector<FaculaValue> values;
   values.reserve(count);  // steps point into it
   std::vector<FaculaStep> steps;
@@ -59,6 +72,10 @@ bool run(const detail::GroupCall& call) {
       continue;
     }
     const detail::RecordNode& node = record.nodes[s.node];
+    if (s.reduced > 0) {
+      steps.push_back({node.name, "", nullptr, used, used + 1, 1, 1, 0, static_cast<int32_t>(s.compute), 0, s.reduced});
+      continue;
+    }
     const LoopArgs args = detail::args_of(record, node);
     steps.push_back({node.op->entry->name, node.op->variant, values.data() + values.size(), used, used + s.outs, s.outs,
                      s.ins, node.values, static_cast<int32_t>(node.compute), node.op->masks, 0});
@@ -90,7 +107,8 @@ bool run(const detail::GroupCall& call) {
 }
 
 [[maybe_unused]] const bool installed =
-    (detail::device_groups = {takes, current_stream, set_stream, run, device_pointwise, copy, to_host}, true);
+    (detail::device_groups = {takes, takes_rows, current_stream, set_stream, run, device_pointwise, copy, to_host},
+     true);
 
 }  // namespace
 

@@ -32,24 +32,41 @@ bool is_float_cast(const Tensor& self, std::span<const KernelArg> args) {
   return false;
 }
 
+// An operator over last dims that the device's groups take as a step.
+bool takes_rows(const OperatorEntry& op, const Tensor& self, std::span<const KernelArg> args) {
+  const Device device = self.device();
+  if (!device_groups.takes(device.type) || !device_groups.takes_rows(device.type, op.name)) return false;
+  for (const KernelArg& a : args) {
+    if (a.kind != KernelArg::Kind::Int && a.kind != KernelArg::Kind::Ints) continue;
+    if (a.at == nullptr) return false;
+    const IntList dims = a.kind == KernelArg::Kind::Ints ? *static_cast<const IntList*>(a.at)
+                                                         : IntList(static_cast<const int64_t*>(a.at), 1);
+    return last_dims(dims, self.dim()) > 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool Capture::fusible(const OperatorEntry& op, std::span<const KernelArg> args, Stack& results) {
-  const Fusible as = fusible_kernel(op.any_kernel != nullptr ? op.any_kernel : op.kernels[kCPU]);
-  if (as == Fusible::No || op.outputs != 1) return false;
+  if (op.outputs != 1) return false;
   const Tensor& self = *static_cast<const Tensor*>(args[0].at);
+  Fusible as = fusible_kernel(op.any_kernel != nullptr ? op.any_kernel : op.kernels[kCPU]);
+  if (!self.is_cpu() && as != Fusible::Copy) {
+    as = takes_rows(op, self, args) ? Fusible::Reduce : Fusible::No;
+  }
+  if (as == Fusible::No) return false;
   if (self.is_wrapped() || self.numel() == 0 || self.is_complex() || !stays_on(self.device(), args)) return false;
   const Device device = self.device();
   const bool on_cpu = device.type == kCPU;
-  // Reductions run at once on devices.
-  if (!on_cpu && (as == Fusible::Reduce || op.kernels[device.type] != nullptr || !is_float_cast(self, args) ||
-                  !device_groups.takes(device.type))) {
+  if (!on_cpu && as == Fusible::Copy &&
+      (op.kernels[device.type] != nullptr || !is_float_cast(self, args) || !device_groups.takes(device.type))) {
     return false;
   }
   std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
   const std::lock_guard lock(mutex_);
-  const bool enough = as == Fusible::Copy && (!on_cpu || self.numel() >= least_);
+  const bool enough = !on_cpu || (as == Fusible::Copy && self.numel() >= least_);
   if (!turn_to(device, enough)) return false;
   Given given;
   if (!take(self, given)) return false;
@@ -57,23 +74,29 @@ bool Capture::fusible(const OperatorEntry& op, std::span<const KernelArg> args, 
   RecordReduction reduction;
   int64_t shape = -1;
   if (as == Fusible::Reduce) {
-    if (op.forms[static_cast<int>(Variant::Out)] == nullptr || !is_made_as(self, given.buffer)) return false;
+    if (op.forms[static_cast<int>(Variant::Out)] == nullptr) return false;
+    // Values that nobody has yet are taken as they are made; on devices memory is read as well, in its order.
+    const bool made = is_pending(given.buffer);
+    if (made ? !is_made_as(self, given.buffer) : on_cpu || !self.is_contiguous()) return false;
     reduction.entry = &op;
     for (const KernelArg& a : args.subspan(1)) {
       const std::optional<KeptArgument> kept = kept_argument(a);
       if (!kept) return false;
       reduction.arguments.push_back(*kept);
     }
-    shape = record_.nodes[record_.buffers[static_cast<size_t>(given.buffer)].maker].shape;
+    if (made) shape = record_.nodes[record_.buffers[static_cast<size_t>(given.buffer)].maker].shape;
   }
   const Tensor meta = result_without_values(op, args);
-  if (!on_cpu && !(meta.strides() == self.strides())) return false;
+  if (!on_cpu && as == Fusible::Copy && !(meta.strides() == self.strides())) return false;
   const Tensor result = make_empty_strided(meta.sizes(), meta.strides(), meta.dtype(), device);
   if (result.numel() == 0 || result.is_complex() || !is_non_overlapping_and_dense(result.sizes(), result.strides())) {
     return false;
   }
   if (options_.check && on_cpu) std::memset(result.raw(), 0xff, result.nbytes());
-  if (shape < 0) shape = record_.shape_of(result.impl()->sizes, result.impl()->strides, options_.symbolic);
+  if (shape < 0) {
+    const TensorImpl& lead = as == Fusible::Reduce ? *self.impl() : *result.impl();
+    shape = record_.shape_of(lead.sizes, lead.strides, options_.symbolic);
+  }
   record_.release_recent();
 
   RecordNode node{};

@@ -67,7 +67,8 @@ void Capture::report(const Plan& plan, const char* reason) {
   }
   for (const PlanRows& rows : plan.rows) {
     for (uint32_t g = rows.first + 1; g < rows.last; ++g) {
-      report.groups[g].apart += "; it runs with the one before, block of rows by block of rows";
+      report.groups[g].apart += rows.form ? "; it is one call with the one before, row by row"
+                                          : "; it runs with the one before, block of rows by block of rows";
     }
   }
   reports_.push_back(std::move(report));

@@ -16,10 +16,16 @@ namespace {
 
 std::atomic<uint64_t> last_form{0};
 
+}  // namespace
+
+uint64_t new_form_id() { return ++last_form; }
+
+namespace {
+
 class Forming {
  public:
   Forming(const PlanGroup& group, const Record& record) : group_(group), record_(record) {
-    form_.id = ++last_form;
+    form_.id = new_form_id();
     value_.assign(group.registers.size(), -1);
     unrounded_.assign(group.registers.size(), false);
     read_inputs();
@@ -60,7 +66,7 @@ class Forming {
   }
   void add(const PlanStep& s) {
     const RecordNode& node = record_.nodes[s.node];
-    form_.steps.push_back({s.node, s.outs, s.ins, static_cast<uint32_t>(form_.used.size())});
+    form_.steps.push_back({s.node, s.outs, s.ins, static_cast<uint32_t>(form_.used.size()), 0, node.compute});
     for (uint32_t i = 0; i < s.outs; ++i) {
       const uint32_t reg = group_.used[s.first + i];
       const int32_t value = make(record_.operands[node.operands + i].dtype);
@@ -75,7 +81,7 @@ class Forming {
       value_[to] = value_[from];
       return;
     }
-    form_.steps.push_back({GroupForm::kCopy, 1, 1, static_cast<uint32_t>(form_.used.size())});
+    form_.steps.push_back({GroupForm::kCopy, 1, 1, static_cast<uint32_t>(form_.used.size()), 0, ScalarType::Float32});
     value_[to] = make(group_.registers[to].dtype);
     form_.used.push_back(value_[to]);
     form_.used.push_back(value_[from]);
@@ -98,9 +104,6 @@ LoopArgs args_of(const Record& record, const RecordNode& node) {
   return {std::span<const Scalar>(record.numbers.data() + node.value, node.values), node.present, node.promoting};
 }
 
-namespace {
-
-// One element of the number's dtype.
 void write_number(const Record& record, const RecordOperand& o, void* to) {
   const Scalar& number = record.numbers[o.at];
   visit_dtype(o.dtype, [&]<typename T>(std::type_identity<T>) {
@@ -108,6 +111,8 @@ void write_number(const Record& record, const RecordOperand& o, void* to) {
     std::memcpy(to, &element, sizeof(T));
   });
 }
+
+namespace {
 
 DimVector strides_of(const Record& record, const RecordShape& shape, const RecordOperand& o) {
   DimVector strides = shape.strides;

@@ -17,7 +17,9 @@ struct GroupForm {
   struct Step {
     uint32_t node;  // kCopy: none, the value converted to another dtype
     uint8_t outs, ins;
-    uint32_t first;  // in `used`: the values that it makes, then those that it reads
+    uint32_t first;   // in `used`: the values that it makes, then those that it reads
+    int32_t reduced;  // of an operator over last dims: how many
+    ScalarType compute;
   };
   uint64_t id;                     // of no other form
   std::vector<uint32_t> inputs;    // operands of the first values
@@ -48,6 +50,8 @@ struct GroupCall {
 struct DeviceGroups {
   // Whether devices of the type run groups.
   bool (*takes)(DeviceType type) = [](DeviceType) { return false; };
+  // Whether an operator over last dims can be a step of their groups.
+  bool (*takes_rows)(DeviceType type, const char* op) = nullptr;
   void* (*stream)(Device device) = nullptr;
   void (*set_stream)(Device device, void* stream) = nullptr;
   // False: the device does not take the group, or has not built it yet.
@@ -63,6 +67,10 @@ LoopArgs args_of(const Record& record, const RecordNode& node);
 std::vector<Tensor> tensors_of(const Record& record, const RecordNode& node, const std::vector<Storage>& memory);
 // The call as it would have run outside of capture.
 void run_alone(const Record& record, const RecordNode& node, std::span<const Tensor> tensors);
+
+// One element of the number's dtype.
+void write_number(const Record& record, const RecordOperand& o, void* to);
+uint64_t new_form_id();
 
 // `memory`: of the record's buffers, null where a value never goes to memory.
 void run_on_device(const PlanGroup& group, Record& record, std::vector<Storage>& memory);

@@ -1,4 +1,5 @@
 #include "runtime/dispatch/plan.h"
+#include "runtime/dispatch/device_rows.h"
 #include "runtime/dispatch/plan_rows.h"
 
 #include <algorithm>
@@ -110,7 +111,10 @@ class Grouping {
     const auto b = static_cast<size_t>(in.buffer);
     const Touch& made = writes_[b];
     int32_t g = made.group;
-    if (g < 0 || !made.fits(node.shape, in) || groups[static_cast<size_t>(g)].reduction >= 0) {
+    if (record.device.type != kCPU) {
+      g = static_cast<int32_t>(groups.size());
+      groups.push_back({node.shape, {}, g == 0 ? "" : "it takes whole rows"});
+    } else if (g < 0 || !made.fits(node.shape, in) || groups[static_cast<size_t>(g)].reduction >= 0) {
       g = static_cast<int32_t>(groups.size());
       groups.push_back({node.shape, {}, g == 0 ? "" : "another reduction of the same elements ends the group before"});
     }
@@ -465,7 +469,9 @@ Plan make_plan_of(const Record& record, const std::vector<bool>& held) {
   const Grouping grouping(record, needed, held);
   for (size_t g = 0; g < grouping.groups.size(); ++g) {
     plan.groups.push_back(Steps(record, grouping, g, held, plan).take());
-    if (record.device.type != kCPU) plan.groups.back().form = form_of(plan.groups.back(), record);
+    if (record.device.type != kCPU && grouping.groups[g].reduction < 0) {
+      plan.groups.back().form = form_of(plan.groups.back(), record);
+    }
   }
   // Memory of values that only groups read is there from the first to the last of them.
   std::vector<bool> has(record.buffers.size());
@@ -484,7 +490,7 @@ Plan make_plan_of(const Record& record, const std::vector<bool>& held) {
       }
     }
   }
-  plan.rows = find_rows(record, plan, held);
+  plan.rows = record.device.type == kCPU ? find_rows(record, plan, held) : find_device_rows(record, plan, held);
   return plan;
 }
 

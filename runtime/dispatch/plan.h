@@ -50,7 +50,7 @@ struct PlanGroup {
   std::shared_ptr<const GroupForm> form;  // on devices of packages
 };
 
-// Groups [first, last) that run block of rows by block of rows; see plan_rows.h.
+// Groups [first, last) that run together over the same rows; see plan_rows.h.
 struct PlanRows {
   struct Buffer {
     int32_t buffer;
@@ -64,6 +64,9 @@ struct PlanRows {
   std::vector<uint32_t> small;       // shapes of an element a row
   std::vector<uint32_t> reductions;  // of Record::reductions
   std::vector<Buffer> buffers;
+  // On devices of packages all of it is one call; see device_rows.h.
+  std::shared_ptr<const GroupForm> form;
+  std::vector<DimVector> strides;  // of the form's tensors, in elements by dim of `shape`
 };
 
 struct Plan {

@@ -83,6 +83,13 @@ Tensor reduction_out(const Record& record, const RecordNode& node, const Storage
                       offset / static_cast<int64_t>(itemsize(r.dtype)), r.dtype);
 }
 
+void run_taken_down(const Record& record, const RecordNode& node, const std::vector<Storage>& memory) {
+  const RecordOperand* const at = record.operands.data() + node.operands;
+  const auto of = [&](const RecordOperand& o) -> const Storage& { return memory[static_cast<size_t>(o.buffer)]; };
+  run_reduction(record.reductions[node.value], reduced(record, node, of(at[1]), at[1].offset),
+                reduction_out(record, node, of(at[0]), at[0].offset));
+}
+
 void run_reduced_group(const PlanGroup& group, const Record& record, const Storage& in, const Storage& out) {
   const RecordNode& node = record.nodes[static_cast<size_t>(group.reduction)];
   const RecordReduction& reduction = record.reductions[node.value];

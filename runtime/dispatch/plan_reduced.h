@@ -13,6 +13,9 @@ void fill_in(const PlanGroup& group, const Record& record, FusedRun& run, std::v
 Tensor reduced(const Record& record, const RecordNode& node, const Storage& memory, int64_t offset);
 Tensor reduction_out(const Record& record, const RecordNode& node, const Storage& memory, int64_t offset);
 
+// Outside of groups; `memory`: by buffer.
+void run_taken_down(const Record& record, const RecordNode& node, const std::vector<Storage>& memory);
+
 // `in`, `out`: memory of what is reduced, which has values in the end if others read it, and of the result.
 void run_reduced_group(const PlanGroup& group, const Record& record, const Storage& in, const Storage& out);
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/dispatch/device_rows.h"
 #include "runtime/dispatch/plan.h"
 #include "runtime/dispatch/plan_reduced.h"
 #include "runtime/dispatch/plan_rows.h"
@@ -176,7 +177,9 @@ void run_groups(const Plan& plan, size_t first, size_t last, Record& record, std
     const PlanGroup& group = plan.groups[g];
     try {
       for (const int32_t b : group.lent) storage_of(record, lent, static_cast<size_t>(b));
-      if (record.device.type != kCPU) {
+      if (record.device.type != kCPU && group.reduction >= 0) {
+        run_taken_down(record, record.nodes[static_cast<size_t>(group.reduction)], lent);
+      } else if (record.device.type != kCPU) {
         run_on_device(group, record, lent);
       } else if (group.reduction < 0) {
         run_group(group, record);
@@ -202,7 +205,11 @@ void run_plan(const Plan& plan, Record& record) {
   size_t g = 0;
   for (const PlanRows& rows : plan.rows) {
     run_groups(plan, g, rows.first, record, lent);
-    run_rows(plan, rows, record, lent);
+    if (!rows.form) {
+      run_rows(plan, rows, record, lent);
+    } else if (!run_rows_on_device(plan, rows, record, lent)) {
+      run_groups(plan, rows.first, rows.last, record, lent);
+    }
     g = rows.last;
   }
   run_groups(plan, g, plan.groups.size(), record, lent);
@@ -221,10 +228,7 @@ void check_plan(const Plan& plan, Record& record, const std::vector<bool>& held)
     }
     for (const RecordNode& node : record.nodes) {
       if (node.kind == RecordNode::Kind::Reduce) {
-        const RecordOperand* const at = record.operands.data() + node.operands;
-        run_reduction(record.reductions[node.value],
-                      reduced(record, node, copies[static_cast<size_t>(at[1].buffer)], 0),
-                      reduction_out(record, node, copies[static_cast<size_t>(at[0].buffer)], 0));
+        run_taken_down(record, node, copies);
         continue;
       }
       const std::vector<Tensor> tensors = tensors_of(record, node, copies);

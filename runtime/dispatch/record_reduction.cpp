@@ -105,6 +105,26 @@ void run_reduction(const RecordReduction& r, const Tensor& self, const Tensor& o
   r.entry->invoke[kOut](r.entry->forms[kOut], args, results);
 }
 
+int last_dims(IntList dims, int64_t ndim) {
+  uint64_t taken = 0;
+  for (const int64_t d : dims) {
+    const int64_t at = d < 0 ? d + ndim : d;
+    if (at < 0 || at >= ndim || ndim > 63) return 0;
+    taken |= uint64_t{1} << at;
+  }
+  const int n = std::popcount(taken);
+  return n < ndim && taken == ((uint64_t{1} << n) - 1) << (ndim - n) ? n : 0;
+}
+
+int last_dims(const RecordReduction& r, int64_t ndim) {
+  for (const KeptArgument& a : r.arguments) {
+    if (a.absent) continue;
+    if (a.kind == KernelArg::Kind::Ints) return last_dims(IntList(a.ints.data(), a.ints.size()), ndim);
+    if (a.kind == KernelArg::Kind::Int) return last_dims(IntList(&a.integer, 1), ndim);
+  }
+  return 0;
+}
+
 Tensor result_without_values(const OperatorEntry& op, std::span<const KernelArg> args) {
   const Tensor& self = *static_cast<const Tensor*>(args[0].at);
   const Tensor meta = make_empty_strided(self.sizes(), self.strides(), self.dtype(), Device{kMeta});

@@ -31,6 +31,10 @@ struct RecordReduction {
 std::vector<uint64_t> words_of(const RecordReduction& reduction);
 // Runs it now: its form that writes to `out`.
 void run_reduction(const RecordReduction& reduction, const Tensor& self, const Tensor& out);
+// How many last dims these are, if some that stay are before them; else 0.
+int last_dims(IntList dims, int64_t ndim);
+// Of a call that has been taken down: those that it goes over.
+int last_dims(const RecordReduction& reduction, int64_t ndim);
 // A call's result: sizes, dtype and strides, without values. Errors are those of the call.
 Tensor result_without_values(const OperatorEntry& op, std::span<const KernelArg> args);
 

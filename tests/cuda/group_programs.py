@@ -67,7 +67,7 @@ def statement(rng: random.Random, values: list[fa.Tensor]) -> None:
     number = rng.choice([0.5, -1.25, 2, 3.0, 0.1])
     x = rng.choice(values)
     try:
-        kind = rng.randrange(11)
+        kind = rng.randrange(13)
         if kind < 4:
             function, count = rng.choice(formulas())
             found = function(x, *(rng.choice(values) for _ in range(count - 1)))
@@ -79,6 +79,12 @@ def statement(rng: random.Random, values: list[fa.Tensor]) -> None:
         elif kind == 8:
             target = rng.choice(values[:2])
             getattr(target, rng.choice(["add_", "mul_", "sub_"]))(x)
+        elif kind == 11:  # along rows, and back
+            fold = rng.choice([fa.amax, fa.amin, fa.sum, fa.mean])
+            folded = fold(x, [-1], True)
+            values.append(rng.choice([x - folded, folded * number, x * (folded + number)]))
+        elif kind == 12:
+            values.append(rng.choice([fa.softmax, fa.log_softmax])(x * number, -1))
         elif kind == 9:
             values.append(x.to(getattr(fa, rng.choice(DTYPES["float"]))))
         else:

@@ -17,6 +17,7 @@ import facula as fa
 import group_programs
 import numpy as np
 import pytest
+import row_programs
 from facula import _C, backends
 from facula.testing._calls import arguments
 from facula.testing._samples import OpRecord
@@ -179,6 +180,40 @@ def test_casts_join() -> None:
 
     before = refused()
     assert_same(norm(), captured(norm))
+    assert refused() == before
+
+
+@pytest.mark.parametrize("program", row_programs.PROGRAMS)
+@pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16, fa.float16])
+def test_rows(program: Callable[..., list[fa.Tensor]], dtype: fa.dtype) -> None:
+    """One kernel of several reductions has the bits of each alone."""
+    for rows, length in ((600, 1024), (33, 1000), (700, 37), (64, 4104), (2000, 8), (600, 20001)):
+        x = (fa.randn(rows, length, device="cuda") * 3).to(dtype)
+        weight = fa.randn(length, device="cuda").to(dtype)
+        x[3, 5] = float("nan")
+        x[4, 1] = float("inf")
+        before = refused()
+        assert_same(
+            program(x, weight), captured(lambda x=x, w=weight: program(x, w)), f"{rows} {length}"
+        )
+        assert refused() == before
+
+
+def test_rows_of_views() -> None:
+    """Operands that lie in other ways than the result, rows over several dims, one over several."""
+    x = fa.randn(12, 9, 40, 16, device="cuda")
+    mask = fa.randn(9, 1, 16, device="cuda")
+
+    def run() -> list[fa.Tensor]:
+        made = x.transpose(0, 1).contiguous() * 0.5
+        scores = made + mask.unsqueeze(1)
+        away = scores - scores.amax((-2, -1), keepdim=True)
+        total = away.exp().sum([-2, -1], keepdim=True)
+        y = x[..., 1:9] * 2 + 1
+        return [away.exp() / total, y - y.mean(-1, keepdim=True), (y * 3).sum(-1) + 1]
+
+    before = refused()
+    assert_same(run(), captured(run))
     assert refused() == before
 
 

@@ -15,7 +15,7 @@ CAPTURED = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 from facula import _C
-import group_programs
+import group_programs, row_programs
 def captured(function):
     with _C._Capture(False, False, False, True):
         return function()
@@ -120,6 +120,119 @@ assert len(first) in (1, 3), first
 """
     run(script)
     run(script)
+
+
+ROWS = """
+def launched_by(program, rows, length, dtype):
+    x = fa.empty(rows, length, dtype=dtype, device="cuda")
+    weight = fa.empty(length, dtype=dtype, device="cuda")
+    lines = launched(lambda: captured(lambda: program(x, weight)))
+    return [line[0] for line in lines]
+"""
+
+
+def test_rows_are_one_launch(run: Run, tmp_path: Path) -> None:
+    """Each function of rows, in dtypes and lengths that threads share in different ways."""
+    run(
+        CAPTURED
+        + ROWS
+        + """
+for program in row_programs.PROGRAMS:
+    for dtype in (fa.float32, fa.bfloat16):
+        for length in (1024, 1000, 37, 4096 + 8):
+            found = launched_by(program, 600, length, dtype)
+            refused = fa.backends.refusals("cuda").get("group")
+            assert found == ["facula_group_rows"], (program, dtype, length, found, refused)
+"""
+    )
+    assert compile_all(tmp_path / "cache" / "cuda") >= 40
+
+
+def test_long_rows_are_read_again(run: Run, tmp_path: Path) -> None:
+    run(
+        CAPTURED
+        + ROWS
+        + """
+for program in row_programs.PROGRAMS:
+    for length in (50257, 1 << 16):
+        found = launched_by(program, 4096, length, fa.bfloat16)
+        assert set(found) == {"facula_group_rows"}, (program, length, found)
+"""
+    )
+    assert compile_all(tmp_path / "cache" / "cuda") >= 12
+
+
+def test_rows_have_the_right_values(run: Run, tmp_path: Path) -> None:
+    """Kernels run on the host, by threads: warps of a row, several of a block, single elements
+    behind the vectors, values that are kept and rows that are read again."""
+    include = tmp_path / "include"
+    (include / "facula").mkdir(parents=True)
+    (include / "emulated.h").symlink_to(HERE / "emulated.h")
+    sources = HERE.parents[1]
+    (include / "facula" / "cuda").symlink_to(sources / "aten" / "cuda" / "kernels")
+    for header in (sources / "python" / "facula" / "include" / "facula").glob("*.h"):
+        (include / "facula" / header.name).symlink_to(header)
+    run(
+        CAPTURED
+        + """
+import numpy as np
+rng = np.random.default_rng(0)
+def check(program, rows, length, expected):
+    x, w = (rng.normal(size=s).astype(np.float32) for s in ((rows, length), (length,)))
+    given = [fa.tensor(x).to("cuda"), fa.tensor(w).to("cuda")]
+    fake.fake_clear()
+    found = captured(lambda: program(*given))[0].cpu().numpy()
+    assert set(fake.fake_launches().decode().split()[::5]) == {"facula_group_rows"}
+    np.testing.assert_allclose(found, expected(x.astype(float), w.astype(float)), 2e-5, 1e-6)
+def softmax(x, w):
+    e = np.exp(x * 0.125 + w)
+    return e / e.sum(-1, keepdims=True)
+check(row_programs.softmax, 5, 1000, softmax)
+y, z = (rng.normal(size=(2, 8200)).astype(np.float32) for _ in range(2))
+others = [fa.tensor(t).to("cuda") for t in (y, z)]
+def of_four(x, w):                          # more than fits in registers
+    scores = x * others[0] + others[1] * w
+    shares = (scores - scores.amax(-1, keepdim=True)).exp()
+    return [shares / shares.sum(-1, keepdim=True)]
+check(of_four, 2, 8200, lambda x, w: softmax((x * y + z * w) * 8, 0))
+assert "FACULA_HELD 0" in fake.fake_text().decode()
+check(row_programs.rms_norm, 3, 2056,
+      lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w)
+check(row_programs.attention, 5, 96, softmax)
+""",
+        FAKE_CUDA_EMULATES=str(include),
+    )
+
+
+def test_rows_that_a_reduction_takes_in_parts_stay_apart(run: Run) -> None:
+    run(
+        CAPTURED
+        + ROWS
+        + """
+found = launched_by(row_programs.softmax, 2, 1 << 20, fa.float32)
+assert "facula_group_rows" not in found and "facula_reduce_parts" in found, found
+assert "in parts" in fa.backends.refusals("cuda")["group"][1]
+"""
+    )
+
+
+def test_what_is_no_row_stays_apart(run: Run) -> None:
+    run(
+        CAPTURED
+        + """
+x = fa.empty(600, 1024, device="cuda")
+names = lambda f: [line[0] for line in launched(lambda: captured(f))]
+assert "facula_group_rows" not in names(lambda: (x * 2).sum(0) + 1)
+assert "facula_group_rows" not in names(lambda: (x * 2).mean() + 1)
+assert "facula_group_rows" not in names(lambda: x.sum(-1))           # a reduction alone
+assert names(lambda: x - x.sum(-1, keepdim=True)) == ["facula_group_rows"]
+y = fa.empty(600, 1024, device="cuda")
+def written():                       # what it reads is written to behind it
+    y.sub_(y.amax(-1, keepdim=True))
+    return y * 2
+assert "facula_group_rows" not in names(written)
+"""
+    )
 
 
 def test_what_does_not_compile_runs_call_by_call(run: Run) -> None:

@@ -17,6 +17,7 @@ from facula import _C
 
 sys.path.append(str(Path(__file__).parents[1] / "cuda"))
 import group_programs
+import row_programs
 
 
 def captured(function: Callable[[], Any], check: bool = False, wait: bool = True) -> Any:
@@ -78,6 +79,67 @@ def test_a_chain_with_casts_is_one_launch(strict: ctypes.CDLL) -> None:
     found = captured(run)
     assert strict.count_launches() - before == 1
     assert list(map(shown, found)) == expected
+
+
+@pytest.mark.parametrize("program", row_programs.PROGRAMS)
+@pytest.mark.parametrize("dtype", [fa.float32, fa.bfloat16])
+def test_rows(
+    strict: ctypes.CDLL, program: Callable[..., list[fa.Tensor]], dtype: fa.dtype
+) -> None:
+    """Reductions over last dims, what they take and what follows: the device's own bits."""
+    x = (fa.arange(42 * 60) % 37 / 9 - 2).reshape(42, 60).to(dtype).to("strict")
+    weight = fa.linspace(-1, 1, 60).to(dtype).to("strict")
+    for check in (False, True):
+        for given in (x, x.reshape(6, 7, 60)):
+            expected = list(map(shown, program(given, weight)))
+            found = captured(lambda g=given, c=program: c(g, weight), check)
+            assert list(map(shown, found)) == expected
+    alone, together = (
+        launches(strict, lambda: program(x, weight)),
+        launches(strict, lambda: captured(lambda: program(x, weight))),
+    )
+    assert together < alone
+
+
+def launches(strict: ctypes.CDLL, call: Callable[[], Any]) -> int:
+    fa.strict.synchronize()
+    before = strict.count_launches()
+    call()
+    fa.strict.synchronize()
+    return int(strict.count_launches() - before)
+
+
+def test_a_softmax_written_out_is_one_launch(strict: ctypes.CDLL) -> None:
+    x = fa.linspace(-2, 2, 700).reshape(7, 100).to("strict")
+    weight = fa.linspace(-2, 2, 100).to("strict")
+    for program in (row_programs.softmax, row_programs.residual, row_programs.gradient):
+        assert launches(strict, lambda p=program: captured(lambda: p(x, weight))) == 1
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("check", [False, True])
+def test_what_is_no_row_keeps_its_order(check: bool) -> None:
+    """Other dims, in-place writes between, views of what is made, square shapes."""
+
+    def run() -> list[fa.Tensor]:
+        x = fa.linspace(-3, 3, 1600).to("strict").reshape(40, 40)
+        y = x * 2
+        first = y.sum(0)
+        top = y.amax(-1)
+        y.sub_(top.unsqueeze(-1))
+        late = y.sum(-1)
+        z = (y + 1).t()
+        other = z - z.sum(-1, keepdim=True)
+        wrong_way = y * late + top.unsqueeze(-1)
+        part = (y * 3)[:, :20]
+        some = part - part.amax(1, keepdim=True)
+        both = (y.reshape(4, 10, 40) * 2).sum((1, 2))
+        single = (x[:1] * 2) - (x[:1] * 2).sum(-1, keepdim=True)
+        empty = (x[:0] * 2).sum(-1)
+        return [first, top, y, late, other, wrong_way, some, both, single, empty, y.sum() * 2]
+
+    expected = list(map(shown, run()))
+    assert list(map(shown, captured(run, check))) == expected
 
 
 @pytest.mark.usefixtures("strict")
@@ -218,3 +280,12 @@ def test_explain_names_the_operators() -> None:
     x = fa.ones(100, device="strict")
     found = fa.compiler.explain(chain, x, x)
     assert [name for name, _ in found.groups[0].operators][:3] == ["mul", "add", "tanh"]
+
+
+@pytest.mark.usefixtures("strict")
+def test_explain_tells_of_rows() -> None:
+    x = fa.ones(30, 100, device="strict")
+    found = fa.compiler.explain(row_programs.softmax, x, x[0])
+    names = [[name for name, _ in group.operators] for group in found.groups]
+    assert names == [["mul", "add"], ["amax"], ["sub", "exp"], ["sum"], ["div"]]
+    assert all("one call with the one before" in group.apart for group in found.groups[1:])

@@ -5,6 +5,7 @@
 #include "libs/library.h"
 #include "libs/nccl.h"
 #include "ops/group.h"
+#include "ops/group_rows.h"
 #include "ops/pointwise.h"
 #include "ops/reduction.h"
 #include "launch/precompile.h"
@@ -74,6 +75,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.pointwise = pointwise;
   backend.reduction = reduction;
   backend.group = group;
+  backend.group_rows = kRowOperators;
   backend.kernels = kernel_entries().data();
   backend.nkernels = kernel_entries().size();
   return host->register_backend(&backend);

@@ -16,7 +16,7 @@ struct GroupParts {
   struct Fill {
     int32_t input, want;  // a number of the host, and the dtype that steps read it in
   };
-  std::vector<const FormulaSource*> formulas;  // by step
+  std::vector<const FormulaSource*> formulas;  // by step; null: it goes along rows
   std::vector<int32_t> operands;               // inputs that lie in memory
   std::vector<Fill> fills;
   bool short_form = false;
@@ -26,6 +26,9 @@ struct GroupParts {
 
 // `why` is empty where the group can be one kernel.
 GroupParts parts_of(const FaculaGroup& group, std::string& why);
+
+// Of its source, after its first operators.
+std::string group_name(const FaculaGroup& group);
 
 // The text of a group in a form.
 KernelSource group_source(const FaculaGroup& group, const PointwiseForm& form, const GroupParts& parts);

@@ -1,9 +1,8 @@
-#include <map>
+#include <algorithm>
 #include <sstream>
-#include <vector>
 
-#include "ops/group.h"
 #include "ops/group_parts.h"
+#include "ops/group_steps.h"
 
 namespace facula::cuda {
 
@@ -12,117 +11,43 @@ namespace {
 bool is_short(int32_t dtype) { return dtype == FACULA_FLOAT16 || dtype == FACULA_BFLOAT16; }
 
 // Writes the group's formula: values of V elements, made step by step.
-class GroupText {
- public:
-  GroupText(const FaculaGroup& group, const PointwiseForm& form, const GroupParts& parts)
-      : g_(group), form_(form), parts_(parts) {}
-
-  std::string text() {
-    std::ostringstream head;
-    if (parts_.short_form) head << "#define FACULA_SHORT 1\n";
-    head << "#include \"facula/cuda/types.h\"\nnamespace facula {\n";
-    formulas();
-    steps();
-    const int outs = g_.noutputs, ins = static_cast<int>(parts_.operands.size());
-    std::string arguments, parameters;
-    for (int i = 0; i < ins; ++i) {
-      const int32_t value = parts_.operands[static_cast<size_t>(i)], dtype = g_.dtypes[value];
-      types_ << "using I" << i << " = " << element_type(dtype) << ";\nusing A" << i << " = " << compute_type(dtype)
-             << ";\n";
-      arguments += ", a" + std::to_string(i);
-      parameters += ", const A" + std::to_string(i) + " (&v" + std::to_string(value) + ")[V]";
-    }
-    for (int i = 0; i < outs; ++i) {
-      const int32_t value = g_.stored[i];
-      types_ << "using O" << i << " = " << element_type(g_.dtypes[value]) << ";\nusing Y" << i << " = "
-             << made_type(value) << ";\n";
-      arguments += ", y" + std::to_string(i);
-      parameters += ", Y" + std::to_string(i) + " (&y" + std::to_string(i) + ")[V]";
-      body_ << "  _Pragma(\"unroll\") for (int k = 0; k < V; ++k) y" << i << "[k] = " << made_name(value) << "[k];\n";
-    }
-    define("FACULA_GROUP", "1");
-    defines_ += form_defines(form_, ins, outs);
-    std::string numbers;
-    if (!members_.str().empty()) {
-      numbers = "const Numbers& numbers, ";
-      types_ << "struct Numbers {\n" << members_.str() << "};\n";
-      arguments = ", p.numbers" + arguments;
-    }
-    types_ << "#undef FACULA_NUMBERS\n";
-    define("FACULA_NUMBERS", numbers.empty() ? "0" : "1");
-    define("FACULA_GROUP_ARGS", arguments.substr(2));
-    return head.str() + formulas_.str() + types_.str() + defines_ + "template <int V>\nFD void group(" + numbers +
-           parameters.substr(2) + ") {\n" + body_.str() + "}\n}\n#include \"facula/cuda/pointwise.cu\"\n";
+std::string text_of(const FaculaGroup& g, const PointwiseForm& form, const GroupParts& parts) {
+  const StepText text(g, parts, [](int32_t value) { return "v" + std::to_string(value) + "[k]"; });
+  std::ostringstream types, body;
+  const int outs = g.noutputs, ins = static_cast<int>(parts.operands.size());
+  for (int s = 0; s < g.nsteps; ++s) body << text.step(s, "V");
+  std::string arguments, parameters;
+  for (int i = 0; i < ins; ++i) {
+    const int32_t value = parts.operands[static_cast<size_t>(i)], dtype = g.dtypes[value];
+    types << "using I" << i << " = " << element_type(dtype) << ";\nusing A" << i << " = " << compute_type(dtype)
+          << ";\n";
+    arguments += ", a" + std::to_string(i);
+    parameters += ", const A" + std::to_string(i) + " (&v" + std::to_string(value) + ")[V]";
   }
-
- private:
-  const FaculaGroup& g_;
-  const PointwiseForm& form_;
-  const GroupParts& parts_;
-  std::ostringstream formulas_, types_, members_, body_;
-  std::string defines_;
-  std::vector<std::string> space_;                    // by step: the namespace of its formula
-  std::map<int32_t, std::string> made_;               // by value: the type that its formula gives
-  std::map<std::pair<int, int>, std::string> fills_;  // by input and type: the number's expression
-
-  void define(const std::string& name, const std::string& value) { defines_ += "#define " + name + " " + value + "\n"; }
-  std::string made_type(int32_t value) const {
-    const auto at = made_.find(value);
-    return at != made_.end() ? at->second : compute_type(g_.dtypes[value]);
+  for (int i = 0; i < outs; ++i) {
+    const int32_t value = g.stored[i];
+    types << "using O" << i << " = " << element_type(g.dtypes[value]) << ";\nusing Y" << i << " = "
+          << text.made_type(value) << ";\n";
+    arguments += ", y" + std::to_string(i);
+    parameters += ", Y" + std::to_string(i) + " (&y" + std::to_string(i) + ")[V]";
+    // What a step computed, before it was rounded to the dtype: the store rounds in the same way.
+    body << "  _Pragma(\"unroll\") for (int k = 0; k < V; ++k) y" << i << "[k] = " << (text.is_made(value) ? "t" : "v")
+         << value << "[k];\n";
   }
-  // What a step computed, before it was rounded to the dtype: the store rounds in the same way.
-  std::string made_name(int32_t value) const { return (made_.count(value) != 0 ? "t" : "v") + std::to_string(value); }
-
-  void formulas() {
-    std::map<std::pair<const FormulaSource*, int32_t>, std::string> known;
-    for (int s = 0; s < g_.nsteps; ++s) {
-      const FormulaSource* const f = parts_.formulas[static_cast<size_t>(s)];
-      std::string& name = known[{f, g_.steps[s].compute}];
-      if (name.empty()) {
-        name = "f" + std::to_string(known.size());
-        formulas_ << "#undef FACULA_NUMBERS\nnamespace " << name
-                  << " {\nusing T = " << compute_type(g_.steps[s].compute) << ";\nusing R = math::real_t<T>;\n"
-                  << f->text << "}\n";
-      }
-      space_.push_back(name);
-    }
+  std::string numbers;
+  if (!text.members().empty()) {
+    numbers = "const Numbers& numbers, ";
+    types << "struct Numbers {\n" << text.members() << "};\n";
+    arguments = ", p.numbers" + arguments;
   }
-  void steps() {
-    for (size_t i = 0; i < parts_.formulas.size(); ++i) {
-      if (parts_.formulas[i]->nnumbers > 0) members_ << "  " << space_[i] << "::Numbers n" << i << ";\n";
-    }
-    for (int s = 0; s < g_.nsteps; ++s) step(s);
-    if (!parts_.fills.empty()) members_ << "  Slot fills[" << parts_.fills.size() << "];\n";
-  }
-  void step(int s) {
-    const FaculaStep& step = g_.steps[s];
-    const std::string& space = space_[static_cast<size_t>(s)];
-    std::string arguments;
-    const auto add = [&](const std::string& text) { arguments += (arguments.empty() ? "" : ", ") + text; };
-    if (parts_.formulas[static_cast<size_t>(s)]->nnumbers > 0) add("numbers.n" + std::to_string(s));
-    for (int i = 0; i < step.nins; ++i) {
-      const std::string type = space + "::A" + std::to_string(i);
-      if (const int fill = parts_.fill_of(g_, s, i); fill >= 0) {
-        add("numbers.fills[" + std::to_string(fill) + "].template get<" + type + ">()");
-      } else {
-        add("convert<" + type + ">(v" + std::to_string(step.ins[i]) + "[k])");
-      }
-    }
-    for (int i = 0; i < step.nouts; ++i) {
-      const std::string type = space + "::Y" + std::to_string(i), value = std::to_string(step.outs[i]);
-      body_ << "  " << type << " t" << value << "[V];\n";
-      made_[step.outs[i]] = type;
-      add("t" + value + "[k]");
-    }
-    body_ << "  _Pragma(\"unroll\") for (int k = 0; k < V; ++k) " << space << "::formula(" << arguments << ");\n";
-    for (int i = 0; i < step.nouts; ++i) {
-      const int32_t dtype = g_.dtypes[step.outs[i]];
-      const std::string value = std::to_string(step.outs[i]);
-      body_ << "  " << compute_type(dtype) << " v" << value << "[V];\n  rounded<" << element_type(dtype) << ">(t"
-            << value << ", v" << value << ");\n";
-    }
-  }
-};
+  types << "#undef FACULA_NUMBERS\n#define FACULA_GROUP 1\n"
+        << form_defines(form, ins, outs) << "#define FACULA_NUMBERS " << (numbers.empty() ? "0" : "1")
+        << "\n#define FACULA_GROUP_ARGS " << arguments.substr(2) << "\n";
+  return std::string(parts.short_form ? "#define FACULA_SHORT 1\n" : "") +
+         "#include \"facula/cuda/types.h\"\nnamespace facula {\n" + text.formulas() + types.str() +
+         "template <int V>\nFD void group(" + numbers + parameters.substr(2) + ") {\n" + body.str() +
+         "}\n}\n#include \"facula/cuda/pointwise.cu\"\n";
+}
 
 }  // namespace
 
@@ -153,6 +78,10 @@ GroupParts parts_of(const FaculaGroup& g, std::string& why) {
   bool shortened = false, full = false;
   for (int32_t s = 0; s < g.nsteps; ++s) {
     const FaculaStep& step = g.steps[s];
+    if (step.nreduced > 0) {
+      parts.formulas.push_back(nullptr);
+      continue;
+    }
     const FormulaSource* const f = find_formula(step.op, step.variant, class_of(step.compute));
     if (f == nullptr) {
       why = std::string("no formula of ") + step.op + " in this dtype";
@@ -177,10 +106,14 @@ GroupParts parts_of(const FaculaGroup& g, std::string& why) {
   return parts;
 }
 
-KernelSource group_source(const FaculaGroup& group, const PointwiseForm& form, const GroupParts& parts) {
+std::string group_name(const FaculaGroup& group) {
   std::string name = "group";
   for (int32_t s = 0; s < std::min(group.nsteps, 8); ++s) name += std::string("_") + group.steps[s].op;
-  return {{name + ".cu", GroupText(group, form, parts).text(), false}, "facula_pointwise"};
+  return name + ".cu";
+}
+
+KernelSource group_source(const FaculaGroup& group, const PointwiseForm& form, const GroupParts& parts) {
+  return {{group_name(group), text_of(group, form, parts), false}, "facula_pointwise"};
 }
 
 }  // namespace facula::cuda

@@ -21,6 +21,12 @@ struct Plan {
   int64_t outputs = 1, length = 1, part = 1, parts = 1, blocks = 1;
 };
 
+// `steps`: elements that a block takes at a time.
+int64_t parts_of(int64_t blocks, int64_t length, int64_t steps, int processors) {
+  const int64_t most = std::max<int64_t>(1, length / (2 * steps));
+  return std::min<int64_t>(std::clamp<int64_t>(int64_t{processors} * 8 / std::max<int64_t>(blocks, 1), 1, most), 1024);
+}
+
 int32_t make_plan(const Reduction& f, int processors, Plan& p) {
   const int64_t* kept_strides[] = {f.in_strides, f.out_strides[0], f.out_strides[1]};
   const int64_t* reduced_strides[] = {f.in_strides + f.kept};
@@ -42,17 +48,13 @@ int32_t make_plan(const Reduction& f, int processors, Plan& p) {
     }
     return true;
   };
-  const int64_t wanted = int64_t{processors} * 8;
   const bool side_by_side = p.reduced.ndim > 0 && p.reduced.strides[0][0] == 1;
   form.rows = side_by_side || p.kept.ndim == 0 || p.kept.strides[0][0] != 1 || p.kept.sizes[0] < 8;
   int64_t steps = 1;  // of a block along what is reduced
   if (form.rows) {
     const bool line = p.reduced.ndim == 1 && side_by_side;
     form.vec = line && aligned(widest, p.kept, 0) ? widest : 1;
-    const int64_t work = ceil_div(p.length, form.vec * 4);
-    form.lanes = static_cast<int>(std::clamp<int64_t>(
-        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(work, 1)))), 1, kThreads));
-    if (form.lanes == kThreads / 2) form.lanes = kThreads;  // fewer forms
+    form.lanes = row_lanes(p.length, form.vec);
     p.blocks = ceil_div(p.outputs, kThreads / form.lanes);
     steps = int64_t{form.lanes} * form.vec * 4;
   } else {
@@ -63,9 +65,7 @@ int32_t make_plan(const Reduction& f, int processors, Plan& p) {
     p.blocks = ceil_div(p.outputs, 32 * vec);
     steps = 8 * 4;
   }
-  p.parts =
-      std::clamp<int64_t>(wanted / std::max<int64_t>(p.blocks, 1), 1, std::max<int64_t>(1, p.length / (2 * steps)));
-  p.parts = std::min<int64_t>(p.parts, 1024);
+  p.parts = parts_of(p.blocks, p.length, steps, processors);
   p.part = ceil_div(p.length, p.parts);
   p.part = round_up(p.part, steps);
   p.parts = std::max<int64_t>(1, ceil_div(p.length, std::max<int64_t>(p.part, 1)));
@@ -146,6 +146,15 @@ void list_reductions(int level, const std::function<void(KernelSource)>& add) {
 const ListsSources lists(list_reductions);
 
 }  // namespace
+
+int row_lanes(int64_t length, int vec) {
+  const auto work = static_cast<uint64_t>(std::max<int64_t>(ceil_div(length, vec * 4), 1));
+  const auto lanes = static_cast<int>(std::min<uint64_t>(std::bit_ceil(work), kThreads));
+  return lanes == kThreads / 2 ? kThreads : lanes;  // fewer forms
+}
+int64_t row_parts(int64_t rows, int64_t length, int vec, int lanes, int processors) {
+  return parts_of(ceil_div(rows, kThreads / lanes), length, int64_t{lanes} * vec * 4, processors);
+}
 
 KernelSource reduction_source(const std::string& name, const Reduction& f, const ReductionForm& form,
                               const std::string& before, const char* file, const char* entry) {

@@ -32,6 +32,10 @@ struct ReductionForm {
   int vec = 1, lanes = 256, kept = 1, reduced = 1;
 };
 
+// Of rows of `length` elements side by side, in vectors of `vec`: threads of a row, and parts that a row is taken in.
+int row_lanes(int64_t length, int vec);
+int64_t row_parts(int64_t rows, int64_t length, int vec, int lanes, int processors);
+
 // `before` defines what the reduction's file needs beside the types; `file` is that file.
 KernelSource reduction_source(const std::string& name, const Reduction& f, const ReductionForm& form,
                               const std::string& before, const char* file, const char* entry);

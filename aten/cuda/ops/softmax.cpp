@@ -10,10 +10,13 @@ namespace {
 
 KernelSource source(int kind, int32_t in, int32_t other, int32_t out, const RowForm& form) {
   const bool wide = in == FACULA_FLOAT64 || out == FACULA_FLOAT64;
+  // Without contraction a softmax gives the same bits as in a group of compile().
+  const bool fused = kind >= 2;
   return file_kernel("softmax.cu", "facula_softmax",
                      std::string("using I = ") + element_type(in) + ";\nusing J = " + element_type(other) +
                          ";\nusing O = " + element_type(out) + ";\nusing T = " + (wide ? "double" : "float") +
-                         ";\n#define FACULA_KIND " + std::to_string(kind) + "\n" + form.text());
+                         ";\n#define FACULA_KIND " + std::to_string(kind) + "\n" + form.text(),
+                     fused);
 }
 
 int32_t run(const FaculaCall* call, int kind, const FaculaTensor& in, const FaculaTensor& other, int64_t dim_given) {

@@ -135,6 +135,7 @@ extern "C" FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* host
   backend.pointwise = pointwise;
   backend.reduction = reduction;
   backend.group = group;
+  backend.group_rows = kGroupRows;
   backend.kernels = kKernels;
   backend.nkernels = sizeof(kKernels) / sizeof(*kKernels);
   describe(backend);

@@ -81,6 +81,12 @@ const PointwiseEntry* find(const char* op, const char* variant, int32_t compute)
   return found == table.end() ? nullptr : found->second;
 }
 
+const ReductionEntry* find_reduction(const char* op, int32_t compute) {
+  static const auto table = table_of(kReductions, [](const ReductionEntry& e) { return key(e.op, "", e.compute); });
+  const auto found = table.find(key(op, "", compute));
+  return found == table.end() ? nullptr : found->second;
+}
+
 int32_t noted() {
   if (divided_by_zero) return fail(FACULA_ZERO_DIVISION, "integer division or remainder by zero");
   if (outside) return fail(FACULA_DEVICE_ERROR, "an element is not within the limits that the operator states");
@@ -138,22 +144,30 @@ int32_t pointwise(void*, const FaculaPointwise* call) {
   });
 }
 
-// Tile by tile, so that what steps hand on stays in the cache; each value lies there in its own dtype.
+// What groups take along rows, from the table of reductions.
+const char* const kGroupRows[] = {"sum", "amax", "amin", "all", "any", nullptr};
+
+// Tile by tile, so that what steps hand on stays in the cache; each value lies there in its own dtype. With steps along
+// rows, row by row: a value has as many places as the row has elements.
 int32_t group(void*, const FaculaGroup* call) {
   struct Step {
     const PointwiseEntry* entry;
+    const ReductionEntry* along;
     std::vector<int32_t> outs, ins;
     std::vector<FaculaValue> values;
     int32_t compute;
     uint32_t masks;
   };
   std::vector<Step> steps;
+  int32_t nreduced = 0;
   for (int32_t s = 0; s < call->nsteps; ++s) {
     const FaculaStep& from = call->steps[s];
     const int32_t compute = computed(from.compute);
-    const PointwiseEntry* const entry = find(from.op, from.variant, compute);
-    if (entry == nullptr) return fail(FACULA_NOT_SUPPORTED, "no formula in this dtype");
-    steps.push_back({entry, {from.outs, from.outs + from.nouts}, {from.ins, from.ins + from.nins},
+    const PointwiseEntry* const entry = from.nreduced > 0 ? nullptr : find(from.op, from.variant, compute);
+    const ReductionEntry* const along = from.nreduced > 0 ? find_reduction(from.op, compute) : nullptr;
+    if (entry == nullptr && along == nullptr) return fail(FACULA_NOT_SUPPORTED, "no formula in this dtype");
+    nreduced = std::max(nreduced, from.nreduced);
+    steps.push_back({entry, along, {from.outs, from.outs + from.nouts}, {from.ins, from.ins + from.nins},
                      {from.values, from.values + from.nvalues}, compute, from.masks});
   }
   const std::vector<int32_t> dtypes(call->dtypes, call->dtypes + call->nvalues);
@@ -166,48 +180,86 @@ int32_t group(void*, const FaculaGroup* call) {
   }
   return enqueue(call->index, call->stream, [=] {
     divided_by_zero = negative_power = outside = false;
-    std::vector<Tile> tiles(dtypes.size()), read(16), made(16);
-    const size_t inner = outs[0].sizes.empty() ? 0 : 1;
-    const int64_t row = inner != 0 ? outs[0].sizes.back() : 1;
-    const auto move = [](int32_t dtype, const char* from, int64_t from_stride, char* to, int64_t to_stride, int64_t n) {
-      const size_t size = itemsize(dtype);
-      for (int64_t i = 0; i < n; ++i) std::memcpy(to + i * to_stride, from + i * from_stride, size);
+    const std::vector<int64_t>& sizes = outs[0].sizes;
+    const size_t inner = sizes.empty() ? 0 : static_cast<size_t>(std::max(nreduced, 1));
+    const std::vector<int64_t> line(sizes.end() - static_cast<std::ptrdiff_t>(inner), sizes.end());
+    int64_t row = 1;
+    for (const int64_t n : line) row *= n;
+    const int64_t most = nreduced > 0 ? row : kTile;  // places of a value
+    std::vector<std::vector<char>> values(dtypes.size(), std::vector<char>(static_cast<size_t>(most) * 8));
+    std::vector<Tile> read(16), made(16);
+    // Elements [at, at + n) of a line of an operand, each by `f`.
+    const auto each = [&](const Operand& o, const std::vector<int64_t>& index, int64_t at, int64_t n, const auto& f) {
+      const char* const start = o.scalar ? o.base() : o.at(index);
+      const size_t item = itemsize(o.dtype);
+      for (int64_t i = 0; i < n; ++i) {
+        int64_t rest = at + i, offset = 0;
+        for (size_t d = line.size(); d-- > 0 && !o.scalar;) {
+          offset += rest % line[d] * o.strides[sizes.size() - line.size() + d];
+          rest /= line[d];
+        }
+        f(const_cast<char*>(start) + offset, static_cast<size_t>(i) * item, item);
+      }
     };
-    for_each_index(outs[0].sizes, inner, [&](const std::vector<int64_t>& index) {
-      for (int64_t at = 0; at < row; at += kTile) {
-        const int64_t n = std::min(kTile, row - at);
+    const auto along = [&](const Step& step, int64_t n) {
+      const auto in = static_cast<size_t>(step.ins[0]), out = static_cast<size_t>(step.outs[0]);
+      const size_t size = itemsize(dtypes[in]), made_size = itemsize(dtypes[out]);
+      alignas(16) char acc[16] = {};
+      int64_t place = 0;
+      by_type(step.compute, [&]<typename T>(T) {
+        T* const buffer = reinterpret_cast<T*>(read[0].bytes);
+        for (int64_t i = 0; i < n; i += kTile) {
+          const int64_t count = std::min(kTile, n - i);
+          load(dtypes[in], values[in].data() + static_cast<size_t>(i) * size, static_cast<int64_t>(size), count, buffer);
+          step.along->fn(acc, place, buffer, count, i);
+        }
+        for (int64_t i = 0; i < n; ++i) {
+          store(dtypes[out], values[out].data() + static_cast<size_t>(i) * made_size, 0, 1,
+                reinterpret_cast<const T*>(acc));
+        }
+      });
+    };
+    const auto pointwise_step = [&](const Step& step, int64_t at, int64_t n) {
+      const void* in_ptrs[16];
+      void* out_ptrs[16];
+      const auto value = [&](int32_t v) {
+        return values[static_cast<size_t>(v)].data() + static_cast<size_t>(at) * itemsize(dtypes[static_cast<size_t>(v)]);
+      };
+      for (size_t i = 0; i < step.ins.size(); ++i) {
+        const int32_t dtype = dtypes[static_cast<size_t>(step.ins[i])];
+        by_type((step.masks >> i & 1u) != 0 ? int32_t{FACULA_BOOL} : step.compute, [&]<typename T>(T) {
+          load(dtype, value(step.ins[i]), static_cast<int64_t>(itemsize(dtype)), n, reinterpret_cast<T*>(read[i].bytes));
+        });
+        in_ptrs[i] = read[i].bytes;
+      }
+      for (size_t i = 0; i < step.outs.size(); ++i) out_ptrs[i] = made[i].bytes;
+      step.entry->fn(n, out_ptrs, in_ptrs, step.values.data());
+      for (size_t i = 0; i < step.outs.size(); ++i) {
+        const int32_t dtype = dtypes[static_cast<size_t>(step.outs[i])];
+        by_type(step.entry->output, [&]<typename T>(T) {
+          store(dtype, value(step.outs[i]), static_cast<int64_t>(itemsize(dtype)), n,
+                reinterpret_cast<const T*>(made[i].bytes));
+        });
+      }
+    };
+    for_each_index(sizes, inner, [&](const std::vector<int64_t>& index) {
+      for (int64_t at = 0; at < row; at += most) {
+        const int64_t n = std::min(most, row - at);
         for (size_t i = 0; i < ins.size(); ++i) {
-          const Operand& o = ins[i];
-          const int64_t stride = inner != 0 && !o.scalar ? o.strides.back() : 0;
-          const char* const p = o.scalar ? o.base() : o.at(index) + at * stride;
-          move(o.dtype, p, stride, tiles[i].bytes, static_cast<int64_t>(itemsize(o.dtype)), n);
+          each(ins[i], index, at, n,
+               [&](const char* p, size_t to, size_t item) { std::memcpy(values[i].data() + to, p, item); });
         }
         for (const Step& step : steps) {
-          const void* in_ptrs[16];
-          void* out_ptrs[16];
-          for (size_t i = 0; i < step.ins.size(); ++i) {
-            const auto v = static_cast<size_t>(step.ins[i]);
-            by_type((step.masks >> i & 1u) != 0 ? int32_t{FACULA_BOOL} : step.compute, [&]<typename T>(T) {
-              load(dtypes[v], tiles[v].bytes, static_cast<int64_t>(itemsize(dtypes[v])), n,
-                   reinterpret_cast<T*>(read[i].bytes));
-            });
-            in_ptrs[i] = read[i].bytes;
+          if (step.along != nullptr) {
+            along(step, n);
+            continue;
           }
-          for (size_t i = 0; i < step.outs.size(); ++i) out_ptrs[i] = made[i].bytes;
-          step.entry->fn(n, out_ptrs, in_ptrs, step.values.data());
-          for (size_t i = 0; i < step.outs.size(); ++i) {
-            const auto v = static_cast<size_t>(step.outs[i]);
-            by_type(step.entry->output, [&]<typename T>(T) {
-              store(dtypes[v], tiles[v].bytes, static_cast<int64_t>(itemsize(dtypes[v])), n,
-                    reinterpret_cast<const T*>(made[i].bytes));
-            });
-          }
+          for (int64_t i = 0; i < n; i += kTile) pointwise_step(step, i, std::min(kTile, n - i));
         }
         for (size_t i = 0; i < outs.size(); ++i) {
-          const int64_t stride = inner != 0 ? outs[i].strides.back() : 0;
-          const Tile& from = tiles[static_cast<size_t>(stored[i])];
-          move(outs[i].dtype, from.bytes, static_cast<int64_t>(itemsize(outs[i].dtype)), outs[i].at(index) + at * stride,
-               stride, n);
+          const std::vector<char>& from = values[static_cast<size_t>(stored[i])];
+          each(outs[i], index, at, n,
+               [&](char* p, size_t place, size_t item) { std::memcpy(p, from.data() + place, item); });
         }
       }
     });
@@ -216,12 +268,10 @@ int32_t group(void*, const FaculaGroup* call) {
 }
 
 int32_t reduction(void*, const FaculaReduction* call) {
-  static const auto table = table_of(kReductions, [](const ReductionEntry& e) { return key(e.op, "", e.compute); });
   const int32_t compute = computed(call->compute);
-  const auto found = table.find(key(call->op, "", compute));
+  const ReductionEntry* const entry = find_reduction(call->op, compute);
   const Operand in(*call->in), out(*call->out);
-  if (found == table.end() || in.dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no reduction in this dtype");
-  const ReductionEntry* const entry = found->second;
+  if (entry == nullptr || in.dtype >= FACULA_COMPLEX64) return fail(FACULA_NOT_SUPPORTED, "no reduction in this dtype");
   const size_t nreduced = static_cast<size_t>(call->nreduced);
   return enqueue(call->index, call->stream, [=] {
     const size_t kept = in.sizes.size() - nreduced;

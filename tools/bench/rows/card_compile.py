@@ -47,14 +47,23 @@ def pointwise(lib, inputs, op, dtype):
     return lambda: fused(*args)
 
 
+# Passes over the elements.
+READ = {
+    "softmax with mask and scale": 2,
+    "softmax written out": 2,
+    "RMSNorm": 2,
+    "LayerNorm written out": 2,
+    "log-sum-exp written out": 1,
+    "cross_entropy of rows": 1,
+}
+
+
 @rows.add(
     "{op} {dtype}",
     1.0,
-    op=["softmax with mask and scale", "RMSNorm", "cross_entropy of rows"],
+    op=list(READ),
     dtype=HALVES,
-    also=share(
-        GOAL, {"softmax with mask and scale": 2, "RMSNorm": 2, "cross_entropy of rows": 1}, SIZE
-    ),
+    also=share(GOAL, READ, SIZE),
 )
 def folds(lib, inputs, op, dtype):
     x = inputs.tiled(SIZE, dtype).reshape(-1, ROW)
@@ -66,8 +75,30 @@ def folds(lib, inputs, op, dtype):
         wide = wide * lib.rsqrt((wide * wide).mean(-1, keepdim=True) + 1e-6)
         return wide.to(x.dtype) * weight
 
-    if op == "RMSNorm":
-        fused = compiled(lib, norm)
+    def softmax(x, mask):
+        scores = x * 0.125 + mask
+        shares = (scores - scores.amax(-1, keepdim=True)).exp()
+        return shares / shares.sum(-1, keepdim=True)
+
+    def layer_norm(x, weight):
+        wide = x.float()
+        away = wide - wide.mean(-1, keepdim=True)
+        scale = lib.rsqrt((away * away).mean(-1, keepdim=True) + 1e-5)
+        return (away * scale).to(x.dtype) * weight
+
+    def log_sum(x, mask):
+        wide = (x * 0.5 + mask).float()
+        top = wide.amax(-1, keepdim=True)
+        return (wide - top).exp().sum(-1, keepdim=True).log() + top
+
+    written = {
+        "RMSNorm": norm,
+        "softmax written out": softmax,
+        "LayerNorm written out": layer_norm,
+        "log-sum-exp written out": log_sum,
+    }
+    if op in written:
+        fused = compiled(lib, written[op])
         return lambda: fused(x, weight)
     if op.startswith("softmax"):
         fused = compiled(lib, lambda x, mask: lib.softmax(x * 0.125 + mask, -1))

@@ -128,7 +128,10 @@ typedef struct FaculaPointwise {
  * `tensors` hold, others are made by one step each. A step is what FaculaPointwise says, with values in the place of
  * tensors: it reads its inputs as `compute` (or bool), and rounds what it makes to the value's dtype, though that may never
  * go to memory. The last `noutputs` of `tensors` take the values `stored`. All tensors have one shape (stride 0 where they
- * are broadcast); an output may lie exactly where an input does. */
+ * are broadcast); an output may lie exactly where an input does.
+ * A step with `nreduced` is an operator over the last dims, one of the backend's `group_rows`: its one input is taken
+ * along them to a value that has one element for all of them (of "softmax" and its like an element each). Where an
+ * output has stride 0 along those dims, it is written once. Groups with such steps write to no memory that they read. */
 typedef struct FaculaStep {
   const char* op;
   const char* variant;
@@ -138,7 +141,7 @@ typedef struct FaculaStep {
   int32_t nouts, nins, nvalues;
   int32_t compute;
   uint32_t masks;
-  int32_t reserved;
+  int32_t nreduced; /* 0: a call of the pointwise template; else a number of dims, the same in all steps that have one */
 } FaculaStep;
 enum { FACULA_WAIT = 1 /* build what the group needs now, rather than answer FACULA_NOT_READY */ };
 typedef struct FaculaGroup {
@@ -309,6 +312,9 @@ typedef struct FaculaBackend {
   /* A group as one kernel; optional. FACULA_NOT_READY: not yet, it is being built. That and FACULA_NOT_SUPPORTED make
      facula call `pointwise` step by step. */
   int32_t (*group)(void* context, const FaculaGroup* group);
+  /* Operators over last dims that `group` takes as steps ("sum", "amax", "softmax"): a list that ends in null and stays.
+     Null: none, groups end where dims are reduced. */
+  const char* const* group_rows;
 } FaculaBackend;
 
 /* ---- what facula gives the package ---- */
