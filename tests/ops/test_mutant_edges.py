@@ -359,17 +359,13 @@ def test_subgradients(name: str) -> None:
 @pytest.mark.parametrize("find", ["max", "min", "median", "nanmedian", "mode", "kthvalue"])
 @pytest.mark.parametrize("keepdim", [False, True])
 def test_tangents_of_what_a_line_holds(find: str, keepdim: bool) -> None:
-    arguments = (2, 0, keepdim) if find == "kthvalue" else (0, keepdim)
-    for x in ([3.0, 1.0, 2.0], 3.0):
-        x = fa.tensor(x, dtype=fa.float64)
-        if x.ndim == 0 and find == "kthvalue":
-            arguments = (1, 0, keepdim)
+    def found(x: fa.Tensor) -> fa.Tensor:
+        first = (max(x.ndim, 1),) if find == "kthvalue" else ()
+        return getattr(fa, find)(x, *first, 0, keepdim).values
 
-        def found(x: fa.Tensor) -> fa.Tensor:
-            return getattr(fa, find)(x, *arguments).values
-
-        tangent = 10 * x + 1
-        value, got = fa.func.jvp(found, (x,), (tangent,))
+    for numbers in ([3.0, 1.0, 2.0], 3.0):
+        x = fa.tensor(numbers, dtype=fa.float64)
+        value, got = fa.func.jvp(found, (x,), (10 * x + 1,))
         assert got.shape == value.shape
         assert got.reshape(-1).tolist() == (10 * value.reshape(-1) + 1).tolist()
 

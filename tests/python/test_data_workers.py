@@ -19,7 +19,7 @@ from loaders import Acts, Numbers, firsts, nothing_left_behind, servers  # noqa:
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
-# Of functions without a name and of pipes, which the way to start that Python 3.14 prefers does not hand over.
+# Of functions without a name and of pipes, which the start that Python 3.14 prefers does not pass.
 FORKED = {"multiprocessing_context": "fork"}
 
 

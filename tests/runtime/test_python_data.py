@@ -197,4 +197,4 @@ def test_sizes_are_as_other_tuples_where_they_are_keys() -> None:
     for shape in ((), (3,), (2, 3, 4)):
         size = fa.empty(shape).shape
         assert hash(size) == hash(shape) and {shape: 1}[size] == {size: 1}[shape] == 1
-        assert hash(size + (5,)) == hash((*shape, 5)) and hash(size[:1]) == hash(shape[:1])
+        assert hash(size[:1]) == hash(shape[:1]) and hash(size * 2) == hash(shape * 2)

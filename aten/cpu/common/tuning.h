@@ -113,9 +113,10 @@ inline constexpr int64_t kPiecesOfThread = 8;  // so that a thread whose core is
 // Rows of B that are read together, and panels of columns of them: a stream the hardware can follow (3834b37).
 inline constexpr int64_t kPackRows = 8, kPackPanels = 32;
 
-// Depths of longer products of which the sums are made in double; that are summed in registers then, which panels
-// would hold more of; and that are summed at a time of a complex product with a vector.
-inline constexpr int64_t kGemmLong = 8192, kGemmDepth = 4096, kGemmTerms = 128, kGemvDepth = 256;
+// Depths of longer products of which the sums are made in double (256 x 20000 x 256 takes 1.3 of its time so); that are
+// summed in registers then, which panels would hold more of; and that are summed at a time of a complex product with a
+// vector.
+inline constexpr int64_t kGemmLong = 65536, kGemmDepth = 4096, kGemmTerms = 128, kGemvDepth = 256;
 
 // bfloat16 in tile registers: row panels of a group and their bytes in the second-level cache; depths of a slice whose
 // columns stay in the first. 73f03c2, 9db3f81: (a) 2048 x 2048 takes 0.72, 1.08 before.
