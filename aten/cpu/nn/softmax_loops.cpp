@@ -43,9 +43,11 @@ T row_max(int64_t n, const T* x) {
   T m[kWays<T>];
   for (T& v : m) v = -HUGE_VAL;
   by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { m[k] = x[i] > m[k] ? x[i] : m[k]; });
-  T most = m[0];
-  for (const T v : m) most = v > most ? v : most;
-  return most;
+  for (int64_t left = kWays<T> / 2; left > 0; left /= 2) {
+#pragma omp simd
+    for (int64_t k = 0; k < left; ++k) m[k] = m[k + left] > m[k] ? m[k + left] : m[k];
+  }
+  return m[0];
 }
 
 // A row of exponentials that are still to be multiplied and written.
@@ -228,20 +230,11 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
     fetch(g + n + i, g + n + end);
     fetch(y + n + i, y + n + end);
   };
-  T parts[kWays<T>] = {}, most[kWays<T>];
-  for (T& v : most) v = -HUGE_VAL;
-  const auto likely = [&] {
-    bool found = false;
-    for (const T v : most) found |= v > half<T>(log);
-    return found;
-  };
+  T parts[kWays<T>] = {};
+  // In a loop of its own: beside sums the compiler keeps neither in registers.
+  const auto likely = [&] { return row_max(n, y) > half<T>(log); };
   if (log) {
-    by_ways<T>(
-        n, [](int64_t) {},
-        [&](int64_t i, int64_t k) {
-          parts[k] += g[i];
-          most[k] = y[i] > most[k] ? y[i] : most[k];
-        });
+    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
     const T sum = total(parts);
     const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
     T replaced = 0;
@@ -258,12 +251,7 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
       gi[place] = replaced;
     }
   } else {
-    by_ways<T>(
-        n, [](int64_t) {},
-        [&](int64_t i, int64_t k) {
-          parts[k] += g[i] * y[i];
-          most[k] = y[i] > most[k] ? y[i] : most[k];
-        });
+    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i] * y[i]; });
     T sum = total(parts);
     const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
     if (place < n) {
