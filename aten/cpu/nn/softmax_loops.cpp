@@ -1,6 +1,7 @@
 // build: levels fused
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "aten/cpu/nn/loops.h"
 #include "aten/cpu/common/vector_exp.h"
@@ -199,10 +200,10 @@ template <typename T>
 constexpr T half(bool log) {
   return log ? T(-0.6931471805599453) : T(0.5);
 }
-// What is no softmax may not be shifted.
+// What is no softmax may not be shifted, beyond rounding.
 template <typename T>
 bool sums_to_one(T sum) {
-  return sum > T(0.99) && sum < T(1.01);
+  return std::abs(sum - 1) <= 64 * std::numeric_limits<T>::epsilon();
 }
 template <typename T>
 int64_t likely_place(int64_t n, int64_t stride, const T* y, bool log) {
