@@ -103,7 +103,7 @@ Meta sampled(const Tensor& self, int64_t num_samples, bool replacement) {
   return meta;
 }
 
-// What random integers are drawn from: from ... to - 1, or all from `from` that the type has exactly.
+// Refuses an interval in which the dtype has no number.
 void uniform_range(const Called& called, ScalarType dtype, double from, double to) {
   const ScalarType real = to_real(dtype);
   const draws::Limits<double> within = draws::numbers_within(static_cast<int>(real), from, to);
@@ -111,6 +111,7 @@ void uniform_range(const Called& called, ScalarType dtype, double from, double t
                from, " to below ", to, "; take a wider interval or a wider dtype");
 }
 
+// What random integers are drawn from: from ... to - 1, or all from `from` that the type has exactly.
 void drawn_range(const Called& called, ScalarType dtype, int64_t from, std::optional<int64_t> to) {
   FACULA_CHECK(!to || from < *to, Runtime, Operator{called.op}, "from must be less than to, got from=", from,
                " and to=", to.value_or(0));

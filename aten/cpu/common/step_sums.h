@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "aten/cpu/common/dense.h"
 
@@ -20,6 +21,7 @@ class StepSums {
   // Of a step that adds several times, how often it does.
   bool step(int64_t additions = 1) {
     constexpr int64_t kMost = 64;
+    if constexpr (sizeof(T) == sizeof(double)) return std::exchange(done_, 1) > 0;  // there is nothing wider
     if (done_ > 0 && done_ + additions > kMost) empty();
     done_ += additions;
     return done_ > additions;

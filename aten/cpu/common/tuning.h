@@ -42,8 +42,12 @@ inline constexpr int64_t kDirectMaxOutChannels = 6;
 inline constexpr int64_t kGatherInProducts = 12;
 inline constexpr int64_t kInPlaceMinDepth = 64;  // taps that repay the seams between rows
 
-// Taps by channels of longer sums, whose runs add up in double, and taps of such a run.
+// Taps by channels of longer sums of float32, whose runs add up in double, and taps of such a run. Winograd's method
+// and products come first, which sum fewer terms at a time and would take a third of the time.
 inline constexpr int64_t kLongConv = 1 << 14, kLongConvRun = 128;
+
+// Gradients of distances go through a product of matrices from so many dims and rows on both sides on.
+inline constexpr int64_t kProductDims = 16, kProductRows = 26;
 
 // Where a padded copy, or products with it, would be so many times what is given and asked for, and beyond so many
 // elements at all. 9d8e3cb: it bounds memory and work and is no matter of speed.

@@ -203,18 +203,18 @@ bool depthwise_nhwc_weight(const Call& c) {
 }
 
 // Of more terms than the other methods, which sum them in T, are good for.
-bool is_long_sum(int64_t depth) { return depth > tuning::kLongConv; }
-bool long_sums_pay(const Call& c) { return !c.mostly_padding && is_long_sum(c.g.channels * product(c.g.kernel)); }
-bool long_sums_back_pay(const Call& c) {
-  return !c.mostly_padding && is_long_sum(c.g.out_channels * product(c.g.kernel));
+template <typename T, bool kBack>
+bool long_sums_pay(const Call& c) {
+  const int64_t depth = (kBack ? c.g.out_channels : c.g.channels) * product(c.g.kernel);
+  return sizeof(T) < sizeof(double) && !c.mostly_padding && depth > tuning::kLongConv;
 }
 
 template <typename T>
 constexpr Method kForward[] = {
     {"unpadded", always, mostly_padding, in_nchw<T, unpadded_forward<T>>},
-    {"long_sums", padded, long_sums_pay, in_nchw<T, long_sums_forward<T>>},
     {"winograd", winograd_serves, winograd_pays<false>, winograd<T, false>},
     {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, false>},
+    {"long_sums", padded, long_sums_pay<T, false>, in_nchw<T, long_sums_forward<T>>},
     {"nhwc_gemm", in_planes, nhwc_gemm_pays<false>, nhwc_gemm<T, false>},
     {"small_channels", small_channels_serves<T>, small_channels_pays, small_channels<T>},
     {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_forward<T>>},
@@ -227,9 +227,9 @@ constexpr Method kForward[] = {
 template <typename T>
 constexpr Method kBackwardInput[] = {
     {"unpadded", always, mostly_padding, in_nchw<T, unpadded_backward_input<T>>},
-    {"long_sums", padded, long_sums_back_pay, in_nchw<T, long_sums_backward_input<T>>},
     {"winograd", winograd_serves, winograd_pays<true>, winograd<T, true>},
     {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, true>},
+    {"long_sums", padded, long_sums_pay<T, true>, in_nchw<T, long_sums_backward_input<T>>},
     {"nhwc_gemm", in_planes, nhwc_gemm_pays<true>, nhwc_gemm<T, true>},
     {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_backward_input<T>>},
     {"depthwise", depthwise_without_stride, always, in_nchw<T, depthwise_backward_input<T>>},

@@ -401,12 +401,12 @@ bool many_meet(const IndexPlan& plan) {
   int64_t places = 1;
   for (const IndexedDim& d : plan.dims) places *= d.size;
   return many_meet(plan.n, places, [&](int64_t i) {
-    int64_t key = 0;
+    uint64_t key = 0;  // of what nobody has checked yet
     for (const IndexedDim& d : plan.dims) {
-      const int64_t v = read_once(d.index + i);
-      key = key * d.size + (v < 0 ? v + d.size : v);
+      const auto v = static_cast<uint64_t>(read_once(d.index + i)), size = static_cast<uint64_t>(d.size);
+      key = key * size + (static_cast<int64_t>(v) < 0 ? v + size : v);
     }
-    return key;
+    return static_cast<int64_t>(key);
   });
 }
 

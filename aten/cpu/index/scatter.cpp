@@ -75,12 +75,14 @@ struct Reducer {
   }
 };
 
-// Whether many elements meet in one of the table: in the first, the middle or the last of its lines.
+// Whether many elements meet in one of the table: in some of its lines, evenly spread, of which a long one more than
+// pays for the look.
 bool many_in_a_line(const Tensor& out, int64_t dim, const Tensor& index) {
   if (index.dim() == 0 || index.numel() == 0) return false;
   const int64_t n = index.size(dim), step = index.stride(dim), lines = index.numel() / n;
-  for (int64_t part = 0; part < std::min<int64_t>(lines, 3); ++part) {
-    const int64_t line = lines < 3 ? part : part * (lines - 1) / 2;
+  const int64_t looks = std::min<int64_t>(lines, n < 4096 ? 3 : 64);
+  for (int64_t part = 0; part < looks; ++part) {
+    const int64_t line = looks == lines ? part : part * ((lines - 1) / (looks - 1));
     const int64_t* const first = index.data<int64_t>() + line / step * n * step + line % step;
     if (many_meet(n, out.dim() == 0 ? 1 : out.size(dim), [&](int64_t i) { return read_once(first + i * step); })) {
       return true;

@@ -128,25 +128,21 @@ void by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, T* o
 }
 
 // The sums of grad (a - b) / distance over the rows of b: a times the sum of the quotients, less their product with b.
-// Pairs that are close together for their length, or out of range, are added by their difference.
+// Pairs that are close together for their length, or out of range, are added by their difference. False if rows are out
+// of range: then nothing was done.
 template <typename T>
-void slopes_by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, const T* grad, const T* distance,
+bool slopes_by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* b, const T* grad, const T* distance,
                        T* out) {
   const Work<T> squares(m + n), moved(m + n, dims), quotients(m, n), sums(m);
   move_rows<T>(m, n, dims, a, b, moved, squares);
   const T least = std::sqrt(static_cast<T>(kMinAccurate<T>)), most = std::sqrt(std::numeric_limits<T>::max()) / 16;
   const auto holds = [&](int64_t i, int64_t j) {
     const T r = distance[i * n + j];
-    return r > least && r < most && r * r > (squares[i] + squares[m + j]) * kCancels<T>;
+    return r > least && r < most && r * r > (squares[i] + squares[m + j]) * kCancels<T> &&
+           std::isfinite(grad[i * n + j]);
   };
-  bool finite = true;
-  for (int64_t i = 0; i < m + n; ++i) finite = finite && squares[i] < std::numeric_limits<T>::max() / 16;
-  if (!finite) {
-    const Work<T> part(dims);
-    for (int64_t i = 0; i < m; ++i) {
-      distance_loops<T>().slopes(n, dims, a + i * dims, b, grad + i * n, distance + i * n, part, out + i * dims);
-    }
-    return;
+  for (int64_t i = 0; i < m + n; ++i) {
+    if (!(squares[i] < std::numeric_limits<T>::max() / 16)) return false;
   }
   parallel_for(0, m, grain_for(n), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -174,6 +170,7 @@ void slopes_by_product(int64_t m, int64_t n, int64_t dims, const T* a, const T* 
       }
     }
   });
+  return true;
 }
 
 }  // namespace
@@ -218,17 +215,7 @@ void cdist_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const 
     visit_compute(a.dtype(), [&]<typename T>(std::type_identity<T>) {
       const Matrices<T> x(a, batch), y(b, batch), grads(g, batch), distances(r, batch);
       const int64_t count = numel_of(batch);
-      if (dims >= 16 && m > 25 && n > 25) {
-        const auto some = [&](int64_t begin, int64_t end) {
-          for (int64_t k = begin; k < end; ++k) {
-            slopes_by_product<T>(m, n, dims, x[k].data, y[k].data, grads[k].data, distances[k].data,
-                                 sums.data<T>() + k * m * dims);
-          }
-        };
-        if (count < get_num_threads()) return some(0, count);  // products share themselves out
-        return share_matrices(count, saturated_mul(saturated_mul(m, n), dims), some);
-      }
-      share_matrices(checked_mul(count, m), saturated_mul(n, dims + 1), [&](int64_t begin, int64_t end) {
+      const auto by_lines = [&](int64_t begin, int64_t end) {
         const Work<T> part(dims);
         for (int64_t line = begin; line < end; ++line) {
           const int64_t k = line / m, row = line % m;
@@ -236,7 +223,22 @@ void cdist_slopes(const Tensor& grad, const Tensor& x1, const Tensor& x2, const 
                                      distances[k].data + row * n, part, sums.data<T>() + line * dims);
           count_step(1 + static_cast<int32_t>(std::min<int64_t>(saturated_mul(n, dims) / 1024, 64)));
         }
-      });
+      };
+      const int64_t work = saturated_mul(n, dims + 1);
+      if (dims < tuning::kProductDims || std::min(m, n) < tuning::kProductRows) {
+        return share_matrices(checked_mul(count, m), work, by_lines);
+      }
+      const auto some = [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; ++k) {
+          if (slopes_by_product<T>(m, n, dims, x[k].data, y[k].data, grads[k].data, distances[k].data,
+                                   sums.data<T>() + k * m * dims)) {
+            continue;
+          }
+          share_matrices(m, work, [&](int64_t first, int64_t last) { by_lines(k * m + first, k * m + last); });
+        }
+      };
+      if (count < get_num_threads()) return some(0, count);  // products share themselves out
+      share_matrices(count, saturated_mul(saturated_mul(m, n), dims), some);
     });
   });
 }

@@ -270,7 +270,10 @@ void averages(const Pool& p, std::optional<int64_t> divisor, const T* x, T* out)
 }
 
 // Windows that an element is in: in as many sums of its gradient are made in S.
-int64_t overlap(const Axis& a) { return a.uniform && a.stride > 0 ? ceil_div(a.kernel, a.stride) : 1; }
+int64_t overlap(const Axis& a) {
+  if (!a.uniform) return a.in > 0 ? ceil_div(a.out, a.in) + 1 : 1;
+  return a.stride > 0 ? ceil_div(a.kernel, a.stride) : 1;
+}
 
 template <typename S, typename T>
 void averages_backward(const Pool& p, std::optional<int64_t> divisor, const T* grad, T* out) {

@@ -130,6 +130,7 @@ int32_t plan_rows(const FaculaGroup& g, const GroupParts& parts, int processors,
     return i < nouts ? g.tensors[g.ninputs + i] : g.tensors[parts.operands[static_cast<size_t>(i - nouts)]];
   };
   const int64_t* strides[kMaxOperands];
+  if (g.ninputs > 32) return refuse("more inputs than a kernel of rows takes");
   for (int i = 0; i < count; ++i) {
     const FaculaTensor& t = tensor(i);
     strides[i] = t.strides;
@@ -144,7 +145,6 @@ int32_t plan_rows(const FaculaGroup& g, const GroupParts& parts, int processors,
     if (step == 0 && i < nouts) form.splats |= 1u << i;
     if (step != 0 && i >= nouts) form.whole |= 1u << parts.operands[static_cast<size_t>(i - nouts)];
   }
-  if (g.ninputs > 32) return refuse("more inputs than a kernel of rows takes");
   FACULA_TRY(share(g, p, processors, parts.short_form));
   collapse(nkept, lead.sizes, strides, count, p.kept);
   if (p.kept.ndim > kMaxKernelDims) return refuse("more dims than a kernel takes");

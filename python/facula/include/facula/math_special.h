@@ -330,7 +330,8 @@ FACULA_MATH_LARGE double reflected_zeta(int n, double part) {
   if (n % 2 == 0 && size == 0.5) return 0;
   if (n > 64 || c > 1.5) {
     const double rest = zeta(m, 1 + size), other = zeta(m, 1 - size);
-    const double value = std::pow(size, -m) + (n % 2 == 0 ? rest - other : rest + other);
+    const double nearest = std::pow(size, -m);
+    const double value = isinf(nearest) ? nearest : nearest + (n % 2 == 0 ? rest - other : rest + other);
     return n % 2 == 0 && part < 0 ? -value : value;
   }
   double p[66] = {0, 1};  // of order k, over k! and (-pi)^k: P' (1 + c^2) / k
