@@ -13,6 +13,7 @@ import pytest
 N = 300_007
 LIMIT = 2e-6  # relative
 PRODUCT = 6e-6  # matrices by matrices: a register tile sums some hundred terms in one go
+SHALLOW = 2e-5  # the same up to 65536 deep, where the totals of tiles are float32
 TERM = float(np.float32(0.01))
 SUM = TERM * N
 Compute = Callable[[Any], Any]

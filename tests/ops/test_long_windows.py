@@ -110,6 +110,14 @@ def test_windows_that_overlap() -> None:
         gradients(lambda t: (F.unfold(t, (60, 60)) * 0.01).sum(), plane)[0][0, 0, 65, 65],
         TERM * 3600,
     )
+    for outputs in ((N,), (3, N // 3)):  # more windows than elements
+        pool = F.adaptive_avg_pool1d if len(outputs) == 1 else F.adaptive_avg_pool2d
+        grad = full(1, 1, *outputs)
+        slope = gradients(
+            lambda t, p=pool, n=outputs, g=grad: (p(t, n) * g).sum(),
+            fa.ones(1, 1, *[1] * len(outputs)),
+        )
+        near(slope[0], TERM * grad.numel())
     dot, window = fa.ones(1, 1, 3, 3), full(1, 1, 300, 300)  # mostly margins
     near(F.conv2d(dot, window, padding=300).sum(), TERM * 9 * 90_000)
     near(gradients(lambda t: F.conv2d(t, window, padding=300).sum(), dot)[0], TERM * 90_000)

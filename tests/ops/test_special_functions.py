@@ -303,6 +303,11 @@ def test_polygamma_at_poles() -> None:
     assert fa.special.polygamma(2, x[:2]).tolist() == [-np.inf, np.inf]
     with pytest.raises(ValueError, match="16777216"):
         fa.special.polygamma(2**24 + 1, x)
+    far = fa.tensor([-1.25, -1.75], dtype=fa.float64)
+    assert fa.special.polygamma(2**24, far).tolist() == [
+        np.inf,
+        -np.inf,
+    ]  # the sign of the pole that is nearest
 
 
 def test_bessel_functions_next_to_zero() -> None:
