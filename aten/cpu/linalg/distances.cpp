@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "aten/cpu/common/tuning.h"
 #include "aten/cpu/linalg/distance_loops.h"
 #include "aten/cpu/linalg/matrices.h"
 #include "aten/cpu/nn/loops.h"
