@@ -38,37 +38,58 @@ def tell_as(error: Exception, function: Callable[..., Any], args: Any, kwargs: A
 
     What code of others raised, such as a function among the arguments, stays as it is.
     """
-    if not _is_ours(error):
-        return error
     name, signature = function.__name__, inspect.signature(function)
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError:  # the call's own fault, of which Python tells
         return error
-    text = getattr(error, "text", None)
-    if isinstance(text, str):  # of an operator
-        if _SIGNATURE in text and error.operator != name:  # type: ignore[attr-defined]
+    if not _is_ours(error, given):
+        return error
+    if hasattr(error, "operator"):
+        text = error.text  # type: ignore[attr-defined]
+        if _SIGNATURE in text and error.operator != name:
             text = f"{text.partition(_SIGNATURE)[0]}{_SIGNATURE}{name}{signature}"
         _set(error, name, error.argument, error.kind, text)  # type: ignore[attr-defined]
         tell_call(error, given, tuple(signature.parameters))
         return error
-    return _of_python(error, name, given)
+    return _of_python(error, name, given, signature)
 
 
-def _is_ours(error: Exception) -> bool:
+def _is_ours(error: Exception, given: Mapping[str, Any]) -> bool:
+    """Whether only code of facula was under way, and none of the functions among the arguments."""
+    functions = [v for v in given.values() if callable(v) and not isinstance(v, type)]
+    codes = [_code_of(f) for f in functions]
+    operator = str(getattr(error, "operator", None)).rpartition(".")[2]
+    if any(getattr(f, "__name__", None) == operator for f in functions):
+        return False
+    if hasattr(error, "_facula_module"):  # from within a module, which is always the caller's
+        return False
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] != "facula" or trace.tb_frame.f_code in codes:
+            return False
         trace = trace.tb_next
-    module = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
-    return bool(module == "facula" or module.startswith("facula."))
+    return error.__traceback__ is not None
 
 
-def _of_python(error: Exception, name: str, given: Mapping[str, Any]) -> Exception:
+def _code_of(function: Any) -> Any:
+    """The Python code that a call of a function, method, partial or other object runs, or None."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    code = getattr(function, "__code__", None)
+    return code or getattr(type(function).__call__, "__code__", None)
+
+
+def _of_python(
+    error: Exception, name: str, given: Mapping[str, Any], signature: inspect.Signature
+) -> Exception:
     """Of an error without facts that our Python code raised."""
     kind = next((word for known, word in _KINDS if isinstance(error, known)), None)
     if isinstance(error, AttributeError):
         found = next((n for n, v in given.items() if v is error.obj), None)
-        if found is None:
+        if found is None or not _wants_tensor(error, signature.parameters[found]):
             return error
         wrong = TypeError()
         text = f"argument '{found}' must be a Tensor, not {_kind_of(error.obj)}"
@@ -89,6 +110,19 @@ def _of_python(error: Exception, name: str, given: Mapping[str, Any]) -> Excepti
             text = f"{argument} is of type {_kind_of(given[argument])}: {text}"
     _set(error, name, argument, kind, text)
     return error
+
+
+def _wants_tensor(error: AttributeError, parameter: inspect.Parameter) -> bool:
+    """Whether Python misses an attribute of tensors, at an argument that may be one."""
+    import facula
+
+    return (
+        error.name is not None  # what is raised by hand does not say of what it is
+        and "has no attribute" in str(error)
+        and hasattr(facula.Tensor, error.name)
+        and not isinstance(error.obj, facula.Tensor)
+        and any(kind in str(parameter.annotation) for kind in ("Any", "Tensor", "_empty"))
+    )
 
 
 def _kind_of(value: Any) -> str:

@@ -35,6 +35,10 @@ class WeakTable:
             self._most = max(_FEW, 2 * len(self._references))
         self._references[key] = weakref.ref(value)
 
+    def keys(self) -> list[Any]:
+        """Those of all living objects."""
+        return [k for k, reference in list(self._references.items()) if reference() is not None]
+
     def values(self) -> list[Any]:
         """All living objects."""
         found = [reference() for reference in list(self._references.values())]

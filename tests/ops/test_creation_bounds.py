@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -174,9 +176,14 @@ def test_copies_into_a_shape() -> None:
 
 
 def test_sizes_are_refused_before_work() -> None:
-    """What does not fit the memory, however it is made: no loop over its parts first."""
-    import time
+    """What does not fit the memory, however it is made: no loop over its parts first.
 
+    Such a loop would run for hours, in C++ where no signal ends it: in a process of its own.
+    """
+    subprocess.run([sys.executable, __file__], check=True, timeout=300)
+
+
+def make_what_does_not_fit() -> None:
     x, wide = fa.ones(3), fa.ones(1)
     many = wide.reshape(1, 1).expand(2**22, 1)
     calls: list[Callable[[], Any]] = [
@@ -210,10 +217,10 @@ def test_sizes_are_refused_before_work() -> None:
         lambda: fa.diagflat(x, -(2**62)),
     ]
     for number, call in enumerate(calls):
-        begin = time.process_time()
         with pytest.raises((MemoryError, *REFUSED)) as caught:
             call()
-        assert str(caught.value) and time.process_time() - begin < 2, number
+            pytest.fail(f"call {number} was taken")
+        assert str(caught.value), number
 
 
 def test_vandermonde_matrices() -> None:
@@ -229,3 +236,7 @@ def test_vandermonde_matrices() -> None:
     x = fa.tensor([0.0, 2.0], dtype=fa.float64, requires_grad=True)
     fa.vander(x, 4).sum().backward()
     assert x.grad.tolist() == [1.0, 1 + 4 + 12]
+
+
+if __name__ == "__main__":
+    make_what_does_not_fit()

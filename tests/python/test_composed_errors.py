@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import Any
 
 import facula as fa
 import pytest
+from facula._errors import telling
 
 F = fa.nn.functional
 X, TARGET = fa.zeros(1, 3), fa.tensor([0])
@@ -128,3 +131,73 @@ def test_errors_of_a_users_function_stay() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         F.triplet_margin_with_distance_loss(X, X, X, distance_function=wrong)
+
+    def syntax(a: Any, b: Any) -> Any:
+        compile("1 +", "mine", "eval")
+
+    with pytest.raises(SyntaxError, match="invalid syntax"):
+        F.triplet_margin_with_distance_loss(X, X, X, distance_function=syntax)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x: fa.func.vjp(f, x),
+        lambda f, x: fa.func.jvp(f, (x,), (x,)),
+        lambda f, x: fa.func.jacrev(f)(x),
+        lambda f, x: fa.func.jacfwd(f)(x),
+        lambda f, x: fa.func.hessian(f)(x),
+        lambda f, x: F.triplet_margin_with_distance_loss(
+            x, x, x, distance_function=lambda a, b: f(a)
+        ),
+    ],
+    ids=["vjp", "jvp", "jacrev", "jacfwd", "hessian", "distance"],
+)
+def test_errors_within_a_users_function_name_what_it_calls(call: Any) -> None:
+    """Code of facula that it calls, and code of facula that is the function itself."""
+    twice = functools.partial(F.interpolate, size=3, scale_factor=2)
+    for function in (lambda x: F.interpolate(x, size=3, scale_factor=2), twice):
+        with pytest.raises(ValueError, match="exactly one of size and scale_factor") as raised:
+            call(function, IMAGE)
+        found: Any = raised.value
+        assert getattr(found, "operator", "interpolate") == "interpolate", found
+        assert not re.match(r"(vjp|jvp|jac|hessian|triplet)", str(found)), found
+    failing = fa.zeros(5, 3)
+    for layer in (fa.nn.RNN(4, 2), fa.nn.Linear(4, 2), fa.nn.Sequential(fa.nn.Linear(4, 2))):
+        with pytest.raises(RuntimeError) as alone:
+            layer(failing)
+        for module in (layer, functools.partial(layer)):
+            with pytest.raises(RuntimeError) as raised:
+                call(module, failing)
+            # the function, not the words: with a tangent it may take another way
+            assert str(raised.value).split(": ")[0] == str(alone.value).split(": ")[0]
+    for operator, text in (
+        (fa.det, r"^det\(\): "),
+        (fa.linalg.cholesky, r"^linalg.cholesky\(\): "),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            call(operator, X)
+
+
+def test_only_what_should_be_a_tensor_is_called_none() -> None:
+    normal = fa.nn.BatchNorm1d(3).eval()
+    with pytest.raises(AttributeError, match="'ReLU' object has no attribute 'out_features'"):
+        fa.nn.utils.fuse_linear_bn_eval(fa.nn.ReLU().eval(), normal)
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'training'"):
+        fa.nn.utils.fuse_linear_bn_eval("a", normal)
+    # as if it were a module of facula's
+    space: dict[str, Any] = {"__name__": "facula.example"}
+    text = """def by_hand(input, other=None): raise AttributeError("it has no attribute 'shape'")
+def of_layers(layer: "Module"): return layer.shape
+def of_tensors(input, other=None): return other.shape"""
+    exec(text, space)
+    with pytest.raises(AttributeError, match=r"^it has no attribute"):
+        telling(space["by_hand"])(X)
+    with pytest.raises(AttributeError, match=r"^'list' object has no attribute 'shape'"):
+        telling(space["of_layers"])([])
+    with pytest.raises(
+        TypeError, match=r"^of_tensors\(\): argument 'other' must be a Tensor, not N"
+    ):
+        telling(space["of_tensors"])(X, None)
+    with pytest.raises(TypeError, match=r"argument 'other' must be a Tensor, not list"):
+        telling(space["of_tensors"])(X, [])

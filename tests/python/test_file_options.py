@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import itertools
 import mmap
+import types
+import weakref
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import facula as fa
 import pytest
-from facula import serialization
+from facula import _weak_table, serialization
 from facula.utils import _atomic
 
 
@@ -88,3 +90,37 @@ def test_the_disk_begins_while_bytes_are_written(
     assert all(a + n == b for (a, n, _), (b, _, _) in itertools.pairwise(begun))
     assert begun[-1][0] + begun[-1][1] <= (tmp_path / "a.pt").stat().st_size
     assert fa.load(tmp_path / "a.pt")["4"][0] == 4.0
+
+
+def test_notes_of_mappings_cost_the_same_however_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Counting(weakref.ref):  # type: ignore[type-arg]
+        def __call__(self) -> Any:
+            asked.append(self)
+            return super().__call__()
+
+    class Mapping:
+        pass
+
+    monkeypatch.setattr(_weak_table, "weakref", types.SimpleNamespace(ref=Counting))
+    monkeypatch.setattr(_atomic, "_mappings", _weak_table.WeakTable())
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    files = [((tmp_path / n).stat().st_dev, (tmp_path / n).stat().st_ino) for n in "ab"]
+    with open(tmp_path / "a", "rb") as file:
+        living = [Mapping() for _ in range(1000)]
+        for mapping in living:
+            _atomic.note_mapping(mapping, file)
+        assert len(asked) <= 3 * len(living)
+        assert [_atomic._is_mapped(f) for f in files] == [True, False]
+        del living, mapping
+        assert not _atomic._is_mapped(files[0])
+        for _ in range(5):
+            living = [Mapping() for _ in range(1000)]
+            for mapping in living:
+                _atomic.note_mapping(mapping, file)
+        assert _atomic._is_mapped(files[0])
+        assert len(_atomic._mappings._references) <= 3000

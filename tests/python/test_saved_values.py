@@ -47,6 +47,11 @@ VALUES: dict[str, Any] = {
     "infinite": decimal.Decimal("-Infinity"),
     "fraction": fractions.Fraction(-1, 3),
     "uuid": uuid.UUID(int=5),
+    "uuid of a time": uuid.uuid1(),
+    "safe uuid": uuid.UUID(int=5, is_safe=uuid.SafeUUID.safe),
+    "unsafe uuid": uuid.UUID(int=5, is_safe=uuid.SafeUUID.unsafe),
+    "small decimal": decimal.Decimal("0E-7"),
+    "whole fraction": fractions.Fraction(7),
     "path": pathlib.Path("/a/b.c"),
     "windows path": pathlib.PureWindowsPath("c:\\a"),
     "namespace": types.SimpleNamespace(a=1, b=[2]),
@@ -76,10 +81,17 @@ def test_values_come_back(name: str, tmp_path: Any) -> None:
         assert found == held and type(found) is type(held), found
     found = there_and_back([value, value], tmp_path / "a.pt")
     assert type(found[0]) is type(value) and repr(found[0]) == repr(value)
+    if isinstance(value, uuid.UUID):
+        assert found[0].is_safe is value.is_safe
     if isinstance(value, collections.deque):
         assert found[0].maxlen == value.maxlen
     if isinstance(value, collections.defaultdict):
         assert found[0].default_factory is value.default_factory
+
+
+def test_decimals_that_are_no_numbers_come_back(tmp_path: Any) -> None:
+    for text in ("NaN", "-NaN12", "sNaN", "-sNaN3"):
+        assert str(there_and_back(decimal.Decimal(text), tmp_path / "a.pt")) == text
 
 
 def test_generators_and_results_come_back(tmp_path: Any) -> None:
@@ -162,7 +174,15 @@ class Calls:
         Calls(datetime.timedelta, 10**12),
         Calls(datetime.timezone, datetime.timedelta(days=3)),
         Calls(decimal.Decimal, "one"),
+        Calls(decimal.Decimal, " 1_0 "),
+        Calls(decimal.Decimal, "1e5"),
+        Calls(decimal.Decimal, 5),
         Calls(fractions.Fraction, 1, 0),
+        Calls(fractions.Fraction, "1/0"),
+        Calls(fractions.Fraction, "1e999999999"),
+        Calls(fractions.Fraction, "1.5"),
+        Calls(fractions.Fraction, "1", 2),
+        Calls(fractions.Fraction, "9" * 5000),
         Calls(pathlib.PurePosixPath, 5),
         Calls(types.SimpleNamespace, state={"__class__": 1}),
         Calls(fa.Generator, fa.device("cpu"), state=(1, -1)),
@@ -176,3 +196,17 @@ def test_malformed_values_are_refused(value: Any, tmp_path: Any) -> None:
         fa.save([value], path)
     with pytest.raises((FormatError, pickle.UnpicklingError)):
         fa.load(path)
+
+
+@pytest.mark.parametrize(
+    "state", [{"int": 5, "is_safe": 2}, {"int": 5, "is_safe": [0]}, {"int": 5, "node": 1}], ids=str
+)
+def test_malformed_uuids_are_refused(
+    state: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setattr(uuid.UUID, "__getstate__", lambda self: state)
+        fa.save([uuid.UUID(int=5)], tmp_path / "a.pt")
+    with pytest.raises(FormatError, match="UUID"):
+        fa.load(tmp_path / "a.pt")

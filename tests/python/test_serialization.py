@@ -108,6 +108,26 @@ def test_bytes_sets_and_tuple_keys(path):
         assert second.read() == text
 
 
+def test_equal_objects_make_equal_files(tmp_path):
+    """Wherever their tensors lie in memory, and in whatever order sets were filled."""
+    tensors = [facula.zeros(3) for _ in range(8)]
+    obj = [
+        [
+            dict(zip("abcdefgh", several, strict=True)),
+            {frozenset(pair), frozenset([1]), (2, frozenset(pair)), (2, frozenset([1]))},
+        ]
+        for several, pair in ((tensors, (0, 8)), (tensors[::-1], (8, 0)))
+    ]
+    assert repr(frozenset((0, 8))) != repr(frozenset((8, 0)))
+    for i in (0, 1):
+        save(obj[i], tmp_path / f"{i}.safetensors")
+    files = [(tmp_path / f"{i}.safetensors").read_bytes() for i in (0, 1)]
+    assert files[0] == files[1] and load(tmp_path / "0.safetensors")[1] == obj[0][1]
+    # what a key holds is written once
+    save({(1, b"once and no more"): 1}, tmp_path / "0.safetensors")
+    assert (tmp_path / "0.safetensors").read_bytes().count(b"once and no more") == 1
+
+
 def test_long_doubles(tmp_path):
     """Of torch's form alone: safetensors has no such numbers."""
     save({"a": np.longdouble(1) / 3}, tmp_path / "a.pt")

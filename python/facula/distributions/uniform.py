@@ -66,9 +66,8 @@ class Uniform(Distribution):
         shape = self._extended_shape(sample_shape)
         unit = facula.rand(shape, dtype=self.low.dtype, device=self.low.device)
         value = self.low + unit * (self.high - self.low)
-        with (
-            facula.no_grad()
-        ):  # what was rounded up to `high`, which is no value of the distribution
+        # What was rounded up to `high`, which is no value of the distribution.
+        with facula.no_grad():
             beyond = value - facula.nextafter(self.high, self.low)
         return facula.where(value < self.high, value, value - beyond)
 

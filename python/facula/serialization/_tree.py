@@ -111,6 +111,14 @@ def _tensor_of_bytes(value: bytes | bytearray) -> Any:
 # ---- saving
 
 
+def _text(value: Any) -> str:
+    """What members of a set are ordered by: one text, whatever the order of sets within."""
+    if not isinstance(value, (tuple, frozenset)):
+        return repr(value)
+    parts = [f"{type(v).__name__} {_text(v)}" for v in value]
+    return f"({', '.join(parts if isinstance(value, tuple) else sorted(parts))})"
+
+
 class _Writer:
     """Turns an object into a tree of JSON and a table of named tensors."""
 
@@ -186,7 +194,7 @@ class _Writer:
                 return {"odict" if isinstance(value, OrderedDict) else "dict": pairs}
             if isinstance(value, (set, frozenset)):
                 # In one order, so that equal sets make equal files.
-                members = sorted(value, key=lambda v: (type(v).__name__, repr(v)))
+                members = sorted(value, key=lambda v: (type(v).__name__, _text(v)))
                 kind = "frozenset" if isinstance(value, frozenset) else "set"
                 return {kind: [self._key(v, path) for v in members]}
             entries = [self.tree(v, (*path, str(i))) for i, v in enumerate(value)]
@@ -196,14 +204,17 @@ class _Writer:
 
     def _key(self, key: Any, path: tuple[str, ...]) -> Any:
         """A key of a dictionary or a member of a set."""
+        self._check_key(key, path)
+        return self.tree(key, (*path, "key"))
+
+    def _check_key(self, key: Any, path: tuple[str, ...]) -> None:
         if isinstance(key, facula.Tensor):
             raise TypeError(
                 f"save(): a key of {'.'.join(path) or 'the object itself'} is a Tensor, which "
                 "would not be found again; expected strings, numbers, bytes, None, or their tuples"
             )
         for part in key if isinstance(key, (tuple, frozenset)) else ():
-            self._key(part, path)
-        return self.tree(key, (*path, "key"))
+            self._check_key(part, path)
 
     def _tensor(self, tensor: Any, path: tuple[str, ...]) -> Any:
         name = ".".join(path) or "tensor"

@@ -11,6 +11,7 @@ import datetime
 import decimal
 import fractions
 import pathlib
+import re
 import types
 import uuid
 from collections import deque
@@ -40,6 +41,23 @@ def _checked(cls: Any, *kinds: type) -> Callable[..., Any]:
             raise Malformed(f"its pickle has a {cls.__name__} that is none ({error})") from error
 
     return call
+
+
+def _number(cls: Any, form: str, *kinds: type) -> Callable[..., Any]:
+    """Calls with the text that such a number gives of itself, or with other arguments."""
+    pattern, call = re.compile(form), _checked(cls, str, *kinds)
+
+    def checked(*args: Any) -> Any:
+        # Other texts may stand for far longer numbers: Fraction("1e999999999").
+        if any(type(a) is str for a in args) and not (len(args) == 1 and pattern.fullmatch(*args)):
+            raise Malformed(f"its pickle has a {cls.__name__} of a text that is none")
+        return call(*args)
+
+    return checked
+
+
+_DECIMAL = r"-?([0-9]+(\.[0-9]+)?(E[+-][0-9]+)?|Infinity|s?NaN[0-9]*)"
+_FRACTION = r"-?[0-9]+(/[0-9]+)?"
 
 
 def _deque(items: Any = (), most: Any = None) -> deque[Any]:
@@ -72,8 +90,8 @@ _CALLS: dict[str, tuple[Any, Callable[..., Any] | None]] = {
         datetime.timezone,
         _checked(datetime.timezone, datetime.timedelta, str),
     ),
-    "decimal.Decimal": (decimal.Decimal, _checked(decimal.Decimal, str)),
-    "fractions.Fraction": (fractions.Fraction, _checked(fractions.Fraction, int, str)),
+    "decimal.Decimal": (decimal.Decimal, _number(decimal.Decimal, _DECIMAL)),
+    "fractions.Fraction": (fractions.Fraction, _number(fractions.Fraction, _FRACTION, int)),
     "types.SimpleNamespace": (types.SimpleNamespace, _checked(types.SimpleNamespace)),
     "argparse.Namespace": (argparse.Namespace, None),
     "uuid.UUID": (uuid.UUID, None),
@@ -121,9 +139,13 @@ def build(value: Any, state: Any, attributes: Callable[[Any], dict[str, Any]]) -
     if type(value) in _HOLDERS:
         value.__dict__.update(attributes(state))
     elif type(value) is uuid.UUID:
-        number = state.get("int") if isinstance(state, dict) and set(state) <= {"int"} else None
+        known = isinstance(state, dict) and set(state) <= {"int", "is_safe"}
+        number = state.get("int") if known else None
         if type(number) is not int or not 0 <= number < 1 << 128:
             raise Malformed("its pickle has a UUID of something else than a number of 128 bits")
+        safe = state.get("is_safe")
+        if not (safe is None or (type(safe) is int and safe in (0, -1))):
+            raise Malformed("its pickle has a UUID whose is_safe is none of 0, -1 and None")
         value.__setstate__(state)
     elif type(value) is facula.Generator:
         if not (

@@ -21,9 +21,10 @@ import secrets
 import shutil
 import stat
 import threading
-import weakref
 from collections.abc import Callable
 from typing import IO, Any
+
+from facula._weak_table import WeakTable
 
 try:
     import fcntl
@@ -36,27 +37,20 @@ _MOST_BYTES_OF_A_NAME = 255
 
 
 _lock_of_mappings = threading.Lock()
-# By device and number of a file. Without callbacks: in one of these Ctrl-C would be dropped.
-_mappings: dict[tuple[int, int], list[weakref.ref[Any]]] = {}
+# (device and number of a file, id of a mapping) -> the mapping
+_mappings = WeakTable()
 
 
 def note_mapping(mapping: Any, file: IO[bytes]) -> None:
     """That the file is mapped as long as `mapping` lives."""
     info = os.fstat(file.fileno())
     with _lock_of_mappings:
-        for known in list(_mappings):
-            _is_mapped(known)
-        _mappings.setdefault((info.st_dev, info.st_ino), []).append(weakref.ref(mapping))
+        _mappings[info.st_dev, info.st_ino, id(mapping)] = mapping
 
 
 def _is_mapped(file: tuple[int, int]) -> bool:
-    """Whether a mapping of it lives; what is known of others is forgotten."""
-    living = [m for m in _mappings.get(file, ()) if m() is not None]
-    if living:
-        _mappings[file] = living
-    else:
-        _mappings.pop(file, None)
-    return bool(living)
+    """Whether a mapping of it lives."""
+    return any(key[:2] == file for key in _mappings.keys())  # noqa: SIM118
 
 
 def write_file(path: str, write: Callable[[IO[bytes]], None]) -> None:

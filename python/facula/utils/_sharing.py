@@ -26,7 +26,10 @@ def space(tensor: Any) -> str:
 
 
 def groups(tensors: dict[str, Any]) -> list[list[str]]:
-    """Names of tensors whose memory overlaps, together; the others alone."""
+    """Names of tensors whose memory overlaps, together; the others alone.
+
+    In the order of the first name of each: where memory lies is another thing in every run.
+    """
     spans: list[tuple[str, int, int, str]] = []
     alone: list[list[str]] = []
     for name, tensor in tensors.items():
@@ -45,7 +48,8 @@ def groups(tensors: dict[str, Any]) -> list[list[str]]:
         else:
             found.append([name])
             where, end = place, stop
-    return found + alone
+    places = {name: i for i, name in enumerate(tensors)}
+    return sorted(found + alone, key=lambda group: min(places[name] for name in group))
 
 
 def laid_out_alike(tensors: list[Any], others: list[Any]) -> bool:

@@ -577,7 +577,9 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
 
 def _note_path(error: BaseException, module: Module) -> None:
     """Keep one note on `error` that names the module it came from, seen from `module`."""
-    if not hasattr(error, "add_note"):
+    if not hasattr(error, "add_note"):  # before Python 3.11
+        with contextlib.suppress(Exception):
+            error._facula_module = None  # type: ignore[attr-defined]
         return
     with contextlib.suppress(Exception):
         where: tuple[Module, str, str, str] | None = getattr(error, "_facula_module", None)
