@@ -54,10 +54,13 @@ void unfold_backward(const Tensor& grad, IntList sizes, int64_t dimension, int64
   }
   const int64_t dim = wrap_dim(dimension, static_cast<int64_t>(sizes.size()));
   const int64_t windows = grad.sizes()[static_cast<size_t>(dim)];
+  const ScalarType wide = size > step ? compute_type(out.dtype()) : out.dtype();
+  const Tensor sums = wide == out.dtype() ? out : ops::full(out.sizes(), 0, wide, out.device());
   for (int64_t i = 0; i < size; ++i) {  // the i-th element of every window: no two meet
     const int64_t end = i + (windows - 1) * step + 1;
-    ops::add_(ops::slice(out, dim, i, end, step), ops::select(grad, -1, i));
+    ops::add_(ops::slice(sums, dim, i, end, step), ops::select(grad, -1, i));
   }
+  if (!sums.is_same(out)) ops::copy_(out, sums);
 }
 
 }  // namespace facula::any

@@ -344,6 +344,42 @@ def test_one_column_that_meets_in_one_place() -> None:
     near(got[7, 1], TERM * (N // 3))
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("top", [0.0, 16.6])
+def test_softmax_of_long_lines(dim: int, top: float) -> None:
+    x = np.zeros((N, 2), np.float32)
+    x[0] = top
+    e = np.exp(x.astype(np.float64) - x[0, 0])
+    p = e / e.sum(0)
+    g = np.linspace(-1, 2, 2 * N, dtype=np.float32).reshape(N, 2)
+    for log, want in ((False, p), (True, np.log(p))):
+        t = fa.tensor(x if dim == 0 else x.T.copy(), requires_grad=True)
+        y = t.log_softmax(dim) if log else t.softmax(dim)
+        near(y if dim == 0 else y.t(), want)
+        y.backward(fa.tensor(g if dim == 0 else g.T.copy()))
+        slope = g - p * g.sum(0, dtype=np.float64) if log else p * (g - (g * p).sum(0))
+        got = t.grad if dim == 0 else t.grad.t()
+        np.testing.assert_allclose(got, slope, atol=4e-6 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize("dtype", [fa.bfloat16, fa.float16, fa.float32], ids=str)
+def test_windows_of_a_view(dtype: Any) -> None:
+    x = fa.ones(5000, dtype=dtype, requires_grad=True)
+    x.unfold(0, 1024, 1).sum().backward()
+    assert x.grad[2000].item() == 1024
+
+
+@pytest.mark.parametrize("dtype", [fa.complex64, fa.complex128], ids=str)
+def test_means_of_complex_numbers(dtype: Any) -> None:
+    x, index = fa.tensor([1 + 1j, 2 + 3j, 4], dtype=dtype), fa.zeros(3, dtype=fa.int64)
+    start = fa.full((2,), 2j, dtype=dtype)
+    for whole, total in ((False, 7 + 4j), (True, 7 + 6j)):
+        for reduce in (fa.scatter_reduce, fa.index_reduce):
+            got = reduce(start, 0, index, x, "mean", include_self=whole)
+            near(got[:1], total / (3 + whole))
+            assert got[1].item() == 2j
+
+
 def test_few_rows_in_a_large_table() -> None:
     """A thousand tokens of padding among a vocabulary of many more."""
     n, size = 4000, 50_000

@@ -15,6 +15,7 @@ from long_sums import (
     LAYOUTS,
     LIMIT,
     PRODUCT,
+    SHALLOW,
     SUM,
     TERM,
     N,
@@ -93,7 +94,7 @@ def test_large_kernels(layout: str, channels: int) -> None:
     x = images(layout, 4, 200) if layout != "expanded" else expanded(1, 4, 200, 200)
     near(F.conv2d(x, fa.ones(channels, 4, 200, 200)), TERM * 160_000, PRODUCT)
     near(F.conv2d(x, fa.ones(4, 1, 200, 200), groups=4), TERM * 40_000, PRODUCT)
-    near(F.conv2d(full(1, n, 1, 1), fa.ones(channels, n, 1, 1)), TERM * n, PRODUCT)
+    near(F.conv2d(full(1, n, 1, 1), fa.ones(channels, n, 1, 1)), TERM * n, SHALLOW)
 
 
 def test_windows_that_overlap() -> None:

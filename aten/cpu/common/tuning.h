@@ -43,7 +43,7 @@ inline constexpr int64_t kGatherInProducts = 12;
 inline constexpr int64_t kInPlaceMinDepth = 64;  // taps that repay the seams between rows
 
 // Taps by channels of longer sums of float32, whose runs add up in double, and taps of such a run. Winograd's method
-// and products come first, which sum fewer terms at a time and would take a third of the time.
+// comes first, which sums fewer terms at a time and takes a third of the time.
 inline constexpr int64_t kLongConv = 1 << 14, kLongConvRun = 128;
 
 // Gradients of distances go through a product of matrices from so many dims and rows on both sides on.

@@ -213,8 +213,8 @@ template <typename T>
 constexpr Method kForward[] = {
     {"unpadded", always, mostly_padding, in_nchw<T, unpadded_forward<T>>},
     {"winograd", winograd_serves, winograd_pays<false>, winograd<T, false>},
-    {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, false>},
     {"long_sums", padded, long_sums_pay<T, false>, in_nchw<T, long_sums_forward<T>>},
+    {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, false>},
     {"nhwc_gemm", in_planes, nhwc_gemm_pays<false>, nhwc_gemm<T, false>},
     {"small_channels", small_channels_serves<T>, small_channels_pays, small_channels<T>},
     {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_forward<T>>},
@@ -228,8 +228,8 @@ template <typename T>
 constexpr Method kBackwardInput[] = {
     {"unpadded", always, mostly_padding, in_nchw<T, unpadded_backward_input<T>>},
     {"winograd", winograd_serves, winograd_pays<true>, winograd<T, true>},
-    {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, true>},
     {"long_sums", padded, long_sums_pay<T, true>, in_nchw<T, long_sums_backward_input<T>>},
+    {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, true>},
     {"nhwc_gemm", in_planes, nhwc_gemm_pays<true>, nhwc_gemm<T, true>},
     {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_backward_input<T>>},
     {"depthwise", depthwise_without_stride, always, in_nchw<T, depthwise_backward_input<T>>},

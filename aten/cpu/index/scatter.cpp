@@ -177,7 +177,7 @@ template <typename F>
 void for_means(const Tensor& values, const Tensor& counts, const Tensor& sums, const F& fn) {
   const Tensor* operands[] = {&values, &counts, &sums};
   visit_dtype(values.dtype(), [&]<typename T>(std::type_identity<T>) {
-    if constexpr (!is_reduced_float_v<T> && !is_complex_v<T>) {
+    if constexpr (!is_reduced_float_v<T>) {
       for_each_row(make_plan(values.sizes(), operands), [&](char** p, const int64_t* s, int64_t n) {
         for (int64_t i = 0; i < n; ++i) {
           fn(*reinterpret_cast<T*>(p[0] + i * s[0]),
@@ -195,7 +195,7 @@ void divide(const Tensor& sums, const Tensor& counts) {
       const int64_t x = static_cast<int64_t>(v);  // floor, as torch
       v = static_cast<T>(x / c - (x % c != 0 && x < 0 ? 1 : 0));
     } else {
-      v = v / static_cast<T>(c);
+      v = v / static_cast<real_t<T>>(c);
     }
   });
 }

@@ -39,6 +39,50 @@ T total(const T (&parts)[kWays<T>]) {
   return sum;
 }
 
+// The sum of fn(i) for i < n. Of long rows pieces are added in double: a running sum would lose what its terms are
+// smaller by.
+template <typename T, typename Ahead, typename F>
+FACULA_INLINE T sum_by_ways(int64_t n, const Ahead& ahead, const F& fn) {
+  constexpr int64_t kPiece = 64 * kWays<T>;
+  double whole = 0;
+  for (int64_t at = 0;; at += kPiece) {
+    const int64_t rest = n - at < kPiece ? n - at : kPiece;
+    T parts[kWays<T>] = {};
+    by_ways<T>(rest, [&](int64_t i) { ahead(at + i); }, [&](int64_t i, int64_t k) { parts[k] += fn(at + i); });
+    const T sum = total(parts);
+    if (at + rest == n) return at == 0 ? sum : static_cast<T>(whole + static_cast<double>(sum));
+    whole += static_cast<double>(sum);
+  }
+}
+
+// The same of columns: sums of some rows, emptied into doubles.
+template <typename T>
+class ColumnSums {
+ public:
+  explicit ColumnSums(int64_t width) : width_(width) {}
+  T* row(int64_t i) {  // what row i is added to
+    if (i > 0 && i % 64 == 0) empty();
+    return sums_;
+  }
+  T* finish() {
+    for (int64_t j = 0; j < width_ && emptied_; ++j) sums_[j] = static_cast<T>(far_[j] + static_cast<double>(sums_[j]));
+    return sums_;
+  }
+
+ private:
+  void empty() {
+    for (int64_t j = 0; j < width_; ++j) {
+      far_[j] = (emptied_ ? far_[j] : 0) + static_cast<double>(sums_[j]);
+      sums_[j] = 0;
+    }
+    emptied_ = true;
+  }
+  T sums_[kSoftmaxColumns] = {};
+  double far_[kSoftmaxColumns];
+  int64_t width_;
+  bool emptied_ = false;
+};
+
 template <typename T>
 T row_max(int64_t n, const T* x) {
   T m[kWays<T>];
@@ -67,20 +111,15 @@ struct Pending {
 template <typename T>
 T softmax_row(int64_t n, const T* __restrict x, T* __restrict e, const Pending<T>& before) {
   const T m = row_max(n, x);
-  T parts[kWays<T>] = {};
-  by_ways<T>(
+  const T sum = sum_by_ways<T>(
       n,
       [&](int64_t i) {
         fetch(x + n + i, x + n + i + kWays<T>);
         if (before.out != nullptr) before.write(i, i + kWays<T>);
       },
-      [&](int64_t i, int64_t k) {
-        const T v = exp_below(x[i] - m);
-        e[i] = v;
-        parts[k] += v;
-      });
+      [&](int64_t i) { return e[i] = exp_below(x[i] - m); });
   if (before.out != nullptr) before.write(n - n % kWays<T>, n);
-  return T(1) / total(parts);
+  return T(1) / sum;
 }
 
 // `buffer` has room for two rows where the result is written by streaming stores.
@@ -102,11 +141,8 @@ void softmax_rows(int64_t rows, int64_t n, const T* x, T* out, T* buffer, bool s
 
 template <typename T>
 T sum_exp(int64_t n, const T* x, T m, const T* next) {
-  T parts[kWays<T>] = {};
-  by_ways<T>(
-      n, [&](int64_t i) { fetch(next + i, next + i + kWays<T>); },
-      [&](int64_t i, int64_t k) { parts[k] += exp_below(x[i] - m); });
-  return total(parts);
+  return sum_by_ways<T>(
+      n, [&](int64_t i) { fetch(next + i, next + i + kWays<T>); }, [&](int64_t i) { return exp_below(x[i] - m); });
 }
 
 // What little the others add to the 1 of the largest would round away: then it is log1p of their sum.
@@ -130,8 +166,8 @@ void log_softmax_row(int64_t n, const T* __restrict x, T* __restrict out, bool s
 template <typename T>
 void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __restrict x, T* __restrict out,
                      T* __restrict buffer, bool log, bool stream) {
-  T m[kSoftmaxColumns], sum[kSoftmaxColumns], tops[kSoftmaxColumns];
-  for (int64_t j = 0; j < width; ++j) m[j] = x[j], sum[j] = 0, tops[j] = 0;
+  T m[kSoftmaxColumns], tops[kSoftmaxColumns];
+  for (int64_t j = 0; j < width; ++j) m[j] = x[j], tops[j] = 0;
   for (int64_t i = 0; i < size; ++i) {
     const T* row = x + i * inner;
     T* e = buffer + i * width;
@@ -142,8 +178,9 @@ void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __rest
       e[j] = row[j];
     }
   }
+  ColumnSums<T> sums(width);
   for (int64_t i = 0; i < size; ++i) {
-    T* e = buffer + i * width;
+    T *const e = buffer + i * width, *const sum = sums.row(i);
     if (log) {
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j) {
@@ -159,6 +196,7 @@ void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __rest
       }
     }
   }
+  T* const sum = sums.finish();
   for (int64_t j = 0; j < width; ++j) {
     sum[j] = !log ? T(1) / sum[j] : m[j] < HUGE_VAL ? std::log1p(sum[j] + (tops[j] - 1)) : m[j] - m[j];
   }
@@ -231,20 +269,18 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
     fetch(g + n + i, g + n + end);
     fetch(y + n + i, y + n + end);
   };
-  T parts[kWays<T>] = {};
+  const auto sum_of = [](int64_t count, const auto& fn) { return sum_by_ways<T>(count, [](int64_t) {}, fn); };
   // In a loop of its own: beside sums the compiler keeps neither in registers.
   const auto likely = [&] { return row_max(n, y) > half<T>(log); };
   if (log) {
-    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
-    const T sum = total(parts);
+    const T sum = sum_of(n, [&](int64_t i) { return g[i]; });
     const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
     T replaced = 0;
     if (place < n) {  // the sum again, in the two parts beside the place
-      for (T& v : parts) v = 0;
-      by_ways<T>(place, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i]; });
       const T* rest = g + place + 1;
-      by_ways<T>(n - place - 1, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += rest[i]; });
-      replaced = likely_gradient(y[place], g[place], total(parts));
+      const T others =
+          sum_of(place, [&](int64_t i) { return g[i]; }) + sum_of(n - place - 1, [&](int64_t i) { return rest[i]; });
+      replaced = likely_gradient(y[place], g[place], others);
     }
     write_row(n, gi, stream, [&](int64_t i) { return g[i] - exp_below(y[i]) * sum; }, next);
     if (place < n) {
@@ -252,24 +288,13 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
       gi[place] = replaced;
     }
   } else {
-    by_ways<T>(n, [](int64_t) {}, [&](int64_t i, int64_t k) { parts[k] += g[i] * y[i]; });
-    T sum = total(parts);
+    T sum = sum_of(n, [&](int64_t i) { return g[i] * y[i]; });
     const int64_t place = likely() && sum - sum == 0 ? likely_place(n, 1, y, log) : n;  // of a finite sum
-    if (place < n) {
+    if (place < n && sums_to_one(sum_of(n, [&](int64_t i) { return y[i]; }))) {
       const T shift = g[place];
-      T whole[kWays<T>] = {};
-      for (T& v : parts) v = 0;
-      by_ways<T>(
-          n, [](int64_t) {},
-          [&](int64_t i, int64_t k) {
-            parts[k] += (g[i] - shift) * y[i];
-            whole[k] += y[i];
-          });
-      if (sums_to_one(total(whole))) {
-        sum = total(parts);
-        write_row(n, gi, stream, [&](int64_t i) { return y[i] * ((g[i] - shift) - sum); }, next);
-        return;
-      }
+      sum = sum_of(n, [&](int64_t i) { return (g[i] - shift) * y[i]; });
+      write_row(n, gi, stream, [&](int64_t i) { return y[i] * ((g[i] - shift) - sum); }, next);
+      return;
     }
     write_row(n, gi, stream, [&](int64_t i) { return y[i] * (g[i] - sum); }, next);
   }
@@ -278,11 +303,12 @@ void backward_row(int64_t n, const T* __restrict g, const T* __restrict y, T* __
 template <typename T>
 void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __restrict g, const T* __restrict y,
                       T* __restrict gi, T* __restrict buffer, bool log, bool stream) {
-  T sum[kSoftmaxColumns] = {}, most[kSoftmaxColumns], shift[kSoftmaxColumns] = {};
+  ColumnSums<T> sums(width);
+  T most[kSoftmaxColumns], shift[kSoftmaxColumns] = {};
   for (int64_t j = 0; j < width; ++j) most[j] = -HUGE_VAL;
   for (int64_t i = 0; i < size; ++i) {
     const T *gr = g + i * inner, *yr = y + i * inner;
-    T *gb = buffer + 2 * i * width, *yb = gb + width;
+    T *const gb = buffer + 2 * i * width, *const yb = gb + width, *const sum = sums.row(i);
     fetch(gr + kAhead * inner, gr + kAhead * inner + width);
     fetch(yr + kAhead * inner, yr + kAhead * inner + width);
     if (log) {
@@ -303,18 +329,19 @@ void backward_columns(int64_t size, int64_t inner, int64_t width, const T* __res
       }
     }
   }
+  T* const sum = sums.finish();
   for (int64_t j = 0; j < width && !log; ++j) {
     if (!(most[j] > half<T>(log) && sum[j] - sum[j] == 0)) continue;
     const T by = buffer[2 * likely_place(size, 2 * width, buffer + width + j, log) * width + j];
-    T shifted = 0, whole = 0;
+    double shifted = 0, whole = 0;
     for (int64_t i = 0; i < size; ++i) {
       const T *gb = buffer + 2 * i * width, *yb = gb + width;
-      shifted += (gb[j] - by) * yb[j];
-      whole += yb[j];
+      shifted += static_cast<double>((gb[j] - by) * yb[j]);
+      whole += static_cast<double>(yb[j]);
     }
-    if (!sums_to_one(whole)) continue;
+    if (!sums_to_one(static_cast<T>(whole))) continue;
     shift[j] = by;
-    sum[j] = shifted;
+    sum[j] = static_cast<T>(shifted);
   }
   for (int64_t i = 0; i < size; ++i) {
     const T *gb = buffer + 2 * i * width, *yb = gb + width;
