@@ -369,6 +369,15 @@ def test_windows_of_a_view(dtype: Any) -> None:
     assert x.grad[2000].item() == 1024
 
 
+@pytest.mark.parametrize("dtype", [fa.bfloat16, fa.float16], ids=str)
+def test_slopes_of_a_scan_in_16_bits(dtype: Any) -> None:
+    x = fa.tensor(np.random.default_rng(0).random(2000) * 4).to(dtype).requires_grad_()
+    x.logcumsumexp(0).sum().backward()
+    e = np.exp(x.detach().double().numpy())
+    want = e * np.cumsum((1 / np.cumsum(e))[::-1])[::-1]
+    np.testing.assert_allclose(x.grad.double(), want, rtol=2 * fa.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("dtype", [fa.complex64, fa.complex128], ids=str)
 def test_means_of_complex_numbers(dtype: Any) -> None:
     x, index = fa.tensor([1 + 1j, 2 + 3j, 4], dtype=dtype), fa.zeros(3, dtype=fa.int64)
