@@ -195,7 +195,7 @@ void divide(const Tensor& sums, const Tensor& counts) {
       const int64_t x = static_cast<int64_t>(v);  // floor, as torch
       v = static_cast<T>(x / c - (x % c != 0 && x < 0 ? 1 : 0));
     } else {
-      v = v / static_cast<real_t<T>>(c);
+      v = v / static_cast<decltype(std::abs(v))>(c);  // a real number
     }
   });
 }
