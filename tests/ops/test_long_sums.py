@@ -355,7 +355,7 @@ def test_softmax_of_long_lines(dim: int, top: float) -> None:
     for log, want in ((False, p), (True, np.log(p))):
         t = fa.tensor(x if dim == 0 else x.T.copy(), requires_grad=True)
         y = t.log_softmax(dim) if log else t.softmax(dim)
-        near(y if dim == 0 else y.t(), want)
+        near(y if dim == 0 else y.t(), want, PRODUCT)  # 64 small terms meet the 1 of the largest
         y.backward(fa.tensor(g if dim == 0 else g.T.copy()))
         slope = g - p * g.sum(0, dtype=np.float64) if log else p * (g - (g * p).sum(0))
         got = t.grad if dim == 0 else t.grad.t()
