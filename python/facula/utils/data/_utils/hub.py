@@ -150,9 +150,11 @@ class Hub:
     def start(self, number: int, *arguments: Any) -> None:
         """Start the worker of this number."""
         ours, theirs = socket.socketpair()
+        # The parent that a worker is to have, unless that is the fork server.
+        parent = None if self.context.get_start_method() == "forkserver" else os.getpid()
         try:
             process = self.context.Process(
-                target=_worker.main, args=(theirs, number, self.num_workers, *arguments)
+                target=_worker.main, args=(theirs, parent, number, self.num_workers, *arguments)
             )
             process.daemon = True
             ours.setblocking(False)

@@ -34,10 +34,11 @@ class Ended(Exception):
 class _Line:
     """The socket to the main process."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, parent: int | None) -> None:
         sock.setblocking(True)
         self.sock, self.buffer, self.waiting = sock, bytearray(), []  # type: ignore[var-annotated]
-        self.parent = os.getppid()
+        # Told by who started it: it may be gone before this worker asks who its parent is.
+        self.parent = parent if parent is not None else os.getppid()
         self.poll = select.poll()
         self.poll.register(sock, select.POLLIN)
 
@@ -128,6 +129,7 @@ def _packed(outgoing: Outgoing, batch: Any) -> tuple[Any, list[int]]:
 
 def main(
     sock: socket.socket,
+    parent: int | None,
     number: int,
     num_workers: int,
     base_seed: int,
@@ -139,7 +141,7 @@ def main(
     # Ctrl-C reaches the whole group: the main process gets it, and ends this one. Not SIG_IGN,
     # which programs that the dataset starts would inherit.
     signal.signal(signal.SIGINT, lambda *_: None)
-    line = _Line(sock)
+    line = _Line(sock, parent)
     outgoing = Outgoing()
     collate.allocate = outgoing.allocate
     seed = base_seed + number
