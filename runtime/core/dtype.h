@@ -115,6 +115,11 @@ inline constexpr bool is_reduced_float_v = std::is_same_v<T, Half> || std::is_sa
 template <typename T>
 using opmath_t = std::conditional_t<is_reduced_float_v<T>, float, T>;
 
+// What long sums of T are made in where a sum in T would lose the digits that its terms are smaller by.
+template <typename T>
+using wide_t = std::conditional_t<std::is_same_v<T, float>, double,
+                                  std::conditional_t<std::is_same_v<T, std::complex<float>>, std::complex<double>, T>>;
+
 // How an element lies in memory: a bool is a byte that may hold any number where foreign memory came in or
 // nothing was written yet, and compilers vectorise loops over bytes that they leave alone over bool.
 template <typename T>

@@ -141,7 +141,7 @@ void loop_gemm(int64_t m, int64_t n, int64_t k, T alpha, Matrix<const T> a, Matr
 template <typename T, typename F>
 void in_pieces(int64_t m, int64_t n, int64_t k, int64_t piece, T alpha, Matrix<const T> a, Matrix<const T> b, T beta,
                Matrix<T> c, const F& product) {
-  using Wide = std::conditional_t<is_complex_v<T>, complex128, double>;
+  using Wide = wide_t<T>;
   constexpr int64_t kTallest = 1024, kWidest = 4096;  // of what is held at a time
   const int64_t rows = std::min(m, kTallest), cols = std::min(n, kWidest);
   const TypedBuffer<T> part(rows * cols);

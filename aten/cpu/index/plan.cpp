@@ -389,7 +389,7 @@ void index_accumulate(const IndexPlan& plan, ScalarType dtype, bool in_double) {
     if constexpr (is_reduced_float_v<T>) {
       FACULA_ASSERT(false);
     } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, complex64>) {
-      using Wide = std::conditional_t<is_complex_v<T>, complex128, double>;
+      using Wide = wide_t<T>;
       in_double ? visit_in_order<AddIn<Wide, T>>(plan) : visit_in_order<AddIn<T, T>>(plan);
     } else {
       visit_in_order<AddIn<T, T>>(plan);

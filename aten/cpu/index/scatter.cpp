@@ -97,7 +97,7 @@ void combine_elements(const ScatterIterator& w, ScalarType dtype, bool in_double
   visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_same_v<T, float> || std::is_same_v<T, complex64>) {
       if (in_double) {
-        using Wide = std::conditional_t<is_complex_v<T>, complex128, double>;
+        using Wide = wide_t<T>;
         in_order(w, [](char* t, char* s) { Reducer<Wide, kHow>::template element<T>(t, s); });
         return;
       }

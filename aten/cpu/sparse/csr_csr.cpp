@@ -92,8 +92,7 @@ class Columns {
 // in double, as each may have many terms.
 template <typename T>
 class Sums {
-  using Wide = std::conditional_t<std::is_same_v<T, float>, double,
-                                  std::conditional_t<std::is_same_v<T, complex64>, complex128, T>>;
+  using Wide = wide_t<T>;
 
  public:
   explicit Sums(int64_t columns) : met_(columns), sums_(columns) { std::fill_n(sums_.get(), columns, Wide{}); }

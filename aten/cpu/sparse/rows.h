@@ -55,9 +55,6 @@ inline void fetch(const CsrMatrix& m, int64_t e, int64_t last, const T* dense, i
 // Terms are added in the order of the entries: in T as many as these, whose sums add up in a wider type. One long sum
 // in T would lose the digits that its terms are smaller by.
 constexpr int64_t kRun = 64;
-template <typename T>
-using WideOf = std::conditional_t<std::is_same_v<T, float>, double,
-                                  std::conditional_t<std::is_same_v<T, complex64>, complex128, T>>;
 
 // Columns [j, j + N vectors) of a row.
 template <typename T, int N>
@@ -66,7 +63,7 @@ inline CsrFault vector_columns(const CsrMatrix& m, int64_t first, int64_t last, 
   using V = VectorOf<T>;
   const bool runs = last - first > kRun;
   T sums[N * V::kWidth];
-  WideOf<T> totals[N * V::kWidth];
+  wide_t<T> totals[N * V::kWidth];
   for (int64_t i = 0; i < N * V::kWidth && runs; ++i) totals[i] = 0;
   CsrFault fault;
   for (int64_t e = first; e < last || e == first;) {
@@ -83,7 +80,7 @@ inline CsrFault vector_columns(const CsrMatrix& m, int64_t first, int64_t last, 
     __builtin_memcpy(sums, sum, sizeof(sums));
     if (!runs) break;
 #pragma omp simd
-    for (int64_t i = 0; i < N * V::kWidth; ++i) totals[i] += static_cast<WideOf<T>>(sums[i]);
+    for (int64_t i = 0; i < N * V::kWidth; ++i) totals[i] += static_cast<wide_t<T>>(sums[i]);
   }
   for (int64_t i = 0; i < N * V::kWidth && runs; ++i) sums[i] = static_cast<T>(totals[i]);
   __builtin_memcpy(out + j, sums, sizeof(sums));
@@ -93,7 +90,7 @@ inline CsrFault vector_columns(const CsrMatrix& m, int64_t first, int64_t last, 
 // The sum of terms that add(e, sum) adds, entry by entry, while it returns true.
 template <typename T, typename F>
 inline void sum_entries(int64_t first, int64_t last, T& out, const F& add) {
-  WideOf<T> total{};
+  wide_t<T> total{};
   const bool runs = last - first > kRun;
   for (int64_t e = first; e < last || !runs;) {
     T sum{};
@@ -104,7 +101,7 @@ inline void sum_entries(int64_t first, int64_t last, T& out, const F& add) {
       out = sum;
       return;
     }
-    total += static_cast<WideOf<T>>(sum);
+    total += static_cast<wide_t<T>>(sum);
   }
   out = static_cast<T>(total);
 }
@@ -125,7 +122,7 @@ inline CsrFault narrow_rows(const CsrMatrix& m, int64_t first, int64_t last, con
   constexpr int64_t kTogether = 16;
   for (; j < k; j += kTogether) {
     const int64_t n = k - j < kTogether ? k - j : kTogether;
-    WideOf<T> totals[kTogether] = {};
+    wide_t<T> totals[kTogether] = {};
     for (int64_t e = first; e < last || e == first;) {
       T sums[kTogether] = {};
       for (const int64_t end = last - e < kRun ? last : e + kRun; e < end; ++e) {
@@ -133,7 +130,7 @@ inline CsrFault narrow_rows(const CsrMatrix& m, int64_t first, int64_t last, con
         if (!is_column(m, e, c, fault)) return fault;
         for (int64_t i = 0; i < n; ++i) sums[i] += values[e] * dense[c * k + j + i];
       }
-      for (int64_t i = 0; i < n; ++i) totals[i] += static_cast<WideOf<T>>(sums[i]);
+      for (int64_t i = 0; i < n; ++i) totals[i] += static_cast<wide_t<T>>(sums[i]);
       if (first == last) break;
     }
     for (int64_t i = 0; i < n; ++i) out[j + i] = static_cast<T>(totals[i]);
@@ -208,9 +205,9 @@ template <typename T>
 inline T dot(const T* a, const T* b, int64_t n) {
   constexpr int64_t kLong = 1024;
   if (n <= kLong) return dot_of_run(a, b, n);
-  WideOf<T> total{};
+  wide_t<T> total{};
   for (int64_t i = 0; i < n; i += kLong) {
-    total += static_cast<WideOf<T>>(dot_of_run(a + i, b + i, n - i < kLong ? n - i : kLong));
+    total += static_cast<wide_t<T>>(dot_of_run(a + i, b + i, n - i < kLong ? n - i : kLong));
   }
   return static_cast<T>(total);
 }

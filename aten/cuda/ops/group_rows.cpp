@@ -1,6 +1,7 @@
 #include "ops/group_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -114,8 +115,15 @@ const RowOperator* find_row_operator(const char* op) {
   return nullptr;
 }
 
-const char* const kRowOperators[] = {"sum",  "amax",         "amin",    "all",         "any",
-                                     "mean", "_mean_square", "softmax", "log_softmax", nullptr};
+const char* const* row_operators() {
+  static constexpr auto names = [] {
+    std::array<const char*, std::size(kOperators) + 1> all{};
+    std::transform(std::begin(kOperators), std::end(kOperators), all.begin(),
+                   [](const RowOperator& o) { return o.op; });
+    return all;
+  }();
+  return names.data();
+}
 
 int32_t plan_rows(const FaculaGroup& g, const GroupParts& parts, int processors, RowsPlan& p) {
   int nreduced = 0;

@@ -18,7 +18,7 @@ struct RowOperator {
   bool ordered;  // bits depend on the order in which elements are taken
 };
 const RowOperator* find_row_operator(const char* op);
-extern const char* const kRowOperators[];  // their names, then null
+const char* const* row_operators();  // their names, then null
 
 // How threads share rows; see kernels/group_rows.h.
 struct RowsForm {
