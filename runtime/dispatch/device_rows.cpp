@@ -100,6 +100,18 @@ class Finder {
     }
     return strides;
   }
+  // Does an operand lie in one line along the row, or is it one element a row?
+  bool is_line(const DimVector& strides) const {
+    const DimVector& sizes = shape().sizes;
+    int64_t step = 0, size = 1;
+    for (size_t d = sizes.size(); d-- > kept_;) {
+      if (sizes[d] == 1) continue;
+      if (size == 1) step = strides[d];
+      if (strides[d] != step * size) return false;
+      size *= sizes[d];
+    }
+    return true;
+  }
   bool same_places(const DimVector& a, const DimVector& b) const {
     for (size_t d = 0; d < a.size(); ++d) {
       if (shape().sizes[d] != 1 && a[d] != b[d]) return false;
@@ -116,6 +128,7 @@ class Finder {
       const DimVector wanted = m.whole ? shape().strides : row_strides();
       return o.offset == 0 && o.dtype == m.dtype && same_places(strides, wanted) ? m.value : -1;
     }
+    if (!is_line(strides)) return -1;
     std::vector<int64_t> key = {o.buffer, o.buffer < 0 ? record_.number_ids[o.at] : o.offset,
                                 static_cast<int64_t>(o.dtype)};
     key.insert(key.end(), strides.begin(), strides.end());

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("FACULA_CUDA_ROWS", "1")  # read when the module of CUDA is loaded
-
 import facula
 import pytest
 
@@ -98,7 +96,7 @@ def run(pretended: Path, tmp_path: Path) -> Callable[..., str]:
         path = os.pathsep.join([str(pretended), *(p for p in sys.path if p)])
         env = {
             **os.environ, "LD_LIBRARY_PATH": str(pretended), "PYTHONPATH": path,
-            "FACULA_CACHE": str(tmp_path / "cache"), "FACULA_CUDA_ROWS": "1", **variables,
+            "FACULA_CACHE": str(tmp_path / "cache"), **variables,
         }  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-c", START + script],

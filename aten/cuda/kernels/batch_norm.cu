@@ -52,7 +52,7 @@ FD void read(const char* from, int64_t at, T (&x)[FACULA_VEC]) {
   Vector<I, FACULA_VEC> v;
   v.load(reinterpret_cast<const I*>(from) + at);
 #pragma unroll
-  for (int k = 0; k < FACULA_VEC; ++k) x[k] = load<T>(v.at[k]);
+  for (int k = 0; k < FACULA_VEC; ++k) x[k] = v.template get<T>(k);
 }
 
 constexpr int kThreads = 256;

@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_loss(const __gr
         T x[FACULA_VEC], here = top;
 #pragma unroll
         for (int k = 0; k < FACULA_VEC; ++k) {
-          x[k] = load<T>(v[u].at[k]) * kUnit;
+          x[k] = v[u].template get<T>(k) * kUnit;
           here = Largest::join(x[k], here);
         }
         if (here > top) {

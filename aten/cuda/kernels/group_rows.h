@@ -52,7 +52,7 @@ struct Along {
       x[0] = facula::load<A>(singles[i]);
     } else {
 #pragma unroll
-      for (int k = 0; k < V; ++k) x[k] = facula::load<A>(vectors[i].at[k]);
+      for (int k = 0; k < V; ++k) x[k] = vectors[i].template get<A>(k);
     }
   }
 };
@@ -148,10 +148,21 @@ class OrderedReduction {
   int turn_ = 0;
   template <typename Acc>
   union Words {
-    static constexpr int kCount = (static_cast<int>(sizeof(Acc)) + 3) / 4;
+    // Where every thread has elements for sure, nobody need be told that it has any.
+    static constexpr bool kKnown = FACULA_HELD && FACULA_ITEMS > 0 && !FACULA_GUARDED && requires(Acc a) { a.any; };
+    static constexpr int kAll = (static_cast<int>(sizeof(Acc)) + 3) / 4;
+    static constexpr int count() {
+      if constexpr (kKnown) return (static_cast<int>(sizeof(typename Acc::Element)) + 3) / 4;
+      return kAll;
+    }
+    static constexpr int kCount = count();
     Acc acc;
-    uint32_t word[kCount];
+    uint32_t word[kAll];
     FD Words() {}
+    FD Acc got() {
+      if constexpr (kKnown) acc.any = true;
+      return acc;
+    }
   };
 
  public:
@@ -167,7 +178,7 @@ class OrderedReduction {
       w.acc = acc;
 #pragma unroll
       for (int i = 0; i < w.kCount; ++i) w.word[i] = __shfl_down_sync(0xffffffffu, w.word[i], distance);
-      acc = R::combine(acc, w.acc);
+      acc = R::combine(acc, w.got());
     }
     if constexpr (FACULA_LANES > 32) {
       __shared__ Words<Acc> places[2][kRowThreads / 32];
@@ -176,14 +187,14 @@ class OrderedReduction {
       if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32].acc = acc;
       __syncthreads();
       const int first = threadIdx.x / FACULA_LANES * (FACULA_LANES / 32);
-      acc = warps[first].acc;
+      acc = warps[first].got();
 #pragma unroll
-      for (int i = 1; i < FACULA_LANES / 32; ++i) acc = R::combine(acc, warps[first + i].acc);
+      for (int i = 1; i < FACULA_LANES / 32; ++i) acc = R::combine(acc, warps[first + i].got());
     } else if constexpr (FACULA_LANES > 1) {
       w.acc = acc;
 #pragma unroll
       for (int i = 0; i < w.kCount; ++i) w.word[i] = __shfl_sync(0xffffffffu, w.word[i], 0, FACULA_LANES);
-      acc = w.acc;
+      acc = w.got();
     }
     return acc;
   }

@@ -44,7 +44,7 @@ FD void read(const char* data, int64_t i, T (&x)[FACULA_VEC]) {
   Vector<S, FACULA_VEC> v;
   v.load(reinterpret_cast<const S*>(data) + i);
 #pragma unroll
-  for (int k = 0; k < FACULA_VEC; ++k) x[k] = load<T>(v.at[k]);
+  for (int k = 0; k < FACULA_VEC; ++k) x[k] = v.template get<T>(k);
 }
 template <typename S>
 FD void write(char* data, int64_t i, const T (&x)[FACULA_VEC]) {

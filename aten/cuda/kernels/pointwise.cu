@@ -64,7 +64,7 @@ struct Input {
     if constexpr (is_splat(kInput)) {
       return facula::load<A>(one);
     } else {
-      return facula::load<A>(x.at[k]);
+      return x.template get<A>(k);
     }
   }
 };

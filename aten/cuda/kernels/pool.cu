@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_max_pool(const __grid_c
           v.load(line + c * p.in_steps[4]);
 #pragma unroll
           for (int k = 0; k < FACULA_VEC; ++k) {
-            const T t = load<T>(v.at[k]);
+            const T t = v.template get<T>(k);
             // the first of equals; NaN is larger than all
             if (place[k] < 0 || t > best[k] || t != t) {
               best[k] = t;
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(256) facula_max_pool_backward(const
           g.load(grad + o[0] * p.in_steps[2] + o[1] * p.in_steps[3] + o[2] * p.in_steps[4]);
 #pragma unroll
           for (int k = 0; k < FACULA_VEC; ++k) {
-            if (places.at[k] == mine) sum[k] += load<T>(g.at[k]);
+            if (places.at[k] == mine) sum[k] += g.template get<T>(k);
           }
         }
       }

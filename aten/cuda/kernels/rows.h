@@ -86,7 +86,7 @@ FD void read_vector(const char* line, int64_t place, int64_t step, T (&x)[FACULA
   Vector<S, FACULA_VEC> v;
   v.load(reinterpret_cast<const S*>(line + place * step));
 #pragma unroll
-  for (int k = 0; k < FACULA_VEC; ++k) x[k] = load<T>(v.at[k]);
+  for (int k = 0; k < FACULA_VEC; ++k) x[k] = v.template get<T>(k);
 }
 template <typename S, typename T>
 FD void write_vector(char* line, int64_t place, int64_t step, const T (&x)[FACULA_VEC]) {
@@ -109,7 +109,7 @@ struct HeldRow {
   FD void get(int i, const char* line, int64_t place, int64_t step, T (&x)[FACULA_VEC]) const {
     if constexpr (FACULA_ITEMS > 0) {
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) x[k] = facula::load<T>(at[i].at[k]);
+      for (int k = 0; k < FACULA_VEC; ++k) x[k] = at[i].template get<T>(k);
     } else {
       read_vector<S>(line, place, step, x);
     }
@@ -170,7 +170,7 @@ class RowsAhead {
       Held v;
       v.words[0] = *slot(row_, operand, i);
 #pragma unroll
-      for (int k = 0; k < FACULA_VEC; ++k) x[k] = facula::load<T>(v.at[k]);
+      for (int k = 0; k < FACULA_VEC; ++k) x[k] = v.template get<T>(k);
     } else {
       read_vector<S>(line, place, sizeof(S), x);
     }

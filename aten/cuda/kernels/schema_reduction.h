@@ -3,11 +3,13 @@
 namespace facula {
 
 struct Reduction {
-  struct Acc {
+  struct Element {
     T value;
 #if FACULA_REDUCTION_INDEX
     int64_t place;
 #endif
+  };
+  struct Acc : Element {
 #if !FACULA_REDUCTION_START
     bool any;
 #endif

@@ -117,6 +117,7 @@ union Vector {
   static constexpr int kWords = kBytes / static_cast<int>(sizeof(Word));
   S at[V];
   Word words[kWords];
+  uint32_t pairs[(kBytes + 3) / 4];
   FD Vector() {}
   FD void load(const S* from) {
 #pragma unroll
@@ -126,11 +127,19 @@ union Vector {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) reinterpret_cast<Word*>(to)[i] = words[i];
   }
+  // Element k as a value; of two bfloat16 in a word, each takes one instruction.
+  template <typename T>
+  FD T get(int k) const {
+    if constexpr (std::is_same_v<S, BFloat16> && V % 2 == 0) {
+      return convert<T>(__uint_as_float(k % 2 != 0 ? pairs[k / 2] & 0xffff0000u : pairs[k / 2] << 16));
+    } else {
+      return facula::load<T>(at[k]);
+    }
+  }
   // From V values, two at a time where the machine has that.
   template <typename T>
   FD void set(const T (&x)[V]) {
     if constexpr ((std::is_same_v<S, Half> || std::is_same_v<S, BFloat16>) && V % 2 == 0) {
-      uint32_t pairs[V / 2];
 #pragma unroll
       for (int i = 0; i < V / 2; ++i) {
         const float a = convert<float>(x[2 * i]), b = convert<float>(x[2 * i + 1]);
@@ -139,11 +148,6 @@ union Vector {
         } else {
           asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pairs[i]) : "f"(b), "f"(a));
         }
-      }
-#pragma unroll
-      for (int i = 0; i < V / 2; ++i) {
-        at[2 * i].bits = static_cast<uint16_t>(pairs[i]);
-        at[2 * i + 1].bits = static_cast<uint16_t>(pairs[i] >> 16);
       }
     } else {
 #pragma unroll
@@ -162,7 +166,7 @@ FD void rounded(const T (&x)[V], Y (&y)[V]) {
     Vector<S, V> v;
     v.set(x);
 #pragma unroll
-    for (int k = 0; k < V; ++k) y[k] = value(v.at[k]);
+    for (int k = 0; k < V; ++k) y[k] = v.template get<Y>(k);
   }
 }
 

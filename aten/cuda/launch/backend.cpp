@@ -1,5 +1,4 @@
 // Registration through the device interface, and what tests and the Python side call.
-#include <cstdlib>
 #include <cstring>
 
 #include "launch/kernels.h"
@@ -76,10 +75,7 @@ FACULA_EXPORT int32_t facula_register_backends(const FaculaHost* given) {
   backend.pointwise = pointwise;
   backend.reduction = reduction;
   backend.group = group;
-  // Until a card has run these kernels, whose tests run them on the host, they serve who asks for them.
-  if (const char* const rows = std::getenv("FACULA_CUDA_ROWS"); rows != nullptr && std::strcmp(rows, "1") == 0) {
-    backend.group_rows = row_operators();
-  }
+  backend.group_rows = row_operators();
   backend.kernels = kernel_entries().data();
   backend.nkernels = kernel_entries().size();
   return host->register_backend(&backend);

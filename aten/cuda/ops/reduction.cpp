@@ -148,7 +148,8 @@ const ListsSources lists(list_reductions);
 }  // namespace
 
 int row_lanes(int64_t length, int vec) {
-  const auto work = static_cast<uint64_t>(std::max<int64_t>(ceil_div(length, vec * 4), 1));
+  const int vectors = vec == 1 || vec == 8 ? 4 : 8;  // of a thread
+  const auto work = static_cast<uint64_t>(std::max<int64_t>(ceil_div(length, vec * vectors), 1));
   const auto lanes = static_cast<int>(std::min<uint64_t>(std::bit_ceil(work), kThreads));
   return lanes == kThreads / 2 ? kThreads : lanes;  // fewer forms
 }

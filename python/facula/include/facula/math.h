@@ -305,10 +305,24 @@ FACULA_MATH real_t<T> imag(T z) {
 
 template <Real T>
 FACULA_MATH T maximum(T a, T b) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, float>) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+  }
+#endif
   return (isnan(a) | (a > b)) ? a : b;
 }
 template <Real T>
 FACULA_MATH T minimum(T a, T b) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, float>) {
+    float y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+  }
+#endif
   return (isnan(a) | (a < b)) ? a : b;
 }
 template <Real T>
