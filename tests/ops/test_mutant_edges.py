@@ -401,3 +401,75 @@ def test_what_a_line_holds_without_its_kernel(find: str) -> None:
             values = getattr(fa, find)(fa.tensor(x), 0, keepdim).values
             want = getattr(np, find)(x, 0, keepdims=keepdim)
             assert values.tolist() == want.tolist()
+
+
+def test_a_convolution_of_integers_by_one_number() -> None:
+    assert F.conv1d(fa.tensor([[[1, -2, 4]]]), fa.tensor([[[3]]])).tolist() == [[[3, -6, 12]]]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 33, 70])
+def test_factors_of_what_is_no_number(n: int) -> None:
+    """NaN on a diagonal is found at its minor, and that of the next matrix in memory is not."""
+    a = np.broadcast_to(np.eye(n), (2, n, n)).copy()
+    a[1, n - 1, n - 1] = a[1, n // 2, 0] = np.nan
+    info = fa.linalg.cholesky_ex(fa.tensor(a)).info.tolist()
+    assert info[0] == 0 and 0 < info[1] <= n
+    for k in range(n):
+        a = np.eye(n)
+        a[k, k] = np.nan
+        assert fa.linalg.cholesky_ex(fa.tensor(a)).info.item() == k + 1
+
+
+def test_factors_of_batches_of_two_dims() -> None:
+    a = np.broadcast_to(np.diag([4.0, 9.0, 16.0]), (5, 2, 3, 3)).copy()
+    L, info = fa.linalg.cholesky_ex(fa.tensor(a))
+    np.testing.assert_array_equal(L, np.linalg.cholesky(a))
+    assert info.shape == (5, 2)
+    with pytest.raises(RuntimeError, match="square"):
+        fa.linalg.cholesky_ex(fa.ones(2, 3, 2, 3))
+
+
+@pytest.mark.parametrize("steps", [2, 3, 4, 7, 10])
+def test_whole_steps_without_their_kernel(steps: int) -> None:
+    with without_kernel("linspace"):
+        for start, end in ((0, 10), (-7, 20), (5, -4)):
+            got = fa.linspace(start, end, steps, dtype=fa.int64)
+            want = [int(start + (end - start) * i / (steps - 1)) for i in range(steps)]
+            assert got.tolist() == want
+
+
+def test_slope_of_an_angle_on_the_axes() -> None:
+    z = fa.tensor([0j, 1, 1j, -2], dtype=fa.complex128, requires_grad=True)
+    (slope,) = fa.autograd.grad(z.angle().sum(), z)
+    np.testing.assert_allclose(slope, [0, 1j, -1, -0.5j], atol=1e-15)
+
+
+def test_slope_of_a_divergence_where_nothing_is_wanted() -> None:
+    """Of 0 (log(0) - input) by the target: what the other terms leave, and 0 for a log of 0."""
+    target = fa.tensor([0.0, 0.0, 1.0, 0.5], dtype=fa.float64, requires_grad=True)
+    given = fa.tensor([-2.0, -INF, -3.0, -INF], dtype=fa.float64)
+    (slope,) = fa.autograd.grad(F.kl_div(given, target, reduction="sum"), target)
+    assert slope[:3].tolist() == [2, 0, 1 + 3] and slope[3].item() == INF
+
+
+@pytest.mark.parametrize("wanted", [(0, 1), (0, 2), (1, 2), (1,), (2,)])
+def test_some_gradients_of_a_group_norm_without_its_kernel(wanted: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    shapes = (2, 4, 3), (4,), (4,)
+    x = [fa.tensor(rng.standard_normal(s), requires_grad=True) for s in shapes]
+    slopes = []
+    for kernels in ((), ("group_norm_backward",)):
+        y = F.group_norm(x[0], 2, x[1], x[2]) ** 3
+        if kernels:
+            with without_kernel(*kernels):
+                slopes.append(fa.autograd.grad(y.sum(), [x[i] for i in wanted]))
+        else:
+            slopes.append(fa.autograd.grad(y.sum(), [x[i] for i in wanted]))
+    for a, b in zip(*slopes, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_median_of_nothing_and_of_one() -> None:
+    assert np.isnan(fa.nanmedian(fa.tensor([])).item())
+    assert fa.nanmedian(fa.tensor([3.0])).item() == 3
+    assert fa.nanmedian(fa.zeros(0, dtype=fa.int64)).item() == 0
