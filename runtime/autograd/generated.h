@@ -115,6 +115,11 @@ class TangentFormula {
   LayerSet saved_;
   bool plain_;
 };
+// After an in-place change.
+inline void write_tangent(const Tensor& t, Tensor tangent, bool recorded) {
+  const TangentFormula formula(recorded);
+  set_tangent_inplace(t, std::move(tangent));
+}
 [[noreturn]] FACULA_API void raise_no_derivative(const char* op, const char* input, const char* reason);
 // Tangents of the results of `call` by two backward passes (J. Townsend, "A new trick for calculating Jacobian vector
 // products", 2017): a product with the transposed Jacobian is linear in its vector, and the transpose of that is what

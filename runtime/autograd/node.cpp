@@ -46,11 +46,16 @@ void SavedFields::add_value(const char* name, Value value) { list_.push_back({na
 
 OutputMeta::OutputMeta(const TensorImpl& t) : dtype(t.dtype), device(t.device) {
   const size_t n = t.sizes.size();
-  const auto is_small = [](int64_t size) { return size <= std::numeric_limits<int32_t>::max(); };
-  if (n <= kFew && std::all_of(t.sizes.begin(), t.sizes.end(), is_small)) {
-    for (size_t d = 0; d < n; ++d) few_[d] = static_cast<int32_t>(t.sizes[d]);
+  const int64_t* const sizes = t.sizes.data();
+  if (n <= kFew) [[likely]] {
+    int64_t all = 0;
+    for (size_t d = 0; d < n; ++d) {
+      few_[d] = static_cast<int32_t>(sizes[d]);
+      all |= sizes[d];
+    }
     dims_ = static_cast<uint8_t>(n);
-    return;
+    if (all <= std::numeric_limits<int32_t>::max()) [[likely]]
+      return;
   }
   auto* const many = new int64_t[n + 1];
   many[0] = static_cast<int64_t>(n);
@@ -111,7 +116,7 @@ void Node::add_edge(Edge edge) {
 
 uint32_t Node::add_output(const Tensor& t) {
   const uint32_t i = static_cast<uint32_t>(outputs_.size());
-  t.defined() ? outputs_.push_back(OutputMeta(*t.impl())) : outputs_.push_back(OutputMeta());
+  t.defined() ? outputs_.emplace_back(*t.impl()) : outputs_.emplace_back();
   return i;
 }
 

@@ -43,12 +43,11 @@ class FACULA_API OutputMeta {
   ~OutputMeta() { free_heap(); }
   DimVector sizes() const;
   bool has_sizes(const DimVector& sizes) const {
-    if (dims_ == kHeap) return has_many(sizes);
-    if (sizes.size() != dims_) return false;
-    for (size_t d = 0; d < dims_; ++d) {
-      if (sizes[d] != few_[d]) return false;
-    }
-    return true;
+    if (sizes.size() != dims_ || dims_ > kFew) [[unlikely]]
+      return dims_ == kHeap && has_many(sizes);
+    bool same = true;
+    for (size_t d = 0; d < dims_; ++d) same = same && sizes[d] == few_[d];
+    return same;
   }
   operator Meta() const { return {sizes(), dtype, device, {}}; }  // NOLINT
 
