@@ -39,6 +39,11 @@ class Field:
     inplace: str = ""  # what an in-place form saves instead of what it is about to overwrite
 
     @property
+    def shown(self) -> str:
+        """As `grad_fn._saved_*` in Python."""
+        return self.label if self.saved else self.name.removesuffix("_in")
+
+    @property
     def inplace_init(self) -> str:
         return self.inplace or self.init
 
@@ -65,7 +70,8 @@ class Group:
 @dataclass(frozen=True)
 class Node:
     op: Operator
-    name: str  # C++ struct, and what Python shows
+    name: str  # C++ struct
+    shown: str  # in Python and in messages: numbered where several overloads have a gradient
     fields: tuple[Field, ...]
     groups: tuple[Group, ...]
     inputs: tuple[Argument, ...]  # those with an edge, in order
@@ -113,6 +119,7 @@ def node_of(schema: Schema, op: Operator) -> Node:
     return Node(
         op=op,
         name=_pascal(op.symbol) + "Backward",
+        shown=_shown(schema, op),
         fields=tuple(builder.fields.values()),
         groups=groups,
         inputs=inputs,
@@ -125,6 +132,13 @@ def node_of(schema: Schema, op: Operator) -> Node:
         if op.forward == "formula"
         else tuple(cpp_types.identifier(name) for d in refused for name in d.inputs),
     )
+
+
+def _shown(schema: Schema, op: Operator) -> str:
+    family = (o for o in schema.operators if o.base_name == op.base_name)
+    names = [o.name for o in family if is_differentiable(o)]
+    number = names.index(op.name) if op.name in names else 0
+    return f"{_pascal(op.base_name)}Backward{number}"
 
 
 def _edges(inputs: Sequence[Argument]) -> dict[str, Edge]:

@@ -27,6 +27,7 @@ class LayerPlan:
     forms: tuple[LayerForm, ...]
     any_grad: str
     any_tangent: str
+    any_tangent_grad: str  # of their tangents
     any_recorded: str
     input_lists: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -49,7 +50,8 @@ def layer_plan(schema: Schema, op: Operator) -> LayerPlan:
         node=node,
         forms=tuple(_layer_form(op, f) for f in stubs.forms_of(op) if _passes(op, f, node)),
         any_grad=" || ".join(f"needs_grad({n})" for n in stated) or "false",
-        any_tangent=" || ".join(f"has_tangent({n})" for n in stated) or "false",
+        any_tangent=" || ".join(f"wants_tangent({n})" for n in stated) or "false",
+        any_tangent_grad=" || ".join(f"needs_tangent_grad({n})" for n in stated) or "false",
         any_recorded=" || ".join(f"is_recorded({n})" for n in stated) or "false",
         input_lists=tuple(f"as_list({n})" for n in inputs),
         outputs=cpp_types.output_names(op),

@@ -315,7 +315,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
     kind, kernels, returns = _kind(op), dict(op.dispatch), op.signature.returns
     decomposes = op.composite is not None or op.composite_fn is not None
     inputs = [cpp_types.identifier(a.name) for a in tensor_inputs(op)]
-    tangents = " || ".join(f"has_tangent({name})" for name in inputs)
+    tangents = " || ".join(f"wants_tangent({name})" for name in inputs)
     body = translator.program(op.composite, tuple(r.type for r in returns)) if op.composite else []
     shape = op.shape if kind == "structured" else ()
     direct_return, direct_result = _direct_result(op)

@@ -102,7 +102,8 @@ bool is_sole(const Tensor& t) {
   return t.is_wrapped() ? is_sole(i.wrapping->inner) : i.storage && i.storage->users() == 1;
 }
 
-// A tangent that is to be overwritten gets the batch dims of what is written.
+// A tangent that is to be overwritten gets the batch dims of what is written; a leaf that requires a gradient is
+// let be.
 void make_room(const Tensor& t, const Tensor& written) {
   TensorImpl* owner = t.impl();
   if (owner->base && !owner->no_grad_view && detail::owns_tangent(owner->base.get())) {
@@ -110,6 +111,10 @@ void make_room(const Tensor& t, const Tensor& written) {
     owner = owner->base.get();
   }
   Tensor& tangent = owner->autograd->forward->tangent;
+  if (has_batch_dims_of(tangent, written)) {
+    tangent = core_operators().clone(tangent);
+    return;
+  }
   const Meta meta{DimVector(tangent.sizes()), tangent.dtype(), tangent.device(), DimVector(tangent.strides())};
   tangent = core_operators().accumulate(make_as(written, meta, true), tangent);
 }
@@ -147,7 +152,8 @@ void set_tangent(const Tensor& t, Tensor tangent) {
   if (has_tangent(t)) {
     const Tensor old = tangent_of(t);
     if (old.is_same(tangent)) return;
-    if (!has_batch_dims_of(old, tangent)) make_room(t, tangent);
+    const bool keep = tls_state.grad_enabled && old.requires_grad() && is_leaf(old);
+    if (keep || !has_batch_dims_of(old, tangent)) make_room(t, tangent);
     core_operators().copy_into(tangent_of(t), tangent);
     return;
   }

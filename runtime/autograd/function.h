@@ -20,6 +20,7 @@ class FACULA_API CustomNode : public Node {
     out.add(non_differentiable);
   }
   bool runs_without_grad() const override { return materialize_grads; }
+  void saved(SavedFields& out) const override { out.add("tensors", saved_); }
 
   // ctx.needs_input_grad: also false where this backward pass does not ask for it.
   bool needs_input_grad(size_t input) const { return needs(input); }

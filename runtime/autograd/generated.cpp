@@ -52,18 +52,38 @@ void raise_no_derivative(const char* op, const char* input, const char* reason) 
         "; detach() it, or take the gradient of other inputs alone");
 }
 
+namespace {
+
+class Same final : public Node {
+ public:
+  const char* name() const override { return "Same"; }
+  void apply(std::span<const Tensor> grads, std::span<Tensor> results) override { results[0] = grads[0]; }
+};
+
+// What `t` is, with a place in the graph of its own, from which gradients go on to that of `t`.
+Tensor apart(const Tensor& t) {
+  Tensor own = detach(t);
+  auto node = make_intrusive<Same>();
+  add_edge(*node, t);
+  set_history(own, std::move(node));
+  return own;
+}
+
+}  // namespace
+
 std::vector<Tensor> tangents_by_reverse(std::span<const TensorList> inputs,
                                         const std::function<std::vector<Tensor>(std::span<const TensorList>)>& call) {
   struct Restore {
     bool saved = tls_state.forward_mode;
     ~Restore() { tls_state.forward_mode = saved; }
   };
+  const bool recorded = tls_state.plain_tangents;
   std::vector<std::vector<Tensor>> fresh;
   std::vector<Tensor> leaves, directions;
   for (const TensorList list : inputs) {
     std::vector<Tensor>& own = fresh.emplace_back();
     for (const Tensor& t : list) {
-      own.push_back(t.defined() ? detach(t) : t);
+      own.push_back(recorded && needs_grad(t) ? apart(t) : t.defined() ? detach(t) : t);
       if (!has_tangent(t)) continue;
       leaves.push_back(own.back());
       directions.push_back(tangent_of(t));
@@ -73,7 +93,7 @@ std::vector<Tensor> tangents_by_reverse(std::span<const TensorList> inputs,
   const Restore restore;
   tls_state.forward_mode = false;
   const GradMode on(true);
-  for (const Tensor& leaf : leaves) set_requires_grad(leaf, true);
+  for (const Tensor& leaf : leaves) set_requires_grad(leaf, true);  // or is of a graph already
   const std::vector<Tensor> results = call(given);
   std::vector<Tensor> tangents(results.size()), roots, seeds;
   std::vector<size_t> places;
@@ -97,7 +117,7 @@ std::vector<Tensor> tangents_by_reverse(std::span<const TensorList> inputs,
     along.push_back(directions[i]);
   }
   if (depending.empty()) return tangents;
-  options.create_graph = options.keep_graph = false;
+  options.create_graph = options.keep_graph = recorded;
   const std::vector<Tensor> products = run_backward(depending, along, seeds, options);
   for (size_t i = 0; i < places.size(); ++i) tangents[places[i]] = products[i];
   return tangents;

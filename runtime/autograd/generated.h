@@ -89,6 +89,37 @@ FACULA_API Tensor unwritten(const Tensor& self, bool recorded);
 // output's shape and dtype.
 FACULA_API Tensor elementwise_jvp(const Tensor& input, const Tensor& output,
                                   const std::function<Tensor(const Tensor&)>& reverse);
+// Must what is computed of tangents be recorded?
+inline bool needs_tangent_grad(const Tensor& t) { return has_tangent(t) && needs_grad(tangent_of(t)); }
+inline bool needs_tangent_grad(TensorList list) {
+  return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return needs_tangent_grad(t); });
+}
+// While the tangent of a result is computed: of a formula that is recorded the calls enter the autograd layer.
+class TangentFormula {
+ public:
+  explicit TangentFormula(bool recorded) : saved_(tls_state.excluded), plain_(tls_state.plain_tangents) {
+    if (recorded) {
+      tls_state.plain_tangents = true;
+    } else {
+      tls_state.excluded |= layer_bit(Layer::Autograd);
+    }
+  }
+  ~TangentFormula() {
+    tls_state.excluded = saved_;
+    tls_state.plain_tangents = plain_;
+  }
+  TangentFormula(const TangentFormula&) = delete;
+  TangentFormula& operator=(const TangentFormula&) = delete;
+
+ private:
+  LayerSet saved_;
+  bool plain_;
+};
+// After an in-place change.
+inline void write_tangent(const Tensor& t, Tensor tangent, bool recorded) {
+  const TangentFormula formula(recorded);
+  set_tangent_inplace(t, std::move(tangent));
+}
 [[noreturn]] FACULA_API void raise_no_derivative(const char* op, const char* input, const char* reason);
 // Tangents of the results of `call` by two backward passes (J. Townsend, "A new trick for calculating Jacobian vector
 // products", 2017): a product with the transposed Jacobian is linear in its vector, and the transpose of that is what

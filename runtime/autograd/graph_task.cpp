@@ -101,8 +101,8 @@ void GraphTask::find_wanted(std::span<const Edge> roots) {
       }
       for (const Edge& edge : top.node->edges()) {
         if (edge && is_wanted(edge.node.get())) {
-          uint32_t& meaning = meanings_.at(top.node);
-          meaning < kTarget ? void(meaning = kRuns) : void(targets_[meaning - kTarget].runs = true);
+          const uint32_t meaning = meanings_.find(top.node);
+          meaning < kTarget ? meanings_.set(top.node, kRuns) : void(targets_[meaning - kTarget].runs = true);
           break;
         }
       }
@@ -285,8 +285,11 @@ void check_nan(const Node& node, std::span<const Tensor> results) {
 // Operators of a formula name themselves, which says nothing to who wrote the forward pass.
 [[noreturn]] void raise_from(const Node& node, const Error& e) {
   std::string cause;
-  for (const auto& [name, saved] : node.saved()) {
-    if (saved->reshaped()) {
+  SavedFields fields;
+  node.saved(fields);
+  for (const auto& [name, value] : fields.list()) {
+    const auto* saved = std::get_if<const SavedTensor*>(&value);
+    if (saved != nullptr && (*saved)->reshaped()) {
       cause =
           concat(" `.data = ...` gave `", name, "`, which it saved, another shape or dtype after the forward pass.");
       break;

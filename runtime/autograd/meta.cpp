@@ -3,7 +3,6 @@
 #include <unordered_map>
 
 #include "runtime/autograd/hook_lists.h"
-#include "runtime/autograd/last_writer.h"
 #include "runtime/autograd/locks.h"
 #include "runtime/autograd/view.h"
 #include "runtime/core/compound.h"
@@ -226,15 +225,24 @@ Edge gradient_edge(const Tensor& t) {
   return {accumulator_of(t), 0};
 }
 
+namespace {
+
+// A saved leaf that hooks unpacked is a leaf too: its gradient is the other's.
+bool stands_for_leaf(const AutogradMeta* meta) {
+  return meta == nullptr || !meta->grad_fn || meta->grad_fn->accumulates();
+}
+
+}  // namespace
+
 intrusive_ptr<Node> grad_fn(const Tensor& t) {
   const TensorImpl& impl = *t.impl();
   if (impl.base && follows_base(impl)) return view_edge(t).node;
-  return impl.autograd ? impl.autograd->grad_fn : nullptr;
+  return !stands_for_leaf(impl.autograd.get()) ? impl.autograd->grad_fn : nullptr;
 }
 
 bool is_leaf(const Tensor& t) {
   const TensorImpl& impl = *t.impl();
-  return !(impl.base && follows_base(impl)) && !(impl.autograd && impl.autograd->grad_fn);
+  return !(impl.base && follows_base(impl)) && stands_for_leaf(impl.autograd.get());
 }
 [[maybe_unused]] const bool told = (core_operators().is_leaf = is_leaf, true);
 
@@ -374,10 +382,7 @@ void set_history(TensorList results, const intrusive_ptr<Node>& node) {
 void check_inplace(const Tensor& self, const char* op, bool needs_graph) {
   if (!self.defined()) return;
   const TensorImpl& impl = *self.impl();
-  FACULA_CHECK(!impl.inference || tls_state.inference, Runtime, Operator{op},
-               "a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
-  if (tls_state.anomaly) [[unlikely]]
-    detail::note_writer(self, op);
+  check_not_inference(self, op);
   if (!tls_state.grad_enabled) return;
   const bool cut_off = impl.base && impl.no_grad_view && impl.base->requires_grad && is_differentiable(impl.dtype);
   if (!needs_graph && !cut_off) return;

@@ -44,14 +44,20 @@ struct FACULA_API AutogradMeta {
 
  private:
   mutable detail::YieldLock grad_lock_;  // held for no longer than a copy or an exchange of the pointer
-  Tensor grad_;
 
  public:
   std::atomic<uint32_t> accumulating{0};  // the thread that adds; in the leaf, since accumulators come and go
-  Node* accumulator = nullptr;            // weak; cleared by ~AccumulateGrad
+
+ private:
+  Tensor grad_;
+
+ public:
+  union {
+    Node* accumulator = nullptr;  // weak; cleared by ~AccumulateGrad, which holds the leaf until then
+    AutogradMeta* next_dead;
+  };
   detail::MadeOnce<LeafHooks> leaf_hooks;
   std::unique_ptr<TangentRecord, TangentDeleter> forward;
-  AutogradMeta* next_dead = nullptr;
 
   // Threads without the GIL add to `.grad` while others set it, so that it is only ever copied or exchanged.
   Tensor grad() const {
@@ -145,6 +151,11 @@ inline bool has_tangent(TensorList list) {
     if (has_tangent(t)) return true;
   }
   return false;
+}
+// Does a call with `t` compute tangents of its results?
+template <typename T>
+bool wants_tangent(const T& t) {
+  return tls_state.forward_mode && !tls_state.plain_tangents && has_tangent(t);
 }
 inline Tensor tangent_of(const Tensor& t) {
   if (!has_tangent(t)) return Tensor();

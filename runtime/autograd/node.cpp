@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "runtime/autograd/engine.h"
@@ -38,6 +40,38 @@ constexpr uint32_t kReleasing = 0x80000000u;
 void* Node::operator new(size_t size) { return size < kPoolLimit ? pool_allocate_object(size) : ::operator new(size); }
 void Node::operator delete(void* p, size_t size) noexcept {
   size < kPoolLimit ? pool_deallocate_object(p, size) : ::operator delete(p);
+}
+
+void SavedFields::add_value(const char* name, Value value) { list_.push_back({name, std::move(value)}); }
+
+OutputMeta::OutputMeta(const TensorImpl& t) : dtype(t.dtype), device(t.device) {
+  const size_t n = t.sizes.size();
+  const int64_t* const sizes = t.sizes.data();
+  if (n <= kFew) [[likely]] {
+    int64_t all = 0;
+    for (size_t d = 0; d < n; ++d) {
+      few_[d] = static_cast<int32_t>(sizes[d]);
+      all |= sizes[d];
+    }
+    dims_ = static_cast<uint8_t>(n);
+    if (all <= std::numeric_limits<int32_t>::max()) [[likely]]
+      return;
+  }
+  auto* const many = new int64_t[n + 1];
+  many[0] = static_cast<int64_t>(n);
+  std::copy(t.sizes.begin(), t.sizes.end(), many + 1);
+  std::memcpy(few_ + 1, &many, sizeof many);
+  dims_ = kHeap;
+}
+
+DimVector OutputMeta::sizes() const {
+  if (dims_ == kHeap) return DimVector(heap() + 1, heap() + 1 + heap()[0]);
+  return DimVector(few_, few_ + dims_);
+}
+
+bool OutputMeta::has_many(const DimVector& sizes) const {
+  const int64_t* const many = heap();
+  return std::equal(sizes.begin(), sizes.end(), many + 1, many + 1 + many[0]);
 }
 
 Node::Node(Quietly) : sequence_(++tls_sequence) {}
@@ -82,13 +116,7 @@ void Node::add_edge(Edge edge) {
 
 uint32_t Node::add_output(const Tensor& t) {
   const uint32_t i = static_cast<uint32_t>(outputs_.size());
-  OutputMeta& o = outputs_.emplace_back();
-  if (t.defined()) {
-    const TensorImpl& impl = *t.impl();
-    o.sizes.assign(impl.sizes.begin(), impl.sizes.end());
-    o.dtype = impl.dtype;
-    o.device = impl.device;
-  }
+  t.defined() ? outputs_.emplace_back(*t.impl()) : outputs_.emplace_back();
   return i;
 }
 

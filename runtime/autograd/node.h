@@ -2,13 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/autograd/inline_vector.h"
 #include "runtime/autograd/made_once.h"
-#include "runtime/autograd/saved_tensor.h"
+#include "runtime/autograd/saved_fields.h"
 #include "runtime/core/tensor.h"
 
 namespace facula {
@@ -24,12 +25,55 @@ struct Edge {
 };
 
 // What the engine must know of a forward output to check and shape its gradient.
-struct OutputMeta {
-  SmallVector<int64_t, 3> sizes;  // graphs of millions of nodes are of tensors with few dims
+class FACULA_API OutputMeta {
+ public:
   ScalarType dtype = ScalarType::Float32;
   Device device;
-  operator Meta() const { return {DimVector(IntList(sizes)), dtype, device, {}}; }  // NOLINT
+
+  OutputMeta() = default;
+  explicit OutputMeta(const TensorImpl& t);
+  OutputMeta(OutputMeta&& o) noexcept { take(o); }
+  OutputMeta& operator=(OutputMeta&& o) noexcept {
+    if (this != &o) {
+      free_heap();
+      take(o);
+    }
+    return *this;
+  }
+  ~OutputMeta() { free_heap(); }
+  DimVector sizes() const;
+  bool has_sizes(const DimVector& sizes) const {
+    if (sizes.size() != dims_ || dims_ > kFew) [[unlikely]]
+      return dims_ == kHeap && has_many(sizes);
+    bool same = true;
+    for (size_t d = 0; d < dims_; ++d) same = same && sizes[d] == few_[d];
+    return same;
+  }
+  operator Meta() const { return {sizes(), dtype, device, {}}; }  // NOLINT
+
+ private:
+  static constexpr uint8_t kHeap = 255;
+  static constexpr size_t kFew = 3;
+  bool has_many(const DimVector& sizes) const;
+  int64_t* heap() const {  // the number of dims, and their sizes
+    int64_t* p;
+    std::memcpy(&p, few_ + 1, sizeof p);
+    return p;
+  }
+  void free_heap() {
+    if (dims_ == kHeap) delete[] heap();
+  }
+  void take(OutputMeta& o) {
+    dtype = o.dtype;
+    device = o.device;
+    std::memcpy(few_, o.few_, sizeof few_);
+    dims_ = std::exchange(o.dims_, uint8_t{0});
+  }
+  uint8_t dims_ = 0;
+  // Graphs of millions of nodes are of tensors with few and small dims; else the last two are a pointer.
+  int32_t few_[kFew] = {};
 };
+static_assert(sizeof(OutputMeta) == 16);
 
 // Sees gradients on their way and may replace them. Kept by shared_ptr; a removal handle sets
 // `removed`, which the engine honours wherever the hook is registered.
@@ -88,8 +132,8 @@ class FACULA_API Node : public RefCounted {
   virtual void release_saved(Released&) {}
   // Adds what this node keeps alive, its edges and hooks aside, for the search for cycles: one entry a reference.
   virtual void kept(Kept&) const {}
-  // Tensors saved under their schema names, for Python's `grad_fn._saved_*` and for messages.
-  virtual std::vector<std::pair<const char*, const SavedTensor*>> saved() const { return {}; }
+  // Adds what is kept of the call.
+  virtual void saved(SavedFields&) const {}
   // Must apply() run although no gradient reached the node? (Python functions that materialize.)
   virtual bool runs_without_grad() const { return false; }
 
@@ -115,7 +159,8 @@ class FACULA_API Node : public RefCounted {
     std::vector<std::pair<uint32_t, std::shared_ptr<NodeHook>>> tensor;  // of one output's gradient
     std::vector<std::pair<uint32_t, AutogradMeta*>> retain;              // whose .grad to fill
     HookList pre, post;
-    std::string made_at;  // anomaly mode
+    std::string made_at;              // anomaly mode
+    std::shared_ptr<NodeHook> notes;  // never run; Python's, for what the user notes
   };
   Hooks& hooks();  // makes them when absent
   const Hooks* hooks_or_null() const { return hooks_.get(); }
@@ -123,6 +168,8 @@ class FACULA_API Node : public RefCounted {
   void add_pre_hook(std::shared_ptr<NodeHook> hook);
   void add_post_hook(std::shared_ptr<NodeHook> hook);
   void add_tensor_hook(uint32_t output_nr, std::shared_ptr<NodeHook> hook);
+
+  bool accumulates() const { return accumulates_; }  // is it an AccumulateGrad?
 
   // ---- engine ----
   // Threads may run one node at a time each; what was saved is freed by the last one out.
@@ -133,12 +180,16 @@ class FACULA_API Node : public RefCounted {
   struct Quietly {};
   explicit Node(Quietly);  // runs nothing of Python's even in anomaly mode
   uint64_t sequence_;
-  bool weakly_held_ = false;  // reached through AutogradMeta::accumulator
-  bool accumulates_ = false;  // is an AccumulateGrad
 
  private:
   friend class GraphTask;
   std::atomic<uint32_t> users_{0};
+
+ protected:
+  bool weakly_held_ = false;  // reached through AutogradMeta::accumulator
+  bool accumulates_ = false;  // is an AccumulateGrad
+
+ private:
   InlineVector<Edge, 2> edges_;
   InlineVector<OutputMeta, 1> outputs_;
   detail::MadeOnce<Hooks> hooks_;

@@ -26,16 +26,16 @@ class NodeMap {
     }
   }
   // Of a node that is there.
-  uint32_t& at(const Node* node) {
+  void set(const Node* node, uint32_t value) {
     size_t i = home(node);
     while (cells_[i].node != node) i = (i + 1) & mask();
-    return cells_[i].value;
+    cells_[i].value = value;
   }
   // The node's value, `value` if it had none; tells which by the second result.
   std::pair<uint32_t, bool> insert(const Node* node, uint32_t value) {
-    if (2 * (size_ + 1) > cells_.size()) grow();
+    if (4 * (size_ + 1) > 3 * cells_.size()) grow();
     for (size_t i = home(node);; i = (i + 1) & mask()) {
-      if (cells_[i].node == node) return {cells_[i].value, false};
+      if (cells_[i].node == node) return {uint32_t{cells_[i].value}, false};
       if (cells_[i].node == nullptr) {
         cells_[i] = {node, value};
         ++size_;
@@ -62,7 +62,7 @@ class NodeMap {
   }
 
  private:
-  struct Cell {
+  struct [[gnu::packed, gnu::aligned(4)]] Cell {  // graphs have millions of nodes
     const Node* node = nullptr;
     uint32_t value = 0;
   };

@@ -45,13 +45,15 @@ class FACULA_API SavedTensor {
   bool defined() const { return tensor_.defined() || released_; }
   // The tensor that is kept alive, as it is now; undefined after release().
   const Tensor& kept() const { return tensor_; }
+  // Keeps from now on what `hooks` make of it. Raises when there is nothing to keep, or hooks are there already.
+  void register_hooks(SavedHooks& hooks);
   // Did `t.data = ...` give the tensor another shape or dtype?
   bool reshaped() const;
 
  private:
   Tensor unpack_slow(const Node& owner, const char* name) const;
   Tensor unpack_packed(const Node& owner, const char* name) const;
-  void pack(const Tensor& t);
+  void pack(const Tensor& t, SavedHooks& hooks);
 
   Tensor tensor_;
   uint32_t version_ = 0;

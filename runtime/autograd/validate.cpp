@@ -21,11 +21,11 @@ bool sums_to(IntList grad, IntList wanted) {
 void fix_gradient(Tensor& grad, const OutputMeta& meta, const Node& from, size_t index) {
   const CoreOperators& core = core_operators();
   if (grad.is_complex() && !is_complex(meta.dtype)) grad = core.real_part(grad);
-  if (grad.sizes() != IntList(meta.sizes)) {
-    FACULA_CHECK(sums_to(grad.sizes(), meta.sizes), Runtime, from.name(), " returned an invalid gradient at index ",
-                 index, ": got shape ", shape_string(grad.sizes()), " but expected a shape that reduces to ",
-                 shape_string(meta.sizes), ", that of the input it is the gradient of");
-    grad = core.sum_to(grad, meta.sizes);
+  if (const DimVector sizes = meta.sizes(); grad.sizes() != IntList(sizes)) {
+    FACULA_CHECK(sums_to(grad.sizes(), sizes), Runtime, from.name(), " returned an invalid gradient at index ", index,
+                 ": got shape ", shape_string(grad.sizes()), " but expected a shape that reduces to ",
+                 shape_string(sizes), ", that of the input it is the gradient of");
+    grad = core.sum_to(grad, sizes);
   }
   if (grad.device() != meta.device) {
     FACULA_CHECK(grad.dim() == 0, Runtime, from.name(), " returned an invalid gradient at index ", index, ": it is on ",

@@ -11,7 +11,7 @@ namespace facula::detail {
 // tensors and casts; raises naming `from` when that does not help.
 inline void validate_gradient(Tensor& grad, const OutputMeta& meta, const Node& from, size_t index) {
   const TensorImpl& g = *grad.impl();
-  if (g.dtype == meta.dtype && g.device == meta.device && IntList(g.sizes) == IntList(meta.sizes)) [[likely]]
+  if (g.dtype == meta.dtype && g.device == meta.device && meta.has_sizes(g.sizes)) [[likely]]
     return;
   fix_gradient(grad, meta, from, index);
 }

@@ -5,8 +5,6 @@
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/result_type.h"
 
-#include <frameobject.h>
-
 #include <atomic>
 #include <string>
 #include <utility>
@@ -110,81 +108,15 @@ void wait_without_gil(void (*wait)(void* context), void* context) {
   wait(context);
 }
 
-// The folder of the package, with a separator behind; empty as long as it is being imported.
-const std::string& package_folder() {
-  static std::atomic<const std::string*> known{nullptr};
-  static const std::string unknown;
-  if (const std::string* found = known.load(std::memory_order_acquire)) return *found;
-  const Ref name(PyUnicode_FromString("facula"));
-  const Ref module(name ? PyImport_GetModule(name.get()) : nullptr);
-  const Ref file(module ? PyObject_GetAttrString(module.get(), "__file__") : nullptr);
-  const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-  PyErr_Clear();
-  if (text == nullptr) return unknown;
-  // No lock is held while Python runs: of two threads one wins, and both have the same text.
-  const auto* made = new std::string(text, std::string_view(text).rfind("__init__"));
-  const std::string* before = nullptr;
-  if (known.compare_exchange_strong(before, made, std::memory_order_acq_rel)) return *made;
-  delete made;
-  return *before;
-}
-
-// Of programs, rather than of this package and what it makes; its examples are programs.
-bool is_of_user(std::string_view file) {
-  const std::string& here = package_folder();
-  if (file.starts_with("<facula.")) return false;
-  return here.empty() || !file.starts_with(here) || file.substr(here.size()).starts_with("examples");
-}
-
-// fn(file, line) for the innermost frame of Python that is the user's; whether there is one.
-template <typename F>
-bool at_user_line(const F& fn) {
-  Ref frame(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
-  Py_XINCREF(frame.get());
-  while (frame) {
-    auto* f = reinterpret_cast<PyFrameObject*>(frame.get());
-    const Ref code(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
-    const Ref file(PyObject_GetAttrString(code.get(), "co_filename"));
-    const char* text = file ? PyUnicode_AsUTF8(file.get()) : nullptr;
-    if (text != nullptr && is_of_user(text)) {
-      fn(text, PyFrame_GetLineNumber(f));
-      return true;
-    }
-    PyErr_Clear();
-    frame = Ref(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));
-  }
-  return false;
-}
-
-// "file.py:12", for messages.
-std::string caller_location() {
-  if (!interpreter_alive()) return {};
-  AcquireGil gil;
-  std::string found;
-  at_user_line([&](const char* file, int line) { found = concat(file, ":", line); });
-  return found;
-}
-
-PyObject* user_line(PyObject*, PyObject*) {
-  FACULA_PY_TRY
-  std::string file = "<facula>";
-  int line = 0;
-  at_user_line([&](const char* name, int number) {
-    file = name;
-    line = number;
-  });
-  return Py_BuildValue("(s#i)", file.data(), static_cast<Py_ssize_t>(file.size()), line);
-  FACULA_PY_END(nullptr)
-}
-
 }  // namespace
 
 const char* spoken_name = "facula";
 int64_t release_gil_numel = kReleaseGilNumel;
 std::atomic<int> ReleaseGil::threads_{0};
+constinit thread_local uint64_t ReleaseGil::number_ __attribute__((tls_model("initial-exec"))) = 0;
 
 void init_state() {
-  core_operators().location = caller_location;
+  init_user_lines();
   wait_aside = wait_without_gil;
 }
 
@@ -196,7 +128,6 @@ const PyMethodDef state_functions[] = {
     {"_set_inference_mode", set_inference_mode, METH_O, nullptr},
     {"is_anomaly_enabled", is_anomaly, METH_NOARGS, "is_anomaly_enabled()\n--\n\nIs anomaly mode on in this thread?"},
     {"_set_anomaly", set_anomaly, METH_O, nullptr},
-    {"_user_line", user_line, METH_NOARGS, nullptr},
     {"get_default_dtype", default_dtype, METH_NOARGS,
      "get_default_dtype()\n--\n\nThe dtype of tensors made from Python floats."},
     {"set_default_dtype", set_default, METH_O, "set_default_dtype(d, /)\n--\n\nSet it to a floating-point dtype."},

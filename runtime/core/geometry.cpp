@@ -5,6 +5,7 @@
 
 #include "runtime/core/checked.h"
 #include "runtime/core/tensor.h"
+#include "runtime/core/thread_state.h"
 
 namespace facula {
 
@@ -207,7 +208,13 @@ bool has_internal_overlap(const Tensor& t) {
   return std::adjacent_find(offsets.begin(), offsets.end()) != offsets.end();
 }
 
+void check_not_inference(const Tensor& t, const char* op) {
+  FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime, Operator{op},
+               "a tensor made in inference mode is changed in place outside it; clone() it and change the clone");
+}
+
 void check_writable(const Tensor& t, const char* op) {
+  check_not_inference(t, op);
   FACULA_CHECK(
       !(t.storage() && t.storage()->read_only()), Runtime, Operator{op},
       "the tensor to write to has read-only memory (it came from a read-only array or buffer); clone() it first");

@@ -17,6 +17,19 @@ constexpr size_t kInlineLimit = kPoolLimit - kHeader;
 
 }  // namespace
 
+namespace detail {
+
+const char* (*name_writer)(WriterName) = nullptr;
+constinit thread_local WriterName tls_writer __attribute__((tls_model("initial-exec")));
+
+}  // namespace detail
+
+void StorageImpl::note_writer(WriterName writer) {
+  if (detail::tls_writer.op != nullptr) writer = detail::tls_writer;
+  writer_.store(writer.op != nullptr && detail::name_writer != nullptr ? detail::name_writer(writer) : writer.op,
+                std::memory_order_relaxed);
+}
+
 intrusive_ptr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {
   const bool follow = device.type == kCPU && nbytes < kInlineLimit;
   const size_t block = follow ? kHeader + nbytes : kHeader;

@@ -8,6 +8,22 @@
 
 namespace facula {
 
+// Who writes: a form of an operator, such as "add" and "_".
+struct WriterName {
+  const char* op = nullptr;
+  const char* form = "";
+};
+
+namespace detail {
+
+// The text that says so, with the line of Python where that is known; it lives as long as the process. Set by the
+// bindings.
+extern FACULA_API const char* (*name_writer)(WriterName writer);
+// Whose writes those of this thread are, where an operator writes through another.
+extern FACULA_API constinit thread_local WriterName tls_writer __attribute__((tls_model("initial-exec")));
+
+}  // namespace detail
+
 class FACULA_API StorageImpl final : public RefCounted {
  public:
   using Deleter = void (*)(void* context);
@@ -47,10 +63,23 @@ class FACULA_API StorageImpl final : public RefCounted {
   void resize(size_t nbytes);
 
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
-  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  void bump_version(WriterName writer = {}) {
+    version_.fetch_add(1, std::memory_order_relaxed);
+    if (writer_.load(std::memory_order_relaxed) == watched()) [[unlikely]]
+      note_writer(writer);
+  }
+  // The next write is to be known by writer().
+  void watch() { writer_.store(watched(), std::memory_order_relaxed); }
+  // The first write since watch(), as "add_ at file.py:12" or "add_"; null when not known.
+  const char* writer() const {
+    const char* text = writer_.load(std::memory_order_relaxed);
+    return text == watched() ? nullptr : text;
+  }
 
  private:
   StorageImpl() = default;
+  static const char* watched() { return reinterpret_cast<const char*>(uintptr_t{1}); }
+  void note_writer(WriterName writer);
   static void drop_root(void* root);  // the deleter of a shared one, whose context is the owner of the memory
   std::atomic<uint32_t> version_{0};
   void* data_ = nullptr;
@@ -62,6 +91,7 @@ class FACULA_API StorageImpl final : public RefCounted {
   bool lent_ = false;
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;
+  std::atomic<const char*> writer_{nullptr};
 };
 static_assert(sizeof(StorageImpl) <= 64, "small storages keep their data 64 bytes after the header");
 

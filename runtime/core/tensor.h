@@ -50,15 +50,15 @@ class FACULA_API TensorImpl final : public RefCounted {
   TensorImpl() {}  // NOLINT: not "= default", after which `new TensorImpl()` would clear the memory first
   ~TensorImpl();
 
+  ScalarType dtype = ScalarType::Float32;  // these beside the count of references, where there is room
+  Device device;
+  LayerSet layers = 0;  // Autograd is set while requires_grad or a tangent is
   Storage storage;
   char* data = nullptr;  // storage->data() + offset * itemsize, kept in step
   int64_t offset = 0;    // in elements
   int64_t numel = 0;
   DimVector sizes;
   DimVector strides;  // in elements
-  ScalarType dtype = ScalarType::Float32;
-  Device device;
-  LayerSet layers = 0;  // Autograd is set while requires_grad or a tangent is
   bool contiguous = true;
   bool wrapped_number = false;  // made from a Python number: promotes as a number
   bool inference = false;       // made in inference mode
@@ -109,9 +109,11 @@ class FACULA_API Tensor {
   const Storage& storage() const { return impl_->storage; }
   uint32_t version() const;
   bool is_wrapped() const { return impl_->wrapping != nullptr; }
-  void bump_version() const {
-    if (impl_->storage) impl_->storage->bump_version();
+  void bump_version(WriterName writer = {}) const {
+    if (impl_->storage) impl_->storage->bump_version(writer);
   }
+  // The storage that counts the versions of this tensor; null for none.
+  StorageImpl* counted() const;
 
   // A view follows its base, which may have come to require grad after the view was made.
   bool requires_grad() const {
@@ -137,6 +139,12 @@ struct Wrapping {
   uint64_t level = 0;  // number of the level, which no other level of the process has
   int64_t dim = -1;    // of `inner`, which the function does not see; -1: there is none
 };
+
+inline StorageImpl* Tensor::counted() const {
+  if (impl_->storage) [[likely]]
+    return impl_->storage.get();
+  return impl_->wrapping != nullptr ? impl_->wrapping->inner.counted() : nullptr;
+}
 
 inline uint32_t Tensor::version() const {
   if (impl_->storage) [[likely]]
@@ -208,7 +216,9 @@ enum class Overlap : uint8_t { No, Full, Partial, TooHard };
 FACULA_API Overlap overlap_of(const Tensor& a, const Tensor& b);
 // Does a tensor touch one element through two indices (an expanded tensor, say)?
 FACULA_API bool has_internal_overlap(const Tensor& t);
-// Raises when writing to `t` is not allowed: internal overlap, read-only or meta-less storage.
+// Raises outside of inference mode for a tensor made in it.
+FACULA_API void check_not_inference(const Tensor& t, const char* op);
+// Raises when writing to `t` is not allowed: internal overlap, read-only or meta-less storage, made in inference mode.
 FACULA_API void check_writable(const Tensor& t, const char* op);
 FACULA_API std::string shape_string(IntList sizes);  // "(3, 4)"
 

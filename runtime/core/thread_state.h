@@ -16,6 +16,7 @@ struct ThreadState {
   bool inference = false;
   bool anomaly = false;
   bool forward_mode = false;           // a dual level is open: tangents travel even without gradients
+  bool plain_tangents = false;         // a tangent is computed, and recorded: calls compute none of their own
   Observation* observation = nullptr;  // the innermost one that watches this thread
   SavedHooks* saved_hooks = nullptr;   // what packs the tensors that nodes save
   Level* level = nullptr;              // the one that calls are for; Layer::Batching of `included` is on while there is

@@ -393,7 +393,7 @@ bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, 
   }
   const uint32_t shape = record_.shape_of(to.impl()->sizes, to.impl()->strides, options_.symbolic);
   add(op, types, shape, ins, {&target, 1}, false, args, std::move(place));
-  to.bump_version();
+  to.bump_version({op.name, "_"});
   if (record_.nodes.size() >= kMostNodes) settle_locked("it is long");
   return true;
 }

@@ -202,11 +202,13 @@ Descent::Descent(Level& level) : level_(level) {
   included_ = s.included;
   grad_enabled_ = s.grad_enabled;
   forward_mode_ = s.forward_mode;
+  plain_tangents_ = s.plain_tangents;
   s.level = level.outer;
   if (s.level == nullptr) s.included &= static_cast<LayerSet>(~kLevels);
   if (level.kind == Level::Kind::Gradients) {
     exchange_dual_level(level.dual);
     set_modes(s, level.grad_enabled, level.forward_mode);
+    s.plain_tangents = false;
   } else {
     set_modes(s, s.grad_enabled, s.forward_mode);
   }
@@ -220,6 +222,7 @@ Descent::~Descent() {
   s.included = included_;
   s.grad_enabled = grad_enabled_;
   s.forward_mode = forward_mode_;
+  s.plain_tangents = plain_tangents_;
 }
 
 namespace {

@@ -80,7 +80,7 @@ class FACULA_API Descent {
  private:
   Level& level_;
   LayerSet excluded_, included_;
-  bool grad_enabled_, forward_mode_;
+  bool grad_enabled_, forward_mode_, plain_tangents_;
 };
 
 // The call of a form for the innermost level.

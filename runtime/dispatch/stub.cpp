@@ -16,7 +16,19 @@ void check_device(const Meta& meta, const Tensor& out, const char* op, const cha
                to_string(meta.device), "; put both on one device");
 }
 
+// A copy that is the write of another operator.
+void copy_as(WriterName writer, const Tensor& to, const Tensor& from) {
+  struct Restore {
+    WriterName before = detail::tls_writer;
+    ~Restore() { detail::tls_writer = before; }
+  } restore;
+  if (restore.before.op == nullptr) detail::tls_writer = writer;
+  core_operators().copy_into(to, from);
+}
+
 }  // namespace
+
+constinit thread_local OneWrite::Write OneWrite::tls_write_ __attribute__((tls_model("initial-exec")));
 
 void detail::raise_recorded_out(const char* op) {
   raise(ErrorKind::Runtime, Operator{op},
@@ -72,13 +84,13 @@ Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op, std::ini
   return out;
 }
 
-void finish_out(const Tensor& out, const Tensor& target) {
+void finish_out(const Tensor& out, const Tensor& target, WriterName writer) {
   const HalfWritten half(out);
   if (!target.is_same(out) && !out.is_meta()) {
-    if (!out.is_cpu() || !target.is_cpu()) return core_operators().copy_into(out, target);  // marks the write itself
+    if (!out.is_cpu() || !target.is_cpu()) return copy_as(writer, out, target);  // marks the write itself
     copy_strided(out, target);
   }
-  out.bump_version();
+  out.bump_version(writer);
 }
 
 Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op, bool direct) {
@@ -96,7 +108,7 @@ void write_inplace(const Tensor& self, const Tensor& result, const char* op) {
   FACULA_CHECK(result.sizes() == self.sizes(), Shape, Operator{concat(op, "_")}, Argument{"self"}, " is ",
                shape_string(self.sizes()), " and the result ", shape_string(result.sizes()),
                "; an in-place form cannot change the shape, use ", op, "()");
-  core_operators().copy_into(self, result);
+  copy_as({op, "_"}, self, result);
 }
 
 void write_out(const Tensor& out, const Tensor& result, const char* op) {
@@ -107,11 +119,11 @@ void write_out(const Tensor& out, const Tensor& result, const char* op) {
     FACULA_CHECK(result.sizes() == out.sizes(), Shape, Operator{op}, "out is ", shape_string(out.sizes()),
                  " and the result ", shape_string(result.sizes()),
                  "; within a function transform out must have that shape already");
-    return core_operators().copy_into(out, result);
+    return copy_as({op}, out, result);
   }
   Meta meta{DimVector(result.sizes()), result.dtype(), result.device(), {}};
   prepare_out(out, meta, op, {});
-  finish_out(out, result);
+  finish_out(out, result, {op});
 }
 
 }  // namespace facula

@@ -69,7 +69,7 @@ void set_layer(OperatorEntry& entry, Variant variant, Layer layer, Fn fn) {
 FACULA_API Tensor prepare_out(const Tensor& out, const Meta& meta, const char* op,
                               std::initializer_list<TensorList> inputs);
 // Copies a fresh target into `out`, and marks the write.
-FACULA_API void finish_out(const Tensor& out, const Tensor& target);
+FACULA_API void finish_out(const Tensor& out, const Tensor& target, WriterName writer = {});
 // The same for in-place forms of structured operators: never resizes.
 // `direct`: the kernel may write to self itself.
 FACULA_API Tensor prepare_inplace(const Tensor& self, const Meta& meta, const char* op, bool direct = false);
@@ -119,11 +119,29 @@ inline void check_written(const Tensor& t, const char* op) {
 inline void check_written(TensorList list, const char* op) {
   for (const Tensor& t : list) check_written(t, op);
 }
-inline void mark_written(const Tensor& t) {
-  if (t.defined()) t.bump_version();
+// While several tensors are marked that one call wrote: what is said of the first is said of all.
+class OneWrite {
+ public:
+  OneWrite() { tls_write_ = {true, nullptr}; }
+  ~OneWrite() { tls_write_ = {}; }
+  OneWrite(const OneWrite&) = delete;
+  OneWrite& operator=(const OneWrite&) = delete;
+  // Where the text is kept meanwhile; null outside.
+  static const char** text() { return tls_write_.is_one ? &tls_write_.text : nullptr; }
+
+ private:
+  struct Write {
+    bool is_one = false;
+    const char* text = nullptr;
+  };
+  FACULA_API static constinit thread_local Write tls_write_ __attribute__((tls_model("initial-exec")));
+};
+inline void mark_written(const Tensor& t, const char* op) {
+  if (t.defined()) t.bump_version({op});
 }
-inline void mark_written(TensorList list) {
-  for (const Tensor& t : list) mark_written(t);
+inline void mark_written(TensorList list, const char* op) {
+  const OneWrite write;
+  for (const Tensor& t : list) mark_written(t, op);
 }
 inline bool is_meta(const Tensor& t) { return t.is_meta(); }
 inline bool is_meta(TensorList list) {

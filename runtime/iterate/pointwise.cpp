@@ -328,7 +328,8 @@ void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
   if (outs.size() == 1 && take_short(op, inputs, args, s)) {
     const TensorImpl& out = *outs[0]->impl();
     const ScalarType produced = detail::produced_type(op, s.lead->dtype);
-    bool fits = out.device.type == kCPU && out.contiguous && out.dtype == produced && !out.storage->read_only();
+    bool fits = out.device.type == kCPU && out.contiguous && out.dtype == produced && !out.inference &&
+                !out.storage->read_only();
     if (fits && s.broadcast) {
       const DimVector shape = detail::common_shape(op, inputs);
       fits = same_sizes(out.sizes, shape) && detail::fits_rows(shape, out.numel);
@@ -348,7 +349,7 @@ void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
       run_short(op, s, inputs.size(), data, 1, produced, args);
     }
     if (fits) {
-      outs[0]->bump_version();
+      outs[0]->bump_version({op.name, resize ? "" : "_"});
       return;
     }
   }
@@ -368,7 +369,7 @@ void pointwise_out(const PointwiseOp& op, std::span<const Tensor* const> inputs,
     safe[i] = detail::separate_from(op, i, *inputs[i], outs, copies[i]);
   }
   run(op, types, device, std::span<const Tensor* const>(safe, inputs.size()), outs, args);
-  for (const Tensor* out : outs) out->bump_version();
+  for (const Tensor* out : outs) out->bump_version({op.name, resize ? "" : "_"});
 }
 
 }  // namespace facula

@@ -60,10 +60,10 @@ Tensor fresh(const Tensor& a, const Tensor& b, F f) {
   return out;
 }
 template <typename F>
-void into(const Tensor& out, const Tensor& b, F f) {
+void into(const char* op, const Tensor& out, const Tensor& b, F f) {
   check_writable(out, "into");
   run(out, out, b, f);
-  out.bump_version();
+  out.bump_version({op});
 }
 inline Tensor full(IntList sizes, double v) {
   Tensor t = make_empty(sizes, ScalarType::Float64);
@@ -112,7 +112,7 @@ inline void add_(const Tensor& a, const Tensor& b) {
       add_edge(*node, b);
     }
   }
-  into(a, b, [](auto x, auto y) { return x + y; });
+  into("add_", a, b, [](auto x, auto y) { return x + y; });
   if (node) rebase_history(a, node);
 }
 
@@ -124,8 +124,9 @@ struct Mul final : Node {
     self.release(out);
     other.release(out);
   }
-  std::vector<std::pair<const char*, const SavedTensor*>> saved() const override {
-    return {{"self", &self}, {"other", &other}};
+  void saved(SavedFields& out) const override {
+    out.add("self", self);
+    out.add("other", other);
   }
   void apply(std::span<const Tensor> g, std::span<Tensor> r) override {
     if (needs(0)) r[0] = mul(g[0], other.unpack(*this, "other"));
@@ -151,7 +152,7 @@ inline void mul_(const Tensor& a, const Tensor& b) {
     check_inplace(a, "mul_", records(a, b));
     if (records(a, b)) node = mul_node(a, b, true);
   }
-  into(a, b, [](auto x, auto y) { return x * y; });
+  into("mul_", a, b, [](auto x, auto y) { return x * y; });
   if (node) rebase_history(a, node);
 }
 
@@ -183,7 +184,7 @@ inline void exp_(const Tensor& a) {
       add_edge(*node, a);
     }
   }
-  into(a, a, [](auto x, auto) { return std::exp(x); });
+  into("exp_", a, a, [](auto x, auto) { return std::exp(x); });
   if (node) {
     rebase_history(a, node);
     node->result = SavedTensor(a, true);
@@ -207,7 +208,7 @@ inline void copy_(const Tensor& a, const Tensor& b) {
       add_edge(*node, b);
     }
   }
-  into(a, b, [](auto, auto y) { return y; });
+  into("copy_", a, b, [](auto, auto y) { return y; });
   if (node) rebase_history(a, node);
 }
 inline Tensor clone(const Tensor& a) {
@@ -257,7 +258,7 @@ inline Tensor expand(const Tensor& t, IntList sizes) {
 struct Unbind final : Node {
   const char* name() const override { return "Unbind"; }
   void apply(std::span<const Tensor> g, std::span<Tensor> r) override {
-    DimVector sizes = output(0).sizes;
+    DimVector sizes = output(0).sizes();
     sizes.insert(sizes.begin(), static_cast<int64_t>(g.size()));
     r[0] = core_operators().zeros(Meta{sizes, output(0).dtype, {}, {}});
     for (size_t i = 0; i < g.size(); ++i) {

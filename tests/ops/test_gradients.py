@@ -30,6 +30,7 @@ CHECKS = {
     _gradients.check_second_gradient: EACH,
     _gradients.check_forward: [p for p in EACH if _gradients.has_forward(p.values[0])],
     _gradients.check_forward_over_reverse: [p for p in EACH if _gradients.has_forward(p.values[0])],
+    _gradients.check_reverse_over_forward: [p for p in EACH if _gradients.has_forward(p.values[0])],
 }
 
 

@@ -394,3 +394,43 @@ def test_options_that_cannot_be():
         checkpoint_sequential([f], 2, x, use_reentrant=False)
     with fa.no_grad():
         assert not checkpoint(f, x, use_reentrant=False).requires_grad
+
+
+def test_unpacked_tensors_require_gradients_as_those_kept():
+    x = fa.ones(2, requires_grad=True)
+    y = x * 2
+    with graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t):
+        of_leaf, of_result, plain = x * x, y * y, x * fa.ones(2)
+        exp = x.exp()
+    kept = of_leaf.grad_fn._saved_self
+    assert kept.requires_grad and kept.is_leaf and kept.grad_fn is None
+    kept = of_result.grad_fn._saved_self
+    assert kept.requires_grad and not kept.is_leaf and kept.grad_fn is y.grad_fn
+    assert not plain.grad_fn._saved_other.requires_grad
+    with fa.no_grad():
+        assert of_leaf.grad_fn._saved_self.requires_grad
+    assert exp.grad_fn._saved_result.grad_fn is exp.grad_fn
+    (of_leaf.grad_fn._saved_self * 3).sum().backward()  # goes on to the leaf
+    assert x.grad.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+def test_checkpoints_of_one_kind_in_the_other(outer, inner):
+    w = fa.tensor([0.5, -0.25], dtype=fa.float64, requires_grad=True)
+    x = fa.tensor([0.3, 0.7], dtype=fa.float64, requires_grad=True)
+
+    def block(x):
+        return (x * w).sin() * x
+
+    def both(x):
+        y = checkpoint(block, x.exp(), use_reentrant=inner)
+        return checkpoint(block, y * w, use_reentrant=inner) + x
+
+    checkpoint(both, x, use_reentrant=outer).sum().backward()
+    found = x.grad.clone(), w.grad.clone()
+    x.grad = w.grad = None
+    y = block(x.exp())
+    (block(y * w) + x).sum().backward()
+    np.testing.assert_allclose(found[0].numpy(), x.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(found[1].numpy(), w.grad.numpy(), rtol=1e-12)

@@ -7,7 +7,7 @@ from typing import Any
 import facula as fa
 import pytest
 from facula.autograd import Function, gradcheck, gradgradcheck
-from facula.autograd._gradcheck import GradcheckError
+from facula.autograd.gradcheck import GradcheckError
 
 
 def wrong(backward: Any, jvp: Any = None, forward: Any = lambda x: x * x) -> Any:

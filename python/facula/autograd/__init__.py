@@ -17,6 +17,7 @@ from facula.autograd.grad_mode import (
 
 __all__ = [
     "Function",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
@@ -31,12 +32,22 @@ __all__ = [
     "set_multithreading_enabled",
 ]
 
-_SUBMODULES = ("forward_ad", "functional", "graph", "profiler")
+_SUBMODULES = (
+    "anomaly_mode",
+    "forward_ad",
+    "function",
+    "functional",
+    "grad_mode",
+    "graph",
+    "profiler",
+    "variable",
+)
 _ATTRIBUTES = {
+    "Variable": "variable",
     "enforce_grad_layout_policy": "grad_mode",
     "detect_anomaly": "anomaly_mode",
-    "gradcheck": "_gradcheck",
-    "gradgradcheck": "_gradcheck",
+    "gradcheck": "gradcheck",
+    "gradgradcheck": "gradcheck",
     "set_detect_anomaly": "anomaly_mode",
 }
 

@@ -81,6 +81,21 @@ class Function(FunctionCtx):
             "the Function has no static method backward, so it cannot be differentiated"
         )
 
+    vjp = backward  # a subclass may name its formula either way
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__
+        if "vjp" in own and "backward" in own:
+            raise RuntimeError(
+                f"{cls.__name__} has both backward and vjp, which are two names of one formula; "
+                "keep one"
+            )
+        if "vjp" in own:
+            cls.backward = own["vjp"]
+        elif "backward" in own:
+            cls.vjp = own["backward"]
+
     @staticmethod
     def jvp(ctx, *grad_inputs):
         raise NotImplementedError(
@@ -94,12 +109,40 @@ class Function(FunctionCtx):
     generate_vmap_rule = False
 
     @classmethod
-    def apply(cls, *args):
+    def apply(cls, *args, **kwargs):
+        if cls.setup_context is Function.setup_context:
+            if kwargs:
+                return cls._with(kwargs).apply(*args)
+        elif kwargs or getattr(cls.forward, "__defaults__", None):
+            args = cls._bound(args, kwargs)
         if _C._level_depth():
             from facula.autograd import _function_levels
 
             return _function_levels.apply(cls, Function, args)
         return cls._apply(*args)
+
+    @classmethod
+    def _with(cls, kwargs):
+        """The function whose forward has these arguments, of which backward gives no gradients."""
+
+        def forward(ctx, *args):
+            return cls.forward(ctx, *args, **kwargs)
+
+        return type(cls.__name__, (cls,), {"forward": staticmethod(forward)})
+
+    @classmethod
+    def _bound(cls, args, kwargs):
+        """All arguments of forward by position, those by default too: setup_context gets them."""
+        import inspect
+
+        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise TypeError(
+                f"{cls.__name__}.apply(): forward takes {', '.join(bound.kwargs)} by name alone; "
+                "with setup_context every argument must have a place"
+            )
+        return bound.args
 
     @classmethod
     def _apply(cls, *args):

@@ -76,7 +76,7 @@ class FunctionEvent(_Times):
 
     Attributes:
         name, key: of the operator (in-place forms end in "_", out= forms in ".out"), of the node
-            ("AddBackward") or of the range.
+            ("AddBackward0") or of the range.
         kind: "call", "backward" or "range".
         operator: its name in the schema, None for other kinds.
         time_range: an Interval. cpu_time_total, self_cpu_time_total: microseconds with and without

@@ -6,7 +6,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -204,33 +204,72 @@ def check_forward(op: OpRecord, index: int, dtype: str = "float64") -> None:
     assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
 
 
-def check_forward_over_reverse(op: OpRecord, index: int, dtype: str = "float64") -> None:
-    """<w, H u>: the tangent of the gradient, and the gradient of <w, gradient>."""
-    function, inputs, moving = directed(op, index, dtype)
-    wanted = [k for k, i in enumerate(inputs) if i.requires_grad]
-    across = [facula.randn(inputs[k].shape, dtype=inputs[k].dtype) for k in wanted]
-    weights = [facula.randn(o.shape, dtype=o.dtype) for o in function(*inputs)]
+class Second:
+    """<w, H u>, which modes of second derivatives compare; `reverse` is two backward passes."""
 
-    def gradients(points: list[facula.Tensor]) -> list[facula.Tensor | None]:
-        total = sum(inner(o, w) for o, w in zip(function(*points), weights, strict=True))
-        leaves = [points[k] for k in wanted]
+    def __init__(self, op: OpRecord, index: int, dtype: str) -> None:
+        self.function, self.inputs, self.moving = directed(op, index, dtype)
+        self.wanted = [k for k, i in enumerate(self.inputs) if i.requires_grad]
+        inputs = self.inputs
+        self.across = [facula.randn(inputs[k].shape, dtype=inputs[k].dtype) for k in self.wanted]
+        outputs = self.function(*inputs)
+        self.weights = [facula.randn(o.shape, dtype=o.dtype) for o in outputs]
+
+    def total(self, outputs: Sequence[facula.Tensor | None]) -> facula.Tensor | float:
+        pairs = zip(outputs, self.weights, strict=True)
+        return sum(inner(o, w) for o, w in pairs if o is not None)
+
+    def gradients(self, total: facula.Tensor, points: list[facula.Tensor]) -> Any:
+        leaves = [points[k] for k in self.wanted]
         return facula.autograd.grad(total, leaves, create_graph=True, allow_unused=True)
 
-    pairs = [(g, w) for g, w in zip(gradients(inputs), across, strict=True) if g is not None]
-    total = sum(inner(g, w) for g, w in pairs if g.requires_grad)
-    reverse = 0.0
-    if isinstance(total, facula.Tensor):
-        leaves = [inputs[k] for k in wanted]
-        second = facula.autograd.grad(total, leaves, allow_unused=True)
-        pairs = [(h, moving[k]) for h, k in zip(second, wanted, strict=True) if h is not None]
-        reverse = sum(float(inner(h, u)) for h, u in pairs)
+    def along(self, found: Sequence[facula.Tensor | None]) -> Any:
+        pairs = zip(found, self.across, strict=True)
+        return sum(inner(g, w) for g, w in pairs if g is not None)
+
+    def reverse(self) -> float:
+        first = self.gradients(self.total(self.function(*self.inputs)), self.inputs)
+        total = self.along([g if g is not None and g.requires_grad else None for g in first])
+        if not isinstance(total, facula.Tensor):
+            return 0.0
+        second = self.gradients(total, self.inputs)
+        pairs = [(h, self.moving[k]) for h, k in zip(second, self.wanted, strict=True)]
+        return sum(float(inner(h, u)) for h, u in pairs if h is not None)
+
+    def duals(self) -> list[facula.Tensor]:
+        pairs = zip(self.inputs, self.moving, strict=True)
+        return [forward_ad.make_dual(i, u) for i, u in pairs]
+
+
+def check_forward_over_reverse(op: OpRecord, index: int, dtype: str = "float64") -> None:
+    """<w, H u>: the tangent of the gradient, and the gradient of <w, gradient>."""
+    second = Second(op, index, dtype)
+    reverse = second.reverse()
     with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(i, u) for i, u in zip(inputs, moving, strict=True)]
+        duals = second.duals()
         try:
-            found = gradients(duals)
+            found = second.gradients(second.total(second.function(*duals)), duals)
         except NotImplementedError:
             pytest.skip("its gradient has no forward-mode derivative")
         tangents = [g if g is None else forward_ad.unpack_dual(g).tangent for g in found]
-        pairs = [(t, w) for t, w in zip(tangents, across, strict=True) if t is not None]
-        forward = sum(float(inner(t, w)) for t, w in pairs)
+        forward = float(second.along(tangents))
     assert forward == pytest.approx(reverse, rel=1e-6, abs=1e-8)
+
+
+def check_reverse_over_forward(op: OpRecord, index: int, dtype: str = "float64") -> None:
+    """<w, H u>: the gradient of the tangent, and the gradient of <w, gradient>."""
+    second = Second(op, index, dtype)
+    try:
+        reverse = second.reverse()
+    except NotImplementedError:
+        pytest.skip("its gradient has none")
+    with forward_ad.dual_level():
+        try:
+            outputs = second.function(*second.duals())
+        except NotImplementedError:
+            pytest.skip("a part of it has no forward-mode derivative")
+        total = second.total([forward_ad.unpack_dual(o).tangent for o in outputs])
+    found = 0.0
+    if isinstance(total, facula.Tensor) and total.requires_grad:
+        found = float(second.along(second.gradients(total, second.inputs)))
+    assert found == pytest.approx(reverse, rel=1e-6, abs=1e-8)

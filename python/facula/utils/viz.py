@@ -183,12 +183,13 @@ class _Graph(Boxes):
             shape = _described(tuple(leaf.shape), str(leaf.dtype))
             return self.add("leaf", [*([name] if name else []), shape], "a leaf")
         name = node.name()
-        kind = "operation" if name.endswith("Backward") else "function"
+        short = name.removesuffix("0").removesuffix("Backward")
+        kind = "operation" if short != name else "function"
         made = node._made_at
         shapes = [_described(*output) for output in node._output_shapes]
         return self.add(
             kind,
-            [name.removesuffix("Backward"), *shapes[:3], *(["..."] if len(shapes) > 3 else [])],
+            [short, *shapes[:3], *(["..."] if len(shapes) > 3 else [])],
             f"{name}, made at {made}" if made else name,
         )
 

@@ -137,6 +137,7 @@ class ReleaseGil {
  public:
   explicit ReleaseGil(bool release = true) {
     if (!release) return;
+    ++number_;
     threads_.fetch_add(1, std::memory_order_relaxed);
     state_ = PyEval_SaveThread();
   }
@@ -147,12 +148,15 @@ class ReleaseGil {
   }
   // Is a thread within tensors' code, with or without the GIL, that may change graphs meanwhile? To ask with the GIL.
   static bool is_released() { return threads_.load(std::memory_order_relaxed) > 0; }
+  // How often this thread has released it.
+  static uint64_t number() { return number_; }
   static void forget_others() { threads_.store(0, std::memory_order_relaxed); }  // in a forked child
   ReleaseGil(const ReleaseGil&) = delete;
   ReleaseGil& operator=(const ReleaseGil&) = delete;
 
  private:
   FACULA_API static std::atomic<int> threads_;
+  FACULA_API static constinit thread_local uint64_t number_ __attribute__((tls_model("initial-exec")));
   PyThreadState* state_ = nullptr;
 };
 inline constexpr int64_t kReleaseGilNumel = 4096;

@@ -66,7 +66,7 @@ class Roots {
       const Py_ssize_t n = PyList_GET_SIZE(all.get());
       for (Py_ssize_t i = 0; i < n; ++i) {
         PyObject* o = PyList_GET_ITEM(all.get(), i);
-        if (Py_TYPE(o) == node_type) {
+        if (PyObject_TypeCheck(o, node_type)) {
           nodes_.push_back(o);
           any = true;
         } else if (is_tensor(o) && tensor_of(o).defined()) {

@@ -32,7 +32,7 @@ void increment_version(const py::object& tensor) {
   const Tensor& t = tensor_argument(tensor, "increment_version");
   FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime, Operator{"increment_version"},
                "a tensor made in inference mode has no version");
-  t.bump_version();
+  t.bump_version({"increment_version"});
 }
 
 // ---- the backward pass that runs on this thread ----

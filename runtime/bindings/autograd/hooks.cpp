@@ -66,6 +66,10 @@ class PythonHook final : public NodeHook {
     Py_VISIT(function_);
     return 0;
   }
+  Ref held() const {
+    const ObjectLock lock(this);
+    return Ref::borrow(function_);
+  }
 
  private:
   static void replace(std::vector<Tensor>& grads, PyObject* result) {
@@ -83,10 +87,6 @@ class PythonHook final : public NodeHook {
     }
   }
 
-  Ref held() const {
-    const ObjectLock lock(this);
-    return Ref::borrow(function_);
-  }
   HookKind kind_;
   PyObject* function_;
 };
@@ -157,6 +157,22 @@ std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function) {
   return std::make_shared<PythonHook>(kind, function);
 }
 
+PyObject* notes_of(Node& node) {
+  std::shared_ptr<NodeHook>& notes = node.hooks().notes;
+  const auto held = [&]() -> std::shared_ptr<NodeHook> {
+    const ObjectLock lock(&node);
+    return notes;
+  };
+  if (auto known = held()) return static_cast<const PythonHook&>(*known).held().release();
+  const Ref dict(check(PyDict_New()));
+  std::shared_ptr<NodeHook> made = std::make_shared<PythonHook>(HookKind::NodePre, dict.get());
+  {
+    const ObjectLock lock(&node);
+    if (!notes) notes.swap(made);
+  }
+  return static_cast<const PythonHook&>(*held()).held().release();
+}
+
 namespace {
 
 template <typename F>
@@ -182,7 +198,7 @@ int each_hook(const Node& node, const F& fn) {
       if (const int stop = fn(hook); stop != 0) return stop;
     }
   }
-  return 0;
+  return hooks->notes ? fn(hooks->notes) : 0;
 }
 
 // A hook is in one list; its handle, if that is alive, only ever removes it.

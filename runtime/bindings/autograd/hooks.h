@@ -9,6 +9,10 @@ enum class HookKind : uint8_t { Tensor, PostAccumulate, NodePre, NodePost };
 
 // Calls `function` with the GIL held; what it returns replaces the gradients.
 std::shared_ptr<NodeHook> make_hook(HookKind kind, PyObject* function);
+// A node's dict for the user's notes, made when there is none; a new reference.
+PyObject* notes_of(Node& node);
+// On what a node keeps, for good; raises where that has hooks.
+void register_saved_hooks(SavedTensor& saved, PyObject* pack, PyObject* unpack);
 // The object with remove() that registering returns; a new reference.
 PyObject* wrap_handle(std::shared_ptr<NodeHook> hook);
 // For the garbage collector: what the hooks of a leaf hold, and what a node holds by its hooks and as a function of

@@ -10,7 +10,7 @@ namespace {
 
 // autograd.graph.GradientEdge: a tuple (node, output number, ...).
 bool is_edge(PyObject* o) {
-  return PyTuple_Check(o) && PyTuple_GET_SIZE(o) >= 2 && Py_TYPE(PyTuple_GET_ITEM(o, 0)) == node_type;
+  return PyTuple_Check(o) && PyTuple_GET_SIZE(o) >= 2 && PyObject_TypeCheck(PyTuple_GET_ITEM(o, 0), node_type);
 }
 
 // A tensor whose gradient goes along the edge, with the sizes of that gradient; nobody reads its elements.
@@ -22,7 +22,7 @@ Tensor tensor_of_edge(PyObject* o) {
                number, ", and ", node->name(), " has ", node->num_outputs());
   if (const auto* leaf = dynamic_cast<const AccumulateGrad*>(node.get())) return leaf->leaf();
   const OutputMeta& meta = node->output(static_cast<size_t>(number));
-  Tensor t = make_empty_strided(meta.sizes, DimVector(meta.sizes.size(), 0), meta.dtype, meta.device);
+  Tensor t = make_empty_strided(meta.sizes(), DimVector(meta.sizes().size(), 0), meta.dtype, meta.device);
   AutogradMeta& record = autograd_meta(t);
   record.grad_fn = node;
   record.output_nr = static_cast<uint32_t>(number);
@@ -146,11 +146,9 @@ PyObject* method_become_view(PyObject* self, PyObject* o) {
   const Tensor& t = tensor_of(self);
   const Tensor& view = tensor_of(o);
   const bool recorded = needs_grad(t);
+  check_not_inference(t, "a change of dims in place");
   if (recorded) {
     check_inplace(t, "a change of dims in place", true);
-    FACULA_CHECK(!t.is_view(), Runtime,
-                 "dims of a view that requires grad cannot be changed in place; use the form "
-                 "without '_'");
   }
   const InCall in_call(view);
   const Changing changing(t);
@@ -166,8 +164,12 @@ PyObject* method_become_view(PyObject* self, PyObject* o) {
   if (recorded && view.impl()->autograd) {
     AutogradMeta& meta = autograd_meta(t);
     const AutogradMeta& made = *view.impl()->autograd;
-    meta.grad_fn = made.grad_fn;
-    meta.output_nr = made.output_nr;
+    if (t.is_view()) {
+      meta.view_version = t.version() - 1;  // its history is made of its base's and its new dims when asked for
+    } else {
+      meta.grad_fn = made.grad_fn;
+      meta.output_nr = made.output_nr;
+    }
   }
   to->offset = from->offset;
   to->sizes = from->sizes;

@@ -1,6 +1,7 @@
 // autograd.graph.saved_tensors_hooks: Python functions that keep what nodes save.
 #include "runtime/bindings/types/casters.h"
 #include "runtime/autograd/saved_tensor.h"
+#include "runtime/bindings/autograd/hooks.h"
 #include "runtime/bindings/define.h"
 #include "runtime/core/thread_state.h"
 
@@ -42,15 +43,25 @@ Tensor unpack(const Tensor& packed) {
   return tensor_of(t.get());
 }
 
+void check_hooks(PyObject* pack, PyObject* unpack) {
+  FACULA_CHECK(PyCallable_Check(pack) && PyCallable_Check(unpack), Type,
+               "hooks of saved tensors must be callable, and ", Py_TYPE(pack)->tp_name, " or ",
+               Py_TYPE(unpack)->tp_name, " is not");
+}
+
 }  // namespace
+
+void register_saved_hooks(SavedTensor& saved, PyObject* pack, PyObject* unpack) {
+  check_hooks(pack, unpack);
+  PythonSavedHooks hooks(pack, unpack, nullptr);
+  saved.register_hooks(hooks);
+}
 
 void init_saved_hooks() { unpack_saved = unpack; }
 
 void define_saved_hooks(py::module_& m) {
   define(m, "_push_saved_hooks", [](const py::object& pack, const py::object& unpack) {
-    FACULA_CHECK(PyCallable_Check(pack.ptr()) && PyCallable_Check(unpack.ptr()), Type,
-                 "hooks of saved tensors must be callable, and ", Py_TYPE(pack.ptr())->tp_name, " or ",
-                 Py_TYPE(unpack.ptr())->tp_name, " is not");
+    check_hooks(pack.ptr(), unpack.ptr());
     tls_state.saved_hooks = new PythonSavedHooks(pack.ptr(), unpack.ptr(), tls_state.saved_hooks);
   });
   define(m, "_pop_saved_hooks", [] {

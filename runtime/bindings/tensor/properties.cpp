@@ -61,7 +61,11 @@ PyObject* get_is_meta(PyObject* self, void*) {
 }
 PyObject* get_false(PyObject*, void*) { Py_RETURN_FALSE; }
 PyObject* get_version(PyObject* self, void*) {
-  return read(self, [](const Tensor& t) { return PyLong_FromUnsignedLong(t.version()); });
+  return read(self, [](const Tensor& t) {
+    FACULA_CHECK(!t.impl()->inference, Runtime, Operator{"_version"},
+                 "changes of a tensor made in inference mode are not counted; clone() it outside that mode");
+    return PyLong_FromUnsignedLong(t.version());
+  });
 }
 
 PyObject* get_base(PyObject* self, void*) {
@@ -103,6 +107,12 @@ PyObject* get_grad(PyObject* self, void*) {
   const AutogradMeta* meta = autograd_meta_or_null(tensor_of(self));
   if (meta == nullptr) Py_RETURN_NONE;
   const Tensor grad = meta->grad();
+  if (!grad.defined() && meta->grad_fn && !meta->retains_grad && !is_leaf(tensor_of(self))) [[unlikely]] {
+    check(PyErr_WarnEx(PyExc_UserWarning,
+                       "the .grad of a tensor that is not a leaf is read; backward() leaves it None. Call "
+                       "retain_grad() on the tensor before backward(), or read the .grad of the leaf that was meant",
+                       1));
+  }
   if (grad.defined()) track(self);  // the gradient may get attributes that lead back
   return wrap(grad);
   FACULA_PY_END(nullptr)

@@ -53,10 +53,9 @@ inline PyObject* in_class_of(const FunctionSpec& spec, PyObject* const* slots, P
 inline PyObject* in_class_of(PyObject* self, PyObject* result) {
   return subclasses_in_use ? in_class_of_object(self, result) : result;
 }
-// The Python object of a node of the backward graph; there may be several.
+// The Python object of a node of the backward graph.
 struct NodeObject {
   PyObject_HEAD intrusive_ptr<Node> node;
-  PyObject* metadata;
   uint32_t vertex;  // as of a TensorObject
 };
 
@@ -97,6 +96,7 @@ bool init_return_types(PyObject* module);
 bool init_errors(PyObject* module);
 bool init_module_base(PyObject* module);
 void init_state();
+void init_user_lines();
 bool init_leave();
 bool init_cycles(PyObject* module);
 
@@ -116,6 +116,7 @@ extern const PyMethodDef exchange_functions[];
 extern const PyMethodDef autograd_functions[];
 extern const PyMethodDef function_functions[];
 extern const PyMethodDef state_functions[];
+extern const PyMethodDef user_line_functions[];
 extern const PyMethodDef autocast_functions[];
 extern const PyMethodDef default_device_functions[];
 extern const PyMethodDef level_functions[];

@@ -6,6 +6,8 @@ imaginary part, so one real Jacobian says all. `fast_mode` compares one random p
 
 from __future__ import annotations
 
+import sys
+import types
 import warnings
 
 import facula
@@ -442,3 +444,13 @@ def gradgradcheck(
         check_forward_ad=check_fwd_over_rev,
         fast_mode=fast_mode,
     )
+
+
+class _Callable(types.ModuleType):
+    """`autograd.gradcheck` names the function and the module alike."""
+
+    def __call__(self, *args, **kwargs):
+        return gradcheck(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

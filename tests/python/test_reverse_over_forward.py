@@ -1,0 +1,151 @@
+"""Gradients of tangents: reverse mode over forward mode, beside finite differences."""
+
+from collections.abc import Callable
+from typing import Any
+
+import facula as fa
+import pytest
+from facula.autograd import forward_ad, grad
+
+F = fa.nn.functional
+SHAPE = (3, 3)
+
+
+def tangent(f: Callable[[Any], Any], x: Any, v: Any) -> Any:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(f(forward_ad.make_dual(x, v))).tangent
+
+
+def in_place(x: Any) -> Any:
+    y = x * 1
+    y.mul_(x).sin_()
+    y[0] = x[1] * x[2]
+    return y
+
+
+def written_view(x: Any) -> Any:
+    y = x.clone()
+    y[:, 1].mul_(x[:, 0])
+    return y * x
+
+
+WEIGHT = fa.arange(9.0, dtype=fa.float64).reshape(3, 3) / 10 + fa.eye(3, dtype=fa.float64)
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "mul": lambda x: x * x * x,
+    "exp": lambda x: x.exp(),
+    "sin": lambda x: x.sin(),
+    "sigmoid": lambda x: x.sigmoid(),
+    "tanh": lambda x: x.tanh(),
+    "div": lambda x: 1 / (2 + x),
+    "pow": lambda x: (x * x + 2) ** 2.5,
+    "matmul": lambda x: x @ WEIGHT @ x,
+    "softmax": lambda x: x.softmax(1),
+    "log_softmax": lambda x: F.log_softmax(x * x, 1),
+    "sum": lambda x: (x * x).sum(0),
+    "prod": lambda x: x.prod(1),
+    "norm": lambda x: x.norm(),
+    "std": lambda x: x.std(0),
+    "layer_norm": lambda x: F.layer_norm(x, (3,)),
+    "conv": lambda x: F.conv1d(x.unsqueeze(0), x.unsqueeze(0)),
+    "inverse": lambda x: fa.linalg.inv(x + 3 * WEIGHT),
+    "solve": lambda x: fa.linalg.solve(x + 3 * WEIGHT, x),
+    "det": lambda x: fa.linalg.det(x + WEIGHT),
+    "cumprod": lambda x: x.cumprod(0),
+    "gather": lambda x: (x * x).gather(1, fa.tensor([[0, 2], [1, 1], [2, 0]])),
+    "cat": lambda x: fa.cat([x * x, x.t() * x]),
+    "views": lambda x: (x[1:] * x[:-1]).t().reshape(-1),
+    "where": lambda x: fa.where(x > 0, x * x, x.exp()),
+    "gelu": lambda x: F.gelu(x),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None] * 2, x[None].exp()),
+    "logsumexp": lambda x: x.logsumexp(0),
+    "in place": in_place,
+    "written view": written_view,
+}
+
+
+def inputs() -> tuple[Any, Any]:
+    generator = fa.Generator().manual_seed(5)
+    x = fa.randn(SHAPE, generator=generator, dtype=fa.float64)
+    return x, fa.randn(SHAPE, generator=generator, dtype=fa.float64)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_of_tangents(name: str) -> None:
+    f = FUNCTIONS[name]
+    x, v = inputs()
+    w = fa.linspace(-1, 1, f(x).numel(), dtype=fa.float64).reshape(f(x).shape)
+
+    def along(x: Any, v: Any) -> Any:
+        return (tangent(f, x, v) * w).sum()
+
+    leaf, direction = x.clone().requires_grad_(), v.clone().requires_grad_()
+    by_x, by_v = grad(along(leaf, direction), (leaf, direction), allow_unused=True)
+    step, (u, _) = 1e-5, inputs()
+    u = u.flip(0)
+    expected = (along(x + step * u, v) - along(x - step * u, v)) / (2 * step)
+    assert fa.allclose((by_x * u).sum(), expected, rtol=1e-6, atol=1e-7), name
+    # The tangent is linear in the direction.
+    assert fa.allclose((by_v * v).sum(), along(x, v), rtol=1e-9, atol=1e-12)
+    # The gradient itself is the same within the level.
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(leaf, v)
+        inside = grad((forward_ad.unpack_dual(f(dual)).tangent * w).sum(), leaf)[0]
+    assert fa.allclose(inside, by_x) and forward_ad.unpack_dual(inside).tangent is None
+
+
+def test_values_of_a_hessian() -> None:
+    x = fa.tensor([1.0, 2.0], dtype=fa.float64, requires_grad=True)
+    v = fa.tensor([1.0, 0.0], dtype=fa.float64)
+    t = tangent(lambda x: (x**3).sum(), x, v)
+    assert t.item() == 3 and t.requires_grad
+    assert grad(t, x)[0].tolist() == [6, 0]
+    t = tangent(lambda x: x.prod() * x[0], x, v)  # x0^2 x1 along x0: 2 x0 x1
+    (g,) = grad(t, x, create_graph=True)
+    assert g.tolist() == [4, 2]
+    assert grad(g[0], x)[0].tolist() == [0, 2]
+
+
+def test_backward_fills_grad_within_the_level() -> None:
+    x = fa.tensor([1.0, 2.0], requires_grad=True)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, fa.ones(2))
+        forward_ad.unpack_dual(dual * dual).tangent.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+def test_a_tangent_that_requires_a_gradient_is_let_be() -> None:
+    v = fa.ones(2, requires_grad=True)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(fa.ones(2), v)
+        dual.mul_(3)
+        t = forward_ad.unpack_dual(dual).tangent
+        t.sum().backward()
+    assert v.tolist() == [1, 1] and v.grad.tolist() == [3, 3]
+
+
+def test_without_gradients_tangents_have_no_history() -> None:
+    x = fa.ones(2, requires_grad=True)
+    with fa.no_grad():
+        assert not tangent(lambda x: x * x, x, fa.ones(2)).requires_grad
+    assert not tangent(lambda x: x * x, x.detach(), fa.ones(2)).requires_grad
+
+
+def test_functions_with_a_jvp() -> None:
+    class Cube(fa.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 3 * ctx.saved_tensors[0] ** 2
+
+        @staticmethod
+        def jvp(ctx: Any, t: Any) -> Any:
+            return t * 3 * ctx.saved_tensors[0] ** 2
+
+    x = fa.tensor([1.0, 2.0], dtype=fa.float64, requires_grad=True)
+    t = tangent(Cube.apply, x, fa.ones(2, dtype=fa.float64))
+    assert grad(t.sum(), x)[0].tolist() == [6, 12]
