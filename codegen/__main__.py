@@ -129,7 +129,11 @@ def stats(args: argparse.Namespace) -> int:
 
 def batching(args: argparse.Namespace) -> int:
     from .emit.batching import table
+    from .emit.batching_page import page
 
+    if args.page is not None:
+        args.page.write_text(page(load(args.schema)))
+        return 0
     print("\n".join(table(load(args.schema))))
     return 0
 
@@ -180,6 +184,7 @@ def main(argv: list[str] | None = None) -> int:
     lengths = commands.add_parser("stats", help="print how long entries are, and why")
     lengths.set_defaults(run=stats)
     batches = commands.add_parser("batching", help="print what vmap makes of each operator")
+    batches.add_argument("--page", type=Path, help="write the page of docs instead")
     batches.set_defaults(run=batching)
     pages = commands.add_parser("docs", help="write the documentation pages")
     pages.add_argument("--out", type=Path, default=ROOT / "docs" / "_generated")

@@ -177,6 +177,23 @@ Tensor embedding_backward_batched(const Tensor& gradient, const Tensor& indices,
 }
 
 // The number of a true element of the mask among those of its row says which of `source` it gets.
+// The strides are about a row: each gets memory of its own, laid out as the row that the function sees.
+Tensor as_strided_scatter_batched(const Tensor& self, const Tensor& src, IntList size, IntList stride,
+                                  std::optional<int64_t> storage_offset) {
+  const Batch batch("as_strided_scatter");
+  FACULA_CHECK(size.size() == stride.size(), Value, Operator{"as_strided_scatter"}, size.size(), " sizes but ",
+               stride.size(), " strides");
+  FACULA_CHECK(src.sizes() == size, Shape, Operator{"as_strided_scatter"}, Argument{"src"}, " must be ",
+               shape_string(size), ", not ", shape_string(src.sizes()));
+  const Tensor like = batch.has(self) ? self : batch.result(batch.rows(self, self.dim() + 1), 0);
+  const bool dense = is_non_overlapping_and_dense(self.sizes(), self.strides());
+  const DimVector strides = dense ? DimVector(self.strides()) : DimVector();
+  const Tensor result = make_as(like, Meta{DimVector(self.sizes()), self.dtype(), self.device(), strides}, false);
+  ops::copy_(result, self);
+  ops::copy_(ops::as_strided(result, size, stride, storage_offset.value_or(0)), src);
+  return result;
+}
+
 Tensor masked_scatter_batched(const Tensor& self, const Tensor& mask, const Tensor& source) {
   const Batch batch("masked_scatter");
   FACULA_CHECK(source.numel() > 0 && source.dtype() == self.dtype() && mask.dtype() == ScalarType::Bool, NotImplemented,

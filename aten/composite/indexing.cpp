@@ -4,6 +4,7 @@
 #include "facula/kernels.h"
 #include "facula/ops.h"
 #include "runtime/dispatch/formula.h"
+#include "runtime/dispatch/levels.h"
 #include "runtime/core/checked.h"
 
 namespace facula::composite {
@@ -183,9 +184,10 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
   if (self.numel() == 0) {
     FACULA_CHECK(num_classes > 0, Runtime, Operator{"one_hot"}, "an empty tensor does not tell num_classes; give it");
   } else if (!self.is_meta()) {
-    FACULA_CHECK(ops::local_scalar(ops::min(self)).to<int64_t>() >= 0, Runtime, Operator{"one_hot"},
+    const Tensor& all = num_classes > 0 ? below_levels(self) : self;  // with the rows of all batches
+    FACULA_CHECK(ops::local_scalar(ops::min(all)).to<int64_t>() >= 0, Runtime, Operator{"one_hot"},
                  "class numbers must not be negative");
-    const int64_t largest = ops::local_scalar(ops::max(self)).to<int64_t>();
+    const int64_t largest = ops::local_scalar(ops::max(all)).to<int64_t>();
     FACULA_CHECK(num_classes == -1 || largest < num_classes, Runtime, Operator{"one_hot"}, "class ", largest,
                  " is out of range for ", num_classes, " classes");
     if (num_classes == -1) num_classes = checked_add(largest, 1);
@@ -194,7 +196,7 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
                "num_classes depends on the values, which a meta tensor does not have; give it");
   DimVector sizes(self.sizes());
   sizes.push_back(num_classes);
-  const Tensor result = ops::zeros(sizes, ScalarType::Int64, self.device());
+  const Tensor result = make_as(self, Meta{sizes, ScalarType::Int64, self.device(), {}}, true);
   return ops::scatter_value_(result, -1, ops::unsqueeze(self, -1), 1);
 }
 
@@ -216,7 +218,9 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
   const Tensor counts = ops::zeros(IntList(&size, 1), type, self.device());
   const Tensor source = weights.defined() ? ops::to_dtype(weights, type)
                                           : ops::expand(ops::scalar_tensor(1, type, self.device()), bins.sizes());
-  return ops::index_add_(counts, 0, bins, source, 1);
+  // Of no elements in each row of a batch all rows share the zeros.
+  return bins.is_wrapped() || source.is_wrapped() ? ops::index_add(counts, 0, bins, source, 1)
+                                                  : ops::index_add_(counts, 0, bins, source, 1);
 }
 
 }  // namespace facula::composite

@@ -5,6 +5,7 @@
 #include "aten/geometry.h"
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/dispatch/levels.h"
 #include "facula/shapes.h"
 
 namespace facula::composite {
@@ -40,16 +41,21 @@ Tensor repeat_interleave_index(const Tensor& repeats, std::optional<int64_t> out
                dtype_name(repeats.dtype()));
   const int64_t n = repeats.numel();
   const Tensor counts = ops::to_dtype(repeats, ScalarType::Int64);
-  FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(counts)).to<int64_t>() >= 0, Runtime,
-               Operator{"repeat_interleave"}, Argument{"repeats"}, " must not be negative");
+  FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(below_levels(counts))).to<int64_t>() >= 0,
+               Runtime, Operator{"repeat_interleave"}, Argument{"repeats"}, " must not be negative");
   const Tensor ends = ops::cumsum(counts, 0);
   // A sum of numbers that are not negative is so where it has passed 64 bits.
-  FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(ends)).to<int64_t>() >= 0, Value,
+  FACULA_CHECK(n == 0 || repeats.is_meta() || ops::local_scalar(ops::min(below_levels(ends))).to<int64_t>() >= 0, Value,
                Operator{"repeat_interleave"}, "the repeats add up to more than 64 bits hold");
   const bool known = n == 0 || !repeats.is_meta();
   FACULA_CHECK(known || output_size, Values, Operator{"repeat_interleave"},
                "the size depends on the values of repeats, which has none on meta; pass output_size");
-  const int64_t total = n == 0 ? 0 : known ? ops::local_scalar(ops::select(ends, 0, -1)).to<int64_t>() : *output_size;
+  int64_t total = n == 0 ? 0 : output_size.value_or(0);
+  if (n > 0 && known) {
+    const Tensor sums = ops::select(output_size ? below_levels(ends) : ends, -1, -1);  // given, of all rows of a batch
+    total = ops::local_scalar(ops::max(sums)).to<int64_t>();
+    if (output_size && total == *output_size) total = ops::local_scalar(ops::min(sums)).to<int64_t>();
+  }
   FACULA_CHECK(!output_size || *output_size == total, Runtime, Operator{"repeat_interleave"}, Argument{"output_size"},
                " is ", *output_size, " and the repeats add up to ", total);
   FACULA_CHECK(total >= 0 && total < std::numeric_limits<int64_t>::max(), Value, Operator{"repeat_interleave"},

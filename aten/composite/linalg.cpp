@@ -1,6 +1,7 @@
 // What linear algebra makes of the answers of its methods.
 #include "facula/kernels.h"
 #include "facula/ops.h"
+#include "runtime/dispatch/levels.h"
 
 namespace facula::composite {
 
@@ -38,7 +39,7 @@ void check_phase(const Tensor& inner) {
 
 bool full_rank(const Tensor& rank, int64_t n, bool known) {
   if (known || rank.is_meta() || rank.numel() == 0) return true;
-  return ops::local_scalar(ops::amin(rank, {})).to<int64_t>() == n;
+  return ops::local_scalar(ops::amin(below_levels(rank), {})).to<int64_t>() == n;
 }
 
 int64_t largest(const Tensor& counts) {

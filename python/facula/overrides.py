@@ -109,7 +109,8 @@ def _answer(name: str, method: bool, overriding: list[Any], args: Any, kwargs: A
 @functools.cache
 def _callable_of(name: str, method: bool) -> Any:
     if method:
-        return getattr(facula.Tensor, name.rpartition(".")[2])
+        found = getattr(facula.Tensor, name.rpartition(".")[2])
+        return found if callable(found) else found.__get__  # of an attribute, such as T
     path, _, leaf = name.rpartition(".")
     if path:
         return getattr(getattr(_C, "_" + path.replace(".", "_")), leaf)

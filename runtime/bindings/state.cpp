@@ -2,6 +2,7 @@
 #include "runtime/autograd/engine.h"
 #include "runtime/bindings/types/types.h"
 #include "runtime/core/in_call.h"
+#include "runtime/dispatch/levels.h"
 #include "runtime/iterate/parallel.h"
 #include "runtime/iterate/result_type.h"
 
@@ -20,9 +21,21 @@ bool truth(PyObject* o) {
 }
 
 PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(GradMode::enabled()); }
+// The user's switch; gives what held before, for _restore_grad_mode.
 PyObject* set_grad_enabled(PyObject*, PyObject* o) {
   FACULA_PY_TRY
-  GradMode::set(truth(o));
+  const bool enabled = truth(o);
+  const long before = (GradMode::enabled() ? 1 : 0) + (exchange_halted(!enabled) ? 2 : 0);
+  GradMode::set(enabled);
+  return PyLong_FromLong(before);
+  FACULA_PY_END(nullptr)
+}
+PyObject* restore_grad_mode(PyObject*, PyObject* o) {
+  FACULA_PY_TRY
+  const long before = PyLong_AsLong(o);
+  if (before == -1 && PyErr_Occurred() != nullptr) throw PythonError();
+  GradMode::set((before & 1) != 0);
+  exchange_halted((before & 2) != 0);
   Py_RETURN_NONE;
   FACULA_PY_END(nullptr)
 }
@@ -123,6 +136,7 @@ void init_state() {
 const PyMethodDef state_functions[] = {
     {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "is_grad_enabled()\n--\n\nDoes this thread record operations?"},
     {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
+    {"_restore_grad_mode", restore_grad_mode, METH_O, nullptr},
     {"is_inference_mode_enabled", is_inference_mode, METH_NOARGS,
      "is_inference_mode_enabled()\n--\n\nIs this thread in inference mode?"},
     {"_set_inference_mode", set_inference_mode, METH_O, nullptr},

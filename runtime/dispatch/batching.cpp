@@ -2,6 +2,7 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "runtime/core/generator.h"
 #include "runtime/core/warning.h"
@@ -19,22 +20,29 @@ namespace {
 struct Fallbacks {
   std::mutex mutex;
   std::unordered_map<const OperatorEntry*, uint64_t> counts;
+  std::unordered_set<const OperatorEntry*> told;
 };
 Fallbacks& fallbacks() {
   static auto* const made = new Fallbacks;
   return *made;
 }
-std::atomic<bool> warns{false};
+std::atomic<Fallback> fallback_mode{Fallback::Warn};
 
-// Counts one; warned of once an operator, where that is asked for.
 void note_fallback(const OperatorEntry& op) {
-  uint64_t count = 0;
+  const Fallback mode = fallback_mode.load(std::memory_order_relaxed);
+  FACULA_CHECK(mode != Fallback::Error, Runtime, Operator{op.name},
+               "it has no rule for vmap() here and would run row by row, which vmap_fallback('error') refuses; its "
+               "schema is ",
+               op.schema);
+  bool first = false;
   {
     std::lock_guard lock(fallbacks().mutex);
-    count = ++fallbacks().counts[&op];
+    ++fallbacks().counts[&op];
+    first = mode == Fallback::Warn && fallbacks().told.insert(&op).second;
   }
-  if (count == 1 && warns.load(std::memory_order_relaxed)) {
-    warn("vmap(): ", op.name, " has no batching rule and runs row by row, which is slow; its schema is ", op.schema);
+  if (first) {
+    warn("vmap(): ", op.name, " has no rule for this call and runs row by row, which is slow; its schema is ",
+         op.schema, ". func.vmap_fallback('quiet') keeps this from being said");
   }
 }
 
@@ -47,11 +55,13 @@ std::vector<std::pair<const char*, uint64_t>> batch_fallbacks() {
   return list;
 }
 
-void warn_of_fallbacks(bool warn) {
+void reset_batch_fallbacks() {
   std::lock_guard lock(fallbacks().mutex);
   fallbacks().counts.clear();
-  warns.store(warn, std::memory_order_relaxed);
+  fallbacks().told.clear();
 }
+
+Fallback exchange_fallback(Fallback mode) { return fallback_mode.exchange(mode, std::memory_order_relaxed); }
 
 namespace detail {
 
@@ -501,7 +511,7 @@ void check_sizes(const OperatorEntry& op, std::span<const KernelArg> args, const
 
 void by_rows(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, const Level& level,
              Stack& results, const SameDraws* same) {
-  note_fallback(op);
+  if (level.size > 0) note_fallback(op);
   const CoreOperators& core = core_operators();
   const int form = static_cast<int>(variant);
   std::vector<Stack> rows;
@@ -564,6 +574,39 @@ bool by_decomposition(const OperatorEntry& op, std::span<const KernelArg> args, 
   }
 }
 
+// Fills a tensor with the same numbers in each row: drawn for one row, where no other tensor has a part in them.
+bool draws_once(const OperatorEntry& op, std::span<const KernelArg> args, Level& level) {
+  int tensors = 0;
+  for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor&) { ++tensors; });
+  if (tensors != 1) return false;
+  const Tensor& all = *first_tensor(args);
+  const Descent below(level);
+  const CoreOperators& core = core_operators();
+  const Tensor rows = front(all, level);
+  const Tensor one = make_as(core.row(rows, 0, 0), Meta{DimVector(all.sizes()), all.dtype(), all.device(), {}}, false);
+  const ArgumentList drawn(args, [&](const Tensor&) { return one; });
+  Stack none;
+  op.invoke[0](op.forms[0], drawn, none);
+  core.copy_into(rows, core.expand(core.add_dim(one, 0), rows.sizes()));
+  return true;
+}
+
+// What draws numbers, through its parts: with a batch dim in every tensor, so that each row draws its own.
+bool draws_by_parts(const OperatorEntry& op, std::span<const KernelArg> args, Level& level, Stack& results) {
+  if (op.decomposition == nullptr || op.writes != 0) return false;
+  try {
+    const ArgumentList rows(args, [&](const Tensor& t) {
+      const Descent below(level);
+      return is_batched(t, level) ? t : make_wrapped(all_rows(t, level), level.number, 0);
+    });
+    as_one([&] { op.invoke[0](op.decomposition, rows, results); });
+    return true;
+  } catch (const Error&) {  // they fill memory that has no batch dim; what is wrong is said row by row
+    results.clear();
+    return false;
+  }
+}
+
 }  // namespace
 
 void call_batch(const OperatorEntry& op, Variant variant, std::span<const KernelArg> args, Level& level,
@@ -579,6 +622,7 @@ void call_batch(const OperatorEntry& op, Variant variant, std::span<const Kernel
                  "row, or randomness='same' for the same ones in all");
     if (level.randomness == Randomness::Same) {
       if (batched && (variant != Variant::Functional || op.writes != 0)) check_written(op, variant, args, level);
+      if (batched && op.writes != 0 && draws_once(op, args, level)) return;
       const SameDraws same(args, first_tensor(args));
       if (batched) {
         const Descent below(level);
@@ -611,7 +655,9 @@ void call_batch(const OperatorEntry& op, Variant variant, std::span<const Kernel
     if (op.is_view) link_views(results, *static_cast<const Tensor*>(args[0].at));
     return;
   }
-  if (!op.is_random && op.batch != BatchKind::Rows && by_decomposition(op, args, results)) return;
+  if (op.batch != BatchKind::Rows) {
+    if (op.is_random ? draws_by_parts(op, args, level, results) : by_decomposition(op, args, results)) return;
+  }
   const Descent below(level);
   by_rows(op, variant, args, level, results, nullptr);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "runtime/dispatch/argument_list.h"
 #include "runtime/dispatch/autocast.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr LayerSet kAutograd = layer_bit(Layer::Autograd), kLevels = layer_bit(Layer::Batching);
 constexpr LayerSet kAutocast = layer_bit(Layer::Autocast);
 std::atomic<uint64_t> last_number{0};
+thread_local bool tls_halted = false;
 
 // Whether calls enter the autograd layer follows from the modes.
 void set_modes(ThreadState& s, bool grad_enabled, bool forward_mode) {
@@ -35,6 +37,7 @@ Level& push(Level::Kind kind) {
   level->kind = kind;
   level->excluded = s.excluded;
   level->grad_enabled = s.grad_enabled;
+  level->halted = tls_halted;
   level->forward_mode = s.forward_mode;
   level->outer = s.level;
   s.level = level;
@@ -45,6 +48,11 @@ Level& push(Level::Kind kind) {
 const Level* find(const Level* from, uint64_t number) {
   while (from != nullptr && from->number != number) from = from->outer;
   return from;
+}
+
+void check_closed(uint64_t again) {
+  FACULA_CHECK(again == 0 || find(tls_state.level, again) == nullptr, Runtime,
+               "a function that a transform gave is called within that transform");
 }
 
 [[noreturn]] void raise_escaped(const char* op, const Tensor& t) {
@@ -71,20 +79,22 @@ bool is_outdated(const Tensor& t, const Level* from) {
 
 }  // namespace
 
-uint64_t push_batch_level(int64_t size, Randomness randomness) {
+uint64_t push_batch_level(int64_t size, Randomness randomness, uint64_t again) {
+  check_closed(again);
   Level& level = push(Level::Kind::Batch);
+  if (again != 0) level.number = again;
   level.size = size;
   level.randomness = randomness;
   return level.number;
 }
 
 uint64_t push_gradient_level(uint64_t again) {
-  FACULA_CHECK(again == 0 || find(tls_state.level, again) == nullptr, Runtime,
-               "a function that a transform gave is called within that transform");
+  check_closed(again);
   Level& level = push(Level::Kind::Gradients);
   if (again != 0) level.number = again;
   exchange_dual_level(level.dual);
   set_modes(tls_state, true, false);
+  tls_halted = false;
   return level.number;
 }
 
@@ -99,11 +109,14 @@ void pop_level(uint64_t number) {
     if (level->kind == Level::Kind::Gradients) {
       exchange_dual_level(level->dual);
       set_modes(s, level->grad_enabled, level->forward_mode);
+      tls_halted = level->halted;
       s.excluded = level->excluded;
     }
   }
   if (s.level == nullptr) s.included &= static_cast<LayerSet>(~kLevels);
 }
+
+bool exchange_halted(bool halted) { return std::exchange(tls_halted, halted); }
 
 bool levels_record() {
   for (const Level* level = tls_state.level; level != nullptr; level = level->outer) {
@@ -133,6 +146,12 @@ std::pair<Tensor, int64_t> leave_level(const Tensor& t, uint64_t number) {
   const Tensor& given = settled(t, tls_state.level);
   if (is_outdated(given, tls_state.level)) raise_escaped(nullptr, t);
   return {given, -1};
+}
+
+const Tensor& below_levels(const Tensor& t) {
+  const Tensor* at = &t;
+  while (at->is_wrapped() && !is_compound(*at)) at = &at->impl()->wrapping->inner;
+  return *at;
 }
 
 Tensor made_within(Tensor t) {
@@ -201,13 +220,15 @@ Descent::Descent(Level& level) : level_(level) {
   excluded_ = s.excluded;
   included_ = s.included;
   grad_enabled_ = s.grad_enabled;
+  halted_ = tls_halted;
   forward_mode_ = s.forward_mode;
   plain_tangents_ = s.plain_tangents;
   s.level = level.outer;
   if (s.level == nullptr) s.included &= static_cast<LayerSet>(~kLevels);
   if (level.kind == Level::Kind::Gradients) {
     exchange_dual_level(level.dual);
-    set_modes(s, level.grad_enabled, level.forward_mode);
+    set_modes(s, level.grad_enabled && !tls_halted, level.forward_mode);
+    tls_halted = tls_halted || level.halted;
     s.plain_tangents = false;
   } else {
     set_modes(s, s.grad_enabled, s.forward_mode);
@@ -221,6 +242,7 @@ Descent::~Descent() {
   s.excluded = excluded_;
   s.included = included_;
   s.grad_enabled = grad_enabled_;
+  tls_halted = halted_;
   s.forward_mode = forward_mode_;
   s.plain_tangents = plain_tangents_;
 }
@@ -358,8 +380,10 @@ void call_in_level(const OperatorEntry& op, Variant variant, std::span<const Ker
       op.invoke[form](op.forms[form], args, results);
     }
     // What is made within a function may be written to in place with values that are differentiated. Views are of what
-    // was there before; what a backward pass makes on its way is its own.
-    if (level->kind == Level::Kind::Gradients && !op.is_view && level->number != level_of_backward()) {
+    // was there before; what a backward pass makes on its way is its own, unless it is recorded (a function runs
+    // again).
+    if (level->kind == Level::Kind::Gradients && !op.is_view &&
+        (tls_state.grad_enabled || level->number != level_of_backward())) {
       wrap_new(args, *level, results);
     }
     return;

@@ -4,7 +4,8 @@
 // the function sees, and `inner` holds the numbers, with a batch dim more where the level is a batch. A call is for
 // the innermost level first. There its arguments of that level are differentiated as their own records say (lower ones
 // are constants), then their inner tensors take their places and the call is for the next level, until there is none.
-// Each level of gradients has modes of its own (no_grad, tangents): below it those count that held when it began.
+// Each level of gradients has modes of its own (no_grad, tangents): below it those count that held when it began. What
+// the program itself switches off within (no_grad, not what a backward pass does) is off below as well.
 #pragma once
 
 #include <memory>
@@ -29,17 +30,22 @@ class FACULA_API Level {
   // What held when it began.
   LayerSet excluded = 0;
   bool grad_enabled = true;
+  bool halted = false;
   bool forward_mode = false;
   std::shared_ptr<DualLevel> dual;
 };
 
 // Opens a level on this thread; its number.
-FACULA_API uint64_t push_batch_level(int64_t size, Randomness randomness);
 // `again`: the number of one that was open before, whose tensors serve once more; 0 for a new one.
+FACULA_API uint64_t push_batch_level(int64_t size, Randomness randomness, uint64_t again = 0);
 FACULA_API uint64_t push_gradient_level(uint64_t again = 0);
 // Closes the innermost level, which must be that one, and all that are within it.
 FACULA_API void pop_level(uint64_t number);
 FACULA_API size_t level_depth();
+// What a tensor of levels stands for in the end: with all batch dims. Of others itself.
+FACULA_API const Tensor& below_levels(const Tensor& t);
+// Has the program itself switched recording off (no_grad), for this level and those further out? What held before.
+FACULA_API bool exchange_halted(bool halted);
 // Does a level further out record what its calls do, or give them tangents?
 FACULA_API bool levels_record();
 
@@ -56,9 +62,12 @@ FACULA_API Tensor made_within(Tensor t);
 // Has `t` every batch dim that `of` has, so that this can be written to it?
 FACULA_API bool has_batch_dims_of(const Tensor& t, const Tensor& of);
 
-// How often an operator had no rule and ran row by row, by its name.
+// Calls that no rule serves run row by row. How often, by the operator's name, since the start or the last reset.
 FACULA_API std::vector<std::pair<const char*, uint64_t>> batch_fallbacks();
-FACULA_API void warn_of_fallbacks(bool warn);
+FACULA_API void reset_batch_fallbacks();
+// What such a call does besides: nothing, a warning at an operator's first one, or an error in its place.
+enum class Fallback : uint8_t { Quiet, Warn, Error };
+FACULA_API Fallback exchange_fallback(Fallback mode);
 
 // What levels need of the autograd engine; set by it.
 extern FACULA_API void (*exchange_dual_level)(std::shared_ptr<DualLevel>& with);
@@ -80,7 +89,7 @@ class FACULA_API Descent {
  private:
   Level& level_;
   LayerSet excluded_, included_;
-  bool grad_enabled_, forward_mode_, plain_tangents_;
+  bool grad_enabled_, halted_, forward_mode_, plain_tangents_;
 };
 
 // The call of a form for the innermost level.

@@ -143,3 +143,10 @@ def test_entries_to_start_from_are_good(tmp_path: Path) -> None:
     path.write_text(whole, encoding="utf-8")
     assert [str(e) for e in check(path).errors] == []
     assert formatted(path) == whole
+
+
+def test_the_page_of_batching_is_up_to_date(tmp_path: Path) -> None:
+    """`python -m codegen batching --page docs/batching.md` writes it anew."""
+    page = tmp_path / "page.md"
+    assert main(["batching", "--page", str(page)]) == 0
+    assert page.read_text() == (ROOT / "docs/batching.md").read_text()

@@ -388,8 +388,6 @@ def test_options_that_cannot_be():
         checkpoint(f, x)
     with pytest.raises(ValueError, match="determinism_check"):
         checkpoint(f, x, use_reentrant=False, determinism_check="some")
-    with pytest.raises(NotImplementedError, match="debug"):
-        checkpoint(f, x, use_reentrant=False, debug=True)
     with pytest.raises(ValueError, match="segments"):
         checkpoint_sequential([f], 2, x, use_reentrant=False)
     with fa.no_grad():

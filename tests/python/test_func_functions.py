@@ -8,6 +8,7 @@ import facula as fa
 import numpy as np
 import pytest
 from facula.autograd import Function, forward_ad, functional
+from facula.autograd.function import once_differentiable
 from facula.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 
@@ -191,6 +192,137 @@ def test_forward_mode_everywhere(f: Any) -> None:
     same(jacfwd(f)(x), jacrev(f)(x))
     same(jacfwd(jacrev(f))(x), jacrev(jacrev(f))(x), 1e-7)
     same(jacfwd(jacfwd(f))(x), jacrev(jacrev(f))(x), 1e-7)
+
+
+class Tripled(Function):
+    """In place: x, which it returns, becomes 3 x; beside it x * w of before."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any, w: Any) -> Any:
+        product = x * w
+        x.mul_(3)
+        return product, x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_dirty(inputs[0])
+        ctx.save_for_backward(inputs[1], output[1])
+        ctx.save_for_forward(inputs[1], output[1])
+
+    @staticmethod
+    def backward(ctx: Any, of_product: Any, of_x: Any) -> Any:
+        w, three_x = ctx.saved_tensors
+        return of_product * w + of_x * 3, of_product * three_x / 3
+
+    @staticmethod
+    def jvp(ctx: Any, tx: Any, tw: Any) -> Any:
+        w, three_x = ctx.saved_tensors
+        product = tx * w
+        if tw is not None:
+            product = product + tw * three_x / 3
+        return product, tx.mul_(3)
+
+
+class OwnRule(Tripled):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any, w: Any) -> Any:
+        x, w = (
+            t.expand(info.batch_size, *t.shape) if d is None else t if d == 0 else t.movedim(d, 0)
+            for t, d in zip((x, w), in_dims, strict=True)
+        )
+        return Tripled.apply(x, w), (0, 0)
+
+
+@pytest.mark.parametrize("function", [Tripled, OwnRule])
+def test_inputs_that_a_function_writes_to(function: Any) -> None:
+    def f(x: Any) -> Any:
+        y, w = x * 1, x.cos()
+        product, z = function.apply(y, w)
+        assert z is y
+        return (product * y).sum() + (z**2).sum()
+
+    def plain(x: Any) -> Any:
+        return (x * x.cos() * 3 * x).sum() + (9 * x**2).sum()
+
+    x = rng(3)
+    same(grad(f)(x), grad(plain)(x))
+    same(vmap(f)(fa.stack([x, 2 * x])), vmap(plain)(fa.stack([x, 2 * x])))
+    same(vmap(grad(f))(fa.stack([x, 2 * x])), vmap(grad(plain))(fa.stack([x, 2 * x])))
+    rows = fa.stack([x, 2 * x])
+    for of in (lambda f: lambda r: vmap(f)(r).sum(), lambda f: lambda r: vmap(grad(f))(r).sum()):
+        if function is Tripled:
+            same(grad(of(f))(rows), grad(of(plain))(rows))
+    same(jvp(f, (x,), (x,))[1], jvp(plain, (x,), (x,))[1])
+    same(jacrev(f)(x), jacrev(plain)(x))
+    same(jacfwd(f)(x), jacfwd(plain)(x))
+
+
+def test_what_is_shared_is_not_written_with_rows() -> None:
+    shared = fa.ones(3)
+    with pytest.raises(RuntimeError, match="share"):
+        vmap(lambda w: Cell.apply(shared, w))(fa.ones(2, 3))
+
+
+class Cell(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any, w: Any) -> Any:
+        return x.mul_(w)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_dirty(inputs[0])
+
+
+class Once(Function):
+    """x ** 3, whose derivative NumPy computes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * g
+
+
+def test_once_differentiable_at_every_level() -> None:
+    def f(x: Any) -> Any:
+        return Once.apply(x).sum()
+
+    x = rng(3)
+    rows = fa.stack([x, 2 * x])
+    same(grad(f)(x), 3 * x**2)
+    same(vmap(grad(f))(rows), 3 * rows**2)
+    same(grad(lambda r: vmap(f)(r).sum())(rows), 3 * rows**2)
+    same(jacrev(Once.apply)(x), fa.diag(3 * x**2))
+    xr = x.clone().requires_grad_()
+    for again in (
+        lambda: grad(lambda x: grad(f)(x).sum())(x),
+        lambda: jacrev(jacrev(f))(x),
+        lambda: vmap(grad(lambda x: grad(f)(x).sum()))(rows),
+        lambda: grad(lambda r: vmap(grad(f))(r).sum())(rows),
+        lambda: fa.autograd.grad(grad(f)(xr).sum(), xr),
+        lambda: fa.autograd.grad(vmap(grad(f))(xr[None]).sum(), xr),
+    ):
+        with pytest.raises(RuntimeError, match="marked once_differentiable"):
+            again()
+        assert fa._C._level_depth() == 0
+    with pytest.raises(NotImplementedError, match="jvp"):
+        jvp(grad(f), (x,), (x,))
 
 
 def test_forward_mode_in_place_on_views() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import warnings
 from collections import namedtuple
 from typing import Any
 
@@ -67,9 +68,18 @@ def test_an_empty_batch() -> None:
     assert got.shape == (0, 3)
 
 
-def test_keywords_are_mapped_by_their_first_dim() -> None:
-    x = rng(4, 3)
-    same(vmap(lambda a, *, b: a * b)(x, b=x), x * x)
+def test_keywords_are_shared() -> None:
+    x, y = rng(4, 3), rng(7, 3, seed=1)
+    same(vmap(lambda a, *, b: a * b)(x, b=y), x[:, None] * y)
+    same(vmap(lambda a, *, b: a * b["w"], chunk_size=3)(x, b={"w": 2.0}), 2 * x)
+    with pytest.raises(ValueError, match="keyword arguments are shared"):
+        vmap(lambda *, b: b)(b=x)
+
+
+def test_what_is_no_tensor_comes_out_where_out_dims_has_none() -> None:
+    got = vmap(lambda a: (a * 2, "name"), out_dims=(0, None))(rng(4, 3))
+    assert got[1] == "name"
+    assert got[0].shape == (4, 3)
 
 
 def test_nested_three_deep() -> None:
@@ -114,7 +124,10 @@ def test_python_numbers_and_0d_tensors_promote_as_in_the_loop() -> None:
         (lambda: vmap(fa.sin, randomness="no"), RuntimeError, "randomness"),
         (lambda: vmap(fa.sin, chunk_size=0), ValueError, "chunk_size"),
         (lambda: vmap(3), TypeError, "callable"),
-        (lambda: vmap(lambda: 1)(), ValueError, "no arguments"),
+        (lambda: vmap(lambda: 1)(), ValueError, "no positional arguments"),
+        (lambda: vmap(fa.add, ((0, 1), 0))(fa.ones(2), fa.ones(2)), ValueError, "Tensor, Tensor"),
+        (lambda: vmap(lambda x: {"a": x}, 0, {"b": 0})(fa.ones(2)), ValueError, "{'a': Tensor}"),
+        (lambda: vmap(lambda x: None)(fa.ones(2)), ValueError, "NoneType; None in its place"),
     ],
 )
 def test_what_does_not_fit_is_said(call: Any, error: type, match: str) -> None:
@@ -378,11 +391,26 @@ def test_draws_in_place_on_what_rows_share() -> None:
 # ---- the way without a rule ----
 
 
-def test_fallbacks_are_counted_and_warned_of_when_asked() -> None:
-    fa._C._warn_of_batch_fallbacks(True)
-    try:
-        with pytest.warns(UserWarning, match="row by row"):
-            vmap(lambda a: fa.linalg.pinv(a))(rng(3, 2, 2))
-        assert sum(fa._C._batch_fallbacks().values()) >= 1
-    finally:
-        fa._C._warn_of_batch_fallbacks(False)
+def bits(a: Any) -> Any:  # without a rule
+    return a.view(fa.int64)
+
+
+def test_fallbacks_are_counted_and_warned_of_once() -> None:
+    x = rng(3, 4, 2)
+    fa.func.vmap_fallback_counts(reset=True)
+    with pytest.warns(UserWarning, match="runs row by row") as said:
+        got = vmap(bits)(x)
+    assert len(said) == len(fa.func.vmap_fallback_counts()) >= 1
+    same(got, fa.stack([bits(a) for a in x]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        vmap(bits)(x)
+    assert set(fa.func.vmap_fallback_counts(reset=True).values()) == {2}
+    assert not fa.func.vmap_fallback_counts()
+    with fa.func.vmap_fallback("quiet"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        vmap(bits)(x)
+    with fa.func.vmap_fallback("error"), pytest.raises(RuntimeError, match="row by row"):
+        vmap(bits)(x)
+    with pytest.raises(ValueError, match="'warn', 'quiet' or 'error'"):
+        fa.func.vmap_fallback("loud")

@@ -16,9 +16,9 @@ ROWS = 3
 
 @pytest.fixture(autouse=True)
 def without_loops() -> Iterator[None]:
-    fa._C._warn_of_batch_fallbacks(False)
+    fa.func.vmap_fallback_counts(reset=True)
     yield
-    assert not fa._C._batch_fallbacks()
+    assert not fa.func.vmap_fallback_counts()
 
 
 def compare(
@@ -93,7 +93,7 @@ def test_writes(which: str, batched: str) -> None:
 
 
 def test_positions_are_checked_in_each_row() -> None:
-    fa._C._warn_of_batch_fallbacks(False)
+    fa.func.vmap_fallback_counts(reset=True)
     x = drawn(ROWS, 4)
     for bad in (4, -5):
         with pytest.raises(IndexError):

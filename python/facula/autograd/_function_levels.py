@@ -32,7 +32,7 @@ def apply(function, base, args):
     if kind == "gradients":
         return _with_gradients(function, base, number).apply(*_all_entered(args, number))
     if all(d is None for d in dims):
-        return _entered(_C._call_below(function.apply, *inner), None, number)
+        return _entered(_C._call_below(function.apply, *inner), None, number, inner, args)
     own_rule = function.vmap is not base.vmap
     if function.generate_vmap_rule:
         if own_rule:
@@ -41,7 +41,7 @@ def apply(function, base, args):
                 "each other"
             )
         rule = _batched(function, base, dims, size, randomness)
-        return _entered(_C._call_below(rule.apply, *inner), rule.out_dims, number)
+        return _entered(_C._call_below(rule.apply, *inner), rule.out_dims, number, inner, args)
     if not own_rule:
         raise RuntimeError(
             f"{function.__name__} has no rule for vmap: define the static method "
@@ -50,7 +50,7 @@ def apply(function, base, args):
     result = _C._call_below(function.vmap, VmapInfo(size, randomness), dims, *inner)
     if not (isinstance(result, tuple) and len(result) == 2):
         raise RuntimeError(f"{function.__name__}.vmap() must return a tuple (output, out_dims)")
-    return _entered(*result, number)
+    return _entered(*result, number, inner, args)
 
 
 def _left(values, number):
@@ -69,19 +69,27 @@ def _all_entered(values, number):
     ]
 
 
-def _entered(outputs, dims, number):
-    """Outputs of the next level as ones of the level; `dims` is one for all, or a tuple."""
+def _entered(outputs, dims, number, inner, args):
+    """Outputs of the next level as ones of the level; `dims` is one for all, or a tuple.
+
+    One that is an input there, written to in place it may be, is that input here.
+    """
+
+    def entered(o, dim):
+        if not _C.is_tensor(o):
+            return o
+        for given, arg in zip(inner, args, strict=True):
+            if given is o and given is not arg:
+                return arg
+        return _C._enter_level(o, number, dim)
+
     if not isinstance(outputs, tuple):
-        dim = dims[0] if isinstance(dims, tuple) else dims
-        return _C._enter_level(outputs, number, dim) if _C.is_tensor(outputs) else outputs
+        return entered(outputs, dims[0] if isinstance(dims, tuple) else dims)
     if not isinstance(dims, tuple):
         dims = (dims,) * len(outputs)
     if len(dims) != len(outputs):
         raise RuntimeError(f"vmap() of a Function gave {len(outputs)} outputs, {len(dims)} dims")
-    return tuple(
-        _C._enter_level(o, number, d) if _C.is_tensor(o) else o
-        for o, d in zip(outputs, dims, strict=True)
-    )
+    return tuple(map(entered, outputs, dims))
 
 
 def _with_gradients(function, base, number):
@@ -93,7 +101,7 @@ def _with_gradients(function, base, number):
         @staticmethod
         def forward(*args):
             inner, _ = _left(args, number)
-            return _entered(_C._call_below(function.apply, *inner), None, number)
+            return _entered(_C._call_below(function.apply, *inner), None, number, inner, args)
 
         setup_context = function.setup_context
         backward = function.backward

@@ -156,10 +156,15 @@ class Function(FunctionCtx):
 
 
 class _NotTwice(Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, name, count, *tensors):
-        ctx.name = name
+    def forward(name, count, *tensors):
         return tuple(t.detach() if t is not None else None for t in tensors[:count])
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.name = inputs[0]
 
     @staticmethod
     def backward(ctx, *grads):
@@ -169,19 +174,42 @@ class _NotTwice(Function):
 
 
 def once_differentiable(fn):
-    """Decorator for `backward`: it is not recorded, and differentiating it again raises."""
+    """Decorator for `backward`: it is not recorded, and differentiating it again raises.
+
+    For one that computes by other means than operators of tensors, NumPy say: without the decorator
+    a second derivative would leave out what was not recorded. Levels of transforms further out
+    raise as well.
+
+    >>> import facula
+    >>> class Cube(facula.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x**3
+    ...     @staticmethod
+    ...     @facula.autograd.function.once_differentiable
+    ...     def backward(ctx, grad):
+    ...         return facula.tensor(3 * ctx.saved_tensors[0].detach().numpy() ** 2) * grad
+    >>> x = facula.tensor(2.0, requires_grad=True)
+    >>> facula.autograd.grad(Cube.apply(x), x)
+    (tensor(12.),)
+    """
 
     @functools.wraps(fn)
     def wrapper(ctx, *grads):
         with no_grad():
             outputs = fn(ctx, *grads)
-        if not _C.is_grad_enabled():
-            return outputs
-        if not any(_C.is_tensor(g) and g.requires_grad for g in grads):
-            return outputs
+        kept = ()
+        if _C._level_depth():
+            kept = ctx.saved_tensors  # levels further out may differentiate by these
+        else:
+            if not _C.is_grad_enabled():
+                return outputs
+            if not any(_C.is_tensor(g) and g.requires_grad for g in grads):
+                return outputs
         many = isinstance(outputs, tuple)
         tensors = outputs if many else (outputs,)
-        marked = _NotTwice.apply(fn.__qualname__, len(tensors), *tensors, *grads)
+        marked = _NotTwice.apply(fn.__qualname__, len(tensors), *tensors, *grads, *kept)
         return marked if many else marked[0]
 
     return wrapper

@@ -79,16 +79,36 @@ def jacobian(
 
     Returns a tensor of shape `output.shape + input.shape`, in a tuple by input and a tuple by
     output where there are several.
+
+    Raises:
+        RuntimeError: an output is complex, in reverse mode: of a complex input only forward mode
+            gives derivatives that are one number for each pair of elements.
+
+    >>> import facula
+    >>> jacobian = facula.autograd.functional.jacobian
+    >>> jacobian(lambda x, y: x * y, (facula.tensor([1.0, 2.0]), facula.tensor(3.0)))
+    (tensor([[3., 0.],
+            [0., 3.]]), tensor([1., 2.]))
     """
-    _check_strategy(strategy, vectorize, create_graph, strict)
-    many_in, given = _as_tuple(inputs, "jacobian", "inputs")
+    return _jacobian(func, inputs, create_graph, strict, vectorize, strategy, "jacobian")
+
+
+def _jacobian(func, inputs, create_graph, strict, vectorize, strategy, who):
+    _check_strategy(strategy, vectorize, create_graph, strict, who)
+    many_in, given = _as_tuple(inputs, who, "inputs")
     if strategy == "forward-mode":
         many_out, table = _columns(func, given)
         return _pack(many_out, [_pack(many_in, row) for row in table])
     fresh = _fresh(given, create_graph)
-    many_out, outputs = _call(func, fresh, "jacobian")
+    many_out, outputs = _call(func, fresh, who)
     table = []
-    for output in outputs:
+    for i, output in enumerate(outputs):
+        if output.is_complex():
+            raise RuntimeError(
+                f"{who}(): output {i} is {output.dtype}, and rows of a Jacobian by reverse mode "
+                "are of real outputs; take its real and its imaginary part (view_as_real), or "
+                "strategy='forward-mode' with vectorize=True"
+            )
         rows = [[] for _ in fresh]
         flat = output.reshape(-1)
         if vectorize and not strict:
@@ -98,7 +118,7 @@ def jacobian(
             seed = facula.zeros_like(flat, requires_grad=False)
             seed[k] = 1
             with enable_grad():
-                grads = _grads([flat], fresh, [seed], create_graph, strict, "jacobian")
+                grads = _grads([flat], fresh, [seed], create_graph, strict, who)
             for row, g in zip(rows, grads, strict=True):
                 row.append(g)
         table.append(
@@ -112,18 +132,18 @@ def jacobian(
     return _pack(many_out, [_pack(many_in, row) for row in table])
 
 
-def _check_strategy(strategy, vectorize, create_graph, strict):
+def _check_strategy(strategy, vectorize, create_graph, strict, who):
     if strategy not in ("reverse-mode", "forward-mode"):
         raise ValueError(
-            f"jacobian(): strategy must be 'reverse-mode' or 'forward-mode', not {strategy!r}"
+            f"{who}(): strategy must be 'reverse-mode' or 'forward-mode', not {strategy!r}"
         )
     if strategy == "forward-mode" and (not vectorize or create_graph):
         raise NotImplementedError(
-            "jacobian(): strategy='forward-mode' needs vectorize=True and create_graph=False; "
+            f"{who}(): strategy='forward-mode' needs vectorize=True and create_graph=False; "
             "func.jacfwd is recorded by what surrounds it"
         )
     if vectorize and strict:
-        raise RuntimeError("jacobian(): strict=True goes with vectorize=False only")
+        raise RuntimeError(f"{who}(): strict=True goes with vectorize=False only")
 
 
 def _rows(flat, output, inputs, create_graph):
@@ -206,14 +226,9 @@ def hessian(
         return _grads([one(*args)], args, [None], True, strict, "hessian")
 
     if outer_jacobian_strategy == "forward-mode":
-        _check_strategy(outer_jacobian_strategy, vectorize, create_graph, strict)
-    result = jacobian(
-        gradient,
-        given,
-        create_graph=create_graph,
-        strict=strict,
-        vectorize=vectorize,
-        strategy=outer_jacobian_strategy,
+        _check_strategy(outer_jacobian_strategy, vectorize, create_graph, strict, "hessian")
+    result = _jacobian(
+        gradient, given, create_graph, strict, vectorize, outer_jacobian_strategy, "hessian"
     )
     return result if many else result[0][0]
 
@@ -268,16 +283,26 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
     """`func(*inputs)`, of one element, and the product of `v` with its Hessian."""
-    many, given = _as_tuple(inputs, "vhp", "inputs")
-    fresh = _fresh(given, create_graph)
-    vectors = _vectors(v, fresh, "vhp", "input")
-    with enable_grad():
-        output = _scalar(func, "vhp")(*fresh)
-        gradient = _grads([output], fresh, [None], True, strict, "vhp")
-        products = _grads(gradient, fresh, vectors, create_graph, strict, "vhp")
-    return _finish(output, create_graph), _pack(many, products)
+    return _hessian_product(func, inputs, v, create_graph, strict, "vhp")
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """The same as `vhp`: Hessians are symmetric."""
-    return vhp(func, inputs, v, create_graph, strict)
+    """The same as `vhp`: Hessians are symmetric.
+
+    >>> import facula
+    >>> x, v = facula.tensor([1.0, 2.0]), facula.tensor([1.0, 0.0])
+    >>> facula.autograd.functional.hvp(lambda x: (x**3).sum(), x, v)
+    (tensor(9.), tensor([6., 0.]))
+    """
+    return _hessian_product(func, inputs, v, create_graph, strict, "hvp")
+
+
+def _hessian_product(func, inputs, v, create_graph, strict, who):
+    many, given = _as_tuple(inputs, who, "inputs")
+    fresh = _fresh(given, create_graph)
+    vectors = _vectors(v, fresh, who, "input")
+    with enable_grad():
+        output = _scalar(func, who)(*fresh)
+        gradient = _grads([output], fresh, [None], True, strict, who)
+        products = _grads(gradient, fresh, vectors, create_graph, strict, who)
+    return _finish(output, create_graph), _pack(many, products)

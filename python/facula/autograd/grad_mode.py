@@ -77,11 +77,10 @@ class _GradSwitch:
         self._saved = []
 
     def __enter__(self):
-        self._saved.append(_C.is_grad_enabled())
-        _C._set_grad_enabled(self._enabled)
+        self._saved.append(_C._set_grad_enabled(self._enabled))
 
     def __exit__(self, *exc):
-        _C._set_grad_enabled(self._saved.pop())
+        _C._restore_grad_mode(self._saved.pop())
 
     def __call__(self, function):
         return _decorate(type(self), function)
@@ -115,17 +114,16 @@ class set_grad_enabled:
 
     def __init__(self, mode):
         self._mode = bool(mode)
-        self._saved = _C.is_grad_enabled()
-        _C._set_grad_enabled(self._mode)
+        self._saved = _C._set_grad_enabled(self._mode)
 
     def __enter__(self):
         _C._set_grad_enabled(self._mode)
 
     def __exit__(self, *exc):
-        _C._set_grad_enabled(self._saved)
+        _C._restore_grad_mode(self._saved)
 
     def __call__(self, function):
-        _C._set_grad_enabled(self._saved)  # as a decorator, it acts in the function only
+        _C._restore_grad_mode(self._saved)  # as a decorator, it acts in the function only
         mode = self._mode
         return _decorate(lambda: set_grad_enabled(mode), function)
 
@@ -145,14 +143,14 @@ class inference_mode:
         self._saved = []
 
     def __enter__(self):
-        self._saved.append((_C.is_inference_mode_enabled(), _C.is_grad_enabled()))
+        inference = _C.is_inference_mode_enabled()
+        self._saved.append((inference, _C._set_grad_enabled(not self._mode)))
         _C._set_inference_mode(self._mode)
-        _C._set_grad_enabled(not self._mode)
 
     def __exit__(self, *exc):
         inference, grad = self._saved.pop()
         _C._set_inference_mode(inference)
-        _C._set_grad_enabled(grad)
+        _C._restore_grad_mode(grad)
 
     def __call__(self, function):
         mode = self._mode

@@ -13,6 +13,7 @@ import facula
 from facula.distributions._draws import binomial
 from facula.distributions._stirling import deviance, stirling_rest
 from facula.distributions._tails import log_of, log_rest, weighted
+from facula.distributions.utils import in_all_calls
 
 _MANY = 1024  # trials from which on counts are drawn by themselves
 
@@ -65,7 +66,7 @@ def counts_entropy(n: int, probs: Any) -> Any:
     if n == 0:
         return 0 * probs.sum(-1)
     p = probs.double()
-    spread = n * float((p * (1 - p)).detach().max()) if p.numel() else 0.0
+    spread = n * float(in_all_calls((p * (1 - p)).detach()).max()) if p.numel() else 0.0
     half = int(12 * math.sqrt(spread)) + 200
     steps = facula.arange(0, min(n, 2 * half + 1), dtype=p.dtype, device=p.device)
     mean = n * p

@@ -9,7 +9,7 @@ import facula
 from facula.distributions import constraints
 from facula.distributions._tails import log1p_exp
 from facula.distributions._transform import AlikeTransform, Transform
-from facula.distributions.utils import broadcast_all, open_unit, sum_rightmost
+from facula.distributions.utils import broadcast_all, holds, open_unit, sum_rightmost
 from facula.nn.functional import softplus
 
 
@@ -227,7 +227,7 @@ def _shape(value: Any) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     same = a == b
-    return bool(same.all()) if facula.is_tensor(same) else bool(same)
+    return holds(same) if facula.is_tensor(same) else bool(same)
 
 
 class CumulativeDistributionTransform(Transform):

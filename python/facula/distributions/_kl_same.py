@@ -30,7 +30,7 @@ from facula.distributions.normal import HalfNormal, Normal
 from facula.distributions.poisson import Poisson
 from facula.distributions.transformed_distribution import TransformedDistribution
 from facula.distributions.uniform import ContinuousBernoulli, Uniform
-from facula.distributions.utils import euler_constant, sum_rightmost
+from facula.distributions.utils import euler_constant, holds, sum_rightmost
 
 
 @register_kl(Bernoulli, Bernoulli)
@@ -47,7 +47,7 @@ def _of_trials(p: Any, q: Any) -> Any:
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Any, q: Any) -> Any:
-    if bool((p.total_count < q.total_count).any()):
+    if not holds(p.total_count >= q.total_count):
         raise NotImplementedError(
             "KL between Binomials where q.total_count > p.total_count is not implemented:"
             f" {p.total_count} and {q.total_count}"

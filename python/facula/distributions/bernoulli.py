@@ -15,8 +15,11 @@ from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.utils import (
     broadcast_all,
+    holds,
+    in_all_calls,
     lazy_property,
     logits_to_probs,
+    new_empty,
     probs_to_logits,
 )
 from facula.nn.functional import logsigmoid
@@ -154,7 +157,7 @@ class Geometric(_Chance):
     ) -> None:
         self._set_chance(probs, logits)
         super().__init__(self._param.shape, validate_args=validate_args)
-        if self._validate_args and probs is not None and not (self.probs > 0).all():
+        if self._validate_args and probs is not None and not holds(self.probs > 0):
             raise ValueError(
                 f"Expected parameter probs of distribution {self!r} to be positive, but found"
                 f" invalid values:\n{self.probs}"
@@ -176,7 +179,7 @@ class Geometric(_Chance):
         # floor of an exponential number over -log(1 - p)
         with facula.no_grad():
             p = self.probs.expand(self._extended_shape(sample_shape))
-            noise = facula.empty(p.shape, dtype=p.dtype, device=p.device).exponential_()
+            noise = new_empty(p.shape, p).exponential_()
             return (noise / -(-p).log1p()).floor()
 
     def log_prob(self, value: Any) -> Any:
@@ -243,8 +246,8 @@ class Binomial(_Chance):
         return apart(inner, _binomial_direct, _binomial_apart, n, k, *both)
 
     def entropy(self) -> Any:
-        count = int(self.total_count.max())
-        if not bool((self.total_count == count).all()):
+        count = int(in_all_calls(self.total_count).max())
+        if not holds(self.total_count == count):
             raise NotImplementedError(
                 "Inhomogeneous total count not supported by `entropy`: total_count is"
                 f" {self.total_count}"
@@ -252,8 +255,8 @@ class Binomial(_Chance):
         return counts_entropy(count, facula.stack(self._both(), -1))
 
     def enumerate_support(self, expand: bool = True) -> Any:
-        count = int(self.total_count.max())
-        if not bool((self.total_count == count).all()):
+        count = int(in_all_calls(self.total_count).max())
+        if not holds(self.total_count == count):
             raise NotImplementedError(
                 "Inhomogeneous total count not supported by `enumerate_support`: total_count is"
                 f" {self.total_count}"

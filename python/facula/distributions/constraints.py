@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
+from facula.distributions.utils import holds, in_all_calls
 
 __all__ = [
     "Constraint",
@@ -189,7 +190,7 @@ class _Bounded(Constraint):
     _bounds: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        bounds = ", ".join(f"{name}={getattr(self, name)}" for name in self._bounds)
+        bounds = ", ".join(f"{name}={in_all_calls(getattr(self, name))}" for name in self._bounds)
         return f"{type(self).__name__.removeprefix('_')}({bounds})"
 
 
@@ -351,7 +352,7 @@ class _Symmetric(_Square):
 
     def check(self, value: Any) -> Any:
         square = super().check(value)
-        if not square.all():
+        if not holds(square):
             return square
         return facula.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
 
@@ -361,7 +362,7 @@ class _PositiveSemidefinite(_Symmetric):
 
     def check(self, value: Any) -> Any:
         symmetric = super().check(value)
-        if not symmetric.all():
+        if not holds(symmetric):
             return symmetric
         return (facula.linalg.eigvalsh(value) >= 0).all(-1)
 
@@ -371,7 +372,7 @@ class _PositiveDefinite(_Symmetric):
 
     def check(self, value: Any) -> Any:
         symmetric = super().check(value)
-        if not symmetric.all():
+        if not holds(symmetric):
             return symmetric
         return facula.linalg.cholesky_ex(value).info == 0
 

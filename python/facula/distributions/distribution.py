@@ -7,7 +7,7 @@ from typing import Any
 
 import facula
 from facula.distributions import constraints
-from facula.distributions.utils import lazy_property
+from facula.distributions.utils import holds, in_all_calls, lazy_property
 
 __all__ = ["Distribution"]
 
@@ -71,10 +71,11 @@ class Distribution:
                 continue  # what is made of other parameters holds when they do
             value = getattr(self, name)
             valid = constraint.check(value)
-            if not valid.all():
+            if not holds(valid):
                 raise ValueError(
                     f"Expected parameter {name} ({_kind(value)}) of distribution {self!r} to"
-                    f" satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                    f" satisfy the constraint {constraint!r}, but found invalid values:"
+                    f"\n{in_all_calls(value)}"
                 )
 
     @property
@@ -221,10 +222,10 @@ class Distribution:
             return
         if support is None:
             raise ValueError(f"{type(self).__name__}.support is None")
-        if not support.check(value).all():
+        if not holds(support.check(value)):
             raise ValueError(
                 f"Expected value argument ({_kind(value)}) to be within the support ({support!r})"
-                f" of the distribution {self!r}, but found invalid values:\n{value}"
+                f" of the distribution {self!r}, but found invalid values:\n{in_all_calls(value)}"
             )
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
@@ -250,6 +251,7 @@ def _shown(value: Any) -> str:
     # Of more than one element the shape; of none but a number that.
     if not facula.is_tensor(value):
         return repr(value)
+    value = in_all_calls(value)
     if value.dim() == 0:
         return str(value.item())
     return str(value if value.numel() == 1 else value.size())

@@ -12,6 +12,7 @@ from facula.distributions.distribution import Distribution
 from facula.distributions.exp_family import ExponentialFamily
 from facula.distributions.utils import (
     broadcast_all,
+    holds,
     lazy_property,
     logits_to_probs,
     probs_to_logits,
@@ -29,7 +30,7 @@ class Uniform(Distribution):
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
-        if self._validate_args and not (self.low < self.high).all():
+        if self._validate_args and not holds(self.low < self.high):
             raise ValueError(
                 f"Uniform is not defined when low >= high: low is {low}, high is {high}"
             )
@@ -136,9 +137,8 @@ class ContinuousBernoulli(ExponentialFamily):
             raise ValueError("Either `probs` or `logits` must be specified, but not both.")
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
-            if (
-                validate_args is not None
-                and not self.arg_constraints["probs"].check(self.probs).all()
+            if validate_args is not None and not holds(
+                self.arg_constraints["probs"].check(self.probs)
             ):
                 raise ValueError("The parameter probs has invalid values")
             self.probs = _inside(self.probs)

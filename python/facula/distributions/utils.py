@@ -8,6 +8,8 @@ from numbers import Number
 from typing import Any
 
 import facula
+from facula import _C
+from facula.autograd._levels import drawn_into
 
 __all__ = [
     "broadcast_all",
@@ -48,6 +50,21 @@ def broadcast_all(*values: Any) -> tuple[Any, ...]:
         raise RuntimeError(f"parameters of a distribution must broadcast: {text}") from None
 
 
+def in_all_calls(value: Any) -> Any:
+    """What a tensor stands for, with the rows of all calls where this runs within vmap.
+
+    For checks of values, which are right for one call where they are for all.
+    """
+    while facula.is_tensor(value) and (found := _C._level_of(value)) is not None:
+        value = found[2]
+    return value
+
+
+def holds(condition: Any) -> bool:
+    """Is a tensor of truths true everywhere, in all calls of vmap?"""
+    return bool(in_all_calls(condition).all())
+
+
 def standard_normal(shape: Any, like: Any) -> Any:
     """Standard normal numbers of a shape, in the dtype and on the device of `like`."""
     return facula.randn(shape, dtype=like.dtype, device=like.device)
@@ -55,7 +72,7 @@ def standard_normal(shape: Any, like: Any) -> Any:
 
 def new_empty(shape: Any, like: Any) -> Any:
     """Memory to draw into: of a shape, in the dtype and on the device of `like`."""
-    return facula.empty(shape, dtype=like.dtype, device=like.device)
+    return drawn_into(shape, like.dtype, like.device)
 
 
 def sum_rightmost(value: Any, dims: int) -> Any:

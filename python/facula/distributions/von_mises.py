@@ -6,9 +6,10 @@ import math
 from typing import Any, ClassVar
 
 import facula
+from facula import _C
 from facula.distributions import constraints
 from facula.distributions.distribution import Distribution
-from facula.distributions.utils import broadcast_all, lazy_property
+from facula.distributions.utils import broadcast_all, holds, lazy_property
 
 __all__ = ["VonMises"]
 
@@ -74,24 +75,43 @@ class VonMises(Distribution):
             given = self.concentration.double().expand(shape).reshape(-1)
             angle = facula.randn(given.shape, dtype=given.dtype, device=given.device)
             angle = angle * given.rsqrt()  # NaN of what is no concentration
-            left = ((given >= 0) & (given <= _NORMAL_FROM)).nonzero().reshape(-1)
             k = given.clamp(min=1e-30, max=_NORMAL_FROM)
             tau = 1 + (1 + 4 * k * k).sqrt()
             rho = (tau - (2 * tau).sqrt()) / (2 * k)
             r = (1 + rho * rho) / (2 * rho)
             r = facula.where(k < 1e-5, 1 / k + k, r)
-            while left.numel() > 0:
-                own_k, own_r = k[left], r[left]
-                u = facula.rand(3, left.numel(), dtype=k.dtype, device=k.device)
-                z = (math.pi * u[0]).cos()
-                f = (1 + own_r * z) / (own_r + z)
-                c = own_k * (own_r - f)
-                taken = (c * (2 - c) > u[1]) | ((c / u[1]).log() + 1 >= c)
-                found = (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos()
-                angle[left[taken]] = found[taken]
-                left = left[~taken]
+            left = (given >= 0) & (given <= _NORMAL_FROM)
+            angle = (_drawn_by_all if _C._level_depth() else _drawn)(k, r, left, angle)
             turned = angle.reshape(shape) + loc
             wrapped = (turned + math.pi) % (2 * math.pi) - math.pi
             # what needs no turn keeps the digits of a small angle
             inside = (turned >= -math.pi) & (turned < math.pi)
             return facula.where(inside, turned, wrapped).to(self.loc.dtype)
+
+
+def _tried(k: Any, r: Any) -> tuple[Any, Any]:
+    """Angles that were drawn, and which of them are taken."""
+    u = facula.rand(3, k.numel(), dtype=k.dtype, device=k.device)
+    z = (math.pi * u[0]).cos()
+    f = (1 + r * z) / (r + z)
+    c = k * (r - f)
+    taken = (c * (2 - c) > u[1]) | ((c / u[1]).log() + 1 >= c)
+    return (u[2] - 0.5).sign() * f.clamp(min=-1, max=1).acos(), taken
+
+
+def _drawn(k: Any, r: Any, left: Any, angle: Any) -> Any:
+    places = left.nonzero().reshape(-1)
+    while places.numel() > 0:
+        found, taken = _tried(k[places], r[places])
+        angle[places[taken]] = found[taken]
+        places = places[~taken]
+    return angle
+
+
+def _drawn_by_all(k: Any, r: Any, left: Any, angle: Any) -> Any:
+    """The same for calls of vmap, of which each would have other places left: all try on."""
+    while not holds(~left):
+        found, taken = _tried(k, r)
+        angle = facula.where(left & taken, found, angle)
+        left = left & ~taken
+    return angle

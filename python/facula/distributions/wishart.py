@@ -19,7 +19,7 @@ from facula.distributions.multivariate_normal import (
     solve_lower,
     tril_of_precision,
 )
-from facula.distributions.utils import lazy_property, mvlgamma, standard_normal
+from facula.distributions.utils import holds, lazy_property, mvlgamma, standard_normal
 
 __all__ = ["LKJCholesky", "Wishart"]
 
@@ -64,7 +64,7 @@ class Wishart(ExponentialFamily):
         event_shape = matrix.shape[-2:]
         self.df = df.expand(tuple(batch))
         setattr(self, name, matrix.expand(tuple(batch) + tuple(event_shape)))
-        if bool((df <= event_shape[-1] - 1).any()):
+        if not holds(df > event_shape[-1] - 1):
             raise ValueError(
                 f"Value of df={df} expected to be greater than ndim - 1 = {event_shape[-1] - 1}."
             )
@@ -120,12 +120,12 @@ class Wishart(ExponentialFamily):
         tries = (3 if p > 3 else 10) if max_try_correction is None else max_try_correction
         value = self._bartlett(facula.Size(sample_shape))
         bad = ~self.support.check(value.detach())
-        while tries > 0 and bool(bad.any()):
+        while tries > 0 and not holds(~bad):
             again = self._bartlett(facula.Size(sample_shape))
             value = facula.where(bad[..., None, None], again, value)
             bad = ~self.support.check(value.detach())
             tries -= 1
-        if bool(bad.any()):
+        if not holds(~bad):
             warnings.warn("Singular sample detected.", stacklevel=2)
         return value
 

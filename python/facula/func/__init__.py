@@ -11,6 +11,7 @@ tensor([4., 4., 4.])
 from __future__ import annotations
 
 from facula.func._batch_norms import replace_all_batch_norm_modules_
+from facula.func._fallbacks import vmap_fallback, vmap_fallback_counts
 from facula.func._gradients import grad, grad_and_value, jvp, linearize, vjp
 from facula.func._jacobians import hessian, jacfwd, jacrev
 from facula.func._levels import debug_unwrap
@@ -36,4 +37,6 @@ __all__ = [
     "stack_module_state",
     "vjp",
     "vmap",
+    "vmap_fallback",
+    "vmap_fallback_counts",
 ]

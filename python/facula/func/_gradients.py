@@ -303,9 +303,8 @@ def jvp(
             if product is None and strict:
                 raise RuntimeError(f"jvp(): with strict=True, output {i} depends on no primal")
             values.append(left(level, value))
-            products.append(
-                facula.zeros_like(values[-1]) if product is None else left(level, product)
-            )
+            product = facula.zeros_like(values[-1]) if product is None else product
+            products.append(left(level, product))
         passed = aux_of(level, aux, "jvp") if has_aux else None
     results = tree_unflatten(values, out_spec), tree_unflatten(products, out_spec)
     return (*results, passed) if has_aux else results

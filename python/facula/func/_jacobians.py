@@ -28,6 +28,16 @@ def _split(func: Callable[..., Any], argnums: Any, args: Any, kwargs: Any, who: 
     return partial, tuple(args[number] for number in numbers)
 
 
+def _check_real(tensors: list[Any], who: str, what: str) -> None:
+    """Raise for complex ones, whose derivatives are no one matrix of such a shape."""
+    for t in tensors:
+        if t.is_complex():
+            raise RuntimeError(
+                f"{who}(): {what} must be real, not {t.dtype}; take the real and the imaginary "
+                "part (view_as_real) apart, or products with the Jacobian by vjp and jvp"
+            )
+
+
 def jacrev(
     func: Callable[..., Any],
     argnums: Any = 0,
@@ -51,6 +61,7 @@ def jacrev(
 
     Raises:
         ValueError: chunk_size is not positive.
+        RuntimeError: an input or an output is complex.
 
     >>> import facula
     >>> facula.func.jacrev(facula.sin)(facula.zeros(2))
@@ -63,8 +74,12 @@ def jacrev(
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         partial, primals = _split(func, argnums, args, kwargs, "jacrev")
+        _check_real(
+            tensors_of(primals, "jacrev", "an argument to differentiate by")[0], "jacrev", "inputs"
+        )
         output, back, *aux = vjp(partial, *primals, has_aux=has_aux)
         outputs, spec = tensors_of(output, "jacrev", "the output of the function")
+        _check_real(outputs, "jacrev", "outputs")
 
         def rows(*seeds: Any) -> Any:
             return back(tree_unflatten(seeds, spec))
@@ -108,6 +123,9 @@ def jacfwd(
         `output.shape + input.shape` for each output and input: the tree of outputs, each with the
         tree of the argument in its place (in a tuple for a tuple `argnums`).
 
+    Raises:
+        RuntimeError: an input or an output is complex.
+
     >>> import facula
     >>> facula.func.jacfwd(facula.sin)(facula.zeros(2))
     tensor([[1., 0.],
@@ -118,6 +136,7 @@ def jacfwd(
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         partial, primals = _split(func, argnums, args, kwargs, "jacfwd")
         inputs, in_spec = tensors_of(primals, "jacfwd", "an argument to differentiate by")
+        _check_real(inputs, "jacfwd", "inputs")
 
         def column(*directions: Any) -> Any:
             tangents = tree_unflatten(directions, in_spec)
@@ -129,6 +148,7 @@ def jacfwd(
         )
         products, spec = tree_flatten(found)
         outputs = tree_flatten(output)[0]
+        _check_real(outputs, "jacfwd", "outputs")
         table = []
         for p, o in zip(products, outputs, strict=True):
             row = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,12 +104,33 @@ def _stacked(states: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def functionalize(func: Any, *, remove: str = "mutations") -> Any:
-    """Not there: nothing traces functions into graphs without in-place operations.
+    """A function that does what `func` does, results and writes to its arguments alike.
+
+    The form that graph compilers ask for: there in-place operations (and views) of what `func`
+    makes on its way become others, which nobody sees from outside. Here nothing is compiled from
+    such a trace, and transforms take in-place operations as they are, so nothing is rewritten.
+
+    Args:
+        func: any function of tensors.
+        remove: "mutations" or "mutations_and_views".
 
     Raises:
-        NotImplementedError: always.
+        RuntimeError: `remove` is another word.
+
+    >>> import facula
+    >>> def f(x):
+    ...     y = x.clone()
+    ...     return y.add_(1)
+    >>> facula.func.functionalize(f)(facula.zeros(2))
+    tensor([1., 1.])
     """
-    raise NotImplementedError(
-        "functionalize() rewrites in-place operations for graph compilers, and there is none; "
-        "transforms take functions with in-place operations as they are"
-    )
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(
+            f"functionalize(): remove must be 'mutations' or 'mutations_and_views', not {remove!r}"
+        )
+
+    @functools.wraps(func)
+    def same(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    return same

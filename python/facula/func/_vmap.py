@@ -33,14 +33,14 @@ def vmap(
         in_dims: which dim of each argument is mapped over; an int for all, or a tree with ints or
             None (not mapped: all calls share it) in the places of arguments, or of parts of them.
         out_dims: where the dim stands in the results; an int for all, or a tree as the results.
-            None gives a result that does not depend on mapped arguments as it is.
+            None gives a result that does not depend on mapped arguments as it is, a tensor or not.
         randomness: drawing random numbers is an `"error"`, or every call draws `"different"` or
             the `"same"` ones.
         chunk_size: map over so many at a time, which takes less memory; None for all.
 
     Returns:
-        A function of the same arguments, each with its dim more. It nests with itself and with the
-        other transforms.
+        A function of the same arguments, each with its dim more; keyword arguments are not mapped
+        over, all calls share them. It nests with itself and with the other transforms.
 
     Raises:
         ValueError: in_dims or out_dims do not fit, or sizes of mapped dims differ.
@@ -122,9 +122,11 @@ def _run_plainly(
 def _leave(func: Callable[..., Any], output: Any, out_dim: Any, level: int, size: int) -> Any:
     """A result with the mapped dim first, or without it where `out_dim` is None."""
     if not _C.is_tensor(output):
+        if out_dim is None:
+            return output
         raise ValueError(
             f"vmap({named(func)}): the function must return tensors, in any tree, and returned a "
-            f"{type(output).__name__}"
+            f"{type(output).__name__}; None in its place of out_dims gives it as it is"
         )
     inner, dim = _C._leave_level(output, level)
     if out_dim is None:
@@ -157,37 +159,34 @@ class _Plan:
         kwargs: dict[str, Any],
     ) -> None:
         self.func, self.out_dims, self.randomness = func, out_dims, randomness
-        self.leaves, self.spec = tree_flatten((args, kwargs))
-        arguments, spec = tree_flatten(args)
+        self.kwargs = kwargs  # as they are, in all calls
+        self.leaves, self.spec = tree_flatten(args)
         if not isinstance(in_dims, int | tuple | list) or isinstance(in_dims, bool):
             raise ValueError(
                 f"vmap({named(func)}): in_dims must be an int or a tuple like the arguments, "
                 f"not {in_dims!r}"
             )
-        if not args and not kwargs:
-            raise ValueError(f"vmap({named(func)}): there are no arguments to map over")
-        dims = _spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, spec)
+        if not args:
+            shared = "; keyword arguments are shared by all calls" if kwargs else ""
+            raise ValueError(
+                f"vmap({named(func)}): there are no positional arguments to map over{shared}"
+            )
+        dims = _spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, self.spec)
         if dims is None:
             raise ValueError(
                 f"vmap({named(func)}): in_dims {in_dims!r} does not fit the arguments, "
-                f"whose structure is {spec}"
+                f"which are {_drawn(args)}"
             )
-        dims += [0] * (len(self.leaves) - len(arguments))  # keyword arguments are mapped by dim 0
-        self.dims = [
-            self._dim(dim, leaf, i >= len(arguments))
-            for i, (dim, leaf) in enumerate(zip(dims, self.leaves, strict=True))
-        ]
+        self.dims = [self._dim(dim, leaf) for dim, leaf in zip(dims, self.leaves, strict=True)]
         self.size = self._size()
 
-    def _dim(self, dim: Any, leaf: Any, by_name: bool) -> int | None:
+    def _dim(self, dim: Any, leaf: Any) -> int | None:
         if dim is None:
             return None
         who = f"vmap({named(self.func)})"
         if not isinstance(dim, int) or isinstance(dim, bool):
             raise ValueError(f"{who}: in_dims holds {dim!r}, and may hold ints and None only")
         if not _C.is_tensor(leaf):
-            if by_name:
-                return None
             raise ValueError(
                 f"{who}: in_dims has {dim} for an argument of type {type(leaf).__name__}; "
                 "only tensors are mapped over, others have None"
@@ -244,15 +243,16 @@ class _Plan:
                 t if d is None else _C._enter_level(t, level, d)
                 for t, d in zip(leaves, self.dims, strict=True)
             ]
-            args, kwargs = tree_unflatten(rows, self.spec)
-            outputs, spec = tree_flatten(self.func(*args, **kwargs))
-            dims = self._out_dims(spec)
+            args = tree_unflatten(rows, self.spec)
+            result = self.func(*args, **self.kwargs)
+            outputs, spec = tree_flatten(result)
+            dims = self._out_dims(spec, result)
             found = [
                 _leave(self.func, o, d, level, size) for o, d in zip(outputs, dims, strict=True)
             ]
         return found, dims, spec
 
-    def _out_dims(self, spec: TreeSpec) -> list[Any]:
+    def _out_dims(self, spec: TreeSpec, result: Any) -> list[Any]:
         who = f"vmap({named(self.func)})"
         given = self.out_dims
         if isinstance(given, tuple | list) and len(given) == 1 and spec.is_leaf():
@@ -260,13 +260,25 @@ class _Plan:
         dims = _spread(given, spec)
         if dims is None:
             raise ValueError(
-                f"{who}: out_dims {self.out_dims!r} does not fit the results, whose structure is "
-                f"{spec}"
+                f"{who}: out_dims {self.out_dims!r} does not fit the results, which are "
+                f"{_drawn(result)}"
             )
         for dim in dims:
             if dim is not None and (not isinstance(dim, int) or isinstance(dim, bool)):
                 raise ValueError(f"{who}: out_dims holds {dim!r}, and may hold ints and None only")
         return dims
+
+
+def _drawn(tree: Any) -> str:
+    """A tree with the types of its leaves, for messages."""
+    if isinstance(tree, dict):
+        return "{" + ", ".join(f"{k!r}: {_drawn(v)}" for k, v in tree.items()) + "}"
+    if isinstance(tree, list | tuple):
+        parts = ", ".join(map(_drawn, tree))
+        if isinstance(tree, list):
+            return f"[{parts}]"
+        return f"({parts},)" if len(tree) == 1 else f"({parts})"
+    return type(tree).__name__
 
 
 def _spread(dims: Any, spec: TreeSpec) -> list[Any] | None:

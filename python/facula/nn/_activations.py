@@ -7,6 +7,7 @@ from typing import Any
 
 import facula
 from facula import _C
+from facula.autograd._levels import drawn_into
 
 __all__ = [
     "celu",
@@ -115,8 +116,8 @@ def rrelu(
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     with facula.no_grad():
-        slope = facula.empty_like(input).uniform_(lower, upper)
-        slope = slope.masked_fill_(input > 0, 1.0)
+        slope = drawn_into(input.shape, input.dtype, input.device).uniform_(lower, upper)
+        slope = slope.masked_fill(input > 0, 1.0)
     return input.mul_(slope) if inplace else input * slope
 
 

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import facula
+from facula.autograd._levels import drawn_into
 
 __all__ = [
     "alpha_dropout",
@@ -29,7 +30,7 @@ def check_probability(p: float, who: str) -> None:
 
 def _draw_kept(input: Any, shape: list[int], p: float) -> Any:
     """Which elements stay, in a shape that broadcasts to the input's: 1 - p of them."""
-    return facula.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1.0 - p) != 0
+    return drawn_into(shape, input.dtype, input.device).bernoulli_(1.0 - p) != 0
 
 
 def _channels(input: Any, p: float, inplace: bool, batched: bool) -> Any:
@@ -141,7 +142,7 @@ def gumbel_softmax(
 
     With `hard` the result is one-hot, with the gradient of the soft sample.
     """
-    noise = -facula.empty_like(logits).exponential_().log()
+    noise = -drawn_into(logits.shape, logits.dtype, logits.device).exponential_().log()
     soft = facula.softmax((logits + noise) / tau, dim)
     if not hard:
         return soft

@@ -41,7 +41,9 @@ PyObject* new_scope(PyTypeObject* type, PyObject* args, PyObject*, bool batch) {
   Randomness randomness = Randomness::Error;
   if (batch) {
     const char* word = nullptr;
-    if (PyArg_ParseTuple(args, "Ls:_BatchLevel", &size, &word) == 0) throw PythonError();
+    PyObject* number = Py_None;
+    if (PyArg_ParseTuple(args, "Ls|O:_BatchLevel", &size, &word, &number) == 0) throw PythonError();
+    if (number != Py_None) again = number_of(number);
     FACULA_CHECK(size >= 0, Value, "the size of a batch must be at least 0, not ", size);
     randomness = randomness_of(word);
   } else {
@@ -73,8 +75,8 @@ PyObject* enter_scope(PyObject* self, PyObject*) {
   FACULA_PY_TRY
   auto* scope = reinterpret_cast<LevelScope*>(self);
   FACULA_CHECK(scope->number == 0, Runtime, "this level of a function transform is open already");
-  scope->number =
-      scope->size < 0 ? push_gradient_level(scope->again) : push_batch_level(scope->size, scope->randomness);
+  scope->number = scope->size < 0 ? push_gradient_level(scope->again)
+                                  : push_batch_level(scope->size, scope->randomness, scope->again);
   return PyLong_FromUnsignedLongLong(scope->number);
   FACULA_PY_END(nullptr)
 }
@@ -152,14 +154,32 @@ PyObject* level_of(PyObject*, PyObject* tensor) {
   FACULA_PY_END(nullptr)
 }
 
+const char* const kRandomness[] = {"error", "same", "different"};
+
 // _current_level(): (number, "batch" or "gradients", size, randomness) of the innermost one, or None.
 PyObject* current(PyObject*, PyObject*) {
   const Level* level = tls_state.level;
   if (level == nullptr) Py_RETURN_NONE;
-  const char* const words[] = {"error", "same", "different"};
   return Py_BuildValue("(KsLs)", static_cast<unsigned long long>(level->number),
                        level->kind == Level::Kind::Batch ? "batch" : "gradients", static_cast<long long>(level->size),
-                       words[static_cast<int>(level->randomness)]);
+                       kRandomness[static_cast<int>(level->randomness)]);
+}
+
+// _open_levels(): of all, the innermost first: (number, "batch" or "gradients", size, randomness, forward mode?).
+PyObject* open_levels(PyObject*, PyObject*) {
+  FACULA_PY_TRY
+  Ref list(check(PyList_New(0)));
+  bool forward_mode = tls_state.forward_mode;
+  for (const Level* level = tls_state.level; level != nullptr; level = level->outer) {
+    const Ref one(check(
+        Py_BuildValue("(KsLsO)", static_cast<unsigned long long>(level->number),
+                      level->kind == Level::Kind::Batch ? "batch" : "gradients", static_cast<long long>(level->size),
+                      kRandomness[static_cast<int>(level->randomness)], forward_mode ? Py_True : Py_False)));
+    if (PyList_Append(list.get(), one.get()) < 0) throw PythonError();
+    forward_mode = level->forward_mode;
+  }
+  return list.release();
+  FACULA_PY_END(nullptr)
 }
 
 // _call_below(function, *args): a call for the next level.
@@ -173,10 +193,23 @@ PyObject* call_below(PyObject*, PyObject* args) {
   FACULA_PY_END(nullptr)
 }
 
-PyObject* warn_of(PyObject*, PyObject* on) {
-  const int warn = PyObject_IsTrue(on);
-  if (warn < 0) return nullptr;
-  warn_of_fallbacks(warn != 0);
+// _exchange_fallback(mode): what it was, of 'quiet', 'warn' and 'error'.
+PyObject* exchange(PyObject*, PyObject* mode) {
+  FACULA_PY_TRY
+  static const char* const words[] = {"quiet", "warn", "error"};
+  const char* const given = PyUnicode_Check(mode) ? PyUnicode_AsUTF8(mode) : nullptr;
+  for (int i = 0; i < 3 && given != nullptr; ++i) {
+    if (std::string_view(given) != words[i]) continue;
+    return PyUnicode_FromString(words[static_cast<int>(exchange_fallback(static_cast<Fallback>(i)))]);
+  }
+  const Ref shown(check(PyObject_Repr(mode)));
+  raise(ErrorKind::Value, "vmap_fallback(): it must be 'warn', 'quiet' or 'error', not ",
+        PyUnicode_AsUTF8(shown.get()));
+  FACULA_PY_END(nullptr)
+}
+
+PyObject* reset_fallbacks(PyObject*, PyObject*) {
+  reset_batch_fallbacks();
   Py_RETURN_NONE;
 }
 
@@ -204,7 +237,9 @@ const PyMethodDef level_functions[] = {
     {"_level_of", level_of, METH_O, nullptr},
     {"_current_level", current, METH_NOARGS, nullptr},
     {"_call_below", call_below, METH_VARARGS, nullptr},
-    {"_warn_of_batch_fallbacks", warn_of, METH_O, nullptr},
+    {"_open_levels", open_levels, METH_NOARGS, nullptr},
+    {"_exchange_fallback", exchange, METH_O, nullptr},
+    {"_reset_batch_fallbacks", reset_fallbacks, METH_NOARGS, nullptr},
     {"_batch_fallbacks", fallbacks, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import facula
+from facula.autograd._levels import drawn_into
 
 __all__ = ["MAPS", "OrthogonalMap", "geqrf", "householder_product", "matrix_exp"]
 
@@ -170,7 +171,7 @@ class OrthogonalMap:
         if n == k:
             base = q.clone() if _is_orthonormal(q) else _orthonormal(q)
         else:
-            more = q.new_empty((*q.shape[:-2], n, n - k)).normal_()
+            more = drawn_into((*q.shape[:-2], n, n - k), q.dtype, q.device).normal_()
             base = _orthonormal(facula.cat([q, more], -1))
         # The reflections of a zero matrix are -1 each; a skew matrix has no diagonal.
         x = facula.zeros_like(q)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -68,13 +69,38 @@ def _replaced(module: Any, given: dict[str, Any], tied: bool, strict: bool) -> I
         for name, (held, key) in places.items():
             if id(held[key]) in owners:
                 chosen[name] = owners[id(held[key])]
-    before = {name: places[name][0][places[name][1]] for name in chosen}
+    with _with([(*places[name], tensor) for name, tensor in chosen.items()]):
+        yield
+
+
+Replacement = list[tuple[dict[str, Any], str, Any]]  # dictionaries of modules, keys and tensors
+_local = threading.local()
+
+
+def replacements() -> tuple[Replacement, ...]:
+    """Those of this thread that are in force, for `replaced_again`."""
+    return getattr(_local, "open", ())
+
+
+@contextlib.contextmanager
+def replaced_again(all_of_them: tuple[Replacement, ...]) -> Iterator[None]:
+    """Tensors of modules as calls of functional_call had them, once more."""
+    with contextlib.ExitStack() as stack:
+        for one in all_of_them:
+            stack.enter_context(_with(one))
+        yield
+
+
+@contextlib.contextmanager
+def _with(replacement: Replacement) -> Iterator[None]:
+    before = [(held, key, held[key]) for held, key, _ in replacement]
+    outer = replacements()
     try:
-        for name, tensor in chosen.items():
-            held, key = places[name]
+        _local.open = (*outer, replacement)
+        for held, key, tensor in replacement:
             held[key] = tensor
         yield
     finally:
-        for name, tensor in before.items():
-            held, key = places[name]
+        _local.open = outer
+        for held, key, tensor in before:
             held[key] = tensor

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import facula
+from facula import _C
+from facula.utils.checkpoint._debug import both_logs, debug_enabled, set_checkpoint_debug_enabled
 from facula.utils.checkpoint._policies import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,
     GraphExecGroup,
     SelectiveCheckpointContext,
-    set_checkpoint_debug_enabled,
+    create_selective_checkpoint_contexts,
 )
 from facula.utils.checkpoint._reentrant import (
     CheckpointFunction,
@@ -38,6 +40,7 @@ __all__ = [
     "check_backward_validity",
     "checkpoint",
     "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
     "detach_variable",
     "get_device_states",
     "noop_context_fn",
@@ -89,15 +92,18 @@ def checkpoint(
         context_fn: gives the contexts of the first run and of the second; with hooks alone.
         determinism_check: "default" compares shapes, dtypes and devices of what is saved in both
             runs; "none" does not.
-        debug: not supported.
+        debug: an error in backward shows the operators of both runs, with where they were called;
+            with hooks, and no context_fn, alone. Also set_checkpoint_debug_enabled.
         early_stop: end the second run once all that was saved is there.
         preserve_rng_state (bool, keyword): draw the same random numbers. Default True.
 
-    With `retain_graph` what was computed again stays until the graph goes.
+    With `retain_graph` what was computed again stays until the graph goes. Within function
+    transforms both ways take hooks. There memory is saved for the gradients of all levels, but for
+    those outside of one that takes tangents (a `jvp` within a `grad`).
 
     Raises:
         CheckpointError: in backward, where the second run saves something else.
-        ValueError, NotImplementedError: options that do not go together or are not there.
+        ValueError: options that do not go together.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -106,8 +112,6 @@ def checkpoint(
             stacklevel=2,
         )
         use_reentrant = False
-    if debug:
-        raise NotImplementedError("checkpoint(): debug=True is not supported; leave it out")
     if determinism_check not in ("default", "none"):
         raise ValueError(
             f"determinism_check is {determinism_check!r}, expected 'default' or 'none'"
@@ -118,15 +122,23 @@ def checkpoint(
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
         if context_fn is not noop_context_fn:
             raise ValueError("Passing `context_fn` is only supported when use_reentrant=False.")
-        return CheckpointFunction.apply(function, preserve, *args)
+        if not _C._level_depth():
+            return CheckpointFunction.apply(function, preserve, *args)
+    told = None
+    if not use_reentrant and debug_enabled(debug):
+        if context_fn is not noop_context_fn:
+            raise ValueError("debug=True is incompatible with non-default context_fn")
+        (first, second), told = both_logs(CheckpointError)
     if not facula.is_grad_enabled():
         return function(*args, **kwargs)
-    first, second = context_fn()
+    if told is None:
+        first, second = context_fn()
     options = {
         "preserve_rng_state": preserve,
         "determinism_check": determinism_check,
         "early_stop": early_stop if _early_stop is None else _early_stop,
         "context": second,
+        "told": told,
     }
     with saving_frame(function, args, kwargs, **options), first:
         return function(*args, **kwargs)
@@ -179,10 +191,3 @@ def checkpoint_sequential(
             preserve_rng_state=preserve,
         )
     return run(last, len(parts))(input)
-
-
-def create_selective_checkpoint_contexts(*args: Any, **kwargs: Any) -> Any:
-    """Not supported: no tensor is kept by the operator that made it."""
-    raise NotImplementedError(
-        "create_selective_checkpoint_contexts() is not supported; checkpoint smaller functions"
-    )

@@ -46,6 +46,8 @@ class CheckpointFunction(Function):
         ctx.run_function = run_function
         ctx.around = Surroundings(args, preserve_rng_state)
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, facula.Tensor)]
+        # Within another checkpoint they come back without it.
+        ctx.requires_grad = [args[i].requires_grad for i in ctx.places]
         ctx.others = [None if isinstance(a, facula.Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
         with facula.no_grad():
@@ -54,9 +56,9 @@ class CheckpointFunction(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         inputs = list(ctx.others)
-        for i, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            inputs[i] = tensor
-        detached = detach_variable(tuple(inputs))
+        for i, tensor, wanted in zip(ctx.places, ctx.saved_tensors, ctx.requires_grad, strict=True):
+            inputs[i] = tensor.detach().requires_grad_(wanted)
+        detached = tuple(inputs)
         with ctx.around.again(), facula.enable_grad():
             outputs = ctx.run_function(*detached)
         outputs = (outputs,) if isinstance(outputs, facula.Tensor) else tuple(outputs)

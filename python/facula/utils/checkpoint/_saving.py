@@ -6,16 +6,20 @@ Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 from __future__ import annotations
 
 import contextlib
+import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import facula
+from facula import _C
 from facula.autograd import Function
+from facula.autograd._levels import batch_level, gradient_level
 from facula.autograd.graph import saved_tensors_hooks
 from facula.utils.checkpoint._state import Surroundings
 
-__all__ = ["CheckpointError", "saving_frame"]
+__all__ = ["CheckpointError", "current_frame", "detached_here", "saving_frame"]
 
 
 class CheckpointError(RuntimeError):
@@ -45,18 +49,71 @@ class _Inputs(Function):
 class _Holder:
     """What the graph keeps in the place of a saved tensor."""
 
-    __slots__ = ("__weakref__", "index")
+    __slots__ = ("__weakref__", "place")
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+
+class _Saved:
+    """What one level saved in the first run; of no transform there is one level."""
+
+    def __init__(self) -> None:
+        self.facts: list[tuple[Any, ...]] = []
+        self.holders: list[weakref.ref[_Holder]] = []
 
 
 def _facts(t: Any) -> tuple[Any, ...]:
     return tuple(t.shape), t.dtype, str(t.device)
 
 
+def detached_here(t: Any, requires_grad: bool = False) -> Any:
+    """The tensor without its history at the innermost level of gradients; others keep theirs.
+
+    Args:
+        t: of any level, or of none.
+        requires_grad: let it require a gradient there where `t` does.
+    """
+    return _detached(t, _C._open_levels() if _C._level_depth() else [], requires_grad)
+
+
+def _detached(t: Any, levels: list[Any], requires_grad: bool) -> Any:
+    if not levels:
+        found = t.detach()
+    else:
+        number, kind, *_ = levels[0]
+        inner, dim = _C._leave_level(t, number)
+        if kind == "batch":
+            inner = _detached(inner, levels[1:], requires_grad)
+            return inner if dim is None else _C._enter_level(inner, number, dim)
+        found = _C._enter_level(inner, number, dim)
+    return found.requires_grad_() if requires_grad and t.requires_grad else found
+
+
+_running = threading.local()
+
+
+def current_frame() -> Any:
+    """The checkpoint whose function runs in this thread, the first time or again."""
+    return getattr(_running, "frame", None)
+
+
+@contextlib.contextmanager
+def _as_current(frame: Any) -> Iterator[None]:
+    before, _running.frame = current_frame(), frame
+    try:
+        yield
+    finally:
+        _running.frame = before
+
+
 class _Frame:
-    """One call of a checkpointed function."""
+    """One call of a checkpointed function.
+
+    Within transforms each level of gradients saves tensors of its own. What a level wants again is
+    computed with the levels within it open once more, so that their tensors serve as before.
+    Where one of these takes tangents, which end with it, tensors are kept as they are.
+    """
 
     def __init__(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
@@ -64,28 +121,36 @@ class _Frame:
         self.function = function
         self.options = options
         self.around = Surroundings((args, kwargs), options["preserve_rng_state"])
-        self.count = 0
-        self.facts: list[tuple[Any, ...]] = []
+        self.levels = list(reversed(_C._open_levels())) if _C._level_depth() else []
+        self.places = {level[0]: i for i, level in enumerate(self.levels)}
+        self.first = max((i for i, level in enumerate(self.levels) if level[4]), default=-1)
+        self.saved: defaultdict[int, _Saved] = defaultdict(_Saved)
         # As long as the graph keeps a holder, it may ask again, for a second backward.
         self.found: weakref.WeakKeyDictionary[_Holder, Any] = weakref.WeakKeyDictionary()
-        self.holders: list[weakref.ref[_Holder]] = []
+        self.wanted: int | None = None  # the level that the function runs again for
+        self.seen = 0
         self._keep(args, kwargs)
 
     def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.levels:  # their tensors' histories and tangents are those of every level
+            self.given = args, kwargs
+            return
         named = [(True, k, v) for k, v in kwargs.items()]
         given = [(False, i, v) for i, v in enumerate(args)] + named
         self.arguments = [
             (named, key, None if isinstance(v, facula.Tensor) else v) for named, key, v in given
         ]
         tensors = [v for _, _, v in given if isinstance(v, facula.Tensor)]
-        self.places = [i for i, (_, _, v) in enumerate(given) if isinstance(v, facula.Tensor)]
+        self.tensors = [i for i, (_, _, v) in enumerate(given) if isinstance(v, facula.Tensor)]
         anchor = facula.empty(0, requires_grad=True)
         with facula.enable_grad():
             self.inputs = _Inputs.apply(anchor, *tensors).grad_fn
 
-    def _given(self) -> tuple[list[Any], dict[str, Any]]:
+    def _given(self) -> tuple[Any, dict[str, Any]]:
+        if self.levels:
+            return self.given
         values = [value for _, _, value in self.arguments]
-        for i, tensor in zip(self.places, self.inputs.saved_tensors, strict=True):
+        for i, tensor in zip(self.tensors, self.inputs.saved_tensors, strict=True):
             values[i] = tensor
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -96,71 +161,117 @@ class _Frame:
                 args.append(value)
         return args, kwargs
 
+    def place(self) -> int | None:
+        """Of the level that saves now among those of the call, -1 for none; None of one within."""
+        level = _C._current_level()
+        return -1 if level is None else self.places.get(level[0])
+
     # ---- the hooks of the first run
 
-    def pack(self, tensor: Any) -> _Holder:
-        holder = _Holder(self.count)
-        self.count += 1
-        self.holders.append(weakref.ref(holder))
-        self.facts.append(_facts(tensor))
+    def pack(self, tensor: Any) -> Any:
+        return self.pack_at(self.place(), tensor)
+
+    def pack_at(self, place: int | None, tensor: Any) -> Any:
+        """What the graph keeps of a tensor that the level at a place saves."""
+        if place is None or place < self.first:
+            return tensor
+        saved = self.saved[place]
+        holder = _Holder(place)
+        saved.holders.append(weakref.ref(holder))
+        saved.facts.append(_facts(tensor))
         return holder
 
-    def unpack(self, holder: _Holder) -> Any:
-        if holder not in self.found:
-            self._run_again()
-        if holder not in self.found:
-            raise CheckpointError(
-                "facula.utils.checkpoint: a different number of tensors was saved during the "
-                f"original forward and recomputation: {self.count} and {self.seen}. The function "
-                "must do the same when it runs again"
-            )
+    def unpack(self, holder: Any) -> Any:
+        if not isinstance(holder, _Holder):
+            return holder
+        try:
+            if holder not in self.found:
+                self._run_again(holder.place)
+            if holder not in self.found:
+                raise CheckpointError(
+                    "facula.utils.checkpoint: a different number of tensors was saved during the "
+                    f"original forward and recomputation: {len(self.saved[holder.place].facts)} "
+                    f"and {self.seen}. The function must do the same when it runs again{_tip()}"
+                )
+        except CheckpointError as error:
+            told = self.options["told"]
+            if told is None:
+                raise
+            raise told(error) from error
         return self.found[holder]
 
     # ---- the second run
 
-    def _run_again(self) -> None:
+    def _run_again(self, place: int) -> None:
         self.seen = 0
-        with facula.enable_grad():
-            args, kwargs = self._given()
-        with (
-            self.around.again(),
-            self.options["context"],
-            facula.enable_grad(),
-            saved_tensors_hooks(self._note, lambda tensor: tensor),
-            contextlib.suppress(_StopRecomputation),
-        ):
-            self.function(*args, **kwargs)
-        if self.seen < self.count and not self.options["early_stop"]:
+        before, self.wanted = self.wanted, place
+        try:
+            # On for the level that wants it, and for the innermost one when the others are open.
+            with facula.enable_grad():
+                args, kwargs = self._given()
+                with (
+                    self.around.again(),
+                    self._levels_within(place),
+                    self.options["context"],
+                    facula.enable_grad(),
+                    saved_tensors_hooks(self.note, lambda tensor: tensor),
+                    _as_current(self),
+                    contextlib.suppress(_StopRecomputation),
+                ):
+                    self.function(*args, **kwargs)
+        finally:
+            self.wanted = before
+        count = len(self.saved[place].facts)
+        if self.seen < count and not self.options["early_stop"]:
             raise CheckpointError(
                 "facula.utils.checkpoint: a different number of tensors was saved during the "
-                f"original forward and recomputation: {self.count} and {self.seen}"
+                f"original forward and recomputation: {count} and {self.seen}{_tip()}"
             )
 
-    def _note(self, tensor: Any) -> Any:
-        index = self.seen
+    @contextlib.contextmanager
+    def _levels_within(self, place: int) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for number, kind, size, randomness, _ in self.levels[place + 1 :]:
+                stack.enter_context(
+                    gradient_level(number)
+                    if kind == "gradients"
+                    else batch_level(size, randomness, number)
+                )
+            yield
+
+    def note(self, tensor: Any) -> Any:
+        """Take what the second run saves for what the first one saved in its place."""
+        if self.wanted is None or self.place() != self.wanted:
+            return tensor
+        saved = self.saved[self.wanted]
+        index, count = self.seen, len(saved.facts)
         self.seen += 1
-        tensor = tensor.detach()
-        if index >= self.count:
+        tensor = detached_here(tensor)
+        if index >= count:
             if self.options["early_stop"]:
                 raise _StopRecomputation
             raise CheckpointError(
                 "facula.utils.checkpoint: trying to save more tensors during recomputation than "
-                f"during the original forward pass, which saved {self.count}"
+                f"during the original forward pass, which saved {count}{_tip()}"
             )
-        if self.options["determinism_check"] == "default" and _facts(tensor) != self.facts[index]:
-            was, now = self.facts[index], _facts(tensor)
+        if self.options["determinism_check"] == "default" and _facts(tensor) != saved.facts[index]:
+            was, now = saved.facts[index], _facts(tensor)
             raise CheckpointError(
                 "facula.utils.checkpoint: Recomputed values for the following tensors have "
                 "different metadata than during the forward pass: saved tensor "
                 f"{index} had shape {was[0]}, dtype {was[1]}, device {was[2]}, and now has "
-                f"{now[0]}, {now[1]}, {now[2]}"
+                f"{now[0]}, {now[1]}, {now[2]}{_tip()}"
             )
-        holder = self.holders[index]()
+        holder = saved.holders[index]()
         if holder is not None:
             self.found[holder] = tensor
-        if self.options["early_stop"] and self.seen == self.count:
+        if self.options["early_stop"] and self.seen == count:
             raise _StopRecomputation
         return tensor
+
+
+def _tip() -> str:
+    return ". checkpoint(..., debug=True) tells which operators ran, and where"
 
 
 @contextlib.contextmanager
@@ -170,9 +281,9 @@ def saving_frame(
     """A context in which `function(*args, **kwargs)` saves nothing but how to run it again.
 
     Args:
-        options: preserve_rng_state, determinism_check, early_stop, and `context`, in which it runs
-            again.
+        options: preserve_rng_state, determinism_check, early_stop, `context`, in which it runs
+            again, and `told`, which makes another error of a CheckpointError, or None.
     """
     frame = _Frame(function, args, kwargs, **options)
-    with saved_tensors_hooks(frame.pack, frame.unpack):
+    with saved_tensors_hooks(frame.pack, frame.unpack), _as_current(frame):
         yield function

@@ -1,4 +1,4 @@
-"""What a function runs under besides its arguments: random numbers and autocast."""
+"""What a function runs under besides its arguments: random numbers, autocast, functional_call."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 import facula
 from facula import _C
+from facula.nn.utils.stateless import replaced_again, replacements
 
 __all__ = [
     "DefaultDeviceType",
     "Surroundings",
+    "generators_of",
     "get_device_states",
     "set_device_states",
     "tensors_in",
@@ -66,6 +68,11 @@ def set_device_states(
         _C._generator_of(facula.device(kind, index)).set_state(state)
 
 
+def generators_of(values: Any) -> list[Any]:
+    """The generators that calls with these arguments may draw from."""
+    return [_C.default_generator, *(_C._generator_of(d) for d in _devices(values))]
+
+
 class Surroundings:
     """Takes the present state, in which `again()` runs a block later.
 
@@ -85,11 +92,16 @@ class Surroundings:
             (k, facula.is_autocast_enabled(k), facula.get_autocast_dtype(k)) for k in kinds
         ]
         self._cache = facula.is_autocast_cache_enabled()
+        self._replaced = replacements()
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        """With autocast and random numbers as they were; the latter go on as before after it."""
+        """With autocast, random numbers and tensors of modules that functional_call put in place.
+
+        Random numbers go on as before after it.
+        """
         with contextlib.ExitStack() as stack:
+            stack.enter_context(replaced_again(self._replaced))
             for kind, enabled, dtype in self._autocast:
                 stack.enter_context(
                     facula.autocast(kind, enabled=enabled, dtype=dtype, cache_enabled=self._cache)
