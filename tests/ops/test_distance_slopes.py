@@ -37,7 +37,8 @@ def wanted(x: np.ndarray, y: np.ndarray, p: float, shared: bool = False) -> np.n
     with mp.workdps(40):
         return np.array([
             [float(v) for v in map(mp.fsum, zip(*(
-                unit([mp.mpf(float(a)) - mp.mpf(float(b)) for a, b in zip(r, s, strict=True)], p, shared)
+                unit([mp.mpf(float(a)) - mp.mpf(float(b)) for a, b in zip(r, s, strict=True)],
+                     p, shared)
                 for s in y
             ), strict=True))]
             for r in x
