@@ -146,8 +146,8 @@ void versions() {
   const Tensor m = mul(a, of({1, 1}));
   const Tensor y = sum(mul(m, a));
   add_(m, of({1, 1}));
-  CHECK_FAILS(backward(y), "Mul", "`self`", "at version 0", "now at version 1", "`add_` changed it",
-              "x = x.op(...)", "clone");
+  CHECK_FAILS(backward(y), "Mul", "`self`", "at version 0", "now at version 1", "`add_` changed it", "x = x.op(...)",
+              "clone");
   const Tensor e = exp(mul(a, a));
   const Tensor s = sum(e);
   mul_(e, of({2, 2}));

@@ -17,8 +17,8 @@ X = np.array([[1.0, 2.0, -2.0], [0.0, 0.0, 1.0]])
 Y = np.array([[1.0, -1.0, 2.0], [0.5, 0.0, -0.5], [1.0, 2.0, -2.0]])
 
 
-def unit(difference: list[Any], p: float) -> list[Any]:
-    """The gradient of the norm of order p."""
+def unit(difference: list[Any], p: float, shared: bool) -> list[Any]:
+    """The gradient of the norm of order p; elements that tie share it, or take all of it each."""
     size = (
         max(map(abs, difference))
         if p == np.inf
@@ -27,17 +27,18 @@ def unit(difference: list[Any], p: float) -> list[Any]:
     if size == 0:
         return [mp.mpf(0)] * len(difference)
     if p == np.inf:
-        ties = sum(abs(d) == size for d in difference)
+        ties = sum(abs(d) == size for d in difference) if shared else 1
         return [mp.sign(d) / ties if abs(d) == size else mp.mpf(0) for d in difference]
     return [mp.sign(d) * (abs(d) / size) ** (mp.mpf(p) - 1) if d else mp.mpf(0) for d in difference]
 
 
-def wanted(x: np.ndarray, y: np.ndarray, p: float) -> np.ndarray:
+def wanted(x: np.ndarray, y: np.ndarray, p: float, shared: bool = False) -> np.ndarray:
     """Of the sum of all distances, by the rows of x."""
     with mp.workdps(40):
         return np.array([
             [float(v) for v in map(mp.fsum, zip(*(
-                unit([mp.mpf(float(a)) - mp.mpf(float(b)) for a, b in zip(r, s, strict=True)], p)
+                unit([mp.mpf(float(a)) - mp.mpf(float(b)) for a, b in zip(r, s, strict=True)],
+                     p, shared)
                 for s in y
             ), strict=True))]
             for r in x
@@ -65,7 +66,10 @@ def test_rows_of_any_size(dtype: str, p: float) -> None:
         room = 64 * float(np.finfo(dtype).eps)
         pairs = [
             (gradient(lambda a, b: fa.cdist(a, b, p=p), x, y), wanted(x, y, p)),
-            (gradient(lambda a: fa.linalg.vector_norm(a, p, dim=1), x), wanted(x, 0 * x[:1], p)),
+            (
+                gradient(lambda a: fa.linalg.vector_norm(a, p, dim=1), x),
+                wanted(x, 0 * x[:1], p, True),
+            ),
         ]
         for got, want in pairs:
             np.testing.assert_allclose(got, want, atol=room, err_msg=f"{size}")

@@ -149,3 +149,63 @@ def test_functions_with_a_jvp() -> None:
     x = fa.tensor([1.0, 2.0], dtype=fa.float64, requires_grad=True)
     t = tangent(Cube.apply, x, fa.ones(2, dtype=fa.float64))
     assert grad(t.sum(), x)[0].tolist() == [6, 12]
+
+
+# ---- forward mode of what had none ----
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (3, 2, 2)])
+@pytest.mark.parametrize("dtype", [fa.float64, fa.complex128])
+def test_full_singular_bases_turn_with_the_matrix(shape: tuple[int, ...], dtype: Any) -> None:
+    generator = fa.Generator().manual_seed(2)
+    a = fa.randn(shape, generator=generator, dtype=dtype)
+    t = fa.randn(shape, generator=generator, dtype=dtype)
+    k = min(shape[-2:])
+
+    def beyond(a: Any) -> Any:  # what is at right angles to rows and columns, whatever its basis
+        u, _, vh = fa.linalg.svd(a, full_matrices=True)
+        u, vh = u[..., k:], vh[..., k:, :]
+        return u @ u.mH if shape[-2] > k else vh.mH @ vh
+
+    step = 1e-6
+    expected = (beyond(a + step * t) - beyond(a - step * t)) / (2 * step)
+    found = tangent(beyond, a, t)
+    if shape[-2] != shape[-1]:
+        assert fa.allclose(found, expected, rtol=1e-6, atol=1e-8)
+    with forward_ad.dual_level():
+        parts = fa.linalg.svd(forward_ad.make_dual(a, t), full_matrices=True)
+        (u, du), (s, ds), (vh, dvh) = (forward_ad.unpack_dual(p) for p in parts)
+    turned = du.mH @ u
+    assert fa.allclose(turned, -turned.mH, atol=1e-10)  # at right angles still
+    along = (du[..., :k] * s.unsqueeze(-2) + u[..., :k] * ds.unsqueeze(-2)) @ vh[..., :k, :]
+    assert fa.allclose(along + (u[..., :k] * s.unsqueeze(-2)) @ dvh[..., :k, :], t, atol=1e-9)
+
+
+def test_parts_written_by_strides() -> None:
+    # Of a transposed tensor the strides count in its memory: elements 1 and 2 of it.
+    x = fa.arange(6.0, dtype=fa.float64).view(2, 3).t().requires_grad_()
+    part = fa.tensor([7.0, 8.0], dtype=fa.float64, requires_grad=True)
+    w = fa.arange(1.0, 7.0, dtype=fa.float64).reshape(3, 2)
+    y = x.as_strided_scatter(part, (2,), (1,), 1)
+    assert y.tolist() == [[0, 3], [7, 4], [8, 5]]
+    of_x, of_part = grad((y * w).sum(), (x, part))
+    assert of_x.tolist() == [[1, 2], [0, 4], [0, 6]] and of_part.tolist() == [3, 5]
+    v, u = fa.ones(3, 2, dtype=fa.float64), fa.tensor([10.0, 20.0], dtype=fa.float64)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, v)
+        y = dual.as_strided_scatter(forward_ad.make_dual(part, u), (2,), (1,), 1)
+        assert forward_ad.unpack_dual(y).tangent.tolist() == [[1, 1], [10, 1], [20, 1]]
+
+
+def test_dims_of_a_view_change_in_place() -> None:
+    x = fa.tensor([1.0, 2.0], requires_grad=True)
+    y = (x * 1).view(1, 2)
+    y.squeeze_()
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [2, 4]
+    z = (x * 1).view(1, 2)
+    z.t_().mul_(3)
+    (z * z).sum().backward()
+    assert x.grad.tolist() == [2 + 18, 4 + 36]
+    with pytest.raises(RuntimeError, match="view of a leaf"):
+        x.view(1, 2).squeeze_()
