@@ -65,6 +65,7 @@ class Callable_:
     bindings: tuple[Binding, ...]
     method: bool
     inplace: bool
+    alias: str = ""  # in errors, where the operators are called otherwise
 
 
 @dataclass(frozen=True)
@@ -271,19 +272,26 @@ def collect(schema: Schema) -> tuple[list[Binding], list[Callable_], list[Entry]
     entries: list[Entry] = []
     for (path, name, inplace), group in named.items():
         method = path == "Tensor"
-        key = (tuple(b.op.name for b in group), method, inplace, "" if len(group) == 1 else name)
+        alias = _alias(group[0], path, name, inplace)
+        own = alias or ("" if len(group) == 1 else name)
+        key = (tuple(b.op.name for b in group), method, inplace, own)
         known = callables.get(key)
         if known is None:
-            stem = (
-                group[0].op.symbol
-                if len(group) == 1
-                else name + "_" + "_".join(b.op.symbol for b in group)
-            )
+            stem = "_".join(b.op.symbol for b in group)
+            stem = f"{own.replace('.', '_')}_{stem}" if own else stem
             symbol = f"{'method' if method else 'function'}_{stem}{'_inplace' if inplace else ''}"
-            known = Callable_(name, symbol, tuple(group), method, inplace)
+            known = Callable_(name, symbol, tuple(group), method, inplace, alias)
             callables[key] = known
         entries.append(Entry(path, name, known.symbol))
     return list(bindings.values()), list(callables.values()), entries
+
+
+def _alias(binding: Binding, path: str, name: str, inplace: bool) -> str:
+    """What errors are to call the function, if not as they call the operator."""
+    own = binding.called.rpartition(".")[2] + ("_" if inplace else "")
+    if binding.op.internal or name == own:
+        return ""
+    return name if path in ("", "Tensor") else f"{path}.{name}"
 
 
 @dataclass(frozen=True)

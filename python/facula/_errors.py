@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
-__all__ = ["tell_all", "tell_as", "tell_call", "telling"]
+__all__ = ["tell_alias", "tell_all", "tell_as", "tell_call", "telling"]
 
 # What an error is, where Python raised it: its first type here.
 _KINDS: tuple[tuple[type[Exception], str], ...] = (
@@ -155,6 +155,17 @@ def tell_call(error: Exception, given: Mapping[str, Any], names: tuple[str, ...]
         text = re.sub(rf"(?<![\w.]){re.escape(argument)}(?!\w)", found, text, count=1)
     argument = found and found.partition("[")[0]
     _set(error, facts.operator, argument, facts.kind, text)
+
+
+def tell_alias(error: Exception, own: str, alias: str) -> None:
+    """Let an error of `own` say `alias`, the name by which that was called."""
+    facts: Any = error
+    if getattr(error, "operator", None) != own:
+        return
+    # Signatures stand each on a line.
+    lines = rf"(?m)^(  (?:signature: )?){re.escape(own.rpartition('.')[2])}(?=[.(])"
+    text = re.sub(lines, rf"\1{alias.rpartition('.')[2]}", facts.text)
+    _set(error, alias, facts.argument, facts.kind, text)
 
 
 def _aliases(names: tuple[str, ...]) -> tuple[str, ...]:

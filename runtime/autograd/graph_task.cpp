@@ -113,7 +113,7 @@ void GraphTask::find_wanted(std::span<const Edge> roots) {
 
 // ---- gradients on their way ----
 
-Tensor& GraphTask::place_for(const Edge& edge) {
+GraphTask::Pending& GraphTask::place_for(const Edge& edge) {
   Node* node = edge.node.get();
   const uint32_t next = free_slots_.empty() ? static_cast<uint32_t>(pending_.size()) : free_slots_.back();
   const auto [slot, fresh] = slots_.insert(node, next);
@@ -124,19 +124,21 @@ Tensor& GraphTask::place_for(const Edge& edge) {
       free_slots_.pop_back();
     }
     pending_[slot].grads.resize(node->num_outputs());
+    pending_[slot].sums = 0;
     heap_.push_back({node->sequence(), node, slot});
     std::push_heap(heap_.begin(), heap_.end());
   }
-  return pending_[slot].grads[edge.output_nr];
+  return pending_[slot];
 }
 
 namespace {
 
 // May the sum be written over `t`?
-bool can_overwrite(const Tensor& t, const Tensor& other) {
+bool can_overwrite(const Tensor& t, const Tensor& other, bool widened = false) {
   const TensorImpl& impl = *t.impl();
   return !tls_state.grad_enabled && impl.use_count() == 1 && impl.storage && impl.storage->users() == 1 &&
-         !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad && impl.dtype == other.dtype() &&
+         !impl.wrapped_number && impl.pyobject == nullptr && !impl.requires_grad &&
+         (impl.dtype == other.dtype() || widened) &&
          (impl.contiguous || is_non_overlapping_and_dense(impl.sizes, impl.strides)) && !has_tangent(t) &&
          !has_tangent(other) && !other.is_wrapped();  // which may have batch dims that `t` has not
 }
@@ -156,9 +158,40 @@ void GraphTask::add_to(Tensor& sum, Tensor grad) {
   }
 }
 
+namespace {
+
+// Gradients of 16 bits are added in float32 from the third on: sums of many would stand still. Of two, the usual
+// number, the rounded sum is the best there is.
+void add_widened(Tensor& sum, const Tensor& grad) {
+  const CoreOperators& core = core_operators();
+  if (sum.dtype() == grad.dtype()) sum = core.cast(sum, ScalarType::Float32, sum.device());
+  if (can_overwrite(sum, grad, true)) {
+    core.accumulate_into(sum, grad);
+  } else {
+    sum = core.accumulate(sum, grad);
+  }
+}
+
+void narrow_sums(const Node& node, std::span<Tensor> grads) {
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined() || grads[i].dtype() != ScalarType::Float32) continue;
+    const ScalarType dtype = node.output(i).dtype;
+    if (is_reduced_float(dtype)) grads[i] = core_operators().cast(grads[i], dtype, grads[i].device());
+  }
+}
+
+}  // namespace
+
 void GraphTask::add_gradient(const Edge& edge, Tensor grad) {
-  Tensor& place = place_for(edge);
-  if (grad.defined()) add_to(place, std::move(grad));
+  Pending& place = place_for(edge);
+  if (!grad.defined()) return;
+  Tensor& sum = place.grads[edge.output_nr];
+  if (sum.defined() && is_reduced_float(grad.dtype()) && sum.impl()->storage && grad.impl()->storage &&
+      ++place.sums > 1) {
+    add_widened(sum, grad);
+  } else {
+    add_to(sum, std::move(grad));
+  }
 }
 
 // ---- running ----
@@ -187,6 +220,7 @@ void GraphTask::run_waiting() {
     heap_.pop_back();
     slots_.erase(next.node);
     Gradients grads = std::move(pending_[next.slot].grads);
+    if (pending_[next.slot].sums > 1) narrow_sums(*next.node, grads);
     free_slots_.push_back(next.slot);
     running_ = next.node;
     run_node(*next.node, grads);

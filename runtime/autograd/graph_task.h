@@ -45,6 +45,7 @@ class GraphTask {
  private:
   struct Pending {
     Gradients grads;
+    uint32_t sums = 0;  // of 16 bits so far
   };
   struct Waiting {
     uint64_t sequence;
@@ -71,7 +72,7 @@ class GraphTask {
   // Hands out what is captured at the node; does it run?
   bool capture(const Node& node, const Gradients& grads);
   void run_function(Node& node, Gradients& grads);
-  Tensor& place_for(const Edge& edge);
+  Pending& place_for(const Edge& edge);
   void add_to(Tensor& sum, Tensor grad);
   bool is_wanted(const Node* node) const {
     const uint32_t meaning = meanings_.find(node);

@@ -71,6 +71,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "reciprocal": lambda x: 1 / x,
     "pow": lambda x, y: x**y,
+    "power_term": lambda c, x, y: c * x**y,
     "lgamma": mpmath.loggamma,
     "polygamma": lambda n, x: mpmath.polygamma(int(n), x),
     "i0": bessel(0),

@@ -219,6 +219,6 @@ PLAIN = frozenset(
     atan_slope asinh_slope acosh_slope hypot_slope polygamma bce_logits_elements
     bce_logits_weighted_elements binary_cross_entropy_elements kl_div_elements kl_div_log_elements
     gaussian_nll_elements gammainc gammaincc gamma_density gamma_log_slope _standard_gamma_grad
-    _scaled_down modified_bessel_i0 modified_bessel_i1 spherical_bessel_j0 log_ndtr
+    _scaled_down modified_bessel_i0 modified_bessel_i1 spherical_bessel_j0 log_ndtr power_term
     """.split()
 )

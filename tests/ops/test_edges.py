@@ -47,6 +47,12 @@ def _atan2_slope(self: Array, other: Array) -> Array:
     return np.where(far, 0, slope)
 
 
+def _power_term(factor: Array, self: Array, exponent: Array) -> Array:
+    power = self**exponent
+    none = (factor == 0) | ((power == 0) & np.isinf(factor))
+    return np.where(none, 0, factor * power)
+
+
 def _sinc(self: Array, n: int = 0) -> Array:
     value = np.sinc(self) if n == 0 else (np.cos(np.pi * self) - np.sinc(self)) / self
     return np.where(np.isinf(self), 0, value)
@@ -90,6 +96,7 @@ RIGHT: dict[str, Callable[..., Any]] = {
     "heaviside": lambda self, values: np.where(np.isnan(self), 0, np.heaviside(self, values)),
     "angle": lambda self: np.where(np.isnan(self), self, np.where(self < 0, np.pi, 0)),
     "hypot_slope": _hypot_slope,
+    "power_term": _power_term,
     "atan2_slope": _atan2_slope,
     "sinc": _sinc,
     "sinc_slope": _sinc,
@@ -132,6 +139,7 @@ BESIDE: dict[str, Callable[..., Any]] = {
     "softshrink": lambda self, **_: self == 0,
     "ldexp": lambda self, other: (self == 0) | (np.abs(other) > 1e4),
     "_scaled_quotient": lambda x, n, **_: (np.abs(n) < 1) | (np.abs(x) > 1e30),
+    "_norm_unit": lambda x, n, **_: (np.abs(n) < 1) | (np.abs(x) > 1e30),
     "digamma": lambda self: np.abs(self + 1) < 1e-9,
     # test_special_functions.py has them all over their domain.
     **dict.fromkeys(("bessel_j0", "bessel_y0", "bessel_y1"), lambda self: np.abs(self) > 1e15),
@@ -168,6 +176,7 @@ BESIDE_COMPLEX: dict[str, Callable[..., Any]] = {
     "log1p": lambda self: np.abs(self) < 1e-30,
     "logaddexp": lambda self, other: np.maximum(np.abs(self.imag), np.abs(other.imag)) > 1,
     "pow.tensor": lambda self, exponent: np.abs(self) < 1e-30,
+    "power_term": lambda factor, self, exponent: np.abs(self) < 1e-30,
     "lerp": lambda self, end, weight: np.abs(end) < 1e-30,
 }
 # Either zero, where both are among the arguments.

@@ -149,3 +149,55 @@ def test_signatures_of_in_place_forms() -> None:
     with pytest.raises(RuntimeError, match=r"^add_\(\): "):
         x = facula.ones(3)
         x += facula.ones(2, 3)
+
+
+def named(path: str) -> Any:
+    found: Any = facula
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize(
+    "op", [pytest.param(op, id=op.name) for op in CALLED if op.python and not op.internal]
+)
+def test_each_name_is_its_own(op: OpRecord) -> None:
+    """An error says the name by which the operator was called, in its signature too."""
+    _, args, kwargs = arguments(op.sample(0), "float64")
+    leaves = {path.rpartition(".")[2] for path in op.python}
+    for path in op.python:
+        leaf = path.rpartition(".")[2]
+        names = [path]
+        if path.startswith("Tensor.") and "inplace" in op.data["variants"]:
+            names.append(path + "_")
+        for name in names:
+            wanted = name.rpartition(".")[2]
+            error: Any = error_of(named(name), args, {**kwargs, "nonsense": 1})
+            assert error is not None
+            if not hasattr(error, "operator"):
+                continue  # Python's own: a function of it
+            assert error.operator.rpartition(".")[2] == wanted, (name, error)
+            assert str(error).startswith(f"{error.operator}(): "), error
+            for line in re.findall(r"\n  (?:signature: )?(\w+)[.(]", str(error)):
+                assert line == wanted or line not in leaves, error  # the schema's own name else
+        for other_args, other_kwargs in list(misfits(op))[:8]:
+            error = error_of(named(path), other_args, other_kwargs)
+            if hasattr(error, "operator"):
+                assert error.operator.rpartition(".")[2] == leaf, (path, error)
+
+
+def test_aliases() -> None:
+    x = facula.ones(3)
+    for call, name in (
+        (lambda: facula.trapz(x, dim=4), "trapz"),
+        (lambda: facula.trapz(x, facula.ones(4)), "trapz"),
+        (lambda: facula.trapz(3), "trapz"),
+        (lambda: facula.concat([x, facula.ones(2, 2)]), "concat"),
+        (lambda: x.multiply_(facula.ones(2)), "multiply_"),
+        (lambda: x.arccos_(1), "arccos_"),
+        (lambda: facula.special.psi("a"), "special.psi"),
+        (lambda: facula.trapezoid(x, dim=4), "trapezoid"),
+    ):
+        with pytest.raises((TypeError, IndexError, RuntimeError)) as raised:
+            call()
+        assert raised.value.operator == name and str(raised.value).startswith(f"{name}(): ")

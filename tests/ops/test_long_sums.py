@@ -454,3 +454,16 @@ def test_every_operator_that_sums_is_here() -> None:
     }
     assert len(found) > 20
     assert found <= known, f"without a long sum in this file: {sorted(found - known)}"
+
+
+@pytest.mark.parametrize("n", [10, 1000, 100_000])
+def test_gradient_of_logcumsumexp(n: int) -> None:
+    """Shares that are made of rounded sums would lose a digit each."""
+    rng = np.random.default_rng(n)
+    x, g = rng.standard_normal(n).astype(np.float32), rng.random(n).astype(np.float32)
+    t = fa.tensor(x, requires_grad=True)
+    (got,) = fa.autograd.grad(t.logcumsumexp(0), t, fa.tensor(g))
+    terms = np.exp(x.astype(np.longdouble))
+    shares = g / np.cumsum(terms)
+    want = terms * np.cumsum(shares[::-1])[::-1]
+    np.testing.assert_allclose(got.numpy(), want.astype(np.float64), rtol=1e-6)

@@ -130,3 +130,80 @@ def test_logarithms_at_any_scale(dtype: str, size: float) -> None:
         got.numpy() * np.float64(size), inverse, rtol=1e-3 if size > 1e-100 else 1e-10
     )
     assert value.item() == pytest.approx(np.linalg.slogdet(A)[1] + 4 * np.log(size), rel=1e-5)
+
+
+def of_scales(M: np.ndarray, rows: float, columns: float) -> tuple[np.ndarray, np.ndarray]:
+    """M with rows and columns of other sizes, and the factors of its cofactors by that."""
+    n = len(M)
+    p, q = np.round(np.linspace(-0.5, 0.5, n) * np.log2([[rows], [columns]]))
+    p, q = p[:, None], q[::-1]
+    return np.ldexp(M, (p + q).astype(int)), 2.0 ** (p.sum() - p + q.sum() - q)
+
+
+SCALES = {"float64": (1e5, 1e20, 1e150), "float32": (1e2, 1e4, 1e12)}
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("dtype", SCALES)
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_rows_and_columns_of_other_scales(n: int, dtype: str, beside: bool, graph: bool) -> None:
+    """Alone, and beside a matrix of zeros: small cofactors have digits beside large ones."""
+    info, tried = np.finfo(dtype), 0
+    for rank in {n, n - 1, max(n - 2, 1)}:
+        for seed in (2 * n, 2 * n + 1):
+            M = of_rank(n, rank, "float64", 1.0, seed)
+            for whole in (M, np.diag(np.diag(M)), np.triu(M)):
+                if not (whole.any(0).all() and whole.any(1).all()):
+                    continue  # of what size its zeros are nobody knows
+                terms, exact = np.abs(whole).max() ** (n - 1), cofactors(whole)
+                for scale in SCALES[dtype]:
+                    for sides in ((scale, 1.0), (1.0, scale), (scale, scale), (scale, 1 / scale)):
+                        A, factors = of_scales(whole, *sides)
+                        A = A.astype(dtype)
+                        x = fa.tensor(np.stack([A, 0 * A]) if beside else A[None])
+                        x.requires_grad_()
+                        (got,) = fa.autograd.grad(fa.linalg.det(x).sum(), x, create_graph=graph)
+                        fits = terms * factors < float(info.max) / 1e3
+                        want = exact * np.where(fits, factors, 0)
+                        off = np.abs(got[0].detach().double().numpy() - want)
+                        room = float(info.eps) * terms * factors + float(info.smallest_subnormal)
+                        assert (~fits | (off <= 100 * room)).all(), (sides, rank, A, got)
+                        tried += 1
+    assert tried > 20
+
+
+def test_a_diagonal_of_three_scales() -> None:
+    for graph in (False, True):
+        x = fa.diag(fa.tensor([1e8, 1.0, 1e-8], dtype=fa.float64)).requires_grad_()
+        (got,) = fa.autograd.grad(fa.linalg.det(x), x, create_graph=graph)
+        np.testing.assert_allclose(got.diagonal().tolist(), [1e-8, 1, 1e8], rtol=1e-15)
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e30])
+def test_derivatives_of_other_scales(scale: float) -> None:
+    """Along directions that are scaled alike, so that all terms count."""
+    rng = np.random.default_rng(1)
+    for n in (2, 3, 4):
+        for rank in (n, n - 1, n - 2):
+            p = 2.0 ** np.round(np.linspace(-0.5, 0.5, n) * np.log2(scale))
+            sides = p[:, None] * p[::-1]
+            A = of_rank(n, rank, "float64", 1.0, n) * sides
+            E, G = (rng.integers(-3, 4, (n, n)) * sides for _ in range(2))
+            x = fa.tensor(A, requires_grad=True)
+            value, got = fa.linalg.det(x), []
+            for d in (E, G):
+                (grad,) = fa.autograd.grad(value, x, create_graph=True)
+                value = (grad * fa.tensor(d)).sum()
+                got.append(value.item())
+            whole = np.prod(p) ** 2 * (np.abs(A / sides).max() + 4) ** n
+            with mp.workdps(200):
+                for order, g in enumerate(got, 1):
+                    M, steps = mp.matrix(A.tolist()), [E, G][:order]
+                    want, h = mp.mpf(0), mp.mpf(10) ** -60
+                    for signs in np.ndindex(*(2,) * order):
+                        N = M.copy()
+                        for s, d in zip(signs, steps, strict=True):
+                            N += (h if s else -h) * mp.matrix(d.tolist())
+                        want += (-1) ** (order - sum(signs)) * mp.det(N)
+                    assert abs(g - want / (2 * h) ** order) <= 1e-11 * whole, (n, rank, order)

@@ -297,6 +297,24 @@ def test_polygamma_below_zero(order: int) -> None:
             assert abs(g - want) <= room, (v, g, want)
 
 
+@pytest.mark.parametrize("order", [2, 8, 50, 64, 66, 90, 120, 150])
+def test_polygamma_of_even_order_beside_halves(order: int) -> None:
+    """The two terms beside a half cancel; an argument that is exact loses nothing by that."""
+    for k in (0, 1, 2, 9):
+        for d in (0.0, 1e-12, -1e-9, 3e-5, -1e-3, 0.05):
+            x = -k - 0.5 + d
+            got = fa.special.polygamma(order, fa.tensor(x, dtype=fa.float64)).item()
+            with mp.workdps(400):
+                number, m = mp.mpf(x), order + 1
+                part = number - mp.nint(number)
+                around = part**-m + mp.zeta(m, 1 + part) - mp.zeta(m, 1 - part)
+                want = -mp.factorial(order) * (around + mp.zeta(m, 1 - number))
+                # Where all terms cancel, the zero beside a half, those of the sum count.
+                room = max(abs(want), mp.factorial(order) * mp.zeta(m, 1 - number))
+            most = np.finfo(np.float64).max
+            assert abs(got - want) <= 1e-12 * room or abs(want) > most, (x, got, want)
+
+
 def test_polygamma_at_poles() -> None:
     x = fa.tensor([0.0, -0.0, -1.0, -5.0], dtype=fa.float64)
     assert fa.special.polygamma(1, x).tolist() == [np.inf] * 4

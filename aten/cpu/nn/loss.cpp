@@ -147,8 +147,11 @@ void softmax_nll_forward(const Tensor& self, const Tensor& target, const Tensor&
           return std::pair(0.0, 0.0);
         }
         const double scale = w.defined() ? w.data<T>()[k] : T(1);
-        const double score = (tops[2 * n] - scores[n * c.classes + k]) + tops[2 * n + 1];
-        const double loss = scale == 0 ? 0.0 : (score * by) * scale;
+        const double top = tops[2 * n], own = scores[n * c.classes + k];
+        const double score = (top == own ? 0.0 : top - own) + tops[2 * n + 1];
+        double loss = scale == 0 ? 0.0 : (score * by) * scale;
+        // The difference may be beyond the range, what it counts need not.
+        if (std::isinf(score) && scale != 0 && !std::isinf(own)) loss = top * by * scale - own * by * scale;
         if (each) y.data<T>()[n] = static_cast<T>(loss / by);
         return std::pair(loss, scale);
       });
@@ -183,7 +186,7 @@ void softmax_nll_backward(const Tensor& grad, const Tensor& self, const Tensor& 
           softmax_loops<T>().scaled_exp(c.classes, x.data<T>() + n * c.classes, of_rows.data<T>() + 2 * n, scale, row);
           // p - 1 of a target that is nearly certain: the logarithm has the digits.
           const T* top = of_rows.data<T>() + 2 * n;
-          const T score = (x.data<T>()[n * c.classes + k] - top[0]) - top[1];
+          const T own = x.data<T>()[n * c.classes + k], score = (own == top[0] ? T(0) : own - top[0]) - top[1];
           row[k] = score > T(-0.5) ? scale * std::expm1(score) : row[k] - scale;
         }
       });

@@ -95,6 +95,21 @@ T row_max(int64_t n, const T* x) {
   return m[0];
 }
 
+// What beside one infinite element is left of a row has no share. Of several, whose ratio may be any, none has a limit.
+template <typename T>
+bool has_limit(int64_t n, int64_t stride, const T* x) {
+  int64_t infinite = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (std::isnan(x[i * stride])) return false;
+    infinite += x[i * stride] == T(HUGE_VAL);
+  }
+  return infinite == 1;
+}
+template <typename T>
+T limit_or_nan(int64_t n, const T* x, T limit) {
+  return has_limit(n, 1, x) ? limit : std::numeric_limits<T>::quiet_NaN();
+}
+
 // A row of exponentials that are still to be multiplied and written.
 template <typename T>
 struct Pending {
@@ -111,6 +126,12 @@ struct Pending {
 template <typename T>
 T softmax_row(int64_t n, const T* __restrict x, T* __restrict e, const Pending<T>& before) {
   const T m = row_max(n, x);
+  if (m == T(HUGE_VAL)) [[unlikely]] {
+    if (before.out != nullptr) before.write(0, n);
+    const T factor = limit_or_nan(n, x, T(1));
+    for (int64_t i = 0; i < n; ++i) e[i] = x[i] == m ? T(1) : T(0);
+    return factor;
+  }
   const T sum = sum_by_ways<T>(
       n,
       [&](int64_t i) {
@@ -148,7 +169,7 @@ T sum_exp(int64_t n, const T* x, T m, const T* next) {
 // What little the others add to the 1 of the largest would round away: then it is log1p of their sum.
 template <typename T>
 T log_sum_exp(int64_t n, const T* x, T m) {
-  if (!(m < HUGE_VAL)) return m - m;
+  if (!(m < HUGE_VAL)) return limit_or_nan(n, x, T(0));
   const T sum = sum_exp(n, x, m, x + n);
   if (!(sum < T(1.5))) return std::log(sum);
   const int64_t place = std::find(x, x + n, m) - x, rest = place + 1;
@@ -158,6 +179,10 @@ T log_sum_exp(int64_t n, const T* x, T m) {
 template <typename T>
 void log_softmax_row(int64_t n, const T* __restrict x, T* __restrict out, bool stream) {
   const T m = row_max(n, x), l = log_sum_exp(n, x, m);
+  if (m == T(HUGE_VAL)) [[unlikely]] {
+    write_row(n, out, stream, [&](int64_t i) { return (x[i] == m ? T(0) : x[i] - m) - l; });
+    return;
+  }
   write_row(n, out, stream, [&](int64_t i) { return (x[i] - m) - l; });
 }
 
@@ -177,6 +202,11 @@ void softmax_columns(int64_t size, int64_t inner, int64_t width, const T* __rest
       m[j] = row[j] > m[j] ? row[j] : m[j];
       e[j] = row[j];
     }
+  }
+  for (int64_t j = 0; j < width; ++j) {
+    if (m[j] != T(HUGE_VAL)) continue;
+    m[j] = has_limit(size, width, buffer + j) ? T(0) : std::numeric_limits<T>::quiet_NaN();
+    for (T* e = buffer + j; e < buffer + size * width; e += width) *e = *e == T(HUGE_VAL) ? T(0) : T(-HUGE_VAL);
   }
   ColumnSums<T> sums(width);
   for (int64_t i = 0; i < size; ++i) {
@@ -390,6 +420,10 @@ void row_log_sum_exp(int64_t n, const T* x, T* tops) {
 template <typename T>
 void scaled_exp(int64_t n, const T* __restrict x, const T* tops, T scale, T* __restrict out) {
   const T top = tops[0], log_sum = tops[1];
+  if (top == T(HUGE_VAL)) [[unlikely]] {
+    for (int64_t i = 0; i < n; ++i) out[i] = x[i] == top ? scale * std::exp(-log_sum) : scale * log_sum;  // 0 or NaN
+    return;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] = scale * exp_of((x[i] - top) - log_sum);
 }

@@ -250,8 +250,8 @@ void std_mean_correction(const Tensor& self, OptionalDims dim, const std::option
   moments<true>(self, dim, correction, out0, out1);
 }
 
-void scaled_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, std::optional<ScalarType>, double scale,
-                 const Tensor& out) {
+namespace {
+void norm(const Tensor& x, const Scalar& ord, OptionalDims dim, double scale, const Tensor& out) {
   if (out.numel() == 0) return;
   if (x.numel() == 0) return fill(out, 0.0);
   const double p = ord.as_double();
@@ -281,9 +281,33 @@ void scaled_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, std
   reduce(spec, self, dims, out);
 }
 
-void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool keepdim, std::optional<ScalarType> dtype,
+// Which elements are infinite, as numbers.
+Tensor infinities(const Tensor& x) {
+  Tensor t = make_empty(x.sizes(), ScalarType::Complex128);
+  copy_strided(t, x);
+  auto* z = t.data<std::complex<double>>();
+  for (int64_t i = 0; i < t.numel(); ++i) z[i] = std::isinf(z[i].real()) || std::isinf(z[i].imag()) ? 1.0 : 0.0;
+  return t;
+}
+}  // namespace
+
+void scaled_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, std::optional<ScalarType>, double scale,
                  const Tensor& out) {
-  scaled_norm(x, ord, dim, keepdim, dtype, 1.0, out);
+  norm(x, ord, dim, scale, out);
+  if (out.numel() == 0 || x.numel() == 0 || !(ord.as_double() > 0)) return;
+  Tensor found = make_empty(out.sizes(), ScalarType::Float64);
+  copy_strided(found, out);
+  double* n = found.data<double>();
+  if (std::none_of(n, n + found.numel(), [](double v) { return std::isinf(v); })) return;
+  Tensor count = make_empty(out.sizes(), ScalarType::Int64);
+  reduce({ReduceOp::Sum, ScalarType::Int64, Preload::NonZero}, infinities(x), reduced_dims(dim, x.dim()), count);
+  for (int64_t i = 0; i < found.numel(); ++i) n[i] = count.data<int64_t>()[i] > 1 ? std::nan("") : n[i];
+  copy_strided(out, found);
+}
+
+void vector_norm(const Tensor& x, const Scalar& ord, OptionalDims dim, bool, std::optional<ScalarType>,
+                 const Tensor& out) {
+  norm(x, ord, dim, 1.0, out);
 }
 
 namespace {

@@ -27,6 +27,9 @@ FD void row_places(const SoftmaxParams& p, int64_t row, int64_t (&at)[3]) {
 FD float exponential(float x) { return sizeof(O) == 2 ? __expf(x) : ::expf(x); }
 FD double exponential(double x) { return ::exp(x); }
 
+// Beside one infinite element the others have no share; several have no limit.
+FD T below(T x, T top) { return top == math::infinity<T> && x == top ? T(0) : x - top; }
+
 }  // namespace facula
 
 using namespace facula;
@@ -59,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
       read(i, place);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        x[i][k] -= top;
+        x[i][k] = below(x[i][k], top);
         const T e = exponential(x[i][k]);
         sum += e;
 #if FACULA_KIND == 0
@@ -68,12 +71,13 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
       }
     });
     sum = reduction.over<Add>(sum);
+    if (top == math::infinity<T> && sum != T(1)) sum = math::nan<T>;
     const T scale = FACULA_KIND == 0 ? T(1) / sum : math::log(sum);
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);
 #pragma unroll
       for (int k = 0; k < FACULA_VEC; ++k) {
-        if (FACULA_ITEMS == 0) x[i][k] = FACULA_KIND == 0 ? exponential(x[i][k] - top) : x[i][k] - top;
+        if (FACULA_ITEMS == 0) x[i][k] = FACULA_KIND == 0 ? exponential(below(x[i][k], top)) : below(x[i][k], top);
         x[i][k] = FACULA_KIND == 0 ? x[i][k] * scale : x[i][k] - scale;
       }
       write_vector<O>(p.out + at[2], place, p.steps[2], x[i]);

@@ -206,6 +206,18 @@ PyObject* answer_to_failure(const PythonCall& call, bool internal,
   return nullptr;
 }
 
+void tell_alias(const char* own, const char* alias) noexcept {
+  if (PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_Exception) == 0) return;
+  const Ref failure = take_exception();
+  try {
+    const Ref tell = import_attribute("facula._errors", "tell_alias");
+    if (tell) Ref(PyObject_CallFunction(tell.get(), "Oss", failure.get(), own, alias));
+  } catch (...) {  // then the error stays as it was found
+  }
+  PyErr_Clear();
+  raise_again(failure.get());
+}
+
 const PyMethodDef override_functions[] = {
     {"_disabled_torch_function_impl", call_disabled, METH_VARARGS,
      "_disabled_torch_function_impl(func, types, args=(), kwargs=None, /)\n--\n\nCall `func` without asking classes."},

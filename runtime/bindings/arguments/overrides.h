@@ -28,6 +28,9 @@ FACULA_API bool answered(const PythonCall& call, PyObject*& result) noexcept;
 FACULA_API PyObject* answer_to_failure(const PythonCall& call, bool internal = false,
                                        std::span<const FunctionSpec* const> specs = {}) noexcept;
 
+// Lets an error of `own` say `alias`, the name by which that was called.
+FACULA_API void tell_alias(const char* own, const char* alias) noexcept;
+
 // Does the class define `__torch_function__` otherwise than Tensor does? Then it answers for its calls.
 bool is_overriding(PyTypeObject* type);
 // Does it say that what is computed from its tensors is plain?

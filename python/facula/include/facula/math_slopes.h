@@ -14,6 +14,23 @@ FACULA_MATH T gauss(T x, T scale) {
   return value - value * (square < T(1e30) ? scale * rest : T(0));
 }
 
+// c x^y, the derivatives of powers. Of small bases x^y may overflow where the product does not: a factor x of the
+// power is left for a quotient. A power that vanishes does so beside an infinite factor: that is an exponent.
+template <typename T>
+FACULA_MATH T power_term(T c, T x, T y) {
+  using R = real_t<T>;
+  const R size = abs(x);
+  if constexpr (is_complex_number<T>) {
+    const bool tiny = size < R(sizeof(R) == 4 ? 1e-12 : 1e-100) && size > 0 && y.real() < R(-0.5);
+    const T power = math::pow(x, tiny ? y + R(1) : y), term = mul(c, power);
+    return c == T(0) ? T(0) : (tiny ? div(term, x) : term);
+  } else {
+    const bool tiny = size < R(sizeof(R) == 4 ? 1e-12 : 1e-100) && size > 0 && y < R(-0.5);
+    const T power = math::pow(x, tiny ? y + T(1) : y), term = c * power / (tiny ? x : T(1));
+    return c == T(0) || (power == T(0) && isinf(c)) ? T(0) : term;
+  }
+}
+
 // The derivative of sigmoid, whose exponential and quotient it shares.
 template <Float T>
 FACULA_MATH T sigmoid_slope(T x) {
