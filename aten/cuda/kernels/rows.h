@@ -80,6 +80,16 @@ FD void each_vector(int64_t length, const F& each) {
   }
 }
 
+// Of softmaxes: beside one infinite element the others have no share; several have no limit.
+template <typename T>
+FD T below(T x, T top) {
+  return top == math::infinity<T> && x == top ? T(0) : x - top;
+}
+template <typename T>
+FD T sum_below(T sum, T top) {
+  return top == math::infinity<T> && sum != T(1) ? math::nan<T> : sum;
+}
+
 // Vectors of a line: dense, or single elements `step` bytes apart.
 template <typename S, typename T>
 FD void read_vector(const char* line, int64_t place, int64_t step, T (&x)[FACULA_VEC]) {

@@ -27,9 +27,6 @@ FD void row_places(const SoftmaxParams& p, int64_t row, int64_t (&at)[3]) {
 FD float exponential(float x) { return sizeof(O) == 2 ? __expf(x) : ::expf(x); }
 FD double exponential(double x) { return ::exp(x); }
 
-// Beside one infinite element the others have no share; several have no limit.
-FD T below(T x, T top) { return top == math::infinity<T> && x == top ? T(0) : x - top; }
-
 }  // namespace facula
 
 using namespace facula;
@@ -71,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(kRowThreads) facula_softmax(const _
       }
     });
     sum = reduction.over<Add>(sum);
-    if (top == math::infinity<T> && sum != T(1)) sum = math::nan<T>;
+    sum = sum_below(sum, top);
     const T scale = FACULA_KIND == 0 ? T(1) / sum : math::log(sum);
     each_vector(length, [&](int i, int64_t place) {
       read(i, place);

@@ -320,7 +320,7 @@ FACULA_MATH_LARGE double reflected_zeta(int n, double part) {
   if (n % 2 == 0 && size == 0.5) return 0;
   if (n > 64 && n % 2 == 0 && size > 0.4) {  // the two nearest terms nearly cancel; the others are below 3^-m of them
     const double u = 2 * (0.5 - size);
-    const double value = std::pow(2, m) * std::pow((1 - u) * (1 + u), -0.5 * m) * 2 * std::sinh(m * std::atanh(u));
+    const double value = std::pow(2, m) * std::pow((1 - u) * (1 + u), -0.5 * m) * 2 * ::sinh(m * ::atanh(u));
     return part < 0 ? -value : value;
   }
   if (n > 64 || c > 1.5) {
