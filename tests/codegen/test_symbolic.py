@@ -6,7 +6,7 @@ import ast
 import itertools
 import operator
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mpmath
@@ -19,9 +19,14 @@ from codegen.scalar.tree import Expr, call, from_ast, name
 from codegen.schema import expr
 from codegen.schema.model import MathFunction
 
-mpmath.mp.dps = 40
 SCHEMA = load(ROOT / "ops.yaml")
 CALCULUS = Calculus(SCHEMA.math)
+
+
+@pytest.fixture(autouse=True)
+def digits() -> Iterator[None]:
+    with mpmath.workdps(40):
+        yield
 
 
 def sign(x: Any) -> Any:
