@@ -6,6 +6,8 @@ vector with another: where one took time of their square, the test would not end
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import facula as fa
@@ -146,3 +148,16 @@ def test_results_of_an_image_are_its_own() -> None:
         one = F.conv2d(alone, w)
         one.backward(grad[3:4])
         assert (one == out[3:4]).all() and (alone.grad == x.grad[3:4]).all()
+
+
+def test_memory_is_that_of_the_images() -> None:
+    """Each tap by each result of a channel would be more than a gigabyte."""
+    code = (
+        "import resource, facula as fa\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (700 << 20, 700 << 20))\n"
+        "x, w = fa.ones(1, 8, 24, 24), fa.full((8, 1, 700, 700), 0.5)\n"
+        "print(fa.nn.functional.conv_transpose2d(x, w).sum(dtype=fa.float64).item())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(8 * 0.5 * 24**2 * 700**2)

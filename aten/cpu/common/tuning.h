@@ -51,7 +51,7 @@ inline constexpr int64_t kLongConv = 1 << 14, kLongConvRun = 128;
 // pays where gathering asks so many times the taps; by a product of matrices, from so many output channels on.
 inline constexpr int64_t kSmallResultsRow = 64, kSmallResultsChannels = 4;
 inline constexpr double kScatterExcess = 8, kColumnsExcess = 4;
-inline constexpr int64_t kColumnsMinOutputs = 8, kColumnsElements = 1 << 18;
+inline constexpr int64_t kColumnsMinOutputs = 8, kColumnsElements = 1 << 18, kColumnsMostElements = 1 << 22;
 // A row of results asks which taps meet the image where there are so many.
 inline constexpr int64_t kClippedTaps = 512;
 

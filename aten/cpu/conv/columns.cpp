@@ -9,6 +9,10 @@
 
 namespace facula::cpu::conv {
 
+bool columns_fit(const Geometry& g) {
+  return saturated_mul(product(g.kernel), product(g.out)) <= tuning::kColumnsMostElements;
+}
+
 bool columns_pay(const Geometry& g) {
   return g.out_channels >= tuning::kColumnsMinOutputs && g.out_channels <= tuning::kLongConv &&
          gather_excess(g) > tuning::kColumnsExcess;

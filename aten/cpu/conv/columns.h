@@ -6,6 +6,9 @@
 
 namespace facula::cpu::conv {
 
+// Whether the product of one channel is no larger than what stays in memory beside the images.
+bool columns_fit(const Geometry& g);
+
 // Whether gathering asks for many times the taps that give something, and the product has depth enough.
 bool columns_pay(const Geometry& g);
 

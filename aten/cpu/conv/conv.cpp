@@ -78,7 +78,9 @@ template <Result kResult>
 bool unpadded_pays(const Call& c) {
   return c.mostly_padding || small_results_pay(c.g, kResult);
 }
-bool columns_serves(const Call& c) { return !c.mostly_padding && c.image.numel() > 0 && c.other.numel() > 0; }
+bool columns_serves(const Call& c) {
+  return !c.mostly_padding && c.image.numel() > 0 && c.other.numel() > 0 && columns_fit(c.g);
+}
 bool columns_pay(const Call& c) { return conv::columns_pay(c.g); }
 bool in_planes(const Call& c) { return c.plain() && c.image.dim() == 4; }
 bool depthwise(const Call& c) { return !c.mostly_padding && c.g.depthwise(); }
