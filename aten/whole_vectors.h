@@ -15,6 +15,7 @@ namespace {
 struct LoopShape {
   uint8_t outs, count;
   uint8_t lanes;  // elements of which the loop is called with a multiple
+  uint8_t all;    // bytes of each operand, or 0 where they differ
   uint8_t bytes[kMaxPointwiseOperands];
 };
 
@@ -26,7 +27,8 @@ inline constexpr int64_t kWholeLanes = FACULA_VECTOR_BYTES / std::min({sizeof(fl
 
 template <typename... S>
 consteval LoopShape loop_shape(int outs) {
-  return {static_cast<uint8_t>(outs), sizeof...(S), kWholeLanes<S...>, {sizeof(S)...}};
+  constexpr size_t least = std::min({sizeof(S)...}), most = std::max({sizeof(S)...});
+  return {static_cast<uint8_t>(outs), sizeof...(S), kWholeLanes<S...>, least == most ? least : 0, {sizeof(S)...}};
 }
 
 template <typename F>
@@ -43,13 +45,45 @@ template <typename F>
   }
 }
 
+// The `left` elements from `at` on in one vector; the first of them fills it, as it raises nothing that they do not.
+// Operands of one size, as most are, have lanes that the compiler knows, and one result with kCount operands.
+template <typename S, int kCount>
+[[gnu::always_inline]] inline void fill_vector(PointwiseLoop body, const LoopShape& shape, int64_t at, int64_t left,
+                                               void* const* outs, const void* const* ins, const LoopArgs& args) {
+  constexpr int64_t kLanes = kWholeLanes<S>;
+  constexpr int kMost = kCount > 0 ? kCount : kMaxPointwiseOperands;
+  const int results = kCount > 0 ? 1 : shape.outs, count = kCount > 0 ? kCount : shape.count;
+  alignas(FACULA_VECTOR_BYTES) S tiles[kMost][kLanes];
+  void* places[kMost];
+  const size_t size = static_cast<size_t>(left) * sizeof(S);
+  for (int k = 0; k < results; ++k) places[k] = tiles[k];
+  for (int k = results; k < count; ++k) {
+    places[k] = tiles[k];
+    const char* const from = static_cast<const char*>(ins[k - results]) + at * static_cast<int64_t>(sizeof(S));
+    S first;
+    __builtin_memcpy(&first, from, sizeof(S));
+    for (int64_t i = 0; i < kLanes; ++i) tiles[k][i] = first;
+    if (left > 1) __builtin_memcpy(tiles[k], from, size);
+  }
+  body(kLanes, places, const_cast<const void* const*>(places + results), args);
+  for (int k = 0; k < results; ++k) {
+    char* const to = static_cast<char*>(outs[k]) + at * static_cast<int64_t>(sizeof(S));
+    __builtin_memcpy(to, tiles[k], sizeof(S));
+    if (left > 1) __builtin_memcpy(to, tiles[k], size);
+  }
+}
+
 // Not cloned nor inlined: a compiler that knew the number of elements might make another loop of `body`.
 [[gnu::noipa, maybe_unused]] void in_whole_vectors(PointwiseLoop body, const LoopShape& shape, int64_t n,
                                                    void* const* outs, const void* const* ins, const LoopArgs& args) {
   const int64_t lanes = shape.lanes, whole = n & -lanes, left = n - whole;
   if (whole > 0) body(whole, outs, ins, args);
   if (left == 0) return;
-  // The first of those left over fills the vector: it raises nothing that they do not.
+  if (shape.all == 4) {
+    if (shape.outs == 1 && shape.count == 2) return fill_vector<uint32_t, 2>(body, shape, whole, left, outs, ins, args);
+    return fill_vector<uint32_t, 0>(body, shape, whole, left, outs, ins, args);
+  }
+  if (shape.all == 8) return fill_vector<uint64_t, 0>(body, shape, whole, left, outs, ins, args);
   alignas(FACULA_VECTOR_BYTES) char tiles[kMaxPointwiseOperands][FACULA_VECTOR_BYTES * sizeof(complex128)];
   void* at[kMaxPointwiseOperands];
   for (int k = 0; k < shape.count; ++k) {

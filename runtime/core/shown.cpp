@@ -39,8 +39,7 @@ bool is_shown(const StorageImpl& s) {
   return shown().all.contains(owner);
 }
 
-void detail::forget_shown(const StorageImpl* s) noexcept {
-  if (shown_counts[shown_place(s)].load(std::memory_order_relaxed) == 0) return;
+void detail::forget_shown_at_all(const StorageImpl* s) noexcept {
   const std::lock_guard lock(shown().mutex);
   if (shown().all.erase(s) != 0) shown_counts[shown_place(s)].fetch_sub(1, std::memory_order_relaxed);
 }

@@ -76,9 +76,17 @@ lstm, gru, rnn = fa.nn.LSTM(256, 256), fa.nn.GRU(256, 256), fa.nn.RNN(256, 256)
 cell = fa.nn.LSTM(4, 4, proj_size=2)
 t = fa.ones(200000, 1, 4)
 y = F.conv2d(x[:1], w).sum()
+line, plane = fa.ones(1, 1, 2000000), fa.ones(1, 1, 9000, 9000)
+tap = fa.ones(1, 1, 1000001, requires_grad=True)
+z = F.conv1d(line[..., :1000500], tap).sum()
 CASES = {
+    "conv1d": lambda: F.conv1d(line, tap, padding="same"),
+    "conv1d of many taps": lambda: [F.conv1d(line, line[..., :1999990]) for _ in range(200)],
+    "conv2d of a kernel as large": lambda: [F.conv2d(plane, plane) for _ in range(200)],
+    "conv_transpose1d": lambda: F.conv_transpose1d(line, tap),
     "conv2d": lambda: [F.conv2d(x, w) for _ in range(100)],
     "conv2d backward": lambda: [y.backward(retain_graph=True) for _ in range(100)],
+    "conv1d backward": lambda: [z.backward(retain_graph=True) for _ in range(100)],
     "attention": lambda: F.scaled_dot_product_attention(q, q, q),
     "lstm": lambda: [lstm(s) for _ in range(9)],
     "gru": lambda: [gru(s) for _ in range(9)],

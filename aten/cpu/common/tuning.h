@@ -46,6 +46,15 @@ inline constexpr int64_t kInPlaceMinDepth = 64;  // taps that repay the seams be
 // comes first, which sums fewer terms at a time and takes a third of the time.
 inline constexpr int64_t kLongConv = 1 << 14, kLongConvRun = 128;
 
+// Kernels about as large as the image, whose results are few: rows of taps pay from so many taps on, where rows of
+// results are shorter than half of that, for so many output channels. Adding to the places of the gradient of the input
+// pays where gathering asks so many times the taps; by a product of matrices, from so many output channels on.
+inline constexpr int64_t kSmallResultsRow = 64, kSmallResultsChannels = 4;
+inline constexpr double kScatterExcess = 8, kColumnsExcess = 4;
+inline constexpr int64_t kColumnsMinOutputs = 8, kColumnsElements = 1 << 18, kColumnsMostElements = 1 << 22;
+// A row of results asks which taps meet the image where there are so many.
+inline constexpr int64_t kClippedTaps = 512;
+
 // Gradients of distances go through a product of matrices from so many dims and rows on both sides on.
 inline constexpr int64_t kProductDims = 16, kProductRows = 26;
 

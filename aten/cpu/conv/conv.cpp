@@ -2,6 +2,7 @@
 #include "aten/cpu/common/images.h"
 #include "aten/cpu/common/tuning.h"
 #include "aten/cpu/conv/bias.h"
+#include "aten/cpu/conv/columns.h"
 #include "aten/cpu/conv/depthwise.h"
 #include "aten/cpu/conv/direct.h"
 #include "aten/cpu/conv/implicit_gemm.h"
@@ -73,9 +74,19 @@ bool weight_in_nchw(const Call& c) {
 
 bool always(const Call&) { return true; }
 bool padded(const Call& c) { return !c.mostly_padding; }
-bool mostly_padding(const Call& c) { return c.mostly_padding; }
+template <Result kResult>
+bool unpadded_pays(const Call& c) {
+  return c.mostly_padding || small_results_pay(c.g, kResult);
+}
+bool columns_serves(const Call& c) {
+  return !c.mostly_padding && c.image.numel() > 0 && c.other.numel() > 0 && columns_fit(c.g);
+}
+bool columns_pay(const Call& c) { return conv::columns_pay(c.g); }
 bool in_planes(const Call& c) { return c.plain() && c.image.dim() == 4; }
 bool depthwise(const Call& c) { return !c.mostly_padding && c.g.depthwise(); }
+// Longer sums lose digits in T.
+bool short_sums(const Call& c) { return product(c.g.kernel) <= tuning::kLongConv; }
+bool short_gathers(const Call& c) { return short_sums(c) && gather_excess(c.g) <= tuning::kColumnsExcess; }
 
 // The convolution as one that Winograd's method serves; from the gradient to the input with `back`.
 Conv3x3 as_3x3(const Geometry& g, bool back) {
@@ -205,20 +216,23 @@ bool depthwise_nhwc_weight(const Call& c) {
 // Of more terms than the other methods, which sum them in T, are good for.
 template <typename T, bool kBack>
 bool long_sums_pay(const Call& c) {
-  const int64_t depth = (kBack ? c.g.out_channels : c.g.channels) * product(c.g.kernel);
-  return sizeof(T) < sizeof(double) && !c.mostly_padding && depth > tuning::kLongConv;
+  const Geometry& g = c.g;
+  const int64_t depth = (kBack ? g.out_channels : g.channels) * product(g.kernel);
+  // `direct` does the same, a row at a time.
+  return sizeof(T) < sizeof(double) && depth > tuning::kLongConv &&
+         !direct_pays(g.groups, kBack ? g.channels : g.out_channels);
 }
 
 template <typename T>
 constexpr Method kForward[] = {
-    {"unpadded", always, mostly_padding, in_nchw<T, unpadded_forward<T>>},
+    {"unpadded", always, unpadded_pays<Result::Forward>, in_nchw<T, unpadded_forward<T>>},
     {"winograd", winograd_serves, winograd_pays<false>, winograd<T, false>},
     {"long_sums", padded, long_sums_pay<T, false>, in_nchw<T, long_sums_forward<T>>},
     {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, false>},
     {"nhwc_gemm", in_planes, nhwc_gemm_pays<false>, nhwc_gemm<T, false>},
     {"small_channels", small_channels_serves<T>, small_channels_pays, small_channels<T>},
-    {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_forward<T>>},
-    {"depthwise", depthwise, always, in_nchw<T, depthwise_forward<T>>},
+    {"depthwise_nhwc", depthwise_nhwc, short_sums, in_nhwc<T, depthwise_nhwc_forward<T>>},
+    {"depthwise", depthwise, short_sums, in_nchw<T, depthwise_forward<T>>},
     {"row_tiles", row_tiles_serves, row_tiles_pays<T>, in_nchw<T, row_tiles_forward<T>>},
     {"direct", padded, direct_forward_pays, in_nchw<T, direct_forward<T>>},
     {"implicit_gemm", padded, always, in_nchw<T, implicit_gemm_forward<T>>},
@@ -226,20 +240,21 @@ constexpr Method kForward[] = {
 
 template <typename T>
 constexpr Method kBackwardInput[] = {
-    {"unpadded", always, mostly_padding, in_nchw<T, unpadded_backward_input<T>>},
+    {"columns", columns_serves, columns_pay, in_nchw<T, columns_backward_input<T>>},
+    {"unpadded", always, unpadded_pays<Result::BackwardInput>, in_nchw<T, unpadded_backward_input<T>>},
     {"winograd", winograd_serves, winograd_pays<true>, winograd<T, true>},
     {"long_sums", padded, long_sums_pay<T, true>, in_nchw<T, long_sums_backward_input<T>>},
     {"pointwise", pointwise_serves, pointwise_pays, pointwise<T, true>},
     {"nhwc_gemm", in_planes, nhwc_gemm_pays<true>, nhwc_gemm<T, true>},
-    {"depthwise_nhwc", depthwise_nhwc, always, in_nhwc<T, depthwise_nhwc_backward_input<T>>},
-    {"depthwise", depthwise_without_stride, always, in_nchw<T, depthwise_backward_input<T>>},
+    {"depthwise_nhwc", depthwise_nhwc, short_gathers, in_nhwc<T, depthwise_nhwc_backward_input<T>>},
+    {"depthwise", depthwise_without_stride, short_gathers, in_nchw<T, depthwise_backward_input<T>>},
     {"direct", padded, direct_input_pays, in_nchw<T, direct_backward_input<T>>},
     {"implicit_gemm", padded, always, in_nchw<T, implicit_gemm_backward_input<T>>},
 };
 
 template <typename T>
 constexpr Method kBackwardWeight[] = {
-    {"unpadded", always, mostly_padding, weight_in_nchw<T, unpadded_backward_weight<T>>},
+    {"unpadded", always, unpadded_pays<Result::BackwardWeight>, weight_in_nchw<T, unpadded_backward_weight<T>>},
     {"winograd", winograd_serves, winograd_weight_pays, winograd_weight<T>},
     {"nhwc_gemm", in_planes, nhwc_weight_pays, nhwc_weight<T>},
     {"depthwise_nhwc", depthwise_nhwc_weight_serves, always, depthwise_nhwc_weight<T>},

@@ -178,11 +178,12 @@ void multiply_runs(const Windows& w, int64_t batch, int64_t groups, int64_t out_
     return multiply(w, batch, groups, out_channels, weights, bias, image, group_stride, out);
   const int64_t size = batch * groups * out_channels * w.positions();
   const TypedBuffer<double> totals(size);
+  // The lists of all taps are not copied: there may be a run for each hundred of millions.
+  Windows run{w.out, w.image, {w.step[0], w.step[1]}, w.dense, {}, {}};
+  Weights<T> part{weights.data, weights.group, weights.row, {}};
   for (int64_t p = 0; p < depth; p += tuning::kLongConvRun) {
     const int64_t end = std::min(depth, p + tuning::kLongConvRun);
-    Windows run = w;
     run.taps.assign(w.taps.begin() + p, w.taps.begin() + end);
-    Weights<T> part = weights;
     part.offsets.assign(weights.offsets.begin() + p, weights.offsets.begin() + end);
     multiply(run, batch, groups, out_channels, part, p == 0 ? bias : nullptr, image, group_stride, out);
     parallel_for(0, size, grain_for(1), [&](int64_t first, int64_t last) {

@@ -348,15 +348,26 @@ void depthwise_nhwc_grads(int64_t channels, int64_t n, int64_t step, int64_t cou
   }
 }
 
+template <typename T>
+void add_times(int64_t n, T by, const T* __restrict in, int64_t step, double* __restrict out, int64_t out_step) {
+  const auto factor = static_cast<double>(by);
+  if (step == 1 && out_step == 1) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) out[i] += factor * static_cast<double>(in[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i * out_step] += factor * static_cast<double>(in[i * step]);
+  }
+}
+
 }  // namespace
 
 FACULA_DEFINE_BY_ISA(ConvLoops<float>, conv_loops_float,
                      {pack_windows<float>, gather_rows<float>, pack_weights<float>, every<float>, row<float>,
                       correlate<float>, depthwise_nchw<float>, depthwise_nhwc<float>, depthwise_nhwc_grads<float>,
-                      depthwise_nchw_grads<float>})
+                      depthwise_nchw_grads<float>, add_times<float>})
 FACULA_DEFINE_BY_ISA(ConvLoops<double>, conv_loops_double,
                      {pack_windows<double>, gather_rows<double>, pack_weights<double>, every<double>, row<double>,
                       correlate<double>, depthwise_nchw<double>, depthwise_nhwc<double>, depthwise_nhwc_grads<double>,
-                      depthwise_nchw_grads<double>})
+                      depthwise_nchw_grads<double>, add_times<double>})
 
 }  // namespace facula

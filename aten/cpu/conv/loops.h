@@ -52,6 +52,8 @@ struct ConvLoops {
   // sums[p] += sum over rows and columns of grad and image at taps[p], p < kTapsTogether
   void (*depthwise_nchw_grads)(int64_t rows, int64_t n, const int64_t* taps, const T* image, int64_t step,
                                const T* grad, double* sums);
+  // out[i * out_step] += by in[i * step], i < n, products and sums in double
+  void (*add_times)(int64_t n, T by, const T* in, int64_t step, double* out, int64_t out_step);
 };
 FACULA_DECLARE_BY_ISA(ConvLoops<float>, conv_loops_float)
 FACULA_DECLARE_BY_ISA(ConvLoops<double>, conv_loops_double)

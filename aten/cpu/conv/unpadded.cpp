@@ -4,54 +4,30 @@
 
 #include "aten/cpu/common/dense.h"
 #include "aten/cpu/common/tuning.h"
+#include "aten/cpu/conv/direct.h"
+#include "aten/cpu/conv/loops.h"
+#include "aten/cpu/conv/meetings.h"
+#include "aten/cpu/nn/loops.h"
 #include "runtime/core/checked.h"
 
 namespace facula::cpu {
 namespace {
 
+using conv::direct_pays;
 using conv::Geometry;
+using conv::Meeting;
+using conv::meetings_of;
+using conv::merged;
 using conv::product;
+using conv::Rows;
 
-// Along one dim: for outputs [first, last) tap `tap` meets the image, at `place` for the first of them.
-struct Meeting {
-  int64_t tap, first, last, place;
-};
-using Meetings = std::vector<Meeting>;
-
-Meetings meetings_of(const Geometry& g, size_t d) {
-  Meetings all;
-  for (int64_t k = 0; k < g.kernel[d]; ++k) {
-    const int64_t at = k * g.dilation[d] - g.padding[d];  // of output 0
-    if (at >= g.in[d]) break;
-    const int64_t first = at < 0 ? ceil_div(-at, g.stride[d]) : 0;
-    const int64_t last = std::min(g.out[d], floor_div(g.in[d] - 1 - at, g.stride[d]) + 1);
-    if (first < last) all.push_back({k, first, last, first * g.stride[d] + at});
-  }
-  return all;
-}
-
-std::array<Meetings, 3> meetings(const Geometry& g) {
-  return {meetings_of(g, 0), meetings_of(g, 1), meetings_of(g, 2)};
-}
-
-// fn(tap in the kernel, place in the image, place in the output, count) for the rows of one plane; neighbours lie
-// stride[2] apart in the image and 1 in the output.
-template <typename F>
-void for_rows(const Geometry& g, const std::array<Meetings, 3>& all, const F& fn) {
-  for (const Meeting& z : all[0]) {
-    for (const Meeting& y : all[1]) {
-      for (const Meeting& x : all[2]) {
-        const int64_t tap = (z.tap * g.kernel[1] + y.tap) * g.kernel[2] + x.tap;
-        for (int64_t a = z.first; a < z.last; ++a) {
-          const int64_t plane = (z.place + (a - z.first) * g.stride[0]) * g.in[1];
-          for (int64_t b = y.first; b < y.last; ++b) {
-            const int64_t row = plane + y.place + (b - y.first) * g.stride[1];
-            fn(tap, row * g.in[2] + x.place, (a * g.out[1] + b) * g.out[2] + x.first, x.last - x.first);
-          }
-        }
-      }
-    }
-  }
+// sum over i < n of a[i] b[i * step]
+template <typename T>
+double dot(int64_t n, const T* a, const T* b, int64_t step) {
+  if (step == 1) return static_cast<double>(dot_loops<T>().dot(n, a, b));
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i * step]);
+  return sum;
 }
 
 double size_of(const conv::Three& v) {
@@ -75,7 +51,7 @@ bool mostly_padding(const Geometry& g, bool back) {
                          static_cast<double>(g.kernel[d] - 1) * static_cast<double>(g.dilation[d]) + 1;
     extent *= std::max(reach, static_cast<double>(g.padding[d]) + static_cast<double>(g.in[d]));
     double pairs = 0;  // of outputs and taps that meet the image
-    for (const Meeting& m : meetings_of(g, d)) pairs += static_cast<double>(m.last - m.first);
+    for (const Meeting& m : meetings_of(g, d, false)) pairs += static_cast<double>(m.last - m.first);
     met *= pairs;
     const auto residues = static_cast<double>(std::min(g.stride[d], g.in[d]));
     if (back && residues * static_cast<double>(g.kernel[d]) > kTimes * pairs + kElements) return true;
@@ -89,33 +65,72 @@ bool mostly_padding(const Geometry& g, bool back) {
   return size_of(g.out) * size_of(g.kernel) > kTimes * met + kElements;
 }
 
+bool small_results_pay(const Geometry& given, Result result) {
+  const Geometry g = merged(given, result == Result::Forward);
+  const int64_t terms = g.channels * product(g.kernel), least = tuning::kSmallResultsRow;
+  if (result == Result::BackwardInput) {
+    if (gather_excess(given) <= tuning::kScatterExcess) return false;
+    // A row at a time of one channel leaves out what meets no result.
+    return given.channels > 1 || g.out[2] < least / 2;
+  }
+  const bool few_channels = result == Result::BackwardWeight
+                                ? direct_pays(given.groups, given.out_channels)
+                                : given.out_channels <= tuning::kSmallResultsChannels ||
+                                      (product(g.out) <= tuning::kSmallResultsChannels && terms > tuning::kLongConv);
+  return few_channels && g.kernel[2] >= least && g.out[2] < least / 2 && g.dilation[2] == 1;
+}
+
+double gather_excess(const Geometry& g) {
+  if (product(g.in) == 0 || product(g.out) == 0) return 0;
+  double excess = 1;
+  for (size_t d = 0; d < 3; ++d) {
+    excess *= static_cast<double>(g.in[d]) / static_cast<double>(std::min(g.stride[d], g.in[d])) /
+              static_cast<double>(g.out[d]);
+  }
+  return excess;
+}
+
 template <typename T>
-void unpadded_forward(const Geometry& g, const T* input, const T* weight, const T* bias, T* out) {
-  const std::array<Meetings, 3> all = meetings(g);
+void unpadded_forward(const Geometry& given, const T* input, const T* weight, const T* bias, T* out) {
+  const Geometry g = merged(given, true);
+  const Rows rows(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
-  const int64_t out_channels = g.groups * g.out_channels;
-  parallel_for(0, g.batch * out_channels, grain(g, g.channels), [&](int64_t begin, int64_t end) {
-    const TypedBuffer<double> sums(positions);
-    double* const to = sums.get();
+  const int64_t out_channels = g.groups * g.out_channels, results = g.batch * out_channels;
+  const TypedBuffer<double> sums(results * positions);
+  // Results of a plane are each by itself where rows go along the taps: threads share it. The images of a channel come
+  // one after the other, so that its weight stays in the cache.
+  const auto columns = static_cast<int64_t>(rows.columns().size());
+  const int64_t pieces = rows.along_taps() ? std::max<int64_t>(columns, 1) : 1;
+  for (int64_t i = 0; i < results * positions; ++i) {
+    sums.get()[i] = bias != nullptr ? static_cast<double>(bias[i / positions % out_channels]) : 0.0;
+  }
+  parallel_for(0, results * pieces, grain(g, ceil_div(g.channels, pieces)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t f = i % out_channels, group = f / g.out_channels;
-      std::fill(to, to + positions, bias != nullptr ? static_cast<double>(bias[f]) : 0.0);
+      const int64_t f = i / pieces / g.batch, n = i / pieces % g.batch, group = f / g.out_channels;
+      double* const to = sums.get() + (n * out_channels + f) * positions;
+      const auto part = pieces > 1 ? rows.columns().subspan(static_cast<size_t>(i % pieces), 1) : rows.columns();
       for (int64_t c = 0; c < g.channels; ++c) {
-        const T* from = input + ((i / out_channels * g.groups + group) * g.channels + c) * places;
+        const T* from = input + ((n * g.groups + group) * g.channels + c) * places;
         const T* w = weight + (f * g.channels + c) * taps;
-        for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t n) {
-          const auto by = static_cast<double>(w[tap]);
-          for (int64_t k = 0; k < n; ++k) to[position + k] += by * static_cast<double>(from[place + k * g.stride[2]]);
+        rows.each(part, [&](int64_t tap, int64_t place, int64_t position, int64_t count) {
+          if (rows.along_taps()) {
+            to[position] += dot(count, w + tap, from + place, rows.step());
+          } else {
+            conv_loops<T>().add_times(count, w[tap], from + place, rows.step(), to + position, 1);
+          }
         });
       }
-      std::transform(to, to + positions, out + i * positions, [](double sum) { return static_cast<T>(sum); });
     }
+  });
+  parallel_for(0, results * positions, grain_for(1), [&](int64_t begin, int64_t end) {
+    std::transform(sums.get() + begin, sums.get() + end, out + begin, [](double sum) { return static_cast<T>(sum); });
   });
 }
 
 template <typename T>
-void unpadded_backward_input(const Geometry& g, const T* grad, const T* weight, const T* bias, T* out) {
-  const std::array<Meetings, 3> all = meetings(g);
+void unpadded_backward_input(const Geometry& given, const T* grad, const T* weight, const T* bias, T* out) {
+  const Geometry g = merged(given, false);  // channels have a bias and a piece each
+  const Rows rows(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
   const int64_t channels = g.groups * g.channels;
   parallel_for(0, g.batch * channels, grain(g, g.out_channels), [&](int64_t begin, int64_t end) {
@@ -127,9 +142,12 @@ void unpadded_backward_input(const Geometry& g, const T* grad, const T* weight, 
       for (int64_t f = 0; f < g.out_channels; ++f) {
         const T* from = grad + ((i / channels * g.groups + group) * g.out_channels + f) * positions;
         const T* w = weight + ((group * g.out_channels + f) * g.channels + c % g.channels) * taps;
-        for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t n) {
-          const auto by = static_cast<double>(w[tap]);
-          for (int64_t k = 0; k < n; ++k) to[place + k * g.stride[2]] += by * static_cast<double>(from[position + k]);
+        rows.each([&](int64_t tap, int64_t place, int64_t position, int64_t count) {
+          if (rows.along_taps()) {
+            conv_loops<T>().add_times(count, from[position], w + tap, 1, to + place, rows.step());
+          } else {
+            conv_loops<T>().add_times(count, w[tap], from + position, 1, to + place, rows.step());
+          }
         });
       }
       std::transform(to, to + places, out + i * places, [](double sum) { return static_cast<T>(sum); });
@@ -138,8 +156,9 @@ void unpadded_backward_input(const Geometry& g, const T* grad, const T* weight, 
 }
 
 template <typename T>
-void unpadded_backward_weight(const Geometry& g, const T* input, const T* grad, T* out) {
-  const std::array<Meetings, 3> all = meetings(g);
+void unpadded_backward_weight(const Geometry& given, const T* input, const T* grad, T* out) {
+  const Geometry g = merged(given, false);
+  const Rows rows(g);
   const int64_t places = product(g.in), positions = product(g.out), taps = product(g.kernel);
   parallel_for(0, g.groups * g.out_channels * g.channels, grain(g, g.batch), [&](int64_t begin, int64_t end) {
     const TypedBuffer<double> sums(taps);
@@ -150,12 +169,12 @@ void unpadded_backward_weight(const Geometry& g, const T* input, const T* grad, 
       for (int64_t n = 0; n < g.batch; ++n) {
         const T* x = input + (n * g.groups * g.channels + c) * places;
         const T* dy = grad + (n * g.groups * g.out_channels + f) * positions;
-        for_rows(g, all, [&](int64_t tap, int64_t place, int64_t position, int64_t count) {
-          double sum = 0;
-          for (int64_t k = 0; k < count; ++k) {
-            sum += static_cast<double>(x[place + k * g.stride[2]]) * static_cast<double>(dy[position + k]);
+        rows.each([&](int64_t tap, int64_t place, int64_t position, int64_t count) {
+          if (rows.along_taps()) {
+            conv_loops<T>().add_times(count, dy[position], x + place, rows.step(), to + tap, 1);
+          } else {
+            to[tap] += dot(count, dy + position, x + place, rows.step());
           }
-          to[tap] += sum;
         });
       }
       std::transform(to, to + taps, out + i * taps, [](double sum) { return static_cast<T>(sum); });

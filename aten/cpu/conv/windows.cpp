@@ -41,10 +41,15 @@ Windows input_windows(const Geometry& g, const Padded<T>& image) {
             g.groups * g.channels * image.plane(),
             {image.at(0, g.stride[0]), image.at(1, g.stride[1])},
             g.stride == Three{1, 1, 1},
+            {},
             {}};
   std::array<std::vector<int64_t>, 3> at;
   for (size_t d = 0; d < 3; ++d) {
-    for (int64_t k = 0; k < g.kernel[d]; ++k) at[d].push_back(image.at(d, k * g.dilation[d]));
+    w.reach[d] = {{}, g.stride[d], g.padding[d], g.padding[d] + g.in[d]};
+    for (int64_t k = 0; k < g.kernel[d]; ++k) {
+      w.reach[d].taps.push_back(k * g.dilation[d]);
+      at[d].push_back(image.at(d, k * g.dilation[d]));
+    }
   }
   add_taps(w, g.channels, image.plane(), at);
   return w;
@@ -92,10 +97,15 @@ void backward_input_by(Multiply<T> multiply, const Geometry& g, const T* grad, c
                   g.groups * g.out_channels * image.plane(),
                   {image.at(0, 1), image.at(1, 1)},
                   true,
+                  {},
                   {}};
         std::array<std::vector<int64_t>, 3> at{z.offsets, y.offsets, x.offsets};
         for (size_t d = 0; d < 3; ++d) {
-          for (int64_t& offset : at[d]) offset = image.at(d, offset - margins.origin[d]);
+          w.reach[d] = {{}, 1, -margins.origin[d], g.out[d] - margins.origin[d]};
+          for (int64_t& offset : at[d]) {
+            w.reach[d].taps.push_back(offset - margins.origin[d]);
+            offset = image.at(d, offset - margins.origin[d]);
+          }
         }
         if (!empty) add_taps(w, g.out_channels, image.plane(), at);
         Weights<T> weights{weight, g.out_channels * g.channels * taps, taps, {}};

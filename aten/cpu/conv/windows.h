@@ -58,12 +58,20 @@ class Padded {
   TypedBuffer<T> copy_;
 };
 
+// Where along a dim taps read in the copy for output 0, how far the next output reads from there, and which places are
+// the image.
+struct Reach {
+  std::vector<int64_t> taps;
+  int64_t step, low, high;
+};
+
 // Output position (d, h, w) of image n reads at n * image + d * step[0] + h * step[1] + w + tap.
 struct Windows {
   Three out;
   int64_t image, step[2];
   bool dense;                 // rows of positions are neighbouring rows of the image
   std::vector<int64_t> taps;  // by channel, then by place in the kernel
+  std::array<Reach, 3> reach;
   int64_t positions() const { return product(out); }
 };
 

@@ -2,9 +2,19 @@
 // that fits its type is given. In the ordinary case that costs a comparison of each result.
 #pragma once
 
+#include <cmath>
+
 #include "aten/cpu/reduce/strided_iterator.h"
 
 namespace facula::cpu {
+
+// Whether a result is beyond doubt at first sight, as is a sum or mean that is finite.
+inline bool plainly_fits(Ends ends, ScalarType acc, const void* result) {
+  if (ends == Ends::None) return true;
+  if (ends != Ends::Sum && ends != Ends::Mean) return false;
+  if (acc == ScalarType::Float32) return std::isfinite(*static_cast<const float*>(result));
+  return acc == ScalarType::Float64 && std::isfinite(*static_cast<const double*>(result));
+}
 
 class RangeEnds {
  public:

@@ -315,7 +315,7 @@ bool reduce_to_number(const ReduceSpec& spec, const ReduceLoops& loops, const Te
   alignas(16) char acc[32];
   loops.rows(self.raw(), self.numel(), 0, 1, acc, 1);
   if (spec.finish != nullptr) spec.finish(acc, 1, 1, self.numel(), spec.params);
-  if (spec.ends != Ends::None) {
+  if (!plainly_fits(spec.ends, loops.acc, acc)) {
     const RangeEnds ends(spec, loops.acc, self.numel());
     if (ends.doubtful(acc, 1)) ends.repair(self, make_layout(self, reduced_dims({}, self.dim()), out, out1), 0, 1, acc);
   }

@@ -97,14 +97,17 @@ Three unique_of(const Tensor& self, bool inverse, bool counts) {
   int64_t* start = starts.data<int64_t>();
   int64_t* place = places.data<int64_t>();
   int64_t k = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    count_step();
-    // What does not start a run is overwritten: no branch to guess.
-    value[k] = sorted.value(i);
-    if (counts) start[k] = i;
-    k += i == 0 || sorted.differs(i) ? 1 : 0;
-    if (inverse) place[sorted.position(i)] = k - 1;
-  }
+  cpu::in_blocks(n, [&](int64_t i, int64_t last) {
+    int64_t at = k;  // in a register
+    for (; i < last; ++i) {
+      // What does not start a run is overwritten: no branch to guess.
+      value[at] = sorted.value(i);
+      if (counts) start[at] = i;
+      at += i == 0 || sorted.differs(i) ? 1 : 0;
+      if (inverse) place[sorted.position(i)] = at - 1;
+    }
+    k = at;
+  });
   const Tensor output = make_empty({k}, self.dtype()), numbers = make_empty({counts ? k : 0}, ScalarType::Int64);
   convert_elements(self.dtype(), output.raw(), dtype_of_v<C>, value, k);
   if (counts) {
