@@ -48,6 +48,7 @@ class Stub:
     device: str
     pointwise: PointwisePlan | None
     autograd: bool
+    layered: bool  # calls pass the layers; else those of its parts do
     checks: tuple[str, ...]  # statements that refuse arguments
     self_name: str
     mutable: tuple[str, ...]
@@ -343,6 +344,7 @@ def stub_of(schema: Schema, op: Operator, differentiable: bool) -> Stub:
         device=device_expression(op),
         pointwise=pointwise_plan(op) if op.scalar else None,
         autograd=differentiable,
+        layered=kind != "composite" or differentiable or op.kind == "random",
         checks=(*range_checks(op), *(translator.check(c) for c in op.checks)),
         self_name=cpp_types.names(op).partition(",")[0],
         mutable=cpp_types.mutable_names(op),

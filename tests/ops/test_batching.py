@@ -1,4 +1,8 @@
-"""Every operator under vmap against itself, row by row: values, dtypes, shapes."""
+"""Every operator under vmap against itself, row by row: values, dtypes, shapes, what is drawn.
+
+Over all tensor arguments at once and over each alone. What has a rule, or parts that have, may not
+go row by row; what has neither is counted. What has a shape that depends on values says so.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,18 @@ BY_LAYOUT = (
     *("as_strided", "view_as_complex", "view.dtype"),
     *("as_strided_copy", "view_as_complex_copy", "view_copy.dtype"),
 )
-UNSET = ("empty_like", "new_empty", "new_empty_strided", "as_strided_scatter")
+UNSET = ("empty_like", "new_empty", "new_empty_strided")
 RESIZES = ("resize_as_",)  # refused
-# What draws numbers, or has no function to call, is not tried here.
+# Shapes that depend on values: one error for all. With the sizes given, these are not refused.
+SHAPED_BY_VALUES = (
+    *("tensor_split.tensor", "masked_select", "nonzero", "nonzero_tuple", "argwhere", "bincount"),
+    *("where.condition", "_unique", "_unique_dim", "_unique_consecutive", "one_hot"),
+    *("repeat_interleave.each", "repeat_interleave.index", "index_put", "index_put_"),
+    *("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data"),
+)
+# Without a rule and without parts that have one.
+ROW_BY_ROW = ("view.dtype", "nonzero_fill", "_pinv", "resize_")
+# What has no function to call is not tried; what draws numbers is below.
 CASES = [
     pytest.param(op, id=op.name)
     for op in operators()
@@ -157,10 +170,84 @@ def test_batch_is_the_rows(op: OpRecord) -> None:
             with pytest.raises(RuntimeError, match="size"):
                 _try(op, op.sample(i))
             continue
-        if "value_dependent" not in (op.traits or ()):
-            _try(op, op.sample(i))
-            continue
+        fa.func.vmap_fallback_counts(reset=True)
         try:
-            _try(op, op.sample(i))
+            with fa.func.vmap_fallback("quiet"):
+                _try(op, op.sample(i))
         except (RuntimeError, ValueError) as e:
-            assert "vmap" in str(e), e
+            assert op.name in SHAPED_BY_VALUES, op.name
+            assert "reads a value, which differs by row of the batch that vmap()" in str(e), e
+        if op.name not in ROW_BY_ROW:
+            assert not fa.func.vmap_fallback_counts().keys() - set(ROW_BY_ROW)
+
+
+def test_sizes_that_are_given_leave_nothing_to_values() -> None:
+    kinds, counts = fa.tensor([[0, 2], [1, 1]]), fa.tensor([[1, 2, 0], [0, 0, 3]])
+    hot = fa.vmap(lambda k: fa.nn.functional.one_hot(k, 3))(kinds)
+    assert hot.tolist() == np.eye(3, dtype=int)[kinds.numpy()].tolist()
+    nested = fa.vmap(fa.vmap(lambda k: fa.nn.functional.one_hot(k, 3)))(kinds)
+    assert nested.tolist() == hot.tolist()
+    for bad in (fa.tensor([[0, 3]]), fa.tensor([[0, -1]])):
+        with pytest.raises(RuntimeError, match=r"one_hot\(\): class"):
+            fa.vmap(lambda k: fa.nn.functional.one_hot(k, 3))(bad)
+    got = fa.vmap(lambda c: fa.repeat_interleave(c, output_size=3))(counts)
+    assert got.tolist() == [np.repeat(np.arange(3), c).tolist() for c in counts.numpy()]
+    x = fa.arange(6.0).reshape(2, 3)
+    got = fa.vmap(lambda r, c: r.repeat_interleave(c, output_size=3))(x, counts)
+    assert got.tolist() == [
+        np.repeat(*rc).tolist() for rc in zip(x.numpy(), counts.numpy(), strict=True)
+    ]
+    with pytest.raises(RuntimeError, match="add up to"):
+        fa.vmap(lambda c: fa.repeat_interleave(c, output_size=3))(counts[:, :2])
+    places = fa.vmap(lambda r: fa.nonzero_static(r > 1, size=2, fill_value=7))(x)
+    assert places.tolist() == [[[2], [7]], [[0], [1]]]
+
+
+# ---- what draws numbers ----
+
+DRAWING = [
+    pytest.param(op, id=op.name)
+    for op in operators()
+    if op.function() is not None and "random" in (op.traits or ()) and op.data["samples"]
+]
+
+
+@pytest.mark.parametrize("op", DRAWING)
+def test_draws_of_rows(op: OpRecord) -> None:
+    for i in range(len(op.data["samples"])):
+        _, given, named = arguments(op.sample(i), None)
+
+        def draw(_: Any, given: Any = given, named: Any = named) -> Any:
+            return op.function()(*_copied(given), **_copied(named))
+
+        def of_rows(*rows: Any, given: Any = given, named: Any = named) -> Any:
+            tensors = iter(rows)
+            own = [next(tensors) if fa.is_tensor(a) else a for a in given]
+            return op.function()(*own, **_copied(named))
+
+        fa.manual_seed(1)
+        before = fa.get_rng_state()
+        alone = draw(None)
+        if not fa.is_tensor(alone) or fa.equal(before, fa.get_rng_state()):
+            continue  # dropout of nothing draws nothing
+        mapped = [fa.stack([a] * ROWS) for a in given if fa.is_tensor(a)]
+        writes = op.name.split(".")[0].endswith("_")
+        for run in (draw, of_rows):
+            batch = mapped if run is of_rows and mapped else [fa.zeros(ROWS)]
+            if (run is of_rows and not mapped) or (run is draw and writes):
+                continue  # what all rows share is not filled
+            with fa.func.vmap_fallback("quiet"):
+                with pytest.raises(RuntimeError, match="randomness"):
+                    fa.vmap(run)(*_copied(batch))
+                different = fa.vmap(run, randomness="different")(*_copied(batch))
+                fa.manual_seed(1)
+                same = fa.vmap(run, randomness="same")(*_copied(batch))
+            for got in (different, same):
+                assert got.dtype == alone.dtype
+                assert got.shape == (ROWS, *alone.shape)
+            want = to_numpy(alone)
+            for row in to_numpy(same):
+                np.testing.assert_array_equal(row, want)
+            if alone.numel() > 7 and len(np.unique(want)) > 2:
+                drawn = to_numpy(different)
+                assert not np.array_equal(drawn[0], drawn[1]), op.name
