@@ -309,7 +309,8 @@ class RowsText {
         body += each_.step(s, "V");
         continue;
       }
-      const std::string v = made(s), away = "below(convert<" + wide(s) + ">(" + name(step.ins[0]) + "), row.top" + v + ")";
+      const std::string v = made(s),
+                        away = "below(convert<" + wide(s) + ">(" + name(step.ins[0]) + "), row.top" + v + ")";
       body += "  " + wide(s) + " t" + v + "[V];\n" + loop + "t" + v + "[k] = " +
               (along(s)->number != 0 ? "(" + away + ") - row.scale" + v
                : holds_powers(s)     ? "e" + v + "[k] * row.scale" + v
@@ -437,8 +438,8 @@ class RowsText {
       within += "    " + wide(s) + " e" + v + "[V];\n" + loop + "e" + v + "[k] = " + exponential(s) + "(below(" + x +
                 ", row.top" + v + "));\n" + loop + "sum" + n + " += e" + v + "[k];\n";
       if (holds_powers(s)) within += "    powers" + v + ".put(w, i, e" + v + ");\n";
-      after += "  sum" + n + " = sum_below(across.over<Add>(sum" + n + "), row.top" + v + ");\n  row.scale" + v + " = " +
-               (along(s)->number == 0 ? wide(s) + "(1) / sum" + n : "math::log(sum" + n + ")") + ";\n";
+      after += "  sum" + n + " = sum_below(across.over<Add>(sum" + n + "), row.top" + v + ");\n  row.scale" + v +
+               " = " + (along(s)->number == 0 ? wide(s) + "(1) / sum" + n : "math::log(sum" + n + ")") + ";\n";
     }
   }
 };
