@@ -176,7 +176,6 @@ Tensor embedding_backward_batched(const Tensor& gradient, const Tensor& indices,
   return batch.result(ops::view(sums, DimVector{batch.size(), num_weights, width}), 0);
 }
 
-// The number of a true element of the mask among those of its row says which of `source` it gets.
 // The strides are about a row: each gets memory of its own, laid out as the row that the function sees.
 Tensor as_strided_scatter_batched(const Tensor& self, const Tensor& src, IntList size, IntList stride,
                                   std::optional<int64_t> storage_offset) {
@@ -194,6 +193,7 @@ Tensor as_strided_scatter_batched(const Tensor& self, const Tensor& src, IntList
   return result;
 }
 
+// The number of a true element of the mask among those of its row says which of `source` it gets.
 Tensor masked_scatter_batched(const Tensor& self, const Tensor& mask, const Tensor& source) {
   const Batch batch("masked_scatter");
   FACULA_CHECK(source.numel() > 0 && source.dtype() == self.dtype() && mask.dtype() == ScalarType::Bool, NotImplemented,

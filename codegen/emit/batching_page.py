@@ -21,8 +21,8 @@ operator within `vmap` becomes where some of its tensors are mapped over:
 * **row by row**: a loop, which warns at an operator's first one and is counted, see
   `func.vmap_fallback` and `func.vmap_fallback_counts`.
 
-What reads a number (`item`, `equal`) raises, and so does what has a shape that depends on values
-(`nonzero`, `masked_select`, `unique`). In-place and `out=` forms go the way of their operator.
+What reads a number raises, and so does what has a shape that depends on values, also where an
+operator of others comes to it. In-place and `out=` forms go the way of their operator.
 """
 RANDOM = """\
 ## Random numbers

@@ -102,14 +102,18 @@ bool is_sole(const Tensor& t) {
   return t.is_wrapped() ? is_sole(i.wrapping->inner) : i.storage && i.storage->users() == 1;
 }
 
+// A view's tangent is a part of its base's, where that has one.
+TensorImpl* owner_of_tangent(const Tensor& t) {
+  TensorImpl* const own = t.impl();
+  const bool of_base = own->base && !own->no_grad_view && detail::owns_tangent(own->base.get());
+  return of_base ? own->base.get() : own;
+}
+
 // A tangent that is to be overwritten gets the batch dims of what is written; a leaf that requires a gradient is
 // let be.
 void make_room(const Tensor& t, const Tensor& written) {
-  TensorImpl* owner = t.impl();
-  if (owner->base && !owner->no_grad_view && detail::owns_tangent(owner->base.get())) {
-    remove_tangent(*owner);  // it is a part of the base's from now on
-    owner = owner->base.get();
-  }
+  TensorImpl* const owner = owner_of_tangent(t);
+  if (owner != t.impl()) remove_tangent(*t.impl());  // it is a part of the base's from now on
   Tensor& tangent = owner->autograd->forward->tangent;
   if (has_batch_dims_of(tangent, written)) {
     tangent = core_operators().clone(tangent);
@@ -152,7 +156,8 @@ void set_tangent(const Tensor& t, Tensor tangent) {
   if (has_tangent(t)) {
     const Tensor old = tangent_of(t);
     if (old.is_same(tangent)) return;
-    const bool keep = tls_state.grad_enabled && old.requires_grad() && is_leaf(old);
+    const Tensor& held = owner_of_tangent(t)->autograd->forward->tangent;
+    const bool keep = tls_state.grad_enabled && held.requires_grad() && is_leaf(held);
     if (keep || !has_batch_dims_of(old, tangent)) make_room(t, tangent);
     core_operators().copy_into(tangent_of(t), tangent);
     return;

@@ -60,18 +60,22 @@ void SavedTensor::register_hooks(SavedHooks& hooks) {
   FACULA_CHECK(!released_, Runtime, "register_hooks(): the saved tensor was freed by a backward pass already");
   FACULA_CHECK(tensor_.defined(), Runtime, "register_hooks(): the saved value is None, for which there are no hooks");
   FACULA_CHECK(!is_packed_, Runtime, "register_hooks(): the saved tensor has hooks already");
+  FACULA_CHECK(tensor_.version() == version_, Runtime,
+               "register_hooks(): the saved tensor was changed in place since; what it was is lost");
   pack(Tensor(tensor_), hooks);
 }
 
 // The stand-in has the edge that the tensor had, where that does not lead back to the node which saves it.
 void SavedTensor::pack(const Tensor& t, SavedHooks& hooks) {
   const uint32_t before = t.version();
+  Tensor packed;
   {
     const GradMode off(false);
-    tensor_ = hooks.pack(is_output_ ? tensor_ : t);
+    packed = hooks.pack(is_output_ ? tensor_ : t);
   }
   FACULA_CHECK(t.version() == before, Runtime,
                "a pack hook of saved tensors changed its tensor in place; return a changed copy instead");
+  tensor_ = std::move(packed);
   is_packed_ = 1;
   is_packed_output_ = is_output_;
   if (!is_output_ && t.requires_grad()) {

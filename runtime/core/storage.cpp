@@ -25,6 +25,7 @@ constinit thread_local WriterName tls_writer __attribute__((tls_model("initial-e
 }  // namespace detail
 
 void StorageImpl::note_writer(WriterName writer) {
+  watched_.store(false, std::memory_order_relaxed);
   if (detail::tls_writer.op != nullptr) writer = detail::tls_writer;
   writer_.store(writer.op != nullptr && detail::name_writer != nullptr ? detail::name_writer(writer) : writer.op,
                 std::memory_order_relaxed);

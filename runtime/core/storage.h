@@ -65,20 +65,16 @@ class FACULA_API StorageImpl final : public RefCounted {
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version(WriterName writer = {}) {
     version_.fetch_add(1, std::memory_order_relaxed);
-    if (writer_.load(std::memory_order_relaxed) == watched()) [[unlikely]]
+    if (watched_.load(std::memory_order_relaxed)) [[unlikely]]
       note_writer(writer);
   }
   // The next write is to be known by writer().
-  void watch() { writer_.store(watched(), std::memory_order_relaxed); }
-  // The first write since watch(), as "add_ at file.py:12" or "add_"; null when not known.
-  const char* writer() const {
-    const char* text = writer_.load(std::memory_order_relaxed);
-    return text == watched() ? nullptr : text;
-  }
+  void watch() { watched_.store(true, std::memory_order_relaxed); }
+  // The first write since the last watch() that one followed, as "add_ at file.py:12" or "add_"; null when not known.
+  const char* writer() const { return writer_.load(std::memory_order_relaxed); }
 
  private:
   StorageImpl() = default;
-  static const char* watched() { return reinterpret_cast<const char*>(uintptr_t{1}); }
   void note_writer(WriterName writer);
   static void drop_root(void* root);  // the deleter of a shared one, whose context is the owner of the memory
   std::atomic<uint32_t> version_{0};
@@ -89,6 +85,7 @@ class FACULA_API StorageImpl final : public RefCounted {
   Device device_;
   bool read_only_ = false;
   bool lent_ = false;
+  std::atomic<bool> watched_{false};
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;
   std::atomic<const char*> writer_{nullptr};

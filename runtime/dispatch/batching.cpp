@@ -579,6 +579,7 @@ bool draws_once(const OperatorEntry& op, std::span<const KernelArg> args, Level&
   int tensors = 0;
   for (const KernelArg& arg : args) for_each_tensor(arg, [&](const Tensor&) { ++tensors; });
   if (tensors != 1) return false;
+  if (level.size == 0) return true;
   const Tensor& all = *first_tensor(args);
   const Descent below(level);
   const CoreOperators& core = core_operators();
@@ -601,7 +602,8 @@ bool draws_by_parts(const OperatorEntry& op, std::span<const KernelArg> args, Le
     });
     as_one([&] { op.invoke[0](op.decomposition, rows, results); });
     return true;
-  } catch (const Error&) {  // they fill memory that has no batch dim; what is wrong is said row by row
+  } catch (const Error& e) {  // they fill memory that has no batch dim; what is wrong is said row by row
+    if (e.kind() == ErrorKind::OutOfMemory) throw;
     results.clear();
     return false;
   }

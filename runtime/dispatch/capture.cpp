@@ -360,7 +360,7 @@ bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, 
                   const LoopArgs& args) {
   std::string place = notes_places() ? caller() : std::string();
   const NoSignals no_signals;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   bool known = false;
   Given given[kMaxPointwiseOperands], target{};
   Device device;
@@ -393,8 +393,9 @@ bool Capture::out(const PointwiseOp& op, std::span<const Tensor* const> inputs, 
   }
   const uint32_t shape = record_.shape_of(to.impl()->sizes, to.impl()->strides, options_.symbolic);
   add(op, types, shape, ins, {&target, 1}, false, args, std::move(place));
-  to.bump_version({op.name, "_"});
   if (record_.nodes.size() >= kMostNodes) settle_locked("it is long");
+  lock.unlock();  // who writes is asked of Python, whose thread may wait for the lock
+  to.bump_version({op.name, "_"});
   return true;
 }
 

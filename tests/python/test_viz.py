@@ -69,6 +69,7 @@ def test_lines_of_python() -> None:
         y = x.sin()
     assert "SinBackward0, made at" in viz.graph(y) and "test_viz.py:" in viz.graph(y)
     assert "Sin|(2,)" in " ".join(boxes(viz.graph(y)))
+    assert "Pow|(2,)" in " ".join(boxes(viz.graph(x**x)))
 
 
 def test_files(tmp_path: Path) -> None:

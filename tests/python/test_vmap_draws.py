@@ -153,3 +153,7 @@ def test_a_row_that_is_wrong_is_found() -> None:
     with pytest.raises(ValueError, match="low"):
         vmap(lambda x: D.Uniform(0.0, x).mean)(scale)
     assert vmap(lambda s: D.Normal(0.0, s, validate_args=False).mean)(scale).shape == (3,)
+
+
+def test_a_batch_of_no_rows_draws_nothing() -> None:
+    assert vmap(lambda r: r.normal_(), randomness="same")(fa.empty(0, 3)).shape == (0, 3)

@@ -118,6 +118,20 @@ def test_the_first_change_is_named_and_none_before_the_save() -> None:
     assert "`exp_` at" in text and f"{HERE}:{line_of('first')} " in text and "version 3" in text
 
 
+def test_a_change_between_two_saves_is_named() -> None:
+    w = fa.ones(3, requires_grad=True)
+    x = fa.full((3,), 2.0)
+    y = x * w
+    x.add_(1)  # between
+    z = x * w
+    text = message((y + z).sum())
+    assert "`add_`" in text and f"{HERE}:{line_of('between')}" in text
+    y, z = x * w, x * w
+    x.mul_(2)  # after both
+    text = message((y + z).sum())
+    assert "`mul_`" in text and f"{HERE}:{line_of('after both')}" in text
+
+
 def test_large_tensors_are_told_too() -> None:
     w = fa.ones(1 << 16, requires_grad=True)
     x = fa.ones(1 << 16)

@@ -20,10 +20,9 @@ def test_a_node_has_one_object() -> None:
     assert len({y.grad_fn, fn, y.grad_fn}) == 1
     other = (x * 2).grad_fn
     assert other is not fn and other != fn
-    place = id(fn)
+    fn.metadata["mine"] = 1
     del fn
-    again = y.grad_fn
-    assert again is y.grad_fn and isinstance(place, int)
+    assert y.grad_fn is y.grad_fn and y.grad_fn.metadata == {"mine": 1}
 
 
 def test_types_are_named_as_the_nodes() -> None:
@@ -247,3 +246,34 @@ def test_arguments_of_functions_by_name_and_by_default() -> None:
     assert seen == [(2,), (3,), (1,)]
     with pytest.raises(TypeError):
         Power.apply(x, m=3)
+
+
+def test_gradients_of_a_call_fit_the_result() -> None:
+    x = fa.ones(2, requires_grad=True)
+    fn = (x * 3).grad_fn
+    assert fn(fa.ones(2))[0].tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match=r"\(5,\)"):
+        fn(fa.ones(5))
+
+
+def test_hooks_do_not_hide_a_change() -> None:
+    x = fa.tensor([2.0, 3.0], requires_grad=True)
+    y = x * x
+    with fa.no_grad():
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        y.grad_fn._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+
+
+def test_a_pack_hook_that_fails_leaves_the_tensor() -> None:
+    x = fa.tensor([2.0, 3.0], requires_grad=True)
+    y = x * x
+
+    def change(t: fa.Tensor) -> fa.Tensor:
+        t.data.view(-1)
+        raise ValueError("no room")
+
+    with pytest.raises(ValueError, match="no room"):
+        y.grad_fn._raw_saved_self.register_hooks(change, lambda t: t)
+    y.sum().backward()
+    assert x.grad.tolist() == [4, 6]

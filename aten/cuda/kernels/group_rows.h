@@ -159,9 +159,10 @@ class OrderedReduction {
     Acc acc;
     uint32_t word[kAll];
     FD Words() {}
-    FD Acc got() {
-      if constexpr (kKnown) acc.any = true;
-      return acc;
+    FD Acc got() const {
+      Acc other = acc;
+      if constexpr (kKnown) other.any = true;
+      return other;
     }
   };
 

@@ -136,10 +136,11 @@ class Function(FunctionCtx):
         import inspect
 
         bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        by_name = dict(bound.kwargs)
         bound.apply_defaults()
-        if bound.kwargs:
+        if by_name:
             raise TypeError(
-                f"{cls.__name__}.apply(): forward takes {', '.join(bound.kwargs)} by name alone; "
+                f"{cls.__name__}.apply(): forward takes {', '.join(by_name)} by name alone; "
                 "with setup_context every argument must have a place"
             )
         return bound.args

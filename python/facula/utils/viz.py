@@ -10,6 +10,7 @@ True
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from os import PathLike
@@ -183,7 +184,7 @@ class _Graph(Boxes):
             shape = _described(tuple(leaf.shape), str(leaf.dtype))
             return self.add("leaf", [*([name] if name else []), shape], "a leaf")
         name = node.name()
-        short = name.removesuffix("0").removesuffix("Backward")
+        short = re.sub(r"Backward\d*$", "", name)
         kind = "operation" if short != name else "function"
         made = node._made_at
         shapes = [_described(*output) for output in node._output_shapes]

@@ -144,11 +144,12 @@ class ReleaseGil {
   ~ReleaseGil() {
     if (state_ == nullptr) return;
     restore_thread(state_);
+    ++number_;
     threads_.fetch_sub(1, std::memory_order_relaxed);
   }
   // Is a thread within tensors' code, with or without the GIL, that may change graphs meanwhile? To ask with the GIL.
   static bool is_released() { return threads_.load(std::memory_order_relaxed) > 0; }
-  // How often this thread has released it.
+  // Changes whenever this thread releases it or has it again.
   static uint64_t number() { return number_; }
   static void forget_others() { threads_.store(0, std::memory_order_relaxed); }  // in a forked child
   ReleaseGil(const ReleaseGil&) = delete;

@@ -30,8 +30,7 @@ py::tuple edge_of(const py::object& tensor) {
 // As if it had been written to.
 void increment_version(const py::object& tensor) {
   const Tensor& t = tensor_argument(tensor, "increment_version");
-  FACULA_CHECK(!t.impl()->inference || tls_state.inference, Runtime, Operator{"increment_version"},
-               "a tensor made in inference mode has no version");
+  check_not_inference(t, "increment_version");
   t.bump_version({"increment_version"});
 }
 

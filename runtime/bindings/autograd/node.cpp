@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/autograd/validate.h"
 #include "runtime/bindings/autograd/cycles.h"
 #include "runtime/bindings/arguments/function.h"
 #include "runtime/bindings/autograd/hooks.h"
@@ -308,6 +309,7 @@ PyObject* node_call(PyObject* self, PyObject* args, PyObject* kwargs) {
                  Py_TYPE(o)->tp_name);
     if (o != Py_None) grads[i] = tensor_of(o);
     if (n == 1) grads[i] = node.materialize(grads[i], i);
+    if (grads[i].defined()) detail::validate_gradient(grads[i], node.output(i), node, i);
   }
   {
     ReleaseGil gil;

@@ -22,6 +22,9 @@ from facula.utils.checkpoint._state import Surroundings
 __all__ = ["CheckpointError", "current_frame", "detached_here", "saving_frame"]
 
 
+_TIP = ". checkpoint(..., debug=True) tells which operators ran, and where"
+
+
 class CheckpointError(RuntimeError):
     """A function did something else when it ran again."""
 
@@ -191,7 +194,7 @@ class _Frame:
                 raise CheckpointError(
                     "facula.utils.checkpoint: a different number of tensors was saved during the "
                     f"original forward and recomputation: {len(self.saved[holder.place].facts)} "
-                    f"and {self.seen}. The function must do the same when it runs again{_tip()}"
+                    f"and {self.seen}. The function must do the same when it runs again{_TIP}"
                 )
         except CheckpointError as error:
             told = self.options["told"]
@@ -225,7 +228,7 @@ class _Frame:
         if self.seen < count and not self.options["early_stop"]:
             raise CheckpointError(
                 "facula.utils.checkpoint: a different number of tensors was saved during the "
-                f"original forward and recomputation: {count} and {self.seen}{_tip()}"
+                f"original forward and recomputation: {count} and {self.seen}{_TIP}"
             )
 
     @contextlib.contextmanager
@@ -252,7 +255,7 @@ class _Frame:
                 raise _StopRecomputation
             raise CheckpointError(
                 "facula.utils.checkpoint: trying to save more tensors during recomputation than "
-                f"during the original forward pass, which saved {count}{_tip()}"
+                f"during the original forward pass, which saved {count}{_TIP}"
             )
         if self.options["determinism_check"] == "default" and _facts(tensor) != saved.facts[index]:
             was, now = saved.facts[index], _facts(tensor)
@@ -260,7 +263,7 @@ class _Frame:
                 "facula.utils.checkpoint: Recomputed values for the following tensors have "
                 "different metadata than during the forward pass: saved tensor "
                 f"{index} had shape {was[0]}, dtype {was[1]}, device {was[2]}, and now has "
-                f"{now[0]}, {now[1]}, {now[2]}{_tip()}"
+                f"{now[0]}, {now[1]}, {now[2]}{_TIP}"
             )
         holder = saved.holders[index]()
         if holder is not None:
@@ -268,10 +271,6 @@ class _Frame:
         if self.options["early_stop"] and self.seen == count:
             raise _StopRecomputation
         return tensor
-
-
-def _tip() -> str:
-    return ". checkpoint(..., debug=True) tells which operators ran, and where"
 
 
 @contextlib.contextmanager
