@@ -25,10 +25,10 @@ constinit thread_local WriterName tls_writer __attribute__((tls_model("initial-e
 }  // namespace detail
 
 void StorageImpl::note_writer(WriterName writer) {
-  watched_.store(false, std::memory_order_relaxed);
   if (detail::tls_writer.op != nullptr) writer = detail::tls_writer;
-  writer_.store(writer.op != nullptr && detail::name_writer != nullptr ? detail::name_writer(writer) : writer.op,
-                std::memory_order_relaxed);
+  const char* const text =
+      writer.op != nullptr && detail::name_writer != nullptr ? detail::name_writer(writer) : writer.op;
+  writer_.store(reinterpret_cast<uintptr_t>(text), std::memory_order_relaxed);
 }
 
 intrusive_ptr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {

@@ -65,13 +65,15 @@ class FACULA_API StorageImpl final : public RefCounted {
   uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version(WriterName writer = {}) {
     version_.fetch_add(1, std::memory_order_relaxed);
-    if (watched_.load(std::memory_order_relaxed)) [[unlikely]]
+    if ((writer_.load(std::memory_order_relaxed) & kWatched) != 0) [[unlikely]]
       note_writer(writer);
   }
   // The next write is to be known by writer().
-  void watch() { watched_.store(true, std::memory_order_relaxed); }
+  void watch() { writer_.store(writer_.load(std::memory_order_relaxed) | kWatched, std::memory_order_relaxed); }
   // The first write since the last watch() that one followed, as "add_ at file.py:12" or "add_"; null when not known.
-  const char* writer() const { return writer_.load(std::memory_order_relaxed); }
+  const char* writer() const {
+    return reinterpret_cast<const char*>(writer_.load(std::memory_order_relaxed) & ~kWatched);
+  }
 
  private:
   StorageImpl() = default;
@@ -85,10 +87,10 @@ class FACULA_API StorageImpl final : public RefCounted {
   Device device_;
   bool read_only_ = false;
   bool lent_ = false;
-  std::atomic<bool> watched_{false};
   Deleter deleter_ = nullptr;
   void* context_ = nullptr;
-  std::atomic<const char*> writer_{nullptr};
+  static constexpr uintptr_t kWatched = uintptr_t{1} << 63;  // no address has it
+  std::atomic<uintptr_t> writer_{0};
 };
 static_assert(sizeof(StorageImpl) <= 64, "small storages keep their data 64 bytes after the header");
 
