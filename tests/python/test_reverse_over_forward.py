@@ -209,14 +209,3 @@ def test_dims_of_a_view_change_in_place() -> None:
     assert x.grad.tolist() == [2 + 18, 4 + 36]
     with pytest.raises(RuntimeError, match="view of a leaf"):
         x.view(1, 2).squeeze_()
-
-
-def test_a_part_of_a_dual_is_written_to() -> None:
-    x = fa.tensor([2.0, 5.0], dtype=fa.float64)
-    v = fa.tensor([1.0, 10.0], dtype=fa.float64, requires_grad=True)
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(x.clone(), v)
-        dual[0].mul_(3)
-        along = forward_ad.unpack_dual(dual).tangent
-        assert along.tolist() == [3, 10] and v.tolist() == [1, 10]
-        assert grad(along.sum(), v)[0].tolist() == [3, 1]

@@ -373,8 +373,8 @@ class Recorder(TorchFunctionMode):
             # What a function in Python calls is told by the name of that function.
             func = getattr(_C._ops, leaf)
             name = _library._operators()[1].get(id(func))
-        if not callable(func):  # an attribute that is an operator, `T` say
-            return self.record("get", func.__name__, func.__get__, args, kwargs)
+        if leaf == "__get__":  # of an attribute that is an operator, `T` say
+            return self.record("get", func.__self__.__name__, func, args, kwargs)
         if name is not None:
             return self.record("op", name, func, args, kwargs)
         if leaf in ("__getitem__", "__setitem__", "__contains__"):

@@ -399,7 +399,7 @@ PyObject* wrap(const intrusive_ptr<Node>& node) {
 
 bool init_node_type(PyObject* module) {
   node_type = add_type(module, &node_spec);
-  raw_saved_type = add_type(module, &raw_saved_spec);
+  raw_saved_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&raw_saved_spec));
   return node_type != nullptr && raw_saved_type != nullptr;
 }
 
