@@ -191,11 +191,7 @@ class _Frame:
             if holder not in self.found:
                 self._run_again(holder.place)
             if holder not in self.found:
-                raise CheckpointError(
-                    "facula.utils.checkpoint: a different number of tensors was saved during the "
-                    f"original forward and recomputation: {len(self.saved[holder.place].facts)} "
-                    f"and {self.seen}. The function must do the same when it runs again{_TIP}"
-                )
+                raise self._other_count(holder.place)
         except CheckpointError as error:
             told = self.options["told"]
             if told is None:
@@ -224,12 +220,15 @@ class _Frame:
                     self.function(*args, **kwargs)
         finally:
             self.wanted = before
-        count = len(self.saved[place].facts)
-        if self.seen < count and not self.options["early_stop"]:
-            raise CheckpointError(
-                "facula.utils.checkpoint: a different number of tensors was saved during the "
-                f"original forward and recomputation: {count} and {self.seen}{_TIP}"
-            )
+        if self.seen < len(self.saved[place].facts) and not self.options["early_stop"]:
+            raise self._other_count(place)
+
+    def _other_count(self, place: int) -> CheckpointError:
+        return CheckpointError(
+            "facula.utils.checkpoint: a different number of tensors was saved during the "
+            f"original forward and recomputation: {len(self.saved[place].facts)} and {self.seen}. "
+            f"The function must do the same when it runs again{_TIP}"
+        )
 
     @contextlib.contextmanager
     def _levels_within(self, place: int) -> Iterator[None]:
