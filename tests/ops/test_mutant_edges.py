@@ -473,3 +473,70 @@ def test_median_of_nothing_and_of_one() -> None:
     assert np.isnan(fa.nanmedian(fa.tensor([])).item())
     assert fa.nanmedian(fa.tensor([3.0])).item() == 3
     assert fa.nanmedian(fa.zeros(0, dtype=fa.int64)).item() == 0
+
+
+def test_statistics_of_no_channels() -> None:
+    for shape in ((4, 0), (4, 0, 3)):
+        mean, var = fa.zeros(0), fa.ones(0)
+        assert F.batch_norm(fa.zeros(shape), mean, var, training=True).shape == shape
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        F.batch_norm(fa.zeros(1, 2), fa.zeros(2), fa.ones(2), training=True)
+
+
+def test_parts_of_a_transform_that_overflows() -> None:
+    rows = np.full((2, 8), 3e38, dtype=np.float32)
+    rows[0] *= np.where(np.arange(8) % 2 == 0, 1, -1)
+    rows[1] = 1e-44  # loses its digits where it is scaled as the first row is
+    got = fa.fft.fft(fa.tensor(rows))
+    assert np.isinf(got[0, 4].real.item())  # 8 * 3e38
+    np.testing.assert_array_equal(got[1].numpy(), fa.fft.fft(fa.tensor(rows[1])).numpy())
+
+
+def test_a_transform_that_overflows_of_elements_between_infinities() -> None:
+    room = np.full(16, INF, dtype=np.float32)
+    room[::2] = 2e38 * np.sin(np.arange(8))
+    want = np.fft.fft(room[::2].astype(np.float64))
+    fits = np.abs(want) < 3e38
+    assert 0 < fits.sum() < 8
+    np.testing.assert_allclose(fa.fft.fft(fa.tensor(room)[::2])[fits], want[fits], rtol=1e-6)
+
+
+def test_mean_squares_of_complex_numbers() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 4)) + 1j * rng.standard_normal((3, 4))
+    w = rng.standard_normal(4)
+    want = x / np.sqrt((x * x).mean(-1, keepdims=True) + 0.1)
+    got = F.rms_norm(fa.tensor(x), [4], eps=0.1)
+    np.testing.assert_allclose(got, want, rtol=1e-13)
+    got = F.rms_norm(fa.tensor(x), [4], fa.tensor(w).to(fa.complex128), eps=0.1)
+    np.testing.assert_allclose(got, want * w, rtol=1e-13)
+
+
+def test_a_unit_of_two_dims_at_the_top() -> None:
+    for n in (3, 100):
+        x = fa.full((n, n), 3e38)
+        got = F.normalize(x, dim=(0, 1))  # type: ignore[arg-type]
+        np.testing.assert_allclose(got, np.full((n, n), 1 / n), rtol=1e-6)
+
+
+def test_a_diagonal_of_a_number() -> None:
+    with pytest.raises(RuntimeError, match="self must have at least 1 dim"):
+        fa.diag_embed(fa.tensor(1.0))
+
+
+def test_slopes_of_weights_alone() -> None:
+    rng = np.random.default_rng(0)
+    for shape in ((4, 3, 5, 5), (4, 3)):
+        x = fa.tensor(rng.standard_normal(shape))
+        weight, bias = fa.ones(3, dtype=fa.float64), fa.zeros(3, dtype=fa.float64)
+        for leaf in (weight, bias):
+            leaf.requires_grad_()
+            for given in (x, x.clone(memory_format=fa.channels_last) if x.ndim == 4 else x):
+                out = F.batch_norm(given, None, None, weight, bias, True)
+                (slope,) = fa.autograd.grad((out * x).sum(), leaf)
+                normal = (x - x.mean((0, *range(2, x.ndim)), True)).numpy()
+                dims = (0, *range(2, x.ndim))
+                normal = normal / np.sqrt((normal**2).mean(dims, keepdims=True) + 1e-5)
+                want = (x.numpy() * (normal if leaf is weight else 1)).sum(dims)
+                np.testing.assert_allclose(slope, want, rtol=1e-10)
+            leaf.requires_grad_(False)
